@@ -1,0 +1,85 @@
+// Package finding is the form of everything that Gatehouse has to say about a
+// document that it was given: which document, where in it, what is wrong and
+// what would be right.
+package finding
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Severity tells whether a finding keeps a configuration from being used.
+type Severity string
+
+const (
+	// Error keeps the configuration that holds the document from being used.
+	Error Severity = "error"
+	// Warning is worth a person's time but changes nothing.
+	Warning Severity = "warning"
+)
+
+// Finding is one remark about one document.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	// Source is the file, and behind a # the number of the document in it
+	// where it has several: "policies/base.yaml#2".
+	Source string `json:"source,omitempty"`
+	// Object is kind and name: "SidecarProfile/log-shipper".
+	Object string `json:"object,omitempty"`
+	// Field is the path in the document: "spec.template.spec.containers[0].name".
+	Field string `json:"field,omitempty"`
+	// Message says what is wrong, with the offending value in quotes, and what
+	// is allowed. Lower case, no full stop.
+	Message string `json:"message"`
+	// Hint says what to do, where that is known.
+	Hint string `json:"hint,omitempty"`
+}
+
+// String is the finding on one line, without its severity.
+func (f Finding) String() string {
+	var b strings.Builder
+	for _, part := range []string{f.Source, f.Object, f.Field} {
+		if part != "" {
+			b.WriteString(part)
+			b.WriteString(": ")
+		}
+	}
+	b.WriteString(f.Message)
+	if f.Hint != "" {
+		b.WriteString(" (hint: ")
+		b.WriteString(f.Hint)
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+// List is a number of findings. As an error it shows one finding a line.
+type List []Finding
+
+// Error joins the findings, one a line.
+func (l List) Error() string {
+	lines := make([]string, len(l))
+	for i, f := range l {
+		lines[i] = f.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Err is the list as an error if it holds a finding of severity Error, and nil
+// otherwise. Callers return it instead of the list, so that an empty list is
+// never a non-nil error.
+func (l List) Err() error {
+	if slices.ContainsFunc(l, func(f Finding) bool { return f.Severity == Error }) {
+		return l
+	}
+	return nil
+}
+
+// Sort puts the findings into the order in which they are shown: by source,
+// object and field, and in the order found within these.
+func (l List) Sort() {
+	slices.SortStableFunc(l, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field))
+	})
+}

@@ -1,0 +1,321 @@
+package review
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+const admissionV1 = "admission.k8s.io/v1"
+
+// DecodeAdmission reads an AdmissionReview v1 from its JSON text in one pass.
+// The objects in it stay raw and share the memory of body; everything else is
+// copied.
+//
+// It requires apiVersion and kind, a request and its UID, and refuses members
+// that occur twice in the review or its request. Names are matched exactly and
+// unknown members are ignored, as the API server's own decoder does. The error
+// names the member, never its value.
+func DecodeAdmission(body []byte) (admission.Request, error) {
+	var request admission.Request
+	err := decodeAdmission(body, &request.AdmissionRequest)
+	return request, err
+}
+
+func decodeAdmission(body []byte, into *admissionv1.AdmissionRequest) error {
+	var room [maxMembers]rawjson.Member
+	apiVersion, request, err := envelope(room[:0], body, "AdmissionReview", "request")
+	if err != nil {
+		return err
+	}
+	if apiVersion != admissionV1 {
+		return fmt.Errorf("apiVersion: only %q is spoken here (hint: set admissionReviewVersions: [v1] in the webhook configuration)", admissionV1)
+	}
+
+	d := reader{prefix: "request."}
+	for _, m := range request {
+		switch v := m.Value; string(m.Name) {
+		case `"uid"`:
+			into.UID = types.UID(d.text("uid", v))
+		case `"kind"`:
+			d.kind("kind", v, &into.Kind)
+		case `"resource"`:
+			d.resource("resource", v, &into.Resource)
+		case `"subResource"`:
+			into.SubResource = d.text("subResource", v)
+		case `"requestKind"`:
+			into.RequestKind = new(metav1.GroupVersionKind)
+			d.kind("requestKind", v, into.RequestKind)
+		case `"requestResource"`:
+			into.RequestResource = new(metav1.GroupVersionResource)
+			d.resource("requestResource", v, into.RequestResource)
+		case `"requestSubResource"`:
+			into.RequestSubResource = d.text("requestSubResource", v)
+		case `"name"`:
+			into.Name = d.text("name", v)
+		case `"namespace"`:
+			into.Namespace = d.text("namespace", v)
+		case `"operation"`:
+			into.Operation = admissionv1.Operation(d.text("operation", v))
+		case `"userInfo"`:
+			d.user("userInfo", v, &into.UserInfo)
+		case `"object"`:
+			d.object("object", v, &into.Object)
+		case `"oldObject"`:
+			d.object("oldObject", v, &into.OldObject)
+		case `"options"`:
+			d.object("options", v, &into.Options)
+		case `"dryRun"`:
+			into.DryRun = d.boolean("dryRun", v)
+		}
+	}
+	switch {
+	case d.err != nil:
+		return d.err
+	case into.UID == "":
+		return required("request.uid")
+	case into.Resource.Resource == "":
+		return required("request.resource")
+	case into.Kind.Kind == "":
+		return required("request.kind")
+	}
+	switch into.Operation {
+	case admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect:
+		return nil
+	default:
+		return fmt.Errorf("request.operation: must be CREATE, UPDATE, DELETE or CONNECT")
+	}
+}
+
+// AppendAdmission appends the AdmissionReview that answers the request with
+// this UID. It stamps UID, kind and patch type, and bounds warnings, audit
+// annotations and the message so that the API server drops none of them.
+//
+// The error says that a patch value cannot be written as JSON; dst is returned
+// as it was.
+func AppendAdmission(dst []byte, uid types.UID, response *admission.Response) ([]byte, error) {
+	start := len(dst)
+	dst = append(dst, `{"kind":"AdmissionReview","apiVersion":"`+admissionV1+`","response":{"uid":`...)
+	dst = rawjson.AppendString(dst, string(uid))
+	dst = append(dst, `,"allowed":`...)
+	dst = appendBool(dst, response.Allowed)
+	// A refusal carries no patch: the API server would not apply it.
+	if response.Allowed && len(response.Patches) > 0 {
+		var err error
+		if dst, err = appendPatch(dst, response.Patches); err != nil {
+			return dst[:start], err
+		}
+	}
+	if !response.Allowed {
+		dst = appendStatus(dst, response.Result)
+	}
+	dst = appendWarnings(dst, response.Warnings)
+	dst = appendAudit(dst, response.AuditAnnotations)
+	return append(dst, "}}"...), nil
+}
+
+// appendStatus appends the status of a refusal. The API server shows message
+// and reason to the user and answers with the code, which must be one of a
+// refusal.
+func appendStatus(dst []byte, result *metav1.Status) []byte {
+	code, reason, message := int32(http.StatusForbidden), metav1.StatusReasonForbidden, ""
+	if result != nil {
+		if result.Code >= 400 && result.Code < 500 {
+			code = result.Code
+			reason = result.Reason
+		}
+		message = result.Message
+	}
+	dst = append(dst, `,"status":{"metadata":{},"status":"Failure","message":`...)
+	dst = rawjson.AppendString(dst, boundMessage(message))
+	if reason != "" {
+		dst = append(dst, `,"reason":`...)
+		dst = rawjson.AppendString(dst, string(reason))
+	}
+	dst = append(dst, `,"code":`...)
+	dst = appendInt(dst, int64(code))
+	return append(dst, '}')
+}
+
+// reader takes the members of a request and keeps the first error.
+type reader struct {
+	prefix string
+	err    error
+}
+
+func (d *reader) fail(name, want string) {
+	if d.err == nil {
+		d.err = fmt.Errorf("%s%s: must be %s", d.prefix, name, want)
+	}
+}
+
+// text takes a string. Null is an absent string, as everywhere in the API.
+func (d *reader) text(name string, v rawjson.Value) string {
+	switch v.Kind() {
+	case rawjson.String:
+		return intern(v)
+	case rawjson.Null:
+		return ""
+	default:
+		d.fail(name, "a string")
+		return ""
+	}
+}
+
+func (d *reader) boolean(name string, v rawjson.Value) *bool {
+	switch v.Kind() {
+	case rawjson.Bool:
+		b := v.IsTrue()
+		return &b
+	case rawjson.Null:
+		return nil
+	default:
+		d.fail(name, "a boolean")
+		return nil
+	}
+}
+
+func (d *reader) object(name string, v rawjson.Value, into *runtime.RawExtension) {
+	switch v.Kind() {
+	case rawjson.Object:
+		into.Raw = v
+	case rawjson.Null:
+	default:
+		d.fail(name, "an object")
+	}
+}
+
+func (d *reader) members(name string, v rawjson.Value) rawjson.Value {
+	switch v.Kind() {
+	case rawjson.Object:
+		if key, dup := v.DuplicateKey(); dup {
+			d.fail(name, fmt.Sprintf("written with each member once, but %q occurs twice", clip(key, 64)))
+		}
+		return v
+	case rawjson.Null:
+		return nil
+	default:
+		d.fail(name, "an object")
+		return nil
+	}
+}
+
+// fields is members for an object whose member names are known. An escaped name
+// could hide one of them.
+func (d *reader) fields(name string, v rawjson.Value) rawjson.Value {
+	v = d.members(name, v)
+	for key := range v.Members() {
+		if bytes.IndexByte(key, '\\') >= 0 {
+			d.fail(name, "written without escapes in its members' names")
+		}
+	}
+	return v
+}
+
+func (d *reader) kind(name string, v rawjson.Value, into *metav1.GroupVersionKind) {
+	for key, value := range d.fields(name, v).Members() {
+		switch string(key) {
+		case `"group"`:
+			into.Group = d.text(name+".group", value)
+		case `"version"`:
+			into.Version = d.text(name+".version", value)
+		case `"kind"`:
+			into.Kind = d.text(name+".kind", value)
+		}
+	}
+}
+
+func (d *reader) resource(name string, v rawjson.Value, into *metav1.GroupVersionResource) {
+	for key, value := range d.fields(name, v).Members() {
+		switch string(key) {
+		case `"group"`:
+			into.Group = d.text(name+".group", value)
+		case `"version"`:
+			into.Version = d.text(name+".version", value)
+		case `"resource"`:
+			into.Resource = d.text(name+".resource", value)
+		}
+	}
+}
+
+func (d *reader) user(name string, v rawjson.Value, into *authenticationv1.UserInfo) {
+	for key, value := range d.fields(name, v).Members() {
+		switch string(key) {
+		case `"username"`:
+			into.Username = d.text(name+".username", value)
+		case `"uid"`:
+			into.UID = d.text(name+".uid", value)
+		case `"groups"`:
+			into.Groups = d.texts(name+".groups", value)
+		case `"extra"`:
+			extra := d.members(name+".extra", value)
+			if extra.Len() == 0 {
+				continue
+			}
+			into.Extra = make(map[string]authenticationv1.ExtraValue)
+			for key, value := range extra.Members() {
+				into.Extra[key.Text()] = d.texts(name+".extra", value)
+			}
+		}
+	}
+}
+
+func (d *reader) texts(name string, v rawjson.Value) []string {
+	switch v.Kind() {
+	case rawjson.Array:
+		n := v.Len()
+		if n == 0 {
+			return nil
+		}
+		out := make([]string, 0, n)
+		for _, element := range v.Elements() {
+			out = append(out, d.text(name, element))
+		}
+		return out
+	case rawjson.Null:
+		return nil
+	default:
+		d.fail(name, "an array of strings")
+		return nil
+	}
+}
+
+// intern is Text, which copies, but for the words that nearly every review
+// holds.
+func intern(v rawjson.Value) string {
+	switch string(v) {
+	case `""`:
+		return ""
+	case `"v1"`:
+		return "v1"
+	case `"apps"`:
+		return "apps"
+	case `"Pod"`:
+		return "Pod"
+	case `"pods"`:
+		return "pods"
+	case `"CREATE"`:
+		return "CREATE"
+	case `"UPDATE"`:
+		return "UPDATE"
+	case `"DELETE"`:
+		return "DELETE"
+	case `"system:authenticated"`:
+		return "system:authenticated"
+	case `"system:serviceaccounts"`:
+		return "system:serviceaccounts"
+	case `"system:masters"`:
+		return "system:masters"
+	default:
+		return v.Text()
+	}
+}

@@ -1,0 +1,201 @@
+package review
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"gomodules.xyz/jsonpatch/v2"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+const (
+	// maxWarnings and maxWarningRunes keep one answer's warnings below the 4,096
+	// runes after which the API server cuts each warning of the request to 256
+	// (k8s.io/apiserver/pkg/endpoints/filters/warning.go).
+	maxWarnings     = 10
+	maxWarningRunes = 400
+	// maxMessageRunes bounds a refusal: a terminal shows no more, and the text
+	// is kept in audit logs and events.
+	maxMessageRunes = 16 << 10
+	// maxAuditValue bounds an audit annotation's value, in runes.
+	maxAuditValue = 16 << 10
+	// maxAuditKey is the longest name part of a qualified name, which a key
+	// becomes behind "<webhook name>/".
+	maxAuditKey = 63
+)
+
+// appendPatch appends patch and patchType. The patch is base64 of its JSON.
+func appendPatch(dst []byte, patches []jsonpatch.Operation) ([]byte, error) {
+	buffer := getBuffer()
+	defer putBuffer(buffer)
+	patch := append((*buffer)[:0], '[')
+	for i := range patches {
+		op := &patches[i]
+		if i > 0 {
+			patch = append(patch, ',')
+		}
+		patch = append(patch, `{"op":`...)
+		patch = rawjson.AppendString(patch, op.Operation)
+		patch = append(patch, `,"path":`...)
+		patch = rawjson.AppendString(patch, op.Path)
+		if op.Operation != "remove" {
+			patch = append(patch, `,"value":`...)
+			switch value := op.Value.(type) {
+			case json.RawMessage:
+				patch = append(patch, value...)
+			case string:
+				patch = rawjson.AppendString(patch, value)
+			default:
+				text, err := json.Marshal(value)
+				if err != nil {
+					return dst, fmt.Errorf("patch operation %d (%s %s): %w", i, op.Operation, op.Path, err)
+				}
+				patch = append(patch, text...)
+			}
+		}
+		patch = append(patch, '}')
+	}
+	patch = append(patch, ']')
+	*buffer = patch
+	dst = append(dst, `,"patch":"`...)
+	dst = base64.StdEncoding.AppendEncode(dst, patch)
+	return append(dst, `","patchType":"JSONPatch"`...), nil
+}
+
+// appendWarnings appends as many warnings as the API server would pass on. It
+// drops those with control characters, so these become spaces.
+func appendWarnings(dst []byte, warnings []string) []byte {
+	if len(warnings) == 0 {
+		return dst
+	}
+	dst = append(dst, `,"warnings":[`...)
+	for i, warning := range warnings {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if i == maxWarnings-1 && len(warnings) > maxWarnings {
+			dst = rawjson.AppendString(dst, fmt.Sprintf("and %d more warnings", len(warnings)-i))
+			break
+		}
+		dst = rawjson.AppendString(dst, bound(warning, maxWarningRunes, false))
+	}
+	return append(dst, ']')
+}
+
+func appendAudit(dst []byte, annotations map[string]string) []byte {
+	if len(annotations) == 0 {
+		return dst
+	}
+	dst = append(dst, `,"auditAnnotations":{`...)
+	for i, key := range sortedKeys(annotations) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = rawjson.AppendString(dst, auditKey(key))
+		dst = append(dst, ':')
+		dst = rawjson.AppendString(dst, bound(annotations[key], maxAuditValue, true))
+	}
+	return append(dst, '}')
+}
+
+// auditKey makes a key that the API server accepts behind "<webhook name>/",
+// and leaves one alone that already is. Different keys stay different.
+func auditKey(key string) string {
+	ok := key != "" && len(key) <= maxAuditKey
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		default:
+			ok = false
+			return '-'
+		}
+	}, key)
+	edges := strings.Trim(clean, "-_.")
+	if ok && edges == key {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	const digits = 8
+	edges = strings.TrimRight(edges[:min(len(edges), maxAuditKey-digits-1)], "-_.")
+	return cmp.Or(edges, "key") + "-" + hex.EncodeToString(sum[:digits/2])
+}
+
+func boundMessage(message string) string { return bound(message, maxMessageRunes, true) }
+
+// bound cuts a text to a number of runes and replaces control characters by
+// spaces. Lines are kept apart where they may be.
+func bound(text string, runes int, lines bool) string {
+	bad := func(r rune) bool {
+		return unicode.IsControl(r) && !(lines && (r == '\n' || r == '\t')) || r == utf8.RuneError
+	}
+	if len(text) <= runes && strings.IndexFunc(text, bad) < 0 {
+		return text
+	}
+	return clip(strings.Map(func(r rune) rune {
+		if bad(r) {
+			return ' '
+		}
+		return r
+	}, text), runes)
+}
+
+// clip cuts a text to a number of runes and shows that it did.
+func clip(text string, runes int) string {
+	if len(text) <= runes || utf8.RuneCountInString(text) <= runes {
+		return text
+	}
+	n := 0
+	for i := range text {
+		if n == runes-1 {
+			return text[:i] + "…"
+		}
+		n++
+	}
+	return text
+}
+
+func appendStrings(dst []byte, texts []string) []byte {
+	dst = append(dst, '[')
+	for i, text := range texts {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = rawjson.AppendString(dst, text)
+	}
+	return append(dst, ']')
+}
+
+func appendBool(dst []byte, b bool) []byte { return strconv.AppendBool(dst, b) }
+
+func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// buffers are reused between requests. One that has grown beyond maxPooled is
+// left to the collector, so that one large object does not keep its memory.
+//
+//nolint:gochecknoglobals // a pool is shared by its nature
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxPooled = 256 << 10
+
+func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
+
+func putBuffer(buffer *[]byte) {
+	if cap(*buffer) <= maxPooled {
+		buffers.Put(buffer)
+	}
+}

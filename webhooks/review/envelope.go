@@ -1,0 +1,93 @@
+package review
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// maxMembers bounds the members of a review and of its request together. An
+// AdmissionReview of Kubernetes 1.37 has 18 at most.
+const maxMembers = 64
+
+var errBody = errors.New("the body must be a JSON object")
+
+// envelope checks the whole text of a review in one pass and takes it apart: it
+// checks kind, and returns the apiVersion, if it is one that is known here, and
+// the members of the object called part. What is absent, or there twice, is an
+// error. The apiVersion is returned with an error too, as far as it is known.
+func envelope(room []rawjson.Member, body []byte, kind, part string) (string, []rawjson.Member, error) {
+	members, err := rawjson.Outline(room, body, 2)
+	if err != nil {
+		return "", nil, err
+	}
+	if len(members) == 0 {
+		return "", nil, errBody
+	}
+	var (
+		apiVersion string
+		kindSeen   rawjson.Value
+		inner      []rawjson.Member
+		partSeen   rawjson.Value
+	)
+	for i, m := range members {
+		if bytes.IndexByte(m.Name, '\\') >= 0 {
+			return apiVersion, nil, errors.New("the review's member names must be written without escapes")
+		}
+		if name, dup := duplicate(members, i); dup {
+			return apiVersion, nil, fmt.Errorf("member %q occurs twice in the review", clip(name, 64))
+		}
+		if m.Depth > 1 {
+			continue
+		}
+		switch string(m.Name) {
+		case `"kind"`:
+			kindSeen = m.Value
+		case `"apiVersion"`:
+			apiVersion = knownVersion(m.Value)
+		case `"` + part + `"`:
+			partSeen = m.Value
+			end := i + 1
+			for end < len(members) && members[end].Depth > 1 {
+				end++
+			}
+			inner = members[i+1 : end]
+		}
+	}
+	switch {
+	case !kindSeen.Is(kind):
+		return apiVersion, nil, fmt.Errorf("kind: must be %q", kind)
+	case partSeen.Kind() == rawjson.Invalid, partSeen.Kind() == rawjson.Null:
+		return apiVersion, nil, required(part)
+	case partSeen.Kind() != rawjson.Object:
+		return apiVersion, nil, fmt.Errorf("%s: must be an object", part)
+	}
+	return apiVersion, inner, nil
+}
+
+// duplicate tells whether the member at i repeats an earlier one of its own
+// object. There are at most maxMembers, so comparing pairs is the fastest way.
+func duplicate(members []rawjson.Member, i int) (string, bool) {
+	m := members[i]
+	for k := i - 1; k >= 0 && members[k].Depth >= m.Depth; k-- {
+		if members[k].Depth == m.Depth && bytes.Equal(members[k].Name, m.Name) {
+			return m.Name.Text(), true
+		}
+	}
+	return "", false
+}
+
+// knownVersion returns the text of an apiVersion that is spoken here, and
+// nothing for any other: what is echoed is never the caller's text.
+func knownVersion(v rawjson.Value) string {
+	for _, known := range [...]string{admissionV1, tokenV1, tokenV1beta1} {
+		if v.Is(known) {
+			return known
+		}
+	}
+	return ""
+}
+
+func required(field string) error { return fmt.Errorf("%s: required", field) }
