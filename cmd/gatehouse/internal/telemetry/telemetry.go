@@ -1,0 +1,236 @@
+// Package telemetry turns a finished review into one observation, and into one
+// log line where somebody may have to act on it.
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+// Telemetry observes reviews and configurations. It is safe for concurrent use.
+type Telemetry struct {
+	// Registry holds all metrics of the process.
+	Registry *prometheus.Registry
+
+	log      *slog.Logger
+	duration *prometheus.HistogramVec
+	reviews  *prometheus.CounterVec
+	waited   *prometheus.HistogramVec
+	size     *prometheus.HistogramVec
+	warnings *prometheus.CounterVec
+	patched  prometheus.Counter
+	reloads  *prometheus.CounterVec
+	loaded   *prometheus.GaugeVec
+	loadedAt prometheus.Gauge
+	notAfter *prometheus.GaugeVec
+}
+
+// New makes the metrics and registers them with a registry of their own.
+func New(log *slog.Logger, version string) *Telemetry {
+	// From half a millisecond, where a healthy answer lies, to the 30 seconds
+	// that the API server waits at most.
+	seconds := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	t := &Telemetry{
+		Registry: prometheus.NewRegistry(),
+		log:      log,
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "gatehouse_review_duration_seconds",
+			Help:    "Time from a review's header to the end of its answer, by endpoint and decision.",
+			Buckets: seconds,
+		}, []string{"endpoint", "decision"}),
+		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_reviews_total",
+			Help: "Finished reviews by endpoint, decision (allowed, denied, unknown, refused, shed) and reason.",
+		}, []string{"endpoint", "decision", "reason"}),
+		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "gatehouse_review_wait_seconds",
+			Help:    "Time that a review waited for its turn.",
+			Buckets: seconds,
+		}, []string{"endpoint"}),
+		size: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "gatehouse_review_size_bytes",
+			Help:    "Size of a review's body.",
+			Buckets: prometheus.ExponentialBuckets(1<<10, 4, 8), // 1 KiB to 16 MiB
+		}, []string{"endpoint"}),
+		warnings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_review_warnings_total",
+			Help: "Warnings given to users.",
+		}, []string{"endpoint"}),
+		patched: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_patches_total",
+			Help: "Mutating reviews that were answered with a patch.",
+		}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_config_loads_total",
+			Help: "Configurations read, by result (ok, error). After an error the last good one serves on.",
+		}, []string{"result"}),
+		loaded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gatehouse_config_info",
+			Help: "1 for the digest of the configuration in use.",
+		}, []string{"digest"}),
+		loadedAt: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "gatehouse_config_loaded_timestamp_seconds",
+			Help: "When the configuration in use was read.",
+		}),
+		notAfter: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gatehouse_certificate_not_after_timestamp_seconds",
+			Help: "When the certificates in use end, by subject (serving certificate, self-signed CA, client CA).",
+		}, []string{"subject"}),
+	}
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "gatehouse_build_info",
+		Help: "1 for the version of this program.",
+	}, []string{"version", "go"})
+	build.WithLabelValues(version, goVersion()).Set(1)
+	t.Registry.MustRegister(t.duration, t.reviews, t.waited, t.size, t.warnings, t.patched,
+		t.reloads, t.loaded, t.loadedAt, t.notAfter, build,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return t
+}
+
+func goVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.GoVersion
+	}
+	return "unknown"
+}
+
+// reasons bounds the label: a reason that comes from a policy's author must not
+// make a time series each.
+func reasonLabel(o *review.Outcome) string {
+	switch o.Decision {
+	case review.Denied:
+		switch o.Reason {
+		case "Forbidden", "Invalid", "Unauthorized", "RequestEntityTooLarge",
+			"foreign", "malformed", "wrong-secret", "expired", "audience", "guard":
+			return o.Reason
+		case "":
+			return ""
+		default:
+			return "other"
+		}
+	case review.Allowed:
+		return ""
+	case review.Unknown, review.Refused, review.Shed:
+		return o.Reason // words of this program
+	default:
+		return ""
+	}
+}
+
+// Review observes one finished review. It fits review.Options.Observe.
+func (t *Telemetry) Review(o *review.Outcome) {
+	decision := string(o.Decision)
+	t.duration.WithLabelValues(o.Endpoint, decision).Observe(o.Took.Seconds())
+	t.reviews.WithLabelValues(o.Endpoint, decision, reasonLabel(o)).Inc()
+	t.waited.WithLabelValues(o.Endpoint).Observe(o.Waited.Seconds())
+	t.size.WithLabelValues(o.Endpoint).Observe(float64(o.Bytes))
+	if o.Warnings > 0 {
+		t.warnings.WithLabelValues(o.Endpoint).Add(float64(o.Warnings))
+	}
+	if o.Patched {
+		t.patched.Inc()
+	}
+	level := slog.LevelDebug
+	switch o.Decision {
+	case review.Allowed:
+	case review.Denied:
+		level = slog.LevelInfo
+	case review.Refused, review.Shed:
+		level = slog.LevelWarn
+	case review.Unknown:
+		level = slog.LevelError
+	}
+	ctx := context.Background()
+	if !t.log.Enabled(ctx, level) {
+		return
+	}
+	t.log.LogAttrs(ctx, level, "review", attributes(o)...)
+}
+
+// attributes names what a review was about and how it ended. Nothing of an
+// object's content and nothing of a token is among them.
+func attributes(o *review.Outcome) []slog.Attr {
+	attrs := []slog.Attr{
+		slog.String("endpoint", o.Endpoint),
+		slog.String("decision", string(o.Decision)),
+	}
+	for _, a := range []struct{ key, value string }{
+		{"reason", o.Reason},
+		{"detail", o.Detail},
+		{"uid", string(o.UID)},
+		{"operation", o.Operation},
+		{"resource", resource(o)},
+		{"namespace", o.Namespace},
+		{"name", o.Object},
+		{"user", o.User},
+		{"tokenID", o.TokenID},
+	} {
+		if a.value != "" {
+			attrs = append(attrs, slog.String(a.key, clip(a.value)))
+		}
+	}
+	if o.DryRun {
+		attrs = append(attrs, slog.Bool("dryRun", true))
+	}
+	for _, key := range sortedKeys(o.Audit) {
+		attrs = append(attrs, slog.String("audit."+key, clip(o.Audit[key])))
+	}
+	return append(attrs, slog.Int("bytes", o.Bytes), slog.Float64("seconds", o.Took.Seconds()))
+}
+
+func resource(o *review.Outcome) string {
+	parts := []string{o.Resource.Resource}
+	if o.Resource.Group != "" {
+		parts[0] += "." + o.Resource.Group
+	}
+	if o.Subresource != "" {
+		parts = append(parts, o.Subresource)
+	}
+	return strings.Join(parts, "/")
+}
+
+// clip keeps one line of a log from becoming a page. A stack is the longest
+// thing worth keeping.
+func clip(text string) string {
+	const most = 4 << 10
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// ConfigLoaded notes that a configuration is in use from now on.
+func (t *Telemetry) ConfigLoaded(digest string, at time.Time) {
+	t.reloads.WithLabelValues("ok").Inc()
+	t.loaded.Reset()
+	t.loaded.WithLabelValues(digest).Set(1)
+	t.loadedAt.Set(float64(at.Unix()))
+}
+
+// ConfigFailed notes that a configuration could not be used.
+func (t *Telemetry) ConfigFailed() { t.reloads.WithLabelValues("error").Inc() }
+
+// CertificateEnds notes when a certificate in use ends. The subject is one of a
+// bounded set of names.
+func (t *Telemetry) CertificateEnds(subject string, at time.Time) {
+	t.notAfter.WithLabelValues(subject).Set(float64(at.Unix()))
+}

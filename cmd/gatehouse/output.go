@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// addOutputFlag adds -o with these values, the first being the default.
+func addOutputFlag(cmd *cobra.Command, value *string, values ...string) {
+	cmd.Flags().StringVarP(value, "output", "o", values[0], "output format: "+strings.Join(values, " or "))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+}
+
+// outputError is the error for a value of -o that is none of these.
+func outputError(value string, values ...string) error {
+	return fmt.Errorf("--output %q: must be %s", value, strings.Join(values, " or "))
+}
+
+// isTerminal tells whether a person reads along.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

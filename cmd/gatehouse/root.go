@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes of every subcommand.
+const (
+	exitYes     = 0
+	exitNo      = 1 // refused, found an error, would change
+	exitUnknown = 2 // bad usage, bad input, unreachable: no answer could be had
+)
+
+// streams are what a command reads from and writes to: results to out, remarks
+// and progress to err.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// exitError ends the program with a code. Without err nothing is printed,
+// because the command has already said everything.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// run runs the program and returns its exit code.
+func run(ctx context.Context, args []string, s streams) int {
+	root := newRootCommand(s)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitYes
+	}
+	code := exitUnknown
+	var exit *exitError
+	if errors.As(err, &exit) {
+		code, err = exit.code, exit.err
+	}
+	if err != nil {
+		fmt.Fprintf(s.err, "gatehouse: %v\n", err)
+	}
+	return code
+}
+
+func newRootCommand(s streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "gatehouse",
+		Short: "The gate in front of a Kubernetes API server",
+		Long: `Gatehouse answers the webhooks of a Kubernetes API server: it lets people in
+(token authentication), equips what they bring (sidecar injection) and refuses
+what policy forbids (validating admission). The same decisions run offline on
+manifests and recorded reviews.
+
+Exit codes: 0 yes, 1 no (refused, an error found), 2 could not tell (bad usage,
+bad input, unreachable).`,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w (hint: see '%s --help')", err, cmd.CommandPath())
+	})
+	root.AddCommand(
+		newServeCommand(s),
+		newReviewCommand(s),
+		newLintCommand(s),
+		newManifestsCommand(s),
+		newTokenCommand(s),
+		newVersionCommand(s),
+	)
+	return root
+}

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+// serveFlags are what the command line of serve says.
+type serveFlags struct {
+	config        string
+	listen        string
+	opsListen     string
+	tlsCert       string
+	tlsKey        string
+	tlsMinVersion string
+	selfSigned    []string
+	selfSignedDir string
+	clientCA      string
+	inFlight      int64
+	drainDelay    time.Duration
+	logLevel      slog.Level
+	logFormat     string
+}
+
+func newServeCommand(s streams) *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve --config DIR",
+		Short: "Answer the API server's webhooks",
+		Long: `Serve answers token reviews on /authenticate and admission reviews on /mutate
+and /validate, with TLS, from the documents in a directory. Changes in the
+directory are picked up without a restart, whole or not at all: a broken
+configuration never replaces a working one.
+
+Health and metrics are on a second listener, without TLS: /livez, /readyz and
+/metrics.
+
+SIGTERM drains: the server reports unready, closes each connection behind its
+answer, goes on answering for the drain delay, and then stops.`,
+		Example: `  # with a certificate that somebody else renews
+  gatehouse serve --config /etc/gatehouse --tls-cert tls.crt --tls-key tls.key --client-ca client-ca.crt
+
+  # on one machine, with a certificate of its own; the CA and a client
+  # certificate for the API server are written to ./certs
+  gatehouse serve --config ./config --listen 127.0.0.1:9443 --self-signed 127.0.0.1 --self-signed-dir ./certs`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return serve(cmd.Context(), &f, f.logger(s))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.config, "config", "", "directory of documents (required)")
+	flags.StringVar(&f.listen, "listen", ":9443", "address for reviews")
+	flags.StringVar(&f.opsListen, "ops-listen", ":8080", "address for health and metrics")
+	flags.StringVar(&f.tlsCert, "tls-cert", "", "file of the serving certificate and its chain, in PEM; re-read when it changes")
+	flags.StringVar(&f.tlsKey, "tls-key", "", "file of the serving certificate's key, in PEM")
+	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "lowest TLS version: 1.3 or 1.2")
+	flags.StringSliceVar(&f.selfSigned, "self-signed", nil, "names and addresses for a certificate made in memory, instead of --tls-cert and --tls-key")
+	flags.StringVar(&f.selfSignedDir, "self-signed-dir", "", "directory to write the CA and a client certificate for the API server to, with --self-signed")
+	flags.StringVar(&f.clientCA, "client-ca", "", "file of the CAs of client certificates, in PEM; /authenticate answers nobody else (default: with --self-signed-dir, the CA made there)")
+	flags.Int64Var(&f.inFlight, "max-in-flight-bytes", 128<<20, "bytes of reviews held in memory at one time; more are shed")
+	flags.DurationVar(&f.drainDelay, "drain-delay", 15*time.Second, "how long to go on answering after SIGTERM")
+	flags.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "lowest level that is logged: debug (every review), info (denials), warn or error")
+	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
+	for name, values := range map[string][]string{
+		"tls-min-version": {"1.3", "1.2"},
+		"log-level":       {"debug", "info", "warn", "error"},
+		"log-format":      {"json", "text"},
+	} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flags exist
+	}
+	_ = cmd.MarkFlagRequired("config") // the flag exists
+	return cmd
+}
+
+// check reports everything that is wrong with the flags at once.
+func (f *serveFlags) check() error {
+	var problems []error
+	files := f.tlsCert != "" || f.tlsKey != ""
+	switch {
+	case files && len(f.selfSigned) > 0:
+		problems = append(problems, errors.New("--tls-cert and --self-signed exclude each other"))
+	case files && (f.tlsCert == "" || f.tlsKey == ""):
+		problems = append(problems, errors.New("--tls-cert and --tls-key must both be given"))
+	case !files && len(f.selfSigned) == 0:
+		problems = append(problems, errors.New("no certificate: give --tls-cert and --tls-key, or --self-signed with the names and addresses under which the API server calls (hint: --self-signed 127.0.0.1)"))
+	}
+	if f.selfSignedDir != "" && len(f.selfSigned) == 0 {
+		problems = append(problems, errors.New("--self-signed-dir needs --self-signed"))
+	}
+	if _, ok := tlsVersions(f.tlsMinVersion); !ok {
+		problems = append(problems, fmt.Errorf("--tls-min-version %q: must be 1.3 or 1.2", f.tlsMinVersion))
+	}
+	if f.logFormat != "json" && f.logFormat != "text" {
+		problems = append(problems, fmt.Errorf("--log-format %q: must be json or text", f.logFormat))
+	}
+	if f.drainDelay < 0 {
+		problems = append(problems, fmt.Errorf("--drain-delay %s: must not be negative", f.drainDelay))
+	}
+	return errors.Join(problems...)
+}
+
+func tlsVersions(text string) (uint16, bool) {
+	switch text {
+	case "1.3":
+		return tls.VersionTLS13, true
+	case "1.2":
+		return tls.VersionTLS12, true
+	default:
+		return 0, false
+	}
+}
+
+func (f *serveFlags) logger(s streams) *slog.Logger {
+	o := &slog.HandlerOptions{Level: f.logLevel}
+	if f.logFormat == "text" {
+		return slog.New(slog.NewTextHandler(s.err, o))
+	}
+	return slog.New(slog.NewJSONHandler(s.err, o))
+}
+
+// serve is the composition root: it reads, compiles, listens, and runs until ctx
+// ends.
+func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
+	metrics := telemetry.New(log, version())
+	loaded, err := config.Load(f.config)
+	if err != nil {
+		return err
+	}
+	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: loaded.Sidecar, Policy: loaded.Policy, Authn: loaded.Authn})
+	if err != nil {
+		return err
+	}
+	var current atomic.Pointer[webhooks.Snapshot]
+	use := func(c *config.Config, s *webhooks.Snapshot) {
+		current.Store(s)
+		metrics.ConfigLoaded(c.Digest, time.Now())
+		log.Info("configuration in use", "dir", f.config, "digest", c.Digest, "files", c.Files,
+			"profiles", len(c.Sidecar.Profiles), "policies", len(c.Policy.Policies)+len(c.Policy.AdmissionPolicies), "tokens", len(c.Authn.Tokens))
+		for _, w := range append(c.Warnings, s.Warnings()...) {
+			logFinding(log, slog.LevelWarn, "configuration", w)
+		}
+	}
+	use(loaded, snapshot)
+
+	source, clientCAs, err := f.certificates(log, metrics)
+	if err != nil {
+		return err
+	}
+	minVersion, _ := tlsVersions(f.tlsMinVersion) // checked with the flags
+	tlsConfig := &tls.Config{
+		MinVersion:     minVersion,
+		GetCertificate: source.GetCertificate,
+		// The API server speaks HTTP/1.1 to a Service, and HTTP/2 to a loopback
+		// URL and for token reviews.
+		NextProtos: []string{"h2", "http/1.1"},
+	}
+	if clientCAs != nil {
+		tlsConfig.ClientAuth = tls.VerifyClientCertIfGiven
+		tlsConfig.GetConfigForClient = clientCAs.ConfigForClient(tlsConfig)
+	} else {
+		log.Warn("no --client-ca: /authenticate answers nobody")
+	}
+
+	var listen net.ListenConfig
+	reviews, err := listen.Listen(ctx, "tcp", f.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	defer func() { _ = reviews.Close() }()
+	ops, err := listen.Listen(ctx, "tcp", f.opsListen)
+	if err != nil {
+		return fmt.Errorf("--ops-listen: %w", err)
+	}
+	defer func() { _ = ops.Close() }()
+	srv := server.New(server.Options{
+		Reviews: reviews, TLS: tlsConfig,
+		Handler: server.Reviews(&current, server.Limits{Bytes: f.inFlight}, metrics.Review, time.Now),
+		Ops:     ops, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
+		Ready: source.Healthy, DrainDelay: f.drainDelay, Log: log,
+	})
+	log.Info("serving", "version", version(), "reviews", reviews.Addr().String(), "ops", ops.Addr().String())
+
+	// What keeps things fresh goes on until the last call is answered.
+	group, groupCtx := errgroup.WithContext(ctx)
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error {
+		defer stop()
+		return srv.Run(groupCtx)
+	})
+	group.Go(func() error { return source.Run(background) })
+	if clientCAs != nil {
+		group.Go(func() error { return clientCAs.Run(background) })
+	}
+	group.Go(func() error {
+		config.Watch(background, f.config, loaded.Digest, func(c *config.Config, err error) {
+			var s *webhooks.Snapshot
+			if err == nil {
+				s, err = webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
+			}
+			if err != nil {
+				metrics.ConfigFailed()
+				log.Error("configuration not used; the last good one serves on", "dir", f.config)
+				logFindings(log, err)
+				return
+			}
+			use(c, s)
+		})
+		return nil
+	})
+	err = group.Wait()
+	if err == nil {
+		log.Info("stopped")
+	}
+	return err
+}
+
+// certificates makes the source of serving certificates, and the pool of CAs
+// for client certificates, which is nil if nobody named any.
+func (f *serveFlags) certificates(log *slog.Logger, metrics *telemetry.Telemetry) (certs.Source, *certs.ClientCAs, error) {
+	notify := func(e certs.Event) {
+		metrics.CertificateEnds(e.Subject, e.NotAfter)
+		logCertificate(log, e)
+	}
+	clientCA := f.clientCA
+	var source certs.Source
+	if len(f.selfSigned) > 0 {
+		own, err := certs.NewSelfSigned(certs.SelfSignedConfig{Hosts: f.selfSigned, Notify: notify})
+		if err != nil {
+			return nil, nil, err
+		}
+		if f.selfSignedDir != "" {
+			if err := own.WriteDir(f.selfSignedDir); err != nil {
+				return nil, nil, err
+			}
+			if clientCA == "" {
+				clientCA = filepath.Join(f.selfSignedDir, certs.CAFile)
+			}
+		}
+		source = own
+	} else {
+		files, err := certs.NewFiles(certs.FilesConfig{CertFile: f.tlsCert, KeyFile: f.tlsKey, Notify: notify})
+		if err != nil {
+			return nil, nil, err
+		}
+		source = files
+	}
+	if clientCA == "" {
+		return source, nil, nil
+	}
+	pool, err := certs.NewClientCAs(certs.ClientCAsConfig{File: clientCA, Notify: notify})
+	if err != nil {
+		return nil, nil, err
+	}
+	return source, pool, nil
+}
+
+func logCertificate(log *slog.Logger, e certs.Event) {
+	attrs := []any{"subject", e.Subject, "notAfter", e.NotAfter}
+	if len(e.Warnings) > 0 {
+		attrs = append(attrs, "warnings", strings.Join(e.Warnings, "; "))
+	}
+	switch {
+	case e.Err != nil:
+		log.Error("certificate", append(attrs, "error", e.Err.Error())...)
+	case len(e.Warnings) > 0:
+		log.Warn("certificate", attrs...)
+	default:
+		log.Info("certificate", attrs...)
+	}
+}
+
+// logFindings logs each finding on a line of its own.
+func logFindings(log *slog.Logger, err error) {
+	var list finding.List
+	if !errors.As(err, &list) {
+		log.Error("configuration", "error", err.Error())
+		return
+	}
+	for _, f := range list {
+		level := slog.LevelError
+		if f.Severity == finding.Warning {
+			level = slog.LevelWarn
+		}
+		logFinding(log, level, "configuration", f)
+	}
+}
+
+func logFinding(log *slog.Logger, level slog.Level, message string, f finding.Finding) {
+	log.Log(context.Background(), level, message, "source", f.Source, "object", f.Object, "field", f.Field, "finding", f.Message, "hint", f.Hint)
+}

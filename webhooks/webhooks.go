@@ -1,0 +1,99 @@
+// Package webhooks is what Gatehouse decides with: one immutable Snapshot of
+// the three endpoints' configuration, and the table of the endpoints.
+//
+// Everything below this package is pure: what it is to know of the world is
+// given to Compile.
+package webhooks
+
+import (
+	"errors"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// The paths of the endpoints on the server for reviews.
+const (
+	MutatePath       = "/mutate"
+	ValidatePath     = "/validate"
+	AuthenticatePath = "/authenticate"
+)
+
+// Endpoint is a row of the table of endpoints.
+type Endpoint struct {
+	// Name is the endpoint's name on the command line, in metrics and in logs.
+	Name string
+	// Path is its path on the server for reviews.
+	Path string
+	// Review is the kind of review that it answers.
+	Review string
+}
+
+// Endpoints is the table of endpoints, in the order in which a request meets
+// them. The caller may change the copy that it gets.
+func Endpoints() []Endpoint {
+	return []Endpoint{
+		{Name: "authenticate", Path: AuthenticatePath, Review: "TokenReview"},
+		{Name: "mutate", Path: MutatePath, Review: "AdmissionReview"},
+		{Name: "validate", Path: ValidatePath, Review: "AdmissionReview"},
+	}
+}
+
+// Spec is the configuration of all three endpoints.
+type Spec struct {
+	Sidecar sidecar.Spec
+	Policy  policy.Spec
+	Authn   authn.Spec
+}
+
+// Snapshot is a compiled configuration. It never changes and is safe for
+// concurrent use: a server swaps whole Snapshots.
+type Snapshot struct {
+	Sidecar *sidecar.Set
+	Policy  *policy.Set
+	Authn   *authn.Set
+}
+
+// Compile compiles all three parts. If any has an error there is no Snapshot,
+// and the error is a finding.List of everything wrong in all three.
+func Compile(spec Spec) (*Snapshot, error) {
+	var (
+		snapshot Snapshot
+		found    finding.List
+		err      error
+	)
+	if snapshot.Authn, err = authn.Compile(spec.Authn); err != nil {
+		found = appendFindings(found, err)
+	}
+	if snapshot.Sidecar, err = sidecar.Compile(spec.Sidecar); err != nil {
+		found = appendFindings(found, err)
+	}
+	if snapshot.Policy, err = policy.Compile(spec.Policy); err != nil {
+		found = appendFindings(found, err)
+	}
+	if len(found) > 0 {
+		found.Sort()
+		return nil, found
+	}
+	return &snapshot, nil
+}
+
+func appendFindings(found finding.List, err error) finding.List {
+	var list finding.List
+	if errors.As(err, &list) {
+		return append(found, list...)
+	}
+	return append(found, finding.Finding{Severity: finding.Error, Message: err.Error()})
+}
+
+// Warnings are the findings that did not keep the Snapshot from being compiled.
+func (s *Snapshot) Warnings() finding.List {
+	var found finding.List
+	found = append(found, s.Authn.Warnings()...)
+	found = append(found, s.Sidecar.Warnings()...)
+	found = append(found, s.Policy.Warnings()...)
+	found.Sort()
+	return found
+}
