@@ -81,8 +81,7 @@ func Compile(spec Spec) (*Snapshot, error) {
 }
 
 func appendFindings(found finding.List, err error) finding.List {
-	var list finding.List
-	if errors.As(err, &list) {
+	if list, ok := errors.AsType[finding.List](err); ok {
 		return append(found, list...)
 	}
 	return append(found, finding.Finding{Severity: finding.Error, Message: err.Error()})

@@ -278,7 +278,7 @@ func (f *serveFlags) certificates(log *slog.Logger, metrics *telemetry.Telemetry
 }
 
 func logCertificate(log *slog.Logger, e certs.Event) {
-	attrs := []any{"subject", e.Subject, "notAfter", e.NotAfter}
+	attrs := []any{"subject", e.Subject, "notAfter", e.NotAfter, "sha256", e.SHA256}
 	if len(e.Warnings) > 0 {
 		attrs = append(attrs, "warnings", strings.Join(e.Warnings, "; "))
 	}

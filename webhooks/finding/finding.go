@@ -55,6 +55,8 @@ func (f Finding) String() string {
 }
 
 // List is a number of findings. As an error it shows one finding a line.
+//
+//nolint:errname // a list that can be an error, and is read as a list
 type List []Finding
 
 // Error joins the findings, one a line.

@@ -213,8 +213,7 @@ func FuzzAgainstUpstream(f *testing.F) {
 			return
 		}
 		got, err := v.Decode()
-		var dup *rawjson.DuplicateKeyError
-		if errors.As(err, &dup) {
+		if _, dup := errors.AsType[*rawjson.DuplicateKeyError](err); dup {
 			return
 		}
 		var want any

@@ -40,7 +40,8 @@ const (
 func appendPatch(dst []byte, patches []jsonpatch.Operation) ([]byte, error) {
 	buffer := getBuffer()
 	defer putBuffer(buffer)
-	patch := append((*buffer)[:0], '[')
+	patch := (*buffer)[:0]
+	patch = append(patch, '[')
 	for i := range patches {
 		op := &patches[i]
 		if i > 0 {
@@ -139,7 +140,10 @@ func boundMessage(message string) string { return bound(message, maxMessageRunes
 // spaces. Lines are kept apart where they may be.
 func bound(text string, runes int, lines bool) string {
 	bad := func(r rune) bool {
-		return unicode.IsControl(r) && !(lines && (r == '\n' || r == '\t')) || r == utf8.RuneError
+		if lines && (r == '\n' || r == '\t') {
+			return false
+		}
+		return unicode.IsControl(r) || r == utf8.RuneError
 	}
 	if len(text) <= runes && strings.IndexFunc(text, bad) < 0 {
 		return text

@@ -138,8 +138,10 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answered := false
 	defer func() {
 		if recovered := recover(); recovered != nil {
-			failed := &failure{status: http.StatusInternalServerError, reason: "panic",
-				detail: fmt.Sprintf("%v\n%s", recovered, debug.Stack())}
+			failed := &failure{
+				status: http.StatusInternalServerError, reason: "panic",
+				detail: fmt.Sprintf("%v\n%s", recovered, debug.Stack()),
+			}
 			if !answered {
 				e.refuse(w, failed, 0)
 			}
@@ -172,7 +174,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header["Content-Type"] = jsonType
 	header["Content-Length"] = []string{strconv.Itoa(len(answer))}
-	_, _ = w.Write(answer) // A caller that has gone away hears nothing.
+	_, _ = w.Write(answer) //nolint:gosec // JSON by content type, every string in it escaped; a caller that has gone away hears nothing
 }
 
 // holding is what one request holds and must give back, also after a panic.
@@ -315,8 +317,10 @@ func (e *endpoint) read(ctx context.Context, r *http.Request, wait time.Duration
 func bodyFailure(err error, limit int64) *failure {
 	switch {
 	case errors.Is(err, errTooLarge):
-		return &failure{status: http.StatusRequestEntityTooLarge, reason: "too-large",
-			text: fmt.Sprintf("the body is larger than %d bytes", limit)}
+		return &failure{
+			status: http.StatusRequestEntityTooLarge, reason: "too-large",
+			text: fmt.Sprintf("the body is larger than %d bytes", limit),
+		}
 	case errors.Is(err, errOverload):
 		return &failure{status: http.StatusServiceUnavailable, reason: "overload", text: "too many bytes of reviews at one time"}
 	default:

@@ -396,7 +396,6 @@ func TestBytesInFlight(t *testing.T) {
 
 	// Ten callers that announce 1 MiB and stall hold 64 KiB each.
 	stalled, stop := io.Pipe()
-	defer stop.Close()
 	for range 10 {
 		first.Go(func() {
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", stalled)

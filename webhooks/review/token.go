@@ -73,6 +73,13 @@ func AppendToken(dst []byte, apiVersion string, status *authenticationv1.TokenRe
 	if !status.Authenticated || status.Error != "" {
 		dst = append(dst, `"status":{"authenticated":false,"user":{}`...)
 		if status.Error != "" {
+			// The API server compares audiences before it looks at the error:
+			// without them a review for another audience than its own would be a
+			// plain no, which it caches.
+			if len(status.Audiences) > 0 {
+				dst = append(dst, `,"audiences":`...)
+				dst = appendStrings(dst, status.Audiences)
+			}
 			dst = append(dst, `,"error":`...)
 			dst = rawjson.AppendString(dst, bound(status.Error, 256, false))
 		}

@@ -114,7 +114,9 @@ func (s *Server) Run(ctx context.Context) error {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	_ = o.Reviews.Close() // From here on a caller knows that its call was not taken.
-	<-failed
+	if err := <-failed; !errors.Is(err, net.ErrClosed) {
+		return err
+	}
 	s.busy.wait(end)
 	if err := reviews.Shutdown(end); err != nil {
 		return fmt.Errorf("calls were still in progress after %s: %w", shutdownTimeout, err)

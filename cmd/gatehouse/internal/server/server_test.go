@@ -61,7 +61,9 @@ func start(t *testing.T, handler http.Handler, ready func() error, drain time.Du
 	t.Cleanup(func() {
 		stop()
 		r.client.CloseIdleConnections()
-		<-r.done
+		if err := <-r.done; err != nil {
+			t.Errorf("Run = %v", err)
+		}
 	})
 	return r
 }
@@ -225,7 +227,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 	r := start(t, http.NotFoundHandler(), func() error { return nil }, 0)
 	transport, _ := r.client.Transport.(*http.Transport)
 	old := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
-		RootCAs: transport.TLSClientConfig.RootCAs, MaxVersion: tls.VersionTLS12, //nolint:gosec // the point of the test
+		RootCAs: transport.TLSClientConfig.RootCAs, MaxVersion: tls.VersionTLS12,
 	}}}
 	if _, _, err := get(t, old, r.reviews); err == nil || !strings.Contains(err.Error(), "protocol version") {
 		t.Errorf("TLS 1.2 is answered: %v", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -149,6 +150,9 @@ func (t *Telemetry) Review(o *review.Outcome) {
 		level = slog.LevelWarn
 	case review.Unknown:
 		level = slog.LevelError
+		if o.Reason == string(authn.ReasonUnknownID) {
+			level = slog.LevelWarn // Anybody who can reach the API server can cause these.
+		}
 	}
 	ctx := context.Background()
 	if !t.log.Enabled(ctx, level) {

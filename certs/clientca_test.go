@@ -1,0 +1,176 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/pem"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func caPEM(cas ...*authority) []byte {
+	var bundle []byte
+	for _, ca := range cas {
+		bundle = append(bundle, encodeCertificate(ca.cert.Raw)...)
+	}
+	return bundle
+}
+
+// followedCAs is a running ClientCAs over a file.
+func followedCAs(t *testing.T, file string, c *clock) (*ClientCAs, *observer, Event) {
+	t.Helper()
+	o := newObserver(t)
+	cas, err := NewClientCAs(ClientCAsConfig{File: file, Now: c.Now, Notify: o.notify})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cas.ticks = o.ticks
+	o.start(func() error { return cas.Run(t.Context()) })
+	return cas, o, o.await("the first look", func(Event) bool { return true })
+}
+
+func TestClientCAsFollowTheFile(t *testing.T) {
+	first, second, server := newCA(t), newCA(t), newCA(t)
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	write(t, file, caPEM(first))
+	cas, o, _ := followedCAs(t, file, newClock())
+
+	own := server.valid(t, day)
+	serverPair, err := tls.X509KeyPair(own.cert, own.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := serve(t, &tls.Config{GetConfigForClient: cas.ConfigForClient(&tls.Config{
+		Certificates: []tls.Certificate{serverPair}, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13, Time: newClock().Now,
+	})})
+	configs := map[*authority]*tls.Config{}
+	for _, ca := range []*authority{first, second} {
+		p := ca.valid(t, day)
+		client, err := tls.X509KeyPair(p.cert, p.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		configs[ca] = &tls.Config{
+			RootCAs: poolOf(server), ServerName: "localhost", Time: newClock().Now,
+			Certificates: []tls.Certificate{client}, ClientSessionCache: tls.NewLRUClientSessionCache(4),
+			// Whatever CAs the server names: it is the server's judgement that
+			// is tested.
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &client, nil },
+		}
+	}
+	expect := func(when string, firstOK, secondOK bool) {
+		t.Helper()
+		for ca, want := range map[*authority]bool{first: firstOK, second: secondOK} {
+			if _, err := dial(addr, configs[ca]); (err == nil) != want {
+				t.Errorf("%s: client of %v: %v, want accepted %v", when, ca.cert.Subject, err, want)
+			}
+		}
+	}
+	expect("with the first", true, false)
+	write(t, file, caPEM(first, second))
+	o.await("both", func(e Event) bool { return e.Err == nil })
+	expect("with both", true, true)
+	write(t, file, caPEM(second)[:100])
+	e := o.await("half of a file", func(e Event) bool { return e.Err != nil })
+	if want := "not in use, the pool before it is: "; !strings.HasPrefix(e.Err.Error(), want) || !strings.Contains(e.Err.Error(), "ca.crt: 0 of 1 PEM blocks") {
+		t.Errorf("got %v", e.Err)
+	}
+	expect("with half of a file", true, true)
+	remove(t, file)
+	o.await("no file", func(e Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), "no such file") })
+	expect("with no file", true, true)
+	// A client that is withdrawn is refused, a session from before or not.
+	write(t, file, caPEM(second))
+	o.await("the second", func(e Event) bool { return e.Err == nil })
+	expect("with the second", false, true)
+
+	old := configs[second].Clone()
+	old.MaxVersion = tls.VersionTLS12
+	if _, err := dial(addr, old); err == nil {
+		t.Error("the base's lowest version does not hold after a change")
+	}
+}
+
+func TestConfigForClientIsMadeOncePerPool(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	write(t, file, caPEM(newCA(t)))
+	cas, err := NewClientCAs(ClientCAsConfig{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := cas.ConfigForClient(&tls.Config{MinVersion: tls.VersionTLS13})
+	a, errA := get(nil)
+	b, errB := get(nil)
+	if a != b || errA != nil || errB != nil {
+		t.Error("every handshake gets a configuration of its own")
+	}
+	if !a.SessionTicketsDisabled || a.ClientCAs != cas.Pool() {
+		t.Error("the configuration resumes sessions or has another pool")
+	}
+}
+
+func TestNewClientCAsErrors(t *testing.T) {
+	ca := newCA(t)
+	key, err := encodeKey(ca.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := caPEM(ca)
+	for _, c := range []struct {
+		name string
+		data []byte
+		says string
+	}{
+		{"empty", nil, "ca.crt: is empty"},
+		{"DER", ca.cert.Raw, "ca.crt: holds no PEM block"},
+		{"with the CA's key", append(slices.Clone(bundle), key...), "ca.crt: PEM block 2 is a private key: give the certificates of the authorities alone, and renew the key"},
+		{"with a list of the revoked", append(slices.Clone(bundle), pem.EncodeToMemory(&pem.Block{Type: "X509 CRL"})...), `ca.crt: PEM block 2 is of type "X509 CRL": only CERTIFICATE is known`},
+		{"not a certificate inside", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), "ca.crt: PEM block 1 is not a certificate that can be read"},
+		{"cut off", bytes.Join([][]byte{bundle, bundle[:200]}, nil), "ca.crt: 1 of 2 PEM blocks can be read"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "ca.crt")
+			write(t, file, c.data)
+			_, err := NewClientCAs(ClientCAsConfig{File: file})
+			if err == nil || !strings.HasPrefix(err.Error(), "client CA: ") || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+		})
+	}
+	if _, err := NewClientCAs(ClientCAsConfig{File: filepath.Join(t.TempDir(), "none")}); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("missing file: %v", err)
+	}
+}
+
+func TestClientCAsRemarks(t *testing.T) {
+	ca := newCA(t)
+	notCA := parseOne(t, ca.valid(t, 10*day).cert)
+	expired, err := newAuthority(noon.Add(-400 * day))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	write(t, file, append(caPEM(ca, expired), encodeCertificate(notCA.Raw)...))
+	now := newClock()
+	_, o, e := followedCAs(t, file, now)
+	want := []string{
+		"certificate 2 (\"" + expired.cert.Subject.String() + "\") lets nobody in: expired at 2026-10-16T12:00:00Z",
+		`certificate 3 ("CN=test") is not a CA: it lets in the holder of its own key and nobody else`,
+	}
+	if e.Err != nil || len(e.Warnings) != 2 || !strings.Contains(e.Warnings[0], want[0]) || e.Warnings[1] != want[1] {
+		t.Errorf("got %q, %v, want %q", e.Warnings, e.Err, want)
+	}
+	// Expiry is noticed without a change of the file.
+	now.advance(20 * day)
+	o.tick()
+	e = o.await("another expiry", func(e Event) bool { return len(e.Warnings) == 3 })
+	if !strings.Contains(e.Warnings[2], "certificate 3") || !strings.Contains(e.Warnings[2], "expired at") {
+		t.Errorf("got %q", e.Warnings)
+	}
+	o.quiet()
+	if !e.NotAfter.Equal(ca.cert.NotAfter) {
+		t.Errorf("the last one expires at %v, want %v", e.NotAfter, ca.cert.NotAfter)
+	}
+}

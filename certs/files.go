@@ -1,0 +1,144 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// FilesConfig says where a certificate and its key are.
+type FilesConfig struct {
+	// CertFile holds the certificate and behind it those that lead to the root,
+	// in PEM; KeyFile holds the private key. Both may be links, and the same
+	// file.
+	CertFile, KeyFile string
+	// Now is the time by which certificates expire; nil is time.Now. It must be
+	// safe for concurrent use.
+	Now func() time.Time
+	// Notify is told what happens, from the goroutine of Run: first what is in
+	// use, then every change. Nil tells nobody.
+	Notify func(Event)
+}
+
+// Files is a Source that follows a pair of files written by somebody else, such
+// as cert-manager or the kubelet.
+//
+// A new pair comes into use within moments of being written, and at the latest
+// within ten seconds. A pair that cannot be read, whose parts do not fit
+// together, or that is expired or not valid yet is left aside as long as the
+// one before it is valid, and tried again at every look.
+type Files struct {
+	cfg     FilesConfig
+	current atomic.Pointer[tls.Certificate]
+	ticks   <-chan time.Time
+}
+
+// NewFiles reads the pair. A pair that cannot be used for TLS at all is an
+// error; one that is expired or not valid yet is not, because a better one may
+// come while the server runs: Healthy tells.
+func NewFiles(cfg FilesConfig) (*Files, error) {
+	f := &Files{cfg: cfg}
+	pair, err := readPair(cfg.CertFile, cfg.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ServingCertificate, err)
+	}
+	f.current.Store(pair)
+	return f, nil
+}
+
+// GetCertificate implements Source.
+func (f *Files) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return f.current.Load(), nil
+}
+
+// Run implements Source.
+func (f *Files) Run(ctx context.Context) error {
+	ticks, stop := tickOr(f.ticks, pollInterval)
+	defer stop()
+	watch := reporter{notify: f.cfg.Notify}
+	state := reporter{notify: f.cfg.Notify}
+	follow(ctx, []string{f.cfg.CertFile, f.cfg.KeyFile}, ticks,
+		func(err error) {
+			e := eventOf(ServingCertificate, f.current.Load().Leaf)
+			e.Err = err
+			watch.report(e)
+		},
+		func() { state.report(f.reload()) })
+	return nil
+}
+
+// Healthy implements Source.
+func (f *Files) Healthy() error {
+	if err := checkValidity(f.current.Load().Leaf, wall(f.cfg.Now)); err != nil {
+		return fmt.Errorf("%s: %s: %w", ServingCertificate, f.cfg.CertFile, err)
+	}
+	return nil
+}
+
+// reload reads the pair, takes it if it is the better one, and says what is so
+// afterwards. Only Run calls it, so nothing else stores to current.
+func (f *Files) reload() Event {
+	now := wall(f.cfg.Now)
+	current := f.current.Load()
+	found, err := readPair(f.cfg.CertFile, f.cfg.KeyFile)
+	if err == nil && !samePair(found, current) {
+		invalid := checkValidity(found.Leaf, now)
+		if invalid == nil || checkValidity(current.Leaf, now) != nil {
+			f.current.Store(found)
+			current = found
+		} else {
+			err = fmt.Errorf("%s: %w", f.cfg.CertFile, invalid)
+		}
+	}
+	event := eventOf(ServingCertificate, current.Leaf)
+	event.Warnings = remarks(current)
+	if err != nil {
+		event.Err = fmt.Errorf("not in use, the one before it is until %s: %w", stamp(current.Leaf.NotAfter), err)
+	} else if invalid := checkValidity(current.Leaf, now); invalid != nil {
+		event.Err = fmt.Errorf("%s: %w", f.cfg.CertFile, invalid)
+	}
+	return event
+}
+
+// remarks are what is odd about a serving certificate that works, or that works
+// for some clients only.
+func remarks(pair *tls.Certificate) []string {
+	var list []string
+	leaf := pair.Leaf
+	if leaf.IsCA {
+		list = append(list, "the certificate is that of a CA: serve one that it issued, so that the CA's key can stay away from here")
+	}
+	if len(leaf.DNSNames)+len(leaf.IPAddresses) == 0 {
+		list = append(list, "the certificate has no subject alternative names: clients do not look at the common name and will refuse it")
+	}
+	if !hasUsage(leaf, x509.ExtKeyUsageServerAuth) {
+		list = append(list, "the certificate is not for servers: its extended key usage has no serverAuth, and clients will refuse it")
+	}
+	signed := leaf
+	for i, der := range pair.Certificate[1:] {
+		issuer, err := x509.ParseCertificate(der)
+		if err != nil || signed.CheckSignatureFrom(issuer) != nil {
+			list = append(list, fmt.Sprintf("certificate %d of the file did not sign the one before it: clients may not find the way to their root", i+2))
+			break
+		}
+		signed = issuer
+	}
+	return list
+}
+
+// hasUsage tells whether a certificate may be used so. One without any extended
+// key usage may be used for everything.
+func hasUsage(cert *x509.Certificate, want x509.ExtKeyUsage) bool {
+	if len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) == 0 {
+		return true
+	}
+	for _, usage := range cert.ExtKeyUsage {
+		if usage == want || usage == x509.ExtKeyUsageAny {
+			return true
+		}
+	}
+	return false
+}

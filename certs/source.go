@@ -1,0 +1,140 @@
+// Package certs holds what a TLS server presents and whom it trusts: sources of
+// serving certificates (files that somebody else renews, or a certificate
+// authority of the process's own) and a pool of authorities for client
+// certificates, each renewed while the server runs. It knows nothing of what is
+// served.
+//
+// A source never takes away what works: whatever goes wrong with a renewal, the
+// last good certificate stays in use and the problem is reported. Starting with
+// something unreadable is an error, because then there is nothing to fall back
+// to.
+package certs
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Source gives a TLS server its certificate. All methods are safe for
+// concurrent use.
+type Source interface {
+	// GetCertificate is tls.Config.GetCertificate. It reads one pointer: the
+	// certificate is parsed when it is loaded, and its Leaf is set. The argument
+	// is not used and may be nil.
+	GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Run keeps the certificate fresh until the context ends, and returns nil
+	// then and not before: no problem with a certificate ends it. It is called
+	// once.
+	Run(ctx context.Context) error
+	// Healthy is an error if clients cannot accept the certificate in use,
+	// because it has expired or is not valid yet. A renewal that failed is not
+	// unhealthy while the certificate before it is valid: it is reported as an
+	// Event. Were it otherwise, one broken file would take every replica out of
+	// service at once.
+	Healthy() error
+}
+
+var (
+	_ Source = (*Files)(nil)
+	_ Source = (*SelfSigned)(nil)
+)
+
+// The subjects of events.
+const (
+	// ServingCertificate is what the server presents.
+	ServingCertificate = "serving certificate"
+	// ClientCA is the pool that client certificates are verified against.
+	ClientCA = "client CA"
+	// SelfSignedCA is the authorities of a SelfSigned.
+	SelfSignedCA = "self-signed CA"
+)
+
+// Event is what happened to a certificate or a pool, for a log line and a
+// metric. A state that lasts is reported once.
+type Event struct {
+	// Subject says what the event is about: ServingCertificate, ClientCA or
+	// SelfSignedCA.
+	Subject string
+	// NotAfter is the end of what is in use now, of a pool that of the
+	// certificate that lasts longest.
+	NotAfter time.Time
+	// SHA256 is the fingerprint of what is in use now: of a certificate as
+	// openssl x509 -fingerprint shows it, of a pool over all of its certificates
+	// one after the other. Lower-case hexadecimal.
+	SHA256 string
+	// Err says why what was found is not used, or what keeps a source from
+	// doing its work well. It is nil if something new came into use, or if what
+	// is in use turned out to be all right after all.
+	Err error
+	// Warnings are remarks about what is in use.
+	Warnings []string
+}
+
+// backdate is how far in the past a certificate becomes valid, for clients
+// whose clock is behind ours.
+const backdate = time.Hour
+
+// wall is the time by the clock on the wall. Without its monotonic part,
+// because that stands still while a machine is suspended, and certificates
+// expire all the same.
+func wall(now func() time.Time) time.Time {
+	if now == nil {
+		return time.Now().Round(0)
+	}
+	return now().Round(0)
+}
+
+// checkValidity is an error if the certificate is not valid at the time.
+func checkValidity(cert *x509.Certificate, now time.Time) error {
+	switch {
+	case now.Before(cert.NotBefore):
+		return fmt.Errorf("not valid before %s: check the clock, or wait", stamp(cert.NotBefore))
+	case now.After(cert.NotAfter):
+		return fmt.Errorf("expired at %s: renew it", stamp(cert.NotAfter))
+	}
+	return nil
+}
+
+// eventOf is the part of an event that says what is in use.
+func eventOf(subject string, inUse ...*x509.Certificate) Event {
+	e := Event{Subject: subject}
+	hash := sha256.New()
+	for _, cert := range inUse {
+		hash.Write(cert.Raw)
+		if cert.NotAfter.After(e.NotAfter) {
+			e.NotAfter = cert.NotAfter
+		}
+	}
+	e.SHA256 = hex.EncodeToString(hash.Sum(nil))
+	return e
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// reporter passes on an Event that differs from the one before it.
+// It is not safe for concurrent use.
+type reporter struct {
+	notify func(Event)
+	last   string
+}
+
+func (r *reporter) report(e Event) {
+	text := ""
+	if e.Err != nil {
+		text = e.Err.Error()
+	}
+	key := strings.Join(append([]string{e.Subject, e.SHA256, text}, e.Warnings...), "\x00")
+	if key == r.last {
+		return
+	}
+	r.last = key
+	if r.notify != nil {
+		r.notify(e)
+	}
+}

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+)
+
+var tokenNoon = time.Date(2026, 11, 20, 12, 0, 0, 500, time.UTC)
+
+// counter is the least random source there is.
+type counter byte
+
+func (c *counter) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(*c)
+		*c++
+	}
+	return len(p), nil
+}
+
+func newTokenFlags(edit func(*tokenFlags)) *tokenFlags {
+	f := &tokenFlags{
+		id: "ci", user: "jane", ttl: 24 * time.Hour, output: "yaml",
+		now: func() time.Time { return tokenNoon }, random: new(counter),
+	}
+	if edit != nil {
+		edit(f)
+	}
+	return f
+}
+
+const (
+	ciToken    = "gatehouse_ci_aaaqeayeaudaocajbifqydiob4ibceqtcqkrmfyyxyccrrq"
+	ciDocument = `apiVersion: gatehouse.dev/v1alpha1
+kind: AccessToken
+metadata:
+  name: ci
+spec:
+  expiresAt: "2026-11-21T12:00:00Z"
+  sha256: ff158ae576e77fc40c3eb48c6af07920eaf32c4a4a0f1e119df0207f1e181a6e
+  user:
+    username: jane
+`
+)
+
+func TestTokenIssueShowsTheDocumentAndTheTokenApart(t *testing.T) {
+	var out, remarks bytes.Buffer
+	if err := newTokenFlags(nil).issue(streams{out: &out, err: &remarks}); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != ciDocument {
+		t.Errorf("document:\n%s\nwant\n%s", &out, ciDocument)
+	}
+	if remarks.String() != ciToken+"\n" {
+		t.Errorf("token: got %q", &remarks)
+	}
+}
+
+func TestTokenIssueWritesTheDocument(t *testing.T) {
+	dir := t.TempDir()
+	f := newTokenFlags(func(f *tokenFlags) { f.config = dir })
+	var out, remarks bytes.Buffer
+	if err := f.issue(streams{out: &out, err: &remarks}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "token-ci.yaml")
+	if out.String() != ciToken+"\n" {
+		t.Errorf("standard output holds more or less than the token: %q", &out)
+	}
+	if want := file + " written; the token is good until 2026-11-21T12:00:00Z and is not shown again\n"; remarks.String() != want {
+		t.Errorf("got %q, want %q", &remarks, want)
+	}
+	if data, err := os.ReadFile(file); err != nil || string(data) != ciDocument {
+		t.Errorf("document: %v\n%s", err, data)
+	}
+
+	// Once more: what is there stays, and no token is shown.
+	out.Reset()
+	err := newTokenFlags(func(f *tokenFlags) {
+		f.config, f.user, f.random = dir, "eve", strings.NewReader(strings.Repeat("x", 99))
+	}).issue(streams{out: &out, err: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), "token-ci.yaml exists already and is not overwritten") {
+		t.Errorf("got %v", err)
+	}
+	if data, _ := os.ReadFile(file); string(data) != ciDocument || out.Len() > 0 {
+		t.Errorf("the document was overwritten, or a token shown: %q", &out)
+	}
+}
+
+func TestTokenIssueJSON(t *testing.T) {
+	for _, dir := range []string{"", t.TempDir()} {
+		var out, remarks bytes.Buffer
+		f := newTokenFlags(func(f *tokenFlags) { f.config, f.output = dir, "json" })
+		if err := f.issue(streams{out: &out, err: &remarks}); err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]json.RawMessage
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil || len(got) != 2 {
+			t.Fatalf("%v: %s", err, &out)
+		}
+		document, err := yaml.JSONToYAML(got["document"])
+		if err != nil || string(document) != ciDocument || string(got["token"]) != `"`+ciToken+`"` {
+			t.Errorf("%v: %s", err, &out)
+		}
+		if remarks.Len() > 0 {
+			t.Errorf("remarks: %q", &remarks)
+		}
+	}
+}
+
+// What the command writes is what the server reads, with every flag.
+func TestTokenIssueIsAccepted(t *testing.T) {
+	var out, remarks bytes.Buffer
+	cmd := newTokenCommand(streams{out: &out, err: &remarks})
+	cmd.SetArgs([]string{
+		"issue", "--user", "jane", "--uid", "4711", "--group", "dev", "--group", "a,b",
+		"--extra", "example.org/team=blue", "--extra", "example.org/team=green=ish", "--extra", "example.org/empty=",
+		"--audience", "https://kubernetes.default.svc", "--audience", "vault",
+	})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var document v1alpha1.AccessToken
+	if err := yaml.UnmarshalStrict(out.Bytes(), &document); err != nil {
+		t.Fatal(err)
+	}
+	if len(document.Name) != 12 {
+		t.Errorf("id %q, want 12 characters", document.Name)
+	}
+	end := document.Spec.ExpiresAt.Time
+	set, err := authn.Compile(authn.Spec{
+		Tokens: []authn.Token{{AccessToken: document}},
+		Now:    func() time.Time { return end.Add(-30*24*time.Hour + 2*time.Second) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := set.Decide(t.Context(), strings.TrimSuffix(remarks.String(), "\n"), []string{"vault"})
+	want := authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: []string{"vault"}, User: authenticationv1.UserInfo{
+		Username: "jane", UID: "4711", Groups: []string{"dev", "a,b"},
+		Extra: map[string]authenticationv1.ExtraValue{"example.org/team": {"blue", "green=ish"}, "example.org/empty": {""}},
+	}}
+	if !reflect.DeepEqual(got.Status, want) {
+		t.Errorf("got %+v\nwant %+v", got.Status, want)
+	}
+}
+
+func TestTokenIssueRefusals(t *testing.T) {
+	cases := []struct {
+		name string
+		edit func(*tokenFlags)
+		code int
+		says []string
+	}{
+		{"reserved group", func(f *tokenFlags) { f.groups = []string{"dev", "system:masters"} }, exitNo, []string{
+			`no token was issued:`, `AccessToken/ci: spec.user.groups[1]: "system:masters" is reserved`,
+		}},
+		{"everything at once", func(f *tokenFlags) {
+			f.id, f.user, f.audiences, f.extra = "CI", " System:Anonymous", []string{""}, []string{"k8s.io/a=b"}
+		}, exitNo, []string{
+			`metadata.name: "CI" is not a DNS-1123 label`, `spec.user.username: " System:Anonymous" is reserved`,
+			`spec.audiences[0]`, `spec.user.extra["k8s.io/a"]`,
+		}},
+		{"empty user", func(f *tokenFlags) { f.user = "" }, exitNo, []string{`spec.user.username: "" must not be empty`}},
+		{"id that leaves the directory", func(f *tokenFlags) { f.id = "../x" }, exitNo, []string{`metadata.name: "../x" is not a DNS-1123 label`}},
+		{"no time", func(f *tokenFlags) { f.ttl = 0 }, exitUnknown, []string{"--ttl 0s: must be a second or more"}},
+		{"negative time", func(f *tokenFlags) { f.ttl = -time.Hour }, exitUnknown, []string{"--ttl -1h0m0s"}},
+		{"extra without a value", func(f *tokenFlags) { f.extra = []string{"a", "b=c", "d"} }, exitUnknown, []string{`--extra "a": must be KEY=VALUE`, `--extra "d"`}},
+		{"no directory", func(f *tokenFlags) { f.config = filepath.Join(f.config, "none") }, exitUnknown, []string{"--config: ", "no such file"}},
+		{"too little randomness", func(f *tokenFlags) { f.random = strings.NewReader("0123456789") }, exitUnknown, []string{"random bytes: "}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			f := newTokenFlags(func(f *tokenFlags) { f.config = dir })
+			c.edit(f)
+			var out, remarks bytes.Buffer
+			err := f.issue(streams{out: &out, err: &remarks})
+			if err == nil {
+				t.Fatal("a token was issued")
+			}
+			code := exitUnknown
+			var exit *exitError
+			if errors.As(err, &exit) {
+				code = exit.code
+			}
+			if code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v\nlacks %q", err, want)
+				}
+			}
+			if out.Len()+remarks.Len() > 0 {
+				t.Errorf("something was printed: %q %q", &out, &remarks)
+			}
+			if entries, _ := os.ReadDir(dir); len(entries) > 0 {
+				t.Errorf("something was written: %v", entries)
+			}
+		})
+	}
+}
+
+func TestTokenIssueKnowsTheDirectory(t *testing.T) {
+	dir := t.TempDir()
+	// The id is taken by a document in another file, beside one that is broken.
+	for name, text := range map[string]string{"all.yaml": ciDocument, "broken.yaml": "kind: [\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := func(id string) error {
+		f := newTokenFlags(func(f *tokenFlags) { f.config, f.id, f.random = dir, id, strings.NewReader(strings.Repeat("x", 99)) })
+		return f.issue(streams{out: io.Discard, err: io.Discard})
+	}
+	if err := with("ci"); err == nil || !strings.Contains(err.Error(), `metadata.name: "ci" is already the id of the token in all.yaml`) {
+		t.Errorf("got %v", err)
+	}
+	if err := with("cd"); err != nil {
+		t.Errorf("another id: %v", err)
+	}
+}
+
+// failing is a pipe whose reader has gone.
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// A token that could not be shown is lost, so its document must not stay.
+func TestTokenIssueTakesBackWhatNobodySaw(t *testing.T) {
+	dir := t.TempDir()
+	err := newTokenFlags(func(f *tokenFlags) { f.config = dir }).issue(streams{out: failing{}, err: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), "broken pipe") {
+		t.Errorf("got %v", err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) > 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+func TestTokenCommandUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"issue"}, `required flag(s) "user" not set`},
+		{[]string{"issue", "--user", "jane", "-o", "xml"}, `--output "xml": must be yaml or json`},
+		{[]string{"issue", "--user", "jane", "extra"}, "extra"},
+		{[]string{"issue", "--user", "jane", "--ttl", "soon"}, "--ttl"},
+	} {
+		cmd := newTokenCommand(streams{out: io.Discard, err: io.Discard})
+		cmd.SetArgs(c.args)
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		if err := cmd.ExecuteContext(context.Background()); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: got %v, want %q", c.args, err, c.says)
+		}
+	}
+}

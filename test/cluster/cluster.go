@@ -1,0 +1,492 @@
+// Package cluster runs a real Kubernetes control plane for tests, the demonstration and the benchmarks: etcd,
+// kube-apiserver and, where asked for, kube-controller-manager, built by test/controlplane.
+//
+// It does what controller-runtime's envtest does, with the differences that Gatehouse needs. The defaults are those of
+// production (Node and RBAC authorization, all default admission plugins including ServiceAccount, endpoints looked up
+// for webhooks). Programs cannot outlive the test, not even a killed one, they can be suspended, killed and started
+// again on the same port, and they run in a network namespace of their own, where an API server can call a webhook
+// through a Service, as in production: see [RunInNamespace].
+package cluster
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Options say how a control plane differs from the default one. The zero value is the default one.
+type Options struct {
+	// APIServerFlags are laid over the default flags: "--name=value" or "--name" replaces the default of that name,
+	// "--name-" takes it away. A flag may be given several times.
+	APIServerFlags []string
+	// ControllerManager starts kube-controller-manager too. Without it nothing happens to objects behind the test's
+	// back, but ReplicaSets make no pods and a deleted namespace stays.
+	ControllerManager bool
+	// ControllerManagerFlags work like APIServerFlags.
+	ControllerManagerFlags []string
+	// Assets is the directory with the programs. Empty means what [Assets] finds.
+	Assets string
+	// Dir receives data, logs and certificates and is kept. Empty means a temporary directory that Stop removes.
+	Dir string
+	// Authority signs the API server's certificate and every client's. Nil means a new one.
+	Authority *Authority
+	// Join makes another API server on the etcd of a running cluster, with its authority and service account key. It
+	// must be stopped before that cluster.
+	Join *Cluster
+	// Log receives a line for each step. Nil means none.
+	Log io.Writer
+}
+
+// Cluster is a running control plane.
+type Cluster struct {
+	assets    string
+	dir       string
+	temporary *temporary
+	log       io.Writer
+
+	authority   *Authority
+	accountKey  *ecdsa.PrivateKey
+	etcdAddress string
+	port        *port
+	config      *rest.Config
+	client      kubernetes.Interface
+
+	etcd              *Process
+	apiServer         *Process
+	controllerManager *Process
+}
+
+const (
+	// startTimeout is ten times what a start takes on a busy machine with two cores.
+	startTimeout = time.Minute
+	// askTimeout bounds one question to a program that is starting, or hangs.
+	askTimeout = 2 * time.Second
+
+	serviceRange    = "10.96.0.0/16"
+	firstServiceIP  = "10.96.0.1"
+	accountIssuer   = "https://kubernetes.default.svc.cluster.local"
+	adminUser       = "kubernetes-admin"
+	adminGroup      = "system:masters" // bypasses authorization, so it works before RBAC's roles exist
+	controllersUser = "system:kube-controller-manager"
+
+	// socketPathLimit is the size of sun_path in struct sockaddr_un, without its final zero.
+	socketPathLimit = 107
+)
+
+// Start starts a control plane and returns when it answers and pods can be created in the namespace "default". The
+// context bounds the start only, which takes a minute at most; [Cluster.Stop] ends what was started.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
+	defer cancel()
+
+	c := &Cluster{log: options.Log}
+	if c.log == nil {
+		c.log = io.Discard
+	}
+	err := c.start(ctx, options)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start a control plane: %w", err), c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, options Options) error {
+	err := c.prepare(options)
+	if err != nil {
+		return err
+	}
+	if options.Join == nil {
+		err = c.startEtcd(ctx)
+		if err != nil {
+			return err
+		}
+	}
+	err = c.startAPIServer(ctx, options.APIServerFlags)
+	if err != nil {
+		return err
+	}
+	if options.ControllerManager {
+		err = c.startControllerManager(ctx, options.ControllerManagerFlags)
+		if err != nil {
+			return err
+		}
+	}
+	if options.Join != nil {
+		return nil
+	}
+	return c.completeNamespace(ctx, "default")
+}
+
+// prepare finds the programs, a directory and the keys.
+func (c *Cluster) prepare(options Options) error {
+	c.assets = options.Assets
+	var err error
+	if c.assets == "" {
+		c.assets, err = Assets()
+		if err != nil {
+			return err
+		}
+	}
+	if options.ControllerManager {
+		err = checkProgram(c.assets, controllerManagerProgram, "run 'make controlplane'")
+		if err != nil {
+			return err
+		}
+	}
+
+	c.dir = options.Dir
+	if c.dir == "" {
+		c.temporary, err = newTemporary()
+		if err != nil {
+			return err
+		}
+		c.dir = c.temporary.path
+	}
+	c.dir, err = filepath.Abs(c.dir)
+	if err != nil {
+		return fmt.Errorf("find the control plane's directory: %w", err)
+	}
+	err = os.MkdirAll(c.dir, 0o700)
+	if err != nil {
+		return fmt.Errorf("make the control plane's directory: %w", err)
+	}
+
+	if options.Join != nil {
+		c.authority, c.accountKey, c.etcdAddress = options.Join.authority, options.Join.accountKey, options.Join.etcdAddress
+		return nil
+	}
+	c.etcdAddress = c.path("etcd.sock")
+	if len(c.etcdAddress) > socketPathLimit {
+		return fmt.Errorf("%s is longer than the %d bytes that a socket's path may have; hint: set a shorter Dir or TMPDIR",
+			c.etcdAddress, socketPathLimit)
+	}
+	c.authority = options.Authority
+	if c.authority == nil {
+		c.authority, err = NewAuthority("kubernetes")
+		if err != nil {
+			return err
+		}
+	}
+	c.accountKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("make the key for service account tokens: %w", err)
+	}
+	return nil
+}
+
+// startEtcd uses sockets in our directory instead of ports: nobody else can reach them, and none is ever taken.
+func (c *Cluster) startEtcd(ctx context.Context) error {
+	// etcd 3.6 refuses to advertise a socket. Nobody looks at what it advertises: it has no peers, and the API server
+	// does not ask for the members of the cluster.
+	const name, unused = "gatehouse", "http://127.0.0.1:1"
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", c.etcdAddress)
+	}}
+	c.etcd = c.process(etcdProgram, []string{
+		"--name=" + name,
+		"--data-dir=" + c.path("etcd"),
+		"--listen-client-urls=unix://" + c.etcdAddress,
+		"--advertise-client-urls=" + unused,
+		"--listen-peer-urls=unix://" + c.path("peer.sock"),
+		"--initial-advertise-peer-urls=" + unused,
+		"--initial-cluster=" + name + "=" + unused,
+		// The data need not survive the machine, and waiting for the disk is most of what a write costs.
+		"--unsafe-no-fsync=true",
+		// It is alone and elects itself once this time is over: most of its start, by default.
+		"--election-timeout=100",
+		"--heartbeat-interval=20",
+		"--log-level=warn",
+	}, func(ctx context.Context) error {
+		defer transport.CloseIdleConnections()
+		return ask(ctx, &http.Client{Transport: transport, Timeout: askTimeout}, "http://etcd/health")
+	})
+	return c.startProcess(ctx, c.etcd)
+}
+
+func (c *Cluster) startAPIServer(ctx context.Context, flags []string) error {
+	address, err := netip.ParseAddr(ListenAddress())
+	if err != nil {
+		return fmt.Errorf("choose the API server's address: %w", err)
+	}
+	c.port, err = reservePort(address)
+	if err != nil {
+		return err
+	}
+	c.config, err = c.ConfigFor(adminUser, adminGroup)
+	if err != nil {
+		return err
+	}
+	c.client, err = kubernetes.NewForConfig(c.config)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	err = c.writeAPIServerFiles()
+	if err != nil {
+		return err
+	}
+
+	defaults := []string{
+		"--bind-address=" + address.String(),
+		"--advertise-address=" + address.String(),
+		fmt.Sprintf("--secure-port=%d", c.port.address.Port()),
+		sharePort,
+		"--cert-dir=" + c.dir,
+		"--tls-cert-file=" + c.path("apiserver.crt"),
+		"--tls-private-key-file=" + c.path("apiserver.key"),
+		"--client-ca-file=" + c.CAFile(),
+		"--etcd-servers=unix://" + c.etcdAddress,
+		"--service-account-issuer=" + accountIssuer,
+		"--service-account-key-file=" + c.path("sa.pub"),
+		"--service-account-signing-key-file=" + c.path("sa.key"),
+		"--service-cluster-ip-range=" + serviceRange,
+		// These are what kubeadm sets.
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged=true",
+		// Nothing here routes a Service's address, so the API server must look up the endpoints itself.
+		"--enable-aggregator-routing=true",
+	}
+	if address.IsLoopback() {
+		// An EndpointSlice must not hold a loopback address, so the Service "kubernetes" goes without.
+		defaults = append(defaults, "--endpoint-reconciler-type=none")
+	}
+	args, err := mergeFlags(defaults, flags)
+	if err != nil {
+		return err
+	}
+	client, err := rest.HTTPClientFor(c.config)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	client.Timeout = askTimeout
+	c.apiServer = c.process(apiServerProgram, args, func(ctx context.Context) error {
+		return ask(ctx, client, c.config.Host+"/readyz")
+	})
+	return c.startProcess(ctx, c.apiServer)
+}
+
+func (c *Cluster) writeAPIServerFiles() error {
+	host := c.port.address.Addr().String()
+	certPEM, keyPEM, err := c.authority.Serve(host, "127.0.0.1", "localhost", firstServiceIP, ServiceAddress,
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+	if err != nil {
+		return err
+	}
+	accountPrivate, err := encodeKey(c.accountKey)
+	if err != nil {
+		return err
+	}
+	accountPublic, err := x509.MarshalPKIXPublicKey(c.accountKey.Public())
+	if err != nil {
+		return fmt.Errorf("encode the key for service account tokens: %w", err)
+	}
+	for _, file := range []struct {
+		name    string
+		content []byte
+	}{
+		{"ca.crt", c.authority.certPEM},
+		{"apiserver.crt", certPEM},
+		{"apiserver.key", keyPEM},
+		{"sa.key", accountPrivate},
+		{"sa.pub", encodePEM("PUBLIC KEY", accountPublic)},
+	} {
+		err := writePrivate(c.path(file.name), file.content)
+		if err != nil {
+			return err
+		}
+	}
+	return WriteKubeconfig(c.Kubeconfig(), c.config.Host, c.config.CAData, c.config.CertData, c.config.KeyData)
+}
+
+func (c *Cluster) startControllerManager(ctx context.Context, flags []string) error {
+	config, err := c.ConfigFor(controllersUser)
+	if err != nil {
+		return err
+	}
+	kubeconfig := c.path("controller-manager.kubeconfig")
+	err = WriteKubeconfig(kubeconfig, config.Host, config.CAData, config.CertData, config.KeyData)
+	if err != nil {
+		return err
+	}
+	authorityKey, err := encodeKey(c.authority.key)
+	if err != nil {
+		return err
+	}
+	err = writePrivate(c.path("ca.key"), authorityKey)
+	if err != nil {
+		return err
+	}
+	args, err := mergeFlags([]string{
+		"--kubeconfig=" + kubeconfig,
+		"--leader-elect=false",
+		"--secure-port=0",
+		"--root-ca-file=" + c.CAFile(),
+		"--service-account-private-key-file=" + c.path("sa.key"),
+		"--cluster-signing-cert-file=" + c.CAFile(),
+		"--cluster-signing-key-file=" + c.path("ca.key"),
+		"--use-service-account-credentials=true",
+		// Its dozens of controllers share these limits. At the default of 20 the first five seconds are waiting.
+		"--kube-api-qps=1000",
+		"--kube-api-burst=1000",
+	}, flags)
+	if err != nil {
+		return err
+	}
+	c.controllerManager = c.process(controllerManagerProgram, args, func(ctx context.Context) error {
+		// It serves no readiness here. That it does its work is the better sign anyway.
+		return c.namespaceIsComplete(ctx, "default")
+	})
+	return c.startProcess(ctx, c.controllerManager)
+}
+
+func (c *Cluster) process(name string, args []string, ready func(context.Context) error) *Process {
+	return &Process{path: filepath.Join(c.assets, name), args: args, log: c.path(name + ".log"), ready: ready}
+}
+
+func (c *Cluster) startProcess(ctx context.Context, process *Process) error {
+	begin := time.Now()
+	err := process.Start(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.log, "%s is ready after %s, its log is %s\n", //nolint:errcheck // progress only
+		process.Name(), time.Since(begin).Round(time.Millisecond), process.Log())
+	return nil
+}
+
+func (c *Cluster) path(name string) string {
+	return filepath.Join(c.dir, name)
+}
+
+// ask is one question to a health endpoint.
+func ask(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	answer, err := io.ReadAll(io.LimitReader(response.Body, tailSize))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(answer)))
+	}
+	return nil
+}
+
+// Stop ends every program and removes the temporary directory. Stopping twice is harmless.
+func (c *Cluster) Stop() error {
+	// An API server takes a second to say goodbye. Where nothing of it is kept, that is a second for nothing.
+	end := (*Process).Stop
+	if c.temporary != nil {
+		end = (*Process).Kill
+	}
+	var errs []error
+	for _, process := range []*Process{c.controllerManager, c.apiServer, c.etcd} {
+		if process != nil {
+			errs = append(errs, end(process))
+		}
+	}
+	if c.port != nil {
+		c.port.release()
+		c.port = nil
+	}
+	if c.temporary != nil {
+		errs = append(errs, c.temporary.remove())
+		c.temporary = nil
+	}
+	return errors.Join(errs...)
+}
+
+// Config returns a configuration for the cluster's administrator, without client-side rate limits. It is the caller's
+// to change.
+func (c *Cluster) Config() *rest.Config {
+	return rest.CopyConfig(c.config)
+}
+
+// ConfigFor returns a configuration for a user of that name and groups, who may do what RBAC lets them do.
+func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error) {
+	certPEM, keyPEM, err := c.authority.Client(user, groups...)
+	if err != nil {
+		return nil, err
+	}
+	return &rest.Config{
+		Host: "https://" + c.port.address.String(),
+		QPS:  -1,
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData:   c.authority.CertPEM(),
+			CertData: certPEM,
+			KeyData:  keyPEM,
+		},
+	}, nil
+}
+
+// Client returns a client for the cluster's administrator.
+func (c *Cluster) Client() kubernetes.Interface {
+	return c.client
+}
+
+// Kubeconfig returns the path of a kubeconfig file for the cluster's administrator.
+func (c *Cluster) Kubeconfig() string {
+	return c.path("admin.kubeconfig")
+}
+
+// CAFile returns the path of the certificate that signs the API server's own and its clients' certificates.
+func (c *Cluster) CAFile() string {
+	return c.path("ca.crt")
+}
+
+// Authority returns what signs the cluster's certificates.
+func (c *Cluster) Authority() *Authority {
+	return c.authority
+}
+
+// Dir returns the directory with the cluster's data, logs and certificates.
+func (c *Cluster) Dir() string {
+	return c.dir
+}
+
+// Etcd returns the etcd process, nil for a cluster that joined another.
+func (c *Cluster) Etcd() *Process {
+	return c.etcd
+}
+
+// APIServer returns the kube-apiserver process.
+func (c *Cluster) APIServer() *Process {
+	return c.apiServer
+}
+
+// ControllerManager returns the kube-controller-manager process, nil where none was asked for.
+func (c *Cluster) ControllerManager() *Process {
+	return c.controllerManager
+}
+
+// Kubectl returns a kubectl command for the cluster's administrator, ready to run. It neither reads nor writes the
+// caller's own settings and cache: a cached list of resources belongs to an address, and addresses are used again.
+// kubectl finds plugins in the PATH, so PATH may be set in the command's Env.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, filepath.Join(c.assets, kubectlProgram), args...) //nolint:gosec // the caller's choice
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECACHEDIR="+c.path("kubectl-cache"), "KUBERC=off")
+	return command
+}

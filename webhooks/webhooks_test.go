@@ -1,0 +1,72 @@
+package webhooks_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// TestAnnotationsOfAnAnswer ties the names that authn writes to those that the
+// codec reads: neither package imports the other.
+func TestAnnotationsOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	if authn.ReasonAnnotation != review.ReasonAnnotation || authn.TokenIDAnnotation != review.TokenIDAnnotation {
+		t.Errorf("authn writes %s and %s, review reads %s and %s", authn.ReasonAnnotation, authn.TokenIDAnnotation,
+			review.ReasonAnnotation, review.TokenIDAnnotation)
+	}
+}
+
+// TestCompileReportsEverything breaks all three parts at once.
+func TestCompileReportsEverything(t *testing.T) {
+	t.Parallel()
+	var (
+		profile sidecar.Profile
+		access  authn.Token
+		gate    policy.AdmissionPolicy
+	)
+	profile.Source, profile.Name = "b.yaml", "empty"
+	access.Source, access.Name = "c.yaml", "ci"
+	access.Spec = v1alpha1.AccessTokenSpec{SHA256: "short"}
+	gate.Source, gate.Name = "a.yaml", "inert"
+	snapshot, err := webhooks.Compile(webhooks.Spec{
+		Sidecar: sidecar.Spec{Profiles: []sidecar.Profile{profile}},
+		Policy:  policy.Spec{AdmissionPolicies: []policy.AdmissionPolicy{gate}},
+		Authn:   authn.Spec{Tokens: []authn.Token{access}, Now: time.Now},
+	})
+	list, ok := errors.AsType[finding.List](err)
+	if !ok || snapshot != nil {
+		t.Fatalf("Compile = %v, %v", snapshot, err)
+	}
+	var sources []string
+	for _, f := range list {
+		sources = append(sources, f.Source)
+	}
+	if got := strings.Join(slices.Compact(sources), " "); got != "a.yaml b.yaml c.yaml" {
+		t.Errorf("findings are about %s, want all three documents in order", got)
+	}
+}
+
+// TestEndpoints checks the table: other programs mount what it names.
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	var paths []string
+	for _, e := range webhooks.Endpoints() {
+		if e.Name == "" || e.Path != "/"+e.Name {
+			t.Errorf("endpoint %+v", e)
+		}
+		paths = append(paths, e.Path)
+	}
+	if !slices.Equal(paths, []string{"/authenticate", "/mutate", "/validate"}) {
+		t.Errorf("paths are %v", paths)
+	}
+}
