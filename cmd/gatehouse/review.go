@@ -17,7 +17,6 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -53,12 +52,8 @@ decided.`,
 			return nil, cobra.ShellCompDirectiveDefault
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			loaded, err := config.Load(dir)
-			if err != nil {
-				return err
-			}
-			snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: loaded.Sidecar, Policy: loaded.Policy, Authn: loaded.Authn})
-			if err != nil {
+			_, snapshot, found := examine(dir)
+			if err := found.Err(); err != nil {
 				return err
 			}
 			answer, err := answerer(args[0], snapshot)

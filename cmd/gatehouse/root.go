@@ -69,7 +69,6 @@ manifests and recorded reviews.
 
 Exit codes: 0 yes, 1 no (refused, an error found), 2 could not tell (bad usage,
 bad input, unreachable).`,
-		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -145,12 +145,8 @@ func (f *serveFlags) logger(s streams) *slog.Logger {
 // ends.
 func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	metrics := telemetry.New(log, version())
-	loaded, err := config.Load(f.config)
-	if err != nil {
-		return err
-	}
-	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: loaded.Sidecar, Policy: loaded.Policy, Authn: loaded.Authn})
-	if err != nil {
+	loaded, snapshot, found := examine(f.config)
+	if err := found.Err(); err != nil {
 		return err
 	}
 	var current atomic.Pointer[webhooks.Snapshot]
@@ -230,11 +226,11 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 		})
 		return nil
 	})
-	err = group.Wait()
-	if err == nil {
-		log.Info("stopped")
+	if err := group.Wait(); err != nil {
+		return err
 	}
-	return err
+	log.Info("stopped")
+	return nil
 }
 
 // certificates makes the source of serving certificates, and the pool of CAs

@@ -68,14 +68,20 @@ func (l List) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err is the list as an error if it holds a finding of severity Error, and nil
-// otherwise. Callers return it instead of the list, so that an empty list is
-// never a non-nil error.
+// Err is the findings of severity Error as an error, which is a List, and nil if
+// there are none. Callers return it instead of the list, so that an empty list
+// is never a non-nil error.
 func (l List) Err() error {
-	if slices.ContainsFunc(l, func(f Finding) bool { return f.Severity == Error }) {
-		return l
+	var errs List
+	for _, f := range l {
+		if f.Severity == Error {
+			errs = append(errs, f)
+		}
 	}
-	return nil
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs
 }
 
 // Sort puts the findings into the order in which they are shown: by source,

@@ -1,0 +1,316 @@
+package sidecar_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// spec is the YAML of a profile with one native sidecar called like the profile.
+func spec(name, match, injection string) string {
+	return fmt.Sprintf(`
+metadata: {name: %[1]s}
+spec:
+  match: %[2]s
+  injection: %[3]s
+  template:
+    spec:
+      initContainers:
+      - {name: %[1]s, image: "example/%[1]s:1", restartPolicy: Always, startupProbe: {exec: {command: [ok]}}}
+`, name, match, injection)
+}
+
+// TestWho says which profiles apply to which pods, and what is said about it.
+func TestWho(t *testing.T) {
+	t.Parallel()
+	const (
+		logs = "{namespaceSelector: {matchLabels: {logs: shipped}}}"
+		web  = "{objectSelector: {matchLabels: {tier: web}}}"
+	)
+	plain := `
+metadata: {name: plain}
+spec:
+  injection: OptOut
+  template: {spec: {containers: [{name: plain, image: example/plain:1}]}}
+`
+	for _, tc := range []struct {
+		name      string
+		profiles  []string
+		namespace string
+		pod       string
+		audit     string
+		warning   string // a part of the only one
+	}{
+		{name: "opt-out profile and a silent pod", profiles: []string{spec("a", "{}", "OptOut")}, pod: `{}`, audit: "a=applied"},
+		{name: "opt-in profile and a silent pod", profiles: []string{spec("a", "{}", "OptIn")}, pod: `{}`, audit: "a=not-asked"},
+		{name: "injection left out is opt-in", profiles: []string{spec("a", "{}", "")}, pod: `{}`, audit: "a=not-asked"},
+		{name: "opt-in profile and a pod that asks", profiles: []string{spec("a", "{}", "OptIn")}, pod: `metadata: {annotations: {sidecar.gatehouse.dev/inject: "true"}}`, audit: "a=applied"},
+		{name: "opt-out profile and a pod that declines", profiles: []string{spec("a", "{}", "OptOut")}, pod: `metadata: {annotations: {sidecar.gatehouse.dev/inject: "false"}}`, audit: "a=declined"},
+		{name: "all that match apply, by name", profiles: []string{spec("b", "{}", "OptOut"), spec("a", "{}", "OptIn")}, pod: `metadata: {annotations: {sidecar.gatehouse.dev/inject: "true"}}`, audit: "a=applied,b=applied"},
+		{name: "one of two applies", profiles: []string{spec("b", "{}", "OptOut"), spec("a", "{}", "OptIn")}, pod: `{}`, audit: "a=not-asked,b=applied"},
+
+		{name: "namespace with the label", profiles: []string{spec("a", logs, "OptOut")}, pod: `{}`, audit: "a=applied"},
+		{name: "namespace without the label", profiles: []string{spec("a", logs, "OptOut")}, namespace: "quiet", pod: `{}`, audit: "a=namespace-not-selected"},
+		{
+			name: "a pod asks in a namespace without the label", profiles: []string{spec("a", logs, "OptOut")}, namespace: "quiet",
+			pod:   `metadata: {annotations: {sidecar.gatehouse.dev/inject: "true"}}`,
+			audit: "a=namespace-not-selected", warning: `sidecar.gatehouse.dev/inject: "true" has no effect: no sidecar profile selects the pod: a=namespace-not-selected`,
+		},
+		{
+			name: "a pod asks and many profiles do not match", namespace: "quiet",
+			profiles: []string{spec("a", logs, ""), spec("b", web, ""), spec("c", logs, ""), spec("d", logs, ""), spec("e", logs, "")},
+			pod:      `metadata: {annotations: {sidecar.gatehouse.dev/inject: "true"}}`,
+			audit:    "a=namespace-not-selected,b=object-not-selected,c=namespace-not-selected,d=namespace-not-selected,e=namespace-not-selected",
+			warning:  "a=namespace-not-selected, b=object-not-selected, c=namespace-not-selected and 2 more",
+		},
+		{name: "pod with the label", profiles: []string{spec("a", web, "OptOut")}, pod: `metadata: {labels: {app: x, tier: web}}`, audit: "a=applied"},
+		{name: "pod with another value", profiles: []string{spec("a", web, "OptOut")}, pod: `metadata: {labels: {tier: db}}`, audit: "a=object-not-selected"},
+		{name: "pod without labels", profiles: []string{spec("a", web, "OptOut")}, pod: `{}`, audit: "a=object-not-selected"},
+		{name: "pod with null labels", profiles: []string{spec("a", "{objectSelector: {matchExpressions: [{key: tier, operator: DoesNotExist}]}}", "OptOut")}, pod: `metadata: {labels: null}`, audit: "a=applied"},
+		{name: "empty selectors match everything", profiles: []string{spec("a", "{namespaceSelector: {}, objectSelector: {}}", "OptOut")}, namespace: "elsewhere", pod: `{}`, audit: "a=applied"},
+
+		{name: "unknown namespace, nothing asked about it", profiles: []string{spec("a", "{}", "OptOut")}, namespace: "elsewhere", pod: `{}`, audit: "a=applied"},
+		{name: "unknown namespace, chosen by its name", profiles: []string{spec("a", "{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: elsewhere}}}", "OptOut")}, namespace: "elsewhere", pod: `{}`, audit: "a=applied"},
+		{name: "unknown namespace, excluded by its name", profiles: []string{spec("a", "{namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [elsewhere]}]}}", "OptOut")}, namespace: "elsewhere", pod: `{}`, audit: "a=namespace-not-selected"},
+		{name: "unknown namespace, excluded by its name whatever its labels", profiles: []string{spec("a", "{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: other, logs: shipped}}}", "OptOut")}, namespace: "elsewhere", pod: `{}`, audit: "a=namespace-not-selected"},
+		{name: "unknown namespace, but the pod declines", profiles: []string{spec("a", logs, "OptOut")}, namespace: "elsewhere", pod: `metadata: {annotations: {sidecar.gatehouse.dev/inject: "false"}}`, audit: "a=declined"},
+		{name: "unknown namespace, but the pod does not ask", profiles: []string{spec("a", logs, "OptIn")}, namespace: "elsewhere", pod: `{}`, audit: "a=not-asked"},
+		{name: "unknown namespace, but the pod has the host's network", profiles: []string{spec("a", logs, "OptOut")}, namespace: "elsewhere", pod: `spec: {hostNetwork: true}`, audit: "a=host-network"},
+		{name: "a known namespace's name needs no label", profiles: []string{spec("a", "{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}}", "OptOut")}, pod: `{}`, audit: "a=applied"},
+
+		{name: "host network", profiles: []string{spec("a", "{}", "OptOut")}, pod: `spec: {hostNetwork: true}`, audit: "a=host-network"},
+		{name: "no host network", profiles: []string{spec("a", "{}", "OptOut")}, pod: `spec: {hostNetwork: false}`, audit: "a=applied"},
+		{
+			name: "host network and the pod asks", profiles: []string{spec("a", "{}", "OptOut")},
+			pod: "metadata: {annotations: {sidecar.gatehouse.dev/inject: \"true\"}}\nspec: {hostNetwork: true}", audit: "a=host-network", warning: "has no effect: the pod has hostNetwork: true",
+		},
+		{name: "mirror of a static pod", profiles: []string{spec("a", "{}", "OptOut")}, pod: `metadata: {annotations: {kubernetes.io/config.mirror: abc}}`, audit: "a=static-pod"},
+		{
+			name: "mirror of a static pod that asks", profiles: []string{spec("a", "{}", "OptOut")},
+			pod: `metadata: {annotations: {kubernetes.io/config.mirror: abc, sidecar.gatehouse.dev/inject: "true"}}`, audit: "a=static-pod", warning: "the pod mirrors a static pod",
+		},
+		{
+			name: "mirror of a static pod with a word that nobody can change any more", profiles: []string{spec("a", "{}", "OptOut")},
+			pod: `metadata: {annotations: {kubernetes.io/config.mirror: abc, sidecar.gatehouse.dev/inject: "yes"}}`, audit: "a=static-pod",
+		},
+		{name: "Windows host process pod", profiles: []string{spec("a", "{}", "OptOut")}, pod: `spec: {securityContext: {windowsOptions: {hostProcess: true}}}`, audit: "a=host-process"},
+		{name: "Windows host process container", profiles: []string{spec("a", "{}", "OptOut")}, pod: `spec: {containers: [{name: x}, {name: y, securityContext: {windowsOptions: {hostProcess: true}}}]}`, audit: "a=host-process"},
+		{
+			name: "Windows host process init container of a pod that asks", profiles: []string{spec("a", "{}", "OptOut")},
+			pod:   "metadata: {annotations: {sidecar.gatehouse.dev/inject: \"true\"}}\nspec: {initContainers: [{name: y, securityContext: {windowsOptions: {hostProcess: true}}}]}",
+			audit: "a=host-process", warning: "the pod is a Windows host process pod",
+		},
+		{name: "Windows, but no host process", profiles: []string{spec("a", "{}", "OptOut")}, pod: `spec: {containers: [{name: y, securityContext: {windowsOptions: {hostProcess: false, runAsUserName: "\\hostProcess"}}}]}`, audit: "a=applied"},
+
+		{name: "a job and a native sidecar", profiles: []string{spec("a", "{}", "OptOut")}, pod: `spec: {restartPolicy: Never}`, audit: "a=applied"},
+		{
+			name: "a job and a sidecar that would not end", profiles: []string{spec("a", "{}", "OptOut"), plain},
+			pod: `spec: {restartPolicy: OnFailure}`, audit: "a=applied,plain=must-end",
+			warning: `sidecar profile "plain" is not applied: its container "plain" would keep the pod from ending (restartPolicy: OnFailure); a native sidecar would not`,
+		},
+		{name: "a job in an unknown namespace", profiles: []string{strings.Replace(plain, "spec:\n", "spec:\n  match: "+logs+"\n", 1)}, namespace: "elsewhere", pod: `spec: {restartPolicy: Never}`, audit: "plain=must-end"},
+		{name: "not a job", profiles: []string{plain}, pod: `spec: {restartPolicy: Always}`, audit: "plain=applied"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			set := compile(t, tc.profiles...)
+			pod := toJSON(t, "kind: Pod\napiVersion: v1\n"+strings.Replace(tc.pod, "{}", "", 1))
+			if !strings.Contains(pod, `"spec"`) {
+				pod = strings.TrimSuffix(pod, "}") + `,"spec":{}}`
+			}
+			namespace := tc.namespace
+			if namespace == "" {
+				namespace = "shop"
+			}
+			response := set.Review(context.Background(), request(namespace, pod))
+			if !response.Allowed {
+				t.Fatalf("refused: %+v", response.Result)
+			}
+			if got := response.AuditAnnotations["profiles"]; got != tc.audit {
+				t.Errorf("got %q, want %q", got, tc.audit)
+			}
+			if patched := strings.Contains(tc.audit, "=applied"); (response.Patches != nil) != patched {
+				t.Errorf("got patches %v", response.Patches)
+			}
+			checkWarning(t, response.Warnings, tc.warning)
+			checkTwice(t, set, namespace, pod, response)
+		})
+	}
+}
+
+// checkWarning wants one warning with this part, or none for no part.
+func checkWarning(t *testing.T, warnings []string, part string) {
+	t.Helper()
+	want := 0
+	if part != "" {
+		want = 1
+	}
+	if len(warnings) != want || want == 1 && !strings.Contains(warnings[0], part) {
+		t.Errorf("got warnings %q, want %d with %q", warnings, want, part)
+	}
+}
+
+// checkTwice applies the patch and asks again: the second answer must change
+// nothing. It returns the patched pod.
+func checkTwice(t testing.TB, set *sidecar.Set, namespace, pod string, response admission.Response) string {
+	t.Helper()
+	patched := apply(t, pod, response.Patches)
+	again := set.Review(context.Background(), request(namespace, patched))
+	if !again.Allowed || again.Patches != nil {
+		t.Errorf("second call on %s: %+v %+v", patched, again, again.Result)
+	}
+	return patched
+}
+
+// TestOtherRequests allows, unseen, what this endpoint is not about.
+func TestOtherRequests(t *testing.T) {
+	t.Parallel()
+	set := compile(t, spec("a", "{}", "OptOut"))
+	for name, change := range map[string]func(*admission.Request){
+		"update":               func(r *admission.Request) { r.Operation = admissionv1.Update },
+		"delete":               func(r *admission.Request) { r.Operation = admissionv1.Delete; r.Object.Raw = nil },
+		"connect":              func(r *admission.Request) { r.Operation = admissionv1.Connect },
+		"ephemeral containers": func(r *admission.Request) { r.SubResource = "ephemeralcontainers" },
+		"binding":              func(r *admission.Request) { r.SubResource = "binding"; r.Kind.Kind = "Binding" },
+		"deployment": func(r *admission.Request) {
+			r.Kind.Group, r.Kind.Kind, r.Resource.Group, r.Resource.Resource = "apps", "Deployment", "apps", "deployments"
+		},
+		"pods of another group": func(r *admission.Request) {
+			r.Kind.Group, r.Resource.Group = "metrics.example", "metrics.example"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := request("shop", `{`)
+			change(&r)
+			response := set.Review(context.Background(), r)
+			if !response.Allowed || response.Patches != nil || len(response.Warnings) > 0 {
+				t.Errorf("got %+v", response)
+			}
+		})
+	}
+}
+
+func TestNoProfilesDoNothing(t *testing.T) {
+	t.Parallel()
+	set, err := sidecar.Compile(sidecar.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	response := set.Review(context.Background(), request("shop", `{"metadata":{"annotations":{"sidecar.gatehouse.dev/inject":"yes"}}}`))
+	if !response.Allowed || response.Patches != nil {
+		t.Errorf("got %+v", response)
+	}
+}
+
+// TestCouldNotTell leaves to the failure policy what cannot be decided.
+func TestCouldNotTell(t *testing.T) {
+	t.Parallel()
+	set := compile(t, spec("a", "{namespaceSelector: {matchLabels: {logs: shipped}}}", "OptOut"), spec("b", "{objectSelector: {matchLabels: {tier: web}}}", "OptOut"), `
+metadata: {name: ports}
+spec:
+  injection: OptOut
+  template: {spec: {containers: [{name: ports, image: example/ports:1, ports: [{containerPort: 1}]}]}}
+`)
+	for _, tc := range []struct {
+		name   string
+		change func(*admission.Request)
+		pod    string
+		want   string
+	}{
+		{name: "kind is not Pod", change: func(r *admission.Request) { r.Kind.Kind = "Binding" }, pod: `{"spec":{}}`, want: "do not belong together"},
+		{name: "resource is not pods", change: func(r *admission.Request) { r.Resource.Resource = "podtemplates" }, pod: `{"spec":{}}`, want: "do not belong together"},
+		{name: "no object", pod: ``, want: "has no object"},
+		{name: "not JSON", pod: `{"spec":`, want: "invalid JSON"},
+		{name: "null", pod: `null`, want: "the object is null, not a pod"},
+		{name: "an array", pod: `[{}]`, want: "the object is an array, not a pod"},
+		{name: "another kind inside", pod: `{"kind":"Deployment","spec":{}}`, want: "not of kind Pod"},
+		{name: "another version inside", pod: `{"apiVersion":"apps/v1","kind":"Pod","spec":{}}`, want: "not of apiVersion v1"},
+		{name: "no spec", pod: `{"metadata":{}}`, want: "spec is nothing, not an object"},
+		{name: "spec is null", pod: `{"spec":null}`, want: "spec is null, not an object"},
+		{name: "spec is an array", pod: `{"spec":[]}`, want: "spec is an array, not an object"},
+		{name: "metadata is a string", pod: `{"metadata":"x","spec":{}}`, want: "metadata is a string, not an object"},
+		{name: "annotations are an array", pod: `{"metadata":{"annotations":[]},"spec":{}}`, want: "metadata.annotations is an array"},
+		{name: "labels are a number", pod: `{"metadata":{"labels":7},"spec":{}}`, want: "metadata.labels is a number"},
+		{name: "annotation is a boolean", pod: `{"metadata":{"annotations":{"sidecar.gatehouse.dev/inject":true}},"spec":{}}`, want: "metadata.annotations[sidecar.gatehouse.dev/inject] is a boolean, not a string"},
+		{name: "containers are an object", pod: `{"spec":{"containers":{}}}`, want: "spec.containers is an object, not an array"},
+		{name: "a container is a string", pod: `{"spec":{"containers":[{},"x"]}}`, want: "spec.containers[1] is a string, not an object"},
+		{name: "a volume is null", pod: `{"spec":{"volumes":[null]}}`, want: "spec.volumes[0] is null, not an object"},
+		{name: "unknown namespace", change: func(r *admission.Request) { r.Namespace = "elsewhere" }, pod: `{"spec":{}}`, want: `namespace "elsewhere" is not known, and sidecar profile "a" selects namespaces by their labels`},
+		{name: "no namespace", change: func(r *admission.Request) { r.Namespace = "" }, pod: `{"spec":{}}`, want: `namespace "" is not known, and sidecar profile "a"`},
+
+		{name: "metadata twice", pod: `{"metadata":{},"spec":{},"metadata":{}}`, want: `the object: member "metadata" occurs twice`},
+		{name: "metadata twice, once escaped", pod: `{"metadata":{},"spec":{},"meta\u0064ata":{}}`, want: `the object: member "metadata" occurs twice`},
+		{name: "annotations twice", pod: `{"metadata":{"annotations":{},"annotations":{}},"spec":{}}`, want: `metadata: member "annotations" occurs twice`},
+		{name: "an annotation twice", pod: `{"metadata":{"annotations":{"sidecar.gatehouse.dev/inject":"false","sidecar.gatehouse.dev/inject":"true"}},"spec":{}}`, want: `metadata.annotations: member "sidecar.gatehouse.dev/inject" occurs twice`},
+		{name: "a label twice", pod: `{"metadata":{"labels":{"tier":"web","tier":"db"}},"spec":{}}`, want: `metadata.labels: member "tier" occurs twice`},
+		{name: "a label twice among many", pod: `{"metadata":{"labels":{` + manyMembers(200) + `,"k100":""}},"spec":{}}`, want: `metadata.labels: member "k100" occurs twice`},
+		{name: "an early label twice among many", pod: `{"metadata":{"labels":{` + manyMembers(200) + `,"k0":""}},"spec":{}}`, want: `metadata.labels: member "k0" occurs twice`},
+		{name: "too many labels", pod: `{"metadata":{"labels":{` + manyMembers(20_001) + `}},"spec":{}}`, want: `the object: more than 20000 members`},
+		{name: "too many members of a container", pod: `{"spec":{"containers":[{` + manyMembers(20_001) + `}]}}`, want: `spec.containers[0]: more than 20000 members`},
+		{name: "containers twice", pod: `{"spec":{"containers":[],"containers":[]}}`, want: `spec: member "containers" occurs twice`},
+		{name: "a container's name twice", pod: `{"spec":{"containers":[{"name":"x"},{"name":"a","image":"i","name":"x"}]}}`, want: `spec.containers[1]: member "name" occurs twice`},
+		{name: "a security context's options twice", pod: `{"spec":{"containers":[{"name":"x","securityContext":{"windowsOptions":{"hostProcess":true},"windowsOptions":{}}}]}}`, want: `spec.containers[0].securityContext: member "windowsOptions" occurs twice`},
+		{name: "host process twice", pod: `{"spec":{"securityContext":{"windowsOptions":{"hostProcess":false,"hostProcess":true}}}}`, want: `spec.securityContext.windowsOptions: member "hostProcess" occurs twice`},
+		{name: "a port's number twice", pod: `{"spec":{"containers":[{"name":"x","ports":[{"containerPort":2,"containerPort":1}]}]}}`, want: `spec.containers[0].ports[0]: member "containerPort" occurs twice`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r := request("shop", tc.pod)
+			if tc.change != nil {
+				tc.change(&r)
+			}
+			response := set.Review(context.Background(), r)
+			if response.Allowed || response.Patches != nil || response.Result == nil || response.Result.Code != 500 {
+				t.Fatalf("got %+v", response)
+			}
+			if !strings.Contains(response.Result.Message, tc.want) {
+				t.Errorf("got %q, want %q", response.Result.Message, tc.want)
+			}
+		})
+	}
+}
+
+// manyMembers are so many members called k0, k1, ….
+func manyMembers(n int) string {
+	members := make([]string, n)
+	for i := range members {
+		members[i] = fmt.Sprintf(`"k%d":""`, i)
+	}
+	return strings.Join(members, ",")
+}
+
+// TestManyMembersAreRead shows that a pod with more annotations than fit into
+// the room for the fast way is read like any other.
+func TestManyMembersAreRead(t *testing.T) {
+	t.Parallel()
+	set := compile(t, spec("a", "{}", "OptIn"))
+	pod := `{"metadata":{"annotations":{` + manyMembers(500) + `,"sidecar.gatehouse.dev/inject":"true"},"labels":{` + manyMembers(300) + `}},"spec":{"containers":[{` + manyMembers(200) + `}]}}`
+	response := set.Review(context.Background(), request("shop", pod))
+	if !response.Allowed || response.Patches == nil {
+		t.Fatalf("got %+v", response)
+	}
+	checkTwice(t, set, "shop", pod, response)
+}
+
+// TestAuditIsBounded keeps the annotation short and the profiles that matter in
+// it.
+func TestAuditIsBounded(t *testing.T) {
+	t.Parallel()
+	var profiles []string
+	for i := range 100 {
+		profiles = append(profiles, spec(fmt.Sprintf("profile-%02d", i), "{}", "OptIn"))
+	}
+	profiles = append(profiles, spec("z", "{}", "OptOut"))
+	set := compile(t, profiles...)
+	got := set.Review(context.Background(), request("shop", `{"spec":{}}`)).AuditAnnotations["profiles"]
+	if len(got) > 1024 || !strings.HasPrefix(got, "z=applied,profile-00=not-asked,") || !strings.HasSuffix(got, ",+53") {
+		t.Errorf("got %d bytes: %s", len(got), got)
+	}
+}

@@ -1,0 +1,131 @@
+package sidecar_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"gomodules.xyz/jsonpatch/v2"
+	evanphx "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// namespaces are the known namespaces and their labels.
+type namespaces map[string]map[string]string
+
+func (n namespaces) NamespaceLabels(name string) (map[string]string, bool) {
+	labels, known := n[name]
+	return labels, known
+}
+
+// known are the namespaces of most tests.
+func known() namespaces {
+	return namespaces{
+		"shop":  {"logs": "shipped", "env": "prod"},
+		"quiet": {},
+	}
+}
+
+// profile reads a profile from YAML.
+func profile(t testing.TB, source, text string) sidecar.Profile {
+	t.Helper()
+	p := sidecar.Profile{Source: source}
+	if err := yaml.UnmarshalStrict([]byte(text), &p.SidecarProfile); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// compile compiles profiles written in YAML.
+func compile(t testing.TB, texts ...string) *sidecar.Set {
+	t.Helper()
+	spec := sidecar.Spec{Namespaces: known()}
+	for _, text := range texts {
+		spec.Profiles = append(spec.Profiles, profile(t, "test.yaml", text))
+	}
+	set, err := sidecar.Compile(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func toJSON(t testing.TB, text string) string {
+	t.Helper()
+	out, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// request is the request to create a pod.
+func request(namespace, pod string) admission.Request {
+	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		UID:       "5f4e3d2c-1b0a-4998-8776-655443322110",
+		Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		Resource:  metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Operation: admissionv1.Create,
+		Namespace: namespace,
+		Object:    runtime.RawExtension{Raw: []byte(pod)},
+	}}
+}
+
+// apply applies a patch as the API server does, with its library.
+func apply(t testing.TB, pod string, operations []jsonpatch.Operation) string {
+	t.Helper()
+	if operations == nil {
+		return pod
+	}
+	text, err := json.Marshal(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := evanphx.DecodePatch(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	out, err := patch.Apply([]byte(pod))
+	if err != nil {
+		t.Fatalf("%s does not apply to %s: %v", text, pod, err)
+	}
+	return string(out)
+}
+
+// shipper is a profile of one native sidecar and a volume, for namespaces with
+// logs=shipped.
+func shipper() string {
+	return `
+metadata: {name: log-shipper}
+spec:
+  match: {namespaceSelector: {matchLabels: {logs: shipped}}}
+  injection: OptOut
+  template:
+    spec:
+      initContainers:
+      - name: log-shipper
+        image: example/shipper:1
+        restartPolicy: Always
+        ports: [{containerPort: 2020}]
+        startupProbe: {tcpSocket: {port: 2020}}
+        volumeMounts: [{name: logs, mountPath: /logs}]
+      volumes:
+      - name: logs
+        emptyDir: {}
+`
+}

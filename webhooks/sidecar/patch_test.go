@@ -1,0 +1,235 @@
+package sidecar_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// both is a profile with an element for every list.
+const both = `
+metadata: {name: both}
+spec:
+  injection: OptOut
+  template:
+    spec:
+      initContainers:
+      - {name: setup, image: example/setup:1}
+      - {name: proxy, image: example/proxy:1, restartPolicy: Always, startupProbe: {exec: {command: [ok]}}}
+      containers:
+      - {name: agent, image: "example/agent:1", args: ["a<b&c>d"]}
+      volumes:
+      - {name: scratch, emptyDir: {}}
+`
+
+const (
+	setupJSON  = `{"name":"setup","image":"example/setup:1","resources":{}}`
+	proxyJSON  = `{"name":"proxy","image":"example/proxy:1","resources":{},"restartPolicy":"Always","startupProbe":{"exec":{"command":["ok"]}}}`
+	agentJSON  = `{"name":"agent","image":"example/agent:1","args":["a<b&c>d"],"resources":{}}`
+	volumeJSON = `{"name":"scratch","emptyDir":{}}`
+	statusJSON = `"{\"profiles\":[{\"name\":\"both\",\"revision\":\"REVISION\",\"initContainers\":[\"setup\",\"proxy\"],\"containers\":[\"agent\"],\"volumes\":[\"scratch\"]}]}"`
+)
+
+// TestPatch says what is added to pods of every shape, operation by operation.
+func TestPatch(t *testing.T) {
+	t.Parallel()
+	const status = `/metadata/annotations/sidecar.gatehouse.dev~1status`
+	elements := []string{
+		`add /spec/initContainers/0 ` + setupJSON,
+		`add /spec/initContainers/1 ` + proxyJSON,
+		`add /spec/containers/- ` + agentJSON,
+		`add /spec/volumes/- ` + volumeJSON,
+	}
+	lists := []string{
+		`add /spec/initContainers [` + setupJSON + `,` + proxyJSON + `]`,
+		`add /spec/containers [` + agentJSON + `]`,
+		`add /spec/volumes [` + volumeJSON + `]`,
+	}
+	for _, tc := range []struct {
+		name, pod string
+		want      []string
+	}{
+		{
+			"everything there", `{"metadata":{"annotations":{"x":"y"}},"spec":{"initContainers":[{"name":"own"}],"containers":[{"name":"app"}],"volumes":[{"name":"data"}]}}`,
+			append([]string{`add ` + status + ` ` + statusJSON}, elements...),
+		},
+		{
+			"empty lists and annotations", `{"metadata":{"annotations":{}},"spec":{"initContainers":[],"containers":[],"volumes":[]}}`,
+			append([]string{`add ` + status + ` ` + statusJSON}, elements...),
+		},
+		{
+			"no lists and no annotations", `{"metadata":{"name":"x"},"spec":{}}`,
+			append([]string{`add /metadata/annotations {"sidecar.gatehouse.dev/status":` + statusJSON + `}`}, lists...),
+		},
+		{
+			"null lists and annotations", `{"metadata":{"annotations":null},"spec":{"initContainers":null,"containers":null,"volumes":null}}`,
+			append([]string{`add /metadata/annotations {"sidecar.gatehouse.dev/status":` + statusJSON + `}`}, lists...),
+		},
+		{
+			"no metadata", `{"spec":{}}`,
+			append([]string{`add /metadata {"annotations":{"sidecar.gatehouse.dev/status":` + statusJSON + `}}`}, lists...),
+		},
+		{
+			"null metadata, and spec before it", ` { "spec" : { } , "metadata" : null } `,
+			append([]string{`add /metadata {"annotations":{"sidecar.gatehouse.dev/status":` + statusJSON + `}}`}, lists...),
+		},
+		{
+			"escaped names", `{"meta\u0064ata":{"annotation\u0073":{}},"sp\u0065c":{"c\u006fntainers":[{"n\u0061me":"app"}]}}`,
+			[]string{`add ` + status + ` ` + statusJSON, lists[0], elements[2], lists[2]},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			set := compile(t, both)
+			d := set.Decide("shop", []byte(tc.pod))
+			if d.Err != nil || len(d.Refusals) > 0 {
+				t.Fatalf("%v %v", d.Err, d.Refusals)
+			}
+			var got []string
+			for _, op := range d.Patches {
+				value, ok := op.Value.(json.RawMessage)
+				if !ok {
+					t.Errorf("%s: the value is a %T", op.Path, op.Value)
+				}
+				got = append(got, op.Operation+" "+op.Path+" "+string(value))
+			}
+			want := strings.ReplaceAll(strings.Join(tc.want, "\n"), "REVISION", d.Verdicts[0].Revision)
+			if strings.Join(got, "\n") != want {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+			}
+			response := set.Review(context.Background(), request("shop", tc.pod))
+			checkTwice(t, set, "shop", tc.pod, response)
+		})
+	}
+}
+
+// TestUnknownFieldsStay shows that what is in the pod keeps every byte, whatever
+// it means.
+func TestUnknownFieldsStay(t *testing.T) {
+	t.Parallel()
+	const (
+		app  = `{"name":"app","futureField":{"b":1,"a":[1.0,1e3,0.10]},"image":"\u0041","resources":{"limits":null}}`
+		own  = `{"restartPolicy":"Always","name":"own","unheardOf":-0,"startupProbe":null}`
+		data = `{"quantum":{"z":{}},"name":"data"}`
+	)
+	set := compile(t, both)
+	pod := `{"futureTop":[ 1 ],"metadata":{"name":"x","labels":{"b":"1","a":"2"}},"spec":{"futureSpec":{"z":1,"a":2},"initContainers":[` + own + `],"containers":[` + app + `],"volumes":[` + data + `]}}`
+	patched := checkTwice(t, set, "shop", pod, set.Review(context.Background(), request("shop", pod)))
+	value, err := rawjson.Parse([]byte(patched))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct {
+		list  string
+		index int
+		text  string
+	}{{"initContainers", 2, own}, {"containers", 0, app}, {"volumes", 0, data}} {
+		for i, element := range value.Get("spec", want.list).Elements() {
+			if i == want.index && string(element) != want.text {
+				t.Errorf("%s[%d] became %s", want.list, i, element)
+			}
+		}
+	}
+	for _, path := range [][]string{{"futureTop"}, {"spec", "futureSpec"}, {"metadata", "labels"}} {
+		original, err := rawjson.Parse([]byte(pod))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(bytes.ReplaceAll(original.Get(path...), []byte(" "), nil), value.Get(path...)) {
+			t.Errorf("%v became %s", path, value.Get(path...))
+		}
+	}
+}
+
+// names are the names in one list of a patched pod.
+func names(t testing.TB, pod, list string) string {
+	t.Helper()
+	value, err := rawjson.Parse([]byte(pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, element := range value.Get("spec", list).Elements() {
+		all = append(all, element.Get("name").Text())
+	}
+	return strings.Join(all, " ")
+}
+
+// pair is a profile with two init containers, a container and a volume.
+func pair(name, match string) string {
+	return strings.ReplaceAll(`
+metadata: {name: NAME}
+spec:
+  match: `+match+`
+  injection: OptOut
+  template:
+    spec:
+      initContainers:
+      - {name: NAME-1, image: example/NAME:1}
+      - {name: NAME-2, image: example/NAME:1}
+      containers:
+      - {name: NAME-3, image: example/NAME:1}
+      volumes:
+      - {name: NAME-4, emptyDir: {}}
+`, "NAME", name)
+}
+
+// TestOrder says where the elements of several profiles go.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	set := compile(t, pair("b", "{}"), pair("a", "{}"))
+	for _, tc := range []struct {
+		name, pod                  string
+		inits, containers, volumes string
+	}{
+		{
+			"into lists", `{"spec":{"initContainers":[{"name":"own-1"},{"name":"own-2"}],"containers":[{"name":"app"},{"name":"helper"}],"volumes":[{"name":"data"}]}}`,
+			"a-1 a-2 b-1 b-2 own-1 own-2", "app helper a-3 b-3", "data a-4 b-4",
+		},
+		{
+			"lists that are not there", `{"spec":{"containers":[{"name":"app"}]}}`,
+			"a-1 a-2 b-1 b-2", "app a-3 b-3", "a-4 b-4",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			patched := checkTwice(t, set, "shop", tc.pod, set.Review(context.Background(), request("shop", tc.pod)))
+			for list, want := range map[string]string{"initContainers": tc.inits, "containers": tc.containers, "volumes": tc.volumes} {
+				if got := names(t, patched, list); got != want {
+					t.Errorf("%s: got %s, want %s", list, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestSharedBetweenGoroutines shows that answers do not share memory with each
+// other nor with the request, which is overwritten as soon as it is answered.
+func TestSharedBetweenGoroutines(t *testing.T) {
+	t.Parallel()
+	set := compile(t, shipper(), spec("a", "{objectSelector: {matchLabels: {app: x}}}", "OptIn"))
+	const pod = `{"metadata":{"labels":{"app":"x"},"annotations":{"sidecar.gatehouse.dev/inject":"true","sidecar.gatehouse.dev/status":"{\"profiles\":[{\"name\":\"mesh\",\"containers\":[\"app\"]}]}"}},"spec":{"restartPolicy":"Never","containers":[{"name":"app"}],"volumes":[{"name":"data"}]}}`
+	want := apply(t, pod, set.Review(context.Background(), request("shop", pod)).Patches)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 50 {
+				r := request("shop", pod)
+				response := set.Review(context.Background(), r)
+				for i := range r.Object.Raw {
+					r.Object.Raw[i] = 'x'
+				}
+				response.AuditAnnotations["profiles-again"] += "written by the caller"
+				if got := apply(t, pod, response.Patches); got != want {
+					t.Errorf("got %s", got)
+				}
+			}
+		})
+	}
+	group.Wait()
+}

@@ -1,0 +1,126 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+const (
+	// codeInvalid refuses a pod that is wrong in itself: 422, as the API server
+	// answers one that fails its own validation.
+	codeInvalid = 422
+	// codeCouldNotTell leaves the decision to the webhook's failurePolicy.
+	codeCouldNotTell = 500
+)
+
+// The keys of the audit annotation that holds the reason of every profile. The
+// API server keeps the first value under a key and logs a warning at every
+// other, so a pod that comes a second time needs a key of its own.
+const (
+	auditKey      = "profiles"
+	auditKeyAgain = "profiles-again"
+	// maxAudit bounds the value, in bytes: it is written for every pod.
+	maxAudit = 1024
+)
+
+// Review answers an admission request: it adds sidecars to pods that are being
+// created, and allows everything else as it is. It refuses a pod that does not
+// fit what is to be added, or whose word on injection cannot be understood. The
+// answer is an error where it could not be told what to do.
+//
+// The request's object may be unchecked bytes and is not referred to afterwards.
+// Review is safe for concurrent use.
+func (s *Set) Review(_ context.Context, request admission.Request) admission.Response {
+	if len(s.profiles) == 0 || request.Operation != admissionv1.Create || request.SubResource != "" {
+		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}
+	}
+	isPod := request.Kind == metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	isPods := request.Resource == metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
+	switch {
+	case isPod != isPods:
+		return admission.Errored(codeCouldNotTell, fmt.Errorf("kind %s and resource %s do not belong together", request.Kind.String(), request.Resource.String()))
+	case !isPods:
+		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}
+	case len(request.Object.Raw) == 0:
+		return admission.Errored(codeCouldNotTell, errors.New("a pod is to be created, but the request has no object"))
+	}
+	d := s.Decide(request.Namespace, request.Object.Raw)
+	return d.response()
+}
+
+func (d *Decision) response() admission.Response {
+	if d.Err != nil {
+		return admission.Errored(codeCouldNotTell, d.Err)
+	}
+	key := auditKey
+	if d.Again {
+		key = auditKeyAgain
+	}
+	response := admission.Response{
+		Patches: d.Patches,
+		AdmissionResponse: admissionv1.AdmissionResponse{
+			Allowed:          len(d.Refusals) == 0,
+			Warnings:         d.Warnings,
+			AuditAnnotations: map[string]string{key: d.audit()},
+		},
+	}
+	if !response.Allowed {
+		response.Result = &metav1.Status{
+			Status:  metav1.StatusFailure,
+			Code:    codeInvalid,
+			Reason:  metav1.StatusReasonInvalid,
+			Message: d.Refusals.Error(),
+		}
+	}
+	return response
+}
+
+// audit is the reason of every profile, by name: "log-shipper=applied,mesh=not-asked".
+// Where there are too many, those that select the pod come first and the rest is
+// counted.
+func (d *Decision) audit() string {
+	var b strings.Builder
+	size := 0
+	for i := range d.Verdicts {
+		size += len(d.Verdicts[i].Profile) + len(d.Verdicts[i].Reason) + 2
+	}
+	b.Grow(min(size, maxAudit))
+	if size <= maxAudit {
+		for i := range d.Verdicts {
+			d.Verdicts[i].write(&b)
+		}
+		return b.String()
+	}
+	const room = len(",+2147483647")
+	left := 0
+	for _, selected := range []bool{true, false} {
+		for i := range d.Verdicts {
+			v := &d.Verdicts[i]
+			if (v.Reason != NamespaceNotSelected && v.Reason != ObjectNotSelected && v.Reason != NotAsked) != selected {
+				continue
+			}
+			if left > 0 || b.Len()+len(v.Profile)+len(v.Reason)+2 > maxAudit-room {
+				left++
+				continue
+			}
+			v.write(&b)
+		}
+	}
+	fmt.Fprintf(&b, ",+%d", left)
+	return b.String()
+}
+
+func (v *Verdict) write(b *strings.Builder) {
+	if b.Len() > 0 {
+		b.WriteByte(',')
+	}
+	b.WriteString(v.Profile)
+	b.WriteByte('=')
+	b.WriteString(string(v.Reason))
+}

@@ -1,0 +1,135 @@
+package sidecar
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+// checkNames refuses profiles of the same name: the status annotation could not
+// tell them apart.
+func checkNames(profiles []Profile) finding.List {
+	var found finding.List
+	first := make(map[string]string, len(profiles))
+	for i := range profiles {
+		p := &profiles[i]
+		source, dup := first[p.Name]
+		if !dup {
+			first[p.Name] = p.Source
+			continue
+		}
+		found = append(found, errorAt(p, "metadata.name", fmt.Sprintf("%q is the name of the profile in %q too", p.Name, source)))
+	}
+	return found
+}
+
+// checkShared refuses profiles that could apply to one pod and would then both
+// add something of the same name or claim the same port. Which of them came
+// first would otherwise decide what pods look like.
+func checkShared(profiles []*profile) finding.List {
+	var (
+		found finding.List
+		names = make(map[string][]*profile)
+		ports portList
+	)
+	report := func(p, other *profile, path, what string) {
+		found = append(found, finding.Finding{
+			Severity: finding.Error, Source: p.source, Object: "SidecarProfile/" + p.name, Field: path,
+			Message: fmt.Sprintf("%s, and so does profile %q in %q; both can apply to one pod", what, other.name, other.source),
+			Hint:    "change one, or give the profiles selectors that exclude each other",
+		})
+	}
+	for _, p := range profiles {
+		for l := range lists {
+			for i := range p.elements[l] {
+				e := &p.elements[l][i]
+				path := fmt.Sprintf("spec.template.spec.%s[%d]", l, i)
+				// Containers and init containers share one space of names.
+				key, what := "container/"+e.name, "container"
+				if l == volumes {
+					key, what = "volume/"+e.name, "volume"
+				}
+				for _, other := range names[key] {
+					if other.name != p.name && overlap(p, other) {
+						report(p, other, path+".name", fmt.Sprintf("adds a %s named %q", what, e.name))
+					}
+				}
+				names[key] = append(names[key], p)
+				if !e.runs(l) {
+					continue
+				}
+				for k := range e.ports {
+					port := e.ports[k]
+					port.profile = p
+					port.container = p.name + "/" + e.name // Names are unique in a profile only.
+					for i := range ports {
+						other := &ports[i]
+						if field := port.clash(other); field != "" && other.profile.name != p.name && overlap(p, other.profile) {
+							report(p, other.profile, fmt.Sprintf("%s.ports[%d].%s", path, k, field), "declares "+port.text(field))
+						}
+					}
+					ports = append(ports, port)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// overlap tells whether two profiles could apply to one pod: whether their
+// selectors do not exclude each other for certain.
+func overlap(a, b *profile) bool {
+	return !disjoint(a.namespaces, b.namespaces) && !disjoint(a.objects, b.objects)
+}
+
+func disjoint(a, b labels.Selector) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	ours, _ := a.Requirements()
+	theirs, _ := b.Requirements()
+	for i := range ours {
+		for k := range theirs {
+			if ours[i].Key() == theirs[k].Key() && (exclude(&ours[i], &theirs[k]) || exclude(&theirs[k], &ours[i])) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// exclude tells whether a label that satisfies a cannot satisfy b.
+func exclude(a, b *labels.Requirement) bool {
+	absent := b.Operator() == selection.DoesNotExist
+	if a.Operator() == selection.Exists {
+		return absent
+	}
+	if !oneOf(a) {
+		return false
+	}
+	values := sets.New(a.ValuesUnsorted()...)
+	switch {
+	case oneOf(b):
+		return !values.HasAny(b.ValuesUnsorted()...)
+	case b.Operator() == selection.NotIn || b.Operator() == selection.NotEquals:
+		return sets.New(b.ValuesUnsorted()...).IsSuperset(values)
+	default:
+		return absent
+	}
+}
+
+// oneOf tells whether a requirement is satisfied by its values alone.
+func oneOf(r *labels.Requirement) bool {
+	switch r.Operator() {
+	case selection.In, selection.Equals, selection.DoubleEquals:
+		return true
+	case selection.NotIn, selection.NotEquals, selection.Exists, selection.DoesNotExist, selection.GreaterThan, selection.LessThan:
+		return false
+	default:
+		return false
+	}
+}

@@ -1,0 +1,76 @@
+package sidecar
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// equalVolume tells whether a volume of a pod is the one that a template
+// declares. The pod's has the defaults that the API server has put in, so they
+// are put into both; a volume with a member that is not known here is equal to
+// none.
+func equalVolume(template *corev1.Volume, text rawjson.Value) bool {
+	var own corev1.Volume
+	strict, err := kjson.UnmarshalStrict(text, &own)
+	if err != nil || len(strict) > 0 {
+		return false
+	}
+	ours := template.DeepCopy()
+	defaultVolume(ours)
+	defaultVolume(&own)
+	return equality.Semantic.DeepEqual(ours, &own)
+}
+
+// defaultVolume sets the defaults of the sources that sidecars share with
+// containers: k8s.io/kubernetes/pkg/apis/core/v1/defaults.go, SetDefaults_Volume
+// and its like. Of other sources the template must say what the pod says.
+func defaultVolume(v *corev1.Volume) {
+	const (
+		mode       int32 = 0o644
+		expiration int64 = 60 * 60 // seconds
+	)
+	if v.VolumeSource == (corev1.VolumeSource{}) {
+		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
+	}
+	if s := v.Secret; s != nil {
+		setDefault(&s.DefaultMode, mode)
+	}
+	if s := v.ConfigMap; s != nil {
+		setDefault(&s.DefaultMode, mode)
+	}
+	if s := v.HostPath; s != nil {
+		setDefault(&s.Type, corev1.HostPathUnset)
+	}
+	if s := v.DownwardAPI; s != nil {
+		setDefault(&s.DefaultMode, mode)
+		defaultFields(s.Items)
+	}
+	if s := v.Projected; s != nil {
+		setDefault(&s.DefaultMode, mode)
+		for i := range s.Sources {
+			if t := s.Sources[i].ServiceAccountToken; t != nil {
+				setDefault(&t.ExpirationSeconds, expiration)
+			}
+			if d := s.Sources[i].DownwardAPI; d != nil {
+				defaultFields(d.Items)
+			}
+		}
+	}
+}
+
+func defaultFields(items []corev1.DownwardAPIVolumeFile) {
+	for i := range items {
+		if f := items[i].FieldRef; f != nil && f.APIVersion == "" {
+			f.APIVersion = "v1"
+		}
+	}
+}
+
+func setDefault[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}
