@@ -27,13 +27,12 @@ const admissionV1 = "admission.k8s.io/v1"
 // names the member, never its value.
 func DecodeAdmission(body []byte) (admission.Request, error) {
 	var request admission.Request
-	err := decodeAdmission(body, &request.AdmissionRequest)
+	err := decodeAdmission(make([]rawjson.Member, 0, maxMembers), body, &request.AdmissionRequest)
 	return request, err
 }
 
-func decodeAdmission(body []byte, into *admissionv1.AdmissionRequest) error {
-	var room [maxMembers]rawjson.Member
-	apiVersion, request, err := envelope(room[:0], body, "AdmissionReview", "request")
+func decodeAdmission(room []rawjson.Member, body []byte, into *admissionv1.AdmissionRequest) error {
+	apiVersion, request, err := envelope(room, body, "AdmissionReview", "request")
 	if err != nil {
 		return err
 	}
@@ -45,13 +44,13 @@ func decodeAdmission(body []byte, into *admissionv1.AdmissionRequest) error {
 	for _, m := range request {
 		switch v := m.Value; string(m.Name) {
 		case `"uid"`:
-			into.UID = types.UID(d.text("uid", v))
+			into.UID = types.UID(d.text("", "uid", v))
 		case `"kind"`:
 			d.kind("kind", v, &into.Kind)
 		case `"resource"`:
 			d.resource("resource", v, &into.Resource)
 		case `"subResource"`:
-			into.SubResource = d.text("subResource", v)
+			into.SubResource = d.text("", "subResource", v)
 		case `"requestKind"`:
 			into.RequestKind = new(metav1.GroupVersionKind)
 			d.kind("requestKind", v, into.RequestKind)
@@ -59,13 +58,13 @@ func decodeAdmission(body []byte, into *admissionv1.AdmissionRequest) error {
 			into.RequestResource = new(metav1.GroupVersionResource)
 			d.resource("requestResource", v, into.RequestResource)
 		case `"requestSubResource"`:
-			into.RequestSubResource = d.text("requestSubResource", v)
+			into.RequestSubResource = d.text("", "requestSubResource", v)
 		case `"name"`:
-			into.Name = d.text("name", v)
+			into.Name = d.text("", "name", v)
 		case `"namespace"`:
-			into.Namespace = d.text("namespace", v)
+			into.Namespace = d.text("", "namespace", v)
 		case `"operation"`:
-			into.Operation = admissionv1.Operation(d.text("operation", v))
+			into.Operation = admissionv1.Operation(d.text("", "operation", v))
 		case `"userInfo"`:
 			d.user("userInfo", v, &into.UserInfo)
 		case `"object"`:
@@ -152,21 +151,28 @@ type reader struct {
 	err    error
 }
 
-func (d *reader) fail(name, want string) {
-	if d.err == nil {
-		d.err = fmt.Errorf("%s%s: must be %s", d.prefix, name, want)
+// fail notes that the member name, of the object called of if that is not the
+// request itself, is not what it must be. Names are joined here and not before,
+// because a good review needs none.
+func (d *reader) fail(of, name, want string) {
+	if d.err != nil {
+		return
 	}
+	if of != "" && name != "" {
+		of += "."
+	}
+	d.err = fmt.Errorf("%s%s%s: must be %s", d.prefix, of, name, want)
 }
 
 // text takes a string. Null is an absent string, as everywhere in the API.
-func (d *reader) text(name string, v rawjson.Value) string {
+func (d *reader) text(of, name string, v rawjson.Value) string {
 	switch v.Kind() {
 	case rawjson.String:
 		return intern(v)
 	case rawjson.Null:
 		return ""
 	default:
-		d.fail(name, "a string")
+		d.fail(of, name, "a string")
 		return ""
 	}
 }
@@ -179,7 +185,7 @@ func (d *reader) boolean(name string, v rawjson.Value) *bool {
 	case rawjson.Null:
 		return nil
 	default:
-		d.fail(name, "a boolean")
+		d.fail("", name, "a boolean")
 		return nil
 	}
 }
@@ -190,21 +196,21 @@ func (d *reader) object(name string, v rawjson.Value, into *runtime.RawExtension
 		into.Raw = v
 	case rawjson.Null:
 	default:
-		d.fail(name, "an object")
+		d.fail("", name, "an object")
 	}
 }
 
-func (d *reader) members(name string, v rawjson.Value) rawjson.Value {
+func (d *reader) members(of, name string, v rawjson.Value) rawjson.Value {
 	switch v.Kind() {
 	case rawjson.Object:
 		if key, dup := v.DuplicateKey(); dup {
-			d.fail(name, fmt.Sprintf("written with each member once, but %q occurs twice", clip(key, 64)))
+			d.fail(of, name, fmt.Sprintf("written with each member once, but %q occurs twice", clip(key, 64)))
 		}
 		return v
 	case rawjson.Null:
 		return nil
 	default:
-		d.fail(name, "an object")
+		d.fail(of, name, "an object")
 		return nil
 	}
 }
@@ -212,10 +218,10 @@ func (d *reader) members(name string, v rawjson.Value) rawjson.Value {
 // fields is members for an object whose member names are known. An escaped name
 // could hide one of them.
 func (d *reader) fields(name string, v rawjson.Value) rawjson.Value {
-	v = d.members(name, v)
+	v = d.members("", name, v)
 	for key := range v.Members() {
 		if bytes.IndexByte(key, '\\') >= 0 {
-			d.fail(name, "written without escapes in its members' names")
+			d.fail("", name, "written without escapes in its members' names")
 		}
 	}
 	return v
@@ -225,11 +231,11 @@ func (d *reader) kind(name string, v rawjson.Value, into *metav1.GroupVersionKin
 	for key, value := range d.fields(name, v).Members() {
 		switch string(key) {
 		case `"group"`:
-			into.Group = d.text(name+".group", value)
+			into.Group = d.text(name, "group", value)
 		case `"version"`:
-			into.Version = d.text(name+".version", value)
+			into.Version = d.text(name, "version", value)
 		case `"kind"`:
-			into.Kind = d.text(name+".kind", value)
+			into.Kind = d.text(name, "kind", value)
 		}
 	}
 }
@@ -238,11 +244,11 @@ func (d *reader) resource(name string, v rawjson.Value, into *metav1.GroupVersio
 	for key, value := range d.fields(name, v).Members() {
 		switch string(key) {
 		case `"group"`:
-			into.Group = d.text(name+".group", value)
+			into.Group = d.text(name, "group", value)
 		case `"version"`:
-			into.Version = d.text(name+".version", value)
+			into.Version = d.text(name, "version", value)
 		case `"resource"`:
-			into.Resource = d.text(name+".resource", value)
+			into.Resource = d.text(name, "resource", value)
 		}
 	}
 }
@@ -251,25 +257,25 @@ func (d *reader) user(name string, v rawjson.Value, into *authenticationv1.UserI
 	for key, value := range d.fields(name, v).Members() {
 		switch string(key) {
 		case `"username"`:
-			into.Username = d.text(name+".username", value)
+			into.Username = d.text(name, "username", value)
 		case `"uid"`:
-			into.UID = d.text(name+".uid", value)
+			into.UID = d.text(name, "uid", value)
 		case `"groups"`:
-			into.Groups = d.texts(name+".groups", value)
+			into.Groups = d.texts(name, "groups", value)
 		case `"extra"`:
-			extra := d.members(name+".extra", value)
+			extra := d.members(name, "extra", value)
 			if extra.Len() == 0 {
 				continue
 			}
 			into.Extra = make(map[string]authenticationv1.ExtraValue)
 			for key, value := range extra.Members() {
-				into.Extra[key.Text()] = d.texts(name+".extra", value)
+				into.Extra[key.Text()] = d.texts(name, "extra", value)
 			}
 		}
 	}
 }
 
-func (d *reader) texts(name string, v rawjson.Value) []string {
+func (d *reader) texts(of, name string, v rawjson.Value) []string {
 	switch v.Kind() {
 	case rawjson.Array:
 		n := v.Len()
@@ -278,13 +284,13 @@ func (d *reader) texts(name string, v rawjson.Value) []string {
 		}
 		out := make([]string, 0, n)
 		for _, element := range v.Elements() {
-			out = append(out, d.text(name, element))
+			out = append(out, d.text(of, name, element))
 		}
 		return out
 	case rawjson.Null:
 		return nil
 	default:
-		d.fail(name, "an array of strings")
+		d.fail(of, name, "an array of strings")
 		return nil
 	}
 }

@@ -196,7 +196,9 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxPooled = 256 << 10
 
-func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
+func getBuffer() *[]byte {
+	return buffers.Get().(*[]byte) //nolint:errcheck // the pool makes nothing else
+}
 
 func putBuffer(buffer *[]byte) {
 	if cap(*buffer) <= maxPooled {

@@ -78,35 +78,37 @@ type Options struct {
 
 // Admission serves f as an admission webhook, mutating or validating.
 func Admission(f AdmissionFunc, o Options) http.Handler {
-	return &endpoint{Options: o, decide: func(ctx context.Context, body, dst []byte, out *Outcome) ([]byte, *failure) {
+	return &endpoint{Options: o, decide: func(ctx context.Context, s *scratch) *failure {
 		var request admission.Request
-		if err := decodeAdmission(body, &request.AdmissionRequest); err != nil {
-			return dst, &failure{status: http.StatusBadRequest, reason: "malformed", text: err.Error()}
+		if err := decodeAdmission(s.room[:0], s.body, &request.AdmissionRequest); err != nil {
+			return &failure{status: http.StatusBadRequest, reason: "malformed", text: err.Error()}
 		}
-		out.of(&request.AdmissionRequest)
+		s.out.of(&request.AdmissionRequest)
 		response := f(ctx, request)
-		if failed := out.answered(&response); failed != nil {
-			return dst, failed
+		if failed := s.out.answered(&response); failed != nil {
+			return failed
 		}
-		answer, err := AppendAdmission(dst, request.UID, &response)
+		answer, err := AppendAdmission(s.answer[:0], request.UID, &response)
+		s.answer = answer
 		if err != nil {
-			return dst, &failure{status: http.StatusInternalServerError, reason: "internal", detail: err.Error()}
+			return &failure{status: http.StatusInternalServerError, reason: "internal", detail: err.Error()}
 		}
-		return answer, nil
+		return nil
 	}, refuse: refuseAdmission}
 }
 
 // Token serves f as a token authentication webhook.
 func Token(f TokenFunc, o Options) http.Handler {
-	return &endpoint{Options: o, decide: func(ctx context.Context, body, dst []byte, out *Outcome) ([]byte, *failure) {
-		request, apiVersion, err := DecodeToken(body)
+	return &endpoint{Options: o, decide: func(ctx context.Context, s *scratch) *failure {
+		var request authentication.Request
+		apiVersion, err := decodeToken(s.room[:0], s.body, &request)
 		if err != nil {
-			return dst, &failure{status: http.StatusBadRequest, reason: "malformed", text: err.Error()}
+			return &failure{status: http.StatusBadRequest, reason: "malformed", text: err.Error()}
 		}
-		out.UID = request.UID
 		response := f(ctx, request)
-		out.tokenAnswered(&response)
-		return AppendToken(dst, apiVersion, &response.Status), nil
+		s.out.tokenAnswered(&response)
+		s.answer = AppendToken(s.answer[:0], apiVersion, &response.Status)
+		return nil
 	}, refuse: refuseToken}
 }
 
@@ -124,8 +126,9 @@ type failure struct {
 type endpoint struct {
 	Options
 
-	// decide appends the answer to the review in body to dst.
-	decide func(ctx context.Context, body, dst []byte, out *Outcome) ([]byte, *failure)
+	// decide writes the answer to the review in the scratch's body into its
+	// answer.
+	decide func(context.Context, *scratch) *failure
 	// refuse answers for a failure. left is how long the caller will go on
 	// waiting.
 	refuse func(w http.ResponseWriter, f *failure, left time.Duration)
@@ -133,7 +136,8 @@ type endpoint struct {
 
 // ServeHTTP implements http.Handler.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out := Outcome{Endpoint: e.Name, Started: e.Now()}
+	s := scratches.Get().(*scratch) //nolint:errcheck // the pool makes nothing else
+	s.out.Endpoint, s.out.Started = e.Name, e.Now()
 	left := e.patience(r)
 	answered := false
 	defer func() {
@@ -145,20 +149,20 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if !answered {
 				e.refuse(w, failed, 0)
 			}
-			out.failed(failed)
+			s.out.failed(failed)
 		}
-		out.Took = e.Now().Sub(out.Started)
+		s.out.Took = e.Now().Sub(s.out.Started)
 		if e.Observe != nil {
-			e.Observe(&out)
+			e.Observe(&s.out)
 		}
+		e.InFlight.release(s.reserved)
+		s.free()
 	}()
 
 	// The deadline leaves time for the answer to travel.
-	ctx, cancel := context.WithDeadline(r.Context(), out.Started.Add(max(left-margin(left), minTime)))
+	ctx, cancel := context.WithDeadline(r.Context(), s.out.Started.Add(max(left-margin(left), minTime)))
 	defer cancel()
-	held := holding{budget: e.InFlight}
-	defer held.release()
-	answer, failed := e.review(ctx, r, left, &held, &out)
+	failed := e.review(ctx, r, left, s)
 	answered = true
 	if failed != nil {
 		switch {
@@ -167,31 +171,14 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case ctx.Err() != nil:
 			failed.reason = "deadline"
 		}
-		out.failed(failed)
-		e.refuse(w, failed, left-e.Now().Sub(out.Started))
+		s.out.failed(failed)
+		e.refuse(w, failed, left-e.Now().Sub(s.out.Started))
 		return
 	}
 	header := w.Header()
 	header["Content-Type"] = jsonType
-	header["Content-Length"] = []string{strconv.Itoa(len(answer))}
-	_, _ = w.Write(answer) //nolint:gosec // JSON by content type, every string in it escaped; a caller that has gone away hears nothing
-}
-
-// holding is what one request holds and must give back, also after a panic.
-type holding struct {
-	budget       *Budget
-	reserved     int64
-	body, answer *[]byte
-}
-
-func (h *holding) release() {
-	if h.body != nil {
-		putBuffer(h.body)
-	}
-	if h.answer != nil {
-		putBuffer(h.answer)
-	}
-	h.budget.release(h.reserved)
+	header["Content-Length"] = []string{strconv.Itoa(len(s.answer))}
+	_, _ = w.Write(s.answer) //nolint:gosec // JSON by content type, every string in it escaped; a caller that has gone away hears nothing
 }
 
 // jsonType is shared by all responses; net/http does not change header values.
@@ -199,42 +186,36 @@ func (h *holding) release() {
 //nolint:gochecknoglobals // constant; saves an allocation a request
 var jsonType = []string{"application/json"}
 
-// review does everything between the request's header and the answer's bytes,
-// which belong to held.
-func (e *endpoint) review(ctx context.Context, r *http.Request, left time.Duration, held *holding, out *Outcome) ([]byte, *failure) {
+// review does everything between the request's header and the answer, which it
+// leaves in the scratch.
+func (e *endpoint) review(ctx context.Context, r *http.Request, left time.Duration, s *scratch) *failure {
 	if e.Admit != nil {
 		if err := e.Admit(r); err != nil {
-			return nil, &failure{status: http.StatusForbidden, reason: "caller", text: err.Error()}
+			return &failure{status: http.StatusForbidden, reason: "caller", text: err.Error()}
 		}
 	}
 	if r.Method != http.MethodPost {
-		return nil, &failure{status: http.StatusMethodNotAllowed, reason: "method", text: "only POST is answered here"}
+		return &failure{status: http.StatusMethodNotAllowed, reason: "method", text: "only POST is answered here"}
 	}
 	if !isJSON(r.Header.Get("Content-Type")) {
-		return nil, &failure{status: http.StatusUnsupportedMediaType, reason: "media-type", text: "the media type must be application/json"}
+		return &failure{status: http.StatusUnsupportedMediaType, reason: "media-type", text: "the media type must be application/json"}
 	}
 
 	// No more than a quarter of the caller's patience is spent on waiting.
 	wait := left / 4
-	held.body = getBuffer()
-	err := e.read(ctx, r, wait, held)
-	body := *held.body
-	out.Bytes = len(body)
+	err := e.read(ctx, r, wait, s)
+	s.out.Bytes = len(s.body)
 	if err != nil {
-		return nil, bodyFailure(err, e.MaxBytes)
+		return bodyFailure(err, e.MaxBytes)
 	}
 	queued := e.Now()
 	entered := e.Slots.enter(ctx, wait)
-	out.Waited = e.Now().Sub(queued)
+	s.out.Waited = e.Now().Sub(queued)
 	if !entered {
-		return nil, &failure{status: http.StatusServiceUnavailable, reason: "overload", text: "too many reviews at one time"}
+		return &failure{status: http.StatusServiceUnavailable, reason: "overload", text: "too many reviews at one time"}
 	}
 	defer e.Slots.leave()
-
-	held.answer = getBuffer()
-	answer, failed := e.decide(ctx, body, (*held.answer)[:0], out)
-	*held.answer = answer
-	return answer, failed
+	return e.decide(ctx, s)
 }
 
 // patience is how long the caller waits: what it says, at most MaxTime.
@@ -268,10 +249,10 @@ var (
 	errOverload = errors.New("too many bytes in flight")
 )
 
-// read reads the body into held.body. It reserves what it is about to read, in
+// read reads the body into the scratch. It reserves what it is about to read, in
 // steps that double, so that a caller who announces much and sends little
 // reserves little.
-func (e *endpoint) read(ctx context.Context, r *http.Request, wait time.Duration, held *holding) error {
+func (e *endpoint) read(ctx context.Context, r *http.Request, wait time.Duration, s *scratch) error {
 	announced := r.ContentLength // -1 if unknown
 	if announced > e.MaxBytes {
 		return errTooLarge
@@ -281,14 +262,14 @@ func (e *endpoint) read(ctx context.Context, r *http.Request, wait time.Duration
 	if announced >= 0 {
 		step = min(step, announced)
 	}
-	body := (*held.body)[:0]
-	defer func() { *held.body = body }()
+	body := s.body[:0]
+	defer func() { s.body = body }()
 	for {
 		if !e.InFlight.reserve(ctx, step, wait) {
 			return errOverload
 		}
-		held.reserved += step
-		limit := int(held.reserved) + 1 // one more, to see the end
+		s.reserved += step
+		limit := int(s.reserved) + 1 // one more, to see the end
 		if cap(body) < limit {
 			grown := make([]byte, len(body), limit)
 			copy(grown, body)
@@ -307,9 +288,9 @@ func (e *endpoint) read(ctx context.Context, r *http.Request, wait time.Duration
 				return err
 			}
 		}
-		step = held.reserved
+		step = s.reserved
 		if announced >= 0 {
-			step = max(min(step, announced-held.reserved), 1)
+			step = max(min(step, announced-s.reserved), 1)
 		}
 	}
 }

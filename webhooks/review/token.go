@@ -31,31 +31,33 @@ const (
 // could be read. The error names the member, never its value, and holds nothing
 // of the token.
 func DecodeToken(body []byte) (authentication.Request, string, error) {
-	var (
-		request authentication.Request
-		room    [maxMembers]rawjson.Member
-	)
-	apiVersion, spec, err := envelope(room[:0], body, "TokenReview", "spec")
+	var request authentication.Request
+	apiVersion, err := decodeToken(make([]rawjson.Member, 0, maxMembers), body, &request)
+	return request, apiVersion, err
+}
+
+func decodeToken(room []rawjson.Member, body []byte, into *authentication.Request) (string, error) {
+	apiVersion, spec, err := envelope(room, body, "TokenReview", "spec")
 	if err != nil {
-		return request, apiVersion, err
+		return apiVersion, err
 	}
 	if apiVersion != tokenV1 && apiVersion != tokenV1beta1 {
-		return request, "", errors.New(`apiVersion: must be "` + tokenV1 + `" or "` + tokenV1beta1 + `"`)
+		return "", errors.New(`apiVersion: must be "` + tokenV1 + `" or "` + tokenV1beta1 + `"`)
 	}
 	d := reader{prefix: "spec."}
 	for _, m := range spec {
 		switch string(m.Name) {
 		case `"token"`:
-			request.Spec.Token = d.text("token", m.Value)
+			into.Spec.Token = d.text("", "token", m.Value)
 		case `"audiences"`:
-			request.Spec.Audiences = d.texts("audiences", m.Value)
+			into.Spec.Audiences = d.texts("", "audiences", m.Value)
 		}
 	}
-	if d.err == nil && request.Spec.Token == "" {
+	if d.err == nil && into.Spec.Token == "" {
 		d.err = required("spec.token")
 	}
-	request.APIVersion, request.Kind = apiVersion, "TokenReview"
-	return request, apiVersion, d.err
+	into.APIVersion, into.Kind = apiVersion, "TokenReview"
+	return apiVersion, d.err
 }
 
 // AppendToken appends the TokenReview that answers one of this apiVersion. An
