@@ -1,0 +1,311 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tokenText is a well-formed token: 40 characters of secret and 7 of check.
+const tokenText = "gatehouse_jane-laptop_jjnw7stfislagoqckdg7rlmyrzkiil72g2ems5dzzfy2psy"
+
+func TestShorten(t *testing.T) {
+	const short = "gatehouse_jane-laptop_jjnw…"
+	for name, test := range map[string]struct{ text, want string }{
+		"alone":             {tokenText, short},
+		"in a command":      {"kubectl --token " + tokenText + " auth whoami", "kubectl --token " + short + " auth whoami"},
+		"in quotes":         {`{"token":"` + tokenText + `"}`, `{"token":"` + short + `"}`},
+		"several":           {tokenText + "\n" + tokenText, short + "\n" + short},
+		"id with dashes":    {"gatehouse_a-b-c_" + tokenText[len("gatehouse_jane-laptop_"):], "gatehouse_a-b-c_jjnw…"},
+		"followed by more":  {tokenText + "x", short + "x"},
+		"in another word":   {"X" + tokenText, "X" + short},
+		"a name like a tag": {"registry.example/gatehouse_demo", "registry.example/gatehouse_demo"},
+		"nothing":           {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := shorten(test.text); got != test.want {
+				t.Errorf("shorten(%q) = %q, want %q", test.text, got, test.want)
+			}
+		})
+	}
+}
+
+func TestMistyped(t *testing.T) {
+	for _, token := range []string{tokenText, strings.Replace(tokenText, "_jj", "_xj", 1)} {
+		got := mistyped(token)
+		if len(got) != len(token) || got == token || shorten(got) == shorten(token) {
+			t.Errorf("mistyped(%q) = %q: must be another token of the same shape, which shows when it is shortened", token, got)
+		}
+	}
+}
+
+func TestTranscript(t *testing.T) {
+	for name, test := range map[string]struct {
+		colour bool
+		write  func(*transcript)
+		want   string
+	}{
+		"command and output": {
+			write: func(w *transcript) {
+				w.command("kubectl --token " + tokenText + " get pods \\\n  -o wide")
+				w.output("no line break at the end")
+			},
+			want: "\n$ kubectl --token gatehouse_jane-laptop_jjnw… get pods \\\n>   -o wide\nno line break at the end\n",
+		},
+		"note": {
+			write: func(w *transcript) { w.note("what for"); w.command("true"); w.command("false") },
+			want:  "\n# what for\n$ true\n\n$ false\n",
+		},
+		"output ends with one line break": {
+			write: func(w *transcript) { w.output("one\ntwo\n\n") },
+			want:  "one\ntwo\n",
+		},
+		"no output": {
+			write: func(w *transcript) { w.output("") },
+			want:  "",
+		},
+		"output with a token and a verb of Printf": {
+			write: func(w *transcript) { w.output("100%d " + tokenText) },
+			want:  "100%d gatehouse_jane-laptop_jjnw…\n",
+		},
+		"heading": {
+			write: func(w *transcript) { w.heading("Title", "A sentence.") },
+			want:  "\n━━ Title\nA sentence.\n",
+		},
+		"change": {
+			write: func(w *transcript) { w.change("config/a.yaml", "a: 1\nb: 2\nc: 3\n", "a: 1\nb: 4\nc: 3\n") },
+			want:  "\nedit config/a.yaml:\n- b: 2\n+ b: 4\n",
+		},
+		"colour": {
+			colour: true,
+			write:  func(w *transcript) { w.command("true"); w.passed("done") },
+			want:   "\n\x1b[36m$ true\x1b[0m\n\x1b[32m✓\x1b[0m done\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			test.write(&transcript{out: &out, colour: test.colour})
+			if out.String() != test.want {
+				t.Errorf("wrote\n%q, want\n%q", out.String(), test.want)
+			}
+		})
+	}
+}
+
+func TestChangedLines(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, after string
+		gone, come    []string
+	}{
+		"nothing":       {before: "a\nb", after: "a\nb"},
+		"in the middle": {before: "a\nb\nc", after: "a\nx\nc", gone: []string{"b"}, come: []string{"x"}},
+		"more lines":    {before: "a\nc", after: "a\nb\nc", come: []string{"b"}},
+		"fewer lines":   {before: "a\nb\nb", after: "a\nb", gone: []string{"b"}},
+		"everything":    {before: "a", after: "b", gone: []string{"a"}, come: []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gone, come := changedLines(test.before, test.after)
+			if !slices.Equal(gone, test.gone) || !slices.Equal(come, test.come) {
+				t.Errorf("changedLines(%q, %q) = %q, %q, want %q, %q", test.before, test.after, gone, come, test.gone, test.come)
+			}
+		})
+	}
+}
+
+func TestCheck(t *testing.T) {
+	whoami := output{command: "kubectl --token " + tokenText + " auth whoami", text: "ATTRIBUTE   VALUE\nUsername    jane\n"}
+	failed := output{command: "false", text: "error: no\n", code: 1}
+	for name, test := range map[string]struct {
+		output       output
+		expectations []expectation
+		want         string // of the error, "" for none
+	}{
+		"as expected":            {output: whoami, expectations: []expectation{succeeds, prints("Username jane"), lacks("error")}},
+		"a failure, as expected": {output: failed, expectations: []expectation{fails, prints("error")}},
+		"a failure": {
+			output: failed, expectations: []expectation{succeeds},
+			want: "$ false\n  its exit code is 1, and must be 0\n  it printed:\n    error: no",
+		},
+		"without output": {
+			output: output{command: "true"}, expectations: []expectation{fails},
+			want: "$ true\n  it must fail, and does not\n  it printed nothing",
+		},
+		"everything at once, and no token": {
+			output: whoami, expectations: []expectation{fails, prints("VALUE", "Username john", "Groups"), lacks("jane")},
+			want: "$ kubectl --token gatehouse_jane-laptop_jjnw… auth whoami\n" +
+				"  it must fail, and does not\n" +
+				"  its output must have, and has not: \"Username john\", \"Groups\"\n" +
+				"  its output must not have \"jane\"\n" +
+				"  it printed:\n    ATTRIBUTE   VALUE\n    Username    jane",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if err := test.output.check(test.expectations...); err != nil {
+				got = err.Error()
+			}
+			if got != test.want {
+				t.Errorf("check says\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"help":         {[]string{"--help"}, exitYes, "make demo KEEP=1"},
+		"unknown flag": {[]string{"--loud"}, exitUnknown, "-loud (hint: see demo --help)"},
+		"argument":     {[]string{"keep"}, exitUnknown, `unexpected argument "keep"`},
+		"no binary":    {[]string{"--gatehouse", "no/such/file"}, exitNo, "no/such/file (hint: run 'make build')"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, err bytes.Buffer
+			if code := run(t.Context(), test.args, &out, &err); code != test.code {
+				t.Errorf("exit code %d, want %d", code, test.code)
+			}
+			if !strings.Contains(err.String(), test.want) {
+				t.Errorf("standard error is %q, want %q in it", err.String(), test.want)
+			}
+		})
+	}
+}
+
+// TestDemo is what 'make demo' does, whole.
+func TestDemo(t *testing.T) {
+	dir := temporary(t)
+	var out, progress bytes.Buffer
+	code := run(t.Context(), nil, &out, &progress)
+	if code != exitYes {
+		t.Errorf("exit code %d\n%s\n%s", code, out.String(), progress.String())
+	}
+	if text := out.String(); shorten(text) != text {
+		t.Errorf("the transcript holds a token:\n%s", text)
+	}
+	if text := out.String(); strings.Contains(text, "\x1b") {
+		t.Errorf("there is colour in what goes to no terminal:\n%q", text)
+	}
+	checkEmpty(t, dir)
+}
+
+// TestInterrupted ends the demonstration while it starts, while it shows, and
+// while everything is left running.
+func TestInterrupted(t *testing.T) {
+	for name, at := range map[string]string{
+		"starting": `\$ kube-apiserver `,
+		"showing":  `━━ 2\.`,
+		"kept":     `In another terminal`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := temporary(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			out := &trigger{at: regexp.MustCompile(at), do: cancel}
+			var progress bytes.Buffer
+			code := run(ctx, []string{"--keep"}, out, &progress)
+			want := exitInterrupted
+			if name == "kept" {
+				want = exitYes // that is how it is meant to end
+			}
+			if code != want {
+				t.Errorf("exit code %d, want %d\n%s\n%s", code, want, out.text.String(), progress.String())
+			}
+			checkEmpty(t, dir)
+		})
+	}
+}
+
+// trigger does something when it has been written something.
+type trigger struct {
+	text bytes.Buffer
+	at   *regexp.Regexp
+	do   func()
+}
+
+func (w *trigger) Write(text []byte) (int, error) {
+	w.text.Write(text)
+	if w.at.Match(w.text.Bytes()) {
+		w.do()
+	}
+	return len(text), nil
+}
+
+// TestPanic shows that not even a mistake in the demonstration leaves anything
+// behind.
+func TestPanic(t *testing.T) {
+	dir := temporary(t)
+	defer checkEmpty(t, dir)
+	defer func() {
+		if recover() == nil {
+			t.Error("there was no panic")
+		}
+	}()
+	out := &trigger{at: regexp.MustCompile(`━━ 1\.`), do: func() { panic("a mistake") }}
+	run(t.Context(), nil, out, io.Discard)
+}
+
+// temporary makes the directory that the demonstration makes its own in. Its
+// path has the test's name, which is short because a socket below it must have a
+// short path.
+func temporary(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	return dir
+}
+
+// checkEmpty checks that no file is left, and no program that was started with
+// one of the directory.
+func checkEmpty(t *testing.T, dir string) {
+	t.Helper()
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range left {
+		t.Errorf("%s is left behind", entry.Name())
+	}
+	// Only Linux has it; elsewhere nothing is found.
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range commands {
+		text, err := os.ReadFile(command)
+		if err == nil && bytes.Contains(text, []byte(dir)) {
+			t.Errorf("%s runs on: %s", filepath.Dir(command), bytes.ReplaceAll(text, []byte{0}, []byte(" ")))
+		}
+	}
+}
+
+// TestUntil gives up when what it waits for cannot come any more.
+func TestUntil(t *testing.T) {
+	ended := make(chan struct{})
+	close(ended)
+	s := &stage{gatehouse: &program{ended: ended}}
+	err := s.until(t.Context(), "the sun rises", func(context.Context) error { return io.EOF })
+	if err == nil || !strings.Contains(err.Error(), "waiting until the sun rises: gatehouse serve has ended") {
+		t.Errorf("until returned %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s = &stage{gatehouse: &program{ended: make(chan struct{})}}
+	asked := 0
+	err = s.until(ctx, "the sun rises", func(ctx context.Context) error {
+		if asked++; asked == 1 {
+			return io.EOF
+		}
+		cancel(io.ErrNoProgress)
+		return ctx.Err()
+	})
+	if want := "waiting until the sun rises: multiple Read calls return no data or error, last: EOF"; err == nil || err.Error() != want {
+		t.Errorf("until returned %v, want %s", err, want)
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+)
+
+// documents are the demonstration's own configuration, and the pods that are
+// created.
+//
+//go:embed config/*.yaml pods/*.yaml
+var documents embed.FS
+
+// What is shown of the repository's own examples.
+const (
+	exampleProfile = "manifests/examples/log-shipper/profile.yaml"
+	examplePod     = "manifests/examples/log-shipper/pod.yaml"
+	examplePolicy  = "manifests/examples/policies/pod-security.yaml"
+)
+
+// The directories and files below the working directory.
+const (
+	configDir = "config" // what gatehouse serve reads
+	podsDir   = "pods"
+	certsDir  = "certs" // what gatehouse serve writes
+	tagPolicy = configDir + "/image-tags.yaml"
+)
+
+// writeDocuments writes the configuration and the pods to a directory.
+func writeDocuments(root, dir string) error {
+	files := map[string][]byte{}
+	err := fs.WalkDir(documents, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		files[name], err = documents.ReadFile(name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for name, example := range map[string]string{
+		path.Join(configDir, "log-shipper.yaml"):  exampleProfile,
+		path.Join(configDir, "pod-security.yaml"): examplePolicy,
+		path.Join(podsDir, "checkout.yaml"):       examplePod,
+	} {
+		files[name], err = os.ReadFile(filepath.Join(root, filepath.FromSlash(example))) //nolint:gosec // in this repository
+		if err != nil {
+			return err
+		}
+	}
+	for name, text := range files {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readDocument reads one of the documents into an object of its kind.
+func readDocument(name string, into any) error {
+	text, err := os.ReadFile(name) //nolint:gosec // in the directory that this run made
+	if err != nil {
+		return err
+	}
+	if err := yaml.UnmarshalStrict(text, into); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/test/cluster"
+)
+
+// The names that occur in the documents and in the commands.
+const (
+	namespace = "shop"
+	sidecar   = "log-shipper"
+	user      = "jane"
+	group     = "dev"
+)
+
+// cacheTTL is how long the API server believes an answer about a token, besides
+// the 10 seconds for which it remembers any token that was good: short, so that
+// who removes a token sees it refused soon.
+const cacheTTL = "5s"
+
+// setUp starts everything, as an administrator would, and returns when all of it
+// is in effect.
+func (s *stage) setUp(ctx context.Context) error {
+	s.out.heading("Setting up", "A directory of documents is all that Gatehouse is configured with.")
+	err := s.issueToken(ctx)
+	if err != nil {
+		return err
+	}
+	s.out.note("Is there anything wrong with the documents?")
+	err = s.must(ctx, "gatehouse lint --config config", succeeds, prints("0 errors"))
+	if err != nil {
+		return err
+	}
+	err = s.startGatehouse(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.startCluster(ctx)
+	if err != nil {
+		return err
+	}
+	return s.register(ctx)
+}
+
+func (s *stage) issueToken(ctx context.Context) error {
+	s.out.note("Jane gets a token. The document that makes it known holds its hash.")
+	out, err := s.run(ctx, "gatehouse token issue --id jane-laptop --user jane --group dev --config config")
+	if err != nil {
+		return err
+	}
+	s.token = regexp.MustCompile(`gatehouse_jane-laptop_[a-z2-7]{47}`).FindString(out.text)
+	return out.check(succeeds, func(output) string {
+		if s.token == "" {
+			return "it printed no token"
+		}
+		return ""
+	})
+}
+
+func (s *stage) startGatehouse(ctx context.Context) error {
+	args := []string{
+		"serve", "--config", configDir, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
+		"--self-signed", "127.0.0.1", "--self-signed-dir", certsDir, "--log-format", "text",
+	}
+	const log = "gatehouse.log"
+	s.out.note("The server, with a certificate of its own.")
+	s.out.command("gatehouse " + strings.Join(args[:7], " ") + " \\\n  " + strings.Join(args[7:], " ") + " 2> " + log + " &")
+	var err error
+	s.gatehouse, err = s.start(log, "gatehouse", args...)
+	if err != nil {
+		return err
+	}
+	return s.until(ctx, "gatehouse serve is ready", func(ctx context.Context) error {
+		var missing [2]error
+		s.address, missing[0] = s.gatehouse.logged("reviews")
+		s.ops, missing[1] = s.gatehouse.logged("ops")
+		if err := errors.Join(missing[:]...); err != nil {
+			return err
+		}
+		return ready(ctx, "http://"+s.ops+"/readyz")
+	})
+}
+
+func ready(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close() // the status is all there is to know
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	return nil
+}
+
+// startCluster starts a control plane that asks Gatehouse who its users are, with
+// a namespace in which they may create pods.
+func (s *stage) startCluster(ctx context.Context) error {
+	const kubeconfig = "authentication.yaml"
+	s.out.note("The API server asks it about tokens: that is a file, and flags.")
+	err := s.must(ctx, "gatehouse manifests --authentication --url https://"+s.address+" --ca-file certs/ca.crt \\\n"+
+		"  --client-cert certs/apiserver-client.crt --client-key certs/apiserver-client.key > "+kubeconfig, succeeds)
+	if err != nil {
+		return err
+	}
+	s.out.command("kube-apiserver --authentication-token-webhook-config-file=" + kubeconfig + " \\\n" +
+		"  --authentication-token-webhook-version=v1 --authentication-token-webhook-cache-ttl=" + cacheTTL + " … &")
+	s.progress("starting etcd and kube-apiserver…")
+	s.cluster, err = cluster.Start(ctx, cluster.Options{
+		Dir: s.path("cluster"),
+		APIServerFlags: []string{
+			"--authentication-token-webhook-config-file=" + s.path(kubeconfig),
+			"--authentication-token-webhook-version=v1",
+			"--authentication-token-webhook-cache-ttl=" + cacheTTL,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	err = s.writeKubeconfig()
+	if err != nil {
+		return err
+	}
+	s.progress("making the namespace %q…", namespace)
+	var document corev1.Namespace
+	err = readDocument(s.path(configDir+"/namespace.yaml"), &document)
+	if err != nil {
+		return err
+	}
+	err = s.cluster.CreateNamespace(ctx, document.Name, document.Labels)
+	if err != nil {
+		return err
+	}
+	s.out.note("What the group dev may do is for RBAC to say, as ever.")
+	err = s.must(ctx, "kubectl --context admin create role dev --verb=get,list,create,delete --resource=pods", succeeds)
+	if err != nil {
+		return err
+	}
+	return s.must(ctx, "kubectl --context admin create rolebinding dev --role=dev --group=dev", succeeds)
+}
+
+// register tells the API server to ask Gatehouse, and waits until it does: it
+// learns of webhooks, as of roles, some time after they were written.
+func (s *stage) register(ctx context.Context) error {
+	s.out.note("The API server asks it about pods too: those are two objects.")
+	err := s.must(ctx, "gatehouse manifests --url https://"+s.address+" --ca-file certs/ca.crt --config config |\n"+
+		"  kubectl --context admin apply -f -", succeeds,
+		prints("mutatingwebhookconfiguration.admissionregistration.k8s.io/gatehouse created"),
+		prints("validatingwebhookconfiguration.admissionregistration.k8s.io/gatehouse created"))
+	if err != nil {
+		return err
+	}
+	s.progress("waiting until the API server uses the webhooks…")
+	return s.until(ctx, "the API server uses the webhooks", func(ctx context.Context) error {
+		pod, err := s.try(ctx, "checkout")
+		switch {
+		case err != nil:
+			return fmt.Errorf("the pod checkout cannot be created: %w", err)
+		case !slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == sidecar }):
+			return errors.New("the pod checkout gets no sidecar")
+		}
+		return s.refuses(ctx, "miner")
+	})
+}
+
+// try asks the API server what would become of a pod if Jane created it.
+func (s *stage) try(ctx context.Context, name string) (*corev1.Pod, error) {
+	pod := new(corev1.Pod)
+	err := readDocument(s.path(podsDir+"/"+name+".yaml"), pod)
+	if err != nil {
+		return nil, err
+	}
+	// Not by her token: what is asked while things start must not be what the API
+	// server remembers of it.
+	config := s.cluster.Config()
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{group}}
+	config.WarningHandler = rest.NoWarnings{}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+}
+
+// refuses is nil if Gatehouse would refuse the pod.
+func (s *stage) refuses(ctx context.Context, name string) error {
+	_, err := s.try(ctx, name)
+	switch {
+	case err == nil:
+		return fmt.Errorf("the pod %s can be created", name)
+	case !strings.Contains(err.Error(), "validate.gatehouse.dev"):
+		return err
+	}
+	return nil
+}
+
+// printKept says where everything is and what to try.
+func (s *stage) printKept() {
+	s.out.heading("Everything is left running", "Ctrl-C ends it and removes "+s.dir+". In another terminal:")
+	// The one place where a token is shown whole: it is theirs to use.
+	s.out.line(`
+  cd %[1]s
+  export KUBECONFIG=$PWD/kubeconfig PATH=$PWD/bin:$PATH
+  export TOKEN=%[2]s
+
+Then try:
+
+  # who the token says you are
+  kubectl --token $TOKEN auth whoami
+
+  # a pod of your own: edit it, and see what it gets or why it is refused
+  sed 's/checkout/cart/' pods/checkout.yaml > pods/cart.yaml
+  kubectl --token $TOKEN create -f pods/cart.yaml --dry-run=server -o yaml
+
+  # change the sidecar, or a policy; check it; the next pod is treated by it
+  sed 's/3.2.4/3.2.10/' config/log-shipper.yaml > new && mv new config/log-shipper.yaml
+  gatehouse lint --config config
+  kubectl --token $TOKEN create -f pods/cart.yaml --dry-run=server -o yaml | grep image:
+
+  # what the API server was told to ask; the context admin needs no token
+  kubectl --context admin get mutatingwebhookconfiguration,validatingwebhookconfiguration
+
+  # take Jane's token away: what the API server remembers of it is gone within 15s
+  rm config/token-jane-laptop.yaml
+
+Gatehouse's log   %[1]s/gatehouse.log
+Its metrics       http://%[3]s/metrics
+API server's log  %[1]s/cluster/kube-apiserver.log
+`, s.dir, s.token, s.ops)
+}

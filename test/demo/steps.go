@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+)
+
+// step shows one thing and checks it.
+type step struct {
+	title   string
+	says    string // what the reader is about to see, in a sentence
+	summary string // what has been shown
+	show    func(context.Context, *stage) error
+}
+
+// steps are what is shown, in order. Each builds on what those before it made.
+func steps() []step {
+	return []step{
+		{
+			title:   "A login with a token",
+			says:    "The API server does not know this token. It asks Gatehouse whose it is.",
+			summary: "a token lets Jane in, with her groups",
+			show:    login,
+		},
+		{
+			title:   "A login with a wrong token",
+			says:    "The first character of its secret is mistyped. The client learns no more than no; Gatehouse's log has the reason\n(malformed: the check at the end of the token does not fit), and never a token.",
+			summary: "a wrong token does not, and the log says why",
+			show:    wrongLogin,
+		},
+		{
+			title:   "A pod gets its sidecar",
+			says:    "Jane creates a pod with one container. What the profile log-shipper says is added on its way in.",
+			summary: "a pod is equipped with its sidecar, and says so",
+			show:    injection,
+		},
+		{
+			title:   "A pod is refused",
+			says:    "Every reason is named at once, of all policies: no second attempt to find the next one.",
+			summary: "a pod that breaks policies is refused, with every reason",
+			show:    refusal,
+		},
+		{
+			title:   "A warning",
+			says:    "A policy that is being introduced lets the pod in, and tells Jane what is wrong with it.",
+			summary: "a policy can warn before it denies",
+			show:    warning,
+		},
+		{
+			title:   "The policy is enforced",
+			says:    "A changed document counts at once, without a restart.",
+			summary: "a changed policy is in force without a restart",
+			show:    edit,
+		},
+	}
+}
+
+func login(ctx context.Context, s *stage) error {
+	return s.must(ctx, "kubectl --token "+s.token+" auth whoami",
+		succeeds, prints("Username jane", "Groups [dev system:authenticated]"))
+}
+
+func wrongLogin(ctx context.Context, s *stage) error {
+	err := s.must(ctx, "kubectl --token "+mistyped(s.token)+" auth whoami",
+		fails, prints("Unauthorized"), lacks("jane"))
+	if err != nil {
+		return err
+	}
+	// The answer comes first, and the line a moment later.
+	err = s.until(ctx, "Gatehouse has logged the login", func(context.Context) error {
+		return s.gatehouse.says("endpoint=authenticate")
+	})
+	if err != nil {
+		return err
+	}
+	return s.must(ctx, "grep endpoint=authenticate gatehouse.log",
+		succeeds, prints("decision=denied reason=malformed"), lacks(mistyped(s.token)))
+}
+
+// mistyped is the token with another first character of its secret: one that
+// still shows when the token is shortened.
+func mistyped(token string) string {
+	at := strings.LastIndexByte(token, '_') + 1
+	other := "x"
+	if token[at:at+1] == other {
+		other = "y"
+	}
+	return token[:at] + other + token[at+1:]
+}
+
+func injection(ctx context.Context, s *stage) error {
+	err := s.must(ctx, "kubectl --token "+s.token+" create -f pods/checkout.yaml",
+		succeeds, prints("pod/checkout created"), lacks("Warning"))
+	if err != nil {
+		return err
+	}
+	err = s.must(ctx, "kubectl --token "+s.token+" get pod checkout \\\n"+
+		"  -o custom-columns='POD:.metadata.name,INIT CONTAINERS:.spec.initContainers[*].name,CONTAINERS:.spec.containers[*].name'",
+		succeeds, prints("checkout log-shipper checkout"))
+	if err != nil {
+		return err
+	}
+	return s.must(ctx, "kubectl --token "+s.token+` get pod checkout -o jsonpath='{.metadata.annotations.sidecar\.gatehouse\.dev/status}'`,
+		succeeds, prints(`{"profiles":[{"name":"log-shipper"`, `"initContainers":["log-shipper"]`))
+}
+
+func refusal(ctx context.Context, s *stage) error {
+	err := s.must(ctx, "cat pods/miner.yaml", succeeds)
+	if err != nil {
+		return err
+	}
+	return s.must(ctx, "kubectl --token "+s.token+" create -f pods/miner.yaml", fails, prints(
+		"denied the request: 7 violations:",
+		"host namespaces (hostNetwork=true)",
+		`privileged (container "miner" must not set securityContext.privileged=true)`,
+		"allowPrivilegeEscalation != false",
+		"unrestricted capabilities",
+		"runAsNonRoot != true",
+		"seccompProfile",
+		"images must come from registry.example, and these do not: docker.io/someone/miner",
+	))
+}
+
+func warning(ctx context.Context, s *stage) error {
+	return s.must(ctx, "kubectl --token "+s.token+" create -f pods/report.yaml",
+		succeeds, prints("Warning: ", "'image-tags'", `an image tagged "latest" is another image tomorrow`, "pod/report created"))
+}
+
+func edit(ctx context.Context, s *stage) error {
+	before, err := os.ReadFile(s.path(tagPolicy))
+	if err != nil {
+		return err
+	}
+	after := strings.Replace(string(before), "[Warn]", "[Deny]", 1)
+	if after == string(before) {
+		return errors.New(tagPolicy + " has no [Warn] to replace")
+	}
+	err = os.WriteFile(s.path(tagPolicy), []byte(after), 0o600) //nolint:gosec // in the directory that this run made
+	if err != nil {
+		return err
+	}
+	s.out.change(tagPolicy, string(before), after)
+	err = s.must(ctx, "kubectl --token "+s.token+" delete pod report", succeeds)
+	if err != nil {
+		return err
+	}
+	err = s.until(ctx, "the changed policy is in force", func(ctx context.Context) error {
+		return s.refuses(ctx, "report")
+	})
+	if err != nil {
+		return err
+	}
+	return s.must(ctx, "kubectl --token "+s.token+" create -f pods/report.yaml",
+		fails, prints("denied the request", `an image tagged "latest" is another image tomorrow`))
+}
