@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // addOutputFlag adds -o with these values, the first being the default.
@@ -23,9 +24,5 @@ func outputError(value string, values ...string) error {
 // isTerminal tells whether a person reads along.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a file descriptor fits an int
 }

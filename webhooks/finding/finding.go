@@ -6,6 +6,7 @@ package finding
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -88,6 +89,20 @@ func (l List) Err() error {
 // object and field, and in the order found within these.
 func (l List) Sort() {
 	slices.SortStableFunc(l, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field))
+		fileA, numberA := source(a.Source)
+		fileB, numberB := source(b.Source)
+		return cmp.Or(cmp.Compare(fileA, fileB), cmp.Compare(numberA, numberB), cmp.Compare(a.Source, b.Source),
+			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field))
 	})
+}
+
+// source takes a Source apart, so that document 10 comes behind document 2.
+func source(text string) (file string, number int) {
+	at := strings.LastIndexByte(text, '#')
+	if at < 0 {
+		return text, 0
+	}
+	digits, _, _ := strings.Cut(text[at+1:], "/")
+	number, _ = strconv.Atoi(digits) // what is no number sorts as 0
+	return text[:at], number
 }

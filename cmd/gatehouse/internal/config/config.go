@@ -1,0 +1,93 @@
+// Package config turns a directory of documents into the specs that the
+// endpoints are compiled from.
+//
+// It is strict, because a document that does less than its author believes is a
+// hole in the gate: an unknown field, a duplicate key, an unknown kind or a
+// second object of the same name is an error, and all errors are reported at
+// once. What a document means is not decided here: that is the work of the
+// package that compiles it.
+package config
+
+import (
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// Config is what a directory holds. It is immutable, and safe for concurrent
+// use, once Load has returned it.
+type Config struct {
+	// Digest names the configuration: the SHA-256, in hexadecimal digits, of
+	// the paths and contents of all files read. Two directories with the same
+	// files have the same digest.
+	Digest string
+	// Files is the number of files read.
+	Files int
+	// Sidecar, Policy and Authn are the specs of the endpoints. The context
+	// objects of the directory are in Sidecar.Namespaces and Policy.Objects,
+	// and Authn.Now is the wall clock.
+	Sidecar sidecar.Spec
+	Policy  policy.Spec
+	Authn   authn.Spec
+	// Warnings are findings that do not keep the configuration from being used.
+	Warnings finding.List
+}
+
+// Load reads every document below the directory dir. Its error is a
+// finding.List of everything that is wrong, in a fixed order, and then there is
+// no Config: a configuration is used whole or not at all.
+//
+// What is read: files ending in .yaml, .yml or .json, in dir and the
+// directories below it, through symbolic links. What is not: files and
+// directories whose name begins with a dot, and kustomization files.
+//
+// The directory is read until two readings in a row agree, so that a
+// configuration is never half of one version and half of the next.
+func Load(dir string) (*Config, error) {
+	config, found := Inspect(dir)
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+// Inspect is Load for a reader who wants to see more than the first layer of
+// errors: it returns every finding, together with whatever of the configuration
+// could be understood. With an error among the findings the Config is only good
+// for looking for further errors in it.
+func Inspect(dir string) (*Config, finding.List) {
+	return readStable(dir).decode()
+}
+
+// decode turns what was read into specs. It depends on nothing but t.
+func (t tree) decode() (*Config, finding.List) {
+	d := newDecoder()
+	d.found = append(d.found, t.found...)
+	for _, f := range t.files {
+		d.file(f)
+	}
+	if d.documents == 0 && len(d.found) == 0 {
+		d.found = append(d.found, finding.Finding{
+			Severity: finding.Error,
+			Source:   t.dir,
+			Message:  "there is no document in this directory",
+			Hint:     "put files that end in .yaml, .yml or .json into it or below it",
+		})
+	}
+	d.found.Sort()
+	c := &Config{Digest: t.digest, Files: len(t.files), Warnings: d.warnings}
+	c.Warnings.Sort()
+	objects := newObjects(d.namespaces, d.context)
+	c.Sidecar = sidecar.Spec{Profiles: d.profiles, Namespaces: objects}
+	c.Policy = policy.Spec{
+		Policies:          d.policies,
+		Bindings:          d.bindings,
+		AdmissionPolicies: d.admissionPolicies,
+		Objects:           objects,
+	}
+	c.Authn = authn.Spec{Tokens: d.tokens, Now: time.Now}
+	return c, append(d.found, c.Warnings...)
+}

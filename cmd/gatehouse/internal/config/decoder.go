@@ -1,0 +1,412 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	sigsjson "sigs.k8s.io/json"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// The kinds that mean something to Gatehouse. Every other kind is context.
+const (
+	sidecarProfile  = "SidecarProfile"
+	admissionPolicy = "AdmissionPolicy"
+	accessToken     = "AccessToken"
+	upstreamPolicy  = "ValidatingAdmissionPolicy"
+	upstreamBinding = "ValidatingAdmissionPolicyBinding"
+	namespaceKind   = "Namespace"
+)
+
+// acceptedVersion is the one version in which a kind is read. False stands for
+// a kind that is context.
+func acceptedVersion(kind string) (schema.GroupVersion, bool) {
+	switch kind {
+	case sidecarProfile, admissionPolicy, accessToken:
+		return v1alpha1.GroupVersion, true
+	case upstreamPolicy, upstreamBinding:
+		return admissionregistrationv1.SchemeGroupVersion, true
+	case namespaceKind:
+		return corev1.SchemeGroupVersion, true
+	default:
+		return schema.GroupVersion{}, false
+	}
+}
+
+// isTyped tells whether the kind means something to Gatehouse in this version.
+// All such kinds are cluster-scoped.
+func isTyped(gvk schema.GroupVersionKind) bool {
+	accepted, ok := acceptedVersion(gvk.Kind)
+	return ok && accepted == gvk.GroupVersion()
+}
+
+// objectKey is what only one object can have. The version is no part of it: two
+// versions of an object are one object.
+type objectKey struct {
+	schema.GroupKind
+	namespace, name string
+}
+
+// decoder collects what the documents of a directory say.
+type decoder struct {
+	parser  parser
+	checker *checker
+
+	documents int
+	found     finding.List
+	warnings  finding.List
+	// sources tells where an object was given first.
+	sources map[objectKey]string
+
+	profiles          []sidecar.Profile
+	policies          []policy.Policy
+	bindings          []policy.Binding
+	admissionPolicies []policy.AdmissionPolicy
+	tokens            []authn.Token
+	namespaces        []*corev1.Namespace
+	context           []*unstructured.Unstructured
+}
+
+func newDecoder() *decoder {
+	return &decoder{
+		parser:  parser{budget: maxCost},
+		checker: newChecker(),
+		sources: map[objectKey]string{},
+	}
+}
+
+// file reads the documents of a file.
+func (d *decoder) file(f file) {
+	if d.parser.budget < 0 {
+		return // reported already
+	}
+	docs := d.parser.documents(f)
+	for i, doc := range docs {
+		source := f.path
+		if len(docs) > 1 {
+			source = fmt.Sprintf("%s#%d", f.path, i+1)
+		}
+		o := object{decoder: d, source: source}
+		for _, p := range doc.problems {
+			o.report(p)
+		}
+		if doc.value == nil {
+			d.documents++
+			continue
+		}
+		o.read(doc.value)
+	}
+}
+
+// object is one object on its way into the configuration.
+type object struct {
+	*decoder
+	source string // for people: file, document and item
+	label  string // for people: kind and name
+	fields map[string]any
+}
+
+func (o *object) report(p problem) {
+	o.found = append(o.found, finding.Finding{
+		Severity: finding.Error, Source: o.source, Object: o.label,
+		Field: p.field, Message: p.message, Hint: p.hint,
+	})
+}
+
+// read reads one object, or the objects of a list.
+func (o *object) read(value any) {
+	o.documents++
+	switch {
+	case o.documents == maxDocuments+1:
+		o.report(problem{message: fmt.Sprintf("there are more than %d documents", maxDocuments)})
+		return
+	case o.documents > maxDocuments:
+		return
+	}
+	fields, ok := value.(map[string]any)
+	if !ok {
+		o.report(problem{message: "is not a Kubernetes object", hint: "a document is a mapping with apiVersion, kind and metadata"})
+		return
+	}
+	o.fields = fields
+	kind, kindOK := o.text("kind")
+	apiVersion, versionOK := o.text("apiVersion")
+	if !kindOK || !versionOK {
+		return
+	}
+	o.label = printable(kind)
+	groupVersion, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		o.report(problem{field: "apiVersion", message: fmt.Sprintf("%q is not a version", cut(apiVersion, 60)), hint: "write it as v1 or group.example/v1"})
+		return
+	}
+	gvk := groupVersion.WithKind(kind)
+	if items, ok := fields["items"].([]any); ok && strings.HasSuffix(kind, "List") {
+		o.list(gvk, items)
+		return
+	}
+	o.one(gvk)
+}
+
+// text is a member of the object that must be a string and not empty.
+func (o *object) text(name string) (string, bool) {
+	text, ok := o.fields[name].(string)
+	if !ok || text == "" {
+		o.report(problem{field: name, message: "is missing or not a string", hint: "a document has apiVersion, kind and metadata.name"})
+		return "", false
+	}
+	return text, true
+}
+
+// list reads the items of a list. In a List each item tells its kind; in a list
+// of one kind it need not.
+func (o *object) list(gvk schema.GroupVersionKind, items []any) {
+	separator := "#"
+	if strings.Contains(o.source, "#") {
+		separator = "/"
+	}
+	o.documents-- // the list itself is none
+	for i, value := range items {
+		item := object{decoder: o.decoder, source: fmt.Sprintf("%s%sitems[%d]", o.source, separator, i)}
+		fields, ok := value.(map[string]any)
+		if kind := strings.TrimSuffix(gvk.Kind, "List"); ok && kind != "" {
+			for name, text := range map[string]string{"apiVersion": gvk.GroupVersion().String(), "kind": kind} {
+				if _, given := fields[name]; !given {
+					fields[name] = text
+				}
+			}
+		}
+		item.read(value)
+	}
+}
+
+// one reads an object that is no list.
+func (o *object) one(gvk schema.GroupVersionKind) {
+	metadata, ok := o.metadata()
+	if metadata.name != "" {
+		o.label += "/" + printable(metadata.name)
+	}
+	if !ok || !o.known(gvk) {
+		return
+	}
+	if metadata.name == "" {
+		o.report(problem{field: "metadata.name", message: "is missing", hint: "every object needs a name of its own"})
+		return
+	}
+	if isTyped(gvk) && metadata.namespace != "" {
+		hint := "remove it"
+		switch gvk.Kind {
+		case sidecarProfile:
+			hint = "select namespaces with spec.match.namespaceSelector"
+		case admissionPolicy, upstreamPolicy:
+			hint = "select namespaces with spec.matchConstraints.namespaceSelector"
+		}
+		o.report(problem{
+			field: "metadata.namespace", hint: hint,
+			message: fmt.Sprintf("%q is given, but a %s is not in a namespace", cut(metadata.namespace, 60), gvk.Kind),
+		})
+	}
+	key := objectKey{gvk.GroupKind(), metadata.namespace, metadata.name}
+	if first, twice := o.sources[key]; twice {
+		o.report(problem{
+			message: fmt.Sprintf("the object is given twice, first in %q", first),
+			hint:    "remove one of the two or give it another name",
+		})
+		return
+	}
+	o.sources[key] = o.source
+	o.keep(gvk)
+}
+
+// metadata is what this package itself asks of an object's metadata.
+type metadata struct{ namespace, name string }
+
+// metadata reads the metadata, and reports what is wrong with it where no typed
+// reading follows that would.
+func (o *object) metadata() (metadata, bool) {
+	fields, ok := o.fields["metadata"].(map[string]any)
+	if !ok {
+		o.report(problem{field: "metadata", message: "is missing or not a mapping", hint: "a document has apiVersion, kind and metadata.name"})
+		return metadata{}, false
+	}
+	var m metadata
+	for _, field := range []struct {
+		name string
+		to   *string
+	}{{"name", &m.name}, {"namespace", &m.namespace}} {
+		value, given := fields[field.name]
+		if !given || value == nil {
+			continue
+		}
+		text, isText := value.(string)
+		if !isText {
+			o.problems(o.checker.compare(reflect.TypeFor[string](), value, "metadata."+field.name, false))
+			return metadata{}, false
+		}
+		*field.to = text
+	}
+	return m, true
+}
+
+// known tells whether the kind can be kept, and reports why not: a kind of ours
+// that does not exist, or one that is read in another version only. Passing a
+// misspelt policy over as context would leave the gate open.
+func (o *object) known(gvk schema.GroupVersionKind) bool {
+	if accepted, ok := acceptedVersion(gvk.Kind); ok {
+		// Other projects have namespaces of their own making.
+		if gvk.GroupVersion() == accepted || (gvk.Kind == namespaceKind && gvk.Group != corev1.GroupName) {
+			return true
+		}
+		o.report(problem{
+			field:   "apiVersion",
+			message: fmt.Sprintf("%q is not a version of %s that is read", cut(gvk.GroupVersion().String(), 60), gvk.Kind),
+			hint:    "write " + accepted.String(),
+		})
+		return false
+	}
+	var names []string
+	switch gvk.Group {
+	case v1alpha1.GroupVersion.Group:
+		names = []string{accessToken, admissionPolicy, sidecarProfile}
+	case admissionregistrationv1.GroupName:
+		names = []string{upstreamPolicy, upstreamBinding}
+	default:
+		return true
+	}
+	hint := fmt.Sprintf("the kinds that are read are %s", strings.Join(names, ", "))
+	near, isNear := nearest(gvk.Kind, names)
+	if isNear {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	} else if gvk.Group == admissionregistrationv1.GroupName {
+		return true
+	}
+	if isUpstreamKind(gvk) {
+		return true
+	}
+	o.report(problem{field: "kind", message: fmt.Sprintf("%q is not a kind of %s", cut(gvk.Kind, 60), gvk.Group), hint: hint})
+	return false
+}
+
+// isUpstreamKind tells the other kinds of the group admissionregistration.k8s.io
+// from misspelt ones.
+func isUpstreamKind(gvk schema.GroupVersionKind) bool {
+	switch gvk.Kind {
+	case "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+		"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+		return gvk.Group == admissionregistrationv1.GroupName
+	default:
+		return false
+	}
+}
+
+// keep puts the object where it belongs.
+func (o *object) keep(gvk schema.GroupVersionKind) {
+	if !isTyped(gvk) {
+		// Selectors read the metadata, so it is held to its type.
+		o.problems(o.checker.compare(reflect.TypeFor[metav1.ObjectMeta](), o.fields["metadata"], "metadata", false))
+		o.keepContext(gvk)
+		return
+	}
+	switch gvk.Kind {
+	case sidecarProfile:
+		if v, ok := decodeInto[v1alpha1.SidecarProfile](o); ok {
+			o.profiles = append(o.profiles, sidecar.Profile{Source: o.source, SidecarProfile: v})
+		}
+	case admissionPolicy:
+		if v, ok := decodeInto[v1alpha1.AdmissionPolicy](o); ok {
+			o.admissionPolicies = append(o.admissionPolicies, policy.AdmissionPolicy{Source: o.source, AdmissionPolicy: v})
+		}
+	case accessToken:
+		if v, ok := decodeInto[v1alpha1.AccessToken](o); ok {
+			o.tokens = append(o.tokens, authn.Token{Source: o.source, AccessToken: v})
+		}
+	case upstreamPolicy:
+		if v, ok := decodeInto[admissionregistrationv1.ValidatingAdmissionPolicy](o); ok {
+			o.policies = append(o.policies, policy.Policy{Source: o.source, ValidatingAdmissionPolicy: v})
+		}
+	case upstreamBinding:
+		if v, ok := decodeInto[admissionregistrationv1.ValidatingAdmissionPolicyBinding](o); ok {
+			o.bindings = append(o.bindings, policy.Binding{Source: o.source, ValidatingAdmissionPolicyBinding: v})
+		}
+	case namespaceKind:
+		if v, ok := decodeInto[corev1.Namespace](o); ok {
+			// The API server sets this label on every namespace.
+			if v.Labels == nil {
+				v.Labels = map[string]string{}
+			}
+			v.Labels[corev1.LabelMetadataName] = v.Name
+			o.namespaces = append(o.namespaces, &v)
+			u := &unstructured.Unstructured{Object: o.fields}
+			u.SetLabels(v.Labels)
+			o.context = append(o.context, u)
+		}
+	}
+}
+
+// keepContext keeps an object that policies and templates may look up.
+func (o *object) keepContext(gvk schema.GroupVersionKind) {
+	u := &unstructured.Unstructured{Object: o.fields}
+	o.context = append(o.context, u)
+	// The kinds that parameters are usually kept in; which other kinds live in
+	// a namespace only a cluster knows.
+	if gvk.Group == corev1.GroupName && (gvk.Kind == "ConfigMap" || gvk.Kind == "Secret") && u.GetNamespace() == "" {
+		o.warnings = append(o.warnings, finding.Finding{
+			Severity: finding.Warning, Source: o.source, Object: o.label, Field: "metadata.namespace",
+			Message: fmt.Sprintf("is missing, so no lookup of a %s in a namespace finds it", gvk.Kind),
+			Hint:    "name the namespace that the object is in",
+		})
+	}
+}
+
+// problems reports at most maxProblems problems of the object.
+func (o *object) problems(list []problem) {
+	for i, p := range list {
+		if i == maxProblems {
+			o.report(problem{message: fmt.Sprintf("and %d problems more", len(list)-i)})
+			return
+		}
+		o.report(p)
+	}
+}
+
+// decodeInto decodes the object strictly. What does not fit is reported, and
+// what fits is returned all the same, so that further errors can be looked for
+// in it; false means that nothing of it can be used.
+func decodeInto[T any](o *object) (T, bool) {
+	var into T
+	raw, err := json.Marshal(o.fields)
+	if err != nil {
+		o.report(problem{message: err.Error()})
+		return into, false
+	}
+	strict, err := sigsjson.UnmarshalStrict(raw, &into)
+	// A misplaced token must not be repeated.
+	secret := strings.HasPrefix(o.label, accessToken+"/")
+	problems := o.checker.compare(reflect.TypeFor[T](), o.fields, "", secret)
+	o.problems(problems)
+	if len(problems) > 0 {
+		return into, true
+	}
+	if err != nil {
+		o.report(problem{message: err.Error()})
+	}
+	for _, e := range strict {
+		if field, ok := errors.AsType[sigsjson.FieldError](e); ok {
+			o.report(problem{field: printable(field.FieldPath()), message: "unknown or duplicate field"})
+		}
+	}
+	return into, true
+}

@@ -1,0 +1,320 @@
+package config
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// checker compares documents with the Go types that they are decoded into, and
+// reports every field that the type does not have and every value of another
+// kind than the field's. A JSON decoder would stop at the first such value and
+// does not know which name was meant.
+//
+// It is a reader of error messages only: what a document means is decided by
+// the decoder, which runs after it and has the last word.
+type checker struct {
+	fields map[reflect.Type]map[string]reflect.Type
+}
+
+func newChecker() *checker {
+	return &checker{fields: map[reflect.Type]map[string]reflect.Type{}}
+}
+
+// check is one comparison.
+type check struct {
+	*checker
+	root   reflect.Type
+	found  []problem
+	secret bool // values must not be repeated in messages
+}
+
+// compare reports what of value does not fit into root, whose path is path.
+// With secret no message repeats a value.
+func (c *checker) compare(root reflect.Type, value any, path string, secret bool) []problem {
+	k := check{checker: c, root: root, secret: secret}
+	k.value(root, value, path)
+	return k.found
+}
+
+func (c *check) report(field, message, hint string) {
+	c.found = append(c.found, problem{field: field, message: message, hint: hint})
+}
+
+func (c *check) value(t reflect.Type, value any, path string) {
+	if value == nil {
+		return // null leaves the field as it is, whatever its type
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		c.unmarshaler(t, value, path)
+		return
+	}
+	switch t.Kind() { //nolint:exhaustive // an interface takes everything, and no API type has a field of another kind
+	case reflect.Struct:
+		if object, ok := value.(map[string]any); ok {
+			c.members(t, object, path)
+			return
+		}
+		c.mismatch(path, value, "a mapping")
+	case reflect.Map:
+		object, ok := value.(map[string]any)
+		if !ok {
+			c.mismatch(path, value, "a mapping")
+			return
+		}
+		for _, key := range sortedKeys(object) {
+			c.value(t.Elem(), object[key], joinField(path, key))
+		}
+	case reflect.Slice, reflect.Array:
+		c.elements(t, value, path)
+	case reflect.String:
+		if _, ok := value.(string); !ok {
+			c.mismatch(path, value, "a string")
+		}
+	case reflect.Bool:
+		if _, ok := value.(bool); !ok {
+			c.mismatch(path, value, "true or false")
+		}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		c.integer(t, value, path)
+	case reflect.Float32, reflect.Float64:
+		switch value.(type) {
+		case int64, float64:
+		default:
+			c.mismatch(path, value, "a number")
+		}
+	}
+}
+
+func (c *check) elements(t reflect.Type, value any, path string) {
+	if t.Elem().Kind() == reflect.Uint8 {
+		text, ok := value.(string)
+		if !ok {
+			c.mismatch(path, value, "base64 text")
+		} else if _, err := base64.StdEncoding.DecodeString(text); err != nil {
+			c.unreadable(path, value, "base64 text")
+		}
+		return
+	}
+	list, ok := value.([]any)
+	if !ok {
+		c.mismatch(path, value, "a list")
+		return
+	}
+	for i, element := range list {
+		c.value(t.Elem(), element, path+"["+strconv.Itoa(i)+"]")
+	}
+}
+
+func (c *check) integer(t reflect.Type, value any, path string) {
+	n, ok := value.(int64)
+	if f, isFloat := value.(float64); isFloat && f == math.Trunc(f) && math.Abs(f) < 1<<63 {
+		n, ok = int64(f), true // written as 80.0, which means 80
+	}
+	if !ok {
+		c.mismatch(path, value, "an integer")
+		return
+	}
+	zero := reflect.Zero(t)
+	if zero.CanInt() && zero.OverflowInt(n) || zero.CanUint() && (n < 0 || zero.OverflowUint(uint64(n))) { // #nosec G115 -- not negative here
+		c.unreadable(path, value, fmt.Sprintf("an integer of %d bits", t.Bits()))
+	}
+}
+
+// unmarshaler tries a value that knows itself what it accepts.
+func (c *check) unmarshaler(t reflect.Type, value any, path string) {
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(text, reflect.New(t).Interface())
+	}
+	if err == nil {
+		return
+	}
+	name := strings.ToLower(t.Name())
+	switch {
+	case t == reflect.TypeFor[metav1.Time]() || t == reflect.TypeFor[metav1.MicroTime]():
+		c.unreadable(path, value, "a time such as 2026-12-31T23:59:59Z")
+	case t == reflect.TypeFor[metav1.Duration]():
+		c.unreadable(path, value, "a duration such as 90s or 24h")
+	case c.secret:
+		c.unreadable(path, value, "a "+name)
+	default:
+		c.unreadable(path, value, fmt.Sprintf("a %s: %v", name, err))
+	}
+}
+
+// mismatch reports a value where another kind of value is expected.
+func (c *check) mismatch(path string, value any, want string) {
+	var kind, hint string
+	subject := c.quote(value) + " "
+	switch value.(type) {
+	case map[string]any:
+		kind, subject = "a mapping", ""
+	case []any:
+		kind, subject = "a list", ""
+	case string:
+		kind = "a string"
+	case bool:
+		kind = "a boolean"
+	default:
+		kind = "a number"
+	}
+	if want == "a string" && subject != "" {
+		hint = "put it in quotes"
+		if kind == "a boolean" {
+			hint += ": YAML reads yes, no, on, off, y and n as booleans"
+		}
+	}
+	c.report(path, fmt.Sprintf("%sis %s, expected %s", subject, kind, want), hint)
+}
+
+// unreadable reports a value that is of the right kind and yet not right.
+func (c *check) unreadable(path string, value any, want string) {
+	c.report(path, fmt.Sprintf("%s is not %s", c.quote(value), want), "")
+}
+
+// quote is a value in quotes, cut where it is long.
+func (c *check) quote(value any) string {
+	if c.secret {
+		return "the value"
+	}
+	text, ok := value.(string)
+	if !ok {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return "the value"
+		}
+		text = string(raw)
+	}
+	const most = 60
+	return strconv.Quote(cut(text, most))
+}
+
+// cut is text of at most most characters.
+func cut(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
+// members compares an object with a struct.
+func (c *check) members(t reflect.Type, object map[string]any, path string) {
+	fields := c.fieldsOf(t)
+	for _, key := range sortedKeys(object) {
+		field, known := fields[key]
+		if known {
+			c.value(field, object[key], joinField(path, key))
+			continue
+		}
+		c.report(joinField(path, key), "unknown field", c.hint(key, fields))
+	}
+}
+
+// hint says what the author of an unknown field may have meant.
+func (c *check) hint(key string, fields map[string]reflect.Type) string {
+	names := sortedKeys(fields)
+	if near, ok := nearest(key, names); ok {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	if places := c.places(key); len(places) == 1 {
+		return fmt.Sprintf("did you mean %q?", places[0])
+	}
+	const most = 12
+	if len(names) > most {
+		return "the fields here are " + strings.Join(names[:most], ", ") + ", …"
+	}
+	return "the fields here are " + strings.Join(names, ", ")
+}
+
+// places are the paths, without indexes, of the fields called name that are
+// nearest to the root of the document.
+func (c *check) places(name string) []string {
+	type place struct {
+		t    reflect.Type
+		path string
+	}
+	// Deeper than this everything is somewhere in a pod.
+	const deepest = 5
+	level := []place{{c.root, ""}}
+	for range deepest {
+		var found []string
+		var next []place
+		for _, p := range level {
+			fields := c.fieldsOf(p.t)
+			for _, key := range sortedKeys(fields) {
+				if p.path == "" && key == "metadata" {
+					continue
+				}
+				path := joinField(p.path, key)
+				if key == name {
+					found = append(found, path)
+				}
+				below := fields[key]
+				for below.Kind() == reflect.Pointer || below.Kind() == reflect.Slice {
+					below = below.Elem()
+				}
+				if below.Kind() == reflect.Struct {
+					next = append(next, place{below, path})
+				}
+			}
+		}
+		if len(found) > 0 {
+			return found
+		}
+		level = next
+	}
+	return nil
+}
+
+// fieldsOf are the JSON fields of a struct, with those of the structs embedded
+// in it, by the rules of encoding/json.
+func (c *checker) fieldsOf(t reflect.Type) map[string]reflect.Type {
+	if fields, ok := c.fields[t]; ok {
+		return fields
+	}
+	fields := map[string]reflect.Type{}
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if field.Anonymous && name == "" {
+			embedded := field.Type
+			if embedded.Kind() == reflect.Pointer {
+				embedded = embedded.Elem()
+			}
+			if embedded.Kind() == reflect.Struct {
+				for key, below := range c.fieldsOf(embedded) {
+					// The outer field wins over the embedded one.
+					if _, taken := fields[key]; !taken {
+						fields[key] = below
+					}
+				}
+				continue
+			}
+		}
+		if name == "-" || !field.IsExported() {
+			continue
+		}
+		if name == "" {
+			name = field.Name
+		}
+		fields[name] = field.Type
+	}
+	c.fields[t] = fields
+	return fields
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.Sorted(maps.Keys(m))
+}

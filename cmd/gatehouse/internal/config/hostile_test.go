@@ -1,0 +1,221 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	sigsjson "sigs.k8s.io/json"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// bomb is a document in which each of levels lists refers to the one before it
+// ten times.
+func bomb(levels int, leaf string) string {
+	var b strings.Builder
+	b.WriteString("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: z}\nl0: &l0 " + leaf + "\n")
+	for i := range levels {
+		fmt.Fprintf(&b, "l%d: &l%d [%s]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*l%d,", i), 10))
+	}
+	return b.String()
+}
+
+// Whatever a file holds, reading it ends with a finding, in bounded memory.
+func TestLoadHostile(t *testing.T) {
+	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: z}\n"
+	for name, c := range map[string]struct {
+		content string
+		want    string // contained in the one finding; "" is no finding
+	}{
+		"aliases of aliases":                  {bomb(9, "[a]"), "excessive aliasing"},
+		"aliases of a long text":              {bomb(3, `"`+strings.Repeat("x", 1<<20)+`"`), "when YAML aliases are replaced"},
+		"a few aliases":                       {bomb(2, "[a]"), ""},
+		"an alias of itself":                  {head + "data: &a {b: *a}", "contains itself"},
+		"merged keys":                         {head + "a: &a {k: v}\ndata: {<<: *a, w: x}", ""},
+		"merged keys that are overridden":     {head + "a: &a {k: v}\ndata: {<<: *a, k: x}", `the key "k" is given twice`},
+		"brackets":                            {strings.Repeat("[", 1<<20), "exceeded max depth"},
+		"braces":                              {strings.Repeat("{a: ", 1<<18), "exceeded max depth"},
+		"deep but closed":                     {head + "data: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), ""},
+		"deep JSON":                           {`{"apiVersion":"v1","kind":"X","metadata":{"name":"x"},"spec":` + strings.Repeat(`[`, 20000) + strings.Repeat(`]`, 20000) + "}", "exceeded max depth"},
+		"many values":                         {head + "data: [" + strings.Repeat("a,", 1<<18) + "]", ""},
+		"a long line":                         {head + "data: {x: '" + strings.Repeat("x ", 1<<18) + "'}", ""},
+		"only comments":                       {strings.Repeat("# x\n", 1<<20), "there is no document"},
+		"only markers":                        {strings.Repeat("---\n", 1<<20), "there is no document"},
+		"only dots":                           {strings.Repeat("...\n", 1<<20), "there is no document"},
+		"a control character":                 {head + "data: {x: \x00}", "control characters are not allowed"},
+		"not UTF-8":                           {head + "data:\n  x: \xff\xfe", "line 5: the text is not UTF-8"},
+		"UTF-16":                              {"\xff\xfea\x00", "line 1: the text is not UTF-8"},
+		"a byte order mark":                   {"\ufeff" + head, ""},
+		"a number that is none":               {head + "data: {x: .nan}", `data.x: "NaN" is not a number that JSON knows`},
+		"binary data":                         {head + "data: {x: !!binary /////w==}", "data.x: the binary data is not UTF-8"},
+		"a list as a key":                     {head + "data: {[a]: b}", "from line 1 on: a key must be text, and this one is a list or a mapping"},
+		"nothing as a key":                    {head + "data: {~: b}", "data: a key must be text, got <nil>"},
+		"a terminal's escape in a field":      {"apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: x}\nspec: {template: {spec: {}}, \"\\e[2J\": 1}", `spec["\x1b[2J"]: unknown field`},
+		"a terminal's escape in a name":       {"apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: \"\\e[2J\"}\nspec: {template: {spec: {}}, x: 1}", `SidecarProfile/"\x1b[2J": spec.x`},
+		"a field with a very long name":       {"apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: x}\nspec: {template: {spec: {}}, " + strings.Repeat("y", 1000) + ": 1}", "spec." + strings.Repeat("y", 100) + "…: unknown field"},
+		"YAML 1.2 is refused, not misread":    {"%YAML 1.2\n---\n" + head, "incompatible YAML document"},
+		"a directive in the middle":           {head + "%YAML 1.1\n", "more text behind the end"},
+		"a list of lists of lists":            {strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 3000) + strings.Repeat("]}", 3000), "there is no document"},
+		"a text that ends in an escape":       {head + "data: {x: \"\\", "found unknown escape character"},
+		"an unknown tag means what kubectl's": {head + "data: {x: !foo bar}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := Load(directory(t, map[string]string{"a.yaml": c.content}))
+			runtime.ReadMemStats(&after)
+			// Two readings and every garbage included: 64 bytes for a byte of
+			// the budget is far from any explosion.
+			if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 64*maxCost>>20 {
+				t.Errorf("%d MiB were allocated", got)
+			}
+			got := findings(t, err)
+			switch {
+			case c.want == "" && len(got) > 0:
+				t.Errorf("got %.300q, want no finding", got)
+			case c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)):
+				t.Errorf("got %.300q, want one finding with %q", got, c.want)
+			}
+		})
+	}
+}
+
+// Many bombs, each small enough for the parser, are no way round the budget, and
+// neither are many that are not.
+func TestLoadManyBombs(t *testing.T) {
+	for name, document := range map[string]string{
+		"just small enough": bomb(4, "[a,a,a,a,a]"),
+		"too large":         bomb(5, "[a,a,a]"),
+	} {
+		_, err := Load(directory(t, map[string]string{"a.yaml": strings.Repeat("---\n"+strings.ReplaceAll(document, "name: x", "generateName: x"), 1000)}))
+		got := findings(t, err)
+		if !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "when YAML aliases are replaced") }) {
+			t.Errorf("%s: no finding is about the aliases", name)
+		}
+		if len(got) > 200 {
+			t.Errorf("%s: %d documents were read", name, len(got))
+		}
+	}
+}
+
+func TestLoadManyDocuments(t *testing.T) {
+	for name, content := range map[string]string{
+		"a.yaml": strings.Repeat("---\na\n", 4*maxDocuments),
+		"a.json": strings.Repeat("3\n", 4*maxDocuments),
+	} {
+		_, err := Load(directory(t, map[string]string{name: content, "b.yaml": strings.Repeat("---\n"+bomb(3, "[a]"), 100)}))
+		got := findings(t, err)
+		if want := name + "#10001: there are more than 10000 documents"; len(got) != maxDocuments+1 || !slices.Contains(got, want) {
+			t.Errorf("%s: %d findings, the last is %q; want %d with %q", name, len(got), got[len(got)-1], maxDocuments+1, want)
+		}
+	}
+}
+
+func TestLoadManyProblems(t *testing.T) {
+	for name, content := range map[string]string{
+		"duplicate keys": "a: {" + strings.Repeat("b: 1,", 1000) + "}",
+		"unknown fields": "apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: x}\nspec: {" + func() string {
+			var b strings.Builder
+			for i := range 1000 {
+				fmt.Fprintf(&b, "x%d: 1,", i)
+			}
+			return b.String()
+		}() + "}",
+	} {
+		_, err := Load(directory(t, map[string]string{"a.yaml": content}))
+		got := findings(t, err)
+		if len(got) != maxProblems+1 || !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "problems more") }) {
+			t.Errorf("%s: %d findings, the last is %q", name, len(got), got[len(got)-1])
+		}
+	}
+}
+
+// The checker says something about exactly the documents that the decoder does
+// not take.
+func TestCheckerAgreesWithDecoder(t *testing.T) {
+	for _, text := range []string{
+		`{}`, `null`, `{"spec":null}`, `{"spec":{"containers":null}}`, `{"spec":{"containers":[null]}}`, `{"spec":[]}`, `{"spec":""}`, `{"Spec":{}}`,
+		`{"spec":{"containers":[{"name":"a","image":1}]}}`, `{"spec":{"containers":[{"tty":null}]}}`, `{"spec":{"containers":[{"tty":"true"}]}}`,
+		`{"spec":{"containers":[{"ports":[{"containerPort":80}]}]}}`, `{"spec":{"containers":[{"ports":[{"containerPort":80.0}]}]}}`, `{"spec":{"containers":[{"ports":[{"containerPort":2147483648}]}]}}`,
+		`{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":"http"}}}]}}`, `{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":80}}}]}}`, `{"spec":{"containers":[{"livenessProbe":{"httpGet":{"port":true}}}]}}`,
+		`{"spec":{"containers":[{"resources":{"limits":{"cpu":1}}}]}}`, `{"spec":{"containers":[{"resources":{"limits":{"cpu":"1"}}}]}}`, `{"spec":{"containers":[{"resources":{"limits":{"cpu":{}}}}]}}`,
+		`{"spec":{"nodeSelector":{"a":"b"}}}`, `{"spec":{"nodeSelector":{"a":1}}}`, `{"spec":{"nodeSelector":[]}}`,
+		`{"metadata":{"name":"x","creationTimestamp":null}}`, `{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"}}`, `{"metadata":{"creationTimestamp":"soon"}}`, `{"metadata":{"creationTimestamp":5}}`,
+		`{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}`, `{"metadata":{"generation":9007199254740993}}`, `{"metadata":{"generation":1e30}}`, `{"status":{}}`, `{"kind":"Pod","apiVersion":"v1"}`, `{"TypeMeta":{}}`, `{"ObjectMeta":{}}`,
+	} {
+		agree[corev1.Pod](t, text)
+	}
+}
+
+func agree[T any](t *testing.T, text string) {
+	t.Helper()
+	var value any
+	if _, err := sigsjson.UnmarshalStrict([]byte(text), &value); err != nil {
+		return
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var into T
+	strict, err := sigsjson.UnmarshalStrict(raw, &into)
+	problems := newChecker().compare(reflect.TypeFor[T](), value, "", false)
+	if taken := err == nil && len(strict) == 0; taken != (len(problems) == 0) {
+		t.Errorf("%s into %T: the decoder says %v %v, the checker %v", text, into, strict, err, problems)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"containers", "initContainers", "volumes"}
+	for word, want := range map[string]string{
+		"container": "containers", "contaniers": "containers", "CONTAINERS": "containers", "initcontainers": "initContainers",
+		"volume": "volumes", "x": "", "": "", "ports": "", strings.Repeat("volumes", 100): "",
+	} {
+		if got, ok := nearest(word, names); got != want || ok != (want != "") {
+			t.Errorf("nearest(%.20q) = %q, %v, want %q", word, got, ok, want)
+		}
+	}
+}
+
+// FuzzDocuments: no text brings the parser down, what it gives is JSON, and the
+// checker agrees with the decoder about it.
+func FuzzDocuments(f *testing.F) {
+	for _, seed := range []string{
+		profile, ours, token, upstream, binding, namespace, configMap, bomb(2, "[a]"), "{}", "---\n...\n---", "%YAML 1.1\n---\na: b", `{"a":"\ud83d"}`,
+		"a: !!binary /////w==", "? a\n: b", "{[a]: b}", "- a\n- b: c", "a: |\n  x", "\ufeffa: b", "a: .nan", "<<: {a: b}", "1: a\ntrue: b\n1.5: c",
+	} {
+		f.Add(seed, true)
+		f.Add(seed, false)
+	}
+	f.Fuzz(func(t *testing.T, text string, isJSON bool) {
+		name := "a.yaml"
+		if isJSON {
+			name = "a.json"
+		}
+		p := parser{budget: 1 << 20}
+		for _, doc := range p.documents(file{path: name, data: []byte(text)}) {
+			if doc.value == nil {
+				if len(doc.problems) == 0 {
+					t.Fatal("a document without value and without problem")
+				}
+				continue
+			}
+			raw, err := json.Marshal(doc.value)
+			if err != nil {
+				t.Fatalf("not JSON: %v", err)
+			}
+			agree[v1alpha1.SidecarProfile](t, string(raw))
+			agree[v1alpha1.AdmissionPolicy](t, string(raw))
+			agree[metav1.ObjectMeta](t, string(raw))
+		}
+		d := newDecoder()
+		d.file(file{path: name, data: []byte(text)})
+	})
+}

@@ -1,0 +1,46 @@
+package config
+
+import "strings"
+
+// nearest is the name that the author of word has most likely meant: the one
+// that differs in the fewest characters, if that is at most a third of it. Of
+// equally near names it is the first.
+func nearest(word string, names []string) (string, bool) {
+	best, bestDistance := "", len(word)/3+1
+	if len(word) > 64 {
+		return "", false // no field's name is as long: save the work
+	}
+	for _, name := range names {
+		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < bestDistance {
+			best, bestDistance = name, d
+		}
+	}
+	return best, best != ""
+}
+
+// distance is the number of characters to insert, remove, replace or swap with
+// their neighbour to make b of a.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	before := make([]int, len(y)+1) // the row before last
+	last := make([]int, len(y)+1)
+	row := make([]int, len(y)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(x); i++ {
+		row[0] = i
+		for j := 1; j <= len(y); j++ {
+			cost := 1
+			if x[i-1] == y[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(y)]
+}

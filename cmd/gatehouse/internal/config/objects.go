@@ -1,0 +1,83 @@
+package config
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// objects are the context objects of a directory: what policies and templates
+// may look up. They never change, and are safe for concurrent use. What they
+// return is shared by all callers and must not be changed.
+type objects struct {
+	namespaces map[string]*corev1.Namespace
+	byKind     map[schema.GroupVersionKind]map[placed]*unstructured.Unstructured
+	sorted     map[schema.GroupVersionKind]map[string][]*unstructured.Unstructured
+}
+
+// placed is the place of an object among those of its kind.
+type placed struct{ namespace, name string }
+
+func newObjects(namespaces []*corev1.Namespace, context []*unstructured.Unstructured) *objects {
+	o := &objects{
+		namespaces: make(map[string]*corev1.Namespace, len(namespaces)),
+		byKind:     map[schema.GroupVersionKind]map[placed]*unstructured.Unstructured{},
+		sorted:     map[schema.GroupVersionKind]map[string][]*unstructured.Unstructured{},
+	}
+	for _, n := range namespaces {
+		o.namespaces[n.Name] = n
+	}
+	for _, u := range context {
+		gvk := u.GroupVersionKind()
+		if o.byKind[gvk] == nil {
+			o.byKind[gvk] = map[placed]*unstructured.Unstructured{}
+			o.sorted[gvk] = map[string][]*unstructured.Unstructured{}
+		}
+		o.byKind[gvk][placed{u.GetNamespace(), u.GetName()}] = u
+		o.sorted[gvk][u.GetNamespace()] = append(o.sorted[gvk][u.GetNamespace()], u)
+	}
+	for _, byNamespace := range o.sorted {
+		for _, list := range byNamespace {
+			slices.SortFunc(list, func(a, b *unstructured.Unstructured) int { return cmp.Compare(a.GetName(), b.GetName()) })
+		}
+	}
+	return o
+}
+
+// Namespace is the namespace of that name.
+func (o *objects) Namespace(name string) (*corev1.Namespace, bool) {
+	n, ok := o.namespaces[name]
+	return n, ok
+}
+
+// NamespaceLabels are the labels of the namespace of that name.
+func (o *objects) NamespaceLabels(name string) (map[string]string, bool) {
+	n, ok := o.namespaces[name]
+	if !ok {
+		return nil, false
+	}
+	return n.Labels, true
+}
+
+// Get is the object of exactly that kind and version. The namespace is empty
+// for kinds that are not in namespaces.
+func (o *objects) Get(gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, bool) {
+	u, ok := o.byKind[gvk][placed{namespace, name}]
+	return u, ok
+}
+
+// List are the objects of exactly that kind and version in the namespace that
+// the selector matches, sorted by name. A nil selector matches all.
+func (o *objects) List(gvk schema.GroupVersionKind, namespace string, selector labels.Selector) []*unstructured.Unstructured {
+	var list []*unstructured.Unstructured
+	for _, u := range o.sorted[gvk][namespace] {
+		if selector == nil || selector.Matches(labels.Set(u.GetLabels())) {
+			list = append(list, u)
+		}
+	}
+	return list
+}

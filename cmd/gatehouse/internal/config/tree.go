@@ -1,0 +1,248 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+// The limits of a directory. They keep a mistake, such as a directory of
+// backups, from filling the memory of the server, and are far above any real
+// configuration.
+const (
+	// maxFileBytes is the largest file that is read. An object cannot be larger
+	// than 1.5 MiB in etcd; a file may be a list of some.
+	maxFileBytes = 8 << 20
+	// maxTotalBytes is the largest sum of all files: maxDocuments of 3 KiB.
+	maxTotalBytes = 32 << 20
+	// maxDocuments is the largest number of documents, of files and of
+	// directories.
+	maxDocuments = 10_000
+	// maxDepth is how deep directories may nest. Links make any tree endless.
+	maxDepth = 32
+	// maxReadings is how often a directory is read until two readings agree.
+	maxReadings = 10
+)
+
+// file is a file as it was read.
+type file struct {
+	// path is relative to the directory, with slashes.
+	path string
+	data []byte
+}
+
+// tree is a directory as it was read.
+type tree struct {
+	dir   string
+	files []file // sorted by path
+	found finding.List
+	// dirs are the directories that were read, by a path that can be opened.
+	dirs []string
+	// digest stands for files, state for files and found.
+	digest, state string
+}
+
+// readStable reads the directory until two readings in a row agree. A kubelet
+// and git-sync swap a link under the reader's feet; an editor writes files one
+// after the other.
+func readStable(dir string) tree {
+	return stable(func() tree { return readTree(dir) })
+}
+
+func stable(read func() tree) tree {
+	last := read()
+	for range maxReadings - 1 {
+		next := read()
+		if next.state == last.state {
+			return next
+		}
+		last = next
+	}
+	last.found = append(last.found, finding.Finding{
+		Severity: finding.Error,
+		Source:   last.dir,
+		Message:  fmt.Sprintf("the directory changed each of the %d times that it was read", maxReadings),
+		Hint:     "let whatever writes to it come to an end, or write to another directory and swap a symbolic link",
+	})
+	last.seal()
+	return last
+}
+
+// readTree reads the directory once. Whatever cannot be read is a finding.
+func readTree(dir string) tree {
+	r := reader{tree: tree{dir: dir}}
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		r.problem(dir, "cannot be read: "+reason(err), "--config takes a directory of YAML and JSON documents")
+	case !info.IsDir():
+		r.problem(dir, "is not a directory", "--config takes a directory of YAML and JSON documents")
+	default:
+		r.directory(dir, "", []fs.FileInfo{info})
+	}
+	slices.SortFunc(r.tree.files, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	r.tree.found.Sort()
+	r.tree.seal()
+	return r.tree
+}
+
+// seal computes digest and state.
+func (t *tree) seal() {
+	h := sha256.New()
+	part := func(b []byte) {
+		// With its length in front no content can pass for a path.
+		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b)))) // #nosec G115 -- a length
+		_, _ = h.Write(b)
+	}
+	for _, f := range t.files {
+		part([]byte(f.path))
+		part(f.data)
+	}
+	t.digest = hex.EncodeToString(h.Sum(nil))
+	for _, f := range t.found {
+		part([]byte(f.String()))
+	}
+	t.state = hex.EncodeToString(h.Sum(nil))
+}
+
+// reader is one reading of a directory.
+type reader struct {
+	tree  tree
+	total int64
+	full  bool // a limit was met: nothing more is read
+}
+
+func (r *reader) problem(source, message, hint string) {
+	r.tree.found = append(r.tree.found, finding.Finding{
+		Severity: finding.Error, Source: source, Message: message, Hint: hint,
+	})
+}
+
+// directory reads the directory at path, whose path below the root is rel.
+// above are the directories on the way to it, itself included.
+func (r *reader) directory(path, rel string, above []fs.FileInfo) {
+	if len(above) > maxDepth {
+		r.problem(rel, fmt.Sprintf("directories nest deeper than %d", maxDepth), "")
+		return
+	}
+	if len(r.tree.dirs) == maxDocuments {
+		r.problem(r.tree.dir, fmt.Sprintf("holds more than %d directories", maxDocuments), "")
+		r.full = true
+		return
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		r.problem(sourceOf(rel, r.tree.dir), "cannot be read: "+reason(err), "")
+		return
+	}
+	r.tree.dirs = append(r.tree.dirs, path)
+	for _, entry := range entries {
+		if r.full {
+			return
+		}
+		name := entry.Name()
+		relevant := isDocument(name)
+		if strings.HasPrefix(name, ".") || (!relevant && entry.Type().IsRegular()) {
+			continue
+		}
+		below, belowRel := filepath.Join(path, name), joinRel(rel, name)
+		info, err := os.Stat(below)
+		switch {
+		case err != nil:
+			r.problem(belowRel, "cannot be read: "+reason(err), "")
+		case info.IsDir():
+			if slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, info) }) {
+				r.problem(belowRel, "is a symbolic link to a directory that it is in", "remove the link")
+				continue
+			}
+			r.directory(below, belowRel, append(slices.Clip(above), info))
+		case !relevant:
+		case !info.Mode().IsRegular():
+			// Opening a pipe would wait for its writer for ever.
+			r.problem(belowRel, "is not a regular file", "")
+		default:
+			r.file(below, belowRel)
+		}
+	}
+}
+
+func (r *reader) file(path, rel string) {
+	data, err := readFile(path)
+	if err != nil {
+		r.problem(rel, "cannot be read: "+reason(err), "")
+		return
+	}
+	if len(data) > maxFileBytes {
+		r.problem(rel, fmt.Sprintf("is larger than %d MiB", maxFileBytes>>20), "split it into several files")
+		return
+	}
+	r.total += int64(len(data))
+	switch {
+	case r.total > maxTotalBytes:
+		r.problem(r.tree.dir, fmt.Sprintf("its files are larger than %d MiB together", maxTotalBytes>>20), "")
+		r.full = true
+	case len(r.tree.files) == maxDocuments:
+		r.problem(r.tree.dir, fmt.Sprintf("holds more than %d files", maxDocuments), "")
+		r.full = true
+	default:
+		r.tree.files = append(r.tree.files, file{path: rel, data: data})
+	}
+}
+
+// readFile reads at most one byte more than a file may have.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path) // #nosec G304 -- the operator names the directory
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	return data, errors.Join(err, f.Close())
+}
+
+// isDocument tells whether a file of this name is read.
+func isDocument(name string) bool {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".yaml", ".yml", ".json":
+	default:
+		return false
+	}
+	switch name {
+	case "kustomization.yaml", "kustomization.yml":
+		return false
+	default:
+		return true
+	}
+}
+
+func joinRel(rel, name string) string {
+	if rel == "" {
+		return name
+	}
+	return rel + "/" + name
+}
+
+func sourceOf(rel, dir string) string {
+	if rel == "" {
+		return dir
+	}
+	return rel
+}
+
+// reason is an error of package os without operation and path, which the
+// finding gives already.
+func reason(err error) string {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathErr.Err.Error()
+	}
+	return err.Error()
+}

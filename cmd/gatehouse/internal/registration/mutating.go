@@ -1,0 +1,67 @@
+package registration
+
+import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// mutateTimeout is the timeoutSeconds of the mutating webhooks. Mutating
+// webhooks are called one after the other, and all of them must fit into the
+// 60 seconds of a request.
+const mutateTimeout = 5
+
+// asksExpression is true for a pod that says something on injection other than
+// "false": it asks, or it means to and has misspelt it. A pod without
+// annotations, or with null for them, says nothing.
+const asksExpression = `has(object.metadata.annotations) && object.metadata.annotations != null &&
+"` + v1alpha1.InjectAnnotation + `" in object.metadata.annotations &&
+object.metadata.annotations["` + v1alpha1.InjectAnnotation + `"] != "false"`
+
+// mutating is the configuration of two webhooks, of which each pod meets
+// exactly one: a pod that asks for injection is not created without it, and a
+// pod that says nothing is created even if Gatehouse is not there.
+func (o *Options) mutating() Document {
+	webhook := func(name string, policy admissionregistrationv1.FailurePolicyType, condition, expression string) admissionregistrationv1.MutatingWebhook {
+		return admissionregistrationv1.MutatingWebhook{
+			Name:                    name,
+			ClientConfig:            o.clientConfig(webhooks.MutatePath),
+			FailurePolicy:           &policy,
+			MatchPolicy:             new(admissionregistrationv1.Equivalent),
+			NamespaceSelector:       o.namespaceSelector(),
+			ObjectSelector:          &metav1.LabelSelector{},
+			ReinvocationPolicy:      new(admissionregistrationv1.IfNeededReinvocationPolicy),
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			TimeoutSeconds:          new(int32(mutateTimeout)),
+			AdmissionReviewVersions: []string{"v1"},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups:   []string{corev1.GroupName},
+					APIVersions: []string{"v1"},
+					Resources:   []string{"pods"},
+					Scope:       new(admissionregistrationv1.NamespacedScope),
+				},
+			}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: condition, Expression: expression}},
+		}
+	}
+	return Document{
+		comment: "A pod that asks for injection is refused while Gatehouse is not there; every other pod is created as it is.",
+		object: &admissionregistrationv1.MutatingWebhookConfiguration{
+			TypeMeta:   typeMeta("MutatingWebhookConfiguration"),
+			ObjectMeta: o.metadata(),
+			Webhooks: []admissionregistrationv1.MutatingWebhook{
+				webhook("asked.mutate.gatehouse.dev", admissionregistrationv1.Fail, "asks-for-injection", asksExpression),
+				webhook("default.mutate.gatehouse.dev", admissionregistrationv1.Ignore, "does-not-ask-for-injection", "!("+asksExpression+")"),
+			},
+		},
+	}
+}
+
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: kind}
+}

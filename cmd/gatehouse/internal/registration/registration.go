@@ -1,0 +1,157 @@
+// Package registration makes the documents that tell an API server to ask
+// Gatehouse: the webhook configurations for admission, what cert-manager needs
+// to issue the serving certificate, and the kubeconfig for token reviews.
+//
+// It is pure: files are read and results written by the command "manifests".
+// The same options give the same bytes.
+//
+// What it makes must never lock a cluster. That is why nothing that a cluster
+// needs to come up is ever sent to Gatehouse, why Gatehouse's own namespace is
+// left out, and why what fails closed is no more than what was asked for: see
+// docs/registration.md.
+package registration
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+)
+
+// Options say what to register, and where the API server finds it.
+type Options struct {
+	// Name is the name of the configurations, and the beginning of the names of
+	// what cert-manager needs. A DNS label of at most 40 characters.
+	Name string
+	// Namespace is the namespace that Gatehouse runs in. Nothing in it is ever
+	// sent to Gatehouse, and what cert-manager needs is put there.
+	Namespace string
+	// ExcludeNamespaces are further namespaces that nothing is sent from.
+	ExcludeNamespaces []string
+	// Server is where the API server finds Gatehouse.
+	Server Server
+	// CABundle are the CA certificates, in PEM, that the serving certificate is
+	// verified with. Without, cert-manager issues the certificate.
+	CABundle []byte
+	// Spec is the configuration that Gatehouse will serve: only what it acts on
+	// is registered. Nil stands for a configuration that is not known.
+	Spec *webhooks.Spec
+}
+
+// Admission are the documents that register Gatehouse for admission.
+type Admission struct {
+	// Documents are to be applied in this order.
+	Documents []Document
+	// Notes are remarks for the person who applies them.
+	Notes []string
+}
+
+// Namespaces that are never sent to Gatehouse: the control plane's own
+// components, and the nodes' leases. Nothing that is needed to bring a cluster
+// up lives in kube-public.
+const (
+	systemNamespace = "kube-system"
+	leasesNamespace = "kube-node-lease"
+	// certManagerNamespace is where cert-manager usually is. It is not left out
+	// without being asked, because it may be anybody's.
+	certManagerNamespace = "cert-manager"
+)
+
+// ForAdmission makes the webhook configurations for mutating and validating
+// admission. The error holds everything that is wrong with the options.
+func ForAdmission(o Options) (Admission, error) {
+	if err := o.check(); err != nil {
+		return Admission{}, err
+	}
+	var a Admission
+	if len(o.CABundle) == 0 {
+		a.Documents = append(a.Documents, o.certificates()...)
+		if !slices.Contains(o.ExcludeNamespaces, certManagerNamespace) {
+			a.Notes = append(a.Notes, "without cert-manager there is no new serving certificate, and without Gatehouse perhaps no cert-manager: exclude its namespace (hint: --exclude-namespace "+certManagerNamespace+")")
+		}
+	}
+	if o.Spec != nil && len(o.Spec.Sidecar.Profiles) == 0 {
+		a.Notes = append(a.Notes, "there is no SidecarProfile: the mutating webhooks are left out")
+	} else {
+		a.Documents = append(a.Documents, o.mutating())
+	}
+	rules := defaultRules()
+	if o.Spec != nil {
+		var notes []string
+		var err error
+		rules, notes, err = policyRules(&o.Spec.Policy)
+		if err != nil {
+			return Admission{}, err
+		}
+		a.Notes = append(a.Notes, notes...)
+	}
+	if len(rules.fail)+len(rules.ignore) == 0 {
+		a.Notes = append(a.Notes, "there is no policy in force: the validating webhooks are left out")
+	} else {
+		a.Documents = append(a.Documents, o.validating(rules))
+	}
+	return a, nil
+}
+
+func (o *Options) check() error {
+	var problems []error
+	const longestName = 40 // leaves room for the endings of the Certificates' names
+	if len(o.Name) > longestName || len(validation.IsDNS1123Label(o.Name)) > 0 {
+		problems = append(problems, fmt.Errorf("name %q: must be a DNS label of at most %d characters (hint: gatehouse)", o.Name, longestName))
+	}
+	for _, namespace := range append([]string{o.Namespace}, o.ExcludeNamespaces...) {
+		if len(validation.IsDNS1123Label(namespace)) > 0 {
+			problems = append(problems, fmt.Errorf("namespace %q: must be a DNS label", namespace))
+		}
+	}
+	if o.Server == (Server{}) {
+		problems = append(problems, errors.New("there is no address of the server"))
+	}
+	return errors.Join(problems...)
+}
+
+// namespaceSelector leaves out the namespaces that are never sent. It does not
+// leave out any object that is in no namespace.
+func (o *Options) namespaceSelector() *metav1.LabelSelector {
+	names := append([]string{o.Namespace, systemNamespace, leasesNamespace}, o.ExcludeNamespaces...)
+	if o.Server.Namespace != "" {
+		names = append(names, o.Server.Namespace)
+	}
+	slices.Sort(names)
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		// Set by the API server, so that nobody can leave a namespace out by
+		// labelling it.
+		Key:      "kubernetes.io/metadata.name",
+		Operator: metav1.LabelSelectorOpNotIn,
+		Values:   slices.Compact(names),
+	}}}
+}
+
+// metadata is the metadata of a configuration.
+func (o *Options) metadata() metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{Name: o.Name}
+	if len(o.CABundle) == 0 {
+		meta.Annotations = map[string]string{injectCAFrom: o.Namespace + "/" + o.Name}
+	}
+	return meta
+}
+
+func (o *Options) clientConfig(path string) admissionregistrationv1.WebhookClientConfig {
+	c := admissionregistrationv1.WebhookClientConfig{CABundle: o.CABundle}
+	if o.Server.Namespace != "" {
+		c.Service = &admissionregistrationv1.ServiceReference{
+			Namespace: o.Server.Namespace,
+			Name:      o.Server.Service,
+			Path:      &path,
+			Port:      new(o.Server.Port),
+		}
+		return c
+	}
+	c.URL = new(o.Server.URL + path)
+	return c
+}

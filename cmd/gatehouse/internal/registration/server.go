@@ -1,0 +1,105 @@
+package registration
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Server is where the API server finds Gatehouse: a URL or a Service.
+type Server struct {
+	// URL is scheme, host and port, without a path. Empty for a Service.
+	URL string
+	// Namespace, Service and Port name a Service. Empty for a URL.
+	Namespace, Service string
+	Port               int32
+}
+
+// ParseURL reads "https://host:port".
+func ParseURL(text string) (Server, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return Server{}, fmt.Errorf("%q is not a URL (hint: https://gatehouse.example:9443)", text)
+	case u.Scheme != "https":
+		return Server{}, fmt.Errorf("%q: the scheme must be https", text)
+	case u.User != nil:
+		// Not repeated: it may hold a password.
+		return Server{}, errors.New("a URL with user information is not allowed (hint: the API server shows a client certificate instead)")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(text, "#"):
+		return Server{}, fmt.Errorf("%q: a query or fragment is not allowed", text)
+	case u.Path != "" && u.Path != "/":
+		return Server{}, fmt.Errorf("%q: a path is not allowed, it is added (hint: https://%s)", text, u.Host)
+	case u.Opaque != "" || u.Hostname() == "":
+		return Server{}, fmt.Errorf("%q: there is no host (hint: https://gatehouse.example:9443)", text)
+	}
+	if err := checkHost(u.Hostname()); err != nil {
+		return Server{}, fmt.Errorf("%q: %w", text, err)
+	}
+	if strings.HasSuffix(u.Host, ":") {
+		return Server{}, fmt.Errorf("%q: the port is empty", text)
+	}
+	if port := u.Port(); port != "" {
+		if _, err := parsePort(port); err != nil {
+			return Server{}, fmt.Errorf("%q: %w", text, err)
+		}
+	}
+	return Server{URL: "https://" + u.Host}, nil
+}
+
+func checkHost(host string) error {
+	if net.ParseIP(host) != nil {
+		return nil
+	}
+	if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 {
+		return fmt.Errorf("the host %q is neither an IP address nor a DNS name in lower case", host)
+	}
+	return nil
+}
+
+// ParseService reads "NAMESPACE/NAME" or "NAMESPACE/NAME:PORT". Without a port
+// it is 443, as for the API server.
+func ParseService(text string) (Server, error) {
+	namespace, rest, ok := strings.Cut(text, "/")
+	if !ok {
+		return Server{}, fmt.Errorf("%q: must be NAMESPACE/NAME or NAMESPACE/NAME:PORT", text)
+	}
+	s := Server{Namespace: namespace, Port: 443}
+	name, port, withPort := strings.Cut(rest, ":")
+	s.Service = name
+	if len(validation.IsDNS1123Label(namespace)) > 0 {
+		return Server{}, fmt.Errorf("%q: the namespace %q must be a DNS label", text, namespace)
+	}
+	if len(validation.IsDNS1035Label(name)) > 0 {
+		return Server{}, fmt.Errorf("%q: the name %q must be a DNS label that begins with a letter", text, name)
+	}
+	if withPort {
+		var err error
+		if s.Port, err = parsePort(port); err != nil {
+			return Server{}, fmt.Errorf("%q: %w", text, err)
+		}
+	}
+	return s, nil
+}
+
+func parsePort(text string) (int32, error) {
+	port, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || port < 1 || port > 65535 {
+		return 0, fmt.Errorf("the port %q must be a number from 1 to 65535", text)
+	}
+	return int32(port), nil
+}
+
+// host is the host of a URL.
+func (s Server) host() string {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}

@@ -1,0 +1,92 @@
+package registration
+
+import (
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+)
+
+// validateTimeout is the timeoutSeconds of the validating webhooks. They are
+// called at the same time as all others.
+const validateTimeout = 3
+
+// spared are the resources that are never sent for validation, whatever the
+// policies say: what nodes need to join and stay, and what the API server needs
+// to know who may do what. Most are in no namespace, so that a namespace
+// selector does not leave them out.
+var spared = []sparedResource{ //nolint:gochecknoglobals // a constant table
+	{"events", []string{"", "events.k8s.io"}, "events"},
+	{"nodes", []string{""}, "nodes"},
+	{"certificate-signing-requests", []string{"certificates.k8s.io"}, "certificatesigningrequests"},
+	{"leases", []string{"coordination.k8s.io"}, ""},
+	{"reviews", []string{"authentication.k8s.io", "authorization.k8s.io"}, ""},
+}
+
+// sparedResource is a resource, with its subresources, in some API groups. An
+// empty resource stands for all resources of the groups.
+type sparedResource struct {
+	name     string
+	groups   []string
+	resource string
+}
+
+// condition lets pass everything but the resource. It looks at the request
+// only, which is never null, and not at the object, which is on DELETE.
+func (s sparedResource) condition() admissionregistrationv1.MatchCondition {
+	expression := `request.resource.group == "` + s.groups[0] + `"`
+	if len(s.groups) > 1 {
+		expression = `request.resource.group in ["` + strings.Join(s.groups, `", "`) + `"]`
+	}
+	if s.resource != "" {
+		expression += ` && request.resource.resource == "` + s.resource + `"`
+	}
+	return admissionregistrationv1.MatchCondition{Name: "not-" + s.name, Expression: "!(" + expression + ")"}
+}
+
+// validating is the configuration of up to two webhooks: one for the policies
+// that fail closed, and one for what only policies that fail open are about.
+// Gatehouse evaluates all of its policies for every request, so that what the
+// first is about need not go to the second.
+func (o *Options) validating(rules ruleSets) Document {
+	config := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		TypeMeta:   typeMeta("ValidatingWebhookConfiguration"),
+		ObjectMeta: o.metadata(),
+	}
+	for _, w := range []struct {
+		name   string
+		policy admissionregistrationv1.FailurePolicyType
+		rules  []admissionregistrationv1.RuleWithOperations
+	}{
+		{"fail.validate.gatehouse.dev", admissionregistrationv1.Fail, rules.fail},
+		{"ignore.validate.gatehouse.dev", admissionregistrationv1.Ignore, rules.ignore},
+	} {
+		if len(w.rules) == 0 {
+			continue
+		}
+		var conditions []admissionregistrationv1.MatchCondition
+		for _, s := range spared {
+			conditions = append(conditions, s.condition())
+		}
+		config.Webhooks = append(config.Webhooks, admissionregistrationv1.ValidatingWebhook{
+			Name:                    w.name,
+			ClientConfig:            o.clientConfig(webhooks.ValidatePath),
+			FailurePolicy:           new(w.policy),
+			MatchPolicy:             new(admissionregistrationv1.Equivalent),
+			NamespaceSelector:       o.namespaceSelector(),
+			ObjectSelector:          &metav1.LabelSelector{},
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			TimeoutSeconds:          new(int32(validateTimeout)),
+			AdmissionReviewVersions: []string{"v1"},
+			Rules:                   w.rules,
+			MatchConditions:         conditions,
+		})
+	}
+	comment := "What the policies are about, and nothing else."
+	if o.Spec == nil {
+		comment = "Pods and what makes pods, because no configuration was given (hint: --config DIR registers what its policies are about)."
+	}
+	return Document{comment: comment, object: config}
+}

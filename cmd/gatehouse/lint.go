@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+func newLintCommand(s streams) *cobra.Command {
+	var dir, output string
+	cmd := &cobra.Command{
+		Use:   "lint --config DIR",
+		Short: "Check a configuration and print everything that is wrong with it",
+		Long: `Lint reads and compiles every document below the directory, as serve does, and
+prints all errors and warnings, one a line.
+
+Exit codes: 0 no error, 1 an error, 2 the directory cannot be read.`,
+		Example: `  gatehouse lint --config manifests/examples/policies
+  gatehouse lint --config . -o json | jq -r '.findings[].source'`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if output != "text" && output != "json" {
+				return outputError(output, "text", "json")
+			}
+			return lint(s.out, dir, output)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "config", "", "directory of documents (required)")
+	addOutputFlag(cmd, &output, "text", "json")
+	_ = cmd.MarkFlagRequired("config") // the flag exists
+	return cmd
+}
+
+// lintReport is what lint says as JSON.
+type lintReport struct {
+	Findings finding.List `json:"findings"`
+	Errors   int          `json:"errors"`
+	Warnings int          `json:"warnings"`
+	Files    int          `json:"files"`
+	// Digest names the configuration, as the log of serve does.
+	Digest string `json:"digest"`
+}
+
+func lint(out io.Writer, dir, output string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("--config: %q is not a directory", dir)
+	}
+	report := newLintReport(dir)
+	if output == "json" {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		err = encoder.Encode(report)
+	} else {
+		err = report.print(out)
+	}
+	if err != nil {
+		return err
+	}
+	if report.Errors > 0 {
+		return &exitError{code: exitNo}
+	}
+	return nil
+}
+
+// newLintReport finds everything that there is to say about a configuration.
+func newLintReport(dir string) lintReport {
+	c, _, found := examine(dir)
+	if found == nil {
+		found = finding.List{} // [] and not null
+	}
+	report := lintReport{Findings: found, Files: c.Files, Digest: c.Digest}
+	for _, f := range found {
+		if f.Severity == finding.Error {
+			report.Errors++
+		} else {
+			report.Warnings++
+		}
+	}
+	return report
+}
+
+// examine reads and compiles a configuration and returns every error and
+// warning of both, in a fixed order: what cannot be read of a document does not
+// hide what is wrong with the rest of it. With an error there is no Snapshot,
+// and the Config is not to be used.
+func examine(dir string) (*config.Config, *webhooks.Snapshot, finding.List) {
+	c, found := config.Inspect(dir)
+	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
+	var list finding.List
+	switch {
+	case err == nil:
+		found = append(found, snapshot.Warnings()...)
+	case errors.As(err, &list):
+		found = append(found, list...)
+	default:
+		found = append(found, finding.Finding{Severity: finding.Error, Message: err.Error()})
+	}
+	found.Sort()
+	if found.Err() != nil {
+		snapshot = nil
+	}
+	return c, snapshot, found
+}
+
+// print writes the report for people: a line a finding, and how many there are.
+func (r lintReport) print(out io.Writer) error {
+	for _, f := range r.Findings {
+		if _, err := fmt.Fprintf(out, "%s: %s\n", f.Severity, f); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(out, "%s, %s in %s\n", count(r.Errors, "error"), count(r.Warnings, "warning"), count(r.Files, "file"))
+	return err
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/registration"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+)
+
+// manifestsFlags are what the command line of manifests says.
+type manifestsFlags struct {
+	url, service                  string
+	caFile, certificates          string
+	config                        string
+	name, namespace               string
+	excludeNamespaces             []string
+	authentication                bool
+	clientCert, clientKey, output string
+}
+
+func newManifestsCommand(s streams) *cobra.Command {
+	var f manifestsFlags
+	cmd := &cobra.Command{
+		Use:   "manifests",
+		Short: "Print what tells an API server to ask Gatehouse",
+		Long: `Manifests prints the webhook configurations that register Gatehouse for
+admission, for kubectl apply. With --config only what the documents act on is
+registered; run it again when they are about something new.
+
+With --authentication it prints the kubeconfig for kube-apiserver's
+--authentication-token-webhook-config-file instead, which is a file on the hosts
+of kube-apiserver and not an object of the API. The paths in it are not read.
+
+Nothing in kube-system, kube-node-lease and Gatehouse's own namespace is ever
+sent to Gatehouse, and neither are nodes, certificate signing requests, leases,
+events and reviews: a cluster can come up without it.`,
+		Example: `  # in the cluster, with certificates from cert-manager
+  gatehouse manifests --service gatehouse-system/gatehouse --certificates cert-manager --config DIR | kubectl apply -f -
+
+  # outside of the cluster
+  gatehouse manifests --url https://192.0.2.10:9443 --ca-file certs/ca.crt --config DIR | kubectl apply -f -
+
+  # token reviews
+  gatehouse manifests --authentication --url https://192.0.2.10:9443 --ca-file /etc/kubernetes/gatehouse/ca.crt \
+    --client-cert /etc/kubernetes/gatehouse/client.crt --client-key /etc/kubernetes/gatehouse/client.key`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			text, notes, err := f.run()
+			if err != nil {
+				return err
+			}
+			for _, note := range notes {
+				if _, err := fmt.Fprintf(s.err, "gatehouse: note: %s\n", note); err != nil {
+					return err
+				}
+			}
+			_, err = s.out.Write(text)
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.url, "url", "", "address of Gatehouse, https://HOST:PORT")
+	flags.StringVar(&f.service, "service", "", "Service of Gatehouse, NAMESPACE/NAME[:PORT]; the port is 443 without")
+	flags.StringVar(&f.caFile, "ca-file", "", "file of the CAs that the serving certificate is verified with, in PEM")
+	flags.StringVar(&f.certificates, "certificates", "", "who issues the serving certificate and fills in its CA, instead of --ca-file: cert-manager")
+	flags.StringVar(&f.config, "config", "", "directory of documents; without it pods and workloads are validated")
+	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
+	flags.StringVar(&f.namespace, "namespace", "", "namespace that Gatehouse runs in (default: that of --service, else gatehouse-system)")
+	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "further namespaces that nothing is sent from, such as those of the network and storage drivers")
+	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews instead")
+	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver, with --authentication")
+	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver, with --authentication")
+	addOutputFlag(cmd, &f.output, "yaml", "json")
+	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions([]string{certManager}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	return cmd
+}
+
+const certManager = "cert-manager"
+
+// run makes the documents and returns them as text, with remarks.
+func (f *manifestsFlags) run() ([]byte, []string, error) {
+	server, err := f.check()
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.authentication {
+		document, err := registration.Kubeconfig(registration.KubeconfigOptions{
+			Name: f.name, Server: server, CAFile: f.caFile, ClientCert: f.clientCert, ClientKey: f.clientKey,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		text, err := f.render("", []registration.Document{document})
+		return text, nil, err
+	}
+	o := registration.Options{
+		Name: f.name, Namespace: f.namespace, ExcludeNamespaces: f.excludeNamespaces, Server: server,
+	}
+	switch {
+	case o.Namespace != "":
+	case server.Namespace != "":
+		o.Namespace = server.Namespace
+	default:
+		o.Namespace = "gatehouse-system"
+	}
+	if f.caFile != "" {
+		if o.CABundle, err = readCABundle(f.caFile); err != nil {
+			return nil, nil, fmt.Errorf("--ca-file %s: %w", f.caFile, err)
+		}
+	}
+	if f.config != "" {
+		if o.Spec, err = loadSpec(f.config); err != nil {
+			return nil, nil, fmt.Errorf("--config %s cannot be used (hint: see gatehouse lint):\n%w", f.config, err)
+		}
+	}
+	admission, err := registration.ForAdmission(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := f.render(fmt.Sprintf(`Made by "gatehouse manifests". If Gatehouse keeps you from repairing it:
+kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, f.name), admission.Documents)
+	return text, admission.Notes, err
+}
+
+// check reports everything that is wrong with the flags at once.
+func (f *manifestsFlags) check() (registration.Server, error) {
+	var (
+		problems []error
+		server   registration.Server
+		err      error
+	)
+	problem := func(text string) { problems = append(problems, errors.New(text)) }
+	switch {
+	case f.url != "" && f.service != "":
+		problem("--url and --service exclude each other")
+	case f.url != "":
+		if server, err = registration.ParseURL(f.url); err != nil {
+			problems = append(problems, fmt.Errorf("--url: %w", err))
+		}
+	case f.service != "":
+		if server, err = registration.ParseService(f.service); err != nil {
+			problems = append(problems, fmt.Errorf("--service: %w", err))
+		}
+	default:
+		problem("there is no address of Gatehouse: give --url or --service")
+	}
+	switch {
+	case f.certificates != "" && f.certificates != certManager:
+		problems = append(problems, fmt.Errorf("--certificates: %q is not known, allowed is %s", f.certificates, certManager))
+	case f.certificates != "" && f.caFile != "":
+		problem("--ca-file and --certificates exclude each other")
+	case f.certificates != "" && f.authentication:
+		problem("--certificates does not go with --authentication: kube-apiserver needs the CA in a file on its host (hint: --ca-file)")
+	case f.certificates == "" && f.caFile == "":
+		problem("there is no CA: give --ca-file, or --certificates cert-manager")
+	}
+	if !f.authentication && (f.clientCert != "" || f.clientKey != "") {
+		problem("--client-cert and --client-key are for --authentication")
+	}
+	if f.authentication && f.config != "" {
+		problem("--config is not for --authentication, which does not depend on it")
+	}
+	if f.output != "yaml" && f.output != "json" {
+		problems = append(problems, outputError(f.output, "yaml", "json"))
+	}
+	return server, errors.Join(problems...)
+}
+
+func (f *manifestsFlags) render(header string, documents []registration.Document) ([]byte, error) {
+	if f.output == "json" {
+		return registration.JSON(documents)
+	}
+	return registration.YAML(header, documents)
+}
+
+// readCABundle reads at most as much as an API server takes.
+func readCABundle(path string) (bundle []byte, err error) {
+	const most = 1 << 20
+	file, err := os.Open(path) // #nosec G304 -- the user names the file
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(text) > most:
+		return nil, fmt.Errorf("is larger than %d MiB", most>>20)
+	}
+	return registration.ParseCABundle(text, time.Now())
+}
+
+// loadSpec is the spec of a configuration that serve would use.
+func loadSpec(dir string) (*webhooks.Spec, error) {
+	c, _, found := examine(dir)
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	return &webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn}, nil
+}

@@ -1,0 +1,40 @@
+package finding_test
+
+import (
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+func TestSortReadsTheNumberOfADocument(t *testing.T) {
+	t.Parallel()
+	list := finding.List{
+		{Source: "b.yaml", Message: "5"},
+		{Source: "a.yaml#10", Message: "4"},
+		{Source: "a.yaml#2", Object: "B", Message: "3"},
+		{Source: "a.yaml#2", Object: "A", Field: "b", Message: "2"},
+		{Source: "a.yaml#2", Object: "A", Field: "a", Message: "1"},
+	}
+	list.Sort()
+	for i, f := range list {
+		if want := string(rune('1' + i)); f.Message != want {
+			t.Errorf("finding %d is %s, want %s", i, f.Message, want)
+		}
+	}
+}
+
+func TestErrHoldsErrorsOnly(t *testing.T) {
+	t.Parallel()
+	warning := finding.Finding{Severity: finding.Warning, Message: "odd"}
+	problem := finding.Finding{
+		Severity: finding.Error, Source: "a.yaml", Object: "Kind/name", Field: "spec.x",
+		Message: `"1" is not allowed`, Hint: "write 2",
+	}
+	if err := (finding.List{warning}).Err(); err != nil {
+		t.Errorf("warnings alone are an error: %v", err)
+	}
+	err := finding.List{warning, problem}.Err()
+	if want := `a.yaml: Kind/name: spec.x: "1" is not allowed (hint: write 2)`; err == nil || err.Error() != want {
+		t.Errorf("Err() = %v, want %s", err, want)
+	}
+}
