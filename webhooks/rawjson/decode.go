@@ -36,6 +36,9 @@ func (v Value) Decode() (any, error) {
 type decoder struct {
 	data []byte
 	text string // the same bytes, to cut strings from
+	// open holds the elements of the arrays that are being read, so that each
+	// array is allocated once and in its size.
+	open []any
 }
 
 func (d *decoder) value(i int) (any, int, error) {
@@ -81,19 +84,23 @@ func (d *decoder) object(i int) (any, int, error) {
 }
 
 func (d *decoder) array(i int) (any, int, error) {
-	out := []any{}
+	base := len(d.open)
 	i = skipSpace(d.data, i+1)
 	for d.data[i] != ']' {
 		value, end, err := d.value(i)
 		if err != nil {
 			return nil, 0, err
 		}
-		out = append(out, value)
+		d.open = append(d.open, value)
 		i = skipSpace(d.data, end)
 		if d.data[i] == ',' {
 			i = skipSpace(d.data, i+1)
 		}
 	}
+	out := make([]any, len(d.open)-base)
+	copy(out, d.open[base:])
+	clear(d.open[base:])
+	d.open = d.open[:base]
 	return out, i + 1, nil
 }
 
