@@ -1,0 +1,187 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPercentile(t *testing.T) {
+	hundred := make([]time.Duration, 100)
+	for i := range hundred {
+		hundred[i] = time.Duration(i + 1)
+	}
+	for _, tt := range []struct {
+		name   string
+		sorted []time.Duration
+		p      float64
+		want   time.Duration
+	}{
+		{"none", nil, 50, 0},
+		{"one", hundred[:1], 99, 1},
+		{"median of two is the lower", hundred[:2], 50, 1},
+		{"median of three", hundred[:3], 50, 2},
+		{"50 of 100", hundred, 50, 50},
+		{"99 of 100", hundred, 99, 99},
+		{"99 of 10 is the largest", hundred[:10], 99, 10},
+		{"0 is the smallest", hundred, 0, 1},
+		{"100 is the largest", hundred, 100, 100},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := percentile(tt.sorted, tt.p); got != tt.want {
+				t.Errorf("%d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestMedianRatio(t *testing.T) {
+	samples := func(cpu ...time.Duration) []sample {
+		var s []sample
+		for i, d := range cpu {
+			s = append(s, sample{Round: i + 1, Requests: 10, CPU: 10 * d})
+		}
+		return s
+	}
+	for _, tt := range []struct {
+		name          string
+		samples, base []sample
+		want          float64
+	}{
+		{"each round by itself", samples(20, 300, 60), samples(10, 100, 10), 3},
+		{"even number of rounds", samples(20, 40), samples(10, 10), 3},
+		{"round that the base lacks", samples(20, 90), samples(10), 2},
+		{"base without time", samples(20, 50), samples(0, 10), 5},
+		{"to itself", samples(7, 9, 3), samples(7, 9, 3), 1},
+		{"none", nil, samples(10), 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := medianRatio(tt.samples, tt.base); got != tt.want {
+				t.Errorf("%v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// measuredReport returns a report with two scenarios, one of them of a bar.
+func measuredReport(gatehouse time.Duration, resident int64) *report {
+	one := func(d time.Duration) *series {
+		return &series{Samples: []sample{{Round: 1, Requests: 1000, CPU: 1000 * d, P50: 10 * d, P99: 30 * d}}}
+	}
+	r := &report{
+		Started:  time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
+		Machine:  machine{OS: "linux", Arch: "amd64", CPUs: 2},
+		Versions: map[string]string{"go": "go1.26.8", "sigs.k8s.io/controller-runtime": "v0.25.2"},
+		Rounds:   1,
+		Scenarios: []scenarioReport{
+			{Name: "mutate/5KB/http2/c16", Servers: map[string]*series{
+				nullServer: one(40 * time.Microsecond), gatehouseServer: one(gatehouse), usualServer: one(460 * time.Microsecond),
+			}},
+			{Name: "authenticate/http2/c1", Servers: map[string]*series{nullServer: one(60 * time.Microsecond)}},
+		},
+		Memory: []serverMemory{
+			{Server: nullServer, memory: memory{Resident: 22 << 20, Peak: 23 << 20}},
+			{Server: gatehouseServer, Configuration: onePolicy, memory: memory{Resident: resident, Peak: 70 << 20}},
+		},
+	}
+	r.finish()
+	return r
+}
+
+func TestBars(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		cpu            time.Duration
+		resident       int64
+		mutate, memory string
+	}{
+		{"at the limits", 80 * time.Microsecond, 64 << 20, resultPass, resultPass},
+		{"above the ratio", 81 * time.Microsecond, 64 << 20, resultFail, resultPass},
+		{"above the memory", 80 * time.Microsecond, 64<<20 + 4096, resultPass, resultFail},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := measuredReport(tt.cpu, tt.resident)
+			got := []string{r.Bars[0].Result, r.Bars[1].Result, r.Bars[2].Result, r.Bars[3].Result}
+			want := []string{tt.mutate, resultNotMeasured, resultNotMeasured, tt.memory}
+			if strings.Join(got, ", ") != strings.Join(want, ", ") {
+				t.Errorf("results %q, want %q", got, want)
+			}
+			if r.Passed {
+				t.Error("passed with bars that were not measured")
+			}
+		})
+	}
+}
+
+// Every bar names a scenario that exists.
+func TestBarsHaveScenarios(t *testing.T) {
+	for _, b := range bars() {
+		someScenario(t, b.Scenario)
+	}
+}
+
+func TestWriteTable(t *testing.T) {
+	var text strings.Builder
+	if err := writeTable(&text, measuredReport(56*time.Microsecond, 48<<20)); err != nil {
+		t.Fatal(err)
+	}
+	const want = `Processor time of the server per request: of the null webhook in µs, of the others as a ratio to it
+in the same round; medians of 1 rounds. C-R is the usual webhook on controller-runtime v0.25.2.
+go1.26.8, linux/amd64, 2 CPUs, 2026-11-20.
+
+SCENARIO               NULL µs  GATEHOUSE ×  C-R ×  NULL p50/p99 ms  GATEHOUSE p50/p99 ms  C-R p50/p99 ms
+mutate/5KB/http2/c16      40.0         1.40  11.50        0.40/1.20             0.56/1.68      4.60/13.80
+authenticate/http2/c1     60.0            –      –        0.60/1.80                     –               –
+
+MEMORY AFTER THE RUN   RESIDENT MiB  PEAK MiB
+null                           22.0      23.0
+gatehouse, one policy          48.0      70.0
+
+BAR                                    AT MOST  MEASURED        RESULT
+mutate/5KB/http2/c16, ratio to null       2.00      1.40          pass
+validate/5KB/http2/c16, ratio to null     3.00         –  not measured
+authenticate/http2/c16, ratio to null     1.50         –  not measured
+resident memory after the run, MiB       64.00     48.00          pass
+`
+	if text.String() != want {
+		t.Errorf("table:\n%s\nwant:\n%s", text.String(), want)
+	}
+}
+
+func TestParseStatus(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		want       memory
+		err        string
+	}{
+		{"both", "Name:\tbench\nVmHWM:\t   31500 kB\nVmRSS:\t   30200 kB\nThreads:\t7\n", memory{Resident: 30200 << 10, Peak: 31500 << 10}, ""},
+		{"a zombie has neither", "Name:\tbench\nState:\tZ (zombie)\n", memory{}, "no VmRSS: in kB"},
+		{"no peak", "VmRSS:\t   30200 kB\n", memory{}, "no VmHWM: in kB"},
+		{"other unit", "VmHWM:\t 1 kB\nVmRSS:\t 1 MB\n", memory{}, "no VmRSS: in kB"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := parseStatus(tt.text)
+			if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%+v, %v; want %+v, %q", got, err, tt.want, tt.err)
+			}
+		})
+	}
+}
+
+// This process has used time and memory; one that does not exist has not.
+func TestProcessTime(t *testing.T) {
+	used, err := processTime(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used <= 0 {
+		t.Errorf("%d ns", used)
+	}
+	if m, err := processMemory(os.Getpid()); err != nil || m.Resident <= 0 || m.Peak < m.Resident {
+		t.Errorf("memory %+v, %v", m, err)
+	}
+	if _, err := processTime(1 << 30); err == nil {
+		t.Error("a process that does not exist has used time")
+	}
+}
