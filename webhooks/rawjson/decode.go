@@ -24,11 +24,16 @@ func (e *DuplicateKeyError) Error() string {
 // other. An absent value decodes to nil. All strings share one copy of the text.
 //
 // The error is a *DuplicateKeyError, or says that a number is out of range.
-func (v Value) Decode() (any, error) {
+func (v Value) Decode() (any, error) { return v.DecodeWithout() }
+
+// DecodeWithout is Decode that leaves out the member at the end of the path of
+// names, for a reader who will not look at it. It is not read either: a
+// duplicate inside it is no error. With no path nothing is left out.
+func (v Value) DecodeWithout(path ...string) (any, error) {
 	if len(v) == 0 {
 		return nil, nil
 	}
-	d := decoder{data: v, text: string(v)}
+	d := decoder{data: v, text: string(v), without: path}
 	out, _, err := d.value(0)
 	return out, err
 }
@@ -39,6 +44,9 @@ type decoder struct {
 	// open holds the elements of the arrays that are being read, so that each
 	// array is allocated once and in its size.
 	open []any
+	// without is what is left of the path of the member to leave out while the
+	// objects on it are being read, and nil elsewhere.
+	without []string
 }
 
 func (d *decoder) value(i int) (any, int, error) {
@@ -63,17 +71,33 @@ func (d *decoder) value(i int) (any, int, error) {
 
 func (d *decoder) object(i int) (any, int, error) {
 	out := make(map[string]any)
+	without, skipped := d.without, false
+	d.without = nil
 	i = skipSpace(d.data, i+1)
 	for n := 1; d.data[i] != '}'; n++ {
 		key, end := d.str(i)
 		i = skipSpace(d.data, skipSpace(d.data, end)+1)
-		value, end, err := d.value(i)
-		if err != nil {
-			return nil, 0, err
-		}
-		out[key] = value
-		if len(out) != n {
-			return nil, 0, &DuplicateKeyError{Key: key}
+		if len(without) == 1 && key == without[0] {
+			if skipped {
+				return nil, 0, &DuplicateKeyError{Key: key}
+			}
+			skipped = true
+			n--
+			end = skipValue(d.data, i)
+		} else {
+			if len(without) > 1 && key == without[0] {
+				d.without = without[1:]
+			}
+			value, after, err := d.value(i)
+			if err != nil {
+				return nil, 0, err
+			}
+			d.without = nil
+			end = after
+			out[key] = value
+			if len(out) != n {
+				return nil, 0, &DuplicateKeyError{Key: key}
+			}
 		}
 		i = skipSpace(d.data, end)
 		if d.data[i] == ',' {
@@ -84,6 +108,7 @@ func (d *decoder) object(i int) (any, int, error) {
 }
 
 func (d *decoder) array(i int) (any, int, error) {
+	d.without = nil
 	base := len(d.open)
 	i = skipSpace(d.data, i+1)
 	for d.data[i] != ']' {
