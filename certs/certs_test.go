@@ -182,7 +182,7 @@ func serve(t testing.TB, config *tls.Config) string {
 				return
 			}
 			group.Go(func() {
-				defer conn.Close()
+				defer func() { _ = conn.Close() }()
 				_, _ = conn.Write([]byte("hello"))
 			})
 		}
@@ -201,7 +201,7 @@ func dial(addr string, config *tls.Config) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if _, err := conn.Read(make([]byte, 5)); err != nil {
 		return nil, err
 	}

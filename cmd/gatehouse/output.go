@@ -24,5 +24,5 @@ func outputError(value string, values ...string) error {
 // isTerminal tells whether a person reads along.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a file descriptor fits an int
+	return ok && term.IsTerminal(int(file.Fd()))
 }

@@ -163,7 +163,7 @@ func (r *reviewer) run(ctx context.Context, stdin io.Reader, files []string) err
 	if total == 0 {
 		return errors.New("no review was given (hint: name a file, or write reviews to standard input)")
 	}
-	fmt.Fprintf(r.progress, "%d reviews: %d allowed, %d denied, %d could not be decided\n",
+	_, _ = fmt.Fprintf(r.progress, "%d reviews: %d allowed, %d denied, %d could not be decided\n",
 		total, r.counts[allowed], r.counts[denied], r.counts[unknown])
 	switch {
 	case r.counts[unknown] > 0:
@@ -180,7 +180,7 @@ func (r *reviewer) file(ctx context.Context, stdin io.Reader, name string) error
 	if name == "-" {
 		name = "standard input"
 	} else {
-		file, err := os.Open(name)
+		file, err := os.Open(name) //nolint:gosec // the user names the file
 		if err != nil {
 			return err
 		}
@@ -207,8 +207,7 @@ func (r *reviewer) one(ctx context.Context, text []byte) error {
 			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 			Status:   metav1.StatusFailure, Message: err.Error(),
 		}
-		var code *statusError
-		if errors.As(err, &code) {
+		if code, ok := errors.AsType[*statusError](err); ok {
 			status.Code = code.code
 		}
 		if answer, err = json.Marshal(status); err != nil {
@@ -217,7 +216,7 @@ func (r *reviewer) one(ctx context.Context, text []byte) error {
 	}
 	if r.terminal && time.Since(r.last) > time.Second {
 		r.last = time.Now()
-		fmt.Fprintf(r.progress, "%d reviews…\n", r.counts[allowed]+r.counts[denied]+r.counts[unknown])
+		_, _ = fmt.Fprintf(r.progress, "%d reviews…\n", r.counts[allowed]+r.counts[denied]+r.counts[unknown])
 	}
 	if _, err := r.out.Write(answer); err != nil {
 		return err

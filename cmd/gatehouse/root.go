@@ -41,19 +41,18 @@ func (e *exitError) Unwrap() error { return e.err }
 
 // run runs the program and returns its exit code.
 func run(ctx context.Context, args []string, s streams) int {
-	root := newRootCommand(s)
+	root := newRootCommand(s) //nolint:contextcheck // cobra hands the context to the commands
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitYes
 	}
 	code := exitUnknown
-	var exit *exitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exitError](err); ok {
 		code, err = exit.code, exit.err
 	}
 	if err != nil {
-		fmt.Fprintf(s.err, "gatehouse: %v\n", err)
+		_, _ = fmt.Fprintf(s.err, "gatehouse: %v\n", err) // nobody is left to tell
 	}
 	return code
 }

@@ -158,7 +158,7 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 		log.Info("configuration in use", "dir", f.config, "digest", c.Digest, "files", c.Files,
 			"profiles", len(c.Sidecar.Profiles), "policies", len(c.Policy.Policies)+len(c.Policy.AdmissionPolicies), "tokens", len(c.Authn.Tokens))
 		for _, w := range append(c.Warnings, s.Warnings()...) {
-			logFinding(log, slog.LevelWarn, "configuration", w)
+			logFinding(log, w)
 		}
 		debug.FreeOSMemory() // Compiling leaves many times of what it makes.
 	}
@@ -299,20 +299,20 @@ func logCertificate(log *slog.Logger, e certs.Event) {
 
 // logFindings logs each finding on a line of its own.
 func logFindings(log *slog.Logger, err error) {
-	var list finding.List
-	if !errors.As(err, &list) {
+	list, ok := errors.AsType[finding.List](err)
+	if !ok {
 		log.Error("configuration", "error", err.Error())
 		return
 	}
 	for _, f := range list {
-		level := slog.LevelError
-		if f.Severity == finding.Warning {
-			level = slog.LevelWarn
-		}
-		logFinding(log, level, "configuration", f)
+		logFinding(log, f)
 	}
 }
 
-func logFinding(log *slog.Logger, level slog.Level, message string, f finding.Finding) {
-	log.Log(context.Background(), level, message, "source", f.Source, "object", f.Object, "field", f.Field, "finding", f.Message, "hint", f.Hint)
+func logFinding(log *slog.Logger, f finding.Finding) {
+	write := log.Error
+	if f.Severity == finding.Warning {
+		write = log.Warn
+	}
+	write("configuration", "source", f.Source, "object", f.Object, "field", f.Field, "finding", f.Message, "hint", f.Hint)
 }

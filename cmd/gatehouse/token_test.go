@@ -195,8 +195,7 @@ func TestTokenIssueRefusals(t *testing.T) {
 				t.Fatal("a token was issued")
 			}
 			code := exitUnknown
-			var exit *exitError
-			if errors.As(err, &exit) {
+			if exit, ok := errors.AsType[*exitError](err); ok {
 				code = exit.code
 			}
 			if code != c.code {

@@ -133,7 +133,7 @@ func TestAPIServerUnderstandsEveryOutcome(t *testing.T) {
 					t.Errorf("error: %v", err)
 				case ok != (c.want != nil):
 					t.Errorf("got %v, want %v", ok, c.want != nil)
-				case ok && !(reflect.DeepEqual(got.User, c.want.User) && reflect.DeepEqual([]string(got.Audiences), []string(c.want.Audiences))):
+				case ok && (!reflect.DeepEqual(got.User, c.want.User) || !reflect.DeepEqual([]string(got.Audiences), []string(c.want.Audiences))):
 					t.Errorf("got %+v for %v, want %+v for %v", got.User, got.Audiences, c.want.User, c.want.Audiences)
 				}
 			})

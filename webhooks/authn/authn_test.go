@@ -251,7 +251,7 @@ func TestNoSecretLeavesTheSet(t *testing.T) {
 	set := compile(t, token)
 	for _, sent := range []string{text, wrong, unknown, swap(text, 30), text + "x", "hunter2hunter2"} {
 		resp := set.Review(t.Context(), request(sent))
-		data, err := resp.TokenReview.Marshal()
+		data, err := resp.Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -88,7 +88,7 @@ func checkOf(body string) [checkChars]byte {
 	// heap; over so short a text the plain loop costs less.
 	crc := ^uint32(0)
 	for i := range len(body) {
-		crc = crc32.IEEETable[byte(crc)^body[i]] ^ crc>>8
+		crc = crc32.IEEETable[byte(crc)^body[i]] ^ crc>>8 //nolint:gosec // the low byte is what the algorithm takes
 	}
 	// Seven characters hold 35 bits; base32 fills up with zeros at the end.
 	bits := uint64(^crc) << (checkChars*5 - 32)

@@ -197,7 +197,7 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 const maxPooled = 256 << 10
 
 func getBuffer() *[]byte {
-	return buffers.Get().(*[]byte) //nolint:errcheck // the pool makes nothing else
+	return buffers.Get().(*[]byte)
 }
 
 func putBuffer(buffer *[]byte) {
