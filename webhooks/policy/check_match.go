@@ -1,0 +1,116 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// checkMatch reports what the API server refuses in match resources,
+// https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/apis/admissionregistration/validation/validation.go.
+// Defaults are filled in.
+func checkMatch(d document, match *admissionregistrationv1.MatchResources, path *field.Path) {
+	switch *match.MatchPolicy {
+	case admissionregistrationv1.Exact, admissionregistrationv1.Equivalent:
+	default:
+		d.oneOf(path.Child("matchPolicy"), string(*match.MatchPolicy),
+			string(admissionregistrationv1.Equivalent), string(admissionregistrationv1.Exact))
+	}
+	strict := metav1validation.LabelSelectorValidationOptions{}
+	d.upstream(metav1validation.ValidateLabelSelector(match.NamespaceSelector, strict, path.Child("namespaceSelector")))
+	d.upstream(metav1validation.ValidateLabelSelector(match.ObjectSelector, strict, path.Child("objectSelector")))
+	for i := range match.ResourceRules {
+		checkRule(d, &match.ResourceRules[i], path.Child("resourceRules").Index(i))
+	}
+	for i := range match.ExcludeResourceRules {
+		checkRule(d, &match.ExcludeResourceRules[i], path.Child("excludeResourceRules").Index(i))
+	}
+}
+
+func checkRule(d document, rule *admissionregistrationv1.NamedRuleWithOperations, path *field.Path) {
+	for i, name := range rule.ResourceNames {
+		at := path.Child("resourceNames").Index(i)
+		for _, reason := range content.IsPathSegmentName(name) {
+			d.errorf(at, "", "%q is not a name: %s", name, reason)
+		}
+		if slices.Contains(rule.ResourceNames[:i], name) {
+			d.duplicate(at, name)
+		}
+	}
+	operations := path.Child("operations")
+	checkWildcard(d, rule.Operations, operations, "operations")
+	for i, operation := range rule.Operations {
+		switch operation {
+		case admissionregistrationv1.OperationAll, admissionregistrationv1.Create, admissionregistrationv1.Update,
+			admissionregistrationv1.Delete, admissionregistrationv1.Connect:
+		default:
+			d.oneOf(operations.Index(i), string(operation), "CREATE", "UPDATE", "DELETE", "CONNECT", "*")
+		}
+	}
+	checkWildcard(d, rule.APIGroups, path.Child("apiGroups"), "API groups")
+	versions := path.Child("apiVersions")
+	checkWildcard(d, rule.APIVersions, versions, "API versions")
+	for i, version := range rule.APIVersions {
+		if version == "" {
+			d.required(versions.Index(i), `name a version, such as "v1", or "*"`)
+		}
+		if strings.Contains(version, "/") {
+			d.errorf(versions.Index(i), "the group stands in apiGroups", "%q is not a version", version)
+		}
+	}
+	checkResources(d, rule.Resources, path.Child("resources"))
+	switch *rule.Scope {
+	case admissionregistrationv1.AllScopes, admissionregistrationv1.NamespacedScope, admissionregistrationv1.ClusterScope:
+	default:
+		d.oneOf(path.Child("scope"), string(*rule.Scope), "*", "Namespaced", "Cluster")
+	}
+}
+
+// checkWildcard reports a list that is empty or that has "*" beside others.
+func checkWildcard[S ~string](d document, values []S, path *field.Path, what string) {
+	if len(values) == 0 {
+		d.required(path, `name at least one, or "*" for all`)
+	}
+	if len(values) > 1 && slices.Contains(values, "*") {
+		d.errorf(path, "", `"*" stands for all %s, so it must stand alone`, what)
+	}
+}
+
+// checkResources reports resources that are empty, or redundant in a way that
+// the API server refuses.
+func checkResources(d document, resources []string, path *field.Path) {
+	if len(resources) == 0 {
+		d.required(path, `name at least one, such as "pods"`)
+	}
+	if len(resources) > 1 && slices.Contains(resources, "*/*") {
+		d.errorf(path, "", `"*/*" stands for all resources and subresources, so it must stand alone`)
+	}
+	plain := slices.ContainsFunc(resources, func(r string) bool { return r != "*" && r != "" && !strings.Contains(r, "/") })
+	if plain && slices.Contains(resources, "*") {
+		d.errorf(path, "", `"*" stands for all resources, so no other resource may be named beside it`)
+	}
+	for i, resource := range resources {
+		at := path.Index(i)
+		if resource == "" {
+			d.required(at, "")
+			continue
+		}
+		if resource != strings.ToLower(resource) {
+			d.warnf(at, "resources are named in lower-case plural, as in the URL of a request: \"pods\", not \"Pod\"",
+				"%q never matches", resource)
+		}
+		name, subresource, found := strings.Cut(resource, "/")
+		if !found {
+			continue
+		}
+		for _, other := range resources[:i] {
+			if other == name+"/*" || other == "*/"+subresource {
+				d.errorf(at, "", "%q includes %q already", other, resource)
+			}
+		}
+	}
+}

@@ -1,0 +1,679 @@
+package policy_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiserveradmission "k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/generic"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/matching"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/informers"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// outcome is an answer in the terms that upstream and we share.
+type outcome struct {
+	Allowed  bool
+	First    string // the first violation
+	Code     int32
+	Reason   metav1.StatusReason
+	Warnings []string
+	Audit    map[string]string
+}
+
+// ours is our answer. What upstream files under <policy>/<key> a webhook files
+// under <policy>_<key>.
+func ours(t testing.TB, response admission.Response) outcome {
+	t.Helper()
+	out := outcome{Allowed: response.Allowed, Warnings: response.Warnings, Audit: map[string]string{}}
+	if !response.Allowed {
+		if response.Result.Code >= 500 {
+			t.Fatalf("could not tell: %s", response.Result.Message)
+		}
+		out.Code, out.Reason, out.First = response.Result.Code, response.Result.Reason, response.Result.Details.Causes[0].Message
+	}
+	for key, value := range response.AuditAnnotations {
+		if key == "validation_failure" {
+			key = "validation.policy.admission.k8s.io/validation_failure"
+		}
+		if policy, name, found := strings.Cut(key, "_"); found && !strings.Contains(key, "/") {
+			key = policy + "/" + name
+		}
+		out.Audit[key] = value
+	}
+	return out
+}
+
+// upstream is the API server's own machinery over the same documents.
+type upstream struct {
+	dispatcher generic.Dispatcher[validating.PolicyHook]
+	hooks      []validating.PolicyHook
+}
+
+func newUpstream(t testing.TB, spec policy.Spec) *upstream {
+	t.Helper()
+	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	params := map[schema.GroupVersionKind]cache.Indexer{}
+	for _, object := range spec.Objects.(objects) {
+		gvk := object.GroupVersionKind()
+		if gvk.Kind == "Namespace" {
+			namespace, _ := spec.Objects.Namespace(object.GetName())
+			must(t, namespaces.Add(namespace))
+			continue
+		}
+		if params[gvk] == nil {
+			params[gvk] = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		}
+		must(t, params[gvk].Add(asInformed(t, object)))
+	}
+	out := &upstream{dispatcher: validating.NewDispatcher(nil,
+		generic.NewPolicyMatcher(matching.NewMatcher(corelisters.NewNamespaceLister(namespaces), nil)))}
+	for i := range spec.Policies {
+		p := spec.Policies[i].DeepCopy()
+		defaultLikeUpstream(p.Spec.MatchConstraints)
+		hook := validating.PolicyHook{Policy: p, Evaluator: compileLikeUpstream(p)}
+		for k := range spec.Bindings {
+			if b := spec.Bindings[k].DeepCopy(); b.Spec.PolicyName == p.Name {
+				defaultLikeUpstream(b.Spec.MatchResources)
+				hook.Bindings = append(hook.Bindings, b)
+			}
+		}
+		slices.SortFunc(hook.Bindings, func(a, b *validating.PolicyBinding) int { return strings.Compare(a.Name, b.Name) })
+		if kind := p.Spec.ParamKind; kind != nil {
+			gvk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
+			indexer := params[gvk]
+			if indexer == nil {
+				indexer = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			}
+			hook.ParamInformer = storeInformer{lister: ordered{GenericLister: cache.NewGenericLister(indexer, schema.GroupResource{Resource: "params"})}}
+			hook.ParamScope = meta.RESTScopeNamespace
+			if strings.HasPrefix(gvk.Kind, "Cluster") {
+				hook.ParamScope = meta.RESTScopeRoot
+			}
+		}
+		if len(hook.Bindings) > 0 {
+			out.hooks = append(out.hooks, hook)
+		}
+	}
+	slices.SortFunc(out.hooks, func(a, b validating.PolicyHook) int { return strings.Compare(a.Policy.Name, b.Policy.Name) })
+	return out
+}
+
+// asInformed is an object as upstream's informers hold it: typed, and without
+// its kind, if the kind is one of Kubernetes.
+func asInformed(t testing.TB, object *unstructured.Unstructured) runtime.Object {
+	t.Helper()
+	typed, err := clientgoscheme.Scheme.New(object.GroupVersionKind())
+	if err != nil {
+		return object
+	}
+	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed))
+	typed.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	return typed
+}
+
+// storeInformer is an informer of which only the store is there.
+type storeInformer struct {
+	cache.SharedIndexInformer
+	lister cache.GenericLister
+}
+
+var _ informers.GenericInformer = storeInformer{}
+
+func (i storeInformer) Informer() cache.SharedIndexInformer { return i }
+func (i storeInformer) Lister() cache.GenericLister         { return i.lister }
+func (i storeInformer) HasSynced() bool                     { return true }
+
+// ordered lists by name: upstream lists params as the store's map has them.
+type ordered struct {
+	cache.GenericLister
+	namespaced cache.GenericNamespaceLister
+}
+
+func (o ordered) ByNamespace(name string) cache.GenericNamespaceLister {
+	return ordered{namespaced: o.GenericLister.ByNamespace(name)}
+}
+
+func (o ordered) List(selector labels.Selector) ([]runtime.Object, error) {
+	list := o.namespaced
+	if list == nil {
+		list = o.GenericLister
+	}
+	out, err := list.List(selector)
+	slices.SortFunc(out, func(a, b runtime.Object) int {
+		return strings.Compare(a.(metav1.Object).GetName(), b.(metav1.Object).GetName())
+	})
+	return out, err
+}
+
+func (o ordered) Get(name string) (runtime.Object, error) {
+	if o.namespaced != nil {
+		return o.namespaced.Get(name)
+	}
+	return o.GenericLister.Get(name)
+}
+
+func defaultLikeUpstream(match *admissionregistrationv1.MatchResources) {
+	if match == nil {
+		return
+	}
+	if match.MatchPolicy == nil {
+		match.MatchPolicy = new(admissionregistrationv1.Equivalent)
+	}
+	if match.NamespaceSelector == nil {
+		match.NamespaceSelector = &metav1.LabelSelector{}
+	}
+	if match.ObjectSelector == nil {
+		match.ObjectSelector = &metav1.LabelSelector{}
+	}
+}
+
+// compileLikeUpstream puts the parts together as the API server does, which
+// exports the parts but not the whole.
+func compileLikeUpstream(p *validating.Policy) validating.Validator {
+	declared := plugincel.OptionalVariableDeclarations{HasParams: p.Spec.ParamKind != nil, HasAuthorizer: true}
+	forMessages := plugincel.OptionalVariableDeclarations{HasParams: p.Spec.ParamKind != nil}
+	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		panic(err)
+	}
+	for _, v := range p.Spec.Variables {
+		compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, declared, environment.StoredExpressions)
+	}
+	compile := func(accessors []plugincel.ExpressionAccessor, declared plugincel.OptionalVariableDeclarations) plugincel.ConditionEvaluator {
+		return compiler.CompileCondition(accessors, declared, environment.StoredExpressions)
+	}
+	var conditions, rules, messages, notes []plugincel.ExpressionAccessor
+	for i := range p.Spec.MatchConditions {
+		conditions = append(conditions, (*matchconditions.MatchCondition)(&p.Spec.MatchConditions[i]))
+	}
+	for _, v := range p.Spec.Validations {
+		rules = append(rules, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
+		if v.MessageExpression == "" {
+			messages = append(messages, nil)
+		} else {
+			messages = append(messages, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression})
+		}
+	}
+	for _, a := range p.Spec.AuditAnnotations {
+		notes = append(notes, &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression})
+	}
+	var matcher matchconditions.Matcher
+	if len(conditions) > 0 {
+		matcher = matchconditions.NewMatcher(compile(conditions, declared), p.Spec.FailurePolicy, "policy", "validate", p.Name)
+	}
+	return validating.NewValidator(compile(rules, declared), matcher, compile(notes, declared), compile(messages, forMessages), p.Spec.FailurePolicy, nil)
+}
+
+// recorder keeps what upstream hands to the audit log and to the client.
+type recorder struct {
+	apiserveradmission.Attributes
+	audit    map[string]string
+	warnings []string
+}
+
+func (r *recorder) AddAnnotation(key, value string) error {
+	if err := r.Attributes.AddAnnotation(key, value); err != nil {
+		return err
+	}
+	r.audit[key] = value
+	return nil
+}
+
+func (r *recorder) AddWarning(_, text string) { r.warnings = append(r.warnings, text) }
+
+func (u *upstream) decide(t testing.TB, req admission.Request) outcome {
+	t.Helper()
+	info := &user.DefaultInfo{Name: req.UserInfo.Username, UID: req.UserInfo.UID, Groups: req.UserInfo.Groups, Extra: map[string][]string{}}
+	for key, value := range req.UserInfo.Extra {
+		info.Extra[key] = value
+	}
+	var options runtime.Object
+	switch req.Operation {
+	case admissionv1.Create:
+		options = &metav1.CreateOptions{}
+	case admissionv1.Update:
+		options = &metav1.UpdateOptions{}
+	case admissionv1.Delete:
+		options = &metav1.DeleteOptions{}
+	case admissionv1.Connect:
+	}
+	if options != nil && len(req.Options.Raw) > 0 {
+		must(t, json.Unmarshal(req.Options.Raw, options))
+	} else {
+		options = nil
+	}
+	r := &recorder{
+		Attributes: apiserveradmission.NewAttributesRecord(typed(t, req.Object.Raw), typed(t, req.OldObject.Raw),
+			schema.GroupVersionKind(*req.RequestKind), req.Namespace, req.Name, schema.GroupVersionResource(*req.RequestResource), req.SubResource,
+			apiserveradmission.Operation(req.Operation), options, req.DryRun != nil && *req.DryRun, info),
+		audit: map[string]string{},
+	}
+	ctx := warning.WithWarningRecorder(context.Background(), r)
+	err := u.dispatcher.Dispatch(ctx, r, apiserveradmission.NewObjectInterfacesFromScheme(clientgoscheme.Scheme), u.hooks)
+	out := outcome{Allowed: err == nil, Warnings: r.warnings, Audit: r.audit}
+	if err != nil {
+		var status *apierrors.StatusError
+		if !errors.As(err, &status) {
+			t.Fatalf("upstream failed: %v", err)
+		}
+		causes := status.ErrStatus.Details.Causes
+		out.Code, out.Reason, out.First = status.ErrStatus.Code, status.ErrStatus.Reason, causes[len(causes)-1].Message
+	}
+	return out
+}
+
+// typed is an object as upstream's plugins get it.
+func typed(t testing.TB, raw []byte) runtime.Object {
+	t.Helper()
+	if len(raw) == 0 {
+		return nil
+	}
+	object, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
+	if runtime.IsNotRegisteredError(err) {
+		out := new(unstructured.Unstructured)
+		must(t, out.UnmarshalJSON(raw))
+		return out
+	}
+	must(t, err)
+	return object
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serialized is the request as the API server would send it: its objects
+// written from typed ones, with the fields that only then appear.
+func serialized(t testing.TB, req admission.Request) admission.Request {
+	t.Helper()
+	for _, object := range []*runtime.RawExtension{&req.Object, &req.OldObject} {
+		if len(object.Raw) > 0 {
+			raw, err := json.Marshal(typed(t, object.Raw))
+			must(t, err)
+			object.Raw = raw
+		}
+	}
+	return req
+}
+
+const differentialContext = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop, uid: 5d53, labels: {kubernetes.io/metadata.name: shop, env: prod}, annotations: {owner: alice}}
+status: {phase: Active}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: lab, labels: {kubernetes.io/metadata.name: lab, env: test}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: limits, namespace: shop, labels: {use: limits}}
+data: {maxReplicas: "3", team: checkout}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: limits-2, namespace: shop, labels: {use: limits}}
+data: {maxReplicas: "5", team: ops}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: words, namespace: lab}
+data: {word: c2VzYW1l}
+---
+apiVersion: example.com/v1
+kind: ClusterLimit
+metadata: {name: global}
+spec: {maxReplicas: 4, weights: [1, 2.5]}
+---
+apiVersion: example.com/v1
+kind: Limit
+metadata: {name: own, namespace: shop}
+spec: {maxReplicas: 2}
+`
+
+// differentialRequests are the requests that every policy is tried with.
+func differentialRequests(t testing.TB) map[string]admission.Request {
+	t.Helper()
+	pod := readFile(t, "testdata/pod.json")
+	const deployment = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, labels: {team: checkout}}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: "docker.io/nginx:1.25", resources: {limits: {memory: 1Gi, cpu: 250m}}}]}}`
+	const scale = `{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: web, namespace: shop}, spec: {replicas: 9}}`
+	const secret = `{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: shop}, type: Opaque, data: {key: c2VzYW1l}}`
+	const thing = `{apiVersion: example.com/v1, kind: Thing, metadata: {name: t, namespace: lab, labels: {team: ops}}, spec: {n: 3, f: 3.0, big: 9007199254740993, list: [a, b], "null": null, ip: 10.1.2.3, "with-dash": x}}`
+	options := func(kind string) func(*admission.Request) {
+		return func(req *admission.Request) {
+			req.Options.Raw = fmt.Appendf(nil, `{"kind":%q,"apiVersion":"meta.k8s.io/v1","fieldManager":"kubectl"}`, kind)
+		}
+	}
+	subresource := func(group, resource, sub string) func(*admission.Request) {
+		return func(req *admission.Request) {
+			req.Resource = metav1.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
+			req.SubResource = sub
+		}
+	}
+	requests := map[string]admission.Request{
+		"pod":                    review(t, pod, options("CreateOptions")),
+		"pod, dry run":           review(t, pod, func(r *admission.Request) { r.DryRun = new(true); r.UserInfo.Extra = nil }),
+		"pod with a bad image":   review(t, strings.ReplaceAll(pod, "registry.example.com", "docker.io")),
+		"pod updated":            review(t, pod, updating(t, strings.ReplaceAll(pod, ":1.0.0@", ":0.9.0@")), options("UpdateOptions")),
+		"pod deleted":            review(t, pod, deleting, func(r *admission.Request) { r.Name = "shop-1" }),
+		"pod exec":               review(t, `{apiVersion: v1, kind: PodExecOptions, command: [sh], container: shop}`, subresource("", "pods", "exec"), func(r *admission.Request) { r.Operation, r.Name, r.Namespace = admissionv1.Connect, "shop-1", "shop" }),
+		"deployment":             review(t, deployment, options("CreateOptions")),
+		"deployment updated":     review(t, deployment, updating(t, strings.ReplaceAll(deployment, "replicas: 4", "replicas: 2"))),
+		"deployment deleted":     review(t, deployment, deleting),
+		"deployment in lab":      review(t, strings.ReplaceAll(deployment, "namespace: shop", "namespace: lab")),
+		"scale":                  review(t, scale, updating(t, strings.ReplaceAll(scale, "9", "2")), subresource("apps", "deployments", "scale")),
+		"secret":                 review(t, secret, func(r *admission.Request) { r.UserInfo.Username = "system:serviceaccount:shop:web" }),
+		"custom resource":        review(t, thing),
+		"custom resource status": review(t, thing, updating(t, thing), func(r *admission.Request) { r.SubResource = "status" }),
+		"namespace":              review(t, `{apiVersion: v1, kind: Namespace, metadata: {name: new, labels: {env: prod}}}`),
+		"namespace updated":      review(t, `{apiVersion: v1, kind: Namespace, metadata: {name: lab, labels: {env: prod}}}`, updating(t, `{apiVersion: v1, kind: Namespace, metadata: {name: lab, labels: {env: test}}}`)),
+		"namespace deleted":      review(t, `{apiVersion: v1, kind: Namespace, metadata: {name: lab, labels: {env: test}}}`, deleting),
+		"cluster role":           review(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: reader}, rules: [{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]}`),
+		"big config map":         review(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: big, namespace: shop}, data: {big: \""+strings.Repeat("x", 1_000_000)+"\"}}"),
+		"node": review(t, `{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {zone: a}}}`, updating(t, `{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {zone: b}}}`), func(r *admission.Request) {
+			r.UserInfo.Username, r.UserInfo.Groups = "system:node:n1", []string{"system:nodes"}
+		}),
+	}
+	for name, req := range requests {
+		requests[name] = serialized(t, req)
+	}
+	return requests
+}
+
+// differentialPolicies is every policy's spec, written so that each matters for
+// some of the requests. A line "bindings:" separates the specs of bindings,
+// without which there is one that denies.
+func differentialPolicies() map[string]string {
+	const everything = `
+matchConstraints: {resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"]}]}`
+	const workloads = `
+matchConstraints: {resourceRules: [{apiGroups: ["apps", ""], apiVersions: ["v1"], operations: ["CREATE", "UPDATE"], resources: ["deployments", "pods"]}]}`
+	const bigs = `
+matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE"], resources: ["configmaps"]}]}`
+	var bigConditions string
+	for i := range 4 {
+		bigConditions += fmt.Sprintf("- {name: c%d, expression: \"%strue\"}\n", i, strings.Repeat("!object.data.big.contains('y') && ", 8))
+	}
+	out := map[string]string{
+		"deny-all":           everything + "\nvalidations: [{expression: 'false', message: no}]",
+		"deny-reason":        everything + "\nvalidations: [{expression: 'false', reason: Forbidden}, {expression: 'false', reason: RequestEntityTooLarge}]",
+		"too-large":          everything + "\nvalidations: [{expression: 'false', reason: RequestEntityTooLarge}]",
+		"audit-warn":         everything + "\nvalidations: [{expression: 'false', message: one}, {expression: 'true'}, {expression: '1 == 2'}]\nbindings:\n- {validationActions: [Audit, Warn]}\n- {validationActions: [Warn]}\n- {validationActions: [Audit]}",
+		"deny-audit":         everything + "\nvalidations: [{expression: 'false', message: one}]\nbindings:\n- {validationActions: [Deny, Audit]}",
+		"error-audit":        everything + "\nvalidations: [{expression: 'object.spec.nothing == 1'}]\nbindings:\n- {validationActions: [Audit]}",
+		"error-ignored":      everything + "\nfailurePolicy: Ignore\nvalidations: [{expression: 'object.spec.nothing == 1'}, {expression: 'false', message: second}]",
+		"error-fails":        everything + "\nvalidations: [{expression: 'object.spec.nothing == 1'}]",
+		"message":            workloads + "\nvalidations:\n- {expression: 'false', message: '  padded  '}\n- {expression: 'false', message: m, messageExpression: \"'name ' + object.metadata.name\"}\n- {expression: 'false', message: m, messageExpression: \"string(object.metadata.nothing)\"}\n",
+		"message-expr":       workloads + "\nvalidations:\n- {expression: 'false', message: fallback, messageExpression: \"'image ' + dyn(request.operation)\"}",
+		"message-lines":      workloads + "\nvalidations:\n- {expression: 'false', message: fallback, messageExpression: \"'a\\\\nb'\"}",
+		"message-blank":      workloads + "\nvalidations:\n- {expression: 'false', messageExpression: \"'  '\"}",
+		"message-long":       workloads + "\nvalidations:\n- {expression: 'false', message: fallback, messageExpression: \"'" + strings.Repeat("x", 5200) + "'\"}",
+		"message-error":      workloads + "\nvalidations:\n- {expression: 'false', messageExpression: \"'a' + object.nothing\"}",
+		"multi-line":         workloads + "\nvalidations:\n- expression: |\n    object.kind ==\n      'Nothing'\n",
+		"condition":          everything + "\nmatchConditions:\n- {name: users, expression: \"!request.userInfo.username.startsWith('system:')\"}\n- {name: apps, expression: \"request.resource.group == 'apps'\"}\nvalidations: [{expression: 'false', message: apps}]",
+		"condition-err":      everything + "\nmatchConditions:\n- {name: broken, expression: \"object.spec.nothing == 1\"}\n- {name: apps, expression: \"request.resource.group == 'apps'\"}\nvalidations: [{expression: 'false', message: apps}]",
+		"condition-ign":      everything + "\nfailurePolicy: Ignore\nmatchConditions:\n- {name: broken, expression: \"object.spec.nothing == 1\"}\nvalidations: [{expression: 'false', message: apps}]",
+		"condition-par":      everything + "\nparamKind: {apiVersion: v1, kind: ConfigMap}\nmatchConditions:\n- {name: p, expression: \"params.data.team == 'ops'\"}\nvalidations: [{expression: 'false', message: ops}]\nbindings:\n- {validationActions: [Deny], paramRef: {selector: {}, namespace: shop, parameterNotFoundAction: Deny}}",
+		"variables":          workloads + "\nvariables:\n- {name: spec, expression: \"has(object.spec.template) ? object.spec.template.spec : object.spec\"}\n- {name: images, expression: 'variables.spec.containers.map(c, c.image)'}\n- {name: unused, expression: 'object.nothing.at.all'}\nvalidations:\n- {expression: \"variables.images.all(i, i.startsWith('registry.example.com/'))\", messageExpression: \"'bad: ' + variables.images.join(', ')\"}",
+		"variable-error":     workloads + "\nvariables: [{name: broken, expression: 'object.nothing.at.all'}]\nvalidations:\n- {expression: \"request.operation == 'CREATE' || variables.broken == 1\"}",
+		"variable-ign":       workloads + "\nfailurePolicy: Ignore\nvariables: [{name: broken, expression: 'object.nothing.at.all'}]\nvalidations:\n- {expression: \"variables.broken == 1\"}",
+		"audit":              everything + "\nauditAnnotations:\n- {key: who, valueExpression: \"'user ' + request.userInfo.username\"}\n- {key: none, valueExpression: 'null'}\n- {key: blank, valueExpression: \"'  '\"}\n- {key: maybe, valueExpression: \"request.operation == 'DELETE' ? 'gone' : ''\"}",
+		"audit-error":        everything + "\nauditAnnotations: [{key: bad, valueExpression: 'string(object.nothing)'}]\nbindings:\n- {validationActions: [Warn]}",
+		"audit-ignored":      everything + "\nfailurePolicy: Ignore\nauditAnnotations: [{key: bad, valueExpression: 'string(object.nothing)'}]",
+		"audit-params":       everything + "\nparamKind: {apiVersion: v1, kind: ConfigMap}\nauditAnnotations: [{key: team, valueExpression: 'string(params.data.team)'}]\nbindings:\n- {validationActions: [Deny], paramRef: {selector: {matchLabels: {use: limits}}, namespace: shop, parameterNotFoundAction: Deny}}\n- {validationActions: [Deny], paramRef: {name: limits, namespace: shop, parameterNotFoundAction: Deny}}",
+		"params-name":        workloads + "\nparamKind: {apiVersion: v1, kind: ConfigMap}\nvalidations: [{expression: \"!has(object.spec.replicas) || object.spec.replicas <= int(params.data.maxReplicas)\", messageExpression: \"'at most ' + params.data.maxReplicas + ' by ' + params.metadata.name + ' ' + params.kind + ' ' + params.apiVersion\"}]\nbindings:\n- {validationActions: [Deny], paramRef: {name: limits, parameterNotFoundAction: Allow}}\n- {validationActions: [Audit], paramRef: {name: limits-2, namespace: shop, parameterNotFoundAction: Deny}}",
+		"params-select":      workloads + "\nparamKind: {apiVersion: v1, kind: ConfigMap}\nvalidations: [{expression: \"!has(object.spec.replicas) || object.spec.replicas <= int(params.data.maxReplicas)\", messageExpression: \"'at most ' + params.data.maxReplicas\"}]\nbindings:\n- {validationActions: [Warn], paramRef: {selector: {matchLabels: {use: limits}}, parameterNotFoundAction: Deny}}",
+		"params-missing":     workloads + "\nparamKind: {apiVersion: v1, kind: ConfigMap}\nvalidations: [{expression: 'false', message: reached}]\nbindings:\n- {validationActions: [Deny], paramRef: {name: none, parameterNotFoundAction: Allow}}\n- {validationActions: [Warn], paramRef: {name: none, parameterNotFoundAction: Deny}}\n- {validationActions: [Warn], paramRef: {selector: {matchLabels: {use: none}}, parameterNotFoundAction: Deny}}",
+		"params-ignored":     workloads + "\nfailurePolicy: Ignore\nparamKind: {apiVersion: v1, kind: ConfigMap}\nvalidations: [{expression: 'false', message: reached}]\nbindings:\n- {validationActions: [Deny], paramRef: {name: none, parameterNotFoundAction: Deny}}",
+		"params-none":        everything + "\nparamKind: {apiVersion: v1, kind: ConfigMap}\nvalidations: [{expression: 'params == null', message: given}]\nbindings:\n- {validationActions: [Deny]}\n- {validationActions: [Deny], paramRef: {name: limits, parameterNotFoundAction: Deny}}",
+		"params-secret":      workloads + "\nparamKind: {apiVersion: v1, kind: Secret}\nvalidations: [{expression: \"params.data.word != 'c2VzYW1l'\", message: typed}, {expression: \"!has(params.stringData) && type(params.data.word) != string\", message: string}]\nbindings:\n- {validationActions: [Audit], paramRef: {name: words, namespace: lab, parameterNotFoundAction: Deny}}",
+		"params-cluster":     everything + "\nparamKind: {apiVersion: example.com/v1, kind: ClusterLimit}\nvalidations: [{expression: \"params.spec.maxReplicas == 4 && params.spec.weights[1] == 2.5\"}, {expression: \"!has(object.spec.replicas) || object.spec.replicas < params.spec.maxReplicas\"}]\nbindings:\n- {validationActions: [Deny], paramRef: {name: global, parameterNotFoundAction: Deny}}",
+		"params-custom":      everything + "\nparamKind: {apiVersion: example.com/v1, kind: Limit}\nvalidations: [{expression: \"params.spec.maxReplicas == 2 && false\", message: custom}]\nbindings:\n- {validationActions: [Warn], paramRef: {name: own, parameterNotFoundAction: Allow}}",
+		"params-ns":          everything + "\nparamKind: {apiVersion: example.com/v1, kind: ClusterLimit}\nvalidations: [{expression: 'true'}]\nbindings:\n- {validationActions: [Deny], paramRef: {name: global, namespace: shop, parameterNotFoundAction: Deny}}",
+		"params-ignored-ref": everything + "\nvalidations: [{expression: 'false', message: no params}]\nbindings:\n- {validationActions: [Warn], paramRef: {name: limits, parameterNotFoundAction: Deny}}",
+		// Looking through a string costs a tenth of its length, and no time.
+		"budget":         bigs + "\nvalidations:\n- {expression: \"" + strings.Repeat("!object.data.big.contains('y') && ", 12) + "true\"}\n- {expression: 'false', message: behind}",
+		"budget-total":   bigs + "\nvariables: [{name: big, expression: 'object.data.big'}]\nvalidations:\n" + strings.Repeat("- {expression: \""+strings.Repeat("!string(variables.big).contains('y') && ", 8)+"true\"}\n", 14),
+		"budget-conds":   bigs + "\nmatchConditions:\n" + bigConditions + "\nvalidations: [{expression: 'true'}]",
+		"budget-message": bigs + "\nvalidations:\n" + strings.Repeat("- {expression: \""+strings.Repeat("!object.data.big.contains('y') && ", 8)+"true\", messageExpression: \"object.data.big.contains('y') && object.data.big.contains('y') ? 'a' : 'b'\"}\n", 12),
+		"select-ns":      everything + "\nvalidations: [{expression: 'false', message: prod}]\nbindings:\n- {validationActions: [Deny], matchResources: {namespaceSelector: {matchLabels: {env: prod}}}}",
+		"select-not-ns":  strings.Replace(everything, "{resourceRules", "{namespaceSelector: {matchExpressions: [{key: env, operator: NotIn, values: [prod]}]}, resourceRules", 1) + "\nvalidations: [{expression: 'false', message: not prod}]",
+		"select-object":  strings.Replace(everything, "{resourceRules", "{objectSelector: {matchLabels: {team: checkout}}, resourceRules", 1) + "\nvalidations: [{expression: 'false', message: checkout}]",
+		"select-without": everything + "\nvalidations: [{expression: 'false', message: no team}]\nbindings:\n- {validationActions: [Deny], matchResources: {objectSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}}}",
+		"select-zone":    everything + "\nvalidations: [{expression: 'false', message: zone a}]\nbindings:\n- {validationActions: [Deny], matchResources: {objectSelector: {matchLabels: {zone: b}}}}",
+		"exclude":        strings.Replace(everything, "{resourceRules", "{excludeResourceRules: [{apiGroups: [''], apiVersions: ['v1'], operations: ['*'], resources: ['*']}], resourceRules", 1) + "\nvalidations: [{expression: 'false', message: not core}]",
+		"exclude-names":  strings.Replace(everything, "{resourceRules", "{excludeResourceRules: [{apiGroups: ['apps'], apiVersions: ['*'], operations: ['*'], resources: ['*/*'], resourceNames: [web]}], resourceRules", 1) + "\nvalidations: [{expression: 'false', message: not web}]",
+		"names":          "\nmatchConstraints: {resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*/*'], resourceNames: [web, lab, shop-1]}]}\nvalidations: [{expression: 'false', message: named}]",
+		"scope-cluster":  "\nmatchConstraints: {resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*'], scope: Cluster}]}\nvalidations: [{expression: 'false', message: cluster}]",
+		"scope-ns":       "\nmatchConstraints: {resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*'], scope: Namespaced}]}\nvalidations: [{expression: 'false', message: namespaced}]",
+		"sub-scale":      "\nmatchConstraints: {resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*/scale']}]}\nvalidations: [{expression: 'object.spec.replicas - oldObject.spec.replicas < 3'}]",
+		"sub-any":        "\nmatchConstraints: {resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['pods/*', 'things/*']}]}\nvalidations: [{expression: 'false', message: sub}]",
+		"sub-connect":    "\nmatchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: ['v1'], operations: [CONNECT], resources: ['pods/exec']}]}\nvalidations: [{expression: \"!('sh' in object.command)\", messageExpression: \"request.subResource + ' of ' + request.name + ' as ' + request.userInfo.username\"}]",
+		"delete":         "\nmatchConstraints: {resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], operations: [DELETE], resources: ['*']}]}\nvalidations: [{expression: 'object == null && oldObject != null'}, {expression: \"oldObject.metadata.name == 'x'\"}]",
+		"binding-rules":  everything + "\nvalidations: [{expression: 'false', message: bound}]\nbindings:\n- {validationActions: [Deny], matchResources: {resourceRules: [{apiGroups: ['apps'], apiVersions: ['v1'], operations: [UPDATE], resources: [deployments]}]}}\n- {validationActions: [Warn], matchResources: {excludeResourceRules: [{apiGroups: ['apps'], apiVersions: ['v1'], operations: ['*'], resources: ['*']}]}}",
+		"binding-exact":  everything + "\nvalidations: [{expression: 'false', message: bound}]\nbindings:\n- {validationActions: [Deny], matchResources: {matchPolicy: Exact, resourceRules: [{apiGroups: ['apps'], apiVersions: ['v1beta1'], operations: ['*'], resources: ['*']}]}}",
+		"exact":          "\nmatchConstraints: {matchPolicy: Exact, resourceRules: [{apiGroups: ['apps'], apiVersions: [v1], operations: ['*'], resources: [deployments]}]}\nvalidations: [{expression: 'false', message: exact}]",
+	}
+	for i, expression := range differentialExpressions() {
+		quoted, err := json.Marshal(expression)
+		if err != nil {
+			panic(err)
+		}
+		out[fmt.Sprintf("expression-%02d", i)] = everything + "\nvalidations: [{expression: " + string(quoted) + "}]"
+	}
+	return out
+}
+
+// differentialExpressions look at everything that an expression can see.
+func differentialExpressions() []string {
+	return []string{
+		"object.metadata.name == 'web'",
+		"has(object.metadata) && has(object.metadata.labels) && object.metadata.labels.team == 'checkout'",
+		"object == null || has(object.metadata.creationTimestamp)",
+		"object == null || !has(object.status) || object.status == {}",
+		"object == oldObject",
+		"oldObject == null || object == null || object.metadata == oldObject.metadata",
+		"oldObject != null",
+		"request.operation in ['CREATE', 'CONNECT']",
+		"request.kind.kind == 'Pod' && request.kind.group == '' && request.kind.version == 'v1'",
+		"request.resource.resource == 'deployments' && request.requestResource.group == 'apps'",
+		"request.requestKind == request.kind",
+		"request.subResource == '' && request.requestSubResource == ''",
+		"has(request.subResource)",
+		"request.name == 'web'",
+		"has(request.namespace) && request.namespace == 'shop'",
+		"request.namespace == ''",
+		"request.dryRun",
+		"request.options.fieldManager == 'kubectl'",
+		"request.options == null",
+		"has(request.options) && has(request.options.kind) && request.options.kind == 'CreateOptions'",
+		"request.userInfo.username == 'alice' && 'devs' in request.userInfo.groups && request.userInfo.uid == '1'",
+		"request.userInfo.extra['example.com/team'] == ['checkout']",
+		"has(request.userInfo.extra)",
+		"size(request.userInfo.extra) == 0",
+		"namespaceObject == null",
+		"namespaceObject != null && namespaceObject.metadata.labels.env == 'prod'",
+		"namespaceObject.metadata.annotations.owner == 'alice' && namespaceObject.status.phase == 'Active'",
+		"has(namespaceObject.metadata.labels) && namespaceObject.metadata.name == request.namespace",
+		"namespaceObject.spec.finalizers.size() == 0",
+		"object.spec.containers.all(c, !has(c.securityContext) || c.securityContext.runAsNonRoot)",
+		"object.spec.template.spec.containers.all(c, quantity(c.resources.limits.memory).isLessThan(quantity('2Gi')))",
+		"quantity(object.spec.template.spec.containers[0].resources.limits.cpu).asApproximateFloat() == 0.25",
+		"object.data.key == 'c2VzYW1l'",
+		"object.spec.n == 3 && object.spec.f == 3.0 && type(object.spec.f) == double",
+		"type(object.spec.f) == int",
+		"object.spec.big == 9007199254740993",
+		"object.spec['null'] == null",
+		"has(object.spec.`null`)",
+		"object.spec.?missing.orValue('x') == 'x'",
+		"object.?spec.?replicas.hasValue()",
+		"object.spec.?replicas.orValue(1) < 3",
+		"object.spec.list.exists(x, x == 'a') && object.spec.list.isSorted()",
+		"object.spec.list.transformList(i, v, i > 0, v) == ['b']",
+		"object.spec.`with-dash` == 'x'",
+		"ip(object.spec.ip).family() == 4 && cidr('10.0.0.0/8').containsIP(object.spec.ip)",
+		"object.rules.all(r, r.verbs != ['*'])",
+		"object.metadata.labels.exists(k, v, v == 'prod')",
+		"object.metadata.managedFields.size() == 1",
+		"object.metadata.ownerReferences[0].controller == true",
+		"timestamp(object.metadata.creationTimestamp) < timestamp('2030-01-01T00:00:00Z')",
+		"object.spec.tolerations.filter(t, t.?tolerationSeconds.orValue(0) > 100).size() == 2",
+		"object.spec.containers[0].livenessProbe.httpGet.port == 'http'",
+		"'missing' in object",
+		"size(object) > 3",
+		"object.map(k, k).size() == 4",
+		"object.spec.containers[5].name == 'x'",
+		"1 / (request.name == 'web' ? 0 : 1) == 1",
+		"object.metadata.name.matches('^[a-z]+$') && object.metadata.name.find('w') == 'w'",
+		"'%s has %d'.format([request.name, 3]) == 'web has 3'",
+		"url('https://a.example.com/x').getHost() == 'a.example.com' && isURL('x') == false",
+		"sets.contains(['devs', 'ops'], request.userInfo.groups)",
+		"optional.of(1).value() == 1 && optional.none().orValue(2) == 2",
+		"object.metadata.name == dyn(1)",
+		"semver('1.2.3').isGreaterThan(semver('1.0.0'))",
+		"!format.dns1123Label().validate(request.name).hasValue()",
+	}
+}
+
+// differentialSpec is one of the policies with its bindings.
+func differentialSpec(name, text string) string {
+	body, bindings, found := strings.Cut(text, "\nbindings:\n")
+	if !found {
+		bindings = "- {validationActions: [Deny]}"
+	}
+	indent := func(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n  ") }
+	out := fmt.Sprintf("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: %s}\nspec:\n  %s", name, indent(body))
+	for i, binding := range strings.Split(strings.TrimSpace(bindings), "\n") {
+		binding = strings.TrimPrefix(strings.TrimSpace(binding), "- {")
+		out += fmt.Sprintf("\n---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: %s-%d}\nspec: {policyName: %s, %s", name, i+1, name, binding)
+	}
+	return out
+}
+
+// TestSameAsUpstream holds Review against the API server's dispatcher: each
+// policy alone, and all at once, for every request.
+func TestSameAsUpstream(t *testing.T) {
+	t.Parallel()
+	requests := differentialRequests(t)
+	policies := differentialPolicies()
+	documents := map[string]string{}
+	for name, text := range policies {
+		documents[name] = differentialSpec(name, text)
+	}
+	documents["all of them"] = strings.Join(slices.Collect(maps.Values(documents)), "\n---\n")
+	different := map[string]map[string]bool{}
+	for name, text := range documents {
+		spec := specOf(t, text+"\n---"+differentialContext)
+		set, err := policy.Compile(spec)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		reference := newUpstream(t, spec)
+		different[name] = map[string]bool{}
+		for request, req := range requests {
+			got, want := ours(t, decide(t, set, req)), reference.decide(t, req)
+			if g, w := toJSON(t, got), toJSON(t, want); g != w {
+				t.Errorf("%s, %s:\n     got %s\nupstream %s", name, request, g, w)
+			}
+			different[name][toJSON(t, want)] = true
+		}
+	}
+	if len(different) < 100 {
+		t.Errorf("only %d sets were compared", len(different))
+	}
+}
+
+// TestCompilesAsUpstream holds that what does not compile here does not compile
+// in the API server either, and the reverse.
+func TestCompilesAsUpstream(t *testing.T) {
+	t.Parallel()
+	expressions := append(differentialExpressions(),
+		"int('x') == 1",
+		"string(base64.decode(object.data.key)) == 'sesame'",
+		"math.greatest([1, 2]) == 2",
+		"cel.bind(n, request.name, n == 'web')",
+		"object.spec.hostNetwork",
+		"variables.x",
+		"params.x == 1",
+		"request.object == null",
+		"request.userInfo.name == 'alice'",
+		"namespaceObject.metadata.ownerReferences.size() == 0",
+		"[1, 'a'] == []",
+		"{1: 'a', 'b': 2} == {}",
+		"object.a = 1",
+		"'unclosed",
+		"",
+		"1 + 1",
+		"object.spec.containers.all(c, d.image == '')",
+		"strings.quote('a') == ''",
+		"'a'.reverse() == 'a'",
+		"'abc'.charAt(1) == 'b' && ['a', 'b'].join('-') == 'a-b' && 'TacoCat'.lowerAscii() == 'tacocat'",
+		"optional.ofNonZeroValue('').hasValue()",
+		"[1, 2, 3].sum() == 6 && [1, 2].indexOf(2) == 1 && [3, 1].min() == 1",
+		"[[1], [2]].flatten() == [1, 2]",
+		"[3, 1].sort() == [1, 3]",
+		"lists.range(3) == [0, 1, 2]",
+		"regex.replace('a', 'b', 'c') == 'c'",
+		"jsonpatch.escapeKey('a/b') == 'a~1b'",
+		"Object{spec: Object.spec{replicas: 1}} == object",
+	)
+	for _, expression := range expressions {
+		one, err := json.Marshal(expression)
+		must(t, err)
+		text := differentialSpec("p", `matchConstraints: {resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"]}]}`+
+			"\nvalidations: [{expression: "+string(one)+"}]")
+		spec := specOf(t, text)
+		_, err = policy.Compile(spec)
+		upstream := newUpstream(t, spec).decide(t, review(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: ""}}`))
+		refused := strings.Contains(upstream.First, "compilation error: ")
+		if (err != nil) != refused {
+			t.Errorf("%s: Compile says %v, upstream %q", expression, err, upstream.First)
+		}
+	}
+}
+
+func toJSON(t testing.TB, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	must(t, err)
+	return string(raw)
+}

@@ -1,0 +1,104 @@
+package policy_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+const (
+	examples = "../../manifests/examples/policies/"
+	guide    = "../../docs/policy.md"
+)
+
+// exampleDocuments are all documents of the examples.
+func exampleDocuments(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob(examples + "*.yaml")
+	must(t, err)
+	var list []string
+	for _, file := range files {
+		list = append(list, strings.TrimSpace(readFile(t, file)))
+	}
+	return documents(list...)
+}
+
+// asText is a response as a reader of the goldens understands it.
+func asText(response admission.Response) string {
+	var out strings.Builder
+	fmt.Fprintln(&out, verdict(response))
+	if response.Result != nil {
+		fmt.Fprintf(&out, "code: %d\nreason: %s\nmessage: %s\n", response.Result.Code, response.Result.Reason, response.Result.Message)
+	}
+	for _, warning := range response.Warnings {
+		fmt.Fprintln(&out, "warning:", warning)
+	}
+	for _, key := range slices.Sorted(maps.Keys(response.AuditAnnotations)) {
+		fmt.Fprintf(&out, "audit %s: %s\n", key, response.AuditAnnotations[key])
+	}
+	return out.String()
+}
+
+// TestExamples answers requests from the policies in manifests/examples, which a
+// reader will try first. UPDATE_GOLDEN=1 writes the answers.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	set := compile(t, exampleDocuments(t))
+	if warnings := set.Warnings(); len(warnings) > 0 {
+		t.Errorf("warnings about the examples: %v", warnings)
+	}
+	requests, err := filepath.Glob("testdata/requests/*.yaml")
+	must(t, err)
+	known := map[string]bool{}
+	for _, file := range requests {
+		golden := filepath.Join("testdata", "answers", strings.TrimSuffix(filepath.Base(file), ".yaml")+".txt")
+		known[golden] = true
+		got := asText(decide(t, set, review(t, readFile(t, file))))
+		if os.Getenv("UPDATE_GOLDEN") == "1" {
+			must(t, os.WriteFile(golden, []byte(got), 0o600))
+		}
+		if want := readFile(t, golden); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
+		}
+	}
+	answers, err := filepath.Glob("testdata/answers/*")
+	must(t, err)
+	for _, file := range answers {
+		if !known[file] {
+			t.Errorf("%s belongs to no request", file)
+		}
+	}
+}
+
+// TestGuideShowsTheExamples keeps the guide equal to what is tested.
+func TestGuideShowsTheExamples(t *testing.T) {
+	t.Parallel()
+	text := readFile(t, guide)
+	if n := strings.Count(text, "\n"); n >= 150 {
+		t.Errorf("the guide has %d lines", n)
+	}
+	for _, name := range []string{"workloads.yaml", "pod-security.yaml"} {
+		part := readFile(t, examples+name)
+		if !strings.Contains(text, "```yaml\n"+part+"```\n") {
+			t.Errorf("the guide does not show\n%s", part)
+		}
+	}
+	_, answer, _ := strings.Cut(readFile(t, "testdata/answers/bad-deployment.txt"), "message: ")
+	answer, _, _ = strings.Cut(answer, "\nwarning: ")
+	if !strings.Contains(text, "```\n"+answer+"\n```\n") {
+		t.Errorf("the guide does not show the answer\n%s", answer)
+	}
+	files, err := filepath.Glob(examples + "*.yaml")
+	must(t, err)
+	for _, file := range files {
+		if !strings.Contains(text, filepath.Base(file)) {
+			t.Errorf("the guide does not name %s", filepath.Base(file))
+		}
+	}
+}

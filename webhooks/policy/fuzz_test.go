@@ -1,0 +1,135 @@
+package policy_test
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	podsecurityapi "k8s.io/pod-security-admission/api"
+	podsecuritypolicy "k8s.io/pod-security-admission/policy"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+func fuzzSeeds(f *testing.F) [][]byte {
+	f.Helper()
+	seeds := [][]byte{
+		[]byte(`{"spec":{"cont\u0061iners":[{"name":"a"}],"containers":[]}}`),
+		[]byte(`{"metadata":{"labels":{"a":"b","a":"c"}}}`),
+		[]byte(`{"spec":{"volumes":[{"name":"a","secret":null,"future":{}}]},"spec":null}`),
+		[]byte(`null`),
+		[]byte(`{`),
+	}
+	for _, seed := range []string{
+		plainPod, configMap, readFile(f, "testdata/pod.json"), labelled,
+		`{spec: {hostNetwork: true, volumes: [{name: a}, {name: b, hostPath: {path: /}}], containers: [{name: c, env: [], securityContext: {privileged: true}}], ephemeralContainers: [null, {}]}}`,
+		`{metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/a: unconfined}, labels: {a: b}}, spec: {os: {name: windows}}}`,
+	} {
+		raw, err := yaml.YAMLToJSON([]byte(seed))
+		must(f, err)
+		seeds = append(seeds, raw)
+	}
+	return seeds
+}
+
+// FuzzReview gives Review arbitrary objects. It must answer, and what cannot be
+// read must not be decided on.
+func FuzzReview(f *testing.F) {
+	operations := []admissionv1.Operation{admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect}
+	seeds := fuzzSeeds(f)
+	for i, seed := range seeds {
+		f.Add(seed, seeds[(i+1)%len(seeds)], byte(i))
+	}
+	set := compile(f, documents(
+		denyAll("selecting", "", "validationActions: [Warn], matchResources: {objectSelector: {matchLabels: {a: b}}, namespaceSelector: {matchLabels: {env: prod}}}"),
+		denyAll("looking", `variables: [{name: meta, expression: "object.?metadata"}], auditAnnotations: [{key: a, valueExpression: "string(object.metadata.name)"}], `+
+			`validations: [{expression: "object == oldObject", messageExpression: "string(variables.meta.?name.orValue('none'))"}, {expression: "object.spec.containers.all(c, has(c.image))"}]`, "validationActions: [Warn, Audit]"),
+		labelled))
+	readable := func(raw []byte) bool {
+		if len(raw) == 0 || string(raw) == "null" {
+			return true
+		}
+		value, err := rawjson.Parse(raw)
+		if err != nil || value.Kind() != rawjson.Object {
+			return false
+		}
+		_, err = value.Decode()
+		return err == nil
+	}
+	base := review(f, plainPod)
+	f.Fuzz(func(t *testing.T, object, old []byte, operation byte) {
+		req := base
+		req.Object.Raw, req.OldObject.Raw = object, old
+		req.Operation = operations[int(operation)%len(operations)]
+		response := set.Review(context.Background(), req)
+		if _, err := json.Marshal(response); err != nil {
+			t.Fatal(err)
+		}
+		if got := verdict(response); got != "could not tell" && (!readable(object) || !readable(old)) {
+			t.Fatalf("%s, though %q or %q cannot be read", got, object, old)
+		}
+	})
+}
+
+// FuzzPodSecurity holds that what podSecurity says of a pod, of which it reads a
+// part, is what upstream's checks say of the whole.
+func FuzzPodSecurity(f *testing.F) {
+	for _, seed := range fuzzSeeds(f) {
+		f.Add(seed)
+	}
+	set := compile(f, restrictedPolicy)
+	evaluator, err := podsecuritypolicy.NewEvaluator(podsecuritypolicy.DefaultChecks(), nil)
+	must(f, err)
+	standard := podsecurityapi.LevelVersion{Level: podsecurityapi.LevelRestricted, Version: podsecurityapi.LatestVersion()}
+	base := review(f, plainPod)
+	f.Fuzz(func(t *testing.T, object []byte) {
+		req := base
+		req.Object.Raw = object
+		response := set.Review(context.Background(), req)
+		pod := new(corev1.Pod)
+		duplicates, err := kjson.UnmarshalStrict(object, pod, kjson.DisallowDuplicateFields)
+		if err != nil || len(duplicates) > 0 {
+			return // not what the API server would send
+		}
+		value, err := rawjson.Parse(object)
+		if err != nil || value.Kind() != rawjson.Object {
+			return
+		}
+		if _, err := value.Decode(); err != nil {
+			return // a key twice where the decoder above does not look
+		}
+		for i := range pod.Spec.Volumes {
+			if pod.Spec.Volumes[i].VolumeSource == (corev1.VolumeSource{}) {
+				return // whether it has an unknown source, only the text shows
+			}
+		}
+		var want, got []string
+		for _, result := range evaluator.EvaluatePod(standard, &pod.ObjectMeta, &pod.Spec) {
+			if !result.Allowed {
+				one := podsecuritypolicy.AggregateCheckResults([]podsecuritypolicy.CheckResult{result})
+				want = append(want, `AdmissionPolicy 'restricted' denied request: violates PodSecurity "restricted:latest": `+one.ForbiddenDetail())
+			}
+		}
+		if !response.Allowed {
+			if verdict(response) == "could not tell" {
+				t.Fatalf("%q: %s", object, message(response))
+			}
+			for _, cause := range response.Result.Details.Causes {
+				got = append(got, cause.Message)
+			}
+		}
+		for i := range want {
+			if len(want[i]) > 1024 {
+				return // would be cut
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%q:\ngot  %q\nwant %q", object, got, want)
+		}
+	})
+}

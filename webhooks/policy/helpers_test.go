@@ -1,0 +1,218 @@
+package policy_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// objects is a context in memory.
+type objects []*unstructured.Unstructured
+
+func (o objects) Namespace(name string) (*corev1.Namespace, bool) {
+	object, ok := o.Get(corev1.SchemeGroupVersion.WithKind("Namespace"), "", name)
+	if !ok {
+		return nil, false
+	}
+	namespace := new(corev1.Namespace)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, namespace); err != nil {
+		panic(err)
+	}
+	return namespace, true
+}
+
+func (o objects) Get(gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, bool) {
+	for _, object := range o {
+		if object.GroupVersionKind() == gvk && object.GetNamespace() == namespace && object.GetName() == name {
+			return object, true
+		}
+	}
+	return nil, false
+}
+
+func (o objects) List(gvk schema.GroupVersionKind, namespace string, selector labels.Selector) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	for _, object := range o {
+		if object.GroupVersionKind() == gvk && object.GetNamespace() == namespace && selector.Matches(labels.Set(object.GetLabels())) {
+			out = append(out, object)
+		}
+	}
+	return out
+}
+
+// specOf reads documents, separated by lines of ---, and names each source
+// "test.yaml#<number>".
+func specOf(t testing.TB, documents string) policy.Spec {
+	t.Helper()
+	var spec policy.Spec
+	var context objects
+	for i, document := range strings.Split(documents, "\n---\n") {
+		var meta metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(document), &meta); err != nil {
+			t.Fatalf("document %d: %v\n%s", i+1, err, document)
+		}
+		source := fmt.Sprintf("test.yaml#%d", i+1)
+		var into any
+		switch meta.Kind {
+		case "ValidatingAdmissionPolicy":
+			spec.Policies = append(spec.Policies, policy.Policy{Source: source})
+			into = &spec.Policies[len(spec.Policies)-1].ValidatingAdmissionPolicy
+		case "ValidatingAdmissionPolicyBinding":
+			spec.Bindings = append(spec.Bindings, policy.Binding{Source: source})
+			into = &spec.Bindings[len(spec.Bindings)-1].ValidatingAdmissionPolicyBinding
+		case "AdmissionPolicy":
+			spec.AdmissionPolicies = append(spec.AdmissionPolicies, policy.AdmissionPolicy{Source: source})
+			into = &spec.AdmissionPolicies[len(spec.AdmissionPolicies)-1].AdmissionPolicy
+		default:
+			object := new(unstructured.Unstructured)
+			context = append(context, object)
+			into = &object.Object
+		}
+		if err := yaml.UnmarshalStrict([]byte(document), into); err != nil {
+			t.Fatalf("document %d: %v\n%s", i+1, err, document)
+		}
+	}
+	spec.Objects = context
+	return spec
+}
+
+func compile(t testing.TB, documents string) *policy.Set {
+	t.Helper()
+	set, err := policy.Compile(specOf(t, documents))
+	if err != nil {
+		t.Fatalf("Compile: %v", err)
+	}
+	return set
+}
+
+// findingsOf compiles documents that have something wrong with them.
+func findingsOf(t testing.TB, documents string) finding.List {
+	t.Helper()
+	set, err := policy.Compile(specOf(t, documents))
+	if err == nil {
+		return set.Warnings()
+	}
+	var list finding.List
+	if !errors.As(err, &list) {
+		t.Fatalf("Compile gave %T: %v", err, err)
+	}
+	return list
+}
+
+func lines(list finding.List) []string {
+	out := make([]string, len(list))
+	for i, f := range list {
+		out[i] = string(f.Severity) + ": " + f.String()
+	}
+	return out
+}
+
+// review is a request to create the object of a YAML document.
+func review(t testing.TB, object string, options ...func(*admission.Request)) admission.Request {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var meta metav1.PartialObjectMetadata
+	if err := json.Unmarshal(raw, &meta); err != nil {
+		t.Fatal(err)
+	}
+	gvk := meta.GroupVersionKind()
+	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		UID:       "7c0f8d9e-5d53-4d3e-9a54-0d6a6c1c8e12",
+		Kind:      metav1.GroupVersionKind(gvk),
+		Resource:  metav1.GroupVersionResource{Group: gvk.Group, Version: gvk.Version, Resource: strings.ToLower(gvk.Kind) + "s"},
+		Name:      meta.Name,
+		Namespace: meta.Namespace,
+		Operation: admissionv1.Create,
+		UserInfo: authenticationv1.UserInfo{
+			Username: "alice", UID: "1", Groups: []string{"devs", "system:authenticated"},
+			Extra: map[string]authenticationv1.ExtraValue{"example.com/team": {"checkout"}},
+		},
+		Object: runtime.RawExtension{Raw: raw},
+	}}
+	if gvk.Kind == "Namespace" {
+		req.Namespace = meta.Name
+	}
+	for _, option := range options {
+		option(&req)
+	}
+	if req.RequestKind == nil {
+		req.RequestKind = new(req.Kind)
+	}
+	if req.RequestResource == nil {
+		req.RequestResource = new(req.Resource)
+	}
+	return req
+}
+
+// deleting makes the request a deletion of its object.
+func deleting(req *admission.Request) {
+	req.Operation = admissionv1.Delete
+	req.OldObject, req.Object = req.Object, runtime.RawExtension{}
+}
+
+// updating makes the request an update of another object to this one.
+func updating(t testing.TB, old string) func(*admission.Request) {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(req *admission.Request) {
+		req.Operation = admissionv1.Update
+		req.OldObject.Raw = raw
+	}
+}
+
+func decide(t testing.TB, set *policy.Set, req admission.Request) admission.Response {
+	t.Helper()
+	return set.Review(context.Background(), req)
+}
+
+// verdict is a response in short: "allowed", "denied", "could not tell".
+func verdict(response admission.Response) string {
+	switch {
+	case response.Allowed:
+		return "allowed"
+	case response.Result != nil && response.Result.Code >= 500:
+		return "could not tell"
+	default:
+		return "denied"
+	}
+}
+
+func message(response admission.Response) string {
+	if response.Result == nil {
+		return ""
+	}
+	return response.Result.Message
+}
+
+func readFile(t testing.TB, name string) string {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}

@@ -1,0 +1,181 @@
+package policy
+
+import (
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// selector is a label selector that selects less than everything.
+type selector struct {
+	labels.Selector
+	// number is the selector's place in a request's memory of outcomes: equal
+	// selectors of many policies are evaluated once.
+	number int
+	// byName are the requirements on the label that every namespace has, its name;
+	// byOthers tells whether there are more.
+	byName   labels.Requirements
+	byOthers bool
+}
+
+// selectors gives equal selectors the same number.
+type selectors struct{ byText map[string]*selector }
+
+// compile is nil for a selector that selects everything. The selector was
+// checked before.
+func (s *selectors) compile(spec *metav1.LabelSelector) *selector {
+	parsed, err := metav1.LabelSelectorAsSelector(spec)
+	if err != nil || parsed.Empty() {
+		return nil
+	}
+	if known := s.byText[parsed.String()]; known != nil {
+		return known
+	}
+	out := &selector{Selector: parsed, number: len(s.byText)}
+	requirements, _ := parsed.Requirements() // every selector of this form has them
+	for _, q := range requirements {
+		if q.Key() == corev1.LabelMetadataName {
+			out.byName = append(out.byName, q)
+		} else {
+			out.byOthers = true
+		}
+	}
+	s.byText[parsed.String()] = out
+	return out
+}
+
+// selectsNamespace follows upstream's
+// k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/namespace: what is in
+// no namespace is always selected, and a namespace is selected by its own
+// labels, the new ones when it is created or updated. An error means that the
+// labels that the selector needs are not known.
+func (r *request) selectsNamespace(s *selector) (bool, error) {
+	if s == nil || r.Namespace == "" && r.requested.Resource != "namespaces" {
+		return true, nil
+	}
+	if r.outcomes == nil {
+		r.outcomes = make([]outcome, r.set.selectors)
+	}
+	if r.outcomes[s.number] == undecided {
+		r.outcomes[s.number] = r.decide(s)
+	}
+	if r.outcomes[s.number] == unknown {
+		return false, fmt.Errorf("namespace %q is not known, and its labels decide", r.Namespace)
+	}
+	return r.outcomes[s.number] == selected, nil
+}
+
+// outcome is what a namespace selector says about the request's namespace.
+type outcome uint8
+
+const (
+	undecided outcome = iota
+	selected
+	rejected
+	unknown
+)
+
+func (r *request) decide(s *selector) outcome {
+	if !r.namespaceRead {
+		r.namespaceRead = true
+		if r.namespaceSet, r.namespaceKnown = r.namespaceLabels(); !r.namespaceKnown {
+			// The API server gives every namespace this label, so it is known.
+			r.namespaceSet = labels.Set{corev1.LabelMetadataName: r.Namespace}
+		}
+	}
+	if r.namespaceKnown {
+		if s.Matches(r.namespaceSet) {
+			return selected
+		}
+		return rejected
+	}
+	for i := range s.byName {
+		if !s.byName[i].Matches(r.namespaceSet) {
+			return rejected
+		}
+	}
+	if s.byOthers {
+		return unknown
+	}
+	return selected
+}
+
+// namespaceLabels are the labels by which the request's namespace is selected.
+func (r *request) namespaceLabels() (labels.Set, bool) {
+	if r.requested.Resource == "namespaces" {
+		if r.SubResource == "" && (r.Operation == admissionv1.Create || r.Operation == admissionv1.Update) {
+			return r.objectLabels(&r.object), true
+		}
+		if r.requested.Group == "" && r.oldObject.present() {
+			return r.objectLabels(&r.oldObject), true
+		}
+	}
+	namespace, known := r.set.objects.Namespace(r.Namespace)
+	if !known || r.Namespace == "" {
+		return nil, false
+	}
+	return namespace.Labels, true
+}
+
+// selectsObject follows upstream's
+// k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/object: the object or
+// the old object must be selected. The options of a CONNECT have no labels, not
+// even none.
+func (r *request) selectsObject(s *selector) bool {
+	if s == nil {
+		return true
+	}
+	if r.Operation == admissionv1.Connect {
+		return false
+	}
+	for _, object := range []*payload{&r.object, &r.oldObject} {
+		if object.present() && s.Matches(r.objectLabels(object)) {
+			return true
+		}
+	}
+	return false
+}
+
+// objectLabels reads the labels of an object. If they cannot be read, the
+// request fails.
+func (r *request) objectLabels(object *payload) labels.Set {
+	if object.labels != nil {
+		return object.labels
+	}
+	object.labels = labels.Set{}
+	value, err := object.json()
+	if err != nil {
+		r.fail(err)
+		return object.labels
+	}
+	path := []string{"metadata", "labels"}
+	for i := 0; ; i++ {
+		if key, twice := value.DuplicateKey(); twice {
+			r.fail(fmt.Errorf("%s: %w", object.name, &rawjson.DuplicateKeyError{Key: key}))
+			return object.labels
+		}
+		if i == len(path) {
+			break
+		}
+		value = value.Get(path[i])
+	}
+	switch value.Kind() {
+	case rawjson.Invalid, rawjson.Null:
+	case rawjson.Object:
+		for key, label := range value.Members() {
+			if label.Kind() != rawjson.String {
+				r.fail(fmt.Errorf("%s: a label is not a string", object.name))
+				return object.labels
+			}
+			object.labels[key.Text()] = label.Text()
+		}
+	default:
+		r.fail(fmt.Errorf("%s: metadata.labels is not an object", object.name))
+	}
+	return object.labels
+}
