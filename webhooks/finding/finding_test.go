@@ -1,6 +1,7 @@
 package finding_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
@@ -36,5 +37,18 @@ func TestErrHoldsErrorsOnly(t *testing.T) {
 	err := finding.List{warning, problem}.Err()
 	if want := `a.yaml: Kind/name: spec.x: "1" is not allowed (hint: write 2)`; err == nil || err.Error() != want {
 		t.Errorf("Err() = %v, want %s", err, want)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	names := []string{"containers", "initContainers", "volumes"}
+	for word, want := range map[string]string{
+		"container": "containers", "contaniers": "containers", "CONTAINERS": "containers", "initcontainers": "initContainers",
+		"volume": "volumes", "x": "", "": "", "ports": "", strings.Repeat("volumes", 100): "",
+	} {
+		if got, ok := finding.Nearest(word, names...); got != want || ok != (want != "") {
+			t.Errorf("nearest(%.20q) = %q, %v, want %q", word, got, ok, want)
+		}
 	}
 }

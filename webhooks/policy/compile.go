@@ -24,6 +24,9 @@ type Set struct {
 	policies []*compiledPolicy
 	index    index
 	objects  Objects
+	// managedFields is false if no policy can see those of an object: then they
+	// are not decoded.
+	managedFields bool
 	// selectors is how many distinct namespace and object selectors there are.
 	selectors int
 	warnings  finding.List
@@ -94,6 +97,7 @@ func Compile(spec Spec) (*Set, error) {
 	})
 	for n, p := range c.set.policies {
 		c.set.index.add(n, p.match.rules)
+		c.set.managedFields = c.set.managedFields || p.looksAtManagedFields
 	}
 	c.set.selectors = len(c.selectors.byText)
 	c.set.warnings = c.findings
@@ -165,7 +169,7 @@ func (c *compilation) bindings(spec Spec) map[string][]boundSpec {
 		defaulted, before := withBindingDefaults(&b.Spec), c.wrong()
 		checkBindingSpec(d, defaulted)
 		if defaulted.PolicyName != "" && !slices.Contains(policies, defaulted.PolicyName) {
-			d.warnf(field.NewPath("spec", "policyName"), didYouMean(defaulted.PolicyName, policies...),
+			d.warnf(field.NewPath("spec", "policyName"), finding.DidYouMean(defaulted.PolicyName, policies...),
 				"there is no ValidatingAdmissionPolicy %q, so the binding does nothing", defaulted.PolicyName)
 		}
 		list := bound[defaulted.PolicyName]

@@ -52,7 +52,7 @@ func (d document) upstream(errs field.ErrorList) {
 
 // oneOf reports a value that is not among those allowed.
 func (d document) oneOf(path *field.Path, value string, allowed ...string) {
-	d.errorf(path, didYouMean(value, allowed...), "%q is not allowed; allowed are %s", value, quotedList(allowed))
+	d.errorf(path, finding.DidYouMean(value, allowed...), "%q is not allowed; allowed are %s", value, quotedList(allowed))
 }
 
 // required reports a field that must be there and is not.

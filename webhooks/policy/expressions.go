@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
 // CompatibilityVersion is the Kubernetes version that the CEL environment is
@@ -47,6 +49,9 @@ type program struct {
 	// looksAtObject, and looksAtNamespace, are false if no expression can see the
 	// object or the old object, or the namespace.
 	looksAtObject, looksAtNamespace bool
+	// looksAtManagedFields is false if no expression can see the managed fields
+	// of the object or the old object.
+	looksAtManagedFields bool
 }
 
 // compile reports every expression that does not compile. apart keeps the match
@@ -100,6 +105,7 @@ func (e *expressions) compile(d document, name string, spec *admissionregistrati
 	}
 	out.looksAtObject = s.mentions("object") || s.mentions("oldObject")
 	out.looksAtNamespace = s.mentions("namespaceObject")
+	out.looksAtManagedFields = readsManagedFields(e.environment.StoredExpressionsEnv(), s.texts)
 	return out
 }
 
@@ -210,14 +216,14 @@ func (s *scope) explain(message string) (text, hint string) {
 		if len(s.variables) > 0 {
 			known = append(known, plugincel.VariableVarName)
 		}
-		hint := didYouMean(name, known...)
+		hint := finding.DidYouMean(name, known...)
 		if slices.Contains(s.variables, name) {
 			hint = fmt.Sprintf("did you mean %q?", plugincel.VariableVarName+"."+name)
 		}
 		return fmt.Sprintf("%q is not declared", name), hint
 	}
 	if name, found := quotedIn(message, "undefined field"); found {
-		return fmt.Sprintf("there is no field %q", name), didYouMean(name, slices.Concat(s.variables, requestFields())...)
+		return fmt.Sprintf("there is no field %q", name), finding.DidYouMean(name, slices.Concat(s.variables, requestFields())...)
 	}
 	if strings.Contains(message, "token recognition error at: '= '") {
 		return message, "equality is written =="

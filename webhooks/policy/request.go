@@ -104,14 +104,18 @@ func (r *request) evaluable(objects bool) (*apiserveradmission.VersionedAttribut
 	if !objects {
 		return r.versioned, nil
 	}
-	object, err := r.object.unstructured()
+	var without []string
+	if !r.set.managedFields {
+		without = managedFieldsPath()
+	}
+	object, err := r.object.unstructured(without...)
 	if err != nil {
 		return nil, err
 	}
 	if object != nil && r.versioned.VersionedObject.Object() == nil {
 		r.versioned.VersionedObject.Set(object)
 	}
-	old, err := r.oldObject.unstructured()
+	old, err := r.oldObject.unstructured(without...)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +181,8 @@ func (p *payload) json() (rawjson.Value, error) {
 
 // unstructured is the object as the API server's decoder would read it, and nil
 // if the request does not have it.
-func (p *payload) unstructured() (*unstructured.Unstructured, error) {
+// What is at the path without is left out.
+func (p *payload) unstructured(without ...string) (*unstructured.Unstructured, error) {
 	if p.decoded != nil {
 		return p.decoded, nil
 	}
@@ -185,7 +190,7 @@ func (p *payload) unstructured() (*unstructured.Unstructured, error) {
 	if err != nil || len(text) == 0 {
 		return nil, err
 	}
-	tree, err := text.Decode()
+	tree, err := text.DecodeWithout(without...)
 	if err != nil {
 		p.err = fmt.Errorf("%s: %w", p.name, err)
 		return nil, p.err

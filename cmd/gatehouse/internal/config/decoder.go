@@ -287,7 +287,7 @@ func (o *object) known(gvk schema.GroupVersionKind) bool {
 		return true
 	}
 	hint := fmt.Sprintf("the kinds that are read are %s", strings.Join(names, ", "))
-	near, isNear := nearest(gvk.Kind, names)
+	near, isNear := finding.Nearest(gvk.Kind, names...)
 	if isNear {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	} else if gvk.Group == admissionregistrationv1.GroupName {

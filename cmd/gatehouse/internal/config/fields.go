@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
 // checker compares documents with the Go types that they are decoded into, and
@@ -226,8 +228,8 @@ func (c *check) members(t reflect.Type, object map[string]any, path string) {
 // hint says what the author of an unknown field may have meant.
 func (c *check) hint(key string, fields map[string]reflect.Type) string {
 	names := sortedKeys(fields)
-	if near, ok := nearest(key, names); ok {
-		return fmt.Sprintf("did you mean %q?", near)
+	if hint := finding.DidYouMean(key, names...); hint != "" {
+		return hint
 	}
 	if places := c.places(key); len(places) == 1 {
 		return fmt.Sprintf("did you mean %q?", places[0])

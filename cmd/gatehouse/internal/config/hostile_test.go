@@ -172,18 +172,6 @@ func agree[T any](t *testing.T, text string) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	names := []string{"containers", "initContainers", "volumes"}
-	for word, want := range map[string]string{
-		"container": "containers", "contaniers": "containers", "CONTAINERS": "containers", "initcontainers": "initContainers",
-		"volume": "volumes", "x": "", "": "", "ports": "", strings.Repeat("volumes", 100): "",
-	} {
-		if got, ok := nearest(word, names); got != want || ok != (want != "") {
-			t.Errorf("nearest(%.20q) = %q, %v, want %q", word, got, ok, want)
-		}
-	}
-}
-
 // FuzzDocuments: no text brings the parser down, what it gives is JSON, and the
 // checker agrees with the decoder about it.
 func FuzzDocuments(f *testing.F) {
