@@ -165,9 +165,9 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	use(loaded, snapshot)
 	if os.Getenv("GOGC") == "" {
 		// The live heap is a few megabytes, so that at Go's default of 100 a
-		// collection is due every hundred reviews. Twice the garbage, some ten
-		// megabytes, costs a sixth less processor time a review.
-		debug.SetGCPercent(200)
+		// collection is due every hundred reviews. Some megabytes more of garbage
+		// cost a tenth less processor time a review.
+		debug.SetGCPercent(150)
 	}
 
 	source, clientCAs, err := f.certificates(log, metrics)
