@@ -33,8 +33,15 @@ const (
 	failuresKey = "validation_failure"
 )
 
+// DeniedByKey is the key of the audit annotation that names the policies, and
+// behind a slash the bindings, that refused a request. Unlike the message it
+// holds nothing of the object, so that it can be logged.
+const DeniedByKey = "denied-by"
+
 // violation is one reason to refuse.
 type violation struct {
+	// by is the policy and, if it has one, the binding.
+	by     string
 	text   string
 	reason metav1.StatusReason
 }
@@ -53,7 +60,11 @@ func (a *answer) deny(p *compiledPolicy, binding, message string, reason metav1.
 	if reason == "" {
 		reason = metav1.StatusReasonInvalid
 	}
-	a.denied = append(a.denied, violation{fmt.Sprintf("%s denied request: %s", p.title(binding), message), reason})
+	by := p.name
+	if binding != "" {
+		by += "/" + binding
+	}
+	a.denied = append(a.denied, violation{by: by, text: fmt.Sprintf("%s denied request: %s", p.title(binding), message), reason: reason})
 }
 
 func (a *answer) warn(p *compiledPolicy, binding, message string) {
@@ -85,8 +96,23 @@ func (a *answer) response(r *request) admission.Response {
 	}
 	if len(a.denied) > 0 {
 		out.Result = a.status(r)
+		if out.AuditAnnotations == nil {
+			out.AuditAnnotations = make(map[string]string, 1)
+		}
+		out.AuditAnnotations[DeniedByKey] = a.deniedBy()
 	}
 	return out
+}
+
+// deniedBy names each policy and binding once, in the order of the violations.
+func (a *answer) deniedBy() string {
+	var names []string
+	for _, v := range a.denied {
+		if !slices.Contains(names, v.by) {
+			names = append(names, v.by)
+		}
+	}
+	return cutText(strings.Join(names, ","), maxLine, "…")
 }
 
 // status is what the client gets. Code and reason are those of the first

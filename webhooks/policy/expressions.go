@@ -181,7 +181,10 @@ func (s *scope) refuse(path *field.Path, expression string, err *apiservercel.Er
 	var compilation *apiservercel.CompilationError
 	if !errors.As(err.Cause, &compilation) {
 		hint := ""
-		if strings.HasSuffix(err.Detail, "got dyn") {
+		switch {
+		case strings.HasSuffix(err.Detail, "to string but got dyn"):
+			hint = "its type is not known before the request: write string(…) around it"
+		case strings.HasSuffix(err.Detail, "got dyn"):
 			hint = `its type is not known before the request: compare it, as in "… == true"`
 		}
 		s.errorf(path, hint, "%q %s", excerpt(expression, 1), err.Detail)

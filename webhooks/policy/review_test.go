@@ -452,8 +452,18 @@ func TestDeniedStillAudits(t *testing.T) {
 	set := compile(t, documents(denyAll("a", "", "validationActions: [Deny, Audit]"), denyAll("b", "", "validationActions: [Warn]"),
 		denyAll("c", `auditAnnotations: [{key: user, valueExpression: "request.userInfo.username"}], validations: [{expression: "true"}]`, "")))
 	response := decide(t, set, review(t, configMap))
-	if response.Allowed || len(response.Warnings) != 1 || len(response.AuditAnnotations) != 2 || response.AuditAnnotations["c_user"] != "alice" {
+	if response.Allowed || len(response.Warnings) != 1 || len(response.AuditAnnotations) != 3 || response.AuditAnnotations["c_user"] != "alice" {
 		t.Errorf("got %+v", response)
+	}
+}
+
+// TestDeniedBy holds what the log says of a refusal: each policy and binding
+// once, in the order of the message, and nothing of the object.
+func TestDeniedBy(t *testing.T) {
+	t.Parallel()
+	set := compile(t, documents(denyAll("b", "", ""), denyAll("a", `validations: [{expression: "false", messageExpression: "string(object.metadata.name)"}, {expression: "false"}]`, "")))
+	if got := decide(t, set, review(t, configMap)).AuditAnnotations["denied-by"]; got != "a/a,b/b" {
+		t.Errorf("denied-by is %q, want a/a,b/b", got)
 	}
 }
 

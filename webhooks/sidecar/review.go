@@ -23,8 +23,11 @@ const (
 // API server keeps the first value under a key and logs a warning at every
 // other, so a pod that comes a second time needs a key of its own.
 const (
-	auditKey      = "profiles"
-	auditKeyAgain = "profiles-again"
+	// AuditKey is for a pod without a status annotation.
+	AuditKey = "profiles"
+	// AuditKeyAgain is for a pod with one.
+	AuditKeyAgain = "profiles-again"
+
 	// maxAudit bounds the value, in bytes: it is written for every pod.
 	maxAudit = 1024
 )
@@ -58,9 +61,9 @@ func (d *Decision) response() admission.Response {
 	if d.Err != nil {
 		return admission.Errored(codeCouldNotTell, d.Err)
 	}
-	key := auditKey
+	key := AuditKey
 	if d.Again {
-		key = auditKeyAgain
+		key = AuditKeyAgain
 	}
 	response := admission.Response{
 		Patches: d.Patches,

@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // Telemetry observes reviews and configurations. It is safe for concurrent use.
@@ -186,8 +187,11 @@ func attributes(o *review.Outcome) []slog.Attr {
 	if o.DryRun {
 		attrs = append(attrs, slog.Bool("dryRun", true))
 	}
-	for _, key := range sortedKeys(o.Audit) {
-		attrs = append(attrs, slog.String("audit."+key, clip(o.Audit[key])))
+	// Other audit annotations are written by policies and may repeat an object.
+	for _, key := range []string{sidecar.AuditKey, sidecar.AuditKeyAgain, policy.DeniedByKey} {
+		if value := o.Audit[key]; value != "" {
+			attrs = append(attrs, slog.String(key, clip(value)))
+		}
 	}
 	return append(attrs, slog.Int("bytes", o.Bytes), slog.Float64("seconds", o.Took.Seconds()))
 }
@@ -211,15 +215,6 @@ func clip(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most], "") + "…"
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // ConfigLoaded notes that a configuration is in use from now on.

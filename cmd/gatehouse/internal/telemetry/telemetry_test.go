@@ -1,0 +1,128 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+func newTelemetry(level slog.Level) (*telemetry.Telemetry, *bytes.Buffer) {
+	var log bytes.Buffer
+	return telemetry.New(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: level})), "v1"), &log
+}
+
+// TestOneLineForWhatSomebodyMayHaveToActOn checks which reviews are logged, at
+// which level, and with what.
+func TestOneLineForWhatSomebodyMayHaveToActOn(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		outcome review.Outcome
+		level   string // empty: no line
+		has     map[string]any
+		hasNot  string
+	}{
+		{"allowed", review.Outcome{Endpoint: "validate", Decision: review.Allowed}, "", nil, ""},
+		{
+			"denied", review.Outcome{
+				Endpoint: "validate", Decision: review.Denied, Reason: "Forbidden", UID: "u1", Operation: "CREATE",
+				Resource: metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Subresource: "scale",
+				Namespace: "shop", Object: "web", User: "jane", DryRun: true,
+				Audit: map[string]string{"denied-by": "limits/all", "team_note": "secret-value", "validation_failure": "secret-value"},
+			}, "INFO",
+			map[string]any{
+				"uid": "u1", "operation": "CREATE", "resource": "deployments.apps/scale", "namespace": "shop", "name": "web",
+				"user": "jane", "dryRun": true, "denied-by": "limits/all", "reason": "Forbidden",
+			}, "secret-value",
+		},
+		{"could not tell", review.Outcome{Endpoint: "mutate", Decision: review.Unknown, Reason: "internal", Detail: "why"}, "ERROR", map[string]any{"detail": "why"}, ""},
+		{"unknown token", review.Outcome{Endpoint: "authenticate", Decision: review.Unknown, Reason: "unknown-id", TokenID: "ci"}, "WARN", map[string]any{"tokenID": "ci"}, ""},
+		{"refused", review.Outcome{Endpoint: "mutate", Decision: review.Refused, Reason: "malformed"}, "WARN", nil, ""},
+		{"shed", review.Outcome{Endpoint: "mutate", Decision: review.Shed, Reason: "overload"}, "WARN", nil, ""},
+		{"a long detail", review.Outcome{Endpoint: "mutate", Decision: review.Unknown, Detail: strings.Repeat("x", 1<<20) + "LAST"}, "ERROR", nil, "LAST"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			observe, log := newTelemetry(slog.LevelInfo)
+			observe.Review(&tc.outcome)
+			if tc.level == "" {
+				if log.Len() > 0 {
+					t.Errorf("logged %s", log)
+				}
+				return
+			}
+			var line map[string]any
+			if err := json.Unmarshal(log.Bytes(), &line); err != nil {
+				t.Fatalf("not one line of JSON: %v\n%s", err, log)
+			}
+			if line["level"] != tc.level {
+				t.Errorf("level is %v, want %s", line["level"], tc.level)
+			}
+			for key, want := range tc.has {
+				if line[key] != want {
+					t.Errorf("%s is %v, want %v", key, line[key], want)
+				}
+			}
+			if tc.hasNot != "" && strings.Contains(log.String(), tc.hasNot) {
+				t.Errorf("the line holds %q", tc.hasNot)
+			}
+		})
+	}
+}
+
+// TestLabelsAreBounded feeds reasons that policies and callers could make up.
+func TestLabelsAreBounded(t *testing.T) {
+	t.Parallel()
+	observe, _ := newTelemetry(slog.LevelError)
+	for i := range 1000 {
+		made := "Reason" + strings.Repeat("x", i)
+		observe.Review(&review.Outcome{Endpoint: "validate", Decision: review.Denied, Reason: made})
+		observe.Review(&review.Outcome{Endpoint: "validate", Decision: review.Allowed, Reason: made, Namespace: made, Object: made, User: made})
+	}
+	n, err := testutil.GatherAndCount(observe.Registry, "gatehouse_reviews_total")
+	if err != nil || n != 2 {
+		t.Errorf("%d time series (%v), want 2", n, err)
+	}
+	if problems, err := testutil.GatherAndLint(observe.Registry); err != nil || len(problems) > 0 {
+		t.Errorf("metrics: %v %v", problems, err)
+	}
+}
+
+// TestConfiguration checks what an alert on a broken configuration looks at.
+func TestConfiguration(t *testing.T) {
+	t.Parallel()
+	observe, _ := newTelemetry(slog.LevelError)
+	observe.ConfigLoaded("one", time.Unix(100, 0))
+	observe.ConfigLoaded("two", time.Unix(200, 0))
+	observe.ConfigFailed()
+	observe.CertificateEnds("serving certificate", time.Unix(300, 0))
+	want := `
+# HELP gatehouse_certificate_not_after_timestamp_seconds When the certificates in use end, by subject (serving certificate, self-signed CA, client CA).
+# TYPE gatehouse_certificate_not_after_timestamp_seconds gauge
+gatehouse_certificate_not_after_timestamp_seconds{subject="serving certificate"} 300
+# HELP gatehouse_config_info 1 for the digest of the configuration in use.
+# TYPE gatehouse_config_info gauge
+gatehouse_config_info{digest="two"} 1
+# HELP gatehouse_config_loaded_timestamp_seconds When the configuration in use was read.
+# TYPE gatehouse_config_loaded_timestamp_seconds gauge
+gatehouse_config_loaded_timestamp_seconds 200
+# HELP gatehouse_config_loads_total Configurations read, by result (ok, error). After an error the last good one serves on.
+# TYPE gatehouse_config_loads_total counter
+gatehouse_config_loads_total{result="error"} 1
+gatehouse_config_loads_total{result="ok"} 2
+`
+	if err := testutil.GatherAndCompare(observe.Registry, strings.NewReader(want),
+		"gatehouse_config_info", "gatehouse_config_loads_total", "gatehouse_config_loaded_timestamp_seconds",
+		"gatehouse_certificate_not_after_timestamp_seconds"); err != nil {
+		t.Error(err)
+	}
+}
