@@ -115,6 +115,12 @@ func examine(dir string) (*config.Config, *webhooks.Snapshot, finding.List) {
 	return c, snapshot, found
 }
 
+// unusable is the error of a command that needs the configuration in a
+// directory, with all that is wrong with it.
+func unusable(dir string, err error) error {
+	return fmt.Errorf("the configuration in %s cannot be used:\n%w", dir, err)
+}
+
 // print writes the report for people: a line a finding, and how many there are.
 func (r lintReport) print(out io.Writer) error {
 	for _, f := range r.Findings {

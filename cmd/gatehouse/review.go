@@ -54,7 +54,7 @@ decided.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, snapshot, found := examine(dir)
 			if err := found.Err(); err != nil {
-				return err
+				return unusable(dir, err)
 			}
 			answer, err := answerer(args[0], snapshot)
 			if err != nil {

@@ -149,7 +149,7 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	metrics := telemetry.New(log, version())
 	loaded, snapshot, found := examine(f.config)
 	if err := found.Err(); err != nil {
-		return err
+		return unusable(f.config, err)
 	}
 	var current atomic.Pointer[webhooks.Snapshot]
 	use := func(c *config.Config, s *webhooks.Snapshot) {
