@@ -1,0 +1,227 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// issue issues a token that the server learns of by its documents.
+func (w *world) issue(t *testing.T, id string, flags ...string) string {
+	t.Helper()
+	output, err := gatehouse.Run(t.Context(), append([]string{"token", "issue", "--id", id, "--user", "user-of-" + id, "--config", w.config}, flags...)...)
+	must(t, err)
+	return w.secret(strings.TrimSpace(output))
+}
+
+// issueUnknown issues a token of which no server learns, and its document.
+func (w *world) issueUnknown(t *testing.T, id string) (string, v1alpha1.AccessToken) {
+	t.Helper()
+	output, err := gatehouse.Run(t.Context(), "token", "issue", "--id", id, "--user", "user-of-"+id, "--output", "json")
+	must(t, err)
+	var issued struct {
+		Token    string
+		Document v1alpha1.AccessToken
+	}
+	must(t, json.Unmarshal([]byte(output), &issued))
+	return w.secret(issued.Token), issued.Document
+}
+
+// write writes a document as 'token issue' would, and returns its file.
+func (w *world) write(t *testing.T, name string, document any) string {
+	t.Helper()
+	text, err := yaml.Marshal(document)
+	must(t, err)
+	file := filepath.Join(w.config, name)
+	must(t, os.WriteFile(file, text, 0o600))
+	return file
+}
+
+// whoami asks an API server whom a token belongs to.
+func whoami(t *testing.T, c *cluster.Cluster, token string) (authenticationv1.UserInfo, error) {
+	t.Helper()
+	config := c.Config()
+	config.CertData, config.KeyData, config.BearerToken = nil, nil, token
+	client, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return authenticationv1.UserInfo{}, err
+	}
+	return review.Status.UserInfo, nil
+}
+
+func (w *world) eventuallyKnown(t *testing.T, token string) {
+	t.Helper()
+	eventually(t, "a new token", func() error {
+		_, err := whoami(t, w.Cluster, token)
+		return err
+	})
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	w := theWorld(t)
+	full := w.issue(t, "full", "--user", "jane", "--uid", "4711", "--group", "dev", "--group", "eng", "--extra", "example.org/team=blue", "--extra", "example.org/team=green")
+	bare := w.issue(t, "bare")
+	own := w.issue(t, "own-audience", "--audience", "https://kubernetes.default.svc.cluster.local")
+	vault := w.issue(t, "other-audience", "--audience", "vault")
+	wrong, _ := w.issueUnknown(t, "full")
+	unknown, _ := w.issueUnknown(t, "nobody-knows")
+	expired, document := w.issueUnknown(t, "expired")
+	document.Spec.ExpiresAt = metav1.NewTime(time.Now().Add(-time.Minute).Truncate(time.Second))
+	w.write(t, "token-expired.yaml", document)
+	last := w.issue(t, "last")
+	w.eventuallyKnown(t, last)
+
+	jane := authenticationv1.UserInfo{
+		Username: "jane", UID: "4711", Groups: []string{"dev", "eng", "system:authenticated"},
+		Extra: map[string]authenticationv1.ExtraValue{"example.org/team": {"blue", "green"}},
+	}
+	plain := func(id string) authenticationv1.UserInfo {
+		return authenticationv1.UserInfo{Username: "user-of-" + id, Groups: []string{"system:authenticated"}}
+	}
+	for _, test := range []struct {
+		name, token string
+		want        authenticationv1.UserInfo // none: Unauthorized
+	}{
+		{"right", full, jane},
+		{"right, with nothing but a name", bare, plain("bare")},
+		{"for the API server's audience", own, plain("own-audience")},
+		{"for another audience", vault, authenticationv1.UserInfo{}},
+		{"wrong secret", wrong, authenticationv1.UserInfo{}},
+		{"unknown id", unknown, authenticationv1.UserInfo{}},
+		{"expired", expired, authenticationv1.UserInfo{}},
+		{"cut off", full[:len(full)-1], authenticationv1.UserInfo{}},
+		{"foreign", w.secret("eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW06YWRtaW4ifQ.c2lnbmF0dXJlIG9mIG5vYm9keQ"), authenticationv1.UserInfo{}},
+		{"short", "x", authenticationv1.UserInfo{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			check(t, w.Cluster, test.token, test.want)
+		})
+	}
+
+	t.Run("v1", func(t *testing.T) {
+		// TokenReview v1, by another API server of the same cluster.
+		flags, err := w.apiServerFlags(t.Context())
+		must(t, err)
+		second := cluster.New(t, cluster.Options{Join: w.Cluster, APIServerFlags: append(flags("v1"), "--audit-log-path=-")})
+		check(t, second, full, jane)
+		check(t, second, own, plain("own-audience"))
+		for _, token := range []string{vault, wrong, unknown, expired} {
+			check(t, second, token, authenticationv1.UserInfo{})
+		}
+	})
+
+	t.Run("kubectl", func(t *testing.T) {
+		kubectl := w.Kubectl(t.Context(), "--kubeconfig=/dev/null", "--server="+w.Config().Host, "--certificate-authority="+w.CAFile(), "--token="+full, "auth", "whoami", "--output=json")
+		output, err := kubectl.Output()
+		must(t, err)
+		var review authenticationv1.SelfSubjectReview
+		must(t, json.Unmarshal(output, &review))
+		if review.Status.UserInfo.Username != "jane" {
+			t.Errorf("kubectl says %s", output)
+		}
+	})
+
+	// A service in the cluster shows a token to the API server, which shows it to Gatehouse.
+	t.Run("token review for a service", func(t *testing.T) {
+		for token, audiences := range map[string][]string{vault: {"vault"}, full: nil} {
+			review, err := w.Client().AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
+				Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{"vault"}},
+			}, metav1.CreateOptions{})
+			must(t, err)
+			if review.Status.Authenticated != (audiences != nil) || !slices.Equal(review.Status.Audiences, audiences) {
+				t.Errorf("%.20s…: got %+v, want the audiences %q", token, review.Status, audiences)
+			}
+		}
+	})
+}
+
+// check compares who a token belongs to with who it should, and wants a token of nobody to be refused.
+func check(t *testing.T, c *cluster.Cluster, token string, want authenticationv1.UserInfo) {
+	t.Helper()
+	got, err := whoami(t, c, token)
+	if want.Username == "" {
+		if !apierrors.IsUnauthorized(err) {
+			t.Errorf("got %v, %v, want that it is refused", got, err)
+		}
+		return
+	}
+	must(t, err)
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestTokenIsRevokedByRemovingItsDocument(t *testing.T) {
+	t.Parallel()
+	w := theWorld(t)
+	// It is known to nobody when it is first used, which must not be held against it.
+	token, document := w.issueUnknown(t, "revoked")
+	_, err := whoami(t, w.Cluster, token)
+	if !apierrors.IsUnauthorized(err) {
+		t.Errorf("before it is known: got %v, want that it is refused", err)
+	}
+	begin := time.Now()
+	file := w.write(t, "token-revoked.yaml", document)
+	w.eventuallyKnown(t, token)
+	t.Logf("accepted after %s", time.Since(begin).Round(time.Millisecond))
+
+	begin = time.Now()
+	must(t, os.Remove(file))
+	eventually(t, "a token without its document", func() error {
+		_, err := whoami(t, w.Cluster, token)
+		if err == nil {
+			return errNotYet
+		}
+		if !apierrors.IsUnauthorized(err) {
+			t.Errorf("got %v, want that it is refused", err)
+		}
+		return nil
+	})
+	// The API server keeps a yes for the TTL and ten seconds, counted from its last answer by Gatehouse.
+	t.Logf("refused after %s", time.Since(begin).Round(time.Millisecond))
+}
+
+// Whoever may write documents still cannot hand out what Kubernetes keeps for itself.
+func TestReservedIdentities(t *testing.T) {
+	w := theWorld(t)
+	for _, flags := range [][]string{
+		{"--user", "jane", "--group", "system:masters"},
+		{"--user", "system:admin"},
+		{"--user", "system:serviceaccount:kube-system:default"},
+		{"--user", "jane", "--extra", "authentication.kubernetes.io/credential-id=x"},
+	} {
+		_, err := gatehouse.Run(t.Context(), append([]string{"token", "issue", "--id", "reserved"}, flags...)...)
+		if err == nil || !strings.Contains(err.Error(), "no token was issued") {
+			t.Errorf("%q: got %v, want that no token is issued", flags, err)
+		}
+	}
+
+	token, document := w.issueUnknown(t, "reserved")
+	document.Spec.User.Groups = []string{"system:masters"}
+	w.broken(t, "token-reserved.yaml", document, "system:masters", func() error {
+		_, err := whoami(t, w.Cluster, token)
+		if !apierrors.IsUnauthorized(err) {
+			return errors.Join(errors.New("a token for system:masters is not refused"), err)
+		}
+		return nil
+	})
+}

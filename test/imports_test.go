@@ -1,0 +1,329 @@
+package test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/gatehouse-dev/gatehouse"
+
+// rule forbids packages of this module to import, or call, what they must not know.
+type rule struct {
+	// from are directories of the module; "" is all of it. What is below belongs to it, unless it is among the
+	// exceptions.
+	from, except []string
+	// tests tells whether test files are bound too.
+	tests bool
+	// imports are import paths; what is below is forbidden too. A path that begins with "/" is one of this module.
+	imports []string
+	// calls are functions of the standard library, as "time.Now".
+	calls  []string
+	reason string
+}
+
+// rules is the architecture. Imports point downwards only: cmd, webhooks, the codec and the three endpoints, and what
+// these are made of.
+var rules = []rule{
+	{
+		from:    []string{"webhooks/sidecar", "webhooks/policy", "webhooks/authn"},
+		imports: []string{"net/http"},
+		reason:  "an endpoint is a function from request to response; HTTP is webhooks/review's",
+	},
+	{
+		from:    []string{"webhooks"},
+		except:  []string{"webhooks/review"},
+		imports: []string{"net"},
+		reason:  "of all packages here, webhooks/review alone knows the network",
+	},
+	{
+		from:    []string{"webhooks"},
+		imports: []string{"os", "syscall", "k8s.io/client-go"},
+		reason:  "decisions are pure: files, environment and the API server's objects are given to Compile by cmd",
+	},
+	{
+		from:    []string{"webhooks"},
+		imports: []string{"log", "k8s.io/klog", "github.com/go-logr", "sigs.k8s.io/controller-runtime/pkg/log"},
+		reason:  "decisions return what happened; cmd logs it",
+	},
+	{
+		from:   []string{"webhooks"},
+		calls:  []string{"time.Now", "time.Since", "time.Until"},
+		reason: "the clock is given: a decision depends on its input alone",
+	},
+	{
+		from:    []string{"webhooks/sidecar"},
+		tests:   true,
+		imports: []string{"/webhooks/policy", "/webhooks/authn"},
+		reason:  "the endpoints do not know each other",
+	},
+	{
+		from:    []string{"webhooks/policy"},
+		tests:   true,
+		imports: []string{"/webhooks/sidecar", "/webhooks/authn"},
+		reason:  "the endpoints do not know each other",
+	},
+	{
+		from:    []string{"webhooks/authn"},
+		tests:   true,
+		imports: []string{"/webhooks/sidecar", "/webhooks/policy"},
+		reason:  "the endpoints do not know each other",
+	},
+	{
+		from:    []string{"webhooks/sidecar", "webhooks/policy", "webhooks/authn"},
+		tests:   true,
+		imports: []string{"/webhooks/review"},
+		reason:  "an endpoint does not know how it is served, so that anybody's server can mount it",
+	},
+	{
+		from:    []string{"webhooks/review"},
+		imports: []string{"/webhooks/sidecar", "/webhooks/policy", "/webhooks/authn"},
+		reason:  "the codec carries any function, whatever it decides",
+	},
+	{
+		from:    []string{"webhooks/rawjson", "webhooks/finding", "webhooks/api"},
+		imports: []string{module},
+		reason:  "these are the bottom: everybody may import them",
+	},
+	{
+		from:    []string{"webhooks"},
+		tests:   true,
+		imports: []string{"/certs", "/cmd"},
+		reason:  "what decides does not know how it is run",
+	},
+	{
+		from:    []string{"certs"},
+		tests:   true,
+		imports: []string{"/webhooks", "/cmd"},
+		reason:  "certs does not know what is served",
+	},
+	{
+		from:    []string{""},
+		except:  []string{"cmd"},
+		tests:   true,
+		imports: []string{"/cmd"},
+		reason:  "cmd is the program; what others could use lives outside of it",
+	},
+	{
+		from:    []string{"cmd", "webhooks", "certs"},
+		tests:   true,
+		imports: []string{"/test"},
+		reason:  "the program does not depend on its tests",
+	},
+}
+
+func TestImports(t *testing.T) {
+	used := make([]bool, len(rules))
+	files := 0
+	err := filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		file := filepath.ToSlash(strings.TrimPrefix(name, ".."+string(filepath.Separator)))
+		if entry.IsDir() {
+			return skip(name, entry)
+		}
+		if path.Ext(file) != ".go" {
+			return nil
+		}
+		files++
+		source, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for i := range rules {
+			used[i] = used[i] || rules[i].binds(file)
+		}
+		found, err := check(file, source)
+		for _, violation := range found {
+			t.Error(violation)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 50 {
+		t.Errorf("only %d files were looked at", files)
+	}
+	for i, bound := range used {
+		if !bound {
+			t.Errorf("no file is bound by the rule for %q: was a directory renamed?", rules[i].from)
+		}
+	}
+}
+
+// skip leaves out directories that hold no package of this module.
+func skip(name string, entry fs.DirEntry) error {
+	if name == ".." {
+		return nil
+	}
+	if base := entry.Name(); base == "bin" || base == "testdata" || strings.HasPrefix(base, ".") {
+		return fs.SkipDir
+	}
+	_, err := os.Stat(filepath.Join(name, "go.mod"))
+	if err == nil {
+		return fs.SkipDir // another module
+	}
+	return nil
+}
+
+// check returns what a file of this module, named by its path from the root, does against the rules.
+func check(file string, source []byte) ([]string, error) {
+	bound := slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { return !r.binds(file) })
+	mode := parser.ImportsOnly
+	if slices.ContainsFunc(bound, func(r rule) bool { return len(r.calls) > 0 }) {
+		mode = parser.SkipObjectResolution
+	}
+	positions := token.NewFileSet()
+	parsed, err := parser.ParseFile(positions, file, source, mode)
+	if err != nil {
+		return nil, err
+	}
+	imports, err := importsOf(parsed)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	report := func(at token.Pos, what string, r rule) {
+		found = append(found, fmt.Sprintf("%s: %s: %s", positions.Position(at), what, r.reason))
+	}
+	for _, r := range bound {
+		for _, i := range imports {
+			if r.forbidsImport(i.path) {
+				report(i.at, fmt.Sprintf("imports %q", i.path), r)
+			}
+			if i.name == "." && slices.ContainsFunc(r.calls, func(call string) bool { return path.Dir(asPath(call)) == i.path }) {
+				report(i.at, fmt.Sprintf("imports %q without its name, which hides calls", i.path), r)
+			}
+		}
+		ast.Inspect(parsed, func(node ast.Node) bool {
+			selector, ok := node.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := selector.X.(*ast.Ident)
+			if !ok {
+				return true
+			}
+			for _, i := range imports {
+				if call := i.path + "." + selector.Sel.Name; pkg.Name == i.name && slices.Contains(r.calls, call) {
+					report(selector.Pos(), "uses "+call, r)
+				}
+			}
+			return true
+		})
+	}
+	return found, nil
+}
+
+type imported struct {
+	name, path string
+	at         token.Pos
+}
+
+func importsOf(file *ast.File) ([]imported, error) {
+	list := make([]imported, 0, len(file.Imports))
+	for _, spec := range file.Imports {
+		target, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return nil, err
+		}
+		name := path.Base(target)
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		list = append(list, imported{name: name, path: target, at: spec.Pos()})
+	}
+	return list, nil
+}
+
+// asPath makes "time.Now" "time/Now".
+func asPath(call string) string { return strings.ReplaceAll(call, ".", "/") }
+
+func (r *rule) binds(file string) bool {
+	if strings.HasSuffix(file, "_test.go") && !r.tests {
+		return false
+	}
+	in := func(directory string) bool { return directory == "" || isBelow(file, directory) }
+	return slices.ContainsFunc(r.from, in) && !slices.ContainsFunc(r.except, in)
+}
+
+func (r *rule) forbidsImport(target string) bool {
+	return slices.ContainsFunc(r.imports, func(forbidden string) bool {
+		if strings.HasPrefix(forbidden, "/") {
+			forbidden = module + forbidden
+		}
+		return isBelow(target, forbidden)
+	})
+}
+
+// isBelow tells whether name is the directory, or below it.
+func isBelow(name, directory string) bool {
+	rest, found := strings.CutPrefix(name, directory)
+	return found && (rest == "" || rest[0] == '/')
+}
+
+// The rules find what they forbid, and nothing else.
+func TestImportRules(t *testing.T) {
+	for _, test := range []struct {
+		name, file, source string
+		// want is a part of what is found, "" for nothing.
+		want string
+	}{
+		{"endpoint and HTTP", "webhooks/policy/x.go", `import "net/http"`, `imports "net/http": an endpoint is a function`},
+		{"endpoint and HTTP, below", "webhooks/authn/deep/x.go", `import "net/http/httptest"`, `imports "net/http/httptest"`},
+		{"endpoint's test and HTTP", "webhooks/authn/x_test.go", `import "net/http"`, ""},
+		{"codec and HTTP", "webhooks/review/x.go", `import "net/http"`, ""},
+		{"bottom and network", "webhooks/finding/x.go", `import "net/url"`, `imports "net/url": of all packages here`},
+		{"endpoint and files", "webhooks/sidecar/x.go", `import "os"`, `imports "os": decisions are pure`},
+		{"endpoint and files, renamed", "webhooks/sidecar/x.go", `import . "os"`, `imports "os": decisions are pure`},
+		{"endpoint and a name that begins alike", "webhooks/sidecar/x.go", `import "ossify"`, ""},
+		{"endpoint and a client", "webhooks/policy/x.go", `import "k8s.io/client-go/kubernetes"`, "decisions are pure"},
+		{"endpoint and logger", "webhooks/policy/x.go", `import "log/slog"`, "cmd logs it"},
+		{"endpoint and klog", "webhooks/authn/x.go", `import "k8s.io/klog/v2"`, "cmd logs it"},
+		{"clock", "webhooks/authn/x.go", `import "time"; var _ = time.Now`, "uses time.Now: the clock is given"},
+		{"clock, renamed", "webhooks/authn/x.go", `import clock "time"; func f() { _ = clock.Since(x) }`, "uses time.Since"},
+		{"clock, without its name", "webhooks/authn/x.go", `import . "time"; var _ = Now()`, "which hides calls"},
+		{"clock of a test", "webhooks/authn/x_test.go", `import "time"; var _ = time.Now()`, ""},
+		{"time without clock", "webhooks/authn/x.go", `import "time"; var _ = time.Second`, ""},
+		{"clock of the program", "cmd/gatehouse/x.go", `import "time"; var _ = time.Now()`, ""},
+		{"another's Now", "webhooks/authn/x.go", `import "time"; var _ = spec.Now(time.UTC)`, ""},
+		{"sidecar and policy", "webhooks/sidecar/x.go", `import "` + module + `/webhooks/policy"`, "do not know each other"},
+		{"policy and authn", "webhooks/policy/x_test.go", `import "` + module + `/webhooks/authn"`, "do not know each other"},
+		{"authn and sidecar", "webhooks/authn/x.go", `import s "` + module + `/webhooks/sidecar"`, "do not know each other"},
+		{"endpoint and codec", "webhooks/policy/x.go", `import "` + module + `/webhooks/review"`, "how it is served"},
+		{"codec and endpoint", "webhooks/review/x.go", `import "` + module + `/webhooks/policy"`, "carries any function"},
+		{"bottom and anything", "webhooks/rawjson/x.go", `import "` + module + `/webhooks/finding"`, "the bottom"},
+		{"endpoint and certs", "webhooks/policy/x.go", `import "` + module + `/certs"`, "how it is run"},
+		{"certs and table", "certs/x.go", `import "` + module + `/webhooks"`, "what is served"},
+		{"certs and endpoint", "certs/x.go", `import "` + module + `/webhooks/authn"`, "what is served"},
+		{"test and the program's inside", "test/e2e/x_test.go", `import "` + module + `/cmd/gatehouse/internal/server"`, "cmd is the program"},
+		{"the program and itself", "cmd/gatehouse/x.go", `import "` + module + `/cmd/gatehouse/internal/server"`, ""},
+		{"the program and its tests", "cmd/gatehouse/x.go", `import "` + module + `/test/cluster"`, "depend on its tests"},
+		{"certs' test and the tests", "certs/x_test.go", `import "` + module + `/test/cluster"`, "depend on its tests"},
+		{"table and endpoints", "webhooks/webhooks.go", `import "` + module + `/webhooks/policy"`, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			found, err := check(test.file, []byte("package x; "+test.source))
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case test.want == "" && len(found) > 0:
+				t.Errorf("found %q, want nothing", found)
+			case test.want != "" && (len(found) == 0 || !strings.Contains(strings.Join(found, "\n"), test.want)):
+				t.Errorf("found %q, want %q", found, test.want)
+			}
+		})
+	}
+}
