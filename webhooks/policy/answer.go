@@ -202,7 +202,6 @@ func (r *request) objectName() string {
 // and false for a reason that a policy cannot give.
 func statusCode(reason metav1.StatusReason) (code int32, known bool) {
 	codes := map[metav1.StatusReason]int32{
-		metav1.StatusReasonUnauthorized:          401,
 		metav1.StatusReasonForbidden:             403,
 		metav1.StatusReasonRequestEntityTooLarge: 413,
 		metav1.StatusReasonInvalid:               422,

@@ -114,7 +114,8 @@ func checkVariables(d document, variables []admissionregistrationv1.Variable, pa
 		case !isIdentifier(variable.Name):
 			d.errorf(at.Child("name"), "use letters, digits and underscores, and no word that CEL reserves", "%q is not a CEL identifier", variable.Name)
 		case names[variable.Name]:
-			d.duplicate(at.Child("name"), variable.Name)
+			// The API server takes such a policy, so it must not be an error here.
+			d.warnf(at.Child("name"), "rename one of them", "%q occurs twice: the last one holds", variable.Name)
 		}
 		names[variable.Name] = true
 		checkExpression(d, variable.Expression, at.Child("expression"))
@@ -145,7 +146,7 @@ func checkValidation(d document, rule *admissionregistrationv1.Validation, path 
 	if rule.Reason != nil {
 		if _, known := statusCode(*rule.Reason); !known {
 			d.oneOf(path.Child("reason"), string(*rule.Reason), string(metav1.StatusReasonForbidden), string(metav1.StatusReasonInvalid),
-				string(metav1.StatusReasonRequestEntityTooLarge), string(metav1.StatusReasonUnauthorized))
+				string(metav1.StatusReasonRequestEntityTooLarge))
 		}
 	}
 }

@@ -371,7 +371,7 @@ func TestNameOfAnObjectWithoutOne(t *testing.T) {
 // TestReasons pairs reasons and codes as upstream does.
 func TestReasons(t *testing.T) {
 	t.Parallel()
-	for reason, code := range map[string]int32{"": 422, "Invalid": 422, "Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413} {
+	for reason, code := range map[string]int32{"": 422, "Invalid": 422, "Forbidden": 403, "RequestEntityTooLarge": 413} {
 		field := ""
 		if reason != "" {
 			field = ", reason: " + reason
@@ -577,5 +577,19 @@ func TestEqualSelectors(t *testing.T) {
 	response := decide(t, compile(t, documents(append(list, labelled)...)), review(t, configMap))
 	if n := len(response.Result.Details.Causes); n != 4 {
 		t.Errorf("%d policies were violated, want 4", n)
+	}
+}
+
+// TestVariableTwice holds that the last of two variables of one name counts, as
+// in the API server, and that its author is told.
+func TestVariableTwice(t *testing.T) {
+	t.Parallel()
+	set := compile(t, denyAll("p", `variables: [{name: a, expression: "1"}, {name: a, expression: "2"}], validations: [{expression: "variables.a == 2"}]`, ""))
+	if response := decide(t, set, review(t, configMap)); !response.Allowed {
+		t.Errorf("got %+v", response)
+	}
+	want := `ValidatingAdmissionPolicy/p: spec.variables[1].name: "a" occurs twice: the last one holds (hint: rename one of them)`
+	if got := set.Warnings().Error(); !strings.Contains(got, want) {
+		t.Errorf("warnings are %s", got)
 	}
 }

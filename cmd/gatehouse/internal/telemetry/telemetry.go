@@ -112,7 +112,7 @@ func reasonLabel(o *review.Outcome) string {
 	switch o.Decision {
 	case review.Denied:
 		switch o.Reason {
-		case "Forbidden", "Invalid", "Unauthorized", "RequestEntityTooLarge",
+		case "Forbidden", "Invalid", "RequestEntityTooLarge",
 			"foreign", "malformed", "wrong-secret", "expired", "audience", "guard":
 			return o.Reason
 		case "":
