@@ -60,29 +60,27 @@ func (f Finding) String() string {
 //nolint:errname // a list that can be an error, and is read as a list
 type List []Finding
 
-// Error joins the findings, one a line.
+// Error joins the findings, one a line. Warnings are marked.
 func (l List) Error() string {
 	lines := make([]string, len(l))
 	for i, f := range l {
 		lines[i] = f.String()
+		if f.Severity == Warning {
+			lines[i] = "warning: " + lines[i]
+		}
 	}
 	return strings.Join(lines, "\n")
 }
 
-// Err is the findings of severity Error as an error, which is a List, and nil if
-// there are none. Callers return it instead of the list, so that an empty list
-// is never a non-nil error.
+// Err is the list as an error if it holds a finding of severity Error, and nil
+// otherwise. Callers return it instead of the list, so that an empty list is
+// never a non-nil error. It keeps the warnings: whoever mends the errors sees
+// them in the same go.
 func (l List) Err() error {
-	var errs List
-	for _, f := range l {
-		if f.Severity == Error {
-			errs = append(errs, f)
-		}
+	if slices.ContainsFunc(l, func(f Finding) bool { return f.Severity == Error }) {
+		return l
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return errs
+	return nil
 }
 
 // Sort puts the findings into the order in which they are shown: by source,

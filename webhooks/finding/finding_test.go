@@ -24,7 +24,7 @@ func TestSortReadsTheNumberOfADocument(t *testing.T) {
 	}
 }
 
-func TestErrHoldsErrorsOnly(t *testing.T) {
+func TestErr(t *testing.T) {
 	t.Parallel()
 	warning := finding.Finding{Severity: finding.Warning, Message: "odd"}
 	problem := finding.Finding{
@@ -35,7 +35,7 @@ func TestErrHoldsErrorsOnly(t *testing.T) {
 		t.Errorf("warnings alone are an error: %v", err)
 	}
 	err := finding.List{warning, problem}.Err()
-	if want := `a.yaml: Kind/name: spec.x: "1" is not allowed (hint: write 2)`; err == nil || err.Error() != want {
+	if want := "warning: odd\na.yaml: Kind/name: spec.x: \"1\" is not allowed (hint: write 2)"; err == nil || err.Error() != want {
 		t.Errorf("Err() = %v, want %s", err, want)
 	}
 }

@@ -373,6 +373,9 @@ func TestCompileFindings(t *testing.T) {
 				t.Fatalf("%q is not in the documents", tc.old)
 			}
 			got := lines(findingsOf(t, strings.Replace(documents, tc.old, tc.new, 1)))
+			if isWarning := func(line string) bool { return strings.HasPrefix(line, "warning: ") }; !slices.ContainsFunc(tc.want, isWarning) {
+				got = slices.DeleteFunc(got, isWarning) // what is broken also leaves others inert
+			}
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(tc.want, "\n  "))
 			}

@@ -112,9 +112,9 @@ spec:
 		t.Fatal(err)
 	}
 	warnings := set.Warnings()
-	const want = `w.yaml: SidecarProfile/w: spec.template.spec.containers[0]: container "agent" is not a native sidecar: it starts and ends in no order with the pod's own containers, and pods that must end do not get the profile (hint: make it an init container with restartPolicy: Always)
-w.yaml: SidecarProfile/w: spec.template.spec.initContainers[0]: native sidecar "proxy" has no startupProbe: the pod's own containers start without waiting until it is ready (hint: add a startupProbe)
-w.yaml: SidecarProfile/w: spec.template.spec.volumes[0]: volume "data" has no source: the API server makes it an emptyDir (hint: write emptyDir: {})`
+	const want = `warning: w.yaml: SidecarProfile/w: spec.template.spec.containers[0]: container "agent" is not a native sidecar: it starts and ends in no order with the pod's own containers, and pods that must end do not get the profile (hint: make it an init container with restartPolicy: Always)
+warning: w.yaml: SidecarProfile/w: spec.template.spec.initContainers[0]: native sidecar "proxy" has no startupProbe: the pod's own containers start without waiting until it is ready (hint: add a startupProbe)
+warning: w.yaml: SidecarProfile/w: spec.template.spec.volumes[0]: volume "data" has no source: the API server makes it an emptyDir (hint: write emptyDir: {})`
 	if got := warnings.Error(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
