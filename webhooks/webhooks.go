@@ -7,6 +7,7 @@ package webhooks
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
@@ -54,10 +55,13 @@ type Snapshot struct {
 	Sidecar *sidecar.Set
 	Policy  *policy.Set
 	Authn   *authn.Set
+
+	warnings finding.List
 }
 
 // Compile compiles all three parts. If any has an error there is no Snapshot,
-// and the error is a finding.List of everything wrong in all three.
+// and the error is a finding.List of everything found in all three, warnings
+// included.
 func Compile(spec Spec) (*Snapshot, error) {
 	var (
 		snapshot Snapshot
@@ -66,17 +70,24 @@ func Compile(spec Spec) (*Snapshot, error) {
 	)
 	if snapshot.Authn, err = authn.Compile(spec.Authn); err != nil {
 		found = appendFindings(found, err)
+	} else {
+		found = append(found, snapshot.Authn.Warnings()...)
 	}
 	if snapshot.Sidecar, err = sidecar.Compile(spec.Sidecar); err != nil {
 		found = appendFindings(found, err)
+	} else {
+		found = append(found, snapshot.Sidecar.Warnings()...)
 	}
 	if snapshot.Policy, err = policy.Compile(spec.Policy); err != nil {
 		found = appendFindings(found, err)
+	} else {
+		found = append(found, snapshot.Policy.Warnings()...)
 	}
-	if len(found) > 0 {
-		found.Sort()
-		return nil, found
+	found.Sort()
+	if err := found.Err(); err != nil {
+		return nil, err
 	}
+	snapshot.warnings = found
 	return &snapshot, nil
 }
 
@@ -87,12 +98,6 @@ func appendFindings(found finding.List, err error) finding.List {
 	return append(found, finding.Finding{Severity: finding.Error, Message: err.Error()})
 }
 
-// Warnings are the findings that did not keep the Snapshot from being compiled.
-func (s *Snapshot) Warnings() finding.List {
-	var found finding.List
-	found = append(found, s.Authn.Warnings()...)
-	found = append(found, s.Sidecar.Warnings()...)
-	found = append(found, s.Policy.Warnings()...)
-	found.Sort()
-	return found
-}
+// Warnings are the findings that did not keep the Snapshot from being compiled,
+// in the order in which they are shown.
+func (s *Snapshot) Warnings() finding.List { return slices.Clone(s.warnings) }
