@@ -33,16 +33,19 @@ func TestOneLineForWhatSomebodyMayHaveToActOn(t *testing.T) {
 	}{
 		{"allowed", review.Outcome{Endpoint: "validate", Decision: review.Allowed}, "", nil, ""},
 		{
-			"denied", review.Outcome{
+			"denied",
+			review.Outcome{
 				Endpoint: "validate", Decision: review.Denied, Reason: "Forbidden", UID: "u1", Operation: "CREATE",
 				Resource: metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Subresource: "scale",
 				Namespace: "shop", Object: "web", User: "jane", DryRun: true,
 				Audit: map[string]string{"denied-by": "limits/all", "team_note": "secret-value", "validation_failure": "secret-value"},
-			}, "INFO",
+			},
+			"INFO",
 			map[string]any{
 				"uid": "u1", "operation": "CREATE", "resource": "deployments.apps/scale", "namespace": "shop", "name": "web",
 				"user": "jane", "dryRun": true, "denied-by": "limits/all", "reason": "Forbidden",
-			}, "secret-value",
+			},
+			"secret-value",
 		},
 		{"could not tell", review.Outcome{Endpoint: "mutate", Decision: review.Unknown, Reason: "internal", Detail: "why"}, "ERROR", map[string]any{"detail": "why"}, ""},
 		{"unknown token", review.Outcome{Endpoint: "authenticate", Decision: review.Unknown, Reason: "unknown-id", TokenID: "ci"}, "WARN", map[string]any{"tokenID": "ci"}, ""},
