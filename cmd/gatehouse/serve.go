@@ -310,6 +310,7 @@ func logFindings(log *slog.Logger, err error) {
 }
 
 func logFinding(log *slog.Logger, f finding.Finding) {
+	f = f.Redacted()
 	write := log.Error
 	if f.Severity == finding.Warning {
 		write = log.Warn

@@ -190,11 +190,17 @@ func wideTextFault(s string) fault {
 	return ""
 }
 
-// invisible tells whether a character changes how its neighbours are shown
-// without being seen itself. The joiners are spelling in several scripts.
+// invisible tells whether a character is not seen, or changes how its
+// neighbours are shown. The joiners are spelling in several scripts.
 func invisible(r rune) bool {
 	const nonJoiner, joiner = '\u200c', '\u200d'
-	return unicode.Is(unicode.Cf, r) && r != nonJoiner && r != joiner
+	return unseen(r) && r != nonJoiner && r != joiner
+}
+
+// unseen is invisible with the joiners.
+func unseen(r rune) bool {
+	const emptyBraille = '\u2800'
+	return r == emptyBraille || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // reserved tells whether a name begins with "system:" to somebody who reads it:
@@ -203,7 +209,7 @@ func invisible(r rune) bool {
 func reserved(name string) bool {
 	rest := "system:"
 	for _, r := range name {
-		if unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+		if unicode.IsSpace(r) || unicode.IsControl(r) || unseen(r) {
 			continue
 		}
 		// By way of upper case, so that the long s (U+017F) folds as well.

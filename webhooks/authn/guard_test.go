@@ -37,7 +37,7 @@ func reservedNames() []string {
 		"System:masters", "SYSTEM:MASTERS", "sYsTeM:masters", "\u017fystem:masters",
 		" system:masters", "\tsystem:masters", "\nsystem:masters", "\u00a0system:masters", "\u3000system:masters",
 		"system :masters", "sys tem:masters", "system: masters",
-		"\u200bsystem:masters", "\ufeffsystem:masters", "sys\u00adtem:masters", "\u202esystem:masters", "\x00system:masters",
+		"\u200bsystem:masters", "\ufeffsystem:masters", "\u3164system:masters", "\u034fsystem:masters", "sys\ufe0ftem:masters", "\u2800system:masters", "sys\u00adtem:masters", "\u202esystem:masters", "\x00system:masters",
 	)
 }
 
@@ -135,6 +135,8 @@ func TestGuardRules(t *testing.T) {
 		{"delete", named("jane\x7f"), "username", `must not hold control`},
 		{"C1 control", named("jane\u0085x"), "username", `must not hold control`},
 		{"right to left override", named("jane\u202e"), "username", `"jane\u202e" must not hold control`},
+		{"filler", named("ad\u115fmin"), "username", `must not hold control`},
+		{"empty braille", named("admin\u2800x"), "username", `must not hold control`},
 		{"zero width space", named("ja\u200bne"), "username", `must not hold control`},
 		{"line separator", named("jane\u2028x"), "username", `must not hold control`},
 		{"invalid UTF-8", named("jane\xff"), "username", `"jane\xff" must be valid UTF-8`},

@@ -5,6 +5,8 @@ package finding
 
 import (
 	"cmp"
+	"encoding/json"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,8 +39,32 @@ type Finding struct {
 	Hint string `json:"hint,omitempty"`
 }
 
-// String is the finding on one line, without its severity.
+// token is the text of an access token, which may have been put anywhere by
+// mistake.
+//
+//nolint:gochecknoglobals // compiled once
+var token = regexp.MustCompile(`gatehouse_[a-z0-9-]+_[a-z2-7]+`)
+
+// Redacted is the finding as it may be shown: without the text of an access
+// token, wherever in a document somebody has put one.
+func (f Finding) Redacted() Finding {
+	for _, text := range []*string{&f.Source, &f.Object, &f.Field, &f.Message, &f.Hint} {
+		if strings.Contains(*text, "gatehouse_") {
+			*text = token.ReplaceAllString(*text, "gatehouse_…")
+		}
+	}
+	return f
+}
+
+// MarshalJSON shows the finding as Redacted.
+func (f Finding) MarshalJSON() ([]byte, error) {
+	type plain Finding
+	return json.Marshal(plain(f.Redacted()))
+}
+
+// String is the finding, as Redacted, on one line and without its severity.
 func (f Finding) String() string {
+	f = f.Redacted()
 	var b strings.Builder
 	for _, part := range []string{f.Source, f.Object, f.Field} {
 		if part != "" {

@@ -1,6 +1,7 @@
 package finding_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -37,6 +38,25 @@ func TestErr(t *testing.T) {
 	err := finding.List{warning, problem}.Err()
 	if want := "warning: odd\na.yaml: Kind/name: spec.x: \"1\" is not allowed (hint: write 2)"; err == nil || err.Error() != want {
 		t.Errorf("Err() = %v, want %s", err, want)
+	}
+}
+
+// TestTokensAreNotShown puts a token wherever a finding can hold text.
+func TestTokensAreNotShown(t *testing.T) {
+	t.Parallel()
+	const secret = "gatehouse_ci_unq3zlo745dva5breddgfhhzitomcrrzpxtpo67a7xgobgi"
+	f := finding.Finding{
+		Severity: finding.Error, Source: secret + ".yaml", Object: "AccessToken/" + secret, Field: "spec." + secret,
+		Message: `"` + secret + `" is not a name; ` + secret, Hint: "remove " + secret,
+	}
+	asJSON, err := json.Marshal(finding.List{f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{f.String(), finding.List{f}.Error(), string(asJSON)} {
+		if strings.Contains(text, "unq3zlo745") || strings.Count(text, "gatehouse_…") != 6 {
+			t.Errorf("shown is %s", text)
+		}
 	}
 }
 

@@ -64,16 +64,22 @@ const (
 // For a policy the object must be in a form that the rules name, for a binding
 // it need not be.
 func (c *constraints) matches(r *request, inForm bool) (bool, error) {
-	if c.find(r, c.exclude) != noForm {
-		return false, nil
-	}
 	var formErr error
+	switch c.find(r, c.exclude) {
+	case asRequested, asSent:
+		return false, nil
+	case asOtherVersion:
+		// Whether that version is one in which the API server would have found
+		// the object is not known here, and what is excluded is let pass.
+		formErr = fmt.Errorf("the object was sent as %s, and is excluded in another version: name the version that is sent", r.sent().GroupVersion())
+	case noForm:
+	}
 	if len(c.rules) > 0 {
 		found := c.find(r, c.rules)
 		if found == noForm {
 			return false, nil
 		}
-		if inForm {
+		if inForm && formErr == nil {
 			formErr = c.evaluable(r, found)
 		}
 	}
@@ -106,8 +112,9 @@ func (c *constraints) find(r *request, list []rule) form {
 	for i := range list {
 		for _, version := range list[i].APIVersions {
 			for _, resource := range [...]schema.GroupVersionResource{r.requested, sent} {
-				// The core group has one version, and "*" was tried before.
-				if resource.Group == "" || version == "*" {
+				// There is no other version to convert to, and "*" was tried
+				// before.
+				if version == "*" || resource.Version == "v1" && ServedInV1Alone(resource.Group) {
 					continue
 				}
 				resource.Version = version
@@ -118,6 +125,18 @@ func (c *constraints) find(r *request, list []rule) form {
 		}
 	}
 	return noForm
+}
+
+// ServedInV1Alone tells whether every version of Kubernetes that has match
+// conditions serves the group in v1 and in no other version, so that a rule that
+// names another is about nothing.
+func ServedInV1Alone(group string) bool {
+	switch group {
+	case "", "apps", "batch", "rbac.authorization.k8s.io":
+		return true
+	default:
+		return false
+	}
 }
 
 // evaluable is an error if the object that was sent is not in a form that the

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"strings"
+
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -34,7 +36,8 @@ func readsManagedFields(env *cel.Env, expressions []string) bool {
 func seesManagedFields(e ast.Expr, path []string) bool {
 	switch e.Kind() {
 	case ast.IdentKind:
-		if name := e.AsIdent(); name != plugincel.ObjectVarName && name != plugincel.OldObjectVarName {
+		// A leading dot makes a name absolute and changes nothing else here.
+		if name := strings.TrimPrefix(e.AsIdent(), "."); name != plugincel.ObjectVarName && name != plugincel.OldObjectVarName {
 			return false
 		}
 		return len(path) == 0 || path[0] == "metadata" && (len(path) == 1 || path[1] == "managedFields")

@@ -3,6 +3,7 @@ package policy
 import (
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
 )
@@ -44,10 +45,49 @@ func TestReadsManagedFields(t *testing.T) {
 		`{"a": object}.a.metadata.managedFields == []`:               true,
 		`object.metadata.?managedFields.hasValue()`:                  true,
 		`dyn(object).metadata.name == ""`:                            true,
+		`has(.object.metadata.managedFields)`:                        true,
+		`.object != .oldObject`:                                      true,
+		`.oldObject.metadata.?managedFields.hasValue()`:              true,
 		`not an expression`:                                          true,
 	} {
 		if got := readsManagedFields(env, []string{"true", expression}); got != want {
 			t.Errorf("%s: %v, want %v", expression, got, want)
 		}
 	}
+}
+
+// TestManagedFieldsAreSeen decides by them, in every way to name the object.
+func TestManagedFieldsAreSeen(t *testing.T) {
+	t.Parallel()
+	for _, object := range []string{"object", ".object"} {
+		set := compileForTest(t, `has(`+object+`.metadata.managedFields) && `+object+`.metadata.managedFields.all(f, f.manager != "evil")`)
+		if !set.managedFields {
+			t.Errorf("%s: managed fields are not decoded", object)
+		}
+	}
+	if compileForTest(t, "has(object.metadata.labels)").managedFields {
+		t.Error("managed fields are decoded for nobody")
+	}
+}
+
+// compileForTest is a Set of one policy with one rule.
+func compileForTest(t *testing.T, expression string) *Set {
+	t.Helper()
+	var p Policy
+	p.Name = "p"
+	p.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+		RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{"CREATE"},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+		},
+	}}}
+	p.Spec.Validations = []admissionregistrationv1.Validation{{Expression: expression}}
+	var b Binding
+	b.Name, b.Spec.PolicyName = "b", "p"
+	b.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	set, err := Compile(Spec{Policies: []Policy{p}, Bindings: []Binding{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
 }

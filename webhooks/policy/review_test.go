@@ -107,9 +107,12 @@ func TestReviewVerdicts(t *testing.T) {
 			req.RequestResource = &metav1.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "deployments"}
 			req.RequestKind = &metav1.GroupVersionKind{Group: "extensions", Version: "v1beta1", Kind: "Deployment"}
 		}, denied},
-		{"excluded in another version", apps(`excludeResourceRules: [{apiGroups: ["apps"], apiVersions: ["v1beta1"], operations: ["*"], resources: ["*"]}], `), deployment, none, "allowed"},
+		{"excluded in another version", apps(`excludeResourceRules: [{apiGroups: ["apps"], apiVersions: ["v1beta1"], operations: ["*"], resources: ["*"]}], `), deployment, none, denied},
+		{"excluded in another version that may be served", strings.ReplaceAll(apps(`excludeResourceRules: [{apiGroups: ["apps"], apiVersions: ["v2"], operations: ["*"], resources: ["*"]}], `), `"apps"`, `"example.org"`), deployment, func(req *admission.Request) {
+			req.Resource.Group, req.RequestResource = "example.org", nil
+		}, `ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: the object was sent as example.org/v1, and is excluded in another version: name the version that is sent`},
 		{"excluded in another version, exactly", apps(`matchPolicy: Exact, excludeResourceRules: [{apiGroups: ["apps"], apiVersions: ["v1beta1"], operations: ["*"], resources: ["*"]}], `), deployment, none, denied},
-		{"bound in another version", denyAll("p", "", `matchResources: {resourceRules: [{apiGroups: ["apps"], apiVersions: ["v1beta1"], operations: ["*"], resources: ["*"]}]}`), deployment, none, denied},
+		{"bound in another version", denyAll("p", "", `matchResources: {resourceRules: [{apiGroups: ["apps"], apiVersions: ["v1beta1"], operations: ["*"], resources: ["*"]}]}`), deployment, none, "allowed"},
 		{"an old request without the resource that was asked for", apps(""), deployment, func(req *admission.Request) { req.RequestResource = &req.Resource }, denied},
 
 		// Namespaces.

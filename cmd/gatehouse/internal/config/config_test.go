@@ -376,6 +376,13 @@ func TestLoadErrors(t *testing.T) {
 				`a.yaml: ConfigMap/x: metadata.labels.true: "true" is a boolean, expected a string (hint: put it in quotes: YAML reads yes, no, on, off, y and n as booleans)`,
 			},
 		},
+		"a List without its items": {
+			map[string]string{"a.yaml": "apiVersion: v1\nkind: List\nmetadata: {name: foo}\nitem: []\n---\napiVersion: v1\nkind: List\nmetadata: {name: foo}\nitems: null"},
+			[]string{
+				`a.yaml#1: List: items: is missing or not a list (hint: a List holds its objects in items)`,
+				`a.yaml#2: List: items: is missing or not a list (hint: a List holds its objects in items)`,
+			},
+		},
 		"items of lists": {
 			map[string]string{"a.yaml": "apiVersion: v1\nkind: List\nitems:\n- kind: X\n- " + strings.ReplaceAll(strings.Replace(profile, "injection", "injecton", 1), "\n", "\n  ") + "\n---\napiVersion: v1\nkind: ConfigMapList\nitems: [3]"},
 			[]string{

@@ -158,6 +158,11 @@ func (o *object) read(value any) {
 		o.list(gvk, items)
 		return
 	}
+	if gvk == (schema.GroupVersionKind{Version: "v1", Kind: "List"}) {
+		// Taken for a context object, a misspelt list would hide all it holds.
+		o.report(problem{field: "items", message: "is missing or not a list", hint: "a List holds its objects in items"})
+		return
+	}
 	o.one(gvk)
 }
 

@@ -177,6 +177,8 @@ func TestWhatIsSent(t *testing.T) {
 		"node":                              {request{admission.Create, "", "v1", "nodes", "", other}, nil},
 		"node status":                       {request{admission.Update, "", "v1", "nodes/status", "", other}, nil},
 		"node deletion":                     {request{admission.Delete, "", "v1", "nodes", "", nil}, nil},
+		"CSI node":                          {request{admission.Create, "storage.k8s.io", "v1", "csinodes", "", other}, nil},
+		"CSI driver":                        {request{admission.Create, "storage.k8s.io", "v1", "csidrivers", "", other}, []string{validate}},
 		"nodes of metrics":                  {request{admission.Create, "metrics.k8s.io", "v1", "nodes", "", other}, []string{validate}},
 		"node lease":                        {request{admission.Update, "coordination.k8s.io", "v1", "leases", "kube-node-lease", other}, nil},
 		"lease of a leader":                 {request{admission.Update, "coordination.k8s.io", "v1", "leases", "default", other}, nil},

@@ -248,7 +248,7 @@ func (v versionSets) add(rule admissionregistrationv1.Rule) {
 	text := strings.Join(list, ", ")
 	for _, group := range rule.APIGroups {
 		text := text
-		if text == all && servedInV1Alone(group) {
+		if text == all && policy.ServedInV1Alone(group) {
 			text = "v1"
 		}
 		for _, resource := range rule.Resources {
@@ -257,17 +257,6 @@ func (v versionSets) add(rule admissionregistrationv1.Rule) {
 			}
 			v[resource+"."+group][text] = true
 		}
-	}
-}
-
-// servedInV1Alone tells whether every version of Kubernetes that has match
-// conditions serves the group in v1 and in no other version.
-func servedInV1Alone(group string) bool {
-	switch group {
-	case "", "apps", "batch", "rbac.authorization.k8s.io":
-		return true
-	default:
-		return false
 	}
 }
 

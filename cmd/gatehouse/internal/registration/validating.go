@@ -20,10 +20,16 @@ const validateTimeout = 3
 var spared = []sparedResource{ //nolint:gochecknoglobals // a constant table
 	{"events", []string{"", "events.k8s.io"}, "events"},
 	{"nodes", []string{""}, "nodes"},
+	{"csi-nodes", []string{"storage.k8s.io"}, "csinodes"},
 	{"certificate-signing-requests", []string{"certificates.k8s.io"}, "certificatesigningrequests"},
 	{"leases", []string{"coordination.k8s.io"}, ""},
 	{"reviews", []string{"authentication.k8s.io", "authorization.k8s.io"}, ""},
 }
+
+// notTheAPIServer spares what the API server writes itself, over its loopback
+// connection: without its RBAC bootstrap it does not become ready. No token can
+// have that name, for the identity guard refuses it.
+const notTheAPIServer = `request.userInfo.username != "system:apiserver"`
 
 // sparedResource is a resource, with its subresources, in some API groups. An
 // empty resource stands for all resources of the groups.
@@ -70,6 +76,7 @@ func (o *Options) validating(rules ruleSets) Document {
 		for _, s := range spared {
 			conditions = append(conditions, s.condition())
 		}
+		conditions = append(conditions, admissionregistrationv1.MatchCondition{Name: "not-the-api-server", Expression: notTheAPIServer})
 		config.Webhooks = append(config.Webhooks, admissionregistrationv1.ValidatingWebhook{
 			Name:                    w.name,
 			ClientConfig:            o.clientConfig(webhooks.ValidatePath),
