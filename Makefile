@@ -50,7 +50,7 @@ fmt: $(GOLANGCI_LINT) ## Format all Go files.
 	$(GOLANGCI_LINT) fmt ./...
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) build ## Write generated code, the example registrations and the golden files anew.
+generate: $(CONTROLLER_GEN) ## Write generated code and the example registration anew.
 	$(CONTROLLER_GEN) object paths=./webhooks/api/...
 	$(MAKE) --no-print-directory manifests
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -102,7 +103,9 @@ func answerer(name string, s *webhooks.Snapshot) (func(context.Context, []byte) 
 		return func(ctx context.Context, body []byte) ([]byte, verdict, error) {
 			request, apiVersion, err := review.DecodeToken(body)
 			if err != nil {
-				return nil, unknown, &statusError{http.StatusBadRequest, err}
+				// The server answers 200 whatever comes.
+				status := authenticationv1.TokenReviewStatus{Error: err.Error()}
+				return review.AppendToken(nil, apiVersion, &status), unknown, nil //nolint:nilerr // it is in the answer
 			}
 			response := s.Authn.Review(ctx, request)
 			v := denied
@@ -241,10 +244,24 @@ func eachReview(in io.Reader, f func([]byte) error) error {
 	case trimmed[0] != '{':
 		return eachYAML(rest, f)
 	}
-	if _, err := rawjson.Parse(trimmed); err == nil {
+	if isJSON(trimmed) {
 		return eachLine(first, buffered, f)
 	}
-	return eachJSON(rest, f)
+	// A broken first line must not make one text of a whole recording.
+	second, err := firstLine(buffered)
+	if err != nil {
+		return err
+	}
+	if isJSON(bytes.TrimSpace(second)) {
+		return eachLine(first, bufio.NewReader(io.MultiReader(bytes.NewReader(second), buffered)), f)
+	}
+	return eachJSON(io.MultiReader(bytes.NewReader(first), bytes.NewReader(second), buffered), f)
+}
+
+// isJSON tells whether a line is one whole object.
+func isJSON(line []byte) bool {
+	_, err := rawjson.Parse(line)
+	return err == nil && len(line) > 0 && line[0] == '{'
 }
 
 // firstLine reads up to the end of the first line that is not blank.

@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
 // serveFlags are what the command line of serve says.
@@ -82,7 +83,7 @@ answer, goes on answering for the drain delay, and then stops.`,
 	flags.StringSliceVar(&f.selfSigned, "self-signed", nil, "names and addresses for a certificate made in memory, instead of --tls-cert and --tls-key")
 	flags.StringVar(&f.selfSignedDir, "self-signed-dir", "", "directory to write the CA and a client certificate for the API server to, with --self-signed")
 	flags.StringVar(&f.clientCA, "client-ca", "", "file of the CAs of client certificates, in PEM; /authenticate answers nobody else (default: with --self-signed-dir, the CA made there)")
-	flags.Int64Var(&f.inFlight, "max-in-flight-bytes", 128<<20, "bytes of reviews held in memory at one time; more are shed")
+	flags.Int64Var(&f.inFlight, "max-in-flight-bytes", 128<<20, "bytes that the reviews held in memory at one time, and decoding them, may take; more are shed")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 15*time.Second, "how long to go on answering after SIGTERM")
 	flags.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "lowest level that is logged: debug (every review), info (denials), warn or error")
 	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
@@ -117,6 +118,9 @@ func (f *serveFlags) check() error {
 	}
 	if f.logFormat != "json" && f.logFormat != "text" {
 		problems = append(problems, fmt.Errorf("--log-format %q: must be json or text", f.logFormat))
+	}
+	if f.inFlight <= review.MaxAdmissionBytes {
+		problems = append(problems, fmt.Errorf("--max-in-flight-bytes %d: must be more than %d, the largest review", f.inFlight, review.MaxAdmissionBytes))
 	}
 	if f.drainDelay < 0 {
 		problems = append(problems, fmt.Errorf("--drain-delay %s: must not be negative", f.drainDelay))

@@ -41,8 +41,6 @@ type Finding struct {
 
 // token is the text of an access token, which may have been put anywhere by
 // mistake.
-//
-//nolint:gochecknoglobals // compiled once
 var token = regexp.MustCompile(`gatehouse_[a-z0-9-]+_[a-z2-7]+`)
 
 // Redacted is the finding as it may be shown: without the text of an access

@@ -51,10 +51,13 @@ type Member struct {
 // its own members. Objects inside arrays are not noted. A text with more members
 // to note than fit into the capacity of dst is refused, so that a hostile one
 // costs no memory.
-func Outline(dst []Member, data []byte, depth int) ([]Member, error) {
+//
+// It also counts the values in the text, at any depth: that, and not the text's
+// length, tells what decoding it would take.
+func Outline(dst []Member, data []byte, depth int) (members []Member, values int, err error) {
 	c := checker{data: data, outline: min(depth, maxOutline), members: dst}
-	_, err := c.whole()
-	return c.members, err
+	_, err = c.whole()
+	return c.members, c.values, err
 }
 
 // maxOutline is how deep Outline can note members.
@@ -83,6 +86,8 @@ type checker struct {
 	// outline is the depth down to which members are noted.
 	outline int
 	members []Member
+	// values is how many have started.
+	values int
 	// open has, for each noted depth, the index in members of the member whose
 	// value is being read and where that value starts.
 	open [maxOutline]struct{ index, start int }
@@ -104,6 +109,7 @@ func (c *checker) value(i int) int {
 	depth := 0
 	for {
 		// Here a value must start at i.
+		c.values++
 		if i >= len(data) {
 			return c.fail(i, "")
 		}

@@ -155,10 +155,10 @@ func TestIs(t *testing.T) {
 func TestOutlineRefusesMoreMembersThanThereIsRoomFor(t *testing.T) {
 	t.Parallel()
 	room := make([]rawjson.Member, 0, 3)
-	if _, err := rawjson.Outline(room, []byte(`{"a":{"b":1},"c":[{"d":2,"e":3,"f":4}]}`), 2); err != nil {
+	if _, _, err := rawjson.Outline(room, []byte(`{"a":{"b":1},"c":[{"d":2,"e":3,"f":4}]}`), 2); err != nil {
 		t.Errorf("three members do not fit: %v", err)
 	}
-	if _, err := rawjson.Outline(room, []byte(`{"a":{"b":1},"c":{"d":2}}`), 2); err == nil {
+	if _, _, err := rawjson.Outline(room, []byte(`{"a":{"b":1},"c":{"d":2}}`), 2); err == nil {
 		t.Error("four members fit into room for three")
 	}
 }
@@ -254,6 +254,18 @@ func FuzzAgainstUpstream(f *testing.F) {
 	})
 }
 
+// count is the number of values in a value, itself included.
+func count(v rawjson.Value) int {
+	n := 1
+	for _, member := range v.Members() {
+		n += count(member)
+	}
+	for _, element := range v.Elements() {
+		n += count(element)
+	}
+	return n
+}
+
 // outline compares the members that Outline notes with those that Members
 // yields.
 func outline(t *testing.T, data []byte, v rawjson.Value) {
@@ -265,9 +277,12 @@ func outline(t *testing.T, data []byte, v rawjson.Value) {
 			want = append(want, rawjson.Member{Depth: 2, Name: name, Value: value})
 		}
 	}
-	got, err := rawjson.Outline(make([]rawjson.Member, 0, len(want)), data, 2)
+	got, values, err := rawjson.Outline(make([]rawjson.Member, 0, len(want)), data, 2)
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("Outline(%q) = %v, %v; want %v", data, got, err, want)
+	}
+	if n := count(v); values != n {
+		t.Fatalf("Outline(%q) counts %d values, want %d", data, values, n)
 	}
 	for i := range want {
 		if got[i].Depth != want[i].Depth || string(got[i].Name) != string(want[i].Name) || string(got[i].Value) != string(want[i].Value) {

@@ -27,17 +27,18 @@ const admissionV1 = "admission.k8s.io/v1"
 // names the member, never its value.
 func DecodeAdmission(body []byte) (admission.Request, error) {
 	var request admission.Request
-	err := decodeAdmission(make([]rawjson.Member, 0, maxMembers), body, &request.AdmissionRequest)
+	_, err := decodeAdmission(make([]rawjson.Member, 0, maxMembers), body, &request.AdmissionRequest)
 	return request, err
 }
 
-func decodeAdmission(room []rawjson.Member, body []byte, into *admissionv1.AdmissionRequest) error {
-	apiVersion, request, err := envelope(room, body, "AdmissionReview", "request")
+// decodeAdmission is DecodeAdmission that also counts the values in the body.
+func decodeAdmission(room []rawjson.Member, body []byte, into *admissionv1.AdmissionRequest) (int, error) {
+	apiVersion, request, values, err := envelope(room, body, "AdmissionReview", "request")
 	if err != nil {
-		return err
+		return values, err
 	}
 	if apiVersion != admissionV1 {
-		return fmt.Errorf("apiVersion: only %q is spoken here (hint: set admissionReviewVersions: [v1] in the webhook configuration)", admissionV1)
+		return values, fmt.Errorf("apiVersion: only %q is spoken here (hint: set admissionReviewVersions: [v1] in the webhook configuration)", admissionV1)
 	}
 
 	d := reader{prefix: "request."}
@@ -52,11 +53,15 @@ func decodeAdmission(room []rawjson.Member, body []byte, into *admissionv1.Admis
 		case `"subResource"`:
 			into.SubResource = d.text("", "subResource", v)
 		case `"requestKind"`:
-			into.RequestKind = new(metav1.GroupVersionKind)
-			d.kind("requestKind", v, into.RequestKind)
+			if v.Kind() != rawjson.Null {
+				into.RequestKind = new(metav1.GroupVersionKind)
+				d.kind("requestKind", v, into.RequestKind)
+			}
 		case `"requestResource"`:
-			into.RequestResource = new(metav1.GroupVersionResource)
-			d.resource("requestResource", v, into.RequestResource)
+			if v.Kind() != rawjson.Null {
+				into.RequestResource = new(metav1.GroupVersionResource)
+				d.resource("requestResource", v, into.RequestResource)
+			}
 		case `"requestSubResource"`:
 			into.RequestSubResource = d.text("", "requestSubResource", v)
 		case `"name"`:
@@ -79,19 +84,19 @@ func decodeAdmission(room []rawjson.Member, body []byte, into *admissionv1.Admis
 	}
 	switch {
 	case d.err != nil:
-		return d.err
+		return values, d.err
 	case into.UID == "":
-		return required("request.uid")
+		return values, required("request.uid")
 	case into.Resource.Resource == "":
-		return required("request.resource")
+		return values, required("request.resource")
 	case into.Kind.Kind == "":
-		return required("request.kind")
+		return values, required("request.kind")
 	}
 	switch into.Operation {
 	case admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect:
-		return nil
+		return values, nil
 	default:
-		return fmt.Errorf("request.operation: must be CREATE, UPDATE, DELETE or CONNECT")
+		return values, fmt.Errorf("request.operation: must be CREATE, UPDATE, DELETE or CONNECT")
 	}
 }
 

@@ -55,6 +55,9 @@ func appendPatch(dst []byte, patches []jsonpatch.Operation) ([]byte, error) {
 			patch = append(patch, `,"value":`...)
 			switch value := op.Value.(type) {
 			case json.RawMessage:
+				if len(value) == 0 {
+					return dst, fmt.Errorf("patch operation %d (%s %s): no value", i, op.Operation, op.Path)
+				}
 				patch = append(patch, value...)
 			case string:
 				patch = rawjson.AppendString(patch, value)

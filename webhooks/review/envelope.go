@@ -18,26 +18,21 @@ var errBody = errors.New("the body must be a JSON object")
 // checks kind, and returns the apiVersion, if it is one that is known here, and
 // the members of the object called part. What is absent, or there twice, is an
 // error. The apiVersion is returned with an error too, as far as it is known.
-func envelope(room []rawjson.Member, body []byte, kind, part string) (string, []rawjson.Member, error) {
-	members, err := rawjson.Outline(room, body, 2)
+func envelope(room []rawjson.Member, body []byte, kind, part string) (apiVersion string, inner []rawjson.Member, values int, err error) {
+	members, values, err := rawjson.Outline(room, body, 2)
 	if err != nil {
-		return "", nil, err
+		return "", nil, values, err
 	}
 	if len(members) == 0 {
-		return "", nil, errBody
+		return "", nil, values, errBody
 	}
-	var (
-		apiVersion string
-		kindSeen   rawjson.Value
-		inner      []rawjson.Member
-		partSeen   rawjson.Value
-	)
+	var kindSeen, partSeen rawjson.Value
 	for i, m := range members {
 		if bytes.IndexByte(m.Name, '\\') >= 0 {
-			return apiVersion, nil, errors.New("the review's member names must be written without escapes")
+			return apiVersion, nil, values, errors.New("the review's member names must be written without escapes")
 		}
 		if name, dup := duplicate(members, i); dup {
-			return apiVersion, nil, fmt.Errorf("member %q occurs twice in the review", clip(name, 64))
+			return apiVersion, nil, values, fmt.Errorf("member %q occurs twice in the review", clip(name, 64))
 		}
 		if m.Depth > 1 {
 			continue
@@ -58,13 +53,13 @@ func envelope(room []rawjson.Member, body []byte, kind, part string) (string, []
 	}
 	switch {
 	case !kindSeen.Is(kind):
-		return apiVersion, nil, fmt.Errorf("kind: must be %q", kind)
+		return apiVersion, nil, values, fmt.Errorf("kind: must be %q", kind)
 	case partSeen.Kind() == rawjson.Invalid, partSeen.Kind() == rawjson.Null:
-		return apiVersion, nil, required(part)
+		return apiVersion, nil, values, required(part)
 	case partSeen.Kind() != rawjson.Object:
-		return apiVersion, nil, fmt.Errorf("%s: must be an object", part)
+		return apiVersion, nil, values, fmt.Errorf("%s: must be an object", part)
 	}
-	return apiVersion, inner, nil
+	return apiVersion, inner, values, nil
 }
 
 // duplicate tells whether the member at i repeats an earlier one of its own

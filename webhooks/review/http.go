@@ -17,12 +17,14 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 )
@@ -78,38 +80,48 @@ type Options struct {
 
 // Admission serves f as an admission webhook, mutating or validating.
 func Admission(f AdmissionFunc, o Options) http.Handler {
-	return &endpoint{Options: o, decide: func(ctx context.Context, s *scratch) *failure {
-		var request admission.Request
-		if err := decodeAdmission(s.room[:0], s.body, &request.AdmissionRequest); err != nil {
-			return &failure{status: http.StatusBadRequest, reason: "malformed", text: err.Error()}
-		}
-		s.out.of(&request.AdmissionRequest)
-		response := f(ctx, request)
-		if failed := s.out.answered(&response); failed != nil {
-			return failed
-		}
-		answer, err := AppendAdmission(s.answer[:0], request.UID, &response)
-		s.answer = answer
-		if err != nil {
-			return &failure{status: http.StatusInternalServerError, reason: "internal", detail: err.Error()}
-		}
-		return nil
-	}, refuse: refuseAdmission}
+	return &endpoint{
+		Options: o,
+		decode: func(s *scratch) (int, error) {
+			values, err := decodeAdmission(s.room[:0], s.body, &s.admission.AdmissionRequest)
+			s.out.of(&s.admission.AdmissionRequest)
+			return values, err
+		},
+		decide: func(ctx context.Context, s *scratch) *failure {
+			response := f(ctx, s.admission)
+			if failed := s.out.answered(&response); failed != nil {
+				return failed
+			}
+			answer, err := AppendAdmission(s.answer[:0], s.admission.UID, &response)
+			s.answer = answer
+			if err != nil {
+				return &failure{status: http.StatusInternalServerError, reason: "internal", detail: err.Error()}
+			}
+			return nil
+		},
+		refuse: func(w http.ResponseWriter, f *failure, left time.Duration, _ *scratch) {
+			refuse(w, f, left > retryAfter)
+		},
+	}
 }
 
 // Token serves f as a token authentication webhook.
 func Token(f TokenFunc, o Options) http.Handler {
-	return &endpoint{Options: o, decide: func(ctx context.Context, s *scratch) *failure {
-		var request authentication.Request
-		apiVersion, err := decodeToken(s.room[:0], s.body, &request)
-		if err != nil {
-			return &failure{status: http.StatusBadRequest, reason: "malformed", text: err.Error()}
-		}
-		response := f(ctx, request)
-		s.out.tokenAnswered(&response)
-		s.answer = AppendToken(s.answer[:0], apiVersion, &response.Status)
-		return nil
-	}, refuse: refuseToken}
+	return &endpoint{
+		Options: o,
+		decode: func(s *scratch) (int, error) {
+			apiVersion, values, err := decodeToken(s.room[:0], s.body, &s.token)
+			s.apiVersion = apiVersion
+			return values, err
+		},
+		decide: func(ctx context.Context, s *scratch) *failure {
+			response := f(ctx, s.token)
+			s.out.tokenAnswered(&response)
+			s.answer = AppendToken(s.answer[:0], s.apiVersion, &response.Status)
+			return nil
+		},
+		refuse: refuseToken,
+	}
 }
 
 // failure is a review that ends without an answer of its function.
@@ -117,7 +129,8 @@ type failure struct {
 	status int
 	// reason is one of a bounded set of words.
 	reason string
-	// text is for the caller. It holds nothing of the request and no internals.
+	// text is for the caller. Of the request it holds no more than the name of a
+	// member, and nothing of ours.
 	text string
 	// detail is for the log.
 	detail string
@@ -126,12 +139,14 @@ type failure struct {
 type endpoint struct {
 	Options
 
-	// decide writes the answer to the review in the scratch's body into its
-	// answer.
+	// decode reads the review in the scratch's body, and counts its values. Its
+	// error is for the caller.
+	decode func(*scratch) (values int, err error)
+	// decide writes the answer into the scratch.
 	decide func(context.Context, *scratch) *failure
 	// refuse answers for a failure. left is how long the caller will go on
 	// waiting.
-	refuse func(w http.ResponseWriter, f *failure, left time.Duration)
+	refuse func(w http.ResponseWriter, f *failure, left time.Duration, s *scratch)
 }
 
 // ServeHTTP implements http.Handler.
@@ -139,30 +154,33 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := scratches.Get().(*scratch)
 	s.out.Endpoint, s.out.Started = e.Name, e.Now()
 	left := e.patience(r)
+	// No more than a quarter of the caller's patience is spent on waiting.
+	s.held = holding{budget: e.InFlight, patience: left / 4, now: e.Now}
 	answered := false
 	defer func() {
 		if recovered := recover(); recovered != nil {
-			failed := &failure{
-				status: http.StatusInternalServerError, reason: "panic",
-				detail: fmt.Sprintf("%v\n%s", recovered, debug.Stack()),
-			}
+			failed := &failure{status: http.StatusInternalServerError, reason: "panic", detail: panicDetail(recovered)}
 			if !answered {
-				e.refuse(w, failed, 0)
+				e.refuse(w, failed, 0, s)
 			}
 			s.out.failed(failed)
 		}
 		s.out.Took = e.Now().Sub(s.out.Started)
+		s.held.release()
 		if e.Observe != nil {
+			if s.out.Decision != Allowed {
+				// It is going to be logged, and the caller need not wait for that.
+				_ = http.NewResponseController(w).Flush() // a caller that has gone away hears nothing
+			}
 			e.Observe(&s.out)
 		}
-		e.InFlight.release(s.reserved)
 		s.free()
 	}()
 
 	// The deadline leaves time for the answer to travel.
 	ctx, cancel := context.WithDeadline(r.Context(), s.out.Started.Add(max(left-margin(left), minTime)))
 	defer cancel()
-	failed := e.review(ctx, r, left, s)
+	failed := e.review(ctx, r, s)
 	answered = true
 	if failed != nil {
 		switch {
@@ -172,13 +190,27 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			failed.reason = "deadline"
 		}
 		s.out.failed(failed)
-		e.refuse(w, failed, left-e.Now().Sub(s.out.Started))
+		e.refuse(w, failed, left-e.Now().Sub(s.out.Started), s)
 		return
 	}
 	header := w.Header()
 	header["Content-Type"] = jsonType
 	header["Content-Length"] = []string{strconv.Itoa(len(s.answer))}
-	_, _ = w.Write(s.answer) // A caller that has gone away hears nothing.
+	if _, err := w.Write(s.answer); err != nil {
+		// The caller has gone away, and the connection's writer may still be
+		// reading.
+		s.answer = nil
+	}
+}
+
+// panicDetail is what the log is told of a panic: where it was, and of the value
+// only what cannot hold anything of a request.
+func panicDetail(recovered any) string {
+	text := fmt.Sprintf("%T", recovered)
+	if err, ok := recovered.(runtime.Error); ok {
+		text = err.Error()
+	}
+	return text + "\n" + string(debug.Stack())
 }
 
 // jsonType is shared by all responses; net/http does not change header values.
@@ -188,28 +220,29 @@ var jsonType = []string{"application/json"}
 
 // review does everything between the request's header and the answer, which it
 // leaves in the scratch.
-func (e *endpoint) review(ctx context.Context, r *http.Request, left time.Duration, s *scratch) *failure {
+func (e *endpoint) review(ctx context.Context, r *http.Request, s *scratch) *failure {
+	if r.Method != http.MethodPost {
+		return &failure{status: http.StatusMethodNotAllowed, reason: "method", text: "only POST is answered here"}
+	}
 	if e.Admit != nil {
 		if err := e.Admit(r); err != nil {
 			return &failure{status: http.StatusForbidden, reason: "caller", text: err.Error()}
 		}
 	}
-	if r.Method != http.MethodPost {
-		return &failure{status: http.StatusMethodNotAllowed, reason: "method", text: "only POST is answered here"}
-	}
 	if !isJSON(r.Header.Get("Content-Type")) {
 		return &failure{status: http.StatusUnsupportedMediaType, reason: "media-type", text: "the media type must be application/json"}
 	}
-
-	// No more than a quarter of the caller's patience is spent on waiting.
-	wait := left / 4
-	err := e.read(ctx, r, wait, s)
+	err := e.read(ctx, r, s)
 	s.out.Bytes = len(s.body)
 	if err != nil {
 		return bodyFailure(err, e.MaxBytes)
 	}
+	values, err := e.decode(s)
+	if err != nil {
+		return &failure{status: http.StatusBadRequest, reason: "malformed", text: err.Error()}
+	}
 	queued := e.Now()
-	entered := e.Slots.enter(ctx, wait)
+	entered := s.held.takeForValues(ctx, values) && e.Slots.enter(ctx, &s.held)
 	s.out.Waited = e.Now().Sub(queued)
 	if !entered {
 		return &failure{status: http.StatusServiceUnavailable, reason: "overload", text: "too many reviews at one time"}
@@ -249,27 +282,26 @@ var (
 	errOverload = errors.New("too many bytes in flight")
 )
 
-// read reads the body into the scratch. It reserves what it is about to read, in
-// steps that double, so that a caller who announces much and sends little
+// read reads the body into the scratch. It reserves what it is about to read:
+// a first step, and when that has come the rest of what was announced, or as much
+// again if nothing was. So a caller who announces much and sends nothing
 // reserves little.
-func (e *endpoint) read(ctx context.Context, r *http.Request, wait time.Duration, s *scratch) error {
+func (e *endpoint) read(ctx context.Context, r *http.Request, s *scratch) error {
 	announced := r.ContentLength // -1 if unknown
 	if announced > e.MaxBytes {
 		return errTooLarge
 	}
-	const firstStep = 64 << 10
-	step := int64(firstStep)
-	if announced >= 0 {
-		step = min(step, announced)
-	}
 	body := s.body[:0]
 	defer func() { s.body = body }()
+	reserved := int64(firstStep)
+	if announced >= 0 {
+		reserved = min(reserved, announced)
+	}
+	if !s.held.takeFirst(ctx, reserved) {
+		return errOverload
+	}
 	for {
-		if !e.InFlight.reserve(ctx, step, wait) {
-			return errOverload
-		}
-		s.reserved += step
-		limit := int(s.reserved) + 1 // one more, to see the end
+		limit := int(reserved) + 1 // one more, to see the end
 		if cap(body) < limit {
 			grown := make([]byte, len(body), limit)
 			copy(grown, body)
@@ -288,10 +320,14 @@ func (e *endpoint) read(ctx context.Context, r *http.Request, wait time.Duration
 				return err
 			}
 		}
-		step = s.reserved
-		if announced >= 0 {
-			step = max(min(step, announced-s.reserved), 1)
+		step := reserved
+		if announced > reserved {
+			step = announced - reserved
 		}
+		if !s.held.takeMore(ctx, step) {
+			return errOverload
+		}
+		reserved += step
 	}
 }
 
@@ -309,46 +345,42 @@ func bodyFailure(err error, limit int64) *failure {
 	}
 }
 
-// refuseAdmission answers with the failure's status. The API server then does
-// what the webhook's failurePolicy says, or comes back after Retry-After.
-func refuseAdmission(w http.ResponseWriter, f *failure, left time.Duration) {
-	text := f.text
+// refuse answers with the failure's status. The API server then does what the
+// webhook's failurePolicy says, or, if it may, comes back once.
+func refuse(w http.ResponseWriter, f *failure, again bool) {
 	header := w.Header()
-	switch f.status {
-	case http.StatusInternalServerError:
-		text = "could not decide; the webhook's log has the reason"
-	case http.StatusServiceUnavailable:
-		if left > retryAfter {
-			// A new connection may find another replica.
-			header.Set("Retry-After", "1")
-			header.Set("Connection", "close")
-		}
-	case http.StatusMethodNotAllowed:
+	switch {
+	case f.status == http.StatusServiceUnavailable && again:
+		// A new connection may find another replica.
+		header.Set("Retry-After", "1")
+		header.Set("Connection", "close")
+	case f.status == http.StatusMethodNotAllowed:
 		header.Set("Allow", http.MethodPost)
 	}
-	http.Error(w, text, f.status)
+	http.Error(w, f.publicText(), f.status)
 }
 
-// refuseToken answers 200 whatever happened to a review. Only a request that no
-// API server sends, one that is not a POST, gets its HTTP status.
-func refuseToken(w http.ResponseWriter, f *failure, left time.Duration) {
-	if f.status == http.StatusMethodNotAllowed {
-		refuseAdmission(w, f, left)
+// refuseToken answers 200 with an error whatever happened to a review, and
+// repeats its audiences: the API server compares them before it looks at the
+// error, and would take the answer for a no. So where they are not known, because
+// there was no room to read them, it is a 503, which the API server neither
+// repeats nor caches without a Retry-After. What is no POST is no review.
+func refuseToken(w http.ResponseWriter, f *failure, _ time.Duration, s *scratch) {
+	if f.status == http.StatusMethodNotAllowed || f.status == http.StatusServiceUnavailable && s.apiVersion == "" {
+		refuse(w, f, false)
 		return
 	}
-	text := f.text
-	if f.status == http.StatusInternalServerError {
-		text = "could not decide; the webhook's log has the reason"
-	}
-	answer := AppendToken(nil, "", &tokenError(text).Status)
+	status := authenticationv1.TokenReviewStatus{Error: f.publicText(), Audiences: s.token.Spec.Audiences}
 	w.Header()["Content-Type"] = jsonType
-	_, _ = w.Write(answer) // A caller that has gone away hears nothing.
+	_, _ = w.Write(AppendToken(nil, s.apiVersion, &status)) // A caller that has gone away hears nothing.
 }
 
-func tokenError(text string) *authentication.Response {
-	var response authentication.Response
-	response.Status.Error = text
-	return &response
+// publicText is what the caller is told.
+func (f *failure) publicText() string {
+	if f.status == http.StatusInternalServerError {
+		return "could not decide; the webhook's log has the reason"
+	}
+	return f.text
 }
 
 // of notes what a request is about.

@@ -3,17 +3,24 @@ package review
 import (
 	"sync"
 
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// scratch is the memory that one request needs and gives back: a fresh one for
-// each would be most of what a small review allocates.
+// scratch is one request under way, in memory that it gives back: a fresh one
+// for each would be most of what a small review allocates.
 type scratch struct {
 	out          Outcome
+	held         holding
 	body, answer []byte
-	// reserved is how much of the budget for bodies the request holds.
-	reserved int64
-	room     [maxMembers]rawjson.Member
+	room         [maxMembers]rawjson.Member
+
+	// One of these is what has been decoded.
+	admission  admission.Request
+	token      authentication.Request
+	apiVersion string
 }
 
 //nolint:gochecknoglobals // a pool is shared by its nature

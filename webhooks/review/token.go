@@ -32,17 +32,18 @@ const (
 // of the token.
 func DecodeToken(body []byte) (authentication.Request, string, error) {
 	var request authentication.Request
-	apiVersion, err := decodeToken(make([]rawjson.Member, 0, maxMembers), body, &request)
+	apiVersion, _, err := decodeToken(make([]rawjson.Member, 0, maxMembers), body, &request)
 	return request, apiVersion, err
 }
 
-func decodeToken(room []rawjson.Member, body []byte, into *authentication.Request) (string, error) {
-	apiVersion, spec, err := envelope(room, body, "TokenReview", "spec")
+// decodeToken is DecodeToken that also counts the values in the body.
+func decodeToken(room []rawjson.Member, body []byte, into *authentication.Request) (apiVersion string, values int, err error) {
+	apiVersion, spec, values, err := envelope(room, body, "TokenReview", "spec")
 	if err != nil {
-		return apiVersion, err
+		return apiVersion, values, err
 	}
 	if apiVersion != tokenV1 && apiVersion != tokenV1beta1 {
-		return "", errors.New(`apiVersion: must be "` + tokenV1 + `" or "` + tokenV1beta1 + `"`)
+		return "", values, errors.New(`apiVersion: must be "` + tokenV1 + `" or "` + tokenV1beta1 + `"`)
 	}
 	d := reader{prefix: "spec."}
 	for _, m := range spec {
@@ -57,7 +58,7 @@ func decodeToken(room []rawjson.Member, body []byte, into *authentication.Reques
 		d.err = required("spec.token")
 	}
 	into.APIVersion, into.Kind = apiVersion, "TokenReview"
-	return apiVersion, d.err
+	return apiVersion, values, d.err
 }
 
 // AppendToken appends the TokenReview that answers one of this apiVersion. An

@@ -118,7 +118,7 @@ func (pl place) String() string {
 // this is no pod, or one that no two readers would read alike.
 func (p *pod) read(room []rawjson.Member, text []byte) error {
 	const depth = 3 // metadata.annotations.*
-	members, err := rawjson.Outline(room, text, depth)
+	members, _, err := rawjson.Outline(room, text, depth)
 	if err != nil {
 		// This is not JSON, or there is not room enough.
 		value, err := rawjson.Parse(text)

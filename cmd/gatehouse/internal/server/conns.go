@@ -2,10 +2,29 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
+
+	"golang.org/x/time/rate"
 )
+
+// connectionLog writes what net/http has to say of connections, such as failed
+// handshakes, at a bounded rate: anybody who reaches the port can cause it.
+type connectionLog struct {
+	log  *slog.Logger
+	rate *rate.Limiter
+}
+
+// Write implements io.Writer for one line.
+func (c *connectionLog) Write(text []byte) (int, error) {
+	if c.rate.Allow() {
+		c.log.Warn("connection", "error", strings.TrimSpace(string(text)))
+	}
+	return len(text), nil
+}
 
 // busy counts the connections on which a call is in progress or may be about to
 // arrive: new ones, and active ones. It exists because http.Server.Shutdown drops

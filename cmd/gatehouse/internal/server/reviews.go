@@ -76,19 +76,29 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], l Limits, observe func(
 			}, review.Options{
 				Name: endpoint.Name, MaxBytes: review.MaxTokenBytes, MaxTime: l.TokenTime,
 				InFlight: review.NewBudget(max(l.Bytes/4, review.MaxTokenBytes+1)), Slots: review.NewSlots(slots),
-				Admit: certified, Observe: observe, Now: now,
+				Admit: func(r *http.Request) error { return certified(r, now) }, Observe: observe, Now: now,
 			})
 		}
 		mux.Handle(endpoint.Path, handler)
 	}
+	// A webhook configuration with a misspelt path is an outage that must show.
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		observe(&review.Outcome{Endpoint: "none", Decision: review.Refused, Reason: "path", Started: now()})
+		http.Error(w, "no endpoint has this path (hint: /authenticate, /mutate and /validate have)", http.StatusNotFound)
+	})
 	return mux
 }
 
 // certified lets in only a caller with a verified client certificate: whoever
 // may ask can try tokens.
-func certified(r *http.Request) error {
-	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+func certified(r *http.Request, now func() time.Time) error {
+	switch {
+	case r.TLS == nil || len(r.TLS.VerifiedChains) == 0:
 		return errors.New("a client certificate is required here (hint: set client-certificate and client-key in the API server's webhook kubeconfig, and --client-ca to the CA that signed it)")
+	case now().After(r.TLS.PeerCertificates[0].NotAfter):
+		// The connection is older than the certificate's end.
+		return errors.New("the client certificate has expired")
+	default:
+		return nil
 	}
-	return nil
 }

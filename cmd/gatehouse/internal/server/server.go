@@ -4,15 +4,20 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -26,11 +31,15 @@ const (
 	// is on its way (measured: 17 of 2,927 at equal time-outs).
 	idleTimeout    = 5 * time.Minute
 	maxHeaderBytes = 64 << 10
+	// defaultConnectionAge is how long a connection is used: a client with one
+	// connection would otherwise stay with one replica for ever, and with the
+	// client certificate that it once showed.
+	defaultConnectionAge = 10 * time.Minute
 	// shutdownTimeout leaves the longest review time to finish.
 	shutdownTimeout = 35 * time.Second
 )
 
-// Options are what a Server is made of. All are required.
+// Options are what a Server is made of. All are required but for ConnectionAge.
 type Options struct {
 	// Reviews is where the API server connects. TLS is put on top of it.
 	Reviews net.Listener
@@ -48,6 +57,9 @@ type Options struct {
 	// told to stop, so that the API server learns of it before the listener
 	// closes.
 	DrainDelay time.Duration
+	// ConnectionAge is how long a connection for reviews is used, and up to half
+	// as long again. The default is 10 minutes.
+	ConnectionAge time.Duration
 	// Log is for what goes wrong with connections.
 	Log *slog.Logger
 }
@@ -69,7 +81,8 @@ func New(o Options) *Server { return &Server{options: o} }
 // ctx: being told to stop cancels no review.
 func (s *Server) Run(ctx context.Context) error {
 	o := &s.options
-	errorLog := slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn)
+	errorLog := log.New(&connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20)}, "", 0)
+	age := cmp.Or(o.ConnectionAge, defaultConnectionAge)
 	reviews := &http.Server{
 		Handler:           s.closing(o.Handler),
 		TLSConfig:         o.TLS,
@@ -80,6 +93,11 @@ func (s *Server) Run(ctx context.Context) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          errorLog,
 		ConnState:         s.busy.state,
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+			// Jitter keeps connections that were made together from ending together.
+			end := time.Now().Add(age + rand.N(age/2+1)) //nolint:gosec // jitter, no secret
+			return context.WithValue(ctx, connectionEnd{}, end)
+		},
 	}
 	ops := &http.Server{
 		Handler:           s.ops(),
@@ -124,11 +142,17 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// closing asks the caller to connect anew while the server drains: on HTTP/1.1
-// with the header itself, on HTTP/2 net/http makes it a GOAWAY.
+// connectionEnd is the key under which a connection's context has the time from
+// which it is to be closed.
+type connectionEnd struct{}
+
+// closing asks the caller to connect anew while the server drains, and when the
+// connection has come to its end: on HTTP/1.1 with the header itself, on HTTP/2
+// net/http makes it a GOAWAY. No call is lost by either.
 func (s *Server) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.draining.Load() {
+		end, _ := r.Context().Value(connectionEnd{}).(time.Time)
+		if s.draining.Load() || time.Now().After(end) {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)

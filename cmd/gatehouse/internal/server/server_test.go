@@ -52,7 +52,7 @@ func start(t *testing.T, handler http.Handler, ready func() error, drain time.Du
 	srv := server.New(server.Options{
 		Reviews: reviews, Ops: ops, Handler: handler, Ready: ready, DrainDelay: drain,
 		TLS:     &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: source.GetCertificate, NextProtos: []string{"h2", "http/1.1"}},
-		Metrics: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler),
+		Metrics: http.NotFoundHandler(), ConnectionAge: age(t), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	r := &running{reviews: "https://" + reviews.Addr().String(), ops: "http://" + ops.Addr().String(), stop: stop, done: make(chan error, 1)}
@@ -66,6 +66,15 @@ func start(t *testing.T, handler http.Handler, ready func() error, drain time.Du
 		}
 	})
 	return r
+}
+
+// age is how long connections are used in a test.
+func age(t *testing.T) time.Duration {
+	t.Helper()
+	if t.Name() == "TestConnectionsEnd" {
+		return time.Nanosecond
+	}
+	return time.Hour
 }
 
 func client(roots *x509.CertPool, http2 bool) *http.Client {
@@ -219,6 +228,24 @@ func TestHealth(t *testing.T) {
 	check("/livez", http.StatusOK, "ok\n")
 	if response, _, err := get(t, r.client, r.reviews+"/livez"); err != nil || response.StatusCode != http.StatusNotFound {
 		t.Errorf("the listener for reviews answers health: %v %v", response, err)
+	}
+}
+
+// TestConnectionsEnd checks that an old connection is closed behind an answer,
+// on HTTP/2 too, where the next call goes over another one.
+func TestConnectionsEnd(t *testing.T) {
+	t.Parallel()
+	var peers sync.Map
+	r := start(t, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { peers.Store(q.RemoteAddr, true) }), func() error { return nil }, 0)
+	for range 3 {
+		if _, _, err := get(t, r.client, r.reviews); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	peers.Range(func(any, any) bool { n++; return true })
+	if n != 3 {
+		t.Errorf("3 calls came over %d connections, want each over its own", n)
 	}
 }
 

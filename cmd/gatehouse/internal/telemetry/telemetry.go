@@ -24,6 +24,7 @@ type Telemetry struct {
 	Registry *prometheus.Registry
 
 	log      *slog.Logger
+	limiter  limiter
 	duration *prometheus.HistogramVec
 	reviews  *prometheus.CounterVec
 	waited   *prometheus.HistogramVec
@@ -159,7 +160,17 @@ func (t *Telemetry) Review(o *review.Outcome) {
 	if !t.log.Enabled(ctx, level) {
 		return
 	}
-	t.log.LogAttrs(ctx, level, "review", attributes(o)...)
+	attrs := attributes(o)
+	if byAnybody(o) {
+		suppressed, ok := t.limiter.pass(o.Endpoint+" "+o.Reason, o.Started.Add(o.Took))
+		if !ok {
+			return
+		}
+		if suppressed > 0 {
+			attrs = append(attrs, slog.Int("suppressed", suppressed))
+		}
+	}
+	t.log.LogAttrs(ctx, level, "review", attrs...)
 }
 
 // attributes names what a review was about and how it ended. Nothing of an

@@ -129,3 +129,19 @@ gatehouse_config_loads_total{result="ok"} 2
 		t.Error(err)
 	}
 }
+
+// TestNobodyFillsTheLog sends what anybody who reaches the port can send.
+func TestNobodyFillsTheLog(t *testing.T) {
+	t.Parallel()
+	observe, log := newTelemetry(slog.LevelInfo)
+	start := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 1000 {
+		observe.Review(&review.Outcome{Endpoint: "authenticate", Decision: review.Refused, Reason: "caller", Started: start.Add(time.Duration(i) * time.Millisecond)})
+	}
+	observe.Review(&review.Outcome{Endpoint: "authenticate", Decision: review.Denied, Reason: "expired", Started: start.Add(time.Second)})
+	observe.Review(&review.Outcome{Endpoint: "authenticate", Decision: review.Refused, Reason: "caller", Started: start.Add(time.Minute)})
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if len(lines) != 22 || !strings.Contains(lines[20], "expired") || !strings.Contains(lines[21], `"suppressed":980`) {
+		t.Errorf("%d lines, the last two\n%s", len(lines), strings.Join(lines[max(len(lines)-2, 0):], "\n"))
+	}
+}

@@ -1,0 +1,221 @@
+package review_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+// TestNoAnswerRepeatsTheAudiences checks what the API server compares before it
+// looks at the error: without it, "could not tell" would be a no that it caches.
+func TestNoAnswerRepeatsTheAudiences(t *testing.T) {
+	t.Parallel()
+	body := `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","spec":{"token":"panic","audiences":["vault"]}}`
+	full := options(make(observed, 4))
+	full.Slots = review.NewSlots(0)
+	for name, o := range map[string]review.Options{"panic": options(make(observed, 4)), "overload": full} {
+		var r authenticationv1.TokenReview
+		recorder := post(t, review.Token(known, o), "/?timeout=40ms", body)
+		if err := json.Unmarshal(recorder.Body.Bytes(), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Status.Error == "" || len(r.Status.Audiences) != 1 || r.Status.Audiences[0] != "vault" || r.APIVersion != "authentication.k8s.io/v1" {
+			t.Errorf("%s: answer is %s", name, recorder.Body)
+		}
+	}
+	// With no room to read the audiences it is a 503 that is not repeated.
+	o := options(nil)
+	o.Observe = nil
+	o.InFlight = review.NewBudget(1 << 20)
+	stalled, stop := io.Pipe()
+	var holding sync.WaitGroup
+	for range 8 {
+		holding.Go(func() {
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", stalled)
+			request.Header.Set("Content-Type", "application/json")
+			review.Token(known, o).ServeHTTP(httptest.NewRecorder(), request)
+		})
+	}
+	for full := false; !full; {
+		recorder := post(t, review.Token(known, o), "/?timeout=40ms", body)
+		full = recorder.Code == http.StatusServiceUnavailable
+		if full && recorder.Header().Get("Retry-After") != "" {
+			t.Errorf("the API server would come back: %v", recorder.Header())
+		}
+	}
+	_ = stop.CloseWithError(io.ErrUnexpectedEOF)
+	holding.Wait()
+}
+
+// TestSmallReviewsDoNotQueueBehindLargeOnes lets one large review wait for room
+// and sends a small one.
+func TestSmallReviewsDoNotQueueBehindLargeOnes(t *testing.T) {
+	t.Parallel()
+	large := admissionBody(`"spec":{`, `"spec":{"x":"`+strings.Repeat("x", 900<<10)+`",`)
+	o := options(nil)
+	o.Observe = nil
+	o.InFlight = review.NewBudget(1<<20 + 1)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		post(t, review.Admission(func(context.Context, admission.Request) admission.Response {
+			close(entered)
+			<-leave
+			return admission.Allowed("")
+		}, o), "/", large)
+	})
+	<-entered
+	waiting := make(chan struct{})
+	running.Go(func() {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/?timeout=30s", &signalling{Reader: strings.NewReader(large), at: 64 << 10, reached: waiting})
+		request.ContentLength = int64(len(large))
+		request.Header.Set("Content-Type", "application/json")
+		review.Admission(allow, o).ServeHTTP(httptest.NewRecorder(), request)
+	})
+	<-waiting
+	for range 20 {
+		if recorder := post(t, review.Admission(allow, o), "/?timeout=40ms", admissionBody()); recorder.Code != http.StatusOK {
+			t.Fatalf("a small review is answered %d %s", recorder.Code, recorder.Body)
+		}
+	}
+	close(leave)
+	running.Wait()
+}
+
+// signalling tells when that much of it has been read.
+type signalling struct {
+	io.Reader
+	at      int
+	reached chan struct{}
+}
+
+func (s *signalling) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if s.at -= n; s.at < 0 && s.reached != nil {
+		close(s.reached)
+		s.reached = nil
+	}
+	return n, err
+}
+
+// TestManyValuesAreShed sends text that is cheap to send and dear to decode: no
+// decision may see it.
+func TestManyValuesAreShed(t *testing.T) {
+	t.Parallel()
+	for _, unit := range []string{`{},`, `300,`, `{"a":{"b":0}},`} {
+		seen := make(observed, 1)
+		o := options(seen)
+		o.MaxBytes, o.InFlight = 8<<20, review.NewBudget(16<<20)
+		body := admissionBody(`"spec":{`, `"spec":{"x":[`+strings.Repeat(unit, 1<<20/len(unit))+`0],`)
+		recorder := post(t, review.Admission(func(context.Context, admission.Request) admission.Response {
+			t.Errorf("a megabyte of %s is decided on", unit)
+			return admission.Allowed("")
+		}, o), "/?timeout=40ms", body)
+		if recorder.Code != http.StatusServiceUnavailable {
+			t.Errorf("a megabyte of %s is answered %d", unit, recorder.Code)
+		}
+	}
+}
+
+// TestConcurrentReviewsKeepApart sends many different reviews at one time over
+// both protocols, some of them cancelled, and checks that each caller gets the
+// answer to its own.
+func TestConcurrentReviewsKeepApart(t *testing.T) {
+	t.Parallel()
+	o := options(nil)
+	o.Observe, o.Slots, o.InFlight = nil, review.NewSlots(64), review.NewBudget(64<<20)
+	server := httptest.NewUnstartedServer(review.Admission(func(_ context.Context, r admission.Request) admission.Response {
+		// The answer says what this decision saw of the request.
+		return admission.Denied(fmt.Sprintf("%s %s %d %s", r.UID, r.UserInfo.Username, len(r.Object.Raw), strings.Repeat(r.Name, len(r.Object.Raw)/64)))
+	}, o))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	old := server.Client().Transport.(*http.Transport).Clone()
+	old.ForceAttemptHTTP2, old.TLSClientConfig.NextProtos = false, []string{"http/1.1"}
+	defer old.CloseIdleConnections()
+	clients := []*http.Client{server.Client(), {Transport: old}}
+
+	var callers sync.WaitGroup
+	for caller := range 8 {
+		callers.Go(func() {
+			for n := range 60 {
+				id := fmt.Sprintf("uid-%d-%d", caller, n)
+				object := `{"x":"` + strings.Repeat(string(rune('a'+caller)), 1<<(4+n%14)) + `"}`
+				body := strings.NewReplacer(uid, id, `"jane"`, `"user-`+id+`"`, `"name":"app","namespace"`, `"name":"`+string(rune('a'+caller))+`","namespace"`,
+					`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"app"},"spec":{"containers":[{"name":"a"}]}}`, object).Replace(admissionBody())
+				ctx, cancel := context.WithCancel(t.Context())
+				request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, strings.NewReader(body))
+				if err != nil {
+					t.Error(err)
+				}
+				request.Header.Set("Content-Type", "application/json")
+				if n%7 == 0 {
+					go cancel()
+				}
+				response, err := clients[caller%2].Do(request)
+				if err == nil {
+					var answer []byte
+					if answer, err = io.ReadAll(response.Body); err == nil {
+						checkOwnAnswer(t, answer, id, fmt.Sprintf("%s user-%s %d ", id, id, len(object)), string(rune('a'+caller)))
+					}
+					_ = response.Body.Close()
+				}
+				if err != nil && n%7 != 0 {
+					t.Errorf("%s: %v", id, err)
+				}
+				cancel()
+			}
+		})
+	}
+	callers.Wait()
+}
+
+func checkOwnAnswer(t *testing.T, answer []byte, id, start, letter string) {
+	t.Helper()
+	var r admissionv1.AdmissionReview
+	if err := json.Unmarshal(answer, &r); err != nil || r.Response == nil {
+		t.Errorf("%s: answer is %.200q: %v", id, answer, err)
+		return
+	}
+	rest, found := strings.CutPrefix(r.Response.Result.Message, start)
+	if string(r.Response.UID) != id || !found || strings.Trim(rest, letter+"…") != "" {
+		t.Errorf("%s gets the answer to %s: %.200q", id, r.Response.UID, r.Response.Result.Message)
+	}
+}
+
+// TestAnswerDoesNotWaitForTheLog blocks the observer and reads the answer.
+func TestAnswerDoesNotWaitForTheLog(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	o := options(nil)
+	o.Observe = func(*review.Outcome) { <-release }
+	server := httptest.NewServer(review.Admission(func(context.Context, admission.Request) admission.Response { return admission.Denied("no") }, o))
+	defer server.Close()
+	defer close(release)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(admissionBody()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if answer, err := io.ReadAll(response.Body); err != nil || len(answer) == 0 {
+		t.Errorf("answer is %q, %v", answer, err)
+	}
+}
