@@ -255,6 +255,7 @@ func TestDecodeToken(t *testing.T) {
 		{"unknown version", `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v2","spec":{"token":"t"}}`, "", "", 0, `apiVersion: must be "authentication.k8s.io/v1" or "authentication.k8s.io/v1beta1"`},
 		{"admission's version", `{"kind":"TokenReview","apiVersion":"admission.k8s.io/v1","spec":{"token":"t"}}`, "", "", 0, `apiVersion: must be "authentication.k8s.io/v1" or "authentication.k8s.io/v1beta1"`},
 		{"wrong kind", `{"kind":"AdmissionReview","apiVersion":"authentication.k8s.io/v1","spec":{"token":"t"}}`, "authentication.k8s.io/v1", "", 0, `kind: must be "TokenReview"`},
+		{"a review for another endpoint", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","spec":{"token":"t"}}`, "", "", 0, `kind: must be "TokenReview"`},
 		{"no token", `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","spec":{}}`, "authentication.k8s.io/v1", "", 0, "spec.token: required"},
 		{"token is no text", `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","spec":{"token":["secret"]}}`, "authentication.k8s.io/v1", "", 0, "spec.token: must be a string"},
 		{"two tokens", `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","spec":{"token":"a","token":"b"}}`, "authentication.k8s.io/v1", "", 0, `member "token" occurs twice in the review`},

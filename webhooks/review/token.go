@@ -39,10 +39,13 @@ func DecodeToken(body []byte) (authentication.Request, string, error) {
 // decodeToken is DecodeToken that also counts the values in the body.
 func decodeToken(room []rawjson.Member, body []byte, into *authentication.Request) (apiVersion string, values int, err error) {
 	apiVersion, spec, values, err := envelope(room, body, "TokenReview", "spec")
+	if apiVersion != tokenV1 && apiVersion != tokenV1beta1 {
+		apiVersion = "" // There is no TokenReview of another version to answer with.
+	}
 	if err != nil {
 		return apiVersion, values, err
 	}
-	if apiVersion != tokenV1 && apiVersion != tokenV1beta1 {
+	if apiVersion == "" {
 		return "", values, errors.New(`apiVersion: must be "` + tokenV1 + `" or "` + tokenV1beta1 + `"`)
 	}
 	d := reader{prefix: "spec."}
