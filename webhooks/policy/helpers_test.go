@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // objects is a context in memory.
@@ -186,7 +188,20 @@ func updating(t testing.TB, old string) func(*admission.Request) {
 
 func decide(t testing.TB, set *policy.Set, req admission.Request) admission.Response {
 	t.Helper()
-	return set.Review(context.Background(), req)
+	response := set.Review(context.Background(), req)
+	// Whoever has checked the text gets the same answer.
+	if trimmed(req.Object.Raw) && trimmed(req.OldObject.Raw) {
+		if got := set.ReviewChecked(context.Background(), req); !reflect.DeepEqual(got, response) {
+			t.Errorf("ReviewChecked = %+v, Review = %+v", got, response)
+		}
+	}
+	return response
+}
+
+// trimmed tells whether the text is an object as the codec hands it on.
+func trimmed(raw []byte) bool {
+	value, err := rawjson.Parse(raw)
+	return len(raw) == 0 || err == nil && len(value) == len(raw) && value.Kind() == rawjson.Object
 }
 
 // verdict is a response in short: "allowed", "denied", "could not tell".

@@ -154,6 +154,8 @@ type payload struct {
 	// name is for errors.
 	name string
 	raw  []byte
+	// checked tells that the text is known to be JSON, without space around it.
+	checked bool
 
 	parsed  rawjson.Value
 	decoded *unstructured.Unstructured
@@ -169,10 +171,14 @@ func (p *payload) present() bool {
 // json is the checked text, and absent if the request does not have the object.
 func (p *payload) json() (rawjson.Value, error) {
 	if p.parsed == nil && p.err == nil && p.present() {
-		var err error
-		if p.parsed, err = rawjson.Parse(p.raw); err != nil {
-			p.err = fmt.Errorf("%s: %w", p.name, err)
-		} else if p.parsed.Kind() != rawjson.Object {
+		p.parsed = p.raw
+		if !p.checked {
+			var err error
+			if p.parsed, err = rawjson.Parse(p.raw); err != nil {
+				p.err = fmt.Errorf("%s: %w", p.name, err)
+			}
+		}
+		if p.err == nil && p.parsed.Kind() != rawjson.Object {
 			p.err = fmt.Errorf("%s: not a JSON object", p.name)
 		}
 	}

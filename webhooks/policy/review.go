@@ -22,12 +22,24 @@ import (
 // tell", code 500, if the request cannot be read, or if the context ends while
 // policies are evaluated. It keeps nothing of the request.
 func (s *Set) Review(ctx context.Context, req admission.Request) admission.Response {
+	return newRequest(s, req).review(ctx)
+}
+
+// ReviewChecked is Review for a caller whose codec has checked that the objects
+// are JSON, as webhooks/review does: they are not checked again, which is a tenth
+// of what a review with one policy takes.
+func (s *Set) ReviewChecked(ctx context.Context, req admission.Request) admission.Response {
 	r := newRequest(s, req)
+	r.object.checked, r.oldObject.checked = true, true
+	return r.review(ctx)
+}
+
+func (r *request) review(ctx context.Context) admission.Response {
 	if exempt(r) {
 		return r.response(r)
 	}
-	for _, n := range s.index.candidates(r) {
-		r.evaluate(ctx, s.policies[n])
+	for _, n := range r.set.index.candidates(r) {
+		r.evaluate(ctx, r.set.policies[n])
 		if r.err != nil {
 			return admission.Errored(500, r.err)
 		}

@@ -68,7 +68,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], l Limits, observe func(
 			o := admitting
 			o.Name = endpoint.Name
 			handler = review.Admission(func(ctx context.Context, r admission.Request) admission.Response {
-				return current.Load().Policy.Review(ctx, r)
+				return current.Load().Policy.ReviewChecked(ctx, r)
 			}, o)
 		case webhooks.AuthenticatePath:
 			handler = review.Token(func(ctx context.Context, r authentication.Request) authentication.Response {
