@@ -35,7 +35,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 20s) each.
 	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r dir; do \
 		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$dir/*_test.go | cut -c6-); do \
 			echo "fuzz: $$dir $$target" >&2; \
-			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $${FUZZTIME:-20s} $$dir; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $${FUZZTIME:-20s} -fuzzminimizetime 10x $$dir; \
 		done; \
 	done
 

@@ -306,3 +306,45 @@ func TestAppendToken(t *testing.T) {
 		})
 	}
 }
+
+// FuzzDecodeToken holds the codec against the decoder that the API machinery
+// uses: what it accepts they read alike, and what it refuses it does not repeat.
+func FuzzDecodeToken(f *testing.F) {
+	f.Add([]byte(`{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1beta1","metadata":{},"spec":{"token":"t","audiences":["a",null]},"status":{"user":{}}}`))
+	f.Add([]byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"\ud800"}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, apiVersion, err := review.DecodeToken(body)
+		if apiVersion != "" && apiVersion != "authentication.k8s.io/v1" && apiVersion != "authentication.k8s.io/v1beta1" {
+			t.Fatalf("apiVersion is %q", apiVersion)
+		}
+		if err != nil {
+			return
+		}
+		var want authenticationv1.TokenReview
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &want); err != nil {
+			t.Fatalf("accepted what the API machinery refuses: %v", err)
+		}
+		if got.Spec.Token != want.Spec.Token || strings.Join(got.Spec.Audiences, "\x00") != strings.Join(want.Spec.Audiences, "\x00") {
+			t.Fatalf("read %+v, the API machinery %+v", got.Spec, want.Spec)
+		}
+	})
+}
+
+// FuzzAppendAdmission puts any text where policies and profiles can: the API
+// server must accept the answer and drop nothing of it.
+func FuzzAppendAdmission(f *testing.F) {
+	f.Add("key", "value\n\x00\xff", "warning", "message")
+	f.Add("a/b", strings.Repeat("ü", 500), "\u0085", strings.Repeat("x", 20<<10))
+	f.Fuzz(func(t *testing.T, key, value, warning, message string) {
+		response := admission.Denied(message).WithWarnings(warning, value)
+		response.AuditAnnotations = map[string]string{key: value, "profiles": message}
+		answer, err := review.AppendAdmission(nil, uid, &response)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := verify(t, answer, false)
+		if len(got.Warnings) != 2 || len(got.AuditAnnotations) != len(response.AuditAnnotations) {
+			t.Fatalf("of two warnings and %d annotations there are %d and %d", len(response.AuditAnnotations), len(got.Warnings), len(got.AuditAnnotations))
+		}
+	})
+}
