@@ -185,9 +185,8 @@ func (p *payload) json() (rawjson.Value, error) {
 	return p.parsed, p.err
 }
 
-// unstructured is the object as the API server's decoder would read it, and nil
-// if the request does not have it.
-// What is at the path without is left out.
+// unstructured is the object as the API server's decoder would read it, but for
+// what is at the path without, and nil if the request does not have it.
 func (p *payload) unstructured(without ...string) (*unstructured.Unstructured, error) {
 	if p.decoded != nil {
 		return p.decoded, nil

@@ -233,29 +233,26 @@ func (d *reader) fields(name string, v rawjson.Value) rawjson.Value {
 }
 
 func (d *reader) kind(name string, v rawjson.Value, into *metav1.GroupVersionKind) {
-	for key, value := range d.fields(name, v).Members() {
-		switch string(key) {
-		case `"group"`:
-			into.Group = d.text(name, "group", value)
-		case `"version"`:
-			into.Version = d.text(name, "version", value)
-		case `"kind"`:
-			into.Kind = d.text(name, "kind", value)
-		}
-	}
+	into.Group, into.Version, into.Kind = d.qualified(name, "kind", v)
 }
 
 func (d *reader) resource(name string, v rawjson.Value, into *metav1.GroupVersionResource) {
-	for key, value := range d.fields(name, v).Members() {
-		switch string(key) {
-		case `"group"`:
-			into.Group = d.text(name, "group", value)
-		case `"version"`:
-			into.Version = d.text(name, "version", value)
-		case `"resource"`:
-			into.Resource = d.text(name, "resource", value)
+	into.Group, into.Version, into.Resource = d.qualified(name, "resource", v)
+}
+
+// qualified takes a group, a version and what the member last says is in them.
+func (d *reader) qualified(name, last string, v rawjson.Value) (group, version, value string) {
+	for key, member := range d.fields(name, v).Members() {
+		switch {
+		case key.Is("group"):
+			group = d.text(name, "group", member)
+		case key.Is("version"):
+			version = d.text(name, "version", member)
+		case key.Is(last):
+			value = d.text(name, last, member)
 		}
 	}
+	return group, version, value
 }
 
 func (d *reader) user(name string, v rawjson.Value, into *authenticationv1.UserInfo) {

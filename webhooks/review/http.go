@@ -64,8 +64,8 @@ type Options struct {
 	// MaxTime bounds the time for one review. What the caller states in
 	// ?timeout= holds if it is shorter.
 	MaxTime time.Duration
-	// InFlight bounds the bytes of all bodies that are held at one time. Endpoints
-	// may share one. Required.
+	// InFlight bounds the memory that bodies, and decoding them, take at one time.
+	// Endpoints may share one. Required.
 	InFlight *Budget
 	// Slots bounds the decisions that are made at one time. Required.
 	Slots *Slots

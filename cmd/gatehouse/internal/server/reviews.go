@@ -15,43 +15,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
-// Limits bound what reviews may take. The zero value of a field is its default.
-type Limits struct {
-	// Bytes bounds the bodies in memory at one time. The default is 128 MiB,
-	// which is four of the largest that there can be.
-	Bytes int64
-	// AdmissionTime and TokenTime bound one review. The defaults are 30 s, the
-	// longest that a webhook may take, and 8 s, well below the 30 s after which
-	// the API server gives a login up.
-	AdmissionTime, TokenTime time.Duration
-}
-
 const (
-	defaultBytes         = 128 << 20
-	defaultAdmissionTime = 30 * time.Second
-	defaultTokenTime     = 8 * time.Second
+	// admissionTime is the longest that a webhook may take.
+	admissionTime = 30 * time.Second
+	// tokenTime is well below the 30 seconds after which the API server gives a
+	// login up.
+	tokenTime = 8 * time.Second
 	// slotsPerProcessor lets a decision that waits for memory leave the
 	// processor to another.
 	slotsPerProcessor = 4
 )
 
 // Reviews answers the three endpoints from whatever snapshot is current when a
-// review arrives. Token reviews have slots and bytes of their own, so that a
-// flood of admission reviews does not keep people from logging in.
-func Reviews(current *atomic.Pointer[webhooks.Snapshot], l Limits, observe func(*review.Outcome), now func() time.Time) http.Handler {
-	if l.Bytes == 0 {
-		l.Bytes = defaultBytes
-	}
-	if l.AdmissionTime == 0 {
-		l.AdmissionTime = defaultAdmissionTime
-	}
-	if l.TokenTime == 0 {
-		l.TokenTime = defaultTokenTime
-	}
+// review arrives. Bytes bounds what admission reviews, and decoding them, take in
+// memory at one time; it must be more than the largest of them. Token reviews
+// have slots, and a quarter as many bytes, of their own, so that a flood of
+// admission reviews does not keep people from logging in.
+func Reviews(current *atomic.Pointer[webhooks.Snapshot], bytes int64, observe func(*review.Outcome), now func() time.Time) http.Handler {
 	slots := slotsPerProcessor * runtime.GOMAXPROCS(0)
 	admitting := review.Options{
-		MaxBytes: review.MaxAdmissionBytes, MaxTime: l.AdmissionTime,
-		InFlight: review.NewBudget(max(l.Bytes, review.MaxAdmissionBytes+1)), Slots: review.NewSlots(slots),
+		MaxBytes: review.MaxAdmissionBytes, MaxTime: admissionTime,
+		InFlight: review.NewBudget(bytes), Slots: review.NewSlots(slots),
 		Observe: observe, Now: now,
 	}
 	mux := http.NewServeMux()
@@ -74,8 +58,8 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], l Limits, observe func(
 			handler = review.Token(func(ctx context.Context, r authentication.Request) authentication.Response {
 				return current.Load().Authn.Review(ctx, r)
 			}, review.Options{
-				Name: endpoint.Name, MaxBytes: review.MaxTokenBytes, MaxTime: l.TokenTime,
-				InFlight: review.NewBudget(max(l.Bytes/4, review.MaxTokenBytes+1)), Slots: review.NewSlots(slots),
+				Name: endpoint.Name, MaxBytes: review.MaxTokenBytes, MaxTime: tokenTime,
+				InFlight: review.NewBudget(bytes / 4), Slots: review.NewSlots(slots),
 				Admit: func(r *http.Request) error { return certified(r, now) }, Observe: observe, Now: now,
 			})
 		}
