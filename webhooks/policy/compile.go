@@ -7,9 +7,9 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	podsecuritypolicy "k8s.io/pod-security-admission/policy"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 )
 
 const (
@@ -81,8 +81,8 @@ func Compile(spec Spec) (*Set, error) {
 		c.set.objects = nothing{}
 	}
 	var err error
-	if c.podSecurity, err = podsecuritypolicy.NewEvaluator(podsecuritypolicy.DefaultChecks(), nil); err != nil {
-		return nil, fmt.Errorf("pod security checks: %w", err)
+	if c.podSecurity, err = podsecurity.New(); err != nil {
+		return nil, err
 	}
 
 	c.policies(spec.Policies, c.bindings(spec))
@@ -110,7 +110,7 @@ type compilation struct {
 	findings    finding.List
 	selectors   selectors
 	expressions *expressions
-	podSecurity podsecuritypolicy.Evaluator
+	podSecurity *podsecurity.Evaluator
 }
 
 func (c *compilation) document(source, kind, name string) document {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -34,7 +35,7 @@ type request struct {
 
 	record    apiserveradmission.Attributes
 	versioned *apiserveradmission.VersionedAttributes
-	podRead   *podUnderCheck
+	podRead   *podsecurity.Pod
 	// err is why the request cannot be decided.
 	err error
 
@@ -142,7 +143,7 @@ func (r *request) pod() (*metav1.ObjectMeta, *corev1.PodSpec, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if r.podRead, err = decodePod(object); err != nil {
+		if r.podRead, err = podsecurity.Decode(object); err != nil {
 			return nil, nil, err
 		}
 	}

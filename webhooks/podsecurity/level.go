@@ -1,0 +1,63 @@
+// Package podsecurity evaluates the Pod Security Standards with upstream's own
+// checks, the ones that the API server's PodSecurity plug-in runs.
+//
+// Three things are not known here, and can make the API server decide otherwise:
+// its AdmissionConfiguration, which may enforce a level in namespaces without a
+// label and exempt namespaces, users and runtime classes; its own version, by
+// which it reads "latest" and every version newer than itself, as this package
+// does by the version of the library that it is built with; and what admission
+// plug-ins do to a pod that run after the caller.
+package podsecurity
+
+import (
+	podsecurityapi "k8s.io/pod-security-admission/api"
+)
+
+// Level is a Pod Security Standard in one version. The zero value is privileged,
+// which allows every pod.
+type Level struct {
+	standard podsecurityapi.LevelVersion
+}
+
+// OfNamespace is the level that the labels of a namespace enforce:
+// pod-security.kubernetes.io/enforce and enforce-version. As in the API server,
+// a level that does not exist is restricted, and a version that does not exist
+// is the latest. That happens: the API server refuses such labels only when they
+// are written, and a namespace may be older than the plug-in that refuses them.
+func OfNamespace(labels map[string]string) Level {
+	name, labelled := labels[podsecurityapi.EnforceLevelLabel]
+	if !labelled {
+		return Level{}
+	}
+	level, _, _ := Parse(name, labels[podsecurityapi.EnforceVersionLabel])
+	return level
+}
+
+// Parse reads the name of a level, which is privileged, baseline or restricted,
+// and a version, which is latest or v1.NN; "" is latest. Of a name that is
+// neither it says so, and takes what the API server takes: restricted, and the
+// latest version.
+func Parse(name, version string) (level Level, nameKnown, versionKnown bool) {
+	standard := podsecurityapi.LevelVersion{Version: podsecurityapi.LatestVersion()}
+	var nameErr, versionErr error
+	standard.Level, nameErr = podsecurityapi.ParseLevel(name)
+	if version != "" {
+		standard.Version, versionErr = podsecurityapi.ParseVersion(version)
+	}
+	return Level{standard: standard}, nameErr == nil, versionErr == nil
+}
+
+// Enforces tells whether there is a pod that the level refuses. It is false for
+// privileged.
+func (l Level) Enforces() bool {
+	return l.standard.Level != "" && l.standard.Level != podsecurityapi.LevelPrivileged
+}
+
+// String is the level as the API server writes it in its messages:
+// "restricted:v1.30".
+func (l Level) String() string {
+	if l == (Level{}) {
+		return string(podsecurityapi.LevelPrivileged) + ":" + podsecurityapi.LatestVersion().String()
+	}
+	return l.standard.String()
+}
