@@ -1,0 +1,48 @@
+package rawcel
+
+import (
+	"errors"
+	"reflect"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// iterator goes through elements or names. It belongs to one goroutine. That it
+// is a value is a matter of form: no expression gets hold of it.
+type iterator struct {
+	next, size int
+	at         func(int) ref.Val
+}
+
+var _ traits.Iterator = (*iterator)(nil)
+
+// HasNext tells whether there is more.
+func (it *iterator) HasNext() ref.Val { return types.Bool(it.next < it.size) }
+
+// Next is what comes next, and nil at the end.
+func (it *iterator) Next() ref.Val {
+	if it.next == it.size {
+		return nil
+	}
+	it.next++
+	return it.at(it.next - 1)
+}
+
+// ConvertToNative always fails.
+func (*iterator) ConvertToNative(reflect.Type) (any, error) {
+	return nil, errors.New("an iterator has no native form")
+}
+
+// ConvertToType always fails.
+func (*iterator) ConvertToType(ref.Type) ref.Val { return types.NoSuchOverloadErr() }
+
+// Equal always fails.
+func (*iterator) Equal(ref.Val) ref.Val { return types.NoSuchOverloadErr() }
+
+// Type is that of cel-go's own iterators.
+func (*iterator) Type() ref.Type { return types.IteratorType }
+
+// Value is nil.
+func (*iterator) Value() any { return nil }

@@ -1,0 +1,175 @@
+package rawcel
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// list is a JSON array as a CEL list.
+type list struct {
+	composite
+	// elements are nil until one is asked for.
+	elements []slot
+	// whole is cel-go's own list of the elements, nil until it is asked for.
+	whole traits.Lister
+}
+
+var (
+	_ traits.Lister   = (*list)(nil)
+	_ traits.Foldable = (*list)(nil)
+	_ traits.Zeroer   = (*list)(nil)
+	_ fmt.Stringer    = (*list)(nil)
+)
+
+// element reads an element. The index is in range.
+func (l *list) element(i int) ref.Val {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.read(i)
+}
+
+// read is element with the mutex held.
+func (l *list) read(i int) ref.Val {
+	d := l.document
+	if l.elements == nil {
+		l.elements = make([]slot, l.size())
+		at, node := l.at+1, l.node+1
+		for i := range l.elements {
+			l.elements[i], node = d.slot(skipTo(d.text, at), node)
+			at = l.elements[i].end
+		}
+	}
+	return d.value(&l.elements[i])
+}
+
+// Get is the element at the index.
+func (l *list) Get(index ref.Val) ref.Val {
+	i, err := types.IndexOrError(index)
+	if err != nil {
+		return types.ValOrErr(index, "%v", err)
+	}
+	if size := l.size(); i < 0 || i >= size {
+		return types.NewErr("index '%d' out of range in list size '%d'", i, size)
+	}
+	return l.element(i)
+}
+
+// Contains tells whether an element is equal to the value.
+func (l *list) Contains(value ref.Val) ref.Val {
+	for i := range l.size() {
+		if value.Equal(l.element(i)) == types.True {
+			return types.True
+		}
+	}
+	return types.False
+}
+
+// Size is the number of elements.
+func (l *list) Size() ref.Val { return types.Int(l.size()) }
+
+// IsZeroValue tells whether there are no elements.
+func (l *list) IsZeroValue() bool { return l.size() == 0 }
+
+// Iterator goes through the elements.
+func (l *list) Iterator() traits.Iterator {
+	return &iterator{size: l.size(), at: l.element}
+}
+
+// Fold gives the elements to the folder until it has enough.
+func (l *list) Fold(f traits.Folder) {
+	for i := range l.size() {
+		if !f.FoldEntry(types.Int(i), l.element(i)) {
+			return
+		}
+	}
+}
+
+// Add is the list with another behind it.
+func (l *list) Add(other ref.Val) ref.Val {
+	lister, ok := other.(traits.Lister)
+	switch {
+	case !ok:
+		return types.MaybeNoSuchOverloadErr(other)
+	case l.size() == 0:
+		return other
+	case lister.Size() == types.IntZero:
+		return l
+	default:
+		return l.copied().Add(other)
+	}
+}
+
+// copied is cel-go's own list of the elements, which alone can be the first part
+// of a longer one. It is kept, so that adding to a list again and again costs as
+// little as it does with cel-go's own.
+func (l *list) copied() traits.Lister {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.whole == nil {
+		elements := make([]ref.Val, l.size())
+		for i := range elements {
+			elements[i] = l.read(i)
+		}
+		l.whole = types.NewRefValList(types.DefaultTypeAdapter, elements)
+	}
+	return l.whole
+}
+
+// Equal tells whether other is a list of the same elements.
+func (l *list) Equal(other ref.Val) ref.Val {
+	if raw, ok := other.(*list); ok && bytes.Equal(l.text(), raw.text()) {
+		return types.True
+	}
+	return l.equal(other)
+}
+
+// equal is Equal that looks at the elements at once.
+func (l *list) equal(other ref.Val) ref.Val {
+	lister, ok := other.(traits.Lister)
+	if !ok || l.Size() != lister.Size() {
+		return types.False
+	}
+	for i := range l.size() {
+		if equal(l.element(i), lister.Get(types.Int(i))) == types.False {
+			return types.False
+		}
+	}
+	return types.True
+}
+
+// Type is list.
+func (*list) Type() ref.Type { return types.ListType }
+
+// Value is the decoded array, an []any of the caller's own.
+func (l *list) Value() any { return l.decode() }
+
+// native is the array as cel-go's own list.
+func (l *list) native() ref.Val { return types.DefaultTypeAdapter.NativeToValue(l.decode()) }
+
+// ConvertToNative converts as cel-go's own list does.
+func (l *list) ConvertToNative(to reflect.Type) (any, error) {
+	if isOneOf(l, to) {
+		return l, nil
+	}
+	return l.native().ConvertToNative(to)
+}
+
+// ConvertToType converts to list and type.
+func (l *list) ConvertToType(to ref.Type) ref.Val {
+	switch to {
+	case types.ListType:
+		return l
+	case types.TypeType:
+		return types.ListType
+	default:
+		return types.NewErr("type conversion error from '%s' to '%s'", types.ListType, to)
+	}
+}
+
+// String is for people.
+func (l *list) String() string { return fmt.Sprint(l.native()) }

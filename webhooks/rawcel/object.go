@@ -1,0 +1,206 @@
+package rawcel
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+)
+
+// object is a JSON object as a CEL map.
+type object struct {
+	composite
+	// members are in the order written, and nil until one is asked for.
+	members []member
+	// places are the members' indexes by name, and nil for few members.
+	places map[string]int
+	// keys are nil until they are asked for.
+	keys []ref.Val
+}
+
+type member struct {
+	name span
+	slot
+}
+
+var (
+	_ traits.Mapper   = (*object)(nil)
+	_ traits.Foldable = (*object)(nil)
+	_ traits.Zeroer   = (*object)(nil)
+	_ fmt.Stringer    = (*object)(nil)
+)
+
+// read finds the members. The mutex is held.
+func (o *object) read() {
+	if o.members != nil {
+		return
+	}
+	d, size := o.document, o.size()
+	o.members = make([]member, size)
+	at, node := o.at+1, o.node+1
+	for i := range o.members {
+		m := &o.members[i]
+		m.name.start = skipTo(d.text, at)
+		m.name.end = textEnd(d.text, m.name.start)
+		m.slot, node = d.slot(skipTo(d.text, m.name.end), node)
+		at = m.end
+	}
+	if size > few {
+		o.places = make(map[string]int, size)
+		for i := range o.members {
+			o.places[d.part(o.members[i].name).Text()] = i
+		}
+	}
+}
+
+// Find is the member with the name, if there is one. Nothing but a string is a
+// name.
+func (o *object) Find(key ref.Val) (ref.Val, bool) {
+	name, ok := key.(types.String)
+	if !ok {
+		return nil, false
+	}
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.read()
+	i := o.index(string(name))
+	if i < 0 {
+		return nil, false
+	}
+	return o.document.value(&o.members[i].slot), true
+}
+
+// index is that of the member with the name, or -1. The mutex is held, and the
+// members have been read.
+func (o *object) index(name string) int {
+	if o.places != nil {
+		i, found := o.places[name]
+		if !found {
+			return -1
+		}
+		return i
+	}
+	return slices.IndexFunc(o.members, func(m member) bool { return o.document.part(m.name).Is(name) })
+}
+
+// names are the names of the members.
+func (o *object) names() []ref.Val {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	if o.keys == nil {
+		o.read()
+		o.keys = make([]ref.Val, len(o.members))
+		for i := range o.keys {
+			o.keys[i] = types.String(o.document.part(o.members[i].name).Text())
+		}
+	}
+	return o.keys
+}
+
+// value is the value of a member. The members have been read.
+func (o *object) value(i int) ref.Val {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	return o.document.value(&o.members[i].slot)
+}
+
+// Get is Find for who takes an error.
+func (o *object) Get(key ref.Val) ref.Val {
+	value, found := o.Find(key)
+	if !found {
+		return types.NewErr("no such key: %v", key)
+	}
+	return value
+}
+
+// Contains tells whether there is a member with the name.
+func (o *object) Contains(key ref.Val) ref.Val {
+	_, found := o.Find(key)
+	return types.Bool(found)
+}
+
+// Size is the number of members.
+func (o *object) Size() ref.Val { return types.Int(o.size()) }
+
+// IsZeroValue tells whether there are no members.
+func (o *object) IsZeroValue() bool { return o.size() == 0 }
+
+// Iterator goes through the names.
+func (o *object) Iterator() traits.Iterator {
+	names := o.names()
+	return &iterator{size: len(names), at: func(i int) ref.Val { return names[i] }}
+}
+
+// Fold gives the members to the folder until it has enough.
+func (o *object) Fold(f traits.Folder) {
+	for i, name := range o.names() {
+		if !f.FoldEntry(name, o.value(i)) {
+			return
+		}
+	}
+}
+
+// Equal tells whether other is a map with the same members.
+func (o *object) Equal(other ref.Val) ref.Val {
+	if raw, ok := other.(*object); ok && bytes.Equal(o.text(), raw.text()) {
+		return types.True
+	}
+	return o.equal(other)
+}
+
+// equal is Equal that looks at the members at once.
+func (o *object) equal(other ref.Val) ref.Val {
+	mapper, ok := other.(traits.Mapper)
+	if !ok || o.Size() != mapper.Size() {
+		return types.False
+	}
+	for i, name := range o.names() {
+		theirs, found := mapper.Find(name)
+		if !found || equal(o.value(i), theirs) == types.False {
+			return types.False
+		}
+	}
+	return types.True
+}
+
+// Type is map.
+func (*object) Type() ref.Type { return types.MapType }
+
+// Value is the decoded object, a map[string]any of the caller's own.
+func (o *object) Value() any { return o.decode() }
+
+// native is the object as cel-go's own map.
+func (o *object) native() ref.Val { return types.DefaultTypeAdapter.NativeToValue(o.decode()) }
+
+// ConvertToNative converts as cel-go's own map does.
+func (o *object) ConvertToNative(to reflect.Type) (any, error) {
+	if isOneOf(o, to) {
+		return o, nil
+	}
+	return o.native().ConvertToNative(to)
+}
+
+// ConvertToType converts to map and type.
+func (o *object) ConvertToType(to ref.Type) ref.Val {
+	switch to {
+	case types.MapType:
+		return o
+	case types.TypeType:
+		return types.MapType
+	default:
+		return types.NewErr("type conversion error from '%s' to '%s'", types.MapType, to)
+	}
+}
+
+// String is for people.
+func (o *object) String() string { return fmt.Sprint(o.native()) }
+
+// isOneOf tells whether a value has the type as it is. An interface without
+// methods takes anything, and is asked for what a value is made of.
+func isOneOf(v ref.Val, t reflect.Type) bool {
+	return t.NumMethod() > 0 && reflect.TypeOf(v).AssignableTo(t)
+}

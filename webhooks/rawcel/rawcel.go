@@ -1,0 +1,85 @@
+// Package rawcel gives CEL expressions JSON as it stands: an object is a value
+// of which a member is read when an expression asks for it, and not before. An
+// expression that looks at three fields of a pod costs one walk over the pod's
+// text, and no tree of it.
+//
+// The values behave as those that CEL makes of the decoded text, so that it is
+// no matter of meaning which of the two an expression is given: same results,
+// same error texts, same types, same cost. Three differences remain. The
+// members of an object come in the order written, where a Go map has none. The
+// native form of a value, by Value or ConvertToNative, is made anew each time.
+// And where a message of cel-go names a Go type, as it does for an object used
+// as a key, it names the one here.
+package rawcel
+
+import (
+	"strconv"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// Value is the CEL value of a JSON value: a map for an object, a list for an
+// array, an int for a number that is written as an integer and fits into 64
+// bits, a double for any other number, and a string, a bool or null. An absent
+// value is null, as when it is decoded.
+//
+// It walks the text once, and finds what rawjson.Value.Decode finds: if any
+// object inside has a member twice, or any number is out of range, the result is
+// an error, a *types.Err, and the value cannot be had in part. An evaluation that
+// is given it fails where it asks for the variable. Such errors wrap the
+// *rawjson.DuplicateKeyError, or say which number is out of range. They are found
+// here, and not when an expression comes across them, because cel-go's own lists
+// and maps take an element that is an error for one that is not equal: what an
+// expression says would depend on how it is written.
+//
+// The result, and every map and list that is read from it, is safe for
+// concurrent use, and keeps what was read once: each text is decoded once,
+// however often an expression asks. It shares the memory of v, which must not
+// change while it is in use; strings are copies.
+func Value(v rawjson.Value) ref.Val {
+	if kind := v.Kind(); kind != rawjson.Object && kind != rawjson.Array {
+		return scalar(v)
+	}
+	nodes, err := scan(v)
+	if err != nil {
+		return failure(err)
+	}
+	d := &document{text: v, nodes: nodes}
+	s, _ := d.slot(0, 0)
+	return d.value(&s)
+}
+
+// failure is an error that evaluations may share: they write the place of an
+// error in the expression into one that has no place yet.
+func failure(err error) ref.Val {
+	const nowhere = -1
+	return types.NewErrWithNodeID(nowhere, "%w", err)
+}
+
+// scalar is the value of what is neither object nor array.
+func scalar(v rawjson.Value) ref.Val {
+	switch v.Kind() {
+	case rawjson.String:
+		return types.String(v.Text())
+	case rawjson.Bool:
+		return types.Bool(v.IsTrue())
+	case rawjson.Number:
+		return number(v)
+	default:
+		return types.NullValue
+	}
+}
+
+func number(v rawjson.Value) ref.Val {
+	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+		return types.Int(n)
+	}
+	decoded, err := v.Decode()
+	if err != nil {
+		return failure(err)
+	}
+	return types.DefaultTypeAdapter.NativeToValue(decoded)
+}
