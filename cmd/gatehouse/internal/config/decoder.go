@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -63,7 +64,7 @@ type objectKey struct {
 // decoder collects what the documents of a directory say.
 type decoder struct {
 	parser  parser
-	checker *checker
+	checker shape.Checker
 
 	documents int
 	found     finding.List
@@ -83,7 +84,6 @@ type decoder struct {
 func newDecoder() *decoder {
 	return &decoder{
 		parser:  parser{budget: maxCost},
-		checker: newChecker(),
 		sources: map[objectKey]string{},
 	}
 }
@@ -147,10 +147,10 @@ func (o *object) read(value any) {
 	if !kindOK || !versionOK {
 		return
 	}
-	o.label = printable(kind)
+	o.label = shape.Printable(kind)
 	groupVersion, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		o.report(problem{field: "apiVersion", message: fmt.Sprintf("%q is not a version", cut(apiVersion, 60)), hint: "write it as v1 or group.example/v1"})
+		o.report(problem{field: "apiVersion", message: fmt.Sprintf("%q is not a version", shape.Cut(apiVersion, 60)), hint: "write it as v1 or group.example/v1"})
 		return
 	}
 	gvk := groupVersion.WithKind(kind)
@@ -202,7 +202,7 @@ func (o *object) list(gvk schema.GroupVersionKind, items []any) {
 func (o *object) one(gvk schema.GroupVersionKind) {
 	metadata, ok := o.metadata()
 	if metadata.name != "" {
-		o.label += "/" + printable(metadata.name)
+		o.label += "/" + shape.Printable(metadata.name)
 	}
 	if !ok || !o.known(gvk) {
 		return
@@ -221,7 +221,7 @@ func (o *object) one(gvk schema.GroupVersionKind) {
 		}
 		o.report(problem{
 			field: "metadata.namespace", hint: hint,
-			message: fmt.Sprintf("%q is given, but a %s is not in a namespace", cut(metadata.namespace, 60), gvk.Kind),
+			message: fmt.Sprintf("%q is given, but a %s is not in a namespace", shape.Cut(metadata.namespace, 60), gvk.Kind),
 		})
 	}
 	key := objectKey{gvk.GroupKind(), metadata.namespace, metadata.name}
@@ -258,7 +258,7 @@ func (o *object) metadata() (metadata, bool) {
 		}
 		text, isText := value.(string)
 		if !isText {
-			o.problems(o.checker.compare(reflect.TypeFor[string](), value, "metadata."+field.name, false))
+			o.problems(o.checker.Compare(reflect.TypeFor[string](), value, "metadata."+field.name, shape.Options{}))
 			return metadata{}, false
 		}
 		*field.to = text
@@ -277,7 +277,7 @@ func (o *object) known(gvk schema.GroupVersionKind) bool {
 		}
 		o.report(problem{
 			field:   "apiVersion",
-			message: fmt.Sprintf("%q is not a version of %s that is read", cut(gvk.GroupVersion().String(), 60), gvk.Kind),
+			message: fmt.Sprintf("%q is not a version of %s that is read", shape.Cut(gvk.GroupVersion().String(), 60), gvk.Kind),
 			hint:    "write " + accepted.String(),
 		})
 		return false
@@ -301,7 +301,7 @@ func (o *object) known(gvk schema.GroupVersionKind) bool {
 	if isUpstreamKind(gvk) {
 		return true
 	}
-	o.report(problem{field: "kind", message: fmt.Sprintf("%q is not a kind of %s", cut(gvk.Kind, 60), gvk.Group), hint: hint})
+	o.report(problem{field: "kind", message: fmt.Sprintf("%q is not a kind of %s", shape.Cut(gvk.Kind, 60), gvk.Group), hint: hint})
 	return false
 }
 
@@ -321,7 +321,7 @@ func isUpstreamKind(gvk schema.GroupVersionKind) bool {
 func (o *object) keep(gvk schema.GroupVersionKind) {
 	if !isTyped(gvk) {
 		// Selectors read the metadata, so it is held to its type.
-		o.problems(o.checker.compare(reflect.TypeFor[metav1.ObjectMeta](), o.fields["metadata"], "metadata", false))
+		o.problems(o.checker.Compare(reflect.TypeFor[metav1.ObjectMeta](), o.fields["metadata"], "metadata", shape.Options{}))
 		o.keepContext(gvk)
 		return
 	}
@@ -377,13 +377,14 @@ func (o *object) keepContext(gvk schema.GroupVersionKind) {
 }
 
 // problems reports at most maxProblems problems of the object.
-func (o *object) problems(list []problem) {
-	for i, p := range list {
+func (o *object) problems(list finding.List) {
+	for i, f := range list {
 		if i == maxProblems {
 			o.report(problem{message: fmt.Sprintf("and %d problems more", len(list)-i)})
 			return
 		}
-		o.report(p)
+		f.Source, f.Object = o.source, o.label
+		o.found = append(o.found, f)
 	}
 }
 
@@ -400,7 +401,7 @@ func decodeInto[T any](o *object) (T, bool) {
 	strict, err := sigsjson.UnmarshalStrict(raw, &into)
 	// A misplaced token must not be repeated.
 	secret := strings.HasPrefix(o.label, accessToken+"/")
-	problems := o.checker.compare(reflect.TypeFor[T](), o.fields, "", secret)
+	problems := o.checker.Compare(reflect.TypeFor[T](), o.fields, "", shape.Options{Secret: secret})
 	o.problems(problems)
 	if len(problems) > 0 {
 		return into, true
@@ -410,7 +411,7 @@ func decodeInto[T any](o *object) (T, bool) {
 	}
 	for _, e := range strict {
 		if field, ok := errors.AsType[sigsjson.FieldError](e); ok {
-			o.report(problem{field: printable(field.FieldPath()), message: "unknown or duplicate field"})
+			o.report(problem{field: shape.Printable(field.FieldPath()), message: "unknown or duplicate field"})
 		}
 	}
 	return into, true

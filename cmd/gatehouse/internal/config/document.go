@@ -15,6 +15,8 @@ import (
 
 	"go.yaml.in/yaml/v2"
 	sigsjson "sigs.k8s.io/json"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
 )
 
 // document is one document of a file.
@@ -149,7 +151,7 @@ func (p *parser) jsonDocument(raw []byte) document {
 	for _, err := range duplicates {
 		path := ""
 		if field, ok := errors.AsType[sigsjson.FieldError](err); ok {
-			path = printable(field.FieldPath())
+			path = shape.Printable(field.FieldPath())
 		}
 		doc.problems = append(doc.problems, problem{field: path, message: "the key is given twice", hint: "remove one of the two"})
 	}
@@ -306,7 +308,7 @@ func (c chunk) problem(text, prefix string) problem {
 		hint = "put text with a colon and a space in it in quotes, and check the indentation"
 	}
 	const most = 200
-	return problem{message: place + ": " + cut(text, most), hint: hint}
+	return problem{message: place + ": " + shape.Cut(text, most), hint: hint}
 }
 
 // conversionError is about YAML that JSON cannot express.
@@ -361,7 +363,7 @@ func (p *parser) convert(value any) (any, error) {
 		for i, element := range v {
 			converted, err := p.convert(element)
 			if err != nil {
-				return nil, within(err, "["+strconv.Itoa(i)+"]")
+				return nil, within(err, shape.Element("", i))
 			}
 			list[i] = converted
 		}
@@ -403,11 +405,11 @@ func (p *parser) convertMap(v map[any]any) (any, error) {
 			return nil, errTooLarge
 		}
 		if _, twice := object[m.key]; twice {
-			return nil, within(cannot("the key is given twice", "remove one of the two"), joinField("", m.key))
+			return nil, within(cannot("the key is given twice", "remove one of the two"), shape.Member("", m.key))
 		}
 		converted, err := p.convert(m.value)
 		if err != nil {
-			return nil, within(err, joinField("", m.key))
+			return nil, within(err, shape.Member("", m.key))
 		}
 		object[m.key] = converted
 	}
@@ -438,27 +440,4 @@ func (p *parser) spend(value any) error {
 		return errTooLarge
 	}
 	return nil
-}
-
-// joinField is the path of a member. A key that is not a plain name is put in
-// brackets, as package field of apimachinery does.
-func joinField(path, key string) string {
-	if key == "" || strings.ContainsAny(key, ".[]/ ") {
-		return path + "[" + printable(key) + "]"
-	}
-	if path == "" {
-		return printable(key)
-	}
-	return path + "." + printable(key)
-}
-
-// printable is text out of a document as it may be shown on a terminal: short,
-// and without control characters.
-func printable(text string) string {
-	const most = 100
-	text = cut(text, most)
-	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.Quote(text)
-	}
-	return text
 }

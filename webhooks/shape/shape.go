@@ -1,13 +1,13 @@
-package config
+// Package shape compares what somebody has written with the Go type that it is
+// meant for.
+package shape
 
 import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,39 +16,49 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
-// checker compares documents with the Go types that they are decoded into, and
+// Checker compares documents with the Go types that they are decoded into, and
 // reports every field that the type does not have and every value of another
 // kind than the field's. A JSON decoder would stop at the first such value and
 // does not know which name was meant.
 //
 // It is a reader of error messages only: what a document means is decided by
-// the decoder, which runs after it and has the last word.
-type checker struct {
-	fields map[reflect.Type]map[string]reflect.Type
+// the decoder, which has the last word. The zero value is ready for use. It
+// remembers the types that it has seen, and is safe for concurrent use.
+type Checker struct {
+	fields fields
 }
 
-func newChecker() *checker {
-	return &checker{fields: map[reflect.Type]map[string]reflect.Type{}}
+// Options change what a comparison says.
+type Options struct {
+	// Secret keeps the document's values out of the messages.
+	Secret bool
+	// Placeholder tells whether a text stands for a value that is known only
+	// later. Such a text may be in the place of any value but a mapping or a
+	// list. Nil means that no text does.
+	Placeholder func(text string) bool
 }
 
 // check is one comparison.
 type check struct {
-	*checker
-	root   reflect.Type
-	found  []problem
-	secret bool // values must not be repeated in messages
+	*Checker
+	Options
+	root  reflect.Type
+	found finding.List
 }
 
-// compare reports what of value does not fit into root, whose path is path.
-// With secret no message repeats a value.
-func (c *checker) compare(root reflect.Type, value any, path string, secret bool) []problem {
-	k := check{checker: c, root: root, secret: secret}
+// Compare returns what of value does not fit into root. The value is in the
+// types that a JSON decoder of Kubernetes gives: map[string]any, []any, string,
+// int64, float64, bool and nil. Path is the value's own, and in front of those
+// in the findings, which have neither Source nor Object and come in the order of
+// the members' names.
+func (c *Checker) Compare(root reflect.Type, value any, path string, options Options) finding.List {
+	k := check{Checker: c, Options: options, root: root}
 	k.value(root, value, path)
 	return k.found
 }
 
 func (c *check) report(field, message, hint string) {
-	c.found = append(c.found, problem{field: field, message: message, hint: hint})
+	c.found = append(c.found, finding.Finding{Severity: finding.Error, Field: field, Message: message, Hint: hint})
 }
 
 func (c *check) value(t reflect.Type, value any, path string) {
@@ -57,6 +67,9 @@ func (c *check) value(t reflect.Type, value any, path string) {
 	}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+	if text, ok := value.(string); ok && c.Placeholder != nil && isScalar(t) && c.Placeholder(text) {
+		return
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		c.unmarshaler(t, value, path)
@@ -76,7 +89,7 @@ func (c *check) value(t reflect.Type, value any, path string) {
 			return
 		}
 		for _, key := range sortedKeys(object) {
-			c.value(t.Elem(), object[key], joinField(path, key))
+			c.value(t.Elem(), object[key], Member(path, key))
 		}
 	case reflect.Slice, reflect.Array:
 		c.elements(t, value, path)
@@ -116,7 +129,7 @@ func (c *check) elements(t reflect.Type, value any, path string) {
 		return
 	}
 	for i, element := range list {
-		c.value(t.Elem(), element, path+"["+strconv.Itoa(i)+"]")
+		c.value(t.Elem(), element, Element(path, i))
 	}
 }
 
@@ -150,7 +163,7 @@ func (c *check) unmarshaler(t reflect.Type, value any, path string) {
 		c.unreadable(path, value, "a time such as 2026-12-31T23:59:59Z")
 	case t == reflect.TypeFor[metav1.Duration]():
 		c.unreadable(path, value, "a duration such as 90s or 24h")
-	case c.secret:
+	case c.Secret:
 		c.unreadable(path, value, "a "+name)
 	default:
 		c.unreadable(path, value, fmt.Sprintf("a %s: %v", name, err))
@@ -189,7 +202,7 @@ func (c *check) unreadable(path string, value any, want string) {
 
 // quote is a value in quotes, cut where it is long.
 func (c *check) quote(value any) string {
-	if c.secret {
+	if c.Secret {
 		return "the value"
 	}
 	text, ok := value.(string)
@@ -201,27 +214,35 @@ func (c *check) quote(value any) string {
 		text = string(raw)
 	}
 	const most = 60
-	return strconv.Quote(cut(text, most))
+	return strconv.Quote(Cut(text, most))
 }
 
-// cut is text of at most most characters.
-func cut(text string, most int) string {
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
+// isScalar tells whether a value of the type can be something else than a
+// mapping or a list.
+func isScalar(t reflect.Type) bool {
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return true // it decides itself
 	}
-	return text
+	switch t.Kind() { //nolint:exhaustive // all others are scalars
+	case reflect.Struct, reflect.Map, reflect.Array:
+		return false
+	case reflect.Slice:
+		return t.Elem().Kind() == reflect.Uint8 // base64 text
+	default:
+		return true
+	}
 }
 
 // members compares an object with a struct.
 func (c *check) members(t reflect.Type, object map[string]any, path string) {
-	fields := c.fieldsOf(t)
+	fields := c.fields.of(t)
 	for _, key := range sortedKeys(object) {
 		field, known := fields[key]
 		if known {
-			c.value(field, object[key], joinField(path, key))
+			c.value(field, object[key], Member(path, key))
 			continue
 		}
-		c.report(joinField(path, key), "unknown field", c.hint(key, fields))
+		c.report(Member(path, key), "unknown field", c.hint(key, fields))
 	}
 }
 
@@ -255,12 +276,12 @@ func (c *check) places(name string) []string {
 		var found []string
 		var next []place
 		for _, p := range level {
-			fields := c.fieldsOf(p.t)
+			fields := c.fields.of(p.t)
 			for _, key := range sortedKeys(fields) {
 				if p.path == "" && key == "metadata" {
 					continue
 				}
-				path := joinField(p.path, key)
+				path := Member(p.path, key)
 				if key == name {
 					found = append(found, path)
 				}
@@ -279,44 +300,4 @@ func (c *check) places(name string) []string {
 		level = next
 	}
 	return nil
-}
-
-// fieldsOf are the JSON fields of a struct, with those of the structs embedded
-// in it, by the rules of encoding/json.
-func (c *checker) fieldsOf(t reflect.Type) map[string]reflect.Type {
-	if fields, ok := c.fields[t]; ok {
-		return fields
-	}
-	fields := map[string]reflect.Type{}
-	for field := range t.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if field.Anonymous && name == "" {
-			embedded := field.Type
-			if embedded.Kind() == reflect.Pointer {
-				embedded = embedded.Elem()
-			}
-			if embedded.Kind() == reflect.Struct {
-				for key, below := range c.fieldsOf(embedded) {
-					// The outer field wins over the embedded one.
-					if _, taken := fields[key]; !taken {
-						fields[key] = below
-					}
-				}
-				continue
-			}
-		}
-		if name == "-" || !field.IsExported() {
-			continue
-		}
-		if name == "" {
-			name = field.Name
-		}
-		fields[name] = field.Type
-	}
-	c.fields[t] = fields
-	return fields
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	return slices.Sorted(maps.Keys(m))
 }
