@@ -1,6 +1,7 @@
 #!/bin/sh
 # build.sh: builds the real control plane that the tests run against: kube-apiserver, kube-controller-manager,
-# kubectl and etcd, from the Go module proxy, into bin/controlplane/VERSION below the repository's root.
+# kubectl and etcd, from the Go module proxy, and podvalidate, which validates pods as that kube-apiserver does, into
+# bin/controlplane/VERSION below the repository's root.
 #
 #	sh test/controlplane/build.sh                             the version named in the file VERSION
 #	KUBERNETES_VERSION=1.36.3 sh test/controlplane/build.sh   another one that has a directory here
@@ -28,21 +29,17 @@ cd "$here/$version"
 export GOWORK=off CGO_ENABLED=0
 unset GOOS GOARCH
 
-# The stamp holds everything that decides what comes out, so that a comparison is the whole check.
-stamp() {
-	echo "$version"
-	go version
-	cat "$here/build.sh" go.mod go.sum
+# What is built. podvalidate is our own, see there; all that it imports is part of kube-apiserver too, so it needs
+# nothing that the modules here do not have. The small ones come first: they share most of their packages with the
+# large ones, and a failure shows early.
+programs='podvalidate etcd kubectl kube-controller-manager kube-apiserver'
+target() {
+	case $1 in
+	podvalidate) echo ../podvalidate/main.go ;;
+	etcd) echo go.etcd.io/etcd/server/v3 ;;
+	*) echo "k8s.io/kubernetes/cmd/$1" ;;
+	esac
 }
-mkdir -p "$out"
-if [ -f "$out/.stamp" ] && stamp | cmp -s - "$out/.stamp"; then
-	complete=yes
-	for name in etcd kubectl kube-controller-manager kube-apiserver; do
-		[ -x "$out/$name" ] || complete=no
-	done
-	[ $complete = no ] || exit 0
-fi
-rm -f "$out/.stamp"
 
 # Unstamped, a kube-apiserver calls itself v0.0.0-master: clients that look at the server's version, and the server
 # itself when it is told to emulate one, then refuse to work. kubectl reads the copy in client-go. Of the rest, the
@@ -54,27 +51,47 @@ for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
 	ldflags="$ldflags -X $package.gitVersion=v$version -X $package.gitMajor=${version%%.*} -X $package.gitMinor=$minor"
 	ldflags="$ldflags -X $package.gitCommit= -X $package.gitTreeState=archive"
 done
+flags='-mod=readonly -buildvcs=false -trimpath'
+
+# A program's stamp holds everything that decides what comes out, so that a comparison is the whole check. Each has one
+# of its own: a program that is new or changed does not throw away the others, which take minutes.
+toolchain=$(go version)
+stamp() { # NAME
+	echo "$toolchain, CGO_ENABLED=$CGO_ENABLED"
+	echo "go build $flags -ldflags '$ldflags' $(target "$1")"
+	cat go.mod go.sum
+	case $1 in
+	podvalidate) cat "$(target podvalidate)" ;;
+	esac
+}
+missing=
+for name in $programs; do
+	[ -x "$out/$name" ] && [ -f "$out/.$name.stamp" ] && stamp "$name" | cmp -s - "$out/.$name.stamp" || missing="$missing $name"
+done
+[ -n "$missing" ] || exit 0
 
 # Binaries appear under their names only when complete: an interrupted build leaves nothing that looks usable, and a
 # control plane that is running keeps the file it was started from.
+mkdir -p "$out"
 partial=$out/.partial.$$
 mkdir "$partial"
 trap 'rm -rf "$partial"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# The small ones first: they share most of their packages with the large ones, and a failure shows early.
 count=0
-for package in go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/kubectl \
-	k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes/cmd/kube-apiserver; do
+total=$(echo "$missing" | wc -w)
+for name in $missing; do
 	count=$((count + 1))
-	case $package in
-	*/etcd/*) name=etcd label="etcd $(go list -mod=readonly -m -f '{{.Version}}' "$package" | tr -d v)" ;;
-	*) name=${package##*/} label="${package##*/} $version" ;;
+	case $name in
+	etcd) label="etcd $(go list -mod=readonly -m -f '{{.Version}}' "$(target etcd)" | tr -d v)" ;;
+	*) label="$name $version" ;;
 	esac
-	echo "building $label ($count/4)…" >&2
-	go build -mod=readonly -buildvcs=false -trimpath -ldflags "$ldflags" -o "$partial/$name" "$package"
+	echo "building $label ($count/$total)…" >&2
+	# shellcheck disable=SC2086 # several flags
+	go build $flags -ldflags "$ldflags" -o "$partial/$name" "$(target "$name")"
+	rm -f "$out/.$name.stamp"
 	mv "$partial/$name" "$out/$name"
+	stamp "$name" >"$out/.$name.stamp"
 done
-stamp >"$out/.stamp"
 echo "control plane $version is in $out" >&2
