@@ -300,7 +300,7 @@ func TestAdmissionInControllerRuntime(t *testing.T) {
 		{"declined", "mutate", pod("p", wanted, declines, good, ""), answer{allowed: true, audit: map[string]string{"profiles": "proxy=declined"}}},
 		{"not selected", "mutate", pod("p", "", "", good, ""), answer{allowed: true, audit: map[string]string{"profiles": "proxy=object-not-selected"}}},
 		{"asked in vain", "mutate", pod("p", "", asks, good, ""), answer{allowed: true, warnings: []string{"has no effect"}, audit: map[string]string{"profiles": "proxy=object-not-selected"}}},
-		{"misspelt", "mutate", pod("p", wanted, `"sidecar.gatehouse.dev/inject":"yes"`, good, ""), answer{code: 422, reason: "Invalid", message: `"yes" is not known`, audit: map[string]string{"profiles": "proxy=refused"}}},
+		{"misspelt", "mutate", pod("p", wanted, `"sidecar.gatehouse.dev/inject":"yes"`, good, ""), answer{code: 422, reason: "Invalid", message: `"yes" is not the name of a sidecar profile`, audit: map[string]string{"profiles": "proxy=refused"}}},
 		{"name taken", "mutate", pod("p", wanted, "", good, `,"initContainers":[{"name":"proxy","image":"x"}]`), answer{code: 422, reason: "Invalid", message: `spec.initContainers[0].name: "proxy"`, audit: map[string]string{"profiles": "proxy=refused"}}},
 		{"namespace not known", "mutate", pod("p", `"namespaced":"wanted"`, "", good, ""), answer{unknown: true}},
 		{"pod that is none", "mutate", `{"metadata":{"labels":{"proxy":"wanted"}},"spec":{"containers":7}}`, answer{unknown: true}},

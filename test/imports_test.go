@@ -95,6 +95,23 @@ var rules = []rule{
 		reason:  "these are the bottom: everybody may import them",
 	},
 	{
+		from:    []string{"webhooks/rawcel", "webhooks/shape", "webhooks/podsecurity"},
+		tests:   true,
+		imports: []string{"/webhooks/sidecar", "/webhooks/policy", "/webhooks/authn", "/webhooks/review"},
+		reason:  "the endpoints are made of these, and they know none of them",
+	},
+	{
+		from:    []string{"webhooks/rawcel"},
+		tests:   true,
+		imports: []string{"/webhooks/api", "/webhooks/finding", "/webhooks/shape", "/webhooks/podsecurity"},
+		reason:  "values know nothing but the text that they read",
+	},
+	{
+		from:    []string{"webhooks/sidecar/template"},
+		imports: []string{"/webhooks/podsecurity", "/webhooks/review"},
+		reason:  "a template knows what it renders, and nothing of the pod that it is for",
+	},
+	{
 		from:    []string{"webhooks"},
 		tests:   true,
 		imports: []string{"/certs", "/cmd"},

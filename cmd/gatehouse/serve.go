@@ -206,7 +206,7 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	defer func() { _ = ops.Close() }()
 	srv := server.New(server.Options{
 		Reviews: reviews, TLS: tlsConfig,
-		Handler: server.Reviews(&current, f.inFlight, metrics.Review, time.Now),
+		Handler: server.Reviews(&current, f.inFlight, metrics.Review, metrics.Profiles, time.Now),
 		Ops:     ops, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
 		Ready: source.Healthy, DrainDelay: f.drainDelay, Log: log,
 	})

@@ -9,31 +9,29 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // The configurations that Gatehouse is measured with. All hold the same
-// profile and token and differ in their policies.
+// token, and differ in their profiles and policies.
 const (
 	onePolicy   = "one policy"
 	tenPolicies = "ten policies"
 	podSecurity = "pod security"
+	twoProfiles = "two profiles"
+	// manyProfiles has the profiles of twoProfiles, and others, none of which
+	// select a pod of the benchmark.
+	manyProfiles = "two of 200 profiles"
+	parameters   = "parameters"
 )
 
 // writeDocuments writes one of the configurations into the directory, as the
 // documents of a user. The token expires a day after now.
 func writeDocuments(directory, configuration string, now time.Time) error {
 	documents := map[string]string{"namespace.yaml": namespaceDocument}
-	for name, object := range map[string]any{"profile.json": sidecarProfile(), "token.json": accessToken(now)} {
-		text, err := json.MarshalIndent(object, "", "  ")
-		if err != nil {
-			return err
-		}
-		documents[name] = string(text)
-	}
+	profiles := []document{telemetryProfile()}
 	switch configuration {
 	case onePolicy:
 		documents["policy.yaml"] = policyDocument
@@ -41,37 +39,38 @@ func writeDocuments(directory, configuration string, now time.Time) error {
 		documents["policies.yaml"] = tenPolicyDocuments()
 	case podSecurity:
 		documents["policy.yaml"] = podSecurityDocument
+	case twoProfiles:
+		profiles = append(profiles, meshProfile())
+	case manyProfiles:
+		profiles = append(profiles, meshProfile())
+		for i := range 198 {
+			profiles = append(profiles, otherProfile(i))
+		}
+	case parameters:
+		profiles = []document{parameterProfile()}
 	default:
 		return fmt.Errorf("unknown configuration %q", configuration)
 	}
+	var texts []string
+	for _, profile := range profiles {
+		text, err := json.MarshalIndent(profile, "", "  ")
+		if err != nil {
+			return err
+		}
+		texts = append(texts, string(text)+"\n")
+	}
+	documents["profiles.yaml"] = strings.Join(texts, "---\n")
+	token, err := json.MarshalIndent(accessToken(now), "", "  ")
+	if err != nil {
+		return err
+	}
+	documents["token.json"] = string(token)
 	for name, text := range documents {
 		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// sidecarProfile adds one native sidecar and one volume to every pod of the
-// benchmark's namespace that does not decline.
-func sidecarProfile() v1alpha1.SidecarProfile {
-	return v1alpha1.SidecarProfile{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "SidecarProfile"},
-		ObjectMeta: metav1.ObjectMeta{Name: "telemetry"},
-		Spec: v1alpha1.SidecarProfileSpec{
-			Match: v1alpha1.SidecarMatch{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shop"}},
-				ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-					{Key: "telemetry.example.com/disabled", Operator: metav1.LabelSelectorOpDoesNotExist},
-				}},
-			},
-			Injection: v1alpha1.OptOut,
-			Template: v1alpha1.SidecarTemplate{Spec: v1alpha1.SidecarPodSpec{
-				InitContainers: []corev1.Container{sidecarContainer()},
-				Volumes:        []corev1.Volume{sidecarVolume()},
-			}},
-		},
-	}
 }
 
 // accessToken is the document of benchToken.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,7 +146,7 @@ func (d *driver) load(s scenario, server *server, requests int) (load, error) {
 }
 
 // prove looks closely at one answer of every server in every scenario: it must
-// be right, its patch must add the sidecar and the volume, and a review that
+// be right, its patch must add what it is to add, and a review that
 // the scenario's configuration refuses must be refused. A webhook that
 // did none of its work would otherwise win.
 func (d *driver) prove(ctx context.Context) error {
@@ -180,7 +181,7 @@ func proveAnswers(ctx context.Context, l load, s scenario, constant bool) error 
 		return nil
 	}
 	if l.wants.patch {
-		if err := checkInjected(s.body.text, text); err != nil {
+		if err := checkInjected(s, text); err != nil {
 			return fmt.Errorf("wrong patch: %w", err)
 		}
 	}
@@ -201,15 +202,15 @@ func proveAnswers(ctx context.Context, l load, s scenario, constant bool) error 
 	return nil
 }
 
-// checkInjected applies the patch of an answer to the pod of its review and
-// looks for the sidecar and the volume.
-func checkInjected(review, text []byte) error {
+// checkInjected applies the patch of an answer to the pod of the scenario and
+// looks for what it is to add.
+func checkInjected(s scenario, text []byte) error {
 	var request struct {
 		Request struct {
 			Object json.RawMessage `json:"object"`
 		} `json:"request"`
 	}
-	if err := json.Unmarshal(review, &request); err != nil {
+	if err := json.Unmarshal(s.body.text, &request); err != nil {
 		return err
 	}
 	var a answer
@@ -228,11 +229,18 @@ func checkInjected(review, text []byte) error {
 	if err := json.Unmarshal(patched, &pod); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == sidecarName }) {
-		return fmt.Errorf("no init container %q after %s", sidecarName, excerpt(a.Response.Patch))
+	for _, name := range s.adds {
+		if !slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name }) {
+			return fmt.Errorf("no init container %q after %s", name, excerpt(a.Response.Patch))
+		}
+		if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }) {
+			return fmt.Errorf("no volume %q after %s", name, excerpt(a.Response.Patch))
+		}
 	}
-	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == sidecarName }) {
-		return fmt.Errorf("no volume %q after %s", sidecarName, excerpt(a.Response.Patch))
+	for _, text := range s.sets {
+		if !bytes.Contains(patched, []byte(text)) || bytes.Contains(request.Request.Object, []byte(text)) {
+			return fmt.Errorf("no %s more than before after %s", text, excerpt(a.Response.Patch))
+		}
 	}
 	return nil
 }
@@ -290,6 +298,10 @@ func (d *driver) sample(ctx context.Context, s scenario, server *server) (sample
 	if err != nil {
 		return sample{}, err
 	}
+	allocated, err := server.metering(ctx)
+	if err != nil {
+		return sample{}, err
+	}
 	time.Sleep(settle)
 	before, err := processTime(server.process.Process.Pid)
 	if err != nil {
@@ -306,13 +318,18 @@ func (d *driver) sample(ctx context.Context, s scenario, server *server) (sample
 	if err != nil {
 		return sample{}, err
 	}
+	during, err := allocated(ctx)
+	if err != nil {
+		return sample{}, err
+	}
 	slices.Sort(latencies)
 	return sample{
-		Requests: requests,
-		CPU:      after - before,
-		Wall:     wall,
-		P50:      percentile(latencies, 50),
-		P99:      percentile(latencies, 99),
+		Requests:    requests,
+		CPU:         after - before,
+		Wall:        wall,
+		P50:         percentile(latencies, 50),
+		P99:         percentile(latencies, 99),
+		allocations: during,
 	}, nil
 }
 

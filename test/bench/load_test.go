@@ -216,6 +216,8 @@ func TestProveFindsIdleWebhooks(t *testing.T) {
 		{"validate-10-policies/5KB/http2/c16", "a review that must be refused"},
 		{"authenticate/http2/c16", "a review that must be refused"},
 		{"mutate/5KB/http2/c16", "no JSON Patch"},
+		{"mutate-2-of-200-profiles/5KB/http2/c16", "no JSON Patch"},
+		{"mutate-not-selected/5KB/http2/c16", "a review that must be refused"},
 	} {
 		t.Run(tt.scenario, func(t *testing.T) {
 			address, ca := serveTLS(t, nullHandler())
@@ -227,6 +229,36 @@ func TestProveFindsIdleWebhooks(t *testing.T) {
 			defer c.transport.CloseIdleConnections()
 			err = proveAnswers(t.Context(), load{client: c, wants: s.wants}, s, false)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A patch that adds something else is found out.
+func TestCheckInjected(t *testing.T) {
+	const patch = `[{"op":"add","path":"/spec/initContainers","value":[{"name":"telemetry-agent"}]},{"op":"add","path":"/spec/volumes/-","value":{"name":"telemetry-agent"}}]`
+	text, err := json.Marshal(map[string]any{"response": map[string]any{"patch": []byte(patch)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, scenario string
+		sets           string
+		want           string // part of the error; empty is none
+	}{
+		{"what it is to add", "mutate/5KB/http2/c16", "", ""},
+		{"one of two", "mutate-2-profiles/5KB/http2/c16", "", `no init container "mesh-agent"`},
+		{"without the parameters", "mutate-parameters/5KB/http2/c16", "", `no "--listen=:15021"`},
+		{"with what was there", "mutate/5KB/http2/c16", `"checkout"`, `no "checkout" more than before`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := someScenario(t, tt.scenario)
+			if tt.sets != "" {
+				s.sets = []string{tt.sets}
+			}
+			err := checkInjected(s, text)
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("error %v, want one with %q", err, tt.want)
 			}
 		})

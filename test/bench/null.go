@@ -20,6 +20,10 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // The servers that this program holds, by the name of their mode.
@@ -46,6 +50,8 @@ type announcement struct {
 	Address string `json:"address"`
 	// CA is the PEM certificate that signed, and is, the serving certificate.
 	CA string `json:"ca"`
+	// Operations is host:port, for metrics.
+	Operations string `json:"operations"`
 }
 
 // nullHandler answers every review with yes and looks at nothing but what
@@ -139,12 +145,19 @@ func serveChild(ctx context.Context, mode string, args []string, handler http.Ha
 	if err != nil {
 		return err
 	}
+	operations, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	server := &http.Server{
 		Handler:           handler,
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}},
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       5 * time.Minute,
 	}
+	ops := &http.Server{Handler: metrics(), ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = ops.Serve(operations) }()
+	defer func() { _ = ops.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -153,13 +166,22 @@ func serveChild(ctx context.Context, mode string, args []string, handler http.Ha
 	}()
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := json.NewEncoder(stdout).Encode(announcement{Address: listener.Addr().String(), CA: ca}); err != nil {
+	if err := json.NewEncoder(stdout).Encode(announcement{Address: listener.Addr().String(), CA: ca, Operations: operations.Addr().String()}); err != nil {
 		return err
 	}
 	if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
+}
+
+// metrics are those of Go's run time.
+func metrics() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector())
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
 }
 
 // requireLoopback refuses every address whose host is not a literal loopback

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -36,8 +37,8 @@ const (
 	// placeholderUID stands where each request's own uid is written.
 	placeholderUID = "00000000-0000-4000-8000-000000000000"
 
-	// sidecarName is the name of the container and of the volume that are
-	// injected.
+	// sidecarName is the name of the container and of the volume that every
+	// mutating webhook of the benchmark adds.
 	sidecarName = "telemetry-agent"
 )
 
@@ -109,7 +110,10 @@ func tokenReview(token string) (body, error) {
 //
 // What grows is what grows in real clusters: environment variables with their
 // managed fields, spread over more containers, and one long annotation.
-func realisticPod(size int) (*corev1.Pod, error) {
+func realisticPod(size int) (*corev1.Pod, error) { return markedPod(size, nil, nil) }
+
+// markedPod is realisticPod with more labels and annotations, of the same size.
+func markedPod(size int, labels, annotations map[string]string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -135,9 +139,12 @@ func realisticPod(size int) (*corev1.Pod, error) {
 		}
 		pod.Spec.Containers = append(pod.Spec.Containers, realisticContainer(name))
 	}
+	pod.Annotations = make(map[string]string)
 	if size >= 4_000 {
 		addExtras(pod, size)
 	}
+	maps.Copy(pod.Labels, labels)
+	maps.Copy(pod.Annotations, annotations)
 	// A variable and its managed field are less than 200 bytes long; the note
 	// makes up for the rest.
 	const variableBytes = 200
@@ -196,13 +203,11 @@ func addExtras(pod *corev1.Pod, size int) {
 	pod.Labels["pod-template-hash"] = "7d9c5b8f6d"
 	pod.Labels["app.kubernetes.io/instance"] = "checkout-production"
 	pod.Labels["app.kubernetes.io/version"] = "1.42.7"
-	pod.Annotations = map[string]string{
-		"prometheus.io/scrape": "true",
-		"prometheus.io/port":   "9090",
-		"checksum/config":      fmt.Sprintf("%x", sha256.Sum256([]byte("config"))),
-		"shop.example.com/routes": strings.Repeat(
-			`{"path":"/checkout","methods":["GET","POST"],"timeout":"3s"},`, size/1200),
-	}
+	pod.Annotations["prometheus.io/scrape"] = "true"
+	pod.Annotations["prometheus.io/port"] = "9090"
+	pod.Annotations["checksum/config"] = fmt.Sprintf("%x", sha256.Sum256([]byte("config")))
+	pod.Annotations["shop.example.com/routes"] = strings.Repeat(
+		`{"path":"/checkout","methods":["GET","POST"],"timeout":"3s"},`, size/1200)
 	pod.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: strings.TrimSuffix(pod.GenerateName, "-"),
 		UID: types.UID("5d3b4c7e-9a62-4a36-bb0e-20f1c5d44f0c"), Controller: new(true), BlockOwnerDeletion: new(true),
@@ -246,9 +251,6 @@ func addExtras(pod *corev1.Pod, size int) {
 
 // setNote sets the annotation that brings a pod to its size.
 func setNote(pod *corev1.Pod, length int) {
-	if pod.Annotations == nil {
-		pod.Annotations = make(map[string]string)
-	}
 	pod.Annotations["shop.example.com/note"] = strings.Repeat("x", max(0, length))
 }
 
@@ -320,20 +322,18 @@ func refusedPod() (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// sidecarContainer is the native sidecar that every mutating webhook of the
-// benchmark adds.
-func sidecarContainer() corev1.Container {
-	container := realisticContainer(sidecarName)
+// sidecarContainer is a native sidecar.
+func sidecarContainer(name string) corev1.Container {
+	container := realisticContainer(name)
 	container.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 	container.Args = []string{"--listen=:15020", "--forward=http://collector.telemetry.svc:4318"}
-	container.VolumeMounts = []corev1.VolumeMount{{Name: sidecarName, MountPath: "/var/spool/" + sidecarName}}
+	container.VolumeMounts = []corev1.VolumeMount{{Name: name, MountPath: "/var/spool/" + name}}
 	return container
 }
 
-// sidecarVolume is the volume that every mutating webhook of the benchmark
-// adds.
-func sidecarVolume() corev1.Volume {
-	return corev1.Volume{Name: sidecarName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+// sidecarVolume is the volume of a sidecarContainer.
+func sidecarVolume(name string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 }
 
 // benchToken returns the text of the benchmark's access token and its hash. It

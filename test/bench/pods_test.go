@@ -78,6 +78,21 @@ func TestRealisticPods(t *testing.T) {
 	}
 }
 
+// What marks a pod is on it, and does not change its size.
+func TestMarkedPod(t *testing.T) {
+	pod, err := markedPod(5_000, map[string]string{"a": "b"}, map[string]string{"c": "d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) != 5_000 || pod.Labels["a"] != "b" || pod.Annotations["c"] != "d" {
+		t.Errorf("%d bytes: %s", len(text), text)
+	}
+}
+
 func TestPodReviewHoldsItsUID(t *testing.T) {
 	s := someScenario(t, "mutate/5KB/http2/c1")
 	text := append([]byte(nil), s.body.text...)
@@ -95,9 +110,12 @@ func TestPodReviewHoldsItsUID(t *testing.T) {
 // Every document of every configuration is strict YAML of its kind.
 func TestDocuments(t *testing.T) {
 	for configuration, want := range map[string]string{
-		onePolicy:   "AccessToken Namespace SidecarProfile ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
-		tenPolicies: "AccessToken Namespace SidecarProfile" + strings.Repeat(" ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding", 10),
-		podSecurity: "AccessToken Namespace SidecarProfile AdmissionPolicy",
+		onePolicy:    "AccessToken Namespace SidecarProfile ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
+		tenPolicies:  "AccessToken Namespace SidecarProfile" + strings.Repeat(" ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding", 10),
+		podSecurity:  "AccessToken Namespace SidecarProfile AdmissionPolicy",
+		twoProfiles:  "AccessToken Namespace SidecarProfile SidecarProfile",
+		manyProfiles: "AccessToken Namespace" + strings.Repeat(" SidecarProfile", 200),
+		parameters:   "AccessToken Namespace SidecarProfile",
 	} {
 		t.Run(configuration, func(t *testing.T) {
 			directory := t.TempDir()
@@ -105,7 +123,7 @@ func TestDocuments(t *testing.T) {
 				t.Fatal(err)
 			}
 			var kinds []string
-			for _, name := range []string{"token.json", "namespace.yaml", "profile.json", "policy.yaml", "policies.yaml"} {
+			for _, name := range []string{"token.json", "namespace.yaml", "profiles.yaml", "policy.yaml", "policies.yaml"} {
 				text, err := os.ReadFile(filepath.Join(directory, name))
 				if os.IsNotExist(err) {
 					continue

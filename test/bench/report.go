@@ -48,7 +48,11 @@ type series struct {
 	Ratio         float64       `json:"ratio"`           // median of the ratios to the null webhook in the same round
 	P50           time.Duration `json:"p50Ns"`           // median of the samples
 	P99           time.Duration `json:"p99Ns"`           // median of the samples
-	Samples       []sample      `json:"samples"`
+
+	AllocationsPerRequest float64 `json:"allocationsPerRequest"` // mean over all samples
+	BytesPerRequest       float64 `json:"bytesPerRequest"`       // allocated; mean over all samples
+
+	Samples []sample `json:"samples"`
 }
 
 // sample is one round of a series.
@@ -59,6 +63,7 @@ type sample struct {
 	Wall     time.Duration `json:"wallNs"`
 	P50      time.Duration `json:"p50Ns"`
 	P99      time.Duration `json:"p99Ns"`
+	allocations
 }
 
 // perRequest is the processor time that one request took.
@@ -134,18 +139,23 @@ func (r *report) finish() {
 			series.CPUPerRequest = median(series.Samples, sample.perRequest)
 			series.P50 = median(series.Samples, func(s sample) time.Duration { return s.P50 })
 			series.P99 = median(series.Samples, func(s sample) time.Duration { return s.P99 })
+			series.AllocationsPerRequest, series.BytesPerRequest = allocationsPerRequest(series.Samples)
 			series.Ratio = medianRatio(series.Samples, s.Servers[nullServer].Samples)
 		}
 	}
 	r.Bars = nil
 	for _, b := range bars() {
-		measured := 0.0
-		for _, s := range r.Scenarios {
-			if series := s.Servers[gatehouseServer]; s.Name == b.Scenario && series != nil {
-				measured = series.Ratio
+		what, measured := b.Scenario+", ratio to null", 0.0
+		if series := r.series(b.Scenario); series != nil {
+			measured = series.Ratio
+		}
+		if b.To != "" {
+			what, measured = b.Scenario+", ratio to "+b.To, 0
+			if series, base := r.series(b.Scenario), r.series(b.To); series != nil && base != nil {
+				measured = medianRatio(series.Samples, base.Samples)
 			}
 		}
-		r.Bars = append(r.Bars, newBarReport(b.Scenario+", ratio to null", b.Limit, measured))
+		r.Bars = append(r.Bars, newBarReport(what, b.Limit, measured))
 	}
 	const mebibyte = 1 << 20
 	most := 0.0
@@ -156,6 +166,16 @@ func (r *report) finish() {
 	}
 	r.Bars = append(r.Bars, newBarReport("resident memory after the run, MiB", memoryLimit/mebibyte, most))
 	r.Passed = !slices.ContainsFunc(r.Bars, func(b barReport) bool { return b.Result != resultPass })
+}
+
+// series is what Gatehouse did in the scenario, or nil if it was not measured.
+func (r *report) series(scenario string) *series {
+	for _, s := range r.Scenarios {
+		if s.Name == scenario {
+			return s.Servers[gatehouseServer]
+		}
+	}
+	return nil
 }
 
 // newBarReport compares; a measurement of 0 is none.

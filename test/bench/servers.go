@@ -30,6 +30,8 @@ type server struct {
 	documents     string // the directory of that configuration
 	certificates  string // the directory that Gatehouse writes certificates to
 	address       string
+	operations    string // where metrics are asked for
+	operator      *http.Transport
 	ca            string
 	certificate   *tls.Certificate // that clients present, or nil
 	process       *exec.Cmd
@@ -62,7 +64,7 @@ func startChild(ctx context.Context, executable, mode, directory string) (*serve
 		s.stop()
 		return nil, fmt.Errorf("%s did not say where it listens: %w%s", mode, err, s.lastWords())
 	}
-	s.address, s.ca = announced.Address, announced.CA
+	s.address, s.ca, s.operations = announced.Address, announced.CA, announced.Operations
 	return s, nil
 }
 
@@ -106,7 +108,7 @@ func (s *server) startGatehouse(ctx context.Context, binary, logFile string) err
 	if err != nil {
 		return err
 	}
-	s.address = address
+	s.address, s.operations = address, operations
 	command := exec.CommandContext(ctx, binary, "serve", "--config", s.documents, //nolint:gosec // the program to measure, named by who runs this
 		"--listen", address, "--ops-listen", operations,
 		"--self-signed", "127.0.0.1", "--self-signed-dir", s.certificates)
@@ -138,6 +140,7 @@ func (s *server) start(command *exec.Cmd, logFile string) error {
 	s.process, s.log = command, log
 	s.ended = make(chan error, 1)
 	s.clients = make(map[string]*client)
+	s.operator = &http.Transport{DisableCompression: true}
 	if err := command.Start(); err != nil {
 		_ = log.Close()
 		return err
@@ -214,6 +217,7 @@ func (s *server) stop() {
 	for _, c := range s.clients {
 		c.transport.CloseIdleConnections()
 	}
+	s.operator.CloseIdleConnections()
 	_ = s.process.Process.Kill()
 	s.ended <- <-s.ended
 	_ = s.log.Close()

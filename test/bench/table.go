@@ -11,17 +11,20 @@ import (
 // writeTable writes the report for people: a row for each scenario, then the
 // memory of the servers, then the bars.
 func writeTable(w io.Writer, r *report) error {
-	rows := [][]string{{"SCENARIO", "NULL µs", "GATEHOUSE ×", "C-R ×", "NULL p50/p99 ms", "GATEHOUSE p50/p99 ms", "C-R p50/p99 ms"}}
+	rows := [][]string{{"SCENARIO", "NULL µs", "GATEHOUSE ×", "C-R ×", "NULL allocs/KiB", "GATEHOUSE allocs/KiB", "C-R allocs/KiB", "NULL p50/p99 ms", "GATEHOUSE p50/p99 ms", "C-R p50/p99 ms"}}
 	for _, s := range r.Scenarios {
 		null, gatehouse, usual := s.Servers[nullServer], s.Servers[gatehouseServer], s.Servers[usualServer]
-		row := []string{s.Name, "–", ratioText(gatehouse), ratioText(usual), latencyText(null), latencyText(gatehouse), latencyText(usual)}
+		row := []string{s.Name, "–", ratioText(gatehouse), ratioText(usual)}
+		for _, cell := range []func(*series) string{allocationText, latencyText} {
+			row = append(row, cell(null), cell(gatehouse), cell(usual))
+		}
 		if null != nil {
 			row[1] = fmt.Sprintf("%.1f", microseconds(null.CPUPerRequest))
 		}
 		rows = append(rows, row)
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "Processor time of the server per request: of the null webhook in µs, of the others as a ratio to it\nin the same round; medians of %d rounds. C-R is the usual webhook on controller-runtime %s.\n%s, %s/%s, %d CPUs, %s.\n\n",
+	fmt.Fprintf(&text, "Processor time of the server per request: of the null webhook in µs, of the others as a ratio to it\nin the same round; medians of %d rounds. Allocations are objects and KiB per request.\nC-R is the usual webhook on controller-runtime %s.\n%s, %s/%s, %d CPUs, %s.\n\n",
 		r.Rounds, r.Versions["sigs.k8s.io/controller-runtime"], r.Versions["go"], r.Machine.OS, r.Machine.Arch, r.Machine.CPUs, r.Started.Format(time.DateOnly))
 	align(&text, rows)
 
@@ -86,6 +89,14 @@ func latencyText(s *series) string {
 		return "–"
 	}
 	return fmt.Sprintf("%.2f/%.2f", microseconds(s.P50)/1000, microseconds(s.P99)/1000)
+}
+
+// allocationText is what a server allocated for one request.
+func allocationText(s *series) string {
+	if s == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f/%.1f", s.AllocationsPerRequest, s.BytesPerRequest/1024)
 }
 
 // microseconds is a duration as a number.

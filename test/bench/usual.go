@@ -19,7 +19,7 @@ import (
 
 // usualHandler is the webhook that somebody would write on controller-runtime:
 // decode the pod, change or check it, marshal it and let PatchResponseFromRaw
-// find the difference. It adds what the benchmark's SidecarProfile adds and
+// find the difference. It adds what the benchmark's first SidecarProfile adds and
 // checks what its one policy checks. Logging is discarded and nothing is
 // counted, which a real one would not save.
 func usualHandler() http.Handler {
@@ -30,8 +30,8 @@ func usualHandler() http.Handler {
 		if err := decoder.Decode(req, pod); err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		pod.Spec.InitContainers = append([]corev1.Container{sidecarContainer()}, pod.Spec.InitContainers...)
-		pod.Spec.Volumes = append(pod.Spec.Volumes, sidecarVolume())
+		pod.Spec.InitContainers = append([]corev1.Container{sidecarContainer(sidecarName)}, pod.Spec.InitContainers...)
+		pod.Spec.Volumes = append(pod.Spec.Volumes, sidecarVolume(sidecarName))
 		raw, err := json.Marshal(pod)
 		if err != nil {
 			return admission.Errored(http.StatusInternalServerError, err)

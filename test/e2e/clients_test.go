@@ -45,8 +45,8 @@ func (w *world) warned(t *testing.T) (kubernetes.Interface, func() []string) {
 	return client, r.list
 }
 
-// audited returns the annotations of the audit log's event about a request that was not a dry run.
-func (w *world) audited(verb, resource, namespace, name string) (map[string]string, error) {
+// audited returns the annotations of the audit log's event about the creation of an object, not in a dry run.
+func (w *world) audited(resource, namespace, name string) (map[string]string, error) {
 	log, err := os.ReadFile(w.audit)
 	if err != nil {
 		return nil, err
@@ -60,12 +60,12 @@ func (w *world) audited(verb, resource, namespace, name string) (map[string]stri
 			return nil, fmt.Errorf("the audit log: %w", err) // the last line may be in the making
 		}
 		about := event.ObjectRef
-		if about == nil || event.Verb != verb || about.Resource != resource || about.Namespace != namespace || about.Name != name {
+		if about == nil || event.Verb != "create" || about.Resource != resource || about.Namespace != namespace || about.Name != name {
 			continue
 		}
 		if !bytes.Contains([]byte(event.RequestURI), []byte("dryRun=")) {
 			return event.Annotations, nil
 		}
 	}
-	return nil, fmt.Errorf("the audit log holds no %s of %s %s/%s", verb, resource, namespace, name)
+	return nil, fmt.Errorf("the audit log holds no creation of %s %s/%s", resource, namespace, name)
 }

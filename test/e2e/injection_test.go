@@ -32,7 +32,7 @@ func TestInjection(t *testing.T) {
 		{name: "declining pod", pod: pod("declining", saying("false"))},
 		{name: "pod elsewhere", namespace: "default", pod: pod("elsewhere")},
 		{name: "asking pod elsewhere", namespace: "default", pod: pod("asking-elsewhere", asking), warned: "has no effect"},
-		{name: "misspelt wish", pod: pod("misspelt", saying("yes")), refused: `metadata.annotations[sidecar.gatehouse.dev/inject]: "yes" is not known: allowed are "true" and "false"`},
+		{name: "misspelt wish", pod: pod("misspelt", saying("yes")), refused: `metadata.annotations[sidecar.gatehouse.dev/inject]: "yes" is not the name of a sidecar profile: allowed are "true", "false", or names of profiles`},
 		{name: "name taken", pod: pod("taken", func(p *corev1.Pod) { p.Spec.Containers[0].Name = shipper }), refused: `spec.containers[0].name: "log-shipper" is the name of a container that sidecar profile "log-shipper" adds`},
 		{name: "port taken", pod: pod("port", func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 2020}} }), refused: "spec.containers[0].ports[0].containerPort: "},
 		{name: "volume of the same name", pod: pod("volume", func(p *corev1.Pod) {
@@ -103,10 +103,10 @@ func TestDryRunShowsInjectionAndCreatesNothing(t *testing.T) {
 
 // The example is admitted where the restricted Pod Security Standard is enforced, and what the API server's own plugins
 // give to containers reaches the sidecar too.
-func TestExample(t *testing.T) {
+func TestAppliedTwice(t *testing.T) {
 	t.Parallel()
 	w := theWorld(t)
-	document, err := os.ReadFile(examples + "/pod.yaml")
+	document, err := os.ReadFile(examples + "/log-shipper/pod.yaml")
 	must(t, err)
 	must(t, w.apply(t.Context(), string(document)))
 	created, err := w.Client().CoreV1().Pods("shop").Get(t.Context(), "checkout", metav1.GetOptions{})
@@ -174,7 +174,7 @@ func TestInjectionAmongOtherWebhooks(t *testing.T) {
 	// Mutating webhooks are called in the order of their configurations' names.
 	const before, after = "aaa-before-gatehouse", "zzz-after-gatehouse"
 	for _, name := range []string{before, after} {
-		w.addContainers(t, name, "order", metav1.LabelSelector{MatchLabels: map[string]string{name: "wanted"}})
+		w.addContainers(t, name, "order", "initContainers", metav1.LabelSelector{MatchLabels: map[string]string{name: "wanted"}})
 	}
 	for _, test := range []struct {
 		name string
@@ -210,7 +210,7 @@ func TestInjectionAmongOtherWebhooks(t *testing.T) {
 				return
 			}
 			eventually(t, "the audit log", func() error {
-				annotations, err := w.audited("create", "pods", "order", "after")
+				annotations, err := w.audited("pods", "order", "after")
 				if err == nil && annotations["default.mutate.gatehouse.dev/profiles-again"] == "" {
 					err = fmt.Errorf("it tells nothing of a second call: %q", annotations)
 				}

@@ -25,7 +25,7 @@ func (w *world) outageConfig(t *testing.T) string {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "config")
 	must(t, os.CopyFS(config, os.DirFS("testdata/outage")))
-	profile, err := os.ReadFile(examples + "/profile.yaml")
+	profile, err := os.ReadFile(exampleProfile)
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(config, "profile.yaml"), profile, 0o600))
 	return config
@@ -137,6 +137,10 @@ func TestOutage(t *testing.T) {
 			return err
 		}, ""},
 		{"asking pod", asksAndGets, "asked.mutate.gatehouse.dev"},
+		{"pod that asks by name", func() error {
+			_, err := create("outage", pod("p", saying(shipper)))
+			return err
+		}, "asked.mutate.gatehouse.dev"},
 		{"create what fails closed", func() error {
 			_, err := client.CoreV1().ConfigMaps("outage").Create(t.Context(), configMap("new", nil), dryRun)
 			return err

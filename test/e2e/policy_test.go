@@ -56,7 +56,7 @@ func TestPolicyWarnsAndAudits(t *testing.T) {
 	const failure, keys = "fail.validate.gatehouse.dev/validation_failure", "fail.validate.gatehouse.dev/advice_keys"
 	for name, failed := range map[string]bool{"odd": true, "even": false} {
 		eventually(t, "the audit log", func() error {
-			annotations, err := w.audited("create", "configmaps", "rules", name)
+			annotations, err := w.audited("configmaps", "rules", name)
 			switch {
 			case err != nil:
 				return err

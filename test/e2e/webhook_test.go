@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,20 +19,43 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/cluster"
 )
 
-// addContainers registers another mutating webhook: it puts an init container of its own name in front of the others
-// of the pods that the selector selects, if they have none yet.
-func (w *world) addContainers(t *testing.T, name, namespace string, pods metav1.LabelSelector) {
+// addContainers registers another mutating webhook: it puts a container of its own name in front of the others of the
+// pods that the selector selects, if they have none yet, in one of the two lists of containers.
+func (w *world) addContainers(t *testing.T, name, namespace, list string, pods metav1.LabelSelector) {
+	t.Helper()
+	w.addWebhook(t, name, namespace, pods, func(body []byte) []any {
+		var review admissionv1.AdmissionReview
+		var p corev1.Pod
+		if json.Unmarshal(body, &review) != nil || json.Unmarshal(review.Request.Object.Raw, &p) != nil {
+			return nil
+		}
+		own := p.Spec.InitContainers
+		if list == "containers" {
+			own = p.Spec.Containers
+		}
+		if slices.ContainsFunc(own, func(c corev1.Container) bool { return c.Name == name }) {
+			return nil
+		}
+		container := corev1.Container{Name: name, Image: "registry.example/other:1"}
+		if len(own) == 0 {
+			return []any{map[string]any{"op": "add", "path": "/spec/" + list, "value": []corev1.Container{container}}}
+		}
+		return []any{map[string]any{"op": "add", "path": "/spec/" + list + "/0", "value": container}}
+	})
+}
+
+// addWebhook registers another mutating webhook, which answers with the operations of a JSON patch, or none.
+func (w *world) addWebhook(t *testing.T, name, namespace string, pods metav1.LabelSelector, answer func(body []byte) []any) {
 	t.Helper()
 	cert, key, err := w.authority.Serve(name+"."+system+".svc", cluster.ListenAddress())
 	must(t, err)
 	certificate, err := tls.X509KeyPair(cert, key)
 	must(t, err)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
 		review := admissionv1.AdmissionReview{}
-		err := json.NewDecoder(r.Body).Decode(&review)
-		var p corev1.Pod
 		if err == nil {
-			err = json.Unmarshal(review.Request.Object.Raw, &p)
+			err = json.Unmarshal(body, &review)
 		}
 		if err != nil {
 			http.Error(rw, err.Error(), http.StatusBadRequest)
@@ -39,13 +63,8 @@ func (w *world) addContainers(t *testing.T, name, namespace string, pods metav1.
 		}
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 		review.Request = nil
-		if !slices.Contains(names(&p), name) {
-			container := corev1.Container{Name: name, Image: "registry.example/other:1"}
-			operation := map[string]any{"op": "add", "path": "/spec/initContainers/0", "value": container}
-			if len(p.Spec.InitContainers) == 0 {
-				operation["path"], operation["value"] = "/spec/initContainers", []corev1.Container{container}
-			}
-			review.Response.Patch, _ = json.Marshal([]any{operation}) // a container can be written
+		if operations := answer(body); len(operations) > 0 {
+			review.Response.Patch, _ = json.Marshal(operations) // a container can be written
 			review.Response.PatchType = new(admissionv1.PatchTypeJSONPatch)
 		}
 		_ = json.NewEncoder(rw).Encode(review)

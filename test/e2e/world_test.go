@@ -8,6 +8,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/cluster"
@@ -35,8 +37,15 @@ const (
 	cacheTTL = time.Second
 	// deadline bounds every wait for something that comes about by itself, on a busy machine too.
 	deadline = 40 * time.Second
-	examples = "../../manifests/examples/log-shipper"
+	// examples are the repository's own, each a directory below. One of them has the profile that most tests look at.
+	examples       = "../../manifests/examples"
+	exampleProfile = examples + "/log-shipper/profile.yaml"
 )
+
+// exampleNames are the examples of sidecars.
+func exampleNames() []string {
+	return []string{"log-shipper", "mesh-proxy", "secrets-agent", "otel-collector", "mesh-preset"}
+}
 
 // world is what the tests share.
 type world struct {
@@ -117,7 +126,11 @@ func (w *world) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, from := range []string{"testdata/config", "testdata/differential", examples} {
+	directories := []string{"testdata/config", "testdata/differential"}
+	for _, example := range exampleNames() {
+		directories = append(directories, filepath.Join(examples, example))
+	}
+	for _, from := range directories {
 		err := os.CopyFS(filepath.Join(w.config, filepath.Base(from)), os.DirFS(from))
 		if err != nil {
 			return err
@@ -197,6 +210,13 @@ func (w *world) serve(ctx context.Context, name, config string, flags ...string)
 	return server, nil
 }
 
+// auditPolicy makes the API server note every patch of a webhook in the namespaces of the examples, where pods are
+// small, and the annotations of webhooks everywhere.
+const auditPolicy = `{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[
+	{"level":"Request","verbs":["create"],"resources":[{"group":"","resources":["pods"]}],
+		"namespaces":["shop","orders","payments","catalogue","shipping","order"]},
+	{"level":"Metadata"}]}`
+
 // apiServerFlags make an API server that asks for token reviews in a version, with the kubeconfig that
 // 'gatehouse manifests' prints, and that writes an audit log.
 func (w *world) apiServerFlags(ctx context.Context) (func(version string) []string, error) {
@@ -207,7 +227,7 @@ func (w *world) apiServerFlags(ctx context.Context) (func(version string) []stri
 	}
 	for name, content := range map[string]string{
 		"token-webhook.yaml": kubeconfig,
-		"audit-policy.yaml":  `{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}`,
+		"audit-policy.yaml":  auditPolicy,
 	} {
 		err := os.WriteFile(w.path(name), []byte(content), 0o600)
 		if err != nil {
@@ -227,24 +247,47 @@ func (w *world) apiServerFlags(ctx context.Context) (func(version string) []stri
 
 // createNamespaces creates the namespaces that the documents tell of, but for those of the comparison.
 func (w *world) createNamespaces(ctx context.Context) error {
-	for _, file := range []string{"testdata/config/namespaces.yaml", examples + "/namespace.yaml"} {
+	files := []string{"testdata/config/namespaces.yaml", "testdata/config/sidecars.yaml"}
+	for _, example := range exampleNames() {
+		files = append(files, filepath.Join(examples, example, "namespace.yaml"))
+	}
+	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
 		for document := range strings.SplitSeq(string(content), "\n---\n") {
+			if !strings.Contains(document, "kind: Namespace\n") {
+				continue
+			}
 			var namespace corev1.Namespace
 			err := yaml.UnmarshalStrict([]byte(document), &namespace)
 			if err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
-			err = w.CreateNamespace(ctx, namespace.Name, namespace.Labels)
-			if err != nil && !apierrors.IsAlreadyExists(err) {
+			err = w.createNamespace(ctx, &namespace)
+			if err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+func (w *world) createNamespace(ctx context.Context, namespace *corev1.Namespace) error {
+	err := w.CreateNamespace(ctx, namespace.Name, namespace.Labels)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	if len(namespace.Annotations) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": namespace.Annotations}})
+	if err != nil {
+		return err
+	}
+	_, err = w.Client().CoreV1().Namespaces().Patch(ctx, namespace.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
 }
 
 // register applies what 'gatehouse manifests' prints for a server with these documents: by a Service of that name, or

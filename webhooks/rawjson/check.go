@@ -76,12 +76,10 @@ func (c *checker) whole() (Value, error) {
 }
 
 // checker walks the text once. It keeps its own stack, one bit a level, so that
-// hostile nesting costs no memory.
+// hostile nesting costs next to no memory.
 type checker struct {
 	data []byte
 	err  *SyntaxError
-	// inObject has a bit for each open level: set for an object.
-	inObject [MaxDepth/64 + 1]uint64
 
 	// outline is the depth down to which members are noted.
 	outline int
@@ -91,7 +89,19 @@ type checker struct {
 	// open has, for each noted depth, the index in members of the member whose
 	// value is being read and where that value starts.
 	open [maxOutline]struct{ index, start int }
+	// outer has the levels that the innermost word has no room for.
+	outer []levels
 }
+
+// levels has a bit for each open level, the innermost lowest: set for an object.
+type levels uint64
+
+// levelsInWord is how many levels fit into one word.
+const levelsInWord = 64
+
+// objects tells whether all of the open levels, depth in number, are objects. It
+// is for small depths.
+func (l levels) objects(depth int) bool { return l == 1<<uint(depth)-1 }
 
 func (c *checker) fail(at int, reason string) int {
 	if c.err == nil {
@@ -105,54 +115,48 @@ func (c *checker) fail(at int, reason string) int {
 
 // value checks one value that starts at i and returns where it ends, or -1.
 func (c *checker) value(i int) int {
-	data := c.data
-	depth := 0
+	var (
+		data  = c.data
+		open  levels
+		depth int
+	)
 	for {
 		// Here a value must start at i.
 		c.values++
 		if i >= len(data) {
 			return c.fail(i, "")
 		}
-		switch b := data[i]; {
-		case b == '"':
+		switch b := data[i]; b {
+		case '"':
 			i = c.text(i)
-		case b == '{':
+		case '{', '[':
 			if depth == MaxDepth {
 				return c.fail(i, "nested too deeply")
 			}
-			c.inObject[depth>>6] |= 1 << (depth & 63)
-			depth++
-			i = skipSpace(data, i+1)
-			if i < len(data) && data[i] == '}' {
-				depth--
+			if i = skipSpace(data, i+1); i < len(data) && data[i] == b+2 { // its closer, in ASCII
 				i++
 				break
 			}
-			i = c.key(i, depth)
-			if i < 0 {
+			if depth > 0 && depth%levelsInWord == 0 {
+				c.outer = append(c.outer, open)
+			}
+			depth++
+			open <<= 1
+			if b == '[' {
+				continue
+			}
+			open |= 1
+			if i = c.key(i, depth, open); i < 0 {
 				return i
 			}
 			continue
-		case b == '[':
-			if depth == MaxDepth {
-				return c.fail(i, "nested too deeply")
-			}
-			c.inObject[depth>>6] &^= 1 << (depth & 63)
-			depth++
-			i = skipSpace(data, i+1)
-			if i < len(data) && data[i] == ']' {
-				depth--
-				i++
-				break
-			}
-			continue
-		case b == '-' || '0' <= b && b <= '9':
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 			i = c.number(i)
-		case b == 't':
+		case 't':
 			i = c.word(i, "true")
-		case b == 'f':
+		case 'f':
 			i = c.word(i, "false")
-		case b == 'n':
+		case 'n':
 			i = c.word(i, "null")
 		default:
 			return c.fail(i, "a value must start here")
@@ -165,42 +169,44 @@ func (c *checker) value(i int) int {
 			if depth == 0 {
 				return i
 			}
-			ended := i
+			if depth <= c.outline && open.objects(depth) {
+				noted := c.open[depth-1]
+				c.members[noted.index].Value = data[noted.start:i:i]
+			}
 			i = skipSpace(data, i)
 			if i >= len(data) {
 				return c.fail(i, "")
 			}
-			object := c.inObject[(depth-1)>>6]&(1<<((depth-1)&63)) != 0
-			if depth <= c.outline && c.objectsOnly(depth) {
-				open := c.open[depth-1]
-				c.members[open.index].Value = c.data[open.start:ended:ended]
-			}
+			object := open&1 != 0
 			if data[i] == ',' {
 				i = skipSpace(data, i+1)
 				if object {
-					i = c.key(i, depth)
-					if i < 0 {
+					if i = c.key(i, depth, open); i < 0 {
 						return i
 					}
 				}
 				break
 			}
-			if object && data[i] == '}' || !object && data[i] == ']' {
-				depth--
-				i++
-				continue
-			}
-			if object {
+			if object && data[i] != '}' {
 				return c.fail(i, "a comma or } must stand here")
 			}
-			return c.fail(i, "a comma or ] must stand here")
+			if !object && data[i] != ']' {
+				return c.fail(i, "a comma or ] must stand here")
+			}
+			i++
+			depth--
+			open >>= 1
+			if depth > 0 && depth%levelsInWord == 0 {
+				last := len(c.outer) - 1
+				open, c.outer = c.outer[last], c.outer[:last]
+			}
 		}
 	}
 }
 
 // key checks the name and colon of a member at the given depth and returns
 // where its value starts.
-func (c *checker) key(i, depth int) int {
+func (c *checker) key(i, depth int, open levels) int {
 	if i >= len(c.data) || c.data[i] != '"' {
 		return c.fail(i, "a member's name must start here")
 	}
@@ -216,7 +222,7 @@ func (c *checker) key(i, depth int) int {
 	i = skipSpace(c.data, i+1)
 	// A noted object's members are noted only if every object around it is: an
 	// array in between would leave the member above without its own.
-	if depth <= c.outline && c.objectsOnly(depth) {
+	if depth <= c.outline && open.objects(depth) {
 		if len(c.members) == cap(c.members) {
 			return c.fail(start, "too many members")
 		}
@@ -225,12 +231,6 @@ func (c *checker) key(i, depth int) int {
 		c.members = append(c.members, Member{Depth: depth, Name: c.data[start:end:end]})
 	}
 	return i
-}
-
-// objectsOnly tells whether the outermost depth levels are all objects.
-func (c *checker) objectsOnly(depth int) bool {
-	mask := uint64(1)<<depth - 1
-	return c.inObject[0]&mask == mask
 }
 
 func (c *checker) word(i int, word string) int {
@@ -282,12 +282,28 @@ func digits(data []byte, i int) int {
 	return i
 }
 
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
 // text checks a string that starts with the quote at i.
 func (c *checker) text(i int) int {
 	data := c.data
 	i++
 	for {
-		i = plain(data, i)
+		for ; i+8 <= len(data); i += 8 {
+			w := binary.LittleEndian.Uint64(data[i:])
+			// Of the bytes below 0x80, x^2 < 0x21 holds for control characters and
+			// quotes, and then x^2 - 0x21 has its high bit set, as has x itself from
+			// 0x80 on. A borrow may err above the first hit, never below it, and
+			// only the first hit is used.
+			hit := ((w ^ ones*2) - ones*0x21) | ((w ^ ones*'\\') - ones) | w
+			if hit &= highs; hit != 0 {
+				i += bits.TrailingZeros64(hit) >> 3
+				break
+			}
+		}
 		if i >= len(data) {
 			return c.fail(i, "")
 		}
@@ -301,6 +317,8 @@ func (c *checker) text(i int) int {
 			}
 		case b < 0x20:
 			return c.fail(i, "control character in a string")
+		case b < utf8.RuneSelf:
+			i++
 		default:
 			r, size := utf8.DecodeRune(data[i:])
 			if r == utf8.RuneError && size <= 1 {
@@ -309,34 +327,6 @@ func (c *checker) text(i int) int {
 			i += size
 		}
 	}
-}
-
-// plain returns the first index from i on whose byte is not plain text: a
-// quote, a backslash, a control character or the start of a longer rune.
-func plain(data []byte, i int) int {
-	const (
-		ones  = 0x0101010101010101
-		highs = 0x8080808080808080
-	)
-	for i+8 <= len(data) {
-		w := binary.LittleEndian.Uint64(data[i:])
-		// The classic test for a zero byte, x-ones &^ x & highs, may err above
-		// the first hit, never below it, and only the first hit is used.
-		quote := w ^ ones*'"'
-		slash := w ^ ones*'\\'
-		hit := (quote-ones)&^quote | (slash-ones)&^slash | (w-ones*0x20)&^w | w
-		if hit &= highs; hit != 0 {
-			return i + bits.TrailingZeros64(hit)>>3
-		}
-		i += 8
-	}
-	for i < len(data) {
-		if b := data[i]; b == '"' || b == '\\' || b < 0x20 || b >= utf8.RuneSelf {
-			return i
-		}
-		i++
-	}
-	return i
 }
 
 // escape checks the escape that starts with the backslash at i.

@@ -1,10 +1,12 @@
 package rawjson_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -81,6 +83,128 @@ func TestParseAcceptsTheDeepestNesting(t *testing.T) {
 		}
 		if _, err := v.Decode(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestEveryByteInAString puts every byte at every place of the words in which
+// strings are read.
+func TestEveryByteInAString(t *testing.T) {
+	t.Parallel()
+	for length := 1; length <= 17; length++ {
+		for at := range length {
+			for b := range 256 {
+				inner := bytes.Repeat([]byte{'x'}, length)
+				inner[at] = byte(b)
+				text := slices.Concat([]byte(`["`), inner, []byte(`",0]`))
+				v, err := rawjson.Parse(text)
+				plain := b >= 0x20 && b < utf8.RuneSelf && b != '"' && b != '\\'
+				if (err == nil) != plain {
+					t.Fatalf("%q: %v", text, err)
+				}
+				if !plain {
+					continue
+				}
+				c := v.Cursor()
+				c.Enter()
+				if c.Next(); string(c.Skip()) != `"`+string(inner)+`"` || !c.Next() || string(c.Skip()) != "0" {
+					t.Fatalf("%q is skipped wrongly", text)
+				}
+			}
+		}
+	}
+}
+
+// TestParseKeepsTrackOfLevels nests arrays and objects in turn, across the words
+// in which the checker keeps them, and closes one of them wrongly.
+func TestParseKeepsTrackOfLevels(t *testing.T) {
+	t.Parallel()
+	const depth = 200
+	for _, first := range []int{0, 1} {
+		var open, closed strings.Builder
+		for level := range depth {
+			if (level+first)%3 == 0 {
+				open.WriteString(`[0,`)
+			} else {
+				open.WriteString(`{"a":`)
+			}
+			if (depth-1-level+first)%3 == 0 {
+				closed.WriteString(`,[]]`)
+			} else {
+				closed.WriteString(`,"b":{}}`)
+			}
+		}
+		text := open.String() + "1" + closed.String()
+		if !json.Valid([]byte(text)) {
+			t.Fatal("the test's own text is wrong")
+		}
+		if _, err := rawjson.Parse([]byte(text)); err != nil {
+			t.Error(err)
+		}
+		for i := len(open.String()); i < len(text); i++ {
+			wrong := []byte(text)
+			switch wrong[i] {
+			case ']':
+				wrong[i] = '}'
+			case '}':
+				wrong[i] = ']'
+			default:
+				continue
+			}
+			_, err := rawjson.Parse(wrong)
+			if syntax, ok := errors.AsType[*rawjson.SyntaxError](err); !ok || syntax.Offset != i {
+				t.Errorf("with %q for %q at byte %d: %v", wrong[i], text[i], i, err)
+			}
+		}
+	}
+}
+
+func TestCursor(t *testing.T) {
+	t.Parallel()
+	c := parse(t, `{ "a" : [ 1 , {"b\u002fc":null} ] , "d\n":{ "e" : "f" }, "g":2 } `).Cursor()
+	var read []string
+	note := func(what string, v rawjson.Value) { read = append(read, what+" "+string(v)) }
+	for c.Enter(); c.Next(); {
+		if name := c.PlainName(); !name.Is("d\n") {
+			note("name", name)
+			note(c.Kind().String(), c.Skip())
+			continue
+		}
+		start := c.At()
+		for c.Enter(); c.Next(); {
+			note("inner", c.Name())
+			note(c.Kind().String(), c.Skip())
+		}
+		note("left", c.Since(start))
+	}
+	want := []string{`name "a"`, `an array [ 1 , {"b\u002fc":null} ]`, `inner "e"`, `a string "f"`, `left { "e" : "f" }`, `name "g"`, `a number 2`}
+	if !reflect.DeepEqual(read, want) {
+		t.Errorf("read %q, want %q", read, want)
+	}
+}
+
+// TestPlainName: names are the same if their bytes are, however they are written.
+func TestPlainName(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ text, plain string }{
+		{`"name"`, `"name"`},
+		{`"n\u0061me"`, `"name"`},
+		{`"a-name-of-more-than-eight-bytes\/"`, `"a-name-of-more-than-eight-bytes/"`},
+		{`"quote\""`, `"quote\""`},
+		{`"quote\u0022"`, `"quote\""`},
+		{`"\\"`, `"\\"`},
+		{`"\u005C"`, `"\\"`},
+		{`"é"`, `"é"`},
+		{`"\u00e9"`, `"é"`},
+		{`""`, `""`},
+	} {
+		c := parse(t, "{"+tc.text+":1}").Cursor()
+		c.Enter()
+		if got := c.PlainName(); string(got) != tc.plain {
+			t.Errorf("%s is %s, want %s", tc.text, got, tc.plain)
+		}
+		if got := c.Skip(); string(got) != "1" {
+			t.Errorf("behind %s comes %s", tc.text, got)
 		}
 	}
 }
@@ -250,6 +374,11 @@ func FuzzAgainstUpstream(f *testing.F) {
 			t.Fatalf("Decode(%q) = %#v, upstream %#v", data, got, want)
 		}
 		walk(t, v, want)
+		c := v.Cursor()
+		walkOnce(t, &c, want)
+		if c.At() != len(v) {
+			t.Fatalf("the Cursor ends at byte %d of %q", c.At(), v)
+		}
 		outline(t, data, v)
 	})
 }
@@ -320,6 +449,45 @@ func walk(t *testing.T, v rawjson.Value, want any) {
 		if v.Text() != want || !v.Is(want) {
 			t.Fatalf("text of %s is %q, want %q", v, v.Text(), want)
 		}
+	}
+}
+
+// walkOnce is walk in one pass.
+func walkOnce(t *testing.T, c *rawjson.Cursor, want any) {
+	t.Helper()
+	n, start, kind := 0, c.At(), c.Kind()
+	switch want := want.(type) {
+	case map[string]any:
+		for c.Enter(); c.Next(); n++ {
+			name := c.PlainName()
+			value, ok := want[name.Text()]
+			if plain := rawjson.AppendString(nil, name.Text()); !ok || string(plain) != string(name) {
+				t.Fatalf("member %s, or %s, is not in %v", name, plain, want)
+			}
+			walkOnce(t, c, value)
+		}
+		if n != len(want) {
+			t.Fatalf("%d members, want %d", n, len(want))
+		}
+	case []any:
+		for c.Enter(); c.Next(); n++ {
+			if n >= len(want) {
+				t.Fatalf("more elements than %v", want)
+			}
+			walkOnce(t, c, want[n])
+		}
+		if n != len(want) {
+			t.Fatalf("%d elements, want %d", n, len(want))
+		}
+	case string:
+		if text := c.Skip().Text(); text != want {
+			t.Fatalf("text is %q, want %q", text, want)
+		}
+	default:
+		c.Skip()
+	}
+	if v := c.Since(start); v.Kind() != kind || !json.Valid(v) {
+		t.Fatalf("%s was %q", kind, v)
 	}
 }
 

@@ -9,7 +9,9 @@ package rawjson
 
 import (
 	"bytes"
+	"encoding/binary"
 	"iter"
+	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -87,18 +89,10 @@ func (v Value) Members() iter.Seq2[Value, Value] {
 		if v.Kind() != Object {
 			return
 		}
-		i := skipSpace(v, 1)
-		for v[i] != '}' {
-			end := skipText(v, i)
-			name := v[i:end:end]
-			i = skipSpace(v, skipSpace(v, end)+1)
-			end = skipValue(v, i)
-			if !yield(name, v[i:end:end]) {
+		c := v.Cursor()
+		for c.Enter(); c.Next(); {
+			if !yield(c.Name(), c.Skip()) {
 				return
-			}
-			i = skipSpace(v, end)
-			if v[i] == ',' {
-				i = skipSpace(v, i+1)
 			}
 		}
 	}
@@ -111,15 +105,11 @@ func (v Value) Elements() iter.Seq2[int, Value] {
 		if v.Kind() != Array {
 			return
 		}
-		i := skipSpace(v, 1)
-		for n := 0; v[i] != ']'; n++ {
-			end := skipValue(v, i)
-			if !yield(n, v[i:end:end]) {
+		c := v.Cursor()
+		c.Enter()
+		for n := 0; c.Next(); n++ {
+			if !yield(n, c.Skip()) {
 				return
-			}
-			i = skipSpace(v, end)
-			if v[i] == ',' {
-				i = skipSpace(v, i+1)
 			}
 		}
 	}
@@ -159,6 +149,9 @@ func (v Value) Get(path ...string) Value {
 // DuplicateKey returns the first member name of this object that occurs twice.
 // It looks at this object alone, not at those inside it.
 func (v Value) DuplicateKey() (string, bool) {
+	if v.Kind() != Object {
+		return "", false
+	}
 	// Most objects are small: comparing each with those before it beats a map.
 	const few = 16
 	var (
@@ -166,41 +159,31 @@ func (v Value) DuplicateKey() (string, bool) {
 		more map[string]bool
 		n    int
 	)
-	for key := range v.Members() {
+	c := v.Cursor()
+	for c.Enter(); c.Next(); c.Skip() {
+		name := c.PlainName()
 		if n < few {
 			for _, before := range seen[:n] {
-				if before.sameText(key) {
-					return key.Text(), true
+				if bytes.Equal(before, name) {
+					return name.Text(), true
 				}
 			}
-			seen[n] = key
+			seen[n] = name
 			n++
 			continue
 		}
 		if more == nil {
 			more = make(map[string]bool, 2*few)
 			for _, before := range seen {
-				more[before.Text()] = true
+				more[string(before)] = true
 			}
 		}
-		text := key.Text()
-		if more[text] {
-			return text, true
+		if more[string(name)] {
+			return name.Text(), true
 		}
-		more[text] = true
+		more[string(name)] = true
 	}
 	return "", false
-}
-
-func (v Value) sameText(w Value) bool {
-	if bytes.Equal(v, w) {
-		return true
-	}
-	// Different bytes can be the same text only if one has escapes.
-	if bytes.IndexByte(v, '\\') < 0 && bytes.IndexByte(w, '\\') < 0 {
-		return false
-	}
-	return v.Text() == w.Text()
 }
 
 // Is tells whether the value is a String with exactly this text.
@@ -296,19 +279,21 @@ func skipValue(data []byte, i int) int {
 	case '{', '[':
 		depth := 0
 		for {
-			switch data[i] {
-			case '"':
+			b := data[i]
+			if b == '"' {
 				i = skipText(data, i)
 				continue
-			case '{', '[':
-				depth++
-			case '}', ']':
-				depth--
-				if depth == 0 {
-					return i + 1
-				}
 			}
 			i++
+			switch b | 0x20 { // makes a brace of a bracket
+			case '{':
+				depth++
+			case '}':
+				depth--
+				if depth == 0 {
+					return i
+				}
+			}
 		}
 	default:
 		for i < len(data) {
@@ -326,7 +311,16 @@ func skipValue(data []byte, i int) int {
 func skipText(data []byte, i int) int {
 	i++
 	for {
-		i += bytes.IndexByte(data[i:], '"')
+		for ; i+8 <= len(data); i += 8 {
+			w := binary.LittleEndian.Uint64(data[i:]) ^ ones*'"'
+			if hit := (w - ones) &^ w & highs; hit != 0 { // as in checker.text
+				i += bits.TrailingZeros64(hit) >> 3
+				break
+			}
+		}
+		for data[i] != '"' {
+			i++
+		}
 		// The quote ends the string unless an odd number of backslashes stands
 		// before it.
 		back := i

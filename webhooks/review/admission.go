@@ -220,16 +220,12 @@ func (d *reader) members(of, name string, v rawjson.Value) rawjson.Value {
 	}
 }
 
-// fields is members for an object whose member names are known. An escaped name
-// could hide one of them.
-func (d *reader) fields(name string, v rawjson.Value) rawjson.Value {
-	v = d.members("", name, v)
-	for key := range v.Members() {
-		if bytes.IndexByte(key, '\\') >= 0 {
-			d.fail("", name, "written without escapes in its members' names")
-		}
+// unknown takes a member of an object whose member names are known, but not this
+// one. An escape could hide one of them.
+func (d *reader) unknown(of string, key rawjson.Value) {
+	if bytes.IndexByte(key, '\\') >= 0 {
+		d.fail("", of, "written without escapes in its members' names")
 	}
-	return v
 }
 
 func (d *reader) kind(name string, v rawjson.Value, into *metav1.GroupVersionKind) {
@@ -242,21 +238,23 @@ func (d *reader) resource(name string, v rawjson.Value, into *metav1.GroupVersio
 
 // qualified takes a group, a version and what the member last says is in them.
 func (d *reader) qualified(name, last string, v rawjson.Value) (group, version, value string) {
-	for key, member := range d.fields(name, v).Members() {
-		switch {
-		case key.Is("group"):
+	for key, member := range d.members("", name, v).Members() {
+		switch string(key[1 : len(key)-1]) {
+		case "group":
 			group = d.text(name, "group", member)
-		case key.Is("version"):
+		case "version":
 			version = d.text(name, "version", member)
-		case key.Is(last):
+		case last:
 			value = d.text(name, last, member)
+		default:
+			d.unknown(name, key)
 		}
 	}
 	return group, version, value
 }
 
 func (d *reader) user(name string, v rawjson.Value, into *authenticationv1.UserInfo) {
-	for key, value := range d.fields(name, v).Members() {
+	for key, value := range d.members("", name, v).Members() {
 		switch string(key) {
 		case `"username"`:
 			into.Username = d.text(name, "username", value)
@@ -273,6 +271,8 @@ func (d *reader) user(name string, v rawjson.Value, into *authenticationv1.UserI
 			for key, value := range extra.Members() {
 				into.Extra[key.Text()] = d.texts(name, "extra", value)
 			}
+		default:
+			d.unknown(name, key)
 		}
 	}
 }

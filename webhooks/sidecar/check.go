@@ -3,6 +3,7 @@ package sidecar
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,16 +13,12 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 )
-
-// checker collects what there is to say about one profile.
-type checker struct {
-	profile *Profile
-	found   finding.List
-}
 
 func objectName(p *Profile) string { return "SidecarProfile/" + p.Name }
 
@@ -29,41 +26,90 @@ func errorAt(p *Profile, path, message string) finding.Finding {
 	return finding.Finding{Severity: finding.Error, Source: p.Source, Object: objectName(p), Field: path, Message: message}
 }
 
-func (c *checker) error(path, hint, format string, args ...any) {
+func (c *compiler) error(path, hint, format string, args ...any) {
 	f := errorAt(c.profile, path, fmt.Sprintf(format, args...))
 	f.Hint = hint
 	c.found = append(c.found, f)
 }
 
-func (c *checker) warn(path, hint, format string, args ...any) {
+func (c *compiler) warn(path, hint, format string, args ...any) {
 	c.error(path, hint, format, args...)
 	c.found[len(c.found)-1].Severity = finding.Warning
 }
 
-// checkProfile checks a profile on its own. What it lets pass the API server
-// would accept in a pod, as far as that can be said without the pod: a mistake
-// in a profile is shown to whoever wrote it, not to everybody whose pods fail.
-func checkProfile(p *Profile) finding.List {
-	c := checker{profile: p}
-	if p.Name == "" {
+// checkProfile checks what a profile says besides its template.
+func (c *compiler) checkProfile() {
+	p := c.profile
+	switch p.Name {
+	case "":
 		c.error("metadata.name", "", "a name is required")
-	} else {
+	case "true", "false":
+		c.error("metadata.name", "", "%q cannot be a profile's name: it has a meaning of its own in the annotation %s", p.Name, v1alpha1.InjectAnnotation)
+	default:
 		for _, message := range validation.IsDNS1123Subdomain(p.Name) {
 			c.error("metadata.name", "", "%q: %s", p.Name, message)
 		}
+		if prefix := p.Name + "." + v1alpha1.ParameterDomain; len(prefix) > validation.DNS1123SubdomainMaxLength && len(p.Spec.Parameters) > 0 {
+			c.error("metadata.name", "", "%q is too long for the names of the annotations that set parameters: allowed are %d characters",
+				p.Name, validation.DNS1123SubdomainMaxLength-len(v1alpha1.ParameterDomain)-1)
+		}
 	}
-	switch p.Spec.Injection {
-	case "", v1alpha1.OptIn, v1alpha1.OptOut:
-	default:
-		c.error("spec.injection", "", "%q is not known: allowed are %q and %q", p.Spec.Injection, v1alpha1.OptIn, v1alpha1.OptOut)
+	spec := &p.Spec
+	allow(c, "spec.injection", spec.Injection, v1alpha1.OptIn, v1alpha1.OptOut)
+	allow(c, "spec.hostNetwork", spec.HostNetwork, v1alpha1.SkipPod, v1alpha1.InjectPod)
+	allow(c, "spec.podsThatEnd", spec.PodsThatEnd, v1alpha1.SkipPod, v1alpha1.RefusePod, v1alpha1.InjectPod)
+	allow(c, "spec.onConflict", spec.OnConflict, v1alpha1.RefuseConflict, v1alpha1.SkipConflict, v1alpha1.KeepConflict)
+	allow(c, "spec.onSameName", spec.OnSameName, v1alpha1.RefuseSameName, v1alpha1.KeepSameName, v1alpha1.ReplaceSameName)
+	allow(c, "spec.placement.initContainers", spec.Placement.InitContainers, v1alpha1.First, v1alpha1.Last)
+	allow(c, "spec.placement.containers", spec.Placement.Containers, v1alpha1.First, v1alpha1.Last)
+	if r := spec.Rollout; r != nil && (r.Percent < 0 || r.Percent > 100) {
+		c.error("spec.rollout.percent", "", "%q is out of range: allowed is 0 to 100", strconv.Itoa(int(r.Percent)))
 	}
-	c.selector("spec.match.namespaceSelector", p.Spec.Match.NamespaceSelector)
-	c.selector("spec.match.objectSelector", p.Spec.Match.ObjectSelector)
-	c.template(&p.Spec.Template.Spec)
-	return c.found
+	c.selector("spec.match.namespaceSelector", spec.Match.NamespaceSelector)
+	c.selector("spec.match.objectSelector", spec.Match.ObjectSelector)
+	seen := make(map[string]bool)
+	for i, mc := range spec.Match.MatchConditions {
+		path := fmt.Sprintf("spec.match.matchConditions[%d].name", i)
+		switch {
+		case mc.Name == "":
+			c.error(path, "", "a name is required")
+		case seen[mc.Name]:
+			c.error(path, "", "%q is the name of another condition too", mc.Name)
+		}
+		seen[mc.Name] = true
+	}
+	c.checkPresets()
 }
 
-func (c *checker) selector(path string, s *metav1.LabelSelector) {
+// allow checks a word. Nothing stands for the default.
+func allow[T ~string](c *compiler, path string, word T, allowed ...T) {
+	if word == "" || slices.Contains(allowed, word) {
+		return
+	}
+	quoted := make([]string, len(allowed))
+	plain := make([]string, len(allowed))
+	for i, a := range allowed {
+		quoted[i], plain[i] = strconv.Quote(string(a)), string(a)
+	}
+	last := len(quoted) - 1
+	c.error(path, finding.DidYouMean(string(word), plain...), "%q is not known: allowed are %s and %s", word, strings.Join(quoted[:last], ", "), quoted[last])
+}
+
+// checkPresets finds presets that nobody has. In a directory that is certain; in
+// a cluster the ConfigMap may come later, and pods wait for it.
+func (c *compiler) checkPresets() {
+	for i, preset := range c.profile.Spec.Presets {
+		if c.configMaps == nil {
+			continue
+		}
+		if _, known := c.configMaps.ConfigMapData(preset.ConfigMap.Namespace, preset.ConfigMap.Name); !known {
+			c.warn(fmt.Sprintf("spec.presets[%d].configMap", i), "put the ConfigMap beside the profile",
+				"there is no ConfigMap %q in namespace %q: pods that the profile applies to wait for it", preset.ConfigMap.Name, preset.ConfigMap.Namespace)
+		}
+	}
+}
+
+func (c *compiler) selector(path string, s *metav1.LabelSelector) {
 	errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, field.NewPath(path))
 	// Upstream walks a map.
 	slices.SortStableFunc(errs, func(a, b *field.Error) int {
@@ -78,45 +124,218 @@ func (c *checker) selector(path string, s *metav1.LabelSelector) {
 	}
 }
 
-func (c *checker) template(t *v1alpha1.SidecarPodSpec) {
-	const path = "spec.template.spec"
-	if len(t.InitContainers)+len(t.Containers)+len(t.Volumes) == 0 {
-		c.error(path, "", "the template is empty: at least one of initContainers, containers and volumes must have an element")
-		return
+// typed is what a profile adds, as it would be in a plausible pod.
+type typed struct {
+	spec        corev1.PodSpec
+	annotations map[string]string
+	app         []corev1.Container
+}
+
+// clean are the levels of Pod Security at which what the profile adds cannot
+// make a pod inadmissible. Of what depends on the pod nothing is known.
+func (c *compiler) clean(evaluator *podsecurity.Evaluator, p *profile) podsecurity.Levels {
+	if p.fixed == nil {
+		return podsecurity.Levels{}
 	}
-	declared := make(map[string]string, len(t.Volumes))
-	for i := range t.Volumes {
-		v := &t.Volumes[i]
-		at := fmt.Sprintf("%s.volumes[%d]", path, i)
-		c.name(at+".name", v.Name, declared)
-		if v.VolumeSource == (corev1.VolumeSource{}) {
-			c.warn(at, "write emptyDir: {}", "volume %q has no source: the API server makes it an emptyDir", v.Name)
+	return evaluator.CleanAlone(&c.typed.spec, c.typed.annotations, c.typed.app...)
+}
+
+// decode reads a rendered part into the type that the API server has for it.
+func decode(raw []byte, into any) error {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
+		return fmt.Errorf("cannot be read: %w", err)
+	}
+	return nil
+}
+
+// checkTemplate holds the template against the API server's rules, as far as
+// they can be told without the pod: a mistake in a profile is shown to whoever
+// wrote it, not to everybody whose pods fail.
+func (c *compiler) checkTemplate(p *profile) {
+	const path = "spec.template.spec"
+	t := &c.typed.spec
+	if p.spec != nil {
+		if err := decode(p.spec.Sample(), t); err != nil {
+			c.error(path, "", "%v", err)
+			return
 		}
+		c.podFields(path, t)
+	}
+	declared := make(map[string]string, len(p.elements[volumes]))
+	for i := range p.elements[volumes] {
+		at := fmt.Sprintf("%s.volumes[%d]", path, i)
+		var v corev1.Volume
+		if p.elements[volumes][i].tree == nil {
+			declared[p.elements[volumes][i].name] = at
+			continue
+		}
+		if err := decode(p.elements[volumes][i].tree.Sample(), &v); err != nil {
+			c.error(at, "", "%v", err)
+			continue
+		}
+		t.Volumes = append(t.Volumes, v)
+		c.name(at+".name", v.Name, declared)
+		c.source(at, &v)
 	}
 	// Containers and init containers share one space of names and of ports.
 	names := make(map[string]string)
 	var ports portList
-	for i := range t.InitContainers {
-		at := fmt.Sprintf("%s.initContainers[%d]", path, i)
-		if init := &t.InitContainers[i]; isNative(init) {
-			c.native(at, init)
-			c.container(at, init, names, declared, &ports)
-		} else {
-			c.plainInit(at, init)
-			c.container(at, init, names, declared, new(portList))
+	for l := initContainers; l <= containers; l++ {
+		for i := range p.elements[l] {
+			e := &p.elements[l][i]
+			at := fmt.Sprintf("%s.%s[%d]", path, l, i)
+			var container corev1.Container
+			if l == containers {
+				p.plain = cmp.Or(p.plain, e.name)
+				c.warn(at, "make it an init container with restartPolicy: Always",
+					"container %q is not a native sidecar: it starts and ends in no order with the pod's own containers, and pods that must end do not get the profile", e.name)
+			}
+			if e.tree == nil {
+				names[e.name] = at
+				continue
+			}
+			if err := decode(e.tree.Sample(), &container); err != nil {
+				c.error(at, "", "%v", err)
+				continue
+			}
+			e.ports = declaredPorts(&container)
+			mine := &ports
+			switch {
+			case l == containers:
+				t.Containers = append(t.Containers, container)
+			case e.native:
+				t.InitContainers = append(t.InitContainers, container)
+				c.native(at, &container)
+			default:
+				t.InitContainers = append(t.InitContainers, container)
+				c.plainInit(at, &container)
+				mine = new(portList)
+			}
+			c.container(at, &container, names, declared, mine)
 		}
 	}
-	for i := range t.Containers {
-		at := fmt.Sprintf("%s.containers[%d]", path, i)
-		c.warn(at, "make it an init container with restartPolicy: Always",
-			"container %q is not a native sidecar: it starts and ends in no order with the pod's own containers, and pods that must end do not get the profile", t.Containers[i].Name)
-		c.container(at, &t.Containers[i], names, declared, &ports)
+	if p.metadata != nil {
+		c.metadata(p.metadata.Sample())
 	}
+	for i := range p.app {
+		at := fmt.Sprintf("spec.appContainers[%d]", i)
+		var container corev1.Container
+		if p.app[i].tree == nil {
+			continue
+		}
+		if err := decode(p.app[i].tree.Sample(), &container); err != nil {
+			c.error(at+".template", "", "%v", err)
+			continue
+		}
+		c.typed.app = append(c.typed.app, container)
+		c.appContainer(at, &p.app[i], &container, declared)
+	}
+	for i := range p.share {
+		c.checkShare(fmt.Sprintf("spec.share[%d]", i), &p.share[i], names)
+	}
+	for i, name := range p.distinctUsers {
+		c.checkDistinctUser(fmt.Sprintf("spec.distinctUsers[%d]", i), name, t)
+	}
+	p.systems = c.typed.systems()
+	if !c.says {
+		c.error("spec.template", "", "the profile adds nothing: template or appContainers must say something")
+	}
+}
+
+func declaredPorts(c *corev1.Container) portList {
+	var ports portList
+	for i := range c.Ports {
+		ports = append(ports, newPort(&c.Ports[i], c.Name))
+	}
+	return ports
+}
+
+// podFields refuses fields that no profile can set for a pod that is created.
+func (c *compiler) podFields(path string, t *corev1.PodSpec) {
+	if len(t.EphemeralContainers) > 0 {
+		c.error(path+".ephemeralContainers", "", "a pod cannot be created with ephemeral containers")
+	}
+	if t.HostNetwork {
+		c.error(path+".hostNetwork", "", "a profile cannot put pods on the node's network")
+	}
+	if t.NodeName != "" {
+		c.error(path+".nodeName", "use nodeSelector or affinity", "a profile cannot put every pod on one node")
+	}
+}
+
+// metadata checks labels and annotations.
+func (c *compiler) metadata(sample []byte) {
+	const path = "spec.template.metadata"
+	var m v1alpha1.SidecarTemplateMetadata
+	if err := decode(sample, &m); err != nil {
+		c.error(path, "", "%v", err)
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.Labels)) {
+		for _, message := range validation.IsQualifiedName(key) {
+			c.error(path+".labels["+key+"]", "", "%q: %s", key, message)
+		}
+		for _, message := range validation.IsValidLabelValue(m.Labels[key]) {
+			c.error(path+".labels["+key+"]", "", "%q: %s", m.Labels[key], message)
+		}
+	}
+	c.typed.annotations = m.Annotations
+	for _, key := range slices.Sorted(maps.Keys(m.Annotations)) {
+		at := path + ".annotations[" + key + "]"
+		for _, message := range validation.IsQualifiedName(strings.ToLower(key)) {
+			c.error(at, "", "%q: %s", key, message)
+		}
+		if reserved(key) {
+			c.error(at, "", "%q is not for a profile to set", key)
+		}
+	}
+}
+
+// appContainer checks additions to the pod's own containers.
+func (c *compiler) appContainer(at string, a *additions, container *corev1.Container, declared map[string]string) {
+	if container.Name != "" {
+		c.error(at+".template.name", "say in names which containers are meant", "the containers have names already")
+	}
+	for i, name := range a.Names {
+		if slices.Contains(a.Except, name) {
+			c.error(fmt.Sprintf("%s.names[%d]", at, i), "", "%q is among the exceptions too", name)
+		}
+	}
+	c.env(at+".template", container)
+	c.mounts(at+".template", "what is added", container, declared)
+}
+
+func (c *compiler) checkShare(at string, s *v1alpha1.SidecarShare, names map[string]string) {
+	if names[s.Container] == "" {
+		all := slices.Sorted(maps.Keys(names))
+		c.error(at+".container", finding.DidYouMean(s.Container, all...), "%q is not a container of the template", s.Container)
+	}
+	if !s.VolumeMounts && !s.VolumeDevices && len(s.Env) == 0 {
+		c.error(at, "", "nothing is shared: volumeMounts, volumeDevices or env must say something")
+	}
+	if s.ReadOnly && !s.VolumeMounts {
+		c.error(at+".readOnly", "", "says something about volumeMounts, and these are not shared")
+	}
+}
+
+func (c *compiler) checkDistinctUser(at, name string, t *corev1.PodSpec) {
+	for _, all := range [...][]corev1.Container{t.InitContainers, t.Containers} {
+		for i := range all {
+			if all[i].Name != name {
+				continue
+			}
+			if all[i].SecurityContext == nil || all[i].SecurityContext.RunAsUser == nil {
+				c.error(at, "", "container %q must have securityContext.runAsUser", name)
+			}
+			return
+		}
+	}
+	c.error(at, "", "%q is not a container of the template", name)
 }
 
 // name checks the name of a container or volume and notes it in taken, where
 // the path of the first that has it stands.
-func (c *checker) name(path, name string, taken map[string]string) {
+func (c *compiler) name(path, name string, taken map[string]string) {
 	if name == "" {
 		c.error(path, "", "a name is required")
 		return
@@ -131,13 +350,7 @@ func (c *checker) name(path, name string, taken map[string]string) {
 	taken[name] = strings.TrimSuffix(path, ".name")
 }
 
-// isNative tells whether an init container is a native sidecar:
-// https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/.
-func isNative(init *corev1.Container) bool {
-	return init.RestartPolicy != nil && *init.RestartPolicy == corev1.ContainerRestartPolicyAlways
-}
-
-func (c *checker) native(at string, init *corev1.Container) {
+func (c *compiler) native(at string, init *corev1.Container) {
 	if init.StartupProbe == nil {
 		c.warn(at, "add a startupProbe",
 			"native sidecar %q has no startupProbe: the pod's own containers start without waiting until it is ready", init.Name)
@@ -145,7 +358,7 @@ func (c *checker) native(at string, init *corev1.Container) {
 }
 
 // plainInit refuses what the API server allows native sidecars only.
-func (c *checker) plainInit(at string, init *corev1.Container) {
+func (c *compiler) plainInit(at string, init *corev1.Container) {
 	for _, only := range []struct {
 		field string
 		set   bool
@@ -162,7 +375,7 @@ func (c *checker) plainInit(at string, init *corev1.Container) {
 	}
 }
 
-func (c *checker) container(at string, container *corev1.Container, names, declared map[string]string, ports *portList) {
+func (c *compiler) container(at string, container *corev1.Container, names, declared map[string]string, ports *portList) {
 	c.name(at+".name", container.Name, names)
 	if strings.TrimSpace(container.Image) == "" {
 		c.error(at+".image", "", "container %q needs an image", container.Name)
@@ -178,6 +391,14 @@ func (c *checker) container(at string, container *corev1.Container, names, decla
 	for i := range container.Ports {
 		c.port(fmt.Sprintf("%s.ports[%d]", at, i), container.Name, &container.Ports[i], ports)
 	}
+	c.env(at, container)
+	c.security(at, container)
+	c.resources(at, container)
+	c.probes(at, container)
+	c.mounts(at, fmt.Sprintf("container %q", container.Name), container, declared)
+}
+
+func (c *compiler) mounts(at, owner string, container *corev1.Container, declared map[string]string) {
 	mounted := make(map[string]bool, len(container.VolumeMounts))
 	for i := range container.VolumeMounts {
 		m := &container.VolumeMounts[i]
@@ -187,9 +408,17 @@ func (c *checker) container(at string, container *corev1.Container, names, decla
 		case m.MountPath == "":
 			c.error(path+".mountPath", "", "a path is required")
 		case mounted[m.MountPath]:
-			c.error(path+".mountPath", "", "%q is mounted twice in container %q", m.MountPath, container.Name)
+			c.error(path+".mountPath", "", "%q is mounted twice in %s", m.MountPath, owner)
 		}
 		mounted[m.MountPath] = true
+		if m.SubPath != "" && m.SubPathExpr != "" {
+			c.error(path+".subPathExpr", "", "subPath and subPathExpr exclude each other")
+		}
+		for _, sub := range []struct{ field, path string }{{"subPath", m.SubPath}, {"subPathExpr", m.SubPathExpr}} {
+			if strings.HasPrefix(sub.path, "/") || slices.Contains(strings.Split(sub.path, "/"), "..") {
+				c.error(path+"."+sub.field, "", `%q must be a relative path without ".."`, sub.path)
+			}
+		}
 	}
 	for i := range container.VolumeDevices {
 		c.volume(fmt.Sprintf("%s.volumeDevices[%d].name", at, i), container.VolumeDevices[i].Name, declared)
@@ -198,14 +427,14 @@ func (c *checker) container(at string, container *corev1.Container, names, decla
 
 // volume requires a volume of the template itself. Whether a pod has one of its
 // own under that name is nothing that a profile can rely on.
-func (c *checker) volume(path, name string, declared map[string]string) {
+func (c *compiler) volume(path, name string, declared map[string]string) {
 	if declared[name] == "" {
 		c.error(path, "declare the volume in the template; if a pod has an equal one of the same name, that is used",
 			"%q is not among the template's volumes", name)
 	}
 }
 
-func (c *checker) port(at, container string, p *corev1.ContainerPort, taken *portList) {
+func (c *compiler) port(at, container string, p *corev1.ContainerPort, taken *portList) {
 	if p.ContainerPort < 1 || p.ContainerPort > 65535 {
 		c.error(at+".containerPort", "", "%q is out of range: allowed is 1 to 65535", strconv.Itoa(int(p.ContainerPort)))
 	}

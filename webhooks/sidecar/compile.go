@@ -1,13 +1,16 @@
 package sidecar
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"hash"
+	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,14 +19,24 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
 
 // Set is a number of compiled profiles. What it answers never changes, and it is
 // safe for concurrent use.
 type Set struct {
-	profiles   []*profile // by name
+	profiles []*profile // by name
+	byName   map[string]int
+	// order are the indexes of the profiles as their containers stand.
+	order []int
+	// ranks are the places of the profiles in that order.
+	ranks      []int
+	index      *index // nil if there are few
 	namespaces Namespaces
+	configMaps ConfigMaps
+	security   *podsecurity.Evaluator
 	warnings   finding.List
 	// scratch holds cleared *scratch values for Decide.
 	scratch sync.Pool
@@ -49,55 +62,72 @@ const (
 // profile is a compiled SidecarProfile.
 type profile struct {
 	name, source string
-	// revision is a hash of what the template says, in hexadecimal.
-	revision string
-	optOut   bool
+	optOut       bool
+	// percent is the share of workloads, and replaces the profile whose place
+	// this one takes there.
+	percent  int32
+	replaces string
+	// replacedBy is the index of the profile that takes this one's place in its
+	// share, or -1.
+	replacedBy int
+
+	first                         [lists]bool // in front of the pod's own
+	hostNetwork, podsThatEnd      v1alpha1.SpecialPodAction
+	onConflict                    v1alpha1.ConflictAction
+	onSameName                    v1alpha1.SameNameAction
+	distinctUsers, before, behind []string
 
 	// objects and namespaces are nil for a selector that matches everything.
 	objects, namespaces labels.Selector
 	// byName is the part of namespaces that looks at nothing but the
 	// namespace's name, nil without one; nameOnly says that there is no other.
-	byName   labels.Selector
-	nameOnly bool
+	byName     labels.Selector
+	nameOnly   bool
+	conditions []condition
+
+	scope   *template.Scope
+	presets map[string]v1alpha1.ObjectReference
+	// fixed is what is added if it is the same for every pod, nil otherwise.
+	fixed *rendered
 
 	// elements are those of each list, in the order of the template.
 	elements [lists][]element
+	// names are those of the elements.
+	names    [lists][]string
+	metadata *template.Tree // an object of labels and annotations, or nil
+	spec     *template.Tree // the spec without the lists, or nil
+	app      []additions
+	share    []v1alpha1.SidecarShare
+
 	// plain is the name of a container that keeps a pod from ending: one of the
 	// template's containers. It is empty if there is none.
 	plain string
-	// ports tells whether any element declares a port that is in use while the
-	// pod's own containers run.
-	ports bool
-
-	// The values of patch operations for the common case that one profile
-	// applies with all its elements, boxed once: the whole status annotation,
-	// and each list as an array.
-	status any
-	arrays [lists]any
+	// systems are the operating systems that the profile is not for.
+	systems systems
+	// clean are the levels of Pod Security at which what is added cannot make a
+	// pod inadmissible.
+	clean podsecurity.Levels
 }
 
-func (p *profile) onlyVolumes() bool {
-	return len(p.elements[initContainers])+len(p.elements[containers]) == 0
+type condition struct {
+	name string
+	*template.Condition
 }
 
 // element is one element of a template.
 type element struct {
 	name string
-	raw  json.RawMessage
-	// value is raw as the value of a patch operation, boxed once.
-	value any
+	tree *template.Tree
 	// native tells that an init container is a native sidecar.
 	native bool
-	ports  portList
-	volume *corev1.Volume
+	// ports are those of the sample, for the comparison of profiles.
+	ports portList
 }
 
-func declaredPorts(c *corev1.Container) portList {
-	var ports portList
-	for i := range c.Ports {
-		ports = append(ports, newPort(&c.Ports[i], c.Name))
-	}
-	return ports
+// additions are what is added to some of the pod's own containers.
+type additions struct {
+	v1alpha1.AppContainerAdditions
+	tree *template.Tree
 }
 
 // runs tells whether the element runs while others do, so that its ports clash
@@ -105,94 +135,361 @@ func declaredPorts(c *corev1.Container) portList {
 // own containers start.
 func (e *element) runs(l list) bool { return l == containers || e.native }
 
+func (p *profile) onlyVolumes() bool {
+	return len(p.elements[initContainers])+len(p.elements[containers]) == 0
+}
+
+// revision is that of what is the same for every pod.
+func (p *profile) revision() string {
+	if p.fixed == nil {
+		return ""
+	}
+	return p.fixed.revision
+}
+
+// rendered is what a profile adds to one pod, or to every pod if nothing in it
+// depends on the pod.
+type rendered struct {
+	revision       string
+	elements       [lists][]part
+	metadata, spec rawjson.Value
+	app            []rawjson.Value
+	// ports tells whether any element declares a port that is in use while the
+	// pod's own containers run.
+	ports bool
+	// arrays are the elements of each list as an array.
+	arrays [lists]any
+}
+
+// part is one rendered element.
+type part struct {
+	raw json.RawMessage
+	// value is raw as the value of a patch operation, boxed once.
+	value  any
+	ports  portList
+	volume *corev1.Volume
+}
+
 // Compile checks the profiles and prepares all that does not depend on a pod.
 // The error is a finding.List of everything that is wrong, in the order of
 // sources, and then there is no Set.
 func Compile(spec Spec) (*Set, error) {
-	var found finding.List
-	for i := range spec.Profiles {
-		found = append(found, checkProfile(&spec.Profiles[i])...)
-	}
-	found = append(found, checkNames(spec.Profiles)...)
-
-	s := &Set{namespaces: spec.Namespaces}
+	s := &Set{namespaces: spec.Namespaces, configMaps: spec.ConfigMaps}
 	s.scratch.New = func() any { return new(scratch) }
+	environment, err := template.NewEnvironment()
+	if err != nil {
+		return nil, fmt.Errorf("sidecar profiles: %w", err)
+	}
+	if s.security, err = podsecurity.New(); err != nil {
+		return nil, fmt.Errorf("sidecar profiles: %w", err)
+	}
+	found := checkNames(spec.Profiles)
 	for i := range spec.Profiles {
-		p, err := compile(&spec.Profiles[i])
-		if err != nil {
-			found = append(found, errorAt(&spec.Profiles[i], "spec", err.Error()))
-			continue
+		c := compiler{environment: environment, profile: &spec.Profiles[i], configMaps: spec.ConfigMaps}
+		p := c.compile()
+		found = append(found, c.found...)
+		if c.found.Err() == nil {
+			p.clean = c.clean(s.security, p)
 		}
 		s.profiles = append(s.profiles, p)
 	}
 	slices.SortStableFunc(s.profiles, func(a, b *profile) int { return cmp.Compare(a.name, b.name) })
+	s.byName = make(map[string]int, len(s.profiles))
+	for i, p := range s.profiles {
+		s.byName[p.name] = i
+	}
+	found = append(found, s.link()...)
 	found = append(found, checkShared(s.profiles)...)
 	found.Sort()
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
 	s.warnings = found
+	s.index = newIndex(s.profiles)
 	return s, nil
 }
 
-func compile(from *Profile) (*profile, error) {
+// compiler compiles one profile.
+type compiler struct {
+	environment *template.Environment
+	profile     *Profile
+	configMaps  ConfigMaps
+	found       finding.List
+	// typed is what the profile adds, as it would be in a plausible pod.
+	typed typed
+	// says tells whether the profile adds anything.
+	says bool
+}
+
+func (c *compiler) compile() *profile {
+	from := c.profile
 	p := &profile{
-		name:   from.Name,
-		source: from.Source,
-		optOut: from.Spec.Injection == v1alpha1.OptOut,
+		name:          from.Name,
+		source:        from.Source,
+		optOut:        from.Spec.Injection == v1alpha1.OptOut,
+		percent:       100,
+		replacedBy:    -1,
+		hostNetwork:   cmp.Or(from.Spec.HostNetwork, v1alpha1.SkipPod),
+		podsThatEnd:   cmp.Or(from.Spec.PodsThatEnd, v1alpha1.SkipPod),
+		onConflict:    cmp.Or(from.Spec.OnConflict, v1alpha1.RefuseConflict),
+		onSameName:    cmp.Or(from.Spec.OnSameName, v1alpha1.RefuseSameName),
+		distinctUsers: from.Spec.DistinctUsers,
+		before:        from.Spec.Placement.Before,
+		behind:        from.Spec.Placement.After,
+		share:         from.Spec.Share,
+		presets:       make(map[string]v1alpha1.ObjectReference, len(from.Spec.Presets)),
+	}
+	p.first[initContainers] = from.Spec.Placement.InitContainers != v1alpha1.Last
+	p.first[containers] = from.Spec.Placement.Containers == v1alpha1.First
+	if r := from.Spec.Rollout; r != nil {
+		p.percent, p.replaces = r.Percent, r.Replaces
+	}
+	for _, preset := range from.Spec.Presets {
+		p.presets[preset.Name] = preset.ConfigMap
 	}
 	p.objects = selector(from.Spec.Match.ObjectSelector)
 	p.namespaces = selector(from.Spec.Match.NamespaceSelector)
 	if p.namespaces != nil {
 		p.byName, p.nameOnly = nameRequirements(p.namespaces)
 	}
-
-	template := from.Spec.Template.Spec
-	for i := range template.InitContainers {
-		c := &template.InitContainers[i]
-		if err := p.add(initContainers, c, element{name: c.Name, native: isNative(c), ports: declaredPorts(c)}); err != nil {
-			return nil, err
-		}
+	var found finding.List
+	p.scope, found = c.environment.Scope(cmp.Or(p.replaces, from.Name), from.Spec.Parameters, from.Spec.Presets)
+	c.add(found)
+	c.checkProfile()
+	if p.scope == nil {
+		return p
 	}
-	for i := range template.Containers {
-		c := &template.Containers[i]
-		p.plain = cmp.Or(p.plain, c.Name)
-		if err := p.add(containers, c, element{name: c.Name, ports: declaredPorts(c)}); err != nil {
-			return nil, err
-		}
+	// Conditions are looked at before parameters are: whom a profile is about
+	// does not depend on what the pod wants of it.
+	conditions := p.scope
+	if len(from.Spec.Parameters) > 0 && len(from.Spec.Match.MatchConditions) > 0 {
+		conditions, _ = c.environment.Scope(cmp.Or(p.replaces, from.Name), nil, from.Spec.Presets)
 	}
-	for i := range template.Volumes {
-		v := template.Volumes[i].DeepCopy()
-		if err := p.add(volumes, v, element{name: v.Name, volume: v}); err != nil {
-			return nil, err
-		}
+	for i, mc := range from.Spec.Match.MatchConditions {
+		compiled, found := conditions.Condition(fmt.Sprintf("spec.match.matchConditions[%d].expression", i), mc.Expression)
+		c.add(found)
+		p.conditions = append(p.conditions, condition{mc.Name, compiled})
 	}
-
-	hash := sha256.New()
-	for l := range lists {
-		all := array(p.elements[l])
-		p.arrays[l] = all
-		_, _ = hash.Write(all) // never fails
+	c.trees(p)
+	c.checkTemplate(p)
+	if c.found.Err() == nil {
+		c.fix(p)
 	}
-	const digits = 12 // 48 bits: enough to tell the revisions of one profile apart
-	p.revision = hex.EncodeToString(hash.Sum(nil))[:digits]
-	p.status = statusValue([]entry{p.entry(nil)})
-	return p, nil
+	return p
 }
 
-// add renders an element of the template, once for all pods.
-func (p *profile) add(l list, object any, e element) error {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(object); err != nil {
-		return fmt.Errorf("template.spec.%s: %q cannot be written as JSON: %w", l, e.name, err)
+// add takes over findings of the packages below, which do not know the document.
+func (c *compiler) add(found finding.List) {
+	for _, f := range found {
+		f.Source, f.Object = c.profile.Source, objectName(c.profile)
+		c.found = append(c.found, f)
 	}
-	e.raw = json.RawMessage(bytes.TrimSpace(b.Bytes()))
-	e.value = e.raw
-	p.ports = p.ports || e.runs(l) && len(e.ports) > 0
-	p.elements[l] = append(p.elements[l], e)
-	return nil
+}
+
+// trees takes the template apart and compiles its parts.
+func (c *compiler) trees(p *profile) {
+	from := &c.profile.Spec
+	c.says = len(from.Template.Metadata.Labels)+len(from.Template.Metadata.Annotations)+len(from.AppContainers) > 0
+	tree := func(path string, raw rawjson.Value, shape reflect.Type) *template.Tree {
+		t, found := p.scope.Tree(path, raw, shape)
+		c.add(found)
+		if found.Err() != nil {
+			return nil // There is nothing that could be looked into further.
+		}
+		return t
+	}
+	if m := from.Template.Metadata; len(m.Labels)+len(m.Annotations) > 0 {
+		raw, err := json.Marshal(m)
+		if err != nil {
+			c.error("spec.template.metadata", "", "cannot be written as JSON: %v", err)
+		}
+		p.metadata = tree("spec.template.metadata", raw, reflect.TypeFor[v1alpha1.SidecarTemplateMetadata]())
+	}
+	before := len(c.found)
+	spec, ok := c.object("spec.template.spec", from.Template.Spec.Raw)
+	c.says = c.says || len(c.found) > before
+	if ok {
+		var rest []byte
+		for nameText, value := range spec.Members() {
+			name := nameText.Text()
+			c.says = c.says || value.Len() > 0 || value.Kind() != rawjson.Array && value.Kind() != rawjson.Null
+			l, isList := listNamed(name)
+			if !isList {
+				rest = append(append(append(append(rest, ','), nameText...), ':'), value...)
+				continue
+			}
+			path := "spec.template.spec." + name
+			if value.Kind() != rawjson.Array {
+				if value.Kind() != rawjson.Null {
+					c.error(path, "", "expected a list, not %s", value.Kind())
+				}
+				continue
+			}
+			shape := reflect.TypeFor[corev1.Container]()
+			if l == volumes {
+				shape = reflect.TypeFor[corev1.Volume]()
+			}
+			for i, raw := range value.Elements() {
+				at := path + "[" + strconv.Itoa(i) + "]"
+				if raw.Kind() != rawjson.Object {
+					c.error(at, "", "expected an object, not %s", raw.Kind())
+					continue
+				}
+				e := element{name: raw.Get("name").Text(), tree: tree(at, raw, shape)}
+				e.native = l == initContainers && raw.Get("restartPolicy").Is(string(corev1.ContainerRestartPolicyAlways))
+				if policy := raw.Get("restartPolicy").Text(); l == initContainers && strings.Contains(policy, "${") {
+					c.error(at+".restartPolicy", "write it out", "%q: whether an init container is a native sidecar cannot depend on the pod", shorten(policy, 64))
+				}
+				p.elements[l], p.names[l] = append(p.elements[l], e), append(p.names[l], e.name)
+			}
+		}
+		if len(rest) > 0 {
+			rest[0] = '{'
+			p.spec = tree("spec.template.spec", append(rest, '}'), reflect.TypeFor[corev1.PodSpec]())
+		}
+	}
+	for i := range from.AppContainers {
+		path := fmt.Sprintf("spec.appContainers[%d].template", i)
+		before := len(c.found)
+		raw, ok := c.object(path, from.AppContainers[i].Template.Raw)
+		a := additions{AppContainerAdditions: from.AppContainers[i]}
+		switch {
+		case ok && raw.Len() > 0:
+			a.tree = tree(path, raw, reflect.TypeFor[corev1.Container]())
+		case len(c.found) == before:
+			c.error(path, "", "nothing is added")
+		}
+		p.app = append(p.app, a)
+	}
+}
+
+// object reads the text of an object. Absent and null are no object, and no
+// error.
+func (c *compiler) object(path string, text []byte) (rawjson.Value, bool) {
+	if len(text) == 0 {
+		return nil, false
+	}
+	value, err := rawjson.Parse(text)
+	if err != nil {
+		c.error(path, "", "is not JSON: %v", err)
+		return nil, false
+	}
+	switch kind := value.Kind(); kind {
+	case rawjson.Object:
+		return value, true
+	case rawjson.Null:
+	case rawjson.Invalid, rawjson.Bool, rawjson.Number, rawjson.String, rawjson.Array:
+		c.error(path, "", "expected an object, not %s", kind)
+	}
+	return nil, false
+}
+
+// fix renders what is the same for every pod, once.
+func (c *compiler) fix(p *profile) {
+	parts := p.parts()
+	for _, t := range parts {
+		if _, static := t.Static(); !static {
+			return
+		}
+	}
+	fixed, err := p.assemble(func(t *template.Tree) ([]byte, error) {
+		raw, _ := t.Static()
+		return raw, nil
+	})
+	if err != nil {
+		c.error("spec.template", "", "%v", err)
+		return
+	}
+	p.fixed = fixed
+}
+
+// parts are all trees of the profile, in a fixed order.
+func (p *profile) parts() []*template.Tree {
+	var all []*template.Tree
+	for l := range lists {
+		for i := range p.elements[l] {
+			all = append(all, p.elements[l][i].tree)
+		}
+	}
+	for _, t := range [...]*template.Tree{p.metadata, p.spec} {
+		if t != nil {
+			all = append(all, t)
+		}
+	}
+	for i := range p.app {
+		all = append(all, p.app[i].tree)
+	}
+	return all
+}
+
+// assemble puts together what a function renders.
+func (p *profile) assemble(render func(*template.Tree) ([]byte, error)) (*rendered, error) {
+	r := new(rendered)
+	sum := sha256.New()
+	for l := range lists {
+		for i := range p.elements[l] {
+			e := &p.elements[l][i]
+			raw, err := render(e.tree)
+			if err != nil {
+				return nil, err
+			}
+			made := part{raw: raw, value: json.RawMessage(raw)}
+			if l == volumes {
+				if made.volume, err = readVolume(raw); err != nil {
+					return nil, fmt.Errorf("volume %q: %w", e.name, err)
+				}
+			} else if made.ports, err = readPorts(raw, e.name); err != nil {
+				return nil, fmt.Errorf("container %q: %w", e.name, err)
+			}
+			r.ports = r.ports || e.runs(l) && len(made.ports) > 0
+			r.elements[l] = append(r.elements[l], made)
+			digest(sum, raw)
+		}
+		r.arrays[l] = array(r.elements[l])
+		digest(sum, nil)
+	}
+	for _, field := range []struct {
+		tree *template.Tree
+		into *rawjson.Value
+	}{{p.metadata, &r.metadata}, {p.spec, &r.spec}} {
+		if field.tree == nil {
+			continue
+		}
+		raw, err := render(field.tree)
+		if err != nil {
+			return nil, err
+		}
+		*field.into = raw
+		digest(sum, raw)
+	}
+	for i := range p.app {
+		raw, err := render(p.app[i].tree)
+		if err != nil {
+			return nil, err
+		}
+		r.app = append(r.app, raw)
+		digest(sum, raw)
+	}
+	const digits = 12 // 48 bits: enough to tell the revisions of one profile apart
+	r.revision = hex.EncodeToString(sum.Sum(nil))[:digits]
+	return r, nil
+}
+
+func digest(sum hash.Hash, raw []byte) {
+	_, _ = sum.Write(raw) // never fails
+	_, _ = sum.Write([]byte{0})
+}
+
+// array writes elements as a JSON array.
+func array(parts []part) json.RawMessage {
+	dst := []byte{'['}
+	for i := range parts {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, parts[i].raw...)
+	}
+	return append(dst, ']')
 }
 
 // String is the list's name in a pod's spec.
@@ -209,6 +506,25 @@ func (l list) String() string {
 	default:
 		return "unknown"
 	}
+}
+
+// path is the list's JSON pointer in a pod, and its trail.
+func (l list) path() string {
+	return [...]string{"/spec/initContainers", "/spec/containers", "/spec/volumes"}[l]
+}
+
+// end is the JSON pointer behind the list's last element.
+func (l list) end() string {
+	return [...]string{"/spec/initContainers/-", "/spec/containers/-", "/spec/volumes/-"}[l]
+}
+
+func listNamed(name string) (list, bool) {
+	for l := range lists {
+		if l.String() == name {
+			return l, true
+		}
+	}
+	return 0, false
 }
 
 // selector compiles a label selector that was checked. It is nil for one that
@@ -247,7 +563,8 @@ func nameRequirements(from labels.Selector) (byName labels.Selector, only bool) 
 	return byName, len(named) == len(all)
 }
 
-// statusValue is the status annotation as the value of a patch operation.
-func statusValue(entries []entry) any {
-	return json.RawMessage(rawjson.AppendString(nil, renderStatus(entries)))
+// annotationPrefix is what the annotations that set a profile's parameters begin
+// with. A profile that takes the place of another answers to that one's name.
+func (p *profile) annotationPrefix() string {
+	return cmp.Or(p.replaces, p.name) + "." + v1alpha1.ParameterDomain + "/"
 }

@@ -1,60 +1,84 @@
 package sidecar
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
 
-// Reason says what became of one profile for one pod.
-type Reason string
-
-// The reasons, in the order in which they are looked for. The first that holds
-// is given.
-const (
-	// NamespaceNotSelected: the profile's namespaceSelector does not match.
-	NamespaceNotSelected Reason = "namespace-not-selected"
-	// ObjectNotSelected: the profile's objectSelector does not match.
-	ObjectNotSelected Reason = "object-not-selected"
-	// NotAsked: the profile is OptIn and the pod says nothing.
-	NotAsked Reason = "not-asked"
-	// StaticPod: the kubelet runs it whatever the API server says.
-	StaticPod Reason = "static-pod"
-	// Declined: the pod says "false".
-	Declined Reason = "declined"
-	// HostNetwork: a sidecar's ports would be the node's.
-	HostNetwork Reason = "host-network"
-	// HostProcess: a container of a Windows host process pod is no container.
-	HostProcess Reason = "host-process"
-	// MustEnd: a container of the profile would keep the pod from ending.
-	MustEnd Reason = "must-end"
-	// NamespaceUnknown: nothing but the labels of a namespace that is not known
-	// could tell. The decision has an error.
-	NamespaceUnknown Reason = "namespace-unknown"
-	// Refused: the profile would be applied, but the pod is refused. The
-	// decision says why.
-	Refused Reason = "refused"
-	// AlreadyThere: an earlier call applied the profile.
-	AlreadyThere Reason = "already-there"
-	// Applied: the patch adds what the profile adds, or what was missing of it.
-	Applied Reason = "applied"
-)
+// Input is a pod that is to be created.
+type Input struct {
+	// Context ends expressions that take too long. Nil stands for one that
+	// never ends.
+	Context context.Context //nolint:containedctx // it belongs to one call, like everything here
+	// Namespace is the name of the namespace.
+	Namespace string
+	// Pod is the JSON text of the pod. It may be unchecked bytes, and is not
+	// referred to after the decision.
+	Pod []byte
+	// Checked says that Pod is known to be JSON without space around it, as the
+	// objects are that webhooks/review decodes. It is not checked again then.
+	Checked bool
+	// Workload is the kind and name, as "Deployment/checkout", of what the pod
+	// will belong to, where the pod does not say so itself because its
+	// controller has not made it yet.
+	Workload string
+	// Explain fills in the explanations, for every profile.
+	Explain bool
+}
 
 // Verdict is what became of one profile.
 type Verdict struct {
 	// Profile is its name.
 	Profile string
-	// Revision is a hash of its template, in hexadecimal. The status annotation
-	// of a pod has it too.
+	// Revision is a hash of what it adds to this pod, in hexadecimal. The status
+	// annotation has it too. It is empty if that depends on the pod and was not
+	// found out.
 	Revision string
 	Reason   Reason
+	// Detail says more about the reason, for people, and may be empty.
+	Detail string
+	// Explanation is there if it was asked for.
+	Explanation *Explanation
+
+	// warned says that a warning gives the reason already.
+	warned bool
+}
+
+// Explanation tells how the verdict about a profile came about.
+type Explanation struct {
+	// Steps are what was looked at, in order.
+	Steps []Step
+	// Parameters are the profile's parameters, in the order of the profile.
+	Parameters []Parameter
+	// Adds are the places in the pod to which something is added, as JSON
+	// pointers in which elements of lists go by their keys.
+	Adds []string
+}
+
+// Step is one thing that was looked at.
+type Step struct {
+	// Name says what: "namespaceSelector".
+	Name string
+	// Result is one word: "yes", "no", "unknown".
+	Result string
+	// Detail says more, and may be empty.
+	Detail string
+}
+
+// Parameter is the value of a parameter, and where it comes from: "pod",
+// "namespace" or "default".
+type Parameter struct {
+	Name, Value, From string
 }
 
 // Decision is everything there is to say about one pod. It shares no memory with
@@ -66,12 +90,16 @@ type Decision struct {
 	// Refusals say why the pod must not be created as it is. Then there are no
 	// patches.
 	Refusals finding.List
-	// Verdicts are there for every profile, by name.
+	// Verdicts are those about the profiles, by name. Of a set of more than 16,
+	// profiles that the labels of the pod and its namespace exclude are left
+	// out, unless an explanation is asked for.
 	Verdicts []Verdict
+	// NotSelected is how many profiles are left out.
+	NotSelected int
 	// Warnings are for whoever creates the pod.
 	Warnings []string
 	// Patches make the pod what it should become. It is nil if there is nothing
-	// to do. The values are json.RawMessage, are shared between decisions and
+	// to do. The values are json.RawMessage, may be shared between decisions and
 	// must not be changed.
 	Patches []jsonpatch.Operation
 	// Again says that the pod came with a status annotation: it has been here
@@ -79,216 +107,274 @@ type Decision struct {
 	Again bool
 }
 
-// wish is the pod's word on injection.
-type wish uint8
-
 const (
-	silent wish = iota
-	asks
-	declines
+	// maxName bounds a name in a message, in characters.
+	maxName     = 128
+	statusField = "metadata.annotations[" + v1alpha1.StatusAnnotation + "]"
+	asked       = v1alpha1.InjectAnnotation + `: "true"`
 )
 
-const statusField = "metadata.annotations[" + v1alpha1.StatusAnnotation + "]"
+// maker is one decision while it is made.
+type maker struct {
+	Decision
+	set *Set
+	in  *Input
 
-// Decide decides about a pod that is to be created in a namespace. The object is
-// the JSON text of the pod, and is not referred to afterwards.
-func (s *Set) Decide(namespace string, object []byte) Decision {
+	// pod is the pod as it is, with what profiles have done so far; first is the
+	// pod without what its status lists, as the first call saw it.
+	pod, first *pod
+	text       []byte
+	firstText  []byte
+	namespace  namespace
+	looked     bool
+	// about are the profiles of the verdicts, by index in the set.
+	about []int
+
+	podWord, namespaceWord word
+
+	status  *status // of the pod as it came, nil without one
+	now     status  // as it will be
+	pending editor
+	// operations are those of all profiles so far.
+	operations []jsonpatch.Operation
+	unknown    []error
+	expression template.Input
+	ready      bool // expression is
+	security   securityCheck
+	plan       plan
+	reader     *reader
+	// room is that of the splices of one profile.
+	room [8]splice
+}
+
+// Decide decides about a pod that is to be created. It is safe for concurrent
+// use.
+func (s *Set) Decide(in Input) Decision {
 	sc, _ := s.scratch.Get().(*scratch)
 	// Nothing of the request may be kept.
 	defer func() {
 		sc.clear()
 		s.scratch.Put(sc)
 	}()
-	p := &sc.pod
-	if err := p.read(sc.members[:0], object); err != nil {
-		return Decision{Err: err}
-	}
-	d := Decision{
-		Verdicts: make([]Verdict, len(s.profiles)),
-		Again:    p.status != nil,
-	}
-	for i, profile := range s.profiles {
-		d.Verdicts[i] = Verdict{Profile: profile.name, Revision: profile.revision}
-	}
-	word, ok := p.wish()
-	if !ok && !p.mirror {
-		d.refuse("metadata.annotations["+v1alpha1.InjectAnnotation+"]", "",
-			`%.64q is not known: allowed are "true" and "false"`, p.inject.Text())
-		d.rest(Refused)
-		return d
-	}
-	if !s.selectProfiles(&d, p, namespace, word) {
-		if word == asks {
-			d.warn("%s has no effect: %s", asked, d.notSelected())
-		}
-		return d
-	}
-	if d.leaveAlone(p, word) {
-		return d
-	}
-	if d.Err = p.readLists(); d.Err != nil {
-		return d
-	}
-	if p.hostProcess {
-		d.rest(HostProcess)
-		if word == asks {
-			d.warn("%s has no effect: the pod is a Windows host process pod", asked)
-		}
-		return d
-	}
-	s.apply(&d, p, namespace)
-	return d
+	in.Pod = trimmed(in.Pod)
+	m := &sc.maker
+	m.set, m.in, m.pod, m.text, m.reader = s, &in, &sc.pod, in.Pod, &sc.reader
+	m.decide(sc)
+	return m.Decision
 }
 
-const asked = v1alpha1.InjectAnnotation + `: "true"`
-
-// wish is the pod's word on injection, and false if it cannot be understood.
-func (p *pod) wish() (wish, bool) {
-	switch {
-	case p.inject == nil:
-		return silent, true
-	case p.inject.Is("true"):
-		return asks, true
-	case p.inject.Is("false"):
-		return declines, true
-	default:
-		return silent, false
+func (m *maker) decide(sc *scratch) {
+	if m.in.Checked {
+		m.Err = m.pod.read(&sc.reader, m.text)
+	} else {
+		m.Err = m.pod.parse(&sc.reader, m.text)
 	}
+	if m.Err != nil {
+		return
+	}
+	m.first, m.firstText = m.pod, m.text
+	if m.pod.status != nil {
+		m.Again = true
+		if m.Err = m.again(); m.Err != nil {
+			return
+		}
+	}
+	m.candidates(sc)
+	if !m.words() {
+		return
+	}
+	m.selectProfiles()
+	if m.Err == nil {
+		m.applyAll()
+	}
+	m.finish()
 }
 
-// selectProfiles gives a reason to the profiles that do not select the pod, and
-// tells whether any is left.
-func (s *Set) selectProfiles(d *Decision, p *pod, name string, word wish) bool {
-	var (
-		selected bool
-		ns       *namespace
-		own      *podLabels
-	)
-	for i, profile := range s.profiles {
-		verdict := &d.Verdicts[i]
-		unknown := false
-		if profile.namespaces != nil {
-			if ns == nil {
-				ns = s.lookUp(name)
-			}
-			switch ns.matches(profile) {
-			case no:
-				verdict.Reason = NamespaceNotSelected
-				continue
-			case couldNotTell:
-				unknown = true
-			case yes:
-			}
-		}
-		if profile.objects != nil {
-			if own == nil {
-				own = &podLabels{p.labels}
-			}
-			if !profile.objects.Matches(own) {
-				verdict.Reason = ObjectNotSelected
-				continue
-			}
-		}
-		if word == silent && !profile.optOut {
-			verdict.Reason = NotAsked
-			continue
-		}
-		if unknown {
-			verdict.Reason = NamespaceUnknown
-		}
-		selected = true
+// again reads the status of a pod that has been here before, and the pod without
+// what that lists: whatever is decided must not depend on what was added.
+func (m *maker) again() error {
+	st, err := parseStatus(m.pod.status.Text())
+	if err != nil {
+		m.warn("%s cannot be read and is ignored: only Gatehouse writes it", statusField)
+		return nil //nolint:nilerr // whoever wrote it, the pod is none of a second call
 	}
-	return selected
+	m.status = st
+	if len(st.Profiles) == 0 {
+		return nil
+	}
+	m.firstText = strip(m.text, st)
+	m.first = new(pod)
+	if err := m.first.read(m.reader, m.firstText); err != nil {
+		return fmt.Errorf("without what %s lists: %w", statusField, err)
+	}
+	return nil
 }
 
-// leaveAlone gives a reason to the profiles that select a pod which is left
-// alone for what can be seen without a look at its containers, and tells
-// whether it is one.
-func (d *Decision) leaveAlone(p *pod, word wish) bool {
-	switch {
-	case p.mirror:
-		d.rest(StaticPod)
-		if word == asks {
-			d.warn("%s has no effect: the pod mirrors a static pod, which the kubelet runs as it is", asked)
+// ns is the pod's namespace.
+func (m *maker) ns() *namespace {
+	if !m.looked {
+		m.looked = true
+		m.namespace = m.set.lookUp(m.in.Namespace)
+	}
+	return &m.namespace
+}
+
+// candidates makes a verdict for every profile that is looked at.
+func (m *maker) candidates(sc *scratch) {
+	s := m.set
+	if s.index == nil || m.in.Explain {
+		m.Verdicts = make([]Verdict, len(s.profiles))
+		m.about = slices.Grow(sc.about[:0], len(s.profiles))
+		for i, p := range s.profiles {
+			m.Verdicts[i].Profile, m.Verdicts[i].Revision = p.name, p.revision()
+			m.about = append(m.about, i)
+			if m.in.Explain {
+				m.Verdicts[i].Explanation = new(Explanation)
+			}
 		}
-	case word == declines:
-		d.rest(Declined)
-	case p.hostNetwork.IsTrue():
-		d.rest(HostNetwork)
-		if word == asks {
-			d.warn("%s has no effect: the pod has hostNetwork: true, so that the ports of a sidecar would be the node's", asked)
+		return
+	}
+	const bits = 64
+	var few [8]uint64
+	room := few[:]
+	if words := (s.index.count + bits - 1) / bits; words > len(few) {
+		room = make([]uint64, words)
+	}
+	s.index.candidates(room, m.first, m.ns())
+	m.about = sc.about[:0]
+	for i, p := range s.profiles {
+		if room[i/bits]&(1<<(i%bits)) != 0 {
+			m.about = append(m.about, i)
+			m.Verdicts = append(m.Verdicts, Verdict{Profile: p.name, Revision: p.revision()})
 		}
-	default:
-		return false
+	}
+	m.NotSelected = len(s.profiles) - len(m.about)
+}
+
+// words reads what the pod and its namespace want. It returns false if the pod
+// is refused for it.
+func (m *maker) words() bool {
+	if inject := m.first.inject; inject != nil {
+		var bad *wrong
+		// Nobody can change the word of a mirror any more.
+		if m.podWord, bad = m.set.parseWord(inject.Text()); bad != nil && !m.first.mirror {
+			m.refuse(injectField, bad.hint, "%s", bad.message)
+			m.rest(Refused)
+			return false
+		}
+	}
+	if m.first.parameters {
+		m.strangers()
+	}
+	if m.set.namespaces == nil || len(m.set.profiles) == 0 {
+		return true
+	}
+	if text, ok := m.ns().annotations[v1alpha1.InjectAnnotation]; ok {
+		var bad *wrong
+		if m.namespaceWord, bad = m.set.parseWord(text); bad != nil {
+			m.warn("the annotation %s of namespace %q is ignored: %s", v1alpha1.InjectAnnotation, m.in.Namespace, bad.message)
+		}
 	}
 	return true
 }
 
-// apply decides about the profiles that select the pod, and builds the patch.
-func (s *Set) apply(d *Decision, p *pod, namespace string) {
-	ends := p.restartPolicy.Is(string(corev1.RestartPolicyNever)) || p.restartPolicy.Is(string(corev1.RestartPolicyOnFailure))
-	var entries []entry
-	if p.status != nil {
-		var err error
-		if entries, err = parseStatus(p.status.Text()); err != nil {
-			d.warn("%s cannot be read and is ignored: only Gatehouse writes it", statusField)
+// strangers warns about parameters of profiles that do not exist, or that go by
+// another name.
+func (m *maker) strangers() {
+	for nameText := range m.first.annotations.Members() {
+		name := nameText.Text()
+		profile, _, ok := strings.Cut(name, "."+v1alpha1.ParameterDomain+"/")
+		i, known := m.set.byName[profile]
+		switch {
+		case !ok:
+		case !known:
+			m.warn("metadata.annotations[%s] has no effect: there is no sidecar profile %s", shorten(name, maxName), quote(profile))
+		case m.set.profiles[i].replaces != "":
+			m.warn("metadata.annotations[%s] has no effect: sidecar profile %q takes the place of %q, and reads the annotations that are for that",
+				shorten(name, maxName), profile, m.set.profiles[i].replaces)
 		}
 	}
-	var (
-		few     [4]plan
-		plans   = few[:0]
-		unknown []error
-	)
-	for i, profile := range s.profiles {
-		verdict := &d.Verdicts[i]
-		known := verdict.Reason != NamespaceUnknown
-		switch {
-		case known && verdict.Reason != "":
-			continue
-		case ends && profile.plain != "":
-			verdict.Reason = MustEnd
-			if known {
-				d.warn("sidecar profile %q is not applied: its container %q would keep the pod from ending (restartPolicy: %s); a native sidecar would not",
-					profile.name, profile.plain, p.restartPolicy.Text())
-			}
-			continue
-		case !known:
-			unknown = append(unknown, fmt.Errorf("namespace %q is not known, and sidecar profile %q selects namespaces by their labels", namespace, profile.name))
-			continue
-		}
-		var earlier *entry
-		for k := range entries {
-			if entries[k].Name == profile.name {
-				earlier = &entries[k]
+}
+
+// finish says what has not been said, and puts the patch together.
+func (m *maker) finish() {
+	m.unmet()
+	switch {
+	case len(m.Refusals) > 0:
+		// They hold, whatever else could not be told.
+		m.Err = nil
+		for i := range m.Verdicts {
+			if m.Verdicts[i].Reason == Applied {
+				m.Verdicts[i].Reason = Refused
 			}
 		}
-		made, err := d.plan(p, profile, earlier)
-		if err != nil {
-			unknown = append(unknown, err)
+		m.rest(Refused)
+	case m.Err != nil:
+	case len(m.unknown) > 0:
+		m.Err = errors.Join(m.unknown...)
+	case len(m.operations) > 0:
+		m.Patches = m.operations
+	}
+}
+
+// unmet warns about what the pod has asked for and does not get.
+func (m *maker) unmet() {
+	if len(m.Refusals) > 0 || m.Err != nil {
+		return
+	}
+	for _, name := range m.podWord.asked {
+		v := m.sure(name)
+		if v.warned || v.Reason == Applied || v.Reason == AlreadyThere || v.Reason == Replaced {
+			continue
 		}
-		verdict.Reason = made.reason
-		plans = append(plans, made)
+		m.warn("%s asks for sidecar profile %q, which is not applied: %s", v1alpha1.InjectAnnotation, name, cmp.Or(v.Detail, v.Reason.Text()))
+	}
+	if m.podWord.all != asks {
+		return
+	}
+	selected := false
+	var left Reason
+	for i := range m.Verdicts {
+		switch r := m.Verdicts[i].Reason; {
+		case slices.Contains([]Reason{NamespaceNotSelected, ObjectNotSelected, ConditionFalse, NotInRollout}, r):
+		case slices.Contains([]Reason{StaticPod, HostNetwork, HostProcess, OtherSystem}, r):
+			left = r
+		default: // Others have their own warning.
+			selected = true
+		}
 	}
 	switch {
-	case len(d.Refusals) > 0:
-		// They hold, whatever else could not be told.
-		for i := range d.Verdicts {
-			if d.Verdicts[i].Reason == Applied {
-				d.Verdicts[i].Reason = Refused
-			}
-		}
-		d.rest(Refused)
-	case len(unknown) > 0:
-		d.Err = errors.Join(unknown...)
+	case selected:
+	case left != "":
+		m.warn("%s has no effect: %s", asked, left.Text())
 	default:
-		d.Patches = buildPatch(p, plans, entries)
+		m.warn("%s has no effect: %s", asked, m.notSelected())
 	}
+}
+
+func (m *maker) verdict(profile string) *Verdict {
+	for i := range m.Verdicts {
+		if m.Verdicts[i].Profile == profile {
+			return &m.Verdicts[i]
+		}
+	}
+	return nil
+}
+
+// sure is the verdict about a profile, of one that is left out too.
+func (m *maker) sure(profile string) *Verdict {
+	v := m.verdict(profile)
+	if v == nil {
+		v = &Verdict{Profile: profile}
+		v.Reason = m.selects(v, m.set.profiles[m.set.byName[profile]])
+	}
+	return v
 }
 
 // rest gives a reason to the profiles that none keeps from being applied so far.
 func (d *Decision) rest(reason Reason) {
 	for i := range d.Verdicts {
-		if r := &d.Verdicts[i].Reason; *r == "" || *r == NamespaceUnknown {
+		if r := &d.Verdicts[i].Reason; *r == "" || *r == NamespaceUnknown || *r == Unknown {
 			*r = reason
 		}
 	}
@@ -305,111 +391,28 @@ func (d *Decision) warn(format string, args ...any) {
 }
 
 // notSelected says why no profile selects the pod.
-func (d *Decision) notSelected() string {
+func (m *maker) notSelected() string {
 	const shown = 3 // A warning is one line.
-	if len(d.Verdicts) == 0 {
+	all := m.set.profiles
+	if len(all) == 0 {
 		return "there is no sidecar profile"
 	}
 	var b strings.Builder
 	b.WriteString("no sidecar profile selects the pod")
 	before := ": "
-	for _, v := range d.Verdicts[:min(shown, len(d.Verdicts))] {
-		fmt.Fprintf(&b, "%s%s=%s", before, v.Profile, v.Reason)
+	for _, p := range all[:min(shown, len(all))] {
+		fmt.Fprintf(&b, "%s%s=%s", before, p.name, m.sure(p.name).Reason)
 		before = ", "
 	}
-	if more := len(d.Verdicts) - shown; more > 0 {
+	if more := len(all) - shown; more > 0 {
 		fmt.Fprintf(&b, " and %d more", more)
 	}
 	return b.String()
 }
 
-// answer is one of three.
-type answer uint8
-
-const (
-	no answer = iota
-	yes
-	couldNotTell
-)
-
-// namespace is a namespace as labels.Labels.
-type namespace struct {
-	name   string
-	labels map[string]string
-	known  bool
-}
-
-func (s *Set) lookUp(name string) *namespace {
-	ns := &namespace{name: name}
-	if s.namespaces != nil {
-		ns.labels, ns.known = s.namespaces.NamespaceLabels(name)
+// step notes a step for the explanation.
+func (v *Verdict) step(name, result, detail string) {
+	if v.Explanation != nil {
+		v.Explanation.Steps = append(v.Explanation.Steps, Step{name, result, detail})
 	}
-	return ns
-}
-
-// matches tells whether the profile selects the namespace. Of a namespace that
-// is not known only the name is.
-func (n *namespace) matches(p *profile) answer {
-	switch {
-	case n.known:
-		if p.namespaces.Matches(n) {
-			return yes
-		}
-		return no
-	case n.name == "" || p.byName == nil:
-		return couldNotTell
-	case !p.byName.Matches(n):
-		return no
-	case p.nameOnly:
-		return yes
-	default:
-		return couldNotTell
-	}
-}
-
-// Lookup returns a label. The API server keeps the label with the name equal to
-// the name, so a document that lacks it is no reason to doubt it.
-func (n *namespace) Lookup(key string) (string, bool) {
-	if key == corev1.LabelMetadataName {
-		return n.name, true
-	}
-	value, ok := n.labels[key]
-	return value, ok
-}
-
-// Has tells whether there is such a label.
-func (n *namespace) Has(key string) bool {
-	_, ok := n.Lookup(key)
-	return ok
-}
-
-// Get returns a label or nothing.
-func (n *namespace) Get(key string) string {
-	value, _ := n.Lookup(key)
-	return value
-}
-
-// podLabels are the labels of a pod as labels.Labels, looked up in its text.
-type podLabels struct{ object rawjson.Value }
-
-// Lookup returns a label.
-func (l *podLabels) Lookup(key string) (string, bool) {
-	for name, value := range l.object.Members() {
-		if name.Is(key) {
-			return value.Text(), true
-		}
-	}
-	return "", false
-}
-
-// Has tells whether there is such a label.
-func (l *podLabels) Has(key string) bool {
-	_, ok := l.Lookup(key)
-	return ok
-}
-
-// Get returns a label or nothing.
-func (l *podLabels) Get(key string) string {
-	value, _ := l.Lookup(key)
-	return value
 }

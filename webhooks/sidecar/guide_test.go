@@ -1,55 +1,52 @@
 package sidecar_test
 
 import (
-	"context"
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 const (
-	examples = "../../manifests/examples/log-shipper/"
-	guide    = "../../docs/sidecar.md"
+	examples     = "../../manifests/examples/"
+	firstExample = examples + "log-shipper/"
+	guide        = "../../docs/sidecar.md"
 )
 
 // TestExample runs the example of the guide, which a reader will try first.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	var namespace corev1.Namespace
-	if err := yaml.UnmarshalStrict([]byte(read(t, examples+"namespace.yaml")), &namespace); err != nil {
-		t.Fatal(err)
-	}
-	set, err := sidecar.Compile(sidecar.Spec{
-		Profiles:   []sidecar.Profile{profile(t, "profile.yaml", read(t, examples+"profile.yaml"))},
-		Namespaces: namespaces{namespace.Name: namespace.Labels},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	strictly(t, read(t, firstExample+"namespace.yaml"), &namespace)
+	set := guideSet(t, guideNamespaces{namespace.Name: &namespace}, read(t, firstExample+"profile.yaml"))
 	if warnings := set.Warnings(); len(warnings) > 0 {
 		t.Errorf("warnings about the example profile: %v", warnings)
 	}
-	pod := toJSON(t, read(t, examples+"pod.yaml"))
-	response := set.Review(context.Background(), request(namespace.Name, pod))
+	pod := toJSON(t, read(t, firstExample+"pod.yaml"))
+	response := set.Review(t.Context(), request(namespace.Name, pod))
 	if !response.Allowed || len(response.Warnings) > 0 {
 		t.Fatalf("got %+v", response)
 	}
 	patched := apply(t, pod, response.Patches)
-	again := set.Review(context.Background(), request(namespace.Name, patched))
+	again := set.Review(t.Context(), request(namespace.Name, patched))
 	if !again.Allowed || again.Patches != nil {
 		t.Errorf("second call: got %+v", again)
 	}
 	var strict corev1.Pod
-	if err := yaml.UnmarshalStrict([]byte(patched), &strict); err != nil {
-		t.Errorf("the result is no pod: %v", err)
-	}
+	strictly(t, patched, &strict)
 	out, err := yaml.JSONToYAML([]byte(patched))
 	if err != nil {
 		t.Fatal(err)
@@ -57,19 +54,603 @@ func TestExample(t *testing.T) {
 	golden(t, "log-shipper.yaml", string(out))
 }
 
-// TestGuideShowsTheExample keeps the guide equal to what is tested.
-func TestGuideShowsTheExample(t *testing.T) {
+// TestGuideYAML holds every YAML block of the guide against the files, the result or, if it is a part of a profile,
+// the compiler.
+func TestGuideYAML(t *testing.T) {
 	t.Parallel()
-	text := read(t, guide)
-	for _, path := range []string{examples + "profile.yaml", examples + "pod.yaml"} {
-		if !strings.Contains(text, "```yaml\n"+read(t, path)+"```\n") {
+	blocks := guideBlocks(t, "yaml")
+	for _, path := range []string{firstExample + "profile.yaml", firstExample + "pod.yaml", examples + "mesh-preset/preset.yaml"} {
+		if !slices.Contains(blocks, read(t, path)) {
 			t.Errorf("%s does not show %s as it is", guide, path)
 		}
 	}
-	status := statusOf(t, toJSON(t, read(t, "testdata/log-shipper.yaml")))
-	if !strings.Contains(text, "```yaml\nsidecar.gatehouse.dev/status: '"+status+"'\n```\n") {
+	status := "sidecar.gatehouse.dev/status: '" + statusOf(t, toJSON(t, read(t, "testdata/log-shipper.yaml"))) + "'\n"
+	if !slices.Contains(blocks, status) {
 		t.Errorf("%s does not show the annotation %s", guide, status)
 	}
+	fragments := 0
+	for _, block := range blocks {
+		if strings.Contains(block, "apiVersion: ") || block == status {
+			continue
+		}
+		fragments++
+		if found := lintFragment(t, block); len(found) > 0 {
+			t.Errorf("%s shows\n%s%v", guide, block, found)
+		}
+	}
+	const least = 7
+	if fragments < least {
+		t.Errorf("%s shows %d parts of profiles", guide, fragments)
+	}
+}
+
+// lintFragment compiles a part of a profile's spec among profiles of the names that the guide uses.
+func lintFragment(t *testing.T, block string) finding.List {
+	t.Helper()
+	const others = "spec: {template: {metadata: {labels: {%[1]s: added}}}}\nmetadata: {name: %[1]s}"
+	p := profile(t, "guide.yaml", "metadata: {name: fragment}\nspec:\n"+indented(block))
+	if len(p.Spec.Template.Spec.Raw) == 0 {
+		p.Spec.Template.Spec.Raw = []byte(toJSON(t, "initContainers: [{name: example, image: e, restartPolicy: Always, startupProbe: {exec: {command: [ok]}}}]"))
+	}
+	spec := sidecar.Spec{Profiles: []sidecar.Profile{p}, ConfigMaps: guideConfigMaps{"mesh-system/mesh-settings": {}}}
+	for _, name := range []string{"log-shipper", "secrets-agent", "mesh-proxy"} {
+		spec.Profiles = append(spec.Profiles, profile(t, name, fmt.Sprintf(others, name)))
+	}
+	set, err := sidecar.Compile(spec)
+	if err != nil {
+		return finding.List{{Message: err.Error()}}
+	}
+	return set.Warnings()
+}
+
+// TestGuidePrecedence runs every line of the guide's table of who gets a profile.
+func TestGuidePrecedence(t *testing.T) {
+	t.Parallel()
+	words := map[string][]string{
+		"`mesh` or `\"true\"`":         {"mesh", "true", "other, mesh", "-other,mesh"},
+		"`-mesh` or `\"false\"`":       {"-mesh", "false", "other,-mesh"},
+		"nothing, or only other names": {"", "other", "-other"},
+	}
+	var all []string
+	for _, some := range words {
+		all = append(all, some...)
+	}
+	words["anything"] = all
+	seen := map[string]bool{}
+	for _, row := range guideTable(t, "the pod says") {
+		for i, injection := range []string{"OptIn", "OptOut"} {
+			if len(words[row[0]]) == 0 || len(words[row[1]]) == 0 {
+				t.Fatalf("the line %q cannot be read", row)
+			}
+			for _, ofPod := range words[row[0]] {
+				for _, ofNamespace := range words[row[1]] {
+					seen[injection+"/"+ofPod+"/"+ofNamespace] = true
+					set := guideSet(t, guideNamespaces{"shop": guideNamespace("shop", ofNamespace)},
+						"metadata: {name: mesh}\nspec: {injection: "+injection+", template: {metadata: {labels: {mesh: added}}}}",
+						"metadata: {name: other}\nspec: {template: {metadata: {labels: {other: added}}}}")
+					pod := `{"metadata":{"annotations":{` + guideWord(ofPod) + `}},"spec":{"containers":[{"name":"app"}]}}`
+					d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(pod)})
+					if got := d.Verdicts[0].Reason == sidecar.Applied; got != (row[2+i] == "yes") {
+						t.Errorf("%s, the pod says %q and the namespace %q: got %v, the guide says %s", injection, ofPod, ofNamespace, got, row[2+i])
+					}
+				}
+			}
+		}
+	}
+	if want := 2 * len(all) * len(all); len(seen) != want {
+		t.Errorf("the guide's table is about %d of %d cases", len(seen), want)
+	}
+}
+
+func TestGuideReasons(t *testing.T) {
+	t.Parallel()
+	var got []sidecar.Reason
+	for _, row := range guideTable(t, "reason") {
+		got = append(got, sidecar.Reason(unquoted(row[0])))
+	}
+	if want := sidecar.Reasons(); !slices.Equal(got, want) {
+		t.Errorf("the guide has %q, want %q", got, want)
+	}
+}
+
+// TestGuideParameterTypes gives to a parameter of each type what the guide shows of it.
+func TestGuideParameterTypes(t *testing.T) {
+	t.Parallel()
+	values := map[v1alpha1.ParameterType][]string{
+		v1alpha1.StringParameter: {"any text"}, v1alpha1.EnumParameter: {"debug"}, v1alpha1.IntegerParameter: {"-3", "12"}, v1alpha1.PortParameter: {"1", "65535"},
+		v1alpha1.BooleanParameter: {"true", "false"}, v1alpha1.QuantityParameter: {"100m", "64Mi"}, v1alpha1.DurationParameter: {"90s", "1h30m"},
+		v1alpha1.ListParameter: {"a,b,c"},
+	}
+	const typeOf = `${type(dyn(params.x)) == int ? 'int' : type(dyn(params.x)) == bool ? 'bool' : type(dyn(params.x)) == list ? 'list(string)' : 'string'}`
+	rows := guideTable(t, "type")
+	if len(rows) != len(values) {
+		t.Errorf("the guide has %d types, want %d", len(rows), len(values))
+	}
+	for _, row := range rows {
+		kind := v1alpha1.ParameterType(unquoted(row[0]))
+		for _, value := range values[kind] {
+			if kind != v1alpha1.StringParameter && kind != v1alpha1.EnumParameter && !strings.Contains(row[1], "`"+value+"`") {
+				t.Errorf("%s: the guide does not show %q", kind, value)
+			}
+			parameter := "{name: x, type: " + string(kind) + "}"
+			if kind == v1alpha1.EnumParameter {
+				parameter = "{name: x, type: enum, enum: [debug]}"
+			}
+			set := guideSet(t, nil, "metadata: {name: p}\nspec: {injection: OptOut, parameters: ["+parameter+`], template: {metadata: {annotations: {type: "`+typeOf+`"}}}}`)
+			pod := `{"metadata":{"annotations":{"p.sidecar.gatehouse.dev/x":"` + value + `"}},"spec":{"containers":[{"name":"app"}]}}`
+			response := set.Review(t.Context(), request("shop", pod))
+			if got := apply(t, pod, response.Patches); !response.Allowed || !strings.Contains(got, `"type":"`+row[2]+`"`) {
+				t.Errorf("%s %q: got %s (%v), want the type %s", kind, value, got, response.Result, row[2])
+			}
+		}
+	}
+}
+
+// TestGuidePlaceholders renders what the guide shows of placeholders.
+func TestGuidePlaceholders(t *testing.T) {
+	t.Parallel()
+	for _, row := range guideTable(t, "written in a container | becomes") {
+		written, becomes := unquoted(row[0]), unquoted(row[1])
+		set, err := guidePlaceholder(t, written)
+		if err != nil {
+			t.Errorf("%s: %v", written, err)
+			continue
+		}
+		pod := `{"metadata":{},"spec":{"containers":[{"name":"app"}]}}`
+		response := set.Review(t.Context(), request("shop", pod))
+		var patched struct {
+			Spec struct{ InitContainers []map[string]any }
+		}
+		if err := json.Unmarshal([]byte(apply(t, pod, response.Patches)), &patched); err != nil || len(patched.Spec.InitContainers) != 1 {
+			t.Fatalf("%s: %v: %+v", written, err, response)
+		}
+		got := patched.Spec.InitContainers[0]
+		delete(got, "name")
+		delete(got, "image")
+		if want := decoded(t, becomes); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %v, the guide says %s", written, got, becomes)
+		}
+	}
+	for _, row := range guideTable(t, "written in a container | lint says") {
+		_, err := guidePlaceholder(t, unquoted(row[0]))
+		if err == nil || !strings.Contains(err.Error(), unquoted(row[1])) {
+			t.Errorf("%s: got %v, the guide says %s", row[0], err, row[1])
+		}
+	}
+}
+
+// guidePlaceholder compiles a part of a container, with the parameters that the guide shows.
+func guidePlaceholder(t *testing.T, written string) (*sidecar.Set, error) {
+	t.Helper()
+	var parameters string
+	for _, block := range guideBlocks(t, "yaml") {
+		if strings.HasPrefix(block, "parameters:\n") {
+			parameters = block
+		}
+	}
+	p := profile(t, "guide.yaml", "metadata: {name: p}\nspec:\n  injection: OptOut\n"+indented(parameters))
+	container, err := json.Marshal(decoded(t, written))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Spec.Template.Spec.Raw = []byte(`{"initContainers":[{"name":"c","image":"i",` + string(container[1:]) + `]}`)
+	return sidecar.Compile(sidecar.Spec{Profiles: []sidecar.Profile{p}})
+}
+
+// TestGuideMerging merges something for every line of the guide's table.
+func TestGuideMerging(t *testing.T) {
+	t.Parallel()
+	app := func(fields string) string { return "{containers: [{name: app, image: a, " + fields + "}]}" }
+	cases := map[string]struct{ pod, template, want string }{
+		"`containers`, `initContainers`": {
+			"{initContainers: [{name: a, image: a}], containers: [{name: app}]}",
+			"{initContainers: [{name: a, image: t, workingDir: /t}, {name: b, image: t}]}",
+			"{initContainers: [{name: a, image: a, workingDir: /t}, {name: b, image: t}], containers: [{name: app}]}",
+		},
+		"`volumes`":          {"{volumes: [{name: v, emptyDir: {}}]}", "{volumes: [{name: v, emptyDir: {}}, {name: w, emptyDir: {}}]}", "{volumes: [{name: v, emptyDir: {}}, {name: w, emptyDir: {}}]}"},
+		"`imagePullSecrets`": {"{imagePullSecrets: [{name: a}]}", "{imagePullSecrets: [{name: t}, {name: a}]}", "{imagePullSecrets: [{name: a}, {name: t}]}"},
+		"`tolerations`": {
+			"{tolerations: [{key: a, operator: Exists}]}", "{tolerations: [{operator: Exists, key: a}, {key: t, operator: Exists}]}",
+			"{tolerations: [{key: a, operator: Exists}, {key: t, operator: Exists}]}",
+		},
+		"`hostAliases`": {
+			"{hostAliases: [{ip: 192.0.2.1, hostnames: [a]}]}", "{hostAliases: [{ip: 192.0.2.1, hostnames: [a, t]}, {ip: 192.0.2.2, hostnames: [t]}]}",
+			"{hostAliases: [{ip: 192.0.2.1, hostnames: [a, t]}, {ip: 192.0.2.2, hostnames: [t]}]}",
+		},
+		"`topologySpreadConstraints`": {
+			"{topologySpreadConstraints: [{topologyKey: zone, whenUnsatisfiable: DoNotSchedule, maxSkew: 1}]}",
+			"{topologySpreadConstraints: [{topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, maxSkew: 2}]}",
+			"{topologySpreadConstraints: [{topologyKey: zone, whenUnsatisfiable: DoNotSchedule, maxSkew: 1}, {topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, maxSkew: 2}]}",
+		},
+		"`readinessGates`, `schedulingGates`, `resourceClaims`": {
+			"{readinessGates: [{conditionType: a}], schedulingGates: [{name: a}], resourceClaims: [{name: a, resourceClaimName: a}]}",
+			"{readinessGates: [{conditionType: a}, {conditionType: t}], schedulingGates: [{name: t}], resourceClaims: [{name: t, resourceClaimName: t}]}",
+			"{readinessGates: [{conditionType: a}, {conditionType: t}], schedulingGates: [{name: a}, {name: t}], resourceClaims: [{name: a, resourceClaimName: a}, {name: t, resourceClaimName: t}]}",
+		},
+		"`dnsConfig`": {
+			"{dnsConfig: {nameservers: [192.0.2.1], searches: [a], options: [{name: ndots, value: '2'}]}}",
+			"{dnsConfig: {nameservers: [192.0.2.1, 192.0.2.2], searches: [t], options: [{name: edns0}]}}",
+			"{dnsConfig: {nameservers: [192.0.2.1, 192.0.2.2], searches: [a, t], options: [{name: ndots, value: '2'}, {name: edns0}]}}",
+		},
+		"`securityContext`": {
+			"{securityContext: {runAsUser: 1, supplementalGroups: [1], sysctls: [{name: a, value: a}]}}",
+			"{securityContext: {runAsNonRoot: true, supplementalGroups: [2], sysctls: [{name: t, value: t}]}}",
+			"{securityContext: {runAsUser: 1, runAsNonRoot: true, supplementalGroups: [1, 2], sysctls: [{name: a, value: a}, {name: t, value: t}]}}",
+		},
+		"`affinity`": {
+			"{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {}}]}, podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a}]}}}",
+			"{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 2, preference: {}}]}, podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: t}]}}}",
+			"{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {}}, {weight: 2, preference: {}}]}, podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a}, {topologyKey: t}]}}}",
+		},
+		"`nodeSelector`, labels, annotations": {"{nodeSelector: {a: a}}", "{nodeSelector: {a: a, t: t}}", "{nodeSelector: {a: a, t: t}}"},
+		"`containers[].env`": {
+			app("env: [{name: A, value: a}]"), app("env: [{name: A, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: T, value: t}]"),
+			app("env: [{name: A, value: a}, {name: T, value: t}]"),
+		},
+		"`containers[].envFrom`": {
+			app("envFrom: [{secretRef: {name: a}}]"), app("envFrom: [{secretRef: {name: a}}, {secretRef: {name: t}}]"),
+			app("envFrom: [{secretRef: {name: a}}, {secretRef: {name: t}}]"),
+		},
+		"`containers[].ports`": {
+			app("ports: [{containerPort: 53, protocol: UDP, name: a}]"), app("ports: [{containerPort: 53, name: t}]"),
+			app("ports: [{containerPort: 53, protocol: UDP, name: a}, {containerPort: 53, name: t}]"),
+		},
+		"`containers[].volumeMounts`, `volumeDevices`": {
+			"{containers: [{name: app, image: a, volumeMounts: [{name: v, mountPath: /a}]}], volumes: [{name: v, emptyDir: {}}]}",
+			"{containers: [{name: app, image: a, volumeMounts: [{name: v, mountPath: /t}], volumeDevices: [{name: v, devicePath: /t}]}], volumes: [{name: v, emptyDir: {}}]}",
+			"{containers: [{name: app, image: a, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /t}], volumeDevices: [{name: v, devicePath: /t}]}], volumes: [{name: v, emptyDir: {}}]}",
+		},
+		"`containers[].resources`": {
+			app("resources: {limits: {memory: 1Gi}}"), app("resources: {limits: {memory: 64Mi, cpu: '1'}, requests: {cpu: '1'}, claims: [{name: t}]}"),
+			app("resources: {limits: {memory: 1Gi, cpu: '1'}, requests: {cpu: '1'}, claims: [{name: t}]}"),
+		},
+		"`containers[].securityContext`": {
+			app("securityContext: {runAsUser: 1, capabilities: {drop: [NET_RAW]}}"), app("securityContext: {runAsUser: 2, runAsNonRoot: true, capabilities: {drop: [ALL]}}"),
+			app("securityContext: {runAsUser: 1, runAsNonRoot: true, capabilities: {drop: [NET_RAW, ALL]}}"),
+		},
+		"`command`, `args` and any other list": {app("args: [a]"), app("args: [t], command: [t]"), app("args: [a], command: [t]")},
+		"any other object": {
+			app("lifecycle: {preStop: {sleep: {seconds: 1}}}"), app("lifecycle: {preStop: {sleep: {seconds: 2}}, postStart: {sleep: {seconds: 2}}}"),
+			app("lifecycle: {preStop: {sleep: {seconds: 1}}, postStart: {sleep: {seconds: 2}}}"),
+		},
+	}
+	rows := guideTable(t, "field | is merged")
+	for _, row := range rows {
+		tc, known := cases[row[0]]
+		if !known {
+			t.Errorf("there is no case for %s", row[0])
+			continue
+		}
+		set := guideSet(t, nil, "metadata: {name: p}\nspec: {injection: OptOut, onSameName: Keep, template: {spec: "+tc.template+"}}")
+		pod := `{"metadata":{},"spec":` + toJSON(t, tc.pod) + "}"
+		response := set.Review(t.Context(), request("shop", pod))
+		if !response.Allowed || len(response.Warnings) > 0 {
+			t.Errorf("%s: got %+v", row[0], response)
+			continue
+		}
+		got, _ := decoded(t, apply(t, pod, response.Patches))["spec"].(map[string]any)
+		if want := decoded(t, tc.want); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %v, want %v", row[0], got, want)
+		}
+	}
+	if len(rows) != len(cases) {
+		t.Errorf("the guide has %d lines, want %d", len(rows), len(cases))
+	}
+}
+
+// TestGuideConflicts causes each conflict of the guide under each onConflict.
+func TestGuideConflicts(t *testing.T) {
+	t.Parallel()
+	// Each has several ways to come about.
+	pods := map[string][]string{
+		"the same containerPort and protocol, or hostPort, in another container": {
+			"containers: [{name: app, ports: [{containerPort: 15001}]}]", "containers: [{name: app, ports: [{containerPort: 80, hostPort: 8080}]}]",
+		},
+		"a volume of the same name that is not equal": {"containers: [{name: app}]\nvolumes: [{name: mesh, hostPath: {path: /}}]"},
+		"another mount at the same path, another value of a field, label or annotation": {
+			"containers: [{name: app, volumeMounts: [{name: own, mountPath: /run/mesh}]}]", "containers: [{name: app}]\npriorityClassName: own",
+		},
+		"a container that runs as the user of one in `distinctUsers`": {
+			"containers: [{name: app, securityContext: {runAsUser: 1337}}]", "securityContext: {runAsUser: 1337}\ncontainers: [{name: app}]",
+		},
+		"an expression has no result for the pod": {"containers: [{name: app}]\nhostname: bad"},
+		"the namespace's Pod Security level does not admit what is added": {
+			"securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}\ncontainers: [{name: app, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]",
+		},
+	}
+	const profile = `
+metadata: {name: mesh}
+spec:
+  injection: OptOut
+  onConflict: %s
+  distinctUsers: [mesh]
+  appContainers: [{template: {volumeMounts: [{name: mesh, mountPath: /run/mesh}]}}]
+  template:
+    metadata: {annotations: {host: "${pod.spec.?hostname.orValue('good') == 'bad' ? pod.metadata.labels['none'] : 'good'}"}}
+    spec:
+      priorityClassName: mesh
+      initContainers:
+      - name: mesh
+        image: mesh
+        restartPolicy: Always
+        ports: [{containerPort: 15001}, {containerPort: 15002, hostPort: 8080}]
+        startupProbe: {tcpSocket: {port: 15001}}
+        securityContext: {runAsUser: 1337}
+      volumes: [{name: mesh, emptyDir: {}}]
+`
+	rows := guideTable(t, "conflict")
+	if len(rows) != len(pods) {
+		t.Errorf("the guide has %d lines, want %d", len(rows), len(pods))
+	}
+	for _, row := range rows {
+		for i, action := range []string{"Refuse", "Skip", "Keep"} {
+			set := guideSet(t, guideNamespaces{"shop": guideNamespace("shop", ""), "strict": guideNamespace("strict", "", "pod-security.kubernetes.io/enforce", "restricted")},
+				fmt.Sprintf(profile, action))
+			namespace := "shop"
+			if strings.Contains(row[0], "Pod Security") {
+				namespace = "strict"
+			}
+			if len(pods[row[0]]) == 0 {
+				t.Errorf("there is no case for %q", row[0])
+			}
+			for _, spec := range pods[row[0]] {
+				pod := guidePod(t, "", spec)
+				response := set.Review(t.Context(), request(namespace, pod))
+				got := "kept"
+				switch {
+				case !response.Allowed && response.Result.Code == 422:
+					got = "pod refused"
+				case !response.Allowed:
+					got = response.Result.Message
+				case response.Patches == nil && len(response.Warnings) == 1:
+					got = "profile left out"
+				case len(response.Warnings) != 1:
+					got = fmt.Sprintf("the warnings %q", response.Warnings)
+				}
+				if row[1+i] != got && (got != "kept" || row[1+i] == "pod refused" || row[1+i] == "profile left out") {
+					t.Errorf("%s, %s: got %s, the guide says %s", spec, action, got, row[1+i])
+				}
+			}
+		}
+	}
+}
+
+// TestGuideMessages makes each message of the guide appear.
+func TestGuideMessages(t *testing.T) {
+	t.Parallel()
+	set := guideSet(t, guideNamespaces{
+		"shop": guideNamespace("shop", ""), "quiet": guideNamespace("quiet", ""),
+		"strict": {ObjectMeta: guideNamespace("strict", "", "pod-security.kubernetes.io/enforce", "restricted").ObjectMeta},
+	}, `
+metadata: {name: mesh}
+spec:
+  match: {namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [shop, strict]}]}}
+  injection: OptOut
+  distinctUsers: [mesh]
+  parameters: [{name: memory, type: quantity, default: 64Mi}]
+  template:
+    metadata: {labels: {mode: sidecar}, annotations: {app: "${pod.metadata.labels['app']}"}}
+    spec:
+      initContainers:
+      - name: mesh
+        image: mesh
+        restartPolicy: Always
+        ports: [{containerPort: 15001}]
+        startupProbe: {tcpSocket: {port: 15001}}
+        securityContext: {runAsUser: 1337}
+        volumeMounts: [{name: mesh-run, mountPath: /run/mesh}]
+      volumes: [{name: mesh-run, emptyDir: {}}]
+`, `
+metadata: {name: agent}
+spec:
+  match: {objectSelector: {matchLabels: {agent: wanted}}}
+  injection: OptOut
+  template: {spec: {containers: [{name: agent, image: agent}]}}
+`)
+	review := func(namespace, metadata, spec string) admission.Response {
+		return set.Review(t.Context(), request(namespace, guidePod(t, metadata, spec)))
+	}
+	const one = "containers: [{name: app}]"
+	responses := []admission.Response{
+		review("shop", `annotations: {sidecar.gatehouse.dev/inject: "yes"}`, one),
+		review("quiet", `annotations: {sidecar.gatehouse.dev/inject: mesh}`, one),
+		review("quiet", `annotations: {sidecar.gatehouse.dev/inject: "true"}`, one),
+		review("shop", `annotations: {mesh.sidecar.gatehouse.dev/memory: lots}`, one),
+		review("shop", `annotations: {mesh.sidecar.gatehouse.dev/memroy: 1Mi}`, one),
+		review("shop", `annotations: {mesch.sidecar.gatehouse.dev/memory: 1Mi}`, one),
+		review("shop", "", "containers: [{name: app, ports: [{containerPort: 15001}]}]"),
+		review("shop", "", "containers: [{name: mesh}]"),
+		review("shop", "", one+"\nvolumes: [{name: mesh-run, hostPath: {path: /}}]"),
+		review("shop", "labels: {app: a, mode: 'off'}", one),
+		review("shop", "", "containers: [{name: app, securityContext: {runAsUser: 1337}}]"),
+		review("shop", "labels: {}", one),
+		review("strict", "", "securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}\ncontainers: [{name: app, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]"),
+		review("shop", "labels: {app: a, agent: wanted}", one+"\nrestartPolicy: Never"),
+	}
+	pod := guidePod(t, "", one)
+	patched := apply(t, pod, set.Review(t.Context(), request("shop", pod)).Patches)
+	for _, edit := range [][2]string{{`"restartPolicy":"Always",`, ""}, {`\"revision\":\"`, `\"revision\":\"0`}} {
+		edited := strings.Replace(patched, edit[0], edit[1], 1)
+		if edited == patched {
+			t.Fatalf("there is no %s in %s", edit[0], patched)
+		}
+		responses = append(responses, set.Review(t.Context(), request("shop", edited)))
+	}
+	var said []string
+	for _, response := range responses {
+		said = append(said, response.Warnings...)
+		if response.Result != nil {
+			said = append(said, response.Result.Message)
+		}
+	}
+	rows := guideTable(t, "message")
+	for _, row := range rows {
+		if !slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, unquoted(row[0])) }) {
+			t.Errorf("the message %s was not said, but\n%s", row[0], strings.Join(said, "\n"))
+		}
+	}
+	if len(rows) != len(responses) {
+		t.Errorf("the guide has %d messages, want %d", len(rows), len(responses))
+	}
+}
+
+// TestGuideLinks follows the links of the guide to its own sections and to files.
+func TestGuideLinks(t *testing.T) {
+	t.Parallel()
+	text := read(t, guide)
+	sections := map[string]bool{}
+	for line := range strings.Lines(text) {
+		if title, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
+			anchor := strings.ToLower(strings.TrimSpace(title))
+			sections["#"+strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(anchor)] = true
+		}
+	}
+	links := 0
+	for _, rest := range strings.Split(text, "](")[1:] {
+		link, _, _ := strings.Cut(rest, ")")
+		links++
+		if strings.HasPrefix(link, "#") {
+			if !sections[link] {
+				t.Errorf("there is no section %s", link)
+			}
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(filepath.Dir(guide), link)); err != nil {
+			t.Errorf("%s: %v", link, err)
+		}
+	}
+	if links == 0 {
+		t.Error("the guide has no links")
+	}
+}
+
+// guidePod is the text of a pod with these metadata and spec, and a label app if there are no other labels.
+func guidePod(t *testing.T, metadata, spec string) string {
+	t.Helper()
+	m := map[string]any{}
+	if metadata != "" {
+		m = decoded(t, metadata)
+	}
+	if m["labels"] == nil {
+		m["labels"] = map[string]any{"app": "a"}
+	}
+	text, err := json.Marshal(map[string]any{"metadata": m, "spec": decoded(t, spec)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// guideBlocks are the blocks of the guide in a language.
+func guideBlocks(t *testing.T, language string) []string {
+	t.Helper()
+	var blocks []string
+	for _, rest := range strings.Split(read(t, guide), "\n```"+language+"\n")[1:] {
+		block, _, ended := strings.Cut(rest, "\n```\n")
+		if !ended {
+			t.Fatalf("a block does not end: %s", rest)
+		}
+		blocks = append(blocks, block+"\n")
+	}
+	if len(blocks) == 0 {
+		t.Fatalf("the guide has no block in %s", language)
+	}
+	return blocks
+}
+
+// guideTable are the cells of all tables of the guide whose head begins like this.
+func guideTable(t *testing.T, head string) [][]string {
+	t.Helper()
+	var rows [][]string
+	in := false
+	for line := range strings.Lines(read(t, guide)) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "| "+head):
+			in = true
+		case !strings.HasPrefix(line, "|"):
+			in = false
+		case in && !strings.HasPrefix(line, "|---"):
+			rows = append(rows, strings.Split(strings.Trim(line, "| "), " | "))
+		}
+	}
+	if len(rows) == 0 {
+		t.Fatalf("the guide has no table of %q", head)
+	}
+	return rows
+}
+
+func unquoted(cell string) string { return strings.Trim(cell, "`") }
+
+func indented(block string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSuffix(block, "\n"), "\n", "\n  ") + "\n"
+}
+
+func decoded(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var m map[string]any
+	if err := yaml.Unmarshal([]byte(text), &m); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return m
+}
+
+func strictly(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// guideSet compiles profiles written in YAML.
+func guideSet(t *testing.T, known guideNamespaces, texts ...string) *sidecar.Set {
+	t.Helper()
+	spec := sidecar.Spec{Namespaces: known}
+	for _, text := range texts {
+		spec.Profiles = append(spec.Profiles, profile(t, "guide.yaml", text))
+	}
+	set, err := sidecar.Compile(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// guideNamespaces are namespaces with annotations.
+type guideNamespaces map[string]*corev1.Namespace
+
+func (n guideNamespaces) Namespace(name string) (*corev1.Namespace, bool) {
+	namespace, known := n[name]
+	return namespace, known
+}
+
+// guideNamespace is a namespace with a word, if it is not empty, and labels.
+func guideNamespace(name, word string, labels ...string) *corev1.Namespace {
+	namespace := new(corev1.Namespace)
+	namespace.Name, namespace.Labels = name, map[string]string{}
+	if word != "" {
+		namespace.Annotations = map[string]string{v1alpha1.InjectAnnotation: word}
+	}
+	for pair := range slices.Chunk(labels, 2) {
+		namespace.Labels[pair[0]] = pair[1]
+	}
+	return namespace
+}
+
+// guideWord is the member of a pod's annotations for its word, if it is not empty.
+func guideWord(word string) string {
+	if word == "" {
+		return ""
+	}
+	return `"` + v1alpha1.InjectAnnotation + `":"` + word + `"`
+}
+
+// guideConfigMaps are ConfigMaps by namespace/name.
+type guideConfigMaps map[string]map[string]string
+
+func (c guideConfigMaps) ConfigMapData(namespace, name string) (map[string]string, bool) {
+	data, known := c[namespace+"/"+name]
+	return data, known
 }
 
 // golden compares text with a file in testdata. UPDATE_GOLDEN=1 writes it.
@@ -82,7 +663,7 @@ func golden(t *testing.T, name, text string) {
 		}
 		return
 	}
-	if want := read(t, path); want != text {
+	if want := read(t, path); !bytes.Equal([]byte(want), []byte(text)) {
 		t.Errorf("%s: got\n%s\nwant\n%s", path, text, want)
 	}
 }
@@ -94,7 +675,7 @@ func TestNoStaleGoldens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := []string{"log-shipper.yaml", "findings.txt", "fuzz"}
+	known := []string{"log-shipper.yaml", "findings.txt", "status.yaml", "explained.txt", "lint.txt", "fuzz"}
 	for _, entry := range entries {
 		if !slices.Contains(known, entry.Name()) {
 			t.Errorf("testdata/%s belongs to no test", entry.Name())

@@ -8,6 +8,7 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	evanphx "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -19,9 +20,9 @@ import (
 // namespaces are the known namespaces and their labels.
 type namespaces map[string]map[string]string
 
-func (n namespaces) NamespaceLabels(name string) (map[string]string, bool) {
+func (n namespaces) Namespace(name string) (*corev1.Namespace, bool) {
 	labels, known := n[name]
-	return labels, known
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, known
 }
 
 // known are the namespaces of most tests.

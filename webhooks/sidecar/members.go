@@ -7,42 +7,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// maxMembers bounds the memory that one object with its own can ask for. The
-// API server allows a pod 256 KiB of annotations.
-const maxMembers = 20_000
-
-// outline is rawjson.Outline for a checked value and any number of members up to
-// maxMembers.
-func outline(dst []rawjson.Member, v rawjson.Value, level, depth int) ([]rawjson.Member, error) {
-	var err error
-	for name, value := range v.Members() {
-		if len(dst) == maxMembers {
-			return dst, fmt.Errorf("more than %d members", maxMembers)
-		}
-		dst = append(dst, rawjson.Member{Depth: level, Name: name, Value: value})
-		if level < depth && value.Kind() == rawjson.Object {
-			if dst, err = outline(dst, value, level+1, depth); err != nil {
-				return dst, err
-			}
-		}
-	}
-	return dst, nil
-}
-
-// fields are the members of one object, none of which may occur twice.
-func fields(room []rawjson.Member, v rawjson.Value) ([]rawjson.Member, error) {
-	members, err := outline(room, v, 1, 1)
-	if err != nil {
-		return members, err
-	}
-	var seen siblings
-	for i := range members {
-		if err := seen.check(members, i, i); err != nil {
-			return members, err
-		}
-	}
-	return members, nil
-}
+const (
+	// maxMembers bounds the memory that one object can ask for. The API server
+	// allows a pod 256 KiB of annotations.
+	maxMembers = 20_000
+	// fewMembers is how many names are compared with each other rather than put
+	// into a map.
+	fewMembers = 32
+)
 
 // siblings finds members that occur twice in one object. Go, JavaScript and the
 // API server each have their own idea of which one holds, so an object that is
@@ -50,55 +22,78 @@ func fields(room []rawjson.Member, v rawjson.Value) ([]rawjson.Member, error) {
 type siblings struct {
 	// seen has a bit for every hash of a name so far: only names that share
 	// their bit with an earlier one are compared.
-	seen uint64
-	// more are the names in an object with too many of them for comparing.
-	more map[string]bool
+	seen  uint64
+	count int
+	// first are the first names, and more all of an object that has more.
+	first [fewMembers]rawjson.Value
+	more  map[string]bool
 }
 
-// few is how many names are compared with each other rather than put into a
-// map.
-const few = 64
-
-// check checks the member at i, the n-th of its object. Names written with
-// escapes are put into one form first, so that callers can compare the text.
-func (s *siblings) check(members []rawjson.Member, i, n int) error {
-	m := &members[i]
-	if bytes.IndexByte(m.Name, '\\') >= 0 {
-		m.Name = rawjson.AppendString(nil, m.Name.Text())
-	}
-	if n == 0 {
-		*s = siblings{}
-	}
-	if n >= few {
-		return s.checkMany(members, i, n)
-	}
-	bit := uint64(1) << ((len(m.Name)*5 + int(m.Name[1])*3 + int(m.Name[len(m.Name)-2])) & 63)
-	known := s.seen&bit != 0
-	s.seen |= bit
-	if !known {
-		return nil
-	}
-	for k := i - 1; k >= 0 && members[k].Depth >= m.Depth; k-- {
-		if members[k].Depth == m.Depth && bytes.Equal(members[k].Name, m.Name) {
-			return &rawjson.DuplicateKeyError{Key: m.Name.Text()}
-		}
-	}
-	return nil
+// clear forgets the object, for the next.
+func (s *siblings) clear() {
+	clear(s.first[:min(s.count, fewMembers)])
+	s.seen, s.count, s.more = 0, 0, nil
 }
 
-func (s *siblings) checkMany(members []rawjson.Member, i, n int) error {
-	m := &members[i]
-	if s.more == nil {
-		s.more = make(map[string]bool, 2*n)
-		for k := i - 1; k >= 0 && members[k].Depth >= m.Depth; k-- {
-			if members[k].Depth == m.Depth {
-				s.more[string(members[k].Name)] = true
+// add takes the name of the next member of the object. Names must have one form,
+// as rawjson.Cursor.PlainName gives them.
+func (s *siblings) add(name rawjson.Value) error {
+	n := s.count
+	if n >= fewMembers {
+		return s.addToMany(name)
+	}
+	s.first[n] = name
+	s.count++
+	bit := uint64(1) << ((len(name)*5 + int(name[1])*3 + int(name[len(name)-2])) & 63)
+	if s.seen&bit != 0 {
+		for _, before := range s.first[:n] {
+			if bytes.Equal(before, name) {
+				return &rawjson.DuplicateKeyError{Key: name.Text()}
 			}
 		}
 	}
-	if s.more[string(m.Name)] {
-		return &rawjson.DuplicateKeyError{Key: m.Name.Text()}
-	}
-	s.more[string(m.Name)] = true
+	s.seen |= bit
 	return nil
+}
+
+func (s *siblings) addToMany(name rawjson.Value) error {
+	if s.count == maxMembers {
+		return fmt.Errorf("more than %d members", maxMembers)
+	}
+	if s.more == nil {
+		s.more = make(map[string]bool, 2*fewMembers)
+		for _, before := range s.first {
+			s.more[string(before)] = true
+		}
+	}
+	if s.more[string(name)] {
+		return &rawjson.DuplicateKeyError{Key: name.Text()}
+	}
+	s.more[string(name)] = true
+	s.count++
+	return nil
+}
+
+// fields are the members of one object, none of which may occur twice, in the
+// room for them, which is empty.
+func fields(room []rawjson.Member, v rawjson.Value) ([]rawjson.Member, error) {
+	if v.Kind() != rawjson.Object {
+		return room, nil
+	}
+	c := v.Cursor()
+	for c.Enter(); c.Next(); {
+		name := c.PlainName()
+		for i := range room[:min(len(room), fewMembers)] {
+			if bytes.Equal(room[i].Name, name) {
+				return room, &rawjson.DuplicateKeyError{Key: name.Text()}
+			}
+		}
+		room = append(room, rawjson.Member{Depth: 1, Name: name, Value: c.Skip()})
+	}
+	if len(room) > fewMembers {
+		if key, dup := v.DuplicateKey(); dup {
+			return room, &rawjson.DuplicateKeyError{Key: key}
+		}
+	}
+	return room, nil
 }

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // both is a profile with an element for every list.
@@ -28,17 +30,27 @@ spec:
 `
 
 const (
-	setupJSON  = `{"name":"setup","image":"example/setup:1","resources":{}}`
-	proxyJSON  = `{"name":"proxy","image":"example/proxy:1","resources":{},"restartPolicy":"Always","startupProbe":{"exec":{"command":["ok"]}}}`
-	agentJSON  = `{"name":"agent","image":"example/agent:1","args":["a<b&c>d"],"resources":{}}`
-	volumeJSON = `{"name":"scratch","emptyDir":{}}`
-	statusJSON = `"{\"profiles\":[{\"name\":\"both\",\"revision\":\"REVISION\",\"initContainers\":[\"setup\",\"proxy\"],\"containers\":[\"agent\"],\"volumes\":[\"scratch\"]}]}"`
+	setupJSON  = `{"image":"example/setup:1","name":"setup"}`
+	proxyJSON  = `{"image":"example/proxy:1","name":"proxy","restartPolicy":"Always","startupProbe":{"exec":{"command":["ok"]}}}`
+	agentJSON  = `{"args":["a<b&c>d"],"image":"example/agent:1","name":"agent"}`
+	volumeJSON = `{"emptyDir":{},"name":"scratch"}`
 )
 
+// statusJSON is the status annotation of the profile both, with what it says
+// besides, as JSON.
+func statusJSON(rest string) string {
+	return string(rawjson.AppendString(nil,
+		`{"profiles":[{"name":"both","revision":"REVISION","initContainers":["setup","proxy"],"containers":["agent"],"volumes":["scratch"]}]`+rest+`}`))
+}
+
 // TestPatch says what is added to pods of every shape, operation by operation.
+// The status comes last: it tells what the others have done.
 func TestPatch(t *testing.T) {
 	t.Parallel()
-	const status = `/metadata/annotations/sidecar.gatehouse.dev~1status`
+	const (
+		status = `/metadata/annotations/sidecar.gatehouse.dev~1status`
+		made   = `"/spec/containers","/spec/initContainers","/spec/volumes"`
+	)
 	elements := []string{
 		`add /spec/initContainers/0 ` + setupJSON,
 		`add /spec/initContainers/1 ` + proxyJSON,
@@ -53,40 +65,43 @@ func TestPatch(t *testing.T) {
 	for _, tc := range []struct {
 		name, pod string
 		want      []string
+		status    string
 	}{
 		{
 			"everything there", `{"metadata":{"annotations":{"x":"y"}},"spec":{"initContainers":[{"name":"own"}],"containers":[{"name":"app"}],"volumes":[{"name":"data"}]}}`,
-			append([]string{`add ` + status + ` ` + statusJSON}, elements...),
+			elements, `add ` + status + ` ` + statusJSON(``),
 		},
 		{
 			"empty lists and annotations", `{"metadata":{"annotations":{}},"spec":{"initContainers":[],"containers":[],"volumes":[]}}`,
-			append([]string{`add ` + status + ` ` + statusJSON}, elements...),
+			append([]string{`add /spec/initContainers/- ` + setupJSON, `add /spec/initContainers/- ` + proxyJSON}, elements[2:]...), `add ` + status + ` ` + statusJSON(``),
 		},
 		{
 			"no lists and no annotations", `{"metadata":{"name":"x"},"spec":{}}`,
-			append([]string{`add /metadata/annotations {"sidecar.gatehouse.dev/status":` + statusJSON + `}`}, lists...),
+			lists, `add /metadata/annotations {"sidecar.gatehouse.dev/status":` + statusJSON(`,"created":["/metadata/annotations",`+made+`]`) + `}`,
 		},
 		{
 			"null lists and annotations", `{"metadata":{"annotations":null},"spec":{"initContainers":null,"containers":null,"volumes":null}}`,
-			append([]string{`add /metadata/annotations {"sidecar.gatehouse.dev/status":` + statusJSON + `}`}, lists...),
+			lists, `add /metadata/annotations {"sidecar.gatehouse.dev/status":` + statusJSON(`,"created":["/metadata/annotations",`+made+
+				`],"originals":{"/metadata/annotations":null,"/spec/containers":null,"/spec/initContainers":null,"/spec/volumes":null}`) + `}`,
 		},
 		{
 			"no metadata", `{"spec":{}}`,
-			append([]string{`add /metadata {"annotations":{"sidecar.gatehouse.dev/status":` + statusJSON + `}}`}, lists...),
+			lists, `add /metadata {"annotations":{"sidecar.gatehouse.dev/status":` + statusJSON(`,"created":["/metadata","/metadata/annotations",`+made+`]`) + `}}`,
 		},
 		{
 			"null metadata, and spec before it", ` { "spec" : { } , "metadata" : null } `,
-			append([]string{`add /metadata {"annotations":{"sidecar.gatehouse.dev/status":` + statusJSON + `}}`}, lists...),
+			lists, `add /metadata {"annotations":{"sidecar.gatehouse.dev/status":` + statusJSON(`,"created":["/metadata","/metadata/annotations",`+made+`],"originals":{"/metadata":null}`) + `}}`,
 		},
 		{
 			"escaped names", `{"meta\u0064ata":{"annotation\u0073":{}},"sp\u0065c":{"c\u006fntainers":[{"n\u0061me":"app"}]}}`,
-			[]string{`add ` + status + ` ` + statusJSON, lists[0], elements[2], lists[2]},
+			[]string{lists[0], elements[2], lists[2]},
+			`add ` + status + ` ` + statusJSON(`,"created":["/spec/initContainers","/spec/volumes"]`),
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			set := compile(t, both)
-			d := set.Decide("shop", []byte(tc.pod))
+			d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(tc.pod)})
 			if d.Err != nil || len(d.Refusals) > 0 {
 				t.Fatalf("%v %v", d.Err, d.Refusals)
 			}
@@ -98,7 +113,7 @@ func TestPatch(t *testing.T) {
 				}
 				got = append(got, op.Operation+" "+op.Path+" "+string(value))
 			}
-			want := strings.ReplaceAll(strings.Join(tc.want, "\n"), "REVISION", d.Verdicts[0].Revision)
+			want := strings.ReplaceAll(strings.Join(append(slices.Clone(tc.want), tc.status), "\n"), "REVISION", d.Verdicts[0].Revision)
 			if strings.Join(got, "\n") != want {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 			}

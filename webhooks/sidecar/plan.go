@@ -1,92 +1,71 @@
 package sidecar
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// plan is what one profile does to a pod.
-type plan struct {
-	profile *profile
-	reason  Reason
-	// fates are those of the elements of each list. They are nil if all are to
-	// be added.
-	fates [lists][]fate
-}
-
-// whole tells whether everything that the profile adds is to be added.
-func (p *plan) whole() bool { return p.reason == Applied && p.fates[initContainers] == nil }
-
-// fate is what becomes of one element of a template.
-type fate struct {
-	what what
-	// index is where a present element is in the pod's list.
-	index int
-}
-
-type what uint8
-
-const (
-	toAdd what = iota
-	// present: an earlier call added it.
-	present
-	// reused: the pod has an equal volume of its own.
-	reused
-)
-
-func (p *plan) fate(l list, i int) fate {
-	if p.fates[l] == nil {
-		return fate{}
-	}
-	return p.fates[l][i]
-}
-
-const (
-	declineHint = `decline injection with the annotation ` + v1alpha1.InjectAnnotation + `: "false"`
-	renameHint  = `rename it, or ` + declineHint
-)
-
-// plan compares a profile with what is in the pod.
+// make compares the profile with what is in the pod, and makes the changes.
 //
 // A name that is taken is the profile's own only if the status annotation says
 // so: then it is left as it is, for others may have changed it since. The
 // annotation alone counts for nothing, since a pod can come with any: what it
 // claims and is not there is added. Of two revisions of one profile in one pod,
 // however, nobody could say how they work together.
-func (d *Decision) plan(p *pod, profile *profile, earlier *entry) (plan, error) {
-	made := plan{profile: profile, reason: Applied}
-	if p.taken(profile) {
-		d.compare(p, &made, earlier)
-	} else if earlier != nil {
-		d.warn("%s claims that sidecar profile %q was applied, but nothing of it is there: it is applied now", statusField, profile.name)
+func (pl *plan) make() (Reason, error) {
+	missing, ours := pl.compare()
+	if pl.refused {
+		return Refused, nil
 	}
-	if made.reason != Applied || !profile.ports {
-		return made, nil
+	held := ours > 0 || pl.earlier != nil && slices.ContainsFunc(pl.earlier.Added, pl.pod.exists)
+	switch {
+	case !held && pl.earlier != nil && pl.fates[volumes] == nil:
+		pl.warn("%s claims that sidecar profile %q was applied, but nothing of it is there: it is applied now", statusField, pl.profile.name)
+	case held && pl.earlier.Revision != pl.revision && missing > 0:
+		pl.refused = true
+		pl.refuse(statusField, "remove the annotation and what it lists from the pod",
+			"revision %.64q of sidecar profile %q is in the pod, and lacks something of revision %q, which is in force", pl.earlier.Revision, pl.profile.name, pl.revision)
+		return Refused, nil
+	case held && pl.earlier.Revision != pl.revision:
+		pl.verdict.Detail = fmt.Sprintf("the pod has revision %.64q of sidecar profile %q and is left as it is; revision %q is in force",
+			pl.earlier.Revision, pl.profile.name, pl.revision)
+		pl.warn("%s", pl.verdict.Detail)
+		return AlreadyThere, nil
 	}
-	return made, d.checkPorts(p, &made)
-}
-
-// taken tells whether the pod has anything under one of the profile's names.
-func (p *pod) taken(profile *profile) bool {
-	for l := range lists {
-		for i := range profile.elements[l] {
-			name := profile.elements[l][i].name
-			if l == volumes {
-				if p.find(volumes, name) >= 0 {
-					return true
-				}
-			} else if _, at := p.findContainer(name, l); at >= 0 {
-				return true
-			}
+	if pl.ports {
+		if err := pl.checkPorts(); err != nil {
+			return "", err
 		}
 	}
-	return false
+	if len(pl.profile.distinctUsers) > 0 {
+		pl.checkUsers()
+	}
+	if err := pl.mergeFields(); err != nil {
+		return "", err
+	}
+	if err := pl.shareAll(); err != nil {
+		return "", err
+	}
+	if err := pl.mergeContainers(); err != nil {
+		return "", err
+	}
+	if err := pl.addToApp(); err != nil {
+		return "", err
+	}
+	if len(pl.conflicts) > 0 {
+		return Refused, nil
+	}
+	for l := range lists {
+		if err := pl.insertAll(l); err != nil {
+			return "", err
+		}
+	}
+	return Applied, nil
 }
 
 // findContainer looks for a container of any sort, first in one list.
@@ -102,150 +81,388 @@ func (p *pod) findContainer(name string, first list) (list, int) {
 	return first, -1
 }
 
-func (d *Decision) compare(p *pod, made *plan, earlier *entry) {
-	profile := made.profile
-	var missing, ours, refused int
+// taken tells whether the pod has anything under one of the profile's names.
+func (pl *plan) taken() bool {
 	for l := range lists {
-		made.fates[l] = make([]fate, len(profile.elements[l]))
-	}
-	for l := initContainers; l <= containers; l++ {
-		for i := range profile.elements[l] {
-			name := profile.elements[l][i].name
-			where, at := p.findContainer(name, l)
-			switch {
-			case at < 0:
-				missing++
-			case where == l && earlier.claims(l, name):
-				made.fates[l][i] = fate{what: present, index: at}
-				ours++
-				if profile.elements[l][i].native && !p.item(p.lists[l].from+at).native {
-					d.warn("init container %q of sidecar profile %q has lost restartPolicy: Always, and the pod will not start: another webhook that does not know the field has removed it", name, profile.name)
+		for i := range pl.profile.elements[l] {
+			name := pl.profile.elements[l][i].name
+			if l == volumes {
+				if pl.pod.find(volumes, name) >= 0 {
+					return true
 				}
-			default:
-				refused++
-				d.refuse(fmt.Sprintf("spec.%s[%d].name", where, at), renameHint,
-					"%q is the name of a container that sidecar profile %q adds", name, profile.name)
+			} else if _, at := pl.pod.findContainer(name, l); at >= 0 {
+				return true
 			}
 		}
 	}
-	for i := range profile.elements[volumes] {
-		e := &profile.elements[volumes][i]
-		at := p.find(volumes, e.name)
-		switch {
-		case at < 0:
-			missing++
-		// Only beside a container of ours is a volume that is not equal, or no
-		// longer, believed to be ours.
-		case ours > 0 && earlier.claims(volumes, e.name), equalVolume(e.volume, p.item(p.lists[volumes].from+at).text):
-			made.fates[volumes][i] = fate{what: reused, index: at}
-			if (ours > 0 || profile.onlyVolumes()) && earlier != nil && slices.Contains(earlier.Volumes, e.name) {
-				made.fates[volumes][i].what = present
-			}
-		default:
-			refused++
-			d.refuse(fmt.Sprintf("spec.volumes[%d].name", at), renameHint+"; an equal volume would be used as it is",
-				"%q is the name of a volume that sidecar profile %q adds, and is not equal to it", e.name, profile.name)
-		}
-	}
-	stale := ours > 0 && earlier.Revision != profile.revision
-	switch {
-	case refused > 0:
-		made.reason = Refused
-	case missing > 0 && stale:
-		made.reason = Refused
-		d.refuse(statusField, "remove the annotation and what it lists from the pod",
-			"revision %.64q of sidecar profile %q is in the pod, and lacks something of revision %q, which is in force", earlier.Revision, profile.name, profile.revision)
-	case missing > 0:
-	case stale:
-		made.reason = AlreadyThere
-		d.warn("the pod has revision %.64q of sidecar profile %q and is left as it is; revision %q is in force", earlier.Revision, profile.name, profile.revision)
-	default:
-		made.reason = AlreadyThere
-	}
+	return false
 }
 
-// checkPorts refuses a pod whose ports clash with those of the elements that are
-// to be added. Ports of the profile's own elements do not clash: Compile has
-// seen to it.
-func (d *Decision) checkPorts(p *pod, made *plan) error {
-	for _, l := range [...]list{initContainers, containers} {
-		for i := p.lists[l].from; i < p.lists[l].to; i++ {
-			it := p.item(i)
-			for k, element := range it.ports.Elements() {
-				port, err := readPort(element)
-				if err != nil {
-					return fmt.Errorf("spec.%s[%d].ports[%d]: %w", l, i-p.lists[l].from, k, err)
+// compare finds the fate of every element of the template, and returns how many
+// are missing and how many are there because an earlier call added them.
+func (pl *plan) compare() (missing, ours int) {
+	if !pl.taken() {
+		for l := range lists {
+			missing += len(pl.profile.elements[l])
+		}
+		return missing, 0
+	}
+	for l := range lists {
+		pl.fates[l] = make([]fate, len(pl.profile.elements[l]))
+	}
+	for l := initContainers; l <= containers; l++ {
+		for i := range pl.profile.elements[l] {
+			switch pl.compareContainer(l, i) {
+			case toAdd:
+				missing++
+			case present:
+				ours++
+			case reused, merged, replaced:
+			}
+		}
+	}
+	for i := range pl.profile.elements[volumes] {
+		if pl.compareVolume(i, ours) == toAdd {
+			missing++
+		} else if pl.fates[volumes][i].what == present && pl.profile.onlyVolumes() {
+			ours++
+		}
+	}
+	return missing, ours
+}
+
+func (pl *plan) compareContainer(l list, i int) what {
+	e := &pl.profile.elements[l][i]
+	where, at := pl.pod.findContainer(e.name, l)
+	f := &pl.fates[l][i]
+	if at < 0 {
+		return toAdd
+	}
+	f.index = at
+	switch {
+	case where == l && pl.earlier.claims(l, e.name):
+		f.what = present
+		if e.native && !pl.pod.item(pl.pod.lists[l].from+at).native {
+			pl.warn("init container %q of sidecar profile %q has lost restartPolicy: Always, and the pod will not start: another webhook that does not know the field has removed it", e.name, pl.profile.name)
+		}
+	case where == l && pl.profile.onSameName == v1alpha1.KeepSameName:
+		f.what = merged
+	case where == l && pl.profile.onSameName == v1alpha1.ReplaceSameName:
+		f.what = replaced
+	default:
+		pl.refused = true
+		pl.refuse(fmt.Sprintf("spec.%s[%d].name", where, at), renameHint,
+			"%q is the name of a container that sidecar profile %q adds", e.name, pl.profile.name)
+	}
+	return f.what
+}
+
+func (pl *plan) compareVolume(i, ours int) what {
+	e := &pl.profile.elements[volumes][i]
+	at := pl.pod.find(volumes, e.name)
+	if at < 0 {
+		return toAdd
+	}
+	f := &pl.fates[volumes][i]
+	f.what, f.index = reused, at
+	claimed := pl.earlier.claims(volumes, e.name)
+	switch {
+	// Only beside a container of ours is a volume that is not equal, or no
+	// longer, believed to be ours.
+	case ours > 0 && claimed, equalVolume(pl.elements[volumes][i].volume, pl.pod.item(pl.pod.lists[volumes].from+at).text):
+		if (ours > 0 || pl.profile.onlyVolumes()) && pl.earlier != nil && slices.Contains(pl.earlier.Volumes, e.name) {
+			f.what = present
+		}
+	default:
+		pl.conflict(fmt.Sprintf("spec.volumes[%d].name", at), renameHint+"; an equal volume would be used as it is",
+			fmt.Sprintf("%q is the name of a volume that sidecar profile %q adds, and is not equal to it", e.name, pl.profile.name))
+	}
+	return f.what
+}
+
+// mergeFields merges what the template says about the pod itself.
+func (pl *plan) mergeFields() error {
+	if pl.metadata != nil {
+		root := rawjson.Value(bytes.TrimSpace(pl.text))
+		if err := pl.merger.member(place{}.member("metadata"), root, "metadata", pl.metadata, nil); err != nil {
+			return err
+		}
+	}
+	if pl.spec == nil {
+		return nil
+	}
+	return pl.merger.object(place{}.member("spec"), pl.pod.spec, pl.spec, podRules)
+}
+
+// mergeContainers merges the template's containers into those of the pod that
+// have their names, or puts them in their place.
+func (pl *plan) mergeContainers() error {
+	for l := initContainers; l <= containers; l++ {
+		for i := range pl.fates[l] {
+			f := &pl.fates[l][i]
+			if f.what != merged && f.what != replaced {
+				continue
+			}
+			raw := pl.elements[l][i].raw
+			if f.raw != nil {
+				raw = f.raw
+			}
+			own := pl.pod.item(pl.pod.lists[l].from + f.index).text
+			at := place{}.member("spec").member(l.String()).element(f.index, named(pl.profile.elements[l][i].name))
+			if f.what == replaced {
+				pl.made.original(at.trail, json.RawMessage(bytes.Clone(own)))
+				if err := pl.pending.replace(at.pointer, own, raw); err != nil {
+					return err
 				}
-				// A plain init container has ended before containers start, but
-				// native sidecars run beside it.
-				owner, field := made.clash(&port, l == initContainers && !it.native)
-				if owner == "" {
-					continue
-				}
-				made.reason = Refused
-				d.refuse(fmt.Sprintf("spec.%s[%d].ports[%d].%s", l, i-p.lists[l].from, k, field), "change the port, or "+declineHint,
-					"%s is declared by container %q of sidecar profile %q too", port.text(field), owner, made.profile.name)
+				continue
+			}
+			kept := pl.merger.kept
+			pl.merger.kept = func(path, message string) { pl.verdict.step("same name", "kept", path+": "+message) }
+			err := pl.merger.object(at, own, rawjson.Value(raw), containerRules)
+			pl.merger.kept = kept
+			if err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// clash tells which container that is to be added declares a port that clashes
-// with one of the pod's, and over which field. It returns nothing if none does.
-func (p *plan) clash(port *declaredPort, beforeContainers bool) (owner, field string) {
-	for _, l := range [...]list{initContainers, containers} {
-		if l == containers && beforeContainers {
-			continue
+// added tells whether a profile has added the container, now or before. What
+// only its status claims of a container that it does not add is not believed.
+func (m *maker) added(l list, name string) bool {
+	if m.status != nil {
+		for i := range m.status.Profiles {
+			if m.status.Profiles[i].adds(l, name) {
+				return true
+			}
 		}
-		for i := range p.profile.elements[l] {
-			e := &p.profile.elements[l][i]
-			if !e.runs(l) || p.fate(l, i).what != toAdd {
+	}
+	for i := range m.now.Profiles {
+		if m.now.Profiles[i].claims(l, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// isApp tells whether a container is the pod's own: none that a profile has
+// added, or merges with or puts in the place of one of the pod's, in this
+// decision or whenever it comes.
+func (pl *plan) isApp(l list, name string) bool {
+	if name == "" || pl.added(l, name) {
+		return false
+	}
+	for i, k := range pl.about {
+		switch pl.Verdicts[i].Reason { //nolint:exhaustive // the others are not applied
+		case "", Applied, AlreadyThere:
+			if slices.ContainsFunc(pl.set.profiles[k].elements[l], func(e element) bool { return e.name == name }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// addToApp adds what the profile says to the pod's own containers.
+func (pl *plan) addToApp() error {
+	for i := range pl.profile.app {
+		a := &pl.profile.app[i]
+		if i > 0 {
+			// Two additions can be about one container.
+			if err := pl.advance(); err != nil {
+				return err
+			}
+		}
+		for l := initContainers; l <= containers; l++ {
+			if l == initContainers && !a.InitContainers {
 				continue
 			}
-			for k := range e.ports {
-				if field := port.clash(&e.ports[k]); field != "" {
-					return e.name, field
+			for k := pl.pod.lists[l].from; k < pl.pod.lists[l].to; k++ {
+				it := pl.pod.item(k)
+				name := it.name.Text()
+				if !pl.isApp(l, name) || len(a.Names) > 0 && !slices.Contains(a.Names, name) || slices.Contains(a.Except, name) {
+					continue
+				}
+				at := place{}.member("spec").member(l.String()).element(k-pl.pod.lists[l].from, named(name))
+				if err := pl.addTo(at, it.text, pl.app[i]); err != nil {
+					return err
 				}
 			}
 		}
 	}
-	return "", ""
+	return nil
 }
 
-// readPort reads a port of the pod's own. The API server writes numbers as
-// integers; what is none equals no port.
-func readPort(v rawjson.Value) (declaredPort, error) {
-	var (
-		port declaredPort
-		room [8]rawjson.Member // A port has five members.
-	)
-	members, err := fields(room[:0], v)
-	if err != nil {
-		return port, err
+// addTo adds to one of the pod's own containers. An environment variable that it
+// has is its own business; a path where something else is mounted is not.
+func (pl *plan) addTo(at place, own, template rawjson.Value) error {
+	kept := pl.merger.kept
+	defer func() { pl.merger.kept = kept }()
+	for nameText, value := range template.Members() {
+		name := nameText.Text()
+		pl.merger.kept = kept
+		if name != "volumeMounts" && name != "volumeDevices" {
+			pl.merger.kept = func(path, message string) { pl.verdict.step("app container", "kept", path+": "+message) }
+		}
+		if err := pl.merger.member(at.member(name), own, name, value, containerRules.field(name)); err != nil {
+			return err
+		}
 	}
-	for i := range members {
-		value := members[i].Value
-		switch string(members[i].Name) {
-		case `"containerPort"`:
-			port.number = number(value)
-		case `"hostPort"`:
-			port.hostPort = number(value)
-		case `"hostIP"`:
-			port.hostIP = value.Text()
-		case `"protocol"`:
-			if !value.Is(string(corev1.ProtocolTCP)) { // the default
-				port.protocol = corev1.Protocol(value.Text())
+	return nil
+}
+
+// insertAll adds the elements of one list that are missing.
+func (pl *plan) insertAll(l list) error {
+	elements := pl.profile.elements[l]
+	if len(elements) == 0 {
+		return nil
+	}
+	own := pl.pod.lists[l].text
+	if own.Kind() != rawjson.Array {
+		value := pl.arrays[l]
+		if pl.fates[l] != nil {
+			value = pl.array(l)
+		}
+		pl.made.make(l.path(), own)
+		if own.Kind() == rawjson.Null {
+			return pl.pending.replace(l.path(), own, value)
+		}
+		return pl.pending.add(l.path(), pl.pod.spec, l.String(), value)
+	}
+	length := pl.pod.lists[l].to - pl.pod.lists[l].from
+	next, added := pl.position(l, length), 0
+	for i := range elements {
+		f := pl.fate(l, i)
+		if f.what != toAdd {
+			if pl.profile.first[l] {
+				next = max(next, f.index+1)
+			}
+			continue
+		}
+		value := pl.elements[l][i].value
+		if f.raw != nil {
+			value = json.RawMessage(f.raw)
+		}
+		var err error
+		if next >= length {
+			err = pl.pending.push(l.end(), own, value)
+		} else {
+			err = pl.pending.insert(l.path(), next+added, pl.pod.item(pl.pod.lists[l].from+next).text, value)
+		}
+		if err != nil {
+			return err
+		}
+		added++
+	}
+	return nil
+}
+
+// array is a list that the pod does not have.
+func (pl *plan) array(l list) json.RawMessage {
+	parts := slices.Clone(pl.elements[l])
+	for i := range parts {
+		if raw := pl.fates[l][i].raw; raw != nil {
+			parts[i].raw = raw
+		}
+	}
+	return array(parts)
+}
+
+// position is the index at which the profile's elements begin: in front of the
+// pod's own or behind them, and among those of other profiles in their order.
+func (pl *plan) position(l list, length int) int {
+	first := pl.profile.first[l]
+	at := length
+	if first {
+		at = 0
+	}
+	if l == volumes || pl.status == nil && len(pl.now.Profiles) == 0 {
+		return at
+	}
+	mine := pl.set.rank(pl.profile.name)
+	for i := range length {
+		owner, ok := pl.owner(l, pl.pod.item(pl.pod.lists[l].from+i).name.Text())
+		if !ok || pl.set.profiles[pl.set.byName[owner]].first[l] != first {
+			continue
+		}
+		switch rank := pl.set.rank(owner); {
+		case first && rank < mine:
+			at = i + 1
+		case !first && rank > mine:
+			return i
+		}
+	}
+	return at
+}
+
+func (s *Set) rank(name string) int { return s.ranks[s.byName[name]] }
+
+// owner is the profile, of this set, that has added a container.
+func (m *maker) owner(l list, name string) (string, bool) {
+	for _, st := range [...]*status{m.status, &m.now} {
+		if st == nil {
+			continue
+		}
+		for i := range st.Profiles {
+			if _, known := m.set.byName[st.Profiles[i].Name]; known && st.Profiles[i].adds(l, name) {
+				return st.Profiles[i].Name, true
 			}
 		}
 	}
-	return port, nil
+	return "", false
 }
 
-func number(v rawjson.Value) int32 {
-	n, err := strconv.ParseInt(string(v), 10, 32)
-	if err != nil {
-		return 0
+// record notes what the profile has added, now and before.
+func (pl *plan) record() {
+	e := entry{Name: pl.profile.name, Revision: pl.revision, Added: pl.merger.added}
+	for l := range lists {
+		if pl.fates[l] == nil {
+			*e.list(l) = pl.profile.names[l]
+			continue
+		}
+		for i, name := range pl.profile.names[l] {
+			switch f := pl.fate(l, i); {
+			case f.what == reused:
+				e.Reused = append(e.Reused, name)
+			case f.what == merged || f.what == present && slices.Contains(pl.earlier.Merged, name):
+				e.Merged = append(e.Merged, name)
+			case f.what == replaced || f.what == present && slices.Contains(pl.earlier.Replaced, name):
+				e.Replaced = append(e.Replaced, name)
+			default:
+				*e.list(l) = append(*e.list(l), name)
+			}
+		}
 	}
-	return int32(n)
+	if pl.earlier != nil {
+		for _, trail := range pl.earlier.Added {
+			if !slices.Contains(e.Added, trail) && pl.pod.exists(trail) {
+				e.Added = append(e.Added, trail)
+			}
+		}
+		// Whatever the annotation claims decides what is the pod's own, so a
+		// claim that went would change the next decision.
+		there := pl.earlier.prune(pl.pod, pl.pod.names())
+		for l := range lists {
+			for _, name := range *there.list(l) {
+				if !e.claims(l, name) {
+					*e.list(l) = append(slices.Clip(*e.list(l)), name)
+				}
+			}
+		}
+	}
+	pl.now.Profiles = append(pl.now.Profiles, e)
+	pl.now.Created = append(pl.now.Created, pl.made.Created...)
+	for trail, original := range pl.made.Originals {
+		pl.now.original(trail, original)
+	}
+	if x := pl.verdict.Explanation; x != nil {
+		for l, names := range map[list][]string{initContainers: e.InitContainers, containers: e.Containers, volumes: e.Volumes} {
+			for _, name := range names {
+				x.Adds = append(x.Adds, "/spec/"+l.String()+"/"+named(name))
+			}
+		}
+		slices.Sort(x.Adds)
+		x.Adds = append(x.Adds, e.Added...)
+	}
 }

@@ -9,39 +9,38 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
+// parameterMark is in the name of every annotation that sets a parameter.
+const parameterMark = "." + v1alpha1.ParameterDomain + "/"
+
 // mirrorAnnotation marks the pod by which the API server shows a static pod
 // (k8s.io/api/core/v1.MirrorPodAnnotationKey). The kubelet runs the static pod,
 // whatever becomes of its mirror.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// scratch is the memory that one decision needs while it is made.
-type scratch struct {
-	pod pod
-	// A pod of 5 KB has about 50 members at the depth that is looked at. One
-	// with more than there is room for is read more slowly.
-	members [96]rawjson.Member
-}
-
-func (s *scratch) clear() { *s = scratch{} }
-
 // pod is what is read of a pod. Its values share the memory of the request.
 type pod struct {
 	metadata, annotations, labels, spec rawjson.Value
+	// name, generateName and owners, the ownerReferences, are not checked to be
+	// what they must be.
+	name, generateName, owners rawjson.Value
 
 	inject, status rawjson.Value
 	mirror         bool
+	// parameters tells whether there is an annotation that may set a parameter
+	// of a profile.
+	parameters bool
 
 	hostNetwork   rawjson.Value
 	hostProcess   bool
 	restartPolicy rawjson.Value
 	security      rawjson.Value
+	os            rawjson.Value
 
-	// lists are the lists of the spec.
+	// lists are the lists of the spec, and items their elements.
 	lists [ephemeralContainers + 1]podList
-	// The first items need no memory of their own.
-	few   [12]item
-	more  []item
-	items int
+	items []item
+	// unreadable says what specError says of the members of the spec.
+	unreadable error
 }
 
 // podList is one list of the spec: its text, and which of the pod's items are
@@ -58,21 +57,7 @@ type item struct {
 	native bool
 }
 
-func (p *pod) add(it item) {
-	if p.items < len(p.few) {
-		p.few[p.items] = it
-	} else {
-		p.more = append(p.more, it)
-	}
-	p.items++
-}
-
-func (p *pod) item(i int) *item {
-	if i < len(p.few) {
-		return &p.few[i]
-	}
-	return &p.more[i-len(p.few)]
-}
+func (p *pod) item(i int) *item { return &p.items[i] }
 
 // find returns the index in the list of the first element of this name, or -1.
 func (p *pod) find(l list, name string) int {
@@ -84,204 +69,213 @@ func (p *pod) find(l list, name string) int {
 	return -1
 }
 
-// place is an object of a pod that is looked into.
-type place uint8
+// reader reads the text of a pod in one pass.
+type reader struct {
+	rawjson.Cursor
+	// seen has the members of the objects that are being read, by depth.
+	seen [depths]siblings
+}
 
+// The depths of the objects that are looked into.
 const (
-	elsewhere place = iota
-	root
-	metadata
-	annotations
-	labelsOf
-	spec
+	atRoot   = iota
+	inRoot   // metadata, spec
+	inMember // metadata.annotations, metadata.labels, elements of the lists of spec
+	depths
 )
 
-func (pl place) String() string {
-	switch pl {
-	case metadata:
-		return "metadata"
-	case annotations:
-		return "metadata.annotations"
-	case labelsOf:
-		return "metadata.labels"
-	case spec:
-		return "spec"
-	case root, elsewhere:
-		return "the object"
-	default:
-		return "unknown"
+// trimmed is a JSON text without the space around it, as a rawjson.Value has to
+// be.
+func trimmed(text []byte) []byte { return bytes.Trim(text, " \n\t\r") }
+
+// parse is read for a text that may be no JSON, or have space around it.
+func (p *pod) parse(r *reader, text []byte) error {
+	value, err := rawjson.Parse(text)
+	if err != nil {
+		return fmt.Errorf("the object: %w", err)
 	}
+	return p.read(r, value)
 }
 
-// read checks the text of a pod and reads its metadata and the members of its
-// spec in one pass; the lists of the spec are for readLists. An error means that
-// this is no pod, or one that no two readers would read alike.
-func (p *pod) read(room []rawjson.Member, text []byte) error {
-	const depth = 3 // metadata.annotations.*
-	members, _, err := rawjson.Outline(room, text, depth)
-	if err != nil {
-		// This is not JSON, or there is not room enough.
-		value, err := rawjson.Parse(text)
-		if err != nil {
-			return fmt.Errorf("the object: %w", err)
-		}
-		if members, err = outline(nil, value, 1, depth); err != nil {
-			return fmt.Errorf("the object: %w", err)
-		}
-	}
-	if kind := rawjson.Value(bytes.TrimLeft(text, " \n\t\r")).Kind(); kind != rawjson.Object {
+// read reads the text of a pod in one pass. An error means that this is no pod,
+// or one that no two readers would read alike. What keeps profiles from having
+// to do with its spec, and nothing else, is for specError.
+func (p *pod) read(r *reader, text rawjson.Value) error {
+	if kind := text.Kind(); kind != rawjson.Object {
 		return fmt.Errorf("the object is %s, not a pod", kind)
 	}
-	var (
-		places [depth + 2]place // by depth: the object whose members stand there
-		seen   [depth + 1]siblings
-		count  [depth + 1]int
-	)
-	places[1] = root
-	for i := range members {
-		d := members[i].Depth
-		in := places[d]
-		if in == elsewhere {
-			places[d+1] = elsewhere
-			continue
+	r.Cursor = text.Cursor()
+	return p.members(r, atRoot, "the object", (*pod).rootMember)
+}
+
+// members reads an object with a function that gets the name of each member and
+// reads its value.
+func (p *pod) members(r *reader, depth int, path string, read func(*pod, *reader, rawjson.Value) error) error {
+	seen := &r.seen[depth]
+	for r.Enter(); r.Next(); {
+		name := r.PlainName()
+		if err := seen.add(name); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
-		if err := seen[d].check(members, i, count[d]); err != nil {
-			return fmt.Errorf("%s: %w", in, err)
-		}
-		count[d]++
-		below, err := p.member(in, &members[i])
-		if err != nil {
+		if err := read(p, r, name); err != nil {
 			return err
 		}
-		places[d+1] = below
-		if d < depth {
-			count[d+1] = 0
+	}
+	seen.clear()
+	return nil
+}
+
+// object is members that stores the object's text. Null stands for an absent
+// object, as everywhere in the API, but is stored: what is put there replaces it.
+func (p *pod) object(into *rawjson.Value, r *reader, depth int, path string, read func(*pod, *reader, rawjson.Value) error) error {
+	switch kind := r.Kind(); kind {
+	case rawjson.Object:
+		start := r.At()
+		if err := p.members(r, depth, path, read); err != nil {
+			return err
 		}
+		*into = r.Since(start)
+		return nil
+	case rawjson.Null:
+		*into = r.Skip()
+		return nil
+	default:
+		return fmt.Errorf("%s is %s, not an object", path, kind)
+	}
+}
+
+func (p *pod) rootMember(r *reader, name rawjson.Value) error {
+	switch string(name) {
+	case `"kind"`:
+		if !r.Skip().Is("Pod") {
+			return errors.New("the object is not of kind Pod")
+		}
+	case `"apiVersion"`:
+		if !r.Skip().Is("v1") {
+			return errors.New("the object is not of apiVersion v1")
+		}
+	case `"metadata"`:
+		return p.object(&p.metadata, r, inRoot, "metadata", (*pod).metadataMember)
+	case `"spec"`:
+		return p.object(&p.spec, r, inRoot, "spec", (*pod).specMember)
+	default:
+		r.Skip()
 	}
 	return nil
 }
 
-// member takes note of a member and returns the place that its value is.
-func (p *pod) member(in place, m *rawjson.Member) (place, error) {
-	switch in {
-	case root:
-		switch string(m.Name) {
-		case `"kind"`:
-			if !m.Value.Is("Pod") {
-				return elsewhere, errors.New("the object is not of kind Pod")
-			}
-		case `"apiVersion"`:
-			if !m.Value.Is("v1") {
-				return elsewhere, errors.New("the object is not of apiVersion v1")
-			}
-		case `"metadata"`:
-			return metadata, into(&p.metadata, metadata, m.Value)
-		case `"spec"`:
-			return spec, into(&p.spec, spec, m.Value)
-		}
-	case metadata:
-		switch string(m.Name) {
-		case `"annotations"`:
-			return annotations, into(&p.annotations, annotations, m.Value)
-		case `"labels"`:
-			return labelsOf, into(&p.labels, labelsOf, m.Value)
-		}
-	case annotations:
-		switch string(m.Name) {
-		case `"` + v1alpha1.InjectAnnotation + `"`:
-			p.inject = m.Value
-		case `"` + v1alpha1.StatusAnnotation + `"`:
-			p.status = m.Value
-		case `"` + mirrorAnnotation + `"`:
-			p.mirror = true
-		default:
-			return elsewhere, nil
-		}
-		if m.Value.Kind() != rawjson.String {
-			return elsewhere, fmt.Errorf("metadata.annotations[%s] is %s, not a string", m.Name.Text(), m.Value.Kind())
-		}
-	case spec:
-		switch string(m.Name) {
-		case `"initContainers"`:
-			p.lists[initContainers].text = m.Value
-		case `"containers"`:
-			p.lists[containers].text = m.Value
-		case `"volumes"`:
-			p.lists[volumes].text = m.Value
-		case `"ephemeralContainers"`:
-			p.lists[ephemeralContainers].text = m.Value
-		case `"hostNetwork"`:
-			p.hostNetwork = m.Value
-		case `"restartPolicy"`:
-			p.restartPolicy = m.Value
-		case `"securityContext"`:
-			p.security = m.Value
-		}
-	case labelsOf, elsewhere:
+func (p *pod) metadataMember(r *reader, name rawjson.Value) error {
+	switch string(name) {
+	case `"annotations"`:
+		return p.object(&p.annotations, r, inMember, "metadata.annotations", (*pod).annotation)
+	case `"labels"`:
+		return p.object(&p.labels, r, inMember, "metadata.labels", (*pod).label)
+	case `"name"`:
+		p.name = r.Skip()
+	case `"generateName"`:
+		p.generateName = r.Skip()
+	case `"ownerReferences"`:
+		p.owners = r.Skip()
+	default:
+		r.Skip()
 	}
-	return elsewhere, nil
-}
-
-// into stores an object. Null stands for an absent one, as everywhere in the
-// API, but is kept: what is put there replaces it.
-func into(dst *rawjson.Value, where place, v rawjson.Value) error {
-	if kind := v.Kind(); kind != rawjson.Object && kind != rawjson.Null {
-		return fmt.Errorf("%s is %s, not an object", where, kind)
-	}
-	*dst = v
 	return nil
 }
 
-// readLists reads the lists of the spec, as far as profiles may have to do with
-// them.
-func (p *pod) readLists() error {
-	if p.spec.Kind() != rawjson.Object {
-		return fmt.Errorf("spec is %s, not an object", p.spec.Kind())
+func (p *pod) annotation(r *reader, name rawjson.Value) error {
+	value := r.Skip()
+	switch string(name) {
+	case `"` + v1alpha1.InjectAnnotation + `"`:
+		p.inject = value
+	case `"` + v1alpha1.StatusAnnotation + `"`:
+		p.status = value
+	case `"` + mirrorAnnotation + `"`:
+		p.mirror = true
+	default:
+		p.parameters = p.parameters || bytes.Contains(name, []byte(parameterMark))
+		return nil
+	}
+	if value.Kind() != rawjson.String {
+		return fmt.Errorf("metadata.annotations[%s] is %s, not a string", name.Text(), value.Kind())
+	}
+	return nil
+}
+
+// label passes by a label: a look at its name is all that it takes.
+func (*pod) label(r *reader, _ rawjson.Value) error {
+	r.Skip()
+	return nil
+}
+
+func (p *pod) specMember(r *reader, name rawjson.Value) error {
+	switch string(name) {
+	case `"initContainers"`:
+		p.list(r, initContainers)
+	case `"containers"`:
+		p.list(r, containers)
+	case `"volumes"`:
+		p.list(r, volumes)
+	case `"ephemeralContainers"`:
+		p.list(r, ephemeralContainers)
+	case `"hostNetwork"`:
+		p.hostNetwork = r.Skip()
+	case `"restartPolicy"`:
+		p.restartPolicy = r.Skip()
+	case `"os"`:
+		p.os = r.Skip()
+	case `"securityContext"`:
+		p.security = r.Skip()
+		if err := p.noteHostProcess(p.security); err != nil {
+			p.cannotRead("spec.securityContext%w", err)
+		}
+	default:
+		r.Skip()
+	}
+	return nil
+}
+
+// list reads a list of the spec, as far as profiles may have to do with it.
+func (p *pod) list(r *reader, l list) {
+	into := &p.lists[l]
+	into.from, into.to = len(p.items), len(p.items)
+	if kind := r.Kind(); kind != rawjson.Array {
+		if kind != rawjson.Null {
+			p.cannotRead("spec.%s is %s, not an array", l, kind)
+		}
+		into.text = r.Skip()
+		return
+	}
+	start := r.At()
+	r.Enter()
+	for i := 0; r.Next(); i++ {
+		if err := p.element(r, l); err != nil {
+			p.cannotRead("spec.%s[%d]%w", l, i, err)
+		}
+	}
+	into.text, into.to = r.Since(start), len(p.items)
+}
+
+// element reads a container or volume to its end, whatever is wrong with it.
+// Errors start with the rest of their path.
+func (p *pod) element(r *reader, l list) error {
+	if kind := r.Kind(); kind != rawjson.Object {
+		r.Skip()
+		return fmt.Errorf(" is %s, not an object", kind)
 	}
 	var (
-		room    [32]rawjson.Member
-		members = room[:0]
-		err     error
+		it       item
+		security rawjson.Value
+		dup      error
+		start    = r.At()
+		seen     = &r.seen[inMember]
 	)
-	if p.hostProcess, err = hostProcess(p.security); err != nil {
-		return fmt.Errorf("spec.securityContext%w", err)
-	}
-	for l := range p.lists {
-		which := list(l)
-		text := p.lists[l].text
-		p.lists[l].from, p.lists[l].to = p.items, p.items
-		switch text.Kind() {
-		case rawjson.Array:
-		case rawjson.Invalid, rawjson.Null:
-			continue
-		default:
-			return fmt.Errorf("spec.%s is %s, not an array", which, text.Kind())
+	for r.Enter(); r.Next(); {
+		name := r.PlainName()
+		if dup == nil {
+			dup = seen.add(name)
 		}
-		for i, element := range text.Elements() {
-			if element.Kind() != rawjson.Object {
-				return fmt.Errorf("spec.%s[%d] is %s, not an object", which, i, element.Kind())
-			}
-			if members, err = p.readElement(members[:0], which, element); err != nil {
-				return fmt.Errorf("spec.%s[%d]%w", which, i, err)
-			}
-		}
-		p.lists[l].to = p.items
-	}
-	return nil
-}
-
-// readElement reads a container or volume. Errors start with the rest of their
-// path. It returns its room, which may have grown.
-func (p *pod) readElement(room []rawjson.Member, l list, element rawjson.Value) ([]rawjson.Member, error) {
-	members, err := fields(room, element)
-	if err != nil {
-		return members, fmt.Errorf(": %w", err)
-	}
-	it := item{text: element}
-	var security rawjson.Value
-	for i := range members {
-		value := members[i].Value
-		switch string(members[i].Name) {
+		value := r.Skip()
+		switch string(name) {
 		case `"name"`:
 			it.name = value
 		case `"ports"`:
@@ -292,13 +286,38 @@ func (p *pod) readElement(room []rawjson.Member, l list, element rawjson.Value) 
 			security = value
 		}
 	}
-	p.add(it)
-	host, err := hostProcess(security)
-	if err != nil {
-		return members, fmt.Errorf(".securityContext%w", err)
+	seen.clear()
+	it.text = r.Since(start)
+	p.items = append(p.items, it)
+	if dup != nil {
+		return fmt.Errorf(": %w", dup)
 	}
+	if err := p.noteHostProcess(security); err != nil {
+		return fmt.Errorf(".securityContext%w", err)
+	}
+	return nil
+}
+
+// cannotRead notes why profiles cannot have to do with the spec.
+func (p *pod) cannotRead(format string, args ...any) {
+	if p.unreadable == nil {
+		p.unreadable = fmt.Errorf(format, args...)
+	}
+}
+
+// specError says why profiles cannot have to do with the spec, the first reason
+// in the order of the text. It matters for pods only that a profile selects.
+func (p *pod) specError() error {
+	if p.spec.Kind() != rawjson.Object {
+		return fmt.Errorf("spec is %s, not an object", p.spec.Kind())
+	}
+	return p.unreadable
+}
+
+func (p *pod) noteHostProcess(security rawjson.Value) error {
+	host, err := hostProcess(security)
 	p.hostProcess = p.hostProcess || host
-	return members, nil
+	return err
 }
 
 // hostProcess tells whether a securityContext, of a pod or a container, asks

@@ -3,8 +3,11 @@ package sidecar
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // declaredPort is a port and who declares it.
@@ -66,4 +69,126 @@ func (p *declaredPort) text(field string) string {
 		number = p.hostPort
 	}
 	return fmt.Sprintf("%s %d/%s", field, number, cmp.Or(p.protocol, corev1.ProtocolTCP))
+}
+
+// readPorts reads the ports of a container, of any sort.
+func readPorts(container rawjson.Value, name string) (portList, error) {
+	var ports portList
+	for _, element := range container.Get("ports").Elements() {
+		port, err := readPort(element)
+		if err != nil {
+			return nil, err
+		}
+		port.container = name
+		ports = append(ports, port)
+	}
+	return ports, nil
+}
+
+// readPort reads a port. The API server writes numbers as integers; what is none
+// equals no port.
+func readPort(v rawjson.Value) (declaredPort, error) {
+	var (
+		port declaredPort
+		room [8]rawjson.Member // A port has five members.
+	)
+	members, err := fields(room[:0], v)
+	if err != nil {
+		return port, err
+	}
+	for i := range members {
+		value := members[i].Value
+		switch string(members[i].Name) {
+		case `"containerPort"`:
+			port.number = number(value)
+		case `"hostPort"`:
+			port.hostPort = number(value)
+		case `"hostIP"`:
+			port.hostIP = value.Text()
+		case `"protocol"`:
+			if !value.Is(string(corev1.ProtocolTCP)) { // the default
+				port.protocol = corev1.Protocol(value.Text())
+			}
+		}
+	}
+	return port, nil
+}
+
+func number(v rawjson.Value) int32 {
+	n, err := strconv.ParseInt(string(v), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(n)
+}
+
+// checkPorts finds ports of the pod that clash with those of the elements that
+// are to be added. Ports of the profile's own elements do not clash: Compile
+// has seen to it.
+func (pl *plan) checkPorts() error {
+	p := pl.pod
+	for _, l := range [...]list{initContainers, containers} {
+		for i := p.lists[l].from; i < p.lists[l].to; i++ {
+			it := p.item(i)
+			for k, element := range it.ports.Elements() {
+				port, err := readPort(element)
+				if err != nil {
+					return fmt.Errorf("spec.%s[%d].ports[%d]: %w", l, i-p.lists[l].from, k, err)
+				}
+				// A plain init container has ended before containers start, but
+				// native sidecars run beside it.
+				where, at, theirs, field := pl.clash(&port, it, l == initContainers && !it.native)
+				if field == "" {
+					continue
+				}
+				owner := &pl.profile.elements[where][at]
+				path := fmt.Sprintf("spec.%s[%d].ports[%d].%s", l, i-p.lists[l].from, k, field)
+				message := fmt.Sprintf("%s is declared by container %q of sidecar profile %q too", port.text(field), owner.name, pl.profile.name)
+				if pl.conflict(path, "change the port, or "+declineHint, message) {
+					pl.dropPort(where, at, theirs)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// clash tells which port of a container that is to be added clashes with one of
+// the pod's, and over which field.
+func (pl *plan) clash(port *declaredPort, of *item, beforeContainers bool) (l list, element, which int, field string) {
+	for l := initContainers; l <= containers; l++ {
+		if l == containers && beforeContainers {
+			continue
+		}
+		for i := range pl.profile.elements[l] {
+			e := &pl.profile.elements[l][i]
+			if f := pl.fate(l, i); !e.runs(l) || f.what != toAdd && f.what != replaced && f.what != merged || of.name.Is(e.name) {
+				continue
+			}
+			ports := pl.rendered.elements[l][i].ports
+			for k := range ports {
+				if field := port.clash(&ports[k]); field != "" {
+					return l, i, k, field
+				}
+			}
+		}
+	}
+	return 0, 0, 0, ""
+}
+
+// dropPort leaves a port out of a container that is to be added.
+func (pl *plan) dropPort(l list, i, which int) {
+	if pl.fates[l] == nil {
+		pl.fates[l] = make([]fate, len(pl.profile.elements[l]))
+	}
+	raw := rawjson.Value(pl.rendered.elements[l][i].raw)
+	if pl.fates[l][i].raw != nil {
+		raw = pl.fates[l][i].raw
+	}
+	u := new(undo)
+	port := &pl.rendered.elements[l][i].ports[which]
+	token := "containerPort=" + strconv.Itoa(int(port.number)) + "&protocol=" + string(cmp.Or(port.protocol, corev1.ProtocolTCP))
+	u.at("/ports").created = true
+	u.at("/ports/" + token).remove = true
+	pl.fates[l][i].raw, _ = u.revert(nil, raw, "", nil)
 }

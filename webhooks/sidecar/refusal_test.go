@@ -23,14 +23,15 @@ spec:
       volumes:
       - {name: data, configMap: {name: settings}}
 `
+	const words = `allowed are "true", "false", or names of profiles, with a minus to decline: "mesh,-logs"`
 	const decline = `or decline injection with the annotation sidecar.gatehouse.dev/inject: "false")`
 	for _, tc := range []struct {
 		name, pod string
 		want      []string // lines; none if the pod is accepted
 	}{
-		{"unknown word", `{"metadata":{"annotations":{"sidecar.gatehouse.dev/inject":"yes"}},"spec":{}}`, []string{`metadata.annotations[sidecar.gatehouse.dev/inject]: "yes" is not known: allowed are "true" and "false"`}},
-		{"empty word", `{"metadata":{"annotations":{"sidecar.gatehouse.dev/inject":""}},"spec":{}}`, []string{`metadata.annotations[sidecar.gatehouse.dev/inject]: "" is not known: allowed are "true" and "false"`}},
-		{"word in capitals and no spec", `{"metadata":{"annotations":{"sidecar.gatehouse.dev/inject":"True"}}}`, []string{`metadata.annotations[sidecar.gatehouse.dev/inject]: "True" is not known: allowed are "true" and "false"`}},
+		{"unknown word", `{"metadata":{"annotations":{"sidecar.gatehouse.dev/inject":"yes"}},"spec":{}}`, []string{`metadata.annotations[sidecar.gatehouse.dev/inject]: "yes" is not the name of a sidecar profile: ` + words}},
+		{"empty word", `{"metadata":{"annotations":{"sidecar.gatehouse.dev/inject":""}},"spec":{}}`, []string{`metadata.annotations[sidecar.gatehouse.dev/inject]: "" is not known: ` + words}},
+		{"word in capitals and no spec", `{"metadata":{"annotations":{"sidecar.gatehouse.dev/inject":"True"}}}`, []string{`metadata.annotations[sidecar.gatehouse.dev/inject]: "True" is not the name of a sidecar profile: ` + words + ` (hint: did you mean "true"?)`}},
 		{
 			"all at once", `{"spec":{"initContainers":[{"name":"agent"}],"containers":[{"name":"app"},{"name":"proxy"}],"ephemeralContainers":[{"name":"setup"}],"volumes":[{"name":"data","emptyDir":{}}]}}`,
 			[]string{

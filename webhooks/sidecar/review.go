@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -39,7 +40,20 @@ const (
 //
 // The request's object may be unchecked bytes and is not referred to afterwards.
 // Review is safe for concurrent use.
-func (s *Set) Review(_ context.Context, request admission.Request) admission.Response {
+func (s *Set) Review(ctx context.Context, request admission.Request) admission.Response {
+	return s.review(ctx, &request, nil, false)
+}
+
+// ReviewObserved is Review that shows the verdicts about the pod to an observer,
+// for metrics, and for a caller whose codec has checked that the object is JSON
+// and left no space around it, as webhooks/review does: it is not checked again.
+// The observer is not called for a dry run, which is to leave no trace, and may
+// be nil.
+func (s *Set) ReviewObserved(ctx context.Context, request admission.Request, observe func([]Verdict)) admission.Response {
+	return s.review(ctx, &request, observe, true)
+}
+
+func (s *Set) review(ctx context.Context, request *admission.Request, observe func([]Verdict), checked bool) admission.Response {
 	if len(s.profiles) == 0 || request.Operation != admissionv1.Create || request.SubResource != "" {
 		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}
 	}
@@ -53,7 +67,10 @@ func (s *Set) Review(_ context.Context, request admission.Request) admission.Res
 	case len(request.Object.Raw) == 0:
 		return admission.Errored(codeCouldNotTell, errors.New("a pod is to be created, but the request has no object"))
 	}
-	d := s.Decide(request.Namespace, request.Object.Raw)
+	d := s.Decide(Input{Context: ctx, Namespace: request.Namespace, Pod: request.Object.Raw, Checked: checked})
+	if observe != nil && (request.DryRun == nil || !*request.DryRun) {
+		observe(d.Verdicts)
+	}
 	return d.response()
 }
 
@@ -86,36 +103,44 @@ func (d *Decision) response() admission.Response {
 
 // audit is the reason of every profile, by name: "log-shipper=applied,mesh=not-asked".
 // Where there are too many, those that select the pod come first and the rest is
-// counted.
+// counted, as are those that are excluded by labels in a large set.
 func (d *Decision) audit() string {
 	var b strings.Builder
 	size := 0
 	for i := range d.Verdicts {
 		size += len(d.Verdicts[i].Profile) + len(d.Verdicts[i].Reason) + 2
 	}
-	b.Grow(min(size, maxAudit))
-	if size <= maxAudit {
+	left := d.NotSelected
+	const room = len(",+2147483647")
+	b.Grow(min(size+room, maxAudit))
+	if size+room <= maxAudit {
 		for i := range d.Verdicts {
 			d.Verdicts[i].write(&b)
 		}
-		return b.String()
-	}
-	const room = len(",+2147483647")
-	left := 0
-	for _, selected := range []bool{true, false} {
-		for i := range d.Verdicts {
-			v := &d.Verdicts[i]
-			if (v.Reason != NamespaceNotSelected && v.Reason != ObjectNotSelected && v.Reason != NotAsked) != selected {
-				continue
+	} else {
+		full := false
+		for _, selected := range []bool{true, false} {
+			for i := range d.Verdicts {
+				v := &d.Verdicts[i]
+				if v.Reason.Selected() != selected {
+					continue
+				}
+				full = full || b.Len()+len(v.Profile)+len(v.Reason)+2 > maxAudit-room
+				if full {
+					left++
+					continue
+				}
+				v.write(&b)
 			}
-			if left > 0 || b.Len()+len(v.Profile)+len(v.Reason)+2 > maxAudit-room {
-				left++
-				continue
-			}
-			v.write(&b)
 		}
 	}
-	fmt.Fprintf(&b, ",+%d", left)
+	if left > 0 {
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('+')
+		b.WriteString(strconv.Itoa(left))
+	}
 	return b.String()
 }
 

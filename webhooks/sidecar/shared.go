@@ -81,8 +81,12 @@ func checkShared(profiles []*profile) finding.List {
 }
 
 // overlap tells whether two profiles could apply to one pod: whether their
-// selectors do not exclude each other for certain.
+// selectors do not exclude each other for certain, and neither takes the other's
+// place.
 func overlap(a, b *profile) bool {
+	if a.replaces == b.name || b.replaces == a.name {
+		return false
+	}
 	return !disjoint(a.namespaces, b.namespaces) && !disjoint(a.objects, b.objects)
 }
 

@@ -1,22 +1,26 @@
-// Package sidecar is the mutating endpoint: it adds the containers and volumes
-// of SidecarProfiles to pods that are being created.
+// Package sidecar is the mutating endpoint: it adds what SidecarProfiles
+// describe to pods that are being created.
 //
 // Compile turns profiles into a Set once. Decide is the decision about one pod,
-// with a reason for every profile, and Review is Decide behind an admission
-// request. All three are pure: the same pod gets the same answer offline and
-// online.
+// with a reason for every profile, Review is Decide behind an admission request,
+// and Remove takes out again what a decision has put in. All are pure: the same
+// pod gets the same answer offline and online.
 //
 // A patch is built element by element on the text of the pod, which is never
 // decoded and written back: what this package does not know stays as it was,
 // byte for byte. A pod that already has what a profile adds gets no patch, so
-// that a second call changes nothing.
+// that a second call changes nothing but what has appeared since the first.
 //
 // Injection is a service to the pod's author, not a fence around them: who may
 // create a pod may also decline. What a pod must have is for a validating
 // policy to demand.
 package sidecar
 
-import "github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
 
 // Profile is a SidecarProfile and where it was found.
 type Profile struct {
@@ -25,12 +29,20 @@ type Profile struct {
 	v1alpha1.SidecarProfile
 }
 
-// Namespaces tells the labels of namespaces. It must be safe for concurrent
-// use, and the labels must not change once returned.
+// Namespaces tells what is known of namespaces. It must be safe for concurrent
+// use, and what it returns must not change.
 type Namespaces interface {
-	// NamespaceLabels returns the labels of the namespace of this name, and
-	// whether the namespace is known at all.
-	NamespaceLabels(name string) (labels map[string]string, known bool)
+	// Namespace returns the namespace of this name, and whether it is known at
+	// all.
+	Namespace(name string) (*corev1.Namespace, bool)
+}
+
+// ConfigMaps tells what presets hold. It must be safe for concurrent use, and
+// what it returns must not change.
+type ConfigMaps interface {
+	// ConfigMapData returns the data of a ConfigMap, and whether it is known at
+	// all.
+	ConfigMapData(namespace, name string) (data map[string]string, known bool)
 }
 
 // Spec is what a Set is compiled from.
@@ -38,4 +50,6 @@ type Spec struct {
 	Profiles []Profile
 	// Namespaces may be nil: then no namespace is known.
 	Namespaces Namespaces
+	// ConfigMaps may be nil: then no preset is known.
+	ConfigMaps ConfigMaps
 }

@@ -4,11 +4,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
+
+// status is what the status annotation of a pod says.
+type status struct {
+	Profiles []entry `json:"profiles"`
+	// Created are the trails of what was made for what was put into it.
+	Created []string `json:"created"`
+	// Originals are what stood, by trail, where something else was put.
+	Originals map[string]json.RawMessage `json:"originals"`
+}
 
 // entry is what the status annotation says about one profile.
 type entry struct {
@@ -19,32 +30,56 @@ type entry struct {
 	Volumes        []string `json:"volumes"`
 	// Reused are volumes that the profile uses and the pod already had.
 	Reused []string `json:"reusedVolumes"`
+	// Merged and Replaced are containers of the pod's own that have the name of
+	// one of the template's.
+	Merged   []string `json:"mergedContainers"`
+	Replaced []string `json:"replacedContainers"`
+	// Added are the trails of everything else.
+	Added []string `json:"added"`
 }
 
 func (e *entry) empty() bool {
-	return len(e.InitContainers)+len(e.Containers)+len(e.Volumes)+len(e.Reused) == 0
+	return len(e.InitContainers)+len(e.Containers)+len(e.Volumes)+len(e.Reused)+len(e.Merged)+len(e.Replaced)+len(e.Added) == 0
 }
 
-// entry is what the status annotation says once the plan is carried out. A nil
-// plan adds everything.
-func (p *profile) entry(made *plan) entry {
-	e := entry{Name: p.name, Revision: p.revision}
-	for l := range lists {
-		for i := range p.elements[l] {
-			name := p.elements[l][i].name
-			switch {
-			case made != nil && made.fate(l, i).what == reused:
-				e.Reused = append(e.Reused, name)
-			case l == initContainers:
-				e.InitContainers = append(e.InitContainers, name)
-			case l == containers:
-				e.Containers = append(e.Containers, name)
-			default:
-				e.Volumes = append(e.Volumes, name)
-			}
-		}
+// list are the names of what was added to a list.
+func (e *entry) list(l list) *[]string {
+	switch l {
+	case initContainers:
+		return &e.InitContainers
+	case containers:
+		return &e.Containers
+	case volumes, ephemeralContainers:
+		return &e.Volumes
+	default:
+		return &e.Volumes
 	}
-	return e
+}
+
+// adds tells whether the entry lists a container that the profile has added.
+func (e *entry) adds(l list, name string) bool {
+	switch l {
+	case initContainers:
+		return slices.Contains(e.InitContainers, name)
+	case containers:
+		return slices.Contains(e.Containers, name)
+	case volumes, ephemeralContainers:
+		return false
+	default:
+		return false
+	}
+}
+
+// claims tells whether the entry lists an element in any way.
+func (e *entry) claims(l list, name string) bool {
+	switch {
+	case e == nil:
+		return false
+	case l == volumes:
+		return slices.Contains(e.Volumes, name) || slices.Contains(e.Reused, name)
+	default:
+		return e.adds(l, name) || slices.Contains(e.Merged, name) || slices.Contains(e.Replaced, name)
+	}
 }
 
 // names are the names in each list of the pod.
@@ -60,76 +95,184 @@ func (p *pod) names() [lists]map[string]bool {
 }
 
 // prune is the entry without what it claims and is not there.
-func (e *entry) prune(there [lists]map[string]bool) entry {
-	in := func(l list, names []string) []string {
-		return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !there[l][name] })
+func (e *entry) prune(p *pod, there [lists]map[string]bool) entry {
+	in := func(names []string, ls ...list) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			return !slices.ContainsFunc(ls, func(l list) bool { return there[l][name] })
+		})
 	}
 	return entry{
 		Name:           e.Name,
 		Revision:       e.Revision,
-		InitContainers: in(initContainers, e.InitContainers),
-		Containers:     in(containers, e.Containers),
-		Volumes:        in(volumes, e.Volumes),
-		Reused:         in(volumes, e.Reused),
+		InitContainers: in(e.InitContainers, initContainers),
+		Containers:     in(e.Containers, containers),
+		Volumes:        in(e.Volumes, volumes),
+		Reused:         in(e.Reused, volumes),
+		Merged:         in(e.Merged, initContainers, containers),
+		Replaced:       in(e.Replaced, initContainers, containers),
+		Added:          slices.DeleteFunc(slices.Clone(e.Added), func(trail string) bool { return !p.exists(trail) }),
 	}
 }
 
-// claims tells whether the entry lists an element.
-func (e *entry) claims(l list, name string) bool {
-	if e == nil {
-		return false
+// exists tells whether there is something in the pod at the end of a trail.
+func (p *pod) exists(trail string) bool {
+	if rest, ok := strings.CutPrefix(trail, "/spec/"); ok {
+		return exists(p.spec, "/"+rest)
 	}
-	switch l {
-	case initContainers:
-		return slices.Contains(e.InitContainers, name)
-	case containers:
-		return slices.Contains(e.Containers, name)
-	case volumes:
-		return slices.Contains(e.Volumes, name) || slices.Contains(e.Reused, name)
-	case ephemeralContainers:
-		return false
-	default:
-		return false
+	if rest, ok := strings.CutPrefix(trail, "/metadata/"); ok {
+		return exists(p.metadata, "/"+rest)
 	}
+	return false
 }
 
 // maxStatus is the length of the longest status annotation that is read, in
-// bytes: 400 profiles at 160. The API server allows 256 KiB for all annotations.
-const maxStatus = 64 << 10
+// bytes: what the API server allows for all annotations together
+// (k8s.io/apimachinery/pkg/api/validation, TotalAnnotationSizeLimitB), so that
+// whatever was written can be read.
+const maxStatus = 256 << 10
 
 // parseStatus reads a status annotation. Members that it does not know are
 // ignored: a newer Gatehouse may have written them.
-func parseStatus(text string) ([]entry, error) {
+func parseStatus(text string) (*status, error) {
 	if len(text) > maxStatus {
 		return nil, fmt.Errorf("not a status: longer than %d bytes", maxStatus)
 	}
-	var status struct {
-		Profiles []entry `json:"profiles"`
-	}
-	if err := json.Unmarshal([]byte(text), &status); err != nil {
+	s := new(status)
+	if err := json.Unmarshal([]byte(text), s); err != nil {
 		return nil, fmt.Errorf("not a status: %w", err)
 	}
-	if status.Profiles == nil {
+	if s.Profiles == nil {
 		return nil, errors.New("not a status: profiles is absent")
 	}
-	seen := make(map[string]bool, len(status.Profiles))
-	for i := range status.Profiles {
-		name := status.Profiles[i].Name
+	seen := make(map[string]bool, len(s.Profiles))
+	for i := range s.Profiles {
+		name := s.Profiles[i].Name
 		if seen[name] {
 			return nil, fmt.Errorf("not a status: profile %q occurs twice", name)
 		}
 		seen[name] = true
 	}
-	return status.Profiles, nil
+	s.believable()
+	return s, nil
 }
 
-// renderStatus writes a status annotation: one line of JSON, the profiles by
-// name, and no list that is empty.
-func renderStatus(entries []entry) string {
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
-	dst := []byte(`{"profiles":[`)
-	for i := range entries {
-		e := &entries[i]
+// believable drops what no decision can have written: a pod can come with any
+// annotation, and what it claims is not looked at when a decision is made.
+func (s *status) believable() {
+	known := make(map[string]bool)
+	for i := range s.Profiles {
+		e := &s.Profiles[i]
+		e.Added = slices.DeleteFunc(e.Added, func(trail string) bool { return !addable(trail) })
+		for _, trail := range e.Added {
+			known[trail] = true
+		}
+		for _, name := range e.Replaced {
+			known["/spec/initContainers/"+named(name)] = true
+			known["/spec/containers/"+named(name)] = true
+		}
+	}
+	s.Created = slices.DeleteFunc(s.Created, func(trail string) bool {
+		return trail != "/metadata" && !strings.HasPrefix(trail, "/metadata/") && !strings.HasPrefix(trail, "/spec/")
+	})
+	for _, trail := range s.Created {
+		known[trail] = true
+	}
+	maps.DeleteFunc(s.Originals, func(trail string, _ json.RawMessage) bool { return !known[trail] })
+}
+
+// addable tells whether a decision can have added what stands at the end of a
+// trail: a label or annotation that a profile may set, or something in the spec
+// that is no container and no volume, which go by their names.
+func addable(trail string) bool {
+	tokens := strings.Split(trail, "/")
+	const (
+		field   = 3 // /spec/tolerations
+		element = 4 // /spec/containers/name=app
+	)
+	switch {
+	case len(tokens) < field:
+		return false
+	case tokens[1] == "metadata":
+		return len(tokens) == element && (tokens[2] == "labels" || tokens[2] == "annotations" && !reserved(unescape(tokens[3])))
+	case tokens[1] != "spec", tokens[2] == volumes.String(), tokens[2] == ephemeralContainers.String():
+		return false
+	case tokens[2] == initContainers.String(), tokens[2] == containers.String():
+		return len(tokens) > element
+	default:
+		return true
+	}
+}
+
+// reserved tells whether an annotation is not for a profile to set.
+func reserved(annotation string) bool {
+	domain, _, _ := strings.Cut(annotation, "/")
+	return domain == v1alpha1.ParameterDomain || strings.HasSuffix(domain, "."+v1alpha1.ParameterDomain) || annotation == mirrorAnnotation
+}
+
+// find is the entry of a profile, or nil.
+func (s *status) find(profile string) *entry {
+	if s == nil {
+		return nil
+	}
+	for i := range s.Profiles {
+		if s.Profiles[i].Name == profile {
+			return &s.Profiles[i]
+		}
+	}
+	return nil
+}
+
+// original notes what stood where something else is put. What was noted first is
+// what was there before.
+func (s *status) original(trail string, value json.RawMessage) {
+	if s.Originals == nil {
+		s.Originals = make(map[string]json.RawMessage)
+	}
+	if _, known := s.Originals[trail]; !known {
+		s.Originals[trail] = value
+	}
+}
+
+// make notes that an object or list is made, where nothing was or null.
+func (s *status) make(trail string, was rawjson.Value) {
+	s.Created = append(s.Created, trail)
+	if was.Kind() == rawjson.Null {
+		s.original(trail, json.RawMessage("null"))
+	}
+}
+
+// undo is how to take out of a pod what the status lists.
+func (s *status) undo() *undo {
+	root := new(undo)
+	for i := range s.Profiles {
+		e := &s.Profiles[i]
+		for l := range lists {
+			for _, name := range *e.list(l) {
+				root.at(l.path() + "/" + named(name)).remove = true
+			}
+		}
+		for _, trail := range e.Added {
+			root.at(trail).remove = true
+		}
+	}
+	for _, trail := range s.Created {
+		root.at(trail).created = true
+	}
+	for _, trail := range slices.Sorted(maps.Keys(s.Originals)) {
+		root.at(trail).original = s.Originals[trail]
+	}
+	root.at("/metadata/annotations/" + escape(v1alpha1.StatusAnnotation)).remove = true
+	return root
+}
+
+// render writes a status annotation: one line of JSON, the profiles by name, and
+// no list that is empty.
+func (s *status) render() string {
+	slices.SortFunc(s.Profiles, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
+	const usual = 512
+	dst := append(make([]byte, 0, usual), `{"profiles":[`...)
+	for i := range s.Profiles {
+		e := &s.Profiles[i]
 		if i > 0 {
 			dst = append(dst, ',')
 		}
@@ -137,25 +280,43 @@ func renderStatus(entries []entry) string {
 		dst = rawjson.AppendString(dst, e.Name)
 		dst = append(dst, `,"revision":`...)
 		dst = rawjson.AppendString(dst, e.Revision)
-		dst = appendNames(dst, `,"initContainers":`, e.InitContainers)
-		dst = appendNames(dst, `,"containers":`, e.Containers)
-		dst = appendNames(dst, `,"volumes":`, e.Volumes)
-		dst = appendNames(dst, `,"reusedVolumes":`, e.Reused)
+		dst = appendTexts(dst, `,"initContainers":`, e.InitContainers)
+		dst = appendTexts(dst, `,"containers":`, e.Containers)
+		dst = appendTexts(dst, `,"volumes":`, e.Volumes)
+		dst = appendTexts(dst, `,"reusedVolumes":`, e.Reused)
+		dst = appendTexts(dst, `,"mergedContainers":`, e.Merged)
+		dst = appendTexts(dst, `,"replacedContainers":`, e.Replaced)
+		dst = appendTexts(dst, `,"added":`, e.Added)
 		dst = append(dst, '}')
 	}
-	return string(append(dst, `]}`...))
+	dst = append(dst, ']')
+	slices.Sort(s.Created)
+	dst = appendTexts(dst, `,"created":`, slices.Compact(s.Created))
+	for i, trail := range slices.Sorted(maps.Keys(s.Originals)) {
+		if i == 0 {
+			dst = append(dst, `,"originals":{`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = rawjson.AppendString(dst, trail)
+		dst = append(append(dst, ':'), s.Originals[trail]...)
+	}
+	if len(s.Originals) > 0 {
+		dst = append(dst, '}')
+	}
+	return string(append(dst, '}'))
 }
 
-func appendNames(dst []byte, key string, names []string) []byte {
-	if len(names) == 0 {
+func appendTexts(dst []byte, key string, texts []string) []byte {
+	if len(texts) == 0 {
 		return dst
 	}
 	dst = append(append(dst, key...), '[')
-	for i, name := range names {
+	for i, text := range texts {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = rawjson.AppendString(dst, name)
+		dst = rawjson.AppendString(dst, text)
 	}
 	return append(dst, ']')
 }

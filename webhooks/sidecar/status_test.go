@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // withStatus is a pod with a status annotation and a spec.
@@ -38,6 +39,8 @@ func TestStatusAnnotation(t *testing.T) {
 		old     = `{"profiles":[{"name":"both","revision":"0123456789ab","initContainers":["setup","proxy"],"containers":["agent"],"volumes":["scratch"]}]}`
 		allIn   = `{"initContainers":[{"name":"setup"},{"name":"proxy","restartPolicy":"Always"}],"containers":[{"name":"app"},{"name":"agent","image":"changed by others"}],"volumes":[{"name":"scratch","emptyDir":{"sizeLimit":"1Gi"}}]}`
 		nothing = `{"containers":[{"name":"app"}]}`
+		// made is full where the pod had neither init containers nor volumes.
+		made = `{"profiles":[{"name":"both","revision":"NOW","initContainers":["setup","proxy"],"containers":["agent"],"volumes":["scratch"]}],"created":["/spec/initContainers","/spec/volumes"]}`
 	)
 	for _, tc := range []struct {
 		name, status, spec string
@@ -49,9 +52,9 @@ func TestStatusAnnotation(t *testing.T) {
 	}{
 		{name: "second call, after others changed what was added", status: full, spec: allIn, audit: "both=already-there"},
 		{name: "second call, after another webhook dropped a field", status: full, spec: strings.Replace(allIn, `,"restartPolicy":"Always"`, "", 1), audit: "both=already-there", warning: `init container "proxy" of sidecar profile "both" has lost restartPolicy: Always, and the pod will not start`},
-		{name: "names alone are written", status: full, spec: nothing, audit: "both=applied", result: full, inits: "setup proxy", warning: `claims that sidecar profile "both" was applied, but nothing of it is there: it is applied now`},
+		{name: "names alone are written", status: full, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: `claims that sidecar profile "both" was applied, but nothing of it is there: it is applied now`},
 		{name: "older revision, complete", status: old, spec: allIn, audit: "both=already-there", warning: `the pod has revision "0123456789ab" of sidecar profile "both" and is left as it is; revision "NOW" is in force`},
-		{name: "older revision, nothing there", status: old, spec: nothing, audit: "both=applied", result: full, inits: "setup proxy", warning: "nothing of it is there"},
+		{name: "older revision, nothing there", status: old, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "nothing of it is there"},
 		{
 			name: "older revision, something missing", status: old, spec: `{"initContainers":[{"name":"proxy","restartPolicy":"Always"}],"containers":[{"name":"app"}]}`,
 			refusal: `metadata.annotations[sidecar.gatehouse.dev/status]: revision "0123456789ab" of sidecar profile "both" is in the pod, and lacks something of revision "NOW", which is in force (hint: remove the annotation and what it lists from the pod)`,
@@ -59,8 +62,8 @@ func TestStatusAnnotation(t *testing.T) {
 		{name: "something missing", status: full, spec: `{"initContainers":[{"name":"first"},{"name":"setup"},{"name":"own"}],"containers":[{"name":"app"},{"name":"agent"}],"volumes":[{"name":"scratch"}]}`, audit: "both=applied", result: full, inits: "first setup proxy own"},
 		{name: "the first missing", status: full, spec: `{"initContainers":[{"name":"own"},{"name":"proxy","restartPolicy":"Always"}],"containers":[{"name":"app"},{"name":"agent"}],"volumes":[{"name":"scratch"}]}`, audit: "both=applied", result: full, inits: "setup own proxy"},
 
-		{name: "says nothing of the profile", status: `{"profiles":[{"name":"mesh","revision":"1","containers":["app","gone"],"volumes":["none"]}]}`, spec: nothing, audit: "both=applied", inits: "setup proxy", result: `{"profiles":[{"name":"both","revision":"NOW","initContainers":["setup","proxy"],"containers":["agent"],"volumes":["scratch"]},{"name":"mesh","revision":"1","containers":["app"]}]}`},
-		{name: "claims nothing", status: `{"profiles":[{"name":"both","revision":"NOW"}]}`, spec: nothing, audit: "both=applied", result: full, inits: "setup proxy", warning: "nothing of it is there"},
+		{name: "says nothing of the profile", status: `{"profiles":[{"name":"mesh","revision":"1","containers":["app","gone"],"volumes":["none"]}]}`, spec: nothing, audit: "both=applied", inits: "setup proxy", result: `{"profiles":[{"name":"both","revision":"NOW","initContainers":["setup","proxy"],"containers":["agent"],"volumes":["scratch"]},{"name":"mesh","revision":"1","containers":["app"]}],"created":["/spec/initContainers","/spec/volumes"]}`},
+		{name: "claims nothing", status: `{"profiles":[{"name":"both","revision":"NOW"}]}`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "nothing of it is there"},
 		{
 			name: "does not claim a name that is there", status: `{"profiles":[{"name":"both","revision":"NOW","containers":["agent"]}]}`, spec: `{"initContainers":[{"name":"proxy"}],"containers":[{"name":"agent"}]}`,
 			refusal: `spec.initContainers[0].name: "proxy" is the name of a container that sidecar profile "both" adds`,
@@ -73,7 +76,7 @@ func TestStatusAnnotation(t *testing.T) {
 			name: "a volume alone is no proof", status: full, spec: `{"volumes":[{"name":"scratch","hostPath":{"path":"/"}}]}`,
 			refusal: `spec.volumes[0].name: "scratch" is the name of a volume that sidecar profile "both" adds, and is not equal to it`,
 		},
-		{name: "an equal volume alone", status: full, spec: `{"volumes":[{"name":"scratch","emptyDir":{}}]}`, audit: "both=applied", inits: "setup proxy", result: `{"profiles":[{"name":"both","revision":"NOW","initContainers":["setup","proxy"],"containers":["agent"],"reusedVolumes":["scratch"]}]}`},
+		{name: "an equal volume alone", status: full, spec: `{"volumes":[{"name":"scratch","emptyDir":{}}]}`, audit: "both=applied", inits: "setup proxy", result: `{"profiles":[{"name":"both","revision":"NOW","initContainers":["setup","proxy"],"containers":["agent"],"reusedVolumes":["scratch"]}],"created":["/spec/containers","/spec/initContainers"]}`},
 		{
 			name: "reused volume, changed by others since", status: `{"profiles":[{"name":"both","revision":"NOW","initContainers":["setup","proxy"],"containers":["agent"],"reusedVolumes":["scratch"]}]}`,
 			spec: allIn, audit: "both=already-there",
@@ -81,16 +84,16 @@ func TestStatusAnnotation(t *testing.T) {
 		{
 			name: "reused volume, something missing", status: `{"profiles":[{"name":"both","revision":"NOW","initContainers":["setup","proxy"],"containers":["agent"],"reusedVolumes":["scratch"]}]}`,
 			spec:  `{"initContainers":[{"name":"setup"},{"name":"proxy","restartPolicy":"Always"}],"volumes":[{"name":"scratch","emptyDir":{"sizeLimit":"1Gi"}}]}`,
-			audit: "both=applied", inits: "setup proxy", result: `{"profiles":[{"name":"both","revision":"NOW","initContainers":["setup","proxy"],"containers":["agent"],"reusedVolumes":["scratch"]}]}`,
+			audit: "both=applied", inits: "setup proxy", result: `{"profiles":[{"name":"both","revision":"NOW","initContainers":["setup","proxy"],"containers":["agent"],"reusedVolumes":["scratch"]}],"created":["/spec/containers"]}`,
 		},
 
-		{name: "not JSON", status: `injected`, spec: nothing, audit: "both=applied", result: full, inits: "setup proxy", warning: "cannot be read and is ignored"},
-		{name: "empty", status: ``, spec: nothing, audit: "both=applied", result: full, inits: "setup proxy", warning: "cannot be read and is ignored"},
-		{name: "null", status: `null`, spec: nothing, audit: "both=applied", result: full, inits: "setup proxy", warning: "cannot be read and is ignored"},
-		{name: "an array", status: `[]`, spec: nothing, audit: "both=applied", result: full, inits: "setup proxy", warning: "cannot be read and is ignored"},
-		{name: "of another shape", status: `{"profiles":{"both":true}}`, spec: nothing, audit: "both=applied", result: full, inits: "setup proxy", warning: "cannot be read and is ignored"},
-		{name: "longer than any status", status: strings.Replace(full, `{"profiles":[`, `{"profiles":[`+strings.Repeat(" ", 64<<10), 1), spec: nothing, audit: "both=applied", result: full, inits: "setup proxy", warning: "cannot be read and is ignored"},
-		{name: "a profile twice", status: `{"profiles":[{"name":"both"},{"name":"both"}]}`, spec: nothing, audit: "both=applied", result: full, inits: "setup proxy", warning: "cannot be read and is ignored"},
+		{name: "not JSON", status: `injected`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
+		{name: "empty", status: ``, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
+		{name: "null", status: `null`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
+		{name: "an array", status: `[]`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
+		{name: "of another shape", status: `{"profiles":{"both":true}}`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
+		{name: "longer than any status", status: strings.Replace(full, `{"profiles":[`, `{"profiles":[`+strings.Repeat(" ", 256<<10), 1), spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
+		{name: "a profile twice", status: `{"profiles":[{"name":"both"},{"name":"both"}]}`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
 		{
 			name: "not JSON, but the names are taken", status: `injected`, spec: `{"containers":[{"name":"agent"}]}`, warning: "cannot be read and is ignored",
 			refusal: `spec.containers[0].name: "agent" is the name of a container that sidecar profile "both" adds`,
@@ -100,7 +103,7 @@ func TestStatusAnnotation(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			set := compile(t, both)
-			revision := set.Decide("shop", []byte(`{}`)).Verdicts[0].Revision
+			revision := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(`{}`)}).Verdicts[0].Revision
 			now := func(s string) string { return strings.ReplaceAll(s, "NOW", revision) }
 			pod := withStatus(t, now(tc.status), tc.spec)
 			response := set.Review(context.Background(), request("shop", pod))

@@ -8,6 +8,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
+// readVolume reads a volume of a template.
+func readVolume(raw []byte) (*corev1.Volume, error) {
+	v := new(corev1.Volume)
+	if err := decode(raw, v); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
 // equalVolume tells whether a volume of a pod is the one that a template
 // declares. The pod's has the defaults that the API server has put in, so they
 // are put into both; a volume with a member that is not known here is equal to

@@ -27,7 +27,7 @@ type Config struct {
 	// Files is the number of files read.
 	Files int
 	// Sidecar, Policy and Authn are the specs of the endpoints. The context
-	// objects of the directory are in Sidecar.Namespaces and Policy.Objects,
+	// objects of the directory are in Sidecar.Namespaces, Sidecar.ConfigMaps and Policy.Objects,
 	// and Authn.Now is the wall clock.
 	Sidecar sidecar.Spec
 	Policy  policy.Spec
@@ -81,7 +81,7 @@ func (t tree) decode() (*Config, finding.List) {
 	c := &Config{Digest: t.digest, Files: len(t.files), Warnings: d.warnings}
 	c.Warnings.Sort()
 	objects := newObjects(d.namespaces, d.context)
-	c.Sidecar = sidecar.Spec{Profiles: d.profiles, Namespaces: objects}
+	c.Sidecar = sidecar.Spec{Profiles: d.profiles, Namespaces: objects, ConfigMaps: objects}
 	c.Policy = policy.Spec{
 		Policies:          d.policies,
 		Bindings:          d.bindings,

@@ -145,12 +145,12 @@ func TestLoadReadsEveryKind(t *testing.T) {
 		"ended": {"kubernetes.io/metadata.name": "ended"},
 		"again": {"kubernetes.io/metadata.name": "again"},
 	} {
-		got, known := c.Sidecar.Namespaces.NamespaceLabels(name)
-		if !known || !maps.Equal(got, want) {
-			t.Errorf("labels of %s: %v, %v, want %v", name, got, known, want)
+		got, known := c.Sidecar.Namespaces.Namespace(name)
+		if !known || !maps.Equal(got.Labels, want) {
+			t.Errorf("%s: %+v, %v, want the labels %v", name, got, known, want)
 		}
 	}
-	if _, known := c.Sidecar.Namespaces.NamespaceLabels("absent"); known {
+	if _, known := c.Sidecar.Namespaces.Namespace("absent"); known {
 		t.Error("a namespace that is in no file is known")
 	}
 	for name, want := range map[string]map[string]any{
@@ -241,25 +241,25 @@ func TestLoadErrors(t *testing.T) {
 			[]string{`a.yaml: SidecarProfile/log: spec.injecton: unknown field (hint: did you mean "injection"?)`},
 		},
 		"unknown field, wrong case": {
-			map[string]string{"a.yaml": head + "spec: {template: {spec: {initcontainers: []}}}"},
-			[]string{`a.yaml: SidecarProfile/log: spec.template.spec.initcontainers: unknown field (hint: did you mean "initContainers"?)`},
+			map[string]string{"a.yaml": head + "spec: {appcontainers: [], template: {spec: {}}}"},
+			[]string{`a.yaml: SidecarProfile/log: spec.appcontainers: unknown field (hint: did you mean "appContainers"?)`},
 		},
 		"unknown field that belongs elsewhere": {
-			map[string]string{"a.yaml": head + "spec: {namespaceSelector: {}, containers: [], template: {spec: {}}}"},
+			map[string]string{"a.yaml": head + "spec: {namespaceSelector: {}, matchConditions: [], template: {spec: {}}}"},
 			[]string{
-				`a.yaml: SidecarProfile/log: spec.containers: unknown field (hint: did you mean "spec.template.spec.containers"?)`,
+				`a.yaml: SidecarProfile/log: spec.matchConditions: unknown field (hint: did you mean "spec.match.matchConditions"?)`,
 				`a.yaml: SidecarProfile/log: spec.namespaceSelector: unknown field (hint: did you mean "spec.match.namespaceSelector"?)`,
 			},
 		},
 		"unknown field of no kinship": {
 			map[string]string{"a.yaml": head + "spec: {zzz: 1, template: {spec: {}}}"},
-			[]string{`a.yaml: SidecarProfile/log: spec.zzz: unknown field (hint: the fields here are injection, match, template)`},
+			[]string{`a.yaml: SidecarProfile/log: spec.zzz: unknown field (hint: the fields here are appContainers, distinctUsers, hostNetwork, injection, match, onConflict, onSameName, parameters, placement, podsThatEnd, presets, rollout, …)`},
 		},
 		"unknown fields deep inside, and of upstream types": {
-			map[string]string{"a.yaml": head + "spec: {template: {spec: {containers: [{name: a}, {name: b, imag: x, ports: [{containerPort: 1, potocol: TCP}]}]}}}"},
+			map[string]string{"a.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicy\nmetadata: {name: p}\nspec: {matchConstraints: {resourceRules: [{}, {operatons: []}], namespaceSelector: {matchExpressions: [{ky: x}]}}}"},
 			[]string{
-				`a.yaml: SidecarProfile/log: spec.template.spec.containers[1].imag: unknown field (hint: did you mean "image"?)`,
-				`a.yaml: SidecarProfile/log: spec.template.spec.containers[1].ports[0].potocol: unknown field (hint: did you mean "protocol"?)`,
+				`a.yaml: AdmissionPolicy/p: spec.matchConstraints.namespaceSelector.matchExpressions[0].ky: unknown field (hint: did you mean "key"?)`,
+				`a.yaml: AdmissionPolicy/p: spec.matchConstraints.resourceRules[1].operatons: unknown field (hint: did you mean "operations"?)`,
 			},
 		},
 		"unknown fields of an inlined spec, of metadata and at the top": {
@@ -272,18 +272,18 @@ func TestLoadErrors(t *testing.T) {
 			},
 		},
 		"values of the wrong kind": {
-			map[string]string{"a.yaml": head + `spec: {injection: true, match: [], template: {spec: {containers: {name: x}, initContainers: [{name: 5, tty: "yes", ports: [{containerPort: "80"}, {containerPort: 1.5}, {containerPort: 3000000000}], resources: {limits: {cpu: much}}, env: [x]}]}}}`},
+			map[string]string{"a.yaml": head + `spec: {injection: true, match: [], parameters: {name: x}, rollout: {percent: "80"}, distinctUsers: [5], share: [{container: x, readOnly: "yes", env: x}, x], appContainers: [{names: [a], initContainers: 1, template: {}}], onConflict: 1.5}`},
 			[]string{
+				`a.yaml: SidecarProfile/log: spec.appContainers[0].initContainers: "1" is a number, expected true or false`,
+				`a.yaml: SidecarProfile/log: spec.distinctUsers[0]: "5" is a number, expected a string (hint: put it in quotes)`,
 				`a.yaml: SidecarProfile/log: spec.injection: "true" is a boolean, expected a string (hint: put it in quotes: YAML reads yes, no, on, off, y and n as booleans)`,
 				`a.yaml: SidecarProfile/log: spec.match: is a list, expected a mapping`,
-				`a.yaml: SidecarProfile/log: spec.template.spec.containers: is a mapping, expected a list`,
-				`a.yaml: SidecarProfile/log: spec.template.spec.initContainers[0].env[0]: "x" is a string, expected a mapping`,
-				`a.yaml: SidecarProfile/log: spec.template.spec.initContainers[0].name: "5" is a number, expected a string (hint: put it in quotes)`,
-				`a.yaml: SidecarProfile/log: spec.template.spec.initContainers[0].ports[0].containerPort: "80" is a string, expected an integer`,
-				`a.yaml: SidecarProfile/log: spec.template.spec.initContainers[0].ports[1].containerPort: "1.5" is a number, expected an integer`,
-				`a.yaml: SidecarProfile/log: spec.template.spec.initContainers[0].ports[2].containerPort: "3000000000" is not an integer of 32 bits`,
-				`a.yaml: SidecarProfile/log: spec.template.spec.initContainers[0].resources.limits.cpu: "much" is not a quantity: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`,
-				`a.yaml: SidecarProfile/log: spec.template.spec.initContainers[0].tty: "yes" is a string, expected true or false`,
+				`a.yaml: SidecarProfile/log: spec.onConflict: "1.5" is a number, expected a string (hint: put it in quotes)`,
+				`a.yaml: SidecarProfile/log: spec.parameters: is a mapping, expected a list`,
+				`a.yaml: SidecarProfile/log: spec.rollout.percent: "80" is a string, expected an integer`,
+				`a.yaml: SidecarProfile/log: spec.share[0].env: "x" is a string, expected a list`,
+				`a.yaml: SidecarProfile/log: spec.share[0].readOnly: "yes" is a string, expected true or false`,
+				`a.yaml: SidecarProfile/log: spec.share[1]: "x" is a string, expected a mapping`,
 			},
 		},
 		"a token pasted into the wrong place is not repeated": {
@@ -547,7 +547,7 @@ func TestLoadKubeletVolume(t *testing.T) {
 	if c.Files != 2 || len(c.Sidecar.Profiles) != 1 || c.Sidecar.Profiles[0].Source != "a.yaml" {
 		t.Errorf("%d files, profiles %+v", c.Files, c.Sidecar.Profiles)
 	}
-	if _, known := c.Sidecar.Namespaces.NamespaceLabels("shop"); !known {
+	if _, known := c.Sidecar.Namespaces.Namespace("shop"); !known {
 		t.Error("the linked directory was not read")
 	}
 }
@@ -598,7 +598,7 @@ func TestInspect(t *testing.T) {
 	if got := findings(t, found); !slices.Equal(got, want) {
 		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	}
-	if len(c.Sidecar.Profiles) != 1 || len(c.Sidecar.Profiles[0].Spec.Template.Spec.Containers) != 1 || len(c.Policy.Policies) != 1 {
+	if len(c.Sidecar.Profiles) != 1 || !strings.Contains(string(c.Sidecar.Profiles[0].Spec.Template.Spec.Raw), `"containers"`) || len(c.Policy.Policies) != 1 {
 		t.Errorf("what could be understood is not there: %+v", c)
 	}
 	if found[2].Severity != finding.Warning || len(c.Warnings) != 1 {

@@ -54,13 +54,14 @@ func (o *objects) Namespace(name string) (*corev1.Namespace, bool) {
 	return n, ok
 }
 
-// NamespaceLabels are the labels of the namespace of that name.
-func (o *objects) NamespaceLabels(name string) (map[string]string, bool) {
-	n, ok := o.namespaces[name]
+// ConfigMapData is the data of a ConfigMap.
+func (o *objects) ConfigMapData(namespace, name string) (map[string]string, bool) {
+	u, ok := o.Get(corev1.SchemeGroupVersion.WithKind("ConfigMap"), namespace, name)
 	if !ok {
 		return nil, false
 	}
-	return n.Labels, true
+	data, _, err := unstructured.NestedStringMap(u.Object, "data")
+	return data, err == nil
 }
 
 // Get is the object of exactly that kind and version. The namespace is empty

@@ -14,12 +14,13 @@ import (
 // 60 seconds of a request.
 const mutateTimeout = 5
 
-// asksExpression is true for a pod that says something on injection other than
-// "false": it asks, or it means to and has misspelt it. A pod without
-// annotations, or with null for them, says nothing.
+// asksExpression is true for a pod that says something on injection and does not
+// merely decline, with "false" or with names that all have a minus: it asks, or
+// it means to and has misspelt it. A pod without annotations, or with null for
+// them, says nothing.
 const asksExpression = `has(object.metadata.annotations) && object.metadata.annotations != null &&
 "` + v1alpha1.InjectAnnotation + `" in object.metadata.annotations &&
-object.metadata.annotations["` + v1alpha1.InjectAnnotation + `"] != "false"`
+!object.metadata.annotations["` + v1alpha1.InjectAnnotation + `"].matches("^(false|\\s*-[^,]*(,\\s*-[^,]*)*)$")`
 
 // mutating is the configuration of two webhooks, of which each pod meets
 // exactly one: a pod that asks for injection is not created without it, and a

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 const (
@@ -31,7 +32,10 @@ const (
 // memory at one time; it must be more than the largest of them. Token reviews
 // have slots, and a quarter as many bytes, of their own, so that a flood of
 // admission reviews does not keep people from logging in.
-func Reviews(current *atomic.Pointer[webhooks.Snapshot], bytes int64, observe func(*review.Outcome), now func() time.Time) http.Handler {
+//
+// What is observed is every finished review, and the verdicts about every pod
+// that is not a dry run; neither observer may be nil.
+func Reviews(current *atomic.Pointer[webhooks.Snapshot], bytes int64, observe func(*review.Outcome), verdicts func([]sidecar.Verdict), now func() time.Time) http.Handler {
 	slots := slotsPerProcessor * runtime.GOMAXPROCS(0)
 	admitting := review.Options{
 		MaxBytes: review.MaxAdmissionBytes, MaxTime: admissionTime,
@@ -46,7 +50,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], bytes int64, observe fu
 			o := admitting
 			o.Name = endpoint.Name
 			handler = review.Admission(func(ctx context.Context, r admission.Request) admission.Response {
-				return current.Load().Sidecar.Review(ctx, r)
+				return current.Load().Sidecar.ReviewObserved(ctx, r, verdicts)
 			}, o)
 		case webhooks.ValidatePath:
 			o := admitting

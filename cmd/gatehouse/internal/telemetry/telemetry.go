@@ -31,6 +31,7 @@ type Telemetry struct {
 	size     *prometheus.HistogramVec
 	warnings *prometheus.CounterVec
 	patched  prometheus.Counter
+	profiles *prometheus.CounterVec
 	reloads  *prometheus.CounterVec
 	loaded   *prometheus.GaugeVec
 	loadedAt prometheus.Gauge
@@ -72,6 +73,10 @@ func New(log *slog.Logger, version string) *Telemetry {
 			Name: "gatehouse_patches_total",
 			Help: "Mutating reviews that were answered with a patch.",
 		}),
+		profiles: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_sidecar_profiles_total",
+			Help: "What became of sidecar profiles that select a pod, by profile and reason. A dry run is not counted.",
+		}, []string{"profile", "reason"}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_config_loads_total",
 			Help: "Configurations read, by result (ok, error). After an error the last good one serves on.",
@@ -94,7 +99,7 @@ func New(log *slog.Logger, version string) *Telemetry {
 		Help: "1 for the version of this program.",
 	}, []string{"version", "go"})
 	build.WithLabelValues(version, goVersion()).Set(1)
-	t.Registry.MustRegister(t.duration, t.reviews, t.waited, t.size, t.warnings, t.patched,
+	t.Registry.MustRegister(t.duration, t.reviews, t.waited, t.size, t.warnings, t.patched, t.profiles,
 		t.reloads, t.loaded, t.loadedAt, t.notAfter, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return t
@@ -171,6 +176,16 @@ func (t *Telemetry) Review(o *review.Outcome) {
 		}
 	}
 	t.log.LogAttrs(ctx, level, "review", attrs...)
+}
+
+// Profiles counts what became of the sidecar profiles that select a pod. Labels
+// come from the configuration and from this program, never from a request.
+func (t *Telemetry) Profiles(verdicts []sidecar.Verdict) {
+	for i := range verdicts {
+		if v := &verdicts[i]; v.Reason.Selected() {
+			t.profiles.WithLabelValues(v.Profile, string(v.Reason)).Inc()
+		}
+	}
 }
 
 // attributes names what a review was about and how it ended. Nothing of an

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 func newTelemetry(level slog.Level) (*telemetry.Telemetry, *bytes.Buffer) {
@@ -143,5 +144,27 @@ func TestNobodyFillsTheLog(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	if len(lines) != 22 || !strings.Contains(lines[20], "expired") || !strings.Contains(lines[21], `"suppressed":980`) {
 		t.Errorf("%d lines, the last two\n%s", len(lines), strings.Join(lines[max(len(lines)-2, 0):], "\n"))
+	}
+}
+
+// TestProfiles counts the profiles that are about a pod, and no others: there may
+// be hundreds.
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	observe, _ := newTelemetry(slog.LevelInfo)
+	for range 2 {
+		observe.Profiles([]sidecar.Verdict{
+			{Profile: "mesh", Reason: sidecar.Applied},
+			{Profile: "logs", Reason: sidecar.HostNetwork},
+			{Profile: "other", Reason: sidecar.NamespaceNotSelected},
+		})
+	}
+	const want = `# HELP gatehouse_sidecar_profiles_total What became of sidecar profiles that select a pod, by profile and reason. A dry run is not counted.
+# TYPE gatehouse_sidecar_profiles_total counter
+gatehouse_sidecar_profiles_total{profile="logs",reason="host-network"} 2
+gatehouse_sidecar_profiles_total{profile="mesh",reason="applied"} 2
+`
+	if err := testutil.GatherAndCompare(observe.Registry, strings.NewReader(want), "gatehouse_sidecar_profiles_total"); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+func newExplainCommand(s streams) *cobra.Command {
+	var (
+		f      offlineFlags
+		output string
+	)
+	cmd := &cobra.Command{
+		Use:   "explain --config DIR [-f FILE|DIR]...",
+		Short: "Tell why pods get which sidecars, or do not",
+		Long: `Explain tells of every pod in manifests what each profile does to it and why:
+what selectors, annotations, rollout and conditions came to, where the values of
+parameters come from, which conflicts there are, and what would be added. It
+changes nothing. Of a pod that is already injected it tells whether that is what
+the profile says now (current) or something older (stale).
+
+It reads the same kinds of objects and files as inject.
+
+Exit codes: 0 done, whatever becomes of the pods; 2 bad usage or input, or it
+could not be told what becomes of a pod.`,
+		Example: `  # why is there no sidecar?
+  gatehouse explain --config ./config -f deployment.yaml
+
+  # which pods in the cluster are stale?
+  kubectl get pods -A -o json | gatehouse explain --config ./config -o json |
+    jq -r 'select(any(.profiles[]; .status == "stale")) | .namespace + "/" + .name'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return outputError(output, "text", "json")
+			}
+			decide, err := f.decider()
+			if err != nil {
+				return err
+			}
+			return f.explain(cmd.Context(), s, decide, output)
+		},
+	}
+	f.add(cmd)
+	f.addConfig(cmd)
+	addOutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+// explained is what is told about an object.
+type explained struct {
+	place
+	// NoPod says why the object holds no pod. Then there is nothing else.
+	NoPod    string             `json:"noPod,omitempty"`
+	Profiles []explainedProfile `json:"profiles,omitempty"`
+	Warnings []string           `json:"warnings,omitempty"`
+	Refusals finding.List       `json:"refusals,omitempty"`
+	// Error says what could not be told.
+	Error string `json:"error,omitempty"`
+}
+
+// explainedProfile is what is told about one profile.
+type explainedProfile struct {
+	Profile  string         `json:"profile"`
+	Reason   sidecar.Reason `json:"reason,omitempty"`
+	Detail   string         `json:"detail,omitempty"`
+	Revision string         `json:"revision,omitempty"`
+	// Status is of a pod that is already injected: current, stale, or gone if
+	// there is no such profile any more, and then there is no reason.
+	Status     string               `json:"status,omitempty"`
+	Steps      []explainedStep      `json:"steps,omitempty"`
+	Parameters []explainedParameter `json:"parameters,omitempty"`
+	Adds       []string             `json:"adds,omitempty"`
+}
+
+type explainedStep struct {
+	Name   string `json:"name"`
+	Result string `json:"result"`
+	Detail string `json:"detail,omitempty"`
+}
+
+type explainedParameter struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	From  string `json:"from"`
+}
+
+func (f *offlineFlags) explain(ctx context.Context, s streams, decide decider, output string) error {
+	sources, err := f.read(s.in)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(s.out)
+	lines := json.NewEncoder(out)
+	lines.SetEscapeHTML(false)
+	unknown, pods := false, 0
+	for _, source := range sources {
+		for _, o := range source.Objects {
+			if !o.OfKind && o.Suggestion == "" {
+				continue
+			}
+			pods++
+			e := f.about(ctx, source, o, decide)
+			unknown = unknown || e.Error != ""
+			if output == "json" {
+				if err := lines.Encode(e); err != nil {
+					return err
+				}
+				continue
+			}
+			if pods > 1 {
+				_ = out.WriteByte('\n') // Flush has the error, here and below
+			}
+			_, _ = fmt.Fprintf(out, "%s: %s in namespace %s\n", o.Source, o.Title(), e.Namespace)
+			e.print(out)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	switch {
+	case pods == 0:
+		_, err = fmt.Fprintln(s.err, "gatehouse: there is no pod in these manifests")
+		return err
+	case unknown:
+		return &exitError{code: exitUnknown}
+	default:
+		return nil
+	}
+}
+
+// about explains one object.
+func (f *offlineFlags) about(ctx context.Context, s source, o *manifest.Object, decide decider) *explained {
+	e := &explained{place: placeOf(s, o, f.namespaceOf(o)), NoPod: o.NoPod}
+	if o.NoPod != "" {
+		if o.Suggestion != "" {
+			e.NoPod = fmt.Sprintf("its kind is not known to hold a pod (hint: --workload %s)", o.Suggestion)
+		}
+		return e
+	}
+	in := f.input(o)
+	in.Context, in.Explain = ctx, true
+	d := decide(in)
+	e.Warnings, e.Refusals = d.Warnings, inObject(o, d.Refusals)
+	if d.Err != nil {
+		e.Error = d.Err.Error()
+	}
+	there := revisions(in.Pod)
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		p := explainedProfile{Profile: v.Profile, Reason: v.Reason, Detail: v.Detail, Revision: v.Revision}
+		if p.Detail == "" && v.Reason != sidecar.Applied && v.Reason != sidecar.AlreadyThere {
+			p.Detail = v.Reason.Text()
+		}
+		if revision, ok := there[v.Profile]; ok {
+			p.Status = "stale"
+			if revision == v.Revision {
+				p.Status = "current"
+			}
+			delete(there, v.Profile)
+		}
+		if x := v.Explanation; x != nil {
+			for _, step := range x.Steps {
+				p.Steps = append(p.Steps, explainedStep(step))
+			}
+			for _, parameter := range x.Parameters {
+				p.Parameters = append(p.Parameters, explainedParameter(parameter))
+			}
+			p.Adds = x.Adds
+		}
+		e.Profiles = append(e.Profiles, p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(there)) {
+		e.Profiles = append(e.Profiles, explainedProfile{Profile: name, Revision: there[name], Status: "gone", Detail: "the pod has it, and there is no such profile"})
+	}
+	return e
+}
+
+// revisions are those of the profiles that the status annotation of a pod lists.
+func revisions(pod []byte) map[string]string {
+	value, err := rawjson.Parse(pod)
+	if err != nil {
+		return nil
+	}
+	var status struct {
+		Profiles []struct {
+			Name     string `json:"name"`
+			Revision string `json:"revision"`
+		} `json:"profiles"`
+	}
+	text := value.Get("metadata", "annotations", v1alpha1.StatusAnnotation).Text()
+	if json.Unmarshal([]byte(text), &status) != nil {
+		return nil // the decision warns about it
+	}
+	all := make(map[string]string, len(status.Profiles))
+	for _, p := range status.Profiles {
+		all[p.Name] = p.Revision
+	}
+	return all
+}
+
+// print writes what is told for people. Flush of out has the error.
+func (e *explained) print(out io.Writer) {
+	line := func(format string, args ...any) {
+		_, _ = io.WriteString(out, strings.TrimRight(fmt.Sprintf(format, args...), " ")+"\n")
+	}
+	if e.NoPod != "" {
+		line("  no pod: %s", e.NoPod)
+		return
+	}
+	name, reason := 0, 0
+	for i := range e.Profiles {
+		name, reason = max(name, len(e.Profiles[i].Profile)), max(reason, len(e.Profiles[i].Reason))
+	}
+	for i := range e.Profiles {
+		p := &e.Profiles[i]
+		var about []string
+		if p.Revision != "" {
+			about = append(about, strings.TrimRight("revision "+p.Revision+" "+p.Status, " "))
+		}
+		if p.Detail != "" {
+			about = append(about, p.Detail)
+		}
+		line("  %-*s  %-*s  %s", name, p.Profile, reason, p.Reason, strings.Join(about, "; "))
+		p.print(line)
+	}
+	if len(e.Profiles) == 0 {
+		line("  there is no sidecar profile")
+	}
+	for _, warning := range e.Warnings {
+		line("  warning: %s", warning)
+	}
+	for _, refusal := range e.Refusals {
+		refusal.Source, refusal.Object = "", ""
+		line("  refused: %s", refusal)
+	}
+	if e.Error != "" {
+		line("  could not tell: %s", strings.ReplaceAll(e.Error, "\n", "; "))
+	}
+}
+
+// print writes what is told about one profile.
+func (p *explainedProfile) print(line func(string, ...any)) {
+	width, result := 0, 0
+	for _, s := range p.Steps {
+		width, result = max(width, len(s.Name)), max(result, len(s.Result))
+	}
+	for _, s := range p.Steps {
+		line("      %-*s  %-*s  %s", width, s.Name, result, s.Result, s.Detail)
+	}
+	for _, parameter := range p.Parameters {
+		line("      parameter %s = %q (%s)", parameter.Name, parameter.Value, parameter.From)
+	}
+	for _, path := range p.Adds {
+		line("      adds %s", path)
+	}
+}

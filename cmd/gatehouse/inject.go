@@ -1,0 +1,162 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+func newInjectCommand(s streams) *cobra.Command {
+	var f changeFlags
+	cmd := &cobra.Command{
+		Use:   "inject --config DIR [-f FILE|DIR]...",
+		Short: "Add sidecars to the pods in manifests",
+		Long: `Inject does to the pods in manifests what the server would do to them when they
+are created, with the same decisions: Pods, and the pod templates of Deployments,
+StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs, CronJobs and
+PodTemplates, of items of Lists, and of the kinds given with --workload.
+
+It prints all manifests, changed or not. What is not changed stays byte for byte,
+comments included. What was changed, what was not, and why, is said on standard
+error. What is already injected is left as it is.
+
+  -o yaml   the manifests, as one stream (the default)
+  -o diff   a unified diff, for patch -p1 or git apply
+  -o patch  a JSON patch of each changed object, one a line
+  -i        nothing; the files themselves are changed
+
+Files are YAML or JSON; those in directories must end in .yaml, .yml or .json.
+
+Exit codes: 0 done, whether or not there was something to change; 1 a pod would
+be refused; 2 bad usage or input, or it could not be told what a pod should
+become. With 1 and 2 nothing is printed or written.`,
+		Example: `  # what would be added?
+  gatehouse inject --config ./config -f deploy/ -o diff
+
+  # without a webhook
+  helm template ./chart | gatehouse inject --config ./config | kubectl apply -f -
+
+  # a kind of somebody else, in place
+  gatehouse inject --config ./config -f rollout.yaml -i --workload Rollout.argoproj.io=spec.template`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			decide, err := f.decider()
+			if err != nil {
+				return err
+			}
+			return f.inject(cmd.Context(), s, decide)
+		},
+	}
+	f.add(cmd)
+	f.addConfig(cmd)
+	return cmd
+}
+
+// inject decides about every pod, and changes those that get something.
+func (f *changeFlags) inject(ctx context.Context, s streams, decide decider) error {
+	sources, err := f.read(s.in)
+	if err != nil {
+		return err
+	}
+	said := about{quiet: f.quiet}
+	var refused, unknown finding.List
+	for _, source := range sources {
+		for _, o := range source.Objects {
+			if o.NoPod != "" {
+				said.noPod(o)
+				continue
+			}
+			in := f.input(o)
+			in.Context = ctx
+			d := decide(in)
+			switch {
+			case len(d.Refusals) > 0:
+				refused = append(refused, inObject(o, d.Refusals)...)
+				continue
+			case d.Err == nil:
+				d.Err = o.Apply(d.Patches)
+			}
+			if d.Err != nil {
+				unknown = append(unknown, inObject(o, finding.List{{Severity: finding.Error, Message: d.Err.Error()}})...)
+				continue
+			}
+			for _, warning := range d.Warnings {
+				said.say(o, "warning: %s", warning)
+			}
+			said.say(o, "%s", outcome(d.Verdicts))
+		}
+	}
+	switch {
+	case len(unknown) > 0:
+		all := slices.Concat(refused, unknown)
+		all.Sort()
+		return all
+	case len(refused) > 0:
+		return &exitError{code: exitNo, err: fmt.Errorf("refused:\n%w", refused)}
+	}
+	said.sum(sources)
+	if err := f.finish(s.out, sources, f.namespaceOf); err != nil {
+		return err
+	}
+	_, err = s.err.Write(said.lines.Bytes())
+	return err
+}
+
+// inObject are findings about a pod, as findings about the object that holds it.
+func inObject(o *manifest.Object, list finding.List) finding.List {
+	found := make(finding.List, len(list))
+	for i, f := range list {
+		f.Source, f.Object, f.Field = o.Source, o.Title(), o.Field(f.Field)
+		found[i] = f
+	}
+	return found
+}
+
+// outcome is what became of a pod, in a line. Profiles that are not about it are
+// not named.
+func outcome(verdicts []sidecar.Verdict) string {
+	var applied, there, others []string
+	for i := range verdicts {
+		v := &verdicts[i]
+		switch {
+		case v.Reason == sidecar.Applied:
+			applied = append(applied, v.Profile)
+		case v.Reason == sidecar.AlreadyThere:
+			there = append(there, v.Profile)
+		case v.Reason.Selected():
+			others = append(others, reason(v))
+		}
+	}
+	var parts []string
+	if len(applied) > 0 {
+		parts = append(parts, "changed: "+strings.Join(applied, ", "))
+	} else {
+		parts = append(parts, "left as it is")
+	}
+	if len(there) > 0 {
+		parts = append(parts, "already there: "+strings.Join(there, ", "))
+	}
+	if len(others) > 0 {
+		parts = append(parts, "not applied: "+strings.Join(others, ", "))
+	}
+	if len(applied)+len(there)+len(others) == 0 {
+		parts = append(parts, "no profile is about it")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// reason is a profile and why it was not applied.
+func reason(v *sidecar.Verdict) string {
+	return fmt.Sprintf("%s (%s: %s)", v.Profile, v.Reason, cmp.Or(v.Detail, v.Reason.Text()))
+}

@@ -1,0 +1,92 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	evanphx "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// The operations of a change.
+const (
+	add     = "add"
+	replace = "replace"
+	remove  = "remove"
+)
+
+// change is an operation of a JSON patch.
+type change struct {
+	op, path string
+	value    rawjson.Value // of add and replace
+}
+
+func newChange(o *jsonpatch.Operation) (change, error) {
+	c := change{op: o.Operation, path: o.Path}
+	switch {
+	case c.op != add && c.op != replace && c.op != remove:
+		return c, fmt.Errorf("patch operation %q is not supported", c.op)
+	case !strings.HasPrefix(c.path, "/"):
+		return c, fmt.Errorf("%q is not a path of a patch", c.path)
+	case c.op == remove:
+		return c, nil
+	}
+	text, err := json.Marshal(o.Value)
+	if err == nil {
+		c.value, err = rawjson.Parse(text)
+	}
+	if err != nil {
+		return c, fmt.Errorf("patch operation %s %s: %w", c.op, c.path, err)
+	}
+	return c, nil
+}
+
+// marshal is the text of a patch.
+func marshal(changes []change) json.RawMessage {
+	dst := []byte{'['}
+	for i, c := range changes {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = rawjson.AppendString(append(dst, `{"op":`...), c.op)
+		dst = rawjson.AppendString(append(dst, `,"path":`...), c.path)
+		if c.op != remove {
+			dst = append(append(dst, `,"value":`...), c.value...)
+		}
+		dst = append(dst, '}')
+	}
+	return append(dst, ']')
+}
+
+// applied is a text with changes, as the API server's library makes it.
+func applied(text rawjson.Value, changes []change) (rawjson.Value, error) {
+	patch, err := evanphx.DecodePatch(marshal(changes))
+	if err != nil {
+		return nil, fmt.Errorf("the patch cannot be read: %w", err)
+	}
+	after, err := patch.Apply(text)
+	if err != nil {
+		return nil, fmt.Errorf("the patch does not fit: %w", err)
+	}
+	return rawjson.Parse(after)
+}
+
+// steps takes a JSON pointer apart.
+func steps(pointer string) []string {
+	if pointer == "" {
+		return nil
+	}
+	names := strings.Split(pointer[1:], "/")
+	for i := range names {
+		names[i] = strings.ReplaceAll(strings.ReplaceAll(names[i], "~1", "/"), "~0", "~")
+	}
+	return names
+}
+
+// escape is a name as a step of a JSON pointer.
+func escape(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
+}

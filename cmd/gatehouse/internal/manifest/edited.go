@@ -1,0 +1,79 @@
+package manifest
+
+import (
+	"bytes"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// edited is the text of the document with its changes.
+func (d *document) edited(newline string) ([]byte, error) {
+	want, err := applied(d.value, d.changes)
+	if err != nil {
+		return nil, err
+	}
+	t, document, err := d.tree()
+	if err != nil {
+		return nil, err
+	}
+	if text, err := splice(d.text, t, d.json, newline); err == nil {
+		if text, ok := d.ended(text, newline, want); ok {
+			return text, nil
+		}
+	}
+	var text []byte
+	if d.json {
+		text = indented(t.root, "", "  ", newline)
+	} else if text, err = reencoded(document, t.root, styleOf(t.root, t.root, newText(d.text), newline)); err != nil {
+		return nil, err
+	}
+	if d.inline {
+		text = append([]byte(newline), text...)
+	}
+	text, ok := d.ended(text, newline, want)
+	if !ok {
+		return nil, errMangled
+	}
+	return text, nil
+}
+
+// ended is a text that is to take the place of the document, with its last line
+// ended if that of the document is. Where the last line must be ended, because
+// it is that of a block, it is. False means that the text does not say what is
+// wanted.
+func (d *document) ended(text []byte, newline string, want rawjson.Value) ([]byte, bool) {
+	if !d.json && !bytes.HasSuffix(d.text, []byte("\n")) {
+		if cut := bytes.TrimSuffix(text, []byte(newline)); d.says(cut, want) {
+			return cut, true
+		}
+	}
+	return text, d.says(text, want)
+}
+
+// tree is the tree of the document with its changes, and in YAML its node.
+func (d *document) tree() (*tree, *yaml.Node, error) {
+	var (
+		t        tree
+		document *yaml.Node
+		err      error
+	)
+	if d.json {
+		t.root, err = locatedJSON(d.text, d.value)
+	} else {
+		t.root, document, err = located(d.text, d.value)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range d.changes {
+		if err := t.apply(&d.changes[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	if !d.json {
+		t.resolveAliases()
+	}
+	return &t, document, nil
+}

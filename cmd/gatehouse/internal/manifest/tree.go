@@ -1,0 +1,327 @@
+package manifest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// node is a value of a document: one that stands in its text, or a new one.
+type node struct {
+	kind rawjson.Kind
+	// text is the JSON of a value that is neither object nor array, and of an
+	// alias, whatever it stands for.
+	text    rawjson.Value
+	entries []*entry
+	// changed tells whether anything in here is not as the text has it.
+	changed bool
+	// at is nil for a new value.
+	at *place
+}
+
+// place is where in a text a value stands.
+type place struct {
+	// start is where the value starts with its tag and anchor, content where it
+	// starts behind these, and end is behind its last byte, without the comments
+	// and the line end that follow. A value that was left out has all three in
+	// the same place.
+	start, content, end int
+	// block tells whether an object or array is in block style, and column is
+	// how far it is indented then: where its keys or dashes are, from 0.
+	block  bool
+	column int
+	// entries are those that the text has.
+	entries []*entry
+	// yaml is the value's node. In JSON it is nil.
+	yaml *yaml.Node
+	// merges are the nodes that merge keys (<<) take members from.
+	merges []*yaml.Node
+	// bare tells whether an object in flow style is without its braces: a key
+	// and value as an element of a list.
+	bare bool
+}
+
+// entry is a member of an object or an element of an array.
+type entry struct {
+	// name is the member's name, as JSON has it.
+	name string
+	// value is the present one, was the one that the text has where that is
+	// another.
+	value, was *node
+	// fresh tells whether the text does not have the entry. An inherited one is
+	// there by way of a merge key (<<) and becomes fresh when it is changed.
+	fresh, inherited bool
+	// from is where the entry starts: at the key, the dash, or in flow style the
+	// element. colon is behind the colon or the dash.
+	from, colon int
+	key         *yaml.Node
+}
+
+// end is behind the entry's last byte.
+func (e *entry) end() int {
+	v := e.value
+	if e.was != nil {
+		v = e.was
+	}
+	return max(v.at.end, e.colon)
+}
+
+// newNode is a new value.
+func newNode(v rawjson.Value) *node {
+	n := &node{kind: v.Kind()}
+	switch n.kind {
+	case rawjson.Object:
+		for name, value := range v.Members() {
+			n.entries = append(n.entries, &entry{name: name.Text(), value: newNode(value), fresh: true})
+		}
+		// As people write it, whatever the order was before.
+		slices.SortStableFunc(n.entries, func(a, b *entry) int { return cmp.Compare(rank(a.name), rank(b.name)) })
+	case rawjson.Array:
+		for _, value := range v.Elements() {
+			n.entries = append(n.entries, &entry{value: newNode(value), fresh: true})
+		}
+	default:
+		n.text = v
+	}
+	return n
+}
+
+// rank is how far in front a member stands in a new object.
+func rank(name string) int {
+	switch name {
+	case "name":
+		return 0
+	case "image":
+		return 1
+	default:
+		return 2
+	}
+}
+
+// isAlias tells whether the value stands somewhere else.
+func (n *node) isAlias() bool {
+	return n.at != nil && n.at.yaml != nil && n.at.yaml.Kind == yaml.AliasNode
+}
+
+// same tells whether two values are equal.
+func (n *node) same(m *node) bool {
+	a, err := rawjson.Value(n.appendJSON(nil)).Decode()
+	if err != nil {
+		return false
+	}
+	b, err := rawjson.Value(m.appendJSON(nil)).Decode()
+	return err == nil && equal(a, b)
+}
+
+// appendJSON appends the value as JSON on one line.
+func (n *node) appendJSON(dst []byte) []byte {
+	if n.isAlias() || (n.kind != rawjson.Object && n.kind != rawjson.Array) {
+		return append(dst, n.text...)
+	}
+	brackets := "[]"
+	if n.kind == rawjson.Object {
+		brackets = "{}"
+	}
+	dst = append(dst, brackets[0])
+	for i, e := range n.entries {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if n.kind == rawjson.Object {
+			dst = append(rawjson.AppendString(dst, e.name), ':')
+		}
+		dst = e.value.appendJSON(dst)
+	}
+	return append(dst, brackets[1])
+}
+
+// errReencode says that a change cannot be spliced into the text.
+var errReencode = errors.New("the text cannot be changed in place")
+
+// tree is the content of a document while it is changed.
+type tree struct {
+	root *node
+	// lost tells whether a change cannot be spliced in: something is gone that
+	// the text has by way of a merge key.
+	lost bool
+}
+
+// apply carries out a change.
+func (t *tree) apply(c *change) error {
+	names := steps(c.path)
+	if len(names) == 0 {
+		return fmt.Errorf("%q is not the path of a part", c.path)
+	}
+	n := t.root
+	for _, name := range names[:len(names)-1] {
+		n.changed = true
+		i, err := n.find(name)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", c.op, c.path, err)
+		}
+		n = n.entries[i].open()
+	}
+	n.changed = true
+	if err := t.edit(n, c, names[len(names)-1]); err != nil {
+		return fmt.Errorf("%s %s: %w", c.op, c.path, err)
+	}
+	return nil
+}
+
+func (t *tree) edit(n *node, c *change, name string) error {
+	i, err := n.find(name)
+	isNew := c.op == add && (n.kind == rawjson.Array || (n.kind == rawjson.Object && err != nil))
+	switch {
+	case isNew && n.kind == rawjson.Array:
+		if i, err = n.index(name, true); err != nil {
+			return err
+		}
+		n.entries = slices.Insert(n.entries, i, &entry{value: newNode(c.value), fresh: true})
+	case isNew:
+		n.entries = append(n.entries, &entry{name: name, value: newNode(c.value), fresh: true})
+	case err != nil:
+		return err
+	case c.op == remove:
+		t.lost = t.lost || n.entries[i].inherited
+		n.entries = slices.Delete(n.entries, i, i+1)
+	default:
+		n.entries[i].set(newNode(c.value))
+	}
+	return nil
+}
+
+// find is the index of the entry of a name.
+func (n *node) find(name string) (int, error) {
+	switch n.kind {
+	case rawjson.Object:
+		if i := slices.IndexFunc(n.entries, func(e *entry) bool { return e.name == name }); i >= 0 {
+			return i, nil
+		}
+		return 0, fmt.Errorf("there is no %q", name)
+	case rawjson.Array:
+		return n.index(name, false)
+	default:
+		return 0, fmt.Errorf("%q is not in an object or array", name)
+	}
+}
+
+// index is the index in an array. One behind the last, also written "-", is
+// allowed for what is inserted.
+func (n *node) index(name string, insert bool) (int, error) {
+	if insert && name == "-" {
+		return len(n.entries), nil
+	}
+	i, err := strconv.Atoi(name)
+	if err != nil || i < 0 || i > len(n.entries) || (i == len(n.entries) && !insert) {
+		return 0, fmt.Errorf("%q is not an index of an array of %d", name, len(n.entries))
+	}
+	return i, nil
+}
+
+// open is the entry's value for a change inside of it. What stands somewhere
+// else is copied here.
+func (e *entry) open() *node {
+	if e.inherited {
+		e.inherited, e.fresh = false, true
+		e.value = newNode(e.value.text)
+	} else if e.value.isAlias() {
+		e.was, e.value = e.value, newNode(e.value.text)
+	}
+	return e.value
+}
+
+// set replaces the entry's value, but keeps what is equal of the two.
+func (e *entry) set(v *node) {
+	old := e.value
+	switch {
+	case e.inherited:
+		e.inherited, e.fresh, e.value = false, true, v
+	case old.at == nil:
+		e.value = v
+	case old.canBecome(v):
+		old.become(v)
+	default:
+		e.was, e.value = old, v
+	}
+}
+
+// canBecome tells whether the text of the value can be made that of another one
+// part by part.
+func (n *node) canBecome(v *node) bool {
+	return n.kind == v.kind && !n.isAlias() && len(n.entries) > 0 && len(v.entries) > 0 &&
+		!slices.ContainsFunc(n.entries, func(e *entry) bool { return e.inherited })
+}
+
+func (n *node) become(v *node) {
+	if n.same(v) {
+		return
+	}
+	n.changed = true
+	if n.kind == rawjson.Object {
+		var kept []*entry
+		for _, e := range n.entries {
+			if i, err := v.find(e.name); err == nil {
+				if !e.value.same(v.entries[i].value) {
+					e.set(v.entries[i].value)
+				}
+				kept = append(kept, e)
+				v.entries = slices.Delete(v.entries, i, i+1)
+			}
+		}
+		kept = append(kept, v.entries...)
+		n.entries = kept
+		return
+	}
+	// What is in between of what is equal at both ends is replaced.
+	front, back := 0, 0
+	most := min(len(n.entries), len(v.entries))
+	for front < most && n.entries[front].value.same(v.entries[front].value) {
+		front++
+	}
+	for back < most-front && n.entries[len(n.entries)-1-back].value.same(v.entries[len(v.entries)-1-back].value) {
+		back++
+	}
+	n.entries = slices.Replace(n.entries, front, len(n.entries)-back, v.entries[front:len(v.entries)-back]...)
+}
+
+// resolveAliases makes every alias whose anchor stands in something that has
+// changed what it was: a copy of what the anchor stood at.
+func (t *tree) resolveAliases() {
+	anchors := make(map[*yaml.Node]bool)
+	t.root.each(func(n *node) {
+		if n.at != nil && n.at.yaml != nil && n.changed {
+			anchors[n.at.yaml] = true
+		}
+	}, nil)
+	t.root.each(nil, func(n *node, e *entry) {
+		if e.was == nil && e.value.isAlias() && anchors[e.value.at.yaml.Alias] {
+			e.open()
+			n.changed = true
+		}
+	})
+	t.root.each(func(n *node) {
+		if n.at != nil {
+			t.lost = t.lost || slices.ContainsFunc(n.at.merges, func(from *yaml.Node) bool { return anchors[from] })
+		}
+		n.changed = n.changed || slices.ContainsFunc(n.entries, func(e *entry) bool { return e.value.changed })
+	}, nil)
+}
+
+// each calls f with every node and g with every entry, those below first.
+func (n *node) each(f func(*node), g func(*node, *entry)) {
+	for _, e := range n.entries {
+		e.value.each(f, g)
+		if g != nil {
+			g(n, e)
+		}
+	}
+	if f != nil {
+		f(n)
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+func newUninjectCommand(s streams) *cobra.Command {
+	var f changeFlags
+	cmd := &cobra.Command{
+		Use:   "uninject [-f FILE|DIR]...",
+		Short: "Take sidecars out of the pods in manifests",
+		Long: `Uninject takes out of the pods in manifests what the annotation
+sidecar.gatehouse.dev/status lists, and the annotation: what inject or the server
+has put in. No configuration is needed. What others have changed or added since
+stays. It reads the same kinds of objects and files as inject, and what it does
+not change stays byte for byte.
+
+  -o yaml   the manifests, as one stream (the default)
+  -o diff   a unified diff, for patch -p1 or git apply
+  -o patch  a JSON patch of each changed object, one a line
+  -i        nothing; the files themselves are changed
+
+Exit codes: 0 done, whether or not there was something to change; 2 bad usage or
+input, and then nothing is printed or written.`,
+		Example: `  gatehouse uninject -f deploy/ -i
+
+  # a copy of what runs, without its sidecars
+  kubectl get deployment checkout -o yaml | gatehouse uninject`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return f.uninject(s, sidecar.Remove)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// uninject takes out of every pod what it says was put into it.
+func (f *changeFlags) uninject(s streams, takeOut func(pod []byte) (sidecar.Removal, error)) error {
+	sources, err := f.read(s.in)
+	if err != nil {
+		return err
+	}
+	said := about{quiet: f.quiet}
+	var unknown finding.List
+	for _, source := range sources {
+		for _, o := range source.Objects {
+			if o.NoPod != "" {
+				said.noPod(o)
+				continue
+			}
+			removal, err := takeOut(f.input(o).Pod)
+			if err == nil {
+				err = o.Apply(removal.Patches)
+			}
+			switch {
+			case err != nil:
+				unknown = append(unknown, inObject(o, finding.List{{Severity: finding.Error, Message: err.Error()}})...)
+			case len(removal.Patches) == 0:
+				said.say(o, "left as it is: nothing was injected")
+			default:
+				said.say(o, "taken out: %s", strings.Join(removal.Profiles, ", "))
+			}
+			for _, left := range removal.Left {
+				said.say(o, "note: %s is not there any more", left)
+			}
+		}
+	}
+	if err := unknown.Err(); err != nil {
+		return err
+	}
+	said.sum(sources)
+	if err := f.finish(s.out, sources, f.namespaceOf); err != nil {
+		return err
+	}
+	_, err = s.err.Write(said.lines.Bytes())
+	return err
+}

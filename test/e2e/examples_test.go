@@ -1,0 +1,388 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+)
+
+// example is what one of the examples promises.
+type example struct {
+	name, namespace string
+	// init and containers are the names that a pod has at the end.
+	init, containers []string
+	// says is what is found in the text of a pod.
+	says []string
+}
+
+func sidecarExamples() []example {
+	return []example{
+		{
+			"log-shipper", "shop",
+			[]string{"log-shipper"},
+			[]string{"checkout"},
+			[]string{`"limits":{"memory":"128Mi"},"requests":{"cpu":"10m","memory":"128Mi"}`, `{"name":"logs","mountPath":"/var/log/app"}`},
+		},
+		{
+			"mesh-proxy", "orders",
+			[]string{"mesh-redirect", "mesh-proxy", "migrate"},
+			[]string{"orders"},
+			// The pod's word on two parameters, the namespace's on another, the defaults of the rest.
+			[]string{
+				`"limits":{"memory":"128Mi"},"requests":{"cpu":"250m","memory":"128Mi"}`, `"--outbound-ports-to-ignore=5432,6379"`,
+				`"--inbound-ports-to-ignore=9100"`, `"--log-level=warning"`, `"mesh.example.com/proxied":"true"`,
+			},
+		},
+		{
+			"secrets-agent", "payments",
+			[]string{"secrets-agent-init", "secrets-agent", "migrate"},
+			[]string{"payments"},
+			[]string{`"configMap":{"name":"payments-secrets"`, `{"name":"secrets-agent","readOnly":true,"mountPath":"/run/secrets/agent"}`},
+		},
+		{
+			"otel-collector", "catalogue",
+			[]string{"otel-collector"},
+			[]string{"catalogue"},
+			[]string{
+				`{"name":"OTEL_EXPORTER_OTLP_ENDPOINT","value":"http://127.0.0.1:4317"},{"name":"OTEL_SERVICE_NAME","value":"catalogue"}`,
+				`k8s.namespace.name=catalogue,k8s.pod.name=$(OTEL_POD_NAME),service.version=5.0`, `sampling_percentage: \"${env:SAMPLING}\"`,
+			},
+		},
+		{
+			"mesh-preset", "shipping",
+			[]string{"mesh-proxy"},
+			[]string{"shipping"},
+			[]string{`"image":"envoyproxy/envoy:distroless-v1.35.3"`, `"--log-level=warning"`, `"--service-cluster=shipping"`},
+		},
+	}
+}
+
+// template is the pod that an example shows, or that of its Deployment.
+func (e *example) template(t *testing.T) corev1.PodTemplateSpec {
+	t.Helper()
+	var deployment appsv1.Deployment
+	text, err := os.ReadFile(filepath.Join(examples, e.name, "deployment.yaml"))
+	if err == nil {
+		must(t, yaml.UnmarshalStrict(text, &deployment))
+		return deployment.Spec.Template
+	}
+	var p corev1.Pod
+	text, err = os.ReadFile(filepath.Join(examples, e.name, "pod.yaml"))
+	must(t, err)
+	must(t, yaml.UnmarshalStrict(text, &p))
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels, Annotations: p.Annotations}, Spec: p.Spec}
+}
+
+func (e *example) check(p *corev1.Pod) error {
+	if got := names(p); !slices.Equal(got, e.init) {
+		return fmt.Errorf("%s has the init containers %q, want %q", p.Name, got, e.init)
+	}
+	var containers []string
+	for i := range p.Spec.Containers {
+		containers = append(containers, p.Spec.Containers[i].Name)
+	}
+	if !slices.Equal(containers, e.containers) {
+		return fmt.Errorf("%s has the containers %q, want %q", p.Name, containers, e.containers)
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	for _, want := range e.says {
+		if !strings.Contains(string(text), want) {
+			return fmt.Errorf("%s lacks %s: %s", p.Name, want, text)
+		}
+	}
+	return nil
+}
+
+// Each example is without findings, does to pods what it promises, in a dry run as in reality and offline, once, and
+// to the pods of a Deployment too.
+func TestSidecarExamples(t *testing.T) {
+	t.Parallel()
+	w := theWorld(t)
+	for _, e := range sidecarExamples() {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			found, err := gatehouse.Run(t.Context(), "lint", "--config", filepath.Join(examples, e.name))
+			if err != nil || !strings.HasPrefix(found, "0 errors, 0 warnings in ") {
+				t.Errorf("lint says %s (%v)", found, err)
+			}
+			asked := w.record(t, "aaa-record-"+e.name, e.namespace)
+			template := e.template(t)
+			p := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+			p.Name = "example"
+			pods := w.Client().CoreV1().Pods(e.namespace)
+			var dry *corev1.Pod
+			// The recorder's registration takes effect a moment later.
+			eventually(t, "the recorder is asked", func() error {
+				var err error
+				dry, err = pods.Create(t.Context(), p.DeepCopy(), dryRun)
+				if err == nil && len(asked()) == 0 {
+					err = errNotYet
+				}
+				return err
+			})
+			created, err := pods.Create(t.Context(), p.DeepCopy(), metav1.CreateOptions{})
+			must(t, err)
+			if err := e.check(created); err != nil {
+				t.Error(err)
+			}
+			if got, want := lasting(t, dry), lasting(t, created); got != want {
+				t.Errorf("a dry run shows\n%s\nand the pod is\n%s", got, want)
+			}
+			w.sameOffline(t, e.namespace, asked())
+
+			w.deploy(t, &e, &template)
+		})
+	}
+}
+
+// record registers a webhook that changes nothing, in front of ours, and returns what the API server has sent to it for
+// the last pod, which is what it sends to ours next.
+func (w *world) record(t *testing.T, name, namespace string) func() []byte {
+	t.Helper()
+	var (
+		mu   sync.Mutex
+		last []byte
+	)
+	w.addWebhook(t, name, namespace, metav1.LabelSelector{}, func(body []byte) []any {
+		mu.Lock()
+		defer mu.Unlock()
+		if !strings.Contains(string(body), statusAnnotation) { // the second call comes with ours
+			last = body
+		}
+		return nil
+	})
+	return func() []byte {
+		mu.Lock()
+		defer mu.Unlock()
+		return last
+	}
+}
+
+// lasting is the text of a pod without what the API server makes up for each.
+func lasting(t *testing.T, p *corev1.Pod) string {
+	t.Helper()
+	p = p.DeepCopy()
+	p.UID, p.ResourceVersion, p.CreationTimestamp, p.ManagedFields = "", "", metav1.Time{}, nil
+	text, err := json.Marshal(p)
+	must(t, err)
+	return regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`).ReplaceAllString(string(text), "kube-api-access")
+}
+
+// sameOffline wants that the API server has been given the patch that 'gatehouse review' gives for the same review, and
+// no other when it asked a second time.
+func (w *world) sameOffline(t *testing.T, namespace string, review []byte) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "review.json")
+	must(t, os.WriteFile(file, review, 0o600))
+	text, err := gatehouse.Run(t.Context(), "review", "mutate", "--config", w.config, file)
+	must(t, err)
+	var answer struct{ Response struct{ Patch string } }
+	must(t, json.Unmarshal([]byte(text), &answer))
+	patch, err := base64.StdEncoding.DecodeString(answer.Response.Patch)
+	must(t, err)
+	var offline any
+	must(t, json.Unmarshal(patch, &offline))
+
+	eventually(t, "the audit log", func() error {
+		annotations, err := w.audited("pods", namespace, "example")
+		if err != nil {
+			return err
+		}
+		var online, again []any
+		mutated := map[bool]int{}
+		for key, value := range annotations {
+			var noted struct {
+				Configuration string
+				Mutated       bool
+				Patch         any
+			}
+			if !strings.Contains(key, "webhook.admission.k8s.io/round_") || json.Unmarshal([]byte(value), &noted) != nil || noted.Configuration != "gatehouse" {
+				continue
+			}
+			switch {
+			case strings.HasPrefix(key, "patch.webhook.admission.k8s.io/round_0_"):
+				online = append(online, noted.Patch)
+			case strings.HasPrefix(key, "patch."):
+				again = append(again, noted.Patch)
+			case strings.HasPrefix(key, "mutation.webhook.admission.k8s.io/round_1_"):
+				mutated[noted.Mutated]++
+			}
+		}
+		switch {
+		case len(online) != 1 || !reflect.DeepEqual(online[0], offline):
+			t.Errorf("the API server was given %v\nand offline it is %v", online, offline)
+		case len(again) > 0:
+			t.Errorf("asked again, we answered %v", again)
+		case mutated[true] > 0 || mutated[false] != 1:
+			// The API server gives the sidecar a token of its own behind us, and asks again.
+			t.Errorf("asked again, %d answers mutated the pod and %d did not", mutated[true], mutated[false])
+		}
+		return nil
+	})
+}
+
+// deploy makes a Deployment of an example's pod, and waits for its pods.
+func (w *world) deploy(t *testing.T, e *example, template *corev1.PodTemplateSpec) {
+	t.Helper()
+	template = template.DeepCopy()
+	if template.Labels == nil {
+		template.Labels = map[string]string{}
+	}
+	template.Labels["deployed"] = e.name
+	_, err := w.Client().AppsV1().Deployments(e.namespace).Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: e.name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"deployed": e.name}}, Template: *template,
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	eventually(t, "the Deployment's pods", func() error {
+		list, err := w.Client().CoreV1().Pods(e.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "deployed=" + e.name})
+		if err == nil && len(list.Items) != 2 {
+			err = fmt.Errorf("there are %d", len(list.Items))
+		}
+		if err != nil {
+			return err
+		}
+		if list.Items[0].Annotations[statusAnnotation] != list.Items[1].Annotations[statusAnnotation] {
+			t.Errorf("two replicas differ: %v", list.Items)
+		}
+		return errors.Join(e.check(&list.Items[0]), e.check(&list.Items[1]))
+	})
+}
+
+// A preset that changes is in force for the pods created from then on, without a change of the profile.
+func TestPresetChanges(t *testing.T) {
+	w := theWorld(t)
+	file := filepath.Join(w.config, "mesh-preset", "preset.yaml")
+	before, err := os.ReadFile(file)
+	must(t, err)
+	t.Cleanup(func() { _ = os.WriteFile(file, before, 0o600) }) // if this fails half-way
+	image := func(want string) func() error {
+		return func() error {
+			created, err := w.Client().CoreV1().Pods("shipping").Create(t.Context(), restricted(pod("preset")), dryRun)
+			if err != nil {
+				return err
+			}
+			if len(created.Spec.InitContainers) != 1 || created.Spec.InitContainers[0].Image != want {
+				return fmt.Errorf("want the image %q in %v", want, created.Spec.InitContainers)
+			}
+			return nil
+		}
+	}
+	const name = "envoyproxy/envoy:distroless-"
+	eventually(t, "the first preset", image(name+"v1.35.3"))
+	must(t, os.WriteFile(file, []byte(strings.Replace(string(before), "v1.35.3", "v1.36.0", 1)), 0o600))
+	eventually(t, "the second preset", image(name+"v1.36.0"))
+	must(t, os.WriteFile(file, before, 0o600))
+	eventually(t, "the first preset again", image(name+"v1.35.3"))
+}
+
+// restricted makes a pod one that the restricted Pod Security Standard admits.
+func restricted(p *corev1.Pod) *corev1.Pod {
+	p.Spec.SecurityContext = &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true), RunAsUser: new(int64(10001)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+	return p
+}
+
+// What the examples' comments promise of other pods than those that they show.
+func TestPodsOfSidecarExamples(t *testing.T) {
+	t.Parallel()
+	w := theWorld(t)
+	env := func(name, value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: name, Value: value}}
+		}
+	}
+	for _, test := range []struct {
+		name, namespace string
+		edits           []func(*corev1.Pod)
+		// says and lacks are about the text of the pod, refused is what a refusal says.
+		says, lacks, refused string
+	}{
+		{
+			name: "more memory, same processor time", namespace: "orders", edits: []func(*corev1.Pod){annotated("mesh-proxy.sidecar.gatehouse.dev/memory", "256Mi")},
+			says: `"limits":{"memory":"256Mi"},"requests":{"cpu":"100m","memory":"256Mi"}`, lacks: "--outbound-ports-to-ignore",
+		},
+		{
+			name: "the pod's list instead of the namespace's", namespace: "orders", edits: []func(*corev1.Pod){annotated("mesh-proxy.sidecar.gatehouse.dev/excludeInboundPorts", "9200")},
+			says: `"--inbound-ports-to-ignore=9200"`, lacks: "9100",
+		},
+		{
+			name: "too much", namespace: "orders", edits: []func(*corev1.Pod){annotated("mesh-proxy.sidecar.gatehouse.dev/cpu", "3")},
+			refused: `metadata.annotations[mesh-proxy.sidecar.gatehouse.dev/cpu]: "3" is not allowed: allowed is a quantity such as 100m or 64Mi, from 10m to 2`,
+		},
+		{
+			name: "a flag smuggled in", namespace: "orders", edits: []func(*corev1.Pod){annotated("mesh-proxy.sidecar.gatehouse.dev/excludeInboundPorts", "1,2 --simulate")},
+			refused: `each of 1 to 1024 characters that matches "[1-9][0-9]{0,4}"`,
+		},
+		{
+			name: "the proxy's port", namespace: "orders", edits: []func(*corev1.Pod){func(p *corev1.Pod) {
+				p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 15006}}
+			}}, refused: `spec.containers[0].ports[0].containerPort: containerPort 15006/TCP is declared by container "mesh-proxy" of sidecar profile "mesh-proxy" too`,
+		},
+		{
+			name: "the proxy's user", namespace: "orders", edits: []func(*corev1.Pod){func(p *corev1.Pod) {
+				p.Spec.SecurityContext.RunAsUser = new(int64(1337))
+			}}, refused: `spec.securityContext.runAsUser: container "app" runs as user 1337, which container "mesh-proxy" of sidecar profile "mesh-proxy" needs for itself`,
+		},
+		{name: "nobody asks for secrets", namespace: "payments", says: `"name":"app"`, lacks: "secrets-agent"},
+		{name: "secrets of the usual ConfigMap", namespace: "payments", edits: []func(*corev1.Pod){asking}, says: `"configMap":{"name":"secrets-agent",`},
+		{
+			name: "a variable of its own", namespace: "catalogue", edits: []func(*corev1.Pod){env("OTEL_SERVICE_NAME", "mine")},
+			says: `{"name":"OTEL_SERVICE_NAME","value":"mine"},{"name":"OTEL_EXPORTER_OTLP_ENDPOINT"`, lacks: `"value":"catalogue"`,
+		},
+		{name: "the usual label", namespace: "catalogue", edits: []func(*corev1.Pod){labelled("app", "usual")}, says: `{"name":"OTEL_SERVICE_NAME","value":"usual"}`},
+		{name: "no label", namespace: "catalogue", says: `{"name":"OTEL_SERVICE_NAME","value":"catalogue"}`},
+		{
+			name: "what ends", namespace: "catalogue", edits: []func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }},
+			says: `"name":"app"`, lacks: "otel",
+		},
+		{
+			name: "the pod's word instead of the preset's", namespace: "shipping", edits: []func(*corev1.Pod){annotated("mesh-preset.sidecar.gatehouse.dev/logLevel", "debug")},
+			says: `"--log-level=debug","--drain-time-s=20"`,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			created, err := w.Client().CoreV1().Pods(test.namespace).Create(t.Context(), pod("tried", append([]func(*corev1.Pod){func(p *corev1.Pod) { restricted(p) }}, test.edits...)...), dryRun)
+			if test.refused != "" {
+				err = refusal(err, 422, test.refused)
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			must(t, err)
+			created.ManagedFields = nil
+			text, err := json.Marshal(created)
+			must(t, err)
+			if !strings.Contains(string(text), test.says) || test.lacks != "" && strings.Contains(string(text), test.lacks) {
+				t.Errorf("want %s and not %s in %s", test.says, test.lacks, text)
+			}
+		})
+	}
+}

@@ -1,0 +1,107 @@
+package rawjson
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// Cursor reads a Value from front to back and never goes back: a reader who is
+// after members at several depths pays for one pass over the text, where
+// Members and Elements pay for one at each depth.
+//
+//	for c.Enter(); c.Next(); {
+//		if c.Name().Is("spec") {
+//			… // Enter, or Skip
+//		} else {
+//			c.Skip()
+//		}
+//	}
+//
+// A Cursor is not safe for concurrent use.
+type Cursor struct {
+	text Value
+	at   int
+}
+
+// Cursor returns a Cursor in front of the value, which must not be empty.
+func (v Value) Cursor() Cursor { return Cursor{text: v} }
+
+// Kind is the kind of the value that comes next.
+func (c *Cursor) Kind() Kind { return c.text[c.at:].Kind() }
+
+// Enter goes into the object or array that comes next.
+func (c *Cursor) Enter() { c.at = skipSpace(c.text, c.at+1) }
+
+// Next tells whether another member or element follows in the object or array
+// that was entered last and not left. If none does, it leaves it.
+func (c *Cursor) Next() bool {
+	c.at = skipSpace(c.text, c.at)
+	switch c.text[c.at] {
+	case ',':
+		c.at = skipSpace(c.text, c.at+1)
+		return true
+	case '}', ']':
+		c.at++
+		return false
+	default: // the first
+		return true
+	}
+}
+
+// Name reads the name of the member that comes next, as written: a String.
+func (c *Cursor) Name() Value {
+	end := skipText(c.text, c.at)
+	return c.named(end)
+}
+
+// PlainName is Name in the form that AppendString writes, whatever escapes stand
+// in the text: names are the same if, and only if, their bytes are.
+func (c *Cursor) PlainName() Value {
+	end, escaped := skipName(c.text, c.at)
+	name := c.named(end)
+	if escaped {
+		return AppendString(nil, name.Text())
+	}
+	return name
+}
+
+// named goes from a name, which ends there, to its value.
+func (c *Cursor) named(end int) Value {
+	name := c.text[c.at:end:end]
+	c.at = skipSpace(c.text, skipSpace(c.text, end)+1)
+	return name
+}
+
+// skipName is skipText that tells whether there are escapes.
+func skipName(data []byte, i int) (end int, escaped bool) {
+	start := i
+	i++
+	for ; i+8 <= len(data); i += 8 {
+		w := binary.LittleEndian.Uint64(data[i:])
+		if hit := (((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones)) &^ w & highs; hit != 0 { // as in checker.text
+			i += bits.TrailingZeros64(hit) >> 3
+			break
+		}
+	}
+	for data[i] != '"' && data[i] != '\\' {
+		i++
+	}
+	if data[i] == '"' {
+		return i + 1, false
+	}
+	return skipText(data, start), true
+}
+
+// Skip passes by the value that comes next, and returns it.
+func (c *Cursor) Skip() Value {
+	start := c.at
+	c.at = skipValue(c.text, c.at)
+	return c.text[start:c.at:c.at]
+}
+
+// At is where the Cursor stands: the number of bytes that it has read.
+func (c *Cursor) At() int { return c.at }
+
+// Since is the text from an earlier place to where the Cursor stands: taken
+// before an object is entered and after it is left, that object.
+func (c *Cursor) Since(at int) Value { return c.text[at:c.at:c.at] }

@@ -1,0 +1,412 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
+)
+
+// plan is what one profile does to the pod.
+type plan struct {
+	*maker
+	verdict *Verdict
+	profile *profile
+	*rendered
+	earlier *entry
+	merger  merger
+
+	// fates are those of the elements of each list. They are nil if all are to
+	// be added as they are.
+	fates [lists][]fate
+	// conflicts keep the profile from being applied; pod.Refusals are made of
+	// them if the profile says so.
+	// made is what the status has to say about what is made.
+	made      status
+	conflicts []conflict
+	// refused are clashes that always refuse the pod.
+	refused bool
+}
+
+type conflict struct{ path, hint, message string }
+
+// fate is what becomes of one element of a template.
+type fate struct {
+	what what
+	// index is where an element that is there stands in the pod's list.
+	index int
+	// raw is what is added, if it is not what was rendered.
+	raw []byte
+}
+
+type what uint8
+
+const (
+	toAdd what = iota
+	// present: an earlier call added it.
+	present
+	// reused: the pod has an equal volume of its own.
+	reused
+	// merged: the pod has a container of this name, which gets what it lacks.
+	merged
+	// replaced: the pod has a container of this name, in whose place this comes.
+	replaced
+)
+
+func (pl *plan) fate(l list, i int) *fate {
+	if pl.fates[l] == nil {
+		return &fate{}
+	}
+	return &pl.fates[l][i]
+}
+
+const (
+	declineHint = `decline injection with the annotation ` + v1alpha1.InjectAnnotation + `: "false"`
+	renameHint  = `rename it, or ` + declineHint
+)
+
+// applyAll carries out the profiles that are to be applied, in their order, each
+// on what the one before it has made of the pod.
+func (m *maker) applyAll() {
+	next := 0
+	for {
+		k := -1
+		for i, about := range m.about {
+			if rank := m.set.ranks[about]; m.Verdicts[i].Reason == "" && rank >= next && (k < 0 || rank < m.set.ranks[m.about[k]]) {
+				k = i
+			}
+		}
+		if k < 0 {
+			break
+		}
+		next = m.set.ranks[m.about[k]] + 1
+		v, p := &m.Verdicts[k], m.set.profiles[m.about[k]]
+		if m.Err = m.apply(v, p); m.Err != nil {
+			return
+		}
+		if m.Err = m.fallBack(v, p); m.Err != nil {
+			return
+		}
+	}
+	if len(m.operations) > 0 {
+		m.writeStatus()
+	}
+}
+
+// fallBack applies the profile whose place another one was to take that does not
+// fit the pod.
+func (m *maker) fallBack(v *Verdict, p *profile) error {
+	if p.replaces == "" || v.Reason != InvalidParameter && v.Reason != Conflict && v.Reason != PodSecurity {
+		return nil
+	}
+	other := m.verdict(p.replaces)
+	if other == nil || other.Reason != Replaced || m.has(p.name) {
+		return nil
+	}
+	other.Reason, other.Detail = "", ""
+	other.step("rollout", "yes", fmt.Sprintf("sidecar profile %q does not take its place", p.name))
+	return m.apply(other, m.set.profiles[m.set.byName[p.replaces]])
+}
+
+// advance makes what has been done the pod that is looked at next.
+func (m *maker) advance() error {
+	if len(m.pending.splices) == 0 {
+		return nil
+	}
+	m.text = m.pending.result()
+	m.pending.text, m.pending.splices = m.text, m.room[:0]
+	next := new(pod)
+	if err := next.read(m.reader, m.text); err != nil {
+		return fmt.Errorf("what sidecar profiles have made of the pod: %w", err)
+	}
+	// The status is that of the pod as it came, whatever has been done since.
+	next.status = m.pod.status
+	m.pod = next
+	if err := m.pod.specError(); err != nil {
+		return fmt.Errorf("what sidecar profiles have made of the pod: %w", err)
+	}
+	return nil
+}
+
+// apply applies one profile. The error says that nothing can be told any more.
+func (m *maker) apply(v *Verdict, p *profile) error {
+	if err := m.advance(); err != nil {
+		return err
+	}
+	pl := &m.plan
+	*pl = plan{maker: m, verdict: v, profile: p, earlier: m.status.find(p.name)}
+	if v.Reason = pl.render(); v.Reason != "" {
+		return nil
+	}
+	v.Revision = pl.revision
+	text, pod := m.text, m.pod
+	m.pending = editor{text: text, splices: m.room[:0], operations: make([]jsonpatch.Operation, 0, len(m.room))}
+	pl.merger = merger{editor: &m.pending, kept: pl.keeps, status: &pl.made}
+	if pl.earlier != nil {
+		pl.merger.mine = pl.earlier.Added
+	}
+	reason, err := pl.make()
+	switch {
+	case err != nil:
+		m.unknown = append(m.unknown, fmt.Errorf("sidecar profile %q: %w", p.name, err))
+		reason = Unknown
+	case pl.refused:
+		if reason = Refused; p.onConflict == v1alpha1.RefuseConflict {
+			pl.settle()
+		}
+	case len(pl.conflicts) > 0:
+		reason = pl.settle()
+	case reason == Applied && len(m.pending.operations) == 0:
+		reason = AlreadyThere
+	case reason == Applied:
+		var harms bool
+		if harms, err = m.security.harms(m, p, text); err != nil {
+			m.unknown = append(m.unknown, fmt.Errorf("sidecar profile %q: %w", p.name, err))
+			reason = Unknown
+		} else if harms {
+			reason = pl.insecure()
+		}
+	}
+	v.Reason = reason
+	if reason != Applied {
+		m.text, m.pod, m.pending = text, pod, editor{}
+		return nil
+	}
+	if m.operations == nil {
+		m.operations = m.pending.operations
+	} else {
+		m.operations = append(m.operations, m.pending.operations...)
+	}
+	m.pending.operations = nil
+	pl.record()
+	return nil
+}
+
+// render finds the values of the parameters and renders the template. It returns
+// a reason if that is not possible.
+func (pl *plan) render() Reason {
+	p := pl.profile
+	if len(p.scope.ParameterNames()) == 0 && p.fixed != nil && !pl.first.parameters {
+		pl.rendered = p.fixed
+		return ""
+	}
+	params, invalid := p.scope.Resolve(
+		func(name string) (string, bool) {
+			if !pl.first.parameters {
+				return "", false
+			}
+			value := pl.first.annotations.Get(p.annotationPrefix() + name)
+			return value.Text(), value.Kind() == rawjson.String
+		},
+		func(name string) (string, bool) {
+			text, ok := pl.ns().annotations[p.annotationPrefix()+name]
+			return text, ok
+		},
+	)
+	if x := pl.verdict.Explanation; x != nil {
+		for _, value := range params.All() {
+			x.Parameters = append(x.Parameters, Parameter{value.Name, value.Text, string(value.From)})
+		}
+	}
+	if reason := pl.invalid(invalid); reason != "" {
+		return reason
+	}
+	if p.fixed != nil {
+		pl.rendered = p.fixed
+		return ""
+	}
+	in := pl.input(p)
+	in.Params = params
+	made, err := p.assemble(func(t *template.Tree) ([]byte, error) { return t.Append(nil, in) })
+	var evaluation *template.EvaluationError
+	switch {
+	case errors.As(err, &evaluation):
+		pl.conflicts = append(pl.conflicts, conflict{path: "", message: fmt.Sprintf("sidecar profile %q cannot be rendered for this pod: %v", p.name, evaluation)})
+		return pl.settle()
+	case err != nil:
+		pl.unknown = append(pl.unknown, fmt.Errorf("sidecar profile %q: %w", p.name, err))
+		return Unknown
+	}
+	pl.rendered = made
+	return ""
+}
+
+// invalid handles parameters that are not what is allowed, and annotations that
+// set none.
+func (pl *plan) invalid(invalid []template.Invalid) Reason {
+	p := pl.profile
+	var reason Reason
+	for _, bad := range invalid {
+		annotation := p.annotationPrefix() + bad.Parameter
+		path, message := "metadata.annotations["+annotation+"]", quote(bad.Text)+" is not allowed"
+		switch bad.From {
+		case template.FromNamespace:
+			message = fmt.Sprintf("the annotation %s of namespace %q: %s is not allowed", annotation, pl.in.Namespace, quote(bad.Text))
+		case template.FromPod:
+		case "", template.FromDefault:
+			message = "the parameter is required"
+		}
+		message += ": allowed is " + bad.Allowed
+		if bad.Skip {
+			reason = InvalidParameter
+			pl.verdict.Detail = message
+			pl.verdict.warned = true
+			pl.warn("sidecar profile %q is not applied: %s: %s", p.name, path, message)
+			continue
+		}
+		pl.refuse(path, "", "%s", message)
+		pl.refused = true
+	}
+	if pl.first.parameters {
+		for nameText := range pl.first.annotations.Members() {
+			name, ok := strings.CutPrefix(nameText.Text(), p.annotationPrefix())
+			if ok && !pl.set.hasParameter(p, name) {
+				pl.refuse("metadata.annotations["+shorten(p.annotationPrefix()+name, maxName)+"]", finding.DidYouMean(name, p.scope.ParameterNames()...),
+					"%s is not a parameter of sidecar profile %q", quote(name), p.name)
+				pl.refused = true
+			}
+		}
+	}
+	if pl.refused {
+		return Refused
+	}
+	return reason
+}
+
+// hasParameter tells whether a profile has a parameter, or the other one of its
+// rollout: a pod's annotations must suit both.
+func (s *Set) hasParameter(p *profile, name string) bool {
+	other := p.replacedBy
+	if i, known := s.byName[p.replaces]; known {
+		other = i
+	}
+	return p.scope.HasParameter(name) || other >= 0 && s.profiles[other].scope.HasParameter(name)
+}
+
+// keeps is called where the pod has something else than the profile adds.
+func (pl *plan) keeps(path, message string) {
+	pl.conflict(path, declineHint, fmt.Sprintf("sidecar profile %q: %s", pl.profile.name, message))
+}
+
+// conflict notes a conflict. It returns true if the pod's own is to be kept.
+func (pl *plan) conflict(path, hint, message string) bool {
+	if pl.profile.onConflict == v1alpha1.KeepConflict {
+		text := at(path, message)
+		pl.verdict.step("conflict", "kept", text)
+		pl.warn("%s, and what is there is kept", text)
+		return true
+	}
+	pl.conflicts = append(pl.conflicts, conflict{path, hint, message})
+	return false
+}
+
+// at puts a path, if there is one, in front of a message.
+func at(path, message string) string {
+	if path == "" {
+		return message
+	}
+	return path + ": " + message
+}
+
+// settle does what the profile says about its conflicts.
+func (pl *plan) settle() Reason {
+	skip := pl.profile.onConflict == v1alpha1.SkipConflict
+	for _, c := range pl.conflicts {
+		pl.verdict.step("conflict", string(pl.profile.onConflict), at(c.path, c.message))
+		if pl.verdict.Detail == "" {
+			pl.verdict.Detail = c.message
+		}
+		if !skip {
+			pl.refuse(c.path, c.hint, "%s", c.message)
+			continue
+		}
+		pl.verdict.warned = true
+		pl.warn("sidecar profile %q is not applied: %s", pl.profile.name, at(c.path, c.message))
+	}
+	if skip {
+		return Conflict
+	}
+	return Refused
+}
+
+// insecure handles a profile with which the namespace's Pod Security level would
+// not admit the pod.
+func (pl *plan) insecure() Reason {
+	message := fmt.Sprintf("with what sidecar profile %q adds, the pod %s, which namespace %q enforces",
+		pl.profile.name, podsecurity.Describe(pl.security.level, pl.security.violations...), pl.in.Namespace)
+	pl.verdict.step("Pod Security", "no", message)
+	pl.verdict.Detail = message
+	if pl.profile.onConflict == v1alpha1.RefuseConflict {
+		pl.refuse("spec", declineHint, "%s", message)
+		return Refused
+	}
+	pl.verdict.warned = true
+	pl.warn("sidecar profile %q is not applied: %s", pl.profile.name, message)
+	return PodSecurity
+}
+
+// writeStatus adds the status annotation to the patch.
+func (m *maker) writeStatus() {
+	if m.status != nil {
+		there := m.pod.names()
+		for i := range m.status.Profiles {
+			if kept := m.status.Profiles[i].prune(m.pod, there); m.now.find(kept.Name) == nil && !kept.empty() {
+				m.now.Profiles = append(m.now.Profiles, kept)
+			}
+		}
+		m.now.Created = append(m.now.Created, m.status.Created...)
+		for trail, original := range m.status.Originals {
+			m.now.original(trail, original)
+		}
+	}
+	metadata, annotations := m.hasMetadata()
+	switch {
+	case !metadata:
+		m.now.make("/metadata", m.pod.metadata)
+		m.now.make("/metadata/annotations", nil)
+		m.operate("add", "/metadata", `{"annotations":{"`+v1alpha1.StatusAnnotation+`":`, `}}`)
+	case !annotations:
+		m.now.make("/metadata/annotations", m.pod.annotations)
+		m.operate("add", "/metadata/annotations", `{"`+v1alpha1.StatusAnnotation+`":`, `}`)
+	case m.pod.status != nil:
+		m.operate("replace", statusPath, "", "")
+	default:
+		m.operate("add", statusPath, "", "")
+	}
+}
+
+const statusPath = "/metadata/annotations/sidecar.gatehouse.dev~1status"
+
+// operate puts the status somewhere, with what is around it.
+func (m *maker) operate(operation, path, before, after string) {
+	text := m.now.render()
+	const quotes = 64 // and the escapes of those inside
+	value := append(make([]byte, 0, len(before)+len(text)+len(after)+quotes), before...)
+	value = append(rawjson.AppendString(value, text), after...)
+	m.operations = append(m.operations, jsonpatch.Operation{Operation: operation, Path: path, Value: json.RawMessage(value)})
+}
+
+// hasMetadata tells whether the pod has metadata and annotations once all
+// operations are carried out.
+func (m *maker) hasMetadata() (metadata, annotations bool) {
+	metadata, annotations = m.pod.metadata.Kind() == rawjson.Object, m.pod.annotations.Kind() == rawjson.Object
+	for i := range m.operations {
+		switch m.operations[i].Path {
+		case "/metadata":
+			metadata = true
+			text, _ := m.operations[i].Value.(json.RawMessage)
+			annotations = annotations || rawjson.Value(text).Get("annotations").Kind() == rawjson.Object
+		case "/metadata/annotations":
+			annotations = true
+		}
+	}
+	return metadata, annotations
+}

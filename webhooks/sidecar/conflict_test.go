@@ -1,0 +1,177 @@
+package sidecar_test
+
+import (
+	"strings"
+	"testing"
+)
+
+const declines = ` (hint: decline injection with the annotation sidecar.gatehouse.dev/inject: "false")`
+
+// TestConflicts goes through everything in which a pod and a profile can differ,
+// and what the profile may say about it: refuse the pod, leave the profile out, or
+// keep what the pod has and add the rest.
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, profile, pod string
+		path, message      string // what is said in any case
+		hint               string
+		kept               string // the pod, where its own is kept
+	}{
+		{
+			name: "label", profile: "template: {metadata: {labels: {a: b, c: d}}}", pod: "metadata: {labels: {a: x}}\nspec: {}",
+			path: "metadata.labels.a", message: `sidecar profile "a": the pod has "x", and the profile says "b"`, hint: declines,
+			kept: "metadata: {labels: {a: x, c: d}}\nspec: {}",
+		},
+		{
+			name: "number", profile: "template: {spec: {priority: 5, nodeSelector: {c: d}}}", pod: "spec: {priority: 7}",
+			path: "spec.priority", message: `sidecar profile "a": the pod has 7, and the profile says 5`, hint: declines,
+			kept: "spec: {priority: 7, nodeSelector: {c: d}}",
+		},
+		{
+			name: "keyed element", profile: "template: {spec: {dnsConfig: {options: [{name: ndots, value: '2'}, {name: c}]}}}", pod: "spec: {dnsConfig: {options: [{name: x}, {name: ndots, value: '5'}]}}",
+			path: "spec.dnsConfig.options[1]", message: `sidecar profile "a": the pod has another value, and the profile says another value`, hint: declines,
+			kept: "spec: {dnsConfig: {options: [{name: x}, {name: ndots, value: '5'}, {name: c}]}}",
+		},
+		{
+			name: "kind of value", profile: "template: {spec: {securityContext: {fsGroup: 5}, nodeSelector: {c: d}}}", pod: "spec: {securityContext: [x]}",
+			path: "spec.securityContext", message: `sidecar profile "a": the pod has another list, and the profile says another value`, hint: declines,
+			kept: "spec: {securityContext: [x], nodeSelector: {c: d}}",
+		},
+		{
+			name: "port", profile: "template: {spec: {containers: [{name: a, image: a, ports: [{containerPort: 80}, {containerPort: 81}]}]}}",
+			pod:  "spec: {containers: [{name: app, ports: [{containerPort: 80, protocol: TCP}]}]}",
+			path: "spec.containers[0].ports[0].containerPort", message: `containerPort 80/TCP is declared by container "a" of sidecar profile "a" too`,
+			hint: strings.Replace(declines, "decline", "change the port, or decline", 1),
+			kept: "spec: {containers: [{name: app, ports: [{containerPort: 80, protocol: TCP}]}, {name: a, image: a, ports: [{containerPort: 81}]}]}",
+		},
+		{
+			name: "only port", profile: "template: {spec: {containers: [{name: a, image: a, ports: [{containerPort: 80, hostPort: 90}]}]}}",
+			pod:  "spec: {containers: [{name: app, ports: [{containerPort: 8080, hostPort: 90}]}]}",
+			path: "spec.containers[0].ports[0].hostPort", message: `hostPort 90/TCP is declared by container "a" of sidecar profile "a" too`,
+			hint: strings.Replace(declines, "decline", "change the port, or decline", 1),
+			kept: "spec: {containers: [{name: app, ports: [{containerPort: 8080, hostPort: 90}]}, {name: a, image: a}]}",
+		},
+		{
+			name: "volume", profile: "template: {spec: {volumes: [{name: v, emptyDir: {}}, {name: w, emptyDir: {}}]}}", pod: "spec: {volumes: [{name: v, hostPath: {path: /}}]}",
+			path: "spec.volumes[0].name", message: `"v" is the name of a volume that sidecar profile "a" adds, and is not equal to it`,
+			hint: strings.Replace(strings.Replace(declines, "decline", "rename it, or decline", 1), `"false"`, `"false"; an equal volume would be used as it is`, 1),
+			kept: "spec: {volumes: [{name: v, hostPath: {path: /}}, {name: w, emptyDir: {}}]}",
+		},
+		{
+			name: "mount path", profile: "template: {spec: {volumes: [{name: v, emptyDir: {}}]}}\nappContainers: [{template: {volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: /w}]}}]",
+			pod:  "spec: {containers: [{name: app, volumeMounts: [{name: own, mountPath: /v}]}], volumes: [{name: own}]}",
+			path: "spec.containers[0].volumeMounts[0]", message: `sidecar profile "a": the pod has another value, and the profile says another value`, hint: declines,
+			kept: "spec: {containers: [{name: app, volumeMounts: [{name: own, mountPath: /v}, {name: v, mountPath: /w}]}], volumes: [{name: own}, {name: v, emptyDir: {}}]}",
+		},
+		{
+			name: "user", profile: "distinctUsers: [a]\ntemplate: {spec: {containers: [{name: a, image: a, securityContext: {runAsUser: 1337}}]}}",
+			pod:  "spec: {containers: [{name: app, securityContext: {runAsUser: 1337}}]}",
+			path: "spec.containers[0].securityContext.runAsUser", message: `container "app" runs as user 1337, which container "a" of sidecar profile "a" needs for itself`,
+			hint: strings.Replace(declines, "decline", "run the container as another user, or decline", 1),
+			kept: "spec: {containers: [{name: app, securityContext: {runAsUser: 1337}}, {name: a, image: a, securityContext: {runAsUser: 1337}}]}",
+		},
+	} {
+		runAll(t, []injection{
+			{
+				name: tc.name + ": refuse by default", profiles: []string{optOut("a", tc.profile)}, pod: tc.pod, reasons: "a=refused",
+				says: []string{"refused: " + tc.path + ": " + tc.message + tc.hint},
+			},
+			{
+				name: tc.name + ": refuse", profiles: []string{optOut("a", "onConflict: Refuse\n"+tc.profile)}, pod: tc.pod, reasons: "a=refused",
+				says: []string{"refused: " + tc.path + ": " + tc.message + tc.hint},
+			},
+			{
+				name: tc.name + ": skip", profiles: []string{optOut("a", "onConflict: Skip\n"+tc.profile)}, pod: tc.pod, reasons: "a=conflict",
+				says: []string{`warning: sidecar profile "a" is not applied: ` + tc.path + ": " + tc.message},
+			},
+			{
+				name: tc.name + ": keep", profiles: []string{optOut("a", "onConflict: Keep\n"+tc.profile)}, pod: tc.pod, reasons: "a=applied",
+				says: []string{"warning: " + tc.path + ": " + tc.message + ", and what is there is kept"}, want: tc.kept,
+			},
+		})
+	}
+}
+
+// TestConflictsAreAllShown: a pod's author sees everything in one go.
+func TestConflictsAreAllShown(t *testing.T) {
+	t.Parallel()
+	const a = `template:
+  metadata: {labels: {l: a}}
+  spec: {volumes: [{name: v, emptyDir: {}}], priority: 5, containers: [{name: a, image: a, ports: [{containerPort: 80}]}]}
+appContainers: [{template: {volumeMounts: [{name: v, mountPath: /v}]}}]`
+	const pod = `metadata: {labels: {l: x}}
+spec: {priority: 7, volumes: [{name: v, hostPath: {path: /}}], containers: [{name: app, ports: [{containerPort: 80}], volumeMounts: [{name: w, mountPath: /v}]}]}`
+	d, _ := inject(t, compile(t, optOut("a", a), optOut("b", "template: {spec: {priority: 9}}")), pod)
+	var paths []string
+	for _, f := range d.Refusals {
+		paths = append(paths, f.Field)
+	}
+	check(t, "refusals", strings.Join(paths, " "), "spec.volumes[0].name spec.containers[0].ports[0].containerPort metadata.labels.l spec.priority spec.containers[0].volumeMounts[0] spec.priority")
+	check(t, "reasons", reasons(&d), "a=refused,b=refused")
+}
+
+// sameName is a profile of a native sidecar and a container, which says what
+// happens to containers that have their names.
+func sameName(action, more string) string {
+	return optOut("a", "onSameName: "+action+"\n"+more+`
+template:
+  spec:
+    initContainers: [{name: proxy, image: "example/proxy:1", restartPolicy: Always, startupProbe: {exec: {command: [ok]}}, env: [{name: A, value: a}, {name: B, value: b}], ports: [{containerPort: 80}], resources: {limits: {cpu: 1, memory: 1Gi}}}]
+    containers: [{name: agent, image: "example/agent:1"}]
+    volumes: [{name: v, emptyDir: {}}]`)
+}
+
+// TestSameName says what happens to a container of the pod that has the name of
+// one of the template's.
+func TestSameName(t *testing.T) {
+	t.Parallel()
+	const (
+		own = "{name: proxy, image: mine, restartPolicy: Always, env: [{name: C, value: c}, {name: B, value: mine}], resources: {limits: {cpu: 2}}, future: 1}"
+		pod = "spec: {initContainers: [{name: first}, " + own + "], containers: [{name: app}]}"
+		all = "{name: proxy, image: 'example/proxy:1', restartPolicy: Always, startupProbe: {exec: {command: [ok]}}, env: [{name: A, value: a}, {name: B, value: b}], ports: [{containerPort: 80}], resources: {limits: {cpu: 1, memory: 1Gi}}}"
+		// merged has the pod's members where it has any.
+		merged  = "{name: proxy, image: mine, restartPolicy: Always, startupProbe: {exec: {command: [ok]}}, env: [{name: C, value: c}, {name: B, value: mine}, {name: A, value: a}], ports: [{containerPort: 80}], resources: {limits: {cpu: 2, memory: 1Gi}}, future: 1}"
+		rest    = "containers: [{name: app}, {name: agent, image: 'example/agent:1'}], volumes: [{name: v, emptyDir: {}}]"
+		taken   = `"proxy" is the name of a container that sidecar profile "a" adds (hint: rename it, or decline injection with the annotation sidecar.gatehouse.dev/inject: "false")`
+		refused = "refused: spec.initContainers[1].name: " + taken
+		mounts  = "\nshare: [{container: proxy, volumeMounts: true}]"
+		mounted = "spec: {initContainers: [{name: first}, {name: proxy}], containers: [{name: app, volumeMounts: [{name: d, mountPath: /d}]}]}"
+	)
+	with := func(text, more string) string { return strings.TrimSuffix(text, "}") + more + "}" }
+	runAll(t, []injection{
+		{name: "refuse", profiles: []string{sameName("Refuse", "")}, pod: pod, reasons: "a=refused", says: []string{refused}},
+		{name: "refuse whatever is said about conflicts", profiles: []string{sameName("Refuse", "onConflict: Skip")}, pod: pod, reasons: "a=refused", says: []string{refused}},
+		{name: "keep", profiles: []string{sameName("Keep", "")}, pod: pod, want: "spec: {initContainers: [{name: first}, " + merged + "], " + rest + "}"},
+		{name: "replace", profiles: []string{sameName("Replace", "")}, pod: pod, want: "spec: {initContainers: [{name: first}, " + all + "], " + rest + "}"},
+		{
+			name: "keep, with a share", profiles: []string{sameName("Keep", mounts)}, pod: mounted,
+			want: "spec: {initContainers: [{name: first}, " + with(all, ", volumeMounts: [{name: d, mountPath: /d}]") + "], " + strings.Replace(rest, "{name: app}", "{name: app, volumeMounts: [{name: d, mountPath: /d}]}", 1) + "}",
+		},
+		{
+			name: "replace, with a share", profiles: []string{sameName("Replace", mounts)}, pod: mounted,
+			want: "spec: {initContainers: [{name: first}, " + with(all, ", volumeMounts: [{name: d, mountPath: /d}]") + "], " + strings.Replace(rest, "{name: app}", "{name: app, volumeMounts: [{name: d, mountPath: /d}]}", 1) + "}",
+		},
+		{
+			name: "keep, and its ports are none of a conflict", profiles: []string{sameName("Keep", "")}, pod: "spec: {initContainers: [{name: proxy, ports: [{containerPort: 80}]}], containers: [{name: app}]}",
+			want: "spec: {initContainers: [" + all + "], " + rest + "}",
+		},
+		{
+			name: "keep, and another container has the port", profiles: []string{sameName("Keep", "")}, pod: "spec: {initContainers: [{name: proxy}], containers: [{name: app, ports: [{containerPort: 80}]}]}", reasons: "a=refused",
+			says: []string{`refused: spec.containers[0].ports[0].containerPort: containerPort 80/TCP is declared by container "proxy" of sidecar profile "a" too` + strings.Replace(declines, "decline", "change the port, or decline", 1)},
+		},
+		{
+			name: "replace, and another container has the port", profiles: []string{sameName("Replace", "onConflict: Keep")}, pod: "spec: {initContainers: [{name: proxy, x: y}], containers: [{name: app, ports: [{containerPort: 80}]}]}",
+			want: "spec: {initContainers: [" + strings.Replace(all, " ports: [{containerPort: 80}],", "", 1) + "], " + strings.Replace(rest, "{name: app}", "{name: app, ports: [{containerPort: 80}]}", 1) + "}",
+			says: []string{`warning: spec.containers[0].ports[0].containerPort: containerPort 80/TCP is declared by container "proxy" of sidecar profile "a" too, and what is there is kept`},
+		},
+		{
+			name: "keep does not reach into the other list", profiles: []string{sameName("Keep", "")}, pod: "spec: {containers: [{name: proxy}]}", reasons: "a=refused",
+			says: []string{"refused: spec.containers[0].name: " + taken},
+		},
+		{
+			name: "replace does not reach into the other list", profiles: []string{sameName("Replace", "")}, pod: "spec: {initContainers: [{name: agent}], containers: [{name: app}]}", reasons: "a=refused",
+			says: []string{"refused: spec.initContainers[0].name: " + strings.Replace(taken, "proxy", "agent", 1)},
+		},
+	})
+}

@@ -1,0 +1,30 @@
+package sidecar
+
+// Spliced is Decide, and the text that the editors make of the pod beside the
+// patch: what the patch must come to, but for the status annotation.
+func (s *Set) Spliced(in Input) (Decision, []byte) {
+	sc := new(scratch)
+	in.Pod = trimmed(in.Pod)
+	m := &sc.maker
+	m.set, m.in, m.pod, m.text, m.reader = s, &in, &sc.pod, in.Pod, &sc.reader
+	m.decide(sc)
+	if len(m.pending.splices) > 0 {
+		return m.Decision, m.pending.result()
+	}
+	return m.Decision, m.text
+}
+
+// Stripped is the text of a pod without what its status annotation lists, and
+// false if that cannot be read.
+func Stripped(pod []byte) ([]byte, bool) {
+	var sc scratch
+	pod = trimmed(pod)
+	if err := sc.pod.parse(&sc.reader, pod); err != nil || sc.pod.status == nil {
+		return nil, false
+	}
+	s, err := parseStatus(sc.pod.status.Text())
+	if err != nil {
+		return nil, false
+	}
+	return strip(pod, s), true
+}

@@ -1,0 +1,110 @@
+package sidecar
+
+import (
+	"bytes"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// fewProfiles is how many profiles are all looked at for every pod.
+const fewProfiles = 16
+
+// index finds the profiles that a pod's labels and those of its namespace do not
+// exclude at once: hundreds of profiles then cost no more than those that are
+// about the pod.
+type index struct {
+	// always are profiles that no single label excludes.
+	always []int
+	// objects and namespaces are profiles by a label that they require.
+	objects, namespaces pivots
+	count               int
+}
+
+// pivots are indexes of profiles by the key and value of a label. For pods'
+// labels both are JSON strings, as they stand in the text.
+type pivots map[string]map[string][]int
+
+func (p pivots) add(key, value string, profile int) {
+	if p[key] == nil {
+		p[key] = make(map[string][]int)
+	}
+	p[key][value] = append(p[key][value], profile)
+}
+
+// newIndex makes an index, or nil for few profiles.
+func newIndex(profiles []*profile) *index {
+	if len(profiles) <= fewProfiles {
+		return nil
+	}
+	x := &index{objects: make(pivots), namespaces: make(pivots), count: len(profiles)}
+	for i, p := range profiles {
+		if key, values := pivot(p.objects); key != "" {
+			for _, value := range values {
+				x.objects.add(string(rawjson.AppendString(nil, key)), string(rawjson.AppendString(nil, value)), i)
+			}
+			continue
+		}
+		if key, values := pivot(p.namespaces); key != "" {
+			for _, value := range values {
+				x.namespaces.add(key, value, i)
+			}
+			continue
+		}
+		x.always = append(x.always, i)
+	}
+	return x
+}
+
+// pivot is a label that a selector requires, and the values that it may have.
+func pivot(s labels.Selector) (key string, values []string) {
+	if s == nil {
+		return "", nil
+	}
+	requirements, _ := s.Requirements()
+	for i := range requirements {
+		r := &requirements[i]
+		if oneOf(r) && (values == nil || r.ValuesUnsorted() != nil && len(r.ValuesUnsorted()) < len(values)) {
+			key, values = r.Key(), r.ValuesUnsorted()
+		}
+	}
+	return key, values
+}
+
+// candidates marks the profiles that are not excluded. The room is cleared and
+// has a bit for each profile.
+func (x *index) candidates(room []uint64, p *pod, ns *namespace) {
+	mark := func(profiles []int) {
+		for _, i := range profiles {
+			room[i/64] |= 1 << (i % 64)
+		}
+	}
+	mark(x.always)
+	for name, value := range p.labels.Members() {
+		if bytes.IndexByte(name, '\\') >= 0 {
+			name = rawjson.AppendString(nil, name.Text())
+		}
+		byValue := x.objects[string(name)]
+		if byValue == nil {
+			continue
+		}
+		if bytes.IndexByte(value, '\\') >= 0 {
+			value = rawjson.AppendString(nil, value.Text())
+		}
+		mark(byValue[string(value)])
+	}
+	for key, byValue := range x.namespaces {
+		value, ok := ns.Lookup(key)
+		switch {
+		case ok:
+			mark(byValue[value])
+		case !ns.known && key != corev1.LabelMetadataName:
+			// Nobody can tell.
+			for _, profiles := range byValue {
+				mark(profiles)
+			}
+		}
+	}
+}

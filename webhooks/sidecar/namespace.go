@@ -1,0 +1,101 @@
+package sidecar
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// answer is one of three.
+type answer uint8
+
+const (
+	no answer = iota
+	yes
+	couldNotTell
+)
+
+// namespace is a namespace as labels.Labels.
+type namespace struct {
+	name                string
+	labels, annotations map[string]string
+	known               bool
+}
+
+func (s *Set) lookUp(name string) namespace {
+	ns := namespace{name: name}
+	if s.namespaces != nil {
+		var found *corev1.Namespace
+		if found, ns.known = s.namespaces.Namespace(name); ns.known {
+			ns.labels, ns.annotations = found.Labels, found.Annotations
+		}
+	}
+	return ns
+}
+
+// matches tells whether the profile selects the namespace. Of a namespace that
+// is not known only the name is.
+func (n *namespace) matches(p *profile) answer {
+	switch {
+	case n.known:
+		if p.namespaces.Matches(n) {
+			return yes
+		}
+		return no
+	case n.name == "" || p.byName == nil:
+		return couldNotTell
+	case !p.byName.Matches(n):
+		return no
+	case p.nameOnly:
+		return yes
+	default:
+		return couldNotTell
+	}
+}
+
+// Lookup returns a label. The API server keeps the label with the name equal to
+// the name, so a document that lacks it is no reason to doubt it.
+func (n *namespace) Lookup(key string) (string, bool) {
+	if key == corev1.LabelMetadataName {
+		return n.name, true
+	}
+	value, ok := n.labels[key]
+	return value, ok
+}
+
+// Has tells whether there is such a label.
+func (n *namespace) Has(key string) bool {
+	_, ok := n.Lookup(key)
+	return ok
+}
+
+// Get returns a label or nothing.
+func (n *namespace) Get(key string) string {
+	value, _ := n.Lookup(key)
+	return value
+}
+
+// podLabels are the labels of a pod as labels.Labels, looked up in its text.
+type podLabels struct{ object rawjson.Value }
+
+// Lookup returns a label.
+func (l *podLabels) Lookup(key string) (string, bool) {
+	for name, value := range l.object.Members() {
+		if name.Is(key) {
+			return value.Text(), true
+		}
+	}
+	return "", false
+}
+
+// Has tells whether there is such a label.
+func (l *podLabels) Has(key string) bool {
+	_, ok := l.Lookup(key)
+	return ok
+}
+
+// Get returns a label or nothing.
+func (l *podLabels) Get(key string) string {
+	value, _ := l.Lookup(key)
+	return value
+}

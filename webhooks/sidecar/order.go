@@ -1,0 +1,160 @@
+package sidecar
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+// link connects profiles that name each other, and puts them into the order in
+// which their containers stand.
+func (s *Set) link() finding.List {
+	var found finding.List
+	report := func(p *profile, severity finding.Severity, path, hint, format string, args ...any) {
+		found = append(found, finding.Finding{
+			Severity: severity, Source: p.source, Object: "SidecarProfile/" + p.name, Field: path,
+			Message: fmt.Sprintf(format, args...), Hint: hint,
+		})
+	}
+	names := make([]string, len(s.profiles))
+	for i, p := range s.profiles {
+		names[i] = p.name
+	}
+	for i, p := range s.profiles {
+		if p.replaces == "" {
+			continue
+		}
+		const path = "spec.rollout.replaces"
+		k, known := s.byName[p.replaces]
+		switch {
+		case !known:
+			report(p, finding.Error, path, finding.DidYouMean(p.replaces, names...), "%q is not the name of a sidecar profile", p.replaces)
+		case k == i:
+			report(p, finding.Error, path, "", "the profile replaces itself")
+		case s.profiles[k].replaces != "":
+			report(p, finding.Error, path, "", "profile %q replaces another one itself", p.replaces)
+		case s.profiles[k].replacedBy >= 0:
+			report(p, finding.Error, path, "", "profile %q is replaced by %q already", p.replaces, s.profiles[s.profiles[k].replacedBy].name)
+		default:
+			s.profiles[k].replacedBy = i
+		}
+	}
+	// follows[i] are the profiles that stand behind profile i.
+	follows := make([][]int, len(s.profiles))
+	for i, p := range s.profiles {
+		for _, side := range []struct {
+			path    string
+			names   []string
+			forward bool
+		}{{"spec.placement.before", p.before, true}, {"spec.placement.after", p.behind, false}} {
+			for n, name := range side.names {
+				path := fmt.Sprintf("%s[%d]", side.path, n)
+				k, known := s.byName[name]
+				switch {
+				case !known:
+					report(p, finding.Warning, path, finding.DidYouMean(name, names...), "%q is not the name of a sidecar profile, and is ignored", name)
+					continue
+				case k == i:
+					report(p, finding.Error, path, "", "the profile cannot stand before or after itself")
+					continue
+				}
+				ahead, behind := i, k
+				if !side.forward {
+					ahead, behind = k, i
+				}
+				follows[ahead] = append(follows[ahead], behind)
+				for l := initContainers; l <= containers; l++ {
+					if s.profiles[ahead].contradicts(s.profiles[behind], l) {
+						report(p, finding.Error, path, "", "profile %q has its %s behind the pod's own, and profile %q in front of them, so that the first cannot stand before the second",
+							s.profiles[ahead].name, l, s.profiles[behind].name)
+					}
+				}
+			}
+		}
+	}
+	var cycle []int
+	s.order, cycle = sorted(follows)
+	s.ranks = make([]int, len(s.profiles))
+	for rank, i := range s.order {
+		s.ranks[i] = rank
+	}
+	if len(cycle) > 0 {
+		chain := make([]string, len(cycle))
+		for i, k := range cycle {
+			chain[i] = s.profiles[k].name
+		}
+		report(s.profiles[cycle[0]], finding.Error, "spec.placement", "", "the profiles stand before each other in a circle: %s", strings.Join(chain, " before "))
+	}
+	return found
+}
+
+// contradicts tells whether the profile cannot stand before another in a list,
+// because of where they stand to the pod's own.
+func (p *profile) contradicts(behind *profile, l list) bool {
+	return len(p.elements[l]) > 0 && len(behind.elements[l]) > 0 && !p.first[l] && behind.first[l]
+}
+
+// sorted is a topological order in which, wherever there is a choice, the lowest
+// index comes first; or a cycle, whose first element is repeated at its end.
+func sorted(follows [][]int) (order, cycle []int) {
+	waits := make([]int, len(follows))
+	for _, behind := range follows {
+		for _, k := range behind {
+			waits[k]++
+		}
+	}
+	done := make([]bool, len(follows))
+	for len(order) < len(follows) {
+		next := slices.IndexFunc(waits, func(n int) bool { return n == 0 })
+		for next >= 0 && done[next] {
+			more := slices.IndexFunc(waits[next+1:], func(n int) bool { return n == 0 })
+			if more < 0 {
+				next = -1
+				break
+			}
+			next += more + 1
+		}
+		if next < 0 {
+			return nil, circle(follows, done)
+		}
+		done[next] = true
+		order = append(order, next)
+		for _, k := range follows[next] {
+			waits[k]--
+		}
+	}
+	return order, nil
+}
+
+// circle finds a cycle among what is not done, of which every element is part of
+// one or behind one.
+func circle(follows [][]int, done []bool) []int {
+	ahead := make([]int, len(follows))
+	for i := range ahead {
+		ahead[i] = -1
+	}
+	for i, behind := range follows {
+		for _, k := range behind {
+			if !done[i] && !done[k] && ahead[k] < 0 {
+				ahead[k] = i
+			}
+		}
+	}
+	at := slices.Index(done, false)
+	seen := make([]bool, len(follows))
+	for !seen[at] {
+		seen[at] = true
+		at = ahead[at]
+	}
+	path := []int{at}
+	for k := ahead[at]; ; k = ahead[k] {
+		path = append(path, k)
+		if k == at {
+			break
+		}
+	}
+	slices.Reverse(path)
+	return path
+}

@@ -1,0 +1,68 @@
+package sidecar
+
+import (
+	"fmt"
+	"slices"
+
+	"gomodules.xyz/jsonpatch/v2"
+)
+
+// Removal is how to take out of a pod what earlier decisions have put in.
+type Removal struct {
+	// Patches make the pod what it was. It is nil if the pod has no status
+	// annotation.
+	Patches []jsonpatch.Operation
+	// Profiles are those whose additions are taken out.
+	Profiles []string
+	// Left is what the status annotation lists and is not there, as trails.
+	Left []string
+}
+
+// Remove tells how to take out of a pod what its status annotation lists, and
+// the annotation: what was added goes, what was replaced comes back, and what
+// others have changed or added since stays. The error says why this is no pod,
+// or that the annotation cannot be read.
+func Remove(text []byte) (Removal, error) {
+	text = trimmed(text)
+	var sc scratch
+	p := &sc.pod
+	if err := p.parse(&sc.reader, text); err != nil {
+		return Removal{}, err
+	}
+	if p.status == nil {
+		return Removal{}, nil
+	}
+	s, err := parseStatus(p.status.Text())
+	if err != nil {
+		return Removal{}, fmt.Errorf("%s: %w", statusField, err)
+	}
+	var r Removal
+	root := s.undo()
+	for i := range s.Profiles {
+		r.Profiles = append(r.Profiles, s.Profiles[i].Name)
+	}
+	var o operations
+	root.revert(nil, text, "", &o)
+	r.Patches = o.all
+	r.Left = root.left("", nil)
+	slices.Sort(r.Left)
+	return r, nil
+}
+
+// left are the trails at whose end nothing was found.
+func (u *undo) left(trail string, all []string) []string {
+	if !u.done && (u.remove || u.original != nil) {
+		return append(all, trail)
+	}
+	for i := range u.below {
+		all = u.below[i].left(trail+"/"+u.below[i].token, all)
+	}
+	return all
+}
+
+// strip is the text of a pod without what its status lists: what an earlier
+// decision looked at.
+func strip(text []byte, s *status) []byte {
+	out, _ := s.undo().revert(make([]byte, 0, len(text)), text, "", nil)
+	return out
+}

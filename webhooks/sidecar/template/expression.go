@@ -1,0 +1,284 @@
+package template
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common/ast"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+)
+
+// maxExpressionLength is the largest number of bytes of an expression. What
+// decides more belongs into a program.
+const maxExpressionLength = 10 << 10
+
+// expression is a compiled expression. It is immutable.
+type expression struct {
+	// text is as it was written.
+	text string
+	// program is nil for an expression that is nothing but a parameter.
+	program cel.Program
+	// parameter is the index of the parameter that the expression is.
+	parameter int
+	kind      v1alpha1.ParameterType // of the parameter
+	output    *cel.Type
+	// loops tells that evaluation can take long enough to be interrupted.
+	loops bool
+	// names are the variables that the expression names.
+	names []string
+}
+
+func (e *expression) uses(variable string) bool { return slices.Contains(e.names, variable) }
+
+// compile compiles an expression whose text is at path.
+func (s *Scope) compile(path, text string) (*expression, finding.List) {
+	var r report
+	switch {
+	case len(text) > maxExpressionLength:
+		r.errorf(path, "", "the expression is longer than %d bytes", maxExpressionLength)
+		return nil, r.found
+	case strings.TrimSpace(text) == "":
+		r.errorf(path, "", "the expression is empty")
+		return nil, r.found
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.compiled[text]; ok {
+		return e, nil
+	}
+	e := s.plain(text)
+	if e == nil {
+		if e = s.program(&r, path, text); e == nil {
+			return nil, r.found
+		}
+	}
+	s.compiled[text] = e
+	return e, nil
+}
+
+// plain is the expression of a text that is nothing but a parameter, which takes
+// no CEL to evaluate.
+func (s *Scope) plain(text string) *expression {
+	name, ok := strings.CutPrefix(strings.TrimSpace(text), "params.")
+	if !ok {
+		return nil
+	}
+	i, ok := s.index[name]
+	if !ok || !namePattern.MatchString(name) || isReserved(name) {
+		return nil
+	}
+	return &expression{text: text, parameter: i, kind: s.parameters[i].kind, output: celType(s.parameters[i].kind), names: []string{"params"}}
+}
+
+// program compiles with CEL.
+func (s *Scope) program(r *report, path, text string) *expression {
+	renamed, ok := rename(text)
+	if !ok {
+		r.errorf(path, `write "namespace"`, "%q: %q is not declared", excerpt(text, 1), namespaceVariable)
+		return nil
+	}
+	checked, issues := s.cel.Compile(renamed)
+	if issues.Err() != nil {
+		for _, issue := range issues.Errors() {
+			message, _, _ := strings.Cut(issue.Message, " (in container")
+			message, hint := s.explain(strings.TrimSpace(message))
+			// Without a place, it is about the whole.
+			line, column := max(issue.Location.Line(), 1), max(issue.Location.Column(), 0)+1
+			r.errorf(path, hint, "%d:%d in %q: %s", line, column, excerpt(text, line), message)
+			if strings.Contains(issue.Message, "Syntax error") {
+				break // what follows is about the same place
+			}
+		}
+		return nil
+	}
+	e := &expression{text: text, output: checked.OutputType()}
+	if !e.look(r, path, checked.NativeRep().Expr()) {
+		return nil
+	}
+	cost, err := s.cel.EstimateCost(checked, &library.CostEstimator{SizeEstimator: sizes{}})
+	switch {
+	case err != nil:
+		r.errorf(path, "", "%q: its cost cannot be estimated: %v", excerpt(text, 1), err)
+		return nil
+	case cost.Min > celconfig.PerCallLimit:
+		r.errorf(path, "", "%q costs at least %d, and %d is allowed", excerpt(text, 1), cost.Min, celconfig.PerCallLimit)
+		return nil
+	}
+	e.program, err = s.cel.Program(checked, cel.InterruptCheckFrequency(celconfig.CheckFrequency), cel.CostLimit(celconfig.PerCallLimit))
+	if err != nil {
+		r.errorf(path, "", "%q: %v", excerpt(text, 1), err)
+		return nil
+	}
+	return e
+}
+
+// look finds out what the expression is about.
+func (e *expression) look(r *report, path string, root ast.Expr) bool {
+	good := true
+	ast.PreOrderVisit(root, ast.NewExprVisitor(func(x ast.Expr) {
+		switch x.Kind() { //nolint:exhaustive // the others hold no names
+		case ast.IdentKind:
+			name := spelled(x.AsIdent())
+			switch name {
+			case "pod", "namespace", "params", "presets":
+				if !e.uses(name) {
+					e.names = append(e.names, name)
+				}
+			}
+		case ast.ComprehensionKind:
+			e.loops = true
+		case ast.StructKind:
+			good = false
+			r.errorf(path, "", "%q: an object cannot be built", excerpt(e.text, 1))
+		}
+	}))
+	return good
+}
+
+// spelled has the name of the variable as authors write it.
+func spelled(text string) string { return strings.ReplaceAll(text, namespaceVariable, "namespace") }
+
+// sizes knows nothing about the sizes of variables: only the least cost is of
+// interest.
+type sizes struct{}
+
+func (sizes) EstimateSize(checker.AstNode) *checker.SizeEstimate { return nil }
+
+func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
+}
+
+var (
+	undeclared = regexp.MustCompile(`undeclared reference to '([^']*)'`)
+	noField    = regexp.MustCompile(`undefined field '([^']*)'`)
+)
+
+// explain turns some of CEL's own messages into what the author of a profile has
+// to know.
+func (s *Scope) explain(message string) (text, hint string) {
+	message = spelled(message)
+	if match := undeclared.FindStringSubmatch(message); match != nil {
+		return fmt.Sprintf("%q is not declared", match[1]), s.declared(match[1])
+	}
+	if match := noField.FindStringSubmatch(message); match != nil {
+		owner, fields := s.provider.owner(match[1])
+		hint := finding.DidYouMean(match[1], fields...)
+		switch owner {
+		case paramsType:
+			if hint == "" {
+				hint = s.declaration("parameters", s.ParameterNames())
+			}
+			return fmt.Sprintf("there is no parameter %q", match[1]), hint
+		case presetsType:
+			if hint == "" {
+				hint = s.declaration("presets", s.presets)
+			}
+			return fmt.Sprintf("there is no preset %q", match[1]), hint
+		case "":
+			return fmt.Sprintf("there is no field %q", match[1]), hint
+		default:
+			if hint == "" {
+				hint = "the fields are " + joined(fields)
+			}
+			return fmt.Sprintf("%q is not a field of %s", match[1], owner), hint
+		}
+	}
+	if strings.Contains(message, "token recognition error at: '= '") {
+		return message, "equality is written =="
+	}
+	if strings.Contains(message, "Syntax error") && strings.Contains(message, "<EOF>") {
+		return "the expression ends too early", ""
+	}
+	return message, ""
+}
+
+// declared is a hint for a name that is not.
+func (s *Scope) declared(name string) string {
+	switch name {
+	case "object", "oldObject", "request":
+		return `did you mean "pod"?`
+	case "namespaceObject":
+		return `did you mean "namespace"?`
+	case "authorizer":
+		return "there is nobody to ask"
+	}
+	if s.HasParameter(name) {
+		return fmt.Sprintf("did you mean %q?", "params."+name)
+	}
+	if slices.Contains(s.presets, name) {
+		return fmt.Sprintf("did you mean %q?", "presets."+name)
+	}
+	return finding.DidYouMean(name, "pod", "namespace", "params", "presets")
+}
+
+// joined lists names, but not all of many.
+func joined(names []string) string {
+	const most = 12
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
+
+// excerpt is one line of an expression, cut to a length that a message can hold.
+func excerpt(expression string, line int) string {
+	const most = 80 // characters: half a line of a wide terminal
+	lines := strings.Split(expression, "\n")
+	return shape.Cut(strings.TrimSpace(lines[min(max(line, 1), len(lines))-1]), most)
+}
+
+// Condition is a match condition. It is immutable and safe for concurrent use.
+type Condition struct {
+	path string
+	*expression
+}
+
+// Condition compiles a match condition, whose text is at path. It must be a
+// boolean. With findings there is no condition.
+func (s *Scope) Condition(path, expression string) (*Condition, finding.List) {
+	var r report
+	e, found := s.compile(path, expression)
+	if len(found) > 0 {
+		if strings.HasPrefix(strings.TrimSpace(expression), "${") {
+			r.errorf(path, "leave out ${ and }", "%q is a placeholder, expected an expression", excerpt(expression, 1))
+			return nil, r.found
+		}
+		return nil, found
+	}
+	kind, known, ok := staticKind(e.output)
+	if known && ok && kind == boolean && !isOptional(e.output) {
+		return &Condition{path, e}, nil
+	}
+	if !known {
+		r.errorf(path, `compare it, as in "… == true"`, "%q has a type that is not known before there is a pod, expected a boolean", excerpt(expression, 1))
+		return nil, r.found
+	}
+	r.errorf(path, "", "%q is a %s, expected a boolean", excerpt(expression, 1), typeName(e.output.String()))
+	return nil, r.found
+}
+
+// UsesPod tells whether the condition names pod.
+func (c *Condition) UsesPod() bool { return c.uses("pod") }
+
+// Eval tells whether the condition is true for the input. The error is an
+// *EvaluationError, or ErrCouldNotTell.
+func (c *Condition) Eval(in *Input) (bool, error) {
+	result, err := c.eval(c.path, in)
+	if err != nil {
+		return false, err
+	}
+	if result.kind != boolean {
+		return false, c.failed(c.path, "is "+strconv.Quote(string(result.appendText(nil)))+", expected a boolean")
+	}
+	return result.boolean, nil
+}

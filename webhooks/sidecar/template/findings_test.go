@@ -1,0 +1,95 @@
+package template_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+// Everything that is wrong with a profile is said, once, with its place, in a
+// fixed order. UPDATE_GOLDEN=1 writes what is said now.
+func TestFindings(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile(filepath.Join("testdata", "broken.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var profile struct {
+		Parameters []v1alpha1.SidecarParameter
+		Presets    []v1alpha1.SidecarPreset
+		Conditions []string
+		Template   json.RawMessage
+	}
+	if err := json.Unmarshal(raw, &profile); err != nil {
+		t.Fatal(err)
+	}
+	s, found := environment(t).Scope("broken", profile.Parameters, profile.Presets)
+	if s == nil {
+		t.Fatal("there is no scope, so that nothing is said about expressions")
+	}
+	for i, expression := range profile.Conditions {
+		_, more := s.Condition(fmt.Sprintf("spec.match.matchConditions[%d].expression", i), expression)
+		found = append(found, more...)
+	}
+	tree, more := s.Tree("spec.template.spec", profile.Template, reflect.TypeFor[podSpec]())
+	if tree != nil {
+		t.Error("there is a tree")
+	}
+	found = append(found, more...)
+	for _, f := range found {
+		if f.Severity != finding.Error || f.Field == "" || f.Source != "" || f.Object != "" {
+			t.Errorf("%#v", f)
+		}
+	}
+	got := []byte(lines(found) + "\n")
+	golden := filepath.Join("testdata", "broken.findings")
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(golden, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestTreeFindings(t *testing.T) {
+	t.Parallel()
+	s := scope(t)
+	for name, tc := range map[string]struct {
+		raw, want string
+		into      reflect.Type
+	}{
+		"not JSON":       {`{`, `t: invalid JSON at byte 1: text ends too early`, reflect.TypeFor[any]()},
+		"not UTF-8":      {"\"\xff\"", `t: invalid JSON at byte 1: invalid UTF-8`, reflect.TypeFor[any]()},
+		"given twice":    {`{"a":{"b":1,"b":2}}`, `t: "b" is given twice in one mapping (hint: remove one of the two)`, reflect.TypeFor[any]()},
+		"no placeholder": {`["${a"]`, `t[0]: "${a" has a ${ without the } that ends it (hint: write $${ for the characters ${)`, reflect.TypeFor[any]()},
+		"too many":       {`[` + strings.Repeat(`"${params.on}${params.on}",`, 500) + `"${params.on}"]`, `t: has 1001 placeholders, and 1000 are allowed`, reflect.TypeFor[any]()},
+		"too long":       {`"${'` + strings.Repeat("x", 10<<10) + `'}"`, `t: the expression is longer than 10240 bytes`, reflect.TypeFor[any]()},
+		"too deep":       {`"${` + strings.Repeat("(", 300) + "1" + strings.Repeat(")", 300) + `}"`, `t: 1:1 in "` + strings.Repeat("(", 80) + `…": expression recursion limit exceeded: 250`, reflect.TypeFor[any]()},
+		"too costly": {
+			`"${[` + strings.Repeat("1,", 100) + `1].map(a, [` + strings.Repeat("1,", 100) + `1].map(b, [` + strings.Repeat("1,", 100) + `1].map(c, a))).size()}"`,
+			`t: "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1…" costs at least 13733901, and 1000000 is allowed`, reflect.TypeFor[any](),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tree, found := s.Tree("t", []byte(tc.raw), tc.into)
+			if got := lines(found); tree != nil || got != tc.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,222 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+)
+
+// ErrCouldNotTell is about an evaluation that came to no result for a reason that
+// is not in the pod: the time was over, the budget spent, or something that the
+// expression asks for is not known at the moment.
+var ErrCouldNotTell = errors.New("could not tell")
+
+// EvaluationError is about an expression that has no result, or none of use, for
+// this pod, and will not have one the next time either.
+type EvaluationError struct {
+	// Path is where the expression stands in the profile.
+	Path string
+	// Expression is its first characters.
+	Expression string
+	// Message says what is wrong with it, in a bounded length.
+	Message string
+}
+
+// Error names the place and the expression.
+func (e *EvaluationError) Error() string {
+	return fmt.Sprintf("%s: %q %s", e.Path, e.Expression, e.Message)
+}
+
+// Namespace is what expressions see of a namespace.
+type Namespace struct {
+	Name        string
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+// Input is what expressions are evaluated on: one pod, for as long as it takes to
+// decide about it. It remembers what has been read and what has been spent, and
+// serves one goroutine at a time. Params may be set anew for each profile.
+type Input struct {
+	// Context ends evaluation. Nil is never done.
+	Context context.Context //nolint:containedctx // an input lives as long as one request
+	// Pod is the pod, an object.
+	Pod rawjson.Value
+	// Namespace is nil if it is not known: then only its name is there.
+	Namespace *Namespace
+	// NamespaceName is the name of a namespace that is not known.
+	NamespaceName string
+	// Params are those of the scope whose expressions are evaluated.
+	Params Params
+	// Presets are the values of a preset, and false if they are not known at the
+	// moment. Nil knows none.
+	Presets func(preset string) (map[string]string, bool)
+
+	variables variables
+	spent     uint64
+}
+
+// variables is an Input as CEL sees it.
+type variables struct {
+	in                                   *Input
+	params, presets, namespace, metadata object
+	// pod is read when it is first named, and again if the Input has another.
+	pod   ref.Val
+	podOf rawjson.Value
+}
+
+// bind makes the variables those of the input, which may be a copy of another.
+func (v *variables) bind(in *Input) {
+	if v.in == in {
+		return
+	}
+	*v = variables{
+		in: in, params: object{paramsType, in}, presets: object{presetsType, in},
+		namespace: object{namespaceType, in}, metadata: object{metadataType, in},
+	}
+}
+
+// Parent implements cel.Activation.
+func (*variables) Parent() cel.Activation { return nil }
+
+// ResolveName implements cel.Activation.
+func (v *variables) ResolveName(name string) (any, bool) {
+	switch name {
+	case "pod":
+		if v.pod == nil || !same(v.podOf, v.in.Pod) {
+			v.pod, v.podOf = rawcel.Value(v.in.Pod), v.in.Pod
+		}
+		return v.pod, true
+	case "params":
+		return &v.params, true
+	case namespaceVariable:
+		return &v.namespace, true
+	case "presets":
+		return &v.presets, true
+	default:
+		return nil, false
+	}
+}
+
+// same tells whether two values are the same piece of memory.
+func same(a, b rawjson.Value) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+func unknown(format string, args ...any) ref.Val {
+	return types.WrapErr(fmt.Errorf("%w: "+format, append([]any{ErrCouldNotTell}, args...)...))
+}
+
+func (in *Input) parameter(name string) ref.Val {
+	if in.Params.scope != nil {
+		if i, ok := in.Params.scope.index[name]; ok && in.Params.values[i].value != nil {
+			return in.Params.values[i].cel
+		}
+	}
+	return unknown("parameter %q has no value", name)
+}
+
+func (in *Input) namespaceMetadata(name string) ref.Val {
+	switch {
+	case name == "name" && in.Namespace == nil:
+		return types.String(in.NamespaceName)
+	case name == "name":
+		return types.String(in.Namespace.Name)
+	case in.Namespace == nil:
+		return unknown("namespace %q is not known", in.NamespaceName)
+	case name == "labels":
+		return texts(in.Namespace.Labels)
+	case name == "annotations":
+		return texts(in.Namespace.Annotations)
+	default:
+		return nil
+	}
+}
+
+func (in *Input) preset(name string) ref.Val {
+	if in.Presets != nil {
+		if values, ok := in.Presets(name); ok {
+			return texts(values)
+		}
+	}
+	return unknown("preset %q is not known", name)
+}
+
+func texts(m map[string]string) ref.Val { return types.NewStringStringMap(types.DefaultTypeAdapter, m) }
+
+// eval evaluates an expression that is at path. The result is nothing but for
+// scalars.
+func (e *expression) eval(path string, in *Input) (scalar, error) {
+	if e.program == nil {
+		if s := in.Params.scope; s != nil && e.parameter < len(in.Params.values) {
+			if v := in.Params.values[e.parameter].value; v != nil {
+				return v.scalar, nil
+			}
+		}
+		return scalar{}, fmt.Errorf("%s: %w: the parameter has no value", path, ErrCouldNotTell)
+	}
+	result, err := e.run(in)
+	if err != nil {
+		if errors.Is(err, ErrCouldNotTell) {
+			return scalar{}, fmt.Errorf("%s: %q: %w", path, excerpt(e.text, 1), err)
+		}
+		return scalar{}, e.failed(path, "fails: "+err.Error())
+	}
+	s, err := scalarOf(result)
+	if err != nil {
+		return scalar{}, e.failed(path, err.Error())
+	}
+	if len(s.text) > maxTextLength {
+		return scalar{}, e.failed(path, fmt.Sprintf("is a text of more than %d bytes", maxTextLength))
+	}
+	return s, nil
+}
+
+func (e *expression) failed(path, message string) error {
+	const most = 200
+	return &EvaluationError{Path: path, Expression: excerpt(e.text, 1), Message: shape.Cut(spelled(message), most)}
+}
+
+// run runs the program. Every error that is not ErrCouldNotTell is the pod's.
+func (e *expression) run(in *Input) (ref.Val, error) {
+	if in.Context != nil && in.Context.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCouldNotTell, context.Cause(in.Context))
+	}
+	if in.spent > celconfig.RuntimeCELCostBudget {
+		return nil, fmt.Errorf("%w: the expressions for this pod cost more than %d", ErrCouldNotTell, celconfig.RuntimeCELCostBudget)
+	}
+	in.variables.bind(in)
+	var (
+		result  ref.Val
+		details *cel.EvalDetails
+		err     error
+	)
+	if e.loops && in.Context != nil && in.Context.Done() != nil {
+		result, details, err = e.program.ContextEval(in.Context, &in.variables)
+	} else {
+		result, details, err = e.program.Eval(&in.variables)
+	}
+	cancelled := interpreter.EvalCancelledError{}
+	switch {
+	case err == nil:
+	case errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded:
+		in.spent += celconfig.PerCallLimit
+		return nil, fmt.Errorf("%w: it costs more than %d", ErrCouldNotTell, celconfig.PerCallLimit)
+	case errors.As(err, &cancelled), in.Context != nil && in.Context.Err() != nil:
+		return nil, fmt.Errorf("%w: %w", ErrCouldNotTell, err)
+	}
+	if cost := details.ActualCost(); cost != nil {
+		in.spent += *cost
+	}
+	return result, err
+}

@@ -1,0 +1,270 @@
+package template
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+)
+
+const (
+	// maxNameLength is that of the part of an annotation's name behind the slash.
+	maxNameLength = 63
+	// maxPatternLength bounds what is compiled for a parameter.
+	maxPatternLength = 1024
+)
+
+// namePattern is the form of the names of parameters and presets.
+var namePattern = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
+
+// isReserved tells whether CEL reserves the word.
+func isReserved(word string) bool {
+	switch word {
+	case "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
+		"namespace", "null", "package", "return", "true", "var", "void", "while":
+		return true
+	default:
+		return false
+	}
+}
+
+// report collects findings.
+type report struct{ found finding.List }
+
+func (r *report) errorf(field, hint, format string, args ...any) {
+	r.found = append(r.found, finding.Finding{
+		Severity: finding.Error, Field: field, Message: fmt.Sprintf(format, args...), Hint: hint,
+	})
+}
+
+// name checks the name of a parameter or preset.
+func (r *report) name(path, name string, taken map[string]bool) {
+	path = shape.Member(path, "name")
+	switch {
+	case name == "":
+		r.errorf(path, "", "is required")
+	case len(name) > maxNameLength:
+		r.errorf(path, "", "%q is longer than %d characters", shape.Cut(name, mostQuoted), maxNameLength)
+	case !namePattern.MatchString(name):
+		r.errorf(path, "", "%q is not a name: expected a lower-case letter followed by letters and digits, as in logLevel", shape.Cut(name, mostQuoted))
+	case isReserved(name):
+		r.errorf(path, "choose another name", "%q is a reserved word of CEL", name)
+	case taken[name]:
+		r.errorf(path, "", "%q is given twice", name)
+	}
+	taken[name] = true
+}
+
+// presets checks the presets and returns their names.
+func (r *report) presets(list []v1alpha1.SidecarPreset) []string {
+	var names []string
+	taken := map[string]bool{}
+	for i := range list {
+		preset, path := &list[i], shape.Element("spec.presets", i)
+		r.name(path, preset.Name, taken)
+		names = append(names, preset.Name)
+		reference := shape.Member(path, "configMap")
+		r.reference(shape.Member(reference, "namespace"), preset.ConfigMap.Namespace, validation.IsDNS1123Label)
+		r.reference(shape.Member(reference, "name"), preset.ConfigMap.Name, validation.IsDNS1123Subdomain)
+	}
+	return names
+}
+
+func (r *report) reference(path, name string, check func(string) []string) {
+	if name == "" {
+		r.errorf(path, "", "is required")
+		return
+	}
+	if problems := check(name); len(problems) > 0 {
+		r.errorf(path, "", "%q is not a name: %s", shape.Cut(name, mostQuoted), strings.Join(problems, "; "))
+	}
+}
+
+// parameters checks the parameters. What is wrong with one is no reason to leave
+// it out: expressions that name it are right.
+func (r *report) parameters(list []v1alpha1.SidecarParameter) []parameter {
+	out := make([]parameter, len(list))
+	taken := map[string]bool{}
+	for i := range list {
+		path := shape.Element("spec.parameters", i)
+		r.name(path, list[i].Name, taken)
+		out[i] = r.parameter(path, &list[i])
+	}
+	return out
+}
+
+func (r *report) parameter(path string, in *v1alpha1.SidecarParameter) parameter {
+	before := len(r.found)
+	p := parameter{
+		name: in.Name, kind: in.Type, skip: in.OnInvalid == v1alpha1.SkipInvalid,
+		maxLength: defaultMaxLength, maxItems: defaultMaxItems, enum: slices.Clone(in.Enum),
+	}
+	switch in.OnInvalid {
+	case "", v1alpha1.RefuseInvalid, v1alpha1.SkipInvalid:
+	default:
+		r.errorf(shape.Member(path, "onInvalid"), finding.DidYouMean(string(in.OnInvalid), string(v1alpha1.RefuseInvalid), string(v1alpha1.SkipInvalid)),
+			"%q is not allowed: expected Refuse or Skip", shape.Cut(string(in.OnInvalid), mostQuoted))
+	}
+	if !r.kind(path, in.Type) {
+		return p
+	}
+	r.bounds(path, in, &p)
+	r.texts(path, in, &p)
+	p.allowed = p.describe(in.Pattern)
+	if in.Default == nil || len(r.found) > before {
+		return p // against broken limits a default cannot be held
+	}
+	v, err := p.parse(in.Default.Text)
+	if err != nil {
+		r.errorf(shape.Member(path, "default"), "", "%q is not allowed: expected %s", shape.Cut(in.Default.Text, mostQuoted), p.allowed)
+		return p
+	}
+	p.fallback = v
+	return p
+}
+
+// kind checks the type.
+func (r *report) kind(path string, kind v1alpha1.ParameterType) bool {
+	known := []string{
+		string(v1alpha1.StringParameter), string(v1alpha1.IntegerParameter), string(v1alpha1.BooleanParameter), string(v1alpha1.QuantityParameter),
+		string(v1alpha1.DurationParameter), string(v1alpha1.PortParameter), string(v1alpha1.EnumParameter), string(v1alpha1.ListParameter),
+	}
+	if slices.Contains(known, string(kind)) {
+		return true
+	}
+	path = shape.Member(path, "type")
+	if kind == "" {
+		r.errorf(path, "", "is required: one of %s", strings.Join(known, ", "))
+		return false
+	}
+	hint := finding.DidYouMean(string(kind), known...)
+	switch kind { //nolint:exhaustive // none of these is a type
+	case "int", "number":
+		hint = `did you mean "integer"?`
+	case "bool":
+		hint = `did you mean "boolean"?`
+	case "text":
+		hint = `did you mean "string"?`
+	}
+	r.errorf(path, hint, "%q is not a type: expected one of %s",
+		shape.Cut(string(kind), mostQuoted), strings.Join(known, ", "))
+	return false
+}
+
+// hasBounds, hasTexts and hasItems tell which limits a type can have.
+func hasBounds(kind v1alpha1.ParameterType) bool {
+	return kind == v1alpha1.IntegerParameter || kind == v1alpha1.PortParameter ||
+		kind == v1alpha1.QuantityParameter || kind == v1alpha1.DurationParameter
+}
+
+func hasTexts(kind v1alpha1.ParameterType) bool {
+	return kind == v1alpha1.StringParameter || kind == v1alpha1.ListParameter
+}
+
+// bounds reads minimum and maximum.
+func (r *report) bounds(path string, in *v1alpha1.SidecarParameter, p *parameter) {
+	read := func(name string, v *v1alpha1.ParameterValue) *bound {
+		if v == nil {
+			return nil
+		}
+		at := shape.Member(path, name)
+		if !hasBounds(in.Type) {
+			r.errorf(at, "", "a parameter of type %s has no %s: integer, port, quantity and duration have", in.Type, name)
+			return nil
+		}
+		b, err := readBound(in.Type, v.Text)
+		if err != nil {
+			plain := parameter{kind: in.Type}
+			r.errorf(at, "", "%q is not %s", shape.Cut(v.Text, mostQuoted), plain.describe(""))
+			return nil
+		}
+		return &b
+	}
+	p.minimum, p.maximum = read("minimum", in.Minimum), read("maximum", in.Maximum)
+	if p.minimum != nil && p.maximum != nil && p.compare(*p.minimum, *p.maximum) > 0 {
+		r.errorf(shape.Member(path, "minimum"), "", "%q is more than the maximum, %q", p.minimum.text, p.maximum.text)
+	}
+}
+
+// texts reads the limits of texts.
+func (r *report) texts(path string, in *v1alpha1.SidecarParameter, p *parameter) {
+	if in.MaxLength != nil {
+		at := shape.Member(path, "maxLength")
+		switch n := int(*in.MaxLength); {
+		case !hasTexts(in.Type):
+			r.errorf(at, "", "a parameter of type %s has no maxLength: string and list have", in.Type)
+		case n < 1 || n > maxTextLength:
+			r.errorf(at, "", "%q is not allowed: expected 1 to %d", fmt.Sprint(n), maxTextLength)
+		default:
+			p.maxLength = n
+		}
+	}
+	if in.MaxItems != nil {
+		at := shape.Member(path, "maxItems")
+		switch n := int(*in.MaxItems); {
+		case in.Type != v1alpha1.ListParameter:
+			r.errorf(at, "", "a parameter of type %s has no maxItems: list has", in.Type)
+		case n < 1 || n > maxTextLength:
+			r.errorf(at, "", "%q is not allowed: expected 1 to %d", fmt.Sprint(n), maxTextLength)
+		default:
+			p.maxItems = n
+		}
+	}
+	if in.Pattern != "" {
+		p.pattern = r.pattern(shape.Member(path, "pattern"), in)
+	}
+	r.enum(shape.Member(path, "enum"), in, p)
+}
+
+func (r *report) pattern(path string, in *v1alpha1.SidecarParameter) *regexp.Regexp {
+	switch {
+	case !hasTexts(in.Type):
+		r.errorf(path, "", "a parameter of type %s has no pattern: string and list have", in.Type)
+		return nil
+	case len(in.Pattern) > maxPatternLength:
+		r.errorf(path, "", "is longer than %d characters", maxPatternLength)
+		return nil
+	}
+	// Alone first: "a)|(b" would be one inside of a group.
+	_, err := regexp.Compile(in.Pattern)
+	if err != nil {
+		r.errorf(path, "the syntax is that of RE2", "%q is not a regular expression: %v", shape.Cut(in.Pattern, mostQuoted), err)
+		return nil
+	}
+	whole, err := regexp.Compile(`\A(?:` + in.Pattern + `)\z`)
+	if err != nil {
+		r.errorf(path, "", "%q cannot be matched against the whole of a text: %v", shape.Cut(in.Pattern, mostQuoted), err)
+		return nil
+	}
+	return whole
+}
+
+// enum checks the values allowed against the other limits.
+func (r *report) enum(path string, in *v1alpha1.SidecarParameter, p *parameter) {
+	switch {
+	case in.Type == v1alpha1.EnumParameter && len(in.Enum) == 0:
+		r.errorf(path, "list the values allowed", "is required for a parameter of type enum")
+	case in.Type != v1alpha1.EnumParameter && !hasTexts(in.Type) && len(in.Enum) > 0:
+		r.errorf(path, "", "a parameter of type %s has no enum: enum, string and list have", in.Type)
+		return
+	}
+	seen := map[string]bool{}
+	for i, text := range in.Enum {
+		at := shape.Element(path, i)
+		switch {
+		case seen[text]:
+			r.errorf(at, "", "%q is given twice", shape.Cut(text, mostQuoted))
+		case in.Type == v1alpha1.ListParameter && (strings.Contains(text, ",") || strings.TrimSpace(text) != text || text == ""):
+			r.errorf(at, "", "%q cannot be in a list: expected a text without commas and space around it", shape.Cut(text, mostQuoted))
+		case !p.takes(text):
+			r.errorf(at, "", "%q does not fit the other limits of the parameter", shape.Cut(text, mostQuoted))
+		}
+		seen[text] = true
+	}
+}

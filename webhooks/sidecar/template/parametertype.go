@@ -1,0 +1,313 @@
+package template
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+const (
+	// defaultMaxLength and defaultMaxItems hold where the profile's author says
+	// nothing.
+	defaultMaxLength = 1024
+	defaultMaxItems  = 64
+	// maxTextLength is what the API server allows for all annotations of an
+	// object together.
+	maxTextLength = 256 << 10
+	// maxWordLength bounds the texts of all types but string, enum and list. No
+	// such value is as long, and the time to read a number grows faster than its
+	// length.
+	maxWordLength = 64
+	// maxPort is the largest number of a port.
+	maxPort = 65535
+)
+
+const quantityForm = "a quantity such as 100m or 64Mi"
+
+var errForm = errors.New("is not of the accepted form")
+
+// value is what a parameter is set to.
+type value struct {
+	text string
+	// cel is what expressions see.
+	cel ref.Val
+	// scalar is the same as a placeholder's result, unless it is a list.
+	scalar scalar
+}
+
+// parameter is one that a profile declares.
+type parameter struct {
+	name string
+	kind v1alpha1.ParameterType
+	skip bool
+	// minimum and maximum are nil where there is none.
+	minimum, maximum *bound
+	pattern          *regexp.Regexp
+	maxLength        int
+	maxItems         int
+	enum             []string
+	// fallback is nil for a parameter without a default.
+	fallback *value
+	// allowed is the accepted form, for people.
+	allowed string
+}
+
+// bound is a limit of a number, in the type of the parameter.
+type bound struct {
+	text     string
+	integer  int64
+	quantity resource.Quantity
+}
+
+// celType is the type that expressions see.
+func celType(kind v1alpha1.ParameterType) *cel.Type {
+	switch kind {
+	case v1alpha1.IntegerParameter, v1alpha1.PortParameter:
+		return cel.IntType
+	case v1alpha1.BooleanParameter:
+		return cel.BoolType
+	case v1alpha1.ListParameter:
+		return cel.ListType(cel.StringType)
+	case v1alpha1.StringParameter, v1alpha1.QuantityParameter, v1alpha1.DurationParameter, v1alpha1.EnumParameter:
+		return cel.StringType
+	default:
+		return cel.DynType // not a type at all, which is reported
+	}
+}
+
+// parse reads a text as a value. The error says nothing that p.allowed does not.
+func (p *parameter) parse(text string) (*value, error) {
+	if len(text) > maxTextLength {
+		return nil, errForm
+	}
+	switch p.kind {
+	case v1alpha1.IntegerParameter, v1alpha1.PortParameter:
+		b, err := p.number(text)
+		if err != nil {
+			return nil, err
+		}
+		return &value{text: text, cel: types.Int(b.integer), scalar: scalar{kind: integer, integer: b.integer}}, nil
+	case v1alpha1.QuantityParameter, v1alpha1.DurationParameter:
+		if _, err := p.number(text); err != nil {
+			return nil, err
+		}
+		return textValue(text), nil
+	case v1alpha1.BooleanParameter:
+		if text != "true" && text != "false" {
+			return nil, errForm
+		}
+		return &value{text: text, cel: types.Bool(text == "true"), scalar: scalar{kind: boolean, boolean: text == "true"}}, nil
+	case v1alpha1.ListParameter:
+		return p.list(text)
+	case v1alpha1.StringParameter, v1alpha1.EnumParameter:
+		if !p.takes(text) {
+			return nil, errForm
+		}
+		return textValue(text), nil
+	default:
+		return nil, errForm
+	}
+}
+
+func textValue(text string) *value {
+	return &value{text: text, cel: types.String(text), scalar: textScalar(text)}
+}
+
+// number reads a number of the parameter's type that is inside its bounds.
+func (p *parameter) number(text string) (bound, error) {
+	b, err := readBound(p.kind, text)
+	if err != nil || p.minimum != nil && p.compare(b, *p.minimum) < 0 || p.maximum != nil && p.compare(b, *p.maximum) > 0 {
+		return bound{}, errForm
+	}
+	return b, nil
+}
+
+func (p *parameter) compare(a, b bound) int {
+	if p.kind == v1alpha1.QuantityParameter {
+		return a.quantity.Cmp(b.quantity)
+	}
+	return cmp.Compare(a.integer, b.integer)
+}
+
+// readBound reads a number of a type that has bounds.
+func readBound(kind v1alpha1.ParameterType, text string) (bound, error) {
+	if len(text) > maxWordLength {
+		return bound{}, errForm
+	}
+	b := bound{text: text}
+	var err error
+	switch kind { //nolint:exhaustive // the others have no bounds
+	case v1alpha1.IntegerParameter:
+		b.integer, err = strconv.ParseInt(text, 10, 64)
+	case v1alpha1.PortParameter:
+		b.integer, err = strconv.ParseInt(text, 10, 64)
+		if b.integer < 1 || b.integer > maxPort {
+			err = errForm
+		}
+	case v1alpha1.DurationParameter:
+		var d time.Duration
+		d, err = time.ParseDuration(text)
+		b.integer = int64(d)
+	case v1alpha1.QuantityParameter:
+		b.quantity, err = parseQuantity(text)
+	default:
+		err = errForm
+	}
+	return b, err
+}
+
+// exponent is one that is too large: apimachinery accepts 1e2147483647, and then
+// needs years to compare it.
+var exponent = regexp.MustCompile(`[eE][+-]?\d{3,}`)
+
+func parseQuantity(text string) (resource.Quantity, error) {
+	if len(text) > maxWordLength || exponent.MatchString(text) {
+		return resource.Quantity{}, errForm
+	}
+	return resource.ParseQuantity(text)
+}
+
+// list reads texts separated by commas, without the space around them, none of
+// which may be empty. A text of space alone is the empty list.
+func (p *parameter) list(text string) (*value, error) {
+	var items []string
+	if strings.TrimSpace(text) != "" {
+		if strings.Count(text, ",") >= p.maxItems {
+			return nil, errForm
+		}
+		items = strings.Split(text, ",")
+	}
+	for i := range items {
+		items[i] = strings.TrimSpace(items[i])
+		if items[i] == "" || !p.takes(items[i]) {
+			return nil, errForm
+		}
+	}
+	return &value{text: text, cel: types.NewStringList(types.DefaultTypeAdapter, items)}, nil
+}
+
+// takes tells whether the parameter accepts one text.
+func (p *parameter) takes(text string) bool {
+	return isPlain(text) && utf8.RuneCountInString(text) <= p.maxLength &&
+		(len(p.enum) == 0 || slices.Contains(p.enum, text)) &&
+		(p.pattern == nil || p.pattern.MatchString(text))
+}
+
+// isPlain is false for a text with control characters.
+func isPlain(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// describe is the accepted form, for people.
+func (p *parameter) describe(pattern string) string {
+	switch p.kind {
+	case v1alpha1.IntegerParameter:
+		return "an integer" + p.between()
+	case v1alpha1.PortParameter:
+		low, high := "1", strconv.Itoa(maxPort)
+		if p.minimum != nil {
+			low = p.minimum.text
+		}
+		if p.maximum != nil {
+			high = p.maximum.text
+		}
+		return "a port from " + low + " to " + high
+	case v1alpha1.BooleanParameter:
+		return "true or false"
+	case v1alpha1.QuantityParameter:
+		return quantityForm + p.among()
+	case v1alpha1.DurationParameter:
+		return "a duration such as 90s or 5m" + p.among()
+	case v1alpha1.EnumParameter:
+		return oneOf(p.enum)
+	case v1alpha1.StringParameter:
+		if len(p.enum) > 0 {
+			return oneOf(p.enum)
+		}
+		return fmt.Sprintf("a text of at most %d characters%s, without control characters", p.maxLength, matching(pattern))
+	case v1alpha1.ListParameter:
+		form := fmt.Sprintf("a list such as a,b of at most %d texts, each ", p.maxItems)
+		if len(p.enum) > 0 {
+			return form + oneOf(p.enum)
+		}
+		return form + fmt.Sprintf("of 1 to %d characters%s", p.maxLength, matching(pattern))
+	default:
+		return ""
+	}
+}
+
+func matching(pattern string) string {
+	if pattern == "" {
+		return ""
+	}
+	return fmt.Sprintf(" that matches %q", pattern)
+}
+
+// between is the bounds behind a noun.
+func (p *parameter) between() string {
+	switch {
+	case p.minimum != nil && p.maximum != nil:
+		return fmt.Sprintf(" from %s to %s", p.minimum.text, p.maximum.text)
+	case p.minimum != nil:
+		return " of at least " + p.minimum.text
+	case p.maximum != nil:
+		return " of at most " + p.maximum.text
+	default:
+		return ""
+	}
+}
+
+// among is the bounds behind a noun with examples.
+func (p *parameter) among() string {
+	if text := p.between(); text != "" {
+		return "," + strings.TrimPrefix(text, " of")
+	}
+	return ""
+}
+
+// oneOf lists values.
+func oneOf(values []string) string {
+	const most = 20
+	quoted := make([]string, 0, min(len(values), most)+1)
+	for i, v := range values {
+		if i == most {
+			quoted = append(quoted, "…")
+			break
+		}
+		quoted = append(quoted, strconv.Quote(v))
+	}
+	return "one of " + strings.Join(quoted, ", ")
+}
+
+// sample is a plausible value: the default, or one of the accepted form.
+func (p *parameter) sample() (*value, bool) {
+	if p.fallback != nil {
+		return p.fallback, true
+	}
+	candidates := slices.Clone(p.enum)
+	for _, b := range []*bound{p.minimum, p.maximum} {
+		if b != nil {
+			candidates = append(candidates, b.text)
+		}
+	}
+	for _, text := range append(candidates, "sample", "8080", "1", "true", "1s", "") {
+		if v, err := p.parse(text); err == nil {
+			return v, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,114 @@
+package template
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+// annotationDomain is behind a profile's name in the annotations that set its
+// parameters.
+const annotationDomain = ".sidecar.gatehouse.dev/"
+
+// Scope is what the expressions of one profile may name. It is immutable and safe
+// for concurrent use.
+type Scope struct {
+	environment *Environment
+	cel         *cel.Env
+	provider    *provider
+	profile     string
+	parameters  []parameter
+	index       map[string]int
+	presets     []string
+	// defaults and sample are the values of the parameters where nobody says
+	// anything, without and with plausible ones where there is no default.
+	defaults, sample Params
+
+	mu sync.Mutex
+	// compiled has every expression once: profiles repeat them.
+	compiled map[string]*expression
+}
+
+// Scope checks the parameters and presets of a profile and makes a scope of them.
+// The profile's name is that of the object. There is a scope even if there are
+// findings, so that what is wrong with expressions can be reported too. The
+// fields of the findings are paths in the profile.
+func (e *Environment) Scope(profile string, parameters []v1alpha1.SidecarParameter, presets []v1alpha1.SidecarPreset) (*Scope, finding.List) {
+	var r report
+	s := &Scope{
+		environment: e, profile: profile, parameters: r.parameters(parameters), index: map[string]int{}, presets: r.presets(presets),
+		compiled: map[string]*expression{},
+	}
+	params, own := map[string]*cel.Type{}, objectTypes{}
+	s.defaults = Params{scope: s, values: make([]resolved, len(s.parameters))}
+	s.sample = Params{scope: s, values: make([]resolved, len(s.parameters))}
+	for i := range s.parameters {
+		p := &s.parameters[i]
+		if _, twice := s.index[p.name]; twice {
+			continue
+		}
+		s.index[p.name] = i
+		params[p.name] = celType(p.kind)
+		if p.fallback != nil {
+			s.defaults.values[i] = resolved{p.fallback, FromDefault}
+		}
+		if v, ok := p.sample(); ok {
+			s.sample.values[i] = resolved{v, FromDefault}
+		}
+	}
+	own.declare(paramsType, params)
+	sets := map[string]*cel.Type{}
+	for _, name := range s.presets {
+		sets[name] = cel.MapType(cel.StringType, cel.StringType)
+	}
+	own.declare(presetsType, sets)
+
+	s.provider = &provider{Provider: e.base, shared: e.objects, own: own}
+	extended, err := e.cel.Extend(
+		cel.CustomTypeProvider(s.provider),
+		cel.Variable("params", cel.ObjectType(paramsType)),
+		cel.Variable("presets", cel.ObjectType(presetsType)),
+	)
+	if err != nil {
+		r.errorf("spec.parameters", "", "cannot be declared: %v", err)
+		extended = e.cel
+	}
+	s.cel = extended
+	return s, r.found
+}
+
+// HasParameter tells whether the profile declares the parameter.
+func (s *Scope) HasParameter(name string) bool {
+	_, ok := s.index[name]
+	return ok
+}
+
+// ParameterNames are the profile's parameters, in the order in which it declares
+// them.
+func (s *Scope) ParameterNames() []string {
+	names := make([]string, len(s.parameters))
+	for i := range s.parameters {
+		names[i] = s.parameters[i].name
+	}
+	return names
+}
+
+// Annotation is the name of the annotation with which a pod or a namespace sets
+// the parameter.
+func (s *Scope) Annotation(parameter string) string {
+	return s.profile + annotationDomain + parameter
+}
+
+// declaration is what a hint says about where names come from.
+func (s *Scope) declaration(kind string, names []string) string {
+	names = slices.DeleteFunc(slices.Sorted(slices.Values(names)), func(name string) bool { return name == "" })
+	if len(names) == 0 {
+		return fmt.Sprintf("declare it in spec.%s", kind)
+	}
+	return fmt.Sprintf("the profile declares %s", joined(names))
+}

@@ -1,0 +1,310 @@
+package template
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+)
+
+// maxPlaceholders is the largest number of placeholders in a tree.
+const maxPlaceholders = 1000
+
+// Tree is a compiled JSON value with placeholders. It is immutable and safe for
+// concurrent use.
+type Tree struct {
+	scope *Scope
+	root  node
+	// uses has the variables that expressions in the tree name.
+	uses map[string]bool
+	// constant is false if the result depends on the input.
+	constant bool
+}
+
+// Tree compiles a JSON value whose texts may hold placeholders. The path is that
+// of the value in the profile. What the tree results in must be decodable into a
+// value of the type: fields that it does not have, values of another kind and
+// expressions that cannot give what a place takes are findings, each with its
+// path. With findings there is no tree. Absent and null values are trees too.
+func (s *Scope) Tree(path string, raw []byte, into reflect.Type) (*Tree, finding.List) {
+	c := treeCompiler{scope: s, uses: map[string]bool{}}
+	t := &Tree{scope: s, root: node{kind: literalNode, literal: []byte("null")}, uses: c.uses, constant: true}
+	if len(raw) == 0 {
+		return t, nil
+	}
+	value, err := rawjson.Parse(raw)
+	if err != nil {
+		c.errorf(path, "", "%v", err)
+		return nil, c.found
+	}
+	decoded, err := value.Decode()
+	if err != nil {
+		if duplicate, ok := errors.AsType[*rawjson.DuplicateKeyError](err); ok {
+			c.errorf(path, "remove one of the two", "%q is given twice in one mapping", shape.Printable(duplicate.Key))
+		} else {
+			c.errorf(path, "", "%v", err)
+		}
+		return nil, c.found
+	}
+	c.found = s.environment.checker.Compare(into, decoded, path, shape.Options{Placeholder: hasPlaceholder})
+	t.root = c.value(path, value, into)
+	if t.root.kind == absentNode {
+		t.root = node{kind: literalNode, literal: []byte("null")}
+	}
+	if c.placeholders > maxPlaceholders {
+		c.errorf(path, "", "has %d placeholders, and %d are allowed", c.placeholders, maxPlaceholders)
+	}
+	if len(c.found) > 0 {
+		c.found.Sort()
+		return nil, c.found
+	}
+	t.constant = t.root.kind == literalNode
+	return t, nil
+}
+
+// Static is the rendered JSON of a tree that is the same for every pod, and false
+// for any other tree. The caller must not change it.
+func (t *Tree) Static() ([]byte, bool) {
+	if !t.constant {
+		return nil, false
+	}
+	return t.root.literal, true
+}
+
+// UsesPod tells whether an expression in the tree names pod.
+func (t *Tree) UsesPod() bool { return t.uses["pod"] }
+
+// UsesNamespace tells whether an expression in the tree names namespace.
+func (t *Tree) UsesNamespace() bool { return t.uses["namespace"] }
+
+// treeCompiler is one compilation of a tree.
+type treeCompiler struct {
+	report
+
+	scope        *Scope
+	uses         map[string]bool
+	placeholders int
+}
+
+// value compiles a value that is decoded into the type, which is nil where
+// anything may stand.
+func (c *treeCompiler) value(path string, v rawjson.Value, t reflect.Type) node {
+	switch v.Kind() {
+	case rawjson.Object:
+		return c.object(path, v, t)
+	case rawjson.Array:
+		element := c.scope.environment.checker.ElementType(t)
+		n := node{kind: listNode}
+		for i, below := range v.Elements() {
+			n.children = append(n.children, child{node: c.value(shape.Element(path, i), below, element)})
+		}
+		return n.folded('[', ']')
+	case rawjson.String:
+		return c.text(path, v, t)
+	default:
+		return node{kind: literalNode, literal: bytes.Clone(v)}
+	}
+}
+
+func (c *treeCompiler) object(path string, v rawjson.Value, t reflect.Type) node {
+	n := node{kind: objectNode}
+	for name, below := range v.Members() {
+		text := name.Text()
+		at := shape.Member(path, text)
+		if hasPlaceholder(text) {
+			c.errorf(at, "write the name out", "%q: a name cannot have a placeholder", shape.Cut(text, mostQuoted))
+			continue
+		}
+		if below.Kind() == rawjson.String && isLiteral(t, text) && hasPlaceholder(below.Text()) {
+			c.errorf(at, "write it out: what is added is told by it", "%q: this name cannot have a placeholder", shape.Cut(below.Text(), mostQuoted))
+			continue
+		}
+		key := append(rawjson.AppendString(nil, unescaped(text)), ':')
+		n.children = append(n.children, child{key: key, node: c.value(at, below, c.scope.environment.checker.MemberType(t, text))})
+	}
+	return n.folded('{', '}')
+}
+
+// unescaped is a text without placeholders as it is rendered.
+func unescaped(text string) string { return strings.ReplaceAll(text, "$${", "${") }
+
+// isLiteral tells whether the field is a name by which objects find each other,
+// or by which what is added is merged with what a pod has.
+func isLiteral(t reflect.Type, field string) bool {
+	if t == nil || field != "name" {
+		return false
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t {
+	case reflect.TypeFor[corev1.Container](), reflect.TypeFor[corev1.EphemeralContainer](), reflect.TypeFor[corev1.Volume](),
+		reflect.TypeFor[corev1.ContainerPort](), reflect.TypeFor[corev1.VolumeMount](), reflect.TypeFor[corev1.VolumeDevice](), reflect.TypeFor[corev1.EnvVar]():
+		return true
+	default:
+		return false
+	}
+}
+
+// text compiles a string.
+func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
+	text := v.Text()
+	parts, err := split(text)
+	if err != nil {
+		c.errorf(path, "write $${ for the characters ${", "%q %v", shape.Cut(text, mostQuoted), err)
+		return node{}
+	}
+	n := node{kind: textNode, path: path, place: placeOf(t)}
+	good, constant := true, true
+	for _, p := range parts {
+		if !p.placeholder {
+			n.parts = append(n.parts, piece{literal: p.text})
+			continue
+		}
+		constant = false
+		c.placeholders++
+		if c.placeholders > maxPlaceholders {
+			good = false
+			continue // reported once, when they have been counted
+		}
+		if strings.TrimSpace(p.text) == "" {
+			c.errorf(path, "write $${} for the characters ${}", "%q has an empty placeholder", shape.Cut(text, mostQuoted))
+			good = false
+			continue
+		}
+		e, found := c.scope.compile(path, p.text)
+		c.found = append(c.found, found...)
+		if len(found) > 0 || !c.fits(path, text, e, n.place, len(parts) > 1) {
+			good = false
+			continue
+		}
+		for _, name := range e.names {
+			c.uses[name] = true
+		}
+		n.parts = append(n.parts, piece{expression: e})
+	}
+	if !good {
+		return node{}
+	}
+	if constant {
+		return node{kind: literalNode, literal: rawjson.AppendString(nil, unescaped(text))}
+	}
+	n.trusted = n.isTrusted()
+	return c.evaluated(n)
+}
+
+// evaluated is the node, or what it results in if that is the same for every pod.
+func (c *treeCompiler) evaluated(n node) node {
+	for _, p := range n.parts {
+		if p.expression != nil && len(p.expression.names) > 0 {
+			return n
+		}
+	}
+	out, present, err := n.append(nil, new(Input))
+	var failed *EvaluationError
+	switch {
+	case errors.As(err, &failed):
+		c.errorf(n.path, "", "%q %s", failed.Expression, failed.Message)
+	case err != nil:
+		c.errorf(n.path, "", "%v", err)
+	case !present:
+		return node{kind: absentNode}
+	}
+	return node{kind: literalNode, literal: out}
+}
+
+// fits reports an expression that cannot give what its place takes.
+func (c *treeCompiler) fits(path, text string, e *expression, p place, within bool) bool {
+	if p.isStructure() {
+		// The comparison with the type has reported it.
+		for i := range c.found {
+			if c.found[i].Field == path {
+				c.found[i].Hint = "a placeholder stands for a text, a number or a boolean"
+			}
+		}
+		return false
+	}
+	kind, known, ok := staticKind(e.output)
+	quoted := shape.Cut(text, mostQuoted)
+	if !ok {
+		hint := "a placeholder gives a text, a number or a boolean"
+		switch declared := e.output.String(); declared {
+		case "list(string)":
+			hint = fmt.Sprintf("write ${(%s).join(\",\")} for its texts with commas", strings.TrimSpace(shape.Cut(e.text, mostQuoted)))
+		case "google.protobuf.Duration", "google.protobuf.Timestamp", "bytes":
+			hint = "write string(…) around it"
+		}
+		c.errorf(path, hint, "%q: a %s cannot be the result of a placeholder", quoted, typeName(e.output.String()))
+		return false
+	}
+	if !within {
+		if known && !p.fits(kind) {
+			c.errorf(path, conversion(kind, p), "%q is %s, expected %s", quoted, kind, p.wants())
+			return false
+		}
+		return c.fitsByDefault(path, quoted, e, p)
+	}
+	switch {
+	case known && kind == nothing:
+		c.errorf(path, "leave it out", "%q: null cannot be a part of a text", quoted)
+		return false
+	case isOptional(e.output):
+		c.errorf(path, `write .orValue("") behind it`, "%q: an optional cannot be a part of a text", quoted)
+		return false
+	case !p.fits(textual):
+		c.errorf(path, "write the placeholder alone", "%q is a string, expected %s", quoted, p.wants())
+		return false
+	}
+	return true
+}
+
+// fitsByDefault reports a parameter whose default is not what its place takes.
+func (c *treeCompiler) fitsByDefault(path, quoted string, e *expression, p place) bool {
+	if e.program != nil {
+		return true
+	}
+	fallback := c.scope.parameters[e.parameter].fallback
+	if fallback == nil || p.takes(fallback.scalar) {
+		return true
+	}
+	c.errorf(path, "", "%q is %s by default, expected %s", quoted, fallback.scalar.quoted(), p.wants())
+	return false
+}
+
+// conversion is a hint for a result of a kind that the place does not take.
+func conversion(kind scalarKind, p place) string {
+	switch {
+	case kind != textual && p.isString():
+		return "write ${string(…)}"
+	case p.fits(integer) && kind != boolean:
+		return "write ${int(…)}"
+	case p.fits(boolean) && kind == textual:
+		return `write ${… == "true"}`
+	default:
+		return ""
+	}
+}
+
+func (k scalarKind) String() string {
+	switch k {
+	case nothing:
+		return "null"
+	case textual:
+		return "a string"
+	case integer, natural:
+		return "an integer"
+	case number:
+		return "a number"
+	case boolean:
+		return "a boolean"
+	default:
+		return "unknown"
+	}
+}

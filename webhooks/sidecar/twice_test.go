@@ -1,0 +1,211 @@
+package sidecar_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// everything is a profile that uses about all there is, except what needs a pod
+// of a certain kind.
+const everything = `
+metadata: {name: all}
+spec:
+  injection: OptOut
+  onSameName: Keep
+  template:
+    metadata: {labels: {mesh: "on"}, annotations: {example.com/mesh: "on"}}
+    spec:
+      terminationGracePeriodSeconds: 60
+      imagePullSecrets: [{name: mesh}]
+      tolerations: [{key: mesh, operator: Exists}]
+      hostAliases: [{ip: 10.0.0.1, hostnames: [mesh]}]
+      dnsConfig: {searches: [mesh], options: [{name: ndots, value: "2"}]}
+      securityContext: {fsGroup: 1, supplementalGroups: [2]}
+      topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, whenUnsatisfiable: ScheduleAnyway}]
+      affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: zone}}]}}
+      initContainers:
+      - {name: setup, image: example/setup}
+      - {name: proxy, image: example/proxy, restartPolicy: Always, startupProbe: {exec: {command: [ok]}}, ports: [{containerPort: 15001}], volumeMounts: [{name: mesh, mountPath: /mesh}]}
+      containers:
+      - {name: agent, image: example/agent}
+      volumes:
+      - {name: mesh, emptyDir: {}}
+      - {name: token, projected: {sources: [{serviceAccountToken: {path: t}}]}}
+  appContainers:
+  - initContainers: true
+    template: {env: [{name: MESH, value: "on"}]}
+  - except: [agent]
+    template: {volumeMounts: [{name: mesh, mountPath: /mesh}], resources: {requests: {cpu: 10m}}}
+  share:
+  - {container: proxy, volumeMounts: true, env: ["*"]}
+`
+
+// pods are pods of every shape that everything fits into.
+func pods() map[string]string {
+	return map[string]string{
+		"bare":  `{"spec":{"containers":[{"name":"app"}]}}`,
+		"nulls": `{"metadata":null,"spec":{"terminationGracePeriodSeconds":null,"imagePullSecrets":null,"tolerations":null,"hostAliases":null,"dnsConfig":null,"securityContext":null,"topologySpreadConstraints":null,"affinity":null,"initContainers":null,"containers":[{"name":"app","env":null,"volumeMounts":null,"resources":null}],"volumes":null}}`,
+		"inner nulls": `{"metadata":{"labels":null,"annotations":null},"spec":{"dnsConfig":{"searches":null,"options":null},"securityContext":{"fsGroup":null,"supplementalGroups":null},
+			"affinity":{"podAntiAffinity":null},"containers":[{"name":"app","resources":{"requests":null}}]}}`,
+		"empty": `{"metadata":{"labels":{},"annotations":{}},"spec":{"imagePullSecrets":[],"tolerations":[],"hostAliases":[],"dnsConfig":{},"securityContext":{},"topologySpreadConstraints":[],
+			"affinity":{},"initContainers":[],"containers":[{"name":"app","env":[],"volumeMounts":[],"resources":{}}],"volumes":[]}}`,
+		"full": `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","labels":{"app":"x"},"annotations":{"a/b~c":"d"}},"spec":{"terminationGracePeriodSeconds":30,"imagePullSecrets":[{"name":"own"}],
+			"tolerations":[{"key":"own"}],"hostAliases":[{"ip":"10.0.0.1","hostnames":["own"]},{"ip":"10.0.0.9"}],"dnsConfig":{"searches":["own"],"options":[{"name":"own"}]},
+			"securityContext":{"runAsUser":5,"supplementalGroups":[9]},"topologySpreadConstraints":[{"topologyKey":"zone","maxSkew":3}],
+			"affinity":{"nodeAffinity":{},"podAntiAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":7}]}},
+			"initContainers":[{"name":"own","env":[{"name":"OWN"}]}],
+			"containers":[{"name":"app","env":[{"name":"A","value":"a"},{"name":"MESH","value":"own"}],"volumeMounts":[{"name":"data","mountPath":"/data"}],"resources":{"requests":{"memory":"1Gi"},"limits":{"cpu":"1"}}},{"name":"web"}],
+			"volumes":[{"name":"data","emptyDir":{}},{"name":"mesh","emptyDir":{}}],"future":[1.50]}}`,
+		"has it all": `{"metadata":{"labels":{"mesh":"on"},"annotations":{"example.com/mesh":"on"}},"spec":{"terminationGracePeriodSeconds":60,"imagePullSecrets":[{"name":"mesh"}],
+			"tolerations":[{"operator":"Exists","key":"mesh"}],"containers":[{"name":"app","env":[{"name":"MESH","value":"on"}],"volumeMounts":[{"name":"mesh","mountPath":"/mesh"}],"resources":{"requests":{"cpu":"10m"}}}]}}`,
+		"own parts of it": `{"spec":{"initContainers":[{"name":"first"},{"name":"proxy","image":"mine","env":[{"name":"OWN"}]}],"containers":[{"name":"agent","resources":{"limits":{"cpu":"1"}}},{"name":"app"}]}}`,
+	}
+}
+
+// other is a profile that adds to the same places as everything does.
+func other(name string) string {
+	return optOut(name, strings.ReplaceAll(`
+template:
+  metadata: {labels: {NAME: NAME}}
+  spec:
+    tolerations: [{key: NAME}]
+    dnsConfig: {searches: [NAME]}
+    containers: [{name: NAME, image: example/NAME}]
+    volumes: [{name: NAME, emptyDir: {}}]
+appContainers: [{template: {env: [{name: BY_NAME, value: NAME}]}}]`, "NAME", name))
+}
+
+// TestTwiceAndUndone holds everything against pods of every shape: twice is once,
+// and undone is as before.
+func TestTwiceAndUndone(t *testing.T) {
+	t.Parallel()
+	for name, pod := range pods() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, _ := inject(t, compile(t, everything), pod)
+			check(t, "reasons", reasons(&d), "all=applied")
+			check(t, "said", said(&d), "")
+		})
+		t.Run(name+", and others", func(t *testing.T) {
+			t.Parallel()
+			d, _ := inject(t, compile(t, other("a"), everything, other("z")), pod)
+			check(t, "reasons", reasons(&d), "a=applied,all=applied,z=applied")
+			check(t, "said", said(&d), "")
+		})
+	}
+}
+
+// TestTwiceWithOthersBetween changes a pod between two calls, as another webhook
+// would. What has appeared gets what it lacks; what others have changed stays.
+func TestTwiceWithOthersBetween(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, old, new string
+		// same is a change that the second call leaves alone.
+		same bool
+		// want is a text that the second call must make of it.
+		want string
+	}{
+		{name: "a container", old: `"containers":[`, new: `"containers":[{"name":"late"},`, want: `{"env":[{"name":"MESH","value":"on"}],"name":"late","resources":{"requests":{"cpu":"10m"}},"volumeMounts":[{"mountPath":"/mesh","name":"mesh"}]}`},
+		{name: "an init container", old: `"initContainers":[`, new: `"initContainers":[{"name":"late"},`, want: `{"env":[{"name":"MESH","value":"on"}],"name":"late"}`},
+		{name: "a label", old: `"labels":{`, new: `"labels":{"late":"x",`, same: true},
+		{name: "a variable", old: `"env":[{"name":"MESH"`, new: `"env":[{"name":"LATE"},{"name":"MESH"`, want: `{"name":"LATE"}],"image":"example/proxy"`},
+		{name: "another value of a label that was added", old: `"mesh":"on"`, new: `"mesh":"off"`, same: true},
+		{name: "another value of a field that was added", old: `"terminationGracePeriodSeconds":60`, new: `"terminationGracePeriodSeconds":90`, same: true},
+		{name: "another value of a variable that was added", old: `{"name":"MESH","value":"on"}`, new: `{"name":"MESH","value":"late"}`, same: true},
+		{name: "another image", old: "example/agent", new: "mirror/agent", same: true},
+		{name: "what was added goes", old: `,"tolerations":[{"key":"mesh","operator":"Exists"}]`, new: ``, want: `"tolerations":[{"key":"mesh","operator":"Exists"}]`},
+		{name: "the API server's default comes back", old: `"terminationGracePeriodSeconds":60`, new: `"terminationGracePeriodSeconds":30`, want: `"terminationGracePeriodSeconds":60`},
+		{name: "an unknown field", old: `"name":"app"`, new: `"name":"app","future":1`, same: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			set := compile(t, everything)
+			_, patched := inject(t, set, `{"metadata":{"labels":{"app":"x"}},"spec":{"containers":[{"name":"app"}]}}`)
+			patched = sortedText(t, patched)
+			changed := sortedText(t, strings.Replace(patched, tc.old, tc.new, 1))
+			if changed == patched {
+				t.Fatalf("%s is not in %s", tc.old, patched)
+			}
+			d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(changed)})
+			check(t, "said", said(&d), "")
+			if (d.Patches == nil) != tc.same || !d.Again {
+				t.Fatalf("it does %v", d.Patches)
+			}
+			result := sortedText(t, apply(t, changed, d.Patches))
+			if !strings.Contains(result, tc.want) {
+				t.Errorf("%s is not in %s", tc.want, result)
+			}
+			if third := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(result)}); third.Patches != nil || said(&third) != "" {
+				t.Errorf("the third call does %v: %s", third.Patches, said(&third))
+			}
+		})
+	}
+}
+
+// sortedText is JSON with sorted members and without space.
+func sortedText(t testing.TB, text string) string {
+	t.Helper()
+	return toJSON(t, toYAML(t, tree(t, text)))
+}
+
+// TestAddedLabelsSelectNothing: what a profile adds is no reason for another one,
+// neither in the first call nor in the second.
+func TestAddedLabelsSelectNothing(t *testing.T) {
+	t.Parallel()
+	adds := optOut("a", "template: {metadata: {labels: {mesh: here}, annotations: {example.com/mesh: here}}, spec: {nodeSelector: {mesh: here}}}")
+	for name, match := range map[string]string{
+		"selector":  "{objectSelector: {matchLabels: {mesh: here}}}",
+		"condition": "{matchConditions: [{name: c, expression: 'has(pod.metadata) && has(pod.metadata.labels) && \"mesh\" in pod.metadata.labels'}]}",
+		"field":     "{matchConditions: [{name: c, expression: 'has(pod.spec.nodeSelector)'}]}",
+	} {
+		for _, other := range []string{"b", "0"} {
+			t.Run(name+" of "+other, func(t *testing.T) {
+				t.Parallel()
+				set := compile(t, adds, strings.Replace(spec("other", match, "OptOut"), "{name: other}", "{name: other-"+other+"}", 1))
+				d, patched := inject(t, set, "metadata: {name: x}\nspec: {containers: [{name: app}]}")
+				again := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(patched)})
+				if len(d.Verdicts) != 2 || strings.Replace(reasons(&d), "applied", "already-there", 1) != reasons(&again) || strings.Count(reasons(&d), "=applied") != 1 {
+					t.Errorf("first %s, then %s", reasons(&d), reasons(&again))
+				}
+			})
+		}
+	}
+}
+
+// TestExpressionsSeeThePodAsItCame: an expression has the same value when the
+// pod comes a second time.
+func TestExpressionsSeeThePodAsItCame(t *testing.T) {
+	t.Parallel()
+	set := compile(t,
+		optOut("a", "template: {metadata: {labels: {a: a}}, spec: {containers: [{name: a, image: a}]}}"),
+		optOut("b", `template: {metadata: {labels: {containers: "n${size(pod.spec.containers)}", labels: "n${size(pod.metadata.labels)}"}}}`))
+	_, patched := inject(t, set, "metadata: {labels: {own: own}}\nspec: {containers: [{name: app}]}")
+	checkPod(t, patched, "metadata: {labels: {own: own, a: a, containers: n1, labels: n1}}\nspec: {containers: [{name: app}, {name: a, image: a}]}")
+}
+
+// TestStaleRevisions: a pod that is complete keeps the revision that it has, and
+// of one that is not nobody could say what it would be.
+func TestStaleRevisions(t *testing.T) {
+	t.Parallel()
+	profile := func(version, more string) string {
+		return optOut("a", `template: {metadata: {labels: {version: "`+version+`"}}, spec: {initContainers: [`+native("a", "")+`]}}`+more)
+	}
+	old, now := compile(t, profile("one", "")), compile(t, profile("two", "\nappContainers: [{template: {env: [{name: A, value: a}]}}]"))
+	_, pod := inject(t, old, "spec: {containers: [{name: app}]}")
+	was, is := old.Decide(input(t, "{}")).Verdicts[0].Revision, now.Decide(input(t, "{}")).Verdicts[0].Revision
+
+	d := now.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(pod)})
+	check(t, "reasons", reasons(&d), "a=already-there")
+	check(t, "said", said(&d), `warning: the pod has revision "`+was+`" of sidecar profile "a" and is left as it is; revision "`+is+`" is in force`)
+	if d.Patches != nil {
+		t.Errorf("got %v", d.Patches)
+	}
+
+	removed := strings.Replace(pod, `,"initContainers":[`, `,"initContainers":[],"was":[`, 1)
+	d = now.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(removed)})
+	check(t, "reasons", reasons(&d), "a=refused")
+	check(t, "said", said(&d), `refused: metadata.annotations[sidecar.gatehouse.dev/status]: revision "`+was+`" of sidecar profile "a" is in the pod, and lacks something of revision "`+is+`", which is in force (hint: remove the annotation and what it lists from the pod)`)
+}

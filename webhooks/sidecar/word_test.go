@@ -1,0 +1,164 @@
+package sidecar_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// says is a pod with a word.
+func says(word string) string {
+	return `metadata: {annotations: {sidecar.gatehouse.dev/inject: "` + word + `"}}`
+}
+
+// namespaceSays is a namespace with a word.
+func namespaceSays(word string) string {
+	return `annotations: {sidecar.gatehouse.dev/inject: "` + word + `"}`
+}
+
+// TestWord says what the words of pods and namespaces mean: the pod's beats the
+// namespace's, and that the profile's default.
+func TestWord(t *testing.T) {
+	t.Parallel()
+	const (
+		field   = "refused: metadata.annotations[sidecar.gatehouse.dev/inject]: "
+		ignored = `warning: the annotation sidecar.gatehouse.dev/inject of namespace "shop" is ignored: `
+		allowed = `allowed are "true", "false", or names of profiles, with a minus to decline: "mesh,-logs"`
+		refused = "logs=refused,mesh=refused"
+		usual   = "logs=applied,mesh=not-asked"
+	)
+	for _, tc := range []struct {
+		name, pod, namespace string // "-" for no word
+		reasons, says        string
+	}{
+		{name: "silence", pod: "-", namespace: "-", reasons: usual},
+
+		{name: "pod: true", pod: "true", namespace: "-", reasons: "logs=applied,mesh=applied"},
+		{name: "pod: false", pod: "false", namespace: "-", reasons: "logs=declined,mesh=declined"},
+		{name: "pod: a name", pod: "mesh", namespace: "-", reasons: "logs=applied,mesh=applied"},
+		{name: "pod: a name with a minus", pod: "-logs", namespace: "-", reasons: "logs=declined,mesh=not-asked"},
+		{name: "pod: a list", pod: "mesh,-logs", namespace: "-", reasons: "logs=declined,mesh=applied"},
+		{name: "pod: a list with space", pod: " mesh , -logs ", namespace: "-", reasons: "logs=declined,mesh=applied"},
+		{name: "pod: a name twice", pod: "mesh,mesh", namespace: "-", reasons: "logs=applied,mesh=applied"},
+
+		{name: "namespace: true", pod: "-", namespace: "true", reasons: "logs=applied,mesh=applied"},
+		{name: "namespace: false", pod: "-", namespace: "false", reasons: "logs=declined-by-namespace,mesh=declined-by-namespace"},
+		{name: "namespace: a list", pod: "-", namespace: "mesh,-logs", reasons: "logs=declined-by-namespace,mesh=applied"},
+
+		{name: "pod true, namespace false", pod: "true", namespace: "false", reasons: "logs=applied,mesh=applied"},
+		{name: "pod false, namespace true", pod: "false", namespace: "true", reasons: "logs=declined,mesh=declined"},
+		{name: "pod asks for one, namespace false", pod: "mesh", namespace: "false", reasons: "logs=declined-by-namespace,mesh=applied"},
+		{name: "pod declines one, namespace true", pod: "-logs", namespace: "true", reasons: "logs=declined,mesh=applied"},
+		{name: "pod asks for what the namespace declines", pod: "logs", namespace: "-logs", reasons: "logs=applied,mesh=not-asked"},
+
+		{name: "unknown name", pod: "mash", namespace: "-", reasons: refused, says: field + `"mash" is not the name of a sidecar profile: ` + allowed + ` (hint: did you mean "mesh"?)`},
+		{name: "unknown name to decline", pod: "-mash", namespace: "-", reasons: refused, says: field + `"mash" is not the name of a sidecar profile: ` + allowed + ` (hint: did you mean "mesh"?)`},
+		{name: "nothing like it", pod: "yes", namespace: "-", reasons: refused, says: field + `"yes" is not the name of a sidecar profile: ` + allowed},
+		{name: "contradiction", pod: "mesh,-mesh", namespace: "-", reasons: refused, says: field + `"mesh,-mesh" both asks for "mesh" and declines it`},
+		{name: "empty", pod: "", namespace: "-", reasons: refused, says: field + `"" is not known: ` + allowed},
+		{name: "an empty part", pod: "mesh,,-logs", namespace: "-", reasons: refused, says: field + `"mesh,,-logs" is not known: ` + allowed},
+		{name: "a trailing comma", pod: "mesh,", namespace: "-", reasons: refused, says: field + `"mesh," is not known: ` + allowed},
+		{name: "a minus alone", pod: "-", namespace: "", reasons: usual, says: ignored + `"" is not known: ` + allowed},
+		{name: "true in a list", pod: "mesh,true", namespace: "-", reasons: refused, says: field + `"mesh,true" is not known: ` + allowed},
+		{name: "false to decline", pod: "-false", namespace: "-", reasons: refused, says: field + `"-false" is not known: ` + allowed},
+		{name: "in capitals", pod: "TRUE", namespace: "-", reasons: refused, says: field + `"TRUE" is not the name of a sidecar profile: ` + allowed + ` (hint: did you mean "true"?)`},
+		{name: "long", pod: strings.Repeat("x", 300), namespace: "-", reasons: refused, says: field + `"` + strings.Repeat("x", 64) + `…" is not the name of a sidecar profile: ` + allowed},
+		{name: "longer than any word", pod: strings.Repeat("mesh,", 4000), namespace: "-", reasons: refused, says: field + "the text is too long: " + allowed},
+
+		{name: "unknown name on the namespace", pod: "-", namespace: "mash", reasons: usual, says: ignored + `"mash" is not the name of a sidecar profile: ` + allowed},
+		{name: "contradiction on the namespace", pod: "mesh", namespace: "mesh,-mesh", reasons: "logs=applied,mesh=applied", says: ignored + `"mesh,-mesh" both asks for "mesh" and declines it`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			pod, namespace := "metadata: {name: x}", ""
+			if tc.pod != "-" {
+				pod = says(tc.pod)
+			}
+			if tc.namespace != "-" {
+				namespace = namespaceSays(tc.namespace)
+			}
+			set := compileIn(t, shop(t, namespace), spec("logs", "{}", "OptOut"), spec("mesh", "{}", "OptIn"))
+			d, _ := inject(t, set, pod)
+			check(t, "reasons", reasons(&d), tc.reasons)
+			check(t, "said", said(&d), tc.says)
+		})
+	}
+}
+
+// TestWordToRollout: a profile in its rollout answers to the name of the one
+// whose place it takes, and to its own first.
+func TestWordToRollout(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ word, namespace, reasons string }{
+		{"mesh", "-mesh", "canary=applied,mesh=replaced"},
+		{"-mesh", "mesh", "canary=declined,mesh=declined"},
+		{"canary", "-mesh", "canary=applied,mesh=declined-by-namespace"},
+		{"-canary", "mesh", "canary=declined,mesh=applied"},
+		{"mesh,-canary", "false", "canary=declined,mesh=applied"},
+		{"canary,-mesh", "false", "canary=applied,mesh=declined"},
+		{"true", "false", "canary=applied,mesh=replaced"},
+		{"false", "true", "canary=declined,mesh=declined"},
+	} {
+		t.Run(tc.word, func(t *testing.T) {
+			t.Parallel()
+			canary := strings.Replace(spec("canary", "{}", "OptIn"), "spec:\n", "spec:\n  rollout: {percent: 100, replaces: mesh}\n", 1)
+			set := compileIn(t, shop(t, namespaceSays(tc.namespace)), spec("mesh", "{}", "OptIn"), canary)
+			d, _ := inject(t, set, says(tc.word))
+			check(t, "reasons", reasons(&d), tc.reasons)
+			check(t, "said", said(&d), "")
+		})
+	}
+}
+
+// TestAskedAndNotGiven warns a pod that asks by name and does not get, whatever
+// the reason: once, and with the reason.
+func TestAskedAndNotGiven(t *testing.T) {
+	t.Parallel()
+	const asksFor = `warning: sidecar.gatehouse.dev/inject asks for sidecar profile "a", which is not applied: `
+	container := "template: {spec: {containers: [{name: a, image: example/a, ports: [{containerPort: 80}]}]}}"
+	for _, tc := range []struct {
+		reason          sidecar.Reason
+		profile, others string
+		namespace, spec string
+		mirror          bool
+		says            string
+	}{
+		{reason: sidecar.NamespaceNotSelected, profile: "match: {namespaceSelector: {matchLabels: {x: z}}}\n" + container, says: asksFor + "it does not select the namespace"},
+		{reason: sidecar.ObjectNotSelected, profile: "match: {objectSelector: {matchLabels: {x: z}}}\n" + container, says: asksFor + "it does not select the pod's labels"},
+		{reason: sidecar.StaticPod, profile: container, mirror: true, says: asksFor + "the pod mirrors a static pod, which the kubelet runs as it is"},
+		{reason: sidecar.NotInRollout, profile: "rollout: {percent: 0}\n" + container, says: asksFor + "the workload is not in the share of its rollout"},
+		{reason: sidecar.HostNetwork, profile: container, spec: "hostNetwork: true", says: asksFor + "the pod has hostNetwork: true, so that the ports of a sidecar would be the node's"},
+		{reason: sidecar.HostProcess, profile: container, spec: "securityContext: {windowsOptions: {hostProcess: true}}", says: asksFor + "the pod is a Windows host process pod"},
+		{
+			reason: sidecar.OtherSystem, profile: "template: {spec: {shareProcessNamespace: true}}", spec: "os: {name: windows}",
+			says: asksFor + `the pod is for "windows", and the profile says what the API server does not allow there`,
+		},
+		{reason: sidecar.MustEnd, profile: container, spec: "restartPolicy: Never", says: `warning: sidecar profile "a" is not applied: its container "a" would keep the pod from ending (restartPolicy: Never); a native sidecar would not`},
+		{reason: sidecar.ConditionFalse, profile: "match: {matchConditions: [{name: never, expression: 'false'}]}\n" + container, says: asksFor + `match condition "never" does not hold`},
+		{
+			reason: sidecar.InvalidParameter, profile: "parameters: [{name: level, type: string, onInvalid: Skip}]\n" + container,
+			says: `warning: sidecar profile "a" is not applied: metadata.annotations[a.sidecar.gatehouse.dev/level]: the parameter is required: allowed is a text of at most 1024 characters, without control characters`,
+		},
+		{
+			reason: sidecar.Conflict, profile: "onConflict: Skip\n" + container, spec: "containers: [{name: app, ports: [{containerPort: 80}]}]",
+			says: `warning: sidecar profile "a" is not applied: spec.containers[0].ports[0].containerPort: containerPort 80/TCP is declared by container "a" of sidecar profile "a" too`,
+		},
+		{
+			reason: sidecar.PodSecurity, profile: "onConflict: Skip\ntemplate: {spec: {containers: [{name: a, image: example/a, securityContext: {privileged: true}}]}}",
+			namespace: "labels: {pod-security.kubernetes.io/enforce: baseline}", spec: "containers: [{name: app}]",
+			says: `warning: sidecar profile "a" is not applied: with what sidecar profile "a" adds, the pod violates PodSecurity "baseline:latest": privileged (container "a" must not set securityContext.privileged=true), which namespace "shop" enforces`,
+		},
+	} {
+		t.Run(string(tc.reason), func(t *testing.T) {
+			t.Parallel()
+			pod := "metadata: {annotations: {sidecar.gatehouse.dev/inject: a"
+			if tc.mirror {
+				pod += ", kubernetes.io/config.mirror: x"
+			}
+			d, _ := inject(t, compileIn(t, shop(t, tc.namespace), optOut("a", tc.profile)), pod+"}}\nspec: {"+tc.spec+"}")
+			check(t, "reasons", reasons(&d), "a="+string(tc.reason))
+			check(t, "said", said(&d), tc.says)
+		})
+	}
+}
