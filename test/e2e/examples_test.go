@@ -270,7 +270,8 @@ func (w *world) deploy(t *testing.T, e *example, template *corev1.PodTemplateSpe
 	})
 }
 
-// A preset that changes is in force for the pods created from then on, without a change of the profile.
+// A preset that changes is in force for the pods created from then on, without a change of the profile. All are dry runs,
+// which leave no trace in the metrics.
 func TestPresetChanges(t *testing.T) {
 	w := theWorld(t)
 	file := filepath.Join(w.config, "mesh-preset", "preset.yaml")
@@ -289,12 +290,21 @@ func TestPresetChanges(t *testing.T) {
 			return nil
 		}
 	}
+	counted := func() float64 {
+		n, err := w.gatehouse.Metric(t.Context(), "gatehouse_sidecar_profiles_total", `profile="mesh-preset"`)
+		must(t, err)
+		return n
+	}
+	first := counted()
 	const name = "envoyproxy/envoy:distroless-"
 	eventually(t, "the first preset", image(name+"v1.35.3"))
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(before), "v1.35.3", "v1.36.0", 1)), 0o600))
 	eventually(t, "the second preset", image(name+"v1.36.0"))
 	must(t, os.WriteFile(file, before, 0o600))
 	eventually(t, "the first preset again", image(name+"v1.35.3"))
+	if last := counted(); last != first {
+		t.Errorf("dry runs are counted: %v, then %v", first, last)
+	}
 }
 
 // restricted makes a pod one that the restricted Pod Security Standard admits.
