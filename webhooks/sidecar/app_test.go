@@ -1,6 +1,10 @@
 package sidecar_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
 
 // TestAppContainers says what is added to which of the pod's own containers.
 func TestAppContainers(t *testing.T) {
@@ -114,6 +118,85 @@ func TestAppContainersThatAreReplaced(t *testing.T) {
 					optOut(order.side, "onSameName: "+action+"\ntemplate: {spec: {containers: [{name: side, image: side}]}}"))
 				inject(t, set, "spec: {containers: [{name: app}, {name: side}]}")
 			})
+		}
+	}
+}
+
+// TestAppContainersWithChoices: what a container says about itself is completed
+// only by what can stand beside it.
+func TestAppContainersWithChoices(t *testing.T) {
+	t.Parallel()
+	table := func(name, template, container, want string) injection {
+		tc := injection{name: name, profiles: []string{optOut("a", "appContainers: [{template: "+template+"}]")}, pod: "spec: {containers: [{name: app" + container + "}]}"}
+		if want != "" {
+			tc.want = "spec: {containers: [{name: app" + want + "}]}"
+		}
+		return tc
+	}
+	const bound = "{securityContext: {allowPrivilegeEscalation: false}}"
+	runAll(t, []injection{
+		table("a probe does one thing", "{livenessProbe: {exec: {command: [x]}, periodSeconds: 5}}", ", livenessProbe: {httpGet: {port: 80}}", ", livenessProbe: {httpGet: {port: 80}, periodSeconds: 5}"),
+		table("a probe that does the same", "{readinessProbe: {httpGet: {port: 80, path: /x}, periodSeconds: 5}}", ", readinessProbe: {httpGet: {port: 80}}", ", readinessProbe: {httpGet: {port: 80, path: /x}, periodSeconds: 5}"),
+		table("a probe that does nothing yet", "{startupProbe: {tcpSocket: {port: 80}}}", ", startupProbe: {periodSeconds: 5, exec: null}", ", startupProbe: {periodSeconds: 5, exec: null, tcpSocket: {port: 80}}"),
+		table("a hook does one thing", "{lifecycle: {preStop: {sleep: {seconds: 5}}, postStart: {exec: {command: [x]}}}}", ", lifecycle: {preStop: {exec: {command: [own]}}}", ", lifecycle: {preStop: {exec: {command: [own]}}, postStart: {exec: {command: [x]}}}"),
+		table("a seccomp profile is one value", "{securityContext: {seccompProfile: {type: Localhost, localhostProfile: x}}}", ", securityContext: {seccompProfile: {type: RuntimeDefault}}", ""),
+		table("a seccomp profile that is not there", "{securityContext: {seccompProfile: {type: Localhost, localhostProfile: x}}}", ", securityContext: {}", ", securityContext: {seccompProfile: {type: Localhost, localhostProfile: x}}"),
+		table("a privileged container is not bound", bound, ", securityContext: {privileged: true}", ""),
+		table("nor one with SYS_ADMIN", bound, ", securityContext: {capabilities: {add: [NET_RAW, SYS_ADMIN]}}", ""),
+		table("nor one with CAP_SYS_ADMIN", bound, ", securityContext: {capabilities: {add: [CAP_SYS_ADMIN]}}", ""),
+		table("one with another capability is", bound, ", securityContext: {capabilities: {add: [NET_RAW]}}", ", securityContext: {capabilities: {add: [NET_RAW]}, allowPrivilegeEscalation: false}"),
+		table("a bound container gets no privileges", "{securityContext: {privileged: true, runAsUser: 5}}", ", securityContext: {allowPrivilegeEscalation: false}", ", securityContext: {allowPrivilegeEscalation: false, runAsUser: 5}"),
+		table("nor SYS_ADMIN", "{securityContext: {capabilities: {add: [SYS_ADMIN]}}}", ", securityContext: {allowPrivilegeEscalation: false}", ""),
+		table("but another capability", "{securityContext: {capabilities: {add: [NET_RAW]}}}", ", securityContext: {allowPrivilegeEscalation: false}", ", securityContext: {allowPrivilegeEscalation: false, capabilities: {add: [NET_RAW]}}"),
+	})
+}
+
+// TestAppContainersMountBesideDevices: a path is that of a mount or of a device.
+func TestAppContainersMountBesideDevices(t *testing.T) {
+	t.Parallel()
+	profile := func(action, more string) string {
+		return optOut("a", "onConflict: "+action+"\ntemplate: {spec: {volumes: [{name: v, emptyDir: {}}]}}\nappContainers: [{template: {"+more+"}}]")
+	}
+	const mounts, devices = "volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: /w}]", "volumeDevices: [{name: v, devicePath: /v}, {name: v, devicePath: /w}]"
+	pod := func(more string) string { return "spec: {containers: [{name: app, " + more + "}]}" }
+	want := func(more string) string {
+		return "spec: {containers: [{name: app, " + more + "}], volumes: [{name: v, emptyDir: {}}]}"
+	}
+	runAll(t, []injection{
+		{
+			name: "mount", profiles: []string{profile("Refuse", mounts)}, pod: pod("volumeDevices: [{name: x, devicePath: /v}]"), reasons: "a=refused",
+			says: []string{`refused: spec.containers[0].volumeMounts: sidecar profile "a": the container has a device or mount at "/v" already` + declines},
+		},
+		{
+			name: "mount that is left out", profiles: []string{profile("Keep", mounts)}, pod: pod("volumeDevices: [{name: x, devicePath: /v}]"),
+			want: want("volumeDevices: [{name: x, devicePath: /v}], volumeMounts: [{name: v, mountPath: /w}]"),
+			says: []string{`warning: spec.containers[0].volumeMounts: sidecar profile "a": the container has a device or mount at "/v" already, and what is there is kept`},
+		},
+		{
+			name: "device that is left out", profiles: []string{profile("Keep", devices)}, pod: pod("volumeMounts: [{name: x, mountPath: /v}, {name: x, mountPath: /w}]"),
+			want: want("volumeMounts: [{name: x, mountPath: /v}, {name: x, mountPath: /w}]"),
+			says: []string{
+				`warning: spec.containers[0].volumeDevices: sidecar profile "a": the container has a device or mount at "/v" already, and what is there is kept`,
+				`warning: spec.containers[0].volumeDevices: sidecar profile "a": the container has a device or mount at "/w" already, and what is there is kept`,
+			},
+		},
+	})
+}
+
+// TestMembersThatOccurTwice: where a template is merged into an object in which a
+// member occurs twice, nobody can tell which of them holds.
+func TestMembersThatOccurTwice(t *testing.T) {
+	t.Parallel()
+	set := compile(t, optOut("a", "template: {spec: {dnsConfig: {searches: [a]}}}\nappContainers: [{template: {resources: {limits: {cpu: 1}}}}]"))
+	for pod, where := range map[string]string{
+		`{"spec":{"dnsConfig":{"searches":[],"searches":["b"]}}}`:                                    `spec.dnsConfig: member "searches" occurs twice in one object`,
+		`{"spec":{"containers":[{"name":"app","resources":{"limits":{},"limits":null}}]}}`:           `spec.containers[0].resources: member "limits" occurs twice in one object`,
+		`{"spec":{"containers":[{"name":"app","resources":{"limits":{"cpu":"1","c\u0070u":"2"}}}]}}`: `spec.containers[0].resources.limits: member "cpu" occurs twice in one object`,
+	} {
+		d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(pod)})
+		check(t, pod, said(&d), `could not tell: sidecar profile "a": `+where)
+		if d.Patches != nil {
+			t.Errorf("%s: got %v", pod, d.Patches)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -194,7 +196,7 @@ func (m *maker) apply(v *Verdict, p *profile) error {
 // a reason if that is not possible.
 func (pl *plan) render() Reason {
 	p := pl.profile
-	if len(p.scope.ParameterNames()) == 0 && p.fixed != nil && !pl.first.parameters {
+	if len(p.scope.ParameterNames()) == 0 && p.fixed != nil && !pl.first.parameters && len(pl.ns().annotations) == 0 {
 		pl.rendered = p.fixed
 		return ""
 	}
@@ -277,6 +279,13 @@ func (pl *plan) invalid(invalid []template.Invalid) Reason {
 	}
 	if pl.refused {
 		return Refused
+	}
+	annotations := pl.ns().annotations
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if name, ok := strings.CutPrefix(key, p.annotationPrefix()); ok && !pl.set.hasParameter(p, name) {
+			// Refusing would stop every pod in the namespace.
+			pl.warn("the annotation %s of namespace %q has no effect: %s is not a parameter of sidecar profile %q", shorten(key, maxName), pl.in.Namespace, quote(name), p.name)
+		}
 	}
 	return reason
 }

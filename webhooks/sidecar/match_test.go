@@ -160,7 +160,7 @@ func TestParameters(t *testing.T) {
 			name: "unknown", pod: annotated(p + "cpus: '1'"), reasons: "mesh=refused",
 			says: []string{`refused: metadata.annotations[` + p + `cpus]: "cpus" is not a parameter of sidecar profile "mesh" (hint: did you mean "cpu"?)`},
 		},
-		{name: "unknown on the namespace", namespace: "annotations: {" + p + "cpus: '1'}", pod: annotated(""), want: "spec: " + tunedWith()},
+		{name: "unknown on the namespace", namespace: "annotations: {" + p + "cpus: '1'}", pod: annotated(""), want: "spec: " + tunedWith(), says: []string{`warning: the annotation ` + p + `cpus of namespace "shop" has no effect: "cpus" is not a parameter of sidecar profile "mesh"`}},
 	}
 	for i := range table {
 		table[i].profiles = []string{tuned}

@@ -19,9 +19,6 @@ import (
 // however, nobody could say how they work together.
 func (pl *plan) make() (Reason, error) {
 	missing, ours := pl.compare()
-	if pl.refused {
-		return Refused, nil
-	}
 	held := ours > 0 || pl.earlier != nil && slices.ContainsFunc(pl.earlier.Added, pl.pod.exists)
 	switch {
 	case !held && pl.earlier != nil && pl.fates[volumes] == nil:
@@ -57,8 +54,8 @@ func (pl *plan) make() (Reason, error) {
 	if err := pl.addToApp(); err != nil {
 		return "", err
 	}
-	if len(pl.conflicts) > 0 {
-		return Refused, nil
+	if pl.refused || len(pl.conflicts) > 0 {
+		return Refused, nil // Only now all that is wrong with the pod is known.
 	}
 	for l := range lists {
 		if err := pl.insertAll(l); err != nil {
