@@ -172,6 +172,9 @@ func TestFixturesStayValid(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		if metadata, ok := pod["metadata"].(map[string]any); ok {
+			metadata["name"] = "checkout" // Some have the name of a check, which is no name of a pod.
+		}
 		spec, ok := pod["spec"].(map[string]any)
 		if ok && spec["serviceAccountName"] == nil {
 			spec["serviceAccountName"] = serviceAccount
@@ -187,7 +190,7 @@ func TestFixturesStayValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	count.want(t, 75, 3000)
+	count.want(t, 95, 3000)
 }
 
 // TestRandomPodsStayValid takes pods that are put together by chance.
@@ -202,13 +205,13 @@ func TestRandomPodsStayValid(t *testing.T) {
 			break
 		}
 	}
-	count.want(t, 80, 2000)
+	count.want(t, 95, 2000)
 }
 
 // randomPod is a pod that is valid nearly always.
 func randomPod(t *testing.T, seed uint64) []byte {
 	t.Helper()
-	r := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // the same pods each time
+	r := rand.New(rand.NewPCG(seed, 7))
 	often := func() bool { return r.IntN(2) == 0 }
 	one := func(texts ...string) string { return texts[r.IntN(len(texts))] }
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "checkout"}}
@@ -313,7 +316,7 @@ func randomContainer(r *rand.Rand, spec *corev1.PodSpec, name string, number int
 		}
 	}
 	if often() {
-		c.Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: int32(8000 + number), Protocol: corev1.Protocol(one("", "TCP", "UDP"))}} //nolint:gosec // few
+		c.Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: int32(8000 + number), Protocol: corev1.Protocol(one("", "TCP", "UDP"))}}
 	}
 	if often() {
 		c.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{}}}

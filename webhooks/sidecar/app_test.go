@@ -53,18 +53,18 @@ func TestAppContainers(t *testing.T) {
 // where something else is mounted there is a conflict; the same is none.
 func TestAppContainersMount(t *testing.T) {
 	t.Parallel()
-	profile := optOut("a", "template: {spec: {volumes: [{name: v, emptyDir: {}}]}}\nappContainers: [{template: {volumeMounts: [{name: v, mountPath: /v}], volumeDevices: [{name: v, devicePath: /dev/v}]}}]")
+	profile := optOut("a", "template: {spec: {volumes: [{name: v, emptyDir: {}}, {name: d, persistentVolumeClaim: {claimName: d}}]}}\nappContainers: [{template: {volumeMounts: [{name: v, mountPath: /v}], volumeDevices: [{name: d, devicePath: /dev/v}]}}]")
 	pod := func(container string) string { return "spec: {containers: [" + container + "]}" }
-	const all = "volumeMounts: [{name: v, mountPath: /v}], volumeDevices: [{name: v, devicePath: /dev/v}]"
+	const all = "volumeMounts: [{name: v, mountPath: /v}], volumeDevices: [{name: d, devicePath: /dev/v}]"
 	want := func(container string) string {
-		return "spec: {containers: [" + container + "], volumes: [{name: v, emptyDir: {}}]}"
+		return "spec: {containers: [" + container + "], volumes: [{name: v, emptyDir: {}}, {name: d, persistentVolumeClaim: {claimName: d}}]}"
 	}
 	runAll(t, []injection{
 		{name: "nothing mounted", profiles: []string{profile}, pod: pod("{name: app}"), want: want("{name: app, " + all + "}")},
 		{name: "mounted already", profiles: []string{profile}, pod: pod("{name: app, " + all + "}"), want: want("{name: app, " + all + "}")},
 		{
 			name: "below and above", profiles: []string{profile}, pod: pod("{name: app, volumeMounts: [{name: x, mountPath: /}, {name: x, mountPath: /v/w}]}"),
-			want: want("{name: app, volumeMounts: [{name: x, mountPath: /}, {name: x, mountPath: /v/w}, {name: v, mountPath: /v}], volumeDevices: [{name: v, devicePath: /dev/v}]}"),
+			want: want("{name: app, volumeMounts: [{name: x, mountPath: /}, {name: x, mountPath: /v/w}, {name: v, mountPath: /v}], volumeDevices: [{name: d, devicePath: /dev/v}]}"),
 		},
 		{
 			name: "another in its place", profiles: []string{profile}, pod: pod("{name: app, volumeMounts: [{name: v, mountPath: /v, readOnly: true}]}"),
@@ -155,12 +155,12 @@ func TestAppContainersWithChoices(t *testing.T) {
 func TestAppContainersMountBesideDevices(t *testing.T) {
 	t.Parallel()
 	profile := func(action, more string) string {
-		return optOut("a", "onConflict: "+action+"\ntemplate: {spec: {volumes: [{name: v, emptyDir: {}}]}}\nappContainers: [{template: {"+more+"}}]")
+		return optOut("a", "onConflict: "+action+"\ntemplate: {spec: {volumes: [{name: v, emptyDir: {}}, {name: d, persistentVolumeClaim: {claimName: d}}]}}\nappContainers: [{template: {"+more+"}}]")
 	}
-	const mounts, devices = "volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: /w}]", "volumeDevices: [{name: v, devicePath: /v}, {name: v, devicePath: /w}]"
+	const mounts, devices = "volumeMounts: [{name: v, mountPath: /v}, {name: v, mountPath: /w}]", "volumeDevices: [{name: d, devicePath: /v}, {name: d, devicePath: /w}]"
 	pod := func(more string) string { return "spec: {containers: [{name: app, " + more + "}]}" }
 	want := func(more string) string {
-		return "spec: {containers: [{name: app, " + more + "}], volumes: [{name: v, emptyDir: {}}]}"
+		return "spec: {containers: [{name: app, " + more + "}], volumes: [{name: v, emptyDir: {}}, {name: d, persistentVolumeClaim: {claimName: d}}]}"
 	}
 	runAll(t, []injection{
 		{

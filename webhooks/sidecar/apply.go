@@ -24,6 +24,7 @@ type plan struct {
 	profile *profile
 	*rendered
 	earlier *entry
+	mine    map[string]bool // the trails of earlier
 	merger  merger
 
 	// fates are those of the elements of each list. They are nil if all are to
@@ -153,7 +154,11 @@ func (m *maker) apply(v *Verdict, p *profile) error {
 	m.pending = editor{text: text, splices: m.room[:0], operations: make([]jsonpatch.Operation, 0, len(m.room))}
 	pl.merger = merger{editor: &m.pending, kept: pl.keeps, status: &pl.made}
 	if pl.earlier != nil {
-		pl.merger.mine = pl.earlier.Added
+		pl.mine = make(map[string]bool, len(pl.earlier.Added))
+		for _, trail := range pl.earlier.Added {
+			pl.mine[trail] = true
+		}
+		pl.merger.mine = pl.mine
 	}
 	reason, err := pl.make()
 	switch {
@@ -169,6 +174,10 @@ func (m *maker) apply(v *Verdict, p *profile) error {
 	case reason == Applied && len(m.pending.operations) == 0:
 		reason = AlreadyThere
 	case reason == Applied:
+		if path, message := pl.unfit(); message != "" {
+			reason = pl.refuseUnfit(path, message)
+			break
+		}
 		var harms bool
 		if harms, err = m.security.harms(m, p, text); err != nil {
 			m.unknown = append(m.unknown, fmt.Errorf("sidecar profile %q: %w", p.name, err))
@@ -367,14 +376,11 @@ func (m *maker) writeStatus() {
 	if m.status != nil {
 		there := m.pod.names()
 		for i := range m.status.Profiles {
-			if kept := m.status.Profiles[i].prune(m.pod, there); m.now.find(kept.Name) == nil && !kept.empty() {
+			if kept := m.status.Profiles[i].prune(m.found, there); m.now.find(kept.Name) == nil && !kept.empty() {
 				m.now.Profiles = append(m.now.Profiles, kept)
 			}
 		}
 		m.now.Created = append(m.now.Created, m.status.Created...)
-		for trail, original := range m.status.Originals {
-			m.now.original(trail, original)
-		}
 	}
 	metadata, annotations := m.hasMetadata()
 	switch {
@@ -394,9 +400,37 @@ func (m *maker) writeStatus() {
 
 const statusPath = "/metadata/annotations/sidecar.gatehouse.dev~1status"
 
+// refuseLong refuses a pod whose annotations would be longer than the API server
+// allows, which would refuse it for a reason that nobody could find in it.
+func (m *maker) refuseLong(status string) {
+	const most = 256 << 10 // k8s.io/apimachinery/pkg/api/validation, TotalAnnotationSizeLimitB
+	size := len(m.text) + len(status)
+	for i := range m.pending.splices {
+		size += len(m.pending.splices[i].insert)
+	}
+	if size <= most {
+		return
+	}
+	text := m.text
+	if len(m.pending.splices) > 0 {
+		text = m.pending.result()
+	}
+	size = len(v1alpha1.StatusAnnotation) + len(status)
+	for name, value := range rawjson.Value(text).Get("metadata", "annotations").Members() {
+		if !name.Is(v1alpha1.StatusAnnotation) {
+			size += len(name.Text()) + len(value.Text())
+		}
+	}
+	if size > most {
+		m.refuse("metadata.annotations", "shorten them, or "+declineHint,
+			"with what sidecar profiles add they would have %d bytes, and the API server allows %d", size, most)
+	}
+}
+
 // operate puts the status somewhere, with what is around it.
 func (m *maker) operate(operation, path, before, after string) {
 	text := m.now.render()
+	m.refuseLong(text)
 	const quotes = 64 // and the escapes of those inside
 	value := append(make([]byte, 0, len(before)+len(text)+len(after)+quotes), before...)
 	value = append(rawjson.AppendString(value, text), after...)

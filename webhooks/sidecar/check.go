@@ -160,6 +160,7 @@ func (c *compiler) checkTemplate(p *profile) {
 			return
 		}
 		c.podFields(path, t)
+		c.podSpec(path, t)
 	}
 	declared := make(map[string]string, len(p.elements[volumes]))
 	for i := range p.elements[volumes] {
@@ -237,6 +238,7 @@ func (c *compiler) checkTemplate(p *profile) {
 		c.checkDistinctUser(fmt.Sprintf("spec.distinctUsers[%d]", i), name, t)
 	}
 	p.systems = c.typed.systems()
+	p.demands = c.typed.demands()
 	if !c.says {
 		c.error("spec.template", "", "the profile adds nothing: template or appContainers must say something")
 	}
@@ -285,6 +287,9 @@ func (c *compiler) metadata(sample []byte) {
 		for _, message := range validation.IsQualifiedName(strings.ToLower(key)) {
 			c.error(at, "", "%q: %s", key, message)
 		}
+		if strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) {
+			c.appArmorAnnotation(at, m.Annotations[key])
+		}
 		if reserved(key) {
 			c.error(at, "", "%q is not for a profile to set", key)
 		}
@@ -301,8 +306,17 @@ func (c *compiler) appContainer(at string, a *additions, container *corev1.Conta
 			c.error(fmt.Sprintf("%s.names[%d]", at, i), "", "%q is among the exceptions too", name)
 		}
 	}
-	c.env(at+".template", container)
-	c.mounts(at+".template", "what is added", container, declared)
+	at += ".template"
+	for i := range container.Ports {
+		c.port(indexed(at+".ports", i), "", &container.Ports[i], new(portList))
+	}
+	c.portNames(at, container)
+	c.env(at, container)
+	c.security(at, container)
+	c.resources(at, container)
+	c.words(at, container)
+	c.probes(at, container)
+	c.mounts(at, "what is added", container, declared)
 }
 
 func (c *compiler) checkShare(at string, s *v1alpha1.SidecarShare, names map[string]string) {
@@ -379,6 +393,8 @@ func (c *compiler) container(at string, container *corev1.Container, names, decl
 	c.name(at+".name", container.Name, names)
 	if strings.TrimSpace(container.Image) == "" {
 		c.error(at+".image", "", "container %q needs an image", container.Name)
+	} else if strings.TrimSpace(container.Image) != container.Image {
+		c.broken(at+".image", "%q begins or ends with space", container.Image)
 	}
 	if r := container.RestartPolicy; r != nil {
 		switch *r {
@@ -391,9 +407,11 @@ func (c *compiler) container(at string, container *corev1.Container, names, decl
 	for i := range container.Ports {
 		c.port(fmt.Sprintf("%s.ports[%d]", at, i), container.Name, &container.Ports[i], ports)
 	}
+	c.portNames(at, container)
 	c.env(at, container)
 	c.security(at, container)
 	c.resources(at, container)
+	c.words(at, container)
 	c.probes(at, container)
 	c.mounts(at, fmt.Sprintf("container %q", container.Name), container, declared)
 }
@@ -411,6 +429,7 @@ func (c *compiler) mounts(at, owner string, container *corev1.Container, declare
 			c.error(path+".mountPath", "", "%q is mounted twice in %s", m.MountPath, owner)
 		}
 		mounted[m.MountPath] = true
+		c.mount(path, m, container, container.Name != "")
 		if m.SubPath != "" && m.SubPathExpr != "" {
 			c.error(path+".subPathExpr", "", "subPath and subPathExpr exclude each other")
 		}
@@ -423,6 +442,7 @@ func (c *compiler) mounts(at, owner string, container *corev1.Container, declare
 	for i := range container.VolumeDevices {
 		c.volume(fmt.Sprintf("%s.volumeDevices[%d].name", at, i), container.VolumeDevices[i].Name, declared)
 	}
+	c.devices(at, container)
 }
 
 // volume requires a volume of the template itself. Whether a pod has one of its

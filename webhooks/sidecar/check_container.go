@@ -38,6 +38,7 @@ func (c *compiler) env(at string, container *corev1.Container) {
 		if n := set(e.ValueFrom); n != 1 {
 			c.error(path+".valueFrom", "", "exactly one source is required, and there are %d", n)
 		}
+		c.valueFrom(path+".valueFrom", e.ValueFrom)
 	}
 	for i := range container.EnvFrom {
 		e := container.EnvFrom[i]
@@ -45,6 +46,7 @@ func (c *compiler) env(at string, container *corev1.Container) {
 		if n := set(&e); n != 1 {
 			c.error(fmt.Sprintf("%s.envFrom[%d]", at, i), "", "exactly one source is required, and there are %d", n)
 		}
+		c.envFrom(indexed(at+".envFrom", i), &container.EnvFrom[i])
 	}
 }
 
@@ -68,6 +70,7 @@ func (c *compiler) source(at string, v *corev1.Volume) {
 	case n > 1:
 		c.error(at, "", "volume %q has %d sources, and may have one", v.Name, n)
 	}
+	c.volumeSource(at, v)
 }
 
 // security checks that what a container says about its user goes together.
@@ -83,37 +86,16 @@ func (c *compiler) security(at string, container *corev1.Container) {
 	if s.Privileged != nil && *s.Privileged && s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation {
 		c.error(path+".allowPrivilegeEscalation", "", "cannot be false for a privileged container")
 	}
-	if p := s.SeccompProfile; p != nil {
-		switch p.Type {
-		case corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined:
-		default:
-			c.error(path+".seccompProfile.type", "", "%q is not known: allowed are %q, %q and %q", p.Type,
-				corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
-		}
+	if s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation && s.Capabilities != nil &&
+		(slices.Contains(s.Capabilities.Add, "CAP_SYS_ADMIN") || slices.Contains(s.Capabilities.Add, "SYS_ADMIN")) {
+		c.broken(path+".allowPrivilegeEscalation", "cannot be false for a container with the capability SYS_ADMIN")
 	}
-}
-
-// resources checks that no request is above its limit.
-func (c *compiler) resources(at string, container *corev1.Container) {
-	names := make([]corev1.ResourceName, 0, len(container.Resources.Requests))
-	for name := range container.Resources.Requests {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		request, limit := container.Resources.Requests[name], container.Resources.Limits[name]
-		path := fmt.Sprintf("%s.resources.requests.%s", at, name)
-		if request.Sign() < 0 {
-			c.error(path, "", "%q is below zero", request.String())
-		}
-		if _, limited := container.Resources.Limits[name]; limited && request.Cmp(limit) > 0 {
-			c.error(path, "", "%q is more than the limit of %q", request.String(), limit.String())
-		}
-	}
-	switch container.ImagePullPolicy {
-	case "", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
-	default:
-		c.error(at+".imagePullPolicy", "", "%q is not known: allowed are %q, %q and %q", container.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
+	c.user(path+".runAsUser", s.RunAsUser)
+	c.user(path+".runAsGroup", s.RunAsGroup)
+	c.seccomp(path+".seccompProfile", s.SeccompProfile)
+	c.appArmor(path+".appArmorProfile", s.AppArmorProfile)
+	if s.ProcMount != nil {
+		oneOfWords(c, path+".procMount", *s.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)
 	}
 }
 
@@ -127,6 +109,10 @@ func (c *compiler) probes(at string, container *corev1.Container) {
 	} {
 		if p.probe == nil {
 			continue
+		}
+		c.probe(at+"."+p.field, p.probe)
+		if p.field == "readinessProbe" && p.probe.TerminationGracePeriodSeconds != nil {
+			c.error(at+"."+p.field+".terminationGracePeriodSeconds", "", "is for livenessProbe and startupProbe alone")
 		}
 		if n := set(&p.probe.ProbeHandler); n != 1 {
 			c.error(at+"."+p.field, "", "exactly one of exec, grpc, httpGet and tcpSocket is required, and there are %d", n)
@@ -145,6 +131,7 @@ func (c *compiler) probes(at string, container *corev1.Container) {
 		if h.hook == nil {
 			continue
 		}
+		c.hook(at+".lifecycle."+h.field, h.hook)
 		if n := set(h.hook); n != 1 {
 			c.error(at+".lifecycle."+h.field, "", "exactly one of exec, httpGet, sleep and tcpSocket is required, and there are %d", n)
 		}

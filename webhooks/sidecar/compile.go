@@ -104,6 +104,7 @@ type profile struct {
 	plain string
 	// systems are the operating systems that the profile is not for.
 	systems systems
+	demands demands
 	// clean are the levels of Pod Security at which what is added cannot make a
 	// pod inadmissible.
 	clean podsecurity.Levels

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -133,6 +134,7 @@ type maker struct {
 	podWord, namespaceWord word
 
 	status  *status // of the pod as it came, nil without one
+	found   *undo   // what of it is in the pod
 	now     status  // as it will be
 	pending editor
 	// operations are those of all profiles so far.
@@ -199,10 +201,12 @@ func (m *maker) again() error {
 		return nil //nolint:nilerr // whoever wrote it, the pod is none of a second call
 	}
 	m.status = st
+	m.now.Originals = maps.Clone(st.Originals) // what was noted first holds
 	if len(st.Profiles) == 0 {
 		return nil
 	}
-	m.firstText = strip(m.text, st)
+	m.found = st.undo()
+	m.firstText, _ = m.found.revert(make([]byte, 0, len(m.text)), m.text, "", nil)
 	m.first = new(pod)
 	if err := m.first.read(m.reader, m.firstText); err != nil {
 		return fmt.Errorf("without what %s lists: %w", statusField, err)

@@ -26,5 +26,6 @@ func Stripped(pod []byte) ([]byte, bool) {
 	if err != nil {
 		return nil, false
 	}
-	return strip(pod, s), true
+	out, _ := s.undo().revert(nil, pod, "", nil)
+	return out, true
 }

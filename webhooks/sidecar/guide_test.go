@@ -296,13 +296,13 @@ func TestGuideMerging(t *testing.T) {
 			app("ports: [{containerPort: 53, protocol: UDP, name: a}, {containerPort: 53, name: t}]"),
 		},
 		"`containers[].volumeMounts`, `volumeDevices`": {
-			"{containers: [{name: app, image: a, volumeMounts: [{name: v, mountPath: /a}]}], volumes: [{name: v, emptyDir: {}}]}",
-			"{containers: [{name: app, image: a, volumeMounts: [{name: v, mountPath: /t}], volumeDevices: [{name: v, devicePath: /t}]}], volumes: [{name: v, emptyDir: {}}]}",
-			"{containers: [{name: app, image: a, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /t}], volumeDevices: [{name: v, devicePath: /t}]}], volumes: [{name: v, emptyDir: {}}]}",
+			"{containers: [{name: app, image: a, volumeMounts: [{name: v, mountPath: /a}]}], volumes: [{name: v, emptyDir: {}}, {name: d, persistentVolumeClaim: {claimName: c}}]}",
+			"{containers: [{name: app, image: a, volumeMounts: [{name: v, mountPath: /t}], volumeDevices: [{name: d, devicePath: /dev/t}]}], volumes: [{name: v, emptyDir: {}}, {name: d, persistentVolumeClaim: {claimName: c}}]}",
+			"{containers: [{name: app, image: a, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /t}], volumeDevices: [{name: d, devicePath: /dev/t}]}], volumes: [{name: v, emptyDir: {}}, {name: d, persistentVolumeClaim: {claimName: c}}]}",
 		},
 		"`containers[].resources`": {
-			app("resources: {limits: {memory: 1Gi}}"), app("resources: {limits: {memory: 64Mi, cpu: '1'}, requests: {cpu: '1'}, claims: [{name: t}]}"),
-			app("resources: {limits: {memory: 1Gi, cpu: '1'}, requests: {cpu: '1'}, claims: [{name: t}]}"),
+			app("resources: {limits: {memory: 1Gi}}"), app("resources: {limits: {memory: 64Mi, cpu: '1'}, requests: {cpu: '1'}}"),
+			app("resources: {limits: {memory: 1Gi, cpu: '1'}, requests: {cpu: '1'}}"),
 		},
 		"`containers[].securityContext`": {
 			app("securityContext: {runAsUser: 1, capabilities: {drop: [NET_RAW]}}"), app("securityContext: {runAsUser: 2, runAsNonRoot: true, capabilities: {drop: [ALL]}}"),

@@ -36,6 +36,8 @@ type rule struct {
 	// choice are members of an object that exclude each other: if the pod has
 	// chosen, none is added.
 	choice []string
+	// most is how many elements a list may have, if that is bounded.
+	most int
 	// beside is the other list of a container that none of a list's paths may be
 	// in.
 	beside string
@@ -74,11 +76,11 @@ func (r *rule) list() bool { return r != nil && (r.united || len(r.keys) > 0) }
 //nolint:gochecknoglobals // tables that nobody changes
 var (
 	united = &rule{united: true}
-	whole  = &rule{whole: true}
+	atomic = &rule{whole: true}
 	// handler is a probe or a hook of a container's life.
 	handler = &rule{choice: []string{"exec", "grpc", "httpGet", "sleep", "tcpSocket"}}
 
-	podRules = &rule{fields: map[string]*rule{
+	podRules = &rule{contradicts: hosts, fields: map[string]*rule{
 		"dnsPolicy":                     {absent: `"ClusterFirst"`},
 		"restartPolicy":                 {absent: `"Always"`},
 		"schedulerName":                 {absent: `"default-scheduler"`},
@@ -95,11 +97,11 @@ var (
 		"resourceClaims":                {keys: []string{"name"}, whole: true},
 		"topologySpreadConstraints":     {keys: []string{"topologyKey", "whenUnsatisfiable=DoNotSchedule"}, whole: true},
 		"dnsConfig": {fields: map[string]*rule{
-			"nameservers": united, "searches": united, "options": {keys: []string{"name"}, whole: true},
+			"nameservers": {united: true, most: 3}, "searches": {united: true, most: 32}, "options": {keys: []string{"name"}, whole: true},
 		}},
 		"securityContext": {fields: map[string]*rule{
 			"supplementalGroups": united, "sysctls": {keys: []string{"name"}, whole: true},
-			"seccompProfile": whole, "appArmorProfile": whole,
+			"seccompProfile": atomic, "appArmorProfile": atomic,
 		}},
 		"affinity": {fields: map[string]*rule{
 			// The terms that a node must meet are alternatives: uniting them
@@ -124,8 +126,8 @@ var (
 		}},
 		"securityContext": {contradicts: privileges, fields: map[string]*rule{
 			"capabilities":    {fields: map[string]*rule{"add": united, "drop": united}},
-			"seccompProfile":  whole,
-			"appArmorProfile": whole,
+			"seccompProfile":  atomic,
+			"appArmorProfile": atomic,
 		}},
 		"startupProbe":   handler,
 		"readinessProbe": handler,
@@ -139,7 +141,7 @@ type merger struct {
 	editor *editor
 	// mine are the trails of what the profile has added before: whatever it is
 	// now, it is no conflict.
-	mine []string
+	mine map[string]bool
 	// added are the trails of what it adds now, and of what it has added before
 	// and is still in place.
 	added []string
@@ -216,7 +218,7 @@ func (m *merger) member(at place, object rawjson.Value, name string, value rawjs
 		return m.object(at, own, value, r)
 	case own.Kind() == rawjson.Array && value.Kind() == rawjson.Array && r.list():
 		return m.list(at, own, value, r)
-	case slices.Contains(m.mine, at.trail):
+	case m.mine[at.trail]:
 		m.added = append(m.added, at.trail)
 	case !equal(own, value):
 		m.kept(at.path, fmt.Sprintf("the pod has %s, and the profile says %s", brief(own), brief(value)))
@@ -273,6 +275,26 @@ func (m *merger) unpaired(at place, other, own, value rawjson.Value) rawjson.Val
 	return append(rest, '}')
 }
 
+// hosts tells whether a field of a pod's spec cannot stand beside the others: what
+// a pod shares with its node, and where it is before it is scheduled.
+func hosts(spec rawjson.Value, name string, value rawjson.Value) bool {
+	switch name {
+	case "shareProcessNamespace":
+		return value.IsTrue() && spec.Get("hostPID").IsTrue()
+	case "hostPID":
+		return value.IsTrue() && spec.Get("shareProcessNamespace").IsTrue()
+	case "schedulingGates":
+		return spec.Get("nodeName").Text() != ""
+	case "securityContext":
+		for _, sysctl := range value.Get("sysctls").Elements() {
+			if strings.HasPrefix(sysctl.Get("name").Text(), "net") && spec.Get("hostNetwork").IsTrue() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // privileges tells whether a member of a securityContext cannot stand beside the
 // others: a container that may not get more privileges than it starts with is
 // neither privileged nor has SYS_ADMIN.
@@ -300,16 +322,20 @@ func privileges(object rawjson.Value, name string, value rawjson.Value) bool {
 
 // list merges the elements of a list of the template into one of the pod.
 func (m *merger) list(at place, own, template rawjson.Value, r *rule) error {
+	count := own.Len()
 	for _, value := range template.Elements() {
 		key := r.key(value)
 		index, element := find(own, r, key, value)
 		switch {
+		case index < 0 && r.most > 0 && count >= r.most:
+			m.kept(at.path, fmt.Sprintf("the pod has %d of at most %d, and the profile adds %s", own.Len(), r.most, brief(value)))
 		case index < 0:
+			count++
 			m.added = append(m.added, at.trail+"/"+key)
 			if err := m.editor.push(at.pointer+"/-", own, json.RawMessage(value)); err != nil {
 				return err
 			}
-		case slices.Contains(m.mine, at.trail+"/"+key):
+		case m.mine[at.trail+"/"+key]:
 			m.added = append(m.added, at.trail+"/"+key)
 		case r.united:
 		case !r.whole && element.Kind() == rawjson.Object && value.Kind() == rawjson.Object:

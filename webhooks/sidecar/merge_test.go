@@ -25,12 +25,12 @@ func TestMergeOfPods(t *testing.T) {
 		merged("an object that is null", "{nodeSelector: {a: b}}", "{nodeSelector: null}", "{nodeSelector: {a: b}}"),
 		merged("an object that is empty", "{nodeSelector: {a: b}}", "{nodeSelector: {}}", "{nodeSelector: {a: b}}"),
 		merged("an object beside others", "{nodeSelector: {a: b, c: d}}", "{nodeSelector: {z: w, c: d}}", "{nodeSelector: {z: w, c: d, a: b}}"),
-		merged("a name that needs an escape", "{nodeSelector: {example.com/a~b: c}}", "{nodeSelector: {}}", "{nodeSelector: {example.com/a~b: c}}"),
+		merged("a name that needs an escape", "{nodeSelector: {example.com/a: c}}", "{nodeSelector: {}}", "{nodeSelector: {example.com/a: c}}"),
 
 		merged("the API server's defaults count for nothing",
-			"{terminationGracePeriodSeconds: 60, dnsPolicy: None, enableServiceLinks: false, schedulerName: mine, preemptionPolicy: Never, serviceAccountName: x, serviceAccount: x, restartPolicy: OnFailure}",
+			"{terminationGracePeriodSeconds: 60, dnsPolicy: Default, enableServiceLinks: false, schedulerName: mine, preemptionPolicy: Never, serviceAccountName: x, serviceAccount: x, restartPolicy: OnFailure}",
 			"{terminationGracePeriodSeconds: 30, dnsPolicy: ClusterFirst, enableServiceLinks: true, schedulerName: default-scheduler, preemptionPolicy: PreemptLowerPriority, serviceAccountName: default, serviceAccount: default, restartPolicy: Always}",
-			"{terminationGracePeriodSeconds: 60, dnsPolicy: None, enableServiceLinks: false, schedulerName: mine, preemptionPolicy: Never, serviceAccountName: x, serviceAccount: x, restartPolicy: OnFailure}"),
+			"{terminationGracePeriodSeconds: 60, dnsPolicy: Default, enableServiceLinks: false, schedulerName: mine, preemptionPolicy: Never, serviceAccountName: x, serviceAccount: x, restartPolicy: OnFailure}"),
 		merged("a default that the profile says too", "{terminationGracePeriodSeconds: 30, nodeSelector: {a: b}}", "{terminationGracePeriodSeconds: 30}", "{terminationGracePeriodSeconds: 30, nodeSelector: {a: b}}"),
 
 		merged("pull secrets", "{imagePullSecrets: [{name: a}, {name: b}]}", "{imagePullSecrets: [{name: c}, {name: b}]}", "{imagePullSecrets: [{name: c}, {name: b}, {name: a}]}"),

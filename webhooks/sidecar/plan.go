@@ -19,7 +19,7 @@ import (
 // however, nobody could say how they work together.
 func (pl *plan) make() (Reason, error) {
 	missing, ours := pl.compare()
-	held := ours > 0 || pl.earlier != nil && slices.ContainsFunc(pl.earlier.Added, pl.pod.exists)
+	held := ours > 0 || pl.earlier != nil && slices.ContainsFunc(pl.earlier.Added, pl.found.found)
 	switch {
 	case !held && pl.earlier != nil && pl.fates[volumes] == nil:
 		pl.warn("%s claims that sidecar profile %q was applied, but nothing of it is there: it is applied now", statusField, pl.profile.name)
@@ -432,14 +432,18 @@ func (pl *plan) record() {
 		}
 	}
 	if pl.earlier != nil {
+		now := make(map[string]bool, len(e.Added))
+		for _, trail := range e.Added {
+			now[trail] = true
+		}
 		for _, trail := range pl.earlier.Added {
-			if !slices.Contains(e.Added, trail) && pl.pod.exists(trail) {
+			if !now[trail] && pl.found.found(trail) {
 				e.Added = append(e.Added, trail)
 			}
 		}
 		// Whatever the annotation claims decides what is the pod's own, so a
 		// claim that went would change the next decision.
-		there := pl.earlier.prune(pl.pod, pl.pod.names())
+		there := pl.earlier.prune(pl.found, pl.pod.names())
 		for l := range lists {
 			for _, name := range *there.list(l) {
 				if !e.claims(l, name) {

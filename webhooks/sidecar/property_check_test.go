@@ -135,7 +135,7 @@ func sameDecision(t testing.TB, what string, a, b sidecar.Decision) {
 		t.Errorf("%s: %v, %v", what, a.Err, b.Err)
 	}
 	a.Err, b.Err = nil, nil
-	if !reflect.DeepEqual(a, b) {
+	if !reflect.DeepEqual([]any{a.Refusals, a.Verdicts, a.NotSelected, a.Warnings, a.Patches, a.Again}, []any{b.Refusals, b.Verdicts, b.NotSelected, b.Warnings, b.Patches, b.Again}) {
 		t.Errorf("%s differs:\n%+v\n%+v", what, a, b)
 	}
 }

@@ -87,11 +87,11 @@ func (g *generator) list(most int, element func() string) string {
 	return "[" + space + strings.Join(elements, space+","+space) + space + "]"
 }
 
-// distinct is a list of objects with different names.
-func (g *generator) distinct(most int, names []string, element func(name string) string) string {
+// distinct is a list of up to three objects with different names.
+func (g *generator) distinct(names []string, element func(name string) string) string {
 	order := g.Perm(len(names))
 	next := 0
-	return g.list(min(most, len(names)), func() string {
+	return g.list(3, func() string {
 		next++
 		return element(names[order[next-1]])
 	})
@@ -168,7 +168,7 @@ func (g *generator) status() string {
 		)
 	}
 	claims := g.object(
-		`"profiles":`+g.distinct(3, []string{"mesh", "logs", "audit", "names", "fields", "clean", "unheard-of"}, entry),
+		`"profiles":`+g.distinct([]string{"mesh", "logs", "audit", "names", "fields", "clean", "unheard-of"}, entry),
 		g.rarely(2, `"created":`+trails()),
 		g.rarely(3, `"originals":{`+g.one(`"/spec/containers":null`, `"/spec/containers/name=app":{"name":"app"}`, `"/metadata":null`, `"/spec/dnsPolicy":"Default"`, `"/spec":1`, `"/spec/volumes":[]`)+`}`),
 	)
@@ -195,7 +195,7 @@ func (g *generator) spec() string {
 	return g.object(
 		g.maybe(2, g.member("initContainers", g.one("null", g.list(2, container(true)), g.list(3, container(true))))),
 		g.maybe(20, g.member("containers", g.one("null", g.list(2, container(false)), g.list(4, container(false)), g.list(4, container(false))))),
-		g.maybe(3, g.member("volumes", g.one("null", g.distinct(3, []string{"cache", "tmp", "data", "mesh-certs", "audit"}, volume)))),
+		g.maybe(3, g.member("volumes", g.one("null", g.distinct([]string{"cache", "tmp", "data", "mesh-certs", "audit"}, volume)))),
 		g.rarely(3, g.member("restartPolicy", g.one(`"Always"`, `"Never"`, "null"))),
 		g.rarely(3, g.member("hostNetwork", g.one("false", "false", "true"))),
 		g.rarely(3, g.member("tolerations", g.one("null", "[]", `[{"operator":"Exists","key":"spot"}]`, `[ {"key":"own","operator":"Exists","unknown":1} , {"key" : "dedicated","operator":"Equal","value":"platform","effect":"NoSchedule"} ]`))),
@@ -232,9 +232,9 @@ func (g *generator) container(name string, init bool) string {
 		g.maybe(40, g.member("name", g.text(name))),
 		g.maybe(3, g.member("image", `"example/app:1"`)),
 		g.rarely(3, g.member("args", g.one("null", `["a", "b"]`))),
-		g.rarely(2, g.member("env", g.one("null", g.distinct(3, []string{"A", "B", "MESH", "MESH_LEVEL", "TEAM", "LOG_LEVEL", "TZ", "POD"}, env)))),
+		g.rarely(2, g.member("env", g.one("null", g.distinct([]string{"A", "B", "MESH", "MESH_LEVEL", "TEAM", "LOG_LEVEL", "TZ", "POD"}, env)))),
 		g.rarely(4, g.member("envFrom", g.one("null", `[{"configMapRef":{"optional":true,"name":"settings"}}]`, `[{"prefix":"X"}]`))),
-		g.rarely(2, g.member("volumeMounts", g.one("null", g.distinct(3, []string{"/data", "/tmp", "/etc/mesh", "/var/run/mesh", "/var/run/secrets/kubernetes.io/serviceaccount", "/host/logs"}, mount)))),
+		g.rarely(2, g.member("volumeMounts", g.one("null", g.distinct([]string{"/data", "/tmp", "/etc/mesh", "/var/run/mesh", "/var/run/secrets/kubernetes.io/serviceaccount", "/host/logs"}, mount)))),
 		g.rarely(8, g.member("volumeDevices", g.one("null", `[{"name":"block","devicePath":"/dev/xvda"}]`))),
 		g.rarely(3, g.member("ports", g.one("null", g.list(1, port)))),
 		g.rarely(4, g.member("resources", g.one("null", "{}", `{"requests":{"memory":"1Gi"}}`, `{"limits":{"cpu":1}}`))),

@@ -19,8 +19,8 @@ type Removal struct {
 }
 
 // Remove tells how to take out of a pod what its status annotation lists, and
-// the annotation: what was added goes, what was replaced comes back, and what
-// others have changed or added since stays. The error says why this is no pod,
+// the annotation: what was added goes, whatever others have made of it since,
+// what was replaced comes back, and what others have added stays. The error says why this is no pod,
 // or that the annotation cannot be read.
 func Remove(text []byte) (Removal, error) {
 	text = trimmed(text)
@@ -58,11 +58,4 @@ func (u *undo) left(trail string, all []string) []string {
 		all = u.below[i].left(trail+"/"+u.below[i].token, all)
 	}
 	return all
-}
-
-// strip is the text of a pod without what its status lists: what an earlier
-// decision looked at.
-func strip(text []byte, s *status) []byte {
-	out, _ := s.undo().revert(make([]byte, 0, len(text)), text, "", nil)
-	return out
 }

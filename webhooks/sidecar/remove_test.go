@@ -71,6 +71,19 @@ spec: {terminationGracePeriodSeconds: 30, containers: [{name: new, env: [{name: 
 	}
 }
 
+// TestRemoveRestoresTheFirst: what comes back is what stood there before the
+// first call, whatever stood there before the second.
+func TestRemoveRestoresTheFirst(t *testing.T) {
+	t.Parallel()
+	set := compile(t, optOut("a", "template: {spec: {terminationGracePeriodSeconds: 60}}"))
+	const pod = `{"spec":{"terminationGracePeriodSeconds":null}}`
+	_, once := inject(t, set, pod)
+	changed := strings.Replace(once, `"terminationGracePeriodSeconds":60`, `"terminationGracePeriodSeconds":30`, 1)
+	d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(changed)})
+	check(t, "reasons", reasons(&d), "a=applied")
+	checkRemoved(t, apply(t, changed, d.Patches), pod)
+}
+
 // TestRemoveFromOthers: what is no pod, has no status or one that cannot be read.
 func TestRemoveFromOthers(t *testing.T) {
 	t.Parallel()

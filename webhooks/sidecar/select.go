@@ -80,7 +80,7 @@ func (m *maker) has(profile string) bool {
 	if e == nil {
 		return false
 	}
-	there := e.prune(m.pod, m.pod.names())
+	there := e.prune(m.found, m.pod.names())
 	return !there.empty()
 }
 

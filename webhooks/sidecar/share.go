@@ -72,7 +72,7 @@ func (pl *plan) share(s *v1alpha1.SidecarShare, l list, k int) error {
 	own := slices.Contains(pl.earlier.Merged, s.Container)
 	if own {
 		// The container is the pod's, and stays when what was added goes.
-		m.status, m.mine = &pl.made, pl.earlier.Added
+		m.status, m.mine = &pl.made, pl.mine
 	}
 	at := place{}.member("spec").member(l.String()).element(f.index, named(s.Container))
 	err = m.object(at, pl.pod.item(pl.pod.lists[l].from+f.index).text, given, containerRules)

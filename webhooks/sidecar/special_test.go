@@ -85,6 +85,18 @@ func TestDistinctUsers(t *testing.T) {
 	}
 }
 
+// TestDistinctUserOfTheSameName: the pod's own part of the container is none
+// other.
+func TestDistinctUserOfTheSameName(t *testing.T) {
+	t.Parallel()
+	const proxy = ", securityContext: {runAsUser: 1337}"
+	runAll(t, []injection{{
+		name: "keep", profiles: []string{optOut("a", "onSameName: Keep\ndistinctUsers: [proxy]\ntemplate: {spec: {initContainers: ["+native("proxy", proxy)+"]}}")},
+		pod:  "spec: {initContainers: [{name: proxy" + proxy + "}], containers: [{name: app}]}",
+		want: "spec: {initContainers: [" + native("proxy", proxy) + "], containers: [{name: app}]}",
+	}})
+}
+
 // clean is a securityContext that Pod Security's restricted level admits.
 const clean = "securityContext: {runAsNonRoot: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}"
 
@@ -167,13 +179,14 @@ func TestOtherSystems(t *testing.T) {
 		"the pod's group":            {"template: {spec: {securityContext: {fsGroup: 5}}}", true, false},
 		"the pod's processes":        {"template: {spec: {shareProcessNamespace: true}}", true, false},
 		"of the pod's own container": {"appContainers: [{template: {securityContext: {readOnlyRootFilesystem: true}}}]", true, false},
+		"the system itself":          {"template: {spec: {os: {name: linux}, nodeSelector: {a: b}}}", true, false},
 		"a Windows user":             {"template: {spec: {containers: [{name: a, image: a, securityContext: {windowsOptions: {runAsUserName: x}}}]}}", false, true},
 		"a Windows user of the pod":  {"template: {spec: {securityContext: {windowsOptions: {runAsUserName: x}}}}", false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			set := compile(t, optOut("a", tc.template))
-			for pod, applied := range map[string]bool{linux: tc.linux, windows: tc.windows, "spec: {}": true, "spec: {os: null}": true, "spec: {os: {name: plan9}}": true} {
+			for pod, applied := range map[string]bool{linux: tc.linux, windows: tc.windows, "spec: {}": true, "spec: {os: null}": true} {
 				pod = strings.TrimSuffix(pod, "}") + ", containers: [{name: app}]}"
 				pod = strings.Replace(pod, "{, ", "{", 1)
 				d, _ := inject(t, set, pod)

@@ -95,7 +95,7 @@ func (p *pod) names() [lists]map[string]bool {
 }
 
 // prune is the entry without what it claims and is not there.
-func (e *entry) prune(p *pod, there [lists]map[string]bool) entry {
+func (e *entry) prune(found *undo, there [lists]map[string]bool) entry {
 	in := func(names []string, ls ...list) []string {
 		return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 			return !slices.ContainsFunc(ls, func(l list) bool { return there[l][name] })
@@ -110,19 +110,8 @@ func (e *entry) prune(p *pod, there [lists]map[string]bool) entry {
 		Reused:         in(e.Reused, volumes),
 		Merged:         in(e.Merged, initContainers, containers),
 		Replaced:       in(e.Replaced, initContainers, containers),
-		Added:          slices.DeleteFunc(slices.Clone(e.Added), func(trail string) bool { return !p.exists(trail) }),
+		Added:          slices.DeleteFunc(slices.Clone(e.Added), func(trail string) bool { return !found.found(trail) }),
 	}
-}
-
-// exists tells whether there is something in the pod at the end of a trail.
-func (p *pod) exists(trail string) bool {
-	if rest, ok := strings.CutPrefix(trail, "/spec/"); ok {
-		return exists(p.spec, "/"+rest)
-	}
-	if rest, ok := strings.CutPrefix(trail, "/metadata/"); ok {
-		return exists(p.metadata, "/"+rest)
-	}
-	return false
 }
 
 // maxStatus is the length of the longest status annotation that is read, in

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,34 +58,78 @@ func unescape(token string) string {
 	return strings.NewReplacer("~1", "/", "~2", "&", "~0", "~").Replace(token)
 }
 
-// hits tells whether the token of a trail means this element.
-func hits(token string, element rawjson.Value) bool {
-	if text, ok := strings.CutPrefix(token, "="); ok {
-		want, err := rawjson.Parse([]byte(unescape(text)))
-		return err == nil && equal(want, element)
+// match is what the token of a trail says about an element of a list: the
+// members that are looked at, and what they must be.
+type match struct {
+	// names are those of the members; itself stands for the element as a whole.
+	names, want string
+}
+
+const (
+	itself    = "="
+	separator = "\x00" // stands in no name, and in no value that is a key
+)
+
+// parseMatch reads the token of a trail. One that means no element has no names.
+func parseMatch(token string) match {
+	if text, ok := strings.CutPrefix(token, itself); ok {
+		value, err := rawjson.Parse([]byte(unescape(text)))
+		if err != nil {
+			return match{}
+		}
+		return match{itself, canonical(value)}
 	}
+	var names, want []string
 	for pair := range strings.SplitSeq(token, "&") {
-		name, want, ok := strings.Cut(pair, "=")
-		if !ok {
-			return false
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return match{}
 		}
-		want = unescape(want)
-		switch value := element.Get(name); value.Kind() {
-		case rawjson.String:
-			if !value.Is(want) {
-				return false
-			}
-		case rawjson.Invalid, rawjson.Null:
-			if want != absentKey(name) {
-				return false
-			}
-		case rawjson.Bool, rawjson.Number, rawjson.Array, rawjson.Object:
-			if string(value) != want {
-				return false
-			}
-		}
+		names, want = append(names, name), append(want, unescape(value))
 	}
-	return true
+	return match{strings.Join(names, separator), strings.Join(want, separator)}
+}
+
+// of is what the members are in an element.
+func (m *match) of(element rawjson.Value) string {
+	switch {
+	case m.names == itself:
+		return canonical(element)
+	case !strings.Contains(m.names, separator):
+		return keyText(element, m.names)
+	}
+	var all []string
+	for name := range strings.SplitSeq(m.names, separator) {
+		all = append(all, keyText(element, name))
+	}
+	return strings.Join(all, separator)
+}
+
+func keyText(element rawjson.Value, name string) string {
+	switch value := element.Get(name); value.Kind() {
+	case rawjson.String:
+		return value.Text()
+	case rawjson.Invalid, rawjson.Null:
+		return absentKey(name)
+	case rawjson.Bool, rawjson.Number, rawjson.Array, rawjson.Object:
+		return string(value)
+	default:
+		return ""
+	}
+}
+
+// canonical is one text for all that equal takes for equal. What cannot be
+// decoded equals nothing but itself.
+func canonical(v rawjson.Value) string {
+	tree, err := v.Decode()
+	if err != nil {
+		return string(v)
+	}
+	text, err := json.Marshal(tree)
+	if err != nil {
+		return string(v)
+	}
+	return string(text)
 }
 
 // absentKey is what the API server puts in where a key is absent.
@@ -99,33 +144,6 @@ func absentKey(name string) string {
 	}
 }
 
-// exists tells whether there is something at the end of the trail.
-func exists(v rawjson.Value, trail string) bool {
-	for trail != "" {
-		token, rest, _ := strings.Cut(trail[1:], "/")
-		if rest != "" {
-			rest = "/" + rest
-		}
-		switch v.Kind() {
-		case rawjson.Object:
-			v = v.Get(unescape(token))
-		case rawjson.Array:
-			var next rawjson.Value
-			for _, element := range v.Elements() {
-				if hits(token, element) {
-					next = element
-					break
-				}
-			}
-			v = next
-		case rawjson.Invalid, rawjson.Null, rawjson.Bool, rawjson.Number, rawjson.String:
-			return false
-		}
-		trail = rest
-	}
-	return v != nil
-}
-
 // undo is a tree of trails: what is to be taken out of a pod, and what is to be
 // put back.
 type undo struct {
@@ -137,26 +155,112 @@ type undo struct {
 	// it.
 	original json.RawMessage
 	below    []branch
+	index    map[string]int // of below by token, nil for few
 	// done says that what is to be done here was possible.
 	done bool
 }
 
 type branch struct {
-	// token is as in the trail, and name without its escapes.
+	// token is as in the trail; name is that of a member, and element what is
+	// said about an element.
 	token, name string
+	element     match
 	*undo
 }
 
+// fewBranches is how many branches are looked at one after the other. A status
+// that nobody but an attacker has written can have thousands.
+const fewBranches = 16
+
 func (u *undo) at(trail string) *undo {
 	for token := range strings.SplitSeq(strings.TrimPrefix(trail, "/"), "/") {
-		i := slices.IndexFunc(u.below, func(b branch) bool { return b.token == token })
-		if i < 0 {
+		i, ok := u.find(token)
+		if !ok {
 			i = len(u.below)
-			u.below = append(u.below, branch{token, unescape(token), new(undo)})
+			u.below = append(u.below, branch{token, unescape(token), parseMatch(token), new(undo)})
+			if u.index != nil {
+				u.index[token] = i
+			}
 		}
 		u = u.below[i].undo
 	}
 	return u
+}
+
+// find returns the index of the branch with a token.
+func (u *undo) find(token string) (int, bool) {
+	if len(u.below) <= fewBranches {
+		i := slices.IndexFunc(u.below, func(b branch) bool { return b.token == token })
+		return i, i >= 0
+	}
+	if u.index == nil {
+		u.index = make(map[string]int, 2*len(u.below))
+		for i := range u.below {
+			u.index[u.below[i].token] = i
+		}
+	}
+	i, ok := u.index[token]
+	return i, ok
+}
+
+// found tells whether there was something at the end of a trail of this tree when
+// it was reverted.
+func (u *undo) found(trail string) bool {
+	for token := range strings.SplitSeq(strings.TrimPrefix(trail, "/"), "/") {
+		i, ok := u.find(token)
+		if !ok {
+			return u.remove && u.done
+		}
+		u = u.below[i].undo
+	}
+	return u.done
+}
+
+// members finds the branches of an object's members.
+func (u *undo) members() func(name rawjson.Value) int {
+	if len(u.below) <= fewBranches {
+		return func(name rawjson.Value) int {
+			return slices.IndexFunc(u.below, func(b branch) bool { return name.Is(b.name) })
+		}
+	}
+	byName := make(map[string]int, len(u.below))
+	for i := range u.below {
+		byName[u.below[i].name] = i
+	}
+	return func(name rawjson.Value) int {
+		if i, ok := byName[name.Text()]; ok {
+			return i
+		}
+		return -1
+	}
+}
+
+// elements finds the branches of a list's elements. A branch is about the first
+// element that it means.
+func (u *undo) elements() func(element rawjson.Value) int {
+	byNames := make(map[string]map[string]int)
+	for i := range u.below {
+		m := &u.below[i].element
+		if m.names == "" {
+			continue
+		}
+		if byNames[m.names] == nil {
+			if len(byNames) == fewBranches {
+				continue // No list has that many sorts of keys.
+			}
+			byNames[m.names] = make(map[string]int)
+		}
+		byNames[m.names][m.want] = i
+	}
+	sorts := slices.Sorted(maps.Keys(byNames))
+	return func(element rawjson.Value) int {
+		for _, names := range sorts {
+			if i, ok := byNames[names][(&match{names: names}).of(element)]; ok && !u.below[i].done {
+				return i
+			}
+		}
+		return -1
+	}
 }
 
 // operations are those of a JSON patch. Nil takes none.
@@ -218,13 +322,14 @@ func (u *undo) revert(dst []byte, v rawjson.Value, path string, o *operations) (
 func (u *undo) revertObject(dst []byte, v rawjson.Value, path string, o *operations) ([]byte, int) {
 	dst = append(dst, '{')
 	left := 0
+	branch := u.members()
 	for name, value := range v.Members() {
 		at := len(dst)
 		if left > 0 {
 			dst = append(dst, ',')
 		}
 		dst = append(append(dst, name...), ':')
-		i := slices.IndexFunc(u.below, func(b branch) bool { return name.Is(b.name) })
+		i := branch(name)
 		if i < 0 {
 			dst = append(dst, value...)
 			left++
@@ -247,12 +352,13 @@ func (u *undo) revertArray(dst []byte, v rawjson.Value, path string, o *operatio
 	var each []operations
 	dst = append(dst, '[')
 	left := 0
+	branch := u.elements()
 	for index, value := range v.Elements() {
 		at := len(dst)
 		if left > 0 {
 			dst = append(dst, ',')
 		}
-		i := slices.IndexFunc(u.below, func(b branch) bool { return !b.done && hits(b.token, value) })
+		i := branch(value)
 		if i < 0 {
 			dst = append(dst, value...)
 			left++

@@ -1,0 +1,53 @@
+package sidecar
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// mount checks how a volume is mounted.
+func (c *compiler) mount(path string, m *corev1.VolumeMount, container *corev1.Container, whole bool) {
+	if p := m.MountPropagation; p != nil {
+		oneOfWords(c, path+".mountPropagation", *p, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone)
+		s := container.SecurityContext
+		if whole && *p == corev1.MountPropagationBidirectional && (s == nil || s.Privileged == nil || !*s.Privileged) {
+			c.broken(path+".mountPropagation", "%q is for privileged containers alone", *p)
+		}
+	}
+	if r := m.RecursiveReadOnly; r != nil {
+		oneOfWords(c, path+".recursiveReadOnly", *r, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible, corev1.RecursiveReadOnlyEnabled)
+		if *r != corev1.RecursiveReadOnlyDisabled && !m.ReadOnly {
+			c.broken(path+".recursiveReadOnly", "%q does not go together with a mount that is not readOnly", *r)
+		}
+	}
+}
+
+// devices checks raw block devices, of which the volumes are claims and neither
+// name nor path is that of a mount.
+func (c *compiler) devices(at string, container *corev1.Container) {
+	seen := make(map[string]bool)
+	for i := range container.VolumeDevices {
+		d, path := &container.VolumeDevices[i], indexed(at+".volumeDevices", i)
+		v := slices.IndexFunc(c.typed.spec.Volumes, func(v corev1.Volume) bool { return v.Name == d.Name })
+		if v >= 0 && c.typed.spec.Volumes[v].PersistentVolumeClaim == nil && c.typed.spec.Volumes[v].Ephemeral == nil {
+			c.error(path+".name", "", "%q is no persistentVolumeClaim, and cannot be a device", d.Name)
+		}
+		if c.needs(path+".devicePath", d.DevicePath) {
+			c.noBacksteps(path+".devicePath", d.DevicePath)
+		}
+		if seen[d.DevicePath] {
+			c.error(path+".devicePath", "", "%q is the path of another device", d.DevicePath)
+		}
+		seen[d.DevicePath] = true
+		for k := range container.VolumeMounts {
+			m := &container.VolumeMounts[k]
+			if m.MountPath == d.DevicePath {
+				c.error(path+".devicePath", "", "%q is the path of a mount too", d.DevicePath)
+			}
+			if m.Name == d.Name {
+				c.error(path+".name", "", "%q is mounted too", d.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package sidecar
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// sysctl is the name of a sysctl: k8s.io/kubernetes/pkg/apis/core/validation,
+// SysctlContainSlashFmt.
+var sysctl = regexp.MustCompile(`^([a-z0-9][-_a-z0-9]*[./])*[a-z0-9][-_a-z0-9]*$`)
+
+// podSpec checks the fields of a template's spec that are neither containers nor
+// volumes.
+func (c *compiler) podSpec(path string, t *corev1.PodSpec) {
+	oneOfWords(c, path+".dnsPolicy", t.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)
+	oneOfWords(c, path+".restartPolicy", t.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
+	if t.PreemptionPolicy != nil {
+		oneOfWords(c, path+".preemptionPolicy", *t.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)
+	}
+	if t.OS != nil && c.needs(path+".os.name", string(t.OS.Name)) {
+		oneOfWords(c, path+".os.name", t.OS.Name, corev1.Linux, corev1.Windows)
+	}
+	if t.ActiveDeadlineSeconds != nil {
+		c.atLeast(path+".activeDeadlineSeconds", *t.ActiveDeadlineSeconds, 1)
+	}
+	for _, name := range []struct {
+		field, text string
+		check       func(string) []string
+	}{
+		{"serviceAccountName", t.ServiceAccountName, validation.IsDNS1123Subdomain},
+		{"priorityClassName", t.PriorityClassName, validation.IsDNS1123Subdomain},
+		{"hostname", t.Hostname, validation.IsDNS1123Label},
+		{"subdomain", t.Subdomain, validation.IsDNS1123Label},
+	} {
+		if name.text != "" {
+			c.messages(path+"."+name.field, name.text, name.check(name.text))
+		}
+	}
+	if t.RuntimeClassName != nil {
+		c.messages(path+".runtimeClassName", *t.RuntimeClassName, validation.IsDNS1123Subdomain(*t.RuntimeClassName))
+	}
+	if t.HostPID && t.ShareProcessNamespace != nil && *t.ShareProcessNamespace {
+		c.broken(path+".shareProcessNamespace", "shareProcessNamespace and hostPID exclude each other")
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.NodeSelector)) {
+		c.messages(path+".nodeSelector."+key, key, validation.IsQualifiedName(key))
+		c.messages(path+".nodeSelector."+key, t.NodeSelector[key], validation.IsValidLabelValue(t.NodeSelector[key]))
+	}
+	for i, alias := range t.HostAliases {
+		at := indexed(path+".hostAliases", i)
+		c.address(at+".ip", alias.IP)
+		for k, name := range alias.Hostnames {
+			c.messages(indexed(at+".hostnames", k), name, validation.IsDNS1123Subdomain(name))
+		}
+	}
+	for i, gate := range t.ReadinessGates {
+		c.messages(indexed(path+".readinessGates", i)+".conditionType", string(gate.ConditionType), validation.IsQualifiedName(string(gate.ConditionType)))
+	}
+	for i, gate := range t.SchedulingGates {
+		c.messages(indexed(path+".schedulingGates", i)+".name", gate.Name, validation.IsQualifiedName(gate.Name))
+	}
+	c.dns(path, t)
+	for i := range t.Tolerations {
+		c.toleration(indexed(path+".tolerations", i), &t.Tolerations[i])
+	}
+	for i := range t.TopologySpreadConstraints {
+		s, at := &t.TopologySpreadConstraints[i], indexed(path+".topologySpreadConstraints", i)
+		c.atLeast(at+".maxSkew", int64(s.MaxSkew), 1)
+		c.needs(at+".topologyKey", s.TopologyKey)
+		if c.needs(at+".whenUnsatisfiable", string(s.WhenUnsatisfiable)) {
+			oneOfWords(c, at+".whenUnsatisfiable", s.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)
+		}
+		if s.LabelSelector != nil {
+			c.selector(at+".labelSelector", s.LabelSelector)
+		}
+	}
+	c.affinity(path+".affinity", t.Affinity)
+	c.podSecurity(path+".securityContext", t.SecurityContext)
+}
+
+func (c *compiler) dns(path string, t *corev1.PodSpec) {
+	d := t.DNSConfig
+	if d == nil {
+		d = new(corev1.PodDNSConfig)
+	}
+	path += ".dnsConfig"
+	if t.DNSPolicy == corev1.DNSNone && len(d.Nameservers) == 0 {
+		c.warn(path+".nameservers", "", "with dnsPolicy: None a pod needs at least one, and the profile adds none")
+	}
+	const servers, searches = 3, 32
+	if n := len(d.Nameservers); n > servers {
+		c.error(path+".nameservers", "", "there are %d, and a pod may have %d", n, servers)
+	}
+	if n := len(d.Searches); n > searches {
+		c.error(path+".searches", "", "there are %d, and a pod may have %d", n, searches)
+	}
+	for i, server := range d.Nameservers {
+		c.address(indexed(path+".nameservers", i), server)
+	}
+	for i, search := range d.Searches {
+		if search != "." {
+			// A part may begin with an underscore.
+			name := strings.ReplaceAll(strings.TrimSuffix(search, "."), "_", "a")
+			if len(validation.IsDNS1123Subdomain(name)) > 0 {
+				c.broken(indexed(path+".searches", i), "%q is not a DNS domain", search)
+			}
+		}
+	}
+	for i := range d.Options {
+		c.needs(indexed(path+".options", i)+".name", d.Options[i].Name)
+	}
+}
+
+func (c *compiler) toleration(at string, t *corev1.Toleration) {
+	if t.Key != "" {
+		c.messages(at+".key", t.Key, validation.IsQualifiedName(t.Key))
+	} else if t.Operator != corev1.TolerationOpExists {
+		c.broken(at+".operator", "%q is not allowed without a key: allowed is %q", t.Operator, corev1.TolerationOpExists)
+	}
+	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
+		c.broken(at+".effect", "%q does not go together with tolerationSeconds: allowed is %q", t.Effect, corev1.TaintEffectNoExecute)
+	}
+	if t.Operator == corev1.TolerationOpExists && t.Value != "" {
+		c.broken(at+".value", "the operator Exists has no value")
+	}
+	oneOfWords(c, at+".operator", t.Operator, corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt)
+	oneOfWords(c, at+".effect", t.Effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
+}
+
+func (c *compiler) affinity(path string, a *corev1.Affinity) {
+	if a == nil {
+		return
+	}
+	const required, preferred = ".requiredDuringSchedulingIgnoredDuringExecution", ".preferredDuringSchedulingIgnoredDuringExecution"
+	weight := func(at string, weight int32) {
+		const most = 100
+		if weight < 1 || weight > most {
+			c.broken(at+".weight", "%q is out of range: allowed is 1 to %d", strconv.Itoa(int(weight)), most)
+		}
+	}
+	if n := a.NodeAffinity; n != nil {
+		at := path + ".nodeAffinity"
+		if r := n.RequiredDuringSchedulingIgnoredDuringExecution; r != nil {
+			if len(r.NodeSelectorTerms) == 0 {
+				c.error(at+required+".nodeSelectorTerms", "", "at least one is required")
+			}
+			for i := range r.NodeSelectorTerms {
+				c.nodeTerm(fmt.Sprintf("%s%s.nodeSelectorTerms[%d]", at, required, i), &r.NodeSelectorTerms[i])
+			}
+		}
+		for i := range n.PreferredDuringSchedulingIgnoredDuringExecution {
+			p, at := &n.PreferredDuringSchedulingIgnoredDuringExecution[i], indexed(at+preferred, i)
+			weight(at, p.Weight)
+			c.nodeTerm(at+".preference", &p.Preference)
+		}
+	}
+	terms := func(at string, must []corev1.PodAffinityTerm, should []corev1.WeightedPodAffinityTerm) {
+		for i := range must {
+			c.podTerm(indexed(at+required, i), &must[i])
+		}
+		for i := range should {
+			weight(indexed(at+preferred, i), should[i].Weight)
+			c.podTerm(indexed(at+preferred, i)+".podAffinityTerm", &should[i].PodAffinityTerm)
+		}
+	}
+	if p := a.PodAffinity; p != nil {
+		terms(path+".podAffinity", p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if p := a.PodAntiAffinity; p != nil {
+		terms(path+".podAntiAffinity", p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+}
+
+func (c *compiler) nodeTerm(path string, t *corev1.NodeSelectorTerm) {
+	for i := range t.MatchExpressions {
+		e, at := &t.MatchExpressions[i], indexed(path+".matchExpressions", i)
+		c.messages(at+".key", e.Key, validation.IsQualifiedName(e.Key))
+		if c.needs(at+".operator", string(e.Operator)) {
+			oneOfWords(c, at+".operator", e.Operator, corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn, corev1.NodeSelectorOpExists,
+				corev1.NodeSelectorOpDoesNotExist, corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt)
+		}
+	}
+}
+
+func (c *compiler) podTerm(path string, t *corev1.PodAffinityTerm) {
+	c.needs(path+".topologyKey", t.TopologyKey)
+	if t.LabelSelector != nil {
+		c.selector(path+".labelSelector", t.LabelSelector)
+	}
+}

@@ -1,0 +1,105 @@
+package sidecar
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// resources checks what a container needs: that names are known, that no request
+// is above its limit, and that what cannot be shared is asked for as a whole.
+func (c *compiler) resources(at string, container *corev1.Container) {
+	r := &container.Resources
+	for _, list := range []struct {
+		field string
+		all   corev1.ResourceList
+	}{{"requests", r.Requests}, {"limits", r.Limits}} {
+		for _, name := range slices.Sorted(maps.Keys(list.all)) {
+			quantity := list.all[name]
+			c.resource(fmt.Sprintf("%s.resources.%s.%s", at, list.field, name), name, &quantity)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
+		request, path := r.Requests[name], fmt.Sprintf("%s.resources.requests.%s", at, name)
+		limit, limited := r.Limits[name]
+		switch {
+		case limited && request.Cmp(limit) > 0:
+			c.error(path, "", "%q is more than the limit of %q", request.String(), limit.String())
+		case !exclusive(name):
+		case !limited:
+			c.broken(path, "%s cannot be overcommitted: a limit of %q is required", name, request.String())
+		case request.Cmp(limit) != 0:
+			c.broken(path, "%s cannot be overcommitted: %q must be the limit of %q", name, request.String(), limit.String())
+		}
+	}
+	for i := range r.Claims {
+		claim := r.Claims[i].Name
+		if !slices.ContainsFunc(c.typed.spec.ResourceClaims, func(p corev1.PodResourceClaim) bool { return p.Name == claim }) {
+			c.broken(indexed(at+".resources.claims", i)+".name", "%q is not among the template's resourceClaims", claim)
+		}
+	}
+}
+
+// resource checks one request or limit.
+func (c *compiler) resource(path string, name corev1.ResourceName, quantity *resource.Quantity) {
+	if messages := validation.IsQualifiedName(string(name)); len(messages) > 0 {
+		c.messages(path, string(name), messages)
+		return
+	}
+	if quantity.Sign() < 0 {
+		c.error(path, "", "%q is below zero", quantity.String())
+	}
+	switch {
+	case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, hugePages(name):
+	case !strings.Contains(string(name), "/"):
+		c.broken(path, "%q is not known: allowed are cpu, memory, ephemeral-storage, hugepages-<size> and names with a domain", name)
+	case exclusive(name) && quantity.MilliValue()%1000 != 0:
+		c.broken(path, "%q must be an integer", quantity.String())
+	}
+}
+
+func hugePages(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// exclusive tells whether a resource cannot be shared: an extended one, or huge
+// pages.
+func exclusive(name corev1.ResourceName) bool {
+	return hugePages(name) || strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+}
+
+// words checks fields of a container that have one of a few values.
+func (c *compiler) words(at string, container *corev1.Container) {
+	allow(c, at+".imagePullPolicy", container.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
+	oneOfWords(c, at+".terminationMessagePolicy", container.TerminationMessagePolicy, corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)
+	for i, p := range container.ResizePolicy {
+		path := indexed(at+".resizePolicy", i)
+		if c.needs(path+".resourceName", string(p.ResourceName)) {
+			oneOfWords(c, path+".resourceName", p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)
+		}
+		if c.needs(path+".restartPolicy", string(p.RestartPolicy)) {
+			oneOfWords(c, path+".restartPolicy", p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)
+		}
+	}
+}
+
+// portNames checks the names of a container's ports.
+func (c *compiler) portNames(at string, container *corev1.Container) {
+	seen := make(map[string]bool)
+	for i := range container.Ports {
+		name, path := container.Ports[i].Name, indexed(at+".ports", i)+".name"
+		if name == "" {
+			continue
+		}
+		c.messages(path, name, validation.IsValidPortName(name))
+		if seen[name] {
+			c.error(path, "", "%q is the name of another port of the container", name)
+		}
+		seen[name] = true
+	}
+}

@@ -1,0 +1,75 @@
+package sidecar
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// seccomp checks a seccomp profile.
+func (c *compiler) seccomp(path string, p *corev1.SeccompProfile) {
+	if p == nil {
+		return
+	}
+	if c.needs(path+".type", string(p.Type)) {
+		oneOfWords(c, path+".type", p.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
+	}
+	c.localhost(path, p.Type == corev1.SeccompProfileTypeLocalhost, p.LocalhostProfile)
+	if p.LocalhostProfile != nil && *p.LocalhostProfile != "" {
+		c.inside(path+".localhostProfile", *p.LocalhostProfile)
+	}
+}
+
+// appArmor checks an AppArmor profile.
+func (c *compiler) appArmor(path string, p *corev1.AppArmorProfile) {
+	if p == nil {
+		return
+	}
+	if c.needs(path+".type", string(p.Type)) {
+		oneOfWords(c, path+".type", p.Type, corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
+	}
+	c.localhost(path, p.Type == corev1.AppArmorProfileTypeLocalhost, p.LocalhostProfile)
+}
+
+// appArmorAnnotation checks the annotation that says for a container what its
+// field can say.
+func (c *compiler) appArmorAnnotation(path, value string) {
+	if value != "" && value != corev1.DeprecatedAppArmorBetaProfileRuntimeDefault && value != corev1.DeprecatedAppArmorBetaProfileNameUnconfined &&
+		!strings.HasPrefix(value, corev1.DeprecatedAppArmorBetaProfileNamePrefix) {
+		c.error(path, "", "%q is not known: allowed are %q, %q and %q with the name of a profile", value,
+			corev1.DeprecatedAppArmorBetaProfileRuntimeDefault, corev1.DeprecatedAppArmorBetaProfileNameUnconfined, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
+	}
+}
+
+func (c *compiler) localhost(path string, is bool, profile *string) {
+	switch {
+	case c.placeholder(path + ".type"):
+	case is && (profile == nil || *profile == ""):
+		c.broken(path+".localhostProfile", "is required for the type Localhost")
+	case !is && profile != nil:
+		c.broken(path+".localhostProfile", "is allowed for the type Localhost alone")
+	}
+}
+
+// podSecurity checks the security context of the pod.
+func (c *compiler) podSecurity(path string, s *corev1.PodSecurityContext) {
+	if s == nil {
+		return
+	}
+	c.user(path+".runAsUser", s.RunAsUser)
+	c.user(path+".runAsGroup", s.RunAsGroup)
+	c.user(path+".fsGroup", s.FSGroup)
+	for i := range s.SupplementalGroups {
+		c.user(indexed(path+".supplementalGroups", i), &s.SupplementalGroups[i])
+	}
+	if p := s.FSGroupChangePolicy; p != nil {
+		oneOfWords(c, path+".fsGroupChangePolicy", *p, corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)
+	}
+	c.seccomp(path+".seccompProfile", s.SeccompProfile)
+	c.appArmor(path+".appArmorProfile", s.AppArmorProfile)
+	for i := range s.Sysctls {
+		if name := s.Sysctls[i].Name; !sysctl.MatchString(name) {
+			c.broken(indexed(path+".sysctls", i)+".name", "%q is not the name of a sysctl", name)
+		}
+	}
+}

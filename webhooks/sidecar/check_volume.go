@@ -1,0 +1,117 @@
+package sidecar
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// volumeSource checks the sources that sidecars have; others are left to the API
+// server.
+func (c *compiler) volumeSource(at string, v *corev1.Volume) {
+	if s := v.Secret; s != nil {
+		c.needs(at+".secret.secretName", s.SecretName)
+		c.files(at+".secret", s.DefaultMode, s.Items)
+	}
+	if s := v.ConfigMap; s != nil {
+		c.needs(at+".configMap.name", s.Name)
+		c.files(at+".configMap", s.DefaultMode, s.Items)
+	}
+	if s := v.HostPath; s != nil {
+		if c.needs(at+".hostPath.path", s.Path) {
+			c.noBacksteps(at+".hostPath.path", s.Path)
+		}
+		if s.Type != nil {
+			oneOfWords(c, at+".hostPath.type", *s.Type, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate,
+				corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)
+		}
+	}
+	if s := v.EmptyDir; s != nil && s.SizeLimit != nil && s.SizeLimit.Sign() < 0 {
+		c.broken(at+".emptyDir.sizeLimit", "%q is below zero", s.SizeLimit.String())
+	}
+	if s := v.DownwardAPI; s != nil {
+		c.mode(at+".downwardAPI.defaultMode", s.DefaultMode)
+		c.downward(at+".downwardAPI", s.Items)
+	}
+	if s := v.Projected; s != nil {
+		c.mode(at+".projected.defaultMode", s.DefaultMode)
+		for i := range s.Sources {
+			c.projection(fmt.Sprintf("%s.projected.sources[%d]", at, i), &s.Sources[i])
+		}
+	}
+	if s := v.PersistentVolumeClaim; s != nil {
+		c.needs(at+".persistentVolumeClaim.claimName", s.ClaimName)
+	}
+	if s := v.CSI; s != nil {
+		c.needs(at+".csi.driver", s.Driver)
+	}
+	if s := v.NFS; s != nil {
+		c.needs(at+".nfs.server", s.Server)
+		c.needs(at+".nfs.path", s.Path)
+	}
+}
+
+func (c *compiler) projection(at string, s *corev1.VolumeProjection) {
+	if n := set(s); n > 1 {
+		c.error(at, "", "one source is allowed, and there are %d", n)
+	}
+	if t := s.ServiceAccountToken; t != nil {
+		if c.needs(at+".serviceAccountToken.path", t.Path) {
+			c.inside(at+".serviceAccountToken.path", t.Path)
+		}
+		const tenMinutes, most = 600, 1 << 32
+		if e := t.ExpirationSeconds; e != nil && (*e < tenMinutes || *e > most) {
+			c.broken(at+".serviceAccountToken.expirationSeconds", "%q is out of range: allowed is %d to %d", strconv.FormatInt(*e, 10), tenMinutes, most)
+		}
+	}
+	if p := s.Secret; p != nil {
+		c.needs(at+".secret.name", p.Name)
+		c.files(at+".secret", nil, p.Items)
+	}
+	if p := s.ConfigMap; p != nil {
+		c.needs(at+".configMap.name", p.Name)
+		c.files(at+".configMap", nil, p.Items)
+	}
+	if p := s.DownwardAPI; p != nil {
+		c.downward(at+".downwardAPI", p.Items)
+	}
+}
+
+// files checks the files that are made of keys.
+func (c *compiler) files(at string, mode *int32, items []corev1.KeyToPath) {
+	c.mode(at+".defaultMode", mode)
+	for i := range items {
+		path := fmt.Sprintf("%s.items[%d]", at, i)
+		if c.needs(path+".key", items[i].Key) {
+			c.messages(path+".key", items[i].Key, validation.IsConfigMapKey(items[i].Key))
+		}
+		if c.needs(path+".path", items[i].Path) {
+			c.inside(path+".path", items[i].Path)
+		}
+		c.mode(path+".mode", items[i].Mode)
+	}
+}
+
+// downward checks the files that are made of the pod's own fields.
+func (c *compiler) downward(at string, items []corev1.DownwardAPIVolumeFile) {
+	for i := range items {
+		path := fmt.Sprintf("%s.items[%d]", at, i)
+		if c.needs(path+".path", items[i].Path) {
+			c.inside(path+".path", items[i].Path)
+		}
+		c.mode(path+".mode", items[i].Mode)
+		f, r := items[i].FieldRef, items[i].ResourceFieldRef
+		if (f == nil) == (r == nil) {
+			c.error(path, "", "one of fieldRef and resourceFieldRef is required")
+		}
+		if f != nil {
+			c.podField(path+".fieldRef.fieldPath", f.FieldPath, "metadata.name", "metadata.namespace", "metadata.labels", "metadata.annotations", "metadata.uid")
+		}
+		if r != nil {
+			c.needs(path+".resourceFieldRef.containerName", r.ContainerName)
+			c.podResource(path+".resourceFieldRef.resource", r.Resource)
+		}
+	}
+}
