@@ -64,7 +64,7 @@ manifests: build ## Write manifests/registration: what 'gatehouse manifests' pri
 	$(BIN)/gatehouse manifests --service gatehouse-system/gatehouse --certificates cert-manager --exclude-namespace cert-manager > manifests/registration/cert-manager.yaml
 
 .PHONY: controlplane
-controlplane: ## Build kube-apiserver, kube-controller-manager, kubectl and etcd (once, about 5 minutes).
+controlplane: ## Build kube-apiserver, kube-controller-manager, kubectl, etcd and podvalidate (once, about 5 minutes).
 	@sh test/controlplane/build.sh
 
 .PHONY: demo

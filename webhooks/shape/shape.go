@@ -8,13 +8,19 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
+
+// Quantity is the accepted form of a resource.Quantity, for people.
+const Quantity = "a quantity such as 100m or 64Mi"
 
 // Checker compares documents with the Go types that they are decoded into, and
 // reports every field that the type does not have and every value of another
@@ -163,11 +169,20 @@ func (c *check) unmarshaler(t reflect.Type, value any, path string) {
 		c.unreadable(path, value, "a time such as 2026-12-31T23:59:59Z")
 	case t == reflect.TypeFor[metav1.Duration]():
 		c.unreadable(path, value, "a duration such as 90s or 24h")
+	case t == reflect.TypeFor[resource.Quantity]() && isText(value):
+		c.report(path, c.quote(value)+" is not allowed: expected "+Quantity, "")
+	case t == reflect.TypeFor[resource.Quantity]():
+		c.mismatch(path, value, Quantity)
 	case c.Secret:
 		c.unreadable(path, value, "a "+name)
 	default:
 		c.unreadable(path, value, fmt.Sprintf("a %s: %v", name, err))
 	}
+}
+
+func isText(value any) bool {
+	_, ok := value.(string)
+	return ok
 }
 
 // mismatch reports a value where another kind of value is expected.
@@ -252,7 +267,11 @@ func (c *check) hint(key string, fields map[string]reflect.Type) string {
 	if hint := finding.DidYouMean(key, names...); hint != "" {
 		return hint
 	}
-	if places := c.places(key); len(places) == 1 {
+	if related := relatedTo(key, names); len(related) == 1 {
+		return fmt.Sprintf("did you mean %q?", related[0])
+	}
+	// A field of the same name in the root itself says nothing about this place.
+	if places := c.places(key); len(places) == 1 && places[0] != Member("", key) {
 		return fmt.Sprintf("did you mean %q?", places[0])
 	}
 	const most = 12
@@ -260,6 +279,29 @@ func (c *check) hint(key string, fields map[string]reflect.Type) string {
 		return "the fields here are " + strings.Join(names[:most], ", ") + ", …"
 	}
 	return "the fields here are " + strings.Join(names, ", ")
+}
+
+// relatedTo are the names that hold the whole key, or that the key holds, as
+// words: name is in secretName, and not in hostnames.
+func relatedTo(key string, names []string) []string {
+	words := spaced(key)
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		other := spaced(name)
+		return !strings.Contains(words, other) && !strings.Contains(other, words)
+	})
+}
+
+// spaced is a name in lower case with a space around each of its words.
+func spaced(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if i == 0 || unicode.IsUpper(r) {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	b.WriteByte(' ')
+	return strings.ReplaceAll(b.String(), " ", "  ")
 }
 
 // places are the paths, without indexes, of the fields called name that are

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
@@ -71,10 +73,10 @@ func (pl *plan) fate(l list, i int) *fate {
 	return &pl.fates[l][i]
 }
 
-const (
-	declineHint = `decline injection with the annotation ` + v1alpha1.InjectAnnotation + `: "false"`
-	renameHint  = `rename it, or ` + declineHint
-)
+// declineHint says how a pod does without the profile.
+func (p *profile) declineHint() string {
+	return "decline the profile with the annotation " + v1alpha1.InjectAnnotation + `: "-` + cmp.Or(p.replaces, p.name) + `"`
+}
 
 // applyAll carries out the profiles that are to be applied, in their order, each
 // on what the one before it has made of the pod.
@@ -243,11 +245,35 @@ func (pl *plan) render() Reason {
 		pl.conflicts = append(pl.conflicts, conflict{path: "", message: fmt.Sprintf("sidecar profile %q cannot be rendered for this pod: %v", p.name, evaluation)})
 		return pl.settle()
 	case err != nil:
+		for _, name := range slices.Sorted(maps.Keys(p.presets)) {
+			if _, known := in.Presets(name); !known {
+				ref := p.presets[name]
+				err = fmt.Errorf("preset %q: there is no ConfigMap %q in namespace %q", name, ref.Name, ref.Namespace)
+				break
+			}
+		}
+		pl.verdict.Detail = err.Error()
 		pl.unknown = append(pl.unknown, fmt.Errorf("sidecar profile %q: %w", p.name, err))
 		return Unknown
 	}
 	pl.rendered = made
+	if invalid := pl.checkLabels(); len(invalid) > 0 {
+		pl.conflicts = invalid
+		return pl.settle()
+	}
 	return ""
+}
+
+// checkLabels finds labels that no object can have, which only a pod's values
+// can have made so.
+func (pl *plan) checkLabels() []conflict {
+	var found []conflict
+	for name, value := range pl.metadata.Get("labels").Members() {
+		for _, message := range validation.IsValidLabelValue(value.Text()) {
+			found = append(found, conflict{message: fmt.Sprintf("sidecar profile %q would set the label %s to %s: %s", pl.profile.name, name.Text(), quote(value.Text()), message)})
+		}
+	}
+	return found
 }
 
 // invalid handles parameters that are not what is allowed, and annotations that
@@ -258,9 +284,12 @@ func (pl *plan) invalid(invalid []template.Invalid) Reason {
 	for _, bad := range invalid {
 		annotation := p.annotationPrefix() + bad.Parameter
 		path, message := "metadata.annotations["+annotation+"]", quote(bad.Text)+" is not allowed"
+		if x := pl.verdict.Explanation; x != nil {
+			x.Parameters = append(x.Parameters, Parameter{bad.Parameter, bad.Text, strings.TrimPrefix(string(bad.From)+", not allowed", ", ")})
+		}
 		switch bad.From {
 		case template.FromNamespace:
-			message = fmt.Sprintf("the annotation %s of namespace %q: %s is not allowed", annotation, pl.in.Namespace, quote(bad.Text))
+			path = fmt.Sprintf("namespace %q: %s", pl.in.Namespace, path)
 		case template.FromPod:
 		case "", template.FromDefault:
 			message = "the parameter is required"
@@ -311,7 +340,7 @@ func (s *Set) hasParameter(p *profile, name string) bool {
 
 // keeps is called where the pod has something else than the profile adds.
 func (pl *plan) keeps(path, message string) {
-	pl.conflict(path, declineHint, fmt.Sprintf("sidecar profile %q: %s", pl.profile.name, message))
+	pl.conflict(path, pl.profile.declineHint(), fmt.Sprintf("sidecar profile %q: %s", pl.profile.name, message))
 }
 
 // conflict notes a conflict. It returns true if the pod's own is to be kept.
@@ -363,7 +392,7 @@ func (pl *plan) insecure() Reason {
 	pl.verdict.step("Pod Security", "no", message)
 	pl.verdict.Detail = message
 	if pl.profile.onConflict == v1alpha1.RefuseConflict {
-		pl.refuse("spec", declineHint, "%s", message)
+		pl.refuse("spec", pl.profile.declineHint(), "%s", message)
 		return Refused
 	}
 	pl.verdict.warned = true
@@ -422,7 +451,7 @@ func (m *maker) refuseLong(status string) {
 		}
 	}
 	if size > most {
-		m.refuse("metadata.annotations", "shorten them, or "+declineHint,
+		m.refuse("metadata.annotations", "shorten them, or decline profiles with the annotation "+v1alpha1.InjectAnnotation,
 			"with what sidecar profiles add they would have %d bytes, and the API server allows %d", size, most)
 	}
 }

@@ -95,6 +95,25 @@ func allow[T ~string](c *compiler, path string, word T, allowed ...T) {
 	c.error(path, finding.DidYouMean(string(word), plain...), "%q is not known: allowed are %s and %s", word, strings.Join(quoted[:last], ", "), quoted[last])
 }
 
+// checkRequired finds parameters that every pod must set though none has asked
+// for the profile.
+func (c *compiler) checkRequired(p *profile) {
+	if !p.optOut || c.found.Err() != nil {
+		return
+	}
+	nothing := func(string) (string, bool) { return "", false }
+	_, invalid := p.scope.Resolve(nothing, nothing)
+	for _, missing := range invalid {
+		i := slices.IndexFunc(c.profile.Spec.Parameters, func(q v1alpha1.SidecarParameter) bool { return q.Name == missing.Parameter })
+		what := "is refused"
+		if missing.Skip {
+			what = "does not get the profile"
+		}
+		c.warn(fmt.Sprintf("spec.parameters[%d].default", i), "give it a default, or make the profile OptIn",
+			"every pod that the profile selects and for which nobody sets %q %s", missing.Parameter, what)
+	}
+}
+
 // checkPresets finds presets that nobody has. In a directory that is certain; in
 // a cluster the ConfigMap may come later, and pods wait for it.
 func (c *compiler) checkPresets() {
@@ -104,7 +123,7 @@ func (c *compiler) checkPresets() {
 		}
 		if _, known := c.configMaps.ConfigMapData(preset.ConfigMap.Namespace, preset.ConfigMap.Name); !known {
 			c.warn(fmt.Sprintf("spec.presets[%d].configMap", i), "put the ConfigMap beside the profile",
-				"there is no ConfigMap %q in namespace %q: pods that the profile applies to wait for it", preset.ConfigMap.Name, preset.ConfigMap.Namespace)
+				"there is no ConfigMap %q in namespace %q: pods that ask for the profile are refused until there is, and others are created without it", preset.ConfigMap.Name, preset.ConfigMap.Namespace)
 		}
 	}
 }
@@ -257,8 +276,13 @@ func (c *compiler) podFields(path string, t *corev1.PodSpec) {
 	if len(t.EphemeralContainers) > 0 {
 		c.error(path+".ephemeralContainers", "", "a pod cannot be created with ephemeral containers")
 	}
-	if t.HostNetwork {
-		c.error(path+".hostNetwork", "", "a profile cannot put pods on the node's network")
+	for _, host := range []struct {
+		field string
+		set   bool
+	}{{"hostNetwork", t.HostNetwork}, {"hostPID", t.HostPID}, {"hostIPC", t.HostIPC}} {
+		if host.set {
+			c.error(path+"."+host.field, "", "a profile cannot give pods a part of the node")
+		}
 	}
 	if t.NodeName != "" {
 		c.error(path+".nodeName", "use nodeSelector or affinity", "a profile cannot put every pod on one node")
@@ -307,6 +331,9 @@ func (c *compiler) appContainer(at string, a *additions, container *corev1.Conta
 		}
 	}
 	at += ".template"
+	if a.InitContainers {
+		c.plainInit(at, container)
+	}
 	for i := range container.Ports {
 		c.port(indexed(at+".ports", i), "", &container.Ports[i], new(portList))
 	}
@@ -383,6 +410,10 @@ func (c *compiler) plainInit(at string, init *corev1.Container) {
 		{"startupProbe", init.StartupProbe != nil},
 	} {
 		if only.set {
+			if init.Name == "" {
+				c.error(at+"."+only.field, "make an entry of its own, without initContainers", "an init container runs to its end before others start, and may have no %s", only.field)
+				continue
+			}
 			c.error(at+"."+only.field, "make it a native sidecar with restartPolicy: Always",
 				"init container %q runs to its end before others start, and may have no %s", init.Name, only.field)
 		}

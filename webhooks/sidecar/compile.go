@@ -205,6 +205,8 @@ func Compile(spec Spec) (*Set, error) {
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
+	found = append(found, s.checkKnown(spec.Known)...)
+	found.Sort()
 	s.warnings = found
 	s.index = newIndex(s.profiles)
 	return s, nil
@@ -257,6 +259,7 @@ func (c *compiler) compile() *profile {
 	p.scope, found = c.environment.Scope(cmp.Or(p.replaces, from.Name), from.Spec.Parameters, from.Spec.Presets)
 	c.add(found)
 	c.checkProfile()
+	c.checkRequired(p)
 	if p.scope == nil {
 		return p
 	}

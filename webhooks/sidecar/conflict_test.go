@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-const declines = ` (hint: decline injection with the annotation sidecar.gatehouse.dev/inject: "false")`
+const declines = ` (hint: decline the profile with the annotation sidecar.gatehouse.dev/inject: "-a")`
 
 // TestConflicts goes through everything in which a pod and a profile can differ,
 // and what the profile may say about it: refuse the pod, leave the profile out, or
@@ -55,7 +55,7 @@ func TestConflicts(t *testing.T) {
 		{
 			name: "volume", profile: "template: {spec: {volumes: [{name: v, emptyDir: {}}, {name: w, emptyDir: {}}]}}", pod: "spec: {volumes: [{name: v, hostPath: {path: /}}]}",
 			path: "spec.volumes[0].name", message: `"v" is the name of a volume that sidecar profile "a" adds, and is not equal to it`,
-			hint: strings.Replace(strings.Replace(declines, "decline", "rename it, or decline", 1), `"false"`, `"false"; an equal volume would be used as it is`, 1),
+			hint: strings.Replace(strings.Replace(declines, "decline", "rename it, or decline", 1), `"-a"`, `"-a"; an equal volume would be used as it is`, 1),
 			kept: "spec: {volumes: [{name: v, hostPath: {path: /}}, {name: w, emptyDir: {}}]}",
 		},
 		{
@@ -133,7 +133,7 @@ func TestSameName(t *testing.T) {
 		// merged has the pod's members where it has any.
 		merged  = "{name: proxy, image: mine, restartPolicy: Always, startupProbe: {exec: {command: [ok]}}, env: [{name: C, value: c}, {name: B, value: mine}, {name: A, value: a}], ports: [{containerPort: 80}], resources: {limits: {cpu: 2, memory: 1Gi}}, future: 1}"
 		rest    = "containers: [{name: app}, {name: agent, image: 'example/agent:1'}], volumes: [{name: v, emptyDir: {}}]"
-		taken   = `"proxy" is the name of a container that sidecar profile "a" adds (hint: rename it, or decline injection with the annotation sidecar.gatehouse.dev/inject: "false")`
+		taken   = `"proxy" is the name of a container that sidecar profile "a" adds (hint: rename it, or decline the profile with the annotation sidecar.gatehouse.dev/inject: "-a")`
 		refused = "refused: spec.initContainers[1].name: " + taken
 		mounts  = "\nshare: [{container: proxy, volumeMounts: true}]"
 		mounted = "spec: {initContainers: [{name: first}, {name: proxy}], containers: [{name: app, volumeMounts: [{name: d, mountPath: /d}]}]}"

@@ -263,7 +263,7 @@ func (m *maker) words() bool {
 		// Nobody can change the word of a mirror any more.
 		if m.podWord, bad = m.set.parseWord(inject.Text()); bad != nil && !m.first.mirror {
 			m.refuse(injectField, bad.hint, "%s", bad.message)
-			m.rest(Refused)
+			m.rest(Refused, "the pod's word cannot be understood")
 			return false
 		}
 	}
@@ -282,22 +282,48 @@ func (m *maker) words() bool {
 	return true
 }
 
-// strangers warns about parameters of profiles that do not exist, or that go by
-// another name.
+// strangers warns about annotations that are meant for Gatehouse and say nothing
+// to it, and about labels that should be annotations.
 func (m *maker) strangers() {
 	for nameText := range m.first.annotations.Members() {
 		name := nameText.Text()
-		profile, _, ok := strings.Cut(name, "."+v1alpha1.ParameterDomain+"/")
-		i, known := m.set.byName[profile]
-		switch {
-		case !ok:
-		case !known:
-			m.warn("metadata.annotations[%s] has no effect: there is no sidecar profile %s", shorten(name, maxName), quote(profile))
-		case m.set.profiles[i].replaces != "":
-			m.warn("metadata.annotations[%s] has no effect: sidecar profile %q takes the place of %q, and reads the annotations that are for that",
-				shorten(name, maxName), profile, m.set.profiles[i].replaces)
+		if because, hint := m.set.strange(name); because != "" {
+			m.warn("metadata.annotations[%s] has no effect: %s%s", shorten(name, maxName), because, hint)
 		}
 	}
+	for nameText := range m.first.labels.Members() {
+		name := nameText.Text()
+		if name == v1alpha1.InjectAnnotation || strings.Contains(name, "."+v1alpha1.ParameterDomain+"/") {
+			m.warn("metadata.labels[%s] has no effect: it is a label (hint: make it an annotation)", shorten(name, maxName))
+		}
+	}
+}
+
+// strange says why an annotation has no effect, if it looks as if it should have
+// one.
+func (s *Set) strange(name string) (because, hint string) {
+	domain, rest, _ := strings.Cut(name, "/")
+	profile, ofParameter := strings.CutSuffix(domain, "."+v1alpha1.ParameterDomain)
+	switch {
+	case name == v1alpha1.InjectAnnotation || name == v1alpha1.StatusAnnotation:
+		return "", ""
+	case domain == v1alpha1.ParameterDomain || domain == "gatehouse.dev" && rest == "inject":
+		hint = fmt.Sprintf(" (hint: did you mean %s?)", v1alpha1.InjectAnnotation)
+		if _, near := finding.Nearest(rest, "inject"); !near {
+			hint = ""
+		}
+		return "it is not known", hint
+	case !ofParameter:
+		return "", ""
+	}
+	i, known := s.byName[profile]
+	switch {
+	case !known:
+		return "there is no sidecar profile " + quote(profile), ""
+	case s.profiles[i].replaces != "":
+		return fmt.Sprintf("sidecar profile %q takes the place of %q, and reads the annotations that are for that", profile, s.profiles[i].replaces), ""
+	}
+	return "", ""
 }
 
 // finish says what has not been said, and puts the patch together.
@@ -308,11 +334,14 @@ func (m *maker) finish() {
 		// They hold, whatever else could not be told.
 		m.Err = nil
 		for i := range m.Verdicts {
-			if m.Verdicts[i].Reason == Applied {
-				m.Verdicts[i].Reason = Refused
+			if v := &m.Verdicts[i]; v.Reason == Applied {
+				v.Reason, v.Detail = Refused, otherRefuses
+				if v.Explanation != nil {
+					v.Explanation.Adds = nil
+				}
 			}
 		}
-		m.rest(Refused)
+		m.rest(Refused, otherRefuses)
 	case m.Err != nil:
 	case len(m.unknown) > 0:
 		m.Err = errors.Join(m.unknown...)
@@ -375,11 +404,15 @@ func (m *maker) sure(profile string) *Verdict {
 	return v
 }
 
+// otherRefuses is the detail of a profile that could be applied to a pod which
+// another one refuses.
+const otherRefuses = "the pod is refused for another profile"
+
 // rest gives a reason to the profiles that none keeps from being applied so far.
-func (d *Decision) rest(reason Reason) {
+func (d *Decision) rest(reason Reason, detail string) {
 	for i := range d.Verdicts {
-		if r := &d.Verdicts[i].Reason; *r == "" || *r == NamespaceUnknown || *r == Unknown {
-			*r = reason
+		if v := &d.Verdicts[i]; v.Reason == "" || v.Reason == NamespaceUnknown || v.Reason == Unknown {
+			v.Reason, v.Detail = reason, detail
 		}
 	}
 }

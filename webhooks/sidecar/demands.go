@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -51,16 +52,15 @@ func (pl *plan) unfit() (path, message string) {
 	if d == (demands{}) {
 		return "", ""
 	}
-	spec := pl.pod.spec
-	if grace := spec.Get("terminationGracePeriodSeconds"); d.sleep > 0 && grace.Kind() == rawjson.Number {
+	if grace := pl.pod.grace; d.sleep > 0 && grace.Kind() == rawjson.Number {
 		if seconds, err := strconv.ParseInt(string(grace), 10, 64); err == nil && seconds < d.sleep {
 			return "spec.terminationGracePeriodSeconds", fmt.Sprintf("a container of sidecar profile %q sleeps for %d seconds before it ends, and the pod has %d", pl.profile.name, d.sleep, seconds)
 		}
 	}
-	if d.restarts && spec.Get("restartPolicy").Is(string(corev1.RestartPolicyNever)) {
+	if d.restarts && pl.pod.restartPolicy.Is(string(corev1.RestartPolicyNever)) {
 		return "spec.restartPolicy", fmt.Sprintf("a container of sidecar profile %q is restarted to be resized, and the pod's never are", pl.profile.name)
 	}
-	if all := spec.Get("resources"); d.resources && all.Len() > 0 {
+	if all := pl.pod.resources; d.resources && all.Len() > 0 {
 		return "spec.resources", pl.exceeds(all)
 	}
 	return "", ""
@@ -73,15 +73,14 @@ func (pl *plan) exceeds(all rawjson.Value) string {
 	for _, which := range [...]string{"requests", "limits"} {
 		for nameText, quantity := range all.Get(which).Members() {
 			name := nameText.Text()
-			most, err := resource.ParseQuantity(quantityText(quantity))
-			if err != nil {
+			most, ok := readQuantity(quantity)
+			if !ok {
 				continue
 			}
 			var sum resource.Quantity
 			fits := true
 			count := func(container rawjson.Value) {
-				q, err := resource.ParseQuantity(quantityText(container.Get("resources", which, name)))
-				if err == nil {
+				if q, ok := readQuantity(container.Get("resources", which, name)); ok {
 					sum.Add(q)
 					// A limit of one container is bounded, requests of all are.
 					fits = fits && (which != "limits" || q.Cmp(most) <= 0)
@@ -107,12 +106,26 @@ func (pl *plan) exceeds(all rawjson.Value) string {
 	return ""
 }
 
-// quantityText is a quantity as it is written, a text or a number.
-func quantityText(v rawjson.Value) string {
+// readQuantity reads a quantity, which may be written as a text or a number. One
+// that is longer than any real one is not read: comparing quantities with a huge
+// exponent takes minutes.
+func readQuantity(v rawjson.Value) (resource.Quantity, bool) {
+	const longest = 24
+	text := v.Text()
 	if v.Kind() == rawjson.Number {
-		return string(v)
+		text = string(v)
 	}
-	return v.Text()
+	if len(text) > longest || hugeExponent(text) {
+		return resource.Quantity{}, false
+	}
+	q, err := resource.ParseQuantity(text)
+	return q, err == nil
+}
+
+// hugeExponent tells whether a number has an exponent of more than two digits.
+func hugeExponent(text string) bool {
+	i := strings.IndexAny(text, "eE")
+	return i >= 0 && len(strings.TrimLeft(text[i+1:], "+-")) > 2
 }
 
 // refuseUnfit does what the profile says about a pod that cannot have its
@@ -121,7 +134,7 @@ func (pl *plan) refuseUnfit(path, message string) Reason {
 	pl.verdict.step("conflict", string(pl.profile.onConflict), path+": "+message)
 	pl.verdict.Detail = message
 	if pl.profile.onConflict == v1alpha1.RefuseConflict {
-		pl.refuse(path, declineHint, "%s", message)
+		pl.refuse(path, pl.profile.declineHint(), "%s", message)
 		return Refused
 	}
 	pl.verdict.warned = true

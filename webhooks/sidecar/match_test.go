@@ -153,7 +153,7 @@ func TestParameters(t *testing.T) {
 		},
 		{
 			name: "not allowed on the namespace", namespace: "annotations: {" + p + "level: trace}", pod: annotated(""), reasons: "mesh=refused",
-			says: []string{`refused: metadata.annotations[` + p + `level]: the annotation ` + p + `level of namespace "shop": "trace" is not allowed: allowed is one of "debug", "info"`},
+			says: []string{`refused: namespace "shop": metadata.annotations[` + p + `level]: "trace" is not allowed: allowed is one of "debug", "info"`},
 		},
 		{name: "not allowed on the namespace, but the pod's own is", namespace: "annotations: {" + p + "level: trace}", pod: annotated(p + "level: debug"), want: set(p+"level: debug", tunedWith("info", "debug"))},
 		{
@@ -230,7 +230,20 @@ func TestParametersOfFewProfiles(t *testing.T) {
 		},
 		{
 			name: "a text that no label can have", profiles: []string{optOut("a", required)}, pod: annotated("a.sidecar.gatehouse.dev/team: 'a b'"),
-			want: "metadata: {annotations: {a.sidecar.gatehouse.dev/team: 'a b'}, labels: {team: 'a b'}}\nspec: {containers: [{name: app}]}",
+			reasons: "a=refused",
+			says:    []string{`refused: sidecar profile "a" would set the label team to "a b": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`},
+		},
+		{
+			name: "names that are meant for Gatehouse and say nothing to it", profiles: []string{optOut("a", required)},
+			pod:  "metadata: {labels: {sidecar.gatehouse.dev/inject: 'false', a.sidecar.gatehouse.dev/team: x}, annotations: {a.sidecar.gatehouse.dev/team: x, sidecar.gatehouse.dev/injct: 'false', sidecar.gatehouse.dev/other: x, gatehouse.dev/inject: 'false', example.com/inject: 'false'}}\nspec: {containers: [{name: app}]}",
+			want: "metadata: {labels: {sidecar.gatehouse.dev/inject: 'false', a.sidecar.gatehouse.dev/team: x, team: x}, annotations: {a.sidecar.gatehouse.dev/team: x, sidecar.gatehouse.dev/injct: 'false', sidecar.gatehouse.dev/other: x, gatehouse.dev/inject: 'false', example.com/inject: 'false'}}\nspec: {containers: [{name: app}]}",
+			says: []string{
+				"warning: metadata.annotations[gatehouse.dev/inject] has no effect: it is not known (hint: did you mean sidecar.gatehouse.dev/inject?)",
+				"warning: metadata.annotations[sidecar.gatehouse.dev/injct] has no effect: it is not known (hint: did you mean sidecar.gatehouse.dev/inject?)",
+				"warning: metadata.annotations[sidecar.gatehouse.dev/other] has no effect: it is not known",
+				"warning: metadata.labels[a.sidecar.gatehouse.dev/team] has no effect: it is a label (hint: make it an annotation)",
+				"warning: metadata.labels[sidecar.gatehouse.dev/inject] has no effect: it is a label (hint: make it an annotation)",
+			},
 		},
 		{
 			name:     "an expression that fails",
@@ -263,7 +276,7 @@ template: {spec: {initContainers: [{name: mesh, image: "${presets.mesh[\"image\"
 		{name: "there", configMaps: map[string]map[string]string{"infra/mesh": {"image": "example/mesh:1"}}, reasons: "mesh=applied"},
 		{
 			name: "missing", reasons: "mesh=unknown", says: unknown,
-			loading: `warning: test.yaml: SidecarProfile/mesh: spec.presets[0].configMap: there is no ConfigMap "mesh" in namespace "infra": pods that the profile applies to wait for it (hint: put the ConfigMap beside the profile)`,
+			loading: `warning: test.yaml: SidecarProfile/mesh: spec.presets[0].configMap: there is no ConfigMap "mesh" in namespace "infra": pods that ask for the profile are refused until there is, and others are created without it (hint: put the ConfigMap beside the profile)`,
 		},
 		{name: "without the key", configMaps: map[string]map[string]string{"infra/mesh": {}}, reasons: "mesh=refused", says: `refused: sidecar profile "mesh" cannot be rendered for this pod: `},
 	} {

@@ -54,7 +54,7 @@ func TestMergeOfPods(t *testing.T) {
 		merged("the terms that a pod's node must meet are not widened",
 			"{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}}",
 			"{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: b, operator: Exists}]}]}}}}", "",
-			`refused: spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: sidecar profile "a": the pod has another list, and the profile says another list (hint: decline injection with the annotation sidecar.gatehouse.dev/inject: "false")`),
+			`refused: spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: sidecar profile "a": the pod has another list, and the profile says another list (hint: decline the profile with the annotation sidecar.gatehouse.dev/inject: "-a")`),
 
 		merged("unknown fields stay", "{nodeSelector: {a: b}, tolerations: [{key: a}]}", "{future: {x: [1.50, null]}, tolerations: [{key: b, future: 1}]}", "{future: {x: [1.50, null]}, tolerations: [{key: b, future: 1}, {key: a}], nodeSelector: {a: b}}"),
 	})
@@ -73,7 +73,7 @@ func TestMergeOfMetadata(t *testing.T) {
 	t.Parallel()
 	const (
 		text = "{labels: {a: b, c: d}, annotations: {e: f, example.com/g: h}}"
-		hint = ` (hint: decline injection with the annotation sidecar.gatehouse.dev/inject: "false")`
+		hint = ` (hint: decline the profile with the annotation sidecar.gatehouse.dev/inject: "-a")`
 	)
 	runAll(t, []injection{
 		labelled("nothing there", text, "{}", text),

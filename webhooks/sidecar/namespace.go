@@ -88,6 +88,15 @@ func (l *podLabels) Lookup(key string) (string, bool) {
 	return "", false
 }
 
+// all are the labels, for people.
+func (l *podLabels) all() map[string]string {
+	all := make(map[string]string)
+	for name, value := range l.object.Members() {
+		all[name.Text()] = value.Text()
+	}
+	return all
+}
+
 // Has tells whether there is such a label.
 func (l *podLabels) Has(key string) bool {
 	_, ok := l.Lookup(key)

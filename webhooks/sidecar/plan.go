@@ -148,7 +148,7 @@ func (pl *plan) compareContainer(l list, i int) what {
 		f.what = replaced
 	default:
 		pl.refused = true
-		pl.refuse(fmt.Sprintf("spec.%s[%d].name", where, at), renameHint,
+		pl.refuse(fmt.Sprintf("spec.%s[%d].name", where, at), "rename it, or "+pl.profile.declineHint(),
 			"%q is the name of a container that sidecar profile %q adds", e.name, pl.profile.name)
 	}
 	return f.what
@@ -171,7 +171,7 @@ func (pl *plan) compareVolume(i, ours int) what {
 			f.what = present
 		}
 	default:
-		pl.conflict(fmt.Sprintf("spec.volumes[%d].name", at), renameHint+"; an equal volume would be used as it is",
+		pl.conflict(fmt.Sprintf("spec.volumes[%d].name", at), "rename it, or "+pl.profile.declineHint()+"; an equal volume would be used as it is",
 			fmt.Sprintf("%q is the name of a volume that sidecar profile %q adds, and is not equal to it", e.name, pl.profile.name))
 	}
 	return f.what

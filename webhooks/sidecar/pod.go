@@ -9,8 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// parameterMark is in the name of every annotation that sets a parameter.
-const parameterMark = "." + v1alpha1.ParameterDomain + "/"
+// mark is in the name of every annotation that is for Gatehouse, and of those
+// that are meant to be.
+const mark = "gatehouse.dev/"
 
 // mirrorAnnotation marks the pod by which the API server shows a static pod
 // (k8s.io/api/core/v1.MirrorPodAnnotationKey). The kubelet runs the static pod,
@@ -26,7 +27,8 @@ type pod struct {
 
 	inject, status rawjson.Value
 	mirror         bool
-	// parameters tells whether there is an annotation that may set a parameter
+	// parameters tells whether there is an annotation, or a label that was meant
+	// to be one, beside the word and the status, which may set a parameter
 	// of a profile.
 	parameters bool
 
@@ -35,6 +37,8 @@ type pod struct {
 	restartPolicy rawjson.Value
 	security      rawjson.Value
 	os            rawjson.Value
+	// resources and grace are those of the pod as a whole.
+	resources, grace rawjson.Value
 
 	// lists are the lists of the spec, and items their elements.
 	lists [ephemeralContainers + 1]podList
@@ -192,7 +196,7 @@ func (p *pod) annotation(r *reader, name rawjson.Value) error {
 	case `"` + mirrorAnnotation + `"`:
 		p.mirror = true
 	default:
-		p.parameters = p.parameters || bytes.Contains(name, []byte(parameterMark))
+		p.parameters = p.parameters || bytes.Contains(name, []byte(mark))
 		return nil
 	}
 	if value.Kind() != rawjson.String {
@@ -202,7 +206,8 @@ func (p *pod) annotation(r *reader, name rawjson.Value) error {
 }
 
 // label passes by a label: a look at its name is all that it takes.
-func (*pod) label(r *reader, _ rawjson.Value) error {
+func (p *pod) label(r *reader, name rawjson.Value) error {
+	p.parameters = p.parameters || bytes.Contains(name, []byte(mark))
 	r.Skip()
 	return nil
 }
@@ -223,6 +228,10 @@ func (p *pod) specMember(r *reader, name rawjson.Value) error {
 		p.restartPolicy = r.Skip()
 	case `"os"`:
 		p.os = r.Skip()
+	case `"resources"`:
+		p.resources = r.Skip()
+	case `"terminationGracePeriodSeconds"`:
+		p.grace = r.Skip()
 	case `"securityContext"`:
 		p.security = r.Skip()
 		if err := p.noteHostProcess(p.security); err != nil {

@@ -111,7 +111,7 @@ func FuzzReadPod(f *testing.F) {
 		parameters := false
 		for name := range v.Get("metadata", "annotations").Members() {
 			known := name.Is("sidecar.gatehouse.dev/inject") || name.Is("sidecar.gatehouse.dev/status") || name.Is(mirrorAnnotation)
-			parameters = parameters || !known && strings.Contains(name.Text(), parameterMark)
+			parameters = parameters || !known && strings.Contains(name.Text(), mark)
 		}
 		for _, read := range []struct {
 			what      string

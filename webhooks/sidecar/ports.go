@@ -144,7 +144,7 @@ func (pl *plan) checkPorts() error {
 				owner := &pl.profile.elements[where][at]
 				path := fmt.Sprintf("spec.%s[%d].ports[%d].%s", l, i-p.lists[l].from, k, field)
 				message := fmt.Sprintf("%s is declared by container %q of sidecar profile %q too", port.text(field), owner.name, pl.profile.name)
-				if pl.conflict(path, "change the port, or "+declineHint, message) {
+				if pl.conflict(path, "change the port, or "+pl.profile.declineHint(), message) {
 					pl.dropPort(where, at, theirs)
 				}
 			}

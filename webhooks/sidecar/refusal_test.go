@@ -24,7 +24,7 @@ spec:
       - {name: data, configMap: {name: settings}}
 `
 	const words = `allowed are "true", "false", or names of profiles, with a minus to decline: "mesh,-logs"`
-	const decline = `or decline injection with the annotation sidecar.gatehouse.dev/inject: "false")`
+	const decline = `or decline the profile with the annotation sidecar.gatehouse.dev/inject: "-web")`
 	for _, tc := range []struct {
 		name, pod string
 		want      []string // lines; none if the pod is accepted

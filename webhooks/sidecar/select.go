@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
@@ -96,6 +97,16 @@ func yesNo(is bool) string {
 	return "no"
 }
 
+// wants is what a selector wants and what is there.
+func wants(s labels.Selector, whose string, there map[string]string) string {
+	const most = 200
+	has := "none"
+	if len(there) > 0 {
+		has = shorten(labels.Set(there).String(), most)
+	}
+	return fmt.Sprintf("wants %s; the labels of %s are %s", s, whose, has)
+}
+
 // selects gives the reason for which the profile is not to be applied, as far as
 // the pod's metadata tells, or none.
 func (m *maker) selects(v *Verdict, p *profile) Reason {
@@ -103,7 +114,7 @@ func (m *maker) selects(v *Verdict, p *profile) Reason {
 	if p.namespaces != nil {
 		switch m.ns().matches(p) {
 		case no:
-			v.step("namespaceSelector", "no", p.namespaces.String())
+			v.step("namespaceSelector", "no", wants(p.namespaces, "the namespace", m.ns().labels))
 			return NamespaceNotSelected
 		case couldNotTell:
 			v.step("namespaceSelector", "unknown", fmt.Sprintf("namespace %q is not known", m.in.Namespace))
@@ -114,10 +125,13 @@ func (m *maker) selects(v *Verdict, p *profile) Reason {
 	}
 	if p.objects != nil {
 		matches := p.objects.Matches(&podLabels{m.first.labels})
-		v.step("objectSelector", yesNo(matches), p.objects.String())
 		if !matches {
+			if v.Explanation != nil {
+				v.step("objectSelector", "no", wants(p.objects, "the pod", (&podLabels{m.first.labels}).all()))
+			}
 			return ObjectNotSelected
 		}
+		v.step("objectSelector", "yes", p.objects.String())
 	}
 	if m.first.mirror {
 		v.step("static pod", "no", StaticPod.Text())
@@ -199,7 +213,7 @@ func (m *maker) suits(v *Verdict, p *profile, unknown bool) Reason {
 	case v1alpha1.InjectPod:
 		return ""
 	case v1alpha1.RefusePod:
-		m.refuse("spec.restartPolicy", "decline injection with the annotation "+v1alpha1.InjectAnnotation+`: "false"`, "sidecar profile %q cannot be applied: %s", p.name, message)
+		m.refuse("spec.restartPolicy", p.declineHint(), "sidecar profile %q cannot be applied: %s", p.name, message)
 		return Refused
 	case v1alpha1.SkipPod:
 		if !unknown {

@@ -45,7 +45,7 @@ func (pl *plan) share(s *v1alpha1.SidecarShare, l list, k int) error {
 	m := merger{status: new(status)}
 	m.kept = func(path, _ string) {
 		if !strings.Contains(path, "env[") {
-			pl.conflict("", declineHint, fmt.Sprintf("container %q of sidecar profile %q has something else at %s than the pod's own containers, with which it shares",
+			pl.conflict("", pl.profile.declineHint(), fmt.Sprintf("container %q of sidecar profile %q has something else at %s than the pod's own containers, with which it shares",
 				s.Container, pl.profile.name, path))
 		}
 	}
@@ -94,7 +94,7 @@ func (pl *plan) given(s *v1alpha1.SidecarShare) (rawjson.Value, error) {
 		m := merger{editor: &e, status: new(status), kept: func(_, _ string) {
 			if list != "env" {
 				path := cmp.Or(value.Get("mountPath").Text(), value.Get("devicePath").Text())
-				pl.conflict("", declineHint, fmt.Sprintf("the pod's own containers differ in what is at %s, which sidecar profile %q shares with container %q",
+				pl.conflict("", pl.profile.declineHint(), fmt.Sprintf("the pod's own containers differ in what is at %s, which sidecar profile %q shares with container %q",
 					quote(path), pl.profile.name, s.Container))
 			}
 		}}

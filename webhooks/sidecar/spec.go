@@ -52,4 +52,7 @@ type Spec struct {
 	Namespaces Namespaces
 	// ConfigMaps may be nil: then no preset is known.
 	ConfigMaps ConfigMaps
+	// Known are namespaces whose annotations are checked at once, where they are
+	// known beforehand, as those of a directory are.
+	Known []KnownNamespace
 }

@@ -39,7 +39,7 @@ func (pl *plan) checkUser(name string, user rawjson.Value) {
 			if it.name.Is(name) || string(theirs) != string(user) {
 				continue
 			}
-			pl.conflict(path, "run the container as another user, or "+declineHint,
+			pl.conflict(path, "run the container as another user, or "+pl.profile.declineHint(),
 				fmt.Sprintf("container %q runs as user %s, which container %q of sidecar profile %q needs for itself", it.name.Text(), user, name, pl.profile.name))
 		}
 	}

@@ -2,49 +2,54 @@ package v1alpha1
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 )
 
 // ParameterValue is a value of a parameter as a profile's author writes it: a
-// text, a number, a boolean or a list of texts. It holds the text that stands
-// for it in an annotation: 5 is "5", true is "true", [a, b] is "a,b".
+// text, a number, a boolean or a list of texts.
 type ParameterValue struct {
+	// Text is what would stand for the value in an annotation: 5 is "5", true is
+	// "true", [a, b] is "a,b". It is empty for what no annotation could say: a
+	// mapping, or a list of something else than texts.
 	Text string
+	// JSON is the value as it was written, and empty for a text. Which kinds a
+	// parameter accepts depends on its type, and YAML keeps no more of a number
+	// than what it means: 1.10 is 1.1 here.
+	JSON string `json:"-"`
 }
 
-var errParameterValue = errors.New("expected a text, a number, a boolean or a list of texts")
-
-// UnmarshalJSON reads any of the forms.
+// UnmarshalJSON reads any value. It never fails, because a decoder would leave
+// out the rest of the document then: what is wrong with a value is for those to
+// say who know the parameter's type.
 func (v *ParameterValue) UnmarshalJSON(data []byte) error {
+	*v = ParameterValue{JSON: string(data)}
 	var value any
-	decoder := json.NewDecoder(strings.NewReader(string(data)))
-	decoder.UseNumber()
-	if err := decoder.Decode(&value); err != nil {
-		return err
+	if json.Unmarshal(data, &value) != nil {
+		return nil //nolint:nilerr // encoding/json calls it with nothing but valid JSON
 	}
 	switch value := value.(type) {
 	case string:
-		v.Text = value
-	case json.Number:
-		v.Text = value.String()
-	case bool:
-		v.Text = string(data)
+		*v = ParameterValue{Text: value}
 	case []any:
 		texts := make([]string, len(value))
 		for i := range value {
 			text, ok := value[i].(string)
 			if !ok {
-				return errParameterValue
+				return nil
 			}
 			texts[i] = text
 		}
 		v.Text = strings.Join(texts, ",")
-	default:
-		return errParameterValue
+	case bool, float64:
+		v.Text = v.JSON
 	}
 	return nil
 }
 
-// MarshalJSON writes the text.
-func (v ParameterValue) MarshalJSON() ([]byte, error) { return json.Marshal(v.Text) }
+// MarshalJSON writes the value as it was written.
+func (v ParameterValue) MarshalJSON() ([]byte, error) {
+	if v.JSON != "" {
+		return []byte(v.JSON), nil
+	}
+	return json.Marshal(v.Text)
+}

@@ -81,7 +81,7 @@ func (t tree) decode() (*Config, finding.List) {
 	c := &Config{Digest: t.digest, Files: len(t.files), Warnings: d.warnings}
 	c.Warnings.Sort()
 	objects := newObjects(d.namespaces, d.context)
-	c.Sidecar = sidecar.Spec{Profiles: d.profiles, Namespaces: objects, ConfigMaps: objects}
+	c.Sidecar = sidecar.Spec{Profiles: d.profiles, Namespaces: objects, ConfigMaps: objects, Known: d.namespaces}
 	c.Policy = policy.Spec{
 		Policies:          d.policies,
 		Bindings:          d.bindings,

@@ -77,7 +77,7 @@ type decoder struct {
 	bindings          []policy.Binding
 	admissionPolicies []policy.AdmissionPolicy
 	tokens            []authn.Token
-	namespaces        []*corev1.Namespace
+	namespaces        []sidecar.KnownNamespace
 	context           []*unstructured.Unstructured
 }
 
@@ -353,7 +353,7 @@ func (o *object) keep(gvk schema.GroupVersionKind) {
 				v.Labels = map[string]string{}
 			}
 			v.Labels[corev1.LabelMetadataName] = v.Name
-			o.namespaces = append(o.namespaces, &v)
+			o.namespaces = append(o.namespaces, sidecar.KnownNamespace{Source: o.source, Namespace: &v})
 			u := &unstructured.Unstructured{Object: o.fields}
 			u.SetLabels(v.Labels)
 			o.context = append(o.context, u)

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // objects are the context objects of a directory: what policies and templates
@@ -22,14 +24,14 @@ type objects struct {
 // placed is the place of an object among those of its kind.
 type placed struct{ namespace, name string }
 
-func newObjects(namespaces []*corev1.Namespace, context []*unstructured.Unstructured) *objects {
+func newObjects(namespaces []sidecar.KnownNamespace, context []*unstructured.Unstructured) *objects {
 	o := &objects{
 		namespaces: make(map[string]*corev1.Namespace, len(namespaces)),
 		byKind:     map[schema.GroupVersionKind]map[placed]*unstructured.Unstructured{},
 		sorted:     map[schema.GroupVersionKind]map[string][]*unstructured.Unstructured{},
 	}
 	for _, n := range namespaces {
-		o.namespaces[n.Name] = n
+		o.namespaces[n.Name] = n.Namespace
 	}
 	for _, u := range context {
 		gvk := u.GroupVersionKind()

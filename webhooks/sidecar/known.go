@@ -1,0 +1,78 @@
+package sidecar
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
+)
+
+// KnownNamespace is a namespace and where it was found.
+type KnownNamespace struct {
+	// Source is the file and document, for messages only.
+	Source string
+	*corev1.Namespace
+}
+
+// checkKnown warns about what namespaces that are known beforehand say to
+// profiles in vain. It is no error: a namespace is not the configuration's.
+func (s *Set) checkKnown(all []KnownNamespace) finding.List {
+	var found finding.List
+	for _, ns := range all {
+		warn := func(key, hint, message string) {
+			found = append(found, finding.Finding{
+				Severity: finding.Warning, Source: ns.Source, Object: "Namespace/" + ns.Name,
+				Field: "metadata.annotations[" + key + "]", Message: message, Hint: hint,
+			})
+		}
+		for _, key := range slices.Sorted(maps.Keys(ns.Annotations)) {
+			if key == v1alpha1.InjectAnnotation {
+				if _, bad := s.parseWord(ns.Annotations[key]); bad != nil {
+					warn(key, bad.hint, bad.message+", and nothing else has an effect")
+				}
+				continue
+			}
+			if because, hint := s.strange(key); because != "" {
+				warn(key, "", "has no effect: "+because+hint)
+				continue
+			}
+			domain, name, _ := strings.Cut(key, "/")
+			i, known := s.byName[strings.TrimSuffix(domain, "."+v1alpha1.ParameterDomain)]
+			if !known || !strings.HasSuffix(domain, "."+v1alpha1.ParameterDomain) {
+				continue
+			}
+			p := s.profiles[i]
+			if !s.hasParameter(p, name) {
+				warn(key, finding.DidYouMean(name, p.scope.ParameterNames()...), fmt.Sprintf("has no effect: %s is not a parameter of sidecar profile %q", quote(name), p.name))
+			}
+		}
+		for _, p := range s.profiles {
+			for _, bad := range s.invalidIn(p, ns.Namespace) {
+				what := "refuses pods"
+				if bad.Skip {
+					what = "keeps sidecar profile " + quote(p.name) + " from pods"
+				}
+				warn(p.annotationPrefix()+bad.Parameter, "", fmt.Sprintf("%s is not allowed, and %s that do not set it themselves: allowed is %s", quote(bad.Text), what, bad.Allowed))
+			}
+		}
+	}
+	return found
+}
+
+// invalidIn are the parameters that a namespace sets to what is not allowed.
+func (s *Set) invalidIn(p *profile, ns *corev1.Namespace) []template.Invalid {
+	_, invalid := p.scope.Resolve(
+		func(string) (string, bool) { return "", false },
+		func(name string) (string, bool) {
+			text, ok := ns.Annotations[p.annotationPrefix()+name]
+			return text, ok
+		},
+	)
+	return slices.DeleteFunc(invalid, func(bad template.Invalid) bool { return bad.From != template.FromNamespace })
+}
