@@ -267,12 +267,18 @@ func (c *check) hint(key string, fields map[string]reflect.Type) string {
 	if hint := finding.DidYouMean(key, names...); hint != "" {
 		return hint
 	}
-	if related := relatedTo(key, names); len(related) == 1 {
-		return fmt.Sprintf("did you mean %q?", related[0])
+	words := spaced(key)
+	longer := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.Contains(spaced(name), words) })
+	if len(longer) == 1 {
+		return fmt.Sprintf("did you mean %q?", longer[0])
 	}
 	// A field of the same name in the root itself says nothing about this place.
 	if places := c.places(key); len(places) == 1 && places[0] != Member("", key) {
 		return fmt.Sprintf("did you mean %q?", places[0])
+	}
+	shorter := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.Contains(words, spaced(name)) })
+	if len(shorter) == 1 {
+		return fmt.Sprintf("did you mean %q?", shorter[0])
 	}
 	const most = 12
 	if len(names) > most {
@@ -281,17 +287,8 @@ func (c *check) hint(key string, fields map[string]reflect.Type) string {
 	return "the fields here are " + strings.Join(names, ", ")
 }
 
-// relatedTo are the names that hold the whole key, or that the key holds, as
-// words: name is in secretName, and not in hostnames.
-func relatedTo(key string, names []string) []string {
-	words := spaced(key)
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		other := spaced(name)
-		return !strings.Contains(words, other) && !strings.Contains(other, words)
-	})
-}
-
-// spaced is a name in lower case with a space around each of its words.
+// spaced is a name in lower case with a space around each of its words, so that
+// name is found in secretName, and not in hostnames.
 func spaced(name string) string {
 	var b strings.Builder
 	for i, r := range name {
@@ -301,7 +298,7 @@ func spaced(name string) string {
 		b.WriteRune(unicode.ToLower(r))
 	}
 	b.WriteByte(' ')
-	return strings.ReplaceAll(b.String(), " ", "  ")
+	return b.String()
 }
 
 // places are the paths, without indexes, of the fields called name that are

@@ -304,6 +304,14 @@ func TestGuideMerging(t *testing.T) {
 			app("resources: {limits: {memory: 1Gi}}"), app("resources: {limits: {memory: 64Mi, cpu: '1'}, requests: {cpu: '1'}}"),
 			app("resources: {limits: {memory: 1Gi, cpu: '1'}, requests: {cpu: '1'}}"),
 		},
+		"`containers[].livenessProbe` and other probes, `lifecycle` hooks": {
+			app("livenessProbe: {exec: {command: [a]}}"), app("livenessProbe: {httpGet: {port: 80}, periodSeconds: 5}"),
+			app("livenessProbe: {exec: {command: [a]}, periodSeconds: 5}"),
+		},
+		"`seccompProfile`, `appArmorProfile`": {
+			app("securityContext: {seccompProfile: {type: RuntimeDefault}}"), app("securityContext: {seccompProfile: {type: Localhost, localhostProfile: x}}"),
+			app("securityContext: {seccompProfile: {type: RuntimeDefault}}"),
+		},
 		"`containers[].securityContext`": {
 			app("securityContext: {runAsUser: 1, capabilities: {drop: [NET_RAW]}}"), app("securityContext: {runAsUser: 2, runAsNonRoot: true, capabilities: {drop: [ALL]}}"),
 			app("securityContext: {runAsUser: 1, runAsNonRoot: true, capabilities: {drop: [NET_RAW, ALL]}}"),

@@ -26,6 +26,8 @@ type document struct {
 	value rawjson.Value
 	// changes are what is to be done to it, in order, with paths from its root.
 	changes []change
+	// writtenOut tells whether the changed text has aliases written out.
+	writtenOut bool
 }
 
 // read reads the document. A key given twice is an error only where it matters:

@@ -18,25 +18,46 @@ func (d *document) edited(newline string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if text, err := splice(d.text, t, d.json, newline); err == nil {
+	before := 0
+	if document != nil {
+		before = aliases(document)
+	}
+	for _, write := range []func() ([]byte, error){
+		func() ([]byte, error) { return splice(d.text, t, d.json, newline) },
+		func() ([]byte, error) { return d.anew(t, document, newline, true) },
+		func() ([]byte, error) { return d.anew(t, document, newline, false) },
+	} {
+		text, err := write()
+		if err != nil {
+			continue
+		}
 		if text, ok := d.ended(text, newline, want); ok {
+			d.writtenOut = before > 0 && aliasesIn(text) < before
 			return text, nil
 		}
 	}
-	var text []byte
+	return nil, errMangled
+}
+
+// anew is the text of the document written from its nodes.
+func (d *document) anew(t *tree, document *yaml.Node, newline string, keepAliases bool) ([]byte, error) {
 	if d.json {
-		text = indented(t.root, "", "  ", newline)
-	} else if text, err = reencoded(document, t.root, styleOf(t.root, t.root, newText(d.text), newline)); err != nil {
-		return nil, err
+		return indented(t.root, "", "  ", newline), nil
 	}
-	if d.inline {
+	text, err := reencoded(document, t.root, styleOf(t.root, t.root, newText(d.text), newline), keepAliases)
+	if err == nil && d.inline {
 		text = append([]byte(newline), text...)
 	}
-	text, ok := d.ended(text, newline, want)
-	if !ok {
-		return nil, errMangled
+	return text, err
+}
+
+// aliasesIn is how many aliases there are in a text.
+func aliasesIn(text []byte) int {
+	var document yaml.Node
+	if yaml.Unmarshal(text, &document) != nil {
+		return 0
 	}
-	return text, nil
+	return aliases(&document)
 }
 
 // ended is a text that is to take the place of the document, with its last line

@@ -293,5 +293,10 @@ func withoutNamespace(metadata, pod rawjson.Value) (rawjson.Value, error) {
 // Changed tells whether Apply has asked for anything.
 func (o *Object) Changed() bool { return len(o.patch) > 0 }
 
+// WrittenOut tells, once the file's Text has been made, whether aliases or merge
+// keys of YAML had to be written out in the document for what has changed: what
+// undoes the change does not bring them back.
+func (o *Object) WrittenOut() bool { return o.Changed() && o.document.writtenOut }
+
 // Patch is what Apply has asked for, as a JSON patch of the object.
 func (o *Object) Patch() json.RawMessage { return marshal(o.patch) }

@@ -9,16 +9,19 @@ import (
 )
 
 // reencoded is a document written anew from its nodes: with its comments, but
-// without aliases, and with other blank lines and quotes than it had.
-func reencoded(d *yaml.Node, root *node, written style) ([]byte, error) {
+// with other blank lines and quotes than it had. Either the aliases outside of
+// what has changed are kept, or all are written out.
+func reencoded(d *yaml.Node, root *node, written style, keep bool) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(max(written.member, 2))
 	if written.sequence == 0 {
 		encoder.CompactSeqIndent()
 	}
+	content := root.yaml(keep)
+	plainMerges(content)
 	if err := encoder.Encode(&yaml.Node{
-		Kind: yaml.DocumentNode, Content: []*yaml.Node{root.yaml()},
+		Kind: yaml.DocumentNode, Content: []*yaml.Node{content},
 		HeadComment: d.HeadComment, LineComment: d.LineComment, FootComment: d.FootComment,
 	}); err != nil {
 		return nil, err
@@ -32,16 +35,34 @@ func reencoded(d *yaml.Node, root *node, written style) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// yaml is the node of a value. What an alias stands for is written out.
-func (n *node) yaml() *yaml.Node {
-	if n.isAlias() {
-		return commented(newNode(n.text).yaml(), n.at.yaml)
+// plainMerges takes the tags off merge keys, which the encoder would write.
+func plainMerges(y *yaml.Node) {
+	for i, child := range y.Content {
+		if y.Kind == yaml.MappingNode && i%2 == 0 && isMerge(child) {
+			key := *child
+			key.Tag = ""
+			y.Content[i] = &key
+		}
+		plainMerges(child)
+	}
+}
+
+// yaml is the node of a value. What aliases stand for is written out, unless
+// those that still hold are to be kept.
+func (n *node) yaml(keep bool) *yaml.Node {
+	switch {
+	case keep && n.at != nil && !n.changed:
+		return n.at.yaml
+	case n.isAlias():
+		return commented(newNode(n.text).yaml(keep), n.at.yaml)
 	}
 	y := &yaml.Node{}
 	if n.at != nil {
 		*y = *n.at.yaml
 	}
-	y.Anchor, y.Content = "", nil
+	if y.Content = nil; !keep {
+		y.Anchor = ""
+	}
 	switch n.kind {
 	case rawjson.Object:
 		y.Kind = yaml.MappingNode
@@ -56,11 +77,22 @@ func (n *node) yaml() *yaml.Node {
 	if n.at == nil || (len(n.at.entries) == 0 && len(n.entries) > 0) {
 		y.Style &^= yaml.FlowStyle
 	}
+	merged := keep && n.at != nil && len(n.at.merges) > 0 && !n.unmerged
+	if merged {
+		for _, e := range n.at.entries {
+			if isMerge(e.key) {
+				y.Content = append(y.Content, e.key, e.value.at.yaml)
+			}
+		}
+	}
 	for _, e := range n.entries {
+		if merged && e.inherited {
+			continue
+		}
 		if n.kind == rawjson.Object {
 			y.Content = append(y.Content, e.yamlKey())
 		}
-		value := e.value.yaml()
+		value := e.value.yaml(keep)
 		if e.was != nil {
 			value = commented(value, e.was.at.yaml)
 		}

@@ -27,7 +27,7 @@ type splicer struct {
 // ended, even if that of the document is not. It returns errReencode where the
 // changes cannot be put into the text.
 func splice(data []byte, t *tree, json bool, newline string) ([]byte, error) {
-	if t.lost || t.root.at.start < 0 {
+	if t.root.at.start < 0 {
 		return nil, errReencode
 	}
 	// What is inserted at the end is a line of its own, whether or not the last
@@ -94,13 +94,15 @@ func (s *splicer) change(n *node, in *entry, parent *node) error {
 		return s.changeFlow(n, kept)
 	case !slices.Contains(kept, true) && len(n.entries) == 0:
 		return s.clear(n, in)
+	case !slices.Contains(kept, true) && parent != nil && parent.at.block:
+		return s.rewrite(parent, in, n.at, n)
 	default:
 		return s.changeBlock(n, in, kept)
 	}
 }
 
 // kept tells of each entry that the text has whether it is still there. A merge
-// key is.
+// key is, unless what it brings is written out.
 func (n *node) kept() []bool {
 	there := make(map[*entry]bool, len(n.entries))
 	for _, e := range n.entries {
@@ -108,7 +110,7 @@ func (n *node) kept() []bool {
 	}
 	kept := make([]bool, len(n.at.entries))
 	for i, e := range n.at.entries {
-		kept[i] = there[e] || (e.key != nil && isMerge(e.key))
+		kept[i] = there[e] || !n.unmerged && e.key != nil && isMerge(e.key)
 	}
 	return kept
 }
@@ -197,7 +199,7 @@ func (s *splicer) changeBlock(n *node, in *entry, kept []bool) error {
 			}
 			continue
 		}
-		if n.kind == rawjson.Object {
+		if n.kind == rawjson.Object && !n.unmerged {
 			last = max(last, slices.IndexFunc(n.at.entries, func(e *entry) bool { return e.key != nil && isMerge(e.key) }))
 		}
 		at, err := s.behind(n, in, last)

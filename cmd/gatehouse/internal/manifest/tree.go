@@ -21,6 +21,9 @@ type node struct {
 	entries []*entry
 	// changed tells whether anything in here is not as the text has it.
 	changed bool
+	// unmerged tells whether the merge keys (<<) in the text are to go, and what
+	// they bring is to be written out.
+	unmerged bool
 	// at is nil for a new value.
 	at *place
 }
@@ -145,12 +148,7 @@ func (n *node) appendJSON(dst []byte) []byte {
 var errReencode = errors.New("the text cannot be changed in place")
 
 // tree is the content of a document while it is changed.
-type tree struct {
-	root *node
-	// lost tells whether a change cannot be spliced in: something is gone that
-	// the text has by way of a merge key.
-	lost bool
-}
+type tree struct{ root *node }
 
 // apply carries out a change.
 func (t *tree) apply(c *change) error {
@@ -168,13 +166,13 @@ func (t *tree) apply(c *change) error {
 		n = n.entries[i].open()
 	}
 	n.changed = true
-	if err := t.edit(n, c, names[len(names)-1]); err != nil {
+	if err := n.edit(c, names[len(names)-1]); err != nil {
 		return fmt.Errorf("%s %s: %w", c.op, c.path, err)
 	}
 	return nil
 }
 
-func (t *tree) edit(n *node, c *change, name string) error {
+func (n *node) edit(c *change, name string) error {
 	i, err := n.find(name)
 	isNew := c.op == add && (n.kind == rawjson.Array || (n.kind == rawjson.Object && err != nil))
 	switch {
@@ -188,7 +186,9 @@ func (t *tree) edit(n *node, c *change, name string) error {
 	case err != nil:
 		return err
 	case c.op == remove:
-		t.lost = t.lost || n.entries[i].inherited
+		if n.entries[i].inherited {
+			n.unmerge()
+		}
 		n.entries = slices.Delete(n.entries, i, i+1)
 	default:
 		n.entries[i].set(newNode(c.value))
@@ -290,27 +290,70 @@ func (n *node) become(v *node) {
 	n.entries = slices.Replace(n.entries, front, len(n.entries)-back, v.entries[front:len(v.entries)-back]...)
 }
 
-// resolveAliases makes every alias whose anchor stands in something that has
-// changed what it was: a copy of what the anchor stood at.
-func (t *tree) resolveAliases() {
-	anchors := make(map[*yaml.Node]bool)
-	t.root.each(func(n *node) {
-		if n.at != nil && n.at.yaml != nil && n.changed {
-			anchors[n.at.yaml] = true
+// unmerge writes out what merge keys bring.
+func (n *node) unmerge() {
+	n.changed, n.unmerged = true, true
+	for _, e := range n.entries {
+		if e.inherited {
+			e.open()
 		}
-	}, nil)
-	t.root.each(nil, func(n *node, e *entry) {
-		if e.was == nil && e.value.isAlias() && anchors[e.value.at.yaml.Alias] {
+	}
+}
+
+// resolveAliases writes out what aliases and merge keys stand for where that is
+// not what the text would say: where their anchor stands in something that has
+// changed, or is gone. All others stay.
+func (t *tree) resolveAliases() {
+	stale := make(map[*yaml.Node]bool)
+	t.root.each(func(n *node) {
+		if n.at != nil && n.changed {
+			stale[n.at.yaml] = true
+			for i, kept := range n.kept() {
+				if !kept {
+					anchors(n.at.entries[i].value.at.yaml, stale)
+				}
+			}
+		}
+	}, func(_ *node, e *entry) {
+		if e.was != nil {
+			anchors(e.was.at.yaml, stale)
+		}
+	})
+	t.root.each(func(n *node) {
+		if n.at != nil && slices.ContainsFunc(n.at.merges, func(from *yaml.Node) bool { return stale[from] }) {
+			n.unmerge()
+		}
+	}, func(n *node, e *entry) {
+		if e.was == nil && !e.inherited && e.value.isAlias() && stale[e.value.at.yaml.Alias] {
 			e.open()
 			n.changed = true
 		}
 	})
 	t.root.each(func(n *node) {
-		if n.at != nil {
-			t.lost = t.lost || slices.ContainsFunc(n.at.merges, func(from *yaml.Node) bool { return anchors[from] })
-		}
 		n.changed = n.changed || slices.ContainsFunc(n.entries, func(e *entry) bool { return e.value.changed })
 	}, nil)
+}
+
+// anchors collects the nodes with an anchor in a part of a text.
+func anchors(y *yaml.Node, into map[*yaml.Node]bool) {
+	if y.Anchor != "" {
+		into[y] = true
+	}
+	for _, child := range y.Content {
+		anchors(child, into)
+	}
+}
+
+// aliases is how many aliases there are in a part of a text.
+func aliases(y *yaml.Node) int {
+	count := 0
+	if y.Kind == yaml.AliasNode {
+		count++
+	}
+	for _, child := range y.Content {
+		count += aliases(child)
+	}
+	return count
 }
 
 // each calls f with every node and g with every entry, those below first.
