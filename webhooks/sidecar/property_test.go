@@ -111,7 +111,7 @@ func TestPodSecurityFixtures(t *testing.T) {
 // TestRandomPods decides about pods that nobody would write.
 func TestRandomPods(t *testing.T) {
 	t.Parallel()
-	const each = 150
+	const each = 40
 	places := someNamespaces()
 	var count counts
 	t.Run("", func(t *testing.T) {

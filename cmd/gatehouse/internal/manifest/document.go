@@ -127,8 +127,12 @@ func (d *document) explain(err error) *readError {
 	for _, prefix := range []string{"error converting YAML to JSON: ", "yaml: ", "unmarshal errors:"} {
 		text = strings.TrimPrefix(text, prefix)
 	}
-	if result.message = strings.TrimSpace(text); strings.HasPrefix(result.message, "invalid map key: ") {
+	result.message = strings.TrimSpace(text)
+	switch {
+	case strings.HasPrefix(result.message, "invalid map key: "):
 		result.message = "an object or a list cannot be a key"
+	case result.hint == "" && (strings.Contains(result.message, "cannot start any token") || strings.Contains(result.message, "tab character")):
+		result.hint = "put text that begins with @, ` or % in quotes, and indent with spaces, never with tabs"
 	}
 	return result
 }

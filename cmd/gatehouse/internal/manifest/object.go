@@ -37,18 +37,22 @@ type Object struct {
 	// NoPod says why the object holds no pod that could be changed. It is empty
 	// if it does.
 	NoPod string
+	// Odd tells whether it may be a mistake that what stands here is no object
+	// with a pod: it is no Kubernetes object at all, or does not say which.
+	Odd bool
 	// OfKind tells whether objects of this kind hold a pod.
 	OfKind bool
 	// Suggestion is what NewWorkloads would have to be given for an object of
 	// another kind that looks as if it held a pod. It is empty for all others.
 	Suggestion string
 
-	document *document
-	prefix   string // the JSON pointer of the object
-	pointer  string // that of the pod or template, from the object
-	value    rawjson.Value
-	pod      rawjson.Value // the pod or template in it
-	patch    []change
+	document   *document
+	apiVersion string
+	prefix     string // the JSON pointer of the object
+	pointer    string // that of the pod or template, from the object
+	value      rawjson.Value
+	pod        rawjson.Value // the pod or template in it
+	patch      []change
 }
 
 // found is an object in a document.
@@ -63,12 +67,13 @@ const maxLists = 8
 
 // objectsIn yields the objects of a document: itself, or the items of a list. An
 // item of a typed list, such as PodList, may leave out what the list says about
-// all of them.
+// all of them. What is no object is yielded too, without a kind, but not null:
+// that is what templates leave of nothing.
 func objectsIn(document rawjson.Value) iter.Seq[found] {
 	return func(yield func(found) bool) {
 		var visit func(found) bool
 		visit = func(f found) bool {
-			if f.value.Kind() != rawjson.Object {
+			if f.value.Kind() == rawjson.Null {
 				return true
 			}
 			if kind := f.value.Get("kind"); kind.Kind() == rawjson.String {
@@ -79,7 +84,7 @@ func objectsIn(document rawjson.Value) iter.Seq[found] {
 			}
 			items := f.value.Get("items")
 			if !strings.HasSuffix(f.kind, "List") || items.Kind() != rawjson.Array || len(f.items) == maxLists {
-				return f.kind == "" || yield(f)
+				return yield(f)
 			}
 			for i, item := range items.Elements() {
 				inner := found{value: item, items: append(slices.Clone(f.items), i)}
@@ -102,7 +107,7 @@ func (d *document) objects(workloads *Workloads) []*Object {
 	for f := range objectsIn(d.value) {
 		metadata := f.value.Get("metadata")
 		o := &Object{
-			Document: d.number, Kind: f.kind, document: d, value: f.value,
+			Document: d.number, Kind: f.kind, document: d, apiVersion: f.apiVersion, value: f.value,
 			Namespace: metadata.Get("namespace").Text(), Name: metadata.Get("name").Text(),
 		}
 		if o.Name == "" {
@@ -113,6 +118,13 @@ func (d *document) objects(workloads *Workloads) []*Object {
 			o.Item = strings.TrimPrefix(o.Item+".items["+strconv.Itoa(i)+"]", ".")
 		}
 		objects = append(objects, o)
+		if o.Odd = f.kind == "" || f.apiVersion == ""; o.Odd {
+			o.NoPod = "not a Kubernetes object"
+			if f.kind != "" {
+				o.NoPod = "no apiVersion"
+			}
+			continue
+		}
 		path, ok := workloads.path(f.apiVersion, f.kind)
 		if !ok {
 			o.NoPod = "its kind has no pod"
@@ -169,9 +181,10 @@ func describe(v rawjson.Value) string {
 // server sees no difference.
 func absent(v rawjson.Value) bool { return v.Kind() == rawjson.Invalid || v.Kind() == rawjson.Null }
 
-// Title is kind and name, as messages name the object.
+// Title is kind and name, as messages name the object. It is empty for what is no
+// object.
 func (o *Object) Title() string {
-	if o.Name == "" {
+	if o.Name == "" || o.Kind == "" {
 		return shown(o.Kind)
 	}
 	return shown(o.Kind + "/" + o.Name)

@@ -90,8 +90,9 @@ func TestItems(t *testing.T) {
 	t.Parallel()
 	f := parse(t, []byte(`# only this
 ---
+apiVersion: v1
 kind: PodList
-items: # without a version
+items: # without a version of their own
 - spec: {}
 ---
 apiVersion: v1
@@ -109,19 +110,86 @@ kind: NotAList
 items: text
 ---
 [1, 2]
+---
+null
+---
+a: {kind: Pod}
+---
+kind: Pod
+spec: {}
 `))
 	var got []string
 	for _, o := range f.Objects {
-		got = append(got, fmt.Sprintf("%s %d %s %s %s", o.Source, o.Document, o.Item, o.Title(), o.Field("spec.x")))
+		what := fmt.Sprintf("%s %d %s %s %s", o.Source, o.Document, o.Item, o.Title(), o.Field("spec.x"))
+		if o.Odd {
+			what = fmt.Sprintf("%s %s %s: %s", o.Source, o.Item, o.Title(), o.NoPod)
+		}
+		got = append(got, what)
 	}
 	want := []string{
 		"app.yaml#1 1 items[0] Pod items[0].spec.x",
 		"app.yaml#2 2 items[0] Pod/a items[0].spec.x",
+		"app.yaml#2 items[1].items[0] : not a Kubernetes object",
 		"app.yaml#2 2 items[1].items[1] Deployment/b items[1].items[1].spec.template.spec.x",
-		"app.yaml#3 3  NotAList spec.x",
+		"app.yaml#3  NotAList: no apiVersion",
+		"app.yaml#4  : not a Kubernetes object",
+		"app.yaml#6  : not a Kubernetes object",
+		"app.yaml#7  Pod: no apiVersion",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestMisplaced warns about what is meant for a pod and has no effect where it
+// is.
+func TestMisplaced(t *testing.T) {
+	t.Parallel()
+	const metadata = "metadata: {annotations: {meant: a, other: b}, labels: {meant: c, other: d}}"
+	for _, tt := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"pod", "{apiVersion: v1, kind: Pod, " + metadata + ", spec: {}}", []string{
+			"metadata.labels[meant] has no effect on a Pod (hint: move it to metadata.annotations)",
+		}},
+		{"deployment", "{apiVersion: apps/v1, kind: Deployment, " + metadata + ", spec: {template: {" + metadata + ", spec: {}}}}", []string{
+			"metadata.annotations[meant] has no effect on a Deployment (hint: move it to spec.template.metadata.annotations)",
+			"metadata.labels[meant] has no effect on a Deployment (hint: move it to spec.template.metadata.annotations)",
+			"spec.template.metadata.labels[meant] has no effect on a Deployment (hint: move it to spec.template.metadata.annotations)",
+		}},
+		{"cron job", "{apiVersion: batch/v1, kind: CronJob, spec: {jobTemplate: {" + metadata + ", spec: {template: {spec: {}}}}}}", []string{
+			"spec.jobTemplate.metadata.annotations[meant] has no effect on a CronJob (hint: move it to spec.jobTemplate.spec.template.metadata.annotations)",
+			"spec.jobTemplate.metadata.labels[meant] has no effect on a CronJob (hint: move it to spec.jobTemplate.spec.template.metadata.annotations)",
+		}},
+		{"no pod", "{apiVersion: v1, kind: Service, " + metadata + "}", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, f := range parse(t, []byte(tt.text)).Objects[0].Misplaced(func(name string) bool { return name == "meant" }) {
+				f.Source, f.Object = "", ""
+				got = append(got, f.String())
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+}
+
+func TestAsNamespace(t *testing.T) {
+	t.Parallel()
+	f := parse(t, []byte("{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {a: b}, annotations: {c: d}}}\n---\n"+
+		"{apiVersion: example.com/v1, kind: Namespace, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Namespace}\n"))
+	n, ok := f.Objects[0].AsNamespace()
+	if !ok || n.Name != "shop" || n.Labels["a"] != "b" || n.Labels["kubernetes.io/metadata.name"] != "shop" || n.Annotations["c"] != "d" {
+		t.Errorf("got %v, %v", n, ok)
+	}
+	for _, o := range f.Objects[1:] {
+		if n, ok := o.AsNamespace(); ok {
+			t.Errorf("%s is %v", o.Source, n)
+		}
 	}
 }
 
@@ -190,7 +258,16 @@ func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	const pod = "apiVersion: v1\nkind: Pod\nspec: {}\n"
 	for _, tt := range []struct{ name, text, want string }{
-		{"tab", pod + "---\na: b\n\tc: d\n", "app.yaml#2: near line 6: found a tab character that violates indentation"},
+		{"tab", pod + "---\na: b\n\tc: d\n", "app.yaml#2: near line 6: found a tab character that violates indentation (hint: put text that begins with @, ` or % in quotes, and indent with spaces, never with tabs)"},
+		{
+			"labels and annotations that are no texts",
+			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, labels: {not: 1}}\nspec:\n  template:\n    metadata:\n      annotations: {a.b/c: 2021, nothing: , ok: \"1\"}\n      labels: {d: yes}\n    spec: {}\n" +
+				"---\napiVersion: v1\nkind: PodList\nitems:\n- metadata: {name: b, labels: {x: {}}}\n  spec: {}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: c, labels: {e: 1.5}}\n",
+			`app.yaml#1: Deployment/a: spec.template.metadata.annotations[a.b/c]: "2021" is a number, expected a string (hint: put it in quotes)
+app.yaml#1: Deployment/a: spec.template.metadata.labels.d: "true" is a boolean, expected a string (hint: put it in quotes: YAML reads yes, no, on, off, y and n as booleans)
+app.yaml#2: Pod/b: items[0].metadata.labels.x: is a mapping, expected a string
+app.yaml#3: Namespace/c: metadata.labels.e: "1.5" is a number, expected a string (hint: put it in quotes)`,
+		},
 		{"several", "a: [\n---\n" + pod + "---\n}\n", "app.yaml#1: near line 1: did not find expected node content\napp.yaml#3: near line 7: did not find expected node content"},
 		{"template", pod + "---\n{{- if .Values.x }}\na: b\n{{- end }}\n", "app.yaml#2: near line 5: did not find expected node content (hint: this looks like a template: give what it renders to, as in helm template CHART | gatehouse inject -f -)"},
 		{"template in a value", "b: c\na: {{ .Values.x }}\n", `app.yaml: near line 2: an object or a list cannot be a key (hint: this looks like a template: give what it renders to, as in helm template CHART | gatehouse inject -f -)`},

@@ -41,10 +41,7 @@ func (s *style) learn(n *node, t *text) {
 		return
 	}
 	for _, e := range n.at.entries {
-		v := e.value
-		if e.was != nil {
-			v = e.was
-		}
+		v := e.written()
 		if v.at == nil {
 			continue
 		}

@@ -94,7 +94,7 @@ func (s *splicer) change(n *node, in *entry, parent *node) error {
 		return s.changeFlow(n, kept)
 	case !slices.Contains(kept, true) && len(n.entries) == 0:
 		return s.clear(n, in)
-	case !slices.Contains(kept, true) && parent != nil && parent.at.block:
+	case !slices.Contains(kept, true) && parent != nil && parent.at.block && !s.begins(n.at.entries[0]):
 		return s.rewrite(parent, in, n.at, n)
 	default:
 		return s.changeBlock(n, in, kept)
@@ -134,7 +134,7 @@ func (s *splicer) rewrite(parent *node, e *entry, old *place, value *node) error
 	case old.block && below && old.start == old.content:
 		s.put(e.colon, e.colon, []byte(behind))
 		s.put(s.lineStart(old.content), s.lineEnd(old.end), body)
-	case parent.kind == rawjson.Array && s.begins(e) && (old.block || below):
+	case parent.kind == rawjson.Array && s.begins(e) && (old.block || below || head == "" && s.ends(old)):
 		s.put(s.lineStart(e.from), s.lineEnd(old.end), written.appendElement(nil, value, parent.at.column))
 	case old.block, below && body != nil:
 		return errReencode
@@ -185,6 +185,11 @@ func (s *splicer) begins(e *entry) bool {
 	return len(bytes.TrimLeft(s.data[s.lineStart(e.from):e.from], " ")) == 0
 }
 
+// ends tells whether nothing stands behind the value in its line.
+func (s *splicer) ends(at *place) bool {
+	return len(bytes.TrimSpace(s.data[at.end:s.lineEnd(at.end)])) == 0
+}
+
 // changeBlock takes entries out of a block and puts new ones in.
 func (s *splicer) changeBlock(n *node, in *entry, kept []bool) error {
 	if err := s.removeFromBlock(n, kept); err != nil {
@@ -219,12 +224,16 @@ func (s *splicer) removeFromBlock(n *node, kept []bool) error {
 	entries := n.at.entries
 	first := slices.Index(kept, true)
 	if first > 0 && !s.begins(entries[0]) {
-		// The first that is left comes where the first was, behind a dash.
+		// The first that is left comes where the first was, behind a dash, unless
+		// that would take a comment away.
+		until := 1
 		if s.commented(entries[:first+1]) {
-			return errReencode
+			s.put(entries[0].from, entries[0].end(), nil)
+		} else {
+			until = first
+			s.put(entries[0].from, entries[first].from, nil)
 		}
-		s.put(entries[0].from, entries[first].from, nil)
-		entries, kept = entries[first:], kept[first:]
+		entries, kept = entries[until:], kept[until:]
 	}
 	for i, e := range entries {
 		if !kept[i] {

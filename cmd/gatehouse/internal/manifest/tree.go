@@ -66,14 +66,16 @@ type entry struct {
 	key         *yaml.Node
 }
 
-// end is behind the entry's last byte.
-func (e *entry) end() int {
-	v := e.value
+// written is the value that the text has.
+func (e *entry) written() *node {
 	if e.was != nil {
-		v = e.was
+		return e.was
 	}
-	return max(v.at.end, e.colon)
+	return e.value
 }
+
+// end is behind the entry's last byte.
+func (e *entry) end() int { return max(e.written().at.end, e.colon) }
 
 // newNode is a new value.
 func newNode(v rawjson.Value) *node {
@@ -310,7 +312,7 @@ func (t *tree) resolveAliases() {
 			stale[n.at.yaml] = true
 			for i, kept := range n.kept() {
 				if !kept {
-					anchors(n.at.entries[i].value.at.yaml, stale)
+					anchors(n.at.entries[i].written().at.yaml, stale)
 				}
 			}
 		}

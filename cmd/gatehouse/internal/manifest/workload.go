@@ -94,7 +94,7 @@ func (w *Workloads) add(text string) error {
 // path is the path of the pod template in an object of a kind.
 func (w *Workloads) path(apiVersion, kind string) ([]string, bool) {
 	version, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil {
+	if err != nil || apiVersion == "" {
 		return nil, false
 	}
 	path, ok := w.paths[schema.GroupKind{Group: version.Group, Kind: kind}]
