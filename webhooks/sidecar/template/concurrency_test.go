@@ -27,7 +27,7 @@ func TestConcurrency(t *testing.T) {
 				if _, err := tree.Append(nil, in); err != nil {
 					t.Error(err)
 				}
-				if _, found := s.Condition("c", "params.count == "+strconv.Itoa(i)); len(found) > 0 {
+				if _, found := s.Condition("c", "pod.spec.priority == "+strconv.Itoa(i)); len(found) > 0 {
 					t.Error(found)
 				}
 			}

@@ -25,15 +25,14 @@ func TestCondition(t *testing.T) {
 		err        string // "" for none
 		usesPod    bool
 	}{
-		"true":                   {expression: `pod.metadata.labels["app"] == "web"`, want: true, usesPod: true},
-		"false":                  {expression: `pod.spec.containers.exists(c, c.name == "proxy")`, usesPod: true},
-		"namespace":              {expression: `namespace.metadata.name == "shop" && namespace.metadata.labels.team == "a"`, want: true},
-		"a parameter":            {expression: `params.on`, want: true},
-		"parameters and presets": {expression: `params.count > 2 && presets.mesh["address"].contains("mesh")`, want: true},
-		"absent field":           {expression: `has(pod.spec.hostPID) && pod.spec.hostPID`, usesPod: true},
-		"one true is enough":     {expression: `pod.spec.hostPID || true`, want: true, usesPod: true},
-		"an error":               {expression: `pod.spec.hostPID`, err: `spec.match.matchConditions[0].expression: "pod.spec.hostPID" fails: no such key: hostPID`, usesPod: true},
-		"constant":               {expression: `true`, want: true},
+		"true":               {expression: `pod.metadata.labels["app"] == "web"`, want: true, usesPod: true},
+		"false":              {expression: `pod.spec.containers.exists(c, c.name == "proxy")`, usesPod: true},
+		"namespace":          {expression: `namespace.metadata.name == "shop" && namespace.metadata.labels.team == "a"`, want: true},
+		"presets":            {expression: `presets.mesh["address"].contains("mesh")`, want: true},
+		"absent field":       {expression: `has(pod.spec.hostPID) && pod.spec.hostPID`, usesPod: true},
+		"one true is enough": {expression: `pod.spec.hostPID || true`, want: true, usesPod: true},
+		"an error":           {expression: `pod.spec.hostPID`, err: `the profile's spec.match.matchConditions[0].expression: "pod.spec.hostPID" fails: no such key: hostPID (hint: write pod.spec.?hostPID.orValue(false))`, usesPod: true},
+		"constant":           {expression: `true`, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,7 +49,7 @@ func TestCondition(t *testing.T) {
 			}
 			in := input(t, s, nil)
 			in.Context = done(t)
-			if _, err := c.Eval(in); name != "a parameter" && !errors.Is(err, template.ErrCouldNotTell) {
+			if _, err := c.Eval(in); !errors.Is(err, template.ErrCouldNotTell) {
 				t.Errorf("without time: %v", err)
 			}
 		})
@@ -61,10 +60,16 @@ func TestConditionFindings(t *testing.T) {
 	t.Parallel()
 	s := scope(t)
 	for name, tc := range map[string]struct{ expression, want string }{
-		"no boolean":    {`pod.metadata.name`, `c: "pod.metadata.name" is a string, expected a boolean`},
-		"not known":     {`dyn(pod.metadata.name)`, `c: "dyn(pod.metadata.name)" has a type that is not known before there is a pod, expected a boolean (hint: compare it, as in "… == true")`},
-		"empty":         {" ", `c: the expression is empty`},
-		"a placeholder": {`${pod.spec.hostPID}`, `c: "${pod.spec.hostPID}" is a placeholder, expected an expression (hint: leave out ${ and })`},
+		"no boolean":              {`pod.metadata.name`, `c: "pod.metadata.name" is of type string, expected a boolean`},
+		"an integer":              {`1`, `c: "1" is of type int, expected a boolean`},
+		"a parameter":             {`params.level == 'info'`, `c: 1:1 in "params.level == 'info'": parameters cannot be read in match conditions (hint: compare what the pod or its namespace has, such as labels)`},
+		"an undeclared parameter": {`pod.spec.hostPID && params.none`, `c: 1:21 in "pod.spec.hostPID && params.none": parameters cannot be read in match conditions (hint: compare what the pod or its namespace has, such as labels)`},
+		"the name of a parameter": {`level == 'info'`, `c: 1:1 in "level == 'info'": "level" is not declared`},
+		"the name of a preset":    {`mesh['a'] == ''`, `c: 1:1 in "mesh['a'] == ''": "mesh" is not declared (hint: did you mean "presets.mesh"?)`},
+		"a variable of a shell":   {`HOME == ''`, `c: 1:1 in "HOME == ''": "HOME" is not declared`},
+		"not known":               {`dyn(pod.metadata.name)`, `c: "dyn(pod.metadata.name)" has a type that is not known before there is a pod, expected a boolean (hint: compare it, as in "… == true")`},
+		"empty":                   {" ", `c: the expression is empty`},
+		"a placeholder":           {`${pod.spec.hostPID}`, `c: "${pod.spec.hostPID}" is a placeholder, expected an expression (hint: leave out ${ and })`},
 	} {
 		c, found := s.Condition("c", tc.expression)
 		if got := lines(found); c != nil || got != tc.want {

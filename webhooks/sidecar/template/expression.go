@@ -36,12 +36,22 @@ type expression struct {
 	loops bool
 	// names are the variables that the expression names.
 	names []string
+	// selections are what the expression needs of them.
+	selections []selection
 }
 
 func (e *expression) uses(variable string) bool { return slices.Contains(e.names, variable) }
 
+// use is what an expression is for.
+type use byte
+
+const (
+	forPlaceholder use = iota
+	forCondition
+)
+
 // compile compiles an expression whose text is at path.
-func (s *Scope) compile(path, text string) (*expression, finding.List) {
+func (s *Scope) compile(path, text string, use use) (*expression, finding.List) {
 	var r report
 	switch {
 	case len(text) > maxExpressionLength:
@@ -53,16 +63,20 @@ func (s *Scope) compile(path, text string) (*expression, finding.List) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e, ok := s.compiled[text]; ok {
+	key := source{text, use}
+	if e, ok := s.compiled[key]; ok {
 		return e, nil
 	}
-	e := s.plain(text)
+	var e *expression
+	if use == forPlaceholder {
+		e = s.plain(text)
+	}
 	if e == nil {
-		if e = s.program(&r, path, text); e == nil {
+		if e = s.program(&r, path, text, use); e == nil {
 			return nil, r.found
 		}
 	}
-	s.compiled[text] = e
+	s.compiled[key] = e
 	return e, nil
 }
 
@@ -81,31 +95,27 @@ func (s *Scope) plain(text string) *expression {
 }
 
 // program compiles with CEL.
-func (s *Scope) program(r *report, path, text string) *expression {
+func (s *Scope) program(r *report, path, text string, use use) *expression {
 	renamed, ok := rename(text)
 	if !ok {
 		r.errorf(path, `write "namespace"`, "%q: %q is not declared", excerpt(text, 1), namespaceVariable)
 		return nil
 	}
-	checked, issues := s.cel.Compile(renamed)
+	env, err := s.env(use)
+	if err != nil {
+		r.errorf(path, "", "cannot be compiled: %v", err)
+		return nil
+	}
+	checked, issues := env.Compile(renamed)
 	if issues.Err() != nil {
-		for _, issue := range issues.Errors() {
-			message, _, _ := strings.Cut(issue.Message, " (in container")
-			message, hint := s.explain(strings.TrimSpace(message))
-			// Without a place, it is about the whole.
-			line, column := max(issue.Location.Line(), 1), max(issue.Location.Column(), 0)+1
-			r.errorf(path, hint, "%d:%d in %q: %s", line, column, excerpt(text, line), message)
-			if strings.Contains(issue.Message, "Syntax error") {
-				break // what follows is about the same place
-			}
-		}
+		s.issues(r, path, text, issues.Errors(), use)
 		return nil
 	}
 	e := &expression{text: text, output: checked.OutputType()}
 	if !e.look(r, path, checked.NativeRep().Expr()) {
 		return nil
 	}
-	cost, err := s.cel.EstimateCost(checked, &library.CostEstimator{SizeEstimator: sizes{}})
+	cost, err := env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: sizes{}})
 	switch {
 	case err != nil:
 		r.errorf(path, "", "%q: its cost cannot be estimated: %v", excerpt(text, 1), err)
@@ -114,12 +124,48 @@ func (s *Scope) program(r *report, path, text string) *expression {
 		r.errorf(path, "", "%q costs at least %d, and %d is allowed", excerpt(text, 1), cost.Min, celconfig.PerCallLimit)
 		return nil
 	}
-	e.program, err = s.cel.Program(checked, cel.InterruptCheckFrequency(celconfig.CheckFrequency), cel.CostLimit(celconfig.PerCallLimit))
+	e.selections = selections(checked.NativeRep())
+	e.program, err = env.Program(checked, cel.InterruptCheckFrequency(celconfig.CheckFrequency), cel.CostLimit(celconfig.PerCallLimit))
 	if err != nil {
 		r.errorf(path, "", "%q: %v", excerpt(text, 1), err)
 		return nil
 	}
 	return e
+}
+
+// env is what expressions for the use are compiled in. Conditions do not know
+// params: they are looked at before parameters are, because whom a profile is
+// about does not depend on what a pod wants of it. The caller holds the mutex.
+func (s *Scope) env(use use) (*cel.Env, error) {
+	if use == forPlaceholder {
+		return s.cel, nil
+	}
+	if s.conditions == nil {
+		env, err := s.environment.cel.Extend(cel.CustomTypeProvider(s.provider), cel.Variable("presets", cel.ObjectType(presetsType)))
+		if err != nil {
+			return nil, err
+		}
+		s.conditions = env
+	}
+	return s.conditions, nil
+}
+
+// issues reports what CEL has to say about the text.
+func (s *Scope) issues(r *report, path, text string, issues []*cel.Error, use use) {
+	for _, issue := range issues {
+		message, _, _ := strings.Cut(issue.Message, " (in container")
+		message, hint := s.explain(strings.TrimSpace(message), use)
+		syntax := strings.Contains(issue.Message, "Syntax error")
+		if use == forPlaceholder {
+			hint = shellHint(text, hint, syntax)
+		}
+		// Without a place, it is about the whole.
+		line, column := max(issue.Location.Line(), 1), max(issue.Location.Column(), 0)+1
+		r.errorf(path, hint, "%d:%d in %q: %s", line, column, excerpt(text, line), message)
+		if syntax || use == forPlaceholder && isShell(text) {
+			break // what follows is about the same mistake
+		}
+	}
 }
 
 // look finds out what the expression is about.
@@ -165,10 +211,13 @@ var (
 
 // explain turns some of CEL's own messages into what the author of a profile has
 // to know.
-func (s *Scope) explain(message string) (text, hint string) {
+func (s *Scope) explain(message string, use use) (text, hint string) {
 	message = spelled(message)
 	if match := undeclared.FindStringSubmatch(message); match != nil {
-		return fmt.Sprintf("%q is not declared", match[1]), s.declared(match[1])
+		if use == forCondition && match[1] == "params" {
+			return "parameters cannot be read in match conditions", "compare what the pod or its namespace has, such as labels"
+		}
+		return fmt.Sprintf("%q is not declared", match[1]), s.declared(match[1], use)
 	}
 	if match := noField.FindStringSubmatch(message); match != nil {
 		owner, fields := s.provider.owner(match[1])
@@ -203,7 +252,7 @@ func (s *Scope) explain(message string) (text, hint string) {
 }
 
 // declared is a hint for a name that is not.
-func (s *Scope) declared(name string) string {
+func (s *Scope) declared(name string, use use) string {
 	switch name {
 	case "object", "oldObject", "request":
 		return `did you mean "pod"?`
@@ -212,11 +261,14 @@ func (s *Scope) declared(name string) string {
 	case "authorizer":
 		return "there is nobody to ask"
 	}
-	if s.HasParameter(name) {
-		return fmt.Sprintf("did you mean %q?", "params."+name)
-	}
 	if slices.Contains(s.presets, name) {
 		return fmt.Sprintf("did you mean %q?", "presets."+name)
+	}
+	if use == forCondition {
+		return finding.DidYouMean(name, "pod", "namespace", "presets")
+	}
+	if s.HasParameter(name) {
+		return fmt.Sprintf("did you mean %q?", "params."+name)
 	}
 	return finding.DidYouMean(name, "pod", "namespace", "params", "presets")
 }
@@ -244,10 +296,11 @@ type Condition struct {
 }
 
 // Condition compiles a match condition, whose text is at path. It must be a
-// boolean. With findings there is no condition.
+// boolean, and cannot read parameters: an Input needs no Params for it. With
+// findings there is no condition.
 func (s *Scope) Condition(path, expression string) (*Condition, finding.List) {
 	var r report
-	e, found := s.compile(path, expression)
+	e, found := s.compile(path, expression, forCondition)
 	if len(found) > 0 {
 		if strings.HasPrefix(strings.TrimSpace(expression), "${") {
 			r.errorf(path, "leave out ${ and }", "%q is a placeholder, expected an expression", excerpt(expression, 1))
@@ -263,7 +316,7 @@ func (s *Scope) Condition(path, expression string) (*Condition, finding.List) {
 		r.errorf(path, `compare it, as in "… == true"`, "%q has a type that is not known before there is a pod, expected a boolean", excerpt(expression, 1))
 		return nil, r.found
 	}
-	r.errorf(path, "", "%q is a %s, expected a boolean", excerpt(expression, 1), typeName(e.output.String()))
+	r.errorf(path, "", "%q is of type %s, expected a boolean", excerpt(expression, 1), typeName(e.output.String()))
 	return nil, r.found
 }
 

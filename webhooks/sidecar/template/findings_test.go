@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // Everything that is wrong with a profile is said, once, with its place, in a
@@ -87,6 +88,45 @@ func TestTreeFindings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tree, found := s.Tree("t", []byte(tc.raw), tc.into)
+			if got := lines(found); tree != nil || got != tc.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
+			}
+		})
+	}
+}
+
+// A profile's author writes the variables of shells into commands, and is told
+// how to.
+func TestShellVariables(t *testing.T) {
+	t.Parallel()
+	s := scope(t)
+	for name, tc := range map[string]struct{ text, want string }{
+		"a name":                     {`echo ${HOME}`, `t: 1:1 in "HOME": "HOME" is not declared (hint: for a shell variable write $${HOME})`},
+		"a name of two words":        {`${_HOME_1}`, `t: 1:1 in "_HOME_1": "_HOME_1" is not declared (hint: for a shell variable write $${_HOME_1})`},
+		"a name like a variable":     {`${POD}`, `t: 1:1 in "POD": "POD" is not declared (hint: for a shell variable write $${POD})`},
+		"a name in small letters":    {`${dir}/x`, `t: 1:1 in "dir": "dir" is not declared (hint: for a shell variable write $${dir})`},
+		"a default":                  {`${CMD:-run}`, `t: 1:8 in "CMD:-run": the expression ends too early (hint: for a shell variable write $${CMD:-run})`},
+		"a default in small letters": {`${cmd:-run}`, `t: 1:8 in "cmd:-run": the expression ends too early (hint: for a shell variable write $${cmd:-run})`},
+		"a default without colon":    {`${CMD-run}`, `t: 1:1 in "CMD-run": "CMD" is not declared (hint: for a shell variable write $${CMD-run})`},
+		"the length":                 {`${#x}`, `t: 1:1 in "#x": Syntax error: token recognition error at: '#' (hint: for a shell variable write $${#x})`},
+		"a prefix":                   {`${x##*/}`, `t: 1:2 in "x##*/": Syntax error: token recognition error at: '#' (hint: for a shell variable write $${x##*/})`},
+		"a suffix":                   {`${x%.*}`, `t: 1:3 in "x%.*": Syntax error: no viable alternative at input '.*' (hint: for a shell variable write $${x%.*})`},
+		"a suffix of any length":     {`${x%%.*}`, `t: 1:3 in "x%%.*": Syntax error: mismatched input '%' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER} (hint: for a shell variable write $${x%%.*})`},
+		"a replacement":              {`${x//a/b}/c`, `t: "${x//a/b}/c" has a ${ without the } that ends it (hint: for a shell variable write $${x//a/b})`},
+		"one replacement":            {`${x/a/b}`, `t: 1:1 in "x/a/b": "x" is not declared (hint: for a shell variable write $${x/a/b})`},
+		"an array":                   {`${x[@]}`, `t: 1:3 in "x[@]": Syntax error: token recognition error at: '@' (hint: for a shell variable write $${x[@]})`},
+		"all arguments":              {`sh ${@}`, `t: 1:1 in "@": Syntax error: token recognition error at: '@' (hint: for a shell variable write $${@})`},
+		"a broken expression":        {`${pod.metadata.name +}`, `t: 1:21 in "pod.metadata.name +": the expression ends too early (hint: for a shell variable write $${pod.metadata.name +})`},
+		"no placeholder":             {`${x//a`, `t: "${x//a" has a ${ without the } that ends it (hint: write $${ for the characters ${)`},
+
+		"a parameter":        {`${level}`, `t: 1:1 in "level": "level" is not declared (hint: did you mean "params.level"?)`},
+		"a variable of ours": {`${pods}`, `t: 1:1 in "pods": "pods" is not declared (hint: did you mean "pod"?)`},
+		"another mistake":    {`${pod.metadata.name = 'a'}`, `t: 1:19 in "pod.metadata.name = 'a'": Syntax error: token recognition error at: '= ' (hint: equality is written ==)`},
+		"a function":         {`${getenv('HOME')}`, `t: 1:7 in "getenv('HOME')": undeclared reference to 'getenv'`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tree, found := s.Tree("t", rawjson.AppendString(nil, tc.text), reflect.TypeFor[string]())
 			if got := lines(found); tree != nil || got != tc.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
 			}

@@ -30,12 +30,58 @@ type EvaluationError struct {
 	Expression string
 	// Message says what is wrong with it, in a bounded length.
 	Message string
+	// Hint says what the profile's author may write instead, or is empty.
+	Hint string
 }
 
 // Error names the place and the expression.
 func (e *EvaluationError) Error() string {
-	return fmt.Sprintf("%s: %q %s", e.Path, e.Expression, e.Message)
+	text := fmt.Sprintf("%s: %q %s", inProfile(e.Path), e.Expression, e.Message)
+	if e.Hint != "" {
+		text += " (hint: " + e.Hint + ")"
+	}
+	return text
 }
+
+// inProfile tells a path in the profile from one in the pod, or in the workload
+// that it is from.
+func inProfile(path string) string { return "the profile's " + path }
+
+// EvaluationErrors are those that an error of Tree.Append or Condition.Eval is
+// made of, in the order of the template.
+func EvaluationErrors(err error) []*EvaluationError {
+	if several, ok := errors.AsType[joinedError](err); ok {
+		var all []*EvaluationError
+		for _, one := range several.Unwrap() {
+			all = append(all, EvaluationErrors(one)...)
+		}
+		return all
+	}
+	if one, ok := errors.AsType[*EvaluationError](err); ok {
+		return []*EvaluationError{one}
+	}
+	return nil
+}
+
+// joinedError is what errors.Join returns.
+type joinedError interface {
+	error
+	Unwrap() []error
+}
+
+// UnknownPresetError is about a preset whose ConfigMap is not known at the
+// moment. It is an ErrCouldNotTell.
+type UnknownPresetError struct {
+	Preset string
+}
+
+// Error names the preset, and not its ConfigMap, which an Input does not know.
+func (e *UnknownPresetError) Error() string {
+	return fmt.Sprintf("%v: preset %q: its ConfigMap is not known", ErrCouldNotTell, e.Preset)
+}
+
+// Unwrap is ErrCouldNotTell.
+func (*UnknownPresetError) Unwrap() error { return ErrCouldNotTell }
 
 // Namespace is what expressions see of a namespace.
 type Namespace struct {
@@ -149,7 +195,7 @@ func (in *Input) preset(name string) ref.Val {
 			return texts(values)
 		}
 	}
-	return unknown("preset %q is not known", name)
+	return types.WrapErr(&UnknownPresetError{name})
 }
 
 func texts(m map[string]string) ref.Val { return types.NewStringStringMap(types.DefaultTypeAdapter, m) }
@@ -163,14 +209,16 @@ func (e *expression) eval(path string, in *Input) (scalar, error) {
 				return v.scalar, nil
 			}
 		}
-		return scalar{}, fmt.Errorf("%s: %w: the parameter has no value", path, ErrCouldNotTell)
+		return scalar{}, fmt.Errorf("%s: %w: the parameter has no value", inProfile(path), ErrCouldNotTell)
 	}
 	result, err := e.run(in)
 	if err != nil {
 		if errors.Is(err, ErrCouldNotTell) {
-			return scalar{}, fmt.Errorf("%s: %q: %w", path, excerpt(e.text, 1), err)
+			return scalar{}, fmt.Errorf("%s: %q: %w", inProfile(path), excerpt(e.text, 1), err)
 		}
-		return scalar{}, e.failed(path, "fails: "+err.Error())
+		failed := e.failed(path, "fails: "+err.Error())
+		failed.Hint = e.withoutKey(err)
+		return scalar{}, failed
 	}
 	s, err := scalarOf(result)
 	if err != nil {
@@ -179,10 +227,14 @@ func (e *expression) eval(path string, in *Input) (scalar, error) {
 	if len(s.text) > maxTextLength {
 		return scalar{}, e.failed(path, fmt.Sprintf("is a text of more than %d bytes", maxTextLength))
 	}
+	// A pod offline may have anything in the place of a text.
+	if kind, known, _ := staticKind(e.output); known && s.kind != nothing && !s.kind.isLike(kind) {
+		return scalar{}, e.failed(path, fmt.Sprintf("gives %s, which is %s, expected %s", s.quoted(), s.kind, kind))
+	}
 	return s, nil
 }
 
-func (e *expression) failed(path, message string) error {
+func (e *expression) failed(path, message string) *EvaluationError {
 	const most = 200
 	return &EvaluationError{Path: path, Expression: excerpt(e.text, 1), Message: shape.Cut(spelled(message), most)}
 }

@@ -2,6 +2,7 @@ package template
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
 )
 
@@ -117,7 +119,7 @@ func (r *report) parameter(path string, in *v1alpha1.SidecarParameter) parameter
 	r.bounds(path, in, &p)
 	r.texts(path, in, &p)
 	p.allowed = p.describe(in.Pattern)
-	if in.Default == nil || len(r.found) > before {
+	if in.Default == nil || !r.written(shape.Member(path, "default"), in.Type, in.Default) || len(r.found) > before {
 		return p // against broken limits a default cannot be held
 	}
 	v, err := p.parse(in.Default.Text)
@@ -127,6 +129,49 @@ func (r *report) parameter(path string, in *v1alpha1.SidecarParameter) parameter
 	}
 	p.fallback = v
 	return p
+}
+
+// written checks that a value was written as a kind that the type accepts. Where
+// the text counts, it must be one: YAML has made 1.1 of 1.10, and true of yes.
+func (r *report) written(path string, kind v1alpha1.ParameterType, v *v1alpha1.ParameterValue) bool {
+	if v.JSON == "" {
+		return true // Whether the text is accepted is found out by reading it.
+	}
+	value, err := rawjson.Value(v.JSON).Decode()
+	if err != nil {
+		r.errorf(path, "", "%v", err)
+		return false
+	}
+	into := reflect.TypeFor[string]()
+	switch kind {
+	case v1alpha1.IntegerParameter, v1alpha1.PortParameter:
+		into = reflect.TypeFor[int64]()
+	case v1alpha1.BooleanParameter:
+		into = reflect.TypeFor[bool]()
+	case v1alpha1.ListParameter:
+		into = reflect.TypeFor[[]string]()
+	case v1alpha1.StringParameter, v1alpha1.EnumParameter, v1alpha1.QuantityParameter, v1alpha1.DurationParameter:
+	}
+	before := len(r.found)
+	r.found = append(r.found, new(shape.Checker).Compare(into, value, path, shape.Options{})...)
+	items, _ := value.([]any)
+	for i, item := range items {
+		if text, ok := item.(string); ok && kind == v1alpha1.ListParameter {
+			r.item(shape.Element(path, i), text)
+		}
+	}
+	return len(r.found) == before
+}
+
+// item checks a text of a list, which an annotation must be able to say.
+func (r *report) item(path, text string) {
+	if !isItem(text) {
+		r.errorf(path, "", "%q cannot be in a list: expected a text without commas and space around it", shape.Cut(text, mostQuoted))
+	}
+}
+
+func isItem(text string) bool {
+	return text != "" && strings.TrimSpace(text) == text && !strings.Contains(text, ",")
 }
 
 // kind checks the type.
@@ -176,6 +221,9 @@ func (r *report) bounds(path string, in *v1alpha1.SidecarParameter, p *parameter
 		at := shape.Member(path, name)
 		if !hasBounds(in.Type) {
 			r.errorf(at, "", "a parameter of type %s has no %s: integer, port, quantity and duration have", in.Type, name)
+			return nil
+		}
+		if !r.written(at, in.Type, v) {
 			return nil
 		}
 		b, err := readBound(in.Type, v.Text)
@@ -260,8 +308,8 @@ func (r *report) enum(path string, in *v1alpha1.SidecarParameter, p *parameter) 
 		switch {
 		case seen[text]:
 			r.errorf(at, "", "%q is given twice", shape.Cut(text, mostQuoted))
-		case in.Type == v1alpha1.ListParameter && (strings.Contains(text, ",") || strings.TrimSpace(text) != text || text == ""):
-			r.errorf(at, "", "%q cannot be in a list: expected a text without commas and space around it", shape.Cut(text, mostQuoted))
+		case in.Type == v1alpha1.ListParameter && !isItem(text):
+			r.item(at, text)
 		case !p.takes(text):
 			r.errorf(at, "", "%q does not fit the other limits of the parameter", shape.Cut(text, mostQuoted))
 		}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
 )
 
 const (
@@ -35,8 +36,6 @@ const (
 	// maxPort is the largest number of a port.
 	maxPort = 65535
 )
-
-const quantityForm = "a quantity such as 100m or 64Mi"
 
 var errForm = errors.New("is not of the accepted form")
 
@@ -229,7 +228,7 @@ func (p *parameter) describe(pattern string) string {
 	case v1alpha1.BooleanParameter:
 		return "true or false"
 	case v1alpha1.QuantityParameter:
-		return quantityForm + p.among()
+		return shape.Quantity + p.among()
 	case v1alpha1.DurationParameter:
 		return "a duration such as 90s or 5m" + p.among()
 	case v1alpha1.EnumParameter:

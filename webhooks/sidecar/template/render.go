@@ -1,6 +1,7 @@
 package template
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -79,9 +80,10 @@ func (n node) folded(begin, end byte) node {
 
 func (c *child) appendLiteral(dst []byte) []byte { return append(append(dst, c.key...), c.literal...) }
 
-// Append appends the JSON of the tree for the input to dst. Of an error, only the
-// message is of use: it is an *EvaluationError, or ErrCouldNotTell. A whole value
-// that is left out is null.
+// Append appends the JSON of the tree for the input to dst. A whole value that is
+// left out is null. The error is made of EvaluationErrors, one for each place, in
+// the order of the template: all that there are, but not more than some; or it is
+// ErrCouldNotTell, if nothing else is known to be wrong.
 func (t *Tree) Append(dst []byte, in *Input) ([]byte, error) {
 	if t.constant {
 		return append(dst, t.root.literal...), nil
@@ -89,8 +91,9 @@ func (t *Tree) Append(dst []byte, in *Input) ([]byte, error) {
 	if in.Params.scope != nil && in.Params.scope != t.scope {
 		return dst, fmt.Errorf("%w: the parameters are those of profile %q, and not of %q", ErrCouldNotTell, in.Params.scope.profile, t.scope.profile)
 	}
-	out, present, err := t.root.append(dst, in)
-	if err != nil {
+	r := rendering{in: in}
+	out, present := t.root.append(dst, &r)
+	if err := r.err(); err != nil {
 		return dst, err
 	}
 	if !present {
@@ -99,91 +102,142 @@ func (t *Tree) Append(dst []byte, in *Input) ([]byte, error) {
 	return out, nil
 }
 
-// append appends the JSON of the value. Not present is a value to be left out,
-// for which nothing is appended.
-func (n *node) append(dst []byte, in *Input) (out []byte, present bool, err error) {
-	switch n.kind {
-	case literalNode:
-		return append(dst, n.literal...), true, nil
-	case absentNode:
-		return dst, false, nil
-	case textNode:
-		return n.appendText(dst, in)
-	case listNode:
-		return n.appendChildren(dst, in, '[', ']')
-	case objectNode:
-		return n.appendChildren(dst, in, '{', '}')
-	default:
-		return dst, false, nil
+// maxFailures is how many EvaluationErrors a rendering comes to before it is
+// given up: more than a person mends in one go, and little to send.
+const maxFailures = 5
+
+// rendering is one rendering of a tree, or a part of one. After a failure, what
+// is rendered is of no use, and what follows is only looked at for more.
+type rendering struct {
+	in     *Input
+	failed []*EvaluationError
+	// unknown is the first error that is no EvaluationError.
+	unknown error
+}
+
+// fail notes an error, and of two that are alike the first.
+func (r *rendering) fail(err error) {
+	failed, ok := errors.AsType[*EvaluationError](err)
+	switch {
+	case !ok && r.unknown == nil:
+		r.unknown = err
+	case ok && !slices.ContainsFunc(r.failed, func(other *EvaluationError) bool { return *other == *failed }):
+		r.failed = append(r.failed, failed)
 	}
 }
 
-func (n *node) appendChildren(dst []byte, in *Input, begin, end byte) ([]byte, bool, error) {
+// over tells that nothing more needs to be looked at.
+func (r *rendering) over() bool { return len(r.failed) >= maxFailures }
+
+// err is what failed. An expression without a result for this pod is certain,
+// whatever could not be told about others.
+func (r *rendering) err() error {
+	switch len(r.failed) {
+	case 0:
+		return r.unknown
+	case 1:
+		return r.failed[0]
+	}
+	all := make([]error, len(r.failed))
+	for i, failed := range r.failed {
+		all[i] = failed
+	}
+	return errors.Join(all...)
+}
+
+// append appends the JSON of the value. Not present is a value to be left out,
+// for which nothing is appended.
+func (n *node) append(dst []byte, r *rendering) (out []byte, present bool) {
+	switch n.kind {
+	case literalNode:
+		return append(dst, n.literal...), true
+	case absentNode:
+		return dst, false
+	case textNode:
+		return n.appendText(dst, r)
+	case listNode:
+		return n.appendChildren(dst, r, '[', ']')
+	case objectNode:
+		return n.appendChildren(dst, r, '{', '}')
+	default:
+		return dst, false
+	}
+}
+
+func (n *node) appendChildren(dst []byte, r *rendering, begin, end byte) (out []byte, present bool) {
 	dst = append(dst, begin)
 	first := true
 	for i := range n.children {
+		if r.over() {
+			break
+		}
 		c := &n.children[i]
 		before := len(dst)
 		if !first {
 			dst = append(dst, ',')
 		}
-		out, present, err := c.append(append(dst, c.key...), in)
-		if err != nil {
-			return out, false, err
-		}
+		out, present := c.append(append(dst, c.key...), r)
 		if !present {
 			dst = out[:before]
 			continue
 		}
 		dst, first = out, false
 	}
-	return append(dst, end), true, nil
+	return append(dst, end), true
 }
 
-func (n *node) appendText(dst []byte, in *Input) ([]byte, bool, error) {
-	s, err := n.result(in)
-	if err != nil {
-		return dst, false, err
-	}
-	if s.kind == nothing {
-		return dst, false, nil
+func (n *node) appendText(dst []byte, r *rendering) (out []byte, present bool) {
+	s, ok := n.result(r)
+	if !ok || s.kind == nothing {
+		return dst, false
 	}
 	if !n.trusted && !n.place.takes(s) {
 		for _, p := range n.parts {
 			if p.expression != nil {
-				return dst, false, p.expression.failed(n.path, "gives "+s.quoted()+", expected "+n.place.wants())
+				r.fail(p.expression.failed(n.path, "gives "+s.quoted()+", expected "+n.place.wants()))
+				return dst, false
 			}
 		}
 	}
-	return s.appendJSON(dst), true, nil
+	return s.appendJSON(dst), true
 }
 
-// result is what a text results in.
-func (n *node) result(in *Input) (scalar, error) {
+// result is what a text results in. False is about a failure, which is noted.
+func (n *node) result(r *rendering) (scalar, bool) {
 	if len(n.parts) == 1 {
-		return n.parts[0].expression.eval(n.path, in)
+		s, err := n.parts[0].expression.eval(n.path, r.in)
+		if err != nil {
+			r.fail(err)
+		}
+		return s, err == nil
 	}
 	// Most texts are short.
 	var room [256]byte
-	text := room[:0]
+	text, good := room[:0], true
 	for _, p := range n.parts {
 		if p.expression == nil {
 			text = append(text, p.literal...)
 			continue
 		}
-		s, err := p.expression.eval(n.path, in)
-		if err != nil {
-			return scalar{}, err
+		s, err := p.expression.eval(n.path, r.in)
+		if err == nil && s.kind == nothing {
+			err = p.expression.failed(n.path, "is null, which cannot be a part of a text")
 		}
-		if s.kind == nothing {
-			return scalar{}, p.expression.failed(n.path, "is null, which cannot be a part of a text")
+		if err != nil {
+			r.fail(err)
+			good = false
+			continue
 		}
 		text = s.appendText(text)
 		if len(text) > maxTextLength {
-			return scalar{}, p.expression.failed(n.path, "makes a text of more than "+strconv.Itoa(maxTextLength)+" bytes")
+			r.fail(p.expression.failed(n.path, "makes a text of more than "+strconv.Itoa(maxTextLength)+" bytes"))
+			return scalar{}, false
 		}
 	}
-	return textScalar(string(text)), nil
+	if !good {
+		return scalar{}, false
+	}
+	return textScalar(string(text)), true
 }
 
 // isTrusted tells whether what the text results in need not be looked at, because
@@ -266,7 +320,7 @@ func (n *node) appendSample(dst []byte, in *Input) (out []byte, present bool) {
 
 // sample is what the text results in, or else a value that fits.
 func (n *node) sample(in *Input) scalar {
-	if s, err := n.result(in); err == nil && n.place.takes(s) {
+	if s, ok := n.result(&rendering{in: in}); ok && n.place.takes(s) {
 		return s
 	}
 	var candidates []scalar

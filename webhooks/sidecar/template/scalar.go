@@ -37,6 +37,12 @@ type scalar struct {
 	boolean bool
 }
 
+// isLike tells whether two kinds are the same, all numbers being one.
+func (k scalarKind) isLike(other scalarKind) bool {
+	isNumber := func(k scalarKind) bool { return k == integer || k == natural || k == number }
+	return k == other || isNumber(k) && isNumber(other)
+}
+
 func textScalar(text string) scalar { return scalar{kind: textual, text: text} }
 
 // scalarOf takes a result of CEL. The error says what it is instead.
@@ -65,7 +71,7 @@ func scalarOf(v ref.Val) (scalar, error) {
 	case nil:
 		return scalar{}, errors.New("has no result")
 	default:
-		return scalar{}, fmt.Errorf("is a %s, and a placeholder gives a text, a number or a boolean", typeName(v.Type().TypeName()))
+		return scalar{}, fmt.Errorf("is of type %s, and a placeholder gives a text, a number or a boolean", typeName(v.Type().TypeName()))
 	}
 }
 

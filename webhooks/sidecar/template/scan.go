@@ -1,9 +1,6 @@
 package template
 
-import (
-	"errors"
-	"strings"
-)
+import "strings"
 
 // part is a piece of a text: characters that stand for themselves, or the
 // expression of a placeholder.
@@ -12,7 +9,13 @@ type part struct {
 	placeholder bool
 }
 
-var errUnterminated = errors.New("has a ${ without the } that ends it")
+// unterminatedError is about a placeholder that does not end.
+type unterminatedError struct {
+	// rest is the text behind its ${.
+	rest string
+}
+
+func (*unterminatedError) Error() string { return "has a ${ without the } that ends it" }
 
 // hasPlaceholder tells whether the text is more than characters that stand for
 // themselves. A text that split refuses is.
@@ -61,7 +64,7 @@ func split(text string) ([]part, error) {
 			text = text[len("${"):]
 			end := closing(text)
 			if end < 0 {
-				return nil, errUnterminated
+				return nil, &unterminatedError{text}
 			}
 			parts = append(parts, part{text: text[:end], placeholder: true})
 			text = text[end+1:]

@@ -30,8 +30,17 @@ type Scope struct {
 	defaults, sample Params
 
 	mu sync.Mutex
+	// conditions is what cel is for placeholders, and nil until there is a
+	// condition.
+	conditions *cel.Env
 	// compiled has every expression once: profiles repeat them.
-	compiled map[string]*expression
+	compiled map[source]*expression
+}
+
+// source is the text of an expression, and what it is for.
+type source struct {
+	text string
+	use  use
 }
 
 // Scope checks the parameters and presets of a profile and makes a scope of them.
@@ -42,7 +51,7 @@ func (e *Environment) Scope(profile string, parameters []v1alpha1.SidecarParamet
 	var r report
 	s := &Scope{
 		environment: e, profile: profile, parameters: r.parameters(parameters), index: map[string]int{}, presets: r.presets(presets),
-		compiled: map[string]*expression{},
+		compiled: map[source]*expression{},
 	}
 	params, own := map[string]*cel.Type{}, objectTypes{}
 	s.defaults = Params{scope: s, values: make([]resolved, len(s.parameters))}

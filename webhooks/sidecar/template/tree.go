@@ -158,7 +158,11 @@ func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
 	text := v.Text()
 	parts, err := split(text)
 	if err != nil {
-		c.errorf(path, "write $${ for the characters ${", "%q %v", shape.Cut(text, mostQuoted), err)
+		hint := ""
+		if open, ok := errors.AsType[*unterminatedError](err); ok {
+			hint = unterminatedHint(open.rest)
+		}
+		c.errorf(path, hint, "%q %v", shape.Cut(text, mostQuoted), err)
 		return node{}
 	}
 	n := node{kind: textNode, path: path, place: placeOf(t)}
@@ -179,7 +183,7 @@ func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
 			good = false
 			continue
 		}
-		e, found := c.scope.compile(path, p.text)
+		e, found := c.scope.compile(path, p.text, forPlaceholder)
 		c.found = append(c.found, found...)
 		if len(found) > 0 || !c.fits(path, text, e, n.place, len(parts) > 1) {
 			good = false
@@ -207,13 +211,15 @@ func (c *treeCompiler) evaluated(n node) node {
 			return n
 		}
 	}
-	out, present, err := n.append(nil, new(Input))
-	var failed *EvaluationError
+	r := rendering{in: new(Input)}
+	out, present := n.append(nil, &r)
 	switch {
-	case errors.As(err, &failed):
-		c.errorf(n.path, "", "%q %s", failed.Expression, failed.Message)
-	case err != nil:
-		c.errorf(n.path, "", "%v", err)
+	case len(r.failed) > 0:
+		for _, failed := range r.failed {
+			c.errorf(n.path, failed.Hint, "%q %s", failed.Expression, failed.Message)
+		}
+	case r.unknown != nil:
+		c.errorf(n.path, "", "%v", r.unknown)
 	case !present:
 		return node{kind: absentNode}
 	}
@@ -234,14 +240,8 @@ func (c *treeCompiler) fits(path, text string, e *expression, p place, within bo
 	kind, known, ok := staticKind(e.output)
 	quoted := shape.Cut(text, mostQuoted)
 	if !ok {
-		hint := "a placeholder gives a text, a number or a boolean"
-		switch declared := e.output.String(); declared {
-		case "list(string)":
-			hint = fmt.Sprintf("write ${(%s).join(\",\")} for its texts with commas", strings.TrimSpace(shape.Cut(e.text, mostQuoted)))
-		case "google.protobuf.Duration", "google.protobuf.Timestamp", "bytes":
-			hint = "write string(…) around it"
-		}
-		c.errorf(path, hint, "%q: a %s cannot be the result of a placeholder", quoted, typeName(e.output.String()))
+		subject, hint := c.structure(e)
+		c.errorf(path, hint, "%q: %s cannot be the result of a placeholder", quoted, subject)
 		return false
 	}
 	if !within {
@@ -263,6 +263,24 @@ func (c *treeCompiler) fits(path, text string, e *expression, p place, within bo
 		return false
 	}
 	return true
+}
+
+// structure is what an expression gives that is no text, number or boolean, with
+// a hint.
+func (c *treeCompiler) structure(e *expression) (subject, hint string) {
+	name := e.output.String()
+	subject, hint = "a value of type "+typeName(name), "a placeholder gives a text, a number or a boolean"
+	switch name {
+	case paramsType:
+		return "the parameters as a whole", c.scope.declaration("parameters", c.scope.ParameterNames())
+	case presetsType:
+		return "the presets as a whole", c.scope.declaration("presets", c.scope.presets)
+	case "list(string)":
+		hint = fmt.Sprintf("write ${(%s).join(\",\")} for its texts with commas", strings.TrimSpace(shape.Cut(e.text, mostQuoted)))
+	case "google.protobuf.Duration", "google.protobuf.Timestamp", "bytes":
+		hint = "write string(…) around it"
+	}
+	return subject, hint
 }
 
 // fitsByDefault reports a parameter whose default is not what its place takes.

@@ -87,23 +87,23 @@ func TestAppendErrors(t *testing.T) {
 	t.Parallel()
 	s := scope(t)
 	for name, tc := range map[string]struct{ raw, want string }{
-		"no such key":          {`{"hostname":"${pod.metadata.labels['none']}"}`, `t.hostname: "pod.metadata.labels['none']" fails: no such key: none`},
-		"no such field":        {`{"hostname":"${pod.spec.nodeName}"}`, `t.hostname: "pod.spec.nodeName" fails: no such key: nodeName`},
-		"overflow":             {`{"priority":"${9223372036854775807 + int(pod.spec.priority)}"}`, `t.priority: "9223372036854775807 + int(pod.spec.priority)" fails: integer overflow`},
-		"too large for 32":     {`{"priority":"${int(pod.metadata.annotations['port'])}"}`, `t.priority: "int(pod.metadata.annotations['port'])" gives "99999999999", expected an integer of 32 bits`},
-		"a text for a number":  {`{"priority":"${dyn(pod.metadata.name)}"}`, `t.priority: "dyn(pod.metadata.name)" gives "web-1", expected an integer of 32 bits`},
-		"a number for a text":  {`{"hostname":"${pod.spec.containers[0].resources.limits['memory']}"}`, `t.hostname: "pod.spec.containers[0].resources.limits['memory']" gives "67108864", expected a string`},
-		"a text for a size":    {`{"overhead":{"cpu":"${pod.metadata.name}"}}`, `t.overhead.cpu: "pod.metadata.name" gives "web-1", expected a quantity such as 100m or 64Mi`},
-		"a part for a size":    {`{"overhead":{"cpu":"${pod.metadata.name}Mi"}}`, `t.overhead.cpu: "pod.metadata.name" gives "web-1Mi", expected a quantity such as 100m or 64Mi`},
-		"an endless size":      {`{"overhead":{"cpu":"1e21474836${pod.spec.priority}"}}`, `t.overhead.cpu: "pod.spec.priority" gives "1e2147483610", expected a quantity such as 100m or 64Mi`},
-		"a list":               {`{"hostname":"${dyn(pod.spec.containers)}"}`, `t.hostname: "dyn(pod.spec.containers)" is a list, and a placeholder gives a text, a number or a boolean`},
-		"a map":                {`{"hostname":"${dyn(pod.metadata)}"}`, `t.hostname: "dyn(pod.metadata)" is a map, and a placeholder gives a text, a number or a boolean`},
-		"a map in a text":      {`{"hostname":"x${dyn(pod.metadata)}"}`, `t.hostname: "dyn(pod.metadata)" is a map, and a placeholder gives a text, a number or a boolean`},
-		"null in a text":       {`{"hostname":"x${dyn(pod.metadata.name == 'web-1' ? dyn(null) : dyn(1))}"}`, `t.hostname: "dyn(pod.metadata.name == 'web-1' ? dyn(null) : dyn(1))" is null, which cannot be a part of a text`},
-		"a namespace":          {`{"hostname":"${dyn(namespace)}"}`, `t.hostname: "dyn(namespace)" is a Namespace, and a placeholder gives a text, a number or a boolean`},
-		"infinity":             {`{"hostname":"x${double(pod.spec.priority) / 0.0}"}`, `t.hostname: "double(pod.spec.priority) / 0.0" is +Inf, which JSON cannot express`},
-		"deep in a list":       {`{"containers":[{"name":"a"},{"name":"b","env":[{"name":"X","value":"${pod.metadata.labels.x}"}]}]}`, `t.containers[1].env[0].value: "pod.metadata.labels.x" fails: no such key: x`},
-		"no such key, through": {`{"hostname":"${namespace.metadata.labels['` + strings.Repeat("x", 1000) + `']}"}`, `t.hostname: "namespace.metadata.labels['` + strings.Repeat("x", 53) + `…" fails: no such key: ` + strings.Repeat("x", 180) + `…`},
+		"no such key":          {`{"hostname":"${pod.metadata.labels['none']}"}`, `the profile's t.hostname: "pod.metadata.labels['none']" fails: no such key: none (hint: write pod.metadata.?labels[?'none'].orValue("…"))`},
+		"no such field":        {`{"hostname":"${pod.spec.nodeName}"}`, `the profile's t.hostname: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`},
+		"overflow":             {`{"priority":"${9223372036854775807 + int(pod.spec.priority)}"}`, `the profile's t.priority: "9223372036854775807 + int(pod.spec.priority)" fails: integer overflow`},
+		"too large for 32":     {`{"priority":"${int(pod.metadata.annotations['port'])}"}`, `the profile's t.priority: "int(pod.metadata.annotations['port'])" gives "99999999999", expected an integer of 32 bits`},
+		"a text for a number":  {`{"priority":"${dyn(pod.metadata.name)}"}`, `the profile's t.priority: "dyn(pod.metadata.name)" gives "web-1", expected an integer of 32 bits`},
+		"a number for a text":  {`{"hostname":"${pod.spec.containers[0].resources.limits['memory']}"}`, `the profile's t.hostname: "pod.spec.containers[0].resources.limits['memory']" gives "67108864", expected a string`},
+		"a text for a size":    {`{"overhead":{"cpu":"${pod.metadata.name}"}}`, `the profile's t.overhead.cpu: "pod.metadata.name" gives "web-1", expected a quantity such as 100m or 64Mi`},
+		"a part for a size":    {`{"overhead":{"cpu":"${pod.metadata.name}Mi"}}`, `the profile's t.overhead.cpu: "pod.metadata.name" gives "web-1Mi", expected a quantity such as 100m or 64Mi`},
+		"an endless size":      {`{"overhead":{"cpu":"1e21474836${pod.spec.priority}"}}`, `the profile's t.overhead.cpu: "pod.spec.priority" gives "1e2147483610", expected a quantity such as 100m or 64Mi`},
+		"a list":               {`{"hostname":"${dyn(pod.spec.containers)}"}`, `the profile's t.hostname: "dyn(pod.spec.containers)" is of type list, and a placeholder gives a text, a number or a boolean`},
+		"a map":                {`{"hostname":"${dyn(pod.metadata)}"}`, `the profile's t.hostname: "dyn(pod.metadata)" is of type map, and a placeholder gives a text, a number or a boolean`},
+		"a map in a text":      {`{"hostname":"x${dyn(pod.metadata)}"}`, `the profile's t.hostname: "dyn(pod.metadata)" is of type map, and a placeholder gives a text, a number or a boolean`},
+		"null in a text":       {`{"hostname":"x${dyn(pod.metadata.name == 'web-1' ? dyn(null) : dyn(1))}"}`, `the profile's t.hostname: "dyn(pod.metadata.name == 'web-1' ? dyn(null) : dyn(1))" is null, which cannot be a part of a text`},
+		"a namespace":          {`{"hostname":"${dyn(namespace)}"}`, `the profile's t.hostname: "dyn(namespace)" is of type Namespace, and a placeholder gives a text, a number or a boolean`},
+		"infinity":             {`{"hostname":"x${double(pod.spec.priority) / 0.0}"}`, `the profile's t.hostname: "double(pod.spec.priority) / 0.0" is +Inf, which JSON cannot express`},
+		"deep in a list":       {`{"containers":[{"name":"a"},{"name":"b","env":[{"name":"X","value":"${pod.metadata.labels.x}"}]}]}`, `the profile's t.containers[1].env[0].value: "pod.metadata.labels.x" fails: no such key: x (hint: write pod.metadata.?labels.?x.orValue("…"))`},
+		"no such key, through": {`{"hostname":"${namespace.metadata.labels['` + strings.Repeat("x", 1000) + `']}"}`, `the profile's t.hostname: "namespace.metadata.labels['` + strings.Repeat("x", 53) + `…" fails: no such key: ` + strings.Repeat("x", 180) + `…`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,33 +135,33 @@ func TestCouldNotTell(t *testing.T) {
 		change    func(in *template.Input)
 	}{
 		"labels of an unknown namespace": {
-			`"${namespace.metadata.labels['a']}"`, `t: "namespace.metadata.labels['a']": could not tell: namespace "shop" is not known`,
+			`"${namespace.metadata.labels['a']}"`, `the profile's t: "namespace.metadata.labels['a']": could not tell: namespace "shop" is not known`,
 			func(in *template.Input) { in.Namespace, in.NamespaceName = nil, "shop" },
 		},
 		"asking for them": {
-			`"${has(namespace.metadata.labels.a) ? 'x' : 'y'}"`, `t: "has(namespace.metadata.labels.a) ? 'x' : 'y'": could not tell: namespace "shop" is not known`,
+			`"${has(namespace.metadata.labels.a) ? 'x' : 'y'}"`, `the profile's t: "has(namespace.metadata.labels.a) ? 'x' : 'y'": could not tell: namespace "shop" is not known`,
 			func(in *template.Input) { in.Namespace, in.NamespaceName = nil, "shop" },
 		},
 		"asking for them, with an alternative": {
-			`"${namespace.metadata.?annotations[?'a'].orValue('')}"`, `t: "namespace.metadata.?annotations[?'a'].orValue('')": could not tell: namespace "shop" is not known`,
+			`"${namespace.metadata.?annotations[?'a'].orValue('')}"`, `the profile's t: "namespace.metadata.?annotations[?'a'].orValue('')": could not tell: namespace "shop" is not known`,
 			func(in *template.Input) { in.Namespace, in.NamespaceName = nil, "shop" },
 		},
 		"an unknown preset": {
-			`"${presets.mesh['address']}"`, `t: "presets.mesh['address']": could not tell: preset "mesh" is not known`,
+			`"${presets.mesh['address']}"`, `the profile's t: "presets.mesh['address']": could not tell: preset "mesh": its ConfigMap is not known`,
 			func(in *template.Input) {
 				in.Presets = func(string) (map[string]string, bool) { return nil, false }
 			},
 		},
 		"no presets": {
-			`"${presets.mesh['address']}"`, `t: "presets.mesh['address']": could not tell: preset "mesh" is not known`,
+			`"${presets.mesh['address']}"`, `the profile's t: "presets.mesh['address']": could not tell: preset "mesh": its ConfigMap is not known`,
 			func(in *template.Input) { in.Presets = nil },
 		},
 		"the time is over": {
-			`"${pod.metadata.name}"`, `t: "pod.metadata.name": could not tell: context canceled`,
+			`"${pod.metadata.name}"`, `the profile's t: "pod.metadata.name": could not tell: context canceled`,
 			func(in *template.Input) { in.Context = done(t) },
 		},
 		"the cost of one": {
-			`"${pod.metadata.name.contains(pod.metadata.name)}"`, `t: "pod.metadata.name.contains(pod.metadata.name)": could not tell: it costs more than 1000000`,
+			`"${pod.metadata.name.contains(pod.metadata.name)}"`, `the profile's t: "pod.metadata.name.contains(pod.metadata.name)": could not tell: it costs more than 1000000`,
 			func(in *template.Input) { in.Pod = named(20_000) },
 		},
 		"parameters of another profile": {
@@ -169,11 +169,11 @@ func TestCouldNotTell(t *testing.T) {
 			func(in *template.Input) { in.Params, _ = other.Resolve(nil, nil) },
 		},
 		"no parameters": {
-			`"${params.level}"`, `t: could not tell: the parameter has no value`,
+			`"${params.level}"`, `the profile's t: could not tell: the parameter has no value`,
 			func(in *template.Input) { in.Params = template.Params{} },
 		},
 		"no parameters, in an expression": {
-			`"${params.level + 'x'}"`, `t: "params.level + 'x'": could not tell: parameter "level" has no value`,
+			`"${params.level + 'x'}"`, `the profile's t: "params.level + 'x'": could not tell: parameter "level" has no value`,
 			func(in *template.Input) { in.Params = template.Params{} },
 		},
 	} {

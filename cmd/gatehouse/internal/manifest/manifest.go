@@ -34,8 +34,7 @@ type File struct {
 // Parse reads a file: YAML documents, JSON values, or both. Documents without
 // content are passed over. The text is kept and must not be changed.
 //
-// The error is a finding.List with every document that cannot be read, or with
-// every label and annotation of a pod that is not a text.
+// The error is a finding.List with every document that cannot be read.
 func Parse(name string, data []byte, workloads *Workloads) (*File, error) {
 	f := &File{Name: name, data: data}
 	chunks, err := split(data)
@@ -60,10 +59,6 @@ func Parse(name string, data []byte, workloads *Workloads) (*File, error) {
 	}
 	for _, o := range f.Objects {
 		o.Source = f.source(o.Document, len(f.documents) > 1)
-		found = append(found, o.notTexts()...)
-	}
-	if len(found) > 0 {
-		return nil, found
 	}
 	return f, nil
 }

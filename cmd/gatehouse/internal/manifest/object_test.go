@@ -178,6 +178,43 @@ func TestMisplaced(t *testing.T) {
 	}
 }
 
+// TestNotTexts are labels and annotations that the API server would not take.
+func TestNotTexts(t *testing.T) {
+	t.Parallel()
+	const text = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a, labels: {not: 1}}
+spec:
+  template:
+    metadata:
+      annotations: {a.b/c: 2021, nothing: , ok: "1"}
+      labels: {d: yes}
+    spec: {}
+---
+apiVersion: v1
+kind: PodList
+items:
+- metadata: {name: b, labels: {x: {}}, annotations: [y]}
+  spec: {}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: c, labels: {e: 1.5}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: c, labels: {not: 1}}
+`
+	const want = `app.yaml#1: Deployment/a: spec.template.metadata.annotations[a.b/c]: "2021" is a number, expected a string (hint: put it in quotes)
+app.yaml#1: Deployment/a: spec.template.metadata.labels.d: "true" is a boolean, expected a string (hint: put it in quotes: YAML reads yes, no, on, off, y and n as booleans)
+app.yaml#2: Pod/b: items[0].metadata.annotations: is a list, expected a mapping
+app.yaml#2: Pod/b: items[0].metadata.labels.x: is a mapping, expected a string
+app.yaml#3: Namespace/c: metadata.labels.e: "1.5" is a number, expected a string (hint: put it in quotes)`
+	if got := parse(t, []byte(text)).NotTexts().Error(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestAsNamespace(t *testing.T) {
 	t.Parallel()
 	f := parse(t, []byte("{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {a: b}, annotations: {c: d}}}\n---\n"+
@@ -259,15 +296,6 @@ func TestUnreadable(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nspec: {}\n"
 	for _, tt := range []struct{ name, text, want string }{
 		{"tab", pod + "---\na: b\n\tc: d\n", "app.yaml#2: near line 6: found a tab character that violates indentation (hint: put text that begins with @, ` or % in quotes, and indent with spaces, never with tabs)"},
-		{
-			"labels and annotations that are no texts",
-			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, labels: {not: 1}}\nspec:\n  template:\n    metadata:\n      annotations: {a.b/c: 2021, nothing: , ok: \"1\"}\n      labels: {d: yes}\n    spec: {}\n" +
-				"---\napiVersion: v1\nkind: PodList\nitems:\n- metadata: {name: b, labels: {x: {}}}\n  spec: {}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: c, labels: {e: 1.5}}\n",
-			`app.yaml#1: Deployment/a: spec.template.metadata.annotations[a.b/c]: "2021" is a number, expected a string (hint: put it in quotes)
-app.yaml#1: Deployment/a: spec.template.metadata.labels.d: "true" is a boolean, expected a string (hint: put it in quotes: YAML reads yes, no, on, off, y and n as booleans)
-app.yaml#2: Pod/b: items[0].metadata.labels.x: is a mapping, expected a string
-app.yaml#3: Namespace/c: metadata.labels.e: "1.5" is a number, expected a string (hint: put it in quotes)`,
-		},
 		{"several", "a: [\n---\n" + pod + "---\n}\n", "app.yaml#1: near line 1: did not find expected node content\napp.yaml#3: near line 7: did not find expected node content"},
 		{"template", pod + "---\n{{- if .Values.x }}\na: b\n{{- end }}\n", "app.yaml#2: near line 5: did not find expected node content (hint: this looks like a template: give what it renders to, as in helm template CHART | gatehouse inject -f -)"},
 		{"template in a value", "b: c\na: {{ .Values.x }}\n", `app.yaml: near line 2: an object or a list cannot be a key (hint: this looks like a template: give what it renders to, as in helm template CHART | gatehouse inject -f -)`},
