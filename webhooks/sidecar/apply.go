@@ -50,6 +50,8 @@ type fate struct {
 	index int
 	// raw is what is added, if it is not what was rendered.
 	raw []byte
+	// dropped are the indexes of the ports that are left out of it.
+	dropped []int
 }
 
 type what uint8

@@ -284,6 +284,16 @@ func (c *compiler) podFields(path string, t *corev1.PodSpec) {
 			c.error(path+"."+host.field, "", "a profile cannot give pods a part of the node")
 		}
 	}
+	for _, priority := range []struct {
+		field string
+		set   bool
+	}{{"priorityClassName", t.PriorityClassName != ""}, {"priority", t.Priority != nil}, {"preemptionPolicy", t.PreemptionPolicy != nil}} {
+		if priority.set {
+			// plugin/pkg/admission/priority, admitPod: it has run before webhooks
+			// do, and runs again.
+			c.error(path+"."+priority.field, "", "the API server sets a pod's priority before webhooks are asked, and refuses another one")
+		}
+	}
 	if t.NodeName != "" {
 		c.error(path+".nodeName", "use nodeSelector or affinity", "a profile cannot put every pod on one node")
 	}

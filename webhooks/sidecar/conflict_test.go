@@ -24,9 +24,9 @@ func TestConflicts(t *testing.T) {
 			kept: "metadata: {labels: {a: x, c: d}}\nspec: {}",
 		},
 		{
-			name: "number", profile: "template: {spec: {priority: 5, nodeSelector: {c: d}}}", pod: "spec: {priority: 7}",
-			path: "spec.priority", message: `sidecar profile "a": the pod has 7, and the profile says 5`, hint: declines,
-			kept: "spec: {priority: 7, nodeSelector: {c: d}}",
+			name: "number", profile: "template: {spec: {activeDeadlineSeconds: 5, nodeSelector: {c: d}}}", pod: "spec: {activeDeadlineSeconds: 7}",
+			path: "spec.activeDeadlineSeconds", message: `sidecar profile "a": the pod has 7, and the profile says 5`, hint: declines,
+			kept: "spec: {activeDeadlineSeconds: 7, nodeSelector: {c: d}}",
 		},
 		{
 			name: "keyed element", profile: "template: {spec: {dnsConfig: {options: [{name: ndots, value: '2'}, {name: c}]}}}", pod: "spec: {dnsConfig: {options: [{name: x}, {name: ndots, value: '5'}]}}",
@@ -98,16 +98,16 @@ func TestConflictsAreAllShown(t *testing.T) {
 	t.Parallel()
 	const a = `template:
   metadata: {labels: {l: a}}
-  spec: {volumes: [{name: v, emptyDir: {}}], priority: 5, containers: [{name: a, image: a, ports: [{containerPort: 80}]}]}
+  spec: {volumes: [{name: v, emptyDir: {}}], activeDeadlineSeconds: 5, containers: [{name: a, image: a, ports: [{containerPort: 80}]}]}
 appContainers: [{template: {volumeMounts: [{name: v, mountPath: /v}]}}]`
 	const pod = `metadata: {labels: {l: x}}
-spec: {priority: 7, volumes: [{name: v, hostPath: {path: /}}], containers: [{name: app, ports: [{containerPort: 80}], volumeMounts: [{name: w, mountPath: /v}]}]}`
-	d, _ := inject(t, compile(t, optOut("a", a), optOut("b", "template: {spec: {priority: 9}}")), pod)
+spec: {activeDeadlineSeconds: 7, volumes: [{name: v, hostPath: {path: /}}], containers: [{name: app, ports: [{containerPort: 80}], volumeMounts: [{name: w, mountPath: /v}]}]}`
+	d, _ := inject(t, compile(t, optOut("a", a), optOut("b", "template: {spec: {activeDeadlineSeconds: 9}}")), pod)
 	var paths []string
 	for _, f := range d.Refusals {
 		paths = append(paths, f.Field)
 	}
-	check(t, "refusals", strings.Join(paths, " "), "spec.volumes[0].name spec.containers[0].ports[0].containerPort metadata.labels.l spec.priority spec.containers[0].volumeMounts[0] spec.priority")
+	check(t, "refusals", strings.Join(paths, " "), "spec.volumes[0].name spec.containers[0].ports[0].containerPort metadata.labels.l spec.activeDeadlineSeconds spec.containers[0].volumeMounts[0] spec.activeDeadlineSeconds")
 	check(t, "reasons", reasons(&d), "a=refused,b=refused")
 }
 

@@ -106,6 +106,9 @@ type Decision struct {
 	// Again says that the pod came with a status annotation: it has been here
 	// before, or is a copy of one that has.
 	Again bool
+
+	// moreRefusals and moreWarnings are how many are not said.
+	moreRefusals, moreWarnings int
 }
 
 const (
@@ -329,6 +332,12 @@ func (s *Set) strange(name string) (because, hint string) {
 // finish says what has not been said, and puts the patch together.
 func (m *maker) finish() {
 	m.unmet()
+	if m.moreRefusals > 0 {
+		m.Refusals = append(m.Refusals, finding.Finding{Severity: finding.Error, Message: fmt.Sprintf("and %d more", m.moreRefusals)})
+	}
+	if m.moreWarnings > 0 {
+		m.Warnings = append(m.Warnings, fmt.Sprintf("and %d more warnings", m.moreWarnings))
+	}
 	switch {
 	case len(m.Refusals) > 0:
 		// They hold, whatever else could not be told.
@@ -417,13 +426,25 @@ func (d *Decision) rest(reason Reason, detail string) {
 	}
 }
 
+// mostSaid is how many refusals, and how many warnings, are said about one pod.
+// Nobody reads more, and a pod can have thousands.
+const mostSaid = 32
+
 func (d *Decision) refuse(path, hint, format string, args ...any) {
+	if len(d.Refusals) == mostSaid {
+		d.moreRefusals++
+		return
+	}
 	d.Refusals = append(d.Refusals, finding.Finding{
 		Severity: finding.Error, Field: path, Message: fmt.Sprintf(format, args...), Hint: hint,
 	})
 }
 
 func (d *Decision) warn(format string, args ...any) {
+	if len(d.Warnings) == mostSaid {
+		d.moreWarnings++
+		return
+	}
 	d.Warnings = append(d.Warnings, fmt.Sprintf(format, args...))
 }
 

@@ -32,9 +32,10 @@ type editor struct {
 type splice struct {
 	at, remove int
 	insert     []byte
-	// name is that of the member whose value is inserted, and empty for an
-	// element of a list.
+	// name is that of the member whose value is inserted.
 	name string
+	// member says that there is a name, which may be empty.
+	member bool
 	// next says that what is inserted stands in front of another element.
 	next bool
 	// last says that what is inserted follows all that is in its list or
@@ -71,19 +72,17 @@ func (e *editor) replace(path string, old rawjson.Value, value any) error {
 func (e *editor) add(path string, object rawjson.Value, name string, value any) error {
 	e.operate("add", path, value)
 	raw, _ := value.(json.RawMessage)
-	return e.end(object, name, raw)
+	return e.end(object, splice{insert: raw, name: name, member: true})
 }
 
-// end splices text in behind all that is in an object or list.
-func (e *editor) end(in rawjson.Value, name string, text []byte) error {
+// end splices something in behind all that is in an object or list.
+func (e *editor) end(in rawjson.Value, s splice) error {
 	at, ok := rawjson.Offset(e.text, in)
 	if !ok {
 		return errForeign
 	}
-	e.splices = append(e.splices, splice{
-		at: at + len(in) - 1, insert: text, name: name, last: true,
-		filled: len(bytes.TrimSpace(in[1:len(in)-1])) > 0,
-	})
+	s.at, s.last, s.filled = at+len(in)-1, true, len(bytes.TrimSpace(in[1:len(in)-1])) > 0
+	e.splices = append(e.splices, s)
 	return nil
 }
 
@@ -91,7 +90,7 @@ func (e *editor) end(in rawjson.Value, name string, text []byte) error {
 func (e *editor) push(path string, in rawjson.Value, value any) error {
 	e.operate("add", path, value)
 	raw, _ := value.(json.RawMessage)
-	return e.end(in, "", raw)
+	return e.end(in, splice{insert: raw})
 }
 
 // insert adds an element to a list in front of the element before, which the
@@ -128,7 +127,7 @@ func (e *editor) result() []byte {
 		if s.last && (s.filled || i > 0 && e.splices[i-1].at == s.at && e.splices[i-1].last) {
 			out = append(out, ',')
 		}
-		if s.name != "" {
+		if s.member {
 			out = append(rawjson.AppendString(out, s.name), ':')
 		}
 		out = append(out, s.insert...)
@@ -140,10 +139,17 @@ func (e *editor) result() []byte {
 	return append(out, e.text[from:]...)
 }
 
+//nolint:gochecknoglobals // tables that nobody changes, and that take long to make
+var (
+	pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+	trailEscapes   = strings.NewReplacer("~", "~0", "/", "~1", "&", "~2")
+	unescapes      = strings.NewReplacer("~1", "/", "~2", "&", "~0", "~")
+)
+
 // escape writes a name as a token of a JSON pointer (RFC 6901).
 func escape(name string) string {
 	if !strings.ContainsAny(name, "~/") {
 		return name
 	}
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	return pointerEscapes.Replace(name)
 }

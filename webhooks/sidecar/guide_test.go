@@ -356,7 +356,7 @@ func TestGuideConflicts(t *testing.T) {
 		},
 		"a volume of the same name that is not equal": {"containers: [{name: app}]\nvolumes: [{name: mesh, hostPath: {path: /}}]"},
 		"another mount at the same path, another value of a field, label or annotation": {
-			"containers: [{name: app, volumeMounts: [{name: own, mountPath: /run/mesh}]}]", "containers: [{name: app}]\npriorityClassName: own",
+			"containers: [{name: app, volumeMounts: [{name: own, mountPath: /run/mesh}]}]", "containers: [{name: app}]\nruntimeClassName: own",
 		},
 		"a container that runs as the user of one in `distinctUsers`": {
 			"containers: [{name: app, securityContext: {runAsUser: 1337}}]", "securityContext: {runAsUser: 1337}\ncontainers: [{name: app}]",
@@ -376,7 +376,7 @@ spec:
   template:
     metadata: {annotations: {host: "${pod.spec.?hostname.orValue('good') == 'bad' ? pod.metadata.labels['none'] : 'good'}"}}
     spec:
-      priorityClassName: mesh
+      runtimeClassName: mesh
       initContainers:
       - name: mesh
         image: mesh

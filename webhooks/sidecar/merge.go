@@ -88,7 +88,6 @@ var (
 		"serviceAccountName":            {absent: `"default"`},
 		"terminationGracePeriodSeconds": {absent: `30`},
 		"enableServiceLinks":            {absent: `true`},
-		"preemptionPolicy":              {absent: `"PreemptLowerPriority"`},
 		"imagePullSecrets":              {keys: []string{"name"}},
 		"tolerations":                   united,
 		"hostAliases":                   {keys: []string{"ip"}, fields: map[string]*rule{"hostnames": united}},

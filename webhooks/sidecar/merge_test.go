@@ -17,10 +17,10 @@ func TestMergeOfPods(t *testing.T) {
 	t.Parallel()
 	const spread = "{topologyKey: zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule}"
 	runAll(t, []injection{
-		merged("a field that is not there", "{priorityClassName: high}", "{}", "{priorityClassName: high}"),
-		merged("a field that is null", "{priorityClassName: high}", "{priorityClassName: null}", "{priorityClassName: high}"),
-		merged("a field that is there", "{priorityClassName: high}", "{priorityClassName: high}", ""),
-		merged("null says nothing", "{priorityClassName: null, nodeSelector: {a: b}}", "{priorityClassName: low}", "{priorityClassName: low, nodeSelector: {a: b}}"),
+		merged("a field that is not there", "{runtimeClassName: high}", "{}", "{runtimeClassName: high}"),
+		merged("a field that is null", "{runtimeClassName: high}", "{runtimeClassName: null}", "{runtimeClassName: high}"),
+		merged("a field that is there", "{runtimeClassName: high}", "{runtimeClassName: high}", ""),
+		merged("null says nothing", "{runtimeClassName: null, nodeSelector: {a: b}}", "{runtimeClassName: low}", "{runtimeClassName: low, nodeSelector: {a: b}}"),
 		merged("an object that is not there", "{nodeSelector: {a: b}}", "{}", "{nodeSelector: {a: b}}"),
 		merged("an object that is null", "{nodeSelector: {a: b}}", "{nodeSelector: null}", "{nodeSelector: {a: b}}"),
 		merged("an object that is empty", "{nodeSelector: {a: b}}", "{nodeSelector: {}}", "{nodeSelector: {a: b}}"),
@@ -28,9 +28,9 @@ func TestMergeOfPods(t *testing.T) {
 		merged("a name that needs an escape", "{nodeSelector: {example.com/a: c}}", "{nodeSelector: {}}", "{nodeSelector: {example.com/a: c}}"),
 
 		merged("the API server's defaults count for nothing",
-			"{terminationGracePeriodSeconds: 60, dnsPolicy: Default, enableServiceLinks: false, schedulerName: mine, preemptionPolicy: Never, serviceAccountName: x, serviceAccount: x, restartPolicy: OnFailure}",
-			"{terminationGracePeriodSeconds: 30, dnsPolicy: ClusterFirst, enableServiceLinks: true, schedulerName: default-scheduler, preemptionPolicy: PreemptLowerPriority, serviceAccountName: default, serviceAccount: default, restartPolicy: Always}",
-			"{terminationGracePeriodSeconds: 60, dnsPolicy: Default, enableServiceLinks: false, schedulerName: mine, preemptionPolicy: Never, serviceAccountName: x, serviceAccount: x, restartPolicy: OnFailure}"),
+			"{terminationGracePeriodSeconds: 60, dnsPolicy: Default, enableServiceLinks: false, schedulerName: mine, serviceAccountName: x, serviceAccount: x, restartPolicy: OnFailure}",
+			"{terminationGracePeriodSeconds: 30, dnsPolicy: ClusterFirst, enableServiceLinks: true, schedulerName: default-scheduler, serviceAccountName: default, serviceAccount: default, restartPolicy: Always}",
+			"{terminationGracePeriodSeconds: 60, dnsPolicy: Default, enableServiceLinks: false, schedulerName: mine, serviceAccountName: x, serviceAccount: x, restartPolicy: OnFailure}"),
 		merged("a default that the profile says too", "{terminationGracePeriodSeconds: 30, nodeSelector: {a: b}}", "{terminationGracePeriodSeconds: 30}", "{terminationGracePeriodSeconds: 30, nodeSelector: {a: b}}"),
 
 		merged("pull secrets", "{imagePullSecrets: [{name: a}, {name: b}]}", "{imagePullSecrets: [{name: c}, {name: b}]}", "{imagePullSecrets: [{name: c}, {name: b}, {name: a}]}"),

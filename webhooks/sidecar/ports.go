@@ -2,7 +2,9 @@ package sidecar
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -135,17 +137,22 @@ func (pl *plan) checkPorts() error {
 				if err != nil {
 					return fmt.Errorf("spec.%s[%d].ports[%d]: %w", l, i-p.lists[l].from, k, err)
 				}
-				// A plain init container has ended before containers start, but
-				// native sidecars run beside it.
-				where, at, theirs, field := pl.clash(&port, it, l == initContainers && !it.native)
-				if field == "" {
-					continue
-				}
-				owner := &pl.profile.elements[where][at]
-				path := fmt.Sprintf("spec.%s[%d].ports[%d].%s", l, i-p.lists[l].from, k, field)
-				message := fmt.Sprintf("%s is declared by container %q of sidecar profile %q too", port.text(field), owner.name, pl.profile.name)
-				if pl.conflict(path, "change the port, or "+pl.profile.declineHint(), message) {
-					pl.dropPort(where, at, theirs)
+				for {
+					// A plain init container has ended before containers start,
+					// but native sidecars run beside it.
+					where, at, theirs, field := pl.clash(&port, it, l == initContainers && !it.native)
+					if field == "" {
+						break
+					}
+					owner := &pl.profile.elements[where][at]
+					path := fmt.Sprintf("spec.%s[%d].ports[%d].%s", l, i-p.lists[l].from, k, field)
+					message := fmt.Sprintf("%s is declared by container %q of sidecar profile %q too", port.text(field), owner.name, pl.profile.name)
+					if !pl.conflict(path, "change the port, or "+pl.profile.declineHint(), message) {
+						break
+					}
+					if err := pl.dropPort(where, at, theirs); err != nil {
+						return err
+					}
 				}
 			}
 		}
@@ -167,7 +174,7 @@ func (pl *plan) clash(port *declaredPort, of *item, beforeContainers bool) (l li
 			}
 			ports := pl.rendered.elements[l][i].ports
 			for k := range ports {
-				if field := port.clash(&ports[k]); field != "" {
+				if field := port.clash(&ports[k]); field != "" && !slices.Contains(pl.fate(l, i).dropped, k) {
 					return l, i, k, field
 				}
 			}
@@ -177,18 +184,28 @@ func (pl *plan) clash(port *declaredPort, of *item, beforeContainers bool) (l li
 }
 
 // dropPort leaves a port out of a container that is to be added.
-func (pl *plan) dropPort(l list, i, which int) {
+func (pl *plan) dropPort(l list, i, which int) error {
 	if pl.fates[l] == nil {
 		pl.fates[l] = make([]fate, len(pl.profile.elements[l]))
 	}
-	raw := rawjson.Value(pl.rendered.elements[l][i].raw)
-	if pl.fates[l][i].raw != nil {
-		raw = pl.fates[l][i].raw
+	f := &pl.fates[l][i]
+	f.dropped = append(f.dropped, which)
+	container := rawjson.Value(pl.rendered.elements[l][i].raw)
+	ports := container.Get("ports")
+	if len(f.dropped) == ports.Len() {
+		u := new(undo)
+		u.at("/ports").remove = true
+		f.raw, _ = u.revert(nil, container, "", nil)
+		return nil
 	}
-	u := new(undo)
-	port := &pl.rendered.elements[l][i].ports[which]
-	token := "containerPort=" + strconv.Itoa(int(port.number)) + "&protocol=" + string(cmp.Or(port.protocol, corev1.ProtocolTCP))
-	u.at("/ports").created = true
-	u.at("/ports/" + token).remove = true
-	pl.fates[l][i].raw, _ = u.revert(nil, raw, "", nil)
+	var left []part
+	for k, port := range ports.Elements() {
+		if !slices.Contains(f.dropped, k) {
+			left = append(left, part{raw: json.RawMessage(port)})
+		}
+	}
+	e := editor{text: container}
+	err := e.replace("", ports, array(left))
+	f.raw = e.result()
+	return err
 }

@@ -131,7 +131,7 @@ func (d *declared) equal(path string, before, after rawjson.Value) {
 // of fields that profiles may set nevertheless.
 var apiDefaults = map[string]string{
 	"dnsPolicy": `"ClusterFirst"`, "restartPolicy": `"Always"`, "schedulerName": `"default-scheduler"`, "serviceAccountName": `"default"`,
-	"terminationGracePeriodSeconds": `30`, "enableServiceLinks": `true`, "preemptionPolicy": `"PreemptLowerPriority"`,
+	"terminationGracePeriodSeconds": `30`, "enableServiceLinks": `true`,
 	"terminationMessagePath": `"/dev/termination-log"`, "terminationMessagePolicy": `"File"`,
 }
 

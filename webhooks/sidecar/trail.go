@@ -48,14 +48,14 @@ func escapeKey(text string) string {
 	if !strings.ContainsAny(text, "~/&") {
 		return text
 	}
-	return strings.NewReplacer("~", "~0", "/", "~1", "&", "~2").Replace(text)
+	return trailEscapes.Replace(text)
 }
 
 func unescape(token string) string {
 	if strings.IndexByte(token, '~') < 0 {
 		return token
 	}
-	return strings.NewReplacer("~1", "/", "~2", "&", "~0", "~").Replace(token)
+	return unescapes.Replace(token)
 }
 
 // match is what the token of a trail says about an element of a list: the

@@ -1,8 +1,11 @@
 package sidecar
 
 import (
+	"iter"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -17,6 +20,44 @@ func readVolume(raw []byte) (*corev1.Volume, error) {
 	return v, nil
 }
 
+// quantities are those of a volume.
+func quantities(v *corev1.Volume) iter.Seq[*resource.Quantity] {
+	return func(yield func(*resource.Quantity) bool) {
+		items := func(items []corev1.DownwardAPIVolumeFile) bool {
+			for i := range items {
+				if r := items[i].ResourceFieldRef; r != nil && !yield(&r.Divisor) {
+					return false
+				}
+			}
+			return true
+		}
+		if v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil && !yield(v.EmptyDir.SizeLimit) {
+			return
+		}
+		if v.DownwardAPI != nil && !items(v.DownwardAPI.Items) {
+			return
+		}
+		if v.Projected != nil {
+			for i := range v.Projected.Sources {
+				if d := v.Projected.Sources[i].DownwardAPI; d != nil && !items(d.Items) {
+					return
+				}
+			}
+		}
+		if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
+			return
+		}
+		claim := &v.Ephemeral.VolumeClaimTemplate.Spec.Resources
+		for _, list := range [...]corev1.ResourceList{claim.Requests, claim.Limits} {
+			for _, q := range list {
+				if !yield(&q) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // equalVolume tells whether a volume of a pod is the one that a template
 // declares. The pod's has the defaults that the API server has put in, so they
 // are put into both; a volume with a member that is not known here is equal to
@@ -26,6 +67,13 @@ func equalVolume(template *corev1.Volume, text rawjson.Value) bool {
 	strict, err := kjson.UnmarshalStrict(text, &own)
 	if err != nil || len(strict) > 0 {
 		return false
+	}
+	for q := range quantities(&own) {
+		// Comparing quantities with a huge exponent takes minutes.
+		const largest = 100 // digits
+		if scale := q.AsDec().Scale(); scale < -largest || scale > largest {
+			return false
+		}
 	}
 	ours := template.DeepCopy()
 	defaultVolume(ours)

@@ -64,7 +64,7 @@ func TestConditionFindings(t *testing.T) {
 		"an integer":              {`1`, `c: "1" is of type int, expected a boolean`},
 		"a parameter":             {`params.level == 'info'`, `c: 1:1 in "params.level == 'info'": parameters cannot be read in match conditions (hint: compare what the pod or its namespace has, such as labels)`},
 		"an undeclared parameter": {`pod.spec.hostPID && params.none`, `c: 1:21 in "pod.spec.hostPID && params.none": parameters cannot be read in match conditions (hint: compare what the pod or its namespace has, such as labels)`},
-		"the name of a parameter": {`level == 'info'`, `c: 1:1 in "level == 'info'": "level" is not declared`},
+		"the name of a parameter": {`level == 'info'`, `c: 1:1 in "level == 'info'": "level" is not declared (hint: parameters cannot be read in match conditions)`},
 		"the name of a preset":    {`mesh['a'] == ''`, `c: 1:1 in "mesh['a'] == ''": "mesh" is not declared (hint: did you mean "presets.mesh"?)`},
 		"a variable of a shell":   {`HOME == ''`, `c: 1:1 in "HOME == ''": "HOME" is not declared`},
 		"not known":               {`dyn(pod.metadata.name)`, `c: "dyn(pod.metadata.name)" has a type that is not known before there is a pod, expected a boolean (hint: compare it, as in "… == true")`},

@@ -156,13 +156,14 @@ func (s *Scope) issues(r *report, path, text string, issues []*cel.Error, use us
 		message, _, _ := strings.Cut(issue.Message, " (in container")
 		message, hint := s.explain(strings.TrimSpace(message), use)
 		syntax := strings.Contains(issue.Message, "Syntax error")
+		isShell := false
 		if use == forPlaceholder {
-			hint = shellHint(text, hint, syntax)
+			hint, isShell = shellHint(text, hint, syntax)
 		}
 		// Without a place, it is about the whole.
 		line, column := max(issue.Location.Line(), 1), max(issue.Location.Column(), 0)+1
 		r.errorf(path, hint, "%d:%d in %q: %s", line, column, excerpt(text, line), message)
-		if syntax || use == forPlaceholder && isShell(text) {
+		if syntax || isShell {
 			break // what follows is about the same mistake
 		}
 	}
@@ -209,13 +210,15 @@ var (
 	noField    = regexp.MustCompile(`undefined field '([^']*)'`)
 )
 
+const noParameters = "parameters cannot be read in match conditions"
+
 // explain turns some of CEL's own messages into what the author of a profile has
 // to know.
 func (s *Scope) explain(message string, use use) (text, hint string) {
 	message = spelled(message)
 	if match := undeclared.FindStringSubmatch(message); match != nil {
 		if use == forCondition && match[1] == "params" {
-			return "parameters cannot be read in match conditions", "compare what the pod or its namespace has, such as labels"
+			return noParameters, "compare what the pod or its namespace has, such as labels"
 		}
 		return fmt.Sprintf("%q is not declared", match[1]), s.declared(match[1], use)
 	}
@@ -248,6 +251,7 @@ func (s *Scope) explain(message string, use use) (text, hint string) {
 	if strings.Contains(message, "Syntax error") && strings.Contains(message, "<EOF>") {
 		return "the expression ends too early", ""
 	}
+	message, _, _ = strings.Cut(message, " expecting {") // all that CEL has
 	return message, ""
 }
 
@@ -264,10 +268,12 @@ func (s *Scope) declared(name string, use use) string {
 	if slices.Contains(s.presets, name) {
 		return fmt.Sprintf("did you mean %q?", "presets."+name)
 	}
-	if use == forCondition {
+	switch {
+	case use == forCondition && s.HasParameter(name):
+		return noParameters
+	case use == forCondition:
 		return finding.DidYouMean(name, "pod", "namespace", "presets")
-	}
-	if s.HasParameter(name) {
+	case s.HasParameter(name):
 		return fmt.Sprintf("did you mean %q?", "params."+name)
 	}
 	return finding.DidYouMean(name, "pod", "namespace", "params", "presets")

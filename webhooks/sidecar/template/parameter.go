@@ -142,30 +142,35 @@ func (r *report) written(path string, kind v1alpha1.ParameterType, v *v1alpha1.P
 		r.errorf(path, "", "%v", err)
 		return false
 	}
-	into := reflect.TypeFor[string]()
+	into, before := reflect.TypeFor[string](), len(r.found)
 	switch kind {
 	case v1alpha1.IntegerParameter, v1alpha1.PortParameter:
 		into = reflect.TypeFor[int64]()
 	case v1alpha1.BooleanParameter:
 		into = reflect.TypeFor[bool]()
 	case v1alpha1.ListParameter:
+		if items, ok := value.([]any); ok {
+			for i, item := range items {
+				r.item(shape.Element(path, i), item)
+			}
+			return len(r.found) == before
+		}
 		into = reflect.TypeFor[[]string]()
 	case v1alpha1.StringParameter, v1alpha1.EnumParameter, v1alpha1.QuantityParameter, v1alpha1.DurationParameter:
 	}
-	before := len(r.found)
 	r.found = append(r.found, new(shape.Checker).Compare(into, value, path, shape.Options{})...)
-	items, _ := value.([]any)
-	for i, item := range items {
-		if text, ok := item.(string); ok && kind == v1alpha1.ListParameter {
-			r.item(shape.Element(path, i), text)
-		}
-	}
 	return len(r.found) == before
 }
 
-// item checks a text of a list, which an annotation must be able to say.
-func (r *report) item(path, text string) {
-	if !isItem(text) {
+// item checks an element of a list, which an annotation must be able to say.
+func (r *report) item(path string, item any) {
+	text, ok := item.(string)
+	switch {
+	case item == nil:
+		r.errorf(path, "leave it out", "is null, expected a string")
+	case !ok:
+		r.found = append(r.found, new(shape.Checker).Compare(reflect.TypeFor[string](), item, path, shape.Options{})...)
+	case !isItem(text):
 		r.errorf(path, "", "%q cannot be in a list: expected a text without commas and space around it", shape.Cut(text, mostQuoted))
 	}
 }

@@ -269,12 +269,21 @@ func (c *treeCompiler) fits(path, text string, e *expression, p place, within bo
 // a hint.
 func (c *treeCompiler) structure(e *expression) (subject, hint string) {
 	name := e.output.String()
-	subject, hint = "a value of type "+typeName(name), "a placeholder gives a text, a number or a boolean"
+	subject, hint = "a "+typeName(name), "a placeholder gives a text, a number or a boolean"
+	if isOptional(e.output) {
+		subject = "an optional value"
+	}
 	switch name {
 	case paramsType:
-		return "the parameters as a whole", c.scope.declaration("parameters", c.scope.ParameterNames())
+		if names := c.scope.ParameterNames(); len(names) > 0 {
+			hint = "name one of them: " + c.scope.declaration("parameters", names)
+		}
+		return "the parameters as a whole", hint
 	case presetsType:
-		return "the presets as a whole", c.scope.declaration("presets", c.scope.presets)
+		if names := c.scope.presets; len(names) > 0 {
+			hint = "name one of them: " + c.scope.declaration("presets", names)
+		}
+		return "the presets as a whole", hint
 	case "list(string)":
 		hint = fmt.Sprintf("write ${(%s).join(\",\")} for its texts with commas", strings.TrimSpace(shape.Cut(e.text, mostQuoted)))
 	case "google.protobuf.Duration", "google.protobuf.Timestamp", "bytes":

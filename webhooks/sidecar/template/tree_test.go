@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,6 +124,121 @@ func TestAppendErrors(t *testing.T) {
 				t.Errorf("Sample() = %s: %v", tree.Sample(), err)
 			}
 		})
+	}
+}
+
+// offline is what a person may write for a pod, which no API server has seen.
+const offline = `{"metadata":{"name":"web","labels":{"app":7,"on":true,"none":null}},"spec":{"hostNetwork":"yes","priority":"high","containers":[{"name":"a"}]}}`
+
+// All that cannot be rendered is said at once, and where something is missing,
+// how to do without it.
+func TestEvaluationErrors(t *testing.T) {
+	t.Parallel()
+	s := scope(t)
+	for name, tc := range map[string]struct {
+		raw  string
+		want []string // without the path in front of a member's
+	}{
+		"several": {
+			`{"a":"${pod.metadata.labels['x']}","b":["${pod.metadata.name}","${pod.spec.nodeName}"],"c":{"d":"${pod.spec.containers[0].image}-${pod.metadata.annotations.y}"}}`,
+			[]string{
+				`a: "pod.metadata.labels['x']" fails: no such key: x (hint: write pod.metadata.?labels[?'x'].orValue("…"))`,
+				`b[1]: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`,
+				`c.d: "pod.spec.containers[0].image" fails: no such key: image (hint: write pod.spec.?containers[?0].?image.orValue("…"))`,
+				`c.d: "pod.metadata.annotations.y" fails: no such key: annotations (hint: write pod.metadata.?annotations.?y.orValue("…"))`,
+			},
+		},
+		"one twice in a text": {
+			`{"a":"${pod.spec.nodeName} ${pod.spec.nodeName}"}`,
+			[]string{`a: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`},
+		},
+		"not more than five": {
+			`{"a":["${pod.spec.nodeName}","${pod.spec.nodeName}","${pod.spec.nodeName}"],"b":["${pod.spec.nodeName}","${pod.spec.nodeName}","${pod.spec.nodeName}"]}`,
+			[]string{
+				`a[0]: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`,
+				`a[1]: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`,
+				`a[2]: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`,
+				`b[0]: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`,
+				`b[1]: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`,
+			},
+		},
+		"what is not of its type": {
+			`{"a":"${pod.metadata.labels['app']}","b":"app-${pod.metadata.labels['app']}","c":"${pod.metadata.?labels[?'on']}","d":"${pod.spec.hostNetwork}","e":"${pod.spec.priority}","f":"${pod.metadata.labels['none']}"}`,
+			[]string{
+				`a: "pod.metadata.labels['app']" gives "7", which is an integer, expected a string`,
+				`b: "pod.metadata.labels['app']" gives "7", which is an integer, expected a string`,
+				`c: "pod.metadata.?labels[?'on']" gives "true", which is a boolean, expected a string`,
+				`d: "pod.spec.hostNetwork" gives "yes", which is a string, expected a boolean`,
+				`e: "pod.spec.priority" gives "high", which is a string, expected an integer`,
+			},
+		},
+		"hints": {
+			`{"a":"${has(pod.metadata.annotations.x) ? 'x' : 'y'}","b":"${pod.spec.containers.map(c, c.image).join(',')}","c":"${namespace.metadata.labels['it\\'s']}","d":"${presets.mesh['none'].size()}","e":"${pod.spec.securityContext.runAsUser + 1}"}`,
+			[]string{
+				`a: "has(pod.metadata.annotations.x) ? 'x' : 'y'" fails: no such key: annotations (hint: write pod.metadata.?annotations.?x.hasValue())`,
+				`b: "pod.spec.containers.map(c, c.image).join(',')" fails: no such key: image (hint: write c.?image.orValue("…"))`,
+				`c: "namespace.metadata.labels['it\\'s']" fails: no such key: it's (hint: write namespace.metadata.labels[?"it's"].orValue("…"))`,
+				`d: "presets.mesh['none'].size()" fails: no such key: none (hint: write presets.mesh[?'none'].orValue("…"))`,
+				`e: "pod.spec.securityContext.runAsUser + 1" fails: no such key: securityContext (hint: write pod.spec.?securityContext.?runAsUser.orValue(0))`,
+			},
+		},
+		"no hints": {
+			`{"a":"${dyn(pod).status.phase}","b":"${pod.metadata.labels[pod.metadata.name]}","c":"${dyn(pod.metadata.labels).x}","d":"${pod.metadata.labels['` + strings.Repeat("x", 100) + `']}"}`,
+			[]string{
+				`a: "dyn(pod).status.phase" fails: no such key: status`,
+				`b: "pod.metadata.labels[pod.metadata.name]" fails: no such key: web`,
+				`c: "dyn(pod.metadata.labels).x" fails: no such key: x`,
+				`d: "pod.metadata.labels['` + strings.Repeat("x", 59) + `…" fails: no such key: ` + strings.Repeat("x", 100),
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tree := compile(t, s, tc.raw, reflect.TypeFor[anything]())
+			in := input(t, s, nil)
+			in.Pod = rawjson.Value(offline)
+			out, err := tree.Append([]byte("before"), in)
+			if string(out) != "before" || errors.Is(err, template.ErrCouldNotTell) {
+				t.Errorf("got %s, %v", out, err)
+			}
+			var got []string
+			for _, failed := range template.EvaluationErrors(fmt.Errorf("in a profile: %w", err)) {
+				got = append(got, strings.TrimPrefix(failed.Error(), "the profile's spec.template.spec."))
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tc.want, "\n"))
+			}
+			for _, failed := range template.EvaluationErrors(err) {
+				hint, ok := strings.CutPrefix(failed.Hint, "write ")
+				if !ok || strings.HasPrefix(hint, "c.") {
+					continue // of the variable of a loop
+				}
+				if _, found := s.Tree("t", rawjson.AppendString(nil, "${"+hint+"}"), reflect.TypeFor[any]()); len(found) > 0 {
+					t.Errorf("what is hinted at is wrong: %v", found)
+				}
+			}
+		})
+	}
+	if got := template.EvaluationErrors(template.ErrCouldNotTell); got != nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+// Who knows its ConfigMap is told which preset is not known.
+func TestUnknownPreset(t *testing.T) {
+	t.Parallel()
+	s := scope(t)
+	in := input(t, s, nil)
+	in.Presets = nil
+	_, err := compile(t, s, `["${presets.mesh['a']}"]`, reflect.TypeFor[[]string]()).Append(nil, in)
+	var unknown *template.UnknownPresetError
+	if !errors.As(err, &unknown) || unknown.Preset != "mesh" || !errors.Is(err, template.ErrCouldNotTell) {
+		t.Error(err)
+	}
+	// A failure that is certain goes before it.
+	_, err = compile(t, s, `["${presets.mesh['a']}","${pod.spec.nodeName}"]`, reflect.TypeFor[[]string]()).Append(nil, in)
+	if all := template.EvaluationErrors(err); len(all) != 1 || all[0].Path != "spec.template.spec[1]" || errors.Is(err, template.ErrCouldNotTell) {
+		t.Error(err)
 	}
 }
 
