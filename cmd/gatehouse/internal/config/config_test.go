@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // directory writes files into a new directory.
@@ -603,5 +604,51 @@ func TestInspect(t *testing.T) {
 	}
 	if found[2].Severity != finding.Warning || len(c.Warnings) != 1 {
 		t.Errorf("the lack of a namespace is %s, and among the warnings: %v", found[2].Severity, c.Warnings)
+	}
+}
+
+// A value of a parameter that is of the wrong kind does not keep the rest of its
+// profile from being read, so that nothing else in it seems to be missing.
+func TestInspectParameterValues(t *testing.T) {
+	c, found := Inspect(directory(t, map[string]string{"a.yaml": `apiVersion: gatehouse.dev/v1alpha1
+kind: SidecarProfile
+metadata: {name: log}
+spec:
+  injection: OptOut
+  parameters:
+  - {default: [no, 1.0], name: paths, type: list}
+  - {default: {a: b}, name: level, type: string}
+  - {default: 1.10, name: version, type: string}
+  - {default: yes, name: answer, type: enum, enum: ["yes", "no"]}
+  - {default: 010, name: digits, type: string}
+  - {default: 12345678901234567890, name: account, type: string}
+  - {default: 64, minimum: 1, name: memory, type: quantity}
+  - {default: 010, name: count, type: integer}
+  - {default: "8080", name: port, type: port}
+  - {default: yes, name: flag, type: boolean}
+  - {default: ["yes", "1.0"], name: words, type: list}
+  template:
+    spec:
+      initContainers:
+      - {name: log, image: "log:1", restartPolicy: Always, startupProbe: {exec: {command: [ready]}}}
+`}))
+	if len(found) > 0 {
+		t.Error(found)
+	}
+	_, err := sidecar.Compile(c.Sidecar)
+	const booleans = "put it in quotes: YAML reads yes, no, on, off, y and n as booleans"
+	want := []string{
+		`a.yaml: SidecarProfile/log: spec.parameters[0].default[0]: "false" is a boolean, expected a string (hint: ` + booleans + `)`,
+		`a.yaml: SidecarProfile/log: spec.parameters[0].default[1]: "1" is a number, expected a string (hint: put it in quotes)`,
+		`a.yaml: SidecarProfile/log: spec.parameters[1].default: is a mapping, expected a string`,
+		`a.yaml: SidecarProfile/log: spec.parameters[2].default: "1.1" is a number, expected a string (hint: put it in quotes)`,
+		`a.yaml: SidecarProfile/log: spec.parameters[3].default: "true" is a boolean, expected a string (hint: ` + booleans + `)`,
+		`a.yaml: SidecarProfile/log: spec.parameters[4].default: "8" is a number, expected a string (hint: put it in quotes)`,
+		`a.yaml: SidecarProfile/log: spec.parameters[5].default: "12345678901234567000" is a number, expected a string (hint: put it in quotes)`,
+		`a.yaml: SidecarProfile/log: spec.parameters[6].default: "64" is a number, expected a string (hint: put it in quotes)`,
+		`a.yaml: SidecarProfile/log: spec.parameters[6].minimum: "1" is a number, expected a string (hint: put it in quotes)`,
+	}
+	if got := findings(t, err); !slices.Equal(got, want) {
+		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	}
 }
