@@ -241,22 +241,8 @@ func (pl *plan) render() Reason {
 	in := pl.input(p)
 	in.Params = params
 	made, err := p.assemble(func(t *template.Tree) ([]byte, error) { return t.Append(nil, in) })
-	var evaluation *template.EvaluationError
-	switch {
-	case errors.As(err, &evaluation):
-		pl.conflicts = append(pl.conflicts, conflict{path: "", message: fmt.Sprintf("sidecar profile %q cannot be rendered for this pod: %v", p.name, evaluation)})
-		return pl.settle()
-	case err != nil:
-		for _, name := range slices.Sorted(maps.Keys(p.presets)) {
-			if _, known := in.Presets(name); !known {
-				ref := p.presets[name]
-				err = fmt.Errorf("preset %q: there is no ConfigMap %q in namespace %q", name, ref.Name, ref.Namespace)
-				break
-			}
-		}
-		pl.verdict.Detail = err.Error()
-		pl.unknown = append(pl.unknown, fmt.Errorf("sidecar profile %q: %w", p.name, err))
-		return Unknown
+	if err != nil {
+		return pl.unrendered(in, err)
 	}
 	pl.rendered = made
 	if invalid := pl.checkLabels(); len(invalid) > 0 {
@@ -264,6 +250,31 @@ func (pl *plan) render() Reason {
 		return pl.settle()
 	}
 	return ""
+}
+
+// unrendered says why the profile cannot be rendered for the pod. What fails on
+// this pod every time is a conflict, and all of it is named.
+func (pl *plan) unrendered(in *template.Input, err error) Reason {
+	p := pl.profile
+	const most = 5
+	for _, t := range p.parts() {
+		_, err := t.Append(nil, in)
+		for _, e := range template.EvaluationErrors(err) {
+			if len(pl.conflicts) < most {
+				pl.conflicts = append(pl.conflicts, conflict{message: fmt.Sprintf("sidecar profile %q cannot be rendered for this pod: %v", p.name, e)})
+			}
+		}
+	}
+	if len(pl.conflicts) > 0 {
+		return pl.settle()
+	}
+	if unknown, ok := errors.AsType[*template.UnknownPresetError](err); ok {
+		ref := p.presets[unknown.Preset]
+		err = fmt.Errorf("preset %q: there is no ConfigMap %q in namespace %q", unknown.Preset, ref.Name, ref.Namespace)
+	}
+	pl.verdict.Detail = err.Error()
+	pl.unknown = append(pl.unknown, fmt.Errorf("sidecar profile %q: %w", p.name, err))
+	return Unknown
 }
 
 // checkLabels finds labels that no object can have, which only a pod's values

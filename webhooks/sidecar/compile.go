@@ -263,14 +263,8 @@ func (c *compiler) compile() *profile {
 	if p.scope == nil {
 		return p
 	}
-	// Conditions are looked at before parameters are: whom a profile is about
-	// does not depend on what the pod wants of it.
-	conditions := p.scope
-	if len(from.Spec.Parameters) > 0 && len(from.Spec.Match.MatchConditions) > 0 {
-		conditions, _ = c.environment.Scope(cmp.Or(p.replaces, from.Name), nil, from.Spec.Presets)
-	}
 	for i, mc := range from.Spec.Match.MatchConditions {
-		compiled, found := conditions.Condition(fmt.Sprintf("spec.match.matchConditions[%d].expression", i), mc.Expression)
+		compiled, found := p.scope.Condition(fmt.Sprintf("spec.match.matchConditions[%d].expression", i), mc.Expression)
 		c.add(found)
 		p.conditions = append(p.conditions, condition{mc.Name, compiled})
 	}

@@ -16,7 +16,7 @@ func TestMatchConditions(t *testing.T) {
 		yes   = "{name: labelled, expression: 'namespace.metadata.labels[\"tier\"] == \"web\"'}"
 		no    = "{name: none, expression: 'size(pod.spec.containers) == 0'}"
 		fails = "{name: broken, expression: 'pod.spec.hostPID'}"
-		cause = `could not tell: match condition "broken" of sidecar profile "a": spec.match.matchConditions[0].expression: "pod.spec.hostPID" fails: no such key: hostPID`
+		cause = `could not tell: match condition "broken" of sidecar profile "a": the profile's spec.match.matchConditions[0].expression: "pod.spec.hostPID" fails: no such key: hostPID (hint: write pod.spec.?hostPID.orValue(false))`
 	)
 	for _, tc := range []struct{ name, conditions, reasons, says string }{
 		{"none", "", "a=applied", ""},
@@ -248,12 +248,12 @@ func TestParametersOfFewProfiles(t *testing.T) {
 		{
 			name:     "an expression that fails",
 			profiles: []string{optOut("a", "template: {metadata: {labels: {team: '${pod.metadata.labels[\"team\"]}'}}}")}, pod: "spec: {}", reasons: "a=refused",
-			says: []string{`refused: sidecar profile "a" cannot be rendered for this pod: spec.template.metadata.labels.team: "pod.metadata.labels[\"team\"]" fails: no such key: metadata`},
+			says: []string{`refused: sidecar profile "a" cannot be rendered for this pod: the profile's spec.template.metadata.labels.team: "pod.metadata.labels[\"team\"]" fails: no such key: metadata`},
 		},
 		{
 			name:     "an expression that fails, and is skipped",
 			profiles: []string{optOut("a", "onConflict: Skip\ntemplate: {metadata: {labels: {team: '${pod.metadata.labels[\"team\"]}'}}}")}, pod: "spec: {}", reasons: "a=conflict",
-			says: []string{`warning: sidecar profile "a" is not applied: sidecar profile "a" cannot be rendered for this pod: spec.template.metadata.labels.team: "pod.metadata.labels[\"team\"]" fails: no such key: metadata`},
+			says: []string{`warning: sidecar profile "a" is not applied: sidecar profile "a" cannot be rendered for this pod: the profile's spec.template.metadata.labels.team: "pod.metadata.labels[\"team\"]" fails: no such key: metadata`},
 		},
 	})
 }

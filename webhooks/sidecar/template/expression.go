@@ -34,6 +34,8 @@ type expression struct {
 	output    *cel.Type
 	// loops tells that evaluation can take long enough to be interrupted.
 	loops bool
+	// quantities tells that it makes quantities of texts.
+	quantities bool
 	// names are the variables that the expression names.
 	names []string
 	// selections are what the expression needs of them.
@@ -111,7 +113,7 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 		s.issues(r, path, text, issues.Errors(), use)
 		return nil
 	}
-	e := &expression{text: text, output: checked.OutputType()}
+	e := &expression{text: text, output: checked.OutputType(), quantities: callsQuantity(checked.NativeRep().Expr())}
 	if !e.look(r, path, checked.NativeRep().Expr()) {
 		return nil
 	}

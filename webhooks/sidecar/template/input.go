@@ -247,6 +247,9 @@ func (e *expression) run(in *Input) (ref.Val, error) {
 	if in.spent > celconfig.RuntimeCELCostBudget {
 		return nil, fmt.Errorf("%w: the expressions for this pod cost more than %d", ErrCouldNotTell, celconfig.RuntimeCELCostBudget)
 	}
+	if e.quantities && in.hasHugeQuantity() {
+		return nil, fmt.Errorf("%w: the pod or its namespace has a quantity with an exponent of more than two digits", ErrCouldNotTell)
+	}
 	in.variables.bind(in)
 	var (
 		result  ref.Val
