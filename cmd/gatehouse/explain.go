@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,7 +35,8 @@ parameters come from, which conflicts there are, and what would be added. It
 changes nothing. Of a pod that is already injected it tells whether that is what
 the profile says now (current) or something older (stale).
 
-It reads the same kinds of objects and files as inject.
+It reads the same kinds of objects and files as inject, and knows the same
+namespaces.
 
 Exit codes: 0 done, whatever becomes of the pods; 2 bad usage or input, or it
 could not be told what becomes of a pod.`,
@@ -43,16 +46,21 @@ could not be told what becomes of a pod.`,
   # which pods in the cluster are stale?
   kubectl get pods -A -o json | gatehouse explain --config ./config -o json |
     jq -r 'select(any(.profiles[]; .status == "stale")) | .namespace + "/" + .name'`,
-		Args: cobra.NoArgs,
+		Args: fileArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return outputError(output, "text", "json")
 			}
-			decide, err := f.decider()
+			sources, err := f.read(s.in)
 			if err != nil {
 				return err
 			}
-			return f.explain(cmd.Context(), s, decide, output)
+			decide, c, err := f.decider(sources)
+			if err != nil {
+				return err
+			}
+			x := explainer{offlineFlags: &f, decide: decide, profiles: c.Sidecar.Profiles}
+			return x.explain(cmd.Context(), s, sources, output)
 		},
 	}
 	f.add(cmd)
@@ -65,8 +73,9 @@ could not be told what becomes of a pod.`,
 type explained struct {
 	place
 	// NoPod says why the object holds no pod. Then there is nothing else.
-	NoPod    string             `json:"noPod,omitempty"`
-	Profiles []explainedProfile `json:"profiles,omitempty"`
+	NoPod string `json:"noPod,omitempty"`
+	// Profiles is never nil, so that programs can go through it.
+	Profiles []explainedProfile `json:"profiles"`
 	Warnings []string           `json:"warnings,omitempty"`
 	Refusals finding.List       `json:"refusals,omitempty"`
 	// Error says what could not be told.
@@ -99,22 +108,27 @@ type explainedParameter struct {
 	From  string `json:"from"`
 }
 
-func (f *offlineFlags) explain(ctx context.Context, s streams, decide decider, output string) error {
-	sources, err := f.read(s.in)
-	if err != nil {
-		return err
-	}
+// explainer tells what becomes of pods and why.
+type explainer struct {
+	*offlineFlags
+	decide   decider
+	profiles []sidecar.Profile
+}
+
+func (x *explainer) explain(ctx context.Context, s streams, sources []source, output string) error {
 	out := bufio.NewWriter(s.out)
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
-	unknown, pods := false, 0
+	unknown, pods, told := false, 0, 0
 	for _, source := range sources {
 		for _, o := range source.Objects {
-			if !o.OfKind && o.Suggestion == "" {
+			if !o.OfKind && !o.Odd && o.Suggestion == "" {
 				continue
 			}
-			pods++
-			e := f.about(ctx, source, o, decide)
+			if told++; !o.Odd {
+				pods++
+			}
+			e := x.about(ctx, source, o)
 			unknown = unknown || e.Error != ""
 			if output == "json" {
 				if err := lines.Encode(e); err != nil {
@@ -122,10 +136,14 @@ func (f *offlineFlags) explain(ctx context.Context, s streams, decide decider, o
 				}
 				continue
 			}
-			if pods > 1 {
+			if told > 1 {
 				_ = out.WriteByte('\n') // Flush has the error, here and below
 			}
-			_, _ = fmt.Fprintf(out, "%s: %s in namespace %s\n", o.Source, o.Title(), e.Namespace)
+			title := cmp.Or(o.Title(), o.Item, "document "+strconv.Itoa(o.Document))
+			if !o.Odd {
+				title += " in namespace " + e.Namespace
+			}
+			_, _ = fmt.Fprintf(out, "%s: %s\n", o.Source, title)
 			e.print(out)
 		}
 	}
@@ -134,7 +152,7 @@ func (f *offlineFlags) explain(ctx context.Context, s streams, decide decider, o
 	}
 	switch {
 	case pods == 0:
-		_, err = fmt.Fprintln(s.err, "gatehouse: there is no pod in these manifests")
+		_, err := fmt.Fprintln(s.err, "gatehouse: there is no pod in these manifests")
 		return err
 	case unknown:
 		return &exitError{code: exitUnknown}
@@ -144,20 +162,20 @@ func (f *offlineFlags) explain(ctx context.Context, s streams, decide decider, o
 }
 
 // about explains one object.
-func (f *offlineFlags) about(ctx context.Context, s source, o *manifest.Object, decide decider) *explained {
-	e := &explained{place: placeOf(s, o, f.namespaceOf(o)), NoPod: o.NoPod}
+func (x *explainer) about(ctx context.Context, s source, o *manifest.Object) *explained {
+	e := &explained{place: placeOf(s, o, x.namespaceOf(o)), NoPod: o.NoPod, Profiles: []explainedProfile{}}
 	if o.NoPod != "" {
 		if o.Suggestion != "" {
 			e.NoPod = fmt.Sprintf("its kind is not known to hold a pod (hint: --workload %s)", o.Suggestion)
 		}
 		return e
 	}
-	in := f.input(o)
+	in := x.input(o)
 	in.Context, in.Explain = ctx, true
-	d := decide(in)
-	e.Warnings, e.Refusals = d.Warnings, inObject(o, d.Refusals)
+	d := x.decide(in)
+	e.Warnings, e.Refusals = slices.Concat(misplaced(o), d.Warnings), inObject(o, d.Refusals)
 	if d.Err != nil {
-		e.Error = d.Err.Error()
+		e.Error = couldNotTell(&in, &d).String()
 	}
 	there := revisions(in.Pod)
 	for i := range d.Verdicts {
@@ -166,6 +184,9 @@ func (f *offlineFlags) about(ctx context.Context, s source, o *manifest.Object, 
 		if p.Detail == "" && v.Reason != sidecar.Applied && v.Reason != sidecar.AlreadyThere {
 			p.Detail = v.Reason.Text()
 		}
+		if v.Reason == sidecar.NotAsked {
+			p.Detail += x.howToAsk(v.Profile)
+		}
 		if revision, ok := there[v.Profile]; ok {
 			p.Status = "stale"
 			if revision == v.Revision {
@@ -173,14 +194,14 @@ func (f *offlineFlags) about(ctx context.Context, s source, o *manifest.Object, 
 			}
 			delete(there, v.Profile)
 		}
-		if x := v.Explanation; x != nil {
-			for _, step := range x.Steps {
+		if because := v.Explanation; because != nil {
+			for _, step := range because.Steps {
 				p.Steps = append(p.Steps, explainedStep(step))
 			}
-			for _, parameter := range x.Parameters {
+			for _, parameter := range because.Parameters {
 				p.Parameters = append(p.Parameters, explainedParameter(parameter))
 			}
-			p.Adds = x.Adds
+			p.Adds = because.Adds
 		}
 		e.Profiles = append(e.Profiles, p)
 	}
@@ -188,6 +209,17 @@ func (f *offlineFlags) about(ctx context.Context, s source, o *manifest.Object, 
 		e.Profiles = append(e.Profiles, explainedProfile{Profile: name, Revision: there[name], Status: "gone", Detail: "the pod has it, and there is no such profile"})
 	}
 	return e
+}
+
+// howToAsk is what a pod's author writes to get a profile.
+func (x *explainer) howToAsk(profile string) string {
+	for i := range x.profiles {
+		if p := &x.profiles[i]; p.Name == profile && p.Spec.Rollout != nil {
+			profile = cmp.Or(p.Spec.Rollout.Replaces, profile)
+			break
+		}
+	}
+	return fmt.Sprintf(" (annotate the pod with %s: %q)", v1alpha1.InjectAnnotation, profile)
 }
 
 // revisions are those of the profiles that the status annotation of a pod lists.
@@ -222,6 +254,14 @@ func (e *explained) print(out io.Writer) {
 		line("  no pod: %s", e.NoPod)
 		return
 	}
+	// What stands below of the whole pod does not stand above of a profile too.
+	var below strings.Builder
+	for _, warning := range e.Warnings {
+		below.WriteString(warning + "\n")
+	}
+	for _, refusal := range e.Refusals {
+		below.WriteString(refusal.String() + "\n")
+	}
 	name, reason := 0, 0
 	for i := range e.Profiles {
 		name, reason = max(name, len(e.Profiles[i].Profile)), max(reason, len(e.Profiles[i].Reason))
@@ -232,13 +272,13 @@ func (e *explained) print(out io.Writer) {
 		if p.Revision != "" {
 			about = append(about, strings.TrimRight("revision "+p.Revision+" "+p.Status, " "))
 		}
-		if p.Detail != "" {
+		if p.Detail != "" && !strings.Contains(below.String(), p.Detail) {
 			about = append(about, p.Detail)
 		}
 		line("  %-*s  %-*s  %s", name, p.Profile, reason, p.Reason, strings.Join(about, "; "))
-		p.print(line)
+		p.print(line, below.String())
 	}
-	if len(e.Profiles) == 0 {
+	if len(e.Profiles) == 0 && e.Error == "" {
 		line("  there is no sidecar profile")
 	}
 	for _, warning := range e.Warnings {
@@ -249,17 +289,26 @@ func (e *explained) print(out io.Writer) {
 		line("  refused: %s", refusal)
 	}
 	if e.Error != "" {
-		line("  could not tell: %s", strings.ReplaceAll(e.Error, "\n", "; "))
+		line("  could not tell: %s", e.Error)
 	}
 }
 
-// print writes what is told about one profile.
-func (p *explainedProfile) print(line func(string, ...any)) {
+// print writes what is told about one profile, but for the details that stand
+// below.
+func (p *explainedProfile) print(line func(string, ...any), below string) {
 	width, result := 0, 0
 	for _, s := range p.Steps {
 		width, result = max(width, len(s.Name)), max(result, len(s.Result))
 	}
+	var last explainedStep
 	for _, s := range p.Steps {
+		if (s.Name == "conflict" || s.Detail == p.Detail) && strings.Contains(below, s.Detail) {
+			s.Detail = ""
+		}
+		if s == last {
+			continue // one of several conflicts
+		}
+		last = s
 		line("      %-*s  %-*s  %s", width, s.Name, result, s.Result, s.Detail)
 	}
 	for _, parameter := range p.Parameters {

@@ -26,10 +26,20 @@ PodTemplates, of items of Lists, and of the kinds given with --workload.
 
 It prints all manifests, changed or not. What is not changed stays byte for byte,
 comments included. What was changed, what was not, and why, is said on standard
-error. What is already injected is left as it is.
+error. What is already injected is left as it is, and where profiles have changed
+since, this refreshes it:
+
+  gatehouse uninject -f FILE | gatehouse inject --config DIR
+
+Aliases and merge keys of YAML stay, but for those in what is changed: there they
+are written out, and uninject does not bring them back.
+
+Profiles may look at the labels and annotations of namespaces. A namespace is
+known if it is in the configuration or, failing that, among the manifests.
 
   -o yaml   the manifests, as one stream (the default)
-  -o diff   a unified diff, for patch -p1 or git apply
+  -o diff   a unified diff, for patch -p1 or git apply; run it at the root of
+            the repository, with relative paths
   -o patch  a JSON patch of each changed object, one a line
   -i        nothing; the files themselves are changed
 
@@ -46,16 +56,20 @@ become. With 1 and 2 nothing is printed or written.`,
 
   # a kind of somebody else, in place
   gatehouse inject --config ./config -f rollout.yaml -i --workload Rollout.argoproj.io=spec.template`,
-		Args: cobra.NoArgs,
+		Args: fileArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+			if err := f.check(cmd); err != nil {
 				return err
 			}
-			decide, err := f.decider()
+			sources, err := f.read(s.in)
 			if err != nil {
 				return err
 			}
-			return f.inject(cmd.Context(), s, decide)
+			decide, _, err := f.decider(sources)
+			if err != nil {
+				return err
+			}
+			return f.inject(cmd.Context(), s, sources, decide)
 		},
 	}
 	f.add(cmd)
@@ -64,11 +78,7 @@ become. With 1 and 2 nothing is printed or written.`,
 }
 
 // inject decides about every pod, and changes those that get something.
-func (f *changeFlags) inject(ctx context.Context, s streams, decide decider) error {
-	sources, err := f.read(s.in)
-	if err != nil {
-		return err
-	}
+func (f *changeFlags) inject(ctx context.Context, s streams, sources []source, decide decider) error {
 	said := about{quiet: f.quiet}
 	var refused, unknown finding.List
 	for _, source := range sources {
@@ -88,13 +98,13 @@ func (f *changeFlags) inject(ctx context.Context, s streams, decide decider) err
 				d.Err = o.Apply(d.Patches)
 			}
 			if d.Err != nil {
-				unknown = append(unknown, inObject(o, finding.List{{Severity: finding.Error, Message: d.Err.Error()}})...)
+				unknown = append(unknown, inObject(o, finding.List{couldNotTell(&in, &d)})...)
 				continue
 			}
-			for _, warning := range d.Warnings {
+			for _, warning := range slices.Concat(misplaced(o), d.Warnings) {
 				said.say(o, "warning: %s", warning)
 			}
-			said.say(o, "%s", outcome(d.Verdicts))
+			said.say(o, "%s", outcome(d.Verdicts, revisions(in.Pod)))
 		}
 	}
 	switch {
@@ -105,12 +115,7 @@ func (f *changeFlags) inject(ctx context.Context, s streams, decide decider) err
 	case len(refused) > 0:
 		return &exitError{code: exitNo, err: fmt.Errorf("refused:\n%w", refused)}
 	}
-	said.sum(sources)
-	if err := f.finish(s.out, sources, f.namespaceOf); err != nil {
-		return err
-	}
-	_, err = s.err.Write(said.lines.Bytes())
-	return err
+	return f.finish(s, sources, &said, "added: uninject will not bring them back")
 }
 
 // inObject are findings about a pod, as findings about the object that holds it.
@@ -123,15 +128,17 @@ func inObject(o *manifest.Object, list finding.List) finding.List {
 	return found
 }
 
-// outcome is what became of a pod, in a line. Profiles that are not about it are
-// not named.
-func outcome(verdicts []sidecar.Verdict) string {
-	var applied, there, others []string
+// outcome is what became of a pod that has come with these revisions of profiles,
+// in a line. Profiles that are not about it are not named.
+func outcome(verdicts []sidecar.Verdict, came map[string]string) string {
+	var applied, there, stale, others []string
 	for i := range verdicts {
 		v := &verdicts[i]
 		switch {
 		case v.Reason == sidecar.Applied:
 			applied = append(applied, v.Profile)
+		case v.Reason == sidecar.AlreadyThere && came[v.Profile] != v.Revision:
+			stale = append(stale, v.Profile)
 		case v.Reason == sidecar.AlreadyThere:
 			there = append(there, v.Profile)
 		case v.Reason.Selected():
@@ -147,10 +154,13 @@ func outcome(verdicts []sidecar.Verdict) string {
 	if len(there) > 0 {
 		parts = append(parts, "already there: "+strings.Join(there, ", "))
 	}
+	if len(stale) > 0 {
+		parts = append(parts, "stale: "+strings.Join(stale, ", ")+" (hint: gatehouse uninject -f FILE | gatehouse inject --config DIR refreshes it)")
+	}
 	if len(others) > 0 {
 		parts = append(parts, "not applied: "+strings.Join(others, ", "))
 	}
-	if len(applied)+len(there)+len(others) == 0 {
+	if len(applied)+len(there)+len(stale)+len(others) == 0 {
 		parts = append(parts, "no profile is about it")
 	}
 	return strings.Join(parts, "; ")

@@ -25,7 +25,9 @@ prints all errors and warnings, one a line.
 Exit codes: 0 no error, 1 an error, 2 the directory cannot be read.`,
 		Example: `  gatehouse lint --config manifests/examples/policies
   gatehouse lint --config . -o json | jq -r '.findings[].source'`,
-		Args: cobra.NoArgs,
+		Args: noArgs(func(arg string) string {
+			return "the directory is given with --config (hint: gatehouse lint --config " + arg + ")"
+		}),
 		RunE: func(*cobra.Command, []string) error {
 			if output != "text" && output != "json" {
 				return outputError(output, "text", "json")
@@ -51,11 +53,12 @@ type lintReport struct {
 
 func lint(out io.Writer, dir, output string) error {
 	info, err := os.Stat(dir)
+	const hint = "(hint: --config takes a directory of YAML and JSON documents)"
 	if err != nil {
-		return fmt.Errorf("--config: %w", err)
+		return fmt.Errorf("%s: cannot be read: %w %s", dir, cause(err), hint)
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("--config: %q is not a directory", dir)
+		return fmt.Errorf("%s: is not a directory %s", dir, hint)
 	}
 	report := newLintReport(dir)
 	if output == "json" {
@@ -98,6 +101,13 @@ func newLintReport(dir string) lintReport {
 // and the Config is not to be used.
 func examine(dir string) (*config.Config, *webhooks.Snapshot, finding.List) {
 	c, found := config.Inspect(dir)
+	snapshot, found := compiled(c, found)
+	return c, snapshot, found
+}
+
+// compiled is a configuration compiled, with every error and warning of that
+// besides those that were found when it was read.
+func compiled(c *config.Config, found finding.List) (*webhooks.Snapshot, finding.List) {
 	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
 	var list finding.List
 	switch {
@@ -112,7 +122,7 @@ func examine(dir string) (*config.Config, *webhooks.Snapshot, finding.List) {
 	if found.Err() != nil {
 		snapshot = nil
 	}
-	return c, snapshot, found
+	return snapshot, found
 }
 
 // unusable is the error of a command that needs the configuration in a

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -9,11 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -43,16 +49,56 @@ func (f *offlineFlags) addConfig(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("config")
 }
 
+// fileArgs refuses files that are not given with -f.
+func fileArgs() cobra.PositionalArgs {
+	return noArgs(func(string) string { return "files are given with -f" })
+}
+
 // decider is what tells what becomes of a pod.
 type decider func(sidecar.Input) sidecar.Decision
 
-// decider is that of the configuration.
-func (f *offlineFlags) decider() (decider, error) {
-	_, snapshot, found := examine(f.config)
+// decider is that of the configuration, which it returns too. Namespaces that
+// are among the manifests are known as they will be created.
+func (f *offlineFlags) decider(sources []source) (decider, *config.Config, error) {
+	read, found := config.Inspect(f.config)
+	c := *read
+	c.Sidecar.Namespaces = namespaces{c.Sidecar.Namespaces, given(sources)}
+	snapshot, found := compiled(&c, found)
 	if err := found.Err(); err != nil {
-		return nil, unusable(f.config, err)
+		return nil, nil, unusable(f.config, err)
 	}
-	return snapshot.Sidecar.Decide, nil
+	return snapshot.Sidecar.Decide, &c, nil
+}
+
+// namespaces are those of the configuration, and others that are given.
+type namespaces struct {
+	configured sidecar.Namespaces
+	given      map[string]*corev1.Namespace
+}
+
+// Namespace returns the namespace of this name, and whether it is known.
+func (n namespaces) Namespace(name string) (*corev1.Namespace, bool) {
+	if n.configured != nil {
+		if found, ok := n.configured.Namespace(name); ok {
+			return found, true
+		}
+	}
+	found, ok := n.given[name]
+	return found, ok
+}
+
+// given are the namespaces among manifests. Of two with one name the last one
+// holds, as when they are applied in this order.
+func given(sources []source) map[string]*corev1.Namespace {
+	all := make(map[string]*corev1.Namespace)
+	for _, s := range sources {
+		for _, o := range s.Objects {
+			if n, ok := o.AsNamespace(); ok {
+				all[n.Name] = n
+			}
+		}
+	}
+	return all
 }
 
 // source is a file of manifests.
@@ -74,19 +120,27 @@ const maxManifest = 64 << 20
 // read reads all manifests. Everything that is wrong with any of them is in the
 // error.
 func (f *offlineFlags) read(stdin io.Reader) ([]source, error) {
-	workloads, err := manifest.NewWorkloads(f.workloads)
-	if err != nil {
-		return nil, fmt.Errorf("--workload: %w", err)
-	}
-	paths, err := f.paths(stdin)
-	if err != nil {
-		return nil, err
-	}
 	var (
 		sources []source
 		found   finding.List
 		errs    []error
 	)
+	if len(validation.IsDNS1123Label(f.namespace)) > 0 {
+		errs = append(errs, fmt.Errorf("--namespace %q: must be a DNS label: lower-case letters, digits and dashes", f.namespace))
+	}
+	workloads, err := manifest.NewWorkloads(f.workloads)
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			errs = append(errs, errors.New("--workload "+strings.TrimSpace(line)))
+		}
+	}
+	paths, err := f.paths(stdin)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
 	for _, path := range paths {
 		s := source{path: path}
 		name := filepath.ToSlash(path)
@@ -103,9 +157,12 @@ func (f *offlineFlags) read(stdin io.Reader) ([]source, error) {
 		s.File, err = manifest.Parse(name, s.text, workloads)
 		if list, ok := errors.AsType[finding.List](err); ok {
 			found = append(found, list...)
+			continue
 		} else if err != nil {
 			errs = append(errs, err)
+			continue
 		}
+		found = append(found, s.NotTexts()...)
 		sources = append(sources, s)
 	}
 	if err := found.Err(); err != nil {
@@ -156,7 +213,7 @@ func (f *offlineFlags) paths(stdin io.Reader) ([]string, error) {
 func filesOf(name string) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: cannot be read: %w", name, cause(err))
 	}
 	name = filepath.Clean(name)
 	if !info.IsDir() {
@@ -166,14 +223,18 @@ func filesOf(name string) ([]string, error) {
 	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return err
+			return fmt.Errorf("%s: cannot be read: %w", path, cause(err))
 		case path != name && strings.HasPrefix(entry.Name(), ".") && entry.IsDir():
 			return filepath.SkipDir
 		case strings.HasPrefix(entry.Name(), "."), entry.IsDir(), !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))):
 			return nil
 		}
-		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-			return err
+		info, err := os.Stat(path)
+		if err != nil {
+			return fmt.Errorf("%s: cannot be read: %w", path, cause(err))
+		}
+		if !info.Mode().IsRegular() {
+			return nil
 		}
 		paths = append(paths, path)
 		return nil
@@ -187,7 +248,7 @@ func filesOf(name string) ([]string, error) {
 func readFile(path string) (text []byte, err error) {
 	file, err := os.Open(path) //nolint:gosec // the user names the file
 	if err != nil {
-		return nil, errors.Unwrap(err) // which names the path again
+		return nil, fmt.Errorf("cannot be read: %w", cause(err))
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	return readMost(file)
@@ -195,10 +256,25 @@ func readFile(path string) (text []byte, err error) {
 
 func readMost(in io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(in, maxManifest+1))
-	if err == nil && len(text) > maxManifest {
-		err = fmt.Errorf("is larger than %d MiB", maxManifest>>20)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", cause(err))
 	}
-	return text, err
+	if len(text) > maxManifest {
+		return nil, fmt.Errorf("is larger than %d MiB", maxManifest>>20)
+	}
+	return text, nil
+}
+
+// cause is what went wrong with a file, without its name and without what was
+// tried.
+func cause(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	if link, ok := errors.AsType[*os.LinkError](err); ok {
+		return link.Err
+	}
+	return err
 }
 
 // isTerminalReader tells whether a person would have to type.
@@ -220,6 +296,52 @@ func (f *offlineFlags) namespaceOf(o *manifest.Object) string {
 	return f.namespace
 }
 
+// misplaced warns about annotations that are meant for the pod of an object and
+// stand on the object itself.
+func misplaced(o *manifest.Object) []string {
+	var warnings []string
+	for _, f := range o.Misplaced(func(name string) bool {
+		domain, _, _ := strings.Cut(name, "/")
+		return name == v1alpha1.InjectAnnotation || strings.HasSuffix(domain, "."+v1alpha1.ParameterDomain)
+	}) {
+		f.Source, f.Object = "", ""
+		warnings = append(warnings, f.String())
+	}
+	return warnings
+}
+
+// couldNotTell is why it could not be told what becomes of a pod, on one line.
+func couldNotTell(in *sidecar.Input, d *sidecar.Decision) finding.Finding {
+	f := finding.Finding{Severity: finding.Error}
+	var profiles []string
+	known := make(map[string]bool)
+	for i := range d.Verdicts {
+		if v := &d.Verdicts[i]; v.Reason == sidecar.NamespaceUnknown {
+			profiles = append(profiles, strconv.Quote(v.Profile))
+			known[fmt.Sprintf("namespace %q is not known, and sidecar profile %q selects namespaces by their labels", in.Namespace, v.Profile)] = true
+		}
+	}
+	var messages []string
+	switch len(profiles) {
+	case 0:
+	case 1:
+		messages = append(messages, fmt.Sprintf("namespace %q is not known, and sidecar profile %s selects namespaces by their labels", in.Namespace, profiles[0]))
+	default:
+		messages = append(messages, fmt.Sprintf("namespace %q is not known, and sidecar profiles %s select namespaces by their labels", in.Namespace, strings.Join(profiles, ", ")))
+	}
+	if len(profiles) > 0 {
+		f.Hint = "put the Namespace into the --config directory, or among the manifests"
+	}
+	// What is said of all of these profiles at once is not said of each again.
+	for line := range strings.Lines(d.Err.Error()) {
+		if line = strings.TrimSpace(line); !known[line] {
+			messages = append(messages, line)
+		}
+	}
+	f.Message = strings.Join(messages, "; ")
+	return f
+}
+
 // about is what a command says on standard error, one line an object.
 type about struct {
 	lines bytes.Buffer
@@ -227,9 +349,16 @@ type about struct {
 }
 
 func (a *about) say(o *manifest.Object, format string, args ...any) {
-	if !a.quiet {
-		_, _ = fmt.Fprintf(&a.lines, "%s: %s: %s\n", o.Source, o.Title(), fmt.Sprintf(format, args...)) // to memory
+	if a.quiet {
+		return
 	}
+	// What is no object has no title.
+	for _, part := range []string{o.Source, cmp.Or(o.Title(), o.Item)} {
+		if part != "" {
+			a.lines.WriteString(part + ": ")
+		}
+	}
+	_, _ = fmt.Fprintf(&a.lines, format+"\n", args...) // to memory
 }
 
 // sum says how many objects were changed.
@@ -243,22 +372,37 @@ func (a *about) sum(sources []source) {
 			switch {
 			case o.Changed():
 				changed++
-			case o.OfKind:
+			case o.OfKind, o.Odd, o.Suggestion != "":
 				left++
 			default:
 				other++
 			}
 		}
 	}
-	_, _ = fmt.Fprintf(&a.lines, "%s changed, %d left as they are, %d without a pod\n", count(changed, "object"), left, other) // to memory
+	are := "left as they are"
+	if left == 1 {
+		are = "left as it is"
+	}
+	_, _ = fmt.Fprintf(&a.lines, "%s changed, %d %s, %d without a pod\n", count(changed, "object"), left, are, other) // to memory
 }
 
 // noPod says of an object why it holds no pod, where that may surprise.
 func (a *about) noPod(o *manifest.Object) {
 	switch {
-	case o.OfKind:
+	case o.OfKind, o.Odd:
 		a.say(o, "left as it is: %s", o.NoPod)
 	case o.Suggestion != "":
 		a.say(o, "left as it is: its kind is not known to hold a pod (hint: --workload %s)", o.Suggestion)
+	}
+}
+
+// writtenOut says of which objects aliases did not stay.
+func (a *about) writtenOut(sources []source, where string) {
+	for _, s := range sources {
+		for _, o := range s.Objects {
+			if o.WrittenOut() {
+				a.say(o, "aliases are written out where sidecars are %s", where)
+			}
+		}
 	}
 }

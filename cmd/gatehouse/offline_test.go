@@ -135,7 +135,13 @@ spec:
 				}
 				return out.String()
 			}
-			inject := func(f *changeFlags, s streams) error { return f.inject(t.Context(), s, snapshot.Sidecar.Decide) }
+			inject := func(f *changeFlags, s streams) error {
+				sources, err := f.read(s.in)
+				if err != nil {
+					return err
+				}
+				return f.inject(t.Context(), s, sources, snapshot.Sidecar.Decide)
+			}
 			once := command(text, inject)
 
 			pod := podOf(t, []byte(text))
@@ -204,7 +210,7 @@ func TestInjectOutcomes(t *testing.T) {
 			sidecar.Decision{},
 			0,
 			strings.Replace(pods, "spec: {}", "spec:\n  x: 1", 1), "standard input#1: Pod/a: warning: beware\nstandard input#1: Pod/a: changed: x\n" +
-				"standard input#2: Pod/b: left as it is; no profile is about it\n1 object changed, 1 left as they are, 0 without a pod\n",
+				"standard input#2: Pod/b: left as it is; no profile is about it\n1 object changed, 1 left as it is, 0 without a pod\n",
 		},
 		{"refused", sidecar.Decision{Patches: add}, refused, exitNo, "", "refused:\nstandard input#2: Pod/b: spec.x: must not be"},
 		{
@@ -226,7 +232,11 @@ func TestInjectOutcomes(t *testing.T) {
 			var out, errs bytes.Buffer
 			f := changeFlags{output: "yaml"}
 			f.namespace = "default"
-			err := f.inject(t.Context(), streams{in: strings.NewReader(pods), out: &out, err: &errs}, func(in sidecar.Input) sidecar.Decision {
+			sources, err := f.read(strings.NewReader(pods))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = f.inject(t.Context(), streams{out: &out, err: &errs}, sources, func(in sidecar.Input) sidecar.Decision {
 				if bytes.Contains(in.Pod, []byte(`"name":"a"`)) {
 					return tt.a
 				}
@@ -253,5 +263,114 @@ func TestColoured(t *testing.T) {
 	want := "\x1b[1mdiff a b\x1b[0m\n\x1b[1m--- a\x1b[0m\n\x1b[1m+++ b\x1b[0m\n\x1b[36m@@ -1 +1 @@\x1b[0m\n\x1b[31m-x\x1b[0m\n\x1b[32m+y\x1b[0m\n z\n\x1b[31m--- not a header\x1b[0m\n"
 	if got != want {
 		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+// TestDiff shows what was added, and nothing that was not touched.
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	const object = "kind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n  - name: a\n    image: a"
+	before := object + "\n---\n" + object
+	after := strings.ReplaceAll(strings.ReplaceAll(before, "\nspec:", "\n  labels: {}\nspec:"), "  - name", "  - name: first\n  - name")
+	var out bytes.Buffer
+	if err := writeDiffs(&out, []source{{path: "/a.yaml", text: []byte(before)}}, [][]byte{[]byte(after)}); err != nil {
+		t.Fatal(err)
+	}
+	want := `diff a/a.yaml b/a.yaml
+--- a/a.yaml
++++ b/a.yaml
+@@ -1,8 +1,10 @@
+ kind: Pod
+ metadata:
+   name: a
++  labels: {}
+ spec:
+   containers:
++  - name: first
+   - name: a
+     image: a
+ ---
+@@ -9,7 +11,9 @@
+ kind: Pod
+ metadata:
+   name: a
++  labels: {}
+ spec:
+   containers:
++  - name: first
+   - name: a
+     image: a
+\ No newline at end of file
+`
+	if got := out.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestCannotBeWritten names the file that the user knows, and what is wrong.
+func TestCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	const longest = 255 // and what is written first has a longer name
+	name := strings.Repeat("a", longest-len(".yaml")) + ".yaml"
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte("a: b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sources := []source{{File: &manifest.File{Name: "deploy/" + name}, path: path, text: []byte("a: b\n")}}
+	err := writeFiles(sources, [][]byte{[]byte("a: c\n")})
+	if want := "deploy/" + name + ": cannot be written: file name too long"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestErrorText names the program on each line, unless the first one introduces
+// the others.
+func TestErrorText(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"one":                  "gatehouse: one\n",
+		"one\ntwo":             "gatehouse: one\ngatehouse: two\n",
+		"refused:\none\ntwo":   "gatehouse: refused:\none\ntwo\n",
+		"one\n  more of it\nb": "gatehouse: one\n  more of it\ngatehouse: b\n",
+	} {
+		if got := errorText(errors.New(text)); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestCouldNotTell is one line, whatever could not be told.
+func TestCouldNotTell(t *testing.T) {
+	t.Parallel()
+	unknown := func(profile string) error {
+		return fmt.Errorf("namespace %q is not known, and sidecar profile %q selects namespaces by their labels", "shop", profile)
+	}
+	const hint = " (hint: put the Namespace into the --config directory, or among the manifests)"
+	for _, tt := range []struct {
+		name string
+		d    sidecar.Decision
+		want string
+	}{
+		{"other", sidecar.Decision{Err: errors.New("one\ntwo")}, "one; two"},
+		{
+			"one profile",
+			sidecar.Decision{Err: unknown("a"), Verdicts: []sidecar.Verdict{{Profile: "a", Reason: sidecar.NamespaceUnknown}}},
+			`namespace "shop" is not known, and sidecar profile "a" selects namespaces by their labels` + hint,
+		},
+		{
+			"several, and more",
+			sidecar.Decision{Err: errors.Join(unknown("a"), errors.New("more"), unknown("b")), Verdicts: []sidecar.Verdict{
+				{Profile: "a", Reason: sidecar.NamespaceUnknown}, {Profile: "b", Reason: sidecar.NamespaceUnknown}, {Profile: "c", Reason: sidecar.Unknown},
+			}},
+			`namespace "shop" is not known, and sidecar profiles "a", "b" select namespaces by their labels; more` + hint,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := couldNotTell(&sidecar.Input{Namespace: "shop"}, &tt.d)
+			if got := f.String(); got != tt.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
+			}
+		})
 	}
 }

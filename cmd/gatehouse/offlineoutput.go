@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -34,12 +35,14 @@ func (f *changeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&f.inPlace, "in-place", "i", false, "write the changed files instead of printing them")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say nothing on standard error but errors")
 	addOutputFlag(cmd, &f.output, f.outputs()...)
-	cmd.MarkFlagsMutuallyExclusive("in-place", "output")
 }
 
-// check reports everything that is wrong with the flags at once.
-func (f *changeFlags) check() error {
+// check reports everything that is wrong with the flags of a command at once.
+func (f *changeFlags) check(cmd *cobra.Command) error {
 	var errs []error
+	if f.inPlace && cmd.Flags().Changed("output") {
+		errs = append(errs, errors.New("-i and -o cannot be given together"))
+	}
 	switch f.output {
 	case "yaml", "diff", "patch":
 	default:
@@ -58,9 +61,10 @@ func (f *changeFlags) check() error {
 	return errors.Join(errs...)
 }
 
-// finish makes the new texts and writes them where they belong. Nothing is
-// written unless all of them could be made.
-func (f *changeFlags) finish(out io.Writer, sources []source, namespaceOf func(*manifest.Object) string) error {
+// finish makes the new texts, writes them where they belong, and then says what
+// there is to say. Nothing is written unless all of them could be made. Where
+// tells where aliases may have been written out.
+func (f *changeFlags) finish(s streams, sources []source, said *about, where string) error {
 	texts := make([][]byte, len(sources))
 	var found finding.List
 	for i, s := range sources {
@@ -75,13 +79,25 @@ func (f *changeFlags) finish(out io.Writer, sources []source, namespaceOf func(*
 	if err := found.Err(); err != nil {
 		return err
 	}
+	if err := f.write(s.out, sources, texts); err != nil {
+		return err
+	}
+	if f.inPlace || f.output != "patch" {
+		said.writtenOut(sources, where)
+	}
+	said.sum(sources)
+	_, err := s.err.Write(said.lines.Bytes())
+	return err
+}
+
+func (f *changeFlags) write(out io.Writer, sources []source, texts [][]byte) error {
 	switch {
 	case f.inPlace:
 		return writeFiles(sources, texts)
 	case f.output == "diff":
 		return writeDiffs(out, sources, texts)
 	case f.output == "patch":
-		return writePatches(out, sources, namespaceOf)
+		return writePatches(out, sources, f.namespaceOf)
 	default:
 		return writeYAML(out, sources, texts)
 	}
@@ -115,13 +131,45 @@ func writeDiffs(out io.Writer, sources []source, texts [][]byte) error {
 		if s.path != "" {
 			name = strings.TrimPrefix(filepath.ToSlash(s.path), "/")
 		}
-		text := diff.Diff("a/"+name, s.text, "b/"+name, texts[i])
+		text := unnumbered(diff.Diff("a/"+name, numbered(s.text), "b/"+name, numbered(texts[i])))
 		if colour {
 			text = coloured(text)
 		}
 		_, _ = buffered.Write(text) // Flush has the error
 	}
 	return buffered.Flush()
+}
+
+// endOfNumber stands in no text that can be read.
+const endOfNumber = "\x00"
+
+// numbered is a text with the number of its document in front of each line, which
+// no change of an object moves. The diff is anchored at lines that occur once,
+// and without this, of two like objects in a file few lines would.
+func numbered(text []byte) []byte {
+	var out bytes.Buffer
+	document := 0
+	for line := range bytes.Lines(text) {
+		if bytes.HasPrefix(line, []byte("---")) {
+			document++
+		}
+		out.WriteString(strconv.Itoa(document) + endOfNumber)
+		out.Write(line)
+	}
+	return out.Bytes()
+}
+
+// unnumbered is a diff of numbered texts without the numbers.
+func unnumbered(text []byte) []byte {
+	var out bytes.Buffer
+	for line := range bytes.Lines(text) {
+		if _, rest, ok := bytes.Cut(line, []byte(endOfNumber)); ok {
+			out.WriteByte(line[0])
+			line = rest
+		}
+		out.Write(line)
+	}
+	return out.Bytes()
 }
 
 // coloured is a diff in the colours that every terminal has.
@@ -202,7 +250,7 @@ func writeFiles(sources []source, texts [][]byte) error {
 	for i, s := range sources {
 		if !bytes.Equal(s.text, texts[i]) {
 			if err := replaceFile(s.path, texts[i]); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", s.Name, err))
+				errs = append(errs, fmt.Errorf("%s: cannot be written: %w", s.Name, cause(err)))
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -52,9 +53,42 @@ func run(ctx context.Context, args []string, s streams) int {
 		code, err = exit.code, exit.err
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(s.err, "gatehouse: %v\n", err) // nobody is left to tell
+		_, _ = io.WriteString(s.err, errorText(err)) // nobody is left to tell
 	}
 	return code
+}
+
+// errorText is an error as it is shown. Each of several on lines of their own
+// says whose it is, unless the first line introduces the others.
+func errorText(err error) string {
+	const prefix = "gatehouse: "
+	lines := strings.Split(err.Error(), "\n")
+	for i := range lines {
+		if i == 0 || !strings.HasSuffix(lines[0], ":") && !strings.HasPrefix(lines[i], " ") {
+			lines[i] = prefix + lines[i]
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// needsConfig tells that --config is missing where it is required, and what it
+// is.
+func needsConfig(cmd *cobra.Command, _ []string) error {
+	flag := cmd.Flags().Lookup("config")
+	if flag != nil && len(flag.Annotations[cobra.BashCompOneRequiredFlag]) > 0 && flag.Value.String() == "" {
+		return errors.New("--config is required (hint: the directory of documents)")
+	}
+	return nil
+}
+
+// noArgs refuses arguments, and says where what they are belongs.
+func noArgs(belongs func(arg string) string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return fmt.Errorf("%q: %s", args[0], belongs(args[0]))
+	}
 }
 
 func newRootCommand(s streams) *cobra.Command {
@@ -68,8 +102,9 @@ manifests and recorded reviews.
 
 Exit codes: 0 yes, 1 no (refused, an error found), 2 could not tell (bad usage,
 bad input, unreachable).`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: needsConfig,
 	}
 	root.SetIn(s.in)
 	root.SetOut(s.out)

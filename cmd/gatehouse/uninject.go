@@ -21,7 +21,8 @@ stays. It reads the same kinds of objects and files as inject, and what it does
 not change stays byte for byte.
 
   -o yaml   the manifests, as one stream (the default)
-  -o diff   a unified diff, for patch -p1 or git apply
+  -o diff   a unified diff, for patch -p1 or git apply; run it at the root of
+            the repository, with relative paths
   -o patch  a JSON patch of each changed object, one a line
   -i        nothing; the files themselves are changed
 
@@ -31,9 +32,9 @@ input, and then nothing is printed or written.`,
 
   # a copy of what runs, without its sidecars
   kubectl get deployment checkout -o yaml | gatehouse uninject`,
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if err := f.check(); err != nil {
+		Args: fileArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd); err != nil {
 				return err
 			}
 			return f.uninject(s, sidecar.Remove)
@@ -77,10 +78,5 @@ func (f *changeFlags) uninject(s streams, takeOut func(pod []byte) (sidecar.Remo
 	if err := unknown.Err(); err != nil {
 		return err
 	}
-	said.sum(sources)
-	if err := f.finish(s.out, sources, f.namespaceOf); err != nil {
-		return err
-	}
-	_, err = s.err.Write(said.lines.Bytes())
-	return err
+	return f.finish(s, sources, &said, "taken out")
 }
