@@ -114,7 +114,17 @@ func compiled(c *config.Config, found finding.List) (*webhooks.Snapshot, finding
 	case err == nil:
 		found = append(found, snapshot.Warnings()...)
 	case errors.As(err, &list):
-		found = append(found, list...)
+		// What could not be read is not missing, too.
+		type place struct{ source, object, field string }
+		told := make(map[place]bool, len(found))
+		for _, f := range found {
+			told[place{f.Source, f.Object, f.Field}] = true
+		}
+		for _, f := range list {
+			if !told[place{f.Source, f.Object, f.Field}] {
+				found = append(found, f)
+			}
+		}
 	default:
 		found = append(found, finding.Finding{Severity: finding.Error, Message: err.Error()})
 	}
