@@ -177,6 +177,9 @@ type part struct {
 func Compile(spec Spec) (*Set, error) {
 	s := &Set{namespaces: spec.Namespaces, configMaps: spec.ConfigMaps}
 	s.scratch.New = func() any { return new(scratch) }
+	if len(spec.Profiles) == 0 {
+		return s, nil // What follows takes memory.
+	}
 	environment, err := template.NewEnvironment()
 	if err != nil {
 		return nil, fmt.Errorf("sidecar profiles: %w", err)
@@ -323,17 +326,13 @@ func (c *compiler) trees(p *profile) {
 				}
 				continue
 			}
-			shape := reflect.TypeFor[corev1.Container]()
-			if l == volumes {
-				shape = reflect.TypeFor[corev1.Volume]()
-			}
 			for i, raw := range value.Elements() {
 				at := path + "[" + strconv.Itoa(i) + "]"
 				if raw.Kind() != rawjson.Object {
 					c.error(at, "", "expected an object, not %s", raw.Kind())
 					continue
 				}
-				e := element{name: raw.Get("name").Text(), tree: tree(at, raw, shape)}
+				e := element{name: raw.Get("name").Text(), tree: tree(at, raw, shapeOf(l))}
 				e.native = l == initContainers && raw.Get("restartPolicy").Is(string(corev1.ContainerRestartPolicyAlways))
 				if policy := raw.Get("restartPolicy").Text(); l == initContainers && strings.Contains(policy, "${") {
 					c.error(at+".restartPolicy", "write it out", "%q: whether an init container is a native sidecar cannot depend on the pod", shorten(policy, 64))
@@ -343,7 +342,9 @@ func (c *compiler) trees(p *profile) {
 		}
 		if len(rest) > 0 {
 			rest[0] = '{'
-			p.spec = tree("spec.template.spec", append(rest, '}'), reflect.TypeFor[corev1.PodSpec]())
+			rest = append(rest, '}')
+			c.repeated("spec.template.spec", rest, podRules)
+			p.spec = tree("spec.template.spec", rest, reflect.TypeFor[corev1.PodSpec]())
 		}
 	}
 	for i := range from.AppContainers {
@@ -353,6 +354,7 @@ func (c *compiler) trees(p *profile) {
 		a := additions{AppContainerAdditions: from.AppContainers[i]}
 		switch {
 		case ok && raw.Len() > 0:
+			c.repeated(path, raw, additionRules)
 			a.tree = tree(path, raw, reflect.TypeFor[corev1.Container]())
 		case len(c.found) == before:
 			c.error(path, "", "nothing is added")
@@ -420,14 +422,22 @@ func (p *profile) parts() []*template.Tree {
 	return all
 }
 
-// assemble puts together what a function renders.
+// assemble puts together what a function renders, in the form in which the API
+// server writes it.
 func (p *profile) assemble(render func(*template.Tree) ([]byte, error)) (*rendered, error) {
 	r := new(rendered)
 	sum := sha256.New()
+	written := func(t *template.Tree, as reflect.Type) ([]byte, error) {
+		raw, err := render(t)
+		if err != nil {
+			return nil, err
+		}
+		return asWritten(raw, as), nil
+	}
 	for l := range lists {
 		for i := range p.elements[l] {
 			e := &p.elements[l][i]
-			raw, err := render(e.tree)
+			raw, err := written(e.tree, shapeOf(l))
 			if err != nil {
 				return nil, err
 			}
@@ -448,12 +458,13 @@ func (p *profile) assemble(render func(*template.Tree) ([]byte, error)) (*render
 	}
 	for _, field := range []struct {
 		tree *template.Tree
+		as   reflect.Type
 		into *rawjson.Value
-	}{{p.metadata, &r.metadata}, {p.spec, &r.spec}} {
+	}{{p.metadata, reflect.TypeFor[v1alpha1.SidecarTemplateMetadata](), &r.metadata}, {p.spec, reflect.TypeFor[corev1.PodSpec](), &r.spec}} {
 		if field.tree == nil {
 			continue
 		}
-		raw, err := render(field.tree)
+		raw, err := written(field.tree, field.as)
 		if err != nil {
 			return nil, err
 		}
@@ -461,7 +472,7 @@ func (p *profile) assemble(render func(*template.Tree) ([]byte, error)) (*render
 		digest(sum, raw)
 	}
 	for i := range p.app {
-		raw, err := render(p.app[i].tree)
+		raw, err := written(p.app[i].tree, reflect.TypeFor[corev1.Container]())
 		if err != nil {
 			return nil, err
 		}
@@ -488,6 +499,14 @@ func array(parts []part) json.RawMessage {
 		dst = append(dst, parts[i].raw...)
 	}
 	return append(dst, ']')
+}
+
+// shapeOf is the type of a list's elements.
+func shapeOf(l list) reflect.Type {
+	if l == volumes {
+		return reflect.TypeFor[corev1.Volume]()
+	}
+	return reflect.TypeFor[corev1.Container]()
 }
 
 // String is the list's name in a pod's spec.

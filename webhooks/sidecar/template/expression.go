@@ -50,6 +50,7 @@ type use byte
 const (
 	forPlaceholder use = iota
 	forCondition
+	uses // how many uses there are
 )
 
 // compile compiles an expression whose text is at path.
@@ -139,17 +140,19 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 // params: they are looked at before parameters are, because whom a profile is
 // about does not depend on what a pod wants of it. The caller holds the mutex.
 func (s *Scope) env(use use) (*cel.Env, error) {
+	if env := s.envs[use]; env != nil {
+		return env, nil
+	}
+	options := []cel.EnvOption{cel.CustomTypeProvider(s.provider), cel.Variable("presets", cel.ObjectType(presetsType))}
 	if use == forPlaceholder {
-		return s.cel, nil
+		options = append(options, cel.Variable("params", cel.ObjectType(paramsType)))
 	}
-	if s.conditions == nil {
-		env, err := s.environment.cel.Extend(cel.CustomTypeProvider(s.provider), cel.Variable("presets", cel.ObjectType(presetsType)))
-		if err != nil {
-			return nil, err
-		}
-		s.conditions = env
+	env, err := s.environment.cel.Extend(options...)
+	if err != nil {
+		return nil, err
 	}
-	return s.conditions, nil
+	s.envs[use] = env
+	return env, nil
 }
 
 // issues reports what CEL has to say about the text.

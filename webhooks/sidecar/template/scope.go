@@ -19,7 +19,6 @@ const annotationDomain = ".sidecar.gatehouse.dev/"
 // for concurrent use.
 type Scope struct {
 	environment *Environment
-	cel         *cel.Env
 	provider    *provider
 	profile     string
 	parameters  []parameter
@@ -30,9 +29,9 @@ type Scope struct {
 	defaults, sample Params
 
 	mu sync.Mutex
-	// conditions is what cel is for placeholders, and nil until there is a
-	// condition.
-	conditions *cel.Env
+	// envs are what expressions are compiled in. Each is made when the first
+	// expression needs it: most profiles have none.
+	envs [uses]*cel.Env
 	// compiled has every expression once: profiles repeat them.
 	compiled map[source]*expression
 }
@@ -78,16 +77,6 @@ func (e *Environment) Scope(profile string, parameters []v1alpha1.SidecarParamet
 	own.declare(presetsType, sets)
 
 	s.provider = &provider{Provider: e.base, shared: e.objects, own: own}
-	extended, err := e.cel.Extend(
-		cel.CustomTypeProvider(s.provider),
-		cel.Variable("params", cel.ObjectType(paramsType)),
-		cel.Variable("presets", cel.ObjectType(presetsType)),
-	)
-	if err != nil {
-		r.errorf("spec.parameters", "", "cannot be declared: %v", err)
-		extended = e.cel
-	}
-	s.cel = extended
 	return s, r.found
 }
 
