@@ -27,8 +27,12 @@ const (
 	spec
 	// app is what is added to the pod's own containers.
 	app
+	// named is what is added to the container app alone.
+	named
 	labels
 	annotations
+	// sharing are fields of a native sidecar that shares the mounts of the pod's own containers.
+	sharing
 )
 
 // profile is a profile that says this in that part, and else nothing that is wrong.
@@ -36,7 +40,7 @@ func (p part) profile(text string) string {
 	side := func(list, more string) string {
 		return fmt.Sprintf("{spec: {%s: [{name: side, image: example/side, %s%s}], volumes: [{name: scratch, emptyDir: {}}, {name: block, persistentVolumeClaim: {claimName: block}}]}}", list, more, text)
 	}
-	template, appContainers := "{}", "[]"
+	template, appContainers, share := "{}", "[]", "[]"
 	switch p {
 	case native:
 		more := "restartPolicy: Always, "
@@ -55,12 +59,17 @@ func (p part) profile(text string) string {
 	case app:
 		template = "{spec: {volumes: [{name: scratch, emptyDir: {}}, {name: block, persistentVolumeClaim: {claimName: block}}]}}"
 		appContainers = fmt.Sprintf("[{template: {%s}}]", text)
+	case named:
+		appContainers = fmt.Sprintf("[{names: [app], template: {%s}}]", text)
+	case sharing:
+		template = side("initContainers", "restartPolicy: Always, ")
+		share = "[{container: side, volumeMounts: true}]"
 	case labels:
 		template = fmt.Sprintf("{metadata: {labels: {%s}}}", text)
 	case annotations:
 		template = fmt.Sprintf("{metadata: {annotations: {%s}}}", text)
 	}
-	return fmt.Sprintf("metadata: {name: broken}\nspec:\n  injection: OptOut\n  template: %s\n  appContainers: %s\n", template, appContainers)
+	return fmt.Sprintf("metadata: {name: broken}\nspec:\n  injection: OptOut\n  template: %s\n  appContainers: %s\n  share: %s\n", template, appContainers, share)
 }
 
 // pod is the pod that the profile would make of one that says nothing, put together without any of our code.
@@ -188,6 +197,9 @@ func brokenProfiles() []row {
 		{"resources: extended resource without limit", native, `resources: {requests: {example.com/gpu: 1}}`, ".resources.requests.example.com/gpu"},
 		{"resources: extended resource over-committed", native, `resources: {requests: {example.com/gpu: 1}, limits: {example.com/gpu: 2}}`, ".resources.requests.example.com/gpu"},
 		{"resources: part of an extended resource", native, `resources: {limits: {example.com/gpu: 500m}}`, ".resources.limits.example.com/gpu"},
+		{"resources: huge pages alone", native, `resources: {limits: {hugepages-2Mi: 2Mi}}`, ".resources"},
+		{"app: huge pages alone", app, `resources: {limits: {hugepages-2Mi: 2Mi}}`, ".resources"},
+		{"DNS without servers", spec, `dnsPolicy: None`, ".dnsConfig.nameservers"},
 		{"resources: huge pages without limit", native, `resources: {requests: {hugepages-2Mi: 2Mi, cpu: 1}}`, ".resources.requests.hugepages-2Mi"},
 		{"resources: claim of no pod", native, `resources: {claims: [{name: gpu}]}`, ".resources.claims[0].name"},
 

@@ -21,6 +21,10 @@ func TestTogetherTheyWouldBeInvalid(t *testing.T) {
 		in       part
 		profile  string
 		own, pod string
+		// metadata is more of the pod's.
+		metadata string
+		// same says that what has the same name is merged.
+		same bool
 	}{
 		{name: "two handlers of a probe", in: app, profile: `livenessProbe: {exec: {command: [ok]}}`, own: `"livenessProbe":{"httpGet":{"port":80}}`},
 		{name: "two handlers of a hook", in: app, profile: `lifecycle: {preStop: {exec: {command: [ok]}}}`, own: `"lifecycle":{"preStop":{"httpGet":{"port":80}}}`},
@@ -44,6 +48,19 @@ func TestTogetherTheyWouldBeInvalid(t *testing.T) {
 		{name: "resources of the pod, and more of the sidecar", in: spec, profile: side + `resources: {requests: {cpu: 2}}}]`, pod: `"resources":{"requests":{"cpu":"1"},"limits":{"cpu":"1"}}`},
 		{name: "the host's network, and its sysctls", in: spec, profile: `securityContext: {sysctls: [{name: net.core.somaxconn, value: "1"}]}`, pod: `"hostNetwork":true`},
 		{name: "the host's network, and another host port", in: spec, profile: side + `ports: [{containerPort: 80, hostPort: 81}]}]`, pod: `"hostNetwork":true`},
+		{name: "processes of the host, and users of its own", in: spec, profile: `hostUsers: false`, pod: `"hostPID":true`},
+		{name: "the host's IPC, and users of its own", in: spec, profile: `hostUsers: false`, pod: `"hostIPC":true`},
+		{name: "the host's network, and users of its own", in: spec, profile: `hostUsers: false`, pod: `"hostNetwork":true`},
+		{name: "the name of a port", in: app, profile: `ports: [{name: metrics, containerPort: 9100}]`, own: `"ports":[{"name":"metrics","containerPort":8080,"protocol":"TCP"}]`},
+		{name: "the name of a port of a container that is merged", in: container, same: true, profile: `ports: [{name: metrics, containerPort: 9100}]`, pod: `"containers":[{"name":"app","image":"a"},{"name":"side","image":"a","ports":[{"name":"metrics","containerPort":8080,"protocol":"TCP"}]}]`},
+		{name: "an init container, and a native sidecar's probe", in: native, same: true, profile: `startupProbe: {exec: {command: [ok]}}`, pod: `"initContainers":[{"name":"side","image":"a","restartPolicy":"Never"}]`},
+		{name: "a port of the node, and the same of another container", in: named, profile: `ports: [{containerPort: 9100, hostPort: 9100}]`, pod: `"containers":[{"name":"app","image":"a"},{"name":"web","image":"a","ports":[{"containerPort":1,"hostPort":9100,"protocol":"TCP"}]}]`},
+		{name: "resources of the pod, and more of its container", in: app, profile: `resources: {requests: {memory: 2Gi}}`, pod: `"resources":{"requests":{"memory":"1Gi"},"limits":{"memory":"1Gi"}}`},
+		{name: "resources of the pod, and more of one that is merged", in: native, same: true, profile: `resources: {requests: {memory: 2Gi}}`, pod: `"initContainers":[{"name":"side","image":"a","restartPolicy":"Always"}],"resources":{"requests":{"memory":"1Gi"},"limits":{"memory":"1Gi"}}`},
+		{name: "a short life, and a long sleep of its container", in: app, profile: `lifecycle: {preStop: {sleep: {seconds: 20}}}`, pod: `"terminationGracePeriodSeconds":5`},
+		{name: "a long sleep, and a short life", in: spec, profile: `terminationGracePeriodSeconds: 5`, own: `"lifecycle":{"preStop":{"sleep":{"seconds":20}}}`, pod: `"terminationGracePeriodSeconds":30`},
+		{name: "an annotation of AppArmor, and another profile", in: app, profile: `securityContext: {appArmorProfile: {type: RuntimeDefault}, runAsNonRoot: true}`, metadata: `"annotations":{"container.apparmor.security.beta.kubernetes.io/app":"unconfined"}`},
+		{name: "what a privileged container mounts, and one that shares it", in: sharing, own: `"securityContext":{"privileged":true},"volumeMounts":[{"name":"own","mountPath":"/a","mountPropagation":"Bidirectional"}]`, pod: `"volumes":[{"name":"own","emptyDir":{}}]`},
 		{name: "Windows, and a user", in: native, profile: `securityContext: {runAsUser: 5}`, pod: `"os":{"name":"windows"}`},
 		{name: "Windows, and a group of files", in: spec, profile: `securityContext: {fsGroup: 5}`, pod: `"os":{"name":"windows"}`},
 		{name: "annotations as long as they may be, and more", in: annotations, profile: `b: c`, pod: `"ANNOTATION":"` + strings.Repeat("x", 256<<10-len("a")) + `"`},
@@ -52,16 +69,22 @@ func TestTogetherTheyWouldBeInvalid(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %s", tc.name, conflict), func(t *testing.T) {
 				all := profiles(t, "profile.yaml", tc.in.profile(tc.profile))
 				all[0].Spec.OnConflict, all[0].Spec.HostNetwork = conflict, v1alpha1.InjectPod
+				if tc.same {
+					all[0].Spec.OnSameName = v1alpha1.KeepSameName
+				}
 				set, err := compile(all)
 				if err != nil {
 					t.Fatal(err)
 				}
 				join := func(first, second string) string { return strings.Trim(first+","+second, ",") }
-				metadata, more := `"name":"checkout"`, tc.pod
+				metadata, more := join(`"name":"checkout"`, tc.metadata), tc.pod
 				if long, ok := strings.CutPrefix(more, `"ANNOTATION":`); ok {
 					metadata, more = metadata+`,"annotations":{"a":`+long+`}`, ""
 				}
-				pod := []byte(`{"metadata":{` + metadata + `},"spec":{` + join(`"containers":[{`+join(`"name":"app","image":"example/app"`, tc.own)+`}]`, more) + `,"serviceAccountName":"default"}}`)
+				if !strings.HasPrefix(more, `"containers"`) {
+					more = join(`"containers":[{`+join(`"name":"app","image":"example/app"`, tc.own)+`}]`, more)
+				}
+				pod := []byte(`{"metadata":{` + metadata + `},"spec":{` + more + `,"serviceAccountName":"default"}}`)
 				if errs := validator.Errors(pod); len(errs) > 0 {
 					t.Fatalf("%q before: %.500s", errs, pod)
 				}

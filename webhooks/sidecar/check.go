@@ -341,6 +341,7 @@ func (c *compiler) appContainer(at string, a *additions, container *corev1.Conta
 		}
 	}
 	at += ".template"
+	c.ofOthers(at, a, container)
 	if a.InitContainers {
 		c.plainInit(at, container)
 	}

@@ -90,9 +90,10 @@ func (c *compiler) dns(path string, t *corev1.PodSpec) {
 	if d == nil {
 		d = new(corev1.PodDNSConfig)
 	}
+	policy := path + ".dnsPolicy"
 	path += ".dnsConfig"
-	if t.DNSPolicy == corev1.DNSNone && len(d.Nameservers) == 0 {
-		c.warn(path+".nameservers", "", "with dnsPolicy: None a pod needs at least one, and the profile adds none")
+	if t.DNSPolicy == corev1.DNSNone && len(d.Nameservers) == 0 && !c.placeholder(policy) {
+		c.error(path+".nameservers", "", "with dnsPolicy: None a pod needs at least one, and the profile adds none")
 	}
 	const servers, searches = 3, 32
 	if n := len(d.Nameservers); n > servers {

@@ -37,6 +37,10 @@ func (c *compiler) resources(at string, container *corev1.Container) {
 			c.broken(path, "%s cannot be overcommitted: %q must be the limit of %q", name, request.String(), limit.String())
 		}
 	}
+	names := slices.AppendSeq(slices.Collect(maps.Keys(r.Requests)), maps.Keys(r.Limits))
+	if slices.ContainsFunc(names, hugePages) && !slices.Contains(names, corev1.ResourceCPU) && !slices.Contains(names, corev1.ResourceMemory) {
+		c.error(at+".resources", "", "huge pages need cpu or memory beside them")
+	}
 	for i := range r.Claims {
 		claim := r.Claims[i].Name
 		if !slices.ContainsFunc(c.typed.spec.ResourceClaims, func(p corev1.PodResourceClaim) bool { return p.Name == claim }) {

@@ -129,7 +129,7 @@ func TestSameName(t *testing.T) {
 	const (
 		own = "{name: proxy, image: mine, restartPolicy: Always, env: [{name: C, value: c}, {name: B, value: mine}], resources: {limits: {cpu: 2}}, future: 1}"
 		pod = "spec: {initContainers: [{name: first}, " + own + "], containers: [{name: app}]}"
-		all = "{name: proxy, image: 'example/proxy:1', restartPolicy: Always, startupProbe: {exec: {command: [ok]}}, env: [{name: A, value: a}, {name: B, value: b}], ports: [{containerPort: 80}], resources: {limits: {cpu: 1, memory: 1Gi}}}"
+		all = "{name: proxy, image: 'example/proxy:1', restartPolicy: Always, startupProbe: {exec: {command: [ok]}}, env: [{name: A, value: a}, {name: B, value: b}], ports: [{containerPort: 80}], resources: {limits: {cpu: '1', memory: 1Gi}}}"
 		// merged has the pod's members where it has any.
 		merged  = "{name: proxy, image: mine, restartPolicy: Always, startupProbe: {exec: {command: [ok]}}, env: [{name: C, value: c}, {name: B, value: mine}, {name: A, value: a}], ports: [{containerPort: 80}], resources: {limits: {cpu: 2, memory: 1Gi}}, future: 1}"
 		rest    = "containers: [{name: app}, {name: agent, image: 'example/agent:1'}], volumes: [{name: v, emptyDir: {}}]"

@@ -2,6 +2,8 @@ package sidecar
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,9 +15,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// demands are what the containers of a template ask of a pod's own fields, and
-// the API server refuses a pod for whose fields say otherwise
-// (k8s.io/kubernetes/pkg/apis/core/validation).
+// demands are what a profile asks of a pod's own fields, and the API server
+// refuses a pod for whose fields say otherwise
+// (k8s.io/kubernetes/pkg/apis/core/validation). They tell which pods are to be
+// looked at.
 type demands struct {
 	// sleep is the longest sleep of a hook, in seconds, which the pod's grace
 	// period must not be shorter than.
@@ -23,14 +26,24 @@ type demands struct {
 	// restarts tells whether a container is to be restarted to be resized, which
 	// it is not in a pod that is never restarted.
 	restarts bool
-	// resources tells whether a container says what it needs, which must fit into
-	// what the pod says for all.
-	resources bool
+	// resources are those that the profile says something of: what containers
+	// need must fit into what the pod says for all.
+	resources []string
+	// fields tells whether the profile sets any of these fields of pods.
+	fields bool
 }
 
 func (t *typed) demands() demands {
 	var d demands
-	for _, c := range slices.Concat(t.spec.InitContainers, t.spec.Containers) {
+	names := make(map[string]bool)
+	note := func(all corev1.ResourceRequirements) {
+		for _, list := range [...]corev1.ResourceList{all.Requests, all.Limits} {
+			for name := range list {
+				names[string(name)] = true
+			}
+		}
+	}
+	for _, c := range slices.Concat(t.spec.InitContainers, t.spec.Containers, t.app) {
 		if l := c.Lifecycle; l != nil {
 			for _, h := range [...]*corev1.LifecycleHandler{l.PostStart, l.PreStop} {
 				if h != nil && h.Sleep != nil {
@@ -41,69 +54,130 @@ func (t *typed) demands() demands {
 		d.restarts = d.restarts || slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
 			return p.RestartPolicy != corev1.NotRequired
 		})
-		d.resources = d.resources || len(c.Resources.Requests)+len(c.Resources.Limits) > 0
+		note(c.Resources)
 	}
+	if t.spec.Resources != nil {
+		note(*t.spec.Resources)
+	}
+	d.resources = slices.Sorted(maps.Keys(names))
+	d.fields = t.spec.Resources != nil || t.spec.RestartPolicy != "" || t.spec.TerminationGracePeriodSeconds != nil
 	return d
 }
 
-// unfit says why the pod cannot have the containers of the template, or nothing.
+// unfit says why the pod cannot be what the profile makes of it, or nothing.
 func (pl *plan) unfit() (path, message string) {
-	d := pl.profile.demands
-	if d == (demands{}) {
+	d, p := &pl.profile.demands, pl.pod
+	grace, bounded := seconds(p.grace)
+	if !d.fields && (d.sleep == 0 || !bounded || grace >= d.sleep) && (!d.restarts || !p.neverRestarts()) && (len(d.resources) == 0 || p.resources.Len() == 0) {
 		return "", ""
 	}
-	if grace := pl.pod.grace; d.sleep > 0 && grace.Kind() == rawjson.Number {
-		if seconds, err := strconv.ParseInt(string(grace), 10, 64); err == nil && seconds < d.sleep {
-			return "spec.terminationGracePeriodSeconds", fmt.Sprintf("a container of sidecar profile %q sleeps for %d seconds before it ends, and the pod has %d", pl.profile.name, d.sleep, seconds)
+	// Only what comes of it tells: what is added may be merged or left out.
+	made := new(pod)
+	if err := made.read(pl.reader, pl.pending.result()); err != nil {
+		return "", "" // It cannot happen: the patch is made for a pod that was read.
+	}
+	if grace, bounded := seconds(made.grace); bounded {
+		if sleep := made.sleep(); sleep > 0 && grace < sleep {
+			return "spec.terminationGracePeriodSeconds", fmt.Sprintf("with sidecar profile %q a container sleeps for %d seconds before it ends, and the pod has %d", pl.profile.name, sleep, grace)
 		}
 	}
-	if d.restarts && pl.pod.restartPolicy.Is(string(corev1.RestartPolicyNever)) {
-		return "spec.restartPolicy", fmt.Sprintf("a container of sidecar profile %q is restarted to be resized, and the pod's never are", pl.profile.name)
+	if made.neverRestarts() && made.restartsToResize() {
+		return "spec.restartPolicy", fmt.Sprintf("with sidecar profile %q a container is restarted to be resized, and the pod's never are", pl.profile.name)
 	}
-	if all := pl.pod.resources; d.resources && all.Len() > 0 {
-		return "spec.resources", pl.exceeds(all)
+	for _, name := range d.resources {
+		if most, exceeded := made.exceeded(name); exceeded {
+			return "spec.resources", fmt.Sprintf("the pod has %s of %s for all of its containers, which does not suffice with what sidecar profile %q adds", most, name, pl.profile.name)
+		}
 	}
 	return "", ""
 }
 
-// exceeds says which of the resources of the pod as a whole do not suffice with
-// the containers that are added. Init containers that end are left out: they run
-// when nothing else of the pod's own does.
-func (pl *plan) exceeds(all rawjson.Value) string {
-	for _, which := range [...]string{"requests", "limits"} {
-		for nameText, quantity := range all.Get(which).Members() {
-			name := nameText.Text()
-			most, ok := readQuantity(quantity)
-			if !ok {
-				continue
-			}
-			var sum resource.Quantity
-			fits := true
-			count := func(container rawjson.Value) {
-				if q, ok := readQuantity(container.Get("resources", which, name)); ok {
-					sum.Add(q)
-					// A limit of one container is bounded, requests of all are.
-					fits = fits && (which != "limits" || q.Cmp(most) <= 0)
+func seconds(v rawjson.Value) (int64, bool) {
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	return n, err == nil
+}
+
+func (p *pod) neverRestarts() bool { return p.restartPolicy.Is(string(corev1.RestartPolicyNever)) }
+
+// containers are the elements of both lists of containers.
+func (p *pod) containers() iter.Seq2[list, *item] {
+	return func(yield func(list, *item) bool) {
+		for l := initContainers; l <= containers; l++ {
+			for i := p.lists[l].from; i < p.lists[l].to; i++ {
+				if !yield(l, p.item(i)) {
+					return
 				}
-			}
-			for l := initContainers; l <= containers; l++ {
-				for i := pl.pod.lists[l].from; i < pl.pod.lists[l].to; i++ {
-					if it := pl.pod.item(i); l == containers || it.native {
-						count(it.text)
-					}
-				}
-				for i := range pl.profile.elements[l] {
-					if pl.fate(l, i).what == toAdd && (l == containers || pl.profile.elements[l][i].native) {
-						count(rawjson.Value(pl.rendered.elements[l][i].raw))
-					}
-				}
-			}
-			if !fits || which == "requests" && sum.Cmp(most) > 0 {
-				return fmt.Sprintf("the pod has %s of %s for all of its containers, which does not suffice for those of sidecar profile %q", most.String(), name, pl.profile.name)
 			}
 		}
 	}
-	return ""
+}
+
+// sleep is the longest sleep of any container's hook.
+func (p *pod) sleep() int64 {
+	var longest int64
+	for _, it := range p.containers() {
+		hooks := it.text.Get("lifecycle")
+		for _, hook := range [...]string{"postStart", "preStop"} {
+			if n, ok := seconds(hooks.Get(hook, "sleep", "seconds")); ok {
+				longest = max(longest, n)
+			}
+		}
+	}
+	return longest
+}
+
+func (p *pod) restartsToResize() bool {
+	for _, it := range p.containers() {
+		for _, policy := range it.text.Get("resizePolicy").Elements() {
+			if policy.Get("restartPolicy").Is(string(corev1.RestartContainer)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// exceeded tells whether the containers need more of a resource than the pod as
+// a whole has, and how much that is. What they need is counted as the API server
+// does: init containers that end run when of the others native sidecars alone
+// do, and what says its limit alone requests as much.
+func (p *pod) exceeded(name string) (string, bool) {
+	limit, limited := readQuantity(p.resources.Get("limits", name))
+	request, requested := readQuantity(p.resources.Get("requests", name))
+	if !limited && !requested {
+		return "", false
+	}
+	if !requested {
+		request = limit
+	}
+	var sum, native, most resource.Quantity
+	for l, it := range p.containers() {
+		resources := it.text.Get("resources")
+		upper, bounded := readQuantity(resources.Get("limits", name))
+		if l == containers && bounded && limited && upper.Cmp(limit) > 0 {
+			return limit.String(), true
+		}
+		need, says := readQuantity(resources.Get("requests", name))
+		if !says {
+			need = upper
+		}
+		switch {
+		case l == containers:
+			sum.Add(need)
+		case it.native:
+			sum.Add(need)
+			native.Add(need)
+		default:
+			need.Add(native)
+			if need.Cmp(most) > 0 {
+				most = need
+			}
+		}
+	}
+	if most.Cmp(sum) > 0 {
+		sum = most
+	}
+	return request.String(), sum.Cmp(request) > 0
 }
 
 // readQuantity reads a quantity, which may be written as a text or a number. One

@@ -1,5 +1,11 @@
 package sidecar
 
+import (
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
 // Spliced is Decide, and the text that the editors make of the pod beside the
 // patch: what the patch must come to, but for the status annotation.
 func (s *Set) Spliced(in Input) (Decision, []byte) {
@@ -29,3 +35,6 @@ func Stripped(pod []byte) ([]byte, bool) {
 	out, _ := s.undo().revert(nil, pod, "", nil)
 	return out, true
 }
+
+// AsWritten is a pod's spec as it is added.
+func AsWritten(spec []byte) []byte { return asWritten(spec, reflect.TypeFor[corev1.PodSpec]()) }

@@ -45,6 +45,12 @@ func TestLint(t *testing.T) {
 		{"labels and annotations", []string{`template: {metadata: {labels: {"a b": c, d: "e f"}, annotations: {"g h": i, sidecar.gatehouse.dev/inject: "true", a.sidecar.gatehouse.dev/x: z, kubernetes.io/config.mirror: z}}}`}},
 
 		{"additions", []string{side("") + "\nappContainers: [{template: {}}, {template: []}, {names: [x, w], except: [x], template: {name: app}}, {template: {env: [{name: A}, {name: A}]}}, {template: {volumeMounts: [{name: none, mountPath: /x}]}}, {template: {imag: x}}]"}},
+		{"additions to several containers", []string{
+			"appContainers: [{template: {ports: [{containerPort: 80, hostPort: 80}]}}, {names: [a, b], template: {ports: [{containerPort: 80}, {containerPort: 81, hostPort: 81}]}}, {names: [c], template: {ports: [{containerPort: 82, hostPort: 82}]}}]",
+		}},
+		{"when containers of others are restarted", []string{"appContainers: [{initContainers: true, template: {restartPolicy: Always}}, {template: {restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]}}]"}},
+		{"huge pages", []string{"appContainers: [{template: {resources: {limits: {hugepages-2Mi: 2Mi}}}}, {template: {resources: {requests: {cpu: 1}, limits: {hugepages-2Mi: 2Mi}}}}]"}},
+		{"name servers", []string{"template: {spec: {dnsPolicy: None}}", "template: {spec: {dnsPolicy: None, dnsConfig: {nameservers: [10.0.0.1]}}}", "parameters: [{name: p, type: enum, enum: [None, Default], default: None}]\ntemplate: {spec: {dnsPolicy: '${params.p}'}}"}},
 		{"shares", []string{side("") + "\nshare: [{container: sid, volumeMounts: true}, {container: side}, {container: side, env: [A], readOnly: true}, {container: side, env: [A]}]"}},
 		{"distinct users", []string{"distinctUsers: [side, none]\n" + side(""), "distinctUsers: [side]\n" + strings.ReplaceAll(side(", securityContext: {runAsUser: 5}"), "name: side", "name: side2")}},
 

@@ -44,17 +44,26 @@ type rule struct {
 	// pair is the other of requests and limits: what the pod says about a
 	// resource in one of them is not completed in the other.
 	pair string
+	// unique is a member that no two elements of a list may have alike.
+	unique string
 	// contradicts tells whether a member cannot be added to what an object says.
 	contradicts func(object rawjson.Value, name string, value rawjson.Value) bool
 	// absent is the value, as JSON, that the API server puts in where a pod's
 	// author says nothing.
 	absent string
 	fields map[string]*rule
+	// each is the rule for every member of an object whose names are not known.
+	each *rule
+	// quantity says that the value is one, which can be written in many ways.
+	quantity bool
 }
 
 func (r *rule) field(name string) *rule {
 	if r == nil {
 		return nil
+	}
+	if r.each != nil {
+		return r.each
 	}
 	return r.fields[name]
 }
@@ -78,7 +87,8 @@ var (
 	united = &rule{united: true}
 	atomic = &rule{whole: true}
 	// handler is a probe or a hook of a container's life.
-	handler = &rule{choice: []string{"exec", "grpc", "httpGet", "sleep", "tcpSocket"}}
+	handler  = &rule{choice: []string{"exec", "grpc", "httpGet", "sleep", "tcpSocket"}}
+	quantity = &rule{quantity: true}
 
 	podRules = &rule{contradicts: hosts, fields: map[string]*rule{
 		"dnsPolicy":                     {absent: `"ClusterFirst"`},
@@ -98,6 +108,8 @@ var (
 		"dnsConfig": {fields: map[string]*rule{
 			"nameservers": {united: true, most: 3}, "searches": {united: true, most: 32}, "options": {keys: []string{"name"}, whole: true},
 		}},
+		"overhead":  {each: quantity},
+		"resources": {fields: map[string]*rule{"requests": {each: quantity}, "limits": {each: quantity}}},
 		"securityContext": {fields: map[string]*rule{
 			"supplementalGroups": united, "sysctls": {keys: []string{"name"}, whole: true},
 			"seccompProfile": atomic, "appArmorProfile": atomic,
@@ -116,12 +128,12 @@ var (
 		"terminationMessagePolicy": {absent: `"File"`},
 		"env":                      {keys: []string{"name"}, whole: true},
 		"envFrom":                  united,
-		"ports":                    {keys: []string{"containerPort", "protocol=TCP"}, whole: true},
+		"ports":                    {keys: []string{"containerPort", "protocol=TCP"}, whole: true, unique: "name"},
 		"volumeMounts":             {keys: []string{"mountPath"}, whole: true, beside: "volumeDevices"},
 		"volumeDevices":            {keys: []string{"devicePath"}, whole: true, beside: "volumeMounts"},
 		"resizePolicy":             {keys: []string{"resourceName"}, whole: true},
 		"resources": {fields: map[string]*rule{
-			"claims": {keys: []string{"name"}, whole: true}, "requests": {pair: "limits"}, "limits": {pair: "requests"},
+			"claims": {keys: []string{"name"}, whole: true}, "requests": {pair: "limits", each: quantity}, "limits": {pair: "requests", each: quantity},
 		}},
 		"securityContext": {contradicts: privileges, fields: map[string]*rule{
 			"capabilities":    {fields: map[string]*rule{"add": united, "drop": united}},
@@ -147,6 +159,9 @@ type merger struct {
 	// kept tells what to do where the pod has something else. It is called with
 	// the field's path for people and what is said about it.
 	kept func(path, message string)
+	// clash is kept for what the API server refuses a pod, whoever says it. Nil
+	// stands for kept.
+	clash func(path, message string)
 
 	// status notes what is created and what stood where something else is put.
 	status *status
@@ -207,22 +222,62 @@ func (m *merger) member(at place, object rawjson.Value, name string, value rawjs
 	case value.Kind() == rawjson.Null:
 		return nil
 	case own == nil:
+		value = m.distinct(at, value, r)
 		m.note(at.trail, value, r)
 		return m.editor.add(at.pointer, object, name, json.RawMessage(value))
 	case own.Kind() == rawjson.Null, r != nil && r.absent != "" && r.absent == string(own) && string(own) != string(value):
+		value = m.distinct(at, value, r)
 		m.status.original(at.trail, json.RawMessage(bytes.Clone(own)))
 		m.note(at.trail, value, r)
 		return m.editor.replace(at.pointer, own, json.RawMessage(value))
 	case own.Kind() == rawjson.Object && value.Kind() == rawjson.Object && (r == nil || !r.whole):
 		return m.object(at, own, value, r)
 	case own.Kind() == rawjson.Array && value.Kind() == rawjson.Array && r.list():
-		return m.list(at, own, value, r)
+		return m.list(at, own, m.distinct(at, value, r), r)
 	case m.mine[at.trail]:
 		m.added = append(m.added, at.trail)
-	case !equal(own, value):
+	case !r.equal(own, value):
 		m.kept(at.path, fmt.Sprintf("the pod has %s, and the profile says %s", brief(own), brief(value)))
 	}
 	return nil
+}
+
+// distinct is a value without the elements that its lists have twice. That two
+// are one may show only now that they are rendered.
+func (m *merger) distinct(at place, value rawjson.Value, r *rule) rawjson.Value {
+	dst := []byte{'{'}
+	switch {
+	case r == nil || value.Len() == 0:
+		return value
+	case value.Kind() == rawjson.Object && !r.whole && len(r.fields) > 0:
+		for name, below := range value.Members() {
+			if len(dst) > 1 {
+				dst = append(dst, ',')
+			}
+			text := name.Text()
+			dst = append(append(append(dst, name...), ':'), m.distinct(at.member(text), below, r.field(text))...)
+		}
+		return append(dst, '}')
+	case value.Kind() != rawjson.Array || !r.list():
+		return value
+	}
+	first := make(map[string]rawjson.Value, value.Len())
+	dst[0] = '['
+	for i, element := range value.Elements() {
+		key := r.identity(element)
+		other, twice := first[key]
+		switch {
+		case !twice:
+			first[key] = element
+			if len(dst) > 1 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, element...)
+		case !r.united && !equal(other, element):
+			m.kept(at.element(i, key).path, "the profile says two things of the same "+r.keyNames())
+		}
+	}
+	return append(dst, ']')
 }
 
 // free is a list of mounts or devices without those whose path is that of one in
@@ -232,13 +287,13 @@ func (m *merger) free(at place, other, value rawjson.Value) rawjson.Value {
 		return value
 	}
 	path := func(v rawjson.Value) string { return v.Get("mountPath").Text() + v.Get("devicePath").Text() }
+	taken := make(map[string]bool)
+	for _, theirs := range other.Elements() {
+		taken[path(theirs)] = true
+	}
 	var rest []byte
 	for _, element := range value.Elements() {
-		taken := false
-		for _, theirs := range other.Elements() {
-			taken = taken || path(theirs) == path(element)
-		}
-		if taken {
+		if taken[path(element)] {
 			m.kept(at.path, fmt.Sprintf("the container has a device or mount at %q already", shorten(path(element), 64)))
 			continue
 		}
@@ -282,6 +337,8 @@ func hosts(spec rawjson.Value, name string, value rawjson.Value) bool {
 		return value.IsTrue() && spec.Get("hostPID").IsTrue()
 	case "hostPID":
 		return value.IsTrue() && spec.Get("shareProcessNamespace").IsTrue()
+	case "hostUsers":
+		return string(value) == "false" && (spec.Get("hostNetwork").IsTrue() || spec.Get("hostPID").IsTrue() || spec.Get("hostIPC").IsTrue())
 	case "schedulingGates":
 		return spec.Get("nodeName").Text() != ""
 	case "securityContext":
@@ -322,12 +379,14 @@ func privileges(object rawjson.Value, name string, value rawjson.Value) bool {
 // list merges the elements of a list of the template into one of the pod.
 func (m *merger) list(at place, own, template rawjson.Value, r *rule) error {
 	count := own.Len()
+	there := newFinder(own, r, template)
 	for _, value := range template.Elements() {
 		key := r.key(value)
-		index, element := find(own, r, key, value)
+		index, element := there.find(key, value)
 		switch {
 		case index < 0 && r.most > 0 && count >= r.most:
 			m.kept(at.path, fmt.Sprintf("the pod has %d of at most %d, and the profile adds %s", own.Len(), r.most, brief(value)))
+		case index < 0 && m.clashes(at, own, value, r):
 		case index < 0:
 			count++
 			m.added = append(m.added, at.trail+"/"+key)
@@ -348,6 +407,26 @@ func (m *merger) list(at place, own, template rawjson.Value, r *rule) error {
 	return nil
 }
 
+// clashes tells whether an element cannot be added to a list because another one
+// has what no two may have.
+func (m *merger) clashes(at place, own, value rawjson.Value, r *rule) bool {
+	if r.unique == "" || value.Get(r.unique).Text() == "" {
+		return false
+	}
+	text := value.Get(r.unique).Text()
+	for i, element := range own.Elements() {
+		if element.Get(r.unique).Is(text) {
+			clash := m.clash
+			if clash == nil {
+				clash = m.kept
+			}
+			clash(at.element(i, "").member(r.unique).path, fmt.Sprintf("%s is the %s of another one that the profile adds", quote(text), r.unique))
+			return true
+		}
+	}
+	return false
+}
+
 // note remembers what is added where nothing was: each leaf for itself, because
 // others may add beside it, and what is around them as created.
 func (m *merger) note(trail string, value rawjson.Value, r *rule) {
@@ -365,6 +444,36 @@ func (m *merger) note(trail string, value rawjson.Value, r *rule) {
 	default:
 		m.added = append(m.added, trail)
 	}
+}
+
+// identity is one text for all elements of a list that are one.
+func (r *rule) identity(element rawjson.Value) string {
+	if r.united {
+		return canonical(element)
+	}
+	return r.key(element)
+}
+
+// keyNames are the members by which the elements of a list are told apart, for
+// people.
+func (r *rule) keyNames() string {
+	names := make([]string, len(r.keys))
+	for i, key := range r.keys {
+		names[i], _, _ = strings.Cut(key, "=")
+	}
+	return strings.Join(names, " and ")
+}
+
+// equal compares two values of a field.
+func (r *rule) equal(a, b rawjson.Value) bool {
+	if r != nil && r.quantity {
+		x, okX := readQuantity(a)
+		y, okY := readQuantity(b)
+		if okX && okY {
+			return x.Cmp(y) == 0
+		}
+	}
+	return equal(a, b)
 }
 
 // find looks for the element with a key.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -18,8 +20,7 @@ import (
 // claims and is not there is added. Of two revisions of one profile in one pod,
 // however, nobody could say how they work together.
 func (pl *plan) make() (Reason, error) {
-	missing, ours := pl.compare()
-	held := ours > 0 || pl.earlier != nil && slices.ContainsFunc(pl.earlier.Added, pl.found.found)
+	missing, held := pl.compare()
 	switch {
 	case !held && pl.earlier != nil && pl.fates[volumes] == nil:
 		pl.warn("%s claims that sidecar profile %q was applied, but nothing of it is there: it is applied now", statusField, pl.profile.name)
@@ -96,13 +97,14 @@ func (pl *plan) taken() bool {
 }
 
 // compare finds the fate of every element of the template, and returns how many
-// are missing and how many are there because an earlier call added them.
-func (pl *plan) compare() (missing, ours int) {
+// are missing and whether the pod has anything that an earlier call added.
+func (pl *plan) compare() (missing int, held bool) {
+	held = pl.earlier != nil && slices.ContainsFunc(pl.earlier.Added, pl.found.found)
 	if !pl.taken() {
 		for l := range lists {
 			missing += len(pl.profile.elements[l])
 		}
-		return missing, 0
+		return missing, held
 	}
 	for l := range lists {
 		pl.fates[l] = make([]fate, len(pl.profile.elements[l]))
@@ -113,19 +115,21 @@ func (pl *plan) compare() (missing, ours int) {
 			case toAdd:
 				missing++
 			case present:
-				ours++
+				held = true
 			case reused, merged, replaced:
 			}
 		}
 	}
+	before := held
 	for i := range pl.profile.elements[volumes] {
-		if pl.compareVolume(i, ours) == toAdd {
+		switch pl.compareVolume(i, before) { //nolint:exhaustive // of the others nothing follows
+		case toAdd:
 			missing++
-		} else if pl.fates[volumes][i].what == present && pl.profile.onlyVolumes() {
-			ours++
+		case present:
+			held = held || pl.profile.onlyVolumes()
 		}
 	}
-	return missing, ours
+	return missing, held
 }
 
 func (pl *plan) compareContainer(l list, i int) what {
@@ -139,7 +143,7 @@ func (pl *plan) compareContainer(l list, i int) what {
 	switch {
 	case where == l && pl.earlier.claims(l, e.name):
 		f.what = present
-		if e.native && !pl.pod.item(pl.pod.lists[l].from+at).native {
+		if e.native && !pl.pod.item(pl.pod.lists[l].from+at).native && !slices.Contains(pl.earlier.Merged, e.name) {
 			pl.warn("init container %q of sidecar profile %q has lost restartPolicy: Always, and the pod will not start: another webhook that does not know the field has removed it", e.name, pl.profile.name)
 		}
 	case where == l && pl.profile.onSameName == v1alpha1.KeepSameName:
@@ -154,7 +158,7 @@ func (pl *plan) compareContainer(l list, i int) what {
 	return f.what
 }
 
-func (pl *plan) compareVolume(i, ours int) what {
+func (pl *plan) compareVolume(i int, held bool) what {
 	e := &pl.profile.elements[volumes][i]
 	at := pl.pod.find(volumes, e.name)
 	if at < 0 {
@@ -164,10 +168,10 @@ func (pl *plan) compareVolume(i, ours int) what {
 	f.what, f.index = reused, at
 	claimed := pl.earlier.claims(volumes, e.name)
 	switch {
-	// Only beside a container of ours is a volume that is not equal, or no
+	// Only beside something else of ours is a volume that is not equal, or no
 	// longer, believed to be ours.
-	case ours > 0 && claimed, equalVolume(pl.elements[volumes][i].volume, pl.pod.item(pl.pod.lists[volumes].from+at).text):
-		if (ours > 0 || pl.profile.onlyVolumes()) && pl.earlier != nil && slices.Contains(pl.earlier.Volumes, e.name) {
+	case held && claimed, equalVolume(pl.elements[volumes][i].volume, pl.pod.item(pl.pod.lists[volumes].from+at).text):
+		if (held || pl.profile.onlyVolumes()) && pl.earlier != nil && slices.Contains(pl.earlier.Volumes, e.name) {
 			f.what = present
 		}
 	default:
@@ -204,7 +208,8 @@ func (pl *plan) mergeContainers() error {
 			if f.raw != nil {
 				raw = f.raw
 			}
-			own := pl.pod.item(pl.pod.lists[l].from + f.index).text
+			it := pl.pod.item(pl.pod.lists[l].from + f.index)
+			own := it.text
 			at := place{}.member("spec").member(l.String()).element(f.index, named(pl.profile.elements[l][i].name))
 			if f.what == replaced {
 				pl.made.original(at.trail, json.RawMessage(bytes.Clone(own)))
@@ -213,10 +218,16 @@ func (pl *plan) mergeContainers() error {
 				}
 				continue
 			}
+			template := pl.unarmored(it.name.Text(), rawjson.Value(raw))
+			if policy := own.Get("restartPolicy"); pl.profile.elements[l][i].native && !it.native && policy.Kind() == rawjson.String {
+				pl.keeps(at.member("restartPolicy").path, fmt.Sprintf("the pod has %s, and the profile says %q", brief(policy), corev1.ContainerRestartPolicyAlways))
+				template = without(template, "restartPolicy", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+			}
 			kept := pl.merger.kept
 			pl.merger.kept = func(path, message string) { pl.verdict.step("same name", "kept", path+": "+message) }
-			err := pl.merger.object(at, own, rawjson.Value(raw), containerRules)
-			pl.merger.kept = kept
+			pl.merger.clash = kept
+			err := pl.merger.object(at, own, template, containerRules)
+			pl.merger.kept, pl.merger.clash = kept, nil
 			if err != nil {
 				return err
 			}
@@ -282,7 +293,11 @@ func (pl *plan) addToApp() error {
 					continue
 				}
 				at := place{}.member("spec").member(l.String()).element(k-pl.pod.lists[l].from, named(name))
-				if err := pl.addTo(at, it.text, pl.app[i]); err != nil {
+				template, err := pl.freeHostPorts(l, it, pl.unarmored(name, pl.app[i]))
+				if err != nil {
+					return err
+				}
+				if err := pl.addTo(at, it.text, template); err != nil {
 					return err
 				}
 			}
@@ -292,10 +307,12 @@ func (pl *plan) addToApp() error {
 }
 
 // addTo adds to one of the pod's own containers. An environment variable that it
-// has is its own business; a path where something else is mounted is not.
+// has is its own business; a path where something else is mounted is not, nor is
+// the name of a port.
 func (pl *plan) addTo(at place, own, template rawjson.Value) error {
 	kept := pl.merger.kept
-	defer func() { pl.merger.kept = kept }()
+	pl.merger.clash = kept
+	defer func() { pl.merger.kept, pl.merger.clash = kept, nil }()
 	for nameText, value := range template.Members() {
 		name := nameText.Text()
 		pl.merger.kept = kept

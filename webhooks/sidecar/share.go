@@ -1,8 +1,6 @@
 package sidecar
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,11 +35,12 @@ func (pl *plan) shareAll() error {
 // share gives one container of the template what the pod's own have, in the text
 // that is added, or in the pod if it is there already.
 func (pl *plan) share(s *v1alpha1.SidecarShare, l list, k int) error {
-	given, err := pl.given(s)
+	given, needed, err := pl.given(s, pl.privileged(l, k))
 	if err != nil || given == nil {
 		return err
 	}
 	f := pl.fate(l, k)
+	pl.checkNeeded(s, l, k, given, needed)
 	m := merger{status: new(status)}
 	m.kept = func(path, _ string) {
 		if !strings.Contains(path, "env[") {
@@ -82,111 +81,54 @@ func (pl *plan) share(s *v1alpha1.SidecarShare, l list, k int) error {
 	return err
 }
 
-// given is what is shared, as a partial container, or nil.
-func (pl *plan) given(s *v1alpha1.SidecarShare) (rawjson.Value, error) {
-	all := map[string]rawjson.Value{}
-	add := func(list string, value rawjson.Value) error {
-		own := all[list]
-		if own == nil {
-			own = rawjson.Value("[]")
-		}
-		e := editor{text: own}
-		m := merger{editor: &e, status: new(status), kept: func(_, _ string) {
-			if list != "env" {
-				path := cmp.Or(value.Get("mountPath").Text(), value.Get("devicePath").Text())
-				pl.conflict("", pl.profile.declineHint(), fmt.Sprintf("the pod's own containers differ in what is at %s, which sidecar profile %q shares with container %q",
-					quote(path), pl.profile.name, s.Container))
-			}
-		}}
-		err := m.list(place{path: list}, own, rawjson.Value("["+string(value)+"]"), containerRules.field(list))
-		all[list] = e.result()
-		return err
-	}
-	// What profiles add to the pod's own containers is not shared: whether it is
-	// there already would depend on their order and on the number of calls.
-	from := pl.first.lists[containers]
-	for i := from.from; i < from.to; i++ {
-		it := pl.first.item(i)
-		if name := it.name.Text(); !pl.isApp(containers, name) || len(s.From) > 0 && !slices.Contains(s.From, name) {
-			continue
-		}
-		var wanted []string
-		if s.VolumeMounts {
-			for _, mount := range it.text.Get("volumeMounts").Elements() {
-				if mount.Get("mountPath").Is(tokenPath) {
-					continue
-				}
-				wanted = append(wanted, variables(mount.Get("subPathExpr").Text())...)
-				if s.ReadOnly {
-					var err error
-					if mount, err = readOnly(mount); err != nil {
-						return nil, err
-					}
-				}
-				if err := add("volumeMounts", mount); err != nil {
-					return nil, err
-				}
-			}
-		}
-		if s.VolumeDevices {
-			for _, device := range it.text.Get("volumeDevices").Elements() {
-				if err := add("volumeDevices", device); err != nil {
-					return nil, err
-				}
-			}
-		}
-		for _, variable := range it.text.Get("env").Elements() {
-			name := variable.Get("name").Text()
-			if !slices.Contains(s.Env, "*") && !slices.Contains(s.Env, name) && !slices.Contains(wanted, name) {
-				continue
-			}
-			if err := add("env", variable); err != nil {
-				return nil, err
-			}
+// privileged tells whether a container of the template is privileged, as the
+// API server will see it.
+func (pl *plan) privileged(l list, k int) bool {
+	if f := pl.fate(l, k); f.what == merged || f.what == present {
+		own := pl.pod.item(pl.pod.lists[l].from+f.index).text.Get("securityContext", "privileged")
+		if own.Kind() == rawjson.Bool {
+			return own.IsTrue()
 		}
 	}
-	if len(all) == 0 {
-		return nil, nil
-	}
-	dst := []byte{'{'}
-	for _, list := range slices.Sorted(maps.Keys(all)) {
-		if len(dst) > 1 {
-			dst = append(dst, ',')
-		}
-		dst = append(append(rawjson.AppendString(dst, list), ':'), all[list]...)
-	}
-	return append(dst, '}'), nil
+	return rawjson.Value(pl.rendered.elements[l][k].raw).Get("securityContext", "privileged").IsTrue()
 }
 
-// readOnly is the mount, read-only.
-func readOnly(mount rawjson.Value) (rawjson.Value, error) {
-	e := editor{text: mount}
-	m := merger{editor: &e, status: new(status)}
-	var err error
-	if own := mount.Get("readOnly"); own == nil {
-		err = m.member(place{}, mount, "readOnly", rawjson.Value("true"), nil)
-	} else if !own.IsTrue() {
-		err = e.replace("", own, json.RawMessage("true"))
+// checkNeeded finds variables that paths of shared mounts expand, and which the
+// container has already with another value: it would see another directory than
+// the pod's own containers.
+func (pl *plan) checkNeeded(s *v1alpha1.SidecarShare, l list, k int, given rawjson.Value, needed map[string]bool) {
+	if len(needed) == 0 {
+		return
 	}
-	return e.result(), err
-}
-
-// variables are the names of the environment variables that a subPathExpr
-// expands: $(NAME), where $$ stands for $.
-func variables(text string) []string {
-	var all []string
-	for i := 0; i+1 < len(text); i++ {
-		if text[i] != '$' {
-			continue
+	want := make(map[string]rawjson.Value, len(needed))
+	for _, variable := range given.Get("env").Elements() {
+		if name := variable.Get("name").Text(); needed[name] {
+			want[name] = variable
 		}
-		switch i++; text[i] {
-		case '(':
-			if end := strings.IndexByte(text[i:], ')'); end > 0 {
-				all = append(all, text[i+1:i+end])
-				i += end
+	}
+	check := func(container rawjson.Value) {
+		last := make(map[string]rawjson.Value)
+		for _, variable := range container.Get("env").Elements() {
+			if name := variable.Get("name").Text(); want[name] != nil {
+				last[name] = variable
 			}
-		default: // $$, or a $ that stands for itself
+		}
+		for _, name := range slices.Sorted(maps.Keys(last)) {
+			if !sameVariable(last[name], want[name]) {
+				pl.conflict("", pl.profile.declineHint(), fmt.Sprintf("container %q of sidecar profile %q has another value of the variable %s than the pod's own containers, with which it shares a path that expands it",
+					s.Container, pl.profile.name, quote(name)))
+			}
 		}
 	}
-	return all
+	f := pl.fate(l, k)
+	if f.what == merged || f.what == present {
+		check(pl.pod.item(pl.pod.lists[l].from + f.index).text)
+	}
+	switch {
+	case f.what == present:
+	case f.raw != nil: // another share has been at it
+		check(f.raw)
+	default:
+		check(rawjson.Value(pl.rendered.elements[l][k].raw))
+	}
 }

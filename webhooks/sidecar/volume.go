@@ -1,7 +1,9 @@
 package sidecar
 
 import (
+	"cmp"
 	"iter"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -81,9 +83,9 @@ func equalVolume(template *corev1.Volume, text rawjson.Value) bool {
 	return equality.Semantic.DeepEqual(ours, &own)
 }
 
-// defaultVolume sets the defaults of the sources that sidecars share with
-// containers: k8s.io/kubernetes/pkg/apis/core/v1/defaults.go, SetDefaults_Volume
-// and its like. Of other sources the template must say what the pod says.
+// defaultVolume sets the defaults of a volume's source, as
+// k8s.io/kubernetes/pkg/apis/core/v1 does in SetDefaults_Volume and, for a pod's
+// volumes, in SetObjectDefaults_Pod.
 func defaultVolume(v *corev1.Volume) {
 	const (
 		mode       int32 = 0o644
@@ -116,6 +118,46 @@ func defaultVolume(v *corev1.Volume) {
 			}
 		}
 	}
+	if s := v.Image; s != nil && s.PullPolicy == "" {
+		s.PullPolicy = pullPolicy(s.Reference)
+	}
+	if s := v.Ephemeral; s != nil && s.VolumeClaimTemplate != nil {
+		setDefault(&s.VolumeClaimTemplate.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	}
+	defaultDisk(v)
+}
+
+// defaultDisk sets the defaults of sources that are disks of a network.
+func defaultDisk(v *corev1.Volume) {
+	if s := v.AzureDisk; s != nil {
+		setDefault(&s.CachingMode, corev1.AzureDataDiskCachingReadWrite)
+		setDefault(&s.FSType, "ext4")
+		setDefault(&s.ReadOnly, false)
+		setDefault(&s.Kind, corev1.AzureSharedBlobDisk)
+	}
+	if s := v.ISCSI; s != nil {
+		s.ISCSIInterface = cmp.Or(s.ISCSIInterface, "default")
+	}
+	if s := v.RBD; s != nil {
+		s.RBDPool = cmp.Or(s.RBDPool, "rbd")
+		s.RadosUser = cmp.Or(s.RadosUser, "admin")
+		s.Keyring = cmp.Or(s.Keyring, "/etc/ceph/keyring")
+	}
+	if s := v.ScaleIO; s != nil {
+		s.StorageMode = cmp.Or(s.StorageMode, "ThinProvisioned")
+		s.FSType = cmp.Or(s.FSType, "xfs")
+	}
+}
+
+// pullPolicy is the default of an image: Always for the tag latest, which an
+// image without tag and digest has.
+func pullPolicy(image string) corev1.PullPolicy {
+	name, _, digested := strings.Cut(image, "@")
+	_, tag, tagged := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
+	if tag == "latest" || !tagged && !digested {
+		return corev1.PullAlways
+	}
+	return corev1.PullIfNotPresent
 }
 
 func defaultFields(items []corev1.DownwardAPIVolumeFile) {

@@ -1,0 +1,65 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// unarmored is what is added to one of the pod's own containers without an
+// AppArmor profile other than the one that the pod's annotation gives it: the
+// API server refuses a pod that says both.
+func (pl *plan) unarmored(container string, template rawjson.Value) rawjson.Value {
+	security := template.Get("securityContext")
+	profile := security.Get("appArmorProfile")
+	if profile.Kind() != rawjson.Object {
+		return template
+	}
+	annotation := pl.pod.annotations.Get(corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container)
+	if annotation == nil || annotation.Is(appArmorWord(profile)) {
+		return template
+	}
+	pl.verdict.step("app container", "kept", "the AppArmor profile of container "+quote(container)+", which an annotation of the pod gives it")
+	rest := without(security, "appArmorProfile")
+	template = without(template, "securityContext")
+	if rest.Len() == 0 {
+		return template
+	}
+	e := editor{text: template}
+	if err := e.add("", template, "securityContext", json.RawMessage(rest)); err != nil {
+		return template // It cannot happen: the value is the text.
+	}
+	return e.result()
+}
+
+// appArmorWord is what an annotation says for an AppArmor profile.
+func appArmorWord(profile rawjson.Value) string {
+	switch corev1.AppArmorProfileType(profile.Get("type").Text()) {
+	case corev1.AppArmorProfileTypeRuntimeDefault:
+		return corev1.DeprecatedAppArmorBetaProfileRuntimeDefault
+	case corev1.AppArmorProfileTypeUnconfined:
+		return corev1.DeprecatedAppArmorBetaProfileNameUnconfined
+	case corev1.AppArmorProfileTypeLocalhost:
+		return corev1.DeprecatedAppArmorBetaProfileNamePrefix + profile.Get("localhostProfile").Text()
+	default:
+		return ""
+	}
+}
+
+// without is an object without some of its members.
+func without(object rawjson.Value, names ...string) rawjson.Value {
+	dst := []byte{'{'}
+	for nameText, value := range object.Members() {
+		if slices.Contains(names, nameText.Text()) {
+			continue
+		}
+		if len(dst) > 1 {
+			dst = append(dst, ',')
+		}
+		dst = append(append(append(dst, nameText...), ':'), value...)
+	}
+	return append(dst, '}')
+}

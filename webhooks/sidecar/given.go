@@ -1,0 +1,259 @@
+package sidecar
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// giving collects what one container gets of what the pod's own have.
+type giving struct {
+	share *v1alpha1.SidecarShare
+	// privileged tells whether the container that gets it is.
+	privileged bool
+	// lists are written in this order.
+	env, volumeDevices, volumeMounts union
+	// needed are the variables that paths of shared mounts expand.
+	needed map[string]bool
+}
+
+// union is a list without two elements of one key, each of which is looked at
+// once: a pod may have thousands.
+type union struct {
+	elements []rawjson.Value
+	at       map[string]int
+}
+
+// add adds an element, or returns the other one of its key.
+func (u *union) add(key string, value rawjson.Value) rawjson.Value {
+	if i, there := u.at[key]; there {
+		return u.elements[i]
+	}
+	if u.at == nil {
+		u.at = make(map[string]int)
+	}
+	u.at[key] = len(u.elements)
+	u.elements = append(u.elements, value)
+	return nil
+}
+
+// given is what is shared, as a partial container, or nil, and the variables
+// that paths in it expand.
+func (pl *plan) given(s *v1alpha1.SidecarShare, privileged bool) (rawjson.Value, map[string]bool, error) {
+	g := giving{share: s, privileged: privileged, needed: make(map[string]bool)}
+	// What profiles add to the pod's own containers is not shared: whether it is
+	// there already would depend on their order and on the number of calls.
+	from := pl.first.lists[containers]
+	for i := from.from; i < from.to; i++ {
+		it := pl.first.item(i)
+		if name := it.name.Text(); !pl.isApp(containers, name) || len(s.From) > 0 && !slices.Contains(s.From, name) {
+			continue
+		}
+		if err := pl.giveOf(&g, it); err != nil {
+			return nil, nil, err
+		}
+	}
+	var dst []byte
+	for _, list := range [...]struct {
+		name string
+		union
+	}{{"env", g.env}, {"volumeDevices", g.volumeDevices}, {"volumeMounts", g.volumeMounts}} {
+		for i, element := range list.elements {
+			if i == 0 {
+				dst = append(append(append(dst, `,"`...), list.name...), `":[`...)
+			} else {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, element...)
+		}
+		if len(list.elements) > 0 {
+			dst = append(dst, ']')
+		}
+	}
+	if len(dst) == 0 {
+		return nil, nil, nil
+	}
+	dst[0] = '{'
+	return append(dst, '}'), g.needed, nil
+}
+
+// giveOf collects what is shared of one of the pod's own containers.
+func (pl *plan) giveOf(g *giving, it *item) error {
+	var expanded []string
+	if g.share.VolumeMounts {
+		for _, mount := range it.text.Get("volumeMounts").Elements() {
+			if mount.Get("mountPath").Is(tokenPath) {
+				continue
+			}
+			expanded = append(expanded, variables(mount.Get("subPathExpr").Text())...)
+			mount, err := g.mount(mount)
+			if err != nil {
+				return err
+			}
+			pl.give(g, &g.volumeMounts, "mountPath", mount)
+		}
+	}
+	if g.share.VolumeDevices {
+		for _, device := range it.text.Get("volumeDevices").Elements() {
+			pl.give(g, &g.volumeDevices, "devicePath", device)
+		}
+	}
+	if len(expanded)+len(g.share.Env) == 0 {
+		return nil
+	}
+	// Of several variables of one name the last is in force.
+	var variables []rawjson.Value
+	last := make(map[string]int)
+	for i, variable := range it.text.Get("env").Elements() {
+		variables = append(variables, variable)
+		last[variable.Get("name").Text()] = i
+	}
+	needed := reached(expanded, func(name string) rawjson.Value {
+		if i, there := last[name]; there {
+			return variables[i].Get("value")
+		}
+		return nil
+	})
+	for i, variable := range variables {
+		name := variable.Get("name").Text()
+		if last[name] != i || !needed[name] && !slices.Contains(g.share.Env, "*") && !slices.Contains(g.share.Env, name) {
+			continue
+		}
+		variable, err := ofContainer(variable, it.name)
+		if err != nil {
+			return err
+		}
+		other := g.env.add(name, variable)
+		if needed[name] {
+			g.needed[name] = true
+			if other != nil && !sameVariable(other, variable) {
+				pl.conflict("", pl.profile.declineHint(), fmt.Sprintf("the pod's own containers differ in the variable %s, which a path expands that sidecar profile %q shares with container %q",
+					quote(name), pl.profile.name, g.share.Container))
+			}
+		}
+	}
+	return nil
+}
+
+// give adds a mount or device. Two containers that have something else at one
+// path are a conflict.
+func (pl *plan) give(g *giving, u *union, key string, value rawjson.Value) {
+	path := value.Get(key).Text()
+	if other := u.add(path, value); other != nil && !equal(other, value) {
+		pl.conflict("", pl.profile.declineHint(), fmt.Sprintf("the pod's own containers differ in what is at %s, which sidecar profile %q shares with container %q",
+			quote(path), pl.profile.name, g.share.Container))
+	}
+}
+
+// mount is a mount as it is shared: read-only, if that is wanted, and with what
+// the container itself mounts staying in it unless it is privileged, without
+// which the API server refuses Bidirectional.
+func (g *giving) mount(mount rawjson.Value) (rawjson.Value, error) {
+	var err error
+	if g.share.ReadOnly && !mount.Get("readOnly").IsTrue() {
+		if mount, err = with(mount, mount, "readOnly", "true"); err != nil {
+			return nil, err
+		}
+	}
+	if !g.privileged && mount.Get("mountPropagation").Is(string(corev1.MountPropagationBidirectional)) {
+		return with(mount, mount, "mountPropagation", `"`+string(corev1.MountPropagationHostToContainer)+`"`)
+	}
+	return mount, nil
+}
+
+// ofContainer is a variable of a container as another one may have it: what
+// names no container means the one that it stands in.
+func ofContainer(variable, container rawjson.Value) (rawjson.Value, error) {
+	ref := variable.Get("valueFrom", "resourceFieldRef")
+	if ref.Kind() != rawjson.Object || ref.Get("containerName").Text() != "" {
+		return variable, nil
+	}
+	return with(variable, ref, "containerName", string(container))
+}
+
+// with is a text in which an object has a member of this value, as JSON.
+func with(text, object rawjson.Value, name, value string) (rawjson.Value, error) {
+	e := editor{text: text}
+	var err error
+	if own := object.Get(name); own == nil {
+		err = e.add("", object, name, json.RawMessage(value))
+	} else {
+		err = e.replace("", own, json.RawMessage(value))
+	}
+	return e.result(), err
+}
+
+// reached are names of variables and of those that their values expand, by any
+// number of steps. Each is looked at once.
+func reached(names []string, value func(name string) rawjson.Value) map[string]bool {
+	all := make(map[string]bool, len(names))
+	for len(names) > 0 {
+		name := names[len(names)-1]
+		names = names[:len(names)-1]
+		if !all[name] {
+			all[name] = true
+			names = append(names, variables(value(name).Text())...)
+		}
+	}
+	return all
+}
+
+// sameVariable tells whether two variables of one name are the same, whether or
+// not they say what the API server puts in where nothing is said.
+func sameVariable(a, b rawjson.Value) bool {
+	if equal(a, b) {
+		return true
+	}
+	x, errX := withoutDefaults(a)
+	y, errY := withoutDefaults(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+func withoutDefaults(variable rawjson.Value) (any, error) {
+	decoded, err := variable.Decode()
+	if err != nil {
+		return nil, fmt.Errorf("a variable: %w", err)
+	}
+	drop := func(object any, name string, absent ...any) {
+		if members, ok := object.(map[string]any); ok && slices.Contains(absent, members[name]) {
+			delete(members, name)
+		}
+	}
+	if members, ok := decoded.(map[string]any); ok {
+		if from, ok := members["valueFrom"].(map[string]any); ok {
+			drop(from["fieldRef"], "apiVersion", "v1", "", nil)
+			drop(from["resourceFieldRef"], "divisor", "0", int64(0), nil)
+		}
+	}
+	drop(decoded, "value", "", nil)
+	return decoded, nil
+}
+
+// variables are the names of the environment variables that a subPathExpr, or the
+// value of another variable, expands: $(NAME), where $$ stands for $.
+func variables(text string) []string {
+	var all []string
+	for i := 0; i+1 < len(text); i++ {
+		if text[i] != '$' {
+			continue
+		}
+		switch i++; text[i] {
+		case '(':
+			end := strings.IndexByte(text[i:], ')')
+			if end < 0 {
+				return all // There is no end of any other either.
+			}
+			all = append(all, text[i+1:i+end])
+			i += end
+		default: // $$, or a $ that stands for itself
+		}
+	}
+	return all
+}
