@@ -42,9 +42,9 @@ spec:
 		{"a wrong word", namespace("sidecar.gatehouse.dev/inject", "maybe"), []string{
 			`metadata.annotations[sidecar.gatehouse.dev/inject]: "maybe" is not the name of a sidecar profile: allowed are "true", "false", or names of profiles, with a minus to decline: "mesh,-logs", and nothing else has an effect`,
 		}},
-		{"names that nobody reads", namespace("mesh.sidecar.gatehouse.dev/levle", "info", "mash.sidecar.gatehouse.dev/level", "info", "sidecar.gatehouse.dev/injct", "true"), []string{
+		{"names that nobody reads", namespace("mesh.sidecar.gatehouse.dev/levell", "info", "mash.sidecar.gatehouse.dev/level", "info", "sidecar.gatehouse.dev/injct", "true"), []string{
 			`metadata.annotations[mash.sidecar.gatehouse.dev/level]: has no effect: there is no sidecar profile "mash"`,
-			`metadata.annotations[mesh.sidecar.gatehouse.dev/levle]: has no effect: "levle" is not a parameter of sidecar profile "mesh" (hint: did you mean "level"?)`,
+			`metadata.annotations[mesh.sidecar.gatehouse.dev/levell]: has no effect: "levell" is not a parameter of sidecar profile "mesh" (hint: did you mean "level"?)`,
 			`metadata.annotations[sidecar.gatehouse.dev/injct]: has no effect: it is not known (hint: did you mean sidecar.gatehouse.dev/inject?)`,
 		}},
 		{"values that are not allowed", namespace("mesh.sidecar.gatehouse.dev/level", "trace", "mesh.sidecar.gatehouse.dev/memory", "lots"), []string{

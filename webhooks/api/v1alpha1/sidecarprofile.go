@@ -370,9 +370,10 @@ type AppContainerAdditions struct {
 	// among them.
 	// +optional
 	InitContainers bool `json:"initContainers,omitempty"`
-	// Template is a partial container, without a name. What the container has
-	// stays; environment variables are added by name, volume mounts by path,
-	// and fields that it lacks are set.
+	// Template is a partial container, without a name and a restartPolicy. What
+	// the container has stays; environment variables are added by name, volume
+	// mounts by path, and fields that it lacks are set. A hostPort needs exactly
+	// one name in Names.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	Template runtime.RawExtension `json:"template"`
@@ -388,8 +389,10 @@ type SidecarShare struct {
 	// +listType=set
 	From []string `json:"from,omitempty"`
 	// VolumeMounts shares every volume mount, with subPath, and of one with a
-	// subPathExpr the environment variables that it names. The token of the
-	// service account is not shared: the API server gives every container one.
+	// subPathExpr the environment variables that it names, and those that these
+	// name. Bidirectional propagation becomes HostToContainer unless the
+	// container is privileged. The token of the service account is not shared:
+	// the API server gives every container one.
 	// +optional
 	VolumeMounts bool `json:"volumeMounts,omitempty"`
 	// VolumeDevices shares every raw block device.
