@@ -468,7 +468,7 @@ func (c *compiler) mounts(at, owner string, container *corev1.Container, declare
 		case m.MountPath == "":
 			c.error(path+".mountPath", "", "a path is required")
 		case mounted[m.MountPath]:
-			c.error(path+".mountPath", "", "%q is mounted twice in %s", m.MountPath, owner)
+			c.broken(path+".mountPath", "%q is mounted twice in %s", m.MountPath, owner)
 		}
 		mounted[m.MountPath] = true
 		c.mount(path, m, container, container.Name != "")
