@@ -114,8 +114,39 @@ func (l List) Sort() {
 		fileA, numberA := source(a.Source)
 		fileB, numberB := source(b.Source)
 		return cmp.Or(cmp.Compare(fileA, fileB), cmp.Compare(numberA, numberB), cmp.Compare(a.Source, b.Source),
-			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field))
+			cmp.Compare(a.Object, b.Object), compareFields(a.Field, b.Field))
 	})
+}
+
+// compareFields compares paths, so that element 10 of a list comes behind element
+// 2.
+func compareFields(a, b string) int {
+	for {
+		i := 0
+		for i < len(a) && i < len(b) && a[i] == b[i] && a[i] != '[' {
+			i++
+		}
+		if i == len(a) || i == len(b) || a[i] != '[' || b[i] != '[' {
+			return cmp.Compare(a[i:], b[i:])
+		}
+		a, b = a[i+1:], b[i+1:]
+		indexA, restA, _ := strings.Cut(a, "]")
+		indexB, restB, _ := strings.Cut(b, "]")
+		numberA, errA := strconv.Atoi(indexA)
+		numberB, errB := strconv.Atoi(indexB)
+		switch {
+		case indexA == indexB:
+		case errA == nil && errB == nil:
+			return cmp.Or(cmp.Compare(numberA, numberB), cmp.Compare(indexA, indexB))
+		case errA == nil: // Numbers come before keys.
+			return -1
+		case errB == nil:
+			return 1
+		default:
+			return cmp.Compare(indexA, indexB)
+		}
+		a, b = restA, restB
+	}
 }
 
 // source takes a Source apart, so that document 10 comes behind document 2.

@@ -2,6 +2,7 @@ package finding_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,6 +70,24 @@ func TestNearest(t *testing.T) {
 	} {
 		if got, ok := finding.Nearest(word, names...); got != want || ok != (want != "") {
 			t.Errorf("nearest(%.20q) = %q, %v, want %q", word, got, ok, want)
+		}
+	}
+}
+
+// TestSortReadsTheIndexesOfAPath keeps elements of lists in their order.
+func TestSortReadsTheIndexesOfAPath(t *testing.T) {
+	t.Parallel()
+	want := []string{
+		"", "a", "a[2]", "a[2].b", "a[10]", "a[10].b[1]", "a[10].b[9].c", "a[10].b[11]", "a[x/10]", "a[x/2]", "a[x/2].b", "ab", "b[1", "b[",
+	}
+	list := make(finding.List, 0, len(want))
+	for _, field := range slices.Backward(want) {
+		list = append(list, finding.Finding{Field: field})
+	}
+	list.Sort()
+	for i := range want {
+		if list[i].Field != want[i] {
+			t.Errorf("%d: got %q, want %q", i, list[i].Field, want[i])
 		}
 	}
 }

@@ -319,8 +319,8 @@ func (pl *plan) invalid(invalid []template.Invalid) Reason {
 		pl.refused = true
 	}
 	if pl.first.parameters {
-		for nameText := range pl.first.annotations.Members() {
-			name, ok := strings.CutPrefix(nameText.Text(), p.annotationPrefix())
+		for _, annotation := range marked(pl.first.annotations) {
+			name, ok := strings.CutPrefix(annotation, p.annotationPrefix())
 			if ok && !pl.set.hasParameter(p, name) {
 				pl.refuse("metadata.annotations["+shorten(p.annotationPrefix()+name, maxName)+"]", finding.DidYouMean(name, p.scope.ParameterNames()...),
 					"%s is not a parameter of sidecar profile %q", quote(name), p.name)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
 
@@ -288,18 +289,29 @@ func (m *maker) words() bool {
 // strangers warns about annotations that are meant for Gatehouse and say nothing
 // to it, and about labels that should be annotations.
 func (m *maker) strangers() {
-	for nameText := range m.first.annotations.Members() {
-		name := nameText.Text()
+	for _, name := range marked(m.first.annotations) {
 		if because, hint := m.set.strange(name); because != "" {
 			m.warn("metadata.annotations[%s] has no effect: %s%s", shorten(name, maxName), because, hint)
 		}
 	}
-	for nameText := range m.first.labels.Members() {
-		name := nameText.Text()
+	for _, name := range marked(m.first.labels) {
 		if name == v1alpha1.InjectAnnotation || strings.Contains(name, "."+v1alpha1.ParameterDomain+"/") {
 			m.warn("metadata.labels[%s] has no effect: it is a label (hint: make it an annotation)", shorten(name, maxName))
 		}
 	}
+}
+
+// marked are the names that are meant for Gatehouse, in one order whatever the
+// order of the pod.
+func marked(object rawjson.Value) []string {
+	var names []string
+	for nameText := range object.Members() {
+		if name := nameText.Text(); strings.Contains(name, mark) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // strange says why an annotation has no effect, if it looks as if it should have
