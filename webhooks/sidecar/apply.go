@@ -329,6 +329,7 @@ func (pl *plan) invalid(invalid []template.Invalid) Reason {
 		}
 	}
 	if pl.refused {
+		pl.verdict.Detail = InvalidParameter.Text()
 		return Refused
 	}
 	annotations := pl.ns().annotations

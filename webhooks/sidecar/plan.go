@@ -152,6 +152,7 @@ func (pl *plan) compareContainer(l list, i int) what {
 		f.what = replaced
 	default:
 		pl.refused = true
+		pl.verdict.Detail = "the pod has a container of a name that it adds"
 		pl.refuse(fmt.Sprintf("spec.%s[%d].name", where, at), "rename it, or "+pl.profile.declineHint(),
 			"%q is the name of a container that sidecar profile %q adds", e.name, pl.profile.name)
 	}
