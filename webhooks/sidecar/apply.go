@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -209,7 +208,8 @@ func (m *maker) apply(v *Verdict, p *profile) error {
 // a reason if that is not possible.
 func (pl *plan) render() Reason {
 	p := pl.profile
-	if len(p.scope.ParameterNames()) == 0 && p.fixed != nil && !pl.first.parameters && len(pl.ns().annotations) == 0 {
+	pl.strayInNamespace()
+	if p.fixed != nil && !p.scope.HasParameters() && !pl.first.parameters {
 		pl.rendered = p.fixed
 		return ""
 	}
@@ -218,11 +218,11 @@ func (pl *plan) render() Reason {
 			if !pl.first.parameters {
 				return "", false
 			}
-			value := pl.first.annotations.Get(p.annotationPrefix() + name)
+			value := pl.first.annotations.Get(p.annotationPrefix + name)
 			return value.Text(), value.Kind() == rawjson.String
 		},
 		func(name string) (string, bool) {
-			text, ok := pl.ns().annotations[p.annotationPrefix()+name]
+			text, ok := pl.ns().annotations[p.annotationPrefix+name]
 			return text, ok
 		},
 	)
@@ -295,7 +295,7 @@ func (pl *plan) invalid(invalid []template.Invalid) Reason {
 	p := pl.profile
 	var reason Reason
 	for _, bad := range invalid {
-		annotation := p.annotationPrefix() + bad.Parameter
+		annotation := p.annotationPrefix + bad.Parameter
 		path, message := "metadata.annotations["+annotation+"]", quote(bad.Text)+" is not allowed"
 		if x := pl.verdict.Explanation; x != nil {
 			x.Parameters = append(x.Parameters, Parameter{bad.Parameter, bad.Text, strings.TrimPrefix(string(bad.From)+", not allowed", ", ")})
@@ -320,9 +320,9 @@ func (pl *plan) invalid(invalid []template.Invalid) Reason {
 	}
 	if pl.first.parameters {
 		for _, annotation := range marked(pl.first.annotations) {
-			name, ok := strings.CutPrefix(annotation, p.annotationPrefix())
+			name, ok := strings.CutPrefix(annotation, p.annotationPrefix)
 			if ok && !pl.set.hasParameter(p, name) {
-				pl.refuse("metadata.annotations["+shorten(p.annotationPrefix()+name, maxName)+"]", finding.DidYouMean(name, p.scope.ParameterNames()...),
+				pl.refuse("metadata.annotations["+shorten(p.annotationPrefix+name, maxName)+"]", finding.DidYouMean(name, p.scope.ParameterNames()...),
 					"%s is not a parameter of sidecar profile %q", quote(name), p.name)
 				pl.refused = true
 			}
@@ -332,14 +332,24 @@ func (pl *plan) invalid(invalid []template.Invalid) Reason {
 		pl.verdict.Detail = InvalidParameter.Text()
 		return Refused
 	}
-	annotations := pl.ns().annotations
-	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if name, ok := strings.CutPrefix(key, p.annotationPrefix()); ok && !pl.set.hasParameter(p, name) {
-			// Refusing would stop every pod in the namespace.
-			pl.warn("the annotation %s of namespace %q has no effect: %s is not a parameter of sidecar profile %q", shorten(key, maxName), pl.in.Namespace, quote(name), p.name)
+	return reason
+}
+
+// strayInNamespace warns about annotations of the namespace that set no parameter
+// of the profile. Refusing would stop every pod in it.
+func (pl *plan) strayInNamespace() {
+	p := pl.profile
+	var stray []string
+	for key := range pl.ns().annotations {
+		if name, ok := strings.CutPrefix(key, p.annotationPrefix); ok && !pl.set.hasParameter(p, name) {
+			stray = append(stray, name)
 		}
 	}
-	return reason
+	slices.Sort(stray)
+	for _, name := range stray {
+		pl.warn("the annotation %s of namespace %q has no effect: %s is not a parameter of sidecar profile %q",
+			shorten(p.annotationPrefix+name, maxName), pl.in.Namespace, quote(name), p.name)
+	}
 }
 
 // hasParameter tells whether a profile has a parameter, or the other one of its

@@ -67,6 +67,9 @@ type profile struct {
 	// this one takes there.
 	percent  int32
 	replaces string
+	// annotationPrefix is what the annotations that set parameters begin with. A
+	// profile that takes the place of another answers to that one's name.
+	annotationPrefix string
 	// replacedBy is the index of the profile that takes this one's place in its
 	// share, or -1.
 	replacedBy int
@@ -250,6 +253,7 @@ func (c *compiler) compile() *profile {
 	if r := from.Spec.Rollout; r != nil {
 		p.percent, p.replaces = r.Percent, r.Replaces
 	}
+	p.annotationPrefix = cmp.Or(p.replaces, p.name) + "." + v1alpha1.ParameterDomain + "/"
 	for _, preset := range from.Spec.Presets {
 		p.presets[preset.Name] = preset.ConfigMap
 	}
@@ -578,10 +582,4 @@ func nameRequirements(from labels.Selector) (byName labels.Selector, only bool) 
 	}
 	named, _ := byName.Requirements()
 	return byName, len(named) == len(all)
-}
-
-// annotationPrefix is what the annotations that set a profile's parameters begin
-// with. A profile that takes the place of another answers to that one's name.
-func (p *profile) annotationPrefix() string {
-	return cmp.Or(p.replaces, p.name) + "." + v1alpha1.ParameterDomain + "/"
 }

@@ -58,7 +58,7 @@ func (s *Set) checkKnown(all []KnownNamespace) finding.List {
 				if bad.Skip {
 					what = "keeps sidecar profile " + quote(p.name) + " from pods"
 				}
-				warn(p.annotationPrefix()+bad.Parameter, "", fmt.Sprintf("%s is not allowed, and %s that do not set it themselves: allowed is %s", quote(bad.Text), what, bad.Allowed))
+				warn(p.annotationPrefix+bad.Parameter, "", fmt.Sprintf("%s is not allowed, and %s that do not set it themselves: allowed is %s", quote(bad.Text), what, bad.Allowed))
 			}
 		}
 	}
@@ -70,7 +70,7 @@ func (s *Set) invalidIn(p *profile, ns *corev1.Namespace) []template.Invalid {
 	_, invalid := p.scope.Resolve(
 		func(string) (string, bool) { return "", false },
 		func(name string) (string, bool) {
-			text, ok := ns.Annotations[p.annotationPrefix()+name]
+			text, ok := ns.Annotations[p.annotationPrefix+name]
 			return text, ok
 		},
 	)

@@ -150,7 +150,7 @@ func (m *maker) selects(v *Verdict, p *profile) Reason {
 		} else {
 			workload = m.first.workload()
 		}
-		in := inShare(p.annotationPrefix(), m.in.Namespace, workload, p.percent)
+		in := inShare(p.annotationPrefix, m.in.Namespace, workload, p.percent)
 		v.step("rollout", yesNo(in), fmt.Sprintf("%d %% of workloads, and this is %q", p.percent, workload))
 		if !in {
 			return NotInRollout

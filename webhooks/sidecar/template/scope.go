@@ -86,6 +86,9 @@ func (s *Scope) HasParameter(name string) bool {
 	return ok
 }
 
+// HasParameters tells whether the profile declares any parameter.
+func (s *Scope) HasParameters() bool { return len(s.parameters) > 0 }
+
 // ParameterNames are the profile's parameters, in the order in which it declares
 // them.
 func (s *Scope) ParameterNames() []string {
