@@ -61,7 +61,8 @@ type Snapshot struct {
 
 // Compile compiles all three parts. If any has an error there is no Snapshot,
 // and the error is a finding.List of everything found in all three, warnings
-// included.
+// included. Errors in expressions of policies that Spec.Policy keeps all the same
+// are among the warnings of the Snapshot.
 func Compile(spec Spec) (*Snapshot, error) {
 	var (
 		snapshot Snapshot
@@ -78,13 +79,16 @@ func Compile(spec Spec) (*Snapshot, error) {
 	} else {
 		found = append(found, snapshot.Sidecar.Warnings()...)
 	}
+	if spec.Policy.Inject == nil && snapshot.Sidecar != nil {
+		spec.Policy.Inject = Injector(snapshot.Sidecar)
+	}
 	if snapshot.Policy, err = policy.Compile(spec.Policy); err != nil {
 		found = appendFindings(found, err)
 	} else {
 		found = append(found, snapshot.Policy.Warnings()...)
 	}
 	found.Sort()
-	if err := found.Err(); err != nil {
+	if err := found.Err(); err != nil && (snapshot.Authn == nil || snapshot.Sidecar == nil || snapshot.Policy == nil) {
 		return nil, err
 	}
 	snapshot.warnings = found

@@ -37,6 +37,9 @@ type Finding struct {
 	Message string `json:"message"`
 	// Hint says what to do, where that is known.
 	Hint string `json:"hint,omitempty"`
+	// Code names the kind of finding, where it can be looked up or suppressed by
+	// a name: "missing-message".
+	Code string `json:"code,omitempty"`
 }
 
 // token is the text of an access token, which may have been put anywhere by
@@ -75,6 +78,11 @@ func (f Finding) String() string {
 		b.WriteString(" (hint: ")
 		b.WriteString(f.Hint)
 		b.WriteByte(')')
+	}
+	if f.Code != "" {
+		b.WriteString(" [")
+		b.WriteString(f.Code)
+		b.WriteByte(']')
 	}
 	return b.String()
 }

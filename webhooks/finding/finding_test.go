@@ -91,3 +91,16 @@ func TestSortReadsTheIndexesOfAPath(t *testing.T) {
 		}
 	}
 }
+
+// TestCode shows the code of a finding that has one.
+func TestCode(t *testing.T) {
+	t.Parallel()
+	f := finding.Finding{Severity: finding.Warning, Object: "Kind/name", Message: "odd", Hint: "make it even", Code: "odd-number"}
+	if got, want := f.String(), "Kind/name: odd (hint: make it even) [odd-number]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	asJSON, err := json.Marshal(f)
+	if want := `{"severity":"warning","object":"Kind/name","message":"odd","hint":"make it even","code":"odd-number"}`; err != nil || string(asJSON) != want {
+		t.Errorf("got %s, %v, want %s", asJSON, err, want)
+	}
+}

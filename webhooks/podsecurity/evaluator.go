@@ -2,6 +2,7 @@ package podsecurity
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,4 +107,15 @@ func (e *Evaluator) Violations(level Level, metadata *metav1.ObjectMeta, spec *c
 		out = append(out, Violation{Check: id, Reason: reason, Detail: result.ForbiddenDetail})
 	}
 	return out
+}
+
+// Checks are the names of all checks, in alphabetical order.
+func Checks() []string {
+	checks := podsecuritypolicy.DefaultChecks()
+	out := make([]string, len(checks))
+	for i := range checks {
+		out[i] = string(checks[i].ID)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

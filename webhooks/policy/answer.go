@@ -1,15 +1,18 @@
 package policy
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
@@ -38,37 +41,125 @@ const (
 // holds nothing of the object, so that it can be logged.
 const DeniedByKey = "denied-by"
 
-// violation is one reason to refuse.
-type violation struct {
-	// by is the policy and, if it has one, the binding.
-	by     string
-	text   string
-	reason metav1.StatusReason
-}
+// ExceptedByKey is the key of the audit annotation that names the exceptions
+// that let a request pass, each with the policy and rule that it violates:
+// "ns/name:policy/rule".
+const ExceptedByKey = "excepted-by"
+
+// ExistingKey is the key of the audit annotation that names the rules that an
+// update violates as the object did before: "policy/rule".
+const ExistingKey = "existing-violations"
 
 // answer gathers what the policies say, in the order in which they say it.
 type answer struct {
-	denied   []violation
-	warnings []string
-	failures []validating.ValidationFailureValue
+	// violations are all that were found, and denied those that refuse, by index.
+	violations []Violation
+	denied     []int
+	warnings   []string
+	failures   []validating.ValidationFailureValue
 	// audit has the distinct values for each key.
 	audit map[string][]string
 }
 
-// deny adds a reason to refuse; without a reason code it is Invalid.
-func (a *answer) deny(p *compiledPolicy, binding, message string, reason metav1.StatusReason) {
-	if reason == "" {
-		reason = metav1.StatusReasonInvalid
+// add does what a violation leads to. Index is what upstream calls the index of
+// the expression.
+func (a *answer) add(p *compiledPolicy, v Violation, index int) {
+	v.Message = printable(v.Message)
+	shown := v.Message
+	if v.Template != "" {
+		shown = v.Template + ": " + shown
 	}
-	by := p.name
-	if binding != "" {
-		by += "/" + binding
+	a.violations = append(a.violations, v)
+	switch v.Outcome {
+	case Excepted:
+		a.annotate(ExceptedByKey, v.Exception+":"+v.Policy+"/"+v.Rule)
+		return
+	case Existing:
+		a.annotate(ExistingKey, v.Policy+"/"+v.Rule)
+		a.warn(fmt.Sprintf("%s: %s (let pass: this was so before the update)", p.title(v.Binding), shown))
+		return
+	case Violated, Failed, Passed, Ignored:
 	}
-	a.denied = append(a.denied, violation{by: by, text: fmt.Sprintf("%s denied request: %s", p.title(binding), message), reason: reason})
+	if v.Actions == nil {
+		a.denied = append(a.denied, len(a.violations)-1)
+		return
+	}
+	for _, action := range v.Actions {
+		switch action {
+		case admissionregistrationv1.Deny:
+			a.denied = append(a.denied, len(a.violations)-1)
+		case admissionregistrationv1.Warn:
+			a.warn(fmt.Sprintf("Validation failed for %s: %s", p.title(v.Binding), shown))
+		case admissionregistrationv1.Audit:
+			a.failures = append(a.failures, validating.ValidationFailureValue{
+				ExpressionIndex: index, Message: shown, ValidationActions: v.Actions, Binding: v.Binding, Policy: v.Policy,
+			})
+		}
+	}
 }
 
-func (a *answer) warn(p *compiledPolicy, binding, message string) {
-	a.warnings = append(a.warnings, fmt.Sprintf("Validation failed for %s: %s", p.title(binding), message))
+// text is a violation as the client reads it.
+func (v *Violation) text() string {
+	message := v.Message
+	if v.Template != "" {
+		message = v.Template + ": " + message
+	}
+	return fmt.Sprintf("%s denied request: %s", title(v.Kind, v.Policy, v.Binding), message)
+}
+
+// reason is the code of a refusal: without one it is Invalid.
+func (v *Violation) reason() metav1.StatusReason {
+	return cmp.Or(v.Reason, metav1.StatusReasonInvalid)
+}
+
+// warn adds a warning. The API server drops one with a line break.
+func (a *answer) warn(text string) {
+	a.warnings = append(a.warnings, strings.ReplaceAll(printable(text), "\n", " "))
+}
+
+// printable is a text without control characters, which can change what a
+// terminal shows, but for line breaks.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' {
+			return r
+		}
+		if unicode.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Bidi_Control, r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// The limits of the API server for the warnings of one answer, in characters:
+// above the first it cuts each to the second, and then drops those that do not
+// fit,
+// https://github.com/kubernetes/kubernetes/blob/v1.37.0/staging/src/k8s.io/apiserver/pkg/endpoints/filters/warning.go.
+const (
+	maxWarnings = 4 * 1024
+	maxWarning  = 256
+)
+
+// shownWarnings are the warnings, cut so that the API server drops none.
+func (a *answer) shownWarnings() []string {
+	size := 0
+	for _, text := range a.warnings {
+		size += utf8.RuneCountInString(text)
+	}
+	if size <= maxWarnings {
+		return a.warnings
+	}
+	var out []string
+	for i, text := range a.warnings {
+		if i == maxWarnings/maxWarning-1 && len(a.warnings) > i+1 {
+			return append(out, fmt.Sprintf("… and %d more warnings", len(a.warnings)-i))
+		}
+		if runes := []rune(text); len(runes) > maxWarning {
+			text = string(runes[:maxWarning-1]) + "…"
+		}
+		out = append(out, text)
+	}
+	return out
 }
 
 func (a *answer) annotate(key, value string) {
@@ -82,11 +173,14 @@ func (a *answer) annotate(key, value string) {
 
 // response is the answer to the API server.
 func (a *answer) response(r *request) admission.Response {
-	out := admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: len(a.denied) == 0, Warnings: a.warnings}}
+	out := admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: len(a.denied) == 0, Warnings: a.shownWarnings()}}
 	if len(a.audit) > 0 || len(a.failures) > 0 {
 		out.AuditAnnotations = make(map[string]string, len(a.audit)+1)
 		for key, values := range a.audit {
 			out.AuditAnnotations[key] = strings.Join(values, ", ")
+			if key == ExceptedByKey || key == ExistingKey {
+				out.AuditAnnotations[key] = cutText(out.AuditAnnotations[key], maxLine, "…")
+			}
 		}
 	}
 	if len(a.failures) > 0 {
@@ -107,9 +201,13 @@ func (a *answer) response(r *request) admission.Response {
 // deniedBy names each policy and binding once, in the order of the violations.
 func (a *answer) deniedBy() string {
 	var names []string
-	for _, v := range a.denied {
-		if !slices.Contains(names, v.by) {
-			names = append(names, v.by)
+	for _, i := range a.denied {
+		by := a.violations[i].Policy
+		if binding := a.violations[i].Binding; binding != "" {
+			by += "/" + binding
+		}
+		if !slices.Contains(names, by) {
+			names = append(names, by)
 		}
 	}
 	return cutText(strings.Join(names, ","), maxLine, "…")
@@ -118,12 +216,13 @@ func (a *answer) deniedBy() string {
 // status is what the client gets. Code and reason are those of the first
 // violation, as upstream's are.
 func (a *answer) status(r *request) *metav1.Status {
-	code, _ := statusCode(a.denied[0].reason)
+	reason := a.violations[a.denied[0]].reason()
+	code, _ := statusCode(reason)
 	lines := a.lines()
 	status := &metav1.Status{
 		Status: metav1.StatusFailure,
 		Code:   code,
-		Reason: a.denied[0].reason,
+		Reason: reason,
 		Details: &metav1.StatusDetails{
 			Name: r.objectName(), Group: r.requested.Group, Kind: r.requested.Resource,
 			Causes: make([]metav1.StatusCause, len(lines)),
@@ -131,6 +230,10 @@ func (a *answer) status(r *request) *metav1.Status {
 	}
 	for i, line := range lines {
 		status.Details.Causes[i].Message = line
+		if i < len(a.denied) && (len(lines) == len(a.denied) || i < len(lines)-1) {
+			v := &a.violations[a.denied[i]]
+			status.Details.Causes[i].Type, status.Details.Causes[i].Field = metav1.CauseType(v.Rule), v.Template
+		}
 	}
 	if len(a.denied) == 1 {
 		status.Message = lines[0]
@@ -154,14 +257,14 @@ func (a *answer) status(r *request) *metav1.Status {
 // number of those that cannot.
 func (a *answer) lines() []string {
 	if len(a.denied) == 1 {
-		return []string{cutText(a.denied[0].text, maxMessage, "…")}
+		return []string{cutText(a.violations[a.denied[0]].text(), maxMessage, "…")}
 	}
 	// Around each line stand a number and a line break, and at the end the count.
 	const around, last = 8, 64
 	var out []string
 	size := last
-	for i, v := range a.denied {
-		line := cutText(v.text, maxLine, "…")
+	for i, n := range a.denied {
+		line := cutText(a.violations[n].text(), maxLine, "…")
 		size += len(line) + 3*strings.Count(line, "\n") + around
 		if size > maxMessage {
 			return append(out, fmt.Sprintf("… and %d more", len(a.denied)-i))

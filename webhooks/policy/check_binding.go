@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// checkBindingSpec reports what the API server refuses in the spec of a
-// binding. Defaults are filled in.
-func checkBindingSpec(d document, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
+// checkBindingSpec reports what the API server refuses in the spec of a binding
+// of policies of a kind. Defaults are filled in.
+func checkBindingSpec(d document, of string, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
 	path := field.NewPath("spec")
 	if spec.PolicyName == "" {
-		d.required(path.Child("policyName"), "name the ValidatingAdmissionPolicy that is bound")
+		d.required(path.Child("policyName"), "name the "+of+" that is bound")
 	} else {
 		for _, reason := range apimachineryvalidation.NameIsDNSSubdomain(spec.PolicyName, false) {
 			d.errorf(path.Child("policyName"), "", "%q is not a name: %s", spec.PolicyName, reason)

@@ -2,42 +2,61 @@ package policy
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
 const (
-	policyKind    = "ValidatingAdmissionPolicy"
-	bindingKind   = "ValidatingAdmissionPolicyBinding"
-	admissionKind = "AdmissionPolicy"
+	policyKind           = "ValidatingAdmissionPolicy"
+	bindingKind          = "ValidatingAdmissionPolicyBinding"
+	admissionKind        = "AdmissionPolicy"
+	admissionBindingKind = "AdmissionPolicyBinding"
+	configurationKind    = "PolicyConfiguration"
 )
 
 // Set is a number of policies, ready to decide. It is immutable and safe for
 // concurrent use.
 type Set struct {
-	policies []*compiledPolicy
-	index    index
-	objects  Objects
-	// managedFields is false if no policy can see those of an object: then they
-	// are not decoded.
-	managedFields bool
+	policies   []*compiledPolicy
+	index      index
+	objects    Objects
+	authorizer authorizer.UnconditionalAuthorizer
+	inject     Injector
+	now        func() time.Time
+	workloads  *workload.Kinds
+	// budget is what all policies together may spend on a request.
+	budget int64
+	// checksTemplates is true if a policy checks pod templates.
+	checksTemplates bool
 	// selectors is how many distinct namespace and object selectors there are.
 	selectors int
 	warnings  finding.List
+	// compiler made the policies for the version.
+	compiler *expression.Compiler
+	version  string
 }
 
 // Warnings are what Compile found that does not keep the policies from being
 // used, in a fixed order.
 func (s *Set) Warnings() finding.List { return slices.Clone(s.warnings) }
 
-// compiledPolicy is one policy with its bindings. Policies without one are not
-// kept.
+// compiledPolicy is one policy with its bindings.
 type compiledPolicy struct {
 	kind, name    string
 	failurePolicy admissionregistrationv1.FailurePolicyType
@@ -45,17 +64,30 @@ type compiledPolicy struct {
 	*program
 	// podSecurity is nil for a policy without.
 	podSecurity *podSecurity
-	bindings    []binding
-	// auditKeys has the published key for each key of the policy.
-	auditKeys map[string]string
+	// bindings are none for a policy that is not in force.
+	bindings []binding
+	// exceptions are those that are about the policy, by name.
+	exceptions []*exception
+	// checksTemplates tells whether the policy looks at pod templates, existing
+	// whether violations that were there before an update are let pass.
+	checksTemplates, existing bool
+	// looksAtNamespace is true if the policy can be evaluated only for a namespace
+	// that is known.
+	looksAtNamespace bool
+	// broken is why the policy cannot be evaluated, nil if it can.
+	broken error
+	// spec is what program was compiled from.
+	spec *admissionregistrationv1.ValidatingAdmissionPolicySpec
 }
 
 // title is how messages name the policy and a binding.
-func (p *compiledPolicy) title(binding string) string {
+func (p *compiledPolicy) title(binding string) string { return title(p.kind, p.name, binding) }
+
+func title(kind, name, binding string) string {
 	if binding == "" {
-		return fmt.Sprintf("%s '%s'", p.kind, p.name)
+		return fmt.Sprintf("%s '%s'", kind, name)
 	}
-	return fmt.Sprintf("%s '%s' with binding '%s'", p.kind, p.name, binding)
+	return fmt.Sprintf("%s '%s' with binding '%s'", kind, name, binding)
 }
 
 // binding is one way in which a policy is in force.
@@ -68,14 +100,23 @@ type binding struct {
 	actions []admissionregistrationv1.ValidationAction
 }
 
+// defaultBudget is what all policies together may spend on a request: as much as
+// ten bindings of upstream's. It takes seconds of processor time, so that the
+// context usually ends first.
+const defaultBudget = 10 * celconfig.RuntimeCELCostBudget
+
 // Compile makes a Set of the spec, which it leaves as it is. The error is a
 // finding.List with everything that is wrong with the documents, in a fixed
 // order.
 func Compile(spec Spec) (*Set, error) {
 	c := &compilation{
-		set:         &Set{index: index{}, objects: spec.Objects},
-		selectors:   selectors{byText: map[string]*selector{}},
-		expressions: newExpressions(),
+		set: &Set{
+			objects: spec.Objects, authorizer: spec.Authorizer, inject: spec.Inject, now: spec.Now,
+			budget: defaultBudget, version: CompatibilityVersion,
+		},
+		selectors:  selectors{byText: map[string]*selector{}},
+		previous:   map[exceptedPolicy]*compiledPolicy{},
+		keepBroken: spec.KeepBroken,
 	}
 	if c.set.objects == nil {
 		c.set.objects = nothing{}
@@ -84,20 +125,24 @@ func Compile(spec Spec) (*Set, error) {
 	if c.podSecurity, err = podsecurity.New(); err != nil {
 		return nil, err
 	}
-
-	c.policies(spec.Policies, c.bindings(spec))
-	c.admissionPolicies(spec)
-
-	c.findings.Sort()
-	if err := c.findings.Err(); err != nil {
+	c.configuration(spec.Configuration)
+	if err := c.compilerFor(spec.Previous); err != nil {
 		return nil, err
 	}
+
+	c.policies(&spec)
 	slices.SortStableFunc(c.set.policies, func(a, b *compiledPolicy) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), -cmp.Compare(a.kind, b.kind))
 	})
-	for n, p := range c.set.policies {
-		c.set.index.add(n, p.match.rules)
-		c.set.managedFields = c.set.managedFields || p.looksAtManagedFields
+	c.exceptions(&spec)
+
+	c.findings.Sort()
+	if err := c.findings.Err(); err != nil && (!spec.KeepBroken || c.fatal()) {
+		return nil, err
+	}
+	c.set.index = newIndex(c.set.policies)
+	for _, p := range c.set.policies {
+		c.set.checksTemplates = c.set.checksTemplates || p.checksTemplates && len(p.bindings) > 0
 	}
 	c.set.selectors = len(c.selectors.byText)
 	c.set.warnings = c.findings
@@ -109,9 +154,73 @@ type compilation struct {
 	set         *Set
 	findings    finding.List
 	selectors   selectors
-	expressions *expressions
+	compiler    *expression.Compiler
 	podSecurity *podsecurity.Evaluator
+	// previous are policies whose programs can be used again.
+	previous   map[exceptedPolicy]*compiledPolicy
+	keepBroken bool
+	// broken is how many errors are in expressions.
+	broken int
 }
+
+// configuration takes what holds for all policies.
+func (c *compilation) configuration(given *Configuration) {
+	var custom []v1alpha1.WorkloadKind
+	if given != nil {
+		d := document{source: given.Source, object: configurationKind, findings: &c.findings}
+		if given.CELCompatibilityVersion != "" {
+			if _, err := expression.NewCompiler(given.CELCompatibilityVersion); err != nil {
+				d.errorf(field.NewPath("celCompatibilityVersion"), "", "%v", err)
+			} else {
+				c.set.version = given.CELCompatibilityVersion
+			}
+		}
+		if budget := given.RequestCostBudget; budget != nil {
+			if *budget <= 0 {
+				d.errorf(field.NewPath("requestCostBudget"), "", "%d is not allowed: it must be more than 0", *budget)
+			}
+			c.set.budget = *budget
+		}
+		custom = given.Workloads
+	}
+	kinds, err := workload.New(workload.FromAPI(custom))
+	var problems workload.Errors
+	switch {
+	case errors.As(err, &problems):
+		for _, problem := range problems {
+			c.findings = append(c.findings, finding.Finding{
+				Severity: finding.Error, Source: given.Source, Object: configurationKind,
+				Field: strings.TrimSuffix(fmt.Sprintf("workloads[%d].%s", problem.Index, problem.Field), "."), Message: problem.Reason, Hint: problem.Hint,
+			})
+		}
+		kinds, _ = workload.New(nil) // the built-in ones are right
+	case err != nil:
+		c.findings = append(c.findings, finding.Finding{Severity: finding.Error, Object: configurationKind, Field: "workloads", Message: err.Error()})
+	}
+	c.set.workloads = kinds
+}
+
+// compilerFor takes the compiler of the previous Set, and the policies that it
+// compiled, if it is for the same version.
+func (c *compilation) compilerFor(previous *Set) error {
+	if previous != nil && previous.version == c.set.version {
+		c.compiler = previous.compiler
+		for _, p := range previous.policies {
+			c.previous[exceptedPolicy{p.kind, p.name}] = p
+		}
+	} else {
+		var err error
+		if c.compiler, err = expression.NewCompiler(c.set.version); err != nil {
+			return err
+		}
+	}
+	c.set.compiler = c.compiler
+	return nil
+}
+
+// fatal tells whether there are errors that keeping broken policies does not
+// help with.
+func (c *compilation) fatal() bool { return c.wrong() != c.broken }
 
 func (c *compilation) document(source, kind, name string) document {
 	return document{source: source, object: kind + "/" + name, findings: &c.findings}
@@ -154,109 +263,231 @@ type boundSpec struct {
 	spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
 }
 
-// bindings checks the bindings and groups them by policy. Those with errors are
-// left out, but their policies are in the result.
-func (c *compilation) bindings(spec Spec) map[string][]boundSpec {
-	policies := make([]string, len(spec.Policies))
-	for i := range spec.Policies {
-		policies[i] = spec.Policies[i].Name
+// policyDocument is a policy of either kind.
+type policyDocument struct {
+	document
+	kind, name  string
+	annotations map[string]string
+	spec        *admissionregistrationv1.ValidatingAdmissionPolicySpec
+	// own is nil for a ValidatingAdmissionPolicy.
+	own *v1alpha1.AdmissionPolicySpec
+}
+
+// policies checks and compiles all policies and bindings.
+func (c *compilation) policies(spec *Spec) {
+	var all []policyDocument
+	seen := map[string]names{policyKind: {}, admissionKind: {}}
+	add := func(source, kind string, meta *metav1.ObjectMeta, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, own *v1alpha1.AdmissionPolicySpec) {
+		d := c.document(source, kind, meta.Name)
+		seen[kind].check(d, source, meta.Name)
+		all = append(all, policyDocument{d, kind, meta.Name, meta.Annotations, withDefaults(spec), own})
 	}
-	bound, seen := map[string][]boundSpec{}, names{}
+	for i := range spec.Policies {
+		p := &spec.Policies[i]
+		add(p.Source, policyKind, &p.ObjectMeta, &p.Spec, nil)
+	}
+	for i := range spec.AdmissionPolicies {
+		p := &spec.AdmissionPolicies[i]
+		add(p.Source, admissionKind, &p.ObjectMeta, &p.Spec.ValidatingAdmissionPolicySpec, &p.Spec)
+	}
+	bound := c.bindings(spec, all)
+	for i := range all {
+		c.policy(&all[i], bound[all[i].kind][all[i].name])
+	}
+}
+
+// bindings checks the bindings and groups them by the kind and name of their
+// policy. Those with errors are left out.
+func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string]map[string][]boundSpec {
+	known := map[string][]string{}
+	for i := range policies {
+		known[policies[i].kind] = append(known[policies[i].kind], policies[i].name)
+	}
+	bound := map[string]map[string][]boundSpec{policyKind: {}, admissionKind: {}}
+	seen := map[string]names{bindingKind: {}, admissionBindingKind: {}}
+	add := func(source, kind, of, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
+		d := c.document(source, kind, name)
+		seen[kind].check(d, source, name)
+		defaulted, before := withBindingDefaults(spec), c.wrong()
+		checkBindingSpec(d, of, defaulted)
+		if defaulted.PolicyName != "" && !slices.Contains(known[of], defaulted.PolicyName) {
+			hint := finding.DidYouMean(defaulted.PolicyName, known[of]...)
+			for kind, names := range known {
+				if kind != of && slices.Contains(names, defaulted.PolicyName) {
+					hint = fmt.Sprintf("there is %s %s of this name, which %sBinding binds", article(kind), kind, kind)
+				}
+			}
+			d.warnf(field.NewPath("spec", "policyName"), hint, "there is no %s %q, so the binding does nothing", of, defaulted.PolicyName)
+		}
+		if c.wrong() == before {
+			bound[of][defaulted.PolicyName] = append(bound[of][defaulted.PolicyName], boundSpec{d, name, defaulted})
+		} else if bound[of][defaulted.PolicyName] == nil {
+			bound[of][defaulted.PolicyName] = []boundSpec{}
+		}
+	}
 	for i := range spec.Bindings {
 		b := &spec.Bindings[i]
-		d := c.document(b.Source, bindingKind, b.Name)
-		seen.check(d, b.Source, b.Name)
-		defaulted, before := withBindingDefaults(&b.Spec), c.wrong()
-		checkBindingSpec(d, defaulted)
-		if defaulted.PolicyName != "" && !slices.Contains(policies, defaulted.PolicyName) {
-			d.warnf(field.NewPath("spec", "policyName"), finding.DidYouMean(defaulted.PolicyName, policies...),
-				"there is no ValidatingAdmissionPolicy %q, so the binding does nothing", defaulted.PolicyName)
-		}
-		list := bound[defaulted.PolicyName]
-		if c.wrong() == before {
-			list = append(list, boundSpec{d, b.Name, defaulted})
-		}
-		bound[defaulted.PolicyName] = list
+		add(b.Source, bindingKind, policyKind, b.Name, &b.Spec)
 	}
-	for _, list := range bound {
-		slices.SortFunc(list, func(a, b boundSpec) int { return cmp.Compare(a.name, b.name) })
+	for i := range spec.AdmissionPolicyBindings {
+		b := &spec.AdmissionPolicyBindings[i]
+		add(b.Source, admissionBindingKind, admissionKind, b.Name, &b.Spec)
+	}
+	for _, byName := range bound {
+		for _, list := range byName {
+			slices.SortFunc(list, func(a, b boundSpec) int { return cmp.Compare(a.name, b.name) })
+		}
 	}
 	return bound
 }
 
-func (c *compilation) policies(list []Policy, bound map[string][]boundSpec) {
-	seen := names{}
-	for i := range list {
-		p := &list[i]
-		d := c.document(p.Source, policyKind, p.Name)
-		seen.check(d, p.Source, p.Name)
-		spec, before := withDefaults(&p.Spec), c.wrong()
-		checkSpec(d, p.Name, spec, false)
-		program := c.expressions.compile(d, p.Name, spec, false)
-		if _, named := bound[p.Name]; !named {
-			d.warnf(nil, "write a ValidatingAdmissionPolicyBinding with this policyName", "no binding names the policy, so it does nothing")
-		}
-		if c.wrong() != before || len(bound[p.Name]) == 0 {
-			continue
-		}
-		compiled := c.compiled(policyKind, p.Name, spec, program)
-		for _, b := range bound[p.Name] {
-			ref := field.NewPath("spec", "paramRef")
-			switch {
-			case spec.ParamKind != nil && b.spec.ParamRef == nil:
-				b.warnf(ref, "name the params, or drop paramKind from the policy", "the policy has paramKind, so params is null for this binding")
-			case spec.ParamKind == nil && b.spec.ParamRef != nil:
-				b.warnf(ref, "set spec.paramKind in the policy", "the policy has no paramKind, so this does nothing")
-			}
-			out := binding{name: b.name, actions: b.spec.ValidationActions, params: compileParams(c.set.objects, spec.ParamKind, b.spec.ParamRef)}
-			if b.spec.MatchResources != nil {
-				out.match = c.selectors.compileMatch(b.spec.MatchResources)
-			}
-			compiled.bindings = append(compiled.bindings, out)
-		}
-		c.set.policies = append(c.set.policies, compiled)
+// article goes in front of a kind.
+func article(kind string) string {
+	if kind == admissionKind {
+		return "an"
 	}
+	return "a"
 }
 
-func (c *compilation) admissionPolicies(spec Spec) {
-	seen := names{}
-	for i := range spec.AdmissionPolicies {
-		p := &spec.AdmissionPolicies[i]
-		d := c.document(p.Source, admissionKind, p.Name)
-		seen.check(d, p.Source, p.Name)
-		defaulted, before := withDefaults(&p.Spec.ValidatingAdmissionPolicySpec), c.wrong()
-		checkSpec(d, p.Name, defaulted, p.Spec.PodSecurity != nil)
-		checkActions(d, p.Spec.ValidationActions, field.NewPath("spec", "validationActions"))
-		if defaulted.ParamKind != nil {
-			d.errorf(field.NewPath("spec", "paramKind"), "write a ValidatingAdmissionPolicy and a binding with paramRef",
-				"is not allowed: without a binding there is nothing to name the params")
+// policy checks and compiles one policy.
+func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
+	before := c.wrong()
+	complete := p.own != nil && p.own.PodSecurity != nil
+	checkSpec(p.document, p.name, p.spec, complete)
+	out := &compiledPolicy{kind: p.kind, name: p.name, failurePolicy: *p.spec.FailurePolicy, spec: p.spec}
+	templates, existing := c.extras(p)
+	out.existing = existing
+	own := p.own != nil && len(p.own.ValidationActions) > 0
+	if own {
+		checkActions(p.document, p.own.ValidationActions, field.NewPath("spec", "validationActions"))
+		if p.spec.ParamKind != nil {
+			p.errorf(field.NewPath("spec", "validationActions"), "write an AdmissionPolicyBinding with paramRef and validationActions, and drop them here",
+				"is not allowed with paramKind: nothing here names the params")
 		}
-		program := c.expressions.compile(d, p.Name, defaulted, p.Spec.PodSecurity != nil)
-		var standard *podSecurity
-		if p.Spec.PodSecurity != nil {
-			standard = compilePodSecurity(d, c.podSecurity, p.Spec.PodSecurity, defaulted.MatchConstraints)
-		}
-		if c.wrong() != before {
-			continue
-		}
-		compiled := c.compiled(admissionKind, p.Name, defaulted, program)
-		compiled.podSecurity = standard
-		compiled.bindings = []binding{{actions: slices.Clone(p.Spec.ValidationActions)}}
-		c.set.policies = append(c.set.policies, compiled)
 	}
+	if complete {
+		out.podSecurity = compilePodSecurity(p.document, c.podSecurity, p.own.PodSecurity, p.spec.MatchConstraints)
+	}
+	whole := c.wrong() == before
+	out.program = c.program(p, existing)
+	if wrong := c.wrong() - before; whole && wrong > 0 {
+		// Only expressions are wrong.
+		c.broken += wrong
+		out.broken = errors.New("its expressions do not compile")
+		if c.keepBroken {
+			whole = true
+		}
+	}
+	if bound == nil && !own {
+		kind := bindingKind
+		if p.own != nil {
+			kind = admissionBindingKind
+		}
+		hint := "write a " + kind + " with this policyName"
+		if p.own != nil {
+			hint = "set spec.validationActions, or write an " + kind + " with this policyName"
+		}
+		p.warnf(nil, hint, "no binding names the policy, so it does nothing")
+	}
+	if !whole || c.wrong() != before && !c.keepBroken {
+		return
+	}
+	out.match = c.selectors.compileMatch(p.spec.MatchConstraints)
+	out.checksTemplates = templates && out.match.createsPods()
+	out.looksAtNamespace = out.uses.Has(expression.UsesNamespace) || out.podSecurity != nil && out.podSecurity.labels
+	if c.set.authorizer == nil && out.uses.Has(expression.UsesAuthorizer) {
+		p.warnf(nil, "write the Roles and bindings that it is about into the directory, or connect to a cluster", "the policy asks authorizer, and there is none to ask: what asks fails")
+	}
+	if own {
+		out.bindings = append(out.bindings, binding{actions: slices.Clone(p.own.ValidationActions)})
+	}
+	for _, b := range bound {
+		ref := field.NewPath("spec", "paramRef")
+		switch {
+		case p.spec.ParamKind != nil && b.spec.ParamRef == nil:
+			b.warnf(ref, "name the params, or drop paramKind from the policy", "the policy has paramKind, so params is null for this binding")
+		case p.spec.ParamKind == nil && b.spec.ParamRef != nil:
+			b.warnf(ref, "set spec.paramKind in the policy", "the policy has no paramKind, so this does nothing")
+		}
+		compiled := binding{name: b.name, actions: b.spec.ValidationActions, params: compileParams(p.spec.ParamKind, b.spec.ParamRef)}
+		if b.spec.MatchResources != nil {
+			compiled.match = c.selectors.compileMatch(b.spec.MatchResources)
+		}
+		out.bindings = append(out.bindings, compiled)
+	}
+	c.set.policies = append(c.set.policies, out)
 }
 
-// compiled is a checked policy without its bindings.
-func (c *compilation) compiled(kind, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, program *program) *compiledPolicy {
-	out := &compiledPolicy{
-		kind: kind, name: name, failurePolicy: *spec.FailurePolicy,
-		match: c.selectors.compileMatch(spec.MatchConstraints), program: program,
+// program compiles the expressions of a policy, or takes what they compiled to
+// before.
+func (c *compilation) program(p *policyDocument, reads bool) *program {
+	earlier := c.previous[exceptedPolicy{p.kind, p.name}]
+	if earlier != nil && earlier.broken == nil && earlier.existing == reads && apiequality.Semantic.DeepEqual(earlier.spec, p.spec) {
+		return earlier.program
 	}
-	if len(spec.AuditAnnotations) > 0 {
-		out.auditKeys = make(map[string]string, len(spec.AuditAnnotations))
-		for _, a := range spec.AuditAnnotations {
-			out.auditKeys[a.Key] = auditKey(name, a.Key)
+	return compileProgram(p.document, c.compiler, p.name, p.spec, reads)
+}
+
+// extras are what a policy asks for beyond upstream's semantics: an
+// AdmissionPolicy by default, a ValidatingAdmissionPolicy by annotation.
+func (c *compilation) extras(p *policyDocument) (templates, existing bool) {
+	var t v1alpha1.WorkloadTemplates
+	var e v1alpha1.ExistingViolations
+	at := func(name string) *field.Path { return field.NewPath("spec", name) }
+	names := [2]string{"workloadTemplates", "existingViolations"}
+	if p.own != nil {
+		t = cmp.Or(p.own.WorkloadTemplates, v1alpha1.CheckTemplates)
+		e = cmp.Or(p.own.ExistingViolations, v1alpha1.AllowExisting)
+	} else {
+		t, e = v1alpha1.IgnoreTemplates, v1alpha1.DenyExisting
+		at = func(name string) *field.Path { return field.NewPath("metadata", "annotations").Key(name) }
+		names = [2]string{v1alpha1.WorkloadTemplatesAnnotation, v1alpha1.ExistingViolationsAnnotation}
+		if text, given := p.annotations[v1alpha1.WorkloadTemplatesAnnotation]; given {
+			t = v1alpha1.WorkloadTemplates(text)
 		}
+		if text, given := p.annotations[v1alpha1.ExistingViolationsAnnotation]; given {
+			e = v1alpha1.ExistingViolations(text)
+		}
+	}
+	if t != v1alpha1.CheckTemplates && t != v1alpha1.IgnoreTemplates {
+		p.oneOf(at(names[0]), string(t), string(v1alpha1.CheckTemplates), string(v1alpha1.IgnoreTemplates))
+	}
+	if e != v1alpha1.AllowExisting && e != v1alpha1.DenyExisting {
+		p.oneOf(at(names[1]), string(e), string(v1alpha1.AllowExisting), string(v1alpha1.DenyExisting))
+	}
+	return t == v1alpha1.CheckTemplates, e == v1alpha1.AllowExisting
+}
+
+// rulesOf are the names of the rules of a policy, and nil if there is none.
+func (c *compilation) rulesOf(key exceptedPolicy) []string {
+	var out []string
+	for _, p := range c.set.policies {
+		if p.name != key.name || key.kind != "" && p.kind != key.kind {
+			continue
+		}
+		if out == nil {
+			out = []string{}
+		}
+		for i := range p.validations {
+			out = append(out, p.validations[i].name)
+		}
+		for i := range p.notes {
+			out = append(out, p.notes[i].name)
+		}
+		if p.podSecurity != nil {
+			for _, check := range podsecurity.Checks() {
+				out = append(out, "podSecurity."+check)
+			}
+		}
+	}
+	return out
+}
+
+// policyNames are the names of all policies.
+func (c *compilation) policyNames() []string {
+	var out []string
+	for _, p := range c.set.policies {
+		out = append(out, p.name)
 	}
 	return out
 }

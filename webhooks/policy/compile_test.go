@@ -107,11 +107,11 @@ func TestCompileFindings(t *testing.T) {
 		},
 		{
 			name: "authorizer", old: "object.spec.replicas <= 5", new: "authorizer.group('').resource('pods').check('get').allowed()",
-			want: []string{vap + `spec.validations[0].expression: 1:1 in "authorizer.group('').resource('pods').check('get').allowed()": "authorizer" is not available (hint: decide by request.userInfo, or leave this policy to the API server)`},
+			want: []string{"warning: test.yaml#1: ValidatingAdmissionPolicy/replicas: the policy asks authorizer, and there is none to ask: what asks fails (hint: write the Roles and bindings that it is about into the directory, or connect to a cluster)"},
 		},
 		{
 			name: "authorizer of the request's resource", old: "object.spec.replicas <= 5", new: "authorizer.requestResource.check('get').allowed()",
-			want: []string{vap + `spec.validations[0].expression: 1:1 in "authorizer.requestResource.check('get').allowed()": "authorizer" is not available (hint: decide by request.userInfo, or leave this policy to the API server)`},
+			want: []string{"warning: test.yaml#1: ValidatingAdmissionPolicy/replicas: the policy asks authorizer, and there is none to ask: what asks fails (hint: write the Roles and bindings that it is about into the directory, or connect to a cluster)"},
 		},
 		{
 			name: "params without a kind", old: "object.spec.replicas <= 5", new: "params.a == 1",
@@ -333,11 +333,11 @@ func TestCompileFindings(t *testing.T) {
 			want: []string{
 				own + `spec.matchConstraints.resourceRules[0].apiGroups[1]: "apps" is not allowed with podSecurity, which looks at pods only (hint: pods are in the group "")`,
 				own + `spec.matchConstraints.resourceRules[0].operations[1]: "DELETE" is not allowed with podSecurity, which looks at "CREATE" and "UPDATE" only`,
-				own + `spec.matchConstraints.resourceRules[0].resources[2]: "deployments" is not allowed with podSecurity, which looks at "pods" and "pods/ephemeralcontainers" only (hint: a workload's pods are checked when they are created)`,
-				own + `spec.matchConstraints.resourceRules[0].resources[3]: "pods/exec" is not allowed with podSecurity, which looks at "pods" and "pods/ephemeralcontainers" only (hint: a workload's pods are checked when they are created)`,
+				own + `spec.matchConstraints.resourceRules[0].resources[2]: "deployments" is not allowed with podSecurity, which looks at "pods" and "pods/ephemeralcontainers" only (hint: pod templates in workloads are checked without naming them here)`,
+				own + `spec.matchConstraints.resourceRules[0].resources[3]: "pods/exec" is not allowed with podSecurity, which looks at "pods" and "pods/ephemeralcontainers" only (hint: pod templates in workloads are checked without naming them here)`,
 				own + `spec.matchConstraints.resourceRules[1].apiGroups[0]: "*" is not allowed with podSecurity, which looks at pods only (hint: pods are in the group "")`,
 				own + `spec.matchConstraints.resourceRules[1].operations[0]: "*" is not allowed with podSecurity, which looks at "CREATE" and "UPDATE" only`,
-				own + `spec.matchConstraints.resourceRules[1].resources[0]: "*/*" is not allowed with podSecurity, which looks at "pods" and "pods/ephemeralcontainers" only (hint: a workload's pods are checked when they are created)`,
+				own + `spec.matchConstraints.resourceRules[1].resources[0]: "*/*" is not allowed with podSecurity, which looks at "pods" and "pods/ephemeralcontainers" only (hint: pod templates in workloads are checked without naming them here)`,
 			},
 		},
 		{
@@ -354,13 +354,13 @@ func TestCompileFindings(t *testing.T) {
 		{
 			name: "an AdmissionPolicy without anything to check", own: true, old: "  podSecurity: {level: baseline}\n", new: "  paramKind: {apiVersion: v1, kind: ConfigMap}\n",
 			want: []string{
-				own + `spec.paramKind: is not allowed: without a binding there is nothing to name the params (hint: write a ValidatingAdmissionPolicy and a binding with paramRef)`,
+				own + `spec.validationActions: is not allowed with paramKind: nothing here names the params (hint: write an AdmissionPolicyBinding with paramRef and validationActions, and drop them here)`,
 				own + `spec.validations: is required (hint: a policy needs validations or auditAnnotations)`,
 			},
 		},
 		{
 			name: "an AdmissionPolicy without actions", own: true, old: "[Deny]", new: "[]",
-			want: []string{own + `spec.validationActions: is required (hint: say what a violation leads to, for example ["Deny"])`},
+			want: []string{"warning: test.yaml#1: AdmissionPolicy/own: no binding names the policy, so it does nothing (hint: set spec.validationActions, or write an AdmissionPolicyBinding with this policyName)"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -415,11 +415,12 @@ func TestCompileReportsAllDocuments(t *testing.T) {
 func TestCompileLeavesTheSpecAlone(t *testing.T) {
 	t.Parallel()
 	spec := specOf(t, replicasPolicy+"\n---\n"+strings.Replace(replicasBinding, "validationActions", "matchResources: {}, validationActions", 1)+"\n---\n"+ownPolicy)
-	before := toJSON(t, spec)
+	spec.Objects = nil
+	before := toJSON(t, documentsOf(spec))
 	if _, err := policy.Compile(spec); err != nil {
 		t.Fatal(err)
 	}
-	if after := toJSON(t, spec); after != before {
+	if after := toJSON(t, documentsOf(spec)); after != before {
 		t.Errorf("the spec was changed from\n%s\nto\n%s", before, after)
 	}
 }
@@ -445,4 +446,9 @@ func TestWarningsAreACopy(t *testing.T) {
 	if got := set.Warnings()[0].Object; got != "ValidatingAdmissionPolicy/replicas" {
 		t.Errorf("the set's warnings were changed: %q", got)
 	}
+}
+
+// documentsOf are the documents of a spec.
+func documentsOf(spec policy.Spec) any {
+	return []any{spec.Policies, spec.Bindings, spec.AdmissionPolicies, spec.AdmissionPolicyBindings, spec.Exceptions, spec.Configuration}
 }

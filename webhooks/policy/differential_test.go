@@ -26,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/informers"
@@ -95,7 +96,7 @@ func newUpstream(t testing.TB, spec policy.Spec) *upstream {
 		}
 		must(t, params[gvk].Add(asInformed(t, object)))
 	}
-	out := &upstream{dispatcher: validating.NewDispatcher(nil,
+	out := &upstream{dispatcher: validating.NewDispatcher(testAuthorizer{},
 		generic.NewPolicyMatcher(matching.NewMatcher(corelisters.NewNamespaceLister(namespaces), nil)))}
 	for i := range spec.Policies {
 		p := spec.Policies[i].DeepCopy()
@@ -126,6 +127,22 @@ func newUpstream(t testing.TB, spec policy.Spec) *upstream {
 	}
 	slices.SortFunc(out.hooks, func(a, b validating.PolicyHook) int { return strings.Compare(a.Policy.Name, b.Policy.Name) })
 	return out
+}
+
+// testAuthorizer knows one rule, and one thing that it cannot tell.
+type testAuthorizer struct{}
+
+func (testAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	switch {
+	case a.GetVerb() == "fail":
+		return authorizer.DecisionNoOpinion, "", errors.New("backend away")
+	case a.GetVerb() == "get" && a.GetUser().GetName() == "alice":
+		return authorizer.DecisionAllow, "alice may get " + a.GetResource() + a.GetPath(), nil
+	case a.GetVerb() == "create" && a.GetSubresource() == "exec" && a.GetNamespace() == "shop":
+		return authorizer.DecisionAllow, "", nil
+	default:
+		return authorizer.DecisionDeny, "no", nil
+	}
 }
 
 // asInformed is an object as upstream's informers hold it: typed, and without
@@ -495,12 +512,56 @@ matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: ["v1"], operat
 		"binding-exact":  everything + "\nvalidations: [{expression: 'false', message: bound}]\nbindings:\n- {validationActions: [Deny], matchResources: {matchPolicy: Exact, resourceRules: [{apiGroups: ['apps'], apiVersions: ['v1beta1'], operations: ['*'], resources: ['*']}]}}",
 		"exact":          "\nmatchConstraints: {matchPolicy: Exact, resourceRules: [{apiGroups: ['apps'], apiVersions: [v1], operations: ['*'], resources: [deployments]}]}\nvalidations: [{expression: 'false', message: exact}]",
 	}
+	// Each costs more than a hundred thousand, for a megabyte that is looked
+	// through.
+	costly := func(n int) string {
+		return strings.Repeat("!object.data.big.contains(\"y\") && ", n) + "true"
+	}
+	for name, text := range map[string]string{
+		"authorizer":           "\nvalidations:\n- {expression: \"authorizer.group('').resource('pods').namespace('shop').check('get').allowed()\", messageExpression: \"'not ' + request.userInfo.username\"}\n- {expression: \"authorizer.requestResource.check('get').reason() == 'x'\", messageExpression: \"'y'\"}",
+		"authorizer-own":       "\nvalidations: [{expression: \"authorizer.requestResource.subresource('exec').check('create').allowed()\"}]",
+		"authorizer-condition": "\nmatchConditions: [{name: a, expression: \"authorizer.path('/healthz').check('get').allowed()\"}]\nvalidations: [{expression: 'false', message: may}]",
+		"authorizer-error":     "\nvalidations: [{expression: \"authorizer.group('apps').resource('x').check('fail').errored()\"}, {expression: \"authorizer.group('').resource('x').check('fail').allowed()\"}, {expression: \"authorizer.serviceAccount('shop', 'web').group('').resource('pods').check('get').allowed()\"}]",
+		"authorizer-variable":  "\nvariables: [{name: may, expression: \"authorizer.group('').resource('pods').check('get').allowed()\"}]\nvalidations: [{expression: variables.may, messageExpression: \"'may: ' + string(variables.may)\", message: fallback}]\nauditAnnotations: [{key: may, valueExpression: 'string(variables.may)'}]",
+		"authorizer-audit":     "\nvalidations: [{expression: 'true'}]\nauditAnnotations: [{key: may, valueExpression: \"string(authorizer.requestResource.check('get').allowed())\"}]",
+		"authorizer-ignore":    "\nfailurePolicy: Ignore\nvalidations: [{expression: 'true'}]\nauditAnnotations: [{key: may, valueExpression: \"string(authorizer.requestResource.check('get').allowed())\"}]",
+		// What counts twice, and what once: a variable in each list of expressions.
+		"variable-cost":         "\nvariables: [{name: a, expression: '" + costly(8) + "'}, {name: b, expression: 'variables.a && variables.a'}]\nvalidations: [" + strings.Repeat("{expression: variables.b}, ", 40) + "{expression: 'false', messageExpression: \"variables.b ? 'b' : 'a'\"}]",
+		"variables-cost":        "\nvariables: [" + manyVariables(13, costly(8)) + "]\nvalidations: [{expression: variables.v12, message: used up}]",
+		"messages-cost":         "\nvariables: [" + manyVariables(9, costly(8)) + "]\nvalidations: [{expression: variables.v8, messageExpression: \"variables.v8 ? 'never shown' : ''\"}, {expression: '" + costly(8) + "'}, {expression: '" + costly(8) + "'}, {expression: 'false', message: kept}]",
+		"messages-cost-of-kept": "\nvariables: [" + manyVariables(9, costly(8)) + "]\nvalidations: [{expression: variables.v8, messageExpression: \"variables.v8 ? 'never shown' : ''\"}, {expression: '" + costly(8) + "'}, {expression: '" + costly(8) + "'}]",
+		"audit-cost":            "\nvariables: [" + manyVariables(13, costly(8)) + "]\nvalidations: [{expression: 'false', message: forgotten}]\nauditAnnotations: [{key: a, valueExpression: \"variables.v12 ? 'a' : 'b'\"}]",
+		"audit-cost-ignored":    "\nfailurePolicy: Ignore\nvariables: [" + manyVariables(13, costly(8)) + "]\nvalidations: [{expression: 'false', message: forgotten}]\nauditAnnotations: [{key: a, valueExpression: \"variables.v12 ? 'a' : 'b'\"}]",
+		"condition-cost":        "\nmatchConditions: [{name: a, expression: '" + costly(8) + "'}, {name: b, expression: 'false'}, {name: c, expression: '" + costly(8) + "'}, {name: d, expression: '" + costly(8) + "'}]\nvalidations: [{expression: 'false', message: no}]",
+		"condition-late-error":  "\nmatchConditions: [{name: a, expression: 'object.spec.nothing == 1'}, {name: b, expression: 'false'}]\nvalidations: [{expression: 'false', message: no}]",
+		"rule-limit":            "\nvalidations: [{expression: '" + costly(12) + "'}, {expression: 'true'}]",
+		"variable-twice":        "\nvariables: [{name: a, expression: '1'}, {name: b, expression: 'variables.a + 1'}, {name: a, expression: '5'}]\nvalidations: [{expression: variables.b == 2, message: two}, {expression: variables.b == 6, message: six}]",
+		"variable-names":        "\nvariables: [{name: a__b, expression: '1'}, {name: a__dot__b, expression: '2'}]\nvalidations: [{expression: variables.a__b == 1, message: one}, {expression: variables.a__dot__b == 2, message: two}]",
+		"variables-whole":       "\nvariables: [{name: a, expression: '1'}, {name: b, expression: \"'x'\"}]\nvalidations: [{expression: \"dyn(variables).size() == 2\", message: size}, {expression: \"'a' in dyn(variables)\", message: has}, {expression: \"has(variables.a)\", message: there}, {expression: \"variables == variables\", message: same}, {expression: \"dyn(variables).c == 1\"}]",
+		"variable-types":        "\nvariables: [{name: l, expression: '[1, 2]'}, {name: m, expression: \"{'a': [1]}\"}, {name: o, expression: 'object.?spec'}, {name: ns, expression: namespaceObject}, {name: t, expression: \"duration('1s')\"}]\nvalidations: [{expression: 'variables.l[0] + 1 == 2'}, {expression: \"variables.m['a'][0] == 1\"}, {expression: 'variables.o.hasValue()', message: spec}, {expression: \"variables.ns == null || variables.ns.metadata.name == 'shop'\", message: ns}, {expression: \"variables.t < duration('2s')\"}]",
+	} {
+		if strings.Contains(name, "-cost") || name == "rule-limit" {
+			text = bigs + text // of the others none is large
+		} else {
+			text = everything + text
+		}
+		out[name] = text
+	}
 	for i, expression := range differentialExpressions() {
 		quoted, err := json.Marshal(expression)
 		if err != nil {
 			panic(err)
 		}
 		out[fmt.Sprintf("expression-%02d", i)] = everything + "\nvalidations: [{expression: " + string(quoted) + "}]"
+	}
+	return out
+}
+
+// manyVariables is a chain of variables, each as expensive as the first.
+func manyVariables(n int, expression string) string {
+	out := "{name: v0, expression: '" + expression + "'}"
+	for i := 1; i < n; i++ {
+		out += fmt.Sprintf(", {name: v%d, expression: 'variables.v%d && %s'}", i, i-1, expression)
 	}
 	return out
 }
@@ -605,6 +666,7 @@ func TestSameAsUpstream(t *testing.T) {
 	different := map[string]map[string]bool{}
 	for name, text := range documents {
 		spec := specOf(t, text+"\n---"+differentialContext)
+		spec.Authorizer = testAuthorizer{}
 		set, err := policy.Compile(spec)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

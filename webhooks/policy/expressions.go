@@ -7,170 +7,39 @@ import (
 	"slices"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apimachinery/pkg/util/version"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
-	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	apiservercel "k8s.io/apiserver/pkg/cel"
-	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
-
-// CompatibilityVersion is the Kubernetes version that the CEL environment is
-// built for. It is written down, and not taken from the library, so that a new
-// library cannot change what an expression means without this line changing.
-// It equals the library's environment.DefaultCompatibilityVersion.
-const CompatibilityVersion = "1.36"
-
-// expressions compiles the expressions of policies, in the environment in which
-// the API server compiles those of stored policies.
-type expressions struct {
-	environment *environment.EnvSet
-	// plain is shared by all expressions that are outside the reach of variables:
-	// an environment of its own for each policy would cost about 100 KiB each.
-	plain plugincel.Compiler
-}
-
-func newExpressions() *expressions {
-	base := environment.MustBaseEnvSet(version.MustParseMajorMinor(CompatibilityVersion))
-	return &expressions{environment: base, plain: plugincel.NewCompiler(base)}
-}
-
-// program is what the expressions of one policy compile to.
-type program struct {
-	// conditions is nil for a policy without match conditions.
-	conditions matchconditions.Matcher
-	// validator has the validations and audit annotations, and the conditions
-	// too unless they are evaluated apart. It is nil for a policy with neither.
-	validator validating.Validator
-	// looksAtObject, and looksAtNamespace, are false if no expression can see the
-	// object or the old object, or the namespace.
-	looksAtObject, looksAtNamespace bool
-	// looksAtManagedFields is false if no expression can see the managed fields
-	// of the object or the old object.
-	looksAtManagedFields bool
-}
-
-// compile reports every expression that does not compile. apart keeps the match
-// conditions out of the validator.
-func (e *expressions) compile(d document, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, apart bool) *program {
-	path := field.NewPath("spec")
-	// No authorizer is declared: there is none to ask.
-	given := plugincel.OptionalVariableDeclarations{HasParams: spec.ParamKind != nil}
-	s := scope{document: d, compiler: e.plain, given: given}
-	for _, v := range spec.Variables {
-		s.variables = append(s.variables, v.Name)
-	}
-
-	// As in the API server's validation, match conditions have no variables.
-	accessors := make([]plugincel.ExpressionAccessor, len(spec.MatchConditions))
-	for i := range spec.MatchConditions {
-		accessors[i] = (*matchconditions.MatchCondition)(&spec.MatchConditions[i])
-	}
-	out := new(program)
-	if conditions := s.condition(path.Child("matchConditions"), "expression", accessors); len(accessors) > 0 {
-		out.conditions = matchconditions.NewMatcher(conditions, spec.FailurePolicy, "policy", "validate", name)
-	}
-
-	if len(spec.Variables) > 0 {
-		if !s.declare(e.environment, spec.Variables, path.Child("variables")) {
-			return out
-		}
-	}
-	validations := make([]plugincel.ExpressionAccessor, len(spec.Validations))
-	messages := make([]plugincel.ExpressionAccessor, len(spec.Validations))
-	for i, rule := range spec.Validations {
-		validations[i] = &validating.ValidationCondition{Expression: rule.Expression, Message: rule.Message, Reason: rule.Reason}
-		if strings.TrimSpace(rule.MessageExpression) != "" {
-			messages[i] = &validating.MessageExpressionCondition{MessageExpression: rule.MessageExpression}
-		}
-	}
-	annotations := make([]plugincel.ExpressionAccessor, len(spec.AuditAnnotations))
-	for i, a := range spec.AuditAnnotations {
-		annotations[i] = &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}
-	}
-	rules := s.condition(path.Child("validations"), "expression", validations)
-	texts := s.condition(path.Child("validations"), "messageExpression", messages)
-	notes := s.condition(path.Child("auditAnnotations"), "valueExpression", annotations)
-
-	if len(validations) > 0 || len(annotations) > 0 {
-		within := out.conditions
-		if apart {
-			within = nil
-		}
-		out.validator = validating.NewValidator(rules, within, notes, texts, spec.FailurePolicy, nil)
-	}
-	out.looksAtObject = s.mentions("object") || s.mentions("oldObject")
-	out.looksAtNamespace = s.mentions("namespaceObject")
-	out.looksAtManagedFields = readsManagedFields(e.environment.StoredExpressionsEnv(), s.texts)
-	return out
-}
 
 // scope is what the expressions of one policy may name.
 type scope struct {
 	document
-	given     plugincel.OptionalVariableDeclarations
+	compiler     *expression.Compiler
+	declarations expression.Declarations
+	// variables are the names of the policy's variables, declared or not.
 	variables []string
-	// composed is nil until variables are declared.
-	composed *plugincel.CompositedCompiler
-	compiler plugincel.Compiler
-	texts    []string
+	// uses are the names that the expressions mention.
+	uses expression.Uses
 }
 
-// declare compiles the policy's variables, for the expressions that are compiled
-// from now on.
-func (s *scope) declare(base *environment.EnvSet, variables []admissionregistrationv1.Variable, path *field.Path) bool {
-	composed, err := plugincel.NewCompositedCompiler(base)
+// compile compiles an expression, and returns nil if there is none, or if it does
+// not compile, which it reports.
+func (s *scope) compile(path *field.Path, text string, results ...*cel.Type) *expression.Program {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	compiled, err := s.compiler.Compile(text, s.declarations, results...)
 	if err != nil {
-		s.errorf(path, "", "cannot be declared: %v", err)
-		return false
+		s.refuse(path, text, err)
+		return nil
 	}
-	for i, v := range variables {
-		if strings.TrimSpace(v.Expression) == "" {
-			continue
-		}
-		s.texts = append(s.texts, v.Expression)
-		result := composed.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, s.given, environment.StoredExpressions)
-		s.refuse(path.Index(i).Child("expression"), v.Expression, result.Error)
-	}
-	s.composed, s.compiler = composed, composed
-	return true
-}
-
-// condition compiles a list of expressions, in which nil stands for none.
-func (s *scope) condition(path *field.Path, name string, accessors []plugincel.ExpressionAccessor) plugincel.ConditionEvaluator {
-	results := make([]plugincel.CompilationResult, len(accessors))
-	for i, accessor := range accessors {
-		if accessor == nil || strings.TrimSpace(accessor.GetExpression()) == "" {
-			continue
-		}
-		s.texts = append(s.texts, accessor.GetExpression())
-		results[i] = s.compiler.CompileCELExpression(accessor, s.given, environment.StoredExpressions)
-		s.refuse(path.Index(i).Child(name), accessor.GetExpression(), results[i].Error)
-	}
-	evaluator := plugincel.NewCondition(results)
-	if s.composed == nil {
-		return evaluator
-	}
-	// The compiler adds the variables to whatever its own part compiles.
-	s.composed.ConditionCompiler = compiled{evaluator}
-	return s.composed.CompileCondition(nil, s.given, environment.StoredExpressions)
-}
-
-// compiled is the part of a CompositedCompiler whose work is done already.
-type compiled struct{ plugincel.ConditionEvaluator }
-
-func (c compiled) CompileCondition([]plugincel.ExpressionAccessor, plugincel.OptionalVariableDeclarations, environment.Type) plugincel.ConditionEvaluator {
-	return c.ConditionEvaluator
-}
-
-// mentions is false if no expression can refer to the name: CEL has no way to
-// write an identifier but literally.
-func (s *scope) mentions(name string) bool {
-	return slices.ContainsFunc(s.texts, func(text string) bool { return strings.Contains(text, name) })
+	s.uses |= compiled.Uses()
+	return compiled
 }
 
 // refuse reports why an expression does not compile, each cause with its place.
@@ -204,7 +73,7 @@ func (s *scope) explain(message string) (text, hint string) {
 	if name, found := quotedIn(message, "undeclared reference to"); found {
 		switch {
 		case name == plugincel.AuthorizerVarName || strings.HasPrefix(name, plugincel.AuthorizerVarName+"."):
-			return `"authorizer" is not available`, "decide by request.userInfo, or leave this policy to the API server"
+			return `"authorizer" cannot be used in messages`, "ask it in a variable, or in the rule"
 		case name == plugincel.ParamsVarName:
 			return `"params" is not declared`, "set spec.paramKind, and paramRef in the binding"
 		case name == plugincel.VariableVarName && len(s.variables) > 0:
@@ -213,7 +82,10 @@ func (s *scope) explain(message string) (text, hint string) {
 			return `"variables" is not declared`, "declare them in spec.variables"
 		}
 		known := []string{plugincel.ObjectVarName, plugincel.OldObjectVarName, plugincel.RequestVarName, plugincel.NamespaceVarName}
-		if s.given.HasParams {
+		if s.declarations.Authorizer {
+			known = append(known, plugincel.AuthorizerVarName)
+		}
+		if s.declarations.Params {
 			known = append(known, plugincel.ParamsVarName)
 		}
 		if len(s.variables) > 0 {

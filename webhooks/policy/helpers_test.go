@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,8 +31,8 @@ import (
 type objects []*unstructured.Unstructured
 
 func (o objects) Namespace(name string) (*corev1.Namespace, bool) {
-	object, ok := o.Get(corev1.SchemeGroupVersion.WithKind("Namespace"), "", name)
-	if !ok {
+	object, _ := o.Get(corev1.SchemeGroupVersion.WithKind("Namespace"), "", name)
+	if object == nil {
 		return nil, false
 	}
 	namespace := new(corev1.Namespace)
@@ -41,23 +42,35 @@ func (o objects) Namespace(name string) (*corev1.Namespace, bool) {
 	return namespace, true
 }
 
-func (o objects) Get(gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, bool) {
-	for _, object := range o {
-		if object.GroupVersionKind() == gvk && object.GetNamespace() == namespace && object.GetName() == name {
-			return object, true
-		}
+// Namespaced takes kinds of which an object has no namespace for cluster-scoped,
+// and those that begin with Cluster.
+func (o objects) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
+	if gvk.Kind == "Unserved" {
+		return false, errors.New("no matches for kind \"Unserved\"")
 	}
-	return nil, false
+	return !strings.HasPrefix(gvk.Kind, "Cluster") && !slices.ContainsFunc(o, func(object *unstructured.Unstructured) bool {
+		return object.GroupVersionKind() == gvk && object.GetNamespace() == ""
+	}), nil
 }
 
-func (o objects) List(gvk schema.GroupVersionKind, namespace string, selector labels.Selector) []*unstructured.Unstructured {
+func (o objects) Get(gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	for _, object := range o {
+		if object.GroupVersionKind() == gvk && object.GetNamespace() == namespace && object.GetName() == name {
+			return object, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // there is none, as the interface says
+}
+
+func (o objects) List(gvk schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	for _, object := range o {
 		if object.GroupVersionKind() == gvk && object.GetNamespace() == namespace && selector.Matches(labels.Set(object.GetLabels())) {
 			out = append(out, object)
 		}
 	}
-	return out
+	slices.SortFunc(out, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return out, nil
 }
 
 // specOf reads documents, separated by lines of ---, and names each source
@@ -83,6 +96,15 @@ func specOf(t testing.TB, documents string) policy.Spec {
 		case "AdmissionPolicy":
 			spec.AdmissionPolicies = append(spec.AdmissionPolicies, policy.AdmissionPolicy{Source: source})
 			into = &spec.AdmissionPolicies[len(spec.AdmissionPolicies)-1].AdmissionPolicy
+		case "AdmissionPolicyBinding":
+			spec.AdmissionPolicyBindings = append(spec.AdmissionPolicyBindings, policy.AdmissionPolicyBinding{Source: source})
+			into = &spec.AdmissionPolicyBindings[len(spec.AdmissionPolicyBindings)-1].AdmissionPolicyBinding
+		case "PolicyException":
+			spec.Exceptions = append(spec.Exceptions, policy.Exception{Source: source})
+			into = &spec.Exceptions[len(spec.Exceptions)-1].PolicyException
+		case "PolicyConfiguration":
+			spec.Configuration = &policy.Configuration{Source: source}
+			into = &spec.Configuration.PolicyConfiguration
 		default:
 			object := new(unstructured.Unstructured)
 			context = append(context, object)
@@ -191,8 +213,8 @@ func decide(t testing.TB, set *policy.Set, req admission.Request) admission.Resp
 	response := set.Review(context.Background(), req)
 	// Whoever has checked the text gets the same answer.
 	if trimmed(req.Object.Raw) && trimmed(req.OldObject.Raw) {
-		if got := set.ReviewChecked(context.Background(), req); !reflect.DeepEqual(got, response) {
-			t.Errorf("ReviewChecked = %+v, Review = %+v", got, response)
+		if got := set.ReviewObserved(context.Background(), req, nil); !reflect.DeepEqual(got, response) {
+			t.Errorf("ReviewObserved = %+v, Review = %+v", got, response)
 		}
 	}
 	return response

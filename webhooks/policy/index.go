@@ -9,43 +9,112 @@ import (
 
 // index finds the policies that may be about a request without a look at the
 // others. It errs only on the side of those that are not.
-type index map[indexKey][]int
+type index struct {
+	byRequest map[indexKey]*candidates
+	// all are the numbers of all policies.
+	all []int
+}
 
 // indexKey is what a rule says of group, resource and operation, wildcards
 // included. A resource may have a subresource: "pods/status".
 type indexKey struct{ group, resource, operation string }
 
-// add enters policy number n. Numbers are added in ascending order.
-func (x index) add(n int, list []rule) {
-	for _, rule := range list {
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				for _, operation := range rule.Operations {
-					x.enter(n, indexKey{group, resource, string(operation)})
+// candidates are the numbers of policies, in ascending order: those that are
+// about every namespace, and those that are about namespaces with one of some
+// values of a label.
+type candidates struct {
+	everywhere []int
+	byLabel    map[string]map[string][]int
+}
+
+// newIndex enters the policies that are in force.
+func newIndex(policies []*compiledPolicy) index {
+	x := index{byRequest: map[indexKey]*candidates{}}
+	for n, p := range policies {
+		x.all = append(x.all, n)
+		if len(p.bindings) == 0 {
+			continue
+		}
+		wanted := p.namespaceLabels()
+		for _, rule := range p.match.rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, operation := range rule.Operations {
+						x.enter(n, indexKey{group, resource, string(operation)}, wanted)
+					}
 				}
 			}
 		}
 	}
+	return x
 }
 
-func (x index) enter(n int, key indexKey) {
+// wantedLabel is a label that a namespace must have, with one of the values.
+type wantedLabel struct {
+	key    string
+	values []string
+}
+
+// namespaceLabels are labels of which a namespace must have one for the policy to
+// be evaluated. None means that any namespace may do.
+func (p *compiledPolicy) namespaceLabels() []wantedLabel {
+	if wanted, ok := p.match.namespaces.wanted(); ok {
+		return []wantedLabel{wanted}
+	}
+	var out []wantedLabel
+	for i := range p.bindings {
+		match := p.bindings[i].match
+		if match == nil {
+			return nil
+		}
+		wanted, ok := match.namespaces.wanted()
+		if !ok {
+			return nil
+		}
+		out = append(out, wanted)
+	}
+	return out
+}
+
+func (x index) enter(n int, key indexKey, wanted []wantedLabel) {
 	operations := []string{key.operation}
 	if key.operation == string(admissionregistrationv1.OperationAll) {
 		operations = []string{string(admissionv1.Create), string(admissionv1.Update), string(admissionv1.Delete), string(admissionv1.Connect)}
 	}
 	for _, key.operation = range operations {
-		if numbers := x[key]; len(numbers) == 0 || numbers[len(numbers)-1] != n {
-			x[key] = append(numbers, n)
+		c := x.byRequest[key]
+		if c == nil {
+			c = &candidates{byLabel: map[string]map[string][]int{}}
+			x.byRequest[key] = c
+		}
+		if len(wanted) == 0 {
+			c.everywhere = appendOnce(c.everywhere, n)
+		}
+		for _, label := range wanted {
+			if c.byLabel[label.key] == nil {
+				c.byLabel[label.key] = map[string][]int{}
+			}
+			for _, value := range label.values {
+				c.byLabel[label.key][value] = appendOnce(c.byLabel[label.key][value], n)
+			}
 		}
 	}
+}
+
+// appendOnce appends a number to numbers that ascend.
+func appendOnce(numbers []int, n int) []int {
+	if len(numbers) > 0 && numbers[len(numbers)-1] == n {
+		return numbers
+	}
+	return append(numbers, n)
 }
 
 // candidates are the numbers of the policies whose rules name the request's
 // resource, in ascending order.
 func (x index) candidates(r *request) []int {
-	out := x.of(nil, r.requested.Group, r.requested.Resource, r.SubResource, string(r.Operation))
+	out := x.of(nil, r, r.requested.Group, r.requested.Resource)
 	if sent := r.sent(); sent.Group != r.requested.Group || sent.Resource != r.requested.Resource {
-		out = x.of(out, sent.Group, sent.Resource, r.SubResource, string(r.Operation))
+		out = x.of(out, r, sent.Group, sent.Resource)
 	}
 	if len(out) > 1 {
 		slices.Sort(out)
@@ -54,16 +123,38 @@ func (x index) candidates(r *request) []int {
 	return out
 }
 
-func (x index) of(to []int, group, resource, subresource, operation string) []int {
+func (x index) of(to []int, r *request, group, resource string) []int {
 	// As in k8s.io/apiserver's rules.Matcher: "x/*" includes x itself, "*" no
 	// subresource.
 	named := [4]string{resource, "*", resource + "/*", "*/*"}
-	if subresource != "" {
-		named = [4]string{resource + "/" + subresource, "*/" + subresource, resource + "/*", "*/*"}
+	if r.SubResource != "" {
+		named = [4]string{resource + "/" + r.SubResource, "*/" + r.SubResource, resource + "/*", "*/*"}
 	}
 	for _, group := range [2]string{group, "*"} {
 		for _, resource := range named {
-			to = append(to, x[indexKey{group, resource, operation}]...)
+			if c := x.byRequest[indexKey{group, resource, string(r.Operation)}]; c != nil {
+				to = c.of(to, r)
+			}
+		}
+	}
+	return to
+}
+
+// of appends the policies that may be about the request's namespace.
+func (c *candidates) of(to []int, r *request) []int {
+	to = append(to, c.everywhere...)
+	if len(c.byLabel) == 0 {
+		return to
+	}
+	set, known := r.selectedBy()
+	for key, values := range c.byLabel {
+		if value, has := set[key]; has {
+			to = append(to, values[value]...)
+		} else if !known {
+			// The label may be there: each of them has to see.
+			for _, numbers := range values {
+				to = append(to, numbers...)
+			}
 		}
 	}
 	return to

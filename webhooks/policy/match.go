@@ -59,15 +59,15 @@ const (
 	asOtherVersion
 )
 
-// matches tells whether the request is one that the constraints select. An
-// error means that they would if something were known, or sent, that is not.
-// For a policy the object must be in a form that the rules name, for a binding
-// it need not be.
-func (c *constraints) matches(r *request, inForm bool) (bool, error) {
+// matches tells whether the request is one that the constraints select: then it
+// is Evaluated, and otherwise why not. An error means that they would select it
+// if something were known, or sent, that is not. For a policy the object must be
+// in a form that the rules name, for a binding it need not be.
+func (c *constraints) matches(r *request, inForm bool) (Why, error) {
 	var formErr error
 	switch c.find(r, c.exclude) {
 	case asRequested, asSent:
-		return false, nil
+		return OtherRequest, nil
 	case asOtherVersion:
 		// Whether that version is one in which the API server would have found
 		// the object is not known here, and what is excluded is let pass.
@@ -77,20 +77,23 @@ func (c *constraints) matches(r *request, inForm bool) (bool, error) {
 	if len(c.rules) > 0 {
 		found := c.find(r, c.rules)
 		if found == noForm {
-			return false, nil
+			return OtherRequest, nil
 		}
 		if inForm && formErr == nil {
 			formErr = c.evaluable(r, found)
 		}
 	}
 	selected, namespaceErr := r.selectsNamespace(c.namespaces)
-	if !selected && namespaceErr == nil || !r.selectsObject(c.objects) {
-		return false, nil
+	switch {
+	case !selected && namespaceErr == nil:
+		return NamespaceNotSelected, nil
+	case !r.selectsObject(c.objects):
+		return ObjectNotSelected, nil
+	case formErr != nil:
+		return Evaluated, formErr
+	default:
+		return Evaluated, namespaceErr
 	}
-	if formErr != nil {
-		return false, formErr
-	}
-	return namespaceErr == nil, namespaceErr
 }
 
 // find is the first form in which one of the rules is about the request.
@@ -152,6 +155,20 @@ func (c *constraints) evaluable(r *request, found form) error {
 	}
 	return fmt.Errorf("the object was sent as %s, a version that the policy does not name: "+
 		"name the versions of policies in the webhook configuration, with matchPolicy Equivalent", sent.GroupVersion())
+}
+
+// createsPods tells whether the rules are about the creation of pods.
+func (c *constraints) createsPods() bool {
+	for i := range c.rules {
+		r := &c.rules[i]
+		if (slices.Contains(r.APIGroups, "") || slices.Contains(r.APIGroups, "*")) &&
+			(slices.Contains(r.APIVersions, "v1") || slices.Contains(r.APIVersions, "*")) &&
+			(slices.Contains(r.Operations, admissionregistrationv1.Create) || slices.Contains(r.Operations, admissionregistrationv1.OperationAll)) &&
+			(slices.Contains(r.Resources, "pods") || slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, "pods/*") || slices.Contains(r.Resources, "*/*")) {
+			return true
+		}
+	}
+	return false
 }
 
 // anyAbout tells whether one of the rules is about a request of that name.

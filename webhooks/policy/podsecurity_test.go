@@ -125,7 +125,7 @@ func TestPodSecurity(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			text := strings.Replace(restrictedPolicy, "{level: restricted}", tc.standard, 1)
+			text := strings.Replace(restrictedPolicy, "{level: restricted}", tc.standard+"\n  existingViolations: Deny", 1)
 			text = strings.Replace(text, `["pods"]`, `["pods", "pods/ephemeralcontainers"]`, 1)
 			options := func(r *admission.Request) {
 				if tc.options != nil {

@@ -13,11 +13,15 @@
 package policy
 
 import (
+	"context"
+	"time"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -44,28 +48,79 @@ type AdmissionPolicy struct {
 	v1alpha1.AdmissionPolicy
 }
 
+// AdmissionPolicyBinding is an AdmissionPolicyBinding and where it was read.
+type AdmissionPolicyBinding struct {
+	// Source is as in Policy.
+	Source string
+	v1alpha1.AdmissionPolicyBinding
+}
+
+// Exception is a PolicyException and where it was read.
+type Exception struct {
+	// Source is as in Policy.
+	Source string
+	v1alpha1.PolicyException
+}
+
+// Configuration is a PolicyConfiguration and where it was read.
+type Configuration struct {
+	// Source is as in Policy.
+	Source string
+	v1alpha1.PolicyConfiguration
+}
+
 // Objects is the context that policies look into: namespaces and params. It is
-// immutable, safe for concurrent use, and its objects are never changed by the
-// one who gets them.
+// safe for concurrent use, and what it returns is never changed by the one who
+// gets it. It answers at once, from memory.
 type Objects interface {
 	// Namespace is the namespace of that name, and false if it is not known.
 	Namespace(name string) (*corev1.Namespace, bool)
-	// Get is an object of a kind by namespace and name. The namespace is "" for
-	// an object that has none.
-	Get(gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, bool)
+	// Namespaced tells whether objects of a kind are in namespaces. An error
+	// says why it is not known: there is no such kind, say.
+	Namespaced(gvk schema.GroupVersionKind) (bool, error)
+	// Get is an object of a kind by namespace and name, or nil if there is none.
+	// The namespace is "" for an object that has none. An error says why it is
+	// not known whether there is one.
+	Get(gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
 	// List is every object of a kind in a namespace, or without one if it is "",
-	// whose labels match.
-	List(gvk schema.GroupVersionKind, namespace string, selector labels.Selector) []*unstructured.Unstructured
+	// whose labels match, in the order of their names.
+	List(gvk schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error)
 }
+
+// Injector makes of a pod what the mutating endpoint will make of it: the pod's
+// JSON text, unchanged if there is nothing to do. Workload is the kind and name,
+// as "Deployment/checkout", of what the pod will belong to. The pod is checked
+// JSON. Refusal says why the mutating endpoint will refuse the pod, and then the
+// text is the pod as it was given; an error means that it could not be told.
+type Injector func(ctx context.Context, namespace, workload string, pod []byte) (text []byte, refusal string, err error)
 
 // Spec is what Compile makes a Set of. Its zero value is a Set that allows
 // everything.
 type Spec struct {
-	Policies          []Policy
-	Bindings          []Binding
-	AdmissionPolicies []AdmissionPolicy
+	Policies                []Policy
+	Bindings                []Binding
+	AdmissionPolicies       []AdmissionPolicy
+	AdmissionPolicyBindings []AdmissionPolicyBinding
+	Exceptions              []Exception
+	// Configuration may be nil, for the defaults.
+	Configuration *Configuration
 	// Objects may be nil: then no namespace and no param is known.
 	Objects Objects
+	// Authorizer answers what expressions ask of authorizer. If it is nil, an
+	// expression that asks fails.
+	Authorizer authorizer.UnconditionalAuthorizer
+	// Inject may be nil: then pod templates are checked as they are.
+	Inject Injector
+	// Now is the time by which exceptions expire, and by which evaluations are
+	// measured. If it is nil, an exception that expires has expired.
+	Now func() time.Time
+	// Previous may be a Set of an earlier configuration: policies that have not
+	// changed are not compiled again.
+	Previous *Set
+	// KeepBroken keeps policies with expressions that do not compile: what they
+	// match, their failurePolicy decides. Their findings are among the Set's
+	// warnings, as errors. Without it they are Compile's error.
+	KeepBroken bool
 }
 
 // nothing is the context of a Spec without Objects.
@@ -73,10 +128,12 @@ type nothing struct{}
 
 func (nothing) Namespace(string) (*corev1.Namespace, bool) { return nil, false }
 
-func (nothing) Get(schema.GroupVersionKind, string, string) (*unstructured.Unstructured, bool) {
-	return nil, false
+func (nothing) Namespaced(schema.GroupVersionKind) (bool, error) { return true, nil }
+
+func (nothing) Get(schema.GroupVersionKind, string, string) (*unstructured.Unstructured, error) {
+	return nil, nil //nolint:nilnil // there is none, as the interface says
 }
 
-func (nothing) List(schema.GroupVersionKind, string, labels.Selector) []*unstructured.Unstructured {
-	return nil
+func (nothing) List(schema.GroupVersionKind, string, labels.Selector) ([]*unstructured.Unstructured, error) {
+	return nil, nil
 }

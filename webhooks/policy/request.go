@@ -1,31 +1,51 @@
 package policy
 
 import (
+	"context"
 	"fmt"
+	"time"
 
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiserveradmission "k8s.io/apiserver/pkg/admission"
+	admissionauthorizer "k8s.io/apiserver/pkg/admission/plugin/authorizer"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/cel/common"
+	"k8s.io/apiserver/pkg/cel/library"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// request is one review under way. Everything in it is made when it is first
-// asked for and shared by all policies.
+// request is a request as policies look at it: the one of the review, the pod that
+// a pod template in it will become, or either of them as it was before. What is
+// in it is made when it is first asked for and shared by all policies.
 type request struct {
 	admission.Request
-	set *Set
+	*review
 	// requested is what the client named; the API server may have sent the
 	// object as an equivalent of it.
 	requested         schema.GroupVersionResource
 	object, oldObject payload
+	// template is the path of the pod template that the object is made of, and ""
+	// for the object of the review.
+	template string
+	// owner is the kind and name of what has the template, as "Deployment/web", and
+	// sameTemplate is true if an update did not change it.
+	owner        string
+	sameTemplate bool
+	// whole says that all of an object is judged though it is an update.
+	whole bool
 	// outcomes has a place for each selector of the set.
 	outcomes []outcome
 	// namespaceSet are the labels by which the request's namespace is selected,
@@ -33,19 +53,64 @@ type request struct {
 	namespaceSet                  labels.Set
 	namespaceRead, namespaceKnown bool
 
-	record    apiserveradmission.Attributes
-	versioned *apiserveradmission.VersionedAttributes
-	podRead   *podsecurity.Pod
-	// err is why the request cannot be decided.
-	err error
-
-	answer
+	record  apiserveradmission.Attributes
+	podRead *podsecurity.Pod
+	values  requestValues
+	// earlier is the request by which the object before the update is judged, nil
+	// if there is none. It is made by before.
+	earlier     *request
+	earlierRead bool
+	// kept are evaluations that hold for every binding.
+	kept map[*compiledPolicy]*evaluation
 }
 
-func newRequest(set *Set, req admission.Request) *request {
+// requestValues are what expressions see of a request, each nil until it is
+// asked for.
+type requestValues struct {
+	object, oldObject, request, asked, namespace ref.Val
+	authorizer, resourceAuthorizer               ref.Val
+	// matching is true while match conditions are evaluated, for which upstream
+	// shows the resource that was asked for.
+	matching bool
+	huge     hugeness
+	size     int
+}
+
+// hugeness is whether there is a quantity that takes too long to compare.
+type hugeness uint8
+
+const (
+	notLooked hugeness = iota
+	isHuge
+	isNotHuge
+)
+
+// review is one review under way.
+type review struct {
+	answer
+	set     *Set
+	context context.Context //nolint:containedctx // it belongs to one call, like everything here
+	// err is why the request cannot be decided.
+	err error
+	// spent is what all evaluations have cost so far.
+	spent int64
+	// explain and observe say what is to be recorded besides the answer.
+	explain, observe bool
+	evaluations      []Evaluation
+	observations     []Observation
+	input            expression.Input
+	// asks is the authorizer, with what it has answered in this review.
+	asks authorizer.UnconditionalAuthorizer
+	// now is the time of the first look at the clock.
+	now time.Time
+	// refusalTold says that it was warned that injection refuses pods.
+	refusalTold bool
+}
+
+func newRequest(v *review, req admission.Request) *request {
 	r := &request{
 		Request:   req,
-		set:       set,
+		review:    v,
 		object:    payload{name: "object", raw: req.Object.Raw},
 		oldObject: payload{name: "oldObject", raw: req.OldObject.Raw},
 	}
@@ -62,10 +127,18 @@ func (r *request) sent() schema.GroupVersionResource {
 }
 
 // fail makes the review end without a decision. The first reason stays.
-func (r *request) fail(err error) {
-	if r.err == nil {
-		r.err = err
+func (v *review) fail(err error) {
+	if v.err == nil {
+		v.err = err
 	}
+}
+
+// time is the time of the review, and false if there is no clock.
+func (v *review) time() (time.Time, bool) {
+	if v.now.IsZero() && v.set.now != nil {
+		v.now = v.set.now()
+	}
+	return v.now, !v.now.IsZero()
 }
 
 // attributes is the request in the form in which the API server's own admission
@@ -94,41 +167,9 @@ func (r *request) attributes() apiserveradmission.Attributes {
 	return r.record
 }
 
-// evaluable is the request as expressions see it. Without a look at the objects
-// they are not decoded, and null.
-func (r *request) evaluable(objects bool) (*apiserveradmission.VersionedAttributes, error) {
-	if r.versioned == nil {
-		r.versioned = &apiserveradmission.VersionedAttributes{
-			Attributes: r.attributes(), VersionedKind: schema.GroupVersionKind(r.Kind),
-		}
-	}
-	if !objects {
-		return r.versioned, nil
-	}
-	var without []string
-	if !r.set.managedFields {
-		without = managedFieldsPath()
-	}
-	object, err := r.object.unstructured(without...)
-	if err != nil {
-		return nil, err
-	}
-	if object != nil && r.versioned.VersionedObject.Object() == nil {
-		r.versioned.VersionedObject.Set(object)
-	}
-	old, err := r.oldObject.unstructured(without...)
-	if err != nil {
-		return nil, err
-	}
-	if old != nil && r.versioned.VersionedOldObject.Object() == nil {
-		r.versioned.VersionedOldObject.Set(old)
-	}
-	return r.versioned, nil
-}
-
-// namespace is the namespace as expressions see it. As in the API server, what
+// inNamespace is the namespace as expressions see it. As in the API server, what
 // is in no namespace has none, and a Namespace is not in itself.
-func (r *request) namespace() (namespace *corev1.Namespace, known bool) {
+func (r *request) inNamespace() (namespace *corev1.Namespace, known bool) {
 	kind := r.attributes().GetKind()
 	if r.Namespace == "" || kind.Group == "" && kind.Version == "v1" && kind.Kind == "Namespace" {
 		return nil, true
@@ -150,27 +191,169 @@ func (r *request) pod() (*metav1.ObjectMeta, *corev1.PodSpec, error) {
 	return &r.podRead.Metadata, &r.podRead.Spec, nil
 }
 
+var _ expression.Source = (*request)(nil)
+
+// value is an object as a value. One that cannot be read ends the review.
+func (r *request) value(from *payload, to *ref.Val) ref.Val {
+	if *to == nil {
+		text, err := from.json()
+		if err == nil {
+			*to = rawcel.Value(text)
+			if failure, bad := (*to).(*types.Err); bad {
+				err = fmt.Errorf("%s: %w", from.name, failure)
+			}
+		}
+		if err != nil {
+			r.fail(err)
+			*to = types.NullValue
+		}
+	}
+	return *to
+}
+
+// ObjectValue is the value of object.
+func (r *request) ObjectValue() ref.Val { return r.value(&r.object, &r.values.object) }
+
+// OldObjectValue is the value of oldObject.
+func (r *request) OldObjectValue() ref.Val { return r.value(&r.oldObject, &r.values.oldObject) }
+
+// RequestValue is the value of request.
+func (r *request) RequestValue() ref.Val {
+	if r.values.matching && r.requested != r.sent() {
+		if r.values.asked == nil {
+			r.values.asked = r.described(r.requested)
+		}
+		return r.values.asked
+	}
+	if r.values.request == nil {
+		r.values.request = r.described(r.sent())
+	}
+	return r.values.request
+}
+
+// described is the value of request with the resource.
+func (r *request) described(resource schema.GroupVersionResource) ref.Val {
+	return common.SchemalessTypedToVal(plugincel.CreateAdmissionRequest(r.attributes(), metav1.GroupVersionResource(resource), r.Kind))
+}
+
+// NamespaceValue is the value of namespaceObject.
+func (r *request) NamespaceValue() ref.Val {
+	if r.values.namespace == nil {
+		namespace, _ := r.inNamespace()
+		r.values.namespace = common.SchemalessTypedToVal(plugincel.CreateNamespaceObject(namespace))
+	}
+	return r.values.namespace
+}
+
+// AuthorizerValue is the value of authorizer.
+func (r *request) AuthorizerValue() ref.Val {
+	if r.values.authorizer == nil && r.authorizes() {
+		r.values.authorizer = library.NewAuthorizerVal(r.attributes().GetUserInfo(), r.asks)
+	}
+	return r.values.authorizer
+}
+
+// ResourceAuthorizerValue is the value of authorizer.requestResource.
+func (r *request) ResourceAuthorizerValue() ref.Val {
+	if r.values.resourceAuthorizer == nil && r.authorizes() {
+		r.values.resourceAuthorizer = library.NewResourceAuthorizerVal(r.attributes().GetUserInfo(), r.asks, r.attributes())
+	}
+	return r.values.resourceAuthorizer
+}
+
+// authorizes tells whether there is an authorizer to ask.
+func (v *review) authorizes() bool {
+	if v.asks == nil && v.set.authorizer != nil {
+		v.asks = admissionauthorizer.NewCachingAuthorizer(&inTime{v.context, v.set.authorizer})
+	}
+	return v.asks != nil
+}
+
+// inTime asks within the time of a review: the library's functions do not pass
+// its context on.
+type inTime struct {
+	context    context.Context //nolint:containedctx // it belongs to one review, as this does
+	authorizer authorizer.UnconditionalAuthorizer
+}
+
+// Authorize asks.
+func (a *inTime) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	return a.authorizer.Authorize(a.context, attributes) //nolint:contextcheck // that is what it is for
+}
+
+// HasHugeQuantity tells whether a text of the request is a quantity that takes
+// too long to compare.
+func (r *request) HasHugeQuantity() bool {
+	if r.values.huge == notLooked {
+		r.values.huge = isNotHuge
+		huge := expression.IsHugeQuantity(r.object.raw) || expression.IsHugeQuantity(r.oldObject.raw)
+		if namespace, _ := r.inNamespace(); namespace != nil {
+			for _, texts := range [...]map[string]string{namespace.Labels, namespace.Annotations} {
+				for _, text := range texts {
+					huge = huge || expression.IsHugeQuantity([]byte(text))
+				}
+			}
+		}
+		if huge {
+			r.values.huge = isHuge
+		}
+	}
+	return r.values.huge == isHuge
+}
+
+// textSize is how many bytes of text there are that an expression can look at,
+// but for params.
+func (r *request) textSize() int {
+	if r.values.size == 0 {
+		const identity = 1024
+		size := identity + len(r.object.raw) + len(r.oldObject.raw) + len(r.Options.Raw) + len(r.UserInfo.Username) + len(r.UserInfo.UID)
+		for _, group := range r.UserInfo.Groups {
+			size += len(group)
+		}
+		for key, values := range r.UserInfo.Extra {
+			size += len(key)
+			for _, value := range values {
+				size += len(value)
+			}
+		}
+		if namespace, _ := r.inNamespace(); namespace != nil {
+			for _, texts := range [...]map[string]string{namespace.Labels, namespace.Annotations} {
+				for key, value := range texts {
+					size += len(key) + len(value)
+				}
+			}
+		}
+		r.values.size = size
+	}
+	return r.values.size
+}
+
 // payload is an object of the request: its text, and what was read from it.
 type payload struct {
 	// name is for errors.
 	name string
 	raw  []byte
+	// make gives raw when it is first asked for, and is nil if it is there.
+	make func() ([]byte, error)
 	// checked tells that the text is known to be JSON, without space around it.
 	checked bool
 
-	parsed  rawjson.Value
-	decoded *unstructured.Unstructured
-	labels  labels.Set
-	err     error
+	parsed rawjson.Value
+	labels labels.Set
+	err    error
 }
 
 // present tells whether the request has the object.
 func (p *payload) present() bool {
-	return len(p.raw) > 0 && string(p.raw) != "null"
+	return p.make != nil || len(p.raw) > 0 && string(p.raw) != "null"
 }
 
 // json is the checked text, and absent if the request does not have the object.
 func (p *payload) json() (rawjson.Value, error) {
+	if p.make != nil {
+		p.raw, p.err = p.make()
+		p.make = nil
+	}
 	if p.parsed == nil && p.err == nil && p.present() {
 		p.parsed = p.raw
 		if !p.checked {
@@ -184,24 +367,4 @@ func (p *payload) json() (rawjson.Value, error) {
 		}
 	}
 	return p.parsed, p.err
-}
-
-// unstructured is the object as the API server's decoder would read it, but for
-// what is at the path without, and nil if the request does not have it.
-func (p *payload) unstructured(without ...string) (*unstructured.Unstructured, error) {
-	if p.decoded != nil {
-		return p.decoded, nil
-	}
-	text, err := p.json()
-	if err != nil || len(text) == 0 {
-		return nil, err
-	}
-	tree, err := text.DecodeWithout(without...)
-	if err != nil {
-		p.err = fmt.Errorf("%s: %w", p.name, err)
-		return nil, p.err
-	}
-	object, _ := tree.(map[string]any)
-	p.decoded = &unstructured.Unstructured{Object: object}
-	return p.decoded, nil
 }

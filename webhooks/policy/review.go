@@ -2,44 +2,82 @@ package policy
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
 // Review decides on one request.
 //
 // The answer names every violation of every policy, ordered by the names of
 // policy, binding and param and by the place of the rule. It is "could not
-// tell", code 500, if the request cannot be read, or if the context ends while
-// policies are evaluated. It keeps nothing of the request.
+// tell", code 500, if the request cannot be read, if the context ends while
+// policies are evaluated, or if they cost more than they may together. It keeps
+// nothing of the request.
 func (s *Set) Review(ctx context.Context, req admission.Request) admission.Response {
-	return newRequest(s, req).review(ctx)
+	return newRequest(&review{set: s, context: ctx}, req).decide()
 }
 
-// ReviewChecked is Review for a caller whose codec has checked that the objects
-// are JSON, as webhooks/review does: they are not checked again, which is a tenth
-// of what a review with one policy takes.
-func (s *Set) ReviewChecked(ctx context.Context, req admission.Request) admission.Response {
-	r := newRequest(s, req)
+// ReviewObserved is Review for a caller whose codec has checked that the objects
+// are JSON, as webhooks/review does: they are not checked again. It tells
+// observe, which may be nil, what there is to count; that is good only until
+// observe returns.
+func (s *Set) ReviewObserved(ctx context.Context, req admission.Request, observe func([]Observation)) admission.Response {
+	v := &review{set: s, context: ctx, observe: observe != nil}
+	r := newRequest(v, req)
 	r.object.checked, r.oldObject.checked = true, true
-	return r.review(ctx)
+	response := r.decide()
+	if observe != nil && len(v.observations) > 0 {
+		observe(v.observations)
+	}
+	return response
 }
 
-func (r *request) review(ctx context.Context) admission.Response {
+// Decide is Review with what led to the answer, and if it is to explain, with
+// every policy and why it was evaluated or not.
+func (s *Set) Decide(ctx context.Context, req admission.Request, explain bool) Decision {
+	v := &review{set: s, context: ctx, explain: explain}
+	response := newRequest(v, req).decide()
+	return Decision{Response: response, Err: v.err, Violations: v.violations, Evaluations: v.evaluations}
+}
+
+// decide evaluates every policy that is about the request.
+func (r *request) decide() admission.Response {
 	if exempt(r) {
+		if r.explain {
+			r.explainExempt()
+		}
 		return r.response(r)
 	}
-	for _, n := range r.set.index.candidates(r) {
-		r.evaluate(ctx, r.set.policies[n])
+	numbers := r.set.index.candidates(r)
+	if r.explain {
+		numbers = r.set.index.all
+	}
+	template := r.templated()
+	var inTemplate []int
+	if template != nil {
+		inTemplate = r.set.index.candidates(template)
+		if r.explain {
+			inTemplate = r.set.index.all
+		}
+	}
+	for len(numbers) > 0 || len(inTemplate) > 0 {
+		// Both are in the order of the policies.
+		var n int
+		switch {
+		case len(inTemplate) == 0, len(numbers) > 0 && numbers[0] <= inTemplate[0]:
+			n, numbers = numbers[0], numbers[1:]
+			r.evaluate(r.set.policies[n])
+		default:
+			n, inTemplate = inTemplate[0], inTemplate[1:]
+			if p := r.set.policies[n]; p.checksTemplates && template.concerns(p) {
+				template.evaluate(p)
+			}
+		}
 		if r.err != nil {
 			return admission.Errored(500, r.err)
 		}
@@ -48,132 +86,215 @@ func (r *request) review(ctx context.Context) admission.Response {
 }
 
 // evaluate adds what one policy says to the answer.
-func (r *request) evaluate(ctx context.Context, p *compiledPolicy) {
-	matches, err := p.match.matches(r, true)
+func (r *request) evaluate(p *compiledPolicy) {
+	why, err := p.match.matches(r, true)
 	switch {
 	case r.err != nil:
 		return
 	case err != nil:
 		r.misconfigured(p, nil, err)
 		return
-	case !matches:
+	case why != Evaluated:
+		r.explainNot(p, nil, why, "")
+		return
+	case p.broken != nil:
+		r.misconfigured(p, nil, p.broken)
+		return
+	case len(p.bindings) == 0:
+		r.explainNot(p, nil, NotInForce, "no binding puts it in force")
 		return
 	}
 	for i := range p.bindings {
-		b := &p.bindings[i]
-		if b.match != nil {
-			matches, err := b.match.matches(r, false)
-			if r.err != nil {
-				return
-			}
-			if err != nil {
-				r.misconfigured(p, b, err)
-				continue
-			}
-			if !matches {
-				continue
-			}
-		}
-		found, err := b.params.find(r.set.objects, r.Namespace)
-		if err != nil {
-			r.misconfigured(p, b, err)
-			continue
-		}
-		if len(found) == 0 {
-			continue
-		}
-		namespace, known := r.namespace()
-		if !known && p.looksAtNamespace {
-			r.misconfigured(p, b, fmt.Errorf("namespace %q is not known, and namespaceObject is used", r.Namespace))
-			continue
-		}
-		for _, param := range found {
-			r.run(ctx, p, b, namespace, param)
-			if err := context.Cause(ctx); err != nil {
-				r.fail(fmt.Errorf("no decision in time: %w", err))
-			}
-			if r.err != nil {
-				return
-			}
+		if r.bind(p, &p.bindings[i]); r.err != nil {
+			return
 		}
 	}
+}
+
+// bind evaluates a policy as one binding puts it in force.
+func (r *request) bind(p *compiledPolicy, b *binding) {
+	if b.match != nil {
+		why, err := b.match.matches(r, false)
+		switch {
+		case r.err != nil:
+			return
+		case err != nil:
+			r.misconfigured(p, b, err)
+			return
+		case why != Evaluated:
+			r.explainNot(p, b, why, "of the binding")
+			return
+		}
+	}
+	found, err := b.params.find(r.set.objects, r.Namespace)
+	if err != nil {
+		r.misconfigured(p, b, err)
+		return
+	}
+	if len(found) == 0 {
+		r.explainNot(p, b, NoParams, "")
+		return
+	}
+	if p.looksAtNamespace {
+		if _, known := r.inNamespace(); !known {
+			why := "namespaceObject is used"
+			if !p.uses.Has(expression.UsesNamespace) {
+				why = "its labels decide"
+			}
+			r.misconfigured(p, b, fmt.Errorf("namespace %q is not known, and %s", r.Namespace, why))
+			return
+		}
+	}
+	var started time.Time
+	if r.observe && r.set.now != nil {
+		started = r.set.now()
+	}
+	spent, outcome := r.spent, Passed
+	for _, param := range found {
+		ev := r.evaluated(p, b, param)
+		if r.limit(p); r.err != nil {
+			return
+		}
+		if ev.failed {
+			outcome = Failed
+		}
+		r.judge(p, b, param, ev)
+		if r.err != nil {
+			return
+		}
+	}
+	if r.observe {
+		o := Observation{Kind: p.kind, Policy: p.name, Binding: b.name, Outcome: outcome, Cost: r.spent - spent}
+		if r.set.now != nil {
+			o.Elapsed = r.set.now().Sub(started)
+		}
+		r.observations = append(r.observations, o)
+	}
+}
+
+// limit ends the review if its time or its cost is used up.
+func (r *request) limit(p *compiledPolicy) {
+	if err := context.Cause(r.context); err != nil {
+		r.fail(fmt.Errorf("no decision in time, at %s: %w", p.title(""), err))
+	}
+	if r.spent > r.set.budget {
+		r.fail(fmt.Errorf("the policies for this request cost more than %d, at %s", r.set.budget, p.title("")))
+	}
+}
+
+// evaluated is what the policy comes to with a param. Without params it is the
+// same for every binding.
+func (r *request) evaluated(p *compiledPolicy, b *binding, param *param) *evaluation {
+	shared := len(p.bindings) > 1 && !p.uses.Has(expression.UsesParams)
+	if shared && !r.explain {
+		if ev := r.kept[p]; ev != nil {
+			return ev
+		}
+	}
+	ev := new(evaluation)
+	e := evaluator{request: r, context: r.context, policy: p, input: &r.input, out: ev}
+	if r.explain {
+		e.explained = &Evaluation{Kind: p.kind, Policy: p.name, Binding: b.name, Param: param.name(), Template: r.template, Why: Evaluated}
+	}
+	e.input.Reset(r, param.value(), p.variables)
+	e.run()
+	if shared {
+		if r.kept == nil {
+			r.kept = map[*compiledPolicy]*evaluation{}
+		}
+		r.kept[p] = ev
+	}
+	if e.explained != nil {
+		r.evaluations = append(r.evaluations, e.finished())
+	}
+	return ev
 }
 
 // misconfigured denies a request that a policy is about but cannot be evaluated
 // for, unless its failure policy is Ignore. As upstream, it does so whatever the
 // binding's actions are.
 func (r *request) misconfigured(p *compiledPolicy, b *binding, err error) {
-	if p.failurePolicy == admissionregistrationv1.Ignore {
+	name := ""
+	if b != nil {
+		name = b.name
+	}
+	r.explainNot(p, b, Misconfigured, err.Error())
+	outcome := p.failing()
+	if r.observe {
+		r.observations = append(r.observations, Observation{Kind: p.kind, Policy: p.name, Binding: name, Outcome: outcome})
+	}
+	if outcome == Ignored {
 		return
 	}
-	if b == nil || b.name == "" {
-		r.deny(p, "", "failed to configure policy: "+err.Error(), "")
-		return
+	what := "policy"
+	if name != "" {
+		what = "binding"
 	}
-	r.deny(p, b.name, "failed to configure binding: "+err.Error(), "")
+	v := Violation{
+		Kind: p.kind, Policy: p.name, Binding: name, Template: r.template, Outcome: outcome,
+		Message: fmt.Sprintf("failed to configure %s: %v", what, err),
+	}
+	if v.Exception = r.excepted(p, ""); v.Exception != "" {
+		v.Outcome = Excepted
+	} else if p.existing && r.isHarmless() {
+		v.Outcome = Existing
+	}
+	r.add(p, v, -1)
 }
 
-// run evaluates one policy for one binding and one param.
-func (r *request) run(ctx context.Context, p *compiledPolicy, b *binding, namespace *corev1.Namespace, param runtime.Object) {
-	versioned, err := r.evaluable(p.looksAtObject)
-	if err != nil {
-		r.fail(err)
+// judge does with what a policy comes to what the binding says.
+func (r *request) judge(p *compiledPolicy, b *binding, param *param, ev *evaluation) {
+	if !ev.matched {
 		return
 	}
-	var result validating.ValidateResult
-	if p.podSecurity != nil {
-		if p.conditions != nil {
-			switch match := p.conditions.Match(ctx, versioned, param, nil); {
-			case match.Error != nil: // never with failurePolicy Ignore
-				r.violated(p, b, -1, match.Error.Error(), "")
-				return
-			case !match.Matches:
+	v := Violation{Kind: p.kind, Policy: p.name, Binding: b.name, Param: param.name(), Template: r.template, Actions: b.actions}
+	if ev.failed {
+		v.Rule, v.Message, v.Outcome = ev.part, ev.failure, Failed
+		if v.Exception = r.excepted(p, ""); v.Exception != "" {
+			v.Outcome = Excepted
+		} else if p.existing && r.isHarmless() {
+			v.Outcome = Existing
+		}
+		r.observeRule(p, b, v.Rule, v.Outcome, ev.cost)
+		r.add(p, v, 0)
+		return
+	}
+	for i := range ev.rules {
+		result := &ev.rules[i]
+		v.Outcome, v.Exception = result.outcome, ""
+		if result.outcome == Violated || result.outcome == Failed {
+			v.Rule, v.Message, v.Reason = result.name, result.message, result.reason
+			if v.Exception = r.excepted(p, result.name); v.Exception != "" {
+				v.Outcome = Excepted
+			} else if p.existing && r.existed(p, b, param, result) {
+				v.Outcome = Existing
+			}
+			if r.err != nil {
 				return
 			}
+			r.explainVerdict(i, &v)
+			r.add(p, v, result.index)
 		}
-		texts, err := p.podSecurity.violations(r)
-		if err != nil {
-			r.fail(err)
-			return
-		}
-		for _, text := range texts {
-			r.violated(p, b, -1, text, metav1.StatusReasonForbidden)
-		}
+		r.observeRule(p, b, result.name, v.Outcome, result.cost)
 	}
-	if p.validator != nil {
-		result = p.validator.Validate(ctx, schema.GroupVersionResource(r.Resource), versioned, param, namespace, celconfig.RuntimeCELCostBudget, nil)
-	}
-	for i, decision := range result.Decisions {
-		if decision.Action == validating.ActionDeny {
-			r.violated(p, b, i, decision.Message, decision.Reason)
+	for i := range ev.notes {
+		note := &ev.notes[i]
+		if note.err == "" {
+			r.annotate(note.published, note.value)
+			continue
 		}
-	}
-	for _, note := range result.AuditAnnotations {
-		switch note.Action {
-		case validating.AuditAnnotationActionPublish:
-			r.annotate(p.auditKeys[note.Key], note.Value)
-		case validating.AuditAnnotationActionError: // never with failurePolicy Ignore
-			r.deny(p, b.name, note.Error, "")
-		case validating.AuditAnnotationActionExclude:
-		default:
-			r.fail(errors.New("unknown action for an audit annotation: " + string(note.Action)))
+		v.Rule, v.Message, v.Reason, v.Outcome = note.name, note.err, "", Failed
+		v.Actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+		if v.Exception = r.excepted(p, note.name); v.Exception != "" {
+			v.Outcome = Excepted
 		}
+		r.observeRule(p, b, note.name, v.Outcome, 0)
+		r.add(p, v, 0)
 	}
 }
 
-// violated does with a violation what the binding says. The rule is its place
-// in the policy's validations, or -1 for podSecurity.
-func (r *request) violated(p *compiledPolicy, b *binding, rule int, message string, reason metav1.StatusReason) {
-	for _, action := range b.actions {
-		switch action {
-		case admissionregistrationv1.Deny:
-			r.deny(p, b.name, message, reason)
-		case admissionregistrationv1.Warn:
-			r.warn(p, b.name, message)
-		case admissionregistrationv1.Audit:
-			r.failures = append(r.failures, validating.ValidationFailureValue{
-				ExpressionIndex: rule, Message: message, ValidationActions: b.actions, Binding: b.name, Policy: p.name,
-			})
-		}
+func (v *review) observeRule(p *compiledPolicy, b *binding, rule string, outcome Outcome, cost int64) {
+	if v.observe {
+		v.observations = append(v.observations, Observation{Kind: p.kind, Policy: p.name, Binding: b.name, Rule: rule, Outcome: outcome, Cost: cost})
 	}
 }

@@ -497,7 +497,7 @@ func TestNoDecisionInTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	response := compile(t, denyAll("p", "", "")).Review(ctx, review(t, configMap))
-	if got := verdict(response); got != "could not tell" || message(response) != "no decision in time: context canceled" {
+	if got := verdict(response); got != "could not tell" || message(response) != "no decision in time, at ValidatingAdmissionPolicy 'p': context canceled" {
 		t.Errorf("got %s %q", got, message(response))
 	}
 }

@@ -2,11 +2,14 @@ package policy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -21,6 +24,16 @@ type selector struct {
 	// byOthers tells whether there are more.
 	byName   labels.Requirements
 	byOthers bool
+	// label is one that must have one of some values, nil if there is none.
+	label *wantedLabel
+}
+
+// wanted is a label that the selector wants, with one of some values.
+func (s *selector) wanted() (wantedLabel, bool) {
+	if s == nil || s.label == nil {
+		return wantedLabel{}, false
+	}
+	return *s.label, true
 }
 
 // selectors gives equal selectors the same number.
@@ -44,6 +57,9 @@ func (s *selectors) compile(spec *metav1.LabelSelector) *selector {
 		} else {
 			out.byOthers = true
 		}
+		if op := q.Operator(); out.label == nil && (op == selection.In || op == selection.Equals || op == selection.DoubleEquals) {
+			out.label = &wantedLabel{q.Key(), slices.Sorted(maps.Keys(q.Values()))}
+		}
 	}
 	s.byText[parsed.String()] = out
 	return out
@@ -62,7 +78,7 @@ func (r *request) selectsNamespace(s *selector) (bool, error) {
 		r.outcomes = make([]outcome, r.set.selectors)
 	}
 	if r.outcomes[s.number] == undecided {
-		r.outcomes[s.number] = r.decide(s)
+		r.outcomes[s.number] = r.decideOn(s)
 	}
 	if r.outcomes[s.number] == unknown {
 		return false, fmt.Errorf("namespace %q is not known, and its labels decide", r.Namespace)
@@ -80,14 +96,26 @@ const (
 	unknown
 )
 
-func (r *request) decide(s *selector) outcome {
+// selectedBy are the labels by which the request's namespace is selected, and
+// false if not all of them are known. What is in no namespace has none, and is
+// always selected.
+func (r *request) selectedBy() (labels.Set, bool) {
 	if !r.namespaceRead {
 		r.namespaceRead = true
-		if r.namespaceSet, r.namespaceKnown = r.namespaceLabels(); !r.namespaceKnown {
-			// The API server gives every namespace this label, so it is known.
-			r.namespaceSet = labels.Set{corev1.LabelMetadataName: r.Namespace}
+		switch {
+		case r.Namespace == "" && r.requested.Resource != "namespaces":
+		default:
+			if r.namespaceSet, r.namespaceKnown = r.namespaceLabels(); !r.namespaceKnown {
+				// The API server gives every namespace this label, so it is known.
+				r.namespaceSet = labels.Set{corev1.LabelMetadataName: r.Namespace}
+			}
 		}
 	}
+	return r.namespaceSet, r.namespaceKnown
+}
+
+func (r *request) decideOn(s *selector) outcome {
+	r.selectedBy()
 	if r.namespaceKnown {
 		if s.Matches(r.namespaceSet) {
 			return selected

@@ -63,11 +63,56 @@ type AdmissionPolicySpec struct {
 	// PodSecurity checks pods against a Pod Security Standard, natively.
 	// +optional
 	PodSecurity *PodSecurity `json:"podSecurity,omitempty"`
-	// ValidationActions say what a violation leads to, as in a
-	// ValidatingAdmissionPolicyBinding: Deny, Warn, Audit; Deny and Warn
-	// exclude each other. Required.
-	ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions"`
+	// ValidationActions say what a violation leads to, as in an
+	// AdmissionPolicyBinding: Deny, Warn, Audit; Deny and Warn exclude each
+	// other. A policy that has them is in force without a binding, for
+	// everything that it matches and without params.
+	// +optional
+	ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions,omitempty"`
+	// WorkloadTemplates is Check or Ignore. With Check, the default, a policy
+	// that matches the creation of pods checks the pod templates of workloads
+	// too, as the pods that they will become.
+	// +optional
+	// +kubebuilder:default=Check
+	// +kubebuilder:validation:Enum=Check;Ignore
+	WorkloadTemplates WorkloadTemplates `json:"workloadTemplates,omitempty"`
+	// ExistingViolations is Allow or Deny. With Allow, the default, an object
+	// that violates a rule already may be updated if the update does not make
+	// it worse. With Deny every violation counts.
+	// +optional
+	// +kubebuilder:default=Allow
+	// +kubebuilder:validation:Enum=Allow;Deny
+	ExistingViolations ExistingViolations `json:"existingViolations,omitempty"`
 }
+
+// WorkloadTemplates says whether a policy about pods checks pod templates.
+type WorkloadTemplates string
+
+// The values of WorkloadTemplates.
+const (
+	CheckTemplates  WorkloadTemplates = "Check"
+	IgnoreTemplates WorkloadTemplates = "Ignore"
+)
+
+// ExistingViolations says what becomes of the update of an object that violated
+// a policy before.
+type ExistingViolations string
+
+// The values of ExistingViolations.
+const (
+	AllowExisting ExistingViolations = "Allow"
+	DenyExisting  ExistingViolations = "Deny"
+)
+
+// The annotations by which a ValidatingAdmissionPolicy, whose spec is upstream's,
+// asks for what an AdmissionPolicy has fields for. Without them it behaves as it
+// does in the API server.
+const (
+	// WorkloadTemplatesAnnotation is Check or Ignore.
+	WorkloadTemplatesAnnotation = "gatehouse.dev/workload-templates"
+	// ExistingViolationsAnnotation is Allow or Deny.
+	ExistingViolationsAnnotation = "gatehouse.dev/existing-violations"
+)
 
 // PodSecurity names a Pod Security Standard,
 // https://kubernetes.io/docs/concepts/security/pod-security-standards/.
@@ -80,6 +125,166 @@ type PodSecurity struct {
 	// +optional
 	// +kubebuilder:default=latest
 	Version string `json:"version,omitempty"`
+	// NamespaceLabels is Ignore, the default, or Honor. With Honor the
+	// namespace's own pod-security.kubernetes.io labels decide: enforce takes
+	// the place of level and version, and what the namespace warns about and
+	// audits is a warning and an audit annotation.
+	// +optional
+	// +kubebuilder:default=Ignore
+	// +kubebuilder:validation:Enum=Ignore;Honor
+	NamespaceLabels NamespaceLabels `json:"namespaceLabels,omitempty"`
+}
+
+// NamespaceLabels says whether a namespace's Pod Security labels count.
+type NamespaceLabels string
+
+// The values of NamespaceLabels.
+const (
+	IgnoreNamespaceLabels NamespaceLabels = "Ignore"
+	HonorNamespaceLabels  NamespaceLabels = "Honor"
+)
+
+// AdmissionPolicyBinding puts an AdmissionPolicy in force, as a
+// ValidatingAdmissionPolicyBinding does with a ValidatingAdmissionPolicy. It is
+// cluster-scoped.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+type AdmissionPolicyBinding struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec `json:"spec"`
+}
+
+// AdmissionPolicyBindingList is a list of AdmissionPolicyBinding.
+//
+// +kubebuilder:object:root=true
+type AdmissionPolicyBindingList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []AdmissionPolicyBinding `json:"items"`
+}
+
+// PolicyException lets objects violate policies, for a reason and, if it says
+// so, until a moment. It is namespaced. Where one may be written is the matter
+// of PolicyConfiguration: an exception in any other namespace does nothing.
+//
+// +kubebuilder:object:root=true
+type PolicyException struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec PolicyExceptionSpec `json:"spec"`
+}
+
+// PolicyExceptionList is a list of PolicyException.
+//
+// +kubebuilder:object:root=true
+type PolicyExceptionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []PolicyException `json:"items"`
+}
+
+// PolicyExceptionSpec says what is excepted from what.
+type PolicyExceptionSpec struct {
+	// Policies are those whose violations are let pass. At least one.
+	Policies []ExceptedPolicy `json:"policies"`
+	// Match says which objects are excepted. Every field that is given must
+	// match; at least one must be given.
+	Match ExceptionMatch `json:"match"`
+	// Reason says why, for who reads the audit log. Required.
+	Reason string `json:"reason"`
+	// ExpiresAt is the moment from which the exception does nothing.
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+}
+
+// ExceptedPolicy names a policy and, if the exception is not from all of it,
+// rules of it.
+type ExceptedPolicy struct {
+	// Kind is ValidatingAdmissionPolicy or AdmissionPolicy. Without it policies
+	// of both kinds are meant.
+	// +optional
+	// +kubebuilder:validation:Enum=ValidatingAdmissionPolicy;AdmissionPolicy
+	Kind string `json:"kind,omitempty"`
+	// Name is the policy's name.
+	Name string `json:"name"`
+	// Rules are the rules of the policy that are meant, as answers name them:
+	// "validations[2]", "podSecurity.hostPorts". Without any, all are.
+	// +optional
+	Rules []string `json:"rules,omitempty"`
+}
+
+// ExceptionMatch says which objects are excepted.
+type ExceptionMatch struct {
+	// Namespaces are names of namespaces. An exception that holds in its own
+	// namespace alone can name no other.
+	// +optional
+	Namespaces []string `json:"namespaces,omitempty"`
+	// Names are names of objects. A "*" at the end stands for any rest, as the
+	// names of pods need: "legacy-*". Before an object has a name, its
+	// generateName counts. Of a pod template it is the workload's name.
+	// +optional
+	Names []string `json:"names,omitempty"`
+	// NamespaceSelector selects namespaces by labels. It selects nothing that
+	// is not in a namespace.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	// ObjectSelector selects objects by labels: of an update the new object and
+	// the old one must both be selected.
+	// +optional
+	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
+	// MatchConditions are CEL expressions that must all be true, over object,
+	// oldObject, request and namespaceObject. One that fails is not true.
+	// +optional
+	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
+}
+
+// PolicyConfiguration is what holds for all policies. It is a document of the
+// directory, one at most, and not a resource of the cluster.
+type PolicyConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// CELCompatibilityVersion is the Kubernetes version, such as "1.36", whose
+	// functions and rules of CEL hold for expressions of policies.
+	CELCompatibilityVersion string `json:"celCompatibilityVersion,omitempty"`
+	// RequestCostBudget bounds, in units of CEL cost, what all policies together
+	// may spend on one request. An evaluation beyond it is "could not tell".
+	RequestCostBudget *int64 `json:"requestCostBudget,omitempty"`
+	// Exceptions says where exceptions may be written.
+	Exceptions ExceptionRules `json:"exceptions,omitzero"`
+	// Workloads are further kinds that hold a pod template.
+	Workloads []WorkloadKind `json:"workloads,omitempty"`
+}
+
+// ExceptionRules say where exceptions may be written. They are about the
+// namespace in which an exception is, so that they hold for every version of the
+// API and however it got there.
+type ExceptionRules struct {
+	// Namespaces are those whose exceptions may be about any object. The default
+	// is gatehouse-system alone.
+	Namespaces []string `json:"namespaces,omitempty"`
+	// OwnNamespaces are those whose exceptions may be about objects of the same
+	// namespace. "*" stands for every namespace. The default is none.
+	OwnNamespaces []string `json:"ownNamespaces,omitempty"`
+	// RequireExpiry makes an exception without expiresAt do nothing.
+	RequireExpiry bool `json:"requireExpiry,omitempty"`
+}
+
+// WorkloadKind is a kind of objects that hold a pod template.
+type WorkloadKind struct {
+	// Group is the API group, such as "argoproj.io".
+	Group string `json:"group"`
+	// Kind is the kind, such as "Rollout".
+	Kind string `json:"kind"`
+	// Resource is the plural, such as "rollouts".
+	Resource string `json:"resource"`
+	// Template is the path of the pod template, such as "spec.template".
+	Template string `json:"template"`
 }
 
 // AccessToken is an opaque bearer token, known by its id and the hash of its

@@ -11,6 +11,8 @@ package config
 import (
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/rbac"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -28,12 +30,22 @@ type Config struct {
 	Files int
 	// Sidecar, Policy and Authn are the specs of the endpoints. The context
 	// objects of the directory are in Sidecar.Namespaces, Sidecar.ConfigMaps and Policy.Objects,
-	// and Authn.Now is the wall clock.
+	// and its RBAC objects, if it has any, are Policy.Authorizer. Policy.Now and
+	// Authn.Now are the wall clock.
 	Sidecar sidecar.Spec
 	Policy  policy.Spec
 	Authn   authn.Spec
 	// Warnings are findings that do not keep the configuration from being used.
 	Warnings finding.List
+}
+
+// Workloads are the kinds that the PolicyConfiguration names as holding a pod
+// template. Commands that read manifests know them beside those of --workload.
+func (c *Config) Workloads() []v1alpha1.WorkloadKind {
+	if c.Policy.Configuration == nil {
+		return nil
+	}
+	return c.Policy.Configuration.Workloads
 }
 
 // Load reads every document below the directory dir. Its error is a
@@ -69,7 +81,9 @@ func (t tree) decode() (*Config, finding.List) {
 	for _, f := range t.files {
 		d.file(f)
 	}
-	if d.documents == 0 && len(d.found) == 0 {
+	authorizer, found := rbac.New(&d.rbac)
+	d.warnings = append(d.warnings, found...)
+	if d.documents == d.tests && len(d.found) == 0 {
 		d.found = append(d.found, finding.Finding{
 			Severity: finding.Error,
 			Source:   t.dir,
@@ -83,10 +97,15 @@ func (t tree) decode() (*Config, finding.List) {
 	objects := newObjects(d.namespaces, d.context)
 	c.Sidecar = sidecar.Spec{Profiles: d.profiles, Namespaces: objects, ConfigMaps: objects, Known: d.namespaces}
 	c.Policy = policy.Spec{
-		Policies:          d.policies,
-		Bindings:          d.bindings,
-		AdmissionPolicies: d.admissionPolicies,
-		Objects:           objects,
+		Policies:                d.policies,
+		Bindings:                d.bindings,
+		AdmissionPolicies:       d.admissionPolicies,
+		AdmissionPolicyBindings: d.admissionBindings,
+		Exceptions:              d.exceptions,
+		Configuration:           d.configuration,
+		Objects:                 objects,
+		Authorizer:              authorizer,
+		Now:                     time.Now,
 	}
 	c.Authn = authn.Spec{Tokens: d.tokens, Now: time.Now}
 	return c, append(d.found, c.Warnings...)

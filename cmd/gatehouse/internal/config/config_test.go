@@ -159,9 +159,9 @@ func TestLoadReadsEveryKind(t *testing.T) {
 		"emoji":   {"x": "\U0001F600"},
 		"anchors": {"a": "text", "b": "text", "8080": "port"},
 	} {
-		got, ok := c.Policy.Objects.Get(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "shop", name)
-		if !ok || !maps.Equal(got.Object["data"].(map[string]any), want) {
-			t.Errorf("ConfigMap %s: %v, want %v", name, got, want)
+		got, err := c.Policy.Objects.Get(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "shop", name)
+		if err != nil || got == nil || !maps.Equal(got.Object["data"].(map[string]any), want) {
+			t.Errorf("ConfigMap %s: %v, %v, want %v", name, got, err, want)
 		}
 	}
 }
@@ -187,13 +187,13 @@ func TestObjects(t *testing.T) {
 	if !ok || ns.Labels["team"] != "a" {
 		t.Errorf("Namespace(shop) = %v, %v", ns, ok)
 	}
-	u, ok := o.Get(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "", "shop")
-	if !ok || u.GetLabels()["kubernetes.io/metadata.name"] != "shop" {
-		t.Errorf("the namespace as an object: %v, %v", u, ok)
+	u, err := o.Get(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "", "shop")
+	if err != nil || u == nil || u.GetLabels()["kubernetes.io/metadata.name"] != "shop" {
+		t.Errorf("the namespace as an object: %v, %v", u, err)
 	}
-	u, ok = o.Get(limits, "", "one")
-	if !ok {
-		t.Fatal("Limit/one is not there")
+	u, err = o.Get(limits, "", "one")
+	if err != nil || u == nil {
+		t.Fatalf("Limit/one is not there: %v", err)
 	}
 	if spec := u.DeepCopy().Object["spec"].(map[string]any); spec["max"] != int64(3) || spec["share"] != 0.5 {
 		t.Errorf("numbers are %T and %T, want those of a Kubernetes decoder", spec["max"], spec["share"])
@@ -207,8 +207,8 @@ func TestObjects(t *testing.T) {
 		"no namespace":    {configMaps, "", "limits"},
 		"other name":      {configMaps, "shop", "absent"},
 	} {
-		if got, ok := o.Get(c.gvk, c.namespace, c.name); ok {
-			t.Errorf("%s: got %v", name, got)
+		if got, err := o.Get(c.gvk, c.namespace, c.name); got != nil || err != nil {
+			t.Errorf("%s: got %v, %v", name, got, err)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -222,11 +222,29 @@ func TestObjects(t *testing.T) {
 		"no namespace":       {"", nil, nil},
 	} {
 		var got []string
-		for _, u := range o.List(configMaps, c.namespace, c.selector) {
+		list, err := o.List(configMaps, c.namespace, c.selector)
+		for _, u := range list {
 			got = append(got, u.GetName())
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, %v, want %v", name, got, err, c.want)
+		}
+	}
+	for name, c := range map[string]struct {
+		gvk  schema.GroupVersionKind
+		want bool
+	}{
+		"of Kubernetes":                          {configMaps, true},
+		"of Kubernetes, of the cluster":          {schema.GroupVersionKind{Version: "v1", Kind: "Node"}, false},
+		"of a group of Kubernetes":               {schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, true},
+		"of a group with a domain":               {schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}, false},
+		"of a group with a domain, namespaced":   {schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}, true},
+		"custom, with an object that is in none": {limits, false},
+		"custom, without any object":             {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Quota"}, true},
+		"custom, with a name of Kubernetes":      {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Node"}, true},
+	} {
+		if got, err := o.Namespaced(c.gvk); err != nil || got != c.want {
+			t.Errorf("%s: Namespaced = %v, %v, want %v", name, got, err, c.want)
 		}
 	}
 }
@@ -336,9 +354,9 @@ func TestLoadErrors(t *testing.T) {
 			},
 			[]string{
 				`a.yaml: SidecarProfil/log: kind: "SidecarProfil" is not a kind of gatehouse.dev (hint: did you mean "SidecarProfile"?)`,
-				`b.yaml: Gate/log: kind: "Gate" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, SidecarProfile)`,
+				`b.yaml: Gate/log: kind: "Gate" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, PolicyConfiguration, PolicyException, SidecarProfile, Test)`,
 				`c.yaml: ValidatingAdmisionPolicy/up: kind: "ValidatingAdmisionPolicy" is not a kind of admissionregistration.k8s.io (hint: did you mean "ValidatingAdmissionPolicy"?)`,
-				`d.yaml: MutatingAdmissionPolicy/log: kind: "MutatingAdmissionPolicy" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, SidecarProfile)`,
+				`d.yaml: MutatingAdmissionPolicy/log: kind: "MutatingAdmissionPolicy" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, PolicyConfiguration, PolicyException, SidecarProfile, Test)`,
 			},
 		},
 		"an object given twice": {
@@ -350,7 +368,7 @@ func TestLoadErrors(t *testing.T) {
 		},
 		"a namespace on what is in none": {
 			map[string]string{"a.yaml": strings.Replace(profile, "{name: log}", "{name: log, namespace: shop}", 1)},
-			[]string{`a.yaml: SidecarProfile/log: metadata.namespace: "shop" is given, but a SidecarProfile is not in a namespace (hint: select namespaces with spec.match.namespaceSelector)`},
+			[]string{`a.yaml: SidecarProfile/log: metadata.namespace: "shop" is given, but no SidecarProfile is in a namespace (hint: select namespaces with spec.match.namespaceSelector)`},
 		},
 		"no object at all": {
 			map[string]string{

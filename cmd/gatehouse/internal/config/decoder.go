@@ -9,11 +9,13 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	sigsjson "sigs.k8s.io/json"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/rbac"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
@@ -24,19 +26,26 @@ import (
 
 // The kinds that mean something to Gatehouse. Every other kind is context.
 const (
-	sidecarProfile  = "SidecarProfile"
-	admissionPolicy = "AdmissionPolicy"
-	accessToken     = "AccessToken"
-	upstreamPolicy  = "ValidatingAdmissionPolicy"
-	upstreamBinding = "ValidatingAdmissionPolicyBinding"
-	namespaceKind   = "Namespace"
+	sidecarProfile      = "SidecarProfile"
+	admissionPolicy     = "AdmissionPolicy"
+	admissionBinding    = "AdmissionPolicyBinding"
+	policyException     = "PolicyException"
+	policyConfiguration = "PolicyConfiguration"
+	accessToken         = "AccessToken"
+	upstreamPolicy      = "ValidatingAdmissionPolicy"
+	upstreamBinding     = "ValidatingAdmissionPolicyBinding"
+	namespaceKind       = "Namespace"
 )
+
+// testKind are the tests that people keep beside their policies. They are read
+// by who runs them, and here passed over.
+const testKind = "Test"
 
 // acceptedVersion is the one version in which a kind is read. False stands for
 // a kind that is context.
 func acceptedVersion(kind string) (schema.GroupVersion, bool) {
 	switch kind {
-	case sidecarProfile, admissionPolicy, accessToken:
+	case sidecarProfile, admissionPolicy, admissionBinding, policyException, policyConfiguration, accessToken, testKind:
 		return v1alpha1.GroupVersion, true
 	case upstreamPolicy, upstreamBinding:
 		return admissionregistrationv1.SchemeGroupVersion, true
@@ -47,8 +56,20 @@ func acceptedVersion(kind string) (schema.GroupVersion, bool) {
 	}
 }
 
+// isOthers tells kinds that other projects have too, of the same name: in their
+// groups they are context.
+func isOthers(gvk schema.GroupVersionKind) bool {
+	switch gvk.Kind {
+	case namespaceKind, policyException, testKind:
+		accepted, _ := acceptedVersion(gvk.Kind)
+		return gvk.Group != accepted.Group
+	default:
+		return false
+	}
+}
+
 // isTyped tells whether the kind means something to Gatehouse in this version.
-// All such kinds are cluster-scoped.
+// All such kinds but PolicyException are cluster-scoped.
 func isTyped(gvk schema.GroupVersionKind) bool {
 	accepted, ok := acceptedVersion(gvk.Kind)
 	return ok && accepted == gvk.GroupVersion()
@@ -67,6 +88,7 @@ type decoder struct {
 	checker shape.Checker
 
 	documents int
+	tests     int // of the documents
 	found     finding.List
 	warnings  finding.List
 	// sources tells where an object was given first.
@@ -76,8 +98,12 @@ type decoder struct {
 	policies          []policy.Policy
 	bindings          []policy.Binding
 	admissionPolicies []policy.AdmissionPolicy
+	admissionBindings []policy.AdmissionPolicyBinding
+	exceptions        []policy.Exception
+	configuration     *policy.Configuration
 	tokens            []authn.Token
 	namespaces        []sidecar.KnownNamespace
+	rbac              rbac.Documents
 	context           []*unstructured.Unstructured
 }
 
@@ -200,6 +226,19 @@ func (o *object) list(gvk schema.GroupVersionKind, items []any) {
 
 // one reads an object that is no list.
 func (o *object) one(gvk schema.GroupVersionKind) {
+	// The kinds that need no metadata.
+	switch gvk.GroupKind() {
+	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: testKind}:
+		if o.known(gvk) {
+			o.tests++
+		}
+		return
+	case configurationKey().GroupKind:
+		if o.known(gvk) {
+			o.configure()
+		}
+		return
+	}
 	metadata, ok := o.metadata()
 	if metadata.name != "" {
 		o.label += "/" + shape.Printable(metadata.name)
@@ -211,17 +250,27 @@ func (o *object) one(gvk schema.GroupVersionKind) {
 		o.report(problem{field: "metadata.name", message: "is missing", hint: "every object needs a name of its own"})
 		return
 	}
-	if isTyped(gvk) && metadata.namespace != "" {
+	switch {
+	case gvk == v1alpha1.GroupVersion.WithKind(policyException):
+		if metadata.namespace == "" {
+			o.report(problem{
+				field: "metadata.namespace", message: "is missing, but a PolicyException is in a namespace",
+				hint: "name the namespace that it is to be in, which decides what it may be about",
+			})
+		}
+	case isTyped(gvk) && metadata.namespace != "":
 		hint := "remove it"
 		switch gvk.Kind {
 		case sidecarProfile:
 			hint = "select namespaces with spec.match.namespaceSelector"
 		case admissionPolicy, upstreamPolicy:
 			hint = "select namespaces with spec.matchConstraints.namespaceSelector"
+		case admissionBinding, upstreamBinding:
+			hint = "select namespaces with spec.matchResources.namespaceSelector"
 		}
 		o.report(problem{
 			field: "metadata.namespace", hint: hint,
-			message: fmt.Sprintf("%q is given, but a %s is not in a namespace", shape.Cut(metadata.namespace, 60), gvk.Kind),
+			message: fmt.Sprintf("%q is given, but no %s is in a namespace", shape.Cut(metadata.namespace, 60), gvk.Kind),
 		})
 	}
 	key := objectKey{gvk.GroupKind(), metadata.namespace, metadata.name}
@@ -234,6 +283,28 @@ func (o *object) one(gvk schema.GroupVersionKind) {
 	}
 	o.sources[key] = o.source
 	o.keep(gvk)
+}
+
+// configurationKey is that of the one PolicyConfiguration.
+func configurationKey() objectKey {
+	return objectKey{GroupKind: schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: policyConfiguration}}
+}
+
+// configure reads what holds for all policies. It has no name, and there is at
+// most one.
+func (o *object) configure() {
+	key := configurationKey()
+	if first, twice := o.sources[key]; twice {
+		o.report(problem{
+			message: fmt.Sprintf("there is a PolicyConfiguration already, in %q", first),
+			hint:    "a directory has one at most: put everything into one",
+		})
+		return
+	}
+	o.sources[key] = o.source
+	if v, ok := decodeInto[v1alpha1.PolicyConfiguration](o); ok {
+		o.configuration = &policy.Configuration{Source: o.source, PolicyConfiguration: v}
+	}
 }
 
 // metadata is what this package itself asks of an object's metadata.
@@ -270,9 +341,12 @@ func (o *object) metadata() (metadata, bool) {
 // that does not exist, or one that is read in another version only. Passing a
 // misspelt policy over as context would leave the gate open.
 func (o *object) known(gvk schema.GroupVersionKind) bool {
-	if accepted, ok := acceptedVersion(gvk.Kind); ok {
-		// Other projects have namespaces of their own making.
-		if gvk.GroupVersion() == accepted || (gvk.Kind == namespaceKind && gvk.Group != corev1.GroupName) {
+	accepted, ok := acceptedVersion(gvk.Kind)
+	if !ok && gvk.Group == rbacv1.GroupName && isRBAC(gvk.Kind) {
+		accepted, ok = rbacv1.SchemeGroupVersion, true
+	}
+	if ok {
+		if gvk.GroupVersion() == accepted || isOthers(gvk) {
 			return true
 		}
 		o.report(problem{
@@ -285,7 +359,7 @@ func (o *object) known(gvk schema.GroupVersionKind) bool {
 	var names []string
 	switch gvk.Group {
 	case v1alpha1.GroupVersion.Group:
-		names = []string{accessToken, admissionPolicy, sidecarProfile}
+		names = []string{accessToken, admissionPolicy, admissionBinding, policyConfiguration, policyException, sidecarProfile, testKind}
 	case admissionregistrationv1.GroupName:
 		names = []string{upstreamPolicy, upstreamBinding}
 	default:
@@ -320,8 +394,6 @@ func isUpstreamKind(gvk schema.GroupVersionKind) bool {
 // keep puts the object where it belongs.
 func (o *object) keep(gvk schema.GroupVersionKind) {
 	if !isTyped(gvk) {
-		// Selectors read the metadata, so it is held to its type.
-		o.problems(o.checker.Compare(reflect.TypeFor[metav1.ObjectMeta](), o.fields["metadata"], "metadata", shape.Options{}))
 		o.keepContext(gvk)
 		return
 	}
@@ -333,6 +405,14 @@ func (o *object) keep(gvk schema.GroupVersionKind) {
 	case admissionPolicy:
 		if v, ok := decodeInto[v1alpha1.AdmissionPolicy](o); ok {
 			o.admissionPolicies = append(o.admissionPolicies, policy.AdmissionPolicy{Source: o.source, AdmissionPolicy: v})
+		}
+	case admissionBinding:
+		if v, ok := decodeInto[v1alpha1.AdmissionPolicyBinding](o); ok {
+			o.admissionBindings = append(o.admissionBindings, policy.AdmissionPolicyBinding{Source: o.source, AdmissionPolicyBinding: v})
+		}
+	case policyException:
+		if v, ok := decodeInto[v1alpha1.PolicyException](o); ok {
+			o.exceptions = append(o.exceptions, policy.Exception{Source: o.source, PolicyException: v})
 		}
 	case accessToken:
 		if v, ok := decodeInto[v1alpha1.AccessToken](o); ok {
@@ -365,14 +445,30 @@ func (o *object) keep(gvk schema.GroupVersionKind) {
 func (o *object) keepContext(gvk schema.GroupVersionKind) {
 	u := &unstructured.Unstructured{Object: o.fields}
 	o.context = append(o.context, u)
-	// The kinds that parameters are usually kept in; which other kinds live in
-	// a namespace only a cluster knows.
-	if gvk.Group == corev1.GroupName && (gvk.Kind == "ConfigMap" || gvk.Kind == "Secret") && u.GetNamespace() == "" {
+	if !o.keepRBAC(gvk) {
+		// Selectors read the metadata, so it is held to its type.
+		o.problems(o.checker.Compare(reflect.TypeFor[metav1.ObjectMeta](), o.fields["metadata"], "metadata", shape.Options{}))
+	}
+	if isNamespacedContext(gvk) && u.GetNamespace() == "" {
 		o.warnings = append(o.warnings, finding.Finding{
 			Severity: finding.Warning, Source: o.source, Object: o.label, Field: "metadata.namespace",
 			Message: fmt.Sprintf("is missing, so no lookup of a %s in a namespace finds it", gvk.Kind),
 			Hint:    "name the namespace that the object is in",
 		})
+	}
+}
+
+// isNamespacedContext tells kinds of context of which it is known that they are
+// in namespaces, and that something is lost on an object that is not. Which
+// other kinds are only a cluster knows.
+func isNamespacedContext(gvk schema.GroupVersionKind) bool {
+	switch gvk.Kind {
+	case "ConfigMap", "Secret":
+		return gvk.Group == corev1.GroupName
+	case roleKind, roleBinding:
+		return gvk.Group == rbacv1.GroupName
+	default:
+		return false
 	}
 }
 

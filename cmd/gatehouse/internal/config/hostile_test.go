@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	sigsjson "sigs.k8s.io/json"
 
@@ -161,7 +162,7 @@ func agree[T any](t *testing.T, text string) {
 // checker agrees with the decoder about it.
 func FuzzDocuments(f *testing.F) {
 	for _, seed := range []string{
-		profile, ours, token, upstream, binding, namespace, configMap, bomb(2, "[a]"), "{}", "---\n...\n---", "%YAML 1.1\n---\na: b", `{"a":"\ud83d"}`,
+		profile, ours, token, upstream, binding, namespace, configMap, ourBinding, exception, configuration, testDocument, clusterRules, clusterGrant, bomb(2, "[a]"), "{}", "---\n...\n---", "%YAML 1.1\n---\na: b", `{"a":"\ud83d"}`,
 		"a: !!binary /////w==", "? a\n: b", "{[a]: b}", "- a\n- b: c", "a: |\n  x", "\ufeffa: b", "a: .nan", "<<: {a: b}", "1: a\ntrue: b\n1.5: c",
 	} {
 		f.Add(seed, true)
@@ -186,6 +187,9 @@ func FuzzDocuments(f *testing.F) {
 			}
 			agree[v1alpha1.SidecarProfile](t, string(raw))
 			agree[v1alpha1.AdmissionPolicy](t, string(raw))
+			agree[v1alpha1.PolicyException](t, string(raw))
+			agree[v1alpha1.PolicyConfiguration](t, string(raw))
+			agree[rbacv1.ClusterRole](t, string(raw))
 			agree[metav1.ObjectMeta](t, string(raw))
 		}
 		d := newDecoder()

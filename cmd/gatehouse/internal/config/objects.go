@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -58,29 +59,60 @@ func (o *objects) Namespace(name string) (*corev1.Namespace, bool) {
 
 // ConfigMapData is the data of a ConfigMap.
 func (o *objects) ConfigMapData(namespace, name string) (map[string]string, bool) {
-	u, ok := o.Get(corev1.SchemeGroupVersion.WithKind("ConfigMap"), namespace, name)
-	if !ok {
+	u := o.byKind[corev1.SchemeGroupVersion.WithKind("ConfigMap")][placed{namespace, name}]
+	if u == nil {
 		return nil, false
 	}
 	data, _, err := unstructured.NestedStringMap(u.Object, "data")
 	return data, err == nil
 }
 
-// Get is the object of exactly that kind and version. The namespace is empty
-// for kinds that are not in namespaces.
-func (o *objects) Get(gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, bool) {
-	u, ok := o.byKind[gvk][placed{namespace, name}]
-	return u, ok
+// Get is the object of exactly that kind and version, or nil. The namespace is
+// empty for kinds that are not in namespaces. There is never an error.
+func (o *objects) Get(gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	return o.byKind[gvk][placed{namespace, name}], nil
 }
 
 // List are the objects of exactly that kind and version in the namespace that
-// the selector matches, sorted by name. A nil selector matches all.
-func (o *objects) List(gvk schema.GroupVersionKind, namespace string, selector labels.Selector) []*unstructured.Unstructured {
+// the selector matches, sorted by name. A nil selector matches all. There is
+// never an error.
+func (o *objects) List(gvk schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
 	var list []*unstructured.Unstructured
 	for _, u := range o.sorted[gvk][namespace] {
 		if selector == nil || selector.Matches(labels.Set(u.GetLabels())) {
 			list = append(list, u)
 		}
 	}
-	return list
+	return list, nil
+}
+
+// Namespaced tells whether objects of a kind are in namespaces. Kinds of
+// Kubernetes are known; of others, the objects of the directory show it, and
+// without any, namespaces are assumed. There is never an error.
+func (o *objects) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
+	if !strings.Contains(gvk.Group, ".") {
+		return !isClusterKind(gvk.Kind), nil
+	}
+	if strings.HasSuffix(gvk.Group, ".k8s.io") && isClusterKind(gvk.Kind) {
+		return false, nil
+	}
+	return len(o.sorted[gvk][""]) == 0, nil
+}
+
+// isClusterKind tells whether a kind of Kubernetes is cluster-scoped. Their
+// names are unique among its groups.
+func isClusterKind(kind string) bool {
+	switch kind {
+	case "APIService", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "ClusterTrustBundle",
+		"CSIDriver", "CSINode", "CustomResourceDefinition", "DeviceClass", "DeviceTaintRule", "FlowSchema",
+		"IngressClass", "IPAddress", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+		"MutatingWebhookConfiguration", "Namespace", "Node", "PersistentVolume", "PriorityClass",
+		"PriorityLevelConfiguration", "ResourceSlice", "RuntimeClass", "ServiceCIDR", "StorageClass",
+		"StorageVersion", "StorageVersionMigration", "ValidatingAdmissionPolicy",
+		"ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VolumeAttachment",
+		"VolumeAttributesClass":
+		return true
+	default:
+		return false
+	}
 }

@@ -28,6 +28,9 @@ type document struct {
 	changes []change
 	// writtenOut tells whether the changed text has aliases written out.
 	writtenOut bool
+	// nodes is the text as the YAML parser sees it, once somebody has asked
+	// where something stands in it. It is empty if there is nothing.
+	nodes *yaml.Node
 }
 
 // read reads the document. A key given twice is an error only where it matters:

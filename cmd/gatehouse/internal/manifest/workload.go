@@ -1,104 +1,125 @@
 package manifest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
-// Workloads are the kinds of objects that hold a pod, and where in them. They
-// are safe for concurrent use.
+// Workloads are the kinds of objects that hold a pod, and where in them: a Pod,
+// which is one, and what holds a template of one. They are safe for concurrent
+// use.
 type Workloads struct {
-	// paths are the paths of pod templates. That of a Pod is empty: it is one.
-	paths map[schema.GroupKind][]string
+	kinds *workload.Kinds
 }
 
-// builtIn are the kinds of Kubernetes itself. All versions of a group count:
-// none of them has had the pod elsewhere.
-func builtIn() map[schema.GroupKind][]string {
-	template := []string{"spec", "template"}
-	return map[schema.GroupKind][]string{
-		{Kind: "Pod"}:                             {},
-		{Kind: "PodTemplate"}:                     {"template"},
-		{Kind: "ReplicationController"}:           template,
-		{Group: "apps", Kind: "Deployment"}:       template,
-		{Group: "apps", Kind: "StatefulSet"}:      template,
-		{Group: "apps", Kind: "DaemonSet"}:        template,
-		{Group: "apps", Kind: "ReplicaSet"}:       template,
-		{Group: "extensions", Kind: "Deployment"}: template,
-		{Group: "extensions", Kind: "DaemonSet"}:  template,
-		{Group: "extensions", Kind: "ReplicaSet"}: template,
-		{Group: "batch", Kind: "Job"}:             template,
-		{Group: "batch", Kind: "CronJob"}:         {"spec", "jobTemplate", "spec", "template"},
-	}
-}
-
-// NewWorkloads are Kubernetes' own kinds and custom ones, each written
-// Kind.group=path, as in "Rollout.argoproj.io=spec.template". The path is that
-// of a pod template: an object with metadata and spec.
+// NewWorkloads are Kubernetes' own kinds, custom ones, each written
+// Kind.group=path as in "Rollout.argoproj.io=spec.template", and configured ones,
+// as a PolicyConfiguration lists them. The path is that of a pod template: an
+// object with metadata and spec. A custom kind may be configured too, with the
+// same path.
 //
-// The error says everything that is wrong with the custom ones.
-func NewWorkloads(custom []string) (*Workloads, error) {
-	w := &Workloads{paths: builtIn()}
-	var problems []error
-	for _, text := range custom {
-		if err := w.add(text); err != nil {
-			problems = append(problems, fmt.Errorf("%q: %w", text, err))
+// The error says everything that is wrong with the custom ones, and then with the
+// configured ones.
+func NewWorkloads(custom []string, configured ...workload.Kind) (*Workloads, error) {
+	kinds := slices.Clone(configured)
+	problems := make([]error, len(custom)) // of each text
+	var texts []int                        // of each kind behind the configured ones, the index of its text
+	for i, text := range custom {
+		kind, err := parseKind(text)
+		if err == nil {
+			var known bool
+			if known, err = isConfigured(configured, &kind); known {
+				continue
+			}
+		}
+		if err != nil {
+			problems[i] = err
+			continue
+		}
+		kinds, texts = append(kinds, kind), append(texts, i)
+	}
+	all, err := workload.New(kinds)
+	if wrong, ok := errors.AsType[workload.Errors](err); ok {
+		for _, e := range wrong {
+			if e.Index < len(configured) {
+				problems = append(problems, fmt.Errorf("workloads%w", e))
+			} else if i := texts[e.Index-len(configured)]; problems[i] == nil { // a text is short: its first mistake will do
+				problems[i] = inText(&kinds[e.Index], e)
+			}
 		}
 	}
-	return w, errors.Join(problems...)
+	for i, text := range custom {
+		if problems[i] != nil {
+			problems[i] = fmt.Errorf("%q: %w", text, problems[i])
+		}
+	}
+	return &Workloads{kinds: all}, errors.Join(problems...)
 }
 
-func (w *Workloads) add(text string) error {
-	const example = "(hint: as in Rollout.argoproj.io=spec.template)"
+const kindExample = "as in Rollout.argoproj.io=spec.template"
+
+// parseKind takes a text apart. workload.New tells whether its parts are right.
+func parseKind(text string) (workload.Kind, error) {
 	name, path, ok := strings.Cut(text, "=")
 	if !ok {
-		return fmt.Errorf("must be KIND.GROUP=PATH %s", example)
+		return workload.Kind{}, fmt.Errorf("must be KIND.GROUP=PATH (hint: %s)", kindExample)
 	}
 	kind, group, _ := strings.Cut(name, ".")
-	switch {
-	case kind == "" || kind[0] < 'A' || kind[0] > 'Z':
-		return fmt.Errorf("must begin with a kind, as manifests write it, and not with a resource: %q does not begin with a capital letter %s", kind, example)
-	case group == "":
-		return fmt.Errorf("the kind %q needs its API group behind a dot %s", kind, example)
-	case strings.Contains(group, "/"):
-		return fmt.Errorf("the API group %q must be without a version %s", group, example)
-	case len(validation.IsDNS1123Subdomain(group)) > 0:
-		return fmt.Errorf("%q is not an API group %s", group, example)
-	}
-	steps := strings.Split(path, ".")
-	if slices.ContainsFunc(steps, func(step string) bool { return step == "" || strings.ContainsAny(step, "[]/ \t") }) {
-		return fmt.Errorf("%q is not the path of a pod template: names of fields with dots between them, without a list %s", path, example)
-	}
-	if steps[len(steps)-1] == "spec" && len(steps) > 1 {
-		return fmt.Errorf("the path %q ends in spec: it must be that of the whole pod template, which has metadata too (hint: %q)",
-			path, strings.Join(steps[:len(steps)-1], "."))
-	}
-	key := schema.GroupKind{Group: group, Kind: kind}
-	if _, known := builtIn()[key]; known {
-		return fmt.Errorf("%s is known without this", key)
-	}
-	if _, twice := w.paths[key]; twice {
-		return fmt.Errorf("%s is given twice", key)
-	}
-	w.paths[key] = steps
-	return nil
+	return workload.Kind{Group: group, Kind: kind, Template: strings.Split(path, ".")}, nil
 }
 
-// path is the path of the pod template in an object of a kind.
+// isConfigured tells whether a kind is configured with the same path. It is an
+// error if it is with another.
+func isConfigured(configured []workload.Kind, kind *workload.Kind) (bool, error) {
+	at := slices.IndexFunc(configured, func(c workload.Kind) bool { return c.Group == kind.Group && c.Kind == kind.Kind })
+	if at < 0 {
+		return false, nil
+	}
+	if path := configured[at].Template; !slices.Equal(path, kind.Template) {
+		return false, fmt.Errorf("%s.%s is configured with the path %q", kind.Kind, kind.Group, strings.Join(path, "."))
+	}
+	return true, nil
+}
+
+// inText is what is wrong with a kind, for who has written it as a text.
+func inText(kind *workload.Kind, e *workload.Error) error {
+	reason, hint := e.Reason, e.Hint
+	switch e.Field {
+	case workload.KindName:
+		reason, hint = "must begin with a kind, as manifests write it, and not with a resource: "+reason, kindExample
+	case workload.Group:
+		if hint = kindExample; kind.Group == "" {
+			reason += " behind a dot"
+		}
+	case workload.Template:
+		hint = cmp.Or(hint, kindExample)
+	case workload.Resource: // a text has none
+	}
+	if hint == "" {
+		return errors.New(reason)
+	}
+	return fmt.Errorf("%s (hint: %s)", reason, hint)
+}
+
+// path is the path of the pod in an object of a kind. That of a Pod is empty: it
+// is one.
 func (w *Workloads) path(apiVersion, kind string) ([]string, bool) {
 	version, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil || apiVersion == "" {
 		return nil, false
 	}
-	path, ok := w.paths[schema.GroupKind{Group: version.Group, Kind: kind}]
-	return path, ok
+	if version.Group == "" && kind == "Pod" {
+		return nil, true
+	}
+	return w.kinds.Template(version.Group, kind)
 }
 
 // Holds tells whether there is an object in a document that may hold a pod.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -27,20 +28,32 @@ const (
 	slotsPerProcessor = 4
 )
 
+// ReviewOptions is what Reviews needs. Every field is required.
+type ReviewOptions struct {
+	// Bytes bounds what admission reviews, and decoding them, take in memory at
+	// one time; it must be more than the largest of them.
+	Bytes int64
+	// Observe is shown every finished review.
+	Observe func(*review.Outcome)
+	// Profiles is shown the verdicts about a pod, and Policies what became of
+	// policies. Neither is shown anything of a dry run, which is to leave no
+	// trace, and neither may keep the slice.
+	Profiles func([]sidecar.Verdict)
+	Policies func([]policy.Observation)
+	// Now tells the time.
+	Now func() time.Time
+}
+
 // Reviews answers the three endpoints from whatever snapshot is current when a
-// review arrives. Bytes bounds what admission reviews, and decoding them, take in
-// memory at one time; it must be more than the largest of them. Token reviews
-// have slots, and a quarter as many bytes, of their own, so that a flood of
-// admission reviews does not keep people from logging in.
-//
-// What is observed is every finished review, and the verdicts about every pod
-// that is not a dry run; neither observer may be nil.
-func Reviews(current *atomic.Pointer[webhooks.Snapshot], bytes int64, observe func(*review.Outcome), verdicts func([]sidecar.Verdict), now func() time.Time) http.Handler {
+// review arrives. Token reviews have slots, and a quarter as many bytes, of their
+// own, so that a flood of admission reviews does not keep people from logging in.
+func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) http.Handler {
 	slots := slotsPerProcessor * runtime.GOMAXPROCS(0)
+	now := options.Now
 	admitting := review.Options{
 		MaxBytes: review.MaxAdmissionBytes, MaxTime: admissionTime,
-		InFlight: review.NewBudget(bytes), Slots: review.NewSlots(slots),
-		Observe: observe, Now: now,
+		InFlight: review.NewBudget(options.Bytes), Slots: review.NewSlots(slots),
+		Observe: options.Observe, Now: now,
 	}
 	mux := http.NewServeMux()
 	for _, endpoint := range webhooks.Endpoints() {
@@ -50,28 +63,32 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], bytes int64, observe fu
 			o := admitting
 			o.Name = endpoint.Name
 			handler = review.Admission(func(ctx context.Context, r admission.Request) admission.Response {
-				return current.Load().Sidecar.ReviewObserved(ctx, r, verdicts)
+				return current.Load().Sidecar.ReviewObserved(ctx, r, options.Profiles)
 			}, o)
 		case webhooks.ValidatePath:
 			o := admitting
 			o.Name = endpoint.Name
 			handler = review.Admission(func(ctx context.Context, r admission.Request) admission.Response {
-				return current.Load().Policy.ReviewChecked(ctx, r)
+				set := current.Load().Policy
+				if r.DryRun != nil && *r.DryRun {
+					return set.ReviewObserved(ctx, r, nil)
+				}
+				return set.ReviewObserved(ctx, r, options.Policies)
 			}, o)
 		case webhooks.AuthenticatePath:
 			handler = review.Token(func(ctx context.Context, r authentication.Request) authentication.Response {
 				return current.Load().Authn.Review(ctx, r)
 			}, review.Options{
 				Name: endpoint.Name, MaxBytes: review.MaxTokenBytes, MaxTime: tokenTime,
-				InFlight: review.NewBudget(bytes / 4), Slots: review.NewSlots(slots),
-				Admit: func(r *http.Request) error { return certified(r, now) }, Observe: observe, Now: now,
+				InFlight: review.NewBudget(options.Bytes / 4), Slots: review.NewSlots(slots),
+				Admit: func(r *http.Request) error { return certified(r, now) }, Observe: options.Observe, Now: now,
 			})
 		}
 		mux.Handle(endpoint.Path, handler)
 	}
 	// A webhook configuration with a misspelt path is an outage that must show.
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		observe(&review.Outcome{Endpoint: "none", Decision: review.Refused, Reason: "path", Started: now()})
+		options.Observe(&review.Outcome{Endpoint: "none", Decision: review.Refused, Reason: "path", Started: now()})
 		http.Error(w, "no endpoint has this path (hint: /authenticate, /mutate and /validate have)", http.StatusNotFound)
 	})
 	return mux

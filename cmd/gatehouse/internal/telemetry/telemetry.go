@@ -32,6 +32,7 @@ type Telemetry struct {
 	warnings *prometheus.CounterVec
 	patched  prometheus.Counter
 	profiles *prometheus.CounterVec
+	policies *policies
 	reloads  *prometheus.CounterVec
 	loaded   *prometheus.GaugeVec
 	loadedAt prometheus.Gauge
@@ -77,6 +78,7 @@ func New(log *slog.Logger, version string) *Telemetry {
 			Name: "gatehouse_sidecar_profiles_total",
 			Help: "What became of sidecar profiles that select a pod, by profile and reason. A dry run is not counted.",
 		}, []string{"profile", "reason"}),
+		policies: newPolicies(),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_config_loads_total",
 			Help: "Configurations read, by result (ok, error). After an error the last good one serves on.",
@@ -102,6 +104,7 @@ func New(log *slog.Logger, version string) *Telemetry {
 	t.Registry.MustRegister(t.duration, t.reviews, t.waited, t.size, t.warnings, t.patched, t.profiles,
 		t.reloads, t.loaded, t.loadedAt, t.notAfter, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	t.Registry.MustRegister(t.policies.collectors()...)
 	return t
 }
 

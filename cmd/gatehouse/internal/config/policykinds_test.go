@@ -1,0 +1,227 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+const (
+	ourBinding    = "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicyBinding\nmetadata: {name: everywhere}\nspec: {policyName: baseline, validationActions: [Warn]}\n"
+	exception     = "apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyException\nmetadata: {name: legacy, namespace: gatehouse-system}\nspec: {policies: [{name: baseline}], match: {namespaces: [shop]}, reason: 'moves in May', expiresAt: 2030-05-01T00:00:00Z}\n"
+	configuration = "apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyConfiguration\nrequestCostBudget: 7\nexceptions: {requireExpiry: true}\nworkloads: [{group: argoproj.io, kind: Rollout, resource: rollouts, template: spec.template}]\n"
+	testDocument  = "apiVersion: gatehouse.dev/v1alpha1\nkind: Test\ncases: [{whatever: {is: read, elsewhere: 1}}]\n"
+	clusterRules  = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: deployer}\nrules: [{apiGroups: [''], resources: [pods], verbs: [create]}]\n"
+	clusterGrant  = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: deployers}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: deployer}\nsubjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: deployers}]\n"
+)
+
+func TestLoadPolicyKinds(t *testing.T) {
+	t.Parallel()
+	c, err := Load(directory(t, map[string]string{
+		"a.yaml":         strings.Join([]string{ours, testDocument, ourBinding, exception, configuration}, "---\n"),
+		"b.yaml":         strings.Replace(exception, "gatehouse-system", "shop", 1),
+		"c.json":         `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"PolicyExceptionList","items":[{"metadata":{"name":"listed","namespace":"shop"},"spec":{"policies":[],"match":{},"reason":""}}]}`,
+		"d.yaml":         "apiVersion: kyverno.io/v2\nkind: PolicyException\nmetadata: {name: of-others}\nspec: {anything: 1}\n",
+		"kyverno-t.yaml": "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {name: of-others}\n",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) != 0 {
+		t.Errorf("warnings: %v", c.Warnings)
+	}
+	spec := &c.Policy
+	var got []string
+	for _, b := range spec.AdmissionPolicyBindings {
+		got = append(got, b.Source+" "+b.Name+" "+b.Spec.PolicyName)
+	}
+	for _, e := range spec.Exceptions {
+		got = append(got, e.Source+" "+e.Namespace+"/"+e.Name)
+	}
+	want := []string{"a.yaml#3 everywhere baseline", "a.yaml#4 gatehouse-system/legacy", "b.yaml shop/legacy", "c.json#items[0] shop/listed"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if at := spec.Exceptions[0].Spec.ExpiresAt; at == nil || at.UTC().Year() != 2030 || spec.Exceptions[0].Spec.Match.Namespaces[0] != "shop" {
+		t.Errorf("the exception is read as %+v", spec.Exceptions[0].Spec)
+	}
+	if spec.Configuration == nil || spec.Configuration.Source != "a.yaml#5" || *spec.Configuration.RequestCostBudget != 7 || !spec.Configuration.Exceptions.RequireExpiry {
+		t.Errorf("the configuration is %+v", spec.Configuration)
+	}
+	if w := c.Workloads(); len(w) != 1 || w[0].Kind != "Rollout" || w[0].Resource != "rollouts" {
+		t.Errorf("workloads are %v", w)
+	}
+	if spec.Now == nil || spec.Now().IsZero() {
+		t.Error("there is no clock")
+	}
+	if spec.Authorizer != nil {
+		t.Error("there is an authorizer without any RBAC object")
+	}
+}
+
+func TestLoadWithoutPolicyConfiguration(t *testing.T) {
+	t.Parallel()
+	c, err := Load(directory(t, map[string]string{"a.yaml": ours}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Policy.Configuration != nil || c.Workloads() != nil {
+		t.Errorf("got %+v, want none", c.Policy.Configuration)
+	}
+}
+
+func TestLoadPolicyKindsErrors(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  []string
+	}{
+		"an exception without a namespace": {
+			map[string]string{"a.yaml": strings.Replace(exception, ", namespace: gatehouse-system", "", 1)},
+			[]string{`a.yaml: PolicyException/legacy: metadata.namespace: is missing, but a PolicyException is in a namespace (hint: name the namespace that it is to be in, which decides what it may be about)`},
+		},
+		"an exception with a misspelt bound": {
+			map[string]string{"a.yaml": strings.Replace(exception, "expiresAt: 2030-05-01T00:00:00Z", "expires: 2030-05-01T00:00:00Z", 1)},
+			[]string{`a.yaml: PolicyException/legacy: spec.expires: unknown field (hint: did you mean "expiresAt"?)`},
+		},
+		"an exception that expires at no moment": {
+			map[string]string{"a.yaml": strings.Replace(exception, "2030-05-01T00:00:00Z", "soon", 1)},
+			[]string{`a.yaml: PolicyException/legacy: spec.expiresAt: "soon" is not a time such as 2026-12-31T23:59:59Z`},
+		},
+		"an exception given twice": {
+			map[string]string{"a.yaml": exception, "b.yaml": exception},
+			[]string{`b.yaml: PolicyException/legacy: the object is given twice, first in "a.yaml" (hint: remove one of the two or give it another name)`},
+		},
+		"an exception of another version": {
+			map[string]string{"a.yaml": strings.Replace(exception, "v1alpha1", "v1beta1", 1)},
+			[]string{`a.yaml: PolicyException/legacy: apiVersion: "gatehouse.dev/v1beta1" is not a version of PolicyException that is read (hint: write gatehouse.dev/v1alpha1)`},
+		},
+		"a binding in a namespace": {
+			map[string]string{"a.yaml": strings.Replace(ourBinding, "name: everywhere", "name: everywhere, namespace: shop", 1)},
+			[]string{`a.yaml: AdmissionPolicyBinding/everywhere: metadata.namespace: "shop" is given, but no AdmissionPolicyBinding is in a namespace (hint: select namespaces with spec.matchResources.namespaceSelector)`},
+		},
+		"a binding with a misspelt field": {
+			map[string]string{"a.yaml": strings.Replace(ourBinding, "validationActions", "validationAction", 1)},
+			[]string{`a.yaml: AdmissionPolicyBinding/everywhere: spec.validationAction: unknown field (hint: did you mean "validationActions"?)`},
+		},
+		"two configurations": {
+			map[string]string{"a.yaml": configuration, "b/c.yaml": testDocument + "---\n" + configuration},
+			[]string{`b/c.yaml#2: PolicyConfiguration: there is a PolicyConfiguration already, in "a.yaml" (hint: a directory has one at most: put everything into one)`},
+		},
+		"a configuration with a misspelt field": {
+			map[string]string{"a.yaml": strings.Replace(configuration, "requireExpiry", "requireExpiration", 1)},
+			[]string{`a.yaml: PolicyConfiguration: exceptions.requireExpiration: unknown field (hint: did you mean "requireExpiry"?)`},
+		},
+		"a configuration of the wrong types": {
+			map[string]string{"a.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyConfiguration\ncelCompatibilityVersion: 1.36\nrequestCostBudget: lots\nworkloads: {}\n"},
+			[]string{
+				`a.yaml: PolicyConfiguration: celCompatibilityVersion: "1.36" is a number, expected a string (hint: put it in quotes)`,
+				`a.yaml: PolicyConfiguration: requestCostBudget: "lots" is a string, expected an integer`,
+				`a.yaml: PolicyConfiguration: workloads: is a mapping, expected a list`,
+			},
+		},
+		"a configuration of another version": {
+			map[string]string{"a.yaml": strings.Replace(configuration, "v1alpha1", "v1", 1)},
+			[]string{`a.yaml: PolicyConfiguration: apiVersion: "gatehouse.dev/v1" is not a version of PolicyConfiguration that is read (hint: write gatehouse.dev/v1alpha1)`},
+		},
+		"a test of another version": {
+			map[string]string{"a.yaml": strings.Replace(testDocument, "v1alpha1", "v1", 1)},
+			[]string{`a.yaml: Test: apiVersion: "gatehouse.dev/v1" is not a version of Test that is read (hint: write gatehouse.dev/v1alpha1)`},
+		},
+		"nothing but tests": {
+			map[string]string{"a.yaml": testDocument + "---\n" + testDocument},
+			[]string{`DIR: there is no document in this directory (hint: put files that end in .yaml, .yml or .json into it or below it)`},
+		},
+		"RBAC that is misspelt": {
+			map[string]string{"a.yaml": strings.NewReplacer("verbs", "verb").Replace(clusterRules) + "---\n" + strings.Replace(clusterGrant, "subjects: [", "subject: [", 1)},
+			[]string{
+				`a.yaml#1: ClusterRole/deployer: rules[0].verb: unknown field (hint: did you mean "verbs"?)`,
+				`a.yaml#2: ClusterRoleBinding/deployers: subject: unknown field (hint: did you mean "subjects"?)`,
+			},
+		},
+		"RBAC of another version": {
+			map[string]string{"a.yaml": strings.Replace(clusterRules, "/v1", "/v1beta1", 1)},
+			[]string{`a.yaml: ClusterRole/deployer: apiVersion: "rbac.authorization.k8s.io/v1beta1" is not a version of ClusterRole that is read (hint: write rbac.authorization.k8s.io/v1)`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := directory(t, c.files)
+			_, err := Load(dir)
+			got := findings(t, err)
+			for i := range got {
+				got[i] = strings.ReplaceAll(got[i], dir, "DIR")
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
+			}
+		})
+	}
+}
+
+// Whatever stands in a document of a kind that has a reader of its own, the
+// reader says so and goes on.
+func TestLoadPolicyKindsHostile(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", 3000) + strings.Repeat("]", 3000)
+	for _, kind := range []string{admissionBinding, policyException, policyConfiguration} {
+		for name, members := range map[string]string{
+			"nothing":         "",
+			"null":            "metadata: null\nspec: null\nexceptions: null\nworkloads: null",
+			"a number":        "metadata: 1\nspec: 1\nexceptions: 1\nworkloads: 1",
+			"lists":           "metadata: []\nspec: []\nexceptions: []\nworkloads: [[]]",
+			"deep":            "metadata: " + deep + "\nspec: " + deep + "\nworkloads: " + deep,
+			"an escape":       `metadata: {name: "\e[2J", namespace: "\e[2J"}` + "\nspec: {\"\\e[2J\": 1}\n\"\\e[2J\": 1",
+			"a long name":     "metadata: {name: " + strings.Repeat("x", 1<<16) + "}\n" + strings.Repeat("y", 1<<16) + ": 1",
+			"a list of nulls": "metadata: {name: x, namespace: y}\nspec: {policies: [null], match: {matchConditions: [null]}, matchResources: null}\nworkloads: [null]",
+		} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				t.Parallel()
+				_, found := Inspect(directory(t, map[string]string{
+					"a.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: " + kind + "\n" + members,
+					"b.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: Nothing\nmetadata: {name: x}\n",
+				}))
+				got := findings(t, found)
+				if len(got) == 0 || !strings.Contains(got[len(got)-1], "b.yaml: Nothing/x: kind") {
+					t.Errorf("the file behind is not read: %.300q", got)
+				}
+				for _, line := range got {
+					if len(line) > 1000 || strings.ContainsRune(line, '\x1b') {
+						t.Errorf("a finding of %d characters: %.200q", len(line), line)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestLoadRBAC(t *testing.T) {
+	t.Parallel()
+	c, err := Load(directory(t, map[string]string{
+		"a.yaml": clusterRules + "---\n" + clusterGrant,
+		"b.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: lost}\nroleRef: {kind: ClusterRole, name: deployer}\n---\n" +
+			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: viewers}\nroleRef: {kind: ClusterRole, name: view}\nsubjects: [{kind: User, name: eve}]\n",
+		"c.yaml": "apiVersion: example.org/v1\nkind: Role\nmetadata: {name: of-others}\nactor: yes\n",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`b.yaml#1: RoleBinding/lost: metadata.namespace: is missing, so no lookup of a RoleBinding in a namespace finds it (hint: name the namespace that the object is in)`,
+		`b.yaml#2: ClusterRoleBinding/viewers: roleRef: there is no "ClusterRole" "view", so the binding grants nothing (hint: write the role into the directory too, also one that every cluster has)`,
+	}
+	if got := findings(t, c.Warnings); !slices.Equal(got, want) {
+		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+	for group, want := range map[string]authorizer.Decision{"deployers": authorizer.DecisionAllow, "others": authorizer.DecisionNoOpinion} {
+		got, _, err := c.Policy.Authorizer.Authorize(t.Context(), authorizer.AttributesRecord{
+			User: &user.DefaultInfo{Name: "alice", Groups: []string{group}}, Verb: "create", Resource: "pods", Namespace: "shop", ResourceRequest: true,
+		})
+		if err != nil || got != want {
+			t.Errorf("%s: %v, %v, want %v", group, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package config
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/rbac"
+)
+
+// The kinds of context that say who may do what.
+const (
+	roleKind           = "Role"
+	clusterRole        = "ClusterRole"
+	roleBinding        = "RoleBinding"
+	clusterRoleBinding = "ClusterRoleBinding"
+)
+
+// isRBAC tells the kinds that say who may do what. Other groups have kinds of
+// these names too.
+func isRBAC(kind string) bool {
+	switch kind {
+	case roleKind, clusterRole, roleBinding, clusterRoleBinding:
+		return true
+	default:
+		return false
+	}
+}
+
+// keepRBAC keeps an object that says who may do what for the authorizer, and
+// tells whether the object is one. It is held to its type, as a rule that is
+// misspelt grants something else.
+func (o *object) keepRBAC(gvk schema.GroupVersionKind) bool {
+	switch gvk {
+	case rbacv1.SchemeGroupVersion.WithKind(roleKind):
+		keepAuthorization(o, &o.rbac.Roles)
+	case rbacv1.SchemeGroupVersion.WithKind(clusterRole):
+		keepAuthorization(o, &o.rbac.ClusterRoles)
+	case rbacv1.SchemeGroupVersion.WithKind(roleBinding):
+		keepAuthorization(o, &o.rbac.RoleBindings)
+	case rbacv1.SchemeGroupVersion.WithKind(clusterRoleBinding):
+		keepAuthorization(o, &o.rbac.ClusterRoleBindings)
+	default:
+		return false
+	}
+	return true
+}
+
+func keepAuthorization[T any](o *object, list *[]rbac.Document[T]) {
+	if v, ok := decodeInto[T](o); ok {
+		*list = append(*list, rbac.Document[T]{Source: o.source, Object: v})
+	}
+}

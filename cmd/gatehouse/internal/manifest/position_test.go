@@ -1,0 +1,119 @@
+package manifest
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestLine(t *testing.T) {
+	t.Parallel()
+	const file = `# a comment
+%YAML 1.1
+---
+
+# of a Deployment
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: template # a value that is the name of a part
+spec:
+  template:
+    spec:
+      containers:
+      - name: a
+        image: a
+      - image: b
+--- {apiVersion: v1, kind: Pod, metadata: {name: inline}}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Service
+- &a
+  apiVersion: v1
+  kind: Pod
+  spec: {containers: [
+    {name: x}]}
+- *a
+---
+{"apiVersion": "v1", "kind": "List", "items": [
+  {"apiVersion": "v1", "kind": "Pod",
+   "spec":
+     {"containers": [{"name": "a"},
+       {"name": "b"}]}}
+]}
+{"apiVersion": "v1", "kind": "Pod"}
+`
+	workloads, err := NewWorkloads(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(file, "# a comment\n", "", 1)
+	parsed, err := Parse("file.yaml", []byte(text), workloads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const deployment, inline, service, anchored, aliased, inJSON, last = 0, 1, 2, 3, 4, 5, 6
+	if len(parsed.Objects) != 7 {
+		t.Fatalf("%d objects", len(parsed.Objects))
+	}
+	for name, c := range map[string]struct {
+		object int
+		path   string
+		want   string // how the line begins
+	}{
+		"an object":                      {deployment, "", "apiVersion: apps/v1"},
+		"a member":                       {deployment, "spec template", "  template:"},
+		"a value named like a member":    {deployment, "template", "apiVersion: apps/v1"},
+		"an element":                     {deployment, "spec template spec containers 1", "      - image: b"},
+		"a member of an element":         {deployment, "spec template spec containers 0 image", "        image: a"},
+		"what is not there":              {deployment, "spec template spec volumes 7", "    spec:"},
+		"behind a scalar":                {deployment, "kind x", "kind: Deployment"},
+		"no index":                       {deployment, "spec template spec containers x", "      containers:"},
+		"in the line of a marker":        {inline, "metadata name", "--- {apiVersion"},
+		"an item":                        {service, "", "- apiVersion: v1"},
+		"an item with an anchor":         {anchored, "kind", "  kind: Pod"},
+		"an element in flow style":       {anchored, "spec containers 0 name", "    {name: x}]}"},
+		"an item that is an alias":       {aliased, "spec containers", "- *a"},
+		"an item in JSON":                {inJSON, "", `  {"apiVersion": "v1", "kind": "Pod",`},
+		"a member in JSON":               {inJSON, "spec", `   "spec":`},
+		"an element in JSON":             {inJSON, "spec containers 1", `       {"name": "b"}]}}`},
+		"what is not there in JSON":      {inJSON, "spec volumes", `   "spec":`},
+		"the next value in the document": {last, "kind", `{"apiVersion": "v1", "kind": "Pod"}`},
+	} {
+		t.Run(name, func(t *testing.T) { // a File is not for two at once
+			line := parsed.Objects[c.object].Line(strings.Fields(c.path)...)
+			got := strings.Split(text, "\n")[line-1]
+			if !strings.HasPrefix(got, c.want) {
+				t.Errorf("line %d is %q, want %q", line, got, c.want)
+			}
+		})
+	}
+}
+
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ document, want string }{
+		"as written":           {`{"kind": "Pod", "apiVersion": "v1", "x": 1.50}`, `{"kind": "Pod", "apiVersion": "v1", "x": 1.50}`},
+		"of a typed list":      {`{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "a"}}]}`, `{"metadata":{"name": "a"},"apiVersion":"v1","kind":"Pod"}`},
+		"of one that says one": {`{"kind": "PodList", "apiVersion": "v1", "items": [{"kind": "Pod", "apiVersion": null}]}`, `{"kind":"Pod","apiVersion":"v1"}`},
+		"empty, of a list":     {`{"kind": "PodList", "apiVersion": "v1", "items": [{}]}`, `{"apiVersion":"v1","kind":"Pod"}`},
+		"no object":            {`{"kind": "List", "apiVersion": "v1", "items": [7]}`, ``},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			workloads, err := NewWorkloads(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file, err := Parse("file.json", []byte(c.document), workloads)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(file.Objects[0].JSON()); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,54 @@
+package manifest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+)
+
+// TestConfiguredWorkloads are kinds of a PolicyConfiguration beside those of the
+// command line.
+func TestConfiguredWorkloads(t *testing.T) {
+	t.Parallel()
+	configured := workload.Kind{Group: "example.com", Kind: "Set", Resource: "sets", Template: []string{"spec", "pod"}}
+	for _, tt := range []struct {
+		name       string
+		custom     []string
+		configured []workload.Kind
+		want       string
+	}{
+		{"configured", nil, []workload.Kind{configured}, ""},
+		{"both", []string{"Set.example.com=spec.pod"}, []workload.Kind{configured}, ""},
+		{"another beside it", []string{"Rollout.argoproj.io=spec.template"}, []workload.Kind{configured}, ""},
+		{"another path", []string{"Set.example.com=spec.template"}, []workload.Kind{configured}, `"Set.example.com=spec.template": Set.example.com is configured with the path "spec.pod"`},
+		{"wrong", []string{"Rollout.argoproj.io", "a.b=c", "Set.example.com=spec.pod", "Deployment.apps=a"}, []workload.Kind{configured, {Kind: "b"}, configured}, `"Rollout.argoproj.io": must be KIND.GROUP=PATH (hint: as in Rollout.argoproj.io=spec.template)
+"a.b=c": must begin with a kind, as manifests write it, and not with a resource: "a" does not begin with a capital letter (hint: as in Rollout.argoproj.io=spec.template)
+"Deployment.apps=a": Deployment.apps is known without this
+workloads[1].kind: "b" does not begin with a capital letter (hint: a kind as manifests write it, such as Rollout, and not a resource)
+workloads[1].group: the kind "b" needs its API group (hint: such as argoproj.io)
+workloads[1].template: "" is not the path of a pod template: names of fields with dots between them, without a list
+workloads[2]: Set.example.com is given twice`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w, err := NewWorkloads(tt.custom, tt.configured...)
+			if tt.want != "" {
+				if fmt.Sprint(err) != tt.want {
+					t.Errorf("got  %v\nwant %s", err, tt.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := Parse("app.yaml", []byte("{apiVersion: example.com/v1, kind: Set, metadata: {name: a}, spec: {pod: {spec: {}}}}"), w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o := f.Objects[0]; o.Template != "spec.pod" || o.NoPod != "" {
+				t.Errorf("template is at %q, no pod because %q", o.Template, o.NoPod)
+			}
+		})
+	}
+}

@@ -1,0 +1,179 @@
+package telemetry
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// The kinds of policies, as observations name them.
+const (
+	upstreamPolicy = "ValidatingAdmissionPolicy"
+	ownPolicy      = "AdmissionPolicy"
+)
+
+// policies counts and measures what policies do. Every label comes from the
+// configuration or from this program, never from a request, so that the number
+// of time series is bounded by the documents of policies and bindings.
+type policies struct {
+	evaluations *prometheus.CounterVec
+	duration    *prometheus.HistogramVec
+	cost        *prometheus.CounterVec
+	exceptions  *prometheus.CounterVec
+
+	// mu guards known. A review takes it for reading, once; what it finds is
+	// found without making a label set of strings each time.
+	mu    sync.RWMutex
+	known map[policyLabels]*policySeries
+}
+
+// policyLabels is what a time series of a policy is told by.
+type policyLabels struct {
+	kind, policy, binding, rule string
+	outcome                     policy.Outcome
+}
+
+// policySeries is where an observation goes.
+type policySeries struct {
+	evaluations prometheus.Counter
+	// exceptions is nil but for a violation that an exception lets pass.
+	exceptions prometheus.Counter
+	// duration and cost are nil for a single rule: its policy has them.
+	duration prometheus.Observer
+	cost     prometheus.Counter
+}
+
+func newPolicies() *policies {
+	return &policies{
+		evaluations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_policy_evaluations_total",
+			Help: "Evaluations by rule and outcome. Without a rule: of the policy for that binding, Failed if it could not be evaluated. A dry run is not counted.",
+		}, []string{"kind", "policy", "binding", "rule", "outcome"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "gatehouse_policy_duration_seconds",
+			Help:    "Time that one evaluation of a policy took, with all of its rules.",
+			Buckets: prometheus.ExponentialBuckets(1e-5, 10, 6), // 10 µs to 1 s
+		}, []string{"kind", "policy"}),
+		cost: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_policy_cost_total",
+			Help: "What evaluations cost, in units of CEL cost.",
+		}, []string{"kind", "policy"}),
+		exceptions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_policy_exceptions_used_total",
+			Help: "Violations that an exception let pass.",
+		}, []string{"kind", "policy"}),
+		known: make(map[policyLabels]*policySeries),
+	}
+}
+
+func (p *policies) collectors() []prometheus.Collector {
+	return []prometheus.Collector{p.evaluations, p.duration, p.cost, p.exceptions}
+}
+
+// Policies counts what became of policies and their rules in a review. It keeps
+// nothing of the slice, and allocates nothing for what it has seen before.
+func (t *Telemetry) Policies(observations []policy.Observation) {
+	p := t.policies
+	for {
+		observations = observations[p.count(observations):]
+		if len(observations) == 0 {
+			return
+		}
+		p.learn(observations)
+	}
+}
+
+// count counts the observations up to the first whose series is not known, and
+// returns how many these were.
+func (p *policies) count(observations []policy.Observation) int {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for i := range observations {
+		o := &observations[i]
+		s := p.known[labelsOf(o)]
+		if s == nil {
+			return i
+		}
+		s.evaluations.Inc()
+		if s.exceptions != nil {
+			s.exceptions.Inc()
+		}
+		if s.cost != nil && o.Cost > 0 {
+			s.cost.Add(float64(o.Cost))
+		}
+		// What could not be evaluated took no time.
+		if s.duration != nil && o.Elapsed > 0 {
+			s.duration.Observe(o.Elapsed.Seconds())
+		}
+	}
+	return len(observations)
+}
+
+// learn makes the series of the observations known.
+func (p *policies) learn(observations []policy.Observation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range observations {
+		l := labelsOf(&observations[i])
+		if p.known[l] != nil {
+			continue
+		}
+		s := &policySeries{evaluations: p.evaluations.WithLabelValues(l.kind, l.policy, l.binding, l.rule, string(l.outcome))}
+		if l.rule == "" {
+			s.duration = p.duration.WithLabelValues(l.kind, l.policy)
+			s.cost = p.cost.WithLabelValues(l.kind, l.policy)
+		}
+		if l.outcome == policy.Excepted {
+			s.exceptions = p.exceptions.WithLabelValues(l.kind, l.policy)
+		}
+		p.known[l] = s
+	}
+}
+
+func labelsOf(o *policy.Observation) policyLabels {
+	return policyLabels{kind: o.Kind, policy: o.Policy, binding: o.Binding, rule: o.Rule, outcome: o.Outcome}
+}
+
+// PoliciesLoaded notes which policies and bindings are in use from now on. The
+// time series of others end, so that names which come and go do not fill the
+// memory. A review that is under way may bring one back, until the next time.
+func (t *Telemetry) PoliciesLoaded(spec *policy.Spec) {
+	type named struct{ kind, name string }
+	type bound struct {
+		named
+		binding string
+	}
+	inUse, bindings := make(map[named]bool), make(map[bound]bool)
+	for i := range spec.Policies {
+		inUse[named{upstreamPolicy, spec.Policies[i].Name}] = true
+	}
+	for i := range spec.AdmissionPolicies {
+		inUse[named{ownPolicy, spec.AdmissionPolicies[i].Name}] = true
+	}
+	for i := range spec.Bindings {
+		b := &spec.Bindings[i]
+		bindings[bound{named{upstreamPolicy, b.Spec.PolicyName}, b.Name}] = true
+	}
+	for i := range spec.AdmissionPolicyBindings {
+		b := &spec.AdmissionPolicyBindings[i]
+		bindings[bound{named{ownPolicy, b.Spec.PolicyName}, b.Name}] = true
+	}
+
+	p := t.policies
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.known {
+		of := named{l.kind, l.policy}
+		if !inUse[of] {
+			p.duration.DeleteLabelValues(l.kind, l.policy)
+			p.cost.DeleteLabelValues(l.kind, l.policy)
+			p.exceptions.DeleteLabelValues(l.kind, l.policy)
+		}
+		if !inUse[of] || l.binding != "" && !bindings[bound{of, l.binding}] {
+			p.evaluations.DeleteLabelValues(l.kind, l.policy, l.binding, l.rule, string(l.outcome))
+			delete(p.known, l)
+		}
+	}
+}

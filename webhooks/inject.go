@@ -1,0 +1,41 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	evanphx "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// Injector tells policies what the mutating endpoint makes of the pods of a pod
+// template. The patch is applied by the library that the API server applies it
+// with.
+func Injector(set *sidecar.Set) policy.Injector {
+	return func(ctx context.Context, namespace, workload string, pod []byte) (text []byte, refusal string, err error) {
+		d := set.Decide(sidecar.Input{Context: ctx, Namespace: namespace, Pod: pod, Checked: true, Workload: workload})
+		switch {
+		case d.Err != nil:
+			return nil, "", d.Err
+		case len(d.Refusals) > 0:
+			return pod, d.Refusals[0].Message, nil
+		case len(d.Patches) == 0:
+			return pod, "", nil
+		}
+		raw, err := json.Marshal(d.Patches)
+		if err != nil {
+			return nil, "", fmt.Errorf("encode the patch: %w", err)
+		}
+		patch, err := evanphx.DecodePatch(raw)
+		if err != nil {
+			return nil, "", fmt.Errorf("read the patch: %w", err)
+		}
+		if text, err = patch.Apply(pod); err != nil {
+			return nil, "", fmt.Errorf("apply the patch: %w", err)
+		}
+		return text, "", nil
+	}
+}

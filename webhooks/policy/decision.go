@@ -1,0 +1,188 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Decision is everything there is to say about one request.
+type Decision struct {
+	// Response is the answer to the API server. It is "could not tell", code
+	// 500, if Err is not nil.
+	Response admission.Response
+	// Err is why it could not be told whether the request is allowed.
+	Err error
+	// Violations are all that were found, in the order of the answer, with those
+	// that are only warned about or audited and those that are let pass.
+	Violations []Violation
+	// Evaluations tell what was evaluated, in the order in which it was. They are
+	// there only if they were asked for, and then for the policies that do not
+	// match, too.
+	Evaluations []Evaluation
+}
+
+// Outcome is what became of a rule for one request.
+type Outcome string
+
+// The outcomes.
+const (
+	// Passed is a rule that is kept.
+	Passed Outcome = "Passed"
+	// Violated is a rule that is not kept. The actions say what that leads to.
+	Violated Outcome = "Violated"
+	// Failed is a rule that could not be evaluated, under failurePolicy Fail: it
+	// counts as violated.
+	Failed Outcome = "Failed"
+	// Ignored is a rule that could not be evaluated, under failurePolicy Ignore.
+	Ignored Outcome = "Ignored"
+	// Excepted is a violation that an exception lets pass.
+	Excepted Outcome = "Excepted"
+	// Existing is a violation that was there before the update, which does not
+	// make it worse.
+	Existing Outcome = "Existing"
+)
+
+// Outcomes are all outcomes, in a fixed order.
+func Outcomes() []Outcome {
+	return []Outcome{Passed, Violated, Failed, Ignored, Excepted, Existing}
+}
+
+// Violation is a rule that a request violates.
+type Violation struct {
+	// Kind is that of the policy: ValidatingAdmissionPolicy or AdmissionPolicy.
+	Kind string `json:"kind"`
+	// Policy and Binding are names. Binding is "" for the actions that a policy
+	// has of its own.
+	Policy  string `json:"policy"`
+	Binding string `json:"binding,omitempty"`
+	// Param is the param that the policy was evaluated with, as namespace/name
+	// or name, and "" without.
+	Param string `json:"param,omitempty"`
+	// Rule names the rule: "validations[2]", "podSecurity.hostPorts",
+	// "auditAnnotations[0]", "matchConditions". It is "" for a policy or binding
+	// that could not be evaluated at all.
+	Rule string `json:"rule,omitempty"`
+	// Template is the path in the object of the pod template that violates the
+	// rule as the pod that it will become, and "" for the object itself.
+	Template string `json:"template,omitempty"`
+	// Message says what is wrong, without the names of policy and binding.
+	Message string `json:"message"`
+	// Reason is the code that goes with a refusal.
+	Reason metav1.StatusReason `json:"reason,omitempty"`
+	// Outcome is Violated, Failed, Excepted or Existing.
+	Outcome Outcome `json:"outcome"`
+	// Actions say what a violation leads to. They have no effect for Excepted
+	// and Existing.
+	Actions []admissionregistrationv1.ValidationAction `json:"actions,omitempty"`
+	// Exception is the one that lets it pass, as namespace/name.
+	Exception string `json:"exception,omitempty"`
+}
+
+// Refuses tells whether the violation alone is enough to refuse the request.
+func (v *Violation) Refuses() bool {
+	if v.Outcome == Failed && (v.Rule == "" || v.Actions == nil) {
+		return true
+	}
+	if v.Outcome != Violated && v.Outcome != Failed {
+		return false
+	}
+	return slices.Contains(v.Actions, admissionregistrationv1.Deny)
+}
+
+// Why is what decided whether a policy was evaluated.
+type Why string
+
+// The reasons.
+const (
+	// Evaluated is a policy that was evaluated.
+	Evaluated Why = "Evaluated"
+	// Exempt is a request for which no policy is evaluated.
+	Exempt Why = "Exempt"
+	// OtherRequest is a policy whose resource rules are about other requests, or
+	// exclude this one.
+	OtherRequest Why = "OtherRequest"
+	// NamespaceNotSelected and ObjectNotSelected are by the selectors of the
+	// policy or binding.
+	NamespaceNotSelected Why = "NamespaceNotSelected"
+	ObjectNotSelected    Why = "ObjectNotSelected"
+	// ConditionFalse is a match condition that is false, or one that failed
+	// under failurePolicy Ignore.
+	ConditionFalse Why = "ConditionFalse"
+	// NoParams is a binding whose params do not exist, and that allows that.
+	NoParams Why = "NoParams"
+	// NotInForce is a policy without a binding.
+	NotInForce Why = "NotInForce"
+	// Misconfigured is a policy that is about the request and cannot be
+	// evaluated for it: failurePolicy decides.
+	Misconfigured Why = "Misconfigured"
+)
+
+// Evaluation is what became of one policy for one binding, one param, and one
+// pod template or the object itself.
+type Evaluation struct {
+	// Kind, Policy, Binding, Param and Template are as in Violation. What does
+	// not match has no param, and no binding if the policy does not match.
+	Kind     string `json:"kind"`
+	Policy   string `json:"policy"`
+	Binding  string `json:"binding,omitempty"`
+	Param    string `json:"param,omitempty"`
+	Template string `json:"template,omitempty"`
+	Why      Why    `json:"why"`
+	// Detail says more, for people, and may be empty.
+	Detail string `json:"detail,omitempty"`
+	// Conditions, Variables and AuditAnnotations are expressions that were
+	// evaluated. A variable is evaluated when a rule asks for it.
+	Conditions       []Expression `json:"conditions,omitempty"`
+	Variables        []Expression `json:"variables,omitempty"`
+	Rules            []Rule       `json:"rules,omitempty"`
+	AuditAnnotations []Expression `json:"auditAnnotations,omitempty"`
+	// Cost is what all of it cost, in units of CEL cost.
+	Cost int64 `json:"cost"`
+}
+
+// Expression is an expression that was evaluated.
+type Expression struct {
+	// Name is that of the condition, variable or annotation.
+	Name string `json:"name"`
+	Text string `json:"expression"`
+	// Value is what it came to, as JSON if it can be written so, and cut to a
+	// length that a person reads. It is "" if Error is not.
+	Value string `json:"value,omitempty"`
+	Error string `json:"error,omitempty"`
+	// Cost is without that of the variables that it asks for.
+	Cost int64 `json:"cost"`
+}
+
+// Rule is a rule that was evaluated.
+type Rule struct {
+	// Name is as in Violation.
+	Name string `json:"name"`
+	// Text is the expression, and "" for a check of podSecurity.
+	Text    string  `json:"expression,omitempty"`
+	Outcome Outcome `json:"outcome"`
+	// Message is that of a violation.
+	Message string `json:"message,omitempty"`
+	// Exception is the one that lets a violation pass, as namespace/name.
+	Exception string `json:"exception,omitempty"`
+	Cost      int64  `json:"cost"`
+}
+
+// Observation is what is counted and measured about a policy, or about a rule of
+// it, for one request.
+type Observation struct {
+	// Kind and Policy are those of the policy, and Binding is as in Violation.
+	Kind, Policy, Binding string
+	// Rule is as in Violation, and "" for all of the policy with one binding: then
+	// Elapsed is set, and Outcome is Failed for one that could not be evaluated
+	// and Passed otherwise.
+	Rule    string
+	Outcome Outcome
+	// Cost is in units of CEL cost.
+	Cost int64
+	// Elapsed is the time that the evaluation took. It is 0 if Spec.Now is nil.
+	Elapsed time.Duration
+}

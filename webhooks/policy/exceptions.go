@@ -1,0 +1,291 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+)
+
+const exceptionKind = "PolicyException"
+
+// exception is a PolicyException in force.
+type exception struct {
+	// title is namespace/name.
+	title string
+	// policies are those that it is about, and the rules of each; none are all.
+	policies map[exceptedPolicy][]string
+	// expires is zero for one that does not.
+	expires time.Time
+	// namespaces are those that it is about; nil are all.
+	namespaces []string
+	names      []string
+	// inNamespaces and objects are nil for one that does not select by labels.
+	inNamespaces, objects labels.Selector
+	conditions            []condition
+}
+
+// exceptedPolicy names a policy: its kind may be "" for both.
+type exceptedPolicy struct{ kind, name string }
+
+// excepted is the exception that lets a violation of the rule pass, and "" if
+// there is none. A rule that is "" is the whole policy, which only an exception
+// from all of it lets pass.
+func (r *request) excepted(p *compiledPolicy, rule string) string {
+	for _, x := range p.exceptions {
+		if x.covers(p, rule) && x.holds(r) {
+			return x.title
+		}
+	}
+	return ""
+}
+
+// covers tells whether the exception is from the rule.
+func (x *exception) covers(p *compiledPolicy, rule string) bool {
+	for _, kind := range [...]string{p.kind, ""} {
+		rules, named := x.policies[exceptedPolicy{kind, p.name}]
+		if named && (len(rules) == 0 || slices.Contains(rules, rule)) {
+			return true
+		}
+	}
+	return false
+}
+
+// holds tells whether the exception holds for the request, at this time.
+func (x *exception) holds(r *request) bool {
+	if !x.expires.IsZero() {
+		if now, known := r.time(); !known || !now.Before(x.expires) {
+			return false
+		}
+	}
+	if x.namespaces != nil && (r.Namespace == "" || !slices.Contains(x.namespaces, r.Namespace)) {
+		return false
+	}
+	if len(x.names) > 0 && !matchesName(x.names, r.knownAs()) {
+		return false
+	}
+	if x.inNamespaces != nil {
+		if r.Namespace == "" {
+			return false
+		}
+		namespace, known := r.set.objects.Namespace(r.Namespace)
+		if !known || !x.inNamespaces.Matches(labels.Set(namespace.Labels)) {
+			return false
+		}
+	}
+	if x.objects != nil {
+		// Of an update both, so that nobody labels an object into an exception.
+		for _, object := range [...]*payload{&r.object, &r.oldObject} {
+			if object.present() && !x.objects.Matches(r.objectLabels(object)) {
+				return false
+			}
+		}
+	}
+	return r.meets(x.conditions)
+}
+
+// meets tells whether all conditions are true.
+func (r *request) meets(conditions []condition) bool {
+	if len(conditions) == 0 {
+		return true
+	}
+	var in expression.Input
+	in.Reset(r, nil, nil)
+	defer func() { r.spent += in.Spent }()
+	phase := in.Phase(celconfig.RuntimeCELCostBudgetMatchConditions)
+	for i := range conditions {
+		if value, _, err := phase.Eval(r.context, conditions[i].Program); err != nil || value != types.True {
+			return false
+		}
+	}
+	return true
+}
+
+// knownAs is the name by which an exception knows the object: that of the
+// workload for a pod template.
+func (r *request) knownAs() string {
+	if r.owner != "" {
+		_, name, _ := strings.Cut(r.owner, "/")
+		return name
+	}
+	return r.objectName()
+}
+
+// matchesName tells whether one of the patterns, of which a "*" at the end stands
+// for any rest, is about the name.
+func matchesName(patterns []string, name string) bool {
+	return name != "" && slices.ContainsFunc(patterns, func(pattern string) bool {
+		if prefix, open := strings.CutSuffix(pattern, "*"); open {
+			return strings.HasPrefix(name, prefix)
+		}
+		return pattern == name
+	})
+}
+
+// defaultExceptionNamespaces are those whose exceptions may be about any object.
+func defaultExceptionNamespaces() []string { return []string{"gatehouse-system"} }
+
+// exceptions compiles the exceptions and gives them to their policies.
+func (c *compilation) exceptions(spec *Spec) {
+	rules := v1alpha1.ExceptionRules{}
+	if spec.Configuration != nil {
+		rules = spec.Configuration.Exceptions
+	}
+	if rules.Namespaces == nil {
+		rules.Namespaces = defaultExceptionNamespaces()
+	}
+	seen := map[string]string{}
+	var all []*exception
+	for i := range spec.Exceptions {
+		x := &spec.Exceptions[i]
+		title := x.Namespace + "/" + x.Name
+		d := c.document(x.Source, exceptionKind, title)
+		checkName(d, x.Name)
+		if first, twice := seen[title]; twice && x.Name != "" {
+			d.errorf(field.NewPath("metadata", "name"), fmt.Sprintf("the first is in %s", first), "%q is taken by another document", x.Name)
+		}
+		seen[title] = x.Source
+		before := c.wrong()
+		compiled := c.exception(d, x, &rules)
+		if c.wrong() == before && compiled != nil {
+			all = append(all, compiled)
+		}
+	}
+	slices.SortFunc(all, func(a, b *exception) int { return cmp.Compare(a.title, b.title) })
+	for _, x := range all {
+		for _, p := range c.set.policies {
+			_, one := x.policies[exceptedPolicy{p.kind, p.name}]
+			_, both := x.policies[exceptedPolicy{"", p.name}]
+			if one || both {
+				p.exceptions = append(p.exceptions, x)
+			}
+		}
+	}
+}
+
+// exception compiles an exception, and returns nil for one that is not in force.
+func (c *compilation) exception(d document, x *Exception, rules *v1alpha1.ExceptionRules) *exception {
+	path := field.NewPath("spec")
+	out := &exception{title: x.Namespace + "/" + x.Name, policies: map[exceptedPolicy][]string{}}
+	if strings.TrimSpace(x.Spec.Reason) == "" {
+		d.required(path.Child("reason"), "say why, for who reads the audit log")
+	}
+	c.exceptedPolicies(d, x, out)
+	c.exceptionMatch(d, &x.Spec.Match, out)
+	inForce := true
+	switch own := slices.Contains(rules.OwnNamespaces, "*") || slices.Contains(rules.OwnNamespaces, x.Namespace); {
+	case x.Namespace == "":
+		d.required(field.NewPath("metadata", "namespace"), "an exception is in a namespace, which decides what it may be about")
+	case slices.Contains(rules.Namespaces, x.Namespace):
+	case own:
+		for i, name := range x.Spec.Match.Namespaces {
+			if name != x.Namespace {
+				d.warnf(path.Child("match", "namespaces").Index(i), "leave it out", "%q is another namespace: the exception holds in %q alone", name, x.Namespace)
+			}
+		}
+		out.namespaces = []string{x.Namespace}
+	default:
+		inForce = false
+		d.warnf(field.NewPath("metadata", "namespace"), fmt.Sprintf("allowed are %s, see exceptions of PolicyConfiguration", quotedList(slices.Concat(rules.Namespaces, rules.OwnNamespaces))),
+			"exceptions in %q do nothing", x.Namespace)
+	}
+	switch {
+	case x.Spec.ExpiresAt != nil:
+		out.expires = x.Spec.ExpiresAt.Time
+	case rules.RequireExpiry:
+		inForce = false
+		d.warnf(path.Child("expiresAt"), "PolicyConfiguration requires it", "is missing, so the exception does nothing")
+	}
+	if !inForce {
+		return nil
+	}
+	return out
+}
+
+// exceptedPolicies checks and compiles the policies of an exception.
+func (c *compilation) exceptedPolicies(d document, x *Exception, out *exception) {
+	path := field.NewPath("spec", "policies")
+	if len(x.Spec.Policies) == 0 {
+		d.required(path, "name the policies that are meant")
+	}
+	for i, p := range x.Spec.Policies {
+		at := path.Index(i)
+		switch p.Kind {
+		case "", policyKind, admissionKind:
+		default:
+			d.oneOf(at.Child("kind"), p.Kind, policyKind, admissionKind)
+			continue
+		}
+		if p.Name == "" {
+			d.required(at.Child("name"), "")
+			continue
+		}
+		key := exceptedPolicy{p.Kind, p.Name}
+		if _, twice := out.policies[key]; twice {
+			d.errorf(at.Child("name"), "name the rules in one place", "%q occurs twice", p.Name)
+			continue
+		}
+		out.policies[key] = slices.Clone(p.Rules)
+		known := c.rulesOf(key)
+		if known == nil {
+			d.warnf(at.Child("name"), finding.DidYouMean(p.Name, c.policyNames()...), "there is no policy %q", p.Name)
+			continue
+		}
+		for k, rule := range p.Rules {
+			if rule == "podSecurity" || !slices.Contains(known, rule) {
+				d.warnf(at.Child("rules").Index(k), finding.DidYouMean(rule, known...), "the policy has no rule %q", rule)
+			}
+		}
+	}
+}
+
+// exceptionMatch checks and compiles what an exception is about.
+func (c *compilation) exceptionMatch(d document, match *v1alpha1.ExceptionMatch, out *exception) {
+	path := field.NewPath("spec", "match")
+	if len(match.Namespaces) == 0 && len(match.Names) == 0 && match.NamespaceSelector == nil && match.ObjectSelector == nil && len(match.MatchConditions) == 0 {
+		d.errorf(path, "name namespaces or objects; to drop a policy, delete its binding", "is empty: an exception must say what it is about")
+	}
+	if len(match.Namespaces) > 0 {
+		out.namespaces = slices.Clone(match.Namespaces)
+	}
+	out.names = slices.Clone(match.Names)
+	for i, name := range match.Names {
+		if strings.Contains(strings.TrimSuffix(name, "*"), "*") || name == "" {
+			d.errorf(path.Child("names").Index(i), `as in "legacy-*"`, "%q is not a name: a \"*\" can stand at its end only", name)
+		}
+	}
+	strict := metav1validation.LabelSelectorValidationOptions{}
+	selector := func(spec *metav1.LabelSelector, name string) labels.Selector {
+		if spec == nil {
+			return nil
+		}
+		d.upstream(metav1validation.ValidateLabelSelector(spec, strict, path.Child(name)))
+		parsed, err := metav1.LabelSelectorAsSelector(spec)
+		if err != nil {
+			return nil // reported already
+		}
+		return parsed
+	}
+	out.inNamespaces = selector(match.NamespaceSelector, "namespaceSelector")
+	out.objects = selector(match.ObjectSelector, "objectSelector")
+	checkMatchConditions(d, match.MatchConditions, path.Child("matchConditions"))
+	s := &scope{document: d, compiler: c.compiler, declarations: expression.Declarations{Authorizer: true}}
+	for i, given := range match.MatchConditions {
+		if program := s.compile(path.Child("matchConditions").Index(i).Child("expression"), given.Expression, cel.BoolType); program != nil {
+			out.conditions = append(out.conditions, condition{given.Name, program})
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package policy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// exceptionOf is a PolicyException named x in a namespace.
+func exceptionOf(namespace, spec string) string {
+	return `{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyException, metadata: {name: x, namespace: ` + namespace + `}, spec: {reason: "old", ` + spec + `}}`
+}
+
+func TestExceptions(t *testing.T) {
+	t.Parallel()
+	two := own(`validations: [{expression: "object.data.a == 'x'", message: a}, {expression: "object.data.b == 'x'", message: b}]`)
+	configuration := func(exceptions string) string {
+		return `{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyConfiguration, exceptions: {` + exceptions + `}}`
+	}
+	const (
+		object = `{apiVersion: v1, kind: ConfigMap, metadata: {name: legacy-1, namespace: shop, labels: {app: old}}, data: {a: w, b: w}}`
+		all    = "Excepted validations[0] by gatehouse-system/x; Excepted validations[1] by gatehouse-system/x"
+		none   = "Violated validations[0]; Violated validations[1]"
+		shop   = "Excepted validations[0] by shop/x; Excepted validations[1] by shop/x"
+	)
+	asItIs := func(*admission.Request) {}
+	for _, tc := range []struct {
+		name, documents string
+		options         func(*admission.Request)
+		want            string
+	}{
+		{"all rules of the policy", documents(two, exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaces: [shop]}")), asItIs, all},
+		{"one rule", documents(two, exceptionOf("gatehouse-system", `policies: [{name: own, rules: ["validations[1]"]}], match: {namespaces: [shop]}`)), asItIs, "Violated validations[0]; Excepted validations[1] by gatehouse-system/x"},
+		{"by kind", documents(two, exceptionOf("gatehouse-system", "policies: [{kind: AdmissionPolicy, name: own}], match: {namespaces: [shop]}")), asItIs, all},
+		{"another kind", documents(two, exceptionOf("gatehouse-system", "policies: [{kind: ValidatingAdmissionPolicy, name: own}], match: {namespaces: [shop]}")), asItIs, none},
+		{"another namespace", documents(two, exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaces: [lab]}")), asItIs, none},
+		{"by name", documents(two, exceptionOf("gatehouse-system", "policies: [{name: own}], match: {names: [legacy-1]}")), asItIs, all},
+		{"by beginning of the name", documents(two, exceptionOf("gatehouse-system", `policies: [{name: own}], match: {names: ["legacy-*"]}`)), asItIs, all},
+		{"by another name", documents(two, exceptionOf("gatehouse-system", `policies: [{name: own}], match: {names: [legacy-]}`)), asItIs, none},
+		{"by the labels of the namespace", documents(two, labelled, exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaceSelector: {matchLabels: {env: prod}}}")), asItIs, all},
+		{"by the labels of a namespace that is not known", documents(two, exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaceSelector: {matchExpressions: [{key: env, operator: DoesNotExist}]}}")), asItIs, none},
+		{"by labels", documents(two, exceptionOf("gatehouse-system", "policies: [{name: own}], match: {objectSelector: {matchLabels: {app: old}}}")), asItIs, all},
+		{
+			"by labels that only the update brings", documents(two, exceptionOf("gatehouse-system", "policies: [{name: own}], match: {objectSelector: {matchLabels: {app: old}}}")),
+			updating(t, strings.NewReplacer("app: old", "app: new", "a: w", "a: x", "b: w", "b: x").Replace(object)), none,
+		},
+		{"by an expression", documents(two, exceptionOf("gatehouse-system", `policies: [{name: own}], match: {matchConditions: [{name: c, expression: "request.userInfo.username == 'alice' && object.data.a == 'w'"}]}`)), asItIs, all},
+		{"by an expression that is false", documents(two, exceptionOf("gatehouse-system", `policies: [{name: own}], match: {matchConditions: [{name: c, expression: "request.userInfo.username == 'bob'"}]}`)), asItIs, none},
+		{"by an expression that fails", documents(two, exceptionOf("gatehouse-system", `policies: [{name: own}], match: {matchConditions: [{name: c, expression: "object.data.missing != 'w'"}]}`)), asItIs, none},
+		{"every field must match", documents(two, exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaces: [shop], names: [other]}")), asItIs, none},
+		{"the moment before it expires", documents(two, exceptionOf("gatehouse-system", `policies: [{name: own}], match: {namespaces: [shop]}, expiresAt: "2026-11-20T12:00:01Z"`)), asItIs, all},
+		{"the moment when it expires", documents(two, exceptionOf("gatehouse-system", `policies: [{name: own}], match: {namespaces: [shop]}, expiresAt: "2026-11-20T12:00:00Z"`)), asItIs, none},
+
+		{"a namespace that may not", documents(two, exceptionOf("shop", "policies: [{name: own}], match: {namespaces: [shop]}")), asItIs, none},
+		{"a namespace that may for its own", documents(two, configuration("ownNamespaces: [shop]"), exceptionOf("shop", `policies: [{name: own}], match: {names: ["*"]}`)), asItIs, shop},
+		{"a namespace that may for its own, about another", documents(two, configuration(`ownNamespaces: ["*"]`), exceptionOf("lab", "policies: [{name: own}], match: {namespaces: [shop]}")), asItIs, none},
+		{"every namespace for its own", documents(two, configuration(`ownNamespaces: ["*"]`), exceptionOf("shop", `policies: [{name: own}], match: {names: ["*"]}`)), asItIs, shop},
+		{"the default is replaced", documents(two, configuration("namespaces: [platform]"), exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaces: [shop]}")), asItIs, none},
+		{"an end is required", documents(two, configuration("requireExpiry: true"), exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaces: [shop]}")), asItIs, none},
+
+		{"what could not be evaluated", documents(own(`matchConditions: [{name: c, expression: "object.data.missing == 'x'"}], validations: [{expression: "true"}]`), exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaces: [shop]}")), asItIs, "Excepted matchConditions by gatehouse-system/x"},
+		{"what could not be evaluated is not one of the rules", documents(own(`matchConditions: [{name: c, expression: "object.data.missing == 'x'"}], validations: [{expression: "true"}]`), exceptionOf("gatehouse-system", `policies: [{name: own, rules: ["validations[0]"]}], match: {namespaces: [shop]}`)), asItIs, "Failed matchConditions"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			spec := specOf(t, tc.documents)
+			spec.Now = func() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
+			set, err := policy.Compile(spec)
+			must(t, err)
+			d := set.Decide(context.Background(), review(t, object, tc.options), false)
+			if got := outcomes(d); got != tc.want {
+				t.Fatalf("got %q, want %q\n%v", got, tc.want, set.Warnings())
+			}
+			if want := !strings.Contains(tc.want, "Violated") && !strings.Contains(tc.want, "Failed"); d.Response.Allowed != want {
+				t.Errorf("allowed: %t", d.Response.Allowed)
+			}
+			if strings.Contains(tc.want, "Excepted") != (d.Response.AuditAnnotations[policy.ExceptedByKey] != "") {
+				t.Errorf("audit %q", d.Response.AuditAnnotations)
+			}
+		})
+	}
+}
+
+// TestExceptionExpiresWhileServing holds that the clock decides, not the moment
+// of compilation, and that without a clock an exception that ends has ended.
+func TestExceptionExpiresWhileServing(t *testing.T) {
+	t.Parallel()
+	spec := specOf(t, documents(denyAll("p", "", ""), exceptionOf("gatehouse-system", `policies: [{name: p}], match: {namespaces: [shop]}, expiresAt: "2026-11-20T12:00:00Z"`)))
+	end := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	now := end.Add(-time.Nanosecond)
+	spec.Now = func() time.Time { return now }
+	set, err := policy.Compile(spec)
+	must(t, err)
+	if got := verdict(decide(t, set, review(t, configMap))); got != "allowed" {
+		t.Errorf("before its end: %s", got)
+	}
+	now = end
+	if got := verdict(decide(t, set, review(t, configMap))); got != "denied" {
+		t.Errorf("at its end: %s", got)
+	}
+	spec.Now = nil
+	set, err = policy.Compile(spec)
+	must(t, err)
+	if got := verdict(decide(t, set, review(t, configMap))); got != "denied" {
+		t.Errorf("without a clock: %s", got)
+	}
+}
+
+func TestExceptionFindings(t *testing.T) {
+	t.Parallel()
+	const x = "test.yaml#3: PolicyException/gatehouse-system/x: "
+	for _, tc := range []struct{ name, spec, want string }{
+		{"no policy", "policies: [], match: {namespaces: [shop]}", "error: " + x + "spec.policies: is required (hint: name the policies that are meant)"},
+		{"a policy that does not exist", "policies: [{name: pp}], match: {namespaces: [shop]}", "warning: " + x + `spec.policies[0].name: there is no policy "pp" (hint: did you mean "p"?)`},
+		{"a rule that does not exist", `policies: [{name: p, rules: ["validation[0]"]}], match: {namespaces: [shop]}`, "warning: " + x + `spec.policies[0].rules[0]: the policy has no rule "validation[0]" (hint: did you mean "validations[0]"?)`},
+		{"a policy twice", "policies: [{name: p}, {name: p}], match: {namespaces: [shop]}", "error: " + x + `spec.policies[1].name: "p" occurs twice (hint: name the rules in one place)`},
+		{"an unknown kind", "policies: [{kind: Policy, name: p}], match: {namespaces: [shop]}", "error: " + x + `spec.policies[0].kind: "Policy" is not allowed; allowed are "ValidatingAdmissionPolicy", "AdmissionPolicy"`},
+		{"about everything", "policies: [{name: p}], match: {}", "error: " + x + "spec.match: is empty: an exception must say what it is about (hint: name namespaces or objects; to drop a policy, delete its binding)"},
+		{"a star in the middle", `policies: [{name: p}], match: {names: ["a*b"]}`, "error: " + x + `spec.match.names[0]: "a*b" is not a name: a "*" can stand at its end only (hint: as in "legacy-*")`},
+		{"an expression that does not compile", `policies: [{name: p}], match: {matchConditions: [{name: c, expression: "variables.x"}]}`, "error: " + x + `spec.match.matchConditions[0].expression: 1:1 in "variables.x": "variables" is not declared (hint: declare them in spec.variables)`},
+		{"a bad selector", `policies: [{name: p}], match: {objectSelector: {matchLabels: {a: "b c"}}}`, "error: " + x + `spec.match.objectSelector.matchLabels: invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got := strings.Join(lines(findingsOf(t, documents(denyAll("p", "", ""), exceptionOf("gatehouse-system", tc.spec)))), "\n")
+			if got != tc.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
+			}
+		})
+	}
+	got := strings.Join(lines(findingsOf(t, documents(denyAll("p", "", ""), exceptionOf("shop", "policies: [{name: p}], match: {namespaces: [shop]}")))), "\n")
+	if want := `warning: test.yaml#3: PolicyException/shop/x: metadata.namespace: exceptions in "shop" do nothing (hint: allowed are "gatehouse-system", see exceptions of PolicyConfiguration)`; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -1,0 +1,133 @@
+package policy
+
+import (
+	"bytes"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// before is the request by which the object is judged as it was before the
+// update: an update that changes nothing. A rule about the change itself, which
+// compares object and oldObject, is kept by it. There is none, and it is nil, for
+// anything but an update.
+func (r *request) before() *request {
+	if r.earlierRead {
+		return r.earlier
+	}
+	r.earlierRead = true
+	if r.template == "" && r.Operation == admissionv1.Update && r.oldObject.present() {
+		old := r.AdmissionRequest
+		old.Object = old.OldObject
+		earlier := newRequest(&review{set: r.set, context: r.context, now: r.now, asks: r.asks}, admissionRequest(old))
+		earlier.object.checked, earlier.oldObject.checked = r.oldObject.checked, r.oldObject.checked
+		earlier.whole = true
+		r.earlier = earlier
+	}
+	return r.earlier
+}
+
+// existed tells whether the object violated the rule before the update, and the
+// update does not make it worse: the rule can see no more in the object than it
+// could see before.
+func (r *request) existed(p *compiledPolicy, b *binding, param *param, result *ruleResult) bool {
+	if r.template == "" && r.Operation != admissionv1.Update {
+		return false
+	}
+	if r.isHarmless() && !result.readsFinalizers() {
+		return true
+	}
+	earlier := r.before()
+	if earlier == nil {
+		return false
+	}
+	object, err := r.object.json()
+	if err != nil {
+		return false
+	}
+	old, err := earlier.object.json()
+	if err != nil {
+		return false
+	}
+	// What is cheap to see comes first.
+	if result.rule != nil && !result.rule.Reads().SameIn(object, old) {
+		return false
+	}
+	if why, err := p.match.matches(earlier, true); err != nil || why != Evaluated {
+		return false
+	}
+	ev := earlier.evaluated(p, b, param)
+	r.spent += earlier.spent
+	earlier.spent = 0
+	if earlier.err != nil {
+		r.fail(earlier.err)
+		return false
+	}
+	if !ev.matched || ev.failed {
+		return false
+	}
+	for i := range ev.rules {
+		before := &ev.rules[i]
+		if before.name != result.name || before.outcome != result.outcome {
+			continue
+		}
+		return result.standard == nil || p.podSecurity.stood(r, earlier, result.standard)
+	}
+	return false
+}
+
+// readsFinalizers tells whether the rule may look at the object's finalizers.
+func (result *ruleResult) readsFinalizers() bool {
+	if result.rule == nil || result.rule.Program == nil {
+		return false
+	}
+	return result.rule.Uses().Has(expression.UsesOldObject) || result.rule.Reads().Touches("metadata", "finalizers")
+}
+
+// isHarmless tells whether the request is an update that must get through for an
+// object to go away: one that changes nothing but finalizers, and of an object
+// that is being deleted, nothing but metadata and status.
+func (r *request) isHarmless() bool {
+	if r.Operation != admissionv1.Update || r.template != "" || r.SubResource != "" {
+		return false
+	}
+	object, err := r.object.json()
+	if err != nil || len(object) == 0 {
+		return false
+	}
+	old, err := r.oldObject.json()
+	if err != nil || len(old) == 0 {
+		return false
+	}
+	deleting := old.Get("metadata", "deletionTimestamp").Kind() == rawjson.String
+	return sameBut(object, old, func(name rawjson.Value) bool {
+		return name.Is("metadata") || deleting && name.Is("status")
+	}) && (deleting || sameBut(object.Get("metadata"), old.Get("metadata"), func(name rawjson.Value) bool {
+		return name.Is("finalizers") || name.Is("managedFields") || name.Is("resourceVersion") || name.Is("generation")
+	}))
+}
+
+// sameBut tells whether two objects are written alike but for members that are
+// left out. Of what the API server writes from one type that is the same as being
+// equal.
+func sameBut(a, b rawjson.Value, without func(name rawjson.Value) bool) bool {
+	count := func(v rawjson.Value) (n int) {
+		for name := range v.Members() {
+			if !without(name) {
+				n++
+			}
+		}
+		return n
+	}
+	if count(a) != count(b) {
+		return false
+	}
+	for name, member := range a.Members() {
+		if !without(name) && !bytes.Equal(member, b.Get(name.Text())) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,168 @@
+package policy_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// TestExplain holds what is told about a policy of every fate.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	set := compile(t, documents(
+		denyAll("a", `matchConditions: [{name: alice, expression: "request.userInfo.username == 'alice'"}], variables: [{name: a, expression: "object.data.a + '!'"}, {name: unused, expression: "1"}],
+  validations: [{expression: "variables.a == 'b!'"}, {expression: "variables.a == 'x'", messageExpression: "'is ' + variables.a"}, {expression: "object.data.none == 'x'"}],
+  auditAnnotations: [{key: k, valueExpression: "variables.a"}]`, ""),
+		denyAll("b", `matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: ["*"], operations: ["*"], resources: ["*"]}]}`, ""),
+		denyAll("c", "", "matchResources: {namespaceSelector: {matchLabels: {env: test}}}"),
+		denyAll("d", "", "matchResources: {objectSelector: {matchLabels: {team: dev}}}"),
+		denyAll("e", `matchConditions: [{name: bob, expression: "request.userInfo.username == 'bob'"}]`, ""),
+		denyAll("f", "paramKind: {apiVersion: v1, kind: ConfigMap}", "paramRef: {name: none, parameterNotFoundAction: Allow}"),
+		denyAll("g", "paramKind: {apiVersion: example.com/v1, kind: Unserved}", "paramRef: {name: none, parameterNotFoundAction: Allow}"),
+		labelled,
+	))
+	d := set.Decide(context.Background(), review(t, configMap), true)
+	got, err := json.MarshalIndent(d.Evaluations, "", " ")
+	must(t, err)
+	const want = `[
+ {
+  "kind": "ValidatingAdmissionPolicy",
+  "policy": "a",
+  "binding": "a",
+  "why": "Evaluated",
+  "conditions": [
+   {
+    "name": "alice",
+    "expression": "request.userInfo.username == 'alice'",
+    "value": "true",
+    "cost": 4
+   }
+  ],
+  "variables": [
+   {
+    "name": "a",
+    "expression": "object.data.a + '!'",
+    "value": "\"b!\"",
+    "cost": 4
+   }
+  ],
+  "rules": [
+   {
+    "name": "validations[0]",
+    "expression": "variables.a == 'b!'",
+    "outcome": "Passed",
+    "cost": 3
+   },
+   {
+    "name": "validations[1]",
+    "expression": "variables.a == 'x'",
+    "outcome": "Violated",
+    "message": "is b!",
+    "cost": 3
+   },
+   {
+    "name": "validations[2]",
+    "expression": "object.data.none == 'x'",
+    "outcome": "Failed",
+    "message": "expression 'object.data.none == 'x'' resulted in error: no such key: none",
+    "cost": 3
+   }
+  ],
+  "auditAnnotations": [
+   {
+    "name": "k",
+    "expression": "variables.a",
+    "value": "\"b!\"",
+    "cost": 2
+   }
+  ],
+  "cost": 22
+ },
+ {
+  "kind": "ValidatingAdmissionPolicy",
+  "policy": "b",
+  "why": "OtherRequest",
+  "cost": 0
+ },
+ {
+  "kind": "ValidatingAdmissionPolicy",
+  "policy": "c",
+  "binding": "c",
+  "why": "NamespaceNotSelected",
+  "detail": "of the binding",
+  "cost": 0
+ },
+ {
+  "kind": "ValidatingAdmissionPolicy",
+  "policy": "d",
+  "binding": "d",
+  "why": "ObjectNotSelected",
+  "detail": "of the binding",
+  "cost": 0
+ },
+ {
+  "kind": "ValidatingAdmissionPolicy",
+  "policy": "e",
+  "binding": "e",
+  "why": "ConditionFalse",
+  "detail": "match condition bob",
+  "conditions": [
+   {
+    "name": "bob",
+    "expression": "request.userInfo.username == 'bob'",
+    "value": "false",
+    "cost": 4
+   }
+  ],
+  "cost": 4
+ },
+ {
+  "kind": "ValidatingAdmissionPolicy",
+  "policy": "f",
+  "binding": "f",
+  "why": "NoParams",
+  "cost": 0
+ },
+ {
+  "kind": "ValidatingAdmissionPolicy",
+  "policy": "g",
+  "binding": "g",
+  "why": "Misconfigured",
+  "detail": "no matches for kind \"Unserved\"",
+  "cost": 0
+ }
+]`
+	if string(got) != want {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// TestObservations holds what is counted: each rule of each binding once, and each
+// binding as a whole.
+func TestObservations(t *testing.T) {
+	t.Parallel()
+	set := compile(t, documents(
+		denyAll("a", `validations: [{expression: "object.data.a == 'b'"}, {expression: "object.data.a == 'x'"}]`, ""),
+		denyAll("b", "", "matchResources: {objectSelector: {matchLabels: {team: dev}}}")))
+	type counted struct {
+		policy, binding, rule string
+		outcome               policy.Outcome
+	}
+	var got []counted
+	set.ReviewObserved(context.Background(), review(t, configMap), func(list []policy.Observation) {
+		for _, o := range list {
+			got = append(got, counted{o.Policy, o.Binding, o.Rule, o.Outcome})
+		}
+	})
+	want := []counted{{"a", "a", "validations[0]", "Passed"}, {"a", "a", "validations[1]", "Violated"}, {"a", "a", "", "Passed"}}
+	if len(got) != len(want) {
+		t.Fatalf("got %v", got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("got %v, want %v", got[i], want[i])
+		}
+	}
+}

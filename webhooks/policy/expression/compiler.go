@@ -1,0 +1,218 @@
+// Package expression compiles and evaluates the CEL expressions of policies.
+//
+// The environment is the API server's own, k8s.io/apiserver/pkg/cel/environment,
+// with the variables of k8s.io/apiserver/pkg/admission/plugin/cel, so that what
+// compiles there compiles here, means the same and costs the same. What differs
+// is the work around it: one environment serves all policies, where upstream
+// builds eight for each; a request is converted once, where upstream converts it
+// for each list of expressions; and a variable is evaluated once.
+package expression
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// Declarations say what an expression may name besides object, oldObject,
+// request and namespaceObject.
+type Declarations struct {
+	// Params and Authorizer are those of the same names.
+	Params, Authorizer bool
+	// Variables are those that may be named as variables.x; nil if there can be
+	// none.
+	Variables *Variables
+	// Reads asks for what the expression looks at.
+	Reads bool
+}
+
+// Compiler compiles expressions. It is safe for concurrent use, and so is what
+// it makes.
+type Compiler struct {
+	base *environment.EnvSet
+
+	// mutex guards what follows, and that the variables of one policy at a time
+	// are declared.
+	mutex        sync.Mutex
+	environments map[declared]*cel.Env
+	current      *Variables
+}
+
+// declared tells environments apart.
+type declared struct{ params, authorizer, variables bool }
+
+// NewCompiler is a compiler for a Kubernetes version, such as "1.36", whose
+// functions and rules hold. An error means that there is no such version.
+func NewCompiler(compatibility string) (*Compiler, error) {
+	parsed, err := version.ParseMajorMinor(compatibility)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a Kubernetes version such as \"1.36\"", compatibility)
+	}
+	return &Compiler{base: environment.MustBaseEnvSet(parsed), environments: map[declared]*cel.Env{}}, nil
+}
+
+// variablesType is upstream's name for the type of variables.
+const variablesType = "kubernetes.variables"
+
+// environment is the environment for the declarations. The mutex is held.
+func (c *Compiler) environment(d Declarations) (*cel.Env, error) {
+	key := declared{d.Params, d.Authorizer, d.Variables != nil}
+	if env := c.environments[key]; env != nil {
+		return env, nil
+	}
+	request, namespace := plugincel.BuildRequestType(), plugincel.BuildNamespaceType()
+	options := []cel.EnvOption{
+		cel.Variable(plugincel.ObjectVarName, cel.DynType),
+		cel.Variable(plugincel.OldObjectVarName, cel.DynType),
+		cel.Variable(plugincel.NamespaceVarName, namespace.CelType()),
+		cel.Variable(plugincel.RequestVarName, request.CelType()),
+	}
+	if d.Params {
+		options = append(options, cel.Variable(plugincel.ParamsVarName, cel.DynType))
+	}
+	if d.Authorizer {
+		options = append(options,
+			cel.Variable(plugincel.AuthorizerVarName, library.AuthorizerType),
+			cel.Variable(plugincel.RequestResourceAuthorizerVarName, library.ResourceCheckType),
+		)
+	}
+	set, err := c.base.Extend(environment.VersionedOptions{
+		// As upstream: these have always been there.
+		IntroducedVersion: version.MajorMinor(1, 0),
+		EnvOptions:        options,
+		DeclTypes:         []*apiservercel.DeclType{namespace, request},
+	}, environment.StrictCostOpt)
+	if err != nil {
+		return nil, fmt.Errorf("declare the variables of policies: %w", err)
+	}
+	env := set.StoredExpressionsEnv()
+	if d.Variables != nil {
+		env, err = env.Extend(
+			cel.CustomTypeProvider(&provider{Provider: env.CELTypeProvider(), compiler: c}),
+			cel.Variable(plugincel.VariableVarName, cel.ObjectType(variablesType)),
+		)
+		if err != nil {
+			return nil, fmt.Errorf("declare the variables of policies: %w", err)
+		}
+	}
+	c.environments[key] = env
+	return env, nil
+}
+
+// provider knows the fields of variables, which every policy has others of.
+type provider struct {
+	types.Provider
+	compiler *Compiler
+}
+
+// FindStructType knows the type of variables.
+func (p *provider) FindStructType(name string) (*types.Type, bool) {
+	if name == variablesType {
+		return types.NewTypeTypeWithParam(types.NewObjectType(variablesType)), true
+	}
+	return p.Provider.FindStructType(name)
+}
+
+// FindStructFieldType is the type of a variable of the policy whose expressions
+// are being compiled: the compiler's mutex is held then.
+func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	if name != variablesType {
+		return p.Provider.FindStructFieldType(name, field)
+	}
+	t, ok := p.compiler.current.types[field]
+	if !ok {
+		return nil, false
+	}
+	return &types.FieldType{Type: t}, true
+}
+
+// Compile compiles an expression whose result must have one of the types. The
+// error is upstream's: its Cause is an *apiservercel.CompilationError if the
+// expression itself does not compile.
+func (c *Compiler) Compile(text string, d Declarations, results ...*cel.Type) (*Program, *apiservercel.Error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	program, root, err := c.compile(text, d, results)
+	if err == nil && d.Reads {
+		program.reads = readsOf(root, d.Variables)
+	}
+	return program, err
+}
+
+// Declare compiles the expression of a variable and declares it, for the
+// expressions that are compiled from now on. It is declared even if its
+// expression does not compile.
+func (c *Compiler) Declare(name, text string, d Declarations) *apiservercel.Error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	program, root, err := c.compile(text, d, []*cel.Type{cel.AnyType, cel.DynType})
+	d.Variables.declare(variable{name: name, program: program, root: root})
+	return err
+}
+
+// compile is Compile with the mutex held, and returns the parsed expression too.
+func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (*Program, ast.Expr, *apiservercel.Error) {
+	c.current = d.Variables
+	env, err := c.environment(d)
+	if err != nil {
+		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: err.Error()}
+	}
+	checked, issues := env.Compile(text)
+	if issues != nil {
+		return nil, nil, &apiservercel.Error{
+			Type: apiservercel.ErrorTypeInvalid, Detail: "compilation failed: " + issues.String(), Cause: apiservercel.NewCompilationError(issues),
+		}
+	}
+	output := checked.OutputType()
+	if !isOneOf(output, results) {
+		detail := fmt.Sprintf("must evaluate to one of %v but got %v", results, output)
+		if len(results) == 1 {
+			detail = fmt.Sprintf("must evaluate to %v but got %v", results[0], output)
+		}
+		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: detail}
+	}
+	program, err := env.Program(checked, cel.InterruptCheckFrequency(celconfig.CheckFrequency))
+	if err != nil {
+		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: "program instantiation failed: " + err.Error()}
+	}
+	root := checked.NativeRep().Expr()
+	out := &Program{text: text, program: program, output: output, variables: d.Variables}
+	out.uses, out.shape = look(root)
+	return out, root, nil
+}
+
+// isOneOf follows upstream's compiler: a type that is given as any stands for
+// every type.
+func isOneOf(output *cel.Type, allowed []*cel.Type) bool {
+	for _, t := range allowed {
+		if output.IsExactType(t) || cel.AnyType.IsExactType(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// AST is the parsed expression, for those who look at what it says. An error
+// means that it cannot be parsed.
+func (c *Compiler) AST(text string) (ast.Expr, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	env, err := c.environment(Declarations{})
+	if err != nil {
+		return nil, err
+	}
+	parsed, issues := env.Parse(text)
+	if issues.Err() != nil {
+		return nil, issues.Err()
+	}
+	return parsed.NativeRep().Expr(), nil
+}

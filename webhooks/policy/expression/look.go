@@ -1,0 +1,102 @@
+package expression
+
+import (
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+)
+
+// Uses are the names that an expression mentions.
+type Uses uint8
+
+// The names. UsesAuthorizer stands for authorizer.requestResource too.
+const (
+	UsesObject Uses = 1 << iota
+	UsesOldObject
+	UsesRequest
+	UsesNamespace
+	UsesParams
+	UsesAuthorizer
+	UsesVariables
+	// UsesQuantity is an expression that makes quantities of texts.
+	UsesQuantity
+)
+
+// Has tells whether one of the names is mentioned.
+func (u Uses) Has(names Uses) bool { return u&names != 0 }
+
+// shape bounds what an expression can cost.
+type shape struct {
+	// nodes is how many parts the expression has.
+	nodes int
+	// bounded is true if no part is evaluated twice and each costs at most one
+	// and a tenth of the length of its arguments.
+	bounded bool
+	// loops is true if a part may be evaluated more than once.
+	loops bool
+}
+
+// look goes through an expression. A name that a comprehension declares hides
+// none of those here, but is taken for one, which errs on the safe side.
+func look(root ast.Expr) (uses Uses, s shape) {
+	s.bounded = true
+	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
+		s.nodes++
+		switch e.Kind() {
+		case ast.IdentKind:
+			uses |= usesOf(e.AsIdent())
+		case ast.ComprehensionKind:
+			s.bounded, s.loops = false, true
+		case ast.CallKind:
+			call := e.AsCall()
+			if call.FunctionName() == "quantity" || call.FunctionName() == "isQuantity" {
+				uses |= UsesQuantity
+			}
+			s.bounded = s.bounded && isBounded(call.FunctionName())
+		case ast.SelectKind, ast.LiteralKind, ast.ListKind, ast.MapKind, ast.StructKind, ast.UnspecifiedExprKind:
+		}
+	}))
+	if uses.Has(UsesVariables) {
+		// What they cost is counted with what asks for them.
+		s.bounded, s.loops = false, true
+	}
+	return uses, s
+}
+
+// usesOf is what a name stands for. A leading dot makes a name absolute.
+func usesOf(name string) Uses {
+	name = strings.TrimPrefix(name, ".")
+	switch name {
+	case plugincel.ObjectVarName:
+		return UsesObject
+	case plugincel.OldObjectVarName:
+		return UsesOldObject
+	case plugincel.RequestVarName:
+		return UsesRequest
+	case plugincel.NamespaceVarName:
+		return UsesNamespace
+	case plugincel.ParamsVarName:
+		return UsesParams
+	case plugincel.VariableVarName:
+		return UsesVariables
+	case plugincel.AuthorizerVarName, plugincel.RequestResourceAuthorizerVarName:
+		return UsesAuthorizer
+	default:
+		return 0
+	}
+}
+
+// isBounded tells whether a function costs at most one and a tenth of the length
+// of its arguments, as most of cel-go's own do.
+func isBounded(function string) bool {
+	switch function {
+	case operators.Add, operators.Conditional, operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot,
+		operators.Equals, operators.NotEquals, operators.Index, operators.OptIndex, operators.OptSelect,
+		"string", "int", "startsWith", "endsWith", "orValue", "hasValue", "size":
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,176 @@
+package expression
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types/ref"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+)
+
+// Program is a compiled expression. It is immutable and safe for concurrent use.
+type Program struct {
+	text      string
+	program   cel.Program
+	output    *cel.Type
+	uses      Uses
+	shape     shape
+	reads     *Reads
+	variables *Variables
+}
+
+// Text is the expression as it was written.
+func (p *Program) Text() string { return p.text }
+
+// Uses are the names that the expression mentions, with what the variables that
+// it may ask for mention.
+func (p *Program) Uses() Uses {
+	uses := p.uses
+	if uses.Has(UsesVariables) && p.variables != nil {
+		uses |= p.variables.uses
+	}
+	return uses
+}
+
+// Reads is what of the object the expression looks at.
+func (p *Program) Reads() *Reads { return p.reads }
+
+// MostCost is what the expression costs at most if no text that it looks at has
+// more than size bytes, and false if that cannot be said.
+//
+// Each part of such an expression is evaluated once, makes no text longer than
+// all texts that it looks at together, and costs one and a tenth of that.
+func (p *Program) MostCost(size int) (int64, bool) {
+	if !p.shape.bounded {
+		return 0, false
+	}
+	const traversal = 10 // bytes for a unit of cost
+	nodes := int64(p.shape.nodes)
+	longest := nodes * int64(size+len(p.text))
+	return nodes * (2 + longest/traversal), true
+}
+
+// EvaluationError is an expression that did not come to a value.
+type EvaluationError struct {
+	// Expression is its text, and Cause what went wrong.
+	Expression string
+	Cause      error
+}
+
+// Error is the text that upstream gives.
+func (f *EvaluationError) Error() string {
+	return fmt.Sprintf("expression '%s' resulted in error: %v", f.Expression, f.Cause)
+}
+
+// Unwrap is the cause.
+func (f *EvaluationError) Unwrap() error { return f.Cause }
+
+// errOutOfBudget is upstream's error for expressions that together cost more
+// than they may.
+var errOutOfBudget = &apiservercel.Error{
+	Type:   apiservercel.ErrorTypeInvalid,
+	Detail: "validation failed due to running out of cost budget, no further validation rules will be run",
+	Cause:  apiservercel.ErrOutOfBudget,
+}
+
+// IsOutOfBudget tells whether the error is that of a Phase that has nothing left.
+func IsOutOfBudget(err error) bool { return errors.Is(err, apiservercel.ErrOutOfBudget) }
+
+// Phase is one list of expressions that share a budget, as upstream evaluates
+// match conditions, validations, messages and audit annotations. A variable
+// counts once in each.
+type Phase struct {
+	// Remaining is what may still be spent, in units of CEL cost.
+	Remaining int64
+
+	input   *Input
+	charged []bool
+	pending int64
+	// unauthorized is true for expressions that cannot ask the authorizer.
+	unauthorized bool
+}
+
+// Phase begins a list of expressions.
+func (in *Input) Phase(budget int64) *Phase {
+	p := &in.phase
+	*p = Phase{Remaining: budget, input: in, charged: p.charged[:0]}
+	if in.Variables != nil {
+		for range in.Variables.list {
+			p.charged = append(p.charged, false)
+		}
+	}
+	return p
+}
+
+// WithoutAuthorizer begins a list of expressions for which, as upstream has it
+// for messages and audit annotations, there is no authorizer, not even for the
+// variables that they ask for.
+func (in *Input) WithoutAuthorizer(budget int64) *Phase {
+	if in.Variables != nil && in.Variables.uses.Has(UsesAuthorizer) {
+		in.values.reset(in)
+	}
+	p := in.Phase(budget)
+	p.unauthorized = true
+	return p
+}
+
+// Eval evaluates an expression. Cost is its own, without that of variables.
+//
+// The error is a *EvaluationError if the expression did not come to a value, and then
+// the next one may be evaluated. Any other error ends the list: the budget is
+// spent.
+func (p *Phase) Eval(ctx context.Context, program *Program) (value ref.Val, cost int64, err error) {
+	p.input.context = ctx
+	value, cost, failure := p.input.run(ctx, program)
+	if pending := p.pending; pending > 0 {
+		p.pending = 0
+		if pending > p.Remaining {
+			return nil, cost, errOutOfBudget
+		}
+		p.Remaining -= pending
+	}
+	if cost > p.Remaining {
+		return nil, cost, errOutOfBudget
+	}
+	p.Remaining -= cost
+	if failure != nil {
+		return nil, cost, &EvaluationError{Expression: program.text, Cause: failure}
+	}
+	return value, cost, nil
+}
+
+// run evaluates a program. A cost that cannot be had is more than any budget.
+func (in *Input) run(ctx context.Context, program *Program) (ref.Val, int64, error) {
+	if program.uses.Has(UsesQuantity) && in.hasHugeQuantity() {
+		return nil, 0, errHugeQuantity
+	}
+	var (
+		value   ref.Val
+		details *cel.EvalDetails
+		err     error
+	)
+	if program.shape.loops {
+		value, details, err = program.program.ContextEval(ctx, in)
+	} else {
+		value, details, err = program.program.Eval(in)
+	}
+	cost := int64(math.MaxInt64)
+	if details != nil {
+		if actual := details.ActualCost(); actual != nil && *actual < math.MaxInt64 {
+			cost = int64(*actual)
+		}
+	}
+	in.Spent = add(in.Spent, cost)
+	return value, cost, err
+}
+
+// add is a sum that does not overflow.
+func add(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

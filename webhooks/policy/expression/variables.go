@@ -1,0 +1,268 @@
+package expression
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+)
+
+// Variables are the variables of a policy. They are immutable, and safe for
+// concurrent use, once the last one is declared.
+type Variables struct {
+	list  []variable
+	index map[string]int
+	types map[string]*types.Type
+	uses  Uses
+}
+
+type variable struct {
+	name    string
+	program *Program
+	// program is nil for an expression that does not compile, and root is nil
+	// once Seal was called.
+	root ast.Expr
+}
+
+// NewVariables is a policy without variables so far.
+func NewVariables() *Variables {
+	return &Variables{index: map[string]int{}, types: map[string]*types.Type{}}
+}
+
+// declare adds a variable. Of two with one name the last one holds.
+func (v *Variables) declare(declared variable) {
+	t := types.DynType
+	if declared.program != nil {
+		t = fieldType(declared.program.output)
+		v.uses |= declared.program.uses
+	}
+	v.types[declared.name] = t
+	if i, again := v.index[declared.name]; again {
+		v.list[i] = declared
+		return
+	}
+	v.index[declared.name] = len(v.list)
+	v.list = append(v.list, declared)
+}
+
+// Len is how many variables there are.
+func (v *Variables) Len() int { return len(v.list) }
+
+// Seal says that no more expressions will be compiled that name the variables:
+// what is kept for these is dropped.
+func (v *Variables) Seal() {
+	for i := range v.list {
+		v.list[i].root = nil
+	}
+}
+
+// root is the expression of a variable, or nil.
+func (v *Variables) root(name string) ast.Expr {
+	if v == nil {
+		return nil
+	}
+	if i, ok := v.index[name]; ok {
+		return v.list[i].root
+	}
+	return nil
+}
+
+// fieldType is the type that upstream gives a variable whose expression has the
+// type: what it cannot declare is dyn.
+func fieldType(t *cel.Type) *cel.Type {
+	switch t {
+	case cel.AnyType, cel.BoolType, cel.BytesType, cel.DoubleType, cel.DurationType, cel.IntType, cel.NullType,
+		cel.StringType, cel.TimestampType, cel.UintType:
+		return t
+	}
+	if t.HasTrait(traits.ContainerType) && t.HasTrait(traits.IndexerType) {
+		switch of := t.Parameters(); len(of) {
+		case 1:
+			return cel.ListType(fieldType(of[0]))
+		case 2:
+			return cel.MapType(fieldType(of[0]), fieldType(of[1]))
+		}
+	}
+	return cel.DynType
+}
+
+// values are the variables of one evaluation: the value of the name variables.
+// As upstream's k8s.io/apiserver/pkg/cel/lazy.MapValue, it evaluates a variable
+// when an expression asks for it.
+type values struct {
+	input *Input
+	known []known
+	// asking are those under way, the outermost first.
+	asking []int
+}
+
+// known is what is known of a variable.
+type known struct {
+	value ref.Val
+	err   error
+	cost  int64
+	// asked are the variables that it asked for, each perhaps more than once.
+	asked []int
+}
+
+func (v *values) reset(in *Input) {
+	v.input, v.asking = in, v.asking[:0]
+	clear(v.known[:cap(v.known)])
+	v.known = v.known[:0]
+	if in.Variables == nil {
+		return
+	}
+	for range in.Variables.list {
+		v.known = append(v.known, known{})
+	}
+}
+
+var errSelf = errors.New("the variable refers to itself")
+
+// get is the value of a variable, which may be an error.
+func (v *values) get(i int) ref.Val {
+	in := v.input
+	if n := len(v.asking); n > 0 {
+		outer := &v.known[v.asking[n-1]]
+		outer.asked = append(outer.asked, i)
+	}
+	k := &v.known[i]
+	if k.value == nil {
+		declared := &in.Variables.list[i]
+		if slices.Contains(v.asking, i) {
+			// Upstream never comes back from such a variable.
+			return types.NewErr("composited variable %q fails to evaluate: %v", declared.name, errSelf)
+		}
+		if declared.program == nil {
+			return types.NewErr("composited variable %q fails to compile", declared.name)
+		}
+		v.asking = append(v.asking, i)
+		value, cost, err := in.run(in.context, declared.program)
+		v.asking = v.asking[:len(v.asking)-1]
+		k = &v.known[i]
+		k.cost, k.err, k.value = cost, err, value
+		if err != nil {
+			k.value = types.NewErr("composited variable %q fails to evaluate: %v", declared.name, err)
+		}
+	}
+	v.charge(i)
+	return k.value
+}
+
+// charge counts a variable, and those that it asked for, in the current phase.
+func (v *values) charge(i int) {
+	p := &v.input.phase
+	if i >= len(p.charged) || p.charged[i] {
+		return
+	}
+	p.charged[i] = true
+	p.pending = add(p.pending, v.known[i].cost)
+	for _, asked := range v.known[i].asked {
+		v.charge(asked)
+	}
+}
+
+// Evaluated calls with every variable that was asked for, in the order of their
+// declaration.
+func (in *Input) Evaluated(yield func(name string, program *Program, value ref.Val, err error, cost int64)) {
+	for i := range in.values.known {
+		if k := &in.values.known[i]; k.value != nil {
+			declared := &in.Variables.list[i]
+			yield(declared.name, declared.program, k.value, k.err, k.cost)
+		}
+	}
+}
+
+var _ traits.Mapper = (*values)(nil)
+
+// Find is the value of the variable of that name.
+func (v *values) Find(key ref.Val) (ref.Val, bool) {
+	text, ok := key.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(key), true
+	}
+	name := string(text)
+	if strings.Contains(name, "__") {
+		if name, ok = apiservercel.Unescape(name); !ok {
+			return nil, false
+		}
+	}
+	if v.input.Variables == nil {
+		return nil, false
+	}
+	i, ok := v.input.Variables.index[name]
+	if !ok {
+		return nil, false
+	}
+	return v.get(i), true
+}
+
+// Get is Find for who takes an error.
+func (v *values) Get(key ref.Val) ref.Val {
+	value, found := v.Find(key)
+	if found {
+		return value
+	}
+	return types.ValOrErr(key, "no such key: %v", key)
+}
+
+// Contains tells whether there is a variable of that name.
+func (v *values) Contains(key ref.Val) ref.Val {
+	value, found := v.Find(key)
+	if value != nil && types.IsUnknownOrError(value) {
+		return value
+	}
+	return types.Bool(found)
+}
+
+// Size is how many variables there are.
+func (v *values) Size() ref.Val { return types.Int(len(v.known)) }
+
+// Iterator goes through the values, as upstream's does, where a map's goes
+// through its keys.
+func (v *values) Iterator() traits.Iterator {
+	all := make([]ref.Val, len(v.known))
+	for i := range all {
+		all[i] = v.get(i)
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, all).Iterator()
+}
+
+// ConvertToNative is not possible.
+func (v *values) ConvertToNative(to reflect.Type) (any, error) {
+	return nil, fmt.Errorf("disallowed conversion from %q to %q", variablesType, to.Name())
+}
+
+// ConvertToType converts to the type itself.
+func (v *values) ConvertToType(to ref.Type) ref.Val {
+	switch to.TypeName() {
+	case variablesType:
+		return v
+	case types.TypeType.TypeName():
+		return types.NewTypeTypeWithParam(types.NewObjectType(variablesType))
+	default:
+		return types.NewErr("disallowed conversion from %q to %q", variablesType, to.TypeName())
+	}
+}
+
+// Equal tells whether both are the same.
+func (v *values) Equal(other ref.Val) ref.Val {
+	values, ok := other.(*values)
+	return types.Bool(ok && values == v)
+}
+
+// Type is upstream's.
+func (*values) Type() ref.Type {
+	return cel.ObjectType(variablesType, traits.IndexerType|traits.FieldTesterType|traits.IterableType)
+}
+
+// Value is not allowed.
+func (*values) Value() any { return types.NoSuchOverloadErr() }

@@ -1,0 +1,123 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+)
+
+// CompatibilityVersion is the Kubernetes version whose functions and rules of CEL
+// hold for the expressions of policies, unless the configuration says otherwise.
+// It is written down, and not taken from the library, so that a new library
+// cannot change what an expression means without this line changing. It equals
+// the library's environment.DefaultCompatibilityVersion.
+const CompatibilityVersion = "1.36"
+
+// program is what the expressions of one policy compile to.
+type program struct {
+	conditions  []condition
+	validations []ruleProgram
+	notes       []note
+	// variables is nil for a policy without.
+	variables *expression.Variables
+	// uses are the names that any of the expressions mentions.
+	uses expression.Uses
+}
+
+// condition is a match condition.
+type condition struct {
+	name string
+	*expression.Program
+}
+
+// ruleProgram is a validation.
+type ruleProgram struct {
+	// name is "validations[2]".
+	name string
+	*expression.Program
+	// text is nil without a messageExpression.
+	text *expression.Program
+	// message is what stands in for it.
+	message string
+	reason  metav1.StatusReason
+}
+
+// note is an audit annotation.
+type note struct {
+	// name is "auditAnnotations[2]", and key is that of the policy.
+	name, key string
+	*expression.Program
+	// published is the key in the answer.
+	published string
+}
+
+// compileProgram reports every expression that does not compile.
+func compileProgram(d document, compiler *expression.Compiler, policy string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, reads bool) *program {
+	s := &scope{document: d, compiler: compiler, declarations: expression.Declarations{Params: spec.ParamKind != nil, Authorizer: true}}
+	path, out := field.NewPath("spec"), new(program)
+
+	// As in the API server's validation, match conditions have no variables.
+	for _, v := range spec.Variables {
+		s.variables = append(s.variables, v.Name)
+	}
+	for i, c := range spec.MatchConditions {
+		if p := s.compile(path.Child("matchConditions").Index(i).Child("expression"), c.Expression, cel.BoolType); p != nil {
+			out.conditions = append(out.conditions, condition{c.Name, p})
+		}
+	}
+	if len(spec.Variables) > 0 {
+		out.variables = expression.NewVariables()
+		s.declarations.Variables = out.variables
+	}
+	for i, v := range spec.Variables {
+		if strings.TrimSpace(v.Expression) != "" {
+			s.refuse(path.Child("variables").Index(i).Child("expression"), v.Expression, compiler.Declare(v.Name, v.Expression, s.declarations))
+		}
+	}
+	s.declarations.Reads = reads
+	for i, v := range spec.Validations {
+		name := fmt.Sprintf("validations[%d]", i)
+		at := path.Child("validations").Index(i)
+		compiled := ruleProgram{name: name, message: strings.TrimSpace(v.Message), reason: metav1.StatusReasonInvalid}
+		if compiled.message == "" {
+			compiled.message = "failed expression: " + strings.TrimSpace(v.Expression)
+		}
+		if v.Reason != nil {
+			compiled.reason = *v.Reason
+		}
+		compiled.Program = s.compile(at.Child("expression"), v.Expression, cel.BoolType)
+		compiled.text = s.message(at.Child("messageExpression"), v.MessageExpression)
+		out.validations = append(out.validations, compiled)
+	}
+	s.declarations.Reads = false
+	for i, a := range spec.AuditAnnotations {
+		p := s.compile(path.Child("auditAnnotations").Index(i).Child("valueExpression"), a.ValueExpression, cel.StringType, cel.NullType)
+		out.notes = append(out.notes, note{
+			name: fmt.Sprintf("auditAnnotations[%d]", i), key: a.Key, Program: p, published: auditKey(policy, a.Key),
+		})
+	}
+	if out.variables != nil {
+		out.variables.Seal()
+	}
+	out.uses = s.uses
+	return out
+}
+
+// message compiles a messageExpression, which as upstream cannot ask the
+// authorizer.
+func (s *scope) message(path *field.Path, text string) *expression.Program {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	without := *s
+	without.declarations.Authorizer, without.declarations.Reads = false, false
+	compiled := without.compile(path, text, cel.StringType)
+	s.uses |= without.uses
+	return compiled
+}

@@ -1,0 +1,87 @@
+package policy
+
+import (
+	"bytes"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+)
+
+// templated is the request to create the pod that the pod template in the object
+// will become, or nil if there is no template, or no policy that checks one.
+//
+// The pod is what a controller makes of the template, after our own injection.
+// Who asks is who writes the workload, because who will create the pod is not
+// known of every kind.
+func (r *request) templated() *request {
+	if !r.set.checksTemplates || r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
+		return nil
+	}
+	path, ok := r.set.workloads.Template(r.Kind.Group, r.Kind.Kind)
+	if !ok {
+		return nil
+	}
+	object, err := r.object.json()
+	if err != nil || object.Get(path...).Kind() != rawjson.Object {
+		return nil
+	}
+	template := r.fromTemplate(object.Get(path...), path)
+	if r.Operation == admissionv1.Update {
+		if old, err := r.oldObject.json(); err == nil && old.Get(path...).Kind() == rawjson.Object {
+			template.earlier = r.fromTemplate(old.Get(path...), path)
+			template.sameTemplate = bytes.Equal(object.Get(path...), old.Get(path...))
+		}
+	}
+	template.earlierRead = true
+	return template
+}
+
+// concerns tells whether a policy has to look at the template. One that has not
+// changed in an update can only have violations that were there before.
+func (r *request) concerns(p *compiledPolicy) bool { return !r.sameTemplate || !p.existing }
+
+// fromTemplate is the request to create the pod of a template.
+func (r *request) fromTemplate(template rawjson.Value, path []string) *request {
+	req := admissionv1.AdmissionRequest{
+		UID:       r.UID,
+		Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		Resource:  metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Namespace: r.Namespace,
+		Operation: admissionv1.Create,
+		UserInfo:  r.UserInfo,
+		DryRun:    r.DryRun,
+		Options:   runtime.RawExtension{Raw: []byte(`{"apiVersion":"meta.k8s.io/v1","kind":"CreateOptions"}`)},
+	}
+	req.RequestKind, req.RequestResource = &req.Kind, &req.Resource
+	out := newRequest(r.review, admissionRequest(req))
+	out.object.checked = true
+	out.template = strings.Join(path, ".")
+	name := r.objectName()
+	out.owner = r.Kind.Kind + "/" + name
+	out.object.make = func() ([]byte, error) {
+		pod := workload.AppendPod(nil, template, r.Namespace, name)
+		if r.set.inject == nil {
+			return pod, nil
+		}
+		injected, refusal, err := r.set.inject(r.context, r.Namespace, out.owner, pod)
+		if err != nil {
+			return nil, err
+		}
+		if refusal != "" && out.template != "" && !r.refusalTold {
+			r.refusalTold = true
+			r.warn(out.template + ": sidecar injection will refuse the pods: " + refusal)
+		}
+		return injected, nil
+	}
+	return out
+}
+
+func admissionRequest(r admissionv1.AdmissionRequest) admission.Request {
+	return admission.Request{AdmissionRequest: r}
+}

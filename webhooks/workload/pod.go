@@ -1,0 +1,49 @@
+package workload
+
+import "github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+
+// AppendPod appends the JSON text of the pod that a controller makes of a
+// template for the workload of that namespace and name, as the API server would
+// be asked to create it. What it takes out of the template it takes byte for
+// byte: the spec, and of the metadata labels, annotations and finalizers.
+//
+// Kubernetes' controllers take nothing else (GetPodFromTemplate in
+// pkg/controller/controller_utils.go): a name or an owner in a template has no
+// effect. The name of the pod is left to the API server; the generateName is the
+// workload's name and a dash, where a Deployment's pods have that of a ReplicaSet
+// of which nobody knows the name yet. An empty namespace or name is left out.
+//
+// A template without a spec makes a pod without one, and one whose metadata is
+// no object is taken to have none: the API server refuses both itself.
+func AppendPod(dst []byte, template rawjson.Value, namespace, name string) []byte {
+	var metadata, spec rawjson.Value
+	for member, value := range template.Members() {
+		switch {
+		case member.Is("metadata") && metadata == nil:
+			metadata = value
+		case member.Is("spec") && spec == nil:
+			spec = value
+		}
+	}
+	dst = append(dst, `{"apiVersion":"v1","kind":"Pod","metadata":{`...)
+	separator := ""
+	if namespace != "" {
+		dst = rawjson.AppendString(append(dst, `"namespace":`...), namespace)
+		separator = ","
+	}
+	if name != "" {
+		dst = rawjson.AppendString(append(append(dst, separator...), `"generateName":`...), name+"-")
+		separator = ","
+	}
+	for member, value := range metadata.Members() {
+		if member.Is("labels") || member.Is("annotations") || member.Is("finalizers") {
+			dst = append(append(append(append(dst, separator...), member...), ':'), value...)
+			separator = ","
+		}
+	}
+	dst = append(dst, '}')
+	if spec != nil {
+		dst = append(append(dst, `,"spec":`...), spec...)
+	}
+	return append(dst, '}')
+}
