@@ -94,7 +94,7 @@ func (c *Compiler) environment(d Declarations) (*cel.Env, error) {
 	if err != nil {
 		return nil, fmt.Errorf("declare the variables of policies: %w", err)
 	}
-	env := set.StoredExpressionsEnv()
+	env := set.NewExpressionsEnv()
 	if d.Variables != nil {
 		env, err = env.Extend(
 			cel.CustomTypeProvider(&provider{Provider: env.CELTypeProvider(), compiler: c}),
