@@ -95,7 +95,7 @@ var rules = []rule{
 		reason:  "these are the bottom: everybody may import them",
 	},
 	{
-		from:    []string{"webhooks/rawcel", "webhooks/shape", "webhooks/podsecurity"},
+		from:    []string{"webhooks/rawcel", "webhooks/shape", "webhooks/podsecurity", "webhooks/workload"},
 		tests:   true,
 		imports: []string{"/webhooks/sidecar", "/webhooks/policy", "/webhooks/authn", "/webhooks/review"},
 		reason:  "the endpoints are made of these, and they know none of them",
@@ -105,6 +105,11 @@ var rules = []rule{
 		tests:   true,
 		imports: []string{"/webhooks/api", "/webhooks/finding", "/webhooks/shape", "/webhooks/podsecurity"},
 		reason:  "values know nothing but the text that they read",
+	},
+	{
+		from:    []string{"webhooks/policy/expression"},
+		imports: []string{"/webhooks/api", "/webhooks/finding", "/webhooks/shape", "/webhooks/podsecurity", "/webhooks/workload"},
+		reason:  "expressions know nothing of policies",
 	},
 	{
 		from:    []string{"webhooks/sidecar/template"},

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -17,56 +18,82 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 func newExplainCommand(s streams) *cobra.Command {
-	var (
-		f      offlineFlags
-		output string
-	)
+	var f explainFlags
 	cmd := &cobra.Command{
 		Use:   "explain --config DIR [-f FILE|DIR]...",
-		Short: "Tell why pods get which sidecars, or do not",
+		Short: "Tell why pods get which sidecars, and what policies say, or why not",
 		Long: `Explain tells of every pod in manifests what each profile does to it and why:
 what selectors, annotations, rollout and conditions came to, where the values of
 parameters come from, which conflicts there are, and what would be added. It
 changes nothing. Of a pod that is already injected it tells whether that is what
 the profile says now (current) or something older (stale).
 
-It reads the same kinds of objects and files as inject, and knows the same
-namespaces.
+Then it tells of every object, with the sidecars in it, what each policy says and
+why: whether it is about the object, what match conditions, variables and rules
+came to, and what they cost in units of CEL cost. Objects without a pod are
+explained where a policy is about them. Of many policies that are not about an
+object it tells only how many there are, without --all.
 
-Exit codes: 0 done, whatever becomes of the pods; 2 bad usage or input, or it
-could not be told what becomes of a pod.`,
+It reads the same kinds of objects and files as check, and knows the same
+namespaces and kinds.
+
+Exit codes: 0 done, whatever becomes of the objects; 2 bad usage or input, or it
+could not be told what becomes of an object.`,
 		Example: `  # why is there no sidecar?
   gatehouse explain --config ./config -f deployment.yaml
+
+  # why is it refused?
+  gatehouse explain --config ./config -f deployment.yaml --as system:serviceaccount:ci:deployer
 
   # which pods in the cluster are stale?
   kubectl get pods -A -o json | gatehouse explain --config ./config -o json |
     jq -r 'select(any(.profiles[]; .status == "stale")) | .namespace + "/" + .name'`,
 		Args: fileArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return outputError(output, "text", "json")
+			if err := f.check(); err != nil {
+				return err
 			}
-			sources, err := f.read(s.in)
+			o, err := f.open(s.in)
 			if err != nil {
 				return err
 			}
-			decide, c, err := f.decider(sources)
+			a, err := o.asker(&f.askFlags, s.in)
 			if err != nil {
 				return err
 			}
-			x := explainer{offlineFlags: &f, decide: decide, profiles: c.Sidecar.Profiles}
-			return x.explain(cmd.Context(), s, sources, output)
+			x := explainer{asker: a, decide: o.snapshot.Sidecar.Decide, profiles: o.config.Sidecar.Profiles, all: f.all}
+			return x.explain(cmd.Context(), s, f.output)
 		},
 	}
-	f.add(cmd)
+	f.offlineFlags.add(cmd)
 	f.addConfig(cmd)
-	addOutputFlag(cmd, &output, "text", "json")
+	f.askFlags.add(cmd)
+	cmd.Flags().BoolVar(&f.all, "all", false, "list every policy that is not about an object, and all expressions")
+	addOutputFlag(cmd, &f.output, "text", "json")
 	return cmd
+}
+
+// explainFlags are what the command line of explain says.
+type explainFlags struct {
+	offlineFlags
+	askFlags
+	output string
+	all    bool
+}
+
+// check reports everything that is wrong with the flags at once.
+func (f *explainFlags) check() error {
+	var err error
+	if f.output != "text" && f.output != "json" {
+		err = outputError(f.output, "text", "json")
+	}
+	return errors.Join(f.askFlags.check(f.files), err)
 }
 
 // explained is what is told about an object.
@@ -78,8 +105,18 @@ type explained struct {
 	Profiles []explainedProfile `json:"profiles"`
 	Warnings []string           `json:"warnings,omitempty"`
 	Refusals finding.List       `json:"refusals,omitempty"`
+	// Policies are all of them, those that are not about the object too. A pod
+	// that injection refuses is not shown to them.
+	Policies []policy.Evaluation `json:"policies,omitempty"`
 	// Error says what could not be told.
 	Error string `json:"error,omitempty"`
+
+	// surprising tells whether it may be a surprise that the object holds no pod.
+	surprising bool
+	// note says what was assumed that may be wrong, and unasked that policies were
+	// not asked because injection refuses the pod.
+	note    string
+	unasked bool
 }
 
 // explainedProfile is what is told about one profile.
@@ -110,25 +147,27 @@ type explainedParameter struct {
 
 // explainer tells what becomes of pods and why.
 type explainer struct {
-	*offlineFlags
+	*asker
 	decide   decider
 	profiles []sidecar.Profile
+	// all lists every policy.
+	all bool
 }
 
-func (x *explainer) explain(ctx context.Context, s streams, sources []source, output string) error {
+func (x *explainer) explain(ctx context.Context, s streams, output string) error {
 	out := bufio.NewWriter(s.out)
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
 	unknown, pods, told := false, 0, 0
-	for _, source := range sources {
+	for _, source := range x.sources {
 		for _, o := range source.Objects {
-			if !o.OfKind && !o.Odd && o.Suggestion == "" {
+			e := x.about(ctx, source, o)
+			if !e.surprising && !e.concerned() {
 				continue
 			}
 			if told++; !o.Odd {
 				pods++
 			}
-			e := x.about(ctx, source, o)
 			unknown = unknown || e.Error != ""
 			if output == "json" {
 				if err := lines.Encode(e); err != nil {
@@ -140,11 +179,11 @@ func (x *explainer) explain(ctx context.Context, s streams, sources []source, ou
 				_ = out.WriteByte('\n') // Flush has the error, here and below
 			}
 			title := cmp.Or(o.Title(), o.Item, "document "+strconv.Itoa(o.Document))
-			if !o.Odd {
+			if !o.Odd && e.Namespace != "" {
 				title += " in namespace " + e.Namespace
 			}
 			_, _ = fmt.Fprintf(out, "%s: %s\n", o.Source, title)
-			e.print(out)
+			e.print(out, x.all)
 		}
 	}
 	if err := out.Flush(); err != nil {
@@ -152,7 +191,11 @@ func (x *explainer) explain(ctx context.Context, s streams, sources []source, ou
 	}
 	switch {
 	case pods == 0:
-		_, err := fmt.Fprintln(s.err, "gatehouse: there is no pod in these manifests")
+		what := "no pod"
+		if len(x.matchers) > 0 {
+			what = "no pod, and no object that a policy is about,"
+		}
+		_, err := fmt.Fprintf(s.err, "gatehouse: there is %s in these manifests\n", what)
 		return err
 	case unknown:
 		return &exitError{code: exitUnknown}
@@ -164,12 +207,21 @@ func (x *explainer) explain(ctx context.Context, s streams, sources []source, ou
 // about explains one object.
 func (x *explainer) about(ctx context.Context, s source, o *manifest.Object) *explained {
 	e := &explained{place: placeOf(s, o, x.namespaceOf(o)), NoPod: o.NoPod, Profiles: []explainedProfile{}}
-	if o.NoPod != "" {
-		if o.Suggestion != "" {
-			e.NoPod = fmt.Sprintf("its kind is not known to hold a pod (hint: --workload %s)", o.Suggestion)
-		}
-		return e
+	switch {
+	case o.NoPod == "":
+		x.sidecars(ctx, o, e)
+	case o.Suggestion != "":
+		e.NoPod = fmt.Sprintf("its kind is not known to hold a pod (hint: --workload %s)", o.Suggestion)
 	}
+	if !o.Odd {
+		x.policies(ctx, o, e)
+	}
+	e.surprising = o.OfKind || o.Odd || o.Suggestion != ""
+	return e
+}
+
+// sidecars explains what becomes of a pod.
+func (x *explainer) sidecars(ctx context.Context, o *manifest.Object, e *explained) {
 	in := x.input(o)
 	in.Context, in.Explain = ctx, true
 	d := x.decide(in)
@@ -208,7 +260,6 @@ func (x *explainer) about(ctx context.Context, s source, o *manifest.Object) *ex
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		e.Profiles = append(e.Profiles, explainedProfile{Profile: name, Revision: there[name], Status: "gone", Detail: "the pod has it, and there is no such profile"})
 	}
-	return e
 }
 
 // howToAsk is what a pod's author writes to get a profile.
@@ -246,14 +297,27 @@ func revisions(pod []byte) map[string]string {
 }
 
 // print writes what is told for people. Flush of out has the error.
-func (e *explained) print(out io.Writer) {
+func (e *explained) print(out io.Writer, all bool) {
 	line := func(format string, args ...any) {
 		_, _ = io.WriteString(out, strings.TrimRight(fmt.Sprintf(format, args...), " ")+"\n")
 	}
-	if e.NoPod != "" {
+	switch {
+	case e.NoPod == "":
+		e.printSidecars(line)
+	case e.surprising:
 		line("  no pod: %s", e.NoPod)
-		return
 	}
+	if e.note != "" {
+		line("  note: %s", e.note)
+	}
+	e.printPolicies(line, all)
+	if e.Error != "" {
+		line("  could not tell: %s", e.Error)
+	}
+}
+
+// printSidecars writes what is told about profiles.
+func (e *explained) printSidecars(line func(string, ...any)) {
 	// What stands below of the whole pod does not stand above of a profile too.
 	var below strings.Builder
 	for _, warning := range e.Warnings {
@@ -287,9 +351,6 @@ func (e *explained) print(out io.Writer) {
 	for _, refusal := range e.Refusals {
 		refusal.Source, refusal.Object = "", ""
 		line("  refused: %s", refusal)
-	}
-	if e.Error != "" {
-		line("  could not tell: %s", e.Error)
 	}
 }
 

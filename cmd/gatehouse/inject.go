@@ -61,15 +61,11 @@ become. With 1 and 2 nothing is printed or written.`,
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			sources, err := f.read(s.in)
+			o, err := f.open(s.in)
 			if err != nil {
 				return err
 			}
-			decide, _, err := f.decider(sources)
-			if err != nil {
-				return err
-			}
-			return f.inject(cmd.Context(), s, sources, decide)
+			return f.inject(cmd.Context(), s, o.sources, o.snapshot.Sidecar.Decide)
 		},
 	}
 	f.add(cmd)

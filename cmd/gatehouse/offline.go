@@ -19,9 +19,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
 // offlineFlags are what the command line of a command that reads manifests says.
@@ -57,17 +60,47 @@ func fileArgs() cobra.PositionalArgs {
 // decider is what tells what becomes of a pod.
 type decider func(sidecar.Input) sidecar.Decision
 
-// decider is that of the configuration, which it returns too. Namespaces that
-// are among the manifests are known as they will be created.
-func (f *offlineFlags) decider(sources []source) (decider, *config.Config, error) {
+// offline is what a command needs to decide about manifests.
+type offline struct {
+	*offlineFlags
+	sources  []source
+	config   *config.Config
+	snapshot *webhooks.Snapshot
+}
+
+// open reads the configuration and the manifests. Namespaces that are among the
+// manifests are known as they will be created, and CustomResourceDefinitions too.
+func (f *offlineFlags) open(stdin io.Reader) (*offline, error) {
 	read, found := config.Inspect(f.config)
 	c := *read
-	c.Sidecar.Namespaces = namespaces{c.Sidecar.Namespaces, given(sources)}
+	configured := workload.FromAPI(c.Workloads())
+	if _, err := workload.New(configured); err != nil {
+		configured = nil // what is wrong with them is found when the configuration is compiled
+	}
+	sources, err := f.read(stdin, configured...)
+	if err != nil {
+		return nil, err
+	}
+	known := given(sources)
+	c.Sidecar.Namespaces = namespaces{c.Sidecar.Namespaces, known}
+	c.Policy.Objects = contextObjects{c.Policy.Objects, namespaces{c.Policy.Objects, known}}
 	snapshot, found := compiled(&c, found)
 	if err := found.Err(); err != nil {
-		return nil, nil, unusable(f.config, err)
+		return nil, unusable(f.config, err)
 	}
-	return snapshot.Sidecar.Decide, &c, nil
+	return &offline{offlineFlags: f, sources: sources, config: &c, snapshot: snapshot}, nil
+}
+
+// contextObjects are the objects of the configuration, and namespaces that are
+// given besides.
+type contextObjects struct {
+	policy.Objects
+	namespaces namespaces
+}
+
+// Namespace returns the namespace of this name, and whether it is known.
+func (o contextObjects) Namespace(name string) (*corev1.Namespace, bool) {
+	return o.namespaces.Namespace(name)
 }
 
 // namespaces are those of the configuration, and others that are given.
@@ -117,9 +150,10 @@ const stdinName = "standard input"
 // MiB.
 const maxManifest = 64 << 20
 
-// read reads all manifests. Everything that is wrong with any of them is in the
-// error.
-func (f *offlineFlags) read(stdin io.Reader) ([]source, error) {
+// read reads all manifests. Kinds that hold a pod are those of the flags and
+// those that are configured. Everything that is wrong with any of the manifests
+// is in the error.
+func (f *offlineFlags) read(stdin io.Reader, configured ...workload.Kind) ([]source, error) {
 	var (
 		sources []source
 		found   finding.List
@@ -128,7 +162,7 @@ func (f *offlineFlags) read(stdin io.Reader) ([]source, error) {
 	if len(validation.IsDNS1123Label(f.namespace)) > 0 {
 		errs = append(errs, fmt.Errorf("--namespace %q: must be a DNS label: lower-case letters, digits and dashes", f.namespace))
 	}
-	workloads, err := manifest.NewWorkloads(f.workloads)
+	workloads, err := manifest.NewWorkloads(f.workloads, configured...)
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
 			errs = append(errs, errors.New("--workload "+strings.TrimSpace(line)))
@@ -330,7 +364,7 @@ func couldNotTell(in *sidecar.Input, d *sidecar.Decision) finding.Finding {
 		messages = append(messages, fmt.Sprintf("namespace %q is not known, and sidecar profiles %s select namespaces by their labels", in.Namespace, strings.Join(profiles, ", ")))
 	}
 	if len(profiles) > 0 {
-		f.Hint = "put the Namespace into the --config directory, or among the manifests"
+		f.Hint = namespaceHint
 	}
 	// What is said of all of these profiles at once is not said of each again.
 	for line := range strings.Lines(d.Err.Error()) {

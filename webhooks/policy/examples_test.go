@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 const (
@@ -49,7 +52,10 @@ func asText(response admission.Response) string {
 // reader will try first. UPDATE_GOLDEN=1 writes the answers.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	set := compile(t, exampleDocuments(t))
+	spec := specOf(t, exampleDocuments(t))
+	spec.Now = func() time.Time { return time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC) }
+	set, err := policy.Compile(spec)
+	must(t, err)
 	if warnings := set.Warnings(); len(warnings) > 0 {
 		t.Errorf("warnings about the examples: %v", warnings)
 	}
@@ -80,7 +86,7 @@ func TestExamples(t *testing.T) {
 func TestGuideShowsTheExamples(t *testing.T) {
 	t.Parallel()
 	text := readFile(t, guide)
-	for _, name := range []string{"workloads.yaml", "pod-security.yaml"} {
+	for _, name := range []string{"workloads.yaml", "pod-security.yaml", "exception.yaml", "configuration.yaml"} {
 		part := readFile(t, examples+name)
 		if !strings.Contains(text, "```yaml\n"+part+"```\n") {
 			t.Errorf("the guide does not show\n%s", part)

@@ -1,0 +1,147 @@
+package cases
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/request"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+)
+
+// Runner has cases decided.
+type Runner struct {
+	// Resources are those of the kinds that objects are of.
+	Resources *request.Resources
+	// Compile is the configuration compiled for a Variant. It is called once for
+	// each that cases need, and not concurrently.
+	Compile func(Variant) (*webhooks.Snapshot, error)
+	// Workers is how many cases are decided at a time, at least 1.
+	Workers int
+}
+
+// Result is what became of one case.
+type Result struct {
+	Case *Case
+	Got  Outcome
+	// Differences are empty if the case has passed.
+	Differences []Difference
+	// Elapsed is what the decision took.
+	Elapsed time.Duration
+}
+
+// Passed tells whether all was as expected.
+func (r *Result) Passed() bool { return len(r.Differences) == 0 }
+
+// Variant is what a configuration is compiled for.
+type Variant struct {
+	// Now is the time by which exceptions expire, unless RealTime holds.
+	Now      time.Time
+	RealTime bool
+	// Inject tells whether there are sidecar profiles.
+	Inject bool
+	// Context is laid over that of the configuration, if it is not nil.
+	Context *Context
+}
+
+func variantOf(c *Case) Variant {
+	v := Variant{RealTime: c.Now == nil, Inject: c.Inject, Context: c.Context}
+	if c.Now != nil {
+		v.Now = c.Now.UTC()
+	}
+	return v
+}
+
+// Run decides every case. The results are in the order of the cases, however
+// many are decided at a time. The error is a finding.List of cases that no
+// request can be made of, and then none was decided; or why the work ended early.
+func (r *Runner) Run(ctx context.Context, all []*Case) ([]Result, error) {
+	requests := make([]admission.Request, len(all))
+	var found finding.List
+	for i, c := range all {
+		var err error
+		if requests[i], err = r.request(c); err != nil {
+			for line := range strings.Lines(err.Error()) {
+				f := c.finding(strings.TrimSpace(line))
+				if strings.HasPrefix(line, "name: is missing") {
+					f.Hint = "objectName is the name of an object that does not say it"
+				}
+				found = append(found, f)
+			}
+		}
+	}
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	snapshots := map[Variant]*webhooks.Snapshot{}
+	for _, c := range all {
+		v := variantOf(c)
+		if snapshots[v] != nil {
+			continue
+		}
+		snapshot, err := r.Compile(v)
+		if err != nil {
+			return nil, fmt.Errorf("the configuration cannot be compiled for %q: %w", c.Title(), err)
+		}
+		snapshots[v] = snapshot
+	}
+	results := make([]Result, len(all))
+	var group errgroup.Group
+	group.SetLimit(max(1, r.Workers))
+	for i, c := range all {
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			start := time.Now()
+			result := Result{Case: c, Got: decide(ctx, snapshots[variantOf(c)], c, requests[i])}
+			result.Elapsed = time.Since(start)
+			result.Differences = Judge(&c.Expect, &result.Got)
+			results[i] = result
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return results, ctx.Err()
+}
+
+// Warnings are about cases whose object is of a kind that is not known: a policy
+// that calls its resource otherwise is not about it, and the case tries nothing.
+func (r *Runner) Warnings(all []*Case) finding.List {
+	var found finding.List
+	for _, c := range all {
+		text := c.Spec.Object
+		if len(text) == 0 {
+			text = c.Spec.OldObject
+		}
+		object, err := rawjson.Parse(text)
+		if err != nil {
+			continue // Run tells
+		}
+		kind := schema.FromAPIVersionAndKind(object.Get("apiVersion").Text(), object.Get("kind").Text())
+		if as := r.Resources.Of(kind); as.Guessed {
+			f := c.finding(fmt.Sprintf("kind %q of %s is not known: its resource is taken to be %q, in namespaces",
+				shape.Cut(kind.Kind, mostShown), shape.Printable(kind.GroupVersion().String()), shape.Cut(as.Name, mostShown)))
+			f.Severity, f.Hint = finding.Warning, "put its CustomResourceDefinition into the --config directory"
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// finding is an error about the case.
+func (c *Case) finding(message string) finding.Finding {
+	return finding.Finding{
+		Severity: finding.Error, Source: c.Source, Object: testKind + "/" + shape.Printable(c.Test), Field: c.Field, Message: message,
+	}
+}

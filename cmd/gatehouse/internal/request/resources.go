@@ -1,0 +1,159 @@
+package request
+
+import (
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// Resource is what the API server calls objects of a kind.
+type Resource struct {
+	// Name is the plural, as in "pods".
+	Name string
+	// ClusterScoped tells that the objects are not in namespaces.
+	ClusterScoped bool
+	// Guessed tells that the kind is not known: Name is the usual plural of it,
+	// and its objects are taken to be in namespaces. A policy that names another
+	// plural is not about the request then, so it is worth a word wherever one
+	// names the kind's group.
+	Guessed bool
+}
+
+// Resources are the resources that kinds belong to: those of Kubernetes, and
+// those of CustomResourceDefinitions. They never change and are safe for
+// concurrent use.
+type Resources struct {
+	kinds     map[schema.GroupVersionKind]Resource
+	resources map[schema.GroupVersionResource]Resource
+}
+
+// NewResources are the resources of Kubernetes and of these
+// CustomResourceDefinitions, which win over it. What is no usable
+// CustomResourceDefinition is passed over: its objects are of an unknown kind.
+func NewResources(crds []*unstructured.Unstructured) *Resources {
+	r := &Resources{
+		kinds:     make(map[schema.GroupVersionKind]Resource),
+		resources: make(map[schema.GroupVersionResource]Resource),
+	}
+	object := reflect.TypeFor[metav1.Object]()
+	for gvk, of := range scheme.Scheme.AllKnownTypes() {
+		// Lists, options and events of a watch are no objects.
+		if gvk.Version != runtime.APIVersionInternal && reflect.PointerTo(of).Implements(object) {
+			r.know(gvk, Resource{Name: plural(gvk.Kind), ClusterScoped: clusterScoped(gvk.GroupKind())})
+		}
+	}
+	for _, gvk := range []schema.GroupVersionKind{
+		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+		{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"},
+	} {
+		r.know(gvk, Resource{Name: plural(gvk.Kind), ClusterScoped: true})
+	}
+	for _, crd := range crds {
+		r.add(crd.Object)
+	}
+	return r
+}
+
+// add makes the kinds of a CustomResourceDefinition known.
+func (r *Resources) add(crd map[string]any) {
+	text := func(path ...string) string {
+		s, _, _ := unstructured.NestedString(crd, path...)
+		return s
+	}
+	group, kind, name := text("spec", "group"), text("spec", "names", "kind"), text("spec", "names", "plural")
+	if group == "" || kind == "" || name == "" {
+		return
+	}
+	listed, _, _ := unstructured.NestedFieldNoCopy(crd, "spec", "versions")
+	versions, _ := listed.([]any)
+	for _, version := range versions {
+		of, _ := version.(map[string]any)
+		if v, _, _ := unstructured.NestedString(of, "name"); v != "" {
+			r.know(schema.GroupVersionKind{Group: group, Version: v, Kind: kind}, Resource{Name: name, ClusterScoped: text("spec", "scope") == "Cluster"})
+		}
+	}
+}
+
+func (r *Resources) know(kind schema.GroupVersionKind, as Resource) {
+	r.kinds[kind] = as
+	r.resources[kind.GroupVersion().WithResource(as.Name)] = as
+}
+
+// Of is the resource of a kind.
+func (r *Resources) Of(gvk schema.GroupVersionKind) Resource {
+	if known, ok := r.kinds[gvk]; ok {
+		return known
+	}
+	return Resource{Name: plural(gvk.Kind), Guessed: true}
+}
+
+// named is the resource of that name.
+func (r *Resources) named(gvr schema.GroupVersionResource) Resource {
+	if known, ok := r.resources[gvr]; ok {
+		return known
+	}
+	return Resource{Name: gvr.Resource, Guessed: true}
+}
+
+// plural is the usual plural of a kind, which all kinds of Kubernetes have.
+func plural(kind string) string {
+	name := strings.ToLower(kind)
+	ends := func(ends ...string) bool {
+		for _, end := range ends {
+			if strings.HasSuffix(name, end) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case name == "", name == "endpoints":
+		return name
+	case ends("s", "x", "z", "ch", "sh"):
+		return name + "es"
+	case ends("y") && !ends("ay", "ey", "oy", "uy"):
+		return strings.TrimSuffix(name, "y") + "ies"
+	default:
+		return name + "s"
+	}
+}
+
+// clusterScoped tells of a kind of Kubernetes whether its objects are not in
+// namespaces.
+func clusterScoped(kind schema.GroupKind) bool {
+	switch kind.Group {
+	case "":
+		switch kind.Kind {
+		case "ComponentStatus", "Namespace", "Node", "PersistentVolume":
+			return true
+		}
+	case "authorization.k8s.io":
+		return kind.Kind != "LocalSubjectAccessReview"
+	case "certificates.k8s.io":
+		return kind.Kind != "PodCertificateRequest"
+	case "networking.k8s.io":
+		switch kind.Kind {
+		case "IngressClass", "IPAddress", "ServiceCIDR":
+			return true
+		}
+	case "policy":
+		return kind.Kind == "PodSecurityPolicy"
+	case "rbac.authorization.k8s.io":
+		return strings.HasPrefix(kind.Kind, "Cluster")
+	case "resource.k8s.io":
+		return !strings.HasPrefix(kind.Kind, "ResourceClaim")
+	case "scheduling.k8s.io":
+		return kind.Kind == "PriorityClass"
+	case "storage.k8s.io":
+		return kind.Kind != "CSIStorageCapacity"
+	case "admissionregistration.k8s.io", "authentication.k8s.io", "flowcontrol.apiserver.k8s.io", "imagepolicy.k8s.io",
+		"internal.apiserver.k8s.io", "node.k8s.io", "storagemigration.k8s.io":
+		return true
+	}
+	return false
+}

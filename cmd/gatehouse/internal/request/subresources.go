@@ -1,0 +1,114 @@
+package request
+
+import (
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// subresource is a subresource of Kubernetes whose objects are of a kind of their
+// own.
+type subresource struct {
+	kind schema.GroupVersionKind
+	// of is the resource, and empty for a subresource of many.
+	of   schema.GroupVersionResource
+	name string
+	// operation is what is done with the kind if nothing is said.
+	operation admissionv1.Operation
+	// also tells that objects of the kind have a resource too.
+	also bool
+}
+
+// subresources are all of them. A kind is the object of one subresource only.
+func subresources() []subresource {
+	core := schema.GroupVersion{Version: "v1"}
+	connect := func(kind, resource, name string) subresource {
+		return subresource{kind: core.WithKind(kind), of: core.WithResource(resource), name: name, operation: admissionv1.Connect}
+	}
+	create := func(kind schema.GroupVersionKind, resource, name string) subresource {
+		return subresource{kind: kind, of: core.WithResource(resource), name: name, operation: admissionv1.Create}
+	}
+	binding := create(core.WithKind("Binding"), "pods", "binding")
+	binding.also = true
+	return []subresource{
+		connect("PodExecOptions", "pods", "exec"),
+		connect("PodAttachOptions", "pods", "attach"),
+		connect("PodPortForwardOptions", "pods", "portforward"),
+		connect("PodProxyOptions", "pods", "proxy"),
+		connect("ServiceProxyOptions", "services", "proxy"),
+		connect("NodeProxyOptions", "nodes", "proxy"),
+		create(schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"}, "pods", "eviction"),
+		create(schema.GroupVersionKind{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}, "serviceaccounts", "token"),
+		binding,
+		{kind: schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}, name: "scale", operation: admissionv1.Update},
+	}
+}
+
+// place finds the resource and subresource of a request whose object is of a
+// kind, and the operation, where nothing is said of them.
+func (r *Resources) place(s *Spec, kind schema.GroupVersionKind) (gvr schema.GroupVersionResource, as Resource, err error) {
+	named := s.Resource != nil
+	if named {
+		gvr = schema.GroupVersionResource(*s.Resource)
+		as = r.named(gvr)
+	}
+	for _, sub := range subresources() {
+		switch {
+		case sub.kind != kind || sub.also && s.SubResource == "" && !named:
+			continue
+		case s.SubResource != "" && s.SubResource != sub.name:
+			return gvr, as, fmt.Errorf("object: kind %q is that of the subresource %q, and not of %q", kind.Kind, sub.name, s.SubResource)
+		case !named && sub.of.Resource == "":
+			return gvr, as, fmt.Errorf("resource: is missing: a %s is the subresource %q of many resources (hint: say of which, as in apps/v1 deployments)", kind.Kind, sub.name)
+		case named && sub.of.Resource != "" && gvr != sub.of:
+			return gvr, as, fmt.Errorf("object: kind %q is that of %s/%s, and not of %q", kind.Kind, sub.of.Resource, sub.name, gvr.Resource)
+		}
+		if !named {
+			gvr = sub.of
+		}
+		s.SubResource = sub.name
+		if s.Operation == "" && s.OldObject == nil {
+			s.Operation = sub.operation
+		}
+		return gvr, r.named(gvr), nil
+	}
+	if !named {
+		as = r.Of(kind)
+		gvr = kind.GroupVersion().WithResource(as.Name)
+	}
+	// The objects of these are of no other kind.
+	var kinds []string
+	for _, sub := range subresources() {
+		if s.SubResource == sub.name && (sub.of == gvr || sub.of.Resource == "") {
+			kinds = append(kinds, fmt.Sprintf("a %s of %s", sub.kind.Kind, sub.kind.GroupVersion()))
+		}
+	}
+	if len(kinds) > 0 && s.Kind == nil {
+		return gvr, as, fmt.Errorf("object: kind %q is not that of %s/%s: it must be %s", kind.Kind, gvr.Resource, s.SubResource, strings.Join(kinds, " or "))
+	}
+	return gvr, as, nil
+}
+
+// options are those with which the API server is asked to do something, if
+// nobody says more. A CONNECT has none: its object is the options.
+func options(operation admissionv1.Operation, dryRun bool) []byte {
+	var kind string
+	switch operation {
+	case admissionv1.Create:
+		kind = "CreateOptions"
+	case admissionv1.Update:
+		kind = "UpdateOptions"
+	case admissionv1.Delete:
+		kind = "DeleteOptions"
+	case admissionv1.Connect:
+		return nil
+	}
+	text := `{"kind":"` + kind + `","apiVersion":"` + metav1.SchemeGroupVersion.Group + `/` + metav1.SchemeGroupVersion.Version + `"`
+	if dryRun {
+		text += `,"dryRun":["` + metav1.DryRunAll + `"]`
+	}
+	return []byte(text + "}")
+}
