@@ -76,7 +76,8 @@ type Violation struct {
 	// Outcome is Violated, Failed, Excepted or Existing.
 	Outcome Outcome `json:"outcome"`
 	// Actions say what a violation leads to. They have no effect for Excepted
-	// and Existing.
+	// and Existing. None at all are those of a policy or binding that could not be
+	// evaluated, which refuses whatever its actions are.
 	Actions []admissionregistrationv1.ValidationAction `json:"actions,omitempty"`
 	// Exception is the one that lets it pass, as namespace/name.
 	Exception string `json:"exception,omitempty"`
@@ -84,11 +85,11 @@ type Violation struct {
 
 // Refuses tells whether the violation alone is enough to refuse the request.
 func (v *Violation) Refuses() bool {
-	if v.Outcome == Failed && (v.Rule == "" || v.Actions == nil) {
-		return true
-	}
 	if v.Outcome != Violated && v.Outcome != Failed {
 		return false
+	}
+	if v.Actions == nil {
+		return true
 	}
 	return slices.Contains(v.Actions, admissionregistrationv1.Deny)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
@@ -71,22 +72,26 @@ func (x *exception) holds(r *request) bool {
 			return false
 		}
 	}
-	if x.namespaces != nil && (r.Namespace == "" || !slices.Contains(x.namespaces, r.Namespace)) {
+	namespace := r.Namespace
+	if r.requested.Group == "" && r.requested.Resource == "namespaces" {
+		namespace = "" // a namespace is not in itself
+	}
+	if x.namespaces != nil && (namespace == "" || !slices.Contains(x.namespaces, namespace)) {
 		return false
 	}
 	if len(x.names) > 0 && !matchesName(x.names, r.knownAs()) {
 		return false
 	}
 	if x.inNamespaces != nil {
-		if r.Namespace == "" {
-			return false
-		}
-		namespace, known := r.set.objects.Namespace(r.Namespace)
-		if !known || !x.inNamespaces.Matches(labels.Set(namespace.Labels)) {
+		found, known := r.set.objects.Namespace(namespace)
+		if namespace == "" || !known || !x.inNamespaces.Matches(labels.Set(found.Labels)) {
 			return false
 		}
 	}
 	if x.objects != nil {
+		if r.Operation == admissionv1.Connect {
+			return false // options have no labels, not even none
+		}
 		// Of an update both, so that nobody labels an object into an exception.
 		for _, object := range [...]*payload{&r.object, &r.oldObject} {
 			if object.present() && !x.objects.Matches(r.objectLabels(object)) {

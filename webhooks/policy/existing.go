@@ -2,8 +2,10 @@ package policy
 
 import (
 	"bytes"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -21,7 +23,7 @@ func (r *request) before() *request {
 	if r.template == "" && r.Operation == admissionv1.Update && r.oldObject.present() {
 		old := r.AdmissionRequest
 		old.Object = old.OldObject
-		earlier := newRequest(&review{set: r.set, context: r.context, now: r.now, asks: r.asks}, admissionRequest(old))
+		earlier := newRequest(r.review.aside(), admissionRequest(old))
 		earlier.object.checked, earlier.oldObject.checked = r.oldObject.checked, r.oldObject.checked
 		earlier.whole = true
 		r.earlier = earlier
@@ -29,12 +31,17 @@ func (r *request) before() *request {
 	return r.earlier
 }
 
+// aside is a review whose answer nobody gets.
+func (v *review) aside() *review {
+	return &review{set: v.set, context: v.context, now: v.now, asks: v.asks}
+}
+
 // existed tells whether the object violated the rule before the update, and the
 // update does not make it worse: the rule can see no more in the object than it
 // could see before.
 func (r *request) existed(p *compiledPolicy, b *binding, param *param, result *ruleResult) bool {
-	if r.template == "" && r.Operation != admissionv1.Update {
-		return false
+	if r.template == "" && r.Operation != admissionv1.Update || !slices.Contains(b.actions, admissionregistrationv1.Deny) {
+		return false // what is only warned about or noted is so each time
 	}
 	if r.isHarmless() && !result.readsFinalizers() {
 		return true
@@ -57,6 +64,11 @@ func (r *request) existed(p *compiledPolicy, b *binding, param *param, result *r
 	}
 	if why, err := p.match.matches(earlier, true); err != nil || why != Evaluated {
 		return false
+	}
+	if b.match != nil {
+		if why, err := b.match.matches(earlier, false); err != nil || why != Evaluated {
+			return false
+		}
 	}
 	ev := earlier.evaluated(p, b, param)
 	r.spent += earlier.spent

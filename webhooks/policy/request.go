@@ -103,8 +103,6 @@ type review struct {
 	asks authorizer.UnconditionalAuthorizer
 	// now is the time of the first look at the clock.
 	now time.Time
-	// refusalTold says that it was warned that injection refuses pods.
-	refusalTold bool
 }
 
 func newRequest(v *review, req admission.Request) *request {

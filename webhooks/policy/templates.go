@@ -31,10 +31,10 @@ func (r *request) templated() *request {
 	if err != nil || object.Get(path...).Kind() != rawjson.Object {
 		return nil
 	}
-	template := r.fromTemplate(object.Get(path...), path)
+	template := r.fromTemplate(r.review, object.Get(path...), path)
 	if r.Operation == admissionv1.Update {
 		if old, err := r.oldObject.json(); err == nil && old.Get(path...).Kind() == rawjson.Object {
-			template.earlier = r.fromTemplate(old.Get(path...), path)
+			template.earlier = r.fromTemplate(r.review.aside(), old.Get(path...), path)
 			template.sameTemplate = bytes.Equal(object.Get(path...), old.Get(path...))
 		}
 	}
@@ -47,7 +47,7 @@ func (r *request) templated() *request {
 func (r *request) concerns(p *compiledPolicy) bool { return !r.sameTemplate || !p.existing }
 
 // fromTemplate is the request to create the pod of a template.
-func (r *request) fromTemplate(template rawjson.Value, path []string) *request {
+func (r *request) fromTemplate(v *review, template rawjson.Value, path []string) *request {
 	req := admissionv1.AdmissionRequest{
 		UID:       r.UID,
 		Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
@@ -59,7 +59,7 @@ func (r *request) fromTemplate(template rawjson.Value, path []string) *request {
 		Options:   runtime.RawExtension{Raw: []byte(`{"apiVersion":"meta.k8s.io/v1","kind":"CreateOptions"}`)},
 	}
 	req.RequestKind, req.RequestResource = &req.Kind, &req.Resource
-	out := newRequest(r.review, admissionRequest(req))
+	out := newRequest(v, admissionRequest(req))
 	out.object.checked = true
 	out.template = strings.Join(path, ".")
 	name := r.objectName()
@@ -73,9 +73,8 @@ func (r *request) fromTemplate(template rawjson.Value, path []string) *request {
 		if err != nil {
 			return nil, err
 		}
-		if refusal != "" && out.template != "" && !r.refusalTold {
-			r.refusalTold = true
-			r.warn(out.template + ": sidecar injection will refuse the pods: " + refusal)
+		if refusal != "" {
+			v.warn(out.template + ": sidecar injection will refuse the pods: " + refusal)
 		}
 		return injected, nil
 	}
