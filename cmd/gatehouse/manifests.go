@@ -21,6 +21,7 @@ type manifestsFlags struct {
 	name, namespace               string
 	excludeNamespaces             []string
 	authentication                bool
+	noMatchConditions             bool
 	clientCert, clientKey, output string
 }
 
@@ -31,7 +32,10 @@ func newManifestsCommand(s streams) *cobra.Command {
 		Short: "Print what tells an API server to ask Gatehouse",
 		Long: `Manifests prints the webhook configurations that register Gatehouse for
 admission, for kubectl apply. With --config only what the documents act on is
-registered; run it again when they are about something new.
+registered; run it again when they are about something new. Match conditions of
+policies that cannot fail become a match condition of the webhook, so that what
+they leave out is not sent: run it again when one of them changes too, or leave
+them to Gatehouse with --no-match-conditions.
 
 With --authentication it prints the kubeconfig for kube-apiserver's
 --authentication-token-webhook-config-file instead, which is a file on the hosts
@@ -39,7 +43,7 @@ of kube-apiserver and not an object of the API. The paths in it are not read.
 
 Nothing in kube-system, kube-node-lease and Gatehouse's own namespace is ever
 sent to Gatehouse, and neither are nodes, certificate signing requests, leases,
-events and reviews: a cluster can come up without it.`,
+events, reviews and Gatehouse's own documents: a cluster can come up without it.`,
 		Example: `  # in the cluster, with certificates from cert-manager
   gatehouse manifests --service gatehouse-system/gatehouse --certificates cert-manager --config DIR | kubectl apply -f -
 
@@ -73,6 +77,7 @@ events and reviews: a cluster can come up without it.`,
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
 	flags.StringVar(&f.namespace, "namespace", "", "namespace that Gatehouse runs in (default: that of --service, else gatehouse-system)")
 	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "further namespaces that nothing is sent from, such as those of the network and storage drivers")
+	flags.BoolVar(&f.noMatchConditions, "no-match-conditions", false, "leave all match conditions of policies to Gatehouse")
 	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews instead")
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver, with --authentication")
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver, with --authentication")
@@ -101,6 +106,7 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	}
 	o := registration.Options{
 		Name: f.name, Namespace: f.namespace, ExcludeNamespaces: f.excludeNamespaces, Server: server,
+		NoMatchConditions: f.noMatchConditions,
 	}
 	switch {
 	case o.Namespace != "":
@@ -162,6 +168,9 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 	}
 	if !f.authentication && (f.clientCert != "" || f.clientKey != "") {
 		problem("--client-cert and --client-key are for --authentication")
+	}
+	if f.noMatchConditions && f.config == "" {
+		problem("--no-match-conditions is for --config: without it there are none")
 	}
 	if f.authentication && f.config != "" {
 		problem("--config is not for --authentication, which does not depend on it")

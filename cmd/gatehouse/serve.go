@@ -17,8 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
@@ -30,6 +32,8 @@ import (
 // serveFlags are what the command line of serve says.
 type serveFlags struct {
 	config        string
+	kubeconfig    string
+	inCluster     bool
 	listen        string
 	opsListen     string
 	tlsCert       string
@@ -54,6 +58,11 @@ and /validate, with TLS, from the documents in a directory. Changes in the
 directory are picked up without a restart, whole or not at all: a broken
 configuration never replaces a working one.
 
+With --kubeconfig or --in-cluster, what the documents look up comes from the
+cluster: namespaces, params and presets are watched, those that the documents
+name and no others, and the authorizer of policies asks the API server.
+Namespaces and other objects in the directory are then not looked at.
+
 Health and metrics are on a second listener, without TLS: /livez, /readyz and
 /metrics.
 
@@ -64,7 +73,10 @@ answer, goes on answering for the drain delay, and then stops.`,
 
   # on one machine, with a certificate of its own; the CA and a client
   # certificate for the API server are written to ./certs
-  gatehouse serve --config ./config --listen 127.0.0.1:9443 --self-signed 127.0.0.1 --self-signed-dir ./certs`,
+  gatehouse serve --config ./config --listen 127.0.0.1:9443 --self-signed 127.0.0.1 --self-signed-dir ./certs
+
+  # in a pod, with what policies look up from its cluster
+  gatehouse serve --config /etc/gatehouse --in-cluster --tls-cert tls.crt --tls-key tls.key --client-ca client-ca.crt`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -75,6 +87,8 @@ answer, goes on answering for the drain delay, and then stops.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "directory of documents (required)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; its current context is the cluster in which policies and profiles look things up")
+	flags.BoolVar(&f.inCluster, "in-cluster", false, "look things up in the cluster of the pod that this runs in, as its service account")
 	flags.StringVar(&f.listen, "listen", ":9443", "address for reviews")
 	flags.StringVar(&f.opsListen, "ops-listen", ":8080", "address for health and metrics")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "file of the serving certificate and its chain, in PEM; re-read when it changes")
@@ -94,7 +108,8 @@ answer, goes on answering for the drain delay, and then stops.`,
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flags exist
 	}
-	_ = cmd.MarkFlagRequired("config") // the flag exists
+	_ = cmd.MarkFlagFilename("kubeconfig")
+	_ = cmd.MarkFlagRequired("config")
 	return cmd
 }
 
@@ -109,6 +124,9 @@ func (f *serveFlags) check() error {
 		problems = append(problems, errors.New("--tls-cert and --tls-key must both be given"))
 	case !files && len(f.selfSigned) == 0:
 		problems = append(problems, errors.New("no certificate: give --tls-cert and --tls-key, or --self-signed with the names and addresses under which the API server calls (hint: --self-signed 127.0.0.1)"))
+	}
+	if f.kubeconfig != "" && f.inCluster {
+		problems = append(problems, errors.New("--kubeconfig and --in-cluster exclude each other"))
 	}
 	if f.selfSignedDir != "" && len(f.selfSigned) == 0 {
 		problems = append(problems, errors.New("--self-signed-dir needs --self-signed"))
@@ -151,14 +169,23 @@ func (f *serveFlags) logger(s streams) *slog.Logger {
 // ends.
 func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	metrics := telemetry.New(log, version())
-	loaded, snapshot, found := examine(f.config)
-	if err := found.Err(); err != nil {
+	world, err := f.surroundings(log, metrics)
+	if err != nil {
+		return err
+	}
+	defer world.close()
+	loaded, found := config.Inspect(f.config)
+	view := world.provide(ctx, loaded)
+	snapshot, err := first(loaded, found)
+	if err != nil {
 		return unusable(f.config, err)
 	}
+	world.keep(view)
 	var current atomic.Pointer[webhooks.Snapshot]
 	use := func(c *config.Config, s *webhooks.Snapshot) {
 		current.Store(s)
 		metrics.ConfigLoaded(c.Digest, time.Now())
+		metrics.PoliciesLoaded(&c.Policy)
 		log.Info("configuration in use", "dir", f.config, "digest", c.Digest, "files", c.Files,
 			"profiles", len(c.Sidecar.Profiles), "policies", len(c.Policy.Policies)+len(c.Policy.AdmissionPolicies), "tokens", len(c.Authn.Tokens))
 		for _, w := range append(c.Warnings, s.Warnings()...) {
@@ -167,6 +194,10 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 		debug.FreeOSMemory() // Compiling leaves many times of what it makes.
 	}
 	use(loaded, snapshot)
+	if err := snapshot.Warnings().Err(); err != nil {
+		metrics.ConfigFailed()
+		log.Error("policies do not compile: for what they match, their failurePolicy decides", "dir", f.config)
+	}
 	if os.Getenv("GOGC") == "" {
 		// The live heap is a few megabytes, so that at Go's default of 100 a
 		// collection is due every hundred reviews. Some megabytes more of garbage
@@ -206,9 +237,11 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	defer func() { _ = ops.Close() }()
 	srv := server.New(server.Options{
 		Reviews: reviews, TLS: tlsConfig,
-		Handler: server.Reviews(&current, f.inFlight, metrics.Review, metrics.Profiles, time.Now),
-		Ops:     ops, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
-		Ready: source.Healthy, DrainDelay: f.drainDelay, Log: log,
+		Handler: server.Reviews(&current, server.ReviewOptions{
+			Bytes: f.inFlight, Observe: metrics.Review, Profiles: metrics.Profiles, Policies: metrics.Policies, Now: time.Now,
+		}),
+		Ops: ops, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
+		Ready: func() error { return errors.Join(source.Healthy(), world.ready()) }, DrainDelay: f.drainDelay, Log: log,
 	})
 	log.Info("serving", "version", version(), "reviews", reviews.Addr().String(), "ops", ops.Addr().String())
 
@@ -227,7 +260,13 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 		config.Watch(background, f.config, loaded.Digest, func(c *config.Config, err error) {
 			var s *webhooks.Snapshot
 			if err == nil {
+				view := world.provide(background, c)
+				c.Policy.Previous = current.Load().Policy
 				s, err = webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
+				if err == nil {
+					world.keep(view)
+				}
+				world.clean()
 			}
 			if err != nil {
 				metrics.ConfigFailed()
@@ -244,6 +283,97 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// first compiles the configuration that a server starts with. There is none that
+// could serve on in its place, so that expressions of policies that do not compile
+// do not keep the server from starting: every other gate would be open, or
+// everything refused.
+func first(c *config.Config, found finding.List) (*webhooks.Snapshot, error) {
+	if found.Err() == nil {
+		c.Policy.KeepBroken = true
+		snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
+		c.Policy.KeepBroken = false
+		if err == nil {
+			return snapshot, nil
+		}
+	}
+	_, found = compiled(c, found)
+	return nil, found.Err()
+}
+
+// surroundings are the cluster in which policies and profiles look things up.
+// Without one, they look into the directory.
+type surroundings struct {
+	// cluster is nil without.
+	cluster *cluster.Cluster
+	// view is that of the configuration in use.
+	view *cluster.View
+}
+
+func (f *serveFlags) surroundings(log *slog.Logger, metrics *telemetry.Telemetry) (*surroundings, error) {
+	var (
+		access *rest.Config
+		err    error
+	)
+	switch {
+	case f.inCluster:
+		if access, err = cluster.InCluster(); err != nil {
+			return nil, fmt.Errorf("--in-cluster: %w", err)
+		}
+	case f.kubeconfig != "":
+		if access, err = cluster.FromKubeconfig(f.kubeconfig); err != nil {
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
+		}
+	default:
+		return &surroundings{}, nil
+	}
+	cluster.LogLibraries(log)
+	c, err := cluster.New(access, version(), log)
+	if err != nil {
+		return nil, err
+	}
+	metrics.Registry.MustRegister(c)
+	return &surroundings{cluster: c}, nil
+}
+
+// provide makes a configuration look things up in the cluster, and gives these a
+// moment to be read before it is used. At a start, reviews are not asked for
+// before they are; later, what is not there in time is "could not tell".
+func (s *surroundings) provide(ctx context.Context, c *config.Config) *cluster.View {
+	if s.cluster == nil {
+		return nil
+	}
+	view := s.cluster.Provide(&c.Policy, &c.Sidecar) //nolint:contextcheck // what is watched lives longer than this call
+	const moment = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	_ = view.Wait(ctx) // what is missing is logged and measured by the cluster
+	return view
+}
+
+// keep notes what belongs to the configuration in use.
+func (s *surroundings) keep(view *cluster.View) { s.view = view }
+
+// clean stops what the configuration in use does not look up.
+func (s *surroundings) clean() {
+	if s.cluster != nil {
+		s.cluster.Keep(s.view)
+	}
+}
+
+// ready tells what has not been read since the start.
+func (s *surroundings) ready() error {
+	if s.cluster == nil {
+		return nil
+	}
+	return s.cluster.Ready()
+}
+
+func (s *surroundings) close() {
+	if s.cluster != nil {
+		s.cluster.Close()
+	}
 }
 
 // certificates makes the source of serving certificates, and the pool of CAs

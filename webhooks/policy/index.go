@@ -5,6 +5,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // index finds the policies that may be about a request without a look at the
@@ -162,7 +164,8 @@ func (c *candidates) of(to []int, r *request) []int {
 
 // exempt tells whether no policy is ever evaluated for the request. Upstream
 // exempts the configuration of admission itself, so that a policy cannot lock
-// out its own repair, and reviews, without which nobody could log in,
+// out its own repair, and reviews, without which nobody could log in. Our own
+// kinds are such configuration too. Upstream's are in
 // https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/kubeapiserver/admission/exclusion/resources.go.
 func exempt(r *request) bool {
 	switch r.requested.Group {
@@ -173,6 +176,8 @@ func exempt(r *request) bool {
 			"mutatingadmissionpolicies", "mutatingadmissionpolicybindings":
 			return true
 		}
+	case v1alpha1.GroupVersion.Group:
+		return true
 	case "authentication.k8s.io":
 		return r.requested.Resource == "tokenreviews" || r.requested.Resource == "selfsubjectreviews"
 	case "authorization.k8s.io":

@@ -71,7 +71,7 @@ type Configuration struct {
 
 // Objects is the context that policies look into: namespaces and params. It is
 // safe for concurrent use, and what it returns is never changed by the one who
-// gets it. It answers at once, from memory.
+// gets it. It answers from memory, or at least without making a review wait.
 type Objects interface {
 	// Namespace is the namespace of that name, and false if it is not known.
 	Namespace(name string) (*corev1.Namespace, bool)

@@ -152,7 +152,7 @@ func TestReviewVerdicts(t *testing.T) {
 		{"webhook configurations", denyAll("p", "", ""), `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: p}}`, deleting, "allowed"},
 		{"token reviews", denyAll("p", "", ""), `{apiVersion: authentication.k8s.io/v1, kind: TokenReview}`, none, "allowed"},
 		{"access reviews", denyAll("p", "", ""), `{apiVersion: authorization.k8s.io/v1, kind: SubjectAccessReview}`, none, "allowed"},
-		{"our own policies are not exempt", denyAll("p", "", ""), `{apiVersion: gatehouse.dev/v1alpha1, kind: Thing}`, none, denied},
+		{"our own kinds", denyAll("p", "", ""), `{apiVersion: gatehouse.dev/v1alpha1, kind: AdmissionPolicy, metadata: {name: p}}`, none, "allowed"},
 
 		// Params.
 		{"params of a kind that extends Kubernetes", documents(

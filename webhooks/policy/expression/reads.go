@@ -7,9 +7,8 @@ import (
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // Reads is what of the object an expression looks at, through variables too: all
@@ -17,39 +16,18 @@ import (
 // elements. The zero value looks at nothing. It is immutable, and safe for
 // concurrent use, once it is made.
 type Reads struct {
-	whole, presence bool
-	members         map[string]*Reads
-	each            *Reads
+	// whole is true if all of it is looked at, presence if it is whether it is
+	// there, and null if it is whether it is null.
+	whole, presence, null bool
+	// exact is true if the expression goes into it, and what it finds depends on
+	// the kind that it has. With orObject alone, or orArray alone, what is absent
+	// looks as an empty object does, or an empty array.
+	exact, orObject, orArray bool
+	members                  map[string]*Reads
+	each                     *Reads
 	// contained are names of members, or texts among the elements, of which it is
 	// asked whether they are there.
 	contained []string
-}
-
-// SameIn tells whether the expression can see no more in the object than it
-// could see in an older version of it: everything that it looks at is in both
-// and equal, but that elements of lists and members of maps that it goes through
-// may be gone, and may stand in another order.
-func (r *Reads) SameIn(object, old rawjson.Value) bool {
-	if r == nil {
-		return true
-	}
-	if r.whole {
-		return sameValue(object, old)
-	}
-	if r.presence && (len(object) == 0) != (len(old) == 0) {
-		return false
-	}
-	for _, text := range r.contained {
-		if contains(object, text) != contains(old, text) {
-			return false
-		}
-	}
-	for name, member := range r.members {
-		if !member.SameIn(object.Get(name), old.Get(name)) {
-			return false
-		}
-	}
-	return r.each == nil || r.each.sameEach(object, old)
 }
 
 // Touches tells whether the expression may look at what is at the path.
@@ -66,112 +44,38 @@ func (r *Reads) Touches(path ...string) bool {
 	}
 }
 
-// contains tells whether the text is the name of a member, or an element.
-func contains(v rawjson.Value, text string) bool {
-	if v.Kind() == rawjson.Object {
-		return len(v.Get(text)) > 0
-	}
-	if v.Kind() == rawjson.Array {
-		for _, element := range v.Elements() {
-			if element.Is(text) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// mostPairs is how many pairs of elements are compared. It is far above what is
-// in real objects; beyond it, elements are taken to differ.
-const mostPairs = 1 << 16
-
-// sameEach tells whether each element has one of its own among the old ones in
-// which the same is seen.
-func (r *Reads) sameEach(object, old rawjson.Value) bool {
-	if object.Kind() == rawjson.Object {
-		if old.Kind() != rawjson.Object {
-			return false
-		}
-		for name, member := range object.Members() {
-			before := old.Get(name.Text())
-			if len(before) == 0 || !r.SameIn(member, before) {
-				return false
-			}
-		}
-		return true
-	}
-	if object.Kind() != rawjson.Array {
-		return sameValue(object, old)
-	}
-	if old.Kind() != rawjson.Array || object.Len()*old.Len() > mostPairs {
-		return false
-	}
-	before := make([]rawjson.Value, 0, old.Len())
-	for _, element := range old.Elements() {
-		before = append(before, element)
-	}
-	for _, element := range object.Elements() {
-		i := slices.IndexFunc(before, func(b rawjson.Value) bool { return r.SameIn(element, b) })
-		if i < 0 {
-			return false
-		}
-		before = slices.Delete(before, i, i+1)
-	}
-	return true
-}
-
-// sameValue tells whether two values are written alike, but for space and the
-// order of members.
-func sameValue(a, b rawjson.Value) bool {
-	if string(a) == string(b) {
-		return true
-	}
-	kind := a.Kind()
-	if kind != b.Kind() {
-		return false
-	}
-	switch kind {
-	case rawjson.Object:
-		n := 0
-		for name, member := range a.Members() {
-			n++
-			other := b.Get(name.Text())
-			if len(other) == 0 || !sameValue(member, other) {
-				return false
-			}
-		}
-		return n == b.Len()
-	case rawjson.Array:
-		if a.Len() != b.Len() {
-			return false
-		}
-		others := make([]rawjson.Value, 0, b.Len())
-		for _, element := range b.Elements() {
-			others = append(others, element)
-		}
-		for i, element := range a.Elements() {
-			if !sameValue(element, others[i]) {
-				return false
-			}
-		}
-		return true
-	case rawjson.String:
-		return a.Text() == b.Text()
-	case rawjson.Invalid, rawjson.Null, rawjson.Bool, rawjson.Number:
-		return false // they are the same only if they are written alike
-	default:
-		return false
-	}
-}
-
 // part is what an expression's value may be of the object: the value at each of
 // the places, or a list made of elements.
 type part struct {
-	places   []*Reads
+	places   []place
 	elements *part
 }
 
+// place is a value of the object, and what an expression has if it is absent.
+type place struct {
+	*Reads
+	absent absence
+}
+
+// absence is what stands for a value that is absent.
+type absence uint8
+
+const (
+	// isError is the failure that there is no such key.
+	isError absence = iota
+	// isNone is optional.none(): the value is an optional, and so is what is
+	// selected of it.
+	isNone
+	// isEmptyObject and isEmptyArray are {} and [].
+	isEmptyObject
+	isEmptyArray
+)
+
 func (p *part) isNothing() bool { return p == nil || len(p.places) == 0 && p.elements == nil }
+
+// mostPlaces is how many places a value may be at. It is far above what real
+// expressions have; beyond it, all of them are taken to be looked at.
+const mostPlaces = 64
 
 func join(a, b *part) *part {
 	switch {
@@ -180,32 +84,60 @@ func join(a, b *part) *part {
 	case b.isNothing():
 		return a
 	}
-	out := &part{places: slices.Concat(a.places, b.places)}
-	switch {
-	case a.elements == nil:
-		out.elements = b.elements
-	case b.elements == nil:
-		out.elements = a.elements
-	default:
-		out.elements = join(a.elements, b.elements)
+	out := &part{places: slices.Clone(a.places)}
+	for _, p := range b.places {
+		if !slices.Contains(out.places, p) {
+			out.places = append(out.places, p)
+		}
 	}
+	if len(out.places) > mostPlaces {
+		out.all()
+		out.places = nil
+	}
+	out.elements = join(a.elements, b.elements)
 	return out
 }
 
-// member is what is under a name.
-func (p *part) member(name string) *part {
+// goInto notes that something inside of it is looked at, or that it is taken for
+// a value of its kind.
+func (p *part) goInto() {
+	if p == nil {
+		return
+	}
+	for _, place := range p.places {
+		switch place.absent {
+		case isError:
+			place.exact = true
+		case isNone, isEmptyObject:
+			place.orObject = true
+		case isEmptyArray:
+			place.orArray = true
+		}
+	}
+}
+
+// member is what is under a name. It is absent without an error if that is
+// optional.
+func (p *part) member(name string, optional bool) *part {
 	if p.isNothing() {
 		return nil
 	}
+	p.goInto()
 	out := new(part)
-	for _, place := range p.places {
-		if place.members == nil {
-			place.members = map[string]*Reads{}
+	for _, of := range p.places {
+		if of.members == nil {
+			of.members = map[string]*Reads{}
 		}
-		if place.members[name] == nil {
-			place.members[name] = new(Reads)
+		if of.members[name] == nil {
+			of.members[name] = new(Reads)
 		}
-		out.places = append(out.places, place.members[name])
+		found := place{Reads: of.members[name], absent: isError}
+		if optional || of.absent == isNone {
+			found.absent = isNone
+		} else {
+			found.presence = true
+		}
+		out.places = append(out.places, found)
 	}
 	return out
 }
@@ -215,14 +147,32 @@ func (p *part) element() *part {
 	if p.isNothing() {
 		return nil
 	}
+	p.goInto()
 	out := new(part)
-	for _, place := range p.places {
-		if place.each == nil {
-			place.each = new(Reads)
+	for _, of := range p.places {
+		if of.each == nil {
+			of.each = new(Reads)
 		}
-		out.places = append(out.places, place.each)
+		// There is no element that is absent.
+		found := place{Reads: of.each}
+		if of.absent == isNone {
+			found.absent = isNone
+		}
+		out.places = append(out.places, found)
 	}
 	return join(out, p.elements)
+}
+
+// instead is the value with something else to stand for it where it is absent.
+func (p *part) instead(absent absence) *part {
+	if p.isNothing() {
+		return nil
+	}
+	out := &part{elements: p.elements}
+	for _, at := range p.places {
+		out.places = append(out.places, place{Reads: at.Reads, absent: absent})
+	}
+	return out
 }
 
 // all notes that all of it is looked at.
@@ -246,8 +196,19 @@ func (p *part) there() {
 	}
 }
 
+// isNull notes that it is looked at whether it is null.
+func (p *part) isNull() {
+	if p == nil {
+		return
+	}
+	for _, place := range p.places {
+		place.presence, place.null = true, true
+	}
+}
+
 // contains notes that it is looked at whether a text is in it.
 func (p *part) contains(text string) {
+	p.goInto()
 	for _, place := range p.places {
 		if !slices.Contains(place.contained, text) {
 			place.contained = append(place.contained, text)
@@ -255,19 +216,6 @@ func (p *part) contains(text string) {
 	}
 	// A list that is made of elements is made anew each time.
 	p.elements.all()
-}
-
-// count notes that it is looked at how many elements there are. Of a list that
-// is made of elements, what decides that was looked at when it was made.
-func (p *part) count() {
-	if p == nil {
-		return
-	}
-	for _, place := range p.places {
-		if place.each == nil {
-			place.each = new(Reads)
-		}
-	}
 }
 
 // reader finds out what an expression looks at.
@@ -311,8 +259,13 @@ func (r *reader) visit(e ast.Expr) *part {
 		return r.comprehension(e.AsComprehension())
 	case ast.ListKind:
 		out := new(part)
-		for _, element := range e.AsList().Elements() {
-			out.elements = join(out.elements, r.visit(element))
+		for i, element := range e.AsList().Elements() {
+			of := r.visit(element)
+			if e.AsList().IsOptional(int32(i)) { //nolint:gosec // an expression has no more than its limit of elements
+				of.there()
+				of = of.instead(isError)
+			}
+			out.elements = join(out.elements, of)
 		}
 		return out
 	case ast.MapKind:
@@ -330,18 +283,26 @@ func (r *reader) visit(e ast.Expr) *part {
 }
 
 func (r *reader) named(name string) *part {
+	// A leading dot makes a name absolute: one that a comprehension declares does
+	// not hide it.
+	absolute := strings.HasPrefix(name, ".")
 	name = strings.TrimPrefix(name, ".")
-	if declared, ok := r.names[name]; ok {
+	if declared, ok := r.names[name]; ok && !absolute {
 		return declared
 	}
-	if name == plugincel.ObjectVarName {
-		return &part{places: []*Reads{r.object}}
+	switch name {
+	case plugincel.ObjectVarName:
+		return &part{places: []place{{Reads: r.object}}}
+	case plugincel.VariableVarName:
+		// Any of them, by a name that is not known here.
+		r.object.whole = true
+		return nil
 	}
 	if rest, ok := strings.CutPrefix(name, plugincel.ObjectVarName+"."); ok {
 		// A checked expression may have a path in one name.
-		out := &part{places: []*Reads{r.object}}
+		out := &part{places: []place{{Reads: r.object}}}
 		for step := range strings.SplitSeq(rest, ".") {
-			out = out.member(step)
+			out = out.member(step, false)
 		}
 		return out
 	}
@@ -362,13 +323,10 @@ func (r *reader) variable(name string) *part {
 }
 
 func (r *reader) selected(s ast.SelectExpr) *part {
-	operand := s.Operand()
-	if operand.Kind() == ast.IdentKind && strings.TrimPrefix(operand.AsIdent(), ".") == plugincel.VariableVarName {
-		if _, hidden := r.names[plugincel.VariableVarName]; !hidden {
-			return r.variable(s.FieldName())
-		}
+	if operand := s.Operand(); operand.Kind() == ast.IdentKind && r.isVariables(operand.AsIdent()) {
+		return r.variable(s.FieldName())
 	}
-	out := r.visit(operand).member(s.FieldName())
+	out := r.visit(s.Operand()).member(s.FieldName(), s.IsTestOnly())
 	if s.IsTestOnly() {
 		out.there()
 		return nil
@@ -376,19 +334,41 @@ func (r *reader) selected(s ast.SelectExpr) *part {
 	return out
 }
 
+// isVariables tells whether a name is that of the policy's variables.
+func (r *reader) isVariables(name string) bool {
+	if name == plugincel.VariableVarName {
+		_, hidden := r.names[name]
+		return !hidden
+	}
+	return name == "."+plugincel.VariableVarName
+}
+
 func (r *reader) call(c ast.CallExpr) *part {
 	args := c.Args()
 	switch c.FunctionName() {
 	case operators.OptSelect, operators.Index, operators.OptIndex:
-		of := r.visit(args[0])
+		of, optional := r.visit(args[0]), c.FunctionName() != operators.Index
 		if name, ok := constant(args[1]); ok {
-			return of.member(name)
+			return of.member(name, optional)
 		}
 		r.visit(args[1]).all()
-		return of.element()
+		of = of.element()
+		if optional {
+			return of.instead(isNone)
+		}
+		return of
 	case operators.Conditional:
 		r.visit(args[0]).all()
 		return join(r.visit(args[1]), r.visit(args[2]))
+	case operators.Equals, operators.NotEquals:
+		if isNull(args[1]) {
+			r.visit(args[0]).isNull()
+			return nil
+		}
+		if isNull(args[0]) {
+			r.visit(args[1]).isNull()
+			return nil
+		}
 	case operators.In:
 		// A member's name is looked for, or an element.
 		of := r.visit(args[1])
@@ -399,23 +379,34 @@ func (r *reader) call(c ast.CallExpr) *part {
 		r.visit(args[0]).all()
 		of.all()
 		return nil
+	case operators.Add:
+		a, b := r.visit(args[0]), r.visit(args[1])
+		a.goInto()
+		b.goInto()
+		return join(a, b)
 	case "size":
+		// Of a list that is made of elements, what decides how many there are was
+		// looked at when it was made.
 		if c.IsMemberFunction() {
-			r.visit(c.Target()).count()
+			r.visit(c.Target()).element()
 		}
 		for _, arg := range args {
-			r.visit(arg).count()
+			r.visit(arg).element()
 		}
 		return nil
-	case operators.Add:
-		return join(r.visit(args[0]), r.visit(args[1]))
+	case "dyn":
+		if !c.IsMemberFunction() && len(args) == 1 {
+			return r.visit(args[0])
+		}
 	case "orValue", "or":
 		if c.IsMemberFunction() && len(args) == 1 {
-			return join(r.visit(c.Target()), r.visit(args[0]))
+			return r.or(c)
 		}
 	case "value":
 		if c.IsMemberFunction() && len(args) == 0 {
-			return r.visit(c.Target())
+			of := r.visit(c.Target())
+			of.there()
+			return of.instead(isError)
 		}
 	case "hasValue":
 		if c.IsMemberFunction() && len(args) == 0 {
@@ -430,6 +421,24 @@ func (r *reader) call(c ast.CallExpr) *part {
 		r.visit(arg).all()
 	}
 	return nil
+}
+
+// or is an optional's value, or what stands for it.
+func (r *reader) or(c ast.CallExpr) *part {
+	of, other := r.visit(c.Target()), c.Args()[0]
+	if c.FunctionName() == "orValue" {
+		switch {
+		case other.Kind() == ast.MapKind && other.AsMap().Size() == 0:
+			return of.instead(isEmptyObject)
+		case other.Kind() == ast.ListKind && other.AsList().Size() == 0:
+			return of.instead(isEmptyArray)
+		}
+	}
+	of.there()
+	if c.FunctionName() == "orValue" {
+		of = of.instead(isError)
+	}
+	return join(of, r.visit(other))
 }
 
 func (r *reader) comprehension(c ast.ComprehensionExpr) *part {
@@ -462,4 +471,8 @@ func constant(e ast.Expr) (string, bool) {
 	}
 	text, ok := e.AsLiteral().Value().(string)
 	return text, ok
+}
+
+func isNull(e ast.Expr) bool {
+	return e.Kind() == ast.LiteralKind && e.AsLiteral() == types.NullValue
 }

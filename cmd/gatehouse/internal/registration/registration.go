@@ -41,6 +41,10 @@ type Options struct {
 	// Spec is the configuration that Gatehouse will serve: only what it acts on
 	// is registered. Nil stands for a configuration that is not known.
 	Spec *webhooks.Spec
+	// NoMatchConditions leaves all match conditions of policies to Gatehouse. Without
+	// it, those that the API server can decide keep requests from being sent, and a
+	// registration must be renewed when one of them changes.
+	NoMatchConditions bool
 }
 
 // Admission are the documents that register Gatehouse for admission.
@@ -84,7 +88,7 @@ func ForAdmission(o Options) (Admission, error) {
 	if o.Spec != nil {
 		var notes []string
 		var err error
-		rules, notes, err = policyRules(&o.Spec.Policy)
+		rules, notes, err = o.policyRules()
 		if err != nil {
 			return Admission{}, err
 		}

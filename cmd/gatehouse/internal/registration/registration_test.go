@@ -81,7 +81,10 @@ func bindingOf(name string) policy.Binding {
 
 func ours(name string, spec admissionregistrationv1.ValidatingAdmissionPolicySpec) policy.AdmissionPolicy {
 	p := policy.AdmissionPolicy{}
-	p.Name, p.Spec = name, v1alpha1.AdmissionPolicySpec{ValidatingAdmissionPolicySpec: spec}
+	p.Name, p.Spec = name, v1alpha1.AdmissionPolicySpec{
+		ValidatingAdmissionPolicySpec: spec, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		WorkloadTemplates: v1alpha1.IgnoreTemplates,
+	}
 	return p
 }
 
@@ -111,6 +114,12 @@ func TestGolden(t *testing.T) {
 		"url.yaml":              options(withURL),
 		"cert-manager-url.yaml": options(withURL, func(o *Options) { o.CABundle, o.Spec = nil, &webhooks.Spec{} }),
 		"config.yaml":           options(withURL, func(o *Options) { o.Spec = spec() }),
+		"pushed.yaml": options(withURL, func(o *Options) {
+			o.Spec = &webhooks.Spec{Policy: policy.Spec{AdmissionPolicies: []policy.AdmissionPolicy{
+				conditioned("secrets", "", []testRule{named("", "v1", "secrets", create, update)}, `!("system:nodes" in request.userInfo.groups)`),
+				conditioned("secrets-too", "Ignore", []testRule{named("", "v1", "secrets", create)}, `has(object.metadata.labels) && "team" in object.metadata.labels`),
+			}}}
+		}),
 		"service-elsewhere.yaml": options(func(o *Options) {
 			o.Name, o.Server = "gate", Server{Namespace: "edge", Service: "gate", Port: 8443}
 			o.CABundle = options(withURL).CABundle

@@ -9,13 +9,17 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
 // ruleSets are what is sent for validation: by the webhook that fails closed,
 // and by the one that fails open.
 type ruleSets struct {
 	fail, ignore []admissionregistrationv1.RuleWithOperations
+	// The match conditions of the policies are nil where Gatehouse decides them.
+	failCondition, ignoreCondition *admissionregistrationv1.MatchCondition
 }
 
 // defaultRules are for a configuration that is not known: pods and what makes
@@ -44,54 +48,162 @@ func defaultRules() ruleSets {
 	return ruleSets{fail: atoms.rules()}
 }
 
+// inForce is a policy that is in force, and what it is about.
+type inForce struct {
+	name string // kind and name
+	// atoms are from its resource rules, and templates are the workloads whose pod
+	// templates it checks too. What is never sent is in neither.
+	atoms, templates atomSet
+	conditions       []admissionregistrationv1.MatchCondition
+}
+
+// policySet are the policies in force by what becomes of a request that cannot be
+// decided.
+type policySet struct {
+	fail, ignore []*inForce
+	notes        []string
+	versions     versionSets
+	workloads    []workload.Kind
+}
+
 // policyRules are exactly what the policies in force are about: every request
-// that a policy's resource rules match, but for what is never sent. What a rule
-// of a webhook cannot say, such as names of objects, is left to the policy.
-func policyRules(spec *policy.Spec) (ruleSets, []string, error) {
-	var (
-		fail, ignore atomSet
-		notes        []string
-		versions     = versionSets{}
-	)
-	add := func(object string, s *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
-		if s.MatchConstraints == nil {
-			return
-		}
-		// A policy that does not say fails closed.
-		to := &fail
-		if s.FailurePolicy != nil && *s.FailurePolicy == admissionregistrationv1.Ignore {
-			to = &ignore
-		}
-		for _, rule := range s.MatchConstraints.ResourceRules {
-			for _, resource := range to.add(rule.RuleWithOperations) {
-				notes = append(notes, fmt.Sprintf("%s matches %q, which is never sent to Gatehouse", object, resource))
-			}
-			if to.full {
-				return
-			}
-			versions.add(rule.Rule)
-		}
+// that a policy's resource rules match, and the workloads whose pod templates it
+// checks, but for what is never sent. What a rule of a webhook cannot say, such as
+// names of objects, is left to the policy.
+func (o *Options) policyRules() (ruleSets, []string, error) {
+	set, err := policiesInForce(&o.Spec.Policy)
+	if err != nil {
+		return ruleSets{}, nil, err
 	}
+	var sets ruleSets
+	if !o.NoMatchConditions {
+		sets.failCondition = set.push("closed", set.fail)
+		sets.ignoreCondition = set.push("open", set.ignore)
+	}
+	fail, ignore := union(set.fail), union(set.ignore)
+	if fail.full || ignore.full {
+		return ruleSets{}, nil, fmt.Errorf("the policies name more than %d combinations of group, version, resource and operation (hint: write \"*\" for groups, versions or resources)", maxAtoms)
+	}
+	// Gatehouse evaluates all of its policies for every request, so that what goes
+	// to the webhook that fails closed need not go to the other. With a condition
+	// not everything goes there.
+	if sets.failCondition == nil {
+		ignore.removeCovered(&fail)
+	}
+	sets.fail, sets.ignore = fail.rules(), ignore.rules()
+	notes := slices.Concat(set.notes, set.versions.notes())
+	slices.Sort(notes)
+	return sets, slices.Compact(notes), nil
+}
+
+// push is the match condition of the webhook of some policies, which fail closed
+// or open, if there is one.
+func (s *policySet) push(how string, policies []*inForce) *admissionregistrationv1.MatchCondition {
+	condition, why := pushed(policies)
+	switch {
+	case condition != nil:
+		s.notes = append(s.notes, fmt.Sprintf("match conditions of the policies that fail %s are decided in the API server: register again whenever one changes (hint: --no-match-conditions leaves them to Gatehouse)", how))
+	case why != "":
+		s.notes = append(s.notes, fmt.Sprintf("match conditions of the policies that fail %s are left to Gatehouse: %s", how, why))
+	}
+	return condition
+}
+
+// policiesInForce are those with a binding, and those with validationActions of
+// their own.
+func policiesInForce(spec *policy.Spec) (*policySet, error) {
+	s := &policySet{versions: versionSets{}}
+	var custom []v1alpha1.WorkloadKind
+	if spec.Configuration != nil {
+		custom = spec.Configuration.Workloads
+	}
+	kinds, err := workload.New(workload.FromAPI(custom))
+	if err != nil {
+		return nil, fmt.Errorf("the workloads of the PolicyConfiguration cannot be used:\n%w", err)
+	}
+	s.workloads = kinds.All()
 	bound := map[string]bool{}
 	for i := range spec.Bindings {
 		bound[spec.Bindings[i].Spec.PolicyName] = true
 	}
 	for i := range spec.Policies {
 		if p := &spec.Policies[i]; bound[p.Name] {
-			add("ValidatingAdmissionPolicy/"+p.Name, &p.Spec)
+			s.add("ValidatingAdmissionPolicy/"+p.Name, &p.Spec, p.Annotations[v1alpha1.WorkloadTemplatesAnnotation] == string(v1alpha1.CheckTemplates))
 		}
 	}
+	clear(bound)
+	for i := range spec.AdmissionPolicyBindings {
+		bound[spec.AdmissionPolicyBindings[i].Spec.PolicyName] = true
+	}
 	for i := range spec.AdmissionPolicies {
-		p := &spec.AdmissionPolicies[i]
-		add("AdmissionPolicy/"+p.Name, &p.Spec.ValidatingAdmissionPolicySpec)
+		if p := &spec.AdmissionPolicies[i]; bound[p.Name] || len(p.Spec.ValidationActions) > 0 {
+			s.add("AdmissionPolicy/"+p.Name, &p.Spec.ValidatingAdmissionPolicySpec, p.Spec.WorkloadTemplates != v1alpha1.IgnoreTemplates)
+		}
 	}
-	if fail.full || ignore.full {
-		return ruleSets{}, nil, fmt.Errorf("the policies name more than %d combinations of group, version, resource and operation (hint: write \"*\" for groups, versions or resources)", maxAtoms)
+	return s, nil
+}
+
+// add adds a policy.
+func (s *policySet) add(name string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, checksTemplates bool) {
+	if spec.MatchConstraints == nil {
+		return
 	}
-	notes = append(notes, versions.notes()...)
-	slices.Sort(notes)
-	ignore.removeCovered(&fail)
-	return ruleSets{fail: fail.rules(), ignore: ignore.rules()}, slices.Compact(notes), nil
+	p := &inForce{name: name, conditions: spec.MatchConditions}
+	for _, rule := range spec.MatchConstraints.ResourceRules {
+		for _, resource := range p.atoms.add(rule.RuleWithOperations) {
+			s.notes = append(s.notes, fmt.Sprintf("%s matches %q, which is never sent to Gatehouse", name, resource))
+		}
+		if p.atoms.full {
+			break
+		}
+		s.versions.add(rule.Rule)
+	}
+	if checksTemplates && p.atoms.haveCreationOfPods() {
+		s.addTemplates(p)
+	}
+	switch {
+	case len(p.atoms.atoms) == 0 && !p.atoms.full:
+	case spec.FailurePolicy != nil && *spec.FailurePolicy == admissionregistrationv1.Ignore:
+		s.ignore = append(s.ignore, p)
+	default: // a policy that does not say fails closed
+		s.fail = append(s.fail, p)
+	}
+}
+
+// addTemplates adds the workloads whose pod templates a policy about pods checks.
+// Those of a custom kind are sent in whatever version they come.
+func (s *policySet) addTemplates(p *inForce) {
+	for _, k := range s.workloads {
+		version := all
+		switch k.Group {
+		case "", "apps", "batch":
+			version = "v1"
+		case "extensions":
+			continue // gone since Kubernetes 1.22
+		}
+		if k.Resource == "" {
+			s.notes = append(s.notes, fmt.Sprintf("the pod templates of %q are not checked, because their resource is not known (hint: name it in the PolicyConfiguration)", k.Kind+"."+k.Group))
+			continue
+		}
+		p.templates.add(admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{k.Group}, APIVersions: []string{version}, Resources: []string{k.Resource}},
+		})
+	}
+}
+
+// union is everything that policies are about.
+func union(policies []*inForce) atomSet {
+	u := atomSet{atoms: map[atom]bool{}}
+	for _, p := range policies {
+		maps.Copy(u.atoms, p.atoms.atoms)
+		maps.Copy(u.atoms, p.templates.atoms)
+		if p.atoms.full || len(u.atoms) > maxAtoms {
+			u.full = true
+			break
+		}
+	}
+	return u
 }
 
 // maxAtoms is how many atoms a rule and a union of rules may have. It is far
@@ -121,6 +233,18 @@ func resourceCovers(a, b string) bool {
 	resource, sub, _ := strings.Cut(a, "/")
 	otherResource, otherSub, _ := strings.Cut(b, "/")
 	return (resource == all || resource == otherResource) && (sub == all || sub == otherSub)
+}
+
+// haveCreationOfPods tells whether the atoms are about pods that are created.
+func (s *atomSet) haveCreationOfPods() bool {
+	pods := atom{group: "", version: "v1", resource: "pods", operation: string(admissionregistrationv1.Create)}
+	for a := range s.atoms {
+		// A scope that leaves out what is in namespaces leaves out pods.
+		if pods.scope = a.scope; a.scope != string(admissionregistrationv1.ClusterScope) && a.covers(pods) {
+			return true
+		}
+	}
+	return false
 }
 
 // isSpared tells whether the atom is about nothing but what is never sent.

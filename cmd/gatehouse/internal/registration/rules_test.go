@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -75,11 +76,12 @@ func TestPolicyRules(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sets, _, err := policyRules(&policy.Spec{
+			o := &Options{Spec: &webhooks.Spec{Policy: policy.Spec{
 				Policies:          []policy.Policy{upstream("fail", specWith("", c.fail...)), upstream("unbound", specWith("", named("x", "x", "x", create)))},
 				Bindings:          []policy.Binding{bindingOf("fail")},
 				AdmissionPolicies: []policy.AdmissionPolicy{ours("ignore", specWith("Ignore", c.ignore...)), ours("none", admissionregistrationv1.ValidatingAdmissionPolicySpec{})},
-			})
+			}}}
+			sets, _, err := o.policyRules()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // validateTimeout is the timeoutSeconds of the validating webhooks. They are
@@ -15,7 +16,9 @@ const validateTimeout = 3
 
 // spared are the resources that are never sent for validation, whatever the
 // policies say: what nodes need to join and stay, and what the API server needs
-// to know who may do what. Most are in no namespace, so that a namespace
+// to know who may do what. Policies, exceptions and the rest of Gatehouse's own
+// documents are not sent either, so that none keeps another from being mended.
+// Most are in no namespace, so that a namespace
 // selector does not leave them out.
 var spared = []sparedResource{ //nolint:gochecknoglobals // a constant table
 	{"events", []string{"", "events.k8s.io"}, "events"},
@@ -24,6 +27,7 @@ var spared = []sparedResource{ //nolint:gochecknoglobals // a constant table
 	{"certificate-signing-requests", []string{"certificates.k8s.io"}, "certificatesigningrequests"},
 	{"leases", []string{"coordination.k8s.io"}, ""},
 	{"reviews", []string{"authentication.k8s.io", "authorization.k8s.io"}, ""},
+	{"gatehouse-documents", []string{v1alpha1.GroupVersion.Group}, ""},
 }
 
 // notTheAPIServer spares what the API server writes itself, over its loopback
@@ -53,21 +57,20 @@ func (s sparedResource) condition() admissionregistrationv1.MatchCondition {
 }
 
 // validating is the configuration of up to two webhooks: one for the policies
-// that fail closed, and one for what only policies that fail open are about.
-// Gatehouse evaluates all of its policies for every request, so that what the
-// first is about need not go to the second.
+// that fail closed, and one for those that fail open.
 func (o *Options) validating(rules ruleSets) Document {
 	config := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta:   typeMeta("ValidatingWebhookConfiguration"),
 		ObjectMeta: o.metadata(),
 	}
 	for _, w := range []struct {
-		name   string
-		policy admissionregistrationv1.FailurePolicyType
-		rules  []admissionregistrationv1.RuleWithOperations
+		name      string
+		policy    admissionregistrationv1.FailurePolicyType
+		rules     []admissionregistrationv1.RuleWithOperations
+		condition *admissionregistrationv1.MatchCondition
 	}{
-		{"fail.validate.gatehouse.dev", admissionregistrationv1.Fail, rules.fail},
-		{"ignore.validate.gatehouse.dev", admissionregistrationv1.Ignore, rules.ignore},
+		{"fail.validate.gatehouse.dev", admissionregistrationv1.Fail, rules.fail, rules.failCondition},
+		{"ignore.validate.gatehouse.dev", admissionregistrationv1.Ignore, rules.ignore, rules.ignoreCondition},
 	} {
 		if len(w.rules) == 0 {
 			continue
@@ -77,6 +80,9 @@ func (o *Options) validating(rules ruleSets) Document {
 			conditions = append(conditions, s.condition())
 		}
 		conditions = append(conditions, admissionregistrationv1.MatchCondition{Name: "not-the-api-server", Expression: notTheAPIServer})
+		if w.condition != nil {
+			conditions = append(conditions, *w.condition)
+		}
 		config.Webhooks = append(config.Webhooks, admissionregistrationv1.ValidatingWebhook{
 			Name:                    w.name,
 			ClientConfig:            o.clientConfig(webhooks.ValidatePath),

@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+)
+
+const (
+	// allowedTime and deniedTime are for how long an answer about a right is
+	// believed. A right that is given shows sooner than one that is taken away,
+	// because people wait for it.
+	allowedTime = 10 * time.Second
+	deniedTime  = time.Second
+	// reviewTime bounds a question of a request without a deadline.
+	reviewTime = 5 * time.Second
+)
+
+// access asks the API server who may do what, by SubjectAccessReviews.
+type access struct {
+	delegate authorizer.Authorizer
+	log      *slog.Logger
+	reviews  *prometheus.CounterVec
+	// last is the trouble that was logged last.
+	last atomic.Value
+}
+
+func newAccess(client authorizationv1client.AuthorizationV1Interface, log *slog.Logger, reviews *prometheus.CounterVec) (*access, error) {
+	delegate, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: client,
+		AllowCacheTTL:             allowedTime,
+		DenyCacheTTL:              deniedTime,
+		WebhookRetryBackoff:       &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 3},
+	}.New()
+	if err != nil {
+		return nil, err
+	}
+	a := &access{delegate: delegate, log: log, reviews: reviews}
+	a.last.Store(none)
+	return a, nil
+}
+
+// authorizer is what a Spec takes.
+func (a *access) authorizer() authorizer.Authorizer { return authorizer.AuthorizerFunc(a.authorize) }
+
+// authorize asks within the deadline of ctx. An error means that it could not be
+// told, and never comes with a decision to allow.
+func (a *access) authorize(ctx context.Context, what authorizer.Attributes) (authorizer.Decision, string, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, reviewTime)
+		defer cancel()
+	}
+	decision, reason, err := a.delegate.Authorize(ctx, what)
+	result := "denied"
+	switch {
+	case err != nil:
+		result = "error"
+		err = fmt.Errorf("cannot ask the cluster who may do this: %w", err)
+		if classify(err) == forbidden {
+			err = fmt.Errorf("%w (hint: a ClusterRoleBinding to system:auth-delegator is missing)", err)
+		}
+	case decision == authorizer.DecisionAllow:
+		result = "allowed"
+	}
+	a.reviews.WithLabelValues(result).Inc()
+	if class := classify(err); a.last.Swap(class) != class && class != none && ctx.Err() == nil {
+		a.log.Error("cannot ask the cluster who may do what", "error", err.Error())
+	}
+	return decision, reason, err
+}

@@ -1,0 +1,228 @@
+// Package cluster is what policies and profiles look up in a cluster: its
+// namespaces, the objects that they name as params and presets, and who may do
+// what.
+//
+// Objects are watched and kept in memory, those that a configuration names and
+// no others. What has been read once stays in use while the API server is away.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+const (
+	// qps and burst bound what is asked of the API server: a policy may ask
+	// several times a review who may do what.
+	qps   = 200
+	burst = 400
+	// patience is how long params are waited for before Ready, because a right
+	// that one policy lacks must not keep all others from working for ever.
+	patience = 30 * time.Second
+)
+
+// Cluster is a connection to an API server. It is safe for concurrent use.
+type Cluster struct {
+	log        *slog.Logger
+	namespaces corev1client.NamespaceInterface
+	dynamic    dynamic.Interface
+	discovery  *discovery.DiscoveryClient
+	access     *access
+	asker      *asker
+	metrics    *metrics
+
+	// ctx ends with the Cluster. Followers begin and end with configurations, not
+	// with calls.
+	ctx   context.Context
+	close context.CancelFunc
+	group sync.WaitGroup
+
+	begin time.Time
+	ready atomic.Bool
+	mu    sync.Mutex
+	// running are the followers that run.
+	running map[target]*running
+}
+
+// target is what a follower follows: namespaces as such, or params, which may be
+// namespaces.
+type target struct {
+	Target
+	namespaces bool
+}
+
+type running struct {
+	*follower
+	stop context.CancelFunc
+}
+
+// New is a connection to the API server of a configuration, which is not
+// changed. It does not call it yet, so that an error is about the configuration.
+// Version is that of this program, for the API server's log. Close must be
+// called in the end.
+func New(config *rest.Config, version string, log *slog.Logger) (*Cluster, error) {
+	config = rest.CopyConfig(config)
+	config.UserAgent = "gatehouse/" + version
+	config.QPS, config.Burst = qps, burst
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("no client for %s: %w", config.Host, err)
+	}
+	c := &Cluster{log: log, begin: time.Now(), running: map[target]*running{}, metrics: newMetrics()}
+	if err := c.clients(config, client); err != nil {
+		return nil, fmt.Errorf("no client for %s: %w", config.Host, err)
+	}
+	c.ctx, c.close = context.WithCancel(context.Background())
+	c.asker = newAsker(c.ctx)
+	return c, nil
+}
+
+func (c *Cluster) clients(config *rest.Config, client *http.Client) error {
+	// Built-in kinds are read in the encoding that is cheaper for both sides.
+	typed := rest.CopyConfig(config)
+	typed.ContentType = "application/vnd.kubernetes.protobuf"
+	typed.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	core, err := corev1client.NewForConfigAndClient(typed, client)
+	if err != nil {
+		return err
+	}
+	c.namespaces = core.Namespaces()
+	authorization, err := authorizationv1client.NewForConfigAndClient(typed, client)
+	if err != nil {
+		return err
+	}
+	if c.access, err = newAccess(authorization, c.log, c.metrics.reviews); err != nil {
+		return err
+	}
+	if c.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
+		return err
+	}
+	c.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(config, client)
+	return err
+}
+
+// Close ends what Provide began. It does not wait for it: while the API server is
+// away, that may take some seconds.
+func (c *Cluster) Close() { c.close() }
+
+// Provide makes a configuration look up everything in the cluster, and begins to
+// read what it needs. What it looked up before, in a directory say, is not
+// consulted any more.
+func (c *Cluster) Provide(p *policy.Spec, s *sidecar.Spec) *View {
+	v := c.view(NeedsOf(p, s))
+	p.Objects, p.Authorizer = v, c.access.authorizer()
+	s.Namespaces, s.ConfigMaps, s.Known = v, v, nil
+	return v
+}
+
+func (c *Cluster) view(n Needs) *View {
+	v := &View{asker: c.asker, params: map[schema.GroupVersionKind][]*follower{}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n.Namespaces {
+		t := target{Target{Kind: corev1.SchemeGroupVersion.WithKind("Namespace")}, true}
+		v.namespaces = c.follow(t, namespaceSource{c.namespaces})
+		v.all = append(v.all, v.namespaces)
+	}
+	for _, t := range n.Targets {
+		f := c.follow(target{t, false}, &paramSource{kind: t.Kind, client: c.dynamic, discovery: c.discovery})
+		v.params[t.Kind] = append(v.params[t.Kind], f)
+		v.all = append(v.all, f)
+	}
+	return v
+}
+
+// follow is the follower of a target, which is started if it does not run.
+func (c *Cluster) follow(t target, s source) *follower {
+	if r, runs := c.running[t]; runs {
+		return r.follower
+	}
+	r := &running{follower: newFollower(t.Target, s, c.log, c.metrics.counter(t.Kind))}
+	r.vital = t.namespaces
+	ctx, stop := context.WithCancel(c.ctx)
+	r.stop = stop
+	c.running[t] = r
+	c.group.Go(func() { r.run(ctx) })
+	return r.follower
+}
+
+// Keep stops what was begun for other configurations than that of the View.
+// Reviews by an older configuration that are in progress end with what is in
+// memory.
+func (c *Cluster) Keep(v *View) {
+	used := make(map[*follower]bool, len(v.all))
+	for _, f := range v.all {
+		used[f] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for t, r := range c.running {
+		if !used[r.follower] {
+			r.stop()
+			delete(c.running, t)
+		}
+	}
+}
+
+// Ready is nil once everything has been read that is looked up, and then for
+// ever: what was read stays in use. Before that it says what is missing, and why.
+//
+// Params are waited for only for so long; namespaces, without which hardly a
+// policy can be evaluated, are waited for as long as it takes.
+func (c *Cluster) Ready() error {
+	if c.ready.Load() {
+		return nil
+	}
+	all := c.followers()
+	err := missing(all)
+	if err == nil || time.Since(c.begin) > patience && missing(slices.DeleteFunc(all, func(f *follower) bool { return !f.vital })) == nil {
+		if !c.ready.Swap(true) && err != nil {
+			c.log.Error("ready, without everything that policies and profiles look up", "missing", err.Error())
+		}
+		return nil
+	}
+	return fmt.Errorf("not read from the cluster yet: %w", err)
+}
+
+// followers are those that run, in no order.
+func (c *Cluster) followers() []*follower {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*follower, 0, len(c.running))
+	for _, r := range c.running {
+		all = append(all, r.follower)
+	}
+	return all
+}
+
+// Describe implements prometheus.Collector.
+func (c *Cluster) Describe(ch chan<- *prometheus.Desc) { c.metrics.describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (c *Cluster) Collect(ch chan<- prometheus.Metric) {
+	c.metrics.collect(ch, c.followers())
+}
+
+// unfinished is an error that names what has not been read.
+type unfinished []string
+
+func (u unfinished) Error() string { return strings.Join(u, "; ") }

@@ -1,0 +1,270 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// follower keeps the objects of one target in memory, for as long as it runs.
+// Once it has read them they stay, whatever becomes of the API server, unless
+// that says that there is no such kind any more.
+type follower struct {
+	Target
+	source source
+	// vital tells that nothing works without these objects.
+	vital bool
+	log   *slog.Logger
+	// count counts an error.
+	count func(trouble)
+
+	// settled is closed when it is known for the first time which objects there
+	// are, or that there is no such kind.
+	settled chan struct{}
+	settle  sync.Once
+
+	// asking are look-ups by name in progress.
+	asking singleflight.Group
+
+	mu    sync.Mutex // of who changes the state
+	state atomic.Pointer[state]
+}
+
+// state is what a follower knows. It never changes.
+type state struct {
+	// resource is nil until the kind is known.
+	resource *resource
+	// store is nil until the objects are.
+	store *store
+	// err is what keeps them from being brought up to date.
+	err error
+}
+
+func newFollower(target Target, s source, log *slog.Logger, count func(trouble)) *follower {
+	f := &follower{Target: target, source: s, log: log.With("kind", kindLabel(target.Kind)), count: count, settled: make(chan struct{})}
+	if target.Namespace != "" {
+		f.log = f.log.With("namespace", target.Namespace)
+	}
+	if target.Name != "" {
+		f.log = f.log.With("name", target.Name)
+	}
+	f.state.Store(&state{})
+	return f
+}
+
+// pauses are those between attempts: soon at first, and five to eight seconds in
+// the end, which is how long a kind that is new goes unnoticed.
+func pauses() *wait.Backoff {
+	return &wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: 5 * time.Second}
+}
+
+// run returns when ctx is done.
+func (f *follower) run(ctx context.Context) {
+	f.log.Info("reading from the cluster")
+	pause := pauses()
+	for ctx.Err() == nil {
+		found, err := f.find(ctx)
+		if err == nil && !found.namespaced && f.Namespace != "" {
+			err = errMisplaced
+		}
+		if found != nil {
+			f.change(func(s *state) { s.resource = found })
+		}
+		if err == nil {
+			pause = pauses()
+			f.follow(ctx, found)
+		} else {
+			f.note(ctx, "find", err)
+		}
+		sleep(ctx, pause.Step())
+	}
+}
+
+// find asks for the kind's resource, and not for ever: the API server may hang.
+func (f *follower) find(ctx context.Context) (*resource, error) {
+	const longest = 30 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	return f.source.find(ctx)
+}
+
+// follow keeps the store up to date until ctx is done, or until the API server
+// says that there is no such resource. That may be a passing weakness of an API
+// server that is starting, so what is in memory stays for now.
+func (f *follower) follow(ctx context.Context, found *resource) {
+	s := newStore()
+	s.replaced = func() {
+		before := f.state.Load().store
+		f.change(func(next *state) { next.store = s })
+		if before == nil {
+			f.log.Info("read from the cluster", "objects", len(s.ListKeys()))
+		}
+		f.settle.Do(func() { close(f.settled) })
+	}
+	reflector := cache.NewReflectorWithOptions(f.listWatch(found), f.source.example(), s, cache.ReflectorOptions{
+		Name: "cluster", Backoff: pauses(),
+	})
+	pause := pauses()
+	for ctx.Err() == nil {
+		err := reflector.ListAndWatchWithContext(ctx)
+		switch {
+		case apierrors.IsNotFound(err):
+			return
+		case err == nil:
+			pause = pauses()
+		}
+		sleep(ctx, pause.Step())
+	}
+}
+
+// listWatch reads the target's objects, and notes how that goes.
+func (f *follower) listWatch(found *resource) cache.ListerWatcher {
+	narrow := func(o *metav1.ListOptions) {
+		if f.Name != "" {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, f.Name).String()
+		}
+	}
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			narrow(&o)
+			list, err := f.source.list(ctx, found, f.Namespace, o)
+			if err != nil {
+				f.note(ctx, "list", err)
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			narrow(&o)
+			w, err := f.source.watch(ctx, found, f.Namespace, o)
+			// An API server that cannot send everything by a watch is asked for a
+			// list next.
+			if !apierrors.IsInvalid(err) || o.SendInitialEvents == nil {
+				f.note(ctx, "watch", err)
+			}
+			return w, err
+		},
+	}, f.source)
+}
+
+// change changes a copy of the state.
+func (f *follower) change(edit func(*state)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := *f.state.Load()
+	edit(&next)
+	f.state.Store(&next)
+}
+
+// note keeps an error in mind, and tells of it once; nil means that all is well.
+func (f *follower) note(ctx context.Context, verb string, err error) {
+	if ctx.Err() != nil || apierrors.IsNotFound(err) {
+		return // Nobody wants to know any more; or whether the kind is gone is asked next.
+	}
+	class := classify(err)
+	var before trouble
+	f.change(func(s *state) {
+		before = classify(s.err)
+		s.err = err
+		if class == unserved {
+			s.resource, s.store = nil, nil
+		}
+	})
+	if class == none {
+		if before != none {
+			f.log.Info("reading from the cluster again")
+		}
+		return
+	}
+	f.count(class)
+	if class == unserved || class == misplaced {
+		f.settle.Do(func() { close(f.settled) })
+	}
+	if class == before {
+		return
+	}
+	level, hint := slog.LevelWarn, "it is tried again; until then, what was read before is in use"
+	switch class {
+	case forbidden:
+		level, hint = slog.LevelError, f.right()
+	case unserved:
+		hint = "it is looked for again; until it is there, the failurePolicy of the policies decides"
+	case misplaced:
+		hint = "drop paramRef.namespace from the binding"
+	case unreachable, none:
+	}
+	f.log.Log(ctx, level, "cannot read from the cluster", "verb", verb, "error", err.Error(), "hint", hint)
+}
+
+// get is an object from memory. There is none while nothing has been read.
+func (f *follower) get(namespace, name string) (object any, read bool) {
+	s := f.state.Load()
+	if s.store == nil {
+		return nil, false
+	}
+	object, _, _ = s.store.GetByKey(key(namespace, name)) // it has no error
+	return object, true
+}
+
+// unread is the error for a look-up before anything has been read.
+func (f *follower) unread() error {
+	s := f.state.Load()
+	switch classify(s.err) {
+	case unserved, misplaced:
+		return s.err
+	case none:
+		return fmt.Errorf("paramKind %v is not read from the cluster yet", f.Kind)
+	case forbidden:
+		return fmt.Errorf("paramKind %v is not read from the cluster yet: %w (hint: %s)", f.Kind, s.err, f.right())
+	case unreachable:
+		return fmt.Errorf("paramKind %v is not read from the cluster yet: %w", f.Kind, s.err)
+	default:
+		return s.err
+	}
+}
+
+// right is the right that the follower needs, for a hint.
+func (f *follower) right() string {
+	role, what := "a ClusterRole", "objects of kind "+f.Kind.Kind
+	if f.Namespace != "" {
+		role = fmt.Sprintf("a Role in namespace %q", f.Namespace)
+	}
+	if found := f.state.Load().resource; found != nil {
+		what = found.GroupResource().String()
+	}
+	return fmt.Sprintf("%s must allow get, list and watch of %s", role, what)
+}
+
+// String names the target in a message.
+func (f *follower) String() string {
+	text := kindLabel(f.Kind)
+	if f.Name != "" {
+		text += fmt.Sprintf(" %q", f.Name)
+	}
+	if f.Namespace != "" {
+		text += fmt.Sprintf(" in namespace %q", f.Namespace)
+	}
+	return text
+}
+
+// sleep waits, and no longer than ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

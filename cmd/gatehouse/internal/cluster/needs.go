@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// maxNames is how many single objects of one kind in one place are watched each
+// on its own. From there on one watch of all is cheaper for both sides.
+const maxNames = 8
+
+// Target is a number of objects of one kind that are looked up.
+type Target struct {
+	Kind schema.GroupVersionKind
+	// Namespace is "" for those in every namespace, and for kinds that are in
+	// none.
+	Namespace string
+	// Name is "" for those of every name.
+	Name string
+}
+
+// covers tells whether everything in the other target is in this one.
+func (t Target) covers(other Target) bool {
+	return (t.Namespace == "" || t.Namespace == other.Namespace) &&
+		(t.Name == "" || t.Name == other.Name) &&
+		t.Kind == other.Kind
+}
+
+// Needs are what a configuration looks up.
+type Needs struct {
+	// Namespaces tells that namespaces are looked up, by whatever name requests
+	// have.
+	Namespaces bool
+	// Targets are params and presets, in a fixed order. None covers another.
+	Targets []Target
+}
+
+// NeedsOf are those of a configuration, which need not be free of errors: the
+// params that bound policies name, the presets of profiles, and namespaces if
+// there is a policy or a profile at all.
+func NeedsOf(p *policy.Spec, s *sidecar.Spec) Needs {
+	n := Needs{Namespaces: len(p.Policies)+len(p.AdmissionPolicies)+len(s.Profiles) > 0}
+	kinds := map[string]*admissionregistrationv1.ParamKind{}
+	for i := range p.Policies {
+		kinds[p.Policies[i].Name] = p.Policies[i].Spec.ParamKind
+	}
+	for i := range p.Bindings {
+		spec := &p.Bindings[i].Spec
+		n.bound(kinds[spec.PolicyName], spec.ParamRef)
+	}
+	clear(kinds)
+	for i := range p.AdmissionPolicies {
+		kinds[p.AdmissionPolicies[i].Name] = p.AdmissionPolicies[i].Spec.ParamKind
+	}
+	for i := range p.AdmissionPolicyBindings {
+		spec := &p.AdmissionPolicyBindings[i].Spec
+		n.bound(kinds[spec.PolicyName], spec.ParamRef)
+	}
+	for i := range s.Profiles {
+		for _, preset := range s.Profiles[i].Spec.Presets {
+			n.Targets = append(n.Targets, Target{
+				Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: preset.ConfigMap.Namespace, Name: preset.ConfigMap.Name,
+			})
+		}
+	}
+	n.Targets = least(n.Targets)
+	return n
+}
+
+// bound adds the params of a binding.
+func (n *Needs) bound(kind *admissionregistrationv1.ParamKind, ref *admissionregistrationv1.ParamRef) {
+	if kind == nil || ref == nil {
+		return
+	}
+	n.Targets = append(n.Targets, Target{
+		Kind: schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind), Namespace: ref.Namespace, Name: ref.Name,
+	})
+}
+
+// least is as few targets that cover the same, and no more than can be helped
+// besides.
+func least(targets []Target) []Target {
+	names := map[Target]map[string]bool{}
+	for _, t := range targets {
+		place := Target{Kind: t.Kind, Namespace: t.Namespace}
+		if names[place] == nil {
+			names[place] = map[string]bool{}
+		}
+		names[place][t.Name] = true
+	}
+	for place, all := range names {
+		if len(all) > maxNames {
+			targets = append(targets, place)
+		}
+	}
+	slices.SortFunc(targets, func(a, b Target) int {
+		return cmp.Or(cmp.Compare(a.Kind.String(), b.Kind.String()), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	targets = slices.Compact(targets)
+	out := make([]Target, 0, len(targets))
+	for i, t := range targets {
+		covered := slices.ContainsFunc(targets[:i], func(other Target) bool { return other.covers(t) }) ||
+			slices.ContainsFunc(targets[i+1:], func(other Target) bool { return other.covers(t) })
+		if !covered {
+			out = append(out, t)
+		}
+	}
+	return out
+}

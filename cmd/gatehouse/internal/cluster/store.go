@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+)
+
+// store holds the objects of a watch, by namespace and name, without what no
+// policy is meant to look at: managed fields are a third of a usual object.
+type store struct {
+	cache.Indexer
+	// replaced is called when the store has got everything that there is.
+	replaced func()
+}
+
+func newStore() *store {
+	return &store{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, cache.WithTransformer(strip))}
+}
+
+// Transformer lets the reflector strip objects when it reads them first.
+func (s *store) Transformer() cache.TransformFunc { return strip }
+
+// Replace implements cache.Store.
+func (s *store) Replace(list []any, resourceVersion string) error {
+	if err := s.Indexer.Replace(list, resourceVersion); err != nil {
+		return err
+	}
+	s.replaced()
+	return nil
+}
+
+// param is an object other than a Namespace, with its labels read, because they
+// are looked at more often than they change.
+type param struct {
+	*unstructured.Unstructured
+	labels labels.Set
+}
+
+// strip makes of an object what is kept of it: without the managed fields, and a
+// param with its labels. It is harmless to do twice.
+func strip(object any) (any, error) {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return nil, fmt.Errorf("not an object: %w", err)
+	}
+	accessor.SetManagedFields(nil)
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		return &param{u, u.GetLabels()}, nil
+	}
+	return object, nil
+}
+
+// key is the key of an object in a store.
+func key(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}

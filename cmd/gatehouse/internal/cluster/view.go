@@ -1,0 +1,183 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+var (
+	_ policy.Objects     = (*View)(nil)
+	_ sidecar.Namespaces = (*View)(nil)
+	_ sidecar.ConfigMaps = (*View)(nil)
+)
+
+// View is the part of a cluster that one configuration looks up. It is safe for
+// concurrent use, and what it returns is shared and must not be changed.
+//
+// It answers from memory. As in the API server, an object that is asked for by
+// name and is not in memory is asked for once more where it must be: it may have
+// been created just before what is reviewed, and its event still be on the way.
+type View struct {
+	asker *asker
+	// namespaces is nil if they are not needed.
+	namespaces *follower
+	// params has those of a kind, whose targets do not cover each other.
+	params map[schema.GroupVersionKind][]*follower
+	// all is in a fixed order.
+	all []*follower
+}
+
+// Namespace is the namespace of that name, and false if there is none or it is
+// not known.
+func (v *View) Namespace(name string) (*corev1.Namespace, bool) {
+	if v.namespaces == nil {
+		return nil, false
+	}
+	object, _ := v.find(v.namespaces, "", name)
+	namespace, ok := object.(*corev1.Namespace)
+	return namespace, ok
+}
+
+// find is an object, nil if there is none, and false if nothing has been read.
+func (v *View) find(f *follower, namespace, name string) (object any, read bool) {
+	if object, read = f.get(namespace, name); object != nil || !read {
+		return object, read
+	}
+	return v.asker.ask(f, namespace, name), true
+}
+
+// Namespaced tells whether objects of a kind are in namespaces. An error says
+// that the cluster has no such kind, or cannot tell.
+func (v *View) Namespaced(kind schema.GroupVersionKind) (bool, error) {
+	all := v.params[kind]
+	for _, f := range all {
+		if found := f.state.Load().resource; found != nil {
+			return found.namespaced, nil
+		}
+	}
+	if len(all) == 0 {
+		return false, unnamed(kind)
+	}
+	return false, all[0].unread()
+}
+
+// unnamed is the error for a look-up of something that no policy names.
+func unnamed(kind schema.GroupVersionKind) error {
+	return &unservedError{kind, "no binding names it, so it is not read from the cluster"}
+}
+
+// covering is the follower that has an object, or all objects if the name is "".
+func (v *View) covering(kind schema.GroupVersionKind, namespace, name string) *follower {
+	wanted := Target{kind, namespace, name}
+	for _, f := range v.params[kind] {
+		if f.covers(wanted) {
+			return f
+		}
+	}
+	return nil
+}
+
+// Get is an object of a kind, or nil if there is none. An error says that the
+// cluster has no such kind, or has not been read.
+func (v *View) Get(kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	f := v.covering(kind, namespace, name)
+	if f == nil {
+		return nil, unnamed(kind)
+	}
+	found, read := v.find(f, namespace, name)
+	if !read {
+		return nil, f.unread()
+	}
+	object, _ := found.(*param)
+	if object == nil {
+		return nil, nil //nolint:nilnil // there is none, as the interface says
+	}
+	return object.Unstructured, nil
+}
+
+// List is every object of a kind in a namespace, or without one if it is "",
+// that the selector matches, in the order of their names. A nil selector matches
+// all. Errors are as for Get.
+func (v *View) List(kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
+	f := v.covering(kind, namespace, "")
+	if f == nil {
+		return nil, unnamed(kind)
+	}
+	s := f.state.Load().store
+	if s == nil {
+		return nil, f.unread()
+	}
+	all, err := s.ByIndex(cache.NamespaceIndex, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", kind, err)
+	}
+	var list []*unstructured.Unstructured
+	for _, item := range all {
+		object, ok := item.(*param)
+		if ok && (selector == nil || selector.Matches(object.labels)) {
+			list = append(list, object.Unstructured)
+		}
+	}
+	slices.SortFunc(list, func(a, b *unstructured.Unstructured) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return list, nil
+}
+
+// ConfigMapData is the data of a ConfigMap, and false if there is none or it is
+// not known.
+func (v *View) ConfigMapData(namespace, name string) (map[string]string, bool) {
+	object, err := v.Get(corev1.SchemeGroupVersion.WithKind("ConfigMap"), namespace, name)
+	if err != nil || object == nil {
+		return nil, false
+	}
+	data, _, err := unstructured.NestedStringMap(object.Object, "data")
+	return data, err == nil
+}
+
+// Wait returns when everything has been read, but for kinds that the cluster
+// does not have, or with ctx. Then the error names what is missing and why.
+func (v *View) Wait(ctx context.Context) error {
+	for _, f := range v.all {
+		select {
+		case <-f.settled:
+		case <-ctx.Done():
+			return missing(v.all)
+		}
+	}
+	return nil
+}
+
+// missing is an error that names what has not been read, or nil.
+func missing(all []*follower) error {
+	var list unfinished
+	for _, f := range all {
+		select {
+		case <-f.settled:
+			continue
+		default:
+		}
+		text := f.String()
+		if err := f.state.Load().err; err != nil {
+			text += ": " + err.Error()
+			if classify(err) == forbidden {
+				text += " (hint: " + f.right() + ")"
+			}
+		}
+		list = append(list, text)
+	}
+	if list == nil {
+		return nil
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,360 @@
+package registration
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+)
+
+// A match condition moves to the API server only if it cannot fail there and
+// cannot cost too much, for whatever request and object. Then it is true there
+// exactly if it is true here, and no question arises of who decides about an
+// error: a failed condition of a webhook refuses the request, or lets it pass,
+// for all policies at once, while here it is a matter of one policy, its
+// bindings, the exceptions from it and what was violated before.
+//
+// That an expression cannot fail is proved by rules for what people write in
+// match conditions: comparisons of what every request has, and of names, labels
+// and annotations behind a question whether they are there. What the rules do
+// not know stays in Gatehouse.
+
+// kind is what a proof knows of the value of an expression.
+type kind int
+
+const (
+	unproved kind = iota // the expression may fail
+	boolean
+	text
+	// literal is a text that is written in the expression, so that its length is
+	// bounded.
+	literal
+	// texts is a list of texts, and attributes a map from texts to texts.
+	texts
+	attributes
+	// entity is an object of the API, and metadata what is called so in it.
+	entity
+	metadata
+	// Perhaps a text or attributes.
+	optionalText
+	optionalAttributes
+	// What is built on the way to the answer of the authorizer.
+	authorization
+	authorizationGroup
+	authorizationResource
+	authorizationDecision
+)
+
+func (k kind) isText() bool { return k == text || k == literal }
+
+// proof is an attempt to prove that an expression cannot fail.
+type proof struct {
+	// object and oldObject tell whether these are objects, and not null.
+	object, oldObject bool
+	// checks and searches count what has a price: questions to the authorizer, and
+	// what is done for each group of the user.
+	checks, searches int
+	// local are the variables of exists() and all(), by their names.
+	local map[string]kind
+}
+
+// facts are what is known at a place in an expression, from what stands before
+// it: paths that are there, and keys that are in attributes.
+type facts []string
+
+func isThere(path string) string        { return "has " + path }
+func isIn(path string, k string) string { return "in " + path + " " + k }
+
+// kind is what is known of an expression under some facts.
+func (p *proof) kind(e ast.Expr, known facts) kind {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		switch e.AsLiteral().(type) {
+		case types.Bool:
+			return boolean
+		case types.String:
+			return literal
+		}
+	case ast.IdentKind:
+		return p.name(e.AsIdent())
+	case ast.SelectKind:
+		return p.member(e, known)
+	case ast.ListKind:
+		elements := e.AsList().Elements()
+		if len(e.AsList().OptionalIndices()) == 0 && !slices.ContainsFunc(elements, func(e ast.Expr) bool { return p.kind(e, known) != literal }) {
+			return texts
+		}
+	case ast.CallKind:
+		return p.call(e.AsCall(), known)
+	case ast.ComprehensionKind:
+		return p.quantifier(e.AsComprehension(), known)
+	case ast.UnspecifiedExprKind, ast.MapKind, ast.StructKind:
+	}
+	return unproved
+}
+
+// quantifier is exists() or all() over texts: what they are made of is a boolean
+// that each text may change. Others are not, such as map() and filter().
+func (p *proof) quantifier(c ast.ComprehensionExpr, known facts) kind {
+	isRoot := slices.Contains([]string{"request", "object", "oldObject", "authorizer"}, c.IterVar())
+	if p.kind(c.IterRange(), known) != texts || p.kind(c.AccuInit(), known) != boolean || c.HasIterVar2() || isRoot || p.local != nil {
+		return unproved
+	}
+	p.local = map[string]kind{c.IterVar(): text, c.AccuVar(): boolean}
+	defer func() { p.local = nil }()
+	p.searches += 4
+	for _, part := range []ast.Expr{c.LoopCondition(), c.LoopStep(), c.Result()} {
+		if p.kind(part, known) != boolean {
+			return unproved
+		}
+	}
+	return boolean
+}
+
+func (p *proof) name(name string) kind {
+	if of, ok := p.local[name]; ok {
+		return of
+	}
+	switch {
+	case name == "object" && p.object, name == "oldObject" && p.oldObject:
+		return entity
+	case name == "authorizer":
+		return authorization
+	default:
+		return unproved
+	}
+}
+
+// requestFields are the fields of request that are the same in the API server's
+// conditions and in the review that it sends, and whether every request has
+// them: name, namespace and subresource are left out where they are empty. Not
+// among them is uid, which a condition does not see, and request.resource.version,
+// which in a condition is that of the original request. The group there is that of
+// the original request too, but the one resource that is in two groups is events,
+// which are never sent. Every request has a user with a name, in a group: whoever
+// is authenticated or anonymous is in that group.
+func requestFields() map[string]struct {
+	kind   kind
+	always bool
+} {
+	type field = struct {
+		kind   kind
+		always bool
+	}
+	return map[string]field{
+		"operation": {text, true}, "dryRun": {boolean, true},
+		"resource.group": {text, true}, "resource.resource": {text, true},
+		"kind.group": {text, true}, "kind.version": {text, true}, "kind.kind": {text, true},
+		"requestResource.group": {text, true}, "requestResource.version": {text, true}, "requestResource.resource": {text, true},
+		"requestKind.group": {text, true}, "requestKind.version": {text, true}, "requestKind.kind": {text, true},
+		"userInfo.username": {text, true}, "userInfo.groups": {texts, true},
+		"name": {text, false}, "namespace": {text, false}, "subResource": {text, false}, "requestSubResource": {text, false},
+	}
+}
+
+// metadataFields are the members of an object's metadata that may be asked for,
+// and what they are if they are there. Of the others only that is known.
+func metadataFields() map[string]kind {
+	return map[string]kind{
+		"name": text, "generateName": text, "namespace": text, "labels": attributes, "annotations": attributes,
+		"deletionTimestamp": unproved, "finalizers": unproved, "ownerReferences": unproved,
+	}
+}
+
+// member is a member of something, or with has() the question for it.
+func (p *proof) member(e ast.Expr, known facts) kind {
+	s := e.AsSelect()
+	path, ok := pathOf(e)
+	if !ok {
+		return unproved
+	}
+	if field, ok := strings.CutPrefix(path, "request."); ok {
+		f, ok := requestFields()[field]
+		switch {
+		case !ok:
+			return unproved
+		case s.IsTestOnly():
+			return boolean
+		case f.always, slices.Contains(known, isThere(path)):
+			return f.kind
+		default:
+			return unproved
+		}
+	}
+	switch of := p.kind(s.Operand(), known); {
+	case of == entity && s.FieldName() == "metadata" && !s.IsTestOnly():
+		return metadata
+	case of == metadata:
+		value, ok := metadataFields()[s.FieldName()]
+		switch {
+		case ok && s.IsTestOnly():
+			return boolean
+		case ok && slices.Contains(known, isThere(path)):
+			return value
+		}
+	}
+	return unproved
+}
+
+// pathOf is the path of a chain of members, such as object.metadata.labels.
+func pathOf(e ast.Expr) (string, bool) {
+	switch e.Kind() { //nolint:exhaustive // nothing else is a path
+	case ast.IdentKind:
+		return e.AsIdent(), true
+	case ast.SelectKind:
+		path, ok := pathOf(e.AsSelect().Operand())
+		return path + "." + e.AsSelect().FieldName(), ok && !e.AsSelect().Operand().AsSelect().IsTestOnly()
+	default:
+		return "", false
+	}
+}
+
+func (p *proof) call(c ast.CallExpr, known facts) kind {
+	args := c.Args()
+	if p.local != nil {
+		p.searches += 2
+	}
+	if c.IsMemberFunction() {
+		return p.method(c.FunctionName(), p.kind(c.Target(), known), args, known)
+	}
+	switch c.FunctionName() {
+	case operators.LogicalAnd:
+		// Where the left side is false the right side does not matter, not even
+		// its error. The same goes for a left side of || that is true.
+		return p.both(args, known, true)
+	case operators.LogicalOr:
+		return p.both(args, known, false)
+	case operators.LogicalNot, operators.NotStrictlyFalse:
+		if p.kind(args[0], known) == boolean {
+			return boolean
+		}
+	case operators.Equals, operators.NotEquals:
+		left, right := p.kind(args[0], known), p.kind(args[1], known)
+		// One side is literal: a comparison costs as much as the shorter text.
+		if left.isText() && right == literal || left == literal && right.isText() || left == boolean && right == boolean {
+			return boolean
+		}
+	case operators.In:
+		return p.in(args[0], args[1], known)
+	case operators.Index:
+		return p.index(args[0], args[1], known)
+	case operators.OptSelect:
+		if p.kind(args[0], known) == metadata && args[1].Kind() == ast.LiteralKind {
+			name, _ := args[1].AsLiteral().Value().(string)
+			switch metadataFields()[name] { //nolint:exhaustive // nothing else is in the metadata
+			case text:
+				return optionalText
+			case attributes:
+				return optionalAttributes
+			}
+		}
+	case operators.OptIndex:
+		if of := p.kind(args[0], known); (of == attributes || of == optionalAttributes) && p.kind(args[1], known).isText() {
+			return optionalText
+		}
+	}
+	return unproved
+}
+
+// both is a conjunction or a disjunction: what stands on the right counts only
+// if the left side is as given.
+func (p *proof) both(args []ast.Expr, known facts, left bool) kind {
+	for _, arg := range args {
+		if p.kind(arg, known) != boolean {
+			return unproved
+		}
+		known = append(slices.Clip(known), consequences(arg, left)...)
+	}
+	return boolean
+}
+
+func (p *proof) in(element, list ast.Expr, known facts) kind {
+	if !p.kind(element, known).isText() {
+		return unproved
+	}
+	switch p.kind(list, known) { //nolint:exhaustive // nothing else has elements
+	case texts:
+		if list.Kind() != ast.ListKind {
+			p.searches++
+		}
+		return boolean
+	case attributes:
+		return boolean
+	default:
+		return unproved
+	}
+}
+
+func (p *proof) index(of, key ast.Expr, known facts) kind {
+	path, ok := pathOf(of)
+	if ok && p.kind(of, known) == attributes && p.kind(key, known) == literal {
+		if name, ok := key.AsLiteral().Value().(string); ok && slices.Contains(known, isIn(path, name)) {
+			return text
+		}
+	}
+	return unproved
+}
+
+// method is a function that is called on something. The authorizer keeps an
+// error in its decision, which is then that nothing is allowed.
+func (p *proof) method(name string, of kind, args []ast.Expr, known facts) kind {
+	argument := unproved
+	if len(args) == 1 {
+		argument = p.kind(args[0], known)
+	}
+	switch {
+	case (name == "startsWith" || name == "endsWith") && of.isText() && argument == literal:
+		return boolean
+	case name == "orValue" && of == optionalText && argument == literal:
+		return text
+	case name == "hasValue" && (of == optionalText || of == optionalAttributes) && len(args) == 0:
+		return boolean
+	case name == "group" && of == authorization && argument.isText():
+		return authorizationGroup
+	case name == "resource" && of == authorizationGroup && argument.isText():
+		return authorizationResource
+	case (name == "subresource" || name == "namespace" || name == "name") && of == authorizationResource && argument.isText():
+		return authorizationResource
+	case name == "check" && of == authorizationResource && argument.isText():
+		p.checks++
+		return authorizationDecision
+	case name == "allowed" && of == authorizationDecision && len(args) == 0:
+		return boolean
+	default:
+		return unproved
+	}
+}
+
+// consequences are the facts that follow from an expression being true, or
+// false.
+func consequences(e ast.Expr, value bool) facts {
+	if e.Kind() == ast.SelectKind {
+		if path, ok := pathOf(e); ok && value && e.AsSelect().IsTestOnly() {
+			return facts{isThere(path)}
+		}
+		return nil
+	}
+	if e.Kind() != ast.CallKind {
+		return nil
+	}
+	args := e.AsCall().Args()
+	switch name := e.AsCall().FunctionName(); {
+	case name == operators.LogicalNot:
+		return consequences(args[0], !value)
+	case name == operators.LogicalAnd && value, name == operators.LogicalOr && !value:
+		var all facts
+		for _, arg := range args {
+			all = append(all, consequences(arg, value)...)
+		}
+		return all
+	case name == operators.In && value && args[0].Kind() == ast.LiteralKind:
+		path, isPath := pathOf(args[1])
+		key, isText := args[0].AsLiteral().Value().(string)
+		if isPath && isText {
+			return facts{isIn(path, key)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,495 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+)
+
+const (
+	// contextUser is who the server is to the API server.
+	contextUser = "gatehouse-context"
+	// paramsNamespace is for params, and contextNamespace for what is reviewed.
+	paramsNamespace  = "context-params"
+	contextNamespace = "context"
+	// secretOfParam is in a Secret that is a param.
+	secretOfParam = "tr0ub4dor-and-three"
+)
+
+// contextPolicy is a policy about the ConfigMaps that have its name in the label "context".
+func contextPolicy(name, paramKind, paramRef, selector, validation string) string {
+	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: context-%[1]s}
+spec:
+  %[2]s
+  matchConstraints:
+    objectSelector: {matchLabels: {context: %[1]s}}
+    namespaceSelector: %[4]s
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+  validations: [%[5]s]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: context-%[1]s}
+spec: {policyName: context-%[1]s, validationActions: [Deny]%[3]s}
+`, name, paramKind, paramRef, selector, validation)
+}
+
+// contextDocuments are policies that each look something up.
+func contextDocuments() map[string]string {
+	const everywhere = "{}"
+	return map[string]string{
+		"named.yaml": contextPolicy("named", "paramKind: {apiVersion: v1, kind: ConfigMap}",
+			", paramRef: {name: limits, namespace: context-params, parameterNotFoundAction: Deny}", everywhere,
+			`{expression: "size(object.data) <= int(params.data.most)", messageExpression: "'at most ' + params.data.most"}`),
+		"selected.yaml": contextPolicy("selected", "paramKind: {apiVersion: v1, kind: ConfigMap}",
+			", paramRef: {selector: {matchLabels: {taken: 'true'}}, parameterNotFoundAction: Allow}", everywhere,
+			`{expression: "object.metadata.name != params.data.name", messageExpression: "'taken by ' + params.metadata.name"}`),
+		"namespace.yaml": contextPolicy("namespace", "", "", "{matchLabels: {context: strict}}",
+			`{expression: "object.data.owner == namespaceObject.metadata.annotations['context/owner']", messageExpression: "'owned by ' + namespaceObject.metadata.annotations['context/owner']"}`),
+		"custom.yaml": contextPolicy("custom", "paramKind: {apiVersion: context.example.com/v1, kind: Limit}",
+			", paramRef: {name: strict, parameterNotFoundAction: Deny}", everywhere,
+			`{expression: "size(object.data) <= params.spec.most", messageExpression: "'at most ' + string(params.spec.most) + ' by a Limit'"}`),
+		"authorizer.yaml": contextPolicy("authorizer", "", "", everywhere,
+			`{expression: "authorizer.group('').resource('secrets').namespace('context').check('delete').allowed()", message: "only for who may delete secrets"}`),
+	}
+}
+
+const contextDefinition = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: limits.context.example.com}
+spec:
+  group: context.example.com
+  scope: Cluster
+  names: {kind: Limit, plural: limits, singular: limit}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {most: {type: integer}}}}}}
+`
+
+const contextLimit = `apiVersion: context.example.com/v1
+kind: Limit
+metadata: {name: strict}
+spec: {most: 1}
+`
+
+// looked is a server that looks up everything in the cluster, and its configuration.
+type looked struct {
+	*world
+	server *gatehouse.Server
+	config string
+	log    string
+}
+
+// try creates a ConfigMap that a policy is about, as a dry run.
+func (l *looked) try(client kubernetes.Interface, namespace, about, name string, data ...string) error {
+	_, err := client.CoreV1().ConfigMaps(namespace).Create(context.Background(), configMap(name, map[string]string{"context": about}, data...), dryRun)
+	return err
+}
+
+// says waits for the server's log.
+func (l *looked) says(t *testing.T, texts ...string) {
+	t.Helper()
+	eventually(t, "the log", func() error {
+		content, err := os.ReadFile(l.log)
+		for _, text := range texts {
+			if err == nil && !strings.Contains(string(content), text) {
+				err = fmt.Errorf("it does not say %q", text)
+			}
+		}
+		return err
+	})
+}
+
+// grant gives the server rights.
+func (l *looked) grant(t *testing.T, name string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	roles := l.Client().RbacV1()
+	_, err := roles.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
+	must(t, err)
+	l.bind(t, name, name)
+}
+
+func (l *looked) bind(t *testing.T, name, role string) {
+	t.Helper()
+	_, err := l.Client().RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: contextUser}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+}
+
+func reading(group string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"get", "list", "watch"}}
+}
+
+// apart is a control plane without other webhooks, that may be stopped.
+func apart(t *testing.T) *world {
+	t.Helper()
+	_, err := gatehouse.Binary()
+	must(t, err)
+	w := &world{dir: t.TempDir()}
+	w.authority, err = cluster.NewAuthority("gatehouse")
+	must(t, err)
+	must(t, os.WriteFile(w.path("ca.crt"), w.authority.CertPEM(), 0o600))
+	w.Cluster = cluster.New(t, cluster.Options{})
+	t.Cleanup(func() {
+		for _, s := range w.servers {
+			s.Kill()
+		}
+	})
+	must(t, w.CreateNamespace(t.Context(), system, nil))
+	return w
+}
+
+// lookUp starts a server that may look up nothing yet, and gives it its rights while it waits for them.
+func lookUp(t *testing.T, w *world) *looked {
+	t.Helper()
+	l := &looked{world: w, config: w.path("config"), log: w.path("context.log")}
+	t.Cleanup(func() {
+		if t.Failed() {
+			log, _ := os.ReadFile(l.log)
+			const most = 8 << 10
+			t.Logf("gatehouse serve logged, at the end:\n%s", log[max(0, len(log)-most):])
+		}
+	})
+	must(t, os.Mkdir(l.config, 0o700))
+	for name, content := range contextDocuments() {
+		must(t, os.WriteFile(filepath.Join(l.config, name), []byte(content), 0o600))
+	}
+	access, err := w.ConfigFor(contextUser)
+	must(t, err)
+	kubeconfig := w.path("context.kubeconfig")
+	must(t, cluster.WriteKubeconfig(kubeconfig, access.Host, access.CAData, access.CertData, access.KeyData))
+	cert, key, err := w.authority.Serve(cluster.ListenAddress(), "context."+system+".svc")
+	must(t, err)
+	must(t, os.WriteFile(w.path("context.crt"), cert, 0o600))
+	must(t, os.WriteFile(w.path("context.key"), key, 0o600))
+	for _, namespace := range []string{paramsNamespace, contextNamespace} {
+		must(t, w.CreateNamespace(t.Context(), namespace, nil))
+	}
+	_, err = w.Client().CoreV1().ConfigMaps(paramsNamespace).Create(t.Context(), configMap("limits", nil, "most=1"), metav1.CreateOptions{})
+	must(t, err)
+
+	var started sync.WaitGroup
+	started.Go(func() {
+		l.server, err = w.serve(t.Context(), "context", l.config, "--kubeconfig", kubeconfig,
+			"--tls-cert", w.path("context.crt"), "--tls-key", w.path("context.key"))
+	})
+	l.says(t, `"kind":"Namespace.v1"`, `cannot watch resource \"namespaces\"`, "a ClusterRole must allow get, list and watch of namespaces")
+	l.grant(t, "context-reader", reading("", "namespaces", "configmaps"), reading("context.example.com", "limits"))
+	l.bind(t, "context-delegator", "system:auth-delegator")
+	started.Wait()
+	must(t, err)
+	must(t, w.register(t.Context(), "context", l.config, l.server))
+	eventually(t, "the registration", func() error {
+		return refusal(l.try(w.Client(), contextNamespace, "named", "x", "a=1", "b=2"), 422, "at most 1")
+	})
+	return l
+}
+
+// What policies look up comes from the cluster, and follows it.
+func TestContextFromTheCluster(t *testing.T) {
+	t.Parallel()
+	w := apart(t)
+	l := lookUp(t, w)
+	client := w.Client()
+
+	t.Run("param by name", func(t *testing.T) {
+		must(t, l.try(client, contextNamespace, "named", "x", "a=1"))
+		limits, err := client.CoreV1().ConfigMaps(paramsNamespace).Update(t.Context(), configMap("limits", nil, "most=2"), metav1.UpdateOptions{})
+		must(t, err)
+		eventually(t, "the change of the param", func() error { return l.try(client, contextNamespace, "named", "x", "a=1", "b=2") })
+		must(t, client.CoreV1().ConfigMaps(paramsNamespace).Delete(t.Context(), limits.Name, metav1.DeleteOptions{}))
+		eventually(t, "the end of the param", func() error {
+			return refusal(l.try(client, contextNamespace, "named", "x"), 422, "no params found")
+		})
+		_, err = client.CoreV1().ConfigMaps(paramsNamespace).Create(t.Context(), configMap("limits", nil, "most=1"), metav1.CreateOptions{})
+		must(t, err)
+		eventually(t, "the param again", func() error { return l.try(client, contextNamespace, "named", "x", "a=1") })
+	})
+	t.Run("params by selector", func(t *testing.T) {
+		must(t, l.try(client, contextNamespace, "selected", "red"))
+		for name, taken := range map[string]string{"first": "red", "second": "green"} {
+			_, err := client.CoreV1().ConfigMaps(contextNamespace).Create(t.Context(), configMap(name, map[string]string{"taken": "true"}, "name="+taken), metav1.CreateOptions{})
+			must(t, err)
+		}
+		for taken, by := range map[string]string{"red": "taken by first", "green": "taken by second"} {
+			eventually(t, "the param", func() error {
+				return refusal(l.try(client, contextNamespace, "selected", taken), 422, by)
+			})
+		}
+		must(t, l.try(client, contextNamespace, "selected", "blue"))
+		must(t, l.try(client, paramsNamespace, "selected", "red"))
+	})
+	t.Run("namespace that is new", func(t *testing.T) {
+		// Each is created and used at once: the server has to know it by then.
+		for i := range 20 {
+			name := fmt.Sprint("context-new-", i)
+			_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: name, Labels: map[string]string{"context": "strict"}, Annotations: map[string]string{"context/owner": "ann"},
+			}}, metav1.CreateOptions{})
+			must(t, err)
+			err = refusal(l.try(client, name, "namespace", "x", "owner=bob"), 422, "owned by ann")
+			if err != nil {
+				t.Error(err)
+			}
+			must(t, l.try(client, name, "namespace", "x", "owner=ann"))
+		}
+		must(t, l.try(client, contextNamespace, "namespace", "x", "owner=bob"))
+		namespace, err := client.CoreV1().Namespaces().Get(t.Context(), "context-new-0", metav1.GetOptions{})
+		must(t, err)
+		namespace.Annotations["context/owner"] = "bob"
+		_, err = client.CoreV1().Namespaces().Update(t.Context(), namespace, metav1.UpdateOptions{})
+		must(t, err)
+		eventually(t, "the new annotation", func() error { return l.try(client, namespace.Name, "namespace", "x", "owner=bob") })
+	})
+	t.Run("kind that is new", func(t *testing.T) {
+		err := refusal(l.try(client, contextNamespace, "custom", "x"), 422, "failed to find resource referenced by paramKind", "context.example.com/v1")
+		if err != nil {
+			t.Error(err)
+		}
+		must(t, w.apply(t.Context(), contextDefinition))
+		eventually(t, "the kind", func() error { return w.apply(t.Context(), contextLimit) })
+		eventually(t, "the param of the new kind", func() error {
+			return refusal(l.try(client, contextNamespace, "custom", "x", "a=1", "b=2"), 422, "at most 1 by a Limit")
+		})
+		must(t, l.try(client, contextNamespace, "custom", "x", "a=1"))
+	})
+	t.Run("authorizer", l.authorizer)
+	t.Run("missing right", l.missingRight)
+	t.Run("API server away", l.away)
+}
+
+// authorizer is answered by the RoleBindings of the cluster.
+func (l *looked) authorizer(t *testing.T) {
+	roles := l.Client().RbacV1()
+	_, err := roles.Roles(contextNamespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "writer"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = roles.Roles(contextNamespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "deleter"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"delete"}},
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	bind := func(user, role string) {
+		_, err := roles.RoleBindings(contextNamespace).Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}, metav1.CreateOptions{})
+		must(t, err)
+	}
+	as := func(user string) kubernetes.Interface {
+		config, err := l.ConfigFor(user)
+		must(t, err)
+		client, err := kubernetes.NewForConfig(config)
+		must(t, err)
+		return client
+	}
+	bind("ann", "writer")
+	bind("ann", "deleter")
+	bind("bob", "writer")
+	ann, bob := as("ann"), as("bob")
+	eventually(t, "who may delete secrets", func() error { return l.try(ann, contextNamespace, "authorizer", "x") })
+	eventually(t, "who may not", func() error {
+		return refusal(l.try(bob, contextNamespace, "authorizer", "x"), 422, "only for who may delete secrets")
+	})
+	bind("bob", "deleter")
+	eventually(t, "who may by now", func() error { return l.try(bob, contextNamespace, "authorizer", "x") })
+}
+
+// missingRight is told of with what to do, and all other policies go on.
+func (l *looked) missingRight(t *testing.T) {
+	client := l.Client()
+	_, err := client.CoreV1().Secrets(paramsNamespace).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "limits", Labels: map[string]string{"most": "1"}},
+		StringData: map[string]string{"password": secretOfParam},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(l.config, "secret.yaml"), []byte(contextPolicy("secret", "paramKind: {apiVersion: v1, kind: Secret}",
+		", paramRef: {name: limits, namespace: context-params, parameterNotFoundAction: Deny}", "{}",
+		`{expression: "size(object.data) <= int(params.metadata.labels.most)", message: too many for a secret limit}`)), 0o600))
+	l.says(t, `"kind":"Secret.v1"`, `User \"`+contextUser+`\" cannot watch resource \"secrets\"`,
+		`a Role in namespace \"context-params\" must allow get, list and watch of secrets`)
+	eventually(t, "the policy that cannot be evaluated", func() error {
+		return refusal(l.try(client, contextNamespace, "secret", "x"), 422, "is not read from the cluster yet", `resource "secrets"`)
+	})
+	must(t, l.try(client, contextNamespace, "named", "x", "a=1"))
+	errs, err := l.server.Metric(t.Context(), "gatehouse_cluster_watch_errors_total", `kind="Secret.v1"`, `reason="forbidden"`)
+	must(t, err)
+	synced, err := l.server.Metric(t.Context(), "gatehouse_cluster_synced", `kind="Secret.v1"`)
+	must(t, err)
+	if errs < 1 || synced != 0 {
+		t.Errorf("%v errors are counted, synced is %v", errs, synced)
+	}
+	if got := readiness(t, l.server); got != "ok\n" {
+		t.Errorf("a server that was ready is not any more: %q", got)
+	}
+
+	l.grant(t, "context-secrets", reading("", "secrets"))
+	eventually(t, "the right that is given", func() error {
+		return refusal(l.try(client, contextNamespace, "secret", "x", "a=1", "b=2"), 422, "too many for a secret limit")
+	})
+	log, err := os.ReadFile(l.log)
+	must(t, err)
+	for _, text := range []string{secretOfParam, base64.StdEncoding.EncodeToString([]byte(secretOfParam)), "Response Body"} {
+		if strings.Contains(string(log), text) {
+			t.Errorf("the log, at its lowest level, holds %q", text)
+		}
+	}
+	must(t, os.Remove(filepath.Join(l.config, "secret.yaml")))
+	eventually(t, "what nobody names is not kept", func() error {
+		_, metrics, err := l.server.Get(t.Context(), "/metrics")
+		if err == nil && strings.Contains(metrics, `gatehouse_cluster_objects{kind="Secret.v1"}`) {
+			err = errors.New("secrets are")
+		}
+		return err
+	})
+}
+
+// away shows that reviews go on by what is in memory while the API server is away, and that what happened while it was
+// is seen after that.
+func (l *looked) away(t *testing.T) {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(l.authority.CertPEM())
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}
+	defer transport.CloseIdleConnections()
+	caller := &http.Client{Transport: transport, Timeout: deadline}
+	ask := func() error {
+		response, err := l.review(caller, configMap("x", map[string]string{"context": "named"}, "a=1", "b=2"))
+		switch {
+		case err != nil:
+			return err
+		case response.Allowed || response.Result == nil || !strings.Contains(response.Result.Message, "at most 1"):
+			return fmt.Errorf("the answer is %+v", response)
+		}
+		return nil
+	}
+	must(t, ask())
+
+	var asked atomic.Int64
+	var wrong atomic.Pointer[error]
+	stop := make(chan struct{})
+	var callers sync.WaitGroup
+	callers.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			err := ask()
+			if err != nil {
+				wrong.Store(&err)
+				return
+			}
+			asked.Add(1)
+		}
+	})
+	more := func(what string) {
+		before := asked.Load()
+		eventually(t, what, func() error {
+			if asked.Load() < before+100 && wrong.Load() == nil {
+				return errNotYet
+			}
+			return nil
+		})
+	}
+	more("reviews")
+	must(t, l.APIServer().Kill())
+	l.says(t, `"level":"WARN","msg":"cannot read from the cluster"`)
+	more("reviews without an API server")
+	if got := readiness(t, l.server); got != "ok\n" {
+		t.Errorf("without an API server: %q", got)
+	}
+	must(t, l.APIServer().Start(t.Context()))
+	more("reviews after its return")
+	close(stop)
+	callers.Wait()
+	if err := wrong.Load(); err != nil {
+		t.Fatalf("after %d reviews: %v", asked.Load(), *err)
+	}
+	_, err := l.Client().CoreV1().ConfigMaps(paramsNamespace).Update(t.Context(), configMap("limits", nil, "most=2"), metav1.UpdateOptions{})
+	must(t, err)
+	eventually(t, "a change after the return", func() error {
+		return l.try(l.Client(), contextNamespace, "named", "x", "a=1", "b=2")
+	})
+	must(t, l.Client().CoreV1().ConfigMaps(paramsNamespace).Delete(t.Context(), "limits", metav1.DeleteOptions{}))
+	_, err = l.Client().CoreV1().ConfigMaps(paramsNamespace).Create(t.Context(), configMap("limits", nil, "most=1"), metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Error(err)
+	}
+}
+
+// review asks the server about the creation of a ConfigMap, as the API server would.
+func (l *looked) review(caller *http.Client, c *corev1.ConfigMap) (*admissionv1.AdmissionResponse, error) {
+	c.Namespace, c.TypeMeta = contextNamespace, metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: "1", Operation: admissionv1.Create, Name: c.Name, Namespace: c.Namespace,
+			Kind:     metav1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+			Resource: metav1.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+			Object:   runtime.RawExtension{Raw: raw},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+l.server.Reviews.String()+"/validate", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := caller.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(answer.Body)
+	err = errors.Join(err, answer.Body.Close())
+	if err != nil {
+		return nil, err
+	}
+	var out admissionv1.AdmissionReview
+	err = json.Unmarshal(text, &out)
+	if err != nil || out.Response == nil {
+		return nil, fmt.Errorf("%s: %s", answer.Status, text)
+	}
+	return out.Response, nil
+}

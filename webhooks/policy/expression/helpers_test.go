@@ -1,0 +1,125 @@
+package expression_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// source is a request of which there is no more than the objects.
+type source struct {
+	object, oldObject ref.Val
+	authorizer        ref.Val
+}
+
+var _ expression.Source = source{}
+
+func (s source) ObjectValue() ref.Val           { return orNull(s.object) }
+func (s source) OldObjectValue() ref.Val        { return orNull(s.oldObject) }
+func (source) RequestValue() ref.Val            { return types.NullValue }
+func (source) NamespaceValue() ref.Val          { return types.NullValue }
+func (s source) AuthorizerValue() ref.Val       { return s.authorizer }
+func (source) ResourceAuthorizerValue() ref.Val { return nil }
+func (source) HasHugeQuantity() bool            { return false }
+
+func orNull(v ref.Val) ref.Val {
+	if v == nil {
+		return types.NullValue
+	}
+	return v
+}
+
+// withObject is a request about an object.
+func withObject(t testing.TB, text string) source {
+	t.Helper()
+	return source{object: rawcel.Value(parse(t, text))}
+}
+
+func parse(t testing.TB, text string) rawjson.Value {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	value, err := rawjson.Parse([]byte(text))
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return value
+}
+
+func newCompiler(t testing.TB) *expression.Compiler {
+	t.Helper()
+	compiler, err := expression.NewCompiler("1.36")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compiler
+}
+
+// pair is a variable: its name and its expression.
+type pair struct{ name, text string }
+
+// declare declares variables, which may fail to compile only with one of the
+// errors.
+func declare(t testing.TB, compiler *expression.Compiler, variables ...pair) *expression.Variables {
+	t.Helper()
+	if len(variables) == 0 {
+		return nil
+	}
+	declared := expression.NewVariables()
+	for _, v := range variables {
+		if err := compiler.Declare(v.name, v.text, expression.Declarations{Variables: declared, Authorizer: true}); err != nil {
+			t.Fatalf("%s: %v", v.text, err)
+		}
+	}
+	return declared
+}
+
+// compile compiles an expression of any type.
+func compile(t testing.TB, compiler *expression.Compiler, variables *expression.Variables, text string) *expression.Program {
+	t.Helper()
+	program, err := tryCompile(compiler, variables, text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return program
+}
+
+func tryCompile(compiler *expression.Compiler, variables *expression.Variables, text string) (*expression.Program, *apiservercel.Error) {
+	return compiler.Compile(text, expression.Declarations{Variables: variables, Authorizer: true, Reads: true}, cel.AnyType)
+}
+
+// evaluate is the value of an expression, or its error, as a text that tells
+// values apart.
+func evaluate(program *expression.Program, variables *expression.Variables, from expression.Source) string {
+	var input expression.Input
+	input.Reset(from, nil, variables)
+	value, _, err := input.Phase(math.MaxInt64/2).Eval(context.Background(), program)
+	return result(value, err)
+}
+
+func result(value ref.Val, err error) string {
+	var failure *expression.EvaluationError
+	switch {
+	case errors.As(err, &failure):
+		return "error: " + failure.Cause.Error()
+	case err != nil:
+		return "end: " + err.Error()
+	default:
+		return fmt.Sprintf("%s %s", value.Type().TypeName(), types.Format(value))
+	}
+}
+
+// variablesText is for error messages.
+func variablesText(v *expression.Variables) string { return fmt.Sprintf("with %d variables", v.Len()) }

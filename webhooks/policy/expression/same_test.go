@@ -1,0 +1,81 @@
+package expression_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+)
+
+// program is an expression with the variables that it may name, all random.
+func (g *generator) program(compiler *expression.Compiler, depth int) (*expression.Program, *expression.Variables) {
+	declared := expression.NewVariables()
+	for i := range g.IntN(3) {
+		// A variable that does not compile is one, too.
+		_ = compiler.Declare(fmt.Sprintf("v%d", i), g.value(depth-1), expression.Declarations{Variables: declared})
+		g.variables = i + 1
+	}
+	text := g.bool(depth)
+	if g.IntN(3) == 0 {
+		text = g.value(depth)
+	}
+	program, err := tryCompile(compiler, declared, text)
+	if err != nil {
+		return nil, nil
+	}
+	return program, declared
+}
+
+// checkSameIn makes an expression and an object, and changes that object: where
+// the expression is said to see the same, it comes to the same. Nothing is taken
+// from what an expression may go through, and nothing is put in another order.
+func checkSameIn(t *testing.T, compiler *expression.Compiler, seed uint64) (compiled, same int) {
+	t.Helper()
+	g := newGenerator(seed)
+	program, variables := g.program(compiler, 2+g.IntN(4))
+	if program == nil {
+		return 0, 0
+	}
+	for range 4 {
+		old := g.object()
+		before := g.text(old)
+		was := evaluate(program, variables, withObject(t, before))
+		for range 8 {
+			object := g.text(g.mutated(old, !g.goesThrough))
+			if !program.Reads().SameIn(parse(t, object), parse(t, before)) {
+				continue
+			}
+			same++
+			if is := evaluate(program, variables, withObject(t, object)); is != was {
+				t.Errorf("seed %d: %s\n%s\nin %s is %s\nin %s is %s", seed, program.Text(), variablesText(variables), before, was, object, is)
+			}
+		}
+	}
+	return 1, same
+}
+
+func TestWhatIsSeenTheSameComesToTheSame(t *testing.T) {
+	t.Parallel()
+	const seeds, most = 20_000, 10
+	compiler := newCompiler(t)
+	compiled, same := 0, 0
+	for seed := range uint64(seeds) {
+		c, s := checkSameIn(t, compiler, seed)
+		compiled, same = compiled+c, same+s
+		if t.Failed() && seed > most {
+			break
+		}
+	}
+	t.Logf("%d of %d expressions compile, %d changes are not seen", compiled, seeds, same)
+	if compiled < seeds/4 || same < compiled {
+		t.Errorf("%d of %d expressions compile, %d changes are not seen: too few", compiled, seeds, same)
+	}
+}
+
+func FuzzWhatIsSeenTheSameComesToTheSame(f *testing.F) {
+	compiler := newCompiler(f)
+	for seed := range uint64(10) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) { checkSameIn(t, compiler, seed) })
+}
