@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/policylint"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
@@ -21,6 +24,13 @@ func newLintCommand(s streams) *cobra.Command {
 		Short: "Check a configuration and print everything that is wrong with it",
 		Long: `Lint reads and compiles every document below the directory, as serve does, and
 prints all errors and warnings, one a line.
+
+It also looks for what is likely to be wrong with policies that compile: fields
+that a kind does not have or an object need not have, rules that never match,
+expressions that other versions of Kubernetes understand otherwise, and more.
+Such a warning ends with a code, which docs/lint.md explains. The annotation
+gatehouse.dev/lint-ignore of a policy, binding or exception lists codes of
+warnings that are not wanted.
 
 Exit codes: 0 no error, 1 an error, 2 the directory cannot be read.`,
 		Example: `  gatehouse lint --config manifests/examples/policies
@@ -81,6 +91,8 @@ func lint(out io.Writer, dir, output string) error {
 // newLintReport finds everything that there is to say about a configuration.
 func newLintReport(dir string) lintReport {
 	c, _, found := examine(dir)
+	found = append(found, lintPolicies(c, time.Now())...)
+	found.Sort()
 	if found == nil {
 		found = finding.List{} // [] and not null
 	}
@@ -93,6 +105,19 @@ func newLintReport(dir string) lintReport {
 		}
 	}
 	return report
+}
+
+// lintPolicies is what only lint says about policies, by the time that is given.
+func lintPolicies(c *config.Config, now time.Time) finding.List {
+	namespaces := make([]*corev1.Namespace, len(c.Sidecar.Known))
+	for i, known := range c.Sidecar.Known {
+		namespaces[i] = known.Namespace
+	}
+	found, err := policylint.Lint(policylint.Input{Policy: c.Policy, Namespaces: namespaces, Now: now})
+	if err != nil {
+		found = append(found, finding.Finding{Severity: finding.Warning, Message: "policies are compiled and not looked at further: " + err.Error()})
+	}
+	return found
 }
 
 // examine reads and compiles a configuration and returns every error and

@@ -114,6 +114,10 @@ const (
 	ExistingViolationsAnnotation = "gatehouse.dev/existing-violations"
 )
 
+// LintIgnoreAnnotation on a policy, binding or exception lists the codes, with commas between them, of
+// findings that lint is not to report about it.
+const LintIgnoreAnnotation = "gatehouse.dev/lint-ignore"
+
 // PodSecurity names a Pod Security Standard,
 // https://kubernetes.io/docs/concepts/security/pod-security-standards/.
 type PodSecurity struct {

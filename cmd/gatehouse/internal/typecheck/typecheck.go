@@ -1,0 +1,116 @@
+// Package typecheck checks CEL expressions of policies against the schemas of
+// the kinds that they are about, without a cluster: schemas of Kubernetes' own
+// kinds are made of its Go types, those of custom resources of the
+// CustomResourceDefinitions that are given.
+//
+// The API server type-checks a ValidatingAdmissionPolicy in the same way and
+// puts what it finds into the policy's status; it changes no verdict. Where the
+// two differ, this package is the more careful one: it knows subresources, it
+// lets fields be named as they are named in objects ("namespace"), and it takes
+// a value whose form depends on how it was written (times, bytes, IntOrString)
+// for one of any type.
+package typecheck
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+// Type is the type of a value in an object. It is immutable once it is made,
+// and may contain itself.
+type Type struct {
+	// Name is the name of a structure, unique among all types: "core/v1.PodSpec".
+	// It is "" for anything else.
+	Name string
+	// Fields are those of a structure, by their names in objects.
+	Fields map[string]Field
+	// Elem is the type of a list's elements, or of a map's values if Map is true.
+	Elem *Type
+	Map  bool
+	// plain is the type of anything else.
+	plain *types.Type
+}
+
+// Field is a field of a structure.
+type Field struct {
+	Type *Type
+	// Optional tells that an object need not have the field. It is false for a
+	// structure that is written even if nothing in it is set.
+	Optional bool
+}
+
+// FieldNames are the names of the fields of a structure, sorted.
+func (t *Type) FieldNames() []string {
+	return slices.Sorted(maps.Keys(t.Fields))
+}
+
+func plain(t *types.Type) *Type { return &Type{plain: t} }
+
+// cel is the type as expressions see it.
+func (t *Type) cel() *types.Type {
+	switch {
+	case t.Name != "":
+		return types.NewObjectType(t.Name)
+	case t.Elem != nil && t.Map:
+		return types.NewMapType(types.StringType, t.Elem.cel())
+	case t.Elem != nil:
+		return types.NewListType(t.Elem.cel())
+	default:
+		return t.plain
+	}
+}
+
+// provider tells CEL about structures, and about whatever else it is made on top
+// of.
+type provider struct {
+	types.Provider
+	structures map[string]*Type
+	// variables are the types of a policy's variables.
+	variables map[string]*types.Type
+}
+
+// variablesType is the name of the type of "variables".
+const variablesType = "gatehouse.variables"
+
+// FindStructType finds a structure by its name.
+func (p provider) FindStructType(name string) (*types.Type, bool) {
+	if name == variablesType || p.structures[name] != nil {
+		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
+	}
+	return p.Provider.FindStructType(name)
+}
+
+// FindStructFieldNames are the fields of a structure.
+func (p provider) FindStructFieldNames(name string) ([]string, bool) {
+	if t := p.structures[name]; t != nil {
+		return t.FieldNames(), true
+	}
+	if name == variablesType {
+		return slices.Sorted(maps.Keys(p.variables)), true
+	}
+	return p.Provider.FindStructFieldNames(name)
+}
+
+// FindStructFieldType is the type of a field of a structure.
+func (p provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	if t := p.structures[name]; t != nil {
+		f, found := t.Fields[field]
+		if !found {
+			return nil, false
+		}
+		return &types.FieldType{Type: f.Type.cel()}, true
+	}
+	if name == variablesType {
+		t, found := p.variables[field]
+		return &types.FieldType{Type: t}, found
+	}
+	return p.Provider.FindStructFieldType(name, field)
+}
+
+// NewValue makes no structures: expressions are checked here and not evaluated.
+func (p provider) NewValue(name string, fields map[string]ref.Val) ref.Val {
+	return p.Provider.NewValue(name, fields)
+}
