@@ -17,9 +17,20 @@ import (
 // The configurations that Gatehouse is measured with. All hold the same
 // token, and differ in their profiles and policies.
 const (
+	noPolicies  = "no policies"
 	onePolicy   = "one policy"
 	tenPolicies = "ten policies"
+	tenRules    = "ten rules"
 	podSecurity = "pod security"
+	// hundredPolicies are ten times those of tenPolicies, and manyPolicies has
+	// those of tenPolicies, and others that do not match a pod of the benchmark.
+	hundredPolicies = "100 policies"
+	manyPolicies    = "ten of 1000 policies"
+	// workloadTemplates has a policy that only a pod with the sidecar keeps.
+	workloadTemplates = "workload templates"
+	// exceptions has the policies of tenPolicies, and 100 exceptions, one of
+	// which is about exceptedPod.
+	exceptions  = "exceptions"
 	twoProfiles = "two profiles"
 	// manyProfiles has the profiles of twoProfiles, and others, none of which
 	// select a pod of the benchmark.
@@ -33,12 +44,24 @@ func writeDocuments(directory, configuration string, now time.Time) error {
 	documents := map[string]string{"namespace.yaml": namespaceDocument}
 	profiles := []document{telemetryProfile()}
 	switch configuration {
+	case noPolicies:
 	case onePolicy:
-		documents["policy.yaml"] = policyDocument
+		documents["policy.yaml"] = middlePolicy("containers", "")
 	case tenPolicies:
-		documents["policies.yaml"] = tenPolicyDocuments()
+		documents["policies.yaml"] = joined(ruledPolicies(10))
+	case tenRules:
+		documents["policy.yaml"] = tenRulesDocument()
 	case podSecurity:
 		documents["policy.yaml"] = podSecurityDocument
+	case hundredPolicies:
+		documents["policies.yaml"] = joined(ruledPolicies(100))
+	case manyPolicies:
+		documents["policies.yaml"] = joined(mostlyOtherPolicies(1000))
+	case workloadTemplates:
+		documents["policy.yaml"] = templateDocument
+	case exceptions:
+		documents["policies.yaml"] = joined(ruledPolicies(10))
+		documents["exceptions.yaml"] = joined(exceptionDocuments(100, now))
 	case twoProfiles:
 		profiles = append(profiles, meshProfile())
 	case manyProfiles:
@@ -59,7 +82,7 @@ func writeDocuments(directory, configuration string, now time.Time) error {
 		}
 		texts = append(texts, string(text)+"\n")
 	}
-	documents["profiles.yaml"] = strings.Join(texts, "---\n")
+	documents["profiles.yaml"] = joined(texts)
 	token, err := json.MarshalIndent(accessToken(now), "", "  ")
 	if err != nil {
 		return err
@@ -72,6 +95,9 @@ func writeDocuments(directory, configuration string, now time.Time) error {
 	}
 	return nil
 }
+
+// joined makes one file of documents, each of which ends with a line.
+func joined(documents []string) string { return strings.Join(documents, "---\n") }
 
 // accessToken is the document of benchToken.
 func accessToken(now time.Time) v1alpha1.AccessToken {
@@ -96,105 +122,3 @@ metadata:
     kubernetes.io/metadata.name: ` + benchNamespace + `
     team: shop
 `
-
-// policyDocument is a policy of middle size: three variables, three
-// validations, two messages made by expressions. podProblems says the same in
-// Go.
-const policyDocument = `apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata:
-  name: containers
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules:
-      - apiGroups: [""]
-        apiVersions: [v1]
-        operations: [CREATE, UPDATE]
-        resources: [pods]
-  variables:
-    - name: containers
-      expression: "object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])"
-    - name: untagged
-      expression: "variables.containers.filter(c, c.image.endsWith(':latest') || !c.image.contains(':'))"
-    - name: unlimited
-      expression: "variables.containers.filter(c, !has(c.resources) || !has(c.resources.limits) || !('memory' in c.resources.limits))"
-  validations:
-    - expression: "size(variables.untagged) == 0"
-      messageExpression: "'images without a fixed tag: ' + variables.untagged.map(c, c.image).join(', ')"
-    - expression: "size(variables.unlimited) == 0"
-      messageExpression: "'containers without a memory limit: ' + variables.unlimited.map(c, c.name).join(', ')"
-    - expression: "has(object.metadata.labels) && '` + nameLabel + `' in object.metadata.labels"
-      message: "label ` + nameLabel + ` is missing"
----
-` + bindingHead + `containers
-spec:
-  policyName: containers
-  validationActions: [Deny]
-`
-
-// bindingHead is the beginning of a binding's document, up to its name.
-const bindingHead = `apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata:
-  name: `
-
-// podSecurityDocument is the Pod Security Standard restricted as a policy.
-const podSecurityDocument = `apiVersion: gatehouse.dev/v1alpha1
-kind: AdmissionPolicy
-metadata:
-  name: restricted
-spec:
-  matchConstraints:
-    resourceRules:
-      - apiGroups: [""]
-        apiVersions: [v1]
-        operations: [CREATE, UPDATE]
-        resources: [pods]
-  podSecurity:
-    level: restricted
-  validationActions: [Deny]
-`
-
-// tenPolicyDocuments are ten policies of one rule, each with its binding: the
-// rules that policy engines are usually installed for.
-func tenPolicyDocuments() string {
-	rules := []struct{ name, expression string }{
-		{"no-host-network", "!has(object.spec.hostNetwork) || !object.spec.hostNetwork"},
-		{"no-host-pid", "!has(object.spec.hostPID) || !object.spec.hostPID"},
-		{"no-privileged", "object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || !c.securityContext.privileged)"},
-		{"no-escalation", "object.spec.containers.all(c, has(c.securityContext) && has(c.securityContext.allowPrivilegeEscalation) && !c.securityContext.allowPrivilegeEscalation)"},
-		{"fixed-tags", "object.spec.containers.all(c, c.image.contains(':') && !c.image.endsWith(':latest'))"},
-		{"own-registry", "object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"},
-		{"memory-limits", "object.spec.containers.all(c, has(c.resources) && has(c.resources.limits) && 'memory' in c.resources.limits)"},
-		{"name-label", "has(object.metadata.labels) && '" + nameLabel + "' in object.metadata.labels"},
-		{"no-host-path", "!has(object.spec.volumes) || object.spec.volumes.all(v, !has(v.hostPath))"},
-		{"non-root", "has(object.spec.securityContext) && has(object.spec.securityContext.runAsNonRoot) && object.spec.securityContext.runAsNonRoot"},
-	}
-	var documents strings.Builder
-	for _, rule := range rules {
-		fmt.Fprintf(&documents, `apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata:
-  name: %[1]s
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules:
-      - apiGroups: [""]
-        apiVersions: [v1]
-        operations: [CREATE, UPDATE]
-        resources: [pods]
-  validations:
-    - expression: "%[2]s"
-      message: the pod breaks rule %[1]s
----
-%[3]s%[1]s
-spec:
-  policyName: %[1]s
-  validationActions: [Deny]
----
-`, rule.name, rule.expression, bindingHead)
-	}
-	return strings.TrimSuffix(documents.String(), "---\n")
-}

@@ -49,6 +49,11 @@ func drive(ctx context.Context, o options, stdout, stderr io.Writer) error {
 			s.stop()
 		}
 	}()
+	if len(compilations(o.scenario)) > 0 {
+		if d.report.Compilations, err = compileAlone(ctx, o, stderr); err != nil {
+			return err
+		}
+	}
 	if err := d.startServers(ctx, directory); err != nil {
 		return err
 	}
@@ -73,6 +78,9 @@ func drive(ctx context.Context, o options, stdout, stderr io.Writer) error {
 
 // startServers starts every server that a selected scenario needs.
 func (d *driver) startServers(ctx context.Context, directory string) error {
+	if len(d.scenarios) == 0 {
+		return nil
+	}
 	modes := []string{nullServer}
 	if d.options.usual && slices.ContainsFunc(d.scenarios, func(s scenario) bool { return s.usual }) {
 		modes = append(modes, usualServer)
@@ -139,7 +147,7 @@ func (d *driver) load(s scenario, server *server, requests int) (load, error) {
 		concurrency: s.concurrency, requests: requests, firstUID: d.nextUID,
 	}
 	if server.kind == nullServer {
-		l.wants.patch = false
+		l.wants = l.wants.ofNull()
 	}
 	d.nextUID += requests
 	return l, nil
@@ -250,6 +258,9 @@ func checkInjected(s scenario, text []byte) error {
 // rotates. A round that would end after the limit, were it as long as the
 // longest before, is not started; the first always is.
 func (d *driver) measure(ctx context.Context) error {
+	if len(d.scenarios) == 0 {
+		return nil
+	}
 	begin := time.Now()
 	var longest time.Duration
 	for round := range d.options.rounds {

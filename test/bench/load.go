@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,11 +64,15 @@ func newClient(address, protocol, ca string, certificate *tls.Certificate) (*cli
 	}, nil
 }
 
-// wants is what a right answer says besides yes to the right request.
+// wants is what a right answer says to the right request.
 type wants struct {
-	patch bool   // a non-empty JSON Patch; without it there must be none
-	user  string // the authenticated user; empty for admission
+	patch  bool     // a non-empty JSON Patch; without it there must be none
+	user   string   // the authenticated user; empty for admission
+	denies []string // what the message of a refusal says; without any, the answer must be yes
 }
+
+// ofNull is what the null webhook can answer of it.
+func (w wants) ofNull() wants { return wants{user: w.user} }
 
 // load is what a client does in one round: it posts the body as often as
 // requests says, each time with a uid of its own, from as many goroutines as
@@ -177,8 +182,8 @@ type answer struct {
 	} `json:"status"`
 }
 
-// checkAnswer returns an error unless text says yes to the request with the
-// uid, in the way that is wanted. An empty uid expects a TokenReview.
+// checkAnswer returns an error unless text answers the request with the uid in
+// the way that is wanted. An empty uid expects a TokenReview.
 func checkAnswer(text []byte, uid string, wants wants) error {
 	var a answer
 	if err := json.Unmarshal(text, &a); err != nil {
@@ -203,12 +208,19 @@ func checkAnswer(text []byte, uid string, wants wants) error {
 		return wrong("no AdmissionReview with a response")
 	case a.Response.UID != uid:
 		return wrong(fmt.Sprintf("uid %q instead of %q", a.Response.UID, uid))
-	case !a.Response.Allowed:
+	case a.Response.Allowed && len(wants.denies) > 0:
+		return wrong("allowed is true")
+	case !a.Response.Allowed && len(wants.denies) == 0:
 		return wrong("allowed is not true")
 	case wants.patch && (len(a.Response.Patch) == 0 || a.Response.Type != "JSONPatch"):
 		return wrong("no JSON Patch")
 	case !wants.patch && len(a.Response.Patch) > 0:
 		return wrong("a patch")
+	}
+	for _, text := range wants.denies {
+		if !strings.Contains(a.Response.Status.Message, text) {
+			return wrong(fmt.Sprintf("no %q", text))
+		}
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func TestServersAnswerEveryScenario(t *testing.T) {
 				defer c.transport.CloseIdleConnections()
 				l := load{client: c, path: s.path, body: s.body, wants: s.wants, concurrency: s.concurrency, requests: 20}
 				if kind == nullServer {
-					l.wants.patch = false
+					l.wants = l.wants.ofNull()
 				}
 				latencies, err := l.run(t.Context())
 				if err != nil {
@@ -180,6 +180,9 @@ func TestCheckAnswer(t *testing.T) {
 		{"yes", admission(`{"uid":"0b1c","allowed":true}`), uid, wants{}, ""},
 		{"yes with patch", admission(`{"uid":"0b1c","allowed":true,"patch":"W10=","patchType":"JSONPatch"}`), uid, wants{patch: true}, ""},
 		{"no", admission(`{"uid":"0b1c","allowed":false}`), uid, wants{}, "allowed is not true"},
+		{"the wanted no", admission(`{"uid":"0b1c","allowed":false,"status":{"message":"one; two"}}`), uid, wants{denies: []string{"one", "two"}}, ""},
+		{"half of the wanted no", admission(`{"uid":"0b1c","allowed":false,"status":{"message":"one"}}`), uid, wants{denies: []string{"one", "two"}}, `no "two"`},
+		{"yes instead of no", admission(`{"uid":"0b1c","allowed":true,"status":{"message":"one"}}`), uid, wants{denies: []string{"one"}}, "allowed is true"},
 		{"allowed missing", admission(`{"uid":"0b1c"}`), uid, wants{}, "allowed is not true"},
 		{"other uid", admission(`{"uid":"0b1d","allowed":true}`), uid, wants{}, `uid "0b1d" instead of "0b1c"`},
 		{"uid missing", admission(`{"allowed":true}`), uid, wants{}, `uid "" instead of "0b1c"`},
@@ -214,6 +217,8 @@ func TestProveFindsIdleWebhooks(t *testing.T) {
 	for _, tt := range []struct{ scenario, want string }{
 		{"validate/5KB/http2/c16", "a review that must be refused"},
 		{"validate-10-policies/5KB/http2/c16", "a review that must be refused"},
+		{"validate-10-violations/5KB/http2/c16", "allowed is true"},
+		{"validate-template/5KB/http2/c16", "a review that must be refused"},
 		{"authenticate/http2/c16", "a review that must be refused"},
 		{"mutate/5KB/http2/c16", "no JSON Patch"},
 		{"mutate-2-of-200-profiles/5KB/http2/c16", "no JSON Patch"},

@@ -31,13 +31,13 @@ func TestRunRefusesBadUsage(t *testing.T) {
 		want string
 	}{
 		{"help", []string{"--help"}, exitYes, "--quick"},
-		{"mode", []string{"measure"}, exitUnknown, `unknown mode "measure": one of run, null, controller-runtime`},
+		{"mode", []string{"measure"}, exitUnknown, `unknown mode "measure": one of run, null, controller-runtime, compile`},
 		{"argument", []string{"run", "--quick", "now"}, exitUnknown, `unexpected argument "now"`},
 		{"rounds", []string{"--rounds", "-1"}, exitUnknown, "--rounds -1: must be at least 1"},
 		{"requests", []string{"--requests", "3"}, exitUnknown, "--requests 3: must be at least 16"},
 		{"output", []string{"-o", "yaml"}, exitUnknown, `-o "yaml": must be table or json`},
 		{"expression", []string{"--scenario", "("}, exitUnknown, `--scenario "(": error parsing regexp`},
-		{"no scenario", []string{"--scenario", "mutate/1MB"}, exitUnknown, `--scenario "mutate/1MB" matches none of the 38 scenarios; the first is "mutate/1.5KB/http2/c16"`},
+		{"no scenario", []string{"--scenario", "mutate/1MB"}, exitUnknown, `--scenario "mutate/1MB" matches none of the 54 scenarios; the first is "mutate/1.5KB/http2/c16"`},
 		{"no binary", []string{"--gatehouse", "no/such/file", "--scenario", "authenticate"}, exitUnknown, `--gatehouse "no/such/file": stat no/such/file: no such file or directory; make build writes bin/gatehouse`},
 		{"other host", []string{"null", "--listen", "0.0.0.0:0"}, exitUnknown, `--listen: "0.0.0.0:0" is not a loopback address`},
 	} {
@@ -74,7 +74,7 @@ func TestRunMeasures(t *testing.T) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Scenarios) != 4 || r.Rounds != 2 || len(r.Memory) != 2 || len(r.Bars) != 8 || r.Passed {
+	if len(r.Scenarios) != 4 || r.Rounds != 2 || len(r.Memory) != 2 || len(r.Bars) != 17 || r.Passed {
 		t.Fatalf("report: %s", text)
 	}
 	for _, s := range r.Scenarios {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authenticationv1beta1 "k8s.io/api/authentication/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -52,12 +53,28 @@ type body struct {
 // podReview returns the AdmissionReview that the API server sends when a pod
 // is created.
 func podReview(pod *corev1.Pod) (body, error) {
-	object, err := json.Marshal(pod)
+	return creationReview(pod, pod,
+		metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+		"system:serviceaccount:kube-system:replicaset-controller")
+}
+
+// deploymentReview is podReview for a Deployment, which a robot deploys.
+func deploymentReview(deployment *appsv1.Deployment) (body, error) {
+	return creationReview(deployment, deployment,
+		metav1.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
+		metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
+		"system:serviceaccount:delivery:deployer")
+}
+
+// creationReview returns the AdmissionReview that the API server sends when the
+// user, who is a service account, creates the object.
+func creationReview(created runtime.Object, meta metav1.Object, kind metav1.GroupVersionKind, resource metav1.GroupVersionResource, user string) (body, error) {
+	object, err := json.Marshal(created)
 	if err != nil {
 		return body{}, err
 	}
-	kind := metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}
-	resource := metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
+	namespace, _, _ := strings.Cut(strings.TrimPrefix(user, "system:serviceaccount:"), ":")
 	text, err := json.Marshal(&admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview", APIVersion: "admission.k8s.io/v1"},
 		Request: &admissionv1.AdmissionRequest{
@@ -66,13 +83,13 @@ func podReview(pod *corev1.Pod) (body, error) {
 			Resource:        resource,
 			RequestKind:     &kind,
 			RequestResource: &resource,
-			Name:            pod.Name,
-			Namespace:       pod.Namespace,
+			Name:            meta.GetName(),
+			Namespace:       meta.GetNamespace(),
 			Operation:       admissionv1.Create,
 			UserInfo: authenticationv1.UserInfo{
-				Username: "system:serviceaccount:kube-system:replicaset-controller",
+				Username: user,
 				UID:      "1f0a7c1e-5b0c-4e2f-9a55-5a8c2b9d7e10",
-				Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
+				Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 				Extra: map[string]authenticationv1.ExtraValue{
 					"authentication.kubernetes.io/credential-id": {"JTI=6c1b0f9e-0d3e-4a38-8f0b-0c9f8f9d3b55"},
 				},
@@ -88,7 +105,7 @@ func podReview(pod *corev1.Pod) (body, error) {
 	text = append(text, '\n')
 	at := bytes.Index(text, []byte(placeholderUID))
 	if at < 0 {
-		return body{}, fmt.Errorf("the review of pod %q does not hold its uid", pod.Name)
+		return body{}, fmt.Errorf("the review of %s %q does not hold its uid", kind.Kind, meta.GetName())
 	}
 	return body{text: text, uidAt: at}, nil
 }
@@ -320,6 +337,66 @@ func refusedPod() (*corev1.Pod, error) {
 	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 	return pod, nil
+}
+
+// deniedPod is a pod of about 5 KB that breaks every one of usualRules.
+func deniedPod() (*corev1.Pod, error) {
+	pod, err := realisticPod(5_000)
+	if err != nil {
+		return nil, err
+	}
+	delete(pod.Labels, nameLabel)
+	pod.Spec.HostNetwork, pod.Spec.HostPID = true, true
+	pod.Spec.SecurityContext = nil
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "host", VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: "/"},
+	}})
+	container := &pod.Spec.Containers[0]
+	container.Image = "docker.io/shop/checkout:latest"
+	container.Resources = corev1.ResourceRequirements{}
+	container.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+	return pod, nil
+}
+
+// exceptedPod is a pod of about 5 KB that breaks exceptedRule and no other.
+func exceptedPod() (*corev1.Pod, error) {
+	pod, err := realisticPod(5_000)
+	if err != nil {
+		return nil, err
+	}
+	pod.Spec.HostNetwork = true
+	return pod, nil
+}
+
+// deploymentOf returns a Deployment of 5,000 bytes, or more if the pod is larger,
+// that makes pods such as this one.
+func deploymentOf(pod *corev1.Pod) (*appsv1.Deployment, error) {
+	const size = 5_000
+	deployment := &appsv1.Deployment{
+		TypeMeta: metav1.TypeMeta{Kind: "Deployment", APIVersion: "apps/v1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "checkout", Namespace: pod.Namespace, Labels: pod.Labels,
+			Annotations:   map[string]string{"shop.example.com/note": ""},
+			ManagedFields: pod.ManagedFields,
+		},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(3)),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{nameLabel: "checkout"}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels, Annotations: pod.Annotations},
+				Spec:       pod.Spec,
+			},
+			Strategy:                appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType},
+			RevisionHistoryLimit:    new(int32(10)),
+			ProgressDeadlineSeconds: new(int32(600)),
+		},
+	}
+	text, err := json.Marshal(deployment)
+	if err != nil {
+		return nil, err
+	}
+	deployment.Annotations["shop.example.com/note"] = strings.Repeat("x", max(0, size-len(text)))
+	return deployment, nil
 }
 
 // sidecarContainer is a native sidecar.

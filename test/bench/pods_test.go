@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,29 @@ func TestRealisticPods(t *testing.T) {
 	}
 }
 
+// A Deployment is as long as a pod of 5 KB, and makes the pod that it is made of.
+func TestDeploymentOf(t *testing.T) {
+	pod, err := realisticPod(4_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployment, err := deploymentOf(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(deployment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) != 5_000 || !reflect.DeepEqual(deployment.Spec.Template.Spec, pod.Spec) {
+		t.Errorf("%d bytes: %s", len(text), text)
+	}
+	review, err := deploymentReview(deployment)
+	if err != nil || !strings.Contains(string(review.text), `"resource":{"group":"apps","version":"v1","resource":"deployments"}`) {
+		t.Errorf("%v: %s", err, review.text)
+	}
+}
+
 // What marks a pod is on it, and does not change its size.
 func TestMarkedPod(t *testing.T) {
 	pod, err := markedPod(5_000, map[string]string{"a": "b"}, map[string]string{"c": "d"})
@@ -110,12 +134,18 @@ func TestPodReviewHoldsItsUID(t *testing.T) {
 // Every document of every configuration is strict YAML of its kind.
 func TestDocuments(t *testing.T) {
 	for configuration, want := range map[string]string{
-		onePolicy:    "AccessToken Namespace SidecarProfile ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
-		tenPolicies:  "AccessToken Namespace SidecarProfile" + strings.Repeat(" ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding", 10),
-		podSecurity:  "AccessToken Namespace SidecarProfile AdmissionPolicy",
-		twoProfiles:  "AccessToken Namespace SidecarProfile SidecarProfile",
-		manyProfiles: "AccessToken Namespace" + strings.Repeat(" SidecarProfile", 200),
-		parameters:   "AccessToken Namespace SidecarProfile",
+		noPolicies:        "AccessToken Namespace SidecarProfile",
+		onePolicy:         "AccessToken Namespace SidecarProfile ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
+		tenPolicies:       "AccessToken Namespace SidecarProfile" + strings.Repeat(" ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding", 10),
+		tenRules:          "AccessToken Namespace SidecarProfile ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
+		podSecurity:       "AccessToken Namespace SidecarProfile AdmissionPolicy",
+		hundredPolicies:   "AccessToken Namespace SidecarProfile" + strings.Repeat(" ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding", 100),
+		manyPolicies:      "AccessToken Namespace SidecarProfile" + strings.Repeat(" ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding", 1000),
+		workloadTemplates: "AccessToken Namespace SidecarProfile AdmissionPolicy",
+		exceptions:        "AccessToken Namespace SidecarProfile" + strings.Repeat(" ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding", 10) + strings.Repeat(" PolicyException", 100),
+		twoProfiles:       "AccessToken Namespace SidecarProfile SidecarProfile",
+		manyProfiles:      "AccessToken Namespace" + strings.Repeat(" SidecarProfile", 200),
+		parameters:        "AccessToken Namespace SidecarProfile",
 	} {
 		t.Run(configuration, func(t *testing.T) {
 			directory := t.TempDir()
@@ -123,7 +153,7 @@ func TestDocuments(t *testing.T) {
 				t.Fatal(err)
 			}
 			var kinds []string
-			for _, name := range []string{"token.json", "namespace.yaml", "profiles.yaml", "policy.yaml", "policies.yaml"} {
+			for _, name := range []string{"token.json", "namespace.yaml", "profiles.yaml", "policy.yaml", "policies.yaml", "exceptions.yaml"} {
 				text, err := os.ReadFile(filepath.Join(directory, name))
 				if os.IsNotExist(err) {
 					continue
@@ -149,6 +179,7 @@ func strictKinds(t *testing.T, text string) []string {
 	types := map[string]func() any{
 		"AccessToken":                      func() any { return new(v1alpha1.AccessToken) },
 		"AdmissionPolicy":                  func() any { return new(v1alpha1.AdmissionPolicy) },
+		"PolicyException":                  func() any { return new(v1alpha1.PolicyException) },
 		"Namespace":                        func() any { return new(corev1.Namespace) },
 		"SidecarProfile":                   func() any { return new(v1alpha1.SidecarProfile) },
 		"ValidatingAdmissionPolicy":        func() any { return new(admissionregistrationv1.ValidatingAdmissionPolicy) },

@@ -20,8 +20,11 @@ type report struct {
 	Rounds      int               `json:"rounds"`                // that were completed
 	Scenarios   []scenarioReport  `json:"scenarios"`
 	Memory      []serverMemory    `json:"memory"`
-	Bars        []barReport       `json:"bars"`
-	Passed      bool              `json:"passed"` // every bar was measured and held
+
+	Compilations []compileReport `json:"compilations,omitempty"`
+
+	Bars   []barReport `json:"bars"`
+	Passed bool        `json:"passed"` // every bar was measured and held
 }
 
 // machine is where a run happened.
@@ -157,15 +160,41 @@ func (r *report) finish() {
 		}
 		r.Bars = append(r.Bars, newBarReport(what, b.Limit, measured))
 	}
-	const mebibyte = 1 << 20
 	most := 0.0
 	for _, m := range r.Memory {
-		if m.Server == gatehouseServer {
-			most = max(most, float64(m.Resident)/mebibyte)
+		if m.Server == gatehouseServer && m.Configuration != hundredPolicies && m.Configuration != manyPolicies {
+			most = max(most, mebibytes(m.Resident))
 		}
 	}
-	r.Bars = append(r.Bars, newBarReport("resident memory after the run, MiB", memoryLimit/mebibyte, most))
+	r.Bars = append(r.Bars, newBarReport("resident memory after the run, MiB", memoryLimit, most))
+	added := 0.0
+	if none, hundred := r.resident(noPolicies), r.resident(hundredPolicies); none > 0 && hundred > 0 {
+		added = max(mebibytes(hundred-none), 0.01) // 0 would be none measured
+	}
+	r.Bars = append(r.Bars, newBarReport("resident memory of 100 policies over none, MiB", hundredLimit, added))
+	for _, c := range compilations(nil) {
+		all, change := 0.0, 0.0
+		for _, measured := range r.Compilations {
+			if measured.Name == c.name {
+				all, change = measured.All.Seconds(), float64(measured.Change)/float64(measured.All)
+			}
+		}
+		r.Bars = append(r.Bars,
+			newBarReport(c.name+", seconds on one processor", compileLimit, all),
+			newBarReport(c.name+", after a change of one, ratio to all", changeLimit, change))
+	}
 	r.Passed = !slices.ContainsFunc(r.Bars, func(b barReport) bool { return b.Result != resultPass })
+}
+
+// resident is the memory of Gatehouse with a configuration, or 0 if it was not
+// measured.
+func (r *report) resident(configuration string) int64 {
+	for _, m := range r.Memory {
+		if m.Server == gatehouseServer && m.Configuration == configuration {
+			return m.Resident
+		}
+	}
+	return 0
 }
 
 // series is what Gatehouse did in the scenario, or nil if it was not measured.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -107,7 +108,7 @@ func TestBars(t *testing.T) {
 				got = append(got, b.Result)
 			}
 			const not = resultNotMeasured
-			want := []string{not, tt.mutate, not, not, not, not, not, tt.memory}
+			want := []string{not, tt.mutate, not, not, not, not, not, not, not, not, not, tt.memory, not, not, not, not, not}
 			if strings.Join(got, ", ") != strings.Join(want, ", ") {
 				t.Errorf("results %q, want %q", got, want)
 			}
@@ -118,12 +119,77 @@ func TestBars(t *testing.T) {
 	}
 }
 
+// What many policies take is told apart from what a usual number takes.
+func TestBarsOfManyPolicies(t *testing.T) {
+	of := func(configuration string, resident int64) serverMemory {
+		return serverMemory{Server: gatehouseServer, Configuration: configuration, memory: memory{Resident: resident << 20}}
+	}
+	const small, middle = "compile-1000-policies", "compile-1000-middle-policies"
+	for _, tt := range []struct {
+		name     string
+		memory   []serverMemory
+		compiled []compileReport
+		want     map[string]string // the bars that were measured
+	}{
+		{
+			"all hold",
+			[]serverMemory{of(noPolicies, 40), of(hundredPolicies, 60), of(manyPolicies, 200)},
+			[]compileReport{{Name: small, All: time.Second, Change: 100 * time.Millisecond}, {Name: middle, All: 3 * time.Second, Change: time.Millisecond}},
+			map[string]string{
+				"resident memory after the run, MiB":             resultPass,
+				"resident memory of 100 policies over none, MiB": resultPass,
+				small + ", seconds on one processor":             resultPass,
+				small + ", after a change of one, ratio to all":  resultPass,
+				middle + ", seconds on one processor":            resultPass,
+				middle + ", after a change of one, ratio to all": resultPass,
+			},
+		},
+		{
+			"none holds",
+			[]serverMemory{of(noPolicies, 40), of(hundredPolicies, 61), of(tenPolicies, 65)},
+			[]compileReport{{Name: middle, All: 3001 * time.Millisecond, Change: 301 * time.Millisecond}},
+			map[string]string{
+				"resident memory after the run, MiB":             resultFail,
+				"resident memory of 100 policies over none, MiB": resultFail,
+				middle + ", seconds on one processor":            resultFail,
+				middle + ", after a change of one, ratio to all": resultFail,
+			},
+		},
+		{"less than none", []serverMemory{of(noPolicies, 40), of(hundredPolicies, 39)}, nil, map[string]string{
+			"resident memory after the run, MiB":             resultPass,
+			"resident memory of 100 policies over none, MiB": resultPass,
+		}},
+		{"nothing to compare with", []serverMemory{of(hundredPolicies, 39)}, nil, map[string]string{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := &report{Memory: tt.memory, Compilations: tt.compiled}
+			r.finish()
+			got := map[string]string{}
+			for _, b := range r.Bars {
+				if b.Result != resultNotMeasured {
+					got[b.What] = b.Result
+				}
+			}
+			if !maps.Equal(got, tt.want) {
+				t.Errorf("results %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
 // Every bar names a scenario that exists.
 func TestBarsHaveScenarios(t *testing.T) {
+	all, err := scenarios(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{"": true}
+	for _, s := range all {
+		names[s.name] = true
+	}
 	for _, b := range bars() {
-		someScenario(t, b.Scenario)
-		if b.To != "" {
-			someScenario(t, b.To)
+		if !names[b.Scenario] || !names[b.To] {
+			t.Errorf("no such scenario: %+v", b)
 		}
 	}
 }
@@ -188,7 +254,10 @@ func TestParseAllocations(t *testing.T) {
 
 func TestWriteTable(t *testing.T) {
 	var text strings.Builder
-	if err := writeTable(&text, measuredReport(56*time.Microsecond, 48<<20)); err != nil {
+	r := measuredReport(56*time.Microsecond, 48<<20)
+	r.Compilations = []compileReport{{Name: "compile-1000-policies", Policies: 1000, All: 500 * time.Millisecond, Change: 5 * time.Millisecond, Retained: 16_000_000}}
+	r.finish()
+	if err := writeTable(&text, r); err != nil {
 		t.Fatal(err)
 	}
 	const want = `Processor time of the server per request: of the null webhook in µs, of the others as a ratio to it
@@ -204,15 +273,27 @@ MEMORY AFTER THE RUN   RESIDENT MiB  PEAK MiB
 null                           22.0      23.0
 gatehouse, one policy          48.0      70.0
 
-BAR                                                                               AT MOST  MEASURED        RESULT
-mutate/1.5KB/http2/c16, ratio to null                                                1.60         –  not measured
-mutate/5KB/http2/c16, ratio to null                                                  1.60      1.40          pass
-mutate/60KB/http2/c16, ratio to null                                                 2.50         –  not measured
-mutate-not-selected/5KB/http2/c16, ratio to null                                     1.30         –  not measured
-mutate-2-of-200-profiles/5KB/http2/c16, ratio to mutate-2-profiles/5KB/http2/c16     1.30         –  not measured
-validate/5KB/http2/c16, ratio to null                                                3.00         –  not measured
-authenticate/http2/c16, ratio to null                                                1.50         –  not measured
-resident memory after the run, MiB                                                  64.00     48.00          pass
+POLICIES COMPILED ON ONE PROCESSOR  SECONDS  AFTER A CHANGE OF ONE, ms  HEAP KiB EACH
+compile-1000-policies                  0.50                        5.0           15.6
+
+BAR                                                                                      AT MOST  MEASURED        RESULT
+mutate/1.5KB/http2/c16, ratio to null                                                       1.60         –  not measured
+mutate/5KB/http2/c16, ratio to null                                                         1.60      1.40          pass
+mutate/60KB/http2/c16, ratio to null                                                        2.50         –  not measured
+mutate-not-selected/5KB/http2/c16, ratio to null                                            1.30         –  not measured
+mutate-2-of-200-profiles/5KB/http2/c16, ratio to mutate-2-profiles/5KB/http2/c16            1.30         –  not measured
+validate/5KB/http2/c16, ratio to null                                                       3.00         –  not measured
+validate-10-policies/5KB/http2/c16, ratio to null                                           2.50         –  not measured
+validate-10-rules/5KB/http2/c16, ratio to null                                              2.50         –  not measured
+validate-10-of-1000-policies/5KB/http2/c16, ratio to validate-10-policies/5KB/http2/c16     1.10         –  not measured
+validate-pod-security/5KB/http2/c16, ratio to null                                          1.60         –  not measured
+authenticate/http2/c16, ratio to null                                                       1.50         –  not measured
+resident memory after the run, MiB                                                         64.00     48.00          pass
+resident memory of 100 policies over none, MiB                                             20.00         –  not measured
+compile-1000-policies, seconds on one processor                                             3.00      0.50          pass
+compile-1000-policies, after a change of one, ratio to all                                  0.10      0.01          pass
+compile-1000-middle-policies, seconds on one processor                                      3.00         –  not measured
+compile-1000-middle-policies, after a change of one, ratio to all                           0.10         –  not measured
 `
 	if text.String() != want {
 		t.Errorf("table:\n%s\nwant:\n%s", text.String(), want)

@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -39,10 +42,10 @@ type scenario struct {
 }
 
 // scenarios returns all scenarios, in the order of the table, or those whose
-// name matches.
+// name matches. That none does is an error, unless a compilation's name does.
 func scenarios(match *regexp.Regexp) ([]scenario, error) {
 	var all []scenario
-	for _, part := range []func() ([]scenario, error){bySize, byProfiles, byPolicies, byToken} {
+	for _, part := range []func() ([]scenario, error){bySize, byProfiles, byPolicies, byTemplate, byToken} {
 		some, err := part()
 		if err != nil {
 			return nil, err
@@ -58,7 +61,7 @@ func scenarios(match *regexp.Regexp) ([]scenario, error) {
 			selected = append(selected, s)
 		}
 	}
-	if len(selected) == 0 {
+	if len(selected) == 0 && len(compilations(match)) == 0 {
 		return nil, fmt.Errorf("--scenario %q matches none of the %d scenarios; the first is %q", match, len(all), all[0].name)
 	}
 	return selected, nil
@@ -133,7 +136,7 @@ func byProfiles() ([]scenario, error) {
 	}, pathMutate), nil
 }
 
-// byPolicies are other policies than one.
+// byPolicies are other policies than one, and other answers than yes to a pod.
 func byPolicies() ([]scenario, error) {
 	review, err := markedReview(nil, nil)
 	if err != nil {
@@ -143,9 +146,60 @@ func byPolicies() ([]scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	return onBothProtocols([]scenario{
+	denied, err := reviewOf(deniedPod())
+	if err != nil {
+		return nil, err
+	}
+	excepted, err := reviewOf(exceptedPod())
+	if err != nil {
+		return nil, err
+	}
+	large, err := reviewOf(realisticPod(60_000))
+	if err != nil {
+		return nil, err
+	}
+	all := onBothProtocols([]scenario{
+		{name: "validate-no-policies", configuration: noPolicies, body: review},
 		{name: "validate-10-policies", configuration: tenPolicies, body: review, refused: refused},
+		{name: "validate-10-rules", configuration: tenRules, body: review, refused: refused},
+		{name: "validate-10-of-1000-policies", configuration: manyPolicies, body: review, refused: refused},
+		{name: "validate-100-policies", configuration: hundredPolicies, body: review, refused: refused},
+		{name: "validate-10-violations", configuration: tenPolicies, body: denied, wants: wants{denies: ruleMessages()}},
+		{name: "validate-1-of-100-exceptions", configuration: exceptions, body: excepted, refused: refused},
 		{name: "validate-pod-security", configuration: podSecurity, body: review, refused: refused},
+	}, pathValidate)
+	ofLarge := onBothProtocols([]scenario{
+		{name: "validate-10-policies", configuration: tenPolicies, body: large, refused: refused},
+	}, pathValidate)
+	for i := range ofLarge {
+		ofLarge[i].name = strings.Replace(ofLarge[i].name, "/5KB/", "/60KB/", 1)
+		ofLarge[i].divisor = 5
+	}
+	return append(all, ofLarge...), nil
+}
+
+// byTemplate is a Deployment whose pods a policy is about.
+func byTemplate() ([]scenario, error) {
+	good, err := realisticPod(4_000)
+	if err != nil {
+		return nil, err
+	}
+	bad, err := refusedPod()
+	if err != nil {
+		return nil, err
+	}
+	var reviews [2]body
+	for i, pod := range []*corev1.Pod{good, bad} {
+		deployment, err := deploymentOf(pod)
+		if err != nil {
+			return nil, err
+		}
+		if reviews[i], err = deploymentReview(deployment); err != nil {
+			return nil, err
+		}
+	}
+	return onBothProtocols([]scenario{
+		{name: "validate-template", configuration: workloadTemplates, body: reviews[0], refused: reviews[1]},
 	}, pathValidate), nil
 }
 
@@ -173,8 +227,8 @@ func byToken() ([]scenario, error) {
 	return all, nil
 }
 
-// onBothProtocols completes scenarios with pods of 5 KB that only Gatehouse is
-// measured in.
+// onBothProtocols completes scenarios with objects of 5 KB that only Gatehouse
+// is measured in.
 func onBothProtocols(some []scenario, path string) []scenario {
 	var all []scenario
 	for _, s := range some {
@@ -190,16 +244,14 @@ func onBothProtocols(some []scenario, path string) []scenario {
 
 // markedReview is the review of a pod of 5 KB with more labels and annotations.
 func markedReview(labels, annotations map[string]string) (body, error) {
-	pod, err := markedPod(5_000, labels, annotations)
-	if err != nil {
-		return body{}, err
-	}
-	return podReview(pod)
+	return reviewOf(markedPod(5_000, labels, annotations))
 }
 
 // refusedReview is the review of refusedPod.
-func refusedReview() (body, error) {
-	pod, err := refusedPod()
+func refusedReview() (body, error) { return reviewOf(refusedPod()) }
+
+// reviewOf is the review of a pod that could be made.
+func reviewOf(pod *corev1.Pod, err error) (body, error) {
 	if err != nil {
 		return body{}, err
 	}
@@ -215,9 +267,19 @@ type bar struct {
 	Limit float64 `json:"limit"`
 }
 
-// memoryLimit is the resident memory that Gatehouse must not exceed after a
-// run, in bytes.
-const memoryLimit = 64 << 20
+// Memory is resident memory after a run, compiling a processor's time, for which
+// there is nothing to compare with.
+const (
+	// memoryLimit is what Gatehouse must not exceed, in MiB, with a usual number of
+	// policies.
+	memoryLimit = 64
+	// hundredLimit is what 100 policies may add to that of none, in MiB.
+	hundredLimit = 20
+	// compileLimit is how many seconds 1,000 policies may take.
+	compileLimit = 3
+	// changeLimit is the part of them that the change of one policy may take.
+	changeLimit = 0.1
+)
 
 // bars are the ratios that are promised, over HTTP/2 at concurrency 16.
 func bars() []bar {
@@ -228,6 +290,10 @@ func bars() []bar {
 		{Scenario: "mutate-not-selected/5KB/http2/c16", Limit: 1.3},
 		{Scenario: "mutate-2-of-200-profiles/5KB/http2/c16", To: "mutate-2-profiles/5KB/http2/c16", Limit: 1.3},
 		{Scenario: "validate/5KB/http2/c16", Limit: 3.0},
+		{Scenario: "validate-10-policies/5KB/http2/c16", Limit: 2.5},
+		{Scenario: "validate-10-rules/5KB/http2/c16", Limit: 2.5},
+		{Scenario: "validate-10-of-1000-policies/5KB/http2/c16", To: "validate-10-policies/5KB/http2/c16", Limit: 1.1},
+		{Scenario: "validate-pod-security/5KB/http2/c16", Limit: 1.6},
 		{Scenario: "authenticate/http2/c16", Limit: 1.5},
 	}
 }

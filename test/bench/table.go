@@ -9,7 +9,7 @@ import (
 )
 
 // writeTable writes the report for people: a row for each scenario, then the
-// memory of the servers, then the bars.
+// memory of the servers, then what policies took to compile, then the bars.
 func writeTable(w io.Writer, r *report) error {
 	rows := [][]string{{"SCENARIO", "NULL µs", "GATEHOUSE ×", "C-R ×", "NULL allocs/KiB", "GATEHOUSE allocs/KiB", "C-R allocs/KiB", "NULL p50/p99 ms", "GATEHOUSE p50/p99 ms", "C-R p50/p99 ms"}}
 	for _, s := range r.Scenarios {
@@ -38,6 +38,18 @@ func writeTable(w io.Writer, r *report) error {
 	}
 	text.WriteString("\n")
 	align(&text, rows)
+
+	if len(r.Compilations) > 0 {
+		rows = [][]string{{"POLICIES COMPILED ON ONE PROCESSOR", "SECONDS", "AFTER A CHANGE OF ONE, ms", "HEAP KiB EACH"}}
+		for _, c := range r.Compilations {
+			rows = append(rows, []string{
+				c.Name, fmt.Sprintf("%.2f", c.All.Seconds()), fmt.Sprintf("%.1f", microseconds(c.Change)/1000),
+				fmt.Sprintf("%.1f", float64(c.Retained)/1024/float64(c.Policies)),
+			})
+		}
+		text.WriteString("\n")
+		align(&text, rows)
+	}
 
 	rows = [][]string{{"BAR", "AT MOST", "MEASURED", "RESULT"}}
 	for _, b := range r.Bars {

@@ -66,7 +66,7 @@ func usualHandler() http.Handler {
 	return mux
 }
 
-// podProblems says in Go what the policy of policyDocument says in CEL.
+// podProblems says in Go what middleRules says in CEL.
 func podProblems(pod *corev1.Pod) []string {
 	var problems []string
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
