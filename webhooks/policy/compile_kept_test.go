@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -57,25 +56,25 @@ func TestBrokenPolicies(t *testing.T) {
 
 // TestPrevious holds that a policy that has not changed is not compiled again, and
 // one that has is.
-func TestPrevious(t *testing.T) {
-	t.Parallel()
+func TestPrevious(t *testing.T) { //nolint:paralleltest // it counts allocations
 	var spec policy.Spec
 	const n = 40
 	for i := range n {
 		one := specOf(t, denyAll(fmt.Sprintf("p%d", i), `validations: [{expression: "object.data.a == 'x'", message: "before"}, {expression: "object.data.a.matches('^b$')"}]`, "validationActions: [Warn]"))
 		spec.Policies, spec.Bindings = append(spec.Policies, one.Policies...), append(spec.Bindings, one.Bindings...)
 	}
-	timed := func() (*policy.Set, time.Duration) {
-		began := time.Now()
+	compiled := func() *policy.Set {
 		set, err := policy.Compile(spec)
 		must(t, err)
-		return set, time.Since(began)
+		return set
 	}
-	first, fresh := timed()
-	spec.Previous = first
+	first := compiled()
 	spec.Policies[7].Spec.Validations[0].Message = "after"
-	second, again := timed()
-	t.Logf("%d policies: %v, and %v with one changed", n, fresh, again)
+	var second *policy.Set
+	whole := testing.AllocsPerRun(1, func() { spec.Previous = nil; second = compiled() })
+	if part := testing.AllocsPerRun(1, func() { spec.Previous = first; second = compiled() }); part > whole/4 {
+		t.Errorf("compiling allocates %v times, and %v times with one policy changed", whole, part)
+	}
 	warnings := strings.Join(decide(t, second, review(t, configMap)).Warnings, "\n")
 	if strings.Count(warnings, ": before") != n-1 || strings.Count(warnings, ": after") != 1 {
 		t.Errorf("got\n%s", warnings)
@@ -86,7 +85,7 @@ func TestPrevious(t *testing.T) {
 	// Another version compiles everything anew.
 	spec.Configuration = &policy.Configuration{}
 	spec.Configuration.CELCompatibilityVersion = "1.30"
-	third, _ := timed()
+	third := compiled()
 	if got := len(decide(t, third, review(t, configMap)).Warnings); got == 0 {
 		t.Error("no warnings")
 	}
@@ -173,9 +172,9 @@ func TestAdmissionPolicyBindings(t *testing.T) {
 	}
 }
 
-// TestIndexByNamespace holds that looking policies up by the labels of a namespace
-// leaves none out.
-func TestIndexByNamespace(t *testing.T) {
+// TestIndexByLabels holds that looking policies up by the labels of a namespace or
+// an object leaves none out.
+func TestIndexByLabels(t *testing.T) {
 	t.Parallel()
 	selectors := []string{
 		"{}", "{matchLabels: {env: prod}}", "{matchLabels: {env: test}}", "{matchLabels: {kubernetes.io/metadata.name: shop}}",
@@ -183,6 +182,7 @@ func TestIndexByNamespace(t *testing.T) {
 		"{matchExpressions: [{key: env, operator: NotIn, values: [prod]}]}", "{matchExpressions: [{key: env, operator: Exists}]}",
 		"{matchExpressions: [{key: team, operator: DoesNotExist}, {key: env, operator: In, values: [prod]}]}",
 	}
+	objectSelectors := []string{"{matchLabels: {team: ops}}", "{matchLabels: {team: dev}}", "{matchExpressions: [{key: team, operator: In, values: [ops, dev]}]}", "{matchExpressions: [{key: team, operator: NotIn, values: [ops]}]}"}
 	objects := []string{
 		configMap, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: lab}}`, labelled, `{apiVersion: v1, kind: Node, metadata: {name: n1}}`,
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: unknown}}`,
@@ -190,6 +190,15 @@ func TestIndexByNamespace(t *testing.T) {
 	context := documents(`{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {env: prod, kubernetes.io/metadata.name: shop}}}`, `{apiVersion: v1, kind: Namespace, metadata: {name: lab, labels: {env: test, team: x, kubernetes.io/metadata.name: lab}}}`)
 	var together []string
 	var alone []*policy.Set
+	for i, selector := range objectSelectors {
+		for _, text := range []string{
+			denyAll(fmt.Sprintf("o%da", i), "matchConstraints: {objectSelector: "+selector+`, resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*"]}]}`, ""),
+			denyAll(fmt.Sprintf("o%db", i), "", "matchResources: {objectSelector: "+selector+", namespaceSelector: "+selectors[i]+"}"),
+		} {
+			together = append(together, text)
+			alone = append(alone, compile(t, documents(text, context)))
+		}
+	}
 	for i, selector := range selectors {
 		name := fmt.Sprintf("p%d", i)
 		for _, text := range []string{
@@ -201,8 +210,13 @@ func TestIndexByNamespace(t *testing.T) {
 		}
 	}
 	all := compile(t, documents(append(together, context)...))
+	var requests []admission.Request
 	for _, object := range objects {
-		req := review(t, object)
+		requests = append(requests, review(t, object))
+	}
+	requests = append(requests, review(t, configMap, updating(t, strings.Replace(configMap, "ops", "dev", 1))), review(t, configMap, deleting),
+		review(t, `{apiVersion: v1, kind: PodExecOptions, metadata: {labels: {team: ops}}}`, func(r *admission.Request) { r.Operation, r.Namespace = "CONNECT", "shop" }))
+	for _, req := range requests {
 		want := 0
 		for _, set := range alone {
 			if !decide(t, set, req).Allowed {
@@ -211,7 +225,7 @@ func TestIndexByNamespace(t *testing.T) {
 		}
 		got := len(all.Decide(t.Context(), req, false).Violations)
 		if got != want || want == 0 {
-			t.Errorf("%s: %d policies refuse it together, %d alone", object, got, want)
+			t.Errorf("%s %s: %d policies refuse it together, %d alone", req.Operation, req.Object.Raw, got, want)
 		}
 	}
 }
@@ -234,7 +248,7 @@ func TestWarningsFit(t *testing.T) {
 	if size > 4096 || len(warnings) != 16 || warnings[15] != "… and 45 more warnings" {
 		t.Errorf("%d warnings, %d characters, the last is %q", len(warnings), size, warnings[len(warnings)-1])
 	}
-	hostile := review(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop}, data: {text: "a\u001b[31m\u0000\u202eb\tc"}}`, func(r *admission.Request) {})
+	hostile := review(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop}, data: {text: "a\u001b[31m\u0000\u202eb\tc"}}`)
 	if got := decide(t, set, hostile).Warnings[0]; got != "Validation failed for ValidatingAdmissionPolicy 'p00' with binding 'p00': a [31m  b c" {
 		t.Errorf("got %q", got)
 	}

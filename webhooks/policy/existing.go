@@ -23,7 +23,7 @@ func (r *request) before() *request {
 	if r.template == "" && r.Operation == admissionv1.Update && r.oldObject.present() {
 		old := r.AdmissionRequest
 		old.Object = old.OldObject
-		earlier := newRequest(r.review.aside(), admissionRequest(old))
+		earlier := newRequest(r.aside(), admissionRequest(old))
 		earlier.object.checked, earlier.oldObject.checked = r.oldObject.checked, r.oldObject.checked
 		earlier.whole = true
 		r.earlier = earlier

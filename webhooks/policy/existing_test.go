@@ -78,8 +78,10 @@ func TestExistingViolations(t *testing.T) {
 		{"another label comes", labels, config("", "data: {a: x}"), config(", labels: {team: x}", "data: {a: x}"), "Violated validations[0]"},
 		{"a match condition was false before", own(`matchConditions: [{name: c, expression: "object.data.a == 'w'"}], validations: [{expression: "object.kind == 'x'"}]`), config("", "data: {a: x}"), config("", "data: {a: w}"), "Violated validations[0]"},
 		{"a selector did not select before", strings.Replace(labels, "matchConstraints: {", "matchConstraints: {objectSelector: {matchLabels: {team: x}}, ", 1), config(", labels: {team: w}", "data: {}"), config(", labels: {team: x}", "data: {}"), "Violated validations[0]"},
-		{"a binding did not select before", documents(strings.Replace(labels, "validationActions: [Deny], ", "", 1), `{apiVersion: gatehouse.dev/v1alpha1, kind: AdmissionPolicyBinding, metadata: {name: b}, spec: {policyName: own, validationActions: [Deny], matchResources: {objectSelector: {matchLabels: {team: x}}}}}`),
-			config(", labels: {team: z}", "data: {}"), config(", labels: {team: x}", "data: {}"), "Violated validations[0]"},
+		{
+			"a binding did not select before", documents(strings.Replace(labels, "validationActions: [Deny], ", "", 1), `{apiVersion: gatehouse.dev/v1alpha1, kind: AdmissionPolicyBinding, metadata: {name: b}, spec: {policyName: own, validationActions: [Deny], matchResources: {objectSelector: {matchLabels: {team: x}}}}}`),
+			config(", labels: {team: z}", "data: {}"), config(", labels: {team: x}", "data: {}"), "Violated validations[0]",
+		},
 
 		{"finalizers alone, where a rule looks at everything", own(`validations: [{expression: "dyn(object) == {'a': 1}"}]`), config(", finalizers: [x/y]", "data: {a: x}"), config("", "data: {a: x}"), "Violated validations[0]"},
 		{"finalizers alone", own(`validations: [{expression: "object.data.a == request.name"}]`), config(", finalizers: [x/y]", "data: {a: x}"), config("", "data: {a: x}"), "Existing validations[0]"},

@@ -22,11 +22,25 @@ type index struct {
 type indexKey struct{ group, resource, operation string }
 
 // candidates are the numbers of policies, in ascending order: those that are
-// about every namespace, and those that are about namespaces with one of some
-// values of a label.
+// about everything, those that are about namespaces with one of some values of a
+// label, and those that are about such objects.
 type candidates struct {
-	everywhere []int
-	byLabel    map[string]map[string][]int
+	everything            []int
+	byNamespace, byObject labelled
+}
+
+// labelled are the numbers of policies by the key and value of a label.
+type labelled map[string]map[string][]int
+
+func (l labelled) enter(n int, wanted []wantedLabel) {
+	for _, label := range wanted {
+		if l[label.key] == nil {
+			l[label.key] = map[string][]int{}
+		}
+		for _, value := range label.values {
+			l[label.key][value] = appendOnce(l[label.key][value], n)
+		}
+	}
 }
 
 // newIndex enters the policies that are in force.
@@ -37,12 +51,16 @@ func newIndex(policies []*compiledPolicy) index {
 		if len(p.bindings) == 0 {
 			continue
 		}
-		wanted := p.namespaceLabels()
+		namespaces := p.wantedLabels(func(c *constraints) *selector { return c.namespaces })
+		var objects []wantedLabel
+		if len(namespaces) == 0 {
+			objects = p.wantedLabels(func(c *constraints) *selector { return c.objects })
+		}
 		for _, rule := range p.match.rules {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					for _, operation := range rule.Operations {
-						x.enter(n, indexKey{group, resource, string(operation)}, wanted)
+						x.enter(n, indexKey{group, resource, string(operation)}, namespaces, objects)
 					}
 				}
 			}
@@ -51,16 +69,17 @@ func newIndex(policies []*compiledPolicy) index {
 	return x
 }
 
-// wantedLabel is a label that a namespace must have, with one of the values.
+// wantedLabel is a label that a namespace or an object must have, with one of the
+// values.
 type wantedLabel struct {
 	key    string
 	values []string
 }
 
-// namespaceLabels are labels of which a namespace must have one for the policy to
-// be evaluated. None means that any namespace may do.
-func (p *compiledPolicy) namespaceLabels() []wantedLabel {
-	if wanted, ok := p.match.namespaces.wanted(); ok {
+// wantedLabels are labels of which a namespace, or an object, must have one for
+// the policy to be evaluated. None means that any may do.
+func (p *compiledPolicy) wantedLabels(of func(*constraints) *selector) []wantedLabel {
+	if wanted, ok := of(p.match).wanted(); ok {
 		return []wantedLabel{wanted}
 	}
 	var out []wantedLabel
@@ -69,7 +88,7 @@ func (p *compiledPolicy) namespaceLabels() []wantedLabel {
 		if match == nil {
 			return nil
 		}
-		wanted, ok := match.namespaces.wanted()
+		wanted, ok := of(match).wanted()
 		if !ok {
 			return nil
 		}
@@ -78,7 +97,7 @@ func (p *compiledPolicy) namespaceLabels() []wantedLabel {
 	return out
 }
 
-func (x index) enter(n int, key indexKey, wanted []wantedLabel) {
+func (x index) enter(n int, key indexKey, namespaces, objects []wantedLabel) {
 	operations := []string{key.operation}
 	if key.operation == string(admissionregistrationv1.OperationAll) {
 		operations = []string{string(admissionv1.Create), string(admissionv1.Update), string(admissionv1.Delete), string(admissionv1.Connect)}
@@ -86,20 +105,14 @@ func (x index) enter(n int, key indexKey, wanted []wantedLabel) {
 	for _, key.operation = range operations {
 		c := x.byRequest[key]
 		if c == nil {
-			c = &candidates{byLabel: map[string]map[string][]int{}}
+			c = &candidates{byNamespace: labelled{}, byObject: labelled{}}
 			x.byRequest[key] = c
 		}
-		if len(wanted) == 0 {
-			c.everywhere = appendOnce(c.everywhere, n)
+		if len(namespaces) == 0 && len(objects) == 0 {
+			c.everything = appendOnce(c.everything, n)
 		}
-		for _, label := range wanted {
-			if c.byLabel[label.key] == nil {
-				c.byLabel[label.key] = map[string][]int{}
-			}
-			for _, value := range label.values {
-				c.byLabel[label.key][value] = appendOnce(c.byLabel[label.key][value], n)
-			}
-		}
+		c.byNamespace.enter(n, namespaces)
+		c.byObject.enter(n, objects)
 	}
 }
 
@@ -142,20 +155,30 @@ func (x index) of(to []int, r *request, group, resource string) []int {
 	return to
 }
 
-// of appends the policies that may be about the request's namespace.
+// of appends the policies that may be about the request's namespace and object.
 func (c *candidates) of(to []int, r *request) []int {
-	to = append(to, c.everywhere...)
-	if len(c.byLabel) == 0 {
-		return to
+	to = append(to, c.everything...)
+	if len(c.byNamespace) > 0 {
+		set, known := r.selectedBy()
+		for key, values := range c.byNamespace {
+			if value, has := set[key]; has {
+				to = append(to, values[value]...)
+			} else if !known {
+				// The label may be there: each of them has to see.
+				for _, numbers := range values {
+					to = append(to, numbers...)
+				}
+			}
+		}
 	}
-	set, known := r.selectedBy()
-	for key, values := range c.byLabel {
-		if value, has := set[key]; has {
-			to = append(to, values[value]...)
-		} else if !known {
-			// The label may be there: each of them has to see.
-			for _, numbers := range values {
-				to = append(to, numbers...)
+	// The options of a CONNECT have no labels: no selector selects them.
+	if len(c.byObject) > 0 && r.Operation != admissionv1.Connect {
+		for _, object := range [...]*payload{&r.object, &r.oldObject} {
+			if !object.present() {
+				continue
+			}
+			for key, value := range r.objectLabels(object) {
+				to = append(to, c.byObject[key][value]...)
 			}
 		}
 	}

@@ -57,6 +57,9 @@ func (r *request) decide() admission.Response {
 	if r.explain {
 		numbers = r.set.index.all
 	}
+	if r.err != nil {
+		return admission.Errored(500, r.err)
+	}
 	template := r.templated()
 	var inTemplate []int
 	if template != nil {

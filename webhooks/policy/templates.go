@@ -34,7 +34,7 @@ func (r *request) templated() *request {
 	template := r.fromTemplate(r.review, object.Get(path...), path)
 	if r.Operation == admissionv1.Update {
 		if old, err := r.oldObject.json(); err == nil && old.Get(path...).Kind() == rawjson.Object {
-			template.earlier = r.fromTemplate(r.review.aside(), old.Get(path...), path)
+			template.earlier = r.fromTemplate(r.aside(), old.Get(path...), path)
 			template.sameTemplate = bytes.Equal(object.Get(path...), old.Get(path...))
 		}
 	}
