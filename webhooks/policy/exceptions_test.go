@@ -65,7 +65,7 @@ func TestExceptions(t *testing.T) {
 		{"an end is required", documents(two, configuration("requireExpiry: true"), exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaces: [shop]}")), asItIs, none},
 
 		{
-			"a namespace is not in itself", documents(own(`validations: [{expression: "false"}]`), configuration(`ownNamespaces: ["*"]`), exceptionOf("shop", `policies: [{name: own}], match: {names: ["*"]}`)),
+			"a namespace is not in itself", documents(denyAll("own", "", ""), configuration(`ownNamespaces: ["*"]`), exceptionOf("shop", `policies: [{name: own}], match: {names: ["*"]}`)),
 			func(req *admission.Request) {
 				req.Resource.Resource, req.Kind.Kind = "namespaces", "Namespace"
 			}, "Violated validations[0]",
