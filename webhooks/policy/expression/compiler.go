@@ -180,13 +180,17 @@ func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (*P
 		}
 		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: detail}
 	}
-	program, err := env.Program(checked, cel.InterruptCheckFrequency(celconfig.CheckFrequency))
+	root := checked.NativeRep().Expr()
+	out := &Program{text: text, output: output, variables: d.Variables}
+	out.uses, out.shape = look(root)
+	options := []cel.ProgramOption{cel.InterruptCheckFrequency(celconfig.CheckFrequency)}
+	if out.shape.quantities {
+		options = append(options, boundQuantities(env))
+	}
+	out.program, err = env.Program(checked, options...)
 	if err != nil {
 		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: "program instantiation failed: " + err.Error()}
 	}
-	root := checked.NativeRep().Expr()
-	out := &Program{text: text, program: program, output: output, variables: d.Variables}
-	out.uses, out.shape = look(root)
 	return out, root, nil
 }
 

@@ -20,7 +20,7 @@ type generator struct {
 	goesThrough bool
 }
 
-func newGenerator(seed uint64) *generator { return &generator{Rand: rand.New(rand.NewPCG(seed, 0))} } //nolint:gosec // the same each time
+func newGenerator(seed uint64) *generator { return &generator{Rand: rand.New(rand.NewPCG(seed, 0))} }
 
 func (g *generator) oneOf(texts ...string) string { return texts[g.IntN(len(texts))] }
 
@@ -116,14 +116,17 @@ func (g *generator) mutated(v any, remove bool) any {
 		case len(names) > 0 && remove && g.IntN(2) == 0:
 			delete(out, names[g.IntN(len(names))])
 		default:
-			out[g.name()] = g.tree(2)
+			name := g.name()
+			out[name] = g.instead(v[name])
 		}
 		return out
 	case []any:
 		out := slices.Clone(v)
 		if len(out) > 0 && g.IntN(4) > 0 {
 			i := g.IntN(len(out))
-			out[i] = g.mutated(out[i], remove)
+			if out[i] = g.mutated(v[i], remove); g.IntN(4) == 0 {
+				out[i] = g.instead(v[i])
+			}
 			return out
 		}
 		return slices.Insert(out, g.IntN(len(out)+1), g.tree(1))
@@ -132,12 +135,29 @@ func (g *generator) mutated(v any, remove bool) any {
 	}
 }
 
+// instead is another value: not of the same kind if something of the value could
+// be gone.
+func (g *generator) instead(v any) any {
+	other := g.tree(2)
+	switch v.(type) {
+	case map[string]any:
+		if _, same := other.(map[string]any); same {
+			return g.name()
+		}
+	case []any:
+		if _, same := other.([]any); same {
+			return g.name()
+		}
+	}
+	return other
+}
+
 // within generates with names in scope.
-func (g *generator) within(names []string, make func() string) string {
+func (g *generator) within(names []string, generate func() string) string {
 	outer := len(g.scope)
 	g.scope = append(g.scope, names...)
 	defer func() { g.scope = g.scope[:outer] }()
-	return make()
+	return generate()
 }
 
 func (g *generator) iterator() string { return g.oneOf("x", "x", "y", "object", "variables") }
@@ -206,7 +226,7 @@ func (g *generator) value(depth int) string {
 	case 27, 28:
 		x := g.iterator()
 		init := v()
-		return g.within([]string{x}, func() string { return "cel.bind(" + x + ", " + init + ", " + v() + ")" })
+		return g.within([]string{x}, func() string { return "[" + init + "].map(" + x + ", " + v() + ")[0]" })
 	case 29:
 		x := g.iterator()
 		over := v()

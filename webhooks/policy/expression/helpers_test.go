@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -31,7 +32,6 @@ func (source) RequestValue() ref.Val            { return types.NullValue }
 func (source) NamespaceValue() ref.Val          { return types.NullValue }
 func (s source) AuthorizerValue() ref.Val       { return s.authorizer }
 func (source) ResourceAuthorizerValue() ref.Val { return nil }
-func (source) HasHugeQuantity() bool            { return false }
 
 func orNull(v ref.Val) ref.Val {
 	if v == nil {
@@ -118,6 +118,18 @@ func result(value ref.Val, err error) string {
 		return "end: " + err.Error()
 	default:
 		return fmt.Sprintf("%s %s", value.Type().TypeName(), types.Format(value))
+	}
+}
+
+// timely makes the test fail if what it gives is not called in time.
+func timely(t testing.TB, most time.Duration) func() {
+	t.Helper()
+	timer := time.AfterFunc(most, func() {})
+	return func() {
+		t.Helper()
+		if !timer.Stop() {
+			t.Errorf("took more than %s", most)
+		}
 	}
 }
 

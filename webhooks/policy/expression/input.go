@@ -21,9 +21,6 @@ type Source interface {
 	// authorizer.requestResource, and nil if there is nobody to ask.
 	AuthorizerValue() ref.Val
 	ResourceAuthorizerValue() ref.Val
-	// HasHugeQuantity tells whether a text that comes with the request is a
-	// quantity that takes too long to compare, see IsHugeQuantity.
-	HasHugeQuantity() bool
 }
 
 // Input is what the expressions of one policy are evaluated with, once. It is
@@ -92,5 +89,3 @@ func (in *Input) ResolveName(name string) (any, bool) {
 
 // Parent is nil: there are no names but these.
 func (*Input) Parent() interpreter.Activation { return nil }
-
-func (in *Input) hasHugeQuantity() bool { return in.Source.HasHugeQuantity() }

@@ -20,8 +20,6 @@ const (
 	UsesParams
 	UsesAuthorizer
 	UsesVariables
-	// UsesQuantity is an expression that makes quantities of texts.
-	UsesQuantity
 )
 
 // Has tells whether one of the names is mentioned.
@@ -36,6 +34,8 @@ type shape struct {
 	bounded bool
 	// loops is true if a part may be evaluated more than once.
 	loops bool
+	// quantities is true if it makes quantities of texts.
+	quantities bool
 }
 
 // look goes through an expression. A name that a comprehension declares hides
@@ -50,11 +50,9 @@ func look(root ast.Expr) (uses Uses, s shape) {
 		case ast.ComprehensionKind:
 			s.bounded, s.loops = false, true
 		case ast.CallKind:
-			call := e.AsCall()
-			if call.FunctionName() == "quantity" || call.FunctionName() == "isQuantity" {
-				uses |= UsesQuantity
-			}
-			s.bounded = s.bounded && isBounded(call.FunctionName())
+			function := e.AsCall().FunctionName()
+			s.quantities = s.quantities || makesQuantity(function)
+			s.bounded = s.bounded && isBounded(function)
 		case ast.SelectKind, ast.LiteralKind, ast.ListKind, ast.MapKind, ast.StructKind, ast.UnspecifiedExprKind:
 		}
 	}))

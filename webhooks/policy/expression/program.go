@@ -144,9 +144,6 @@ func (p *Phase) Eval(ctx context.Context, program *Program) (value ref.Val, cost
 
 // run evaluates a program. A cost that cannot be had is more than any budget.
 func (in *Input) run(ctx context.Context, program *Program) (ref.Val, int64, error) {
-	if program.uses.Has(UsesQuantity) && in.hasHugeQuantity() {
-		return nil, 0, errHugeQuantity
-	}
 	var (
 		value   ref.Val
 		details *cel.EvalDetails

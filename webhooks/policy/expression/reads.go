@@ -261,7 +261,7 @@ func (r *reader) visit(e ast.Expr) *part {
 		out := new(part)
 		for i, element := range e.AsList().Elements() {
 			of := r.visit(element)
-			if e.AsList().IsOptional(int32(i)) { //nolint:gosec // an expression has no more than its limit of elements
+			if e.AsList().IsOptional(int32(i)) {
 				of.there()
 				of = of.instead(isError)
 			}

@@ -56,7 +56,7 @@ func checkSameIn(t *testing.T, compiler *expression.Compiler, seed uint64) (comp
 
 func TestWhatIsSeenTheSameComesToTheSame(t *testing.T) {
 	t.Parallel()
-	const seeds, most = 20_000, 10
+	const seeds, most = 4_000, 10
 	compiler := newCompiler(t)
 	compiled, same := 0, 0
 	for seed := range uint64(seeds) {
