@@ -184,8 +184,8 @@ func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (*P
 	out := &Program{text: text, output: output, variables: d.Variables}
 	out.uses, out.shape = look(root)
 	options := []cel.ProgramOption{cel.InterruptCheckFrequency(celconfig.CheckFrequency)}
-	if out.shape.quantities {
-		options = append(options, boundQuantities(env))
+	if out.shape.limited {
+		options = append(options, limited(env))
 	}
 	out.program, err = env.Program(checked, options...)
 	if err != nil {

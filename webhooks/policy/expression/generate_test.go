@@ -15,6 +15,8 @@ type generator struct {
 	scope []string
 	// variables is how many variables may be named: v0 to the one before.
 	variables int
+	// declared are their expressions.
+	declared []string
 	// goesThrough is true once there may be an expression that goes through the
 	// members of a map.
 	goesThrough bool

@@ -70,8 +70,7 @@ func newCompiler(t testing.TB) *expression.Compiler {
 // pair is a variable: its name and its expression.
 type pair struct{ name, text string }
 
-// declare declares variables, which may fail to compile only with one of the
-// errors.
+// declare declares variables, all of which compile.
 func declare(t testing.TB, compiler *expression.Compiler, variables ...pair) *expression.Variables {
 	t.Helper()
 	if len(variables) == 0 {
@@ -132,6 +131,3 @@ func timely(t testing.TB, most time.Duration) func() {
 		}
 	}
 }
-
-// variablesText is for error messages.
-func variablesText(v *expression.Variables) string { return fmt.Sprintf("with %d variables", v.Len()) }

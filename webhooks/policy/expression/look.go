@@ -34,8 +34,8 @@ type shape struct {
 	bounded bool
 	// loops is true if a part may be evaluated more than once.
 	loops bool
-	// quantities is true if it makes quantities of texts.
-	quantities bool
+	// limited is true if it calls a function that has a limit.
+	limited bool
 }
 
 // look goes through an expression. A name that a comprehension declares hides
@@ -51,7 +51,7 @@ func look(root ast.Expr) (uses Uses, s shape) {
 			s.bounded, s.loops = false, true
 		case ast.CallKind:
 			function := e.AsCall().FunctionName()
-			s.quantities = s.quantities || makesQuantity(function)
+			s.limited = s.limited || limitOf(function) != nil
 			s.bounded = s.bounded && isBounded(function)
 		case ast.SelectKind, ast.LiteralKind, ast.ListKind, ast.MapKind, ast.StructKind, ast.UnspecifiedExprKind:
 		}

@@ -1,15 +1,8 @@
 package expression
 
 import (
-	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/functions"
-	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/interpreter"
 )
 
 // errHugeQuantity is the failure of an expression that makes a quantity of a text
@@ -42,43 +35,6 @@ func isHuge(text string) bool {
 	}
 	exponent := strings.TrimLeft(suffix[1:], "+-")
 	return len(exponent) > mostExponentDigits && strings.Trim(exponent, "0123456789") == ""
-}
-
-// boundQuantities makes quantity and isQuantity fail for texts that are huge,
-// whatever an expression has them from.
-func boundQuantities(env *cel.Env) cel.ProgramOption {
-	return cel.CustomDecoratorV2(func(part interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-		call, ok := part.(interpreter.InterpretableCall)
-		if !ok || !makesQuantity(call.Function()) {
-			return part, nil
-		}
-		inner, err := binding(env, call.Function())
-		if err != nil {
-			return nil, err
-		}
-		return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
-			if text, ok := args[0].(types.String); ok && isHuge(string(text)) {
-				return types.WrapErr(errHugeQuantity)
-			}
-			return inner(args[0])
-		}), nil
-	})
-}
-
-func makesQuantity(function string) bool { return function == "quantity" || function == "isQuantity" }
-
-// binding is what upstream's function does.
-func binding(env *cel.Env, function string) (functions.UnaryOp, error) {
-	bindings, err := env.Functions()[function].Bindings()
-	if err != nil {
-		return nil, err
-	}
-	for _, b := range bindings {
-		if b.Unary != nil {
-			return b.Unary, nil
-		}
-	}
-	return nil, errors.New(function + " is not a function of one argument")
 }
 
 // IsHugeQuantity tells whether a text, if it is a quantity, takes too long to

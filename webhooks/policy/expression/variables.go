@@ -109,7 +109,7 @@ type known struct {
 	value ref.Val
 	err   error
 	cost  int64
-	// asked are the variables that it asked for, each perhaps more than once.
+	// asked are the variables that it asked for.
 	asked []int
 }
 
@@ -132,7 +132,9 @@ func (v *values) get(i int) ref.Val {
 	in := v.input
 	if n := len(v.asking); n > 0 {
 		outer := &v.known[v.asking[n-1]]
-		outer.asked = append(outer.asked, i)
+		if !slices.Contains(outer.asked, i) {
+			outer.asked = append(outer.asked, i)
+		}
 	}
 	k := &v.known[i]
 	if k.value == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -120,6 +121,9 @@ func (r *Runner) Run(ctx context.Context, all []*Case) ([]Result, error) {
 func (r *Runner) Warnings(all []*Case) finding.List {
 	var found finding.List
 	for _, c := range all {
+		if c.Spec.Operation == admissionv1.Connect {
+			continue // its object is the options, and subResource says what they are of
+		}
 		text := c.Spec.Object
 		if len(text) == 0 {
 			text = c.Spec.OldObject
