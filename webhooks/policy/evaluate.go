@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/types"
@@ -122,7 +123,7 @@ func (e *evaluator) eval(phase *expression.Phase, program *expression.Program) (
 
 // fails makes the whole policy one that could not be evaluated.
 func (e *evaluator) fails(part string, err error) {
-	e.out.rules, e.out.notes = nil, nil
+	e.out.rules, e.out.notes = e.out.rules[:0], e.out.notes[:0]
 	if e.policy.failurePolicy != admissionregistrationv1.Ignore {
 		e.out.failed, e.out.part, e.out.failure = true, part, err.Error()
 	}
@@ -189,6 +190,7 @@ func (e *evaluator) affordable(conditions []condition, remaining int64) bool {
 // validate evaluates the rules, and returns what is left for their messages.
 func (e *evaluator) validate() (remaining int64, ok bool) {
 	phase := e.input.Phase(celconfig.RuntimeCELCostBudget)
+	e.out.rules = slices.Grow(e.out.rules, len(e.policy.validations))
 	for i := range e.policy.validations {
 		rule := &e.policy.validations[i]
 		result := ruleResult{name: rule.name, index: i, outcome: Passed, rule: rule}

@@ -99,6 +99,8 @@ type review struct {
 	evaluations      []Evaluation
 	observations     []Observation
 	input            expression.Input
+	// scratch is the evaluation of a policy that has one binding.
+	scratch evaluation
 	// asks is the authorizer, with what it has answered in this review.
 	asks authorizer.UnconditionalAuthorizer
 	// now is the time of the first look at the clock.

@@ -186,7 +186,7 @@ func (r *request) limit(p *compiledPolicy) {
 }
 
 // evaluated is what the policy comes to with a param. Without params it is the
-// same for every binding.
+// same for every binding. It is good until the next evaluation of the review.
 func (r *request) evaluated(p *compiledPolicy, b *binding, param *param) *evaluation {
 	shared := len(p.bindings) > 1 && !p.uses.Has(expression.UsesParams)
 	if shared && !r.explain {
@@ -194,7 +194,11 @@ func (r *request) evaluated(p *compiledPolicy, b *binding, param *param) *evalua
 			return ev
 		}
 	}
-	ev := new(evaluation)
+	ev := &r.scratch
+	if shared {
+		ev = new(evaluation)
+	}
+	*ev = evaluation{rules: ev.rules[:0], notes: ev.notes[:0]}
 	e := evaluator{request: r, context: r.context, policy: p, input: &r.input, out: ev}
 	if r.explain {
 		e.explained = &Evaluation{Kind: p.kind, Policy: p.name, Binding: b.name, Param: param.name(), Template: r.template, Why: Evaluated}
