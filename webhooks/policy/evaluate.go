@@ -176,11 +176,12 @@ func (e *evaluator) match() bool {
 	}
 }
 
-// affordable tells whether conditions cannot cost more than what remains.
+// affordable tells whether conditions cannot cost more than what remains. How
+// large params are is not known.
 func (e *evaluator) affordable(conditions []condition, remaining int64) bool {
 	for i := range conditions {
 		most, bounded := conditions[i].MostCost(e.textSize())
-		if remaining -= most; !bounded || remaining < 0 {
+		if remaining -= most; !bounded || remaining < 0 || conditions[i].Uses().Has(expression.UsesParams) {
 			return false
 		}
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -42,6 +43,9 @@ func (v *review) aside() *review {
 func (r *request) existed(p *compiledPolicy, b *binding, param *param, result *ruleResult) bool {
 	if r.template == "" && r.Operation != admissionv1.Update || !slices.Contains(b.actions, admissionregistrationv1.Deny) {
 		return false // what is only warned about or noted is so each time
+	}
+	if r.context.Err() != nil {
+		return false // the review ends without a decision
 	}
 	if r.isHarmless() && !result.readsFinalizers() {
 		return true
@@ -102,6 +106,13 @@ func (result *ruleResult) readsFinalizers() bool {
 // object to go away: one that changes nothing but finalizers, and of an object
 // that is being deleted, nothing but metadata and status.
 func (r *request) isHarmless() bool {
+	if !r.harmlessRead {
+		r.harmlessRead, r.harmless = true, r.changesNothingElse()
+	}
+	return r.harmless
+}
+
+func (r *request) changesNothingElse() bool {
 	if r.Operation != admissionv1.Update || r.template != "" || r.SubResource != "" {
 		return false
 	}
@@ -121,25 +132,27 @@ func (r *request) isHarmless() bool {
 	}))
 }
 
-// sameBut tells whether two objects are written alike but for members that are
-// left out. Of what the API server writes from one type that is the same as being
-// equal.
+// sameBut tells whether two objects are written alike, in the same order, but for
+// members that are left out. The API server writes both, and in one order.
 func sameBut(a, b rawjson.Value, without func(name rawjson.Value) bool) bool {
-	count := func(v rawjson.Value) (n int) {
-		for name := range v.Members() {
-			if !without(name) {
-				n++
+	next, stop := iter.Pull2(b.Members())
+	defer stop()
+	pull := func() (name, member rawjson.Value, ok bool) {
+		for {
+			if name, member, ok = next(); !ok || !without(name) {
+				return name, member, ok
 			}
 		}
-		return n
-	}
-	if count(a) != count(b) {
-		return false
 	}
 	for name, member := range a.Members() {
-		if !without(name) && !bytes.Equal(member, b.Get(name.Text())) {
+		if without(name) {
+			continue
+		}
+		other, before, ok := pull()
+		if !ok || !bytes.Equal(name, other) || !bytes.Equal(member, before) {
 			return false
 		}
 	}
-	return true
+	_, _, more := pull()
+	return !more
 }

@@ -60,6 +60,8 @@ type request struct {
 	// if there is none. It is made by before.
 	earlier     *request
 	earlierRead bool
+	// harmless is what isHarmless found.
+	harmless, harmlessRead bool
 	// kept are evaluations that hold for every binding.
 	kept map[*compiledPolicy]*evaluation
 }
@@ -72,18 +74,8 @@ type requestValues struct {
 	// matching is true while match conditions are evaluated, for which upstream
 	// shows the resource that was asked for.
 	matching bool
-	huge     hugeness
 	size     int
 }
-
-// hugeness is whether there is a quantity that takes too long to compare.
-type hugeness uint8
-
-const (
-	notLooked hugeness = iota
-	isHuge
-	isNotHuge
-)
 
 // review is one review under way.
 type review struct {
@@ -279,26 +271,6 @@ type inTime struct {
 // Authorize asks.
 func (a *inTime) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	return a.authorizer.Authorize(a.context, attributes) //nolint:contextcheck // that is what it is for
-}
-
-// HasHugeQuantity tells whether a text of the request is a quantity that takes
-// too long to compare.
-func (r *request) HasHugeQuantity() bool {
-	if r.values.huge == notLooked {
-		r.values.huge = isNotHuge
-		huge := expression.IsHugeQuantity(r.object.raw) || expression.IsHugeQuantity(r.oldObject.raw)
-		if namespace, _ := r.inNamespace(); namespace != nil {
-			for _, texts := range [...]map[string]string{namespace.Labels, namespace.Annotations} {
-				for _, text := range texts {
-					huge = huge || expression.IsHugeQuantity([]byte(text))
-				}
-			}
-		}
-		if huge {
-			r.values.huge = isHuge
-		}
-	}
-	return r.values.huge == isHuge
 }
 
 // textSize is how many bytes of text there are that an expression can look at,

@@ -162,7 +162,7 @@ func (r *request) bind(p *compiledPolicy, b *binding) {
 			outcome = Failed
 		}
 		r.judge(p, b, param, ev)
-		if r.err != nil {
+		if r.limit(p); r.err != nil {
 			return
 		}
 	}

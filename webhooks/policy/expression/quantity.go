@@ -36,7 +36,3 @@ func isHuge(text string) bool {
 	exponent := strings.TrimLeft(suffix[1:], "+-")
 	return len(exponent) > mostExponentDigits && strings.Trim(exponent, "0123456789") == ""
 }
-
-// IsHugeQuantity tells whether a text, if it is a quantity, takes too long to
-// compare.
-func IsHugeQuantity(text []byte) bool { return isHuge(string(text)) }

@@ -1,0 +1,155 @@
+package expression
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// limit tells why a function must not be called with arguments: it would take
+// time or memory that its cost, which is reckoned afterwards, does not bound. The
+// types of the arguments are not known.
+type limit func(args []ref.Val) error
+
+// limitOf is the limit of a function, and nil if it has none.
+func limitOf(function string) limit {
+	switch function {
+	case "quantity", "isQuantity":
+		return limitQuantity
+	case "lists.range":
+		return limitRange
+	case "replace":
+		return limitReplace
+	case "join":
+		return limitJoin
+	default:
+		return nil
+	}
+}
+
+const (
+	// mostElements is how many elements a list may have that a function makes: as
+	// many as one expression may cost, a unit for each.
+	mostElements = celconfig.PerCallLimit
+	// mostText is how many bytes a text may have that a function makes of others:
+	// to look at it once costs as much as one expression may, a unit for ten.
+	mostText = 10 * celconfig.PerCallLimit
+)
+
+var (
+	errHugeRange = fmt.Errorf("a list must not have more than %d elements", mostElements)
+	errHugeText  = fmt.Errorf("a text must not have more than %d bytes", mostText)
+)
+
+func limitQuantity(args []ref.Val) error {
+	if text, ok := args[0].(types.String); ok && isHuge(string(text)) {
+		return errHugeQuantity
+	}
+	return nil
+}
+
+func limitRange(args []ref.Val) error {
+	if n, ok := args[0].(types.Int); ok && n > mostElements {
+		return errHugeRange
+	}
+	return nil
+}
+
+// limitReplace reckons how long a text gets of which each occurrence of a second
+// one, and if that is empty each place between two letters, becomes a third one.
+func limitReplace(args []ref.Val) error {
+	if len(args) < 3 { // text, old, new
+		return nil
+	}
+	text, isText := args[0].(types.String)
+	old, isOld := args[1].(types.String)
+	by, isBy := args[2].(types.String)
+	if !isText || !isOld || !isBy || len(by) <= len(old) {
+		return nil
+	}
+	count := utf8.RuneCountInString(string(text)) + 1
+	if old != "" {
+		count = strings.Count(string(text), string(old))
+	}
+	if len(args) > 3 {
+		if most, ok := args[3].(types.Int); ok && most >= 0 && most < types.Int(count) {
+			count = int(most)
+		}
+	}
+	if count > mostText || len(by) > mostText || len(text)+count*(len(by)-len(old)) > mostText {
+		return errHugeText
+	}
+	return nil
+}
+
+// limitJoin reckons how long the text gets that is made of a list of texts.
+func limitJoin(args []ref.Val) error {
+	list, ok := args[0].(traits.Lister)
+	if !ok || len(args) < 2 {
+		return nil // a list without a separator is no longer than its elements
+	}
+	separator, ok := args[1].(types.String)
+	n, isInt := list.Size().(types.Int)
+	if ok && isInt && n > 1 && len(separator) > 0 && n > types.Int(mostText/len(separator)) {
+		return errHugeText
+	}
+	return nil
+}
+
+// limited makes functions keep to their limits, whatever an expression has their
+// arguments from.
+func limited(env *cel.Env) cel.ProgramOption {
+	return cel.CustomDecoratorV2(func(part interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		call, ok := part.(interpreter.InterpretableCall)
+		if !ok {
+			return part, nil
+		}
+		limit := limitOf(call.Function())
+		if limit == nil {
+			return part, nil
+		}
+		inner, err := binding(env, call)
+		if err != nil {
+			return nil, err
+		}
+		return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
+			if err := limit(args); err != nil {
+				return types.WrapErr(err)
+			}
+			return inner(args...)
+		}), nil
+	})
+}
+
+// binding is what a function of upstream's does: the overload that is called, or
+// what finds that by the arguments.
+func binding(env *cel.Env, call interpreter.InterpretableCall) (functions.FunctionOp, error) {
+	bindings, err := env.Functions()[call.Function()].Bindings()
+	if err != nil {
+		return nil, fmt.Errorf("find what %s does: %w", call.Function(), err)
+	}
+	var found *functions.Overload
+	for _, b := range bindings {
+		if b.Operator == call.OverloadID() || b.Operator == call.Function() && found == nil {
+			found = b
+		}
+	}
+	switch n := len(call.Args()); {
+	case found == nil:
+	case n == 1 && found.Unary != nil:
+		return func(args ...ref.Val) ref.Val { return found.Unary(args[0]) }, nil
+	case n == 2 && found.Binary != nil:
+		return func(args ...ref.Val) ref.Val { return found.Binary(args[0], args[1]) }, nil
+	case found.Function != nil:
+		return found.Function, nil
+	}
+	return nil, fmt.Errorf("find what %s does: it has no binding for %d arguments", call.Function(), len(call.Args()))
+}

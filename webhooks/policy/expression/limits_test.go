@@ -1,0 +1,117 @@
+package expression_test
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+)
+
+// TestHugeRange holds that a list that is too long for any expression is not even
+// made.
+func TestHugeRange(t *testing.T) {
+	t.Parallel()
+	compiler := newCompiler(t)
+	const tooLong = "error: a list must not have more than 1000000 elements"
+	for object, want := range map[string]string{
+		`{"n": 3}`:                   "list [0, 1, 2]",
+		`{"n": 0}`:                   "list []",
+		`{"n": -1}`:                  "error: lists.range: size must be non-negative, got -1",
+		`{"n": 1000001}`:             tooLong,
+		`{"n": 100000000000}`:        tooLong,
+		`{"n": 9223372036854775807}`: tooLong,
+		`{"n": "x"}`:                 "error: no such overload: lists.range(string)",
+	} {
+		if got := evaluate(compile(t, compiler, nil, "lists.range(object.n)"), nil, withObject(t, object)); got != want {
+			t.Errorf("%s: %s, want %s", object, got, want)
+		}
+	}
+}
+
+// TestHugeText holds that a text that is too long for any expression is not even
+// made.
+func TestHugeText(t *testing.T) {
+	t.Parallel()
+	compiler := newCompiler(t)
+	const tooLong = "error: a text must not have more than 10000000 bytes"
+	long, list := strings.Repeat("x", 500_000), "["+strings.Repeat(`"x",`, 100_000)+`"x"]`
+	for name, test := range map[string]struct{ expression, object, want string }{
+		"nothing replaced":  {"object.a.replace('', object.b).size() > 0", `{"a": "` + long + `", "b": "` + long + `"}`, tooLong},
+		"text replaced":     {"object.a.replace('x', object.b).size() > 0", `{"a": "` + long + `", "b": "` + long + `"}`, tooLong},
+		"nothing there":     {"object.a.replace('y', object.b).size()", `{"a": "` + long + `", "b": "` + long + `"}`, "int 500000"},
+		"made shorter":      {"object.a.replace('x', '')", `{"a": "` + long + `"}`, `string ""`},
+		"made a bit longer": {"object.a.replace('x', 'yy').size()", `{"a": "` + long + `"}`, "int 1000000"},
+		"only one":          {"object.a.replace('x', object.b, 1).size()", `{"a": "` + long + `", "b": "` + long + `"}`, "int 999999"},
+		"of dyn":            {"dyn(object.a).replace(object.b, object.c)", `{"a": "abcabc", "b": "b", "c": "xy"}`, `string "axycaxyc"`},
+		"some of them":      {"object.a.replace('b', 'xy', 1)", `{"a": "abcabc"}`, `string "axycabc"`},
+		"of a number":       {"object.a.replace('b', 'xy')", `{"a": 1}`, "error: no such overload: replace(int, string, string)"},
+		"joined":            {"object.a.join(object.b).size() > 0", `{"a": ` + list + `, "b": "` + long + `"}`, tooLong},
+		"joined shortly":    {"object.a.join(', ').size()", `{"a": ` + list + `}`, "int 300001"},
+		"joined by nothing": {"object.a.join('') + ['a', 'b'].join()", `{"a": ["x", "y"]}`, `string "xyab"`},
+		"one joined":        {"object.a.join(object.b)", `{"a": ["x"], "b": "y"}`, `string "x"`},
+		"numbers joined":    {"object.a.join(',')", `{"a": [1]}`, "error: no such overload: join(list, string)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			defer timely(t, 5*time.Second)()
+			if got := evaluate(compile(t, compiler, nil, test.expression), nil, withObject(t, test.object)); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestLimitedFunctionsCostTheSame compares with a program that upstream's environment
+// makes of the same expression.
+func TestLimitedFunctionsCostTheSame(t *testing.T) {
+	t.Parallel()
+	env, err := environment.MustBaseEnvSet(version.MajorMinor(1, 36)).StoredExpressionsEnv().Extend(cel.Variable("object", cel.DynType))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := newCompiler(t)
+	for _, text := range []string{
+		"quantity('1Gi').isLessThan(quantity('2Gi'))",
+		"isQuantity(object.q) && quantity(object.q).add(quantity('1')).isGreaterThan(quantity(object.q))",
+		"['1', '2', string(object.q)].map(q, quantity(q))[2] == quantity(object.q)",
+		"isQuantity('x') || quantity(object.nothing).isInteger()",
+		"quantity('x').isInteger()",
+		"lists.range(100)[0] == 1",
+		"object.q.replace('0', '11') == object.q.replace('0', '1', 2)",
+		"['1', '2'].join() + [object.q].join(', ') == object.q.split('0').join('x')",
+		"dyn('a').replace(dyn('a'), 'b') == dyn(['b']).join()",
+		"dyn(1).replace('a', 'b') == ''",
+		"dyn(1).join('a') == ''",
+		"dyn([1]).join(',') == ''",
+		"dyn([1]).join() == ''",
+	} {
+		checked, issues := env.Compile(text)
+		if issues.Err() != nil {
+			t.Fatal(issues.Err())
+		}
+		reference, err := env.Program(checked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := withObject(t, `{"q": "100000000000000000000000000000000000000000Ki"}`)
+		want, details, wantErr := reference.Eval(map[string]any{"object": object.object})
+		var input expression.Input
+		input.Reset(object, nil, nil)
+		value, cost, err := input.Phase(math.MaxInt64/2).Eval(context.Background(), compile(t, compiler, nil, text))
+		if uint64(cost) != *details.ActualCost() {
+			t.Errorf("%s costs %d, upstream %d", text, cost, *details.ActualCost())
+		}
+		got := result(value, err)
+		if wantErr != nil && got != "error: "+wantErr.Error() || wantErr == nil && types.Equal(value, want) != types.True {
+			t.Errorf("%s is %s, upstream %v, %v", text, got, want, wantErr)
+		}
+	}
+}
