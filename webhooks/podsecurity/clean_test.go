@@ -17,7 +17,8 @@ import (
 
 // TestChecksAreKnown fails when the library has a check, or a version of one,
 // that the argument of CleanAlone was not made for. Then read the new check, and
-// see of which kind it is.
+// see of which kind it is, and which annotations it looks at: Decode reads those
+// of Kubernetes' own.
 func TestChecksAreKnown(t *testing.T) {
 	t.Parallel()
 	want := map[string][]string{

@@ -1,6 +1,8 @@
 package podsecurity
 
 import (
+	"hash/maphash"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,32 +18,33 @@ type Pod struct {
 
 // Decode reads of a pod what upstream's checks look at, as the API server's
 // decoder would: names of members are compared exactly, null is as good as
-// absent, and a member that is not known here is passed by. A member that is
-// looked at and has another type, or stands in its object twice, is an error
-// that names it; what is not looked at may say anything. An absent object is an
-// empty pod.
+// absent, and a member that is not known here is passed by. What is looked at
+// and has another type, and any member that stands twice in an object that is
+// looked into, is an error that names it: readers of such an object disagree.
+// What is passed by may say anything. An absent object is an empty pod.
 //
 // The fields are read one by one, in one pass over the text, because most of a
-// pod no check looks at, and decoding all of it costs ten times as much. That
+// pod no check looks at, and decoding all of it costs several times as much. That
 // none is forgotten, a test holds against the source of the checks.
 func Decode(object rawjson.Value) (*Pod, error) {
 	pod := new(Pod)
 	if len(object) == 0 {
 		return pod, nil
 	}
-	r := reader{text: object, c: object.Cursor()}
+	r := reader{text: object, c: object.Cursor(), seed: maphash.MakeSeed()}
 	r.pod(pod)
-	return pod, r.err
+	if r.err != nil {
+		return nil, r.err
+	}
+	return pod, nil
 }
 
 func (r *reader) pod(to *Pod) {
 	for o := r.object(); o.next(); {
 		switch string(o.name()) {
 		case `"metadata"`:
-			o.once(0)
 			r.metadata(&to.Metadata)
 		case `"spec"`:
-			o.once(1)
 			r.spec(&to.Spec)
 		default:
 			r.c.Skip()
@@ -53,7 +56,6 @@ func (r *reader) metadata(to *metav1.ObjectMeta) {
 	for o := r.object(); o.next(); {
 		switch string(o.name()) {
 		case `"annotations"`:
-			o.once(0)
 			to.Annotations = r.annotations()
 		default:
 			r.c.Skip()
@@ -65,34 +67,24 @@ func (r *reader) spec(to *corev1.PodSpec) {
 	for o := r.object(); o.next(); {
 		switch string(o.name()) {
 		case `"containers"`:
-			o.once(0)
 			to.Containers = list(r, (*reader).container)
 		case `"initContainers"`:
-			o.once(1)
 			to.InitContainers = list(r, (*reader).container)
 		case `"ephemeralContainers"`:
-			o.once(2)
 			to.EphemeralContainers = list(r, (*reader).ephemeralContainer)
 		case `"volumes"`:
-			o.once(3)
 			to.Volumes = list(r, (*reader).volume)
 		case `"securityContext"`:
-			o.once(4)
 			to.SecurityContext = pointer(r, (*reader).podSecurityContext)
 		case `"hostNetwork"`:
-			o.once(5)
 			to.HostNetwork = r.boolean()
 		case `"hostPID"`:
-			o.once(6)
 			to.HostPID = r.boolean()
 		case `"hostIPC"`:
-			o.once(7)
 			to.HostIPC = r.boolean()
 		case `"hostUsers"`:
-			o.once(8)
 			to.HostUsers = r.booleanPointer()
 		case `"os"`:
-			o.once(9)
 			to.OS = pointer(r, (*reader).os)
 		default:
 			r.c.Skip()
@@ -104,7 +96,6 @@ func (r *reader) os(to *corev1.PodOS) {
 	for o := r.object(); o.next(); {
 		switch string(o.name()) {
 		case `"name"`:
-			o.once(0)
 			to.Name = corev1.OSName(r.string())
 		default:
 			r.c.Skip()

@@ -1,0 +1,33 @@
+package podsecurity
+
+import (
+	"bytes"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// reserved are the ends of the domains of annotations that Kubernetes gives a
+// meaning to, and no one else may:
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/.
+const (
+	reserved      = "kubernetes.io/"
+	reservedShort = "k8s.io/"
+)
+
+// annotations reads those that Kubernetes gives a meaning to. No check asks for
+// the others, which are often long: of them only the kind is looked at.
+func (r *reader) annotations() map[string]string {
+	var out map[string]string
+	for o := r.object(); o.next(); {
+		name := o.name()
+		if !bytes.Contains(name, []byte(reserved)) && !bytes.Contains(name, []byte(reservedShort)) {
+			r.value(rawjson.String)
+			continue
+		}
+		if out == nil {
+			out = make(map[string]string)
+		}
+		out[name.Text()] = r.string()
+	}
+	return out
+}

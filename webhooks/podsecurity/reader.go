@@ -1,0 +1,111 @@
+package podsecurity
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// reader reads a text value by value. After an error it goes on, and keeps the
+// first.
+type reader struct {
+	text rawjson.Value
+	c    rawjson.Cursor
+	err  error
+
+	// hashes are of the names of members that were read in the objects around,
+	// names in number. See members.
+	seed   maphash.Seed
+	hashes [maxHashes]uint32
+	names  int
+}
+
+// fail notes an error of the value that starts at a place.
+func (r *reader) fail(at int, reason error) {
+	if r.err == nil {
+		r.err = fmt.Errorf("not a pod: %s%w", pathTo(r.text, at), reason)
+	}
+}
+
+// enters goes into the array or object that comes next. It passes by null, as
+// if it were empty, and by any other value, which is an error.
+func (r *reader) enters(want rawjson.Kind) bool {
+	if r.c.Kind() == want {
+		r.c.Enter()
+		return true
+	}
+	r.value(want)
+	return false
+}
+
+// value is the value that comes next, if it is of a kind. null is nothing, and
+// any other value is nothing and an error.
+func (r *reader) value(want rawjson.Kind) rawjson.Value {
+	at := r.c.At()
+	value := r.c.Skip()
+	switch kind := value.Kind(); kind {
+	case want:
+		return value
+	case rawjson.Null:
+		return nil
+	default:
+		r.fail(at, fmt.Errorf("%s is not allowed, it must be %s", kind, want))
+		return nil
+	}
+}
+
+func (r *reader) string() string { return r.value(rawjson.String).Text() }
+
+func (r *reader) boolean() bool { return r.value(rawjson.Bool).IsTrue() }
+
+func (r *reader) booleanPointer() *bool {
+	value := r.value(rawjson.Bool)
+	if len(value) == 0 {
+		return nil
+	}
+	return new(value.IsTrue())
+}
+
+// integer is nil for null. A number that is not written as an integer, or does
+// not fit, is an error.
+func (r *reader) integer(bits int) *int64 {
+	at := r.c.At()
+	value := r.value(rawjson.Number)
+	if len(value) == 0 {
+		return nil
+	}
+	n, err := strconv.ParseInt(string(value), 10, bits)
+	if err != nil {
+		r.fail(at, fmt.Errorf("%.40q is not allowed, it must be an integer of %d bits", value, bits))
+	}
+	return &n
+}
+
+// pointer reads the value that comes next; null is nil.
+func pointer[T any](r *reader, read func(*reader, *T)) *T {
+	if r.c.Kind() == rawjson.Null {
+		r.c.Skip()
+		return nil
+	}
+	to := new(T)
+	read(r, to)
+	return to
+}
+
+// usual is how many elements the lists of a pod have room for at first.
+const usual = 2
+
+// list reads the elements of the array that comes next.
+func list[T any](r *reader, read func(*reader, *T)) []T {
+	if !r.enters(rawjson.Array) {
+		return nil
+	}
+	out := make([]T, 0, usual)
+	for r.c.Next() {
+		out = append(out, *new(T))
+		read(r, &out[len(out)-1])
+	}
+	return out
+}
