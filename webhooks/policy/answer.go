@@ -78,7 +78,7 @@ func (a *answer) add(p *compiledPolicy, v Violation, index int) {
 		a.annotate(ExistingKey, v.Policy+"/"+v.Rule)
 		a.warn(fmt.Sprintf("%s: %s (let pass: this was so before the update)", p.title(v.Binding), shown))
 		return
-	case Violated, Failed, Passed, Ignored:
+	case Violated, Failed, Passed, Ignored, Done:
 	}
 	if v.Actions == nil {
 		a.denied = append(a.denied, len(a.violations)-1)
@@ -319,10 +319,10 @@ func statusCode(reason metav1.StatusReason) (code int32, known bool) {
 // Upstream's is <policy>/<key>; a webhook's own name must stand before the
 // slash, so policy and key are joined behind it, by a character that no policy's
 // name has. What would be too long for a key is cut, with a hash in place of
-// what is missing.
+// what is missing; what is a key already gets a hash, too.
 func auditKey(policy, key string) string {
 	joined := policy + "_" + key
-	if len(validation.IsQualifiedName(joined)) == 0 {
+	if len(validation.IsQualifiedName(joined)) == 0 && joined != failuresKey {
 		return joined
 	}
 	const most, digits = 63, 8

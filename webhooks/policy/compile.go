@@ -74,6 +74,8 @@ type compiledPolicy struct {
 	// looksAtNamespace is true if the policy can be evaluated only for a namespace
 	// that is known.
 	looksAtNamespace bool
+	// lasting is true if whom the policy is about depends on the object alone.
+	lasting bool
 	// broken is why the policy cannot be evaluated, nil if it can.
 	broken error
 	// spec is what program was compiled from.
@@ -159,8 +161,11 @@ type compilation struct {
 	// previous are policies whose programs can be used again.
 	previous   map[exceptedPolicy]*compiledPolicy
 	keepBroken bool
-	// broken is how many errors are in expressions.
+	// broken is how many errors are in expressions and exceptions, which need not
+	// keep the rest from working.
 	broken int
+	// named are the policies of all documents.
+	named []exceptedPolicy
 }
 
 // configuration takes what holds for all policies.
@@ -169,15 +174,19 @@ func (c *compilation) configuration(given *Configuration) {
 	if given != nil {
 		d := document{source: given.Source, object: configurationKind, findings: &c.findings}
 		if given.CELCompatibilityVersion != "" {
-			if _, err := expression.NewCompiler(given.CELCompatibilityVersion); err != nil {
-				d.errorf(field.NewPath("celCompatibilityVersion"), "", "%v", err)
-			} else {
+			if versions := compatibilityVersions(); slices.Contains(versions, given.CELCompatibilityVersion) {
 				c.set.version = given.CELCompatibilityVersion
+			} else {
+				d.errorf(field.NewPath("celCompatibilityVersion"), fmt.Sprintf("allowed are %q to %q", versions[0], versions[len(versions)-1]),
+					"%q is not a version that is known here", given.CELCompatibilityVersion)
 			}
 		}
 		if budget := given.RequestCostBudget; budget != nil {
-			if *budget <= 0 {
-				d.errorf(field.NewPath("requestCostBudget"), "", "%d is not allowed: it must be more than 0", *budget)
+			switch path := field.NewPath("requestCostBudget"); {
+			case *budget <= 0:
+				d.errorf(path, "", "%d is not allowed: it must be more than 0", *budget)
+			case *budget < celconfig.RuntimeCELCostBudget:
+				d.warnf(path, "what costs more is answered with HTTP 500", "%d is less than the %d that upstream lets one binding spend", *budget, celconfig.RuntimeCELCostBudget)
 			}
 			c.set.budget = *budget
 		}
@@ -198,6 +207,17 @@ func (c *compilation) configuration(given *Configuration) {
 		c.findings = append(c.findings, finding.Finding{Severity: finding.Error, Object: configurationKind, Field: "workloads", Message: err.Error()})
 	}
 	c.set.workloads = kinds
+}
+
+// compatibilityVersions are those from the first one that has policies to that of
+// the library.
+func compatibilityVersions() []string {
+	const first, last = 30, 37
+	var out []string
+	for minor := first; minor <= last; minor++ {
+		out = append(out, fmt.Sprintf("1.%d", minor))
+	}
+	return out
 }
 
 // compilerFor takes the compiler of the previous Set, and the policies that it
@@ -292,6 +312,7 @@ func (c *compilation) policies(spec *Spec) {
 	}
 	bound := c.bindings(spec, all)
 	for i := range all {
+		c.named = append(c.named, exceptedPolicy{all[i].kind, all[i].name})
 		c.policy(&all[i], bound[all[i].kind][all[i].name])
 	}
 }
@@ -373,7 +394,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	if wrong := c.wrong() - before; whole && wrong > 0 {
 		// Only expressions are wrong.
 		c.broken += wrong
-		out.broken = errors.New("its expressions do not compile")
+		out.broken = errors.New("its expressions do not compile (hint for who maintains it: gatehouse lint)")
 		if c.keepBroken {
 			whole = true
 		}
@@ -392,6 +413,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	if !whole || c.wrong() != before && !c.keepBroken {
 		return
 	}
+	out.lasting = !slices.ContainsFunc(out.conditions, func(c condition) bool { return !isLasting(c.Program) })
 	out.match = c.selectors.compileMatch(p.spec.MatchConstraints)
 	out.checksTemplates = templates && out.match.createsPods()
 	out.looksAtNamespace = out.uses.Has(expression.UsesNamespace) || out.podSecurity != nil && out.podSecurity.labels
@@ -410,12 +432,36 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 			b.warnf(ref, "set spec.paramKind in the policy", "the policy has no paramKind, so this does nothing")
 		}
 		compiled := binding{name: b.name, actions: b.spec.ValidationActions, params: compileParams(p.spec.ParamKind, b.spec.ParamRef)}
+		c.checkParams(b.document, &compiled.params)
 		if b.spec.MatchResources != nil {
 			compiled.match = c.selectors.compileMatch(b.spec.MatchResources)
 		}
 		out.bindings = append(out.bindings, compiled)
 	}
 	c.set.policies = append(c.set.policies, out)
+}
+
+// checkParams warns about params that are not there now, if they are looked for in
+// one place.
+func (c *compilation) checkParams(d document, p *params) {
+	if p.ref == nil {
+		return
+	}
+	namespaced, err := c.set.objects.Namespaced(p.kind)
+	if err != nil || namespaced && p.ref.Namespace == "" || *p.ref.ParameterNotFoundAction != admissionregistrationv1.DenyAction {
+		return
+	}
+	if found, err := p.find(c.set.objects, ""); len(found) > 0 || !errors.Is(err, errNoParams) {
+		return
+	}
+	what := "no " + p.kind.Kind
+	if p.selector == nil {
+		what = fmt.Sprintf("no %s %q", p.kind.Kind, p.ref.Name)
+	}
+	if namespaced {
+		what += fmt.Sprintf(" in namespace %q", p.ref.Namespace)
+	}
+	d.warnf(field.NewPath("spec", "paramRef"), `parameterNotFoundAction is "Deny"`, "there is %s, so that everything is refused that the policy is about", what)
 }
 
 // program compiles the expressions of a policy, or takes what they compiled to
@@ -483,10 +529,17 @@ func (c *compilation) rulesOf(key exceptedPolicy) []string {
 	return out
 }
 
+// isPolicy tells whether there is a document of such a policy, right or wrong.
+func (c *compilation) isPolicy(key exceptedPolicy) bool {
+	return slices.ContainsFunc(c.named, func(p exceptedPolicy) bool {
+		return p.name == key.name && (key.kind == "" || p.kind == key.kind)
+	})
+}
+
 // policyNames are the names of all policies.
 func (c *compilation) policyNames() []string {
 	var out []string
-	for _, p := range c.set.policies {
+	for _, p := range c.named {
 		out = append(out, p.name)
 	}
 	return out

@@ -31,7 +31,7 @@ func TestBrokenPolicies(t *testing.T) {
 		t.Errorf("findings: %v", found)
 	}
 	response := decide(t, set, review(t, configMap))
-	if got := message(response); got != "ValidatingAdmissionPolicy 'broken' denied request: failed to configure policy: its expressions do not compile" {
+	if got := message(response); got != "ValidatingAdmissionPolicy 'broken' denied request: failed to configure policy: its expressions do not compile (hint for who maintains it: gatehouse lint)" {
 		t.Errorf("got %q", got)
 	}
 	if len(response.Warnings) != 1 {
@@ -45,6 +45,12 @@ func TestBrokenPolicies(t *testing.T) {
 	must(t, err)
 	if got := verdict(decide(t, set, review(t, configMap))); got != "allowed" {
 		t.Errorf("with failurePolicy Ignore it is %s", got)
+	}
+
+	// An exception that is wrong lets nothing pass, and keeps nothing from working.
+	spec.Exceptions = specOf(t, exceptionOf("shop", `policies: [{name: broken}], match: {matchConditions: [{name: c, expression: "object.x("}]}`)).Exceptions
+	if _, err := policy.Compile(spec); err != nil {
+		t.Errorf("a broken exception: %v", err)
 	}
 
 	// What is wrong beside expressions is an error all the same.
@@ -105,7 +111,7 @@ func TestCompatibilityVersion(t *testing.T) {
 	}{
 		{"the default", semver, ""},
 		{"an older version", documents(semver, version("1.30")), `"semver" is not declared`},
-		{"not a version", documents(semver, version("latest")), `test.yaml#3: PolicyConfiguration: celCompatibilityVersion: "latest" is not a Kubernetes version such as "1.36"`},
+		{"not a version", documents(semver, version("latest")), `test.yaml#3: PolicyConfiguration: celCompatibilityVersion: "latest" is not a version that is known here (hint: allowed are "1.30" to "1.37")`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

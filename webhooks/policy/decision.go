@@ -44,9 +44,12 @@ const (
 	// Existing is a violation that was there before the update, which does not
 	// make it worse.
 	Existing Outcome = "Existing"
+	// Done is a policy that was evaluated, whatever its rules came to. Only
+	// observations have it.
+	Done Outcome = "Evaluated"
 )
 
-// Outcomes are all outcomes, in a fixed order.
+// Outcomes are all outcomes of rules, in a fixed order.
 func Outcomes() []Outcome {
 	return []Outcome{Passed, Violated, Failed, Ignored, Excepted, Existing}
 }
@@ -169,7 +172,17 @@ type Rule struct {
 	Message string `json:"message,omitempty"`
 	// Exception is the one that lets a violation pass, as namespace/name.
 	Exception string `json:"exception,omitempty"`
-	Cost      int64  `json:"cost"`
+	// Tried are exceptions from the rule that do not let its violation pass.
+	Tried []TriedException `json:"tried,omitempty"`
+	Cost  int64            `json:"cost"`
+}
+
+// TriedException is an exception that does not hold.
+type TriedException struct {
+	// Exception is its namespace/name.
+	Exception string `json:"exception"`
+	// Why says, for people, why it does not: "it has expired".
+	Why string `json:"why"`
 }
 
 // Observation is what is counted and measured about a policy, or about a rule of
@@ -178,10 +191,12 @@ type Observation struct {
 	// Kind and Policy are those of the policy, and Binding is as in Violation.
 	Kind, Policy, Binding string
 	// Rule is as in Violation, and "" for all of the policy with one binding: then
-	// Elapsed is set, and Outcome is Failed for one that could not be evaluated
-	// and Passed otherwise.
+	// Elapsed is set, and Outcome is Failed, Ignored, Excepted or Existing for one
+	// that could not be evaluated, and Done otherwise.
 	Rule    string
 	Outcome Outcome
+	// Exception is the one that let a violation pass, as namespace/name.
+	Exception string
 	// Cost is in units of CEL cost.
 	Cost int64
 	// Elapsed is the time that the evaluation took. It is 0 if Spec.Now is nil.

@@ -37,21 +37,32 @@ type exception struct {
 	// inNamespaces and objects are nil for one that does not select by labels.
 	inNamespaces, objects labels.Selector
 	conditions            []condition
+	// inert is why it does nothing, whatever the request is.
+	inert string
 }
 
 // exceptedPolicy names a policy: its kind may be "" for both.
 type exceptedPolicy struct{ kind, name string }
 
 // excepted is the exception that lets a violation of the rule pass, and "" if
-// there is none. A rule that is "" is the whole policy, which only an exception
-// from all of it lets pass.
-func (r *request) excepted(p *compiledPolicy, rule string) string {
+// there is none; then, if it is to explain, those that were tried. A rule that is
+// "" is the whole policy, which only an exception from all of it lets pass.
+func (r *request) excepted(p *compiledPolicy, rule string) (title string, tried []TriedException) {
 	for _, x := range p.exceptions {
-		if x.covers(p, rule) && x.holds(r) {
-			return x.title
+		if !x.covers(p, rule) {
+			continue
+		}
+		why := x.inert
+		if why == "" {
+			if why = x.holds(r); why == "" {
+				return x.title, nil
+			}
+		}
+		if r.explain {
+			tried = append(tried, TriedException{x.title, why})
 		}
 	}
-	return ""
+	return "", tried
 }
 
 // covers tells whether the exception is from the rule.
@@ -65,11 +76,12 @@ func (x *exception) covers(p *compiledPolicy, rule string) bool {
 	return false
 }
 
-// holds tells whether the exception holds for the request, at this time.
-func (x *exception) holds(r *request) bool {
+// holds is "" if the exception holds for the request, at this time, and otherwise
+// why not.
+func (x *exception) holds(r *request) string {
 	if !x.expires.IsZero() {
 		if now, known := r.time(); !known || !now.Before(x.expires) {
-			return false
+			return "it expired at " + x.expires.UTC().Format(time.RFC3339)
 		}
 	}
 	namespace := r.Namespace
@@ -77,35 +89,45 @@ func (x *exception) holds(r *request) bool {
 		namespace = "" // a namespace is not in itself
 	}
 	if x.namespaces != nil && (namespace == "" || !slices.Contains(x.namespaces, namespace)) {
-		return false
+		return fmt.Sprintf("it is about namespaces %s, and this is in %q", quotedList(x.namespaces), namespace)
 	}
-	if len(x.names) > 0 && !matchesName(x.names, r.knownAs()) {
-		return false
+	if name, generated := r.knownAs(); len(x.names) > 0 && !matchesName(x.names, name, generated) {
+		return fmt.Sprintf("it is about names %s, and this is %q", quotedList(x.names), name)
 	}
 	if x.inNamespaces != nil {
 		found, known := r.set.objects.Namespace(namespace)
 		if namespace == "" || !known || !x.inNamespaces.Matches(labels.Set(found.Labels)) {
+			return "its namespaceSelector does not select"
+		}
+	}
+	if x.objects != nil && !x.selects(r) {
+		return "its objectSelector does not select"
+	}
+	if condition := r.meets(x.conditions); condition != "" {
+		return "its match condition " + condition + " is not true"
+	}
+	return ""
+}
+
+// selects tells whether the exception selects the object, and of an update the
+// old one too, so that nobody labels an object into an exception. Options have no
+// labels, not even none.
+func (x *exception) selects(r *request) bool {
+	if r.Operation == admissionv1.Connect {
+		return false
+	}
+	for _, object := range [...]*payload{&r.object, &r.oldObject} {
+		if object.present() && !x.objects.Matches(r.objectLabels(object)) {
 			return false
 		}
 	}
-	if x.objects != nil {
-		if r.Operation == admissionv1.Connect {
-			return false // options have no labels, not even none
-		}
-		// Of an update both, so that nobody labels an object into an exception.
-		for _, object := range [...]*payload{&r.object, &r.oldObject} {
-			if object.present() && !x.objects.Matches(r.objectLabels(object)) {
-				return false
-			}
-		}
-	}
-	return r.meets(x.conditions)
+	return true
 }
 
-// meets tells whether all conditions are true.
-func (r *request) meets(conditions []condition) bool {
+// meets is the name of the first condition that is not true, and "" if all are.
+func (r *request) meets(conditions []condition) string {
 	if len(conditions) == 0 {
-		return true
+		return ""
 	}
 	var in expression.Input
 	in.Reset(r, nil, nil)
@@ -113,30 +135,40 @@ func (r *request) meets(conditions []condition) bool {
 	phase := in.Phase(celconfig.RuntimeCELCostBudgetMatchConditions)
 	for i := range conditions {
 		if value, _, err := phase.Eval(r.context, conditions[i].Program); err != nil || value != types.True {
-			return false
+			return conditions[i].name
 		}
 	}
-	return true
+	return ""
 }
 
 // knownAs is the name by which an exception knows the object: that of the
-// workload for a pod template.
-func (r *request) knownAs() string {
+// workload for a pod template. It is generated if it is only the beginning of a
+// name.
+func (r *request) knownAs() (name string, generated bool) {
 	if r.owner != "" {
 		_, name, _ := strings.Cut(r.owner, "/")
-		return name
+		return name, r.ownerGenerated
 	}
-	return r.objectName()
+	return r.objectName(), r.isNameGenerated()
+}
+
+// isNameGenerated tells whether the object has no name yet.
+func (r *request) isNameGenerated() bool {
+	if r.Name != "" {
+		return false
+	}
+	object, err := r.object.json()
+	return err == nil && object.Get("metadata", "name").Text() == ""
 }
 
 // matchesName tells whether one of the patterns, of which a "*" at the end stands
-// for any rest, is about the name.
-func matchesName(patterns []string, name string) bool {
+// for any rest, is about the name. A name that is generated has a rest.
+func matchesName(patterns []string, name string, generated bool) bool {
 	return name != "" && slices.ContainsFunc(patterns, func(pattern string) bool {
 		if prefix, open := strings.CutSuffix(pattern, "*"); open {
 			return strings.HasPrefix(name, prefix)
 		}
-		return pattern == name
+		return pattern == name && !generated
 	})
 }
 
@@ -165,9 +197,11 @@ func (c *compilation) exceptions(spec *Spec) {
 		seen[title] = x.Source
 		before := c.wrong()
 		compiled := c.exception(d, x, &rules)
-		if c.wrong() == before && compiled != nil {
+		if c.wrong() == before {
 			all = append(all, compiled)
 		}
+		// An exception that is not in force lets nothing pass.
+		c.broken += c.wrong() - before
 	}
 	slices.SortFunc(all, func(a, b *exception) int { return cmp.Compare(a.title, b.title) })
 	for _, x := range all {
@@ -181,7 +215,7 @@ func (c *compilation) exceptions(spec *Spec) {
 	}
 }
 
-// exception compiles an exception, and returns nil for one that is not in force.
+// exception compiles an exception.
 func (c *compilation) exception(d document, x *Exception, rules *v1alpha1.ExceptionRules) *exception {
 	path := field.NewPath("spec")
 	out := &exception{title: x.Namespace + "/" + x.Name, policies: map[exceptedPolicy][]string{}}
@@ -190,7 +224,6 @@ func (c *compilation) exception(d document, x *Exception, rules *v1alpha1.Except
 	}
 	c.exceptedPolicies(d, x, out)
 	c.exceptionMatch(d, &x.Spec.Match, out)
-	inForce := true
 	switch own := slices.Contains(rules.OwnNamespaces, "*") || slices.Contains(rules.OwnNamespaces, x.Namespace); {
 	case x.Namespace == "":
 		d.required(field.NewPath("metadata", "namespace"), "an exception is in a namespace, which decides what it may be about")
@@ -203,7 +236,7 @@ func (c *compilation) exception(d document, x *Exception, rules *v1alpha1.Except
 		}
 		out.namespaces = []string{x.Namespace}
 	default:
-		inForce = false
+		out.inert = fmt.Sprintf("exceptions in namespace %q do nothing", x.Namespace)
 		d.warnf(field.NewPath("metadata", "namespace"), fmt.Sprintf("allowed are %s, see exceptions of PolicyConfiguration", quotedList(slices.Concat(rules.Namespaces, rules.OwnNamespaces))),
 			"exceptions in %q do nothing", x.Namespace)
 	}
@@ -211,11 +244,8 @@ func (c *compilation) exception(d document, x *Exception, rules *v1alpha1.Except
 	case x.Spec.ExpiresAt != nil:
 		out.expires = x.Spec.ExpiresAt.Time
 	case rules.RequireExpiry:
-		inForce = false
+		out.inert = cmp.Or(out.inert, "it has no expiresAt")
 		d.warnf(path.Child("expiresAt"), "PolicyConfiguration requires it", "is missing, so the exception does nothing")
-	}
-	if !inForce {
-		return nil
 	}
 	return out
 }
@@ -246,15 +276,28 @@ func (c *compilation) exceptedPolicies(d document, x *Exception, out *exception)
 		out.policies[key] = slices.Clone(p.Rules)
 		known := c.rulesOf(key)
 		if known == nil {
-			d.warnf(at.Child("name"), finding.DidYouMean(p.Name, c.policyNames()...), "there is no policy %q", p.Name)
+			if !c.isPolicy(key) {
+				d.warnf(at.Child("name"), finding.DidYouMean(p.Name, c.policyNames()...), "there is no policy %q", p.Name)
+			}
 			continue
 		}
 		for k, rule := range p.Rules {
 			if rule == "podSecurity" || !slices.Contains(known, rule) {
-				d.warnf(at.Child("rules").Index(k), finding.DidYouMean(rule, known...), "the policy has no rule %q", rule)
+				d.warnf(at.Child("rules").Index(k), nearestRule(rule, known), "the policy has no rule %q", rule)
 			}
 		}
 	}
+}
+
+// nearestRule is a hint for a rule that there is not. Checks of a standard may
+// have the level behind their name.
+func nearestRule(rule string, known []string) string {
+	for _, name := range known {
+		if strings.HasPrefix(name, rule+"_") {
+			return fmt.Sprintf("did you mean %q?", name)
+		}
+	}
+	return finding.DidYouMean(rule, known...)
 }
 
 // exceptionMatch checks and compiles what an exception is about.

@@ -42,6 +42,10 @@ func TestExceptions(t *testing.T) {
 		{"another namespace", documents(two, exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaces: [lab]}")), asItIs, none},
 		{"by name", documents(two, exceptionOf("gatehouse-system", "policies: [{name: own}], match: {names: [legacy-1]}")), asItIs, all},
 		{"by beginning of the name", documents(two, exceptionOf("gatehouse-system", `policies: [{name: own}], match: {names: ["legacy-*"]}`)), asItIs, all},
+		{"by a name that will be made longer", documents(two, exceptionOf("gatehouse-system", "policies: [{name: own}], match: {names: [legacy-1]}")), func(req *admission.Request) {
+			req.Name = ""
+			req.Object.Raw = []byte(strings.Replace(string(req.Object.Raw), `"name"`, `"generateName"`, 1))
+		}, none},
 		{"by another name", documents(two, exceptionOf("gatehouse-system", `policies: [{name: own}], match: {names: [legacy-]}`)), asItIs, none},
 		{"by the labels of the namespace", documents(two, labelled, exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaceSelector: {matchLabels: {env: prod}}}")), asItIs, all},
 		{"by the labels of a namespace that is not known", documents(two, exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaceSelector: {matchExpressions: [{key: env, operator: DoesNotExist}]}}")), asItIs, none},

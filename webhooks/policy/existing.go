@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -44,10 +45,10 @@ func (r *request) existed(p *compiledPolicy, b *binding, param *param, result *r
 	if r.template == "" && r.Operation != admissionv1.Update || !slices.Contains(b.actions, admissionregistrationv1.Deny) {
 		return false // what is only warned about or noted is so each time
 	}
-	if r.context.Err() != nil {
-		return false // the review ends without a decision
+	if r.context.Err() != nil || !p.lasting || !result.lasting() {
+		return false
 	}
-	if r.isHarmless() && !result.readsFinalizers() {
+	if r.isHarmless() && (result.rule == nil || !result.rule.Reads().Touches("metadata", "finalizers")) {
 		return true
 	}
 	earlier := r.before()
@@ -56,25 +57,30 @@ func (r *request) existed(p *compiledPolicy, b *binding, param *param, result *r
 	}
 	object, err := r.object.json()
 	if err != nil {
-		return false
+		return false // the review fails with it
 	}
 	old, err := earlier.object.json()
 	if err != nil {
+		r.fail(err)
 		return false
 	}
 	// What is cheap to see comes first.
-	if result.rule != nil && !result.rule.Reads().SameIn(object, old) {
+	if result.rule != nil && !result.rule.Reads().SameWithin(object, old, &r.compared) {
 		return false
 	}
-	if why, err := p.match.matches(earlier, true); err != nil || why != Evaluated {
+	// A policy that is not about the creation of such an object is about changes.
+	if r.template == "" && !p.match.createsSuch(r) {
 		return false
 	}
-	if b.match != nil {
-		if why, err := b.match.matches(earlier, false); err != nil || why != Evaluated {
+	for i, c := range [...]*constraints{p.match, b.match} {
+		if c == nil {
+			continue
+		}
+		if why, err := c.matches(earlier, i == 0); err != nil || why != Evaluated {
 			return false
 		}
 	}
-	ev := earlier.evaluated(p, b, param)
+	ev := earlier.evaluatedOnce(p, b, param)
 	r.spent += earlier.spent
 	earlier.spent = 0
 	if earlier.err != nil {
@@ -86,7 +92,7 @@ func (r *request) existed(p *compiledPolicy, b *binding, param *param, result *r
 	}
 	for i := range ev.rules {
 		before := &ev.rules[i]
-		if before.name != result.name || before.outcome != result.outcome {
+		if before.name != result.name || before.outcome != result.outcome || before.outcome == Failed && before.message != result.message {
 			continue
 		}
 		return result.standard == nil || p.podSecurity.stood(r, earlier, result.standard)
@@ -94,17 +100,46 @@ func (r *request) existed(p *compiledPolicy, b *binding, param *param, result *r
 	return false
 }
 
-// readsFinalizers tells whether the rule may look at the object's finalizers.
-func (result *ruleResult) readsFinalizers() bool {
-	if result.rule == nil || result.rule.Program == nil {
-		return false
+// lasting tells whether what the rule says depends on the object alone, and not
+// on who asks for what, or on the change. Of other rules, what was so before says
+// nothing.
+func (result *ruleResult) lasting() bool {
+	return result.rule == nil || result.rule.Program != nil && isLasting(result.rule.Program) && !result.rule.Reads().IsNothing()
+}
+
+// isLasting is lasting for one expression.
+func isLasting(p *expression.Program) bool {
+	return !p.Uses().Has(expression.UsesOldObject | expression.UsesAsker | expression.UsesAuthorizer)
+}
+
+// evaluatedOnce is evaluated for an earlier request, which several rules of a
+// policy ask about.
+func (r *request) evaluatedOnce(p *compiledPolicy, b *binding, param *param) *evaluation {
+	key := evaluatedKey{policy: p}
+	if param != nil {
+		key.param = param.object
 	}
-	return result.rule.Uses().Has(expression.UsesOldObject) || result.rule.Reads().Touches("metadata", "finalizers")
+	if ev := r.once[key]; ev != nil {
+		return ev
+	}
+	ev := *r.evaluated(p, b, param)
+	ev.rules, ev.notes = slices.Clone(ev.rules), nil
+	if r.once == nil {
+		r.once = map[evaluatedKey]*evaluation{}
+	}
+	r.once[key] = &ev
+	return &ev
+}
+
+// evaluatedKey is what an evaluation depends on besides the request.
+type evaluatedKey struct {
+	policy *compiledPolicy
+	param  *unstructured.Unstructured
 }
 
 // isHarmless tells whether the request is an update that must get through for an
 // object to go away: one that changes nothing but finalizers, and of an object
-// that is being deleted, nothing but metadata and status.
+// that is being deleted, owners.
 func (r *request) isHarmless() bool {
 	if !r.harmlessRead {
 		r.harmlessRead, r.harmless = true, r.changesNothingElse()
@@ -125,11 +160,11 @@ func (r *request) changesNothingElse() bool {
 		return false
 	}
 	deleting := old.Get("metadata", "deletionTimestamp").Kind() == rawjson.String
-	return sameBut(object, old, func(name rawjson.Value) bool {
-		return name.Is("metadata") || deleting && name.Is("status")
-	}) && (deleting || sameBut(object.Get("metadata"), old.Get("metadata"), func(name rawjson.Value) bool {
-		return name.Is("finalizers") || name.Is("managedFields") || name.Is("resourceVersion") || name.Is("generation")
-	}))
+	return sameBut(object, old, func(name rawjson.Value) bool { return name.Is("metadata") }) &&
+		sameBut(object.Get("metadata"), old.Get("metadata"), func(name rawjson.Value) bool {
+			return name.Is("finalizers") || name.Is("managedFields") || name.Is("resourceVersion") || name.Is("generation") ||
+				deleting && name.Is("ownerReferences")
+		})
 }
 
 // sameBut tells whether two objects are written alike, in the same order, but for

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -86,7 +87,24 @@ func TestExistingViolations(t *testing.T) {
 		{"finalizers alone, where a rule looks at everything", own(`validations: [{expression: "dyn(object) == {'a': 1}"}]`), config(", finalizers: [x/y]", "data: {a: x}"), config("", "data: {a: x}"), "Violated validations[0]"},
 		{"finalizers alone", own(`validations: [{expression: "object.data.a == request.name"}]`), config(", finalizers: [x/y]", "data: {a: x}"), config("", "data: {a: x}"), "Existing validations[0]"},
 		{"finalizers that a rule protects", own(`validations: [{expression: "'x/y' in object.metadata.?finalizers.orValue([])"}]`), config(", finalizers: [x/y]", "data: {a: x}"), config("", "data: {a: x}"), "Violated validations[0]"},
-		{"labels of an object that is being deleted", labels, config(`, deletionTimestamp: "2026-01-01T00:00:00Z", labels: {owner: x}`, "data: {a: x}"), config(`, deletionTimestamp: "2026-01-01T00:00:00Z"`, "data: {a: x}"), "Existing validations[0]"},
+		{"labels of an object that is being deleted", labels, config(`, deletionTimestamp: "2026-01-01T00:00:00Z", labels: {owner: x}`, "data: {a: x}"), config(`, deletionTimestamp: "2026-01-01T00:00:00Z"`, "data: {a: x}"), "Violated validations[0]"},
+		{"an owner of an object that is being deleted", own(`validations: [{expression: "!has(object.metadata.ownerReferences)"}]`), config(`, deletionTimestamp: "2026-01-01T00:00:00Z"`, "data: {a: x}"), config(`, deletionTimestamp: "2026-01-01T00:00:00Z", ownerReferences: [{kind: Pod, name: p}]`, "data: {a: x}"), "Existing validations[0]"},
+		{"status of an object that is being deleted", own(`validations: [{expression: "!has(object.status)"}]`), config(`, deletionTimestamp: "2026-01-01T00:00:00Z"`, "data: {a: x}"), config(`, deletionTimestamp: "2026-01-01T00:00:00Z"`, "data: {a: x}, status: {x: true}"), "Violated validations[0]"},
+
+		// What does not depend on the object alone was not "so before".
+		{"a rule about who asks", own(`validations: [{expression: "object.data.owner == request.userInfo.username"}]`), config("", "data: {owner: bob, a: x}"), config("", "data: {owner: bob, a: evil}"), "Violated validations[0]"},
+		{"a rule about the operation", own(`validations: [{expression: "request.operation == 'CREATE' || object.kind == 'Pod'"}]`), config("", "data: {a: x}"), config("", "data: {a: evil}"), "Violated validations[0]"},
+		{"a rule about the old object alone", own(`validations: [{expression: "oldObject == null || !('locked' in oldObject.metadata.labels)"}]`), config(", labels: {locked: x}", "data: {a: x}"), config("", "data: {a: evil}"), "Violated validations[0]"},
+		{"a rule about nothing of the object", own(`validations: [{expression: "request.namespace != 'shop'"}]`), config("", "data: {a: x}"), config("", "data: {a: evil}"), "Violated validations[0]"},
+		{"a rule for some who ask", own(`matchConditions: [{name: c, expression: "!('admins' in request.userInfo.groups)"}], validations: [{expression: "object.data.b == 'x'"}]`), config("", "data: {a: x, b: z}"), config("", "data: {a: evil, b: z}"), "Violated validations[0]"},
+		{"a rule that asks the authorizer", own(`validations: [{expression: "object.kind == 'Pod' || authorizer.requestResource.check('get').allowed()"}]`), config("", "data: {a: x}"), config("", "data: {a: evil}"), "Failed validations[0]"},
+		{"who asks, by a variable", own(`variables: [{name: who, expression: request.userInfo.username}], validations: [{expression: "object.data.owner == variables.who"}]`), config("", "data: {owner: bob, a: x}"), config("", "data: {owner: bob, a: evil}"), "Violated validations[0]"},
+		{"what is asked for", own(`validations: [{expression: "request.namespace == 'lab' || object.data.b == 'x'"}]`), config("", "data: {a: x, b: z}"), config("", "data: {a: y2, b: z}"), "Existing validations[0]"},
+		{"another error", own(`validations: [{expression: "object.data[object.data.k] == 'x'"}]`), config("", "data: {k: a1}"), config("", "data: {k: a2}"), "Failed validations[0]"},
+
+		// What is taken away can be what made good.
+		{"a required container goes", own(`validations: [{expression: "object.spec.containers.exists(c, c.name == 'c') && object.spec.containers.all(c, c.image.startsWith('good/'))"}]`), pod(bad + "," + good), pod(bad), "Violated validations[0]"},
+		{"a required entry of another container goes", own(`validations: [{expression: "object.spec.containers.all(c, c.args.exists(d, d == 'ALL'))"}]`), pod(`{name: a, args: []}, {name: b, args: [ALL]}`), pod(`{name: a, args: []}, {name: b, args: []}`), "Violated validations[0]"},
 		{"data of an object that is being deleted", own(`validations: [{expression: "object.data.a == 'x'"}]`), config(`, deletionTimestamp: "2026-01-01T00:00:00Z"`, "data: {a: x}"), config(`, deletionTimestamp: "2026-01-01T00:00:00Z"`, "data: {a: w}"), "Violated validations[0]"},
 		{"an object that only the update says is being deleted", labels, config(", labels: {owner: x}", "data: {a: x}"), config(`, deletionTimestamp: "2026-01-01T00:00:00Z"`, "data: {a: x}"), "Violated validations[0]"},
 		{
@@ -97,6 +115,7 @@ func TestExistingViolations(t *testing.T) {
 
 		{"a standard, another image", restricted, pod(`{name: a, image: x, securityContext: {privileged: true}}`), pod(`{name: a, image: w, securityContext: {privileged: true}}`), "Existing podSecurity.privileged"},
 		{"a standard, another container", restricted, pod(`{name: a, image: x, securityContext: {privileged: true}}`), pod(`{name: a, image: w, securityContext: {privileged: true}}, {name: b, image: w, securityContext: {privileged: true}}`), "Violated podSecurity.privileged"},
+		{"a standard, another path", restricted, pod(`{name: a, image: x}], volumes: [{name: v, hostPath: {path: /tmp}}`), pod(`{name: a, image: x2}], volumes: [{name: v, hostPath: {path: /}}`), "Violated podSecurity.hostPathVolumes"},
 		{"a standard, worse in the same container", restricted, pod(`{name: a, image: x, securityContext: {capabilities: {add: [SYS_TIME]}}}`), pod(`{name: a, image: w, securityContext: {capabilities: {add: [SYS_TIME, SYS_ADMIN]}}}`), "Violated podSecurity.capabilities_baseline"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -125,5 +144,29 @@ func TestExistingIsAboutRefusals(t *testing.T) {
 	response := decide(t, set, review(t, configMap, updating(t, configMap)))
 	if len(response.Warnings) != 1 || strings.Contains(response.Warnings[0], "before") || response.AuditAnnotations["validation_failure"] == "" {
 		t.Errorf("warnings %q, audit %q", response.Warnings, response.AuditAnnotations)
+	}
+}
+
+// TestExistingIsInTime holds that a look at what was before counts, in time and
+// in cost.
+func TestExistingIsInTime(t *testing.T) {
+	t.Parallel()
+	rules := own(`validations: [` + strings.Repeat(`{expression: "object.data.l.all(x, x == 1)"}, `, 10) + `{expression: "true"}]`)
+	list := strings.TrimSuffix(strings.Repeat("2,", 300), ",")
+	object := `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop}, data: {l: [` + list + `]}}`
+	old := strings.Replace(object, "name: c,", "name: c, labels: {a: b},", 1)
+	budget := func(n string) *policy.Set {
+		return compile(t, documents(rules, `{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyConfiguration, requestCostBudget: `+n+`}`))
+	}
+	d := budget("1000000").Decide(context.Background(), review(t, object, updating(t, old)), false)
+	if !d.Response.Allowed || len(d.Violations) != 10 {
+		t.Fatalf("%d violations, %s", len(d.Violations), message(d.Response))
+	}
+	// Both looks cost the same: twice as much as one is enough, and less is not.
+	cost := budget("1000000").Decide(context.Background(), review(t, object), true).Evaluations[0].Cost
+	for budgeted, want := range map[int64]string{2*cost + 1: "allowed", 2*cost - 1: "could not tell"} {
+		if got := verdict(budget(fmt.Sprint(budgeted)).Review(context.Background(), review(t, object, updating(t, old)))); got != want {
+			t.Errorf("with %d: %s", budgeted, got)
+		}
 	}
 }

@@ -99,7 +99,7 @@ func (v *review) explainVerdict(rule int, violation *Violation) {
 	}
 	last := &v.evaluations[len(v.evaluations)-1]
 	if rule < len(last.Rules) {
-		last.Rules[rule].Outcome, last.Rules[rule].Exception = violation.Outcome, violation.Exception
+		last.Rules[rule].Outcome, last.Rules[rule].Exception, last.Rules[rule].Tried = violation.Outcome, violation.Exception, v.tried
 	}
 }
 

@@ -3,6 +3,7 @@ package policy_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -156,7 +157,7 @@ func TestObservations(t *testing.T) {
 			got = append(got, counted{o.Policy, o.Binding, o.Rule, o.Outcome})
 		}
 	})
-	want := []counted{{"a", "a", "validations[0]", "Passed"}, {"a", "a", "validations[1]", "Violated"}, {"a", "a", "", "Passed"}}
+	want := []counted{{"a", "a", "validations[0]", "Passed"}, {"a", "a", "validations[1]", "Violated"}, {"a", "a", "", "Evaluated"}}
 	if len(got) != len(want) {
 		t.Fatalf("got %v", got)
 	}
@@ -164,5 +165,39 @@ func TestObservations(t *testing.T) {
 		if got[i] != want[i] {
 			t.Errorf("got %v, want %v", got[i], want[i])
 		}
+	}
+}
+
+// TestExplainExceptions holds what is told about exceptions that do not hold.
+func TestExplainExceptions(t *testing.T) {
+	t.Parallel()
+	exception := func(name, namespace, spec string) string {
+		return `{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyException, metadata: {name: ` + name + `, namespace: ` + namespace + `}, spec: {reason: "x", policies: [{name: p}], ` + spec + `}}`
+	}
+	set := compile(t, documents(denyAll("p", "", ""),
+		exception("a", "shop", "match: {namespaces: [shop]}"),
+		exception("b", "gatehouse-system", `match: {namespaces: [shop]}, expiresAt: "2020-01-01T00:00:00Z"`),
+		exception("c", "gatehouse-system", "match: {namespaces: [lab]}"),
+		exception("d", "gatehouse-system", "match: {names: [other]}"),
+		exception("e", "gatehouse-system", "match: {objectSelector: {matchLabels: {a: b}}}"),
+		exception("f", "gatehouse-system", "match: {namespaceSelector: {matchLabels: {a: b}}}"),
+		exception("g", "gatehouse-system", `match: {matchConditions: [{name: admins, expression: "request.userInfo.username == 'bob'"}]}`)))
+	want := []policy.TriedException{
+		{Exception: "gatehouse-system/b", Why: "it expired at 2020-01-01T00:00:00Z"},
+		{Exception: "gatehouse-system/c", Why: `it is about namespaces "lab", and this is in "shop"`},
+		{Exception: "gatehouse-system/d", Why: `it is about names "other", and this is "settings"`},
+		{Exception: "gatehouse-system/e", Why: "its objectSelector does not select"},
+		{Exception: "gatehouse-system/f", Why: "its namespaceSelector does not select"},
+		{Exception: "gatehouse-system/g", Why: "its match condition admins is not true"},
+		{Exception: "shop/a", Why: `exceptions in namespace "shop" do nothing`},
+	}
+	got := set.Decide(context.Background(), review(t, configMap), true).Evaluations[0].Rules[0].Tried
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%q\nwant\n%q", got, want)
+	}
+	// An exception that holds makes the others no matter.
+	set = compile(t, documents(denyAll("p", "", ""), exception("a", "shop", "match: {namespaces: [shop]}"), exception("z", "gatehouse-system", "match: {namespaces: [shop]}")))
+	if rule := set.Decide(context.Background(), review(t, configMap), true).Evaluations[0].Rules[0]; rule.Exception != "gatehouse-system/z" || rule.Tried != nil {
+		t.Errorf("got %+v", rule)
 	}
 }

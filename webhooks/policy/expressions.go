@@ -51,7 +51,7 @@ func (s *scope) refuse(path *field.Path, expression string, err *apiservercel.Er
 	if !errors.As(err.Cause, &compilation) {
 		hint := ""
 		switch {
-		case strings.HasSuffix(err.Detail, "to string but got dyn"):
+		case strings.HasSuffix(err.Detail, "to string but got dyn"), strings.Contains(err.Detail, "[string null_type]") && strings.HasSuffix(err.Detail, "got dyn"):
 			hint = "its type is not known before the request: write string(…) around it"
 		case strings.HasSuffix(err.Detail, "got dyn"):
 			hint = `its type is not known before the request: compare it, as in "… == true"`
@@ -95,15 +95,33 @@ func (s *scope) explain(message string) (text, hint string) {
 		if slices.Contains(s.variables, name) {
 			hint = fmt.Sprintf("did you mean %q?", plugincel.VariableVarName+"."+name)
 		}
+		if hint == "" {
+			hint = finding.DidYouMean(name, usualFunctions()...)
+		}
 		return fmt.Sprintf("%q is not declared", name), hint
 	}
 	if name, found := quotedIn(message, "undefined field"); found {
+		switch {
+		case slices.Contains(s.variables, name):
+			return fmt.Sprintf("there is no field %q", name), "a variable can name only those that are declared above it"
+		case slices.Contains([]string{"username", "uid", "groups", "extra"}, name):
+			return fmt.Sprintf("there is no field %q", name), fmt.Sprintf("did you mean %q?", "request.userInfo."+name)
+		}
 		return fmt.Sprintf("there is no field %q", name), finding.DidYouMean(name, slices.Concat(s.variables, requestFields())...)
 	}
 	if strings.Contains(message, "token recognition error at: '= '") {
 		return message, "equality is written =="
 	}
 	return message, ""
+}
+
+// usualFunctions are those that are misspelt most.
+func usualFunctions() []string {
+	return []string{
+		"startsWith", "endsWith", "contains", "matches", "size", "string", "int", "double", "quantity", "duration", "timestamp", "lowerAscii", "upperAscii",
+		"split", "join", "replace", "substring", "trim", "format", "isSorted", "indexOf", "find", "findAll", "orValue", "hasValue", "filter", "map", "all",
+		"exists", "exists_one", "has", "isQuantity", "isGreaterThan", "isLessThan", "compareTo", "url", "getHost", "ip", "cidr", "semver",
+	}
 }
 
 // requestFields are the fields of the request and of what it holds.

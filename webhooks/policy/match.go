@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -169,6 +170,14 @@ func (c *constraints) createsPods() bool {
 		}
 	}
 	return false
+}
+
+// createsSuch tells whether the rules are about the creation of the object that
+// the request is about.
+func (c *constraints) createsSuch(r *request) bool {
+	created := r.AdmissionRequest
+	created.Operation, created.SubResource, created.RequestSubResource = admissionv1.Create, "", ""
+	return c.find(newRequest(r.review, admissionRequest(created)), c.rules) != noForm
 }
 
 // anyAbout tells whether one of the rules is about a request of that name.

@@ -33,6 +33,9 @@ func compileParams(kind *admissionregistrationv1.ParamKind, ref *admissionregist
 	return out
 }
 
+// errNoParams is upstream's.
+var errNoParams = errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
+
 // find is every param of the binding for a request in a namespace, in the order
 // of their names, and one nil without params. The policy is evaluated once for
 // each. An error denies, or not, as the failure policy says.
@@ -72,7 +75,7 @@ func (p *params) find(objects Objects, namespace string) ([]*param, error) {
 		}
 	}
 	if len(out) == 0 && *p.ref.ParameterNotFoundAction == admissionregistrationv1.DenyAction {
-		return nil, errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
+		return nil, errNoParams
 	}
 	return out, nil
 }

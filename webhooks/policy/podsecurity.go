@@ -135,7 +135,7 @@ func (p *podSecurity) checkModes(e *evaluator, labels map[string]string, enforce
 		if mode.level == podsecurityapi.WarnLevelLabel {
 			e.warn("would " + strings.Replace(text, "violates", "violate", 1))
 		} else {
-			e.annotate(auditKey(e.policy.name, "pod-security"), text)
+			e.annotate(auditKey(e.policy.name, "pod-security.audit"), text)
 		}
 	}
 }
@@ -185,27 +185,40 @@ func (p *podSecurity) stood(now, earlier *request, s *standardResult) bool {
 	return true
 }
 
-// failure is a way in which a pod fails a check: by one container, or without
-// any, and what is wrong with it.
-type failure struct{ container, detail string }
+// failure is a way in which a pod fails a check: by one container or volume, or
+// without any, and what is wrong with it.
+type failure struct{ part, detail string }
 
-// failing are the ways in which a pod fails a check, container by container.
+// failing are the ways in which a pod fails a check, part by part. Upstream's
+// details name volumes and sysctls and not what they are, so that their text is
+// part of it.
 func (p *podSecurity) failing(r *request, s *standardResult) (map[failure]bool, error) {
 	meta, spec, err := r.pod()
 	if err != nil {
 		return nil, err
 	}
+	object, err := r.object.json()
+	if err != nil {
+		return nil, err
+	}
 	out := map[failure]bool{}
-	look := func(container string, spec *corev1.PodSpec) {
+	look := func(part string, spec *corev1.PodSpec) {
 		for _, v := range p.evaluator.Violations(s.level, meta, spec) {
 			if v.Check == s.violation.Check {
-				out[failure{container, v.Detail}] = true
+				out[failure{part, v.Detail}] = true
 			}
 		}
 	}
 	bare := *spec
-	bare.Containers, bare.InitContainers, bare.EphemeralContainers = nil, nil, nil
-	look("", &bare)
+	bare.Containers, bare.InitContainers, bare.EphemeralContainers, bare.Volumes = nil, nil, nil, nil
+	look(string(object.Get("spec", "securityContext", "sysctls")), &bare)
+	for i, volume := range object.Get("spec", "volumes").Elements() {
+		if i < len(spec.Volumes) {
+			one := bare
+			one.Volumes = spec.Volumes[i : i+1]
+			look(string(volume), &one)
+		}
+	}
 	for i := range spec.Containers {
 		one := bare
 		one.Containers = spec.Containers[i : i+1]

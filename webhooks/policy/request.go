@@ -44,6 +44,8 @@ type request struct {
 	// sameTemplate is true if an update did not change it.
 	owner        string
 	sameTemplate bool
+	// ownerGenerated is true if the name of the owner is only its beginning.
+	ownerGenerated bool
 	// whole says that all of an object is judged though it is an update.
 	whole bool
 	// outcomes has a place for each selector of the set.
@@ -64,6 +66,8 @@ type request struct {
 	harmless, harmlessRead bool
 	// kept are evaluations that hold for every binding.
 	kept map[*compiledPolicy]*evaluation
+	// once are evaluations of an earlier request.
+	once map[evaluatedKey]*evaluation
 }
 
 // requestValues are what expressions see of a request, each nil until it is
@@ -91,12 +95,20 @@ type review struct {
 	evaluations      []Evaluation
 	observations     []Observation
 	input            expression.Input
+	// tried are exceptions that did not hold for the last violation.
+	tried []TriedException
+	// compared is how much may still be compared with what was before the update.
+	compared int
 	// scratch is the evaluation of a policy that has one binding.
 	scratch evaluation
 	// asks is the authorizer, with what it has answered in this review.
 	asks authorizer.UnconditionalAuthorizer
 	// now is the time of the first look at the clock.
 	now time.Time
+}
+
+func newReview(ctx context.Context, set *Set) *review {
+	return &review{set: set, context: ctx, compared: expression.MostCompared}
 }
 
 func newRequest(v *review, req admission.Request) *request {

@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -19,7 +20,7 @@ import (
 // policies are evaluated, or if they cost more than they may together. It keeps
 // nothing of the request.
 func (s *Set) Review(ctx context.Context, req admission.Request) admission.Response {
-	return newRequest(&review{set: s, context: ctx}, req).decide()
+	return newRequest(newReview(ctx, s), req).decide()
 }
 
 // ReviewObserved is Review for a caller whose codec has checked that the objects
@@ -27,7 +28,8 @@ func (s *Set) Review(ctx context.Context, req admission.Request) admission.Respo
 // observe, which may be nil, what there is to count; that is good only until
 // observe returns.
 func (s *Set) ReviewObserved(ctx context.Context, req admission.Request, observe func([]Observation)) admission.Response {
-	v := &review{set: s, context: ctx, observe: observe != nil}
+	v := newReview(ctx, s)
+	v.observe = observe != nil
 	r := newRequest(v, req)
 	r.object.checked, r.oldObject.checked = true, true
 	response := r.decide()
@@ -40,7 +42,8 @@ func (s *Set) ReviewObserved(ctx context.Context, req admission.Request, observe
 // Decide is Review with what led to the answer, and if it is to explain, with
 // every policy and why it was evaluated or not.
 func (s *Set) Decide(ctx context.Context, req admission.Request, explain bool) Decision {
-	v := &review{set: s, context: ctx, explain: explain}
+	v := newReview(ctx, s)
+	v.explain = explain
 	response := newRequest(v, req).decide()
 	return Decision{Response: response, Err: v.err, Violations: v.violations, Evaluations: v.evaluations}
 }
@@ -51,41 +54,41 @@ func (r *request) decide() admission.Response {
 		if r.explain {
 			r.explainExempt()
 		}
-		return r.response(r)
-	}
-	numbers := r.set.index.candidates(r)
-	if r.explain {
-		numbers = r.set.index.all
+	} else {
+		r.evaluateAll()
 	}
 	if r.err != nil {
 		return admission.Errored(500, r.err)
 	}
+	return r.response(r)
+}
+
+// evaluateAll evaluates the policies in their order, each for the object and then
+// for the pod template in it. It ends early if the request cannot be decided.
+func (r *request) evaluateAll() {
+	numbers := r.set.index.candidates(r)
 	template := r.templated()
 	var inTemplate []int
 	if template != nil {
 		inTemplate = r.set.index.candidates(template)
-		if r.explain {
+	}
+	if r.explain {
+		numbers = r.set.index.all
+		if template != nil {
 			inTemplate = r.set.index.all
 		}
 	}
-	for len(numbers) > 0 || len(inTemplate) > 0 {
-		// Both are in the order of the policies.
-		var n int
-		switch {
-		case len(inTemplate) == 0, len(numbers) > 0 && numbers[0] <= inTemplate[0]:
-			n, numbers = numbers[0], numbers[1:]
-			r.evaluate(r.set.policies[n])
-		default:
-			n, inTemplate = inTemplate[0], inTemplate[1:]
-			if p := r.set.policies[n]; p.checksTemplates && template.concerns(p) {
-				template.evaluate(p)
-			}
+	for r.err == nil && len(numbers)+len(inTemplate) > 0 {
+		if len(inTemplate) == 0 || len(numbers) > 0 && numbers[0] <= inTemplate[0] {
+			r.evaluate(r.set.policies[numbers[0]])
+			numbers = numbers[1:]
+			continue
 		}
-		if r.err != nil {
-			return admission.Errored(500, r.err)
+		if p := r.set.policies[inTemplate[0]]; p.checksTemplates && template.concerns(p) {
+			template.evaluate(p)
 		}
+		inTemplate = inTemplate[1:]
 	}
-	return r.response(r)
 }
 
 // evaluate adds what one policy says to the answer.
@@ -94,17 +97,17 @@ func (r *request) evaluate(p *compiledPolicy) {
 	switch {
 	case r.err != nil:
 		return
-	case err != nil:
-		r.misconfigured(p, nil, err)
-		return
-	case why != Evaluated:
+	case err == nil && why != Evaluated:
 		r.explainNot(p, nil, why, "")
-		return
-	case p.broken != nil:
-		r.misconfigured(p, nil, p.broken)
 		return
 	case len(p.bindings) == 0:
 		r.explainNot(p, nil, NotInForce, "no binding puts it in force")
+		return
+	case err != nil:
+		r.misconfigured(p, nil, err)
+		return
+	case p.broken != nil:
+		r.misconfigured(p, nil, p.broken)
 		return
 	}
 	for i := range p.bindings {
@@ -152,7 +155,7 @@ func (r *request) bind(p *compiledPolicy, b *binding) {
 	if r.observe && r.set.now != nil {
 		started = r.set.now()
 	}
-	spent, outcome := r.spent, Passed
+	spent, outcome := r.spent, Done
 	for _, param := range found {
 		ev := r.evaluated(p, b, param)
 		if r.limit(p); r.err != nil {
@@ -227,10 +230,8 @@ func (r *request) misconfigured(p *compiledPolicy, b *binding, err error) {
 	}
 	r.explainNot(p, b, Misconfigured, err.Error())
 	outcome := p.failing()
-	if r.observe {
-		r.observations = append(r.observations, Observation{Kind: p.kind, Policy: p.name, Binding: name, Outcome: outcome})
-	}
 	if outcome == Ignored {
+		r.observeWhole(p, name, &Violation{Outcome: Ignored})
 		return
 	}
 	what := "policy"
@@ -241,11 +242,8 @@ func (r *request) misconfigured(p *compiledPolicy, b *binding, err error) {
 		Kind: p.kind, Policy: p.name, Binding: name, Template: r.template, Outcome: outcome,
 		Message: fmt.Sprintf("failed to configure %s: %v", what, err),
 	}
-	if v.Exception = r.excepted(p, ""); v.Exception != "" {
-		v.Outcome = Excepted
-	} else if p.existing && r.isHarmless() {
-		v.Outcome = Existing
-	}
+	r.forgive(&v, p, func() bool { return r.isHarmless() })
+	r.observeWhole(p, name, &v)
 	r.add(p, v, -1)
 }
 
@@ -257,32 +255,24 @@ func (r *request) judge(p *compiledPolicy, b *binding, param *param, ev *evaluat
 	v := Violation{Kind: p.kind, Policy: p.name, Binding: b.name, Param: param.name(), Template: r.template, Actions: b.actions}
 	if ev.failed {
 		v.Rule, v.Message, v.Outcome = ev.part, ev.failure, Failed
-		if v.Exception = r.excepted(p, ""); v.Exception != "" {
-			v.Outcome = Excepted
-		} else if p.existing && r.isHarmless() {
-			v.Outcome = Existing
-		}
-		r.observeRule(p, b, v.Rule, v.Outcome, ev.cost)
+		r.forgive(&v, p, func() bool { return r.isHarmless() })
+		r.observeRule(p, b, &v, ev.cost)
 		r.add(p, v, 0)
 		return
 	}
 	for i := range ev.rules {
 		result := &ev.rules[i]
-		v.Outcome, v.Exception = result.outcome, ""
+		v.Rule, v.Outcome, v.Exception = result.name, result.outcome, ""
 		if result.outcome == Violated || result.outcome == Failed {
-			v.Rule, v.Message, v.Reason = result.name, result.message, result.reason
-			if v.Exception = r.excepted(p, result.name); v.Exception != "" {
-				v.Outcome = Excepted
-			} else if p.existing && r.existed(p, b, param, result) {
-				v.Outcome = Existing
-			}
-			if r.err != nil {
+			v.Message, v.Reason = result.message, result.reason
+			r.forgive(&v, p, func() bool { return r.existed(p, b, param, result) })
+			if r.limit(p); r.err != nil {
 				return
 			}
 			r.explainVerdict(i, &v)
 			r.add(p, v, result.index)
 		}
-		r.observeRule(p, b, result.name, v.Outcome, result.cost)
+		r.observeRule(p, b, &v, result.cost)
 	}
 	for i := range ev.notes {
 		note := &ev.notes[i]
@@ -292,16 +282,42 @@ func (r *request) judge(p *compiledPolicy, b *binding, param *param, ev *evaluat
 		}
 		v.Rule, v.Message, v.Reason, v.Outcome = note.name, note.err, "", Failed
 		v.Actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-		if v.Exception = r.excepted(p, note.name); v.Exception != "" {
-			v.Outcome = Excepted
-		}
-		r.observeRule(p, b, note.name, v.Outcome, 0)
+		r.forgive(&v, p, func() bool { return false })
+		r.observeRule(p, b, &v, 0)
 		r.add(p, v, 0)
 	}
 }
 
-func (v *review) observeRule(p *compiledPolicy, b *binding, rule string, outcome Outcome, cost int64) {
+// forgive lets a violation pass if there is an exception, or if it was there
+// before.
+func (r *request) forgive(v *Violation, p *compiledPolicy, existed func() bool) {
+	rule := v.Rule
+	if v.Outcome == Failed && !strings.Contains(rule, "[") && !strings.Contains(rule, ".") {
+		rule = "" // all of the policy
+	}
+	var tried []TriedException
+	v.Exception, tried = r.excepted(p, rule)
+	r.tried = tried
+	if v.Exception != "" {
+		v.Outcome = Excepted
+	} else if p.existing && existed() {
+		v.Outcome = Existing
+	}
+}
+
+func (v *review) observeRule(p *compiledPolicy, b *binding, of *Violation, cost int64) {
 	if v.observe {
-		v.observations = append(v.observations, Observation{Kind: p.kind, Policy: p.name, Binding: b.name, Rule: rule, Outcome: outcome, Cost: cost})
+		v.observations = append(v.observations, Observation{
+			Kind: p.kind, Policy: p.name, Binding: b.name, Rule: of.Rule, Outcome: of.Outcome, Exception: of.Exception, Cost: cost,
+		})
+	}
+}
+
+// observeWhole is about a policy or binding that could not be evaluated.
+func (v *review) observeWhole(p *compiledPolicy, binding string, of *Violation) {
+	if v.observe {
+		v.observations = append(v.observations, Observation{
+			Kind: p.kind, Policy: p.name, Binding: binding, Outcome: of.Outcome, Exception: of.Exception,
+		})
 	}
 }

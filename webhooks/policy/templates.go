@@ -2,6 +2,9 @@ package policy
 
 import (
 	"bytes"
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -43,8 +46,13 @@ func (r *request) templated() *request {
 }
 
 // concerns tells whether a policy has to look at the template. One that has not
-// changed in an update can only have violations that were there before.
-func (r *request) concerns(p *compiledPolicy) bool { return !r.sameTemplate || !p.existing }
+// changed in an update can only have violations that were there before, if they
+// are about the object alone.
+func (r *request) concerns(p *compiledPolicy) bool {
+	return !r.sameTemplate || !p.existing || !p.lasting || slices.ContainsFunc(p.validations, func(rule ruleProgram) bool {
+		return !(&ruleResult{rule: &rule}).lasting()
+	})
+}
 
 // fromTemplate is the request to create the pod of a template.
 func (r *request) fromTemplate(v *review, template rawjson.Value, path []string) *request {
@@ -63,15 +71,21 @@ func (r *request) fromTemplate(v *review, template rawjson.Value, path []string)
 	out.object.checked = true
 	out.template = strings.Join(path, ".")
 	name := r.objectName()
-	out.owner = r.Kind.Kind + "/" + name
+	out.owner, out.ownerGenerated = r.Kind.Kind+"/"+name, r.isNameGenerated()
 	out.object.make = func() ([]byte, error) {
 		pod := workload.AppendPod(nil, template, r.Namespace, name)
 		if r.set.inject == nil {
 			return pod, nil
 		}
 		injected, refusal, err := r.set.inject(r.context, r.Namespace, out.owner, pod)
-		if err != nil {
-			return nil, err
+		switch {
+		case r.context.Err() != nil:
+			return nil, fmt.Errorf("no decision in time: %w", context.Cause(r.context))
+		case err != nil:
+			// The pods themselves may get through all the same: refusing every
+			// workload for what one sidecar lacks would be worse than a late answer.
+			v.warn(out.template + ": checked without sidecars: " + err.Error())
+			return pod, nil //nolint:nilerr // the warning tells
 		}
 		if refusal != "" {
 			v.warn(out.template + ": sidecar injection will refuse the pods: " + refusal)

@@ -3,7 +3,6 @@ package review
 import (
 	"bytes"
 	"fmt"
-	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -102,7 +101,8 @@ func decodeAdmission(room []rawjson.Member, body []byte, into *admissionv1.Admis
 
 // AppendAdmission appends the AdmissionReview that answers the request with
 // this UID. It stamps UID, kind and patch type, and bounds warnings, audit
-// annotations and the message so that the API server drops none of them.
+// annotations, the message and the causes of a refusal so that the API server
+// drops none of them.
 //
 // The error says that a patch value cannot be written as JSON; dst is returned
 // as it was.
@@ -125,29 +125,6 @@ func AppendAdmission(dst []byte, uid types.UID, response *admission.Response) ([
 	dst = appendWarnings(dst, response.Warnings)
 	dst = appendAudit(dst, response.AuditAnnotations)
 	return append(dst, "}}"...), nil
-}
-
-// appendStatus appends the status of a refusal. The API server shows message
-// and reason to the user and answers with the code, which must be one of a
-// refusal.
-func appendStatus(dst []byte, result *metav1.Status) []byte {
-	code, reason, message := int32(http.StatusForbidden), metav1.StatusReasonForbidden, ""
-	if result != nil {
-		if result.Code >= 400 && result.Code < 500 {
-			code = result.Code
-			reason = result.Reason
-		}
-		message = result.Message
-	}
-	dst = append(dst, `,"status":{"metadata":{},"status":"Failure","message":`...)
-	dst = rawjson.AppendString(dst, boundMessage(message))
-	if reason != "" {
-		dst = append(dst, `,"reason":`...)
-		dst = rawjson.AppendString(dst, string(reason))
-	}
-	dst = append(dst, `,"code":`...)
-	dst = appendInt(dst, int64(code))
-	return append(dst, '}')
 }
 
 // reader takes the members of a request and keeps the first error.

@@ -21,11 +21,6 @@ import (
 )
 
 const (
-	// maxWarnings and maxWarningRunes keep one answer's warnings below the 4,096
-	// runes after which the API server cuts each warning of the request to 256
-	// (k8s.io/apiserver/pkg/endpoints/filters/warning.go).
-	maxWarnings     = 10
-	maxWarningRunes = 400
 	// maxMessageRunes bounds a refusal: a terminal shows no more, and the text
 	// is kept in audit logs and events.
 	maxMessageRunes = 16 << 10
@@ -76,26 +71,6 @@ func appendPatch(dst []byte, patches []jsonpatch.Operation) ([]byte, error) {
 	dst = append(dst, `,"patch":"`...)
 	dst = base64.StdEncoding.AppendEncode(dst, patch)
 	return append(dst, `","patchType":"JSONPatch"`...), nil
-}
-
-// appendWarnings appends as many warnings as the API server would pass on. It
-// drops those with control characters, so these become spaces.
-func appendWarnings(dst []byte, warnings []string) []byte {
-	if len(warnings) == 0 {
-		return dst
-	}
-	dst = append(dst, `,"warnings":[`...)
-	for i, warning := range warnings {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		if i == maxWarnings-1 && len(warnings) > maxWarnings {
-			dst = rawjson.AppendString(dst, fmt.Sprintf("and %d more warnings", len(warnings)-i))
-			break
-		}
-		dst = rawjson.AppendString(dst, bound(warning, maxWarningRunes, false))
-	}
-	return append(dst, ']')
 }
 
 func appendAudit(dst []byte, annotations map[string]string) []byte {

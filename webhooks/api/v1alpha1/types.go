@@ -231,7 +231,8 @@ type ExceptionMatch struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 	// Names are names of objects. A "*" at the end stands for any rest, as the
 	// names of pods need: "legacy-*". Before an object has a name, its
-	// generateName counts. Of a pod template it is the workload's name.
+	// generateName counts, for patterns with a "*". Of a pod template it is the
+	// workload's name.
 	// +optional
 	Names []string `json:"names,omitempty"`
 	// NamespaceSelector selects namespaces by labels. It selects nothing that

@@ -20,6 +20,11 @@ const (
 	UsesParams
 	UsesAuthorizer
 	UsesVariables
+	// UsesAsker is set with UsesRequest if of the request more may be looked at
+	// than what it is about: its kind, resource and subresource, those that it was
+	// made for, and the namespace and name. What else there is, such as the
+	// operation, the user and the options, is of who asks and how.
+	UsesAsker
 )
 
 // Has tells whether one of the names is mentioned.
@@ -42,20 +47,31 @@ type shape struct {
 // none of those here, but is taken for one, which errs on the safe side.
 func look(root ast.Expr) (uses Uses, s shape) {
 	s.bounded = true
+	requests, subjects := 0, 0
 	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
 		s.nodes++
 		switch e.Kind() {
 		case ast.IdentKind:
-			uses |= usesOf(e.AsIdent())
+			of := usesOf(e.AsIdent())
+			if uses |= of; of == UsesRequest {
+				requests++
+			}
 		case ast.ComprehensionKind:
 			s.bounded, s.loops = false, true
 		case ast.CallKind:
 			function := e.AsCall().FunctionName()
 			s.limited = s.limited || limitOf(function) != nil
 			s.bounded = s.bounded && isBounded(function)
-		case ast.SelectKind, ast.LiteralKind, ast.ListKind, ast.MapKind, ast.StructKind, ast.UnspecifiedExprKind:
+		case ast.SelectKind:
+			if selected := e.AsSelect(); isRequest(selected.Operand()) && isSubject(selected.FieldName()) {
+				subjects++
+			}
+		case ast.LiteralKind, ast.ListKind, ast.MapKind, ast.StructKind, ast.UnspecifiedExprKind:
 		}
 	}))
+	if requests > subjects {
+		uses |= UsesAsker
+	}
 	if uses.Has(UsesVariables) {
 		// What they cost is counted with what asks for them.
 		s.bounded, s.loops = false, true
@@ -83,6 +99,20 @@ func usesOf(name string) Uses {
 		return UsesAuthorizer
 	default:
 		return 0
+	}
+}
+
+func isRequest(e ast.Expr) bool {
+	return e.Kind() == ast.IdentKind && usesOf(e.AsIdent()) == UsesRequest
+}
+
+// isSubject tells whether a field of the request says what it is about.
+func isSubject(field string) bool {
+	switch field {
+	case "kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource", "namespace", "name":
+		return true
+	default:
+		return false
 	}
 }
 

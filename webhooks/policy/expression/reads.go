@@ -3,12 +3,6 @@ package expression
 import (
 	"maps"
 	"slices"
-	"strings"
-
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
-	"github.com/google/cel-go/common/types"
-	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
 
 // Reads is what of the object an expression looks at, through variables too: all
@@ -24,7 +18,14 @@ type Reads struct {
 	// looks as an empty object does, or an empty array.
 	exact, orObject, orArray bool
 	members                  map[string]*Reads
-	each                     *Reads
+	// names are those of the members, sorted.
+	names []string
+	each  *Reads
+	// kept is true if it matters whether an element or member is gone, inOrder if
+	// it matters too where it stands, and indexed if that matters for elements
+	// alone. Without kept, inOrder or indexed, to take something away from what is
+	// gone through can only help: see use.
+	kept, inOrder, indexed bool
 	// contained are names of members, or texts among the elements, of which it is
 	// asked whether they are there.
 	contained []string
@@ -42,6 +43,25 @@ func (r *Reads) Touches(path ...string) bool {
 	default:
 		return r.members[path[0]].Touches(path[1:]...)
 	}
+}
+
+// IsNothing tells whether the expression looks at nothing of the object.
+func (r *Reads) IsNothing() bool {
+	return r == nil || !r.whole && !r.presence && !r.null && !r.exact && !r.orObject && !r.orArray &&
+		len(r.members) == 0 && r.each == nil && len(r.contained) == 0
+}
+
+// settle ends the making: the members get an order, so that a comparison takes
+// the same steps each time.
+func (r *Reads) settle() {
+	if r == nil {
+		return
+	}
+	r.names = slices.Sorted(maps.Keys(r.members))
+	for _, member := range r.members {
+		member.settle()
+	}
+	r.each.settle()
 }
 
 // part is what an expression's value may be of the object: the value at each of
@@ -142,14 +162,21 @@ func (p *part) member(name string, optional bool) *part {
 	return out
 }
 
-// element is what an element may be.
-func (p *part) element() *part {
+// element is what an element may be, of a list that is put to that use.
+func (p *part) element(u use) *part {
 	if p.isNothing() {
 		return nil
 	}
 	p.goInto()
 	out := new(part)
 	for _, of := range p.places {
+		switch u {
+		case fewer, empty:
+		case anyOrder:
+			of.kept = true
+		default:
+			of.kept, of.inOrder = true, true
+		}
 		if of.each == nil {
 			of.each = new(Reads)
 		}
@@ -161,6 +188,16 @@ func (p *part) element() *part {
 		out.places = append(out.places, found)
 	}
 	return join(out, p.elements)
+}
+
+// numbered notes that elements are known by where they stand.
+func (p *part) numbered() {
+	if p == nil {
+		return
+	}
+	for _, place := range p.places {
+		place.indexed = true
+	}
 }
 
 // instead is the value with something else to stand for it where it is absent.
@@ -216,263 +253,4 @@ func (p *part) contains(text string) {
 	}
 	// A list that is made of elements is made anew each time.
 	p.elements.all()
-}
-
-// reader finds out what an expression looks at.
-type reader struct {
-	object    *Reads
-	variables *Variables
-	// names are those that comprehensions declare.
-	names map[string]*part
-	// left is how many parts may still be looked at.
-	left *int
-}
-
-// readsOf is what an expression looks at in the object.
-func readsOf(root ast.Expr, variables *Variables) *Reads {
-	left := maxParts
-	r := &reader{object: new(Reads), variables: variables, names: map[string]*part{}, left: &left}
-	r.visit(root).all()
-	return r.object
-}
-
-// maxParts is how many parts of an expression are looked at: what is in a loop is
-// looked at twice, and so is what variables stand for. It is far above what real
-// expressions have; one that has more is taken to look at all of the object.
-const maxParts = 1 << 14
-
-// visit notes what is looked at to evaluate the expression, and returns what of
-// the object its value may be.
-func (r *reader) visit(e ast.Expr) *part {
-	if *r.left--; *r.left < 0 {
-		r.object.whole = true
-		return nil
-	}
-	switch e.Kind() {
-	case ast.IdentKind:
-		return r.named(e.AsIdent())
-	case ast.SelectKind:
-		return r.selected(e.AsSelect())
-	case ast.CallKind:
-		return r.call(e.AsCall())
-	case ast.ComprehensionKind:
-		return r.comprehension(e.AsComprehension())
-	case ast.ListKind:
-		out := new(part)
-		for i, element := range e.AsList().Elements() {
-			of := r.visit(element)
-			if e.AsList().IsOptional(int32(i)) {
-				of.there()
-				of = of.instead(isError)
-			}
-			out.elements = join(out.elements, of)
-		}
-		return out
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			r.visit(entry.AsMapEntry().Key()).all()
-			r.visit(entry.AsMapEntry().Value()).all()
-		}
-	case ast.StructKind:
-		for _, field := range e.AsStruct().Fields() {
-			r.visit(field.AsStructField().Value()).all()
-		}
-	case ast.LiteralKind, ast.UnspecifiedExprKind:
-	}
-	return nil
-}
-
-func (r *reader) named(name string) *part {
-	// A leading dot makes a name absolute: one that a comprehension declares does
-	// not hide it.
-	absolute := strings.HasPrefix(name, ".")
-	name = strings.TrimPrefix(name, ".")
-	if declared, ok := r.names[name]; ok && !absolute {
-		return declared
-	}
-	switch name {
-	case plugincel.ObjectVarName:
-		return &part{places: []place{{Reads: r.object}}}
-	case plugincel.VariableVarName:
-		// Any of them, by a name that is not known here.
-		r.object.whole = true
-		return nil
-	}
-	if rest, ok := strings.CutPrefix(name, plugincel.ObjectVarName+"."); ok {
-		// A checked expression may have a path in one name.
-		out := &part{places: []place{{Reads: r.object}}}
-		for step := range strings.SplitSeq(rest, ".") {
-			out = out.member(step, false)
-		}
-		return out
-	}
-	if rest, ok := strings.CutPrefix(name, plugincel.VariableVarName+"."); ok {
-		return r.variable(rest)
-	}
-	return nil
-}
-
-// variable is what a variable's value may be.
-func (r *reader) variable(name string) *part {
-	root := r.variables.root(name)
-	if root == nil {
-		return nil
-	}
-	inner := &reader{object: r.object, variables: r.variables, names: map[string]*part{}, left: r.left}
-	return inner.visit(root)
-}
-
-func (r *reader) selected(s ast.SelectExpr) *part {
-	if operand := s.Operand(); operand.Kind() == ast.IdentKind && r.isVariables(operand.AsIdent()) {
-		return r.variable(s.FieldName())
-	}
-	out := r.visit(s.Operand()).member(s.FieldName(), s.IsTestOnly())
-	if s.IsTestOnly() {
-		out.there()
-		return nil
-	}
-	return out
-}
-
-// isVariables tells whether a name is that of the policy's variables.
-func (r *reader) isVariables(name string) bool {
-	if name == plugincel.VariableVarName {
-		_, hidden := r.names[name]
-		return !hidden
-	}
-	return name == "."+plugincel.VariableVarName
-}
-
-func (r *reader) call(c ast.CallExpr) *part {
-	args := c.Args()
-	switch c.FunctionName() {
-	case operators.OptSelect, operators.Index, operators.OptIndex:
-		of, optional := r.visit(args[0]), c.FunctionName() != operators.Index
-		if name, ok := constant(args[1]); ok {
-			return of.member(name, optional)
-		}
-		r.visit(args[1]).all()
-		of = of.element()
-		if optional {
-			return of.instead(isNone)
-		}
-		return of
-	case operators.Conditional:
-		r.visit(args[0]).all()
-		return join(r.visit(args[1]), r.visit(args[2]))
-	case operators.Equals, operators.NotEquals:
-		if isNull(args[1]) {
-			r.visit(args[0]).isNull()
-			return nil
-		}
-		if isNull(args[0]) {
-			r.visit(args[1]).isNull()
-			return nil
-		}
-	case operators.In:
-		// A member's name is looked for, or an element.
-		of := r.visit(args[1])
-		if name, ok := constant(args[0]); ok && !of.isNothing() {
-			of.contains(name)
-			return nil
-		}
-		r.visit(args[0]).all()
-		of.all()
-		return nil
-	case operators.Add:
-		a, b := r.visit(args[0]), r.visit(args[1])
-		a.goInto()
-		b.goInto()
-		return join(a, b)
-	case "size":
-		// Of a list that is made of elements, what decides how many there are was
-		// looked at when it was made.
-		if c.IsMemberFunction() {
-			r.visit(c.Target()).element()
-		}
-		for _, arg := range args {
-			r.visit(arg).element()
-		}
-		return nil
-	case "dyn":
-		if !c.IsMemberFunction() && len(args) == 1 {
-			return r.visit(args[0])
-		}
-	case "orValue", "or":
-		if c.IsMemberFunction() && len(args) == 1 {
-			return r.or(c)
-		}
-	case "value":
-		if c.IsMemberFunction() && len(args) == 0 {
-			of := r.visit(c.Target())
-			of.there()
-			return of.instead(isError)
-		}
-	case "hasValue":
-		if c.IsMemberFunction() && len(args) == 0 {
-			r.visit(c.Target()).there()
-			return nil
-		}
-	}
-	if c.IsMemberFunction() {
-		r.visit(c.Target()).all()
-	}
-	for _, arg := range args {
-		r.visit(arg).all()
-	}
-	return nil
-}
-
-// or is an optional's value, or what stands for it.
-func (r *reader) or(c ast.CallExpr) *part {
-	of, other := r.visit(c.Target()), c.Args()[0]
-	if c.FunctionName() == "orValue" {
-		switch {
-		case other.Kind() == ast.MapKind && other.AsMap().Size() == 0:
-			return of.instead(isEmptyObject)
-		case other.Kind() == ast.ListKind && other.AsList().Size() == 0:
-			return of.instead(isEmptyArray)
-		}
-	}
-	of.there()
-	if c.FunctionName() == "orValue" {
-		of = of.instead(isError)
-	}
-	return join(of, r.visit(other))
-}
-
-func (r *reader) comprehension(c ast.ComprehensionExpr) *part {
-	over := r.visit(c.IterRange())
-	outer := maps.Clone(r.names)
-	defer func() { r.names = outer }()
-	r.names[c.AccuVar()] = r.visit(c.AccuInit())
-	element := over.element()
-	r.names[c.IterVar()] = element
-	if c.HasIterVar2() {
-		// Index and element, or key and value.
-		r.names[c.IterVar()] = nil
-		r.names[c.IterVar2()] = element
-	}
-	// What is gathered in the first round may be gathered further in the second.
-	for range 2 {
-		r.visit(c.LoopCondition()).all()
-		gathered := r.visit(c.LoopStep())
-		if gathered.isNothing() {
-			break
-		}
-		r.names[c.AccuVar()] = join(r.names[c.AccuVar()], gathered)
-	}
-	return r.visit(c.Result())
-}
-
-func constant(e ast.Expr) (string, bool) {
-	if e.Kind() != ast.LiteralKind {
-		return "", false
-	}
-	text, ok := e.AsLiteral().Value().(string)
-	return text, ok
-}
-
-func isNull(e ast.Expr) bool {
-	return e.Kind() == ast.LiteralKind && e.AsLiteral() == types.NullValue
 }

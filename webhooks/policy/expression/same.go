@@ -6,34 +6,63 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// SameIn tells whether the expression can see no more in the object than it
-// could see in an older version of it: everything that it looks at is in both
-// and equal, but that elements of lists and members of maps that it goes through
-// may be gone, and may stand in another order. Values that take too long to
-// compare are taken to differ. Neither has a name twice: such an object has no
-// value.
+// SameIn tells whether the expression, as the condition of a rule, cannot have
+// become worse from an older version of the object to this one: what was true in
+// it then, and had to be for the rule to hold, is true now. For that, everything
+// that it looks at must be in both and equal, with these exceptions: elements of
+// lists may stand in another order where the order does not matter, and elements
+// of lists and members of maps may be gone where that can only help, as from
+// object.spec.containers.all(c, c.image.startsWith("r/")). Where nothing that it
+// looks at is gone, it comes to the same.
+//
+// Values that take too long to compare are taken to differ. Neither has a name
+// twice: such an object has no value.
 func (r *Reads) SameIn(object, old rawjson.Value) bool {
-	c := &comparison{left: mostCompared}
+	budget := MostCompared
+	return r.SameWithin(object, old, &budget)
+}
+
+// MostCompared is what all comparisons of a request may spend, in bytes that are
+// gone through, each as often as it is: some tens of milliseconds. Without it,
+// elements of lists in lists would be compared each with each.
+const MostCompared = 1 << 25
+
+// SameWithin is SameIn with a budget that many comparisons share, and from which
+// it takes what it spends. Once nothing is left, all that is compared is taken to
+// differ.
+func (r *Reads) SameWithin(object, old rawjson.Value, budget *int) bool {
+	c := &comparison{left: budget}
 	return c.seen(r, object, old)
 }
 
-// mostCompared is how many bytes are gone through to compare two objects, each as
-// often as it is: some tens of milliseconds, and twenty times two objects of the
-// size that the API server takes. Without it, elements of lists in lists would be
-// compared each with each.
-const mostCompared = 1 << 26
-
-// comparison is one call of SameIn.
-type comparison struct{ left int }
+// comparison is one call of SameWithin.
+type comparison struct {
+	left *int
+	// entries are those of lists and maps that are under way, the innermost last.
+	entries []entry
+}
 
 // charge counts values that are gone through, and is false if there were too
 // many.
 func (c *comparison) charge(values ...rawjson.Value) bool {
-	const least = 16
 	for _, v := range values {
-		c.left -= least + len(v)
+		*c.left -= least + len(v)
 	}
-	return c.left >= 0
+	return *c.left >= 0
+}
+
+// least is what the least step costs.
+const least = 16
+
+// alike tells whether two values are written alike in every byte.
+func (c *comparison) alike(a, b rawjson.Value) bool {
+	const faster = 8 // than to go through them
+	*c.left -= least
+	if len(a) != len(b) {
+		return false
+	}
+	*c.left -= len(a) / faster
+	return bytes.Equal(a, b)
 }
 
 // seen is SameIn for a part of both.
@@ -41,10 +70,10 @@ func (c *comparison) seen(r *Reads, object, old rawjson.Value) bool {
 	switch {
 	case r == nil:
 		return true
-	case !c.charge(object, old):
+	case *c.left < 0:
 		return false
-	case bytes.Equal(object, old):
-		return true
+	case c.alike(object, old):
+		return *c.left >= 0
 	case r.whole:
 		return c.equal(object, old)
 	case r.presence && (len(object) == 0) != (len(old) == 0),
@@ -57,12 +86,12 @@ func (c *comparison) seen(r *Reads, object, old rawjson.Value) bool {
 			return false
 		}
 	}
-	for name, member := range r.members {
-		if !c.charge(object, old) || !c.seen(member, object.Get(name), old.Get(name)) {
+	for _, name := range r.names {
+		if !c.charge(object, old) || !c.seen(r.members[name], object.Get(name), old.Get(name)) {
 			return false
 		}
 	}
-	return r.each == nil || c.sameEach(r.each, object, old)
+	return r.each == nil || c.sameEach(r, object, old)
 }
 
 // sameKind tells whether the kinds are the same, as far as they matter.
@@ -98,45 +127,20 @@ func contains(v rawjson.Value, text string) bool {
 }
 
 // sameEach tells whether each element has one of its own among the old ones in
-// which the same is seen. The kinds are the same, or what is absent has no
-// elements.
+// which the same is seen, and whether none is gone or out of order if that
+// matters. The kinds are the same, or what is absent has no elements.
 func (c *comparison) sameEach(r *Reads, object, old rawjson.Value) bool {
+	if !c.charge(object, old) {
+		return false
+	}
 	switch object.Kind() {
 	case rawjson.Invalid:
-		return true
+		kept := r.kept || r.inOrder || r.indexed && old.Kind() == rawjson.Array
+		return !kept || old.Len() == 0
 	case rawjson.Object:
-		before := membersOf(old)
-		for name, member := range object.Members() {
-			was := before.get(name)
-			if len(was) == 0 || !c.seen(r, member, was) {
-				return false
-			}
-		}
-		return true
+		return c.sameMembers(object, old, r.kept, r.inOrder, func(member, was rawjson.Value) bool { return c.seen(r.each, member, was) })
 	case rawjson.Array:
-		before := elementsOf(old)
-		// Mostly they stand in the same order.
-		next := 0
-		for _, element := range object.Elements() {
-			found := false
-			for n := range before {
-				i := (next + n) % len(before)
-				if before[i] == nil {
-					if !c.charge(nil) {
-						return false
-					}
-					continue
-				}
-				if found = c.seen(r, element, before[i]); found {
-					before[i], next = nil, i+1
-					break
-				}
-			}
-			if !found {
-				return false
-			}
-		}
-		return true
+		return c.sameElements(r, object, old)
 	case rawjson.Null, rawjson.Bool, rawjson.Number, rawjson.String:
 		return c.equal(object, old)
 	default:
@@ -147,35 +151,21 @@ func (c *comparison) sameEach(r *Reads, object, old rawjson.Value) bool {
 // equal tells whether two values are written alike, but for space, escapes and
 // the order of members.
 func (c *comparison) equal(a, b rawjson.Value) bool {
-	if !c.charge(a, b) {
+	if *c.left < 0 {
 		return false
 	}
-	if bytes.Equal(a, b) {
+	if c.alike(a, b) {
 		return true
 	}
 	kind := a.Kind()
-	if kind != b.Kind() {
+	if kind != b.Kind() || !c.charge(a, b) {
 		return false
 	}
 	switch kind {
 	case rawjson.Object:
-		others, n := membersOf(b), 0
-		for name, member := range a.Members() {
-			n++
-			if other := others.get(name); len(other) == 0 || !c.equal(member, other) {
-				return false
-			}
-		}
-		return n == len(others.names)
+		return c.sameMembers(a, b, true, false, c.equal)
 	case rawjson.Array:
-		others, n := elementsOf(b), 0
-		for i, element := range a.Elements() {
-			n++
-			if i >= len(others) || !c.equal(element, others[i]) {
-				return false
-			}
-		}
-		return n == len(others)
+		return c.equalElements(a, b)
 	case rawjson.String:
 		return a.Text() == b.Text()
 	case rawjson.Invalid, rawjson.Null, rawjson.Bool, rawjson.Number:
@@ -183,49 +173,4 @@ func (c *comparison) equal(a, b rawjson.Value) bool {
 	default:
 		return false
 	}
-}
-
-func elementsOf(v rawjson.Value) []rawjson.Value {
-	var out []rawjson.Value
-	for _, element := range v.Elements() {
-		out = append(out, element)
-	}
-	return out
-}
-
-// members are those of an object, to be asked for in about the order in which
-// they stand.
-type members struct {
-	names, values []rawjson.Value
-	next          int
-	// index is nil until one is asked for out of order.
-	index map[string]int
-}
-
-func membersOf(v rawjson.Value) *members {
-	m := new(members)
-	for name, value := range v.Members() {
-		m.names, m.values = append(m.names, name), append(m.values, value)
-	}
-	return m
-}
-
-// get is the member of that name, and absent if there is none.
-func (m *members) get(name rawjson.Value) rawjson.Value {
-	if m.next < len(m.names) && bytes.Equal(m.names[m.next], name) {
-		m.next++
-		return m.values[m.next-1]
-	}
-	if m.index == nil {
-		m.index = make(map[string]int, len(m.names))
-		for i, name := range m.names {
-			m.index[name.Text()] = i
-		}
-	}
-	i, ok := m.index[name.Text()]
-	if !ok {
-		return nil
-	}
-	m.next = i + 1
-	return m.values[i]
 }

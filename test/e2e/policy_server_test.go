@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+)
+
+const (
+	// failing is the webhook of policies that fail closed, which is in front of the keys of its audit annotations.
+	failing = "fail.validate.gatehouse.dev/"
+	// byWebhook is what the API server puts in front of what that one refuses.
+	byWebhook = `admission webhook "fail.validate.gatehouse.dev" denied the request: `
+)
+
+// newNamespace creates a namespace of a test of its own. The server that all share is told of it first: what it does not
+// know, it refuses.
+func (w *world) newNamespace(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	w.write(t, "namespace-"+name+".yaml", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+	must(t, w.CreateNamespace(t.Context(), name, labels))
+}
+
+// policyServer is a server that some namespaces have for themselves.
+type policyServer struct {
+	*world
+	server *gatehouse.Server
+	// config is the directory of its documents.
+	config string
+}
+
+// servePolicies starts a server with documents, and registers it for some namespaces as 'gatehouse manifests' says of
+// other documents, or if they are "", of the same.
+func (w *world) servePolicies(t *testing.T, name, documents, registered string, namespaces ...string) *policyServer {
+	t.Helper()
+	dir := t.TempDir()
+	p := &policyServer{world: w, config: filepath.Join(dir, "config")}
+	described := p.config
+	must(t, os.Mkdir(p.config, 0o700))
+	must(t, os.WriteFile(filepath.Join(p.config, "documents.yaml"), []byte(documents), 0o600))
+	if registered != "" {
+		described = filepath.Join(dir, "registered")
+		must(t, os.Mkdir(described, 0o700))
+		must(t, os.WriteFile(filepath.Join(described, "documents.yaml"), []byte(registered), 0o600))
+	}
+	cert, key, err := w.authority.Serve(cluster.ListenAddress(), name+"."+system+".svc")
+	must(t, err)
+	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	must(t, os.WriteFile(certFile, cert, 0o600))
+	must(t, os.WriteFile(keyFile, key, 0o600))
+	p.server, err = w.serve(t.Context(), name, p.config, "--tls-cert", certFile, "--tls-key", keyFile)
+	must(t, err)
+	t.Cleanup(func() {
+		p.server.Kill()
+		if t.Failed() {
+			log, _ := os.ReadFile(p.server.Log())
+			const most = 8 << 10
+			t.Logf("the server %s logged, at the end:\n%s", name, log[max(0, len(log)-most):])
+		}
+	})
+
+	address := []string{"--url", "https://" + p.server.Reviews.String()}
+	if cluster.Namespaced() {
+		address = []string{"--service", system + "/" + name}
+		must(t, w.endpoints(t.Context(), name, p.server))
+	}
+	output, err := gatehouse.Run(t.Context(), append([]string{"manifests", "--name", name, "--ca-file", w.path("ca.crt"), "--config", described}, address...)...)
+	must(t, err)
+	registrations := w.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	found := false
+	for document := range strings.SplitSeq(output, "\n---\n") {
+		var registration admissionregistrationv1.ValidatingWebhookConfiguration
+		must(t, yaml.Unmarshal([]byte(document), &registration))
+		if registration.Kind != "ValidatingWebhookConfiguration" {
+			continue
+		}
+		found = true
+		for i := range registration.Webhooks {
+			selector := registration.Webhooks[i].NamespaceSelector
+			selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+				Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces,
+			})
+		}
+		_, err := registrations.Create(t.Context(), &registration, metav1.CreateOptions{})
+		must(t, err)
+		t.Cleanup(func() {
+			err := registrations.Delete(context.WithoutCancel(t.Context()), registration.Name, metav1.DeleteOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if !found {
+		t.Fatalf("there is no registration in\n%s", output)
+	}
+	return p
+}
+
+// auditedAs returns the annotations of the audit log's last event of that kind about a ConfigMap, not in a dry run.
+func (w *world) auditedAs(verb, namespace, name string) (map[string]string, error) {
+	log, err := os.ReadFile(w.audit)
+	if err != nil {
+		return nil, err
+	}
+	var found map[string]string
+	for line := range bytes.Lines(log) {
+		if !bytes.Contains(line, []byte(`"name":"`+name+`"`)) || !bytes.HasSuffix(line, []byte("\n")) || bytes.Contains(line, []byte("dryRun=")) {
+			continue
+		}
+		var event auditv1.Event
+		err := json.Unmarshal(line, &event)
+		if err != nil {
+			return nil, fmt.Errorf("the audit log: %w", err)
+		}
+		if about := event.ObjectRef; about != nil && event.Verb == verb && about.Resource == "configmaps" && about.Namespace == namespace && about.Name == name {
+			found = event.Annotations
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("the audit log holds no %s of configmaps %s/%s", verb, namespace, name)
+	}
+	return found, nil
+}

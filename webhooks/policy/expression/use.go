@@ -1,0 +1,156 @@
+package expression
+
+import (
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+)
+
+// use is what a value is for, and so what must hold of it in the newer object if
+// the rule as a whole is not to become false, or an error, where it was true. An
+// error in the older object asks for nothing: what comes of it was no better.
+type use uint8
+
+const (
+	// exactly asks for the same value; of a list, in the same order.
+	exactly use = iota
+	// holds asks of a condition that it stays true if it was, and fails that it
+	// stays false if it was.
+	holds
+	fails
+	// anyOrder asks of a list for the same elements, and fewer for no others.
+	anyOrder
+	fewer
+	// empty asks of a list that it stays empty if it was.
+	empty
+)
+
+// ofCondition is the use of what is joined to a condition by "and" and "or".
+func (u use) ofCondition() use {
+	if u == holds || u == fails {
+		return u
+	}
+	return exactly
+}
+
+// negated is the use of what is negated for a condition.
+func (u use) negated() use {
+	switch u {
+	case holds:
+		return fails
+	case fails:
+		return holds
+	case exactly, anyOrder, fewer, empty:
+	}
+	return exactly
+}
+
+// bounded notes what is looked at by a comparison of the size of something, or of
+// it with an empty list or map, and is false for any other call.
+func (r *reader) bounded(c ast.CallExpr, u use) bool {
+	operator, ok := mirrored[c.FunctionName()]
+	if !ok {
+		return false
+	}
+	args := c.Args()
+	left, right := args[0], args[1]
+	for _, operator := range []string{c.FunctionName(), operator} {
+		if of, use, ok := comparedSize(operator, left, right, u); ok {
+			r.visit(of, use).element(use)
+			r.visit(right, exactly).all()
+			return true
+		}
+		left, right = right, left
+	}
+	return false
+}
+
+// mirrored are the operators that compare, and what they are with their sides
+// exchanged.
+//
+//nolint:gochecknoglobals // a table that nothing writes to
+var mirrored = map[string]string{
+	operators.Equals: operators.Equals, operators.NotEquals: operators.NotEquals,
+	operators.Less: operators.Greater, operators.LessEquals: operators.GreaterEquals,
+	operators.Greater: operators.Less, operators.GreaterEquals: operators.LessEquals,
+}
+
+// comparedSize is what has its size compared, and to what use, if the left side
+// is a size or what is on the right is empty.
+func comparedSize(operator string, left, right ast.Expr, u use) (of ast.Expr, _ use, ok bool) {
+	limit, isNumber := int64(0), true
+	if left.Kind() == ast.CallKind {
+		of = sized(left.AsCall())
+	}
+	switch {
+	case of != nil:
+		limit, isNumber = number(right)
+	case isEmptyLiteral(right) && (operator == operators.Equals || operator == operators.NotEquals):
+		of = left
+	default:
+		return nil, exactly, false
+	}
+	// A small size is wanted of what is to be true, or to be false.
+	wanted, none := holds, false
+	switch operator {
+	case operators.Equals:
+		none = isNumber && limit == 0
+		if !none {
+			return of, anyOrder, true
+		}
+	case operators.NotEquals:
+		wanted, none = fails, isNumber && limit == 0
+		if !none {
+			return of, anyOrder, true
+		}
+	case operators.LessEquals:
+		none = isNumber && limit == 0
+	case operators.Less:
+		none = isNumber && limit == 1
+	case operators.Greater:
+		wanted, none = fails, isNumber && limit == 0
+	case operators.GreaterEquals:
+		wanted, none = fails, isNumber && limit == 1
+	}
+	switch {
+	case u != wanted:
+		return of, anyOrder, true
+	case none:
+		return of, empty, true
+	default:
+		return of, fewer, true
+	}
+}
+
+// sized is what a call gives the size of, or nil.
+func sized(c ast.CallExpr) ast.Expr {
+	switch {
+	case c.FunctionName() != "size":
+		return nil
+	case c.IsMemberFunction() && len(c.Args()) == 0:
+		return c.Target()
+	case !c.IsMemberFunction() && len(c.Args()) == 1:
+		return c.Args()[0]
+	default:
+		return nil
+	}
+}
+
+func number(e ast.Expr) (int64, bool) {
+	if e.Kind() != ast.LiteralKind {
+		return 0, false
+	}
+	n, ok := e.AsLiteral().(types.Int)
+	return int64(n), ok
+}
+
+func isEmptyLiteral(e ast.Expr) bool {
+	switch e.Kind() {
+	case ast.ListKind:
+		return e.AsList().Size() == 0
+	case ast.MapKind:
+		return e.AsMap().Size() == 0
+	default:
+		return false
+	}
+}
