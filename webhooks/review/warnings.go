@@ -3,8 +3,6 @@ package review
 import (
 	"fmt"
 	"unicode/utf8"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // The limits of the API server for the warnings of one request, in runes: when
@@ -55,22 +53,28 @@ func distinct(warnings []string) (texts []string, fit bool) {
 }
 
 // fitting cuts the warnings, so that they are within both limits with the note
-// that counts those for which there is no room.
+// that counts the others: those for which there is no room, and those that repeat
+// another once they are cut.
 func fitting(texts []string) []string {
-	size := 0
-	// room is how many there is room for together with the note behind them.
-	room := 0
-	for i, text := range texts {
-		texts[i] = clip(text, maxWarningRunes)
-		size += utf8.RuneCountInString(texts[i])
-		if size+utf8.RuneCountInString(moreWarnings(len(texts)-i-1)) <= maxWarningsRunes {
-			room = i + 1
+	room := maxWarningsRunes - utf8.RuneCountInString(moreWarnings(len(texts)))
+	seen := make(map[string]bool, len(texts))
+	cut := make([]string, 0, len(texts))
+	size, shown := 0, 0
+	for _, text := range texts {
+		text = clip(text, maxWarningRunes)
+		if seen[text] {
+			continue
+		}
+		seen[text] = true
+		cut = append(cut, text)
+		if size += utf8.RuneCountInString(text); size <= room {
+			shown = len(cut)
 		}
 	}
-	if size <= maxWarningsRunes {
-		return texts
+	if len(cut) == len(texts) && size <= maxWarningsRunes {
+		return cut // without a note
 	}
-	return append(texts[:room], moreWarnings(len(texts)-room))
+	return append(cut[:shown], moreWarnings(len(texts)-shown))
 }
 
 func moreWarnings(n int) string { return fmt.Sprintf("… and %d more warnings", n) }
