@@ -12,9 +12,9 @@ import (
 // same order, which is mostly to the end. Only what is left of the older one then
 // is remembered.
 
-// entry is where in a text an element stands, or a member and its name. Texts
-// are much shorter than two gigabytes. The end of one that was found is 0.
-type entry struct{ name, nameEnd, at, end int32 }
+// entry is where in a text an element stands, or a member and its name. The
+// end of one that was found is 0.
+type entry struct{ name, nameEnd, at, end int }
 
 func (e entry) nameIn(text rawjson.Value) rawjson.Value  { return text[e.name:e.nameEnd:e.nameEnd] }
 func (e entry) valueIn(text rawjson.Value) rawjson.Value { return text[e.at:e.end:e.end] }
@@ -26,13 +26,13 @@ const entryCost = 64
 // read reads an element, or a member and its name.
 func read(from *rawjson.Cursor, named bool) (name, value rawjson.Value, at entry) {
 	if named {
-		at.name = int32(from.At())
+		at.name = from.At()
 		name = from.Name()
-		at.nameEnd = at.name + int32(len(name))
+		at.nameEnd = at.name + len(name)
 	}
-	at.at = int32(from.At())
+	at.at = from.At()
 	value = from.Skip()
-	at.end = int32(from.At())
+	at.end = from.At()
 	return name, value, at
 }
 
@@ -40,15 +40,20 @@ func read(from *rawjson.Cursor, named bool) (name, value rawjson.Value, at entry
 // many. They are from the given place on, and must be forgotten.
 func (c *comparison) remember(first entry, following *rawjson.Cursor, named bool) (from int, ok bool) {
 	from = len(c.entries)
-	for e := first; ; _, _, e = read(following, named) {
-		if *c.left -= entryCost; *c.left < 0 {
-			return from, false
-		}
-		c.entries = append(c.entries, e)
-		if !following.Next() {
-			return from, true
-		}
+	count := 1
+	for ahead := *following; ahead.Next(); count++ {
+		read(&ahead, named)
 	}
+	if count*entryCost > *c.left {
+		return from, false
+	}
+	*c.left -= count * entryCost
+	c.entries = append(slices.Grow(c.entries, count), first)
+	for following.Next() {
+		_, _, e := read(following, named)
+		c.entries = append(c.entries, e)
+	}
+	return from, true
 }
 
 func (c *comparison) forget(from int) { c.entries = c.entries[:from] }
@@ -173,11 +178,12 @@ func (c *comparison) findMembers(name, member rawjson.Value, members *rawjson.Cu
 // compareNames compares two names as they are read, which costs more if they are
 // written with escapes.
 func (c *comparison) compareNames(a, b rawjson.Value) int {
-	escaped := bytes.IndexByte(a, '\\') >= 0 || bytes.IndexByte(b, '\\') >= 0
-	if !escaped || !c.charge(a, b) {
-		return bytes.Compare(a[1:len(a)-1], b[1:len(b)-1])
+	const slower = 4 // than to go through them
+	if escaped := bytes.IndexByte(a, '\\') >= 0 || bytes.IndexByte(b, '\\') >= 0; escaped && *c.left >= 0 {
+		*c.left -= slower * (least + len(a) + len(b))
+		return strings.Compare(a.Text(), b.Text())
 	}
-	return strings.Compare(a.Text(), b.Text())
+	return bytes.Compare(a[1:len(a)-1], b[1:len(b)-1])
 }
 
 // equalElements is equal for lists.

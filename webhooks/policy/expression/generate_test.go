@@ -154,6 +154,43 @@ func (g *generator) instead(v any) any {
 	return other
 }
 
+// less is a value of which something is taken away, or that is put in another
+// order, and whether something was taken and whether something was moved.
+func (g *generator) less(v any) (out any, taken, moved bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		names := slices.Sorted(maps.Keys(v))
+		if len(names) == 0 {
+			return v, false, false
+		}
+		name, changed := names[g.IntN(len(names))], maps.Clone(v)
+		if g.IntN(4) == 0 {
+			delete(changed, name)
+			return changed, true, false
+		}
+		changed[name], taken, moved = g.less(v[name])
+		return changed, taken, moved
+	case []any:
+		changed := slices.Clone(v)
+		switch n := g.IntN(6); {
+		case len(v) == 0:
+			return v, false, false
+		case n < 2:
+			i := g.IntN(len(v))
+			return slices.Delete(changed, i, i+1), true, false
+		case n == 2:
+			g.Shuffle(len(changed), func(i, k int) { changed[i], changed[k] = changed[k], changed[i] })
+			return changed, false, true
+		default:
+			i := g.IntN(len(v))
+			changed[i], taken, moved = g.less(v[i])
+			return changed, taken, moved
+		}
+	default:
+		return v, false, false
+	}
+}
+
 // within generates with names in scope.
 func (g *generator) within(names []string, generate func() string) string {
 	outer := len(g.scope)

@@ -174,7 +174,7 @@ func (p *part) element(u use) *part {
 		case fewer, empty:
 		case anyOrder:
 			of.kept = true
-		default:
+		case exactly, holds, fails:
 			of.kept, of.inOrder = true, true
 		}
 		if of.each == nil {

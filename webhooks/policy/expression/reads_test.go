@@ -351,7 +351,7 @@ func TestSameInTakesNoLongTime(t *testing.T) {
 	}{
 		// They are the same, but to see that takes a minute.
 		"lists in lists, crossed":  {"object.a.all(x, x.b.all(y, y.a == 1))", crossed(250, true), crossed(250, false), false},
-		"members in another order": {"object.a == {}", `{"a":{"":0` + forth.String() + `}}`, `{"a":{"":0` + back.String() + `}}`, true},
+		"members in another order": {"object.a == object.b", `{"a":{"":0` + forth.String() + `}}`, `{"a":{"":0` + back.String() + `}}`, true},
 		"members gone through":     {"object.a.all(k, k != '')", `{"a":{"":0` + forth.String() + `}}`, `{"a":{"":0` + back.String() + `}}`, true},
 		"a long list":              {"object.a.all(x, x == 1)", `{"a":[` + strings.Repeat("1,", many) + `2]}`, `{"a":[` + strings.Repeat("1,", many) + `2], "b": 1}`, true},
 		"a long list with a change at its end": {
@@ -360,7 +360,7 @@ func TestSameInTakesNoLongTime(t *testing.T) {
 		"a long list with all of it changed": {"object.a.all(x, x == 1)", `{"a":[` + strings.Repeat("1,", many) + `1]}`, `{"a":[` + strings.Repeat("2,", many) + `2]}`, false},
 		"lists in lists":                     {"object.a.all(x, x.b.all(y, y.a == 1))", lists(250, `{"a":2}`), lists(250, `{"a":3}`), false},
 		"lists in lists, in another order":   {"object.a.all(x, x.b.all(y, y.a == 1))", lists(250, `{"a":2}`), strings.ReplaceAll(lists(250, ""), "},]", "}]"), true},
-		"deep":                               {"object.a == {}", `{"a":` + strings.Repeat("[", 9000) + "1" + strings.Repeat("]", 9000) + "}", `{"a":` + strings.Repeat("[", 9000) + "2" + strings.Repeat("]", 9000) + "}", false},
+		"deep":                               {"object.a == object.b", `{"a":` + strings.Repeat("[", 9000) + "1" + strings.Repeat("]", 9000) + "}", `{"a":` + strings.Repeat("[", 9000) + "2" + strings.Repeat("]", 9000) + "}", false},
 		"many texts, of which one is new":    {"object.a.exists(x, 'x' in x)", `{"a":[` + strings.Repeat(`["a"],`, many) + `["a"]]}`, `{"a":[` + strings.Repeat(`["a"],`, many) + `["x"]]}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {

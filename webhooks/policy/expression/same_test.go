@@ -2,6 +2,7 @@ package expression_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
@@ -29,8 +30,8 @@ func (g *generator) program(compiler *expression.Compiler, depth int) (*expressi
 }
 
 // checkSameIn makes an expression and an object, and changes that object: where
-// the expression is said to see the same, it comes to the same. Nothing is taken
-// from what an expression may go through, and nothing is put in another order.
+// the expression is said to see the same, it comes to the same if nothing is taken
+// from what it may go through. Otherwise it stays true if it was.
 func checkSameIn(t *testing.T, compiler *expression.Compiler, seed uint64) (compiled, same int) {
 	t.Helper()
 	g := newGenerator(seed)
@@ -42,23 +43,37 @@ func checkSameIn(t *testing.T, compiler *expression.Compiler, seed uint64) (comp
 		old := g.object()
 		before := g.text(old)
 		was := evaluate(program, variables, withObject(t, before))
-		for range 8 {
-			object := g.text(g.mutated(old, !g.goesThrough))
+		check := func(object string, worse func(was, is string) bool) {
 			if !program.Reads().SameIn(parse(t, object), parse(t, before)) {
-				continue
+				return
 			}
 			same++
-			if is := evaluate(program, variables, withObject(t, object)); is != was {
+			if is := evaluate(program, variables, withObject(t, object)); worse(was, is) {
 				t.Errorf("seed %d: %s\nwith variables %q\nin %s is %s\nin %s is %s", seed, program.Text(), g.declared, before, was, object, is)
 			}
+		}
+		for range 8 {
+			check(g.text(g.mutated(old, !g.goesThrough)), func(was, is string) bool { return was != is })
+			less, taken, _ := g.less(old)
+			check(g.text(less), func(was, is string) bool { return worse(was, is, taken) })
 		}
 	}
 	return 1, same
 }
 
+// worse tells whether what an expression comes to may not come of a change by
+// which it is said to see the same. Which of several errors it comes to depends
+// on the order of lists.
+func worse(was, is string, taken bool) bool {
+	if taken {
+		return was == "bool true" && is != was
+	}
+	return is != was && (!strings.HasPrefix(is, "error") || !strings.HasPrefix(was, "error"))
+}
+
 func TestWhatIsSeenTheSameComesToTheSame(t *testing.T) {
 	t.Parallel()
-	const seeds, most = 2_000, 10
+	const seeds, most = 1_000, 10
 	compiler := newCompiler(t)
 	compiled, same := 0, 0
 	for seed := range uint64(seeds) {

@@ -48,13 +48,13 @@ func (u use) negated() use {
 // bounded notes what is looked at by a comparison of the size of something, or of
 // it with an empty list or map, and is false for any other call.
 func (r *reader) bounded(c ast.CallExpr, u use) bool {
-	operator, ok := mirrored[c.FunctionName()]
+	exchanged, ok := mirrored(c.FunctionName())
 	if !ok {
 		return false
 	}
 	args := c.Args()
 	left, right := args[0], args[1]
-	for _, operator := range []string{c.FunctionName(), operator} {
+	for _, operator := range []string{c.FunctionName(), exchanged} {
 		if of, use, ok := comparedSize(operator, left, right, u); ok {
 			r.visit(of, use).element(use)
 			r.visit(right, exactly).all()
@@ -65,14 +65,23 @@ func (r *reader) bounded(c ast.CallExpr, u use) bool {
 	return false
 }
 
-// mirrored are the operators that compare, and what they are with their sides
-// exchanged.
-//
-//nolint:gochecknoglobals // a table that nothing writes to
-var mirrored = map[string]string{
-	operators.Equals: operators.Equals, operators.NotEquals: operators.NotEquals,
-	operators.Less: operators.Greater, operators.LessEquals: operators.GreaterEquals,
-	operators.Greater: operators.Less, operators.GreaterEquals: operators.LessEquals,
+// mirrored is an operator that compares with its sides exchanged, and false for
+// any other function.
+func mirrored(operator string) (string, bool) {
+	switch operator {
+	case operators.Equals, operators.NotEquals:
+		return operator, true
+	case operators.Less:
+		return operators.Greater, true
+	case operators.LessEquals:
+		return operators.GreaterEquals, true
+	case operators.Greater:
+		return operators.Less, true
+	case operators.GreaterEquals:
+		return operators.LessEquals, true
+	default:
+		return "", false
+	}
 }
 
 // comparedSize is what has its size compared, and to what use, if the left side
@@ -145,12 +154,5 @@ func number(e ast.Expr) (int64, bool) {
 }
 
 func isEmptyLiteral(e ast.Expr) bool {
-	switch e.Kind() {
-	case ast.ListKind:
-		return e.AsList().Size() == 0
-	case ast.MapKind:
-		return e.AsMap().Size() == 0
-	default:
-		return false
-	}
+	return e.Kind() == ast.ListKind && e.AsList().Size() == 0 || e.Kind() == ast.MapKind && e.AsMap().Size() == 0
 }
