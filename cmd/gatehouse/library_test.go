@@ -63,6 +63,37 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
+// TestLibraryTogether has the cases decided where all folders are one
+// configuration: a test names its policies, and others do not get in its way.
+func TestLibraryTogether(t *testing.T) {
+	t.Parallel()
+	code, said := gatehouse(t, "test", "--config", library, "--min-coverage", "100")
+	if code != exitYes {
+		t.Errorf("gatehouse test ends with %d:\n%s", code, said)
+	}
+	if strings.Contains(said, "not counted") || strings.Contains(said, "warning") {
+		t.Errorf("there is something else to say:\n%s", said)
+	}
+}
+
+// TestLibraryTestsNameTheirPolicies wants each test to name all policies of its
+// folder.
+func TestLibraryTestsNameTheirPolicies(t *testing.T) {
+	t.Parallel()
+	for _, folder := range libraryFolders(t) {
+		var test v1alpha1.Test
+		text, _, _ := strings.Cut(readText(t, filepath.Join(library, folder, "tests.yaml")), "\n---\n")
+		if err := yaml.UnmarshalStrict([]byte(text), &test); err != nil {
+			t.Fatalf("%s: %v", folder, err)
+		}
+		policies := libraryPolicies(t, []string{folder})
+		slices.Sort(policies)
+		if !slices.Equal(test.Policies, policies) {
+			t.Errorf("%s: the test is about %q, and there are %q", folder, test.Policies, policies)
+		}
+	}
+}
+
 // TestLibraryLint wants nothing to be said about the library, in one
 // configuration or in several.
 func TestLibraryLint(t *testing.T) {
@@ -120,14 +151,18 @@ func TestLibraryReadme(t *testing.T) {
 	t.Parallel()
 	var named []string
 	guide := readText(t, libraryGuide)
+	for _, folder := range libraryFolders(t) {
+		for _, policy := range libraryPolicies(t, []string{folder}) {
+			if !strings.Contains(guide, "\n| `"+policy+"` | `"+folder+"` | ") {
+				t.Errorf("%s: the table has no line about the policy %s in %s", libraryGuide, policy, folder)
+			}
+		}
+	}
 	for _, section := range librarySections(t) {
 		named = append(named, section.folders...)
 		for _, policy := range libraryPolicies(t, section.folders) {
 			if !strings.Contains(section.text, policy) {
 				t.Errorf("%s: the section about %q does not name the policy %s", libraryReadme, section.folders, policy)
-			}
-			if !strings.Contains(guide, "\n| `"+policy+"` | ") {
-				t.Errorf("%s: the table has no line about the policy %s", libraryGuide, policy)
 			}
 		}
 	}
@@ -212,8 +247,8 @@ func libraryExcepted(t *testing.T, folders []string, exception string, now time.
 		if err := found.Err(); err != nil {
 			t.Fatalf("%s with the exception\n%s\n%v", folder, exception, err)
 		}
-		all, err := cases.Load([]string{dir})
-		if err != nil {
+		all, found := cases.Load([]string{dir})
+		if err := found.Err(); err != nil {
 			t.Fatal(err)
 		}
 		for _, one := range all {

@@ -15,7 +15,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
 // testFlags are what the command line of test says.
@@ -36,11 +35,13 @@ decide it, with sidecars first and policies then, and tells in what the answer i
 not what the case expects. It reads files and directories, and without any the
 configuration itself.
 
-A case that expects nothing, or what no answer can be, is an error: a test that
-cannot fail proves nothing.
+All policies and profiles of the configuration decide, unless a test names the
+policies that it is about. A case that expects nothing, or what no answer can be,
+is an error: a test that cannot fail proves nothing.
 
---coverage tells of every rule of every policy how many cases have seen it pass
-and how many violated. A rule is covered if it was seen as both.
+--coverage tells of every rule of every policy that the tests are about how many
+cases have seen it pass and how many violated. A rule is covered if it was seen as
+both.
 
 Exit codes: 0 every case passed; 1 a case failed, or less is covered than
 --min-coverage; 2 bad usage or input, and no case was run.`,
@@ -106,23 +107,23 @@ func (f *testFlags) test(ctx context.Context, s streams, paths []string, selecte
 	if err := found.Err(); err != nil {
 		return unusable(f.config, err)
 	}
-	all, err := cases.Load(paths)
+	resources, err := resourcesOf(c)
 	if err != nil {
+		return err
+	}
+	runner := cases.Runner{Resources: resources, Compile: variants(c, snapshot), Workers: runtime.GOMAXPROCS(0)}
+	all, wrong := cases.Load(paths)
+	wrong = append(wrong, cases.NewKnown(&c.Policy, c.Sidecar.Profiles).Check(all)...)
+	wrong = append(wrong, runner.Check(all)...)
+	wrong.Sort()
+	if err := wrong.Err(); err != nil {
 		return fmt.Errorf("the tests cannot be used:\n%w", err)
 	}
 	some := cases.Select(all, selected.MatchString)
 	if len(some) == 0 {
 		return fmt.Errorf("--run %q: matches none of %s (hint: it is matched against TEST/CASE)", f.run, count(len(all), "case"))
 	}
-	resources, err := resourcesOf(c)
-	if err != nil {
-		return err
-	}
-	runner := cases.Runner{Resources: resources, Compile: variants(c, snapshot), Workers: runtime.GOMAXPROCS(0)}
 	results, err := runner.Run(ctx, some)
-	if list, ok := errors.AsType[finding.List](err); ok {
-		return fmt.Errorf("the tests cannot be used:\n%w", list)
-	}
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func (f *testFlags) test(ctx context.Context, s streams, paths []string, selecte
 	}
 	report := newTestReport(results)
 	if f.coverage || f.minCoverage > 0 {
-		report.Coverage = cases.NewCoverage(&c.Policy, results)
+		report.Coverage, report.Untested = cases.NewCoverage(&c.Policy, results), cases.Untested(&c.Policy, results)
 	}
 	if err := f.write(s, report); err != nil {
 		return err
@@ -159,10 +160,11 @@ func resourcesOf(c *config.Config) (*request.Resources, error) {
 // is not compiled again.
 func variants(c *config.Config, snapshot *webhooks.Snapshot) func(cases.Variant) (*webhooks.Snapshot, error) {
 	return func(v cases.Variant) (*webhooks.Snapshot, error) {
-		if v.RealTime && v.Inject && v.Context == nil {
+		if v.RealTime && v.Inject && v.About == nil && v.Context == nil {
 			return snapshot, nil
 		}
 		other := *c
+		other.Policy = v.About.Of(c.Policy)
 		other.Policy.Previous = snapshot.Policy
 		if !v.RealTime {
 			other.Policy.Now = func() time.Time { return v.Now }

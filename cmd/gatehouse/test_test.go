@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,33 @@ func TestGuideShowsTests(t *testing.T) {
 		if !ok || !sum || !strings.Contains(guide, "```\n"+part+"\n```\n") {
 			t.Errorf("docs/testing.md does not show this part of %s:\n%s", name, part)
 		}
+	}
+}
+
+// TestGuideShowsRollout keeps what docs/policy-rollout.md shows what the script
+// test-rollout.txtar runs, with what comes of it.
+func TestGuideShowsRollout(t *testing.T) {
+	t.Parallel()
+	script, err := txtar.ParseFile("testdata/script/test-rollout.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, file := range script.Files {
+		files[file.Name] = string(file.Data)
+	}
+	guide := readText(t, "../../docs/policy-rollout.md")
+	const test, check = "$ gatehouse test --config config --min-coverage 100\n", "$ gatehouse check --config config -f - < existing.json\n"
+	commands := []string{test + files["tested.txt"], check + files["warned.txt"], check + files["denied.txt"]}
+	if got := codeBlocks(guide, "console"); !slices.Equal(got, commands) {
+		t.Errorf("the page shows\n%s\nand the script runs\n%s", strings.Join(got, "\n"), strings.Join(commands, "\n"))
+	}
+	documents := []string{files["config/memory-limits.yaml"], files["exception.yaml"]}
+	if got := codeBlocks(guide, "yaml"); !slices.Equal(got, documents) {
+		t.Errorf("the page shows\n%s\nand the script has\n%s", strings.Join(got, "\n"), strings.Join(documents, "\n"))
+	}
+	if denies := strings.Replace(documents[0], "[Warn, Audit]", "[Deny]", 1); files["deny.yaml"] != denies {
+		t.Errorf("deny.yaml is not the policy with other actions:\n%s", files["deny.yaml"])
 	}
 }
 

@@ -22,6 +22,8 @@ type testReport struct {
 	Passed   int            `json:"passed"`
 	Failed   int            `json:"failed"`
 	Coverage cases.Coverage `json:"coverage,omitzero"`
+	// Untested are policies that no test is about. They are not in Coverage.
+	Untested []string `json:"untested,omitempty"`
 
 	results []cases.Result
 }
@@ -108,7 +110,11 @@ func (p *testPrinter) report(report *testReport) {
 				p.line("")
 			}
 			source = r.Case.Source
-			p.line("%s (%s)", shape.Printable(r.Case.Test), shape.Printable(source))
+			title := shape.Printable(source)
+			if r.Case.Test != source {
+				title = shape.Printable(r.Case.Test) + " (" + title + ")"
+			}
+			p.line("%s", title)
 		}
 		if r.Passed() {
 			p.line("  %s    %s", p.paint(paintGreen, "ok"), shape.Printable(r.Case.Name))
@@ -125,6 +131,9 @@ func (p *testPrinter) report(report *testReport) {
 	if report.Coverage != nil {
 		p.line("")
 		p.coverage(report.Coverage)
+		for _, name := range report.Untested {
+			p.line("not counted, because none of these tests is about it: %s", shape.Printable(name))
+		}
 	}
 	p.line("")
 	p.line("%s: %d passed, %d failed", count(len(report.results), "case"), report.Passed, report.Failed)
@@ -235,7 +244,7 @@ func (p *testPrinter) outcome(o *cases.Outcome) {
 		if e.Why == policy.OtherRequest || e.Why == policy.NotInForce {
 			continue // of a large configuration these are nearly all
 		}
-		about := policyText(e.Kind, e.Policy, e.Binding, e.Param, e.Template) + ": " + string(e.Why)
+		about := ruleText(&policy.Violation{Kind: e.Kind, Policy: e.Policy, Binding: e.Binding, Param: e.Param, Template: e.Template}) + ": " + string(e.Why)
 		if e.Detail != "" {
 			about += ", " + visible(e.Detail)
 		}
@@ -244,22 +253,7 @@ func (p *testPrinter) outcome(o *cases.Outcome) {
 }
 
 func violationText(v *policy.Violation) string {
-	text := policyText(v.Kind, v.Policy, v.Binding, v.Param, v.Template)
-	if v.Rule != "" {
-		text += " " + v.Rule
-	}
-	return text + ": " + visible(v.Message)
-}
-
-// policyText names a policy and for what it was evaluated.
-func policyText(kind, name, binding, param, template string) string {
-	parts := []string{kind + " " + shape.Printable(name)}
-	for _, part := range []struct{ what, name string }{{"binding", binding}, {"param", param}, {"template", template}} {
-		if part.name != "" {
-			parts = append(parts, part.what+" "+shape.Printable(part.name))
-		}
-	}
-	return strings.Join(parts, ", ")
+	return ruleText(v) + ": " + visible(v.Message)
 }
 
 // coverage writes what cases have seen of the rules.

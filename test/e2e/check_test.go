@@ -27,13 +27,18 @@ func TestCheckSaysWhatTheServerSays(t *testing.T) {
 		strings.Replace(pod("inject", "word", "x: z", c("a")), "labels:", "annotations: {sidecar.gatehouse.dev/inject: \"yes\"}, labels:", 1),
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: odd, namespace: rules}\n",
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: even, namespace: rules}\n",
-		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: by-gatehouse}\nspec: {replicas: 50, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {" + c("a") + "}}}\n",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: checked}\nspec: {replicas: 50, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {" + c("a") + "}}}\n",
 		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: rules}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {" + c("a:latest") + "}}}\n",
-		"apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: by-gatehouse}\nspec: {ports: [{port: 80}], type: NodePort}\n",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: checked}\nspec: {ports: [{port: 80}], type: NodePort}\n",
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: fresh}\n",
 		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r}\nrules: []\n",
 	}
-	must(t, w.CreateNamespace(t.Context(), "by-gatehouse", map[string]string{"team": "blue"}))
+	// Gatehouse takes it for one of those that are compared, but it is of this test alone.
+	w.write(t, "namespace-checked.yaml", map[string]any{
+		"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": "checked", "labels": map[string]string{"compared": "true", "team": "blue"}},
+	})
+	must(t, w.CreateNamespace(t.Context(), "checked", map[string]string{"team": "blue"}))
 	file := filepath.Join(t.TempDir(), "all.yaml")
 	must(t, os.WriteFile(file, []byte(strings.Join(documents, "---\n")), 0o600))
 	out, err := gatehouse.Run(t.Context(), "check", "--config", w.config, "-f", file, "-o", "json", "--as", "kubernetes-admin", "--as-group", "system:masters")

@@ -61,7 +61,6 @@ func refusedBefore() map[string]string {
 func refusedUpstream() []string {
 	return []string{
 		"ingress-hosts/an Ingress from before the policy may be changed",
-		"required-labels/what was unlabelled before may be changed",
 		"service-types/a NodePort from before the policy may be changed",
 	}
 }

@@ -96,8 +96,8 @@ func (b *beyond) deleting(t *testing.T) {
 	for _, name := range []string{"held", "held-always"} {
 		must(t, stored.Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
-	if err := update("held", dry, untier); err != nil {
-		t.Errorf("metadata of what is being deleted: %v", err)
+	if err := refusal(update("held", dry, untier), 422, "no tier"); err != nil {
+		t.Errorf("labels of what is being deleted: %v", err)
 	}
 	if err := refusal(update("held", dry, func(c *corev1.ConfigMap) { c.Data["owner"] = "mallory" }), 422, "not an owner: mallory"); err != nil {
 		t.Errorf("data of what is being deleted: %v", err)

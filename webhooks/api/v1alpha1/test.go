@@ -15,7 +15,14 @@ import (
 type Test struct {
 	metav1.TypeMeta `json:",inline"`
 
-	Metadata TestMetadata `json:"metadata"`
+	// +optional
+	Metadata TestMetadata `json:"metadata,omitzero"`
+	// Policies are the names of the policies that the cases are about, or
+	// kind/name where two kinds have a policy of one name. Only these, with their
+	// bindings and exceptions, are evaluated, and others cannot get in their way.
+	// An empty list stands for none, and without the field all are.
+	// +optional
+	Policies []string `json:"policies,omitzero"`
 	// Context are objects that policies and profiles look up for the cases of
 	// this document: namespaces, params, presets. They are there beside those of
 	// the configuration, and in the place of those of the same kind and name.
@@ -30,8 +37,11 @@ type Test struct {
 //
 // +kubebuilder:object:generate=false
 type TestMetadata struct {
-	// Name says what is tested. It is unique among the tests that are run.
-	Name string `json:"name"`
+	// Name says what is tested. It is unique among the tests that are run. The
+	// default is the file, and the number of the document in it where it has
+	// several.
+	// +optional
+	Name string `json:"name,omitempty"`
 	// Labels and Annotations are for people and their tools.
 	// +optional
 	Labels      map[string]string `json:"labels,omitempty"`

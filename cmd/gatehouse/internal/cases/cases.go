@@ -20,7 +20,8 @@ type Case struct {
 	// Source is the file, and the number of the document in it where it has
 	// several.
 	Source string
-	// Test is the name of the document, and Name that of the case in it.
+	// Test is the name of the document, or Source if it has none, and Name that of
+	// the case in it.
 	Test, Name string
 	// Field is the path of the case in the document, as "cases[2]".
 	Field string
@@ -30,11 +31,15 @@ type Case struct {
 	Inject bool
 	// Now is the time by which exceptions expire, and nil for the real one.
 	Now *time.Time
+	// About are the policies that the document is about, and nil for all.
+	About *About
 	// Context is that of the document, and nil for that of the configuration
 	// alone.
 	Context *Context
 	// Expect is what must become of it. The verdict is filled in.
 	Expect v1alpha1.TestExpectation
+	// broken says that something is wrong with what is asked, and was reported.
+	broken bool
 }
 
 // Title is the name by which a case is selected and reported: that of its

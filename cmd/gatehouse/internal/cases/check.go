@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -29,9 +30,9 @@ const defaultNamespace = "default"
 func (d *document) readCase(i int, names map[string]int) {
 	written := &d.test.Cases[i]
 	c := &Case{
-		Source: d.source, Test: d.test.Metadata.Name, Name: written.Name, Field: shape.Element("cases", i),
-		Inject:  written.Inject == nil || *written.Inject,
-		Context: d.context, Expect: written.Expect,
+		Source: d.source, Test: cmp.Or(d.test.Metadata.Name, d.source), Name: written.Name, Field: shape.Element("cases", i),
+		Inject: written.Inject == nil || *written.Inject,
+		About:  d.about, Context: d.context, Expect: written.Expect,
 	}
 	if strings.TrimSpace(c.Name) == "" {
 		d.report(c.Field+".name", "is missing", "the name says what is shown")
@@ -44,6 +45,7 @@ func (d *document) readCase(i int, names map[string]int) {
 		now := written.Now.Time
 		c.Now = &now
 	}
+	before := len(d.found)
 	c.Spec = request.Spec{
 		Object:    d.object(c.Field, "object", written.Object, written.ObjectFile),
 		OldObject: d.object(c.Field, "oldObject", written.OldObject, written.OldObjectFile),
@@ -60,6 +62,7 @@ func (d *document) readCase(i int, names map[string]int) {
 	if o := string(c.Spec.Operation); o != "" && !slices.Contains(operations, o) {
 		d.report(c.Field+".operation", notAllowed(o, operations), finding.DidYouMean(o, operations...))
 	}
+	c.broken = len(d.found) > before
 	d.expectation(c.Field+".expect", &c.Expect)
 	d.cases = append(d.cases, c)
 }

@@ -53,8 +53,8 @@ cases: [{name: c, object: {}, expect: {verdict: Allowed}}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := Load([]string{filepath.Join(dir, "test.yaml")})
-	if err != nil {
+	all, found := Load([]string{filepath.Join(dir, "test.yaml")})
+	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}
 	objects := all[0].Context.Over(c.Policy.Objects, c.Sidecar.ConfigMaps)

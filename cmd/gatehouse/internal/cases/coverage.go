@@ -52,28 +52,33 @@ const podSecurity = "podSecurity"
 // ruleKey is what only one rule has.
 type ruleKey struct{ kind, policy, rule string }
 
-// NewCoverage counts, for every rule of the policies, what the evaluations of
-// each case say. The order is that of kinds, names and rules.
+// NewCoverage counts, for every rule of the policies that the tests of the
+// results are about, what the evaluations of each case say. The order is that of
+// kinds, names and rules.
 func NewCoverage(spec *policy.Spec, results []Result) Coverage {
 	c := Coverage{}
 	at := map[ruleKey]int{}
+	about := tested(results)
 	add := func(kind, name, rule string) {
+		if !about(kind, name) {
+			return
+		}
 		at[ruleKey{kind, name, rule}] = len(c)
 		c = append(c, RuleCoverage{Kind: kind, Policy: name, Rule: rule})
 	}
 	for i := range spec.AdmissionPolicies {
 		p := &spec.AdmissionPolicies[i]
 		if p.Spec.PodSecurity != nil {
-			add("AdmissionPolicy", p.Name, podSecurity)
+			add(ownKind, p.Name, podSecurity)
 		}
 		for rule := range p.Spec.Validations {
-			add("AdmissionPolicy", p.Name, fmt.Sprintf("validations[%d]", rule))
+			add(ownKind, p.Name, fmt.Sprintf("validations[%d]", rule))
 		}
 	}
 	for i := range spec.Policies {
 		p := &spec.Policies[i]
 		for rule := range p.Spec.Validations {
-			add("ValidatingAdmissionPolicy", p.Name, fmt.Sprintf("validations[%d]", rule))
+			add(upstreamKind, p.Name, fmt.Sprintf("validations[%d]", rule))
 		}
 	}
 	for i := range results {
@@ -92,6 +97,39 @@ func NewCoverage(spec *policy.Spec, results []Result) Coverage {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Policy, b.Policy))
 	})
 	return c
+}
+
+// tested tells of which policies the tests of the results are.
+func tested(results []Result) func(kind, name string) bool {
+	var all []*About
+	for i := range results {
+		if about := results[i].Case.About; !slices.Contains(all, about) {
+			all = append(all, about)
+		}
+	}
+	return func(kind, name string) bool {
+		return slices.ContainsFunc(all, func(a *About) bool { return a.Policy(kind, name) })
+	}
+}
+
+// Untested are the policies that none of the tests of the results is about, as
+// kind and name, in the order of these. Their rules are not in the coverage.
+func Untested(spec *policy.Spec, results []Result) []string {
+	about := tested(results)
+	var all []string
+	add := func(kind, name string) {
+		if !about(kind, name) {
+			all = append(all, kind+" "+name)
+		}
+	}
+	for i := range spec.AdmissionPolicies {
+		add(ownKind, spec.AdmissionPolicies[i].Name)
+	}
+	for i := range spec.Policies {
+		add(upstreamKind, spec.Policies[i].Name)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // seen is what one case has seen of a rule.
@@ -113,7 +151,7 @@ func observe(evaluations []policy.Evaluation) map[ruleKey]seen {
 				s.passed = true
 			case policy.Violated, policy.Excepted, policy.Existing:
 				s.violated = true
-			case policy.Failed, policy.Ignored:
+			case policy.Failed, policy.Ignored, policy.Done:
 			}
 			all[key] = s
 		}

@@ -32,7 +32,9 @@ func TestCoverage(t *testing.T) {
 		return policy.Evaluation{Kind: kind, Policy: name, Why: policy.Evaluated, Rules: rules}
 	}
 	const upstream, own = "ValidatingAdmissionPolicy", "AdmissionPolicy"
-	one := func(evaluations ...policy.Evaluation) Result { return Result{Got: Outcome{Evaluations: evaluations}} }
+	one := func(evaluations ...policy.Evaluation) Result {
+		return Result{Case: &Case{}, Got: Outcome{Evaluations: evaluations}}
+	}
 	c := NewCoverage(&spec, []Result{
 		// Kept twice and violated once in one case are one of each.
 		one(
@@ -77,5 +79,45 @@ ValidatingAdmissionPolicy/z validations[0] 1 1
 	}
 	if !Coverage(nil).Reaches(100) {
 		t.Error("of no rules not all are covered")
+	}
+}
+
+// TestCoverageIsOfWhatTestsAreAbout has a test about one policy, and one that says
+// nothing of the kind.
+func TestCoverageIsOfWhatTestsAreAbout(t *testing.T) {
+	t.Parallel()
+	var spec policy.Spec
+	for _, name := range []string{"c", "a", "b"} {
+		var own policy.AdmissionPolicy
+		own.Name, own.Spec.Validations = name, make([]admissionregistrationv1.Validation, 1)
+		spec.AdmissionPolicies = append(spec.AdmissionPolicies, own)
+	}
+	var upstream policy.Policy
+	upstream.Name, upstream.Spec.Validations = "a", make([]admissionregistrationv1.Validation, 1)
+	spec.Policies = []policy.Policy{upstream}
+	about := func(names ...string) Result { return Result{Case: &Case{About: &About{names: names}}} }
+	for name, c := range map[string]struct {
+		results           []Result
+		covered, untested string
+	}{
+		"one policy":      {[]Result{about("b")}, "AdmissionPolicy b", "AdmissionPolicy a, AdmissionPolicy c, ValidatingAdmissionPolicy a"},
+		"by its kind":     {[]Result{about("ValidatingAdmissionPolicy/a")}, "ValidatingAdmissionPolicy a", "AdmissionPolicy a, AdmissionPolicy b, AdmissionPolicy c"},
+		"several tests":   {[]Result{about("b"), about("b", "c")}, "AdmissionPolicy b, AdmissionPolicy c", "AdmissionPolicy a, ValidatingAdmissionPolicy a"},
+		"no policy":       {[]Result{about()}, "", "AdmissionPolicy a, AdmissionPolicy b, AdmissionPolicy c, ValidatingAdmissionPolicy a"},
+		"one test of all": {[]Result{about("b"), {Case: &Case{}}}, "AdmissionPolicy a, AdmissionPolicy b, AdmissionPolicy c, ValidatingAdmissionPolicy a", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var covered []string
+			for _, r := range NewCoverage(&spec, c.results) {
+				covered = append(covered, r.Kind+" "+r.Policy)
+			}
+			if got := strings.Join(covered, ", "); got != c.covered {
+				t.Errorf("counted are %q, want %q", got, c.covered)
+			}
+			if got := strings.Join(Untested(&spec, c.results), ", "); got != c.untested {
+				t.Errorf("not counted are %q, want %q", got, c.untested)
+			}
+		})
 	}
 }

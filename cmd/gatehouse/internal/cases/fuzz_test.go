@@ -20,6 +20,7 @@ func FuzzDocument(f *testing.F) {
 	} {
 		f.Add([]byte(`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"Test","metadata":{"name":"t"},"cases":[{"name":"c","object":{},"expect":` + expect + `}]}`))
 	}
+	f.Add([]byte(`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"Test","policies":["p","AdmissionPolicy/p",""],"cases":[{"name":"c","object":{},"expect":{"verdict":"Denied"}}]}`))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"List","items":[{"kind":"Test"},{"apiVersion":"gatehouse.dev/v1alpha1","kind":"TestList","items":[{},1]}]}`))
 	f.Add([]byte(`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"Test","metadata":{"name":"t"},"context":[{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"n"}}],"cases":[{"name":"c","user":{},"now":"2026-01-01T00:00:00Z","expect":{"warnings":[]}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

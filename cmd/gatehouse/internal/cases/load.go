@@ -23,8 +23,9 @@ const testKind = "Test"
 
 // Load reads the cases of all Test documents in files and directories, in the
 // order of the paths, files, documents and cases. Documents of other kinds are
-// passed over. The error is a finding.List of everything that is wrong.
-func Load(paths []string) ([]*Case, error) {
+// passed over. The findings are everything that is wrong, and then the cases are
+// for no more than to look what else is: Known and Runner check them further.
+func Load(paths []string) ([]*Case, finding.List) {
 	l := loader{documents: map[string]string{}}
 	seen := map[string]bool{}
 	for _, path := range paths {
@@ -48,11 +49,8 @@ func Load(paths []string) ([]*Case, error) {
 			})
 		}
 	}
-	if err := l.found.Err(); err != nil {
-		l.found.Sort()
-		return nil, l.found
-	}
-	return l.cases, nil
+	l.found.Sort()
+	return l.cases, l.found
 }
 
 // absolute is a path by which a file is known, whatever it is called.
@@ -78,6 +76,7 @@ type document struct {
 	*loader
 	file, source string
 	test         v1alpha1.Test
+	about        *About
 	context      *Context
 }
 
@@ -165,15 +164,16 @@ func (d *document) read(fields map[string]any) {
 	if !d.decode(fields) {
 		return
 	}
-	if d.test.Metadata.Name == "" {
-		d.report("metadata.name", "is missing", "the name says what is tested, and --run selects by it")
-	} else if first, twice := d.documents[d.test.Metadata.Name]; twice {
+	if first, twice := d.documents[d.test.Metadata.Name]; twice {
 		d.report("metadata.name", fmt.Sprintf("%q is the name of another test, in %q", shape.Cut(d.test.Metadata.Name, mostShown), first), "give one of the two another name")
-	} else {
+	} else if d.test.Metadata.Name != "" {
 		d.documents[d.test.Metadata.Name] = d.source
 	}
 	if len(d.test.Cases) == 0 {
 		d.report("cases", "is missing or empty, so nothing is tested", "")
+	}
+	if d.test.Policies != nil {
+		d.about = &About{names: d.test.Policies}
 	}
 	d.readContext()
 	names := map[string]int{}

@@ -68,8 +68,8 @@ metadata: {name: of-somebody-else}
 		"objects/pod.json":  `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "<big>", "generation": 9007199254740993}}`,
 		".hidden/test.yaml": "kind: Test",
 	})
-	all, err := Load([]string{dir, filepath.Join(dir, "b.yaml")})
-	if err != nil {
+	all, found := Load([]string{dir, filepath.Join(dir, "b.yaml")})
+	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}
 	titles := make([]string, 0, len(all))
@@ -104,6 +104,29 @@ metadata: {name: of-somebody-else}
 	}
 }
 
+// TestNameOfATest is that of the file, if the test has none.
+func TestNameOfATest(t *testing.T) {
+	t.Parallel()
+	nameless := strings.Replace(good, "metadata: {name: good}\n", "", 1)
+	dir := filepath.ToSlash(write(t, map[string]string{
+		"a.yaml": nameless, "b/a.yaml": nameless, "c.yaml": nameless + "---\n" + strings.Replace(good, "{name: good}", "{labels: {a: b}}", 1) + "---\n" + good,
+	}))
+	all, found := Load([]string{dir})
+	if err := found.Err(); err != nil {
+		t.Fatal(err)
+	}
+	var titles []string
+	for _, c := range all {
+		titles = append(titles, strings.TrimPrefix(c.Title(), dir+"/"))
+		if got, want := c.finding("x").Object, "Test"; got != want && c.Test != "good" {
+			t.Errorf("a finding about %s is about %q", c.Title(), got)
+		}
+	}
+	if got, want := strings.Join(titles, " "), "a.yaml/a b/a.yaml/a c.yaml#1/a c.yaml#2/a good/a"; got != want {
+		t.Errorf("the cases are %s, want %s", got, want)
+	}
+}
+
 // TestLoadRefuses holds what must not pass for a test.
 func TestLoadRefuses(t *testing.T) {
 	t.Parallel()
@@ -124,7 +147,6 @@ func TestLoadRefuses(t *testing.T) {
 		"misspelt kind":                  {"apiVersion: gatehouse.dev/v1alpha1\nkind: Tests", `Test: kind: "Tests" is not a kind of gatehouse.dev (hint: did you mean "Test"?)`},
 		"no cases":                       {head + "metadata: {name: t}", "Test/t: cases: is missing or empty, so nothing is tested"},
 		"empty cases":                    {head + "metadata: {name: t}\ncases: []", "Test/t: cases: is missing or empty, so nothing is tested"},
-		"no name":                        {strings.Replace(good, "{name: good}", "{}", 1), "Test: metadata.name: is missing (hint: the name says what is tested, and --run selects by it)"},
 		"namespace":                      {strings.Replace(good, "{name: good}", "{name: t, namespace: shop}", 1), `Test/t: metadata.namespace: unknown field (hint: did you mean "cases.namespace"?)`},
 		"unknown field":                  {having("objct: " + pod), `Test/t: cases[0].objct: unknown field (hint: did you mean "object"?)`},
 		"value of another kind":          {having("inject: 1"), `Test/t: cases[0].inject: "1" is a number, expected true or false`},
@@ -162,7 +184,8 @@ func TestLoadRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.ToSlash(write(t, map[string]string{"test.yaml": c.text, "two.yaml": "a: b\n---\na: b", "broken.yaml": "a: b\na: c\n"}))
-			all, err := Load([]string{dir + "/test.yaml"})
+			all, found := Load([]string{dir + "/test.yaml"})
+			err := found.Err()
 			if err == nil {
 				t.Fatalf("%d cases were read", len(all))
 			}
@@ -207,7 +230,8 @@ func TestLoadReportsEverything(t *testing.T) {
 		"a.yaml": head + "metadata: {name: a}\ncases: [{name: x, object: {}, expect: {}}, {object: {}, operation: X, expect: {verdict: Z}}]\n",
 		"b.yaml": "{",
 	})
-	_, err := Load([]string{dir, filepath.Join(dir, "nowhere")})
+	_, found := Load([]string{dir, filepath.Join(dir, "nowhere")})
+	err := found.Err()
 	if err == nil {
 		t.Fatal("no error")
 	}

@@ -49,34 +49,59 @@ type Variant struct {
 	RealTime bool
 	// Inject tells whether there are sidecar profiles.
 	Inject bool
+	// About are the policies that are there, and nil for all.
+	About *About
 	// Context is laid over that of the configuration, if it is not nil.
 	Context *Context
 }
 
 func variantOf(c *Case) Variant {
-	v := Variant{RealTime: c.Now == nil, Inject: c.Inject, Context: c.Context}
+	v := Variant{RealTime: c.Now == nil, Inject: c.Inject, About: c.About, Context: c.Context}
 	if c.Now != nil {
 		v.Now = c.Now.UTC()
 	}
 	return v
 }
 
+// Check finds what no request can be made of, in cases with which nothing else is
+// wrong.
+func (r *Runner) Check(all []*Case) finding.List {
+	var found finding.List
+	for _, c := range all {
+		if c.broken {
+			continue
+		}
+		if _, err := r.request(c); err != nil {
+			found = append(found, c.unaskable(err)...)
+		}
+	}
+	return found
+}
+
+// unaskable are the reasons why no request can be made of a case.
+func (c *Case) unaskable(err error) finding.List {
+	var found finding.List
+	for line := range strings.Lines(err.Error()) {
+		f := c.finding(strings.TrimSpace(line))
+		if strings.HasPrefix(line, "name: is missing") {
+			f.Hint = "objectName is the name of an object that does not say it"
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
 // Run decides every case. The results are in the order of the cases, however
 // many are decided at a time. The error is a finding.List of cases that no
-// request can be made of, and then none was decided; or why the work ended early.
+// request can be made of, as Check finds them, and then none was decided; or why
+// the work ended early.
 func (r *Runner) Run(ctx context.Context, all []*Case) ([]Result, error) {
 	requests := make([]admission.Request, len(all))
 	var found finding.List
 	for i, c := range all {
 		var err error
 		if requests[i], err = r.request(c); err != nil {
-			for line := range strings.Lines(err.Error()) {
-				f := c.finding(strings.TrimSpace(line))
-				if strings.HasPrefix(line, "name: is missing") {
-					f.Hint = "objectName is the name of an object that does not say it"
-				}
-				found = append(found, f)
-			}
+			found = append(found, c.unaskable(err)...)
 		}
 	}
 	if err := found.Err(); err != nil {
@@ -121,9 +146,6 @@ func (r *Runner) Run(ctx context.Context, all []*Case) ([]Result, error) {
 func (r *Runner) Warnings(all []*Case) finding.List {
 	var found finding.List
 	for _, c := range all {
-		if c.Spec.Operation == admissionv1.Connect {
-			continue // its object is the options, and subResource says what they are of
-		}
 		text := c.Spec.Object
 		if len(text) == 0 {
 			text = c.Spec.OldObject
@@ -134,6 +156,9 @@ func (r *Runner) Warnings(all []*Case) finding.List {
 		}
 		kind := schema.FromAPIVersionAndKind(object.Get("apiVersion").Text(), object.Get("kind").Text())
 		if as := r.Resources.Of(kind); as.Guessed {
+			if req, err := r.request(c); err == nil && req.Operation == admissionv1.Connect {
+				continue // its object is the options, and what they are of is known
+			}
 			f := c.finding(fmt.Sprintf("kind %q of %s is not known: its resource is taken to be %q, in namespaces",
 				shape.Cut(kind.Kind, mostShown), shape.Printable(kind.GroupVersion().String()), shape.Cut(as.Name, mostShown)))
 			f.Severity, f.Hint = finding.Warning, "put its CustomResourceDefinition into the --config directory"
@@ -145,7 +170,9 @@ func (r *Runner) Warnings(all []*Case) finding.List {
 
 // finding is an error about the case.
 func (c *Case) finding(message string) finding.Finding {
-	return finding.Finding{
-		Severity: finding.Error, Source: c.Source, Object: testKind + "/" + shape.Printable(c.Test), Field: c.Field, Message: message,
+	object := testKind
+	if c.Test != c.Source {
+		object += "/" + shape.Printable(c.Test)
 	}
+	return finding.Finding{Severity: finding.Error, Source: c.Source, Object: object, Field: c.Field, Message: message}
 }

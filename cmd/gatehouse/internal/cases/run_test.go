@@ -33,8 +33,8 @@ func load(t *testing.T, tests string) ([]*Case, func(Variant) (*webhooks.Snapsho
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := Load([]string{filepath.Join(dir, "test.yaml")})
-	if err != nil {
+	all, found := Load([]string{filepath.Join(dir, "test.yaml")})
+	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}
 	return all, func(Variant) (*webhooks.Snapshot, error) {
