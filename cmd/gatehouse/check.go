@@ -52,10 +52,11 @@ With --old, an object that is among the old ones too is updated, and all others
 are created. With --operation DELETE the objects are those that are deleted.
 
 Policies may look at namespaces and at params. A namespace is known if it is in
-the configuration or, failing that, among the manifests; params must be in the
-configuration. Kinds of custom resources are known by their
-CustomResourceDefinitions, in either. Nothing is checked against schemas.
-Kustomization files are passed over.
+the configuration or, failing that, among the manifests, or by what
+--namespace-labels says of all others; params must be in the configuration. Kinds
+of custom resources are known by their CustomResourceDefinitions, in either. Kind
+and name are checked, and nothing else against schemas. Kustomization files are
+passed over.
 
   -o table  objects and what stands against them (the default)
   -o json   the same for programs, an object a line
@@ -63,7 +64,8 @@ Kustomization files are passed over.
   -o junit  for systems for continuous integration, an object a test case
 
 Exit codes: 0 everything would be admitted; 1 an object would be refused; 2 bad
-usage or input, or it could not be told of an object.`,
+usage, or it could not be told of an object, as of a document that cannot be
+read.`,
 		Example: `  # would the cluster take this?
   gatehouse check --config ./config -f deploy/
 
@@ -77,6 +79,7 @@ usage or input, or it could not be told of an object.`,
 			if err := f.check(); err != nil {
 				return err
 			}
+			f.each = true
 			o, err := f.open(s.in)
 			if err != nil {
 				return err
@@ -97,6 +100,7 @@ usage or input, or it could not be told of an object.`,
 	}
 	f.offlineFlags.add(cmd)
 	f.addConfig(cmd)
+	f.addLabels(cmd)
 	f.askFlags.add(cmd)
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print nothing about objects that are admitted without a word, and no summary")
 	addOutputFlag(cmd, &f.output, f.outputs()...)
@@ -201,8 +205,8 @@ func newCheckReport(ctx context.Context, a *asker, p *progress) (*checkReport, e
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if p.tick(len(report.objects), total); o.GroupVersionKind().Group == "kustomize.config.k8s.io" {
-				continue // for kustomize, and never for an API server
+			if p.tick(len(report.objects), total); isForKustomize(o) {
+				continue
 			}
 			c := newChecked(a, s, o, a.ask(ctx, o, false))
 			report.objects = append(report.objects, c)
@@ -210,7 +214,7 @@ func newCheckReport(ctx context.Context, a *asker, p *progress) (*checkReport, e
 		}
 	}
 	if len(report.objects) == 0 {
-		return nil, errors.New("there is no object in these manifests")
+		return nil, errors.New("there is no object in these manifests (hint: kustomization files are passed over; give what kustomize build prints)")
 	}
 	return report, nil
 }
@@ -231,26 +235,17 @@ func newChecked(a *asker, s source, o *manifest.Object, from *answer) *checked {
 		}
 		c.Violations = append(c.Violations, v)
 	}
-	if from.err != nil {
-		c.Error = strings.Join(strings.Split(from.err.Error(), "\n"), "; ")
+	if o.Suggestion != "" {
+		c.Note = strings.TrimPrefix(c.Note+"; "+podHint(o), "; ")
 	}
-	switch {
-	case from.refused:
-		c.Verdict = checkRefused
-	case from.err != nil:
-		c.Verdict = checkUnknown
-	case from.warned:
-		c.Verdict = checkWarned
-	default:
-		c.Verdict = checkAdmitted
-	}
+	c.Verdict, c.Error = from.verdict(), from.untold()
 	return c
 }
 
 // exit is the end of the program.
 func (r *checkReport) exit() error {
 	switch {
-	case slices.ContainsFunc(r.objects, func(c *checked) bool { return c.Error != "" }):
+	case r.counts[checkUnknown] > 0:
 		return &exitError{code: exitUnknown}
 	case r.counts[checkRefused] > 0:
 		return &exitError{code: exitNo}

@@ -149,8 +149,8 @@ func TestCheckSARIF(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if !log.Failed {
-		t.Error("the log does not say that something could not be told")
+	if want := []sarif.Notification{{Message: "Pod/a in namespace shop: could not tell: why", File: "a.yaml", Line: 1}}; !slices.Equal(log.Notifications, want) {
+		t.Errorf("notifications are %+v, want %+v", log.Notifications, want)
 	}
 	// What has moved is the same, and what is not the same differs.
 	moved, seen := sarifOf(100), map[string]bool{}

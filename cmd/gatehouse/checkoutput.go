@@ -14,7 +14,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/junit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/sarif"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
 )
 
 func (f *checkFlags) write(s streams, report *checkReport) error {
@@ -72,11 +71,7 @@ func (c *checked) remarks() []remark {
 	}
 	for i := range c.Violations {
 		v := &c.Violations[i]
-		text := v.where() + ": " + oneLine(v.Message)
-		if v.Exception != "" {
-			text += " (PolicyException " + shape.Printable(v.Exception) + ")"
-		}
-		all = append(all, remark{string(v.Effect), text})
+		all = append(all, remark{string(v.Effect), violationLine(&v.Violation)})
 	}
 	for _, warning := range c.Warnings {
 		all = append(all, remark{"warning", oneLine(warning)})
@@ -85,28 +80,6 @@ func (c *checked) remarks() []remark {
 		all = append(all, remark{"note", oneLine(c.Note)})
 	}
 	return all
-}
-
-// where is which rule is violated. A refusal of injection may be about no profile.
-func (v *checkedViolation) where() string {
-	text := v.Kind
-	if v.Policy != "" {
-		text = policyText(v.Kind, v.Policy, v.Binding, v.Param, "")
-	}
-	for _, part := range []struct{ what, name string }{{"template ", v.Template}, {"", v.Rule}} {
-		if part.name != "" {
-			text += ", " + part.what + part.name
-		}
-	}
-	return text
-}
-
-// oneLine is a text as it may be shown on a terminal, on one line.
-func oneLine(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.Quote(text)
-	}
-	return text
 }
 
 // checkTable writes for people. Flush of out has the error.
@@ -175,7 +148,6 @@ func (r *checkReport) junit() []junit.Suite {
 		for _, remark := range c.remarks() {
 			_, _ = fmt.Fprintf(&text, "%s: %s\n", remark.label, remark.text)
 		}
-		one.Text = text.String()
 		denied := 0
 		for i := range c.Violations {
 			if c.Violations[i].Effect == effectDenied {
@@ -184,10 +156,13 @@ func (r *checkReport) junit() []junit.Suite {
 		}
 		switch c.Verdict {
 		case checkRefused:
-			one.Failure = "refused: " + count(denied, "violation")
+			one.Failure, one.Text = "refused: "+count(denied, "violation"), text.String()
 		case checkUnknown:
-			one.Error = "could not tell: " + oneLine(c.Error)
+			one.Error, one.Text = "could not tell: "+oneLine(c.Error), text.String()
 		case checkAdmitted, checkWarned:
+			if len(c.remarks()) > 0 {
+				one.Output = text.String()
+			}
 		}
 		suite := &suites[len(suites)-1]
 		suite.Cases = append(suite.Cases, one)
@@ -218,8 +193,9 @@ func (r *checkReport) sarif() *sarif.Log {
 			log.Results = append(log.Results, result)
 		}
 		if c.Error != "" {
-			log.Failed = true
-			add(sarif.Result{Rule: string(checkUnknown), Description: "It could not be told whether the object would be admitted.", Level: sarif.Error, Message: c.name() + ": could not tell: " + c.Error, Line: c.Line})
+			message := c.name() + ": could not tell: " + c.Error
+			log.Notifications = append(log.Notifications, sarif.Notification{Message: message, File: c.File, Line: c.Line})
+			add(sarif.Result{Rule: string(checkUnknown), Description: "Something could not be told about the object.", Level: sarif.Error, Message: message, Line: c.Line})
 		}
 		for i := range c.Violations {
 			v := &c.Violations[i]

@@ -43,8 +43,9 @@ object it tells only how many there are, without --all.
 It reads the same kinds of objects and files as check, and knows the same
 namespaces and kinds.
 
-Exit codes: 0 done, whatever becomes of the objects; 2 bad usage or input, or it
-could not be told what becomes of an object.`,
+The last line about an object is what check says of it. Exit codes: 0 done,
+whatever becomes of the objects; 2 bad usage, or it could not be told what becomes
+of an object.`,
 		Example: `  # why is there no sidecar?
   gatehouse explain --config ./config -f deployment.yaml
 
@@ -59,6 +60,7 @@ could not be told what becomes of an object.`,
 			if err := f.check(); err != nil {
 				return err
 			}
+			f.each = true
 			o, err := f.open(s.in)
 			if err != nil {
 				return err
@@ -73,6 +75,7 @@ could not be told what becomes of an object.`,
 	}
 	f.offlineFlags.add(cmd)
 	f.addConfig(cmd)
+	f.addLabels(cmd)
 	f.askFlags.add(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "list every policy that is not about an object, and all expressions")
 	addOutputFlag(cmd, &f.output, "text", "json")
@@ -108,15 +111,23 @@ type explained struct {
 	// Policies are all of them, those that are not about the object too. A pod
 	// that injection refuses is not shown to them.
 	Policies []policy.Evaluation `json:"policies,omitempty"`
+	// Verdict is what check says of the object.
+	Verdict checkVerdict `json:"verdict"`
 	// Error says what could not be told.
 	Error string `json:"error,omitempty"`
 
 	// surprising tells whether it may be a surprise that the object holds no pod.
 	surprising bool
+	// unreadable tells whether the object cannot be judged as it is written.
+	unreadable bool
 	// note says what was assumed that may be wrong, and unasked that policies were
 	// not asked because injection refuses the pod.
 	note    string
 	unasked bool
+	// denials are the violations by which injection refuses the pod, and
+	// configured tells whether there is any policy.
+	denials    []policy.Violation
+	configured bool
 }
 
 // explainedProfile is what is told about one profile.
@@ -161,6 +172,9 @@ func (x *explainer) explain(ctx context.Context, s streams, output string) error
 	unknown, pods, told := false, 0, 0
 	for _, source := range x.sources {
 		for _, o := range source.Objects {
+			if isForKustomize(o) {
+				continue
+			}
 			e := x.about(ctx, source, o)
 			if !e.surprising && !e.concerned() {
 				continue
@@ -190,6 +204,8 @@ func (x *explainer) explain(ctx context.Context, s streams, output string) error
 		return err
 	}
 	switch {
+	case unknown:
+		return &exitError{code: exitUnknown}
 	case pods == 0:
 		what := "no pod"
 		if len(x.matchers) > 0 {
@@ -197,8 +213,6 @@ func (x *explainer) explain(ctx context.Context, s streams, output string) error
 		}
 		_, err := fmt.Fprintf(s.err, "gatehouse: there is %s in these manifests\n", what)
 		return err
-	case unknown:
-		return &exitError{code: exitUnknown}
 	default:
 		return nil
 	}
@@ -207,15 +221,17 @@ func (x *explainer) explain(ctx context.Context, s streams, output string) error
 // about explains one object.
 func (x *explainer) about(ctx context.Context, s source, o *manifest.Object) *explained {
 	e := &explained{place: placeOf(s, o, x.namespaceOf(o)), NoPod: o.NoPod, Profiles: []explainedProfile{}}
+	if o.Odd {
+		e.Namespace = ""
+	}
 	switch {
+	case unreadable(o) != nil:
 	case o.NoPod == "":
 		x.sidecars(ctx, o, e)
 	case o.Suggestion != "":
-		e.NoPod = fmt.Sprintf("its kind is not known to hold a pod (hint: --workload %s)", o.Suggestion)
+		e.NoPod = podHint(o)
 	}
-	if !o.Odd {
-		x.policies(ctx, o, e)
-	}
+	x.policies(ctx, o, e)
 	e.surprising = o.OfKind || o.Odd || o.Suggestion != ""
 	return e
 }
@@ -302,6 +318,7 @@ func (e *explained) print(out io.Writer, all bool) {
 		_, _ = io.WriteString(out, strings.TrimRight(fmt.Sprintf(format, args...), " ")+"\n")
 	}
 	switch {
+	case e.unreadable:
 	case e.NoPod == "":
 		e.printSidecars(line)
 	case e.surprising:
@@ -312,8 +329,9 @@ func (e *explained) print(out io.Writer, all bool) {
 	}
 	e.printPolicies(line, all)
 	if e.Error != "" {
-		line("  could not tell: %s", e.Error)
+		line("  could not tell: %s", oneLine(e.Error))
 	}
+	line("  verdict: %s", e.Verdict.text())
 }
 
 // printSidecars writes what is told about profiles.
@@ -342,15 +360,14 @@ func (e *explained) printSidecars(line func(string, ...any)) {
 		line("  %-*s  %-*s  %s", name, p.Profile, reason, p.Reason, strings.Join(about, "; "))
 		p.print(line, below.String())
 	}
-	if len(e.Profiles) == 0 && e.Error == "" {
+	if len(e.Profiles) == 0 && e.Error == "" && !e.configured {
 		line("  there is no sidecar profile")
 	}
 	for _, warning := range e.Warnings {
 		line("  warning: %s", warning)
 	}
-	for _, refusal := range e.Refusals {
-		refusal.Source, refusal.Object = "", ""
-		line("  refused: %s", refusal)
+	for i := range e.denials {
+		line("  %s: %s", effectDenied, violationLine(&e.denials[i]))
 	}
 }
 

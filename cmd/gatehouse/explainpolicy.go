@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -8,21 +9,24 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
 )
 
-// policies explains what policies say about an object, if there are any.
+// policies explains what policies say about an object, and what becomes of it.
 func (x *explainer) policies(ctx context.Context, o *manifest.Object, e *explained) {
-	if len(x.matchers) == 0 {
-		return
-	}
 	from := x.ask(ctx, o, true)
-	e.Policies, e.note, e.unasked = from.evaluations, from.note, from.injection
-	if from.err != nil && e.Error == "" {
-		e.Error = strings.Join(strings.Split(from.err.Error(), "\n"), "; ")
+	e.configured = len(x.matchers) > 0
+	e.Policies, e.note, e.unasked = from.evaluations, from.note, from.injection && e.configured
+	e.Verdict, e.unreadable = from.verdict(), unreadable(o) != nil
+	for i := range from.violations {
+		if v := &from.violations[i]; v.Kind == admit.InjectionKind {
+			e.denials = append(e.denials, *v)
+		}
 	}
+	e.Error = cmp.Or(from.untold(), e.Error)
 }
 
 // concerned tells whether there is something to explain about an object without
@@ -119,7 +123,7 @@ func whyText(why policy.Why) string {
 
 // printEvaluation writes what became of one policy.
 func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) {
-	about := policyText(p.Kind, p.Policy, p.Binding, p.Param, p.Template) + ": " + whyText(p.Why)
+	about := ruleText(&policy.Violation{Kind: p.Kind, Policy: p.Policy, Binding: p.Binding, Param: p.Param, Template: p.Template}) + ": " + whyText(p.Why)
 	if p.Detail != "" && p.Why != policy.NotInForce { // which says it already
 		about += "; " + oneLine(p.Detail)
 	}
@@ -162,6 +166,9 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 			spent = fmt.Sprintf("cost %*d  ", cost, r.Cost)
 		}
 		line("      %-*s  %-*s  %s%s", width, r.Name, result, strings.ToLower(string(r.Outcome)), spent, message)
+		for _, tried := range r.Tried {
+			line("          PolicyException %s does not hold: %s", shape.Printable(tried.Exception), oneLine(tried.Why))
+		}
 		if r.Text != "" && (all || r.Outcome != policy.Passed) {
 			line("          %s", folded(r.Text))
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,8 +91,9 @@ func lint(out io.Writer, dir, output string) error {
 
 // newLintReport finds everything that there is to say about a configuration.
 func newLintReport(dir string) lintReport {
-	c, _, found := examine(dir)
-	found = append(found, lintPolicies(c, time.Now())...)
+	c, read := config.Inspect(dir)
+	_, found := compiled(c, read)
+	found = append(found, besides(found, read, lintPolicies(c, time.Now()))...)
 	found.Sort()
 	if found == nil {
 		found = finding.List{} // [] and not null
@@ -105,6 +107,23 @@ func newLintReport(dir string) lintReport {
 		}
 	}
 	return report
+}
+
+// besides are those of the findings of lint alone that are worth a word besides
+// errors: they are about documents that could be read, and about fields that
+// compile.
+func besides(errs, read, found finding.List) finding.List {
+	type place struct{ source, field string }
+	broken := map[place]bool{}
+	for _, f := range errs {
+		if f.Severity == finding.Error {
+			broken[place{f.Source, f.Field}] = true
+		}
+	}
+	unread := newUnread(read)
+	return slices.DeleteFunc(found, func(f finding.Finding) bool {
+		return len(unread[f.Source]) > 0 || broken[place{f.Source, f.Field}]
+	})
 }
 
 // lintPolicies is what only lint says about policies, by the time that is given.
@@ -137,19 +156,9 @@ func compiled(c *config.Config, found finding.List) (*webhooks.Snapshot, finding
 	var list finding.List
 	switch {
 	case err == nil:
-		found = append(found, snapshot.Warnings()...)
+		found = append(found, newUnread(found).without(snapshot.Warnings())...)
 	case errors.As(err, &list):
-		// What could not be read is not missing, too.
-		type place struct{ source, object, field string }
-		told := make(map[place]bool, len(found))
-		for _, f := range found {
-			told[place{f.Source, f.Object, f.Field}] = true
-		}
-		for _, f := range list {
-			if !told[place{f.Source, f.Object, f.Field}] {
-				found = append(found, f)
-			}
-		}
+		found = append(found, newUnread(found).without(list)...)
 	default:
 		found = append(found, finding.Finding{Severity: finding.Error, Message: err.Error()})
 	}
@@ -163,7 +172,7 @@ func compiled(c *config.Config, found finding.List) (*webhooks.Snapshot, finding
 // unusable is the error of a command that needs the configuration in a
 // directory, with all that is wrong with it.
 func unusable(dir string, err error) error {
-	return fmt.Errorf("the configuration in %s cannot be used:\n%w", dir, err)
+	return fmt.Errorf("the configuration in %s cannot be used:\n%w", dir, opened(dir, err))
 }
 
 // print writes the report for people: a line a finding, and how many there are.

@@ -122,7 +122,7 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	}
 	if f.config != "" {
 		if o.Spec, err = loadSpec(f.config); err != nil {
-			return nil, nil, fmt.Errorf("--config %s cannot be used (hint: see gatehouse lint):\n%w", f.config, err)
+			return nil, nil, fmt.Errorf("--config %s cannot be used (hint: see gatehouse lint):\n%w", f.config, opened(f.config, err))
 		}
 	}
 	admission, err := registration.ForAdmission(o)

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
@@ -32,10 +36,19 @@ type offlineFlags struct {
 	files, workloads []string
 	namespace        string
 	config           string
+	// command is the name of the command.
+	command string
+	// each tells of each document that it cannot be read, in its place, and
+	// passes over what is for kustomize. Otherwise it is an error.
+	each bool
+	// labels are those of namespaces that are not known, and nil if there are to
+	// be no such namespaces.
+	labels map[string]string
 }
 
 // add adds the flags to a command.
 func (f *offlineFlags) add(cmd *cobra.Command) {
+	f.command = cmd.Name()
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory of manifests, or - for standard input, which is read without this; repeatable")
 	flags.StringArrayVar(&f.workloads, "workload", nil, "further kind that holds a pod, KIND.GROUP=PATH, as in Rollout.argoproj.io=spec.template; repeatable")
@@ -43,6 +56,7 @@ func (f *offlineFlags) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag exists, here and below
 	_ = cmd.RegisterFlagCompletionFunc("workload", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions // fileArgs refuses them
 }
 
 // addConfig adds the flag for the configuration.
@@ -50,6 +64,12 @@ func (f *offlineFlags) addConfig(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.config, "config", "", "directory of documents (required)")
 	_ = cmd.MarkFlagRequired("config") // the flag exists
 	_ = cmd.MarkFlagDirname("config")
+}
+
+// addLabels adds the flag for labels of namespaces.
+func (f *offlineFlags) addLabels(cmd *cobra.Command) {
+	cmd.Flags().StringToStringVar(&f.labels, "namespace-labels", nil, "labels of namespaces that are not known otherwise, KEY=VALUE; repeatable")
+	_ = cmd.RegisterFlagCompletionFunc("namespace-labels", cobra.NoFileCompletions) // the flag exists
 }
 
 // fileArgs refuses files that are not given with -f.
@@ -82,8 +102,8 @@ func (f *offlineFlags) open(stdin io.Reader) (*offline, error) {
 		return nil, err
 	}
 	known := given(sources)
-	c.Sidecar.Namespaces = namespaces{c.Sidecar.Namespaces, known}
-	c.Policy.Objects = contextObjects{c.Policy.Objects, namespaces{c.Policy.Objects, known}}
+	c.Sidecar.Namespaces = namespaces{c.Sidecar.Namespaces, known, f.labels}
+	c.Policy.Objects = contextObjects{c.Policy.Objects, namespaces{c.Policy.Objects, known, f.labels}}
 	snapshot, found := compiled(&c, found)
 	if err := found.Err(); err != nil {
 		return nil, unusable(f.config, err)
@@ -103,10 +123,13 @@ func (o contextObjects) Namespace(name string) (*corev1.Namespace, bool) {
 	return o.namespaces.Namespace(name)
 }
 
-// namespaces are those of the configuration, and others that are given.
+// namespaces are those of the configuration, others that are given, and then all
+// others, with labels that are said of all of them.
 type namespaces struct {
 	configured sidecar.Namespaces
 	given      map[string]*corev1.Namespace
+	// labels are those of all others, of which nothing is known if there are none.
+	labels map[string]string
 }
 
 // Namespace returns the namespace of this name, and whether it is known.
@@ -117,6 +140,11 @@ func (n namespaces) Namespace(name string) (*corev1.Namespace, bool) {
 		}
 	}
 	found, ok := n.given[name]
+	if !ok && len(n.labels) > 0 && name != "" {
+		labels := maps.Clone(n.labels)
+		labels[corev1.LabelMetadataName] = name // as the API server sets it
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, true
+	}
 	return found, ok
 }
 
@@ -162,6 +190,9 @@ func (f *offlineFlags) read(stdin io.Reader, configured ...workload.Kind) ([]sou
 	if len(validation.IsDNS1123Label(f.namespace)) > 0 {
 		errs = append(errs, fmt.Errorf("--namespace %q: must be a DNS label: lower-case letters, digits and dashes", f.namespace))
 	}
+	for _, problem := range metav1validation.ValidateLabels(f.labels, nil) {
+		errs = append(errs, fmt.Errorf("--namespace-labels %q: %s", problem.BadValue, problem.Detail))
+	}
 	workloads, err := manifest.NewWorkloads(f.workloads, configured...)
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
@@ -175,21 +206,33 @@ func (f *offlineFlags) read(stdin io.Reader, configured ...workload.Kind) ([]sou
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	for _, path := range paths {
-		s := source{path: path}
-		name := filepath.ToSlash(path)
-		if path == "" {
+	for _, from := range paths {
+		if f.each && isKustomization(filepath.Base(from)) {
+			continue
+		}
+		s := source{path: from}
+		name := filepath.ToSlash(from)
+		if from == "" {
 			name = stdinName
 			s.text, err = readMost(stdin)
 		} else {
-			s.text, err = readFile(path)
+			s.text, err = readFile(from)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
+		if f.each {
+			s.File = manifest.Read(name, s.text, workloads)
+			f.hint(s.File)
+			sources = append(sources, s)
+			continue
+		}
 		s.File, err = manifest.Parse(name, s.text, workloads)
 		if list, ok := errors.AsType[finding.List](err); ok {
+			for i := range list {
+				f.complete(&list[i])
+			}
 			found = append(found, list...)
 			continue
 		} else if err != nil {
@@ -206,6 +249,69 @@ func (f *offlineFlags) read(stdin io.Reader, configured ...workload.Kind) ([]sou
 		return nil, errors.Join(errs...)
 	}
 	return sources, nil
+}
+
+// isKustomization tells of files that are for kustomize, whatever is in them.
+func isKustomization(name string) bool {
+	return name == "kustomization.yaml" || name == "kustomization.yml" || name == "Kustomization"
+}
+
+// isForKustomize tells of what never meets an API server.
+func isForKustomize(o *manifest.Object) bool {
+	return o.GroupVersionKind().Group == "kustomize.config.k8s.io"
+}
+
+// podHint says how the pod in an object becomes known.
+func podHint(o *manifest.Object) string {
+	return fmt.Sprintf("its kind is not known to hold a pod (hint: --workload %s)", o.Suggestion)
+}
+
+// complete adds to the hint about a template how the command gets what it renders
+// to.
+func (f *offlineFlags) complete(found *finding.Finding) {
+	if found.Hint == manifest.TemplateHint {
+		found.Hint += ", as in " + f.rendered()
+	}
+}
+
+func (f *offlineFlags) rendered() string {
+	return "helm template CHART | gatehouse " + f.command + " -f -"
+}
+
+// hint says what to do about documents that cannot be read, and about those that
+// are for Helm.
+func (f *offlineFlags) hint(file *manifest.File) {
+	name := path.Base(file.Name)
+	for _, o := range file.Objects {
+		switch {
+		case o.Unreadable != nil:
+			f.complete(o.Unreadable)
+		case o.Odd && (strings.HasPrefix(name, "values") || name == "Chart.yaml"):
+			o.NoPod += " (hint: this looks like a part of a Helm chart: give what it renders to, as in " + f.rendered() + ")"
+		}
+	}
+}
+
+// unreadable is why an object cannot be judged as it is written: it cannot be
+// read, or the API server could not read it.
+func unreadable(o *manifest.Object) error {
+	if o.Unreadable != nil {
+		f := *o.Unreadable
+		f.Source = ""
+		return errors.New(f.String())
+	}
+	if o.Odd {
+		return errors.New(o.NoPod)
+	}
+	var texts []string
+	for _, f := range o.NotTexts() {
+		f.Source, f.Object = "", ""
+		texts = append(texts, f.String())
+	}
+	if len(texts) > 0 {
+		return errors.New(strings.Join(texts, "; "))
+	}
+	return nil
 }
 
 // paths are the files that are to be read, each once. Standard input is an empty
@@ -225,6 +331,10 @@ func (f *offlineFlags) paths(stdin io.Reader) ([]string, error) {
 	for _, name := range names {
 		if name == "-" {
 			all = append(all, "")
+			continue
+		}
+		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
+			errs = append(errs, fmt.Errorf("%s: must be a file or a directory (hint: curl -fsSL %s | gatehouse %s -f -)", name, name, f.command))
 			continue
 		}
 		paths, err := filesOf(name)

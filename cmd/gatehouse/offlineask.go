@@ -149,7 +149,7 @@ func (o *offline) asker(f *askFlags, stdin io.Reader) (*asker, error) {
 	}
 	a.operation = admissionv1.Update
 	before := *o.offlineFlags
-	before.files = f.old
+	before.files, before.each = f.old, false // an object that cannot be read would be taken for one that is created
 	sources, err := before.read(stdin)
 	if err != nil {
 		return nil, err
@@ -200,15 +200,21 @@ type answer struct {
 	err     error
 	// injection says that injection refuses the pod, so that no policy is asked.
 	injection bool
+	// unequipped says that it could not be told what sidecars a workload's pods
+	// get. What policies say of them is no more than a guess then.
+	unequipped bool
 }
 
 // ask asks about an object.
 func (a *asker) ask(ctx context.Context, o *manifest.Object, explain bool) *answer {
 	out := &answer{}
-	if o.Odd {
-		out.err = errors.New(o.NoPod)
+	if out.err = unreadable(o); out.err != nil {
 		return out
 	}
+	if out.err = a.resources.Served(o.GroupVersionKind()); out.err != nil {
+		return out
+	}
+	out.err = a.resources.Named(o.JSON())
 	spec := request.Spec{Object: o.JSON(), Namespace: a.namespace, User: a.user}
 	switch a.operation {
 	case admissionv1.Update:
@@ -221,7 +227,7 @@ func (a *asker) ask(ctx context.Context, o *manifest.Object, explain bool) *answ
 	}
 	req, err := admit.Request(a.resources, spec)
 	if err != nil {
-		out.err = err
+		out.err = errors.Join(out.err, err)
 		return out
 	}
 	out.operation = req.Operation
@@ -236,7 +242,7 @@ func (a *asker) ask(ctx context.Context, o *manifest.Object, explain bool) *answ
 	case o.Workload != "" && o.NoPod == "" && req.Operation != admissionv1.Delete && req.SubResource == "":
 		in := a.input(o)
 		if in.Pod, err = admit.Defaulted(in.Pod); err != nil {
-			out.err = fmt.Errorf("%s: %w", o.Template, err)
+			out.err = errors.Join(out.err, fmt.Errorf("%s: %w", o.Template, err))
 			return out
 		}
 		in.Context = ctx
@@ -257,8 +263,33 @@ func (a *asker) ask(ctx context.Context, o *manifest.Object, explain bool) *answ
 	out.violations = append(out.violations, d.Violations...)
 	out.warn(&d)
 	out.err = errors.Join(out.err, d.Err)
-	out.refused = out.refused || d.Err == nil && slices.ContainsFunc(d.Violations, func(v policy.Violation) bool { return v.Refuses() })
+	out.refused = out.refused || slices.ContainsFunc(d.Violations, func(v policy.Violation) bool {
+		return v.Refuses() && (v.Template == "" || !out.unequipped)
+	})
 	return out
+}
+
+// verdict is what becomes of the object. A refusal is certain, whatever else
+// could not be told.
+func (out *answer) verdict() checkVerdict {
+	switch {
+	case out.refused:
+		return checkRefused
+	case out.err != nil:
+		return checkUnknown
+	case out.warned:
+		return checkWarned
+	default:
+		return checkAdmitted
+	}
+}
+
+// untold is what could not be told, on one line.
+func (out *answer) untold() string {
+	if out.err == nil {
+		return ""
+	}
+	return strings.Join(strings.Split(out.err.Error(), "\n"), "; ")
 }
 
 // unknownNamespace makes what policies cannot tell without the namespace
@@ -284,11 +315,14 @@ func (out *answer) unknownNamespace(d *policy.Decision, namespace string) {
 	if len(policies) > 1 {
 		what = "policies " + strings.Join(policies, ", ") + " depend on it"
 	}
-	out.err = errors.Join(out.err, fmt.Errorf("%s, and %s (hint: %s)", because, what, namespaceHint))
+	out.err = errors.Join(out.err, fmt.Errorf("%s, and %s (hint: %s)", because, what, labelsHint))
 }
 
 // namespaceHint is how a namespace becomes known.
 const namespaceHint = "put the Namespace into the --config directory, or among the manifests"
+
+// labelsHint is another, where there is a flag for it.
+const labelsHint = namespaceHint + ", or say its labels with --namespace-labels"
 
 // warn adds those warnings of policies that say more than their violations, and
 // than refusals of injection, do.
@@ -323,8 +357,12 @@ func (out *answer) injected(d *sidecar.Decision, namespace, template string) {
 	}
 	if d.Err != nil {
 		f := couldNotTell(&sidecar.Input{Namespace: namespace}, d)
+		if f.Hint == namespaceHint {
+			f.Hint = labelsHint
+		}
 		f.Field = template
-		out.err = errors.New(f.String())
+		out.err = errors.Join(out.err, errors.New(f.String()))
+		out.unequipped = template != ""
 	}
 }
 

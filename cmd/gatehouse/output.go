@@ -4,10 +4,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/admit"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
 )
 
 // addOutputFlag adds -o with these values, the first being the default.
@@ -25,4 +30,40 @@ func outputError(value string, values ...string) error {
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// oneLine is a text as it may be shown on a terminal, on one line.
+func oneLine(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// violationLine is a violation on one line, without what comes of it.
+func violationLine(v *policy.Violation) string {
+	text := ruleText(v) + ": " + oneLine(v.Message)
+	if v.Exception != "" {
+		text += " (PolicyException " + shape.Printable(v.Exception) + ")"
+	}
+	return text
+}
+
+// ruleText is which rule of which policy is meant, and where. Injection may
+// refuse a pod for no profile.
+func ruleText(v *policy.Violation) string {
+	text := v.Kind + " " + shape.Printable(v.Policy)
+	rule := v.Rule
+	if v.Kind == admit.InjectionKind && v.Policy == "" {
+		text, rule = "sidecar injection", ""
+	}
+	if v.Binding != "" {
+		text += " with binding " + shape.Printable(v.Binding)
+	}
+	for _, part := range []struct{ what, name string }{{"param ", v.Param}, {"template ", v.Template}, {"", rule}} {
+		if part.name != "" {
+			text += ", " + part.what + shape.Printable(part.name)
+		}
+	}
+	return text
 }

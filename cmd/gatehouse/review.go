@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func newReviewCommand(s streams) *cobra.Command {
 standard input for - or nothing, and writes one answer a line, in order: what the
 server would have answered, from the same functions. A review that the server
 would have answered with an HTTP error gets a Status line with that code and,
-because nobody but you reads it, the reason.
+because nobody but you reads it, its file and number and the reason.
 
 Exit code: 0 if all were allowed, 1 if any was refused, 2 if any could not be
 decided.`,
@@ -61,13 +62,34 @@ decided.`,
 			if err != nil {
 				return err
 			}
-			r := reviewer{answer: answer, out: bufio.NewWriter(s.out), progress: s.err, terminal: isTerminal(s.err), last: time.Now()}
+			r := reviewer{answer: answer, hint: notReviews(args[0]), out: bufio.NewWriter(s.out), progress: s.err, terminal: isTerminal(s.err), last: time.Now()}
 			return r.run(cmd.Context(), s.in, args[1:])
 		},
 	}
 	cmd.Flags().StringVar(&dir, "config", "", "directory of documents (required)")
 	_ = cmd.MarkFlagRequired("config") // the flag exists
 	return cmd
+}
+
+// notReviews is the hint about an object of another kind than reviews are, for an
+// endpoint.
+func notReviews(endpoint string) string {
+	switch endpoint {
+	case "mutate":
+		return " (hint: 'gatehouse inject' does to manifests what this endpoint would do)"
+	case "validate":
+		return " (hint: 'gatehouse check' tells of manifests whether they would be admitted)"
+	default:
+		return ""
+	}
+}
+
+// isReview tells whether a text is meant to be a review, as far as that can be
+// read. What cannot be read may be one.
+func isReview(text []byte) bool {
+	value, err := rawjson.Parse(text)
+	kind := value.Get("kind")
+	return err != nil || kind.Kind() != rawjson.String || strings.HasSuffix(kind.Text(), "Review")
 }
 
 // answerer is the pure function behind an endpoint: from the text of a review to
@@ -147,6 +169,8 @@ type reviewer struct {
 	terminal bool
 	last     time.Time
 	counts   [unknown + 1]int
+	// hint is for somebody who has written something else than reviews.
+	hint string
 }
 
 func (r *reviewer) run(ctx context.Context, stdin io.Reader, files []string) error {
@@ -166,8 +190,8 @@ func (r *reviewer) run(ctx context.Context, stdin io.Reader, files []string) err
 	if total == 0 {
 		return errors.New("no review was given (hint: name a file, or write reviews to standard input)")
 	}
-	_, _ = fmt.Fprintf(r.progress, "%d reviews: %d allowed, %d denied, %d could not be decided\n",
-		total, r.counts[allowed], r.counts[denied], r.counts[unknown])
+	_, _ = fmt.Fprintf(r.progress, "%s: %d allowed, %d denied, %d could not be decided\n",
+		count(total, "review"), r.counts[allowed], r.counts[denied], r.counts[unknown])
 	switch {
 	case r.counts[unknown] > 0:
 		return &exitError{code: exitUnknown}
@@ -190,11 +214,13 @@ func (r *reviewer) file(ctx context.Context, stdin io.Reader, name string) error
 		defer func() { _ = file.Close() }() // it was only read
 		in = file
 	}
+	n := 0
 	err := eachReview(in, func(text []byte) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return r.one(ctx, text)
+		n++
+		return r.one(ctx, text, fmt.Sprintf("%s, review %d", name, n))
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -202,13 +228,17 @@ func (r *reviewer) file(ctx context.Context, stdin io.Reader, name string) error
 	return nil
 }
 
-func (r *reviewer) one(ctx context.Context, text []byte) error {
+// one answers one review, which messages call where.
+func (r *reviewer) one(ctx context.Context, text []byte, where string) error {
 	answer, v, err := r.answer(ctx, text)
 	r.counts[v]++
 	if err != nil {
 		status := metav1.Status{
 			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-			Status:   metav1.StatusFailure, Message: err.Error(),
+			Status:   metav1.StatusFailure, Message: where + ": " + err.Error(),
+		}
+		if !isReview(text) {
+			status.Message += r.hint
 		}
 		if code, ok := errors.AsType[*statusError](err); ok {
 			status.Code = code.code
@@ -219,7 +249,7 @@ func (r *reviewer) one(ctx context.Context, text []byte) error {
 	}
 	if r.terminal && time.Since(r.last) > time.Second {
 		r.last = time.Now()
-		_, _ = fmt.Fprintf(r.progress, "%d reviews…\n", r.counts[allowed]+r.counts[denied]+r.counts[unknown])
+		_, _ = fmt.Fprintf(r.progress, "%s…\n", count(r.counts[allowed]+r.counts[denied]+r.counts[unknown], "review"))
 	}
 	if _, err := r.out.Write(answer); err != nil {
 		return err

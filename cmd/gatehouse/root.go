@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
 // The exit codes of every subcommand.
@@ -48,6 +51,9 @@ func run(ctx context.Context, args []string, s streams) int {
 	if err == nil {
 		return exitYes
 	}
+	if _, _, unknown := root.Find(args); unknown != nil {
+		err = unknownCommand(root, unknown)
+	}
 	code := exitUnknown
 	if exit, ok := errors.AsType[*exitError](err); ok {
 		code, err = exit.code, exit.err
@@ -69,6 +75,28 @@ func errorText(err error) string {
 		}
 	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// unknownCommand is cobra's error for a command that there is not, with the one
+// that may have been meant.
+func unknownCommand(root *cobra.Command, err error) error {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	quoted, wrong := strconv.QuotedPrefix(strings.TrimPrefix(text, "unknown command "))
+	word, wrongToo := strconv.Unquote(quoted)
+	if wrong != nil || wrongToo != nil {
+		return errors.New(text)
+	}
+	var names []string
+	for _, cmd := range root.Commands() {
+		if cmd.IsAvailableCommand() {
+			names = append(names, cmd.Name())
+		}
+	}
+	hint := finding.DidYouMean(word, names...)
+	if hint == "" {
+		hint = "see 'gatehouse --help'"
+	}
+	return fmt.Errorf("%s (hint: %s)", text, hint)
 }
 
 // needsConfig tells that --config is missing where it is required, and what it

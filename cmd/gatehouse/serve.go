@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -58,6 +57,13 @@ and /validate, with TLS, from the documents in a directory. Changes in the
 directory are picked up without a restart, whole or not at all: a broken
 configuration never replaces a working one.
 
+At the start there is no working one. Documents with errors then make the
+command print every finding and exit with 2. Policies with expressions that do
+not compile do not, because every other gate would be open, or everything
+refused: for what they match, their failurePolicy decides, exceptions with
+errors let nothing pass, and /readyz says ok. The log says so every ten minutes,
+and gatehouse_config_last_load_successful in the metrics is 0.
+
 With --kubeconfig or --in-cluster, what the documents look up comes from the
 cluster: namespaces, params and presets are watched, those that the documents
 name and no others, and the authorizer of policies asks the API server.
@@ -99,7 +105,7 @@ answer, goes on answering for the drain delay, and then stops.`,
 	flags.StringVar(&f.clientCA, "client-ca", "", "file of the CAs of client certificates, in PEM; /authenticate answers nobody else (default: with --self-signed-dir, the CA made there)")
 	flags.Int64Var(&f.inFlight, "max-in-flight-bytes", 128<<20, "bytes that the reviews held in memory at one time, and decoding them, may take; more are shed")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 15*time.Second, "how long to go on answering after SIGTERM")
-	flags.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "lowest level that is logged: debug (every review), info (denials), warn or error")
+	flags.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "lowest level that is logged: debug (every review), info (denials, and what exceptions let pass), warn or error")
 	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
 	for name, values := range map[string][]string{
 		"tls-min-version": {"1.3", "1.2"},
@@ -181,23 +187,9 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 		return unusable(f.config, err)
 	}
 	world.keep(view)
-	var current atomic.Pointer[webhooks.Snapshot]
-	use := func(c *config.Config, s *webhooks.Snapshot) {
-		current.Store(s)
-		metrics.ConfigLoaded(c.Digest, time.Now())
-		metrics.PoliciesLoaded(&c.Policy)
-		log.Info("configuration in use", "dir", f.config, "digest", c.Digest, "files", c.Files,
-			"profiles", len(c.Sidecar.Profiles), "policies", len(c.Policy.Policies)+len(c.Policy.AdmissionPolicies), "tokens", len(c.Authn.Tokens))
-		for _, w := range append(c.Warnings, s.Warnings()...) {
-			logFinding(log, w)
-		}
-		debug.FreeOSMemory() // Compiling leaves many times of what it makes.
-	}
-	use(loaded, snapshot)
-	if err := snapshot.Warnings().Err(); err != nil {
-		metrics.ConfigFailed()
-		log.Error("policies do not compile: for what they match, their failurePolicy decides", "dir", f.config)
-	}
+	current := inUse{dir: f.config, log: log, metrics: metrics}
+	defer current.reminder.Stop()
+	current.use(loaded, snapshot)
 	if os.Getenv("GOGC") == "" {
 		// The live heap is a few megabytes, so that at Go's default of 100 a
 		// collection is due every hundred reviews. Some megabytes more of garbage
@@ -237,7 +229,7 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	defer func() { _ = ops.Close() }()
 	srv := server.New(server.Options{
 		Reviews: reviews, TLS: tlsConfig,
-		Handler: server.Reviews(&current, server.ReviewOptions{
+		Handler: server.Reviews(&current.snapshot, server.ReviewOptions{
 			Bytes: f.inFlight, Observe: metrics.Review, Profiles: metrics.Profiles, Policies: metrics.Policies, Now: time.Now,
 		}),
 		Ops: ops, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
@@ -261,7 +253,7 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 			var s *webhooks.Snapshot
 			if err == nil {
 				view := world.provide(background, c)
-				c.Policy.Previous = current.Load().Policy
+				c.Policy.Previous = current.snapshot.Load().Policy
 				s, err = webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
 				if err == nil {
 					world.keep(view)
@@ -269,12 +261,10 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 				world.clean()
 			}
 			if err != nil {
-				metrics.ConfigFailed()
-				log.Error("configuration not used; the last good one serves on", "dir", f.config)
-				logFindings(log, err)
+				current.keep(err)
 				return
 			}
-			use(c, s)
+			current.use(c, s)
 		})
 		return nil
 	})

@@ -107,6 +107,17 @@ func (v *Violation) text() string {
 	return fmt.Sprintf("%s denied request: %s", title(v.Kind, v.Policy, v.Binding), message)
 }
 
+// cause is the violation for programs, and for kubectl, which shows causes and not
+// the message if a refusal is Invalid: each behind its field. Where no field is
+// known the rule stands there.
+func (v *Violation) cause(line string) metav1.StatusCause {
+	out := metav1.StatusCause{Type: metav1.CauseType(v.Rule), Field: cmp.Or(v.Template, v.Rule, v.Kind+"/"+v.Policy), Message: line}
+	if v.Template != "" {
+		out.Message = strings.Replace(line, "denied request: "+v.Template+": ", "denied request: ", 1)
+	}
+	return out
+}
+
 // reason is the code of a refusal: without one it is Invalid.
 func (v *Violation) reason() metav1.StatusReason {
 	return cmp.Or(v.Reason, metav1.StatusReasonInvalid)
@@ -131,37 +142,6 @@ func printable(text string) string {
 	}, text)
 }
 
-// The limits of the API server for the warnings of one answer, in characters:
-// above the first it cuts each to the second, and then drops those that do not
-// fit,
-// https://github.com/kubernetes/kubernetes/blob/v1.37.0/staging/src/k8s.io/apiserver/pkg/endpoints/filters/warning.go.
-const (
-	maxWarnings = 4 * 1024
-	maxWarning  = 256
-)
-
-// shownWarnings are the warnings, cut so that the API server drops none.
-func (a *answer) shownWarnings() []string {
-	size := 0
-	for _, text := range a.warnings {
-		size += utf8.RuneCountInString(text)
-	}
-	if size <= maxWarnings {
-		return a.warnings
-	}
-	var out []string
-	for i, text := range a.warnings {
-		if i == maxWarnings/maxWarning-1 && len(a.warnings) > i+1 {
-			return append(out, fmt.Sprintf("… and %d more warnings", len(a.warnings)-i))
-		}
-		if runes := []rune(text); len(runes) > maxWarning {
-			text = string(runes[:maxWarning-1]) + "…"
-		}
-		out = append(out, text)
-	}
-	return out
-}
-
 func (a *answer) annotate(key, value string) {
 	if a.audit == nil {
 		a.audit = make(map[string][]string)
@@ -173,7 +153,7 @@ func (a *answer) annotate(key, value string) {
 
 // response is the answer to the API server.
 func (a *answer) response(r *request) admission.Response {
-	out := admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: len(a.denied) == 0, Warnings: a.shownWarnings()}}
+	out := admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: len(a.denied) == 0, Warnings: a.warnings}}
 	if len(a.audit) > 0 || len(a.failures) > 0 {
 		out.AuditAnnotations = make(map[string]string, len(a.audit)+1)
 		for key, values := range a.audit {
@@ -229,10 +209,10 @@ func (a *answer) status(r *request) *metav1.Status {
 		},
 	}
 	for i, line := range lines {
-		status.Details.Causes[i].Message = line
 		if i < len(a.denied) && (len(lines) == len(a.denied) || i < len(lines)-1) {
-			v := &a.violations[a.denied[i]]
-			status.Details.Causes[i].Type, status.Details.Causes[i].Field = metav1.CauseType(v.Rule), v.Template
+			status.Details.Causes[i] = a.violations[a.denied[i]].cause(line)
+		} else {
+			status.Details.Causes[i] = metav1.StatusCause{Field: "…", Message: strings.TrimPrefix(line, "… ")}
 		}
 	}
 	if len(a.denied) == 1 {

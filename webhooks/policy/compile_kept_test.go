@@ -236,24 +236,11 @@ func TestIndexByLabels(t *testing.T) {
 	}
 }
 
-// TestWarningsFit holds that no warning is lost on the way to the client: neither
-// for its length, nor for control characters.
-func TestWarningsFit(t *testing.T) {
+// TestWarningsArePrintable holds that no warning is lost on the way to the client
+// for its control characters. How many fit is the codec's.
+func TestWarningsArePrintable(t *testing.T) {
 	t.Parallel()
-	var list []string
-	for i := range 60 {
-		list = append(list, denyAll(fmt.Sprintf("p%02d", i), `validations: [{expression: "false", messageExpression: "string(object.data.text)"}]`, "validationActions: [Warn]"))
-	}
-	set := compile(t, documents(list...))
-	long := review(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop}, data: {text: "`+strings.Repeat("ä", 2000)+`"}}`)
-	warnings := decide(t, set, long).Warnings
-	size := 0
-	for _, w := range warnings {
-		size += len([]rune(w))
-	}
-	if size > 4096 || len(warnings) != 16 || warnings[15] != "… and 45 more warnings" {
-		t.Errorf("%d warnings, %d characters, the last is %q", len(warnings), size, warnings[len(warnings)-1])
-	}
+	set := compile(t, denyAll("p00", `validations: [{expression: "false", messageExpression: "string(object.data.text)"}]`, "validationActions: [Warn]"))
 	hostile := review(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop}, data: {text: "a\u001b[31m\u0000\u202eb\tc"}}`)
 	if got := decide(t, set, hostile).Warnings[0]; got != "Validation failed for ValidatingAdmissionPolicy 'p00' with binding 'p00': a [31m  b c" {
 		t.Errorf("got %q", got)

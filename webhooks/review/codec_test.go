@@ -329,7 +329,7 @@ func FuzzAppendAdmission(f *testing.F) {
 	f.Add("key", "value\n\x00\xff", "warning", "message")
 	f.Add("a/b", strings.Repeat("ü", 500), "\u0085", strings.Repeat("x", 20<<10))
 	f.Fuzz(func(t *testing.T, key, value, warning, message string) {
-		response := admission.Denied(message).WithWarnings(warning, value)
+		response := admission.Denied(message).WithWarnings("1"+warning, "2"+value)
 		response.AuditAnnotations = map[string]string{key: value, "profiles": message}
 		answer, err := review.AppendAdmission(nil, uid, &response)
 		if err != nil {

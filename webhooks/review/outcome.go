@@ -56,7 +56,8 @@ type Outcome struct {
 	Audit map[string]string
 	// Patched tells whether the answer holds a patch.
 	Patched bool
-	// Warnings is the number of warnings in the answer.
+	// Warnings is the number of warnings of the decision, with those for which
+	// there is no room in the answer.
 	Warnings int
 	// TokenID is the public id of the token, if it has one.
 	TokenID string

@@ -73,22 +73,26 @@ func appendCauses(dst []byte, causes []metav1.StatusCause) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		m := members{dst: append(dst, '{')}
 		reason := bound(string(causes[i].Type), maxDetailRunes, false)
 		message := boundMessage(causes[i].Message)
 		field := bound(causes[i].Field, maxDetailRunes, false)
 		// The first is shown however long it is.
 		left -= utf8.RuneCountInString(reason) + utf8.RuneCountInString(message) + utf8.RuneCountInString(field)
 		if i > 0 && (left < 0 || i == maxCauses-1 && len(causes) > maxCauses) {
-			m.text("message", fmt.Sprintf("… and %d more", len(causes)-i))
-			return append(m.dst, "}]"...)
+			dst = appendCause(dst, "", fmt.Sprintf("… and %d more", len(causes)-i), "")
+			break
 		}
-		m.text("reason", reason)
-		m.text("message", message)
-		m.text("field", field)
-		dst = append(m.dst, '}')
+		dst = appendCause(dst, reason, message, field)
 	}
 	return append(dst, ']')
+}
+
+func appendCause(dst []byte, reason, message, field string) []byte {
+	m := members{dst: append(dst, '{')}
+	m.text("reason", reason)
+	m.text("message", message)
+	m.text("field", field)
+	return append(m.dst, '}')
 }
 
 // members appends the members of one JSON object.

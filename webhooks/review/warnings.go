@@ -77,4 +77,9 @@ func fitting(texts []string) []string {
 	return append(cut[:shown], moreWarnings(len(texts)-shown))
 }
 
-func moreWarnings(n int) string { return fmt.Sprintf("… and %d more warnings", n) }
+func moreWarnings(n int) string {
+	if n == 1 {
+		return "… and 1 more warning"
+	}
+	return fmt.Sprintf("… and %d more warnings", n)
+}

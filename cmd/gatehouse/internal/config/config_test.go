@@ -351,19 +351,25 @@ func TestLoadErrors(t *testing.T) {
 				"b.yaml": strings.Replace(profile, "SidecarProfile", "Gate", 1),
 				"c.yaml": strings.Replace(upstream, "ValidatingAdmissionPolicy", "ValidatingAdmisionPolicy", 1),
 				"d.yaml": strings.Replace(profile, "SidecarProfile", "MutatingAdmissionPolicy", 1),
+				"e.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyConfig\nrequestCostBudget: 1\n",
+				"f.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: Tests\n",
+				"g.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: Policy\n",
 			},
 			[]string{
 				`a.yaml: SidecarProfil/log: kind: "SidecarProfil" is not a kind of gatehouse.dev (hint: did you mean "SidecarProfile"?)`,
 				`b.yaml: Gate/log: kind: "Gate" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, PolicyConfiguration, PolicyException, SidecarProfile, Test)`,
 				`c.yaml: ValidatingAdmisionPolicy/up: kind: "ValidatingAdmisionPolicy" is not a kind of admissionregistration.k8s.io (hint: did you mean "ValidatingAdmissionPolicy"?)`,
 				`d.yaml: MutatingAdmissionPolicy/log: kind: "MutatingAdmissionPolicy" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, PolicyConfiguration, PolicyException, SidecarProfile, Test)`,
+				`e.yaml: PolicyConfig: kind: "PolicyConfig" is not a kind of gatehouse.dev (hint: did you mean "PolicyConfiguration"?)`,
+				`f.yaml: Tests: kind: "Tests" is not a kind of gatehouse.dev (hint: did you mean "Test"?)`,
+				`g.yaml: Policy: kind: "Policy" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, PolicyConfiguration, PolicyException, SidecarProfile, Test)`,
 			},
 		},
 		"an object given twice": {
 			map[string]string{"b.yaml": profile + "---\n" + configMap, "a/x.yaml": configMap + "---\n" + profile},
 			[]string{
 				`b.yaml#1: SidecarProfile/log: the object is given twice, first in "a/x.yaml#2" (hint: remove one of the two or give it another name)`,
-				`b.yaml#2: ConfigMap/limits: the object is given twice, first in "a/x.yaml#1" (hint: remove one of the two or give it another name)`,
+				`b.yaml#2: ConfigMap/shop/limits: the object is given twice, first in "a/x.yaml#1" (hint: remove one of the two or give it another name)`,
 			},
 		},
 		"a namespace on what is in none": {
@@ -391,8 +397,8 @@ func TestLoadErrors(t *testing.T) {
 		"metadata of context": {
 			map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: z, labels: {on: true}, anotations: {}}"},
 			[]string{
-				`a.yaml: ConfigMap/x: metadata.anotations: unknown field (hint: did you mean "annotations"?)`,
-				`a.yaml: ConfigMap/x: metadata.labels.true: "true" is a boolean, expected a string (hint: put it in quotes: YAML reads yes, no, on, off, y and n as booleans)`,
+				`a.yaml: ConfigMap/z/x: metadata.anotations: unknown field (hint: did you mean "annotations"?)`,
+				`a.yaml: ConfigMap/z/x: metadata.labels.true: "true" is a boolean, expected a string (hint: put it in quotes: YAML reads yes, no, on, off, y and n as booleans)`,
 			},
 		},
 		"a List without its items": {
@@ -668,5 +674,64 @@ spec:
 	}
 	if got := findings(t, err); !slices.Equal(got, want) {
 		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+// TestInspectKeepsWhatFits leaves out of a document what cannot be decoded, and
+// nothing else: a decoder that gives up at it would make the rest look as if it
+// were not there.
+func TestInspectKeepsWhatFits(t *testing.T) {
+	t.Parallel()
+	c, found := Inspect(directory(t, map[string]string{
+		"a.yaml": strings.Replace(exception, "2030-05-01T00:00:00Z", "2030-05-01", 1),
+		"b.yaml": strings.Replace(strings.Replace(exception, "name: legacy", "name: other", 1), "match: {namespaces: [shop]}", "match: {namespaces: [shop, 5, store], names: x}", 1),
+		"c.yaml": strings.Replace(exception, ", namespace: gatehouse-system", "", 1),
+	}))
+	want := []string{
+		`a.yaml: PolicyException/gatehouse-system/legacy: spec.expiresAt: "2030-05-01" is not a time such as 2026-12-31T23:59:59Z`,
+		`b.yaml: PolicyException/gatehouse-system/other: spec.match.names: "x" is a string, expected a list`,
+		`b.yaml: PolicyException/gatehouse-system/other: spec.match.namespaces[1]: "5" is a number, expected a string (hint: put it in quotes)`,
+		`c.yaml: PolicyException/legacy: metadata.namespace: is missing, but a PolicyException is in a namespace (hint: name the namespace that it is to be in, which decides what it may be about)`,
+	}
+	if got := findings(t, found); !slices.Equal(got, want) {
+		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+	if len(c.Policy.Exceptions) != 2 {
+		t.Fatalf("got %d exceptions, want those of a.yaml and b.yaml", len(c.Policy.Exceptions))
+	}
+	a, b := c.Policy.Exceptions[0].Spec, c.Policy.Exceptions[1].Spec
+	if a.ExpiresAt != nil || a.Reason != "moves in May" || len(a.Policies) != 1 || !slices.Equal(a.Match.Namespaces, []string{"shop"}) {
+		t.Errorf("a.yaml is read as %+v", a)
+	}
+	if b.ExpiresAt == nil || b.Match.Names != nil || !slices.Equal(b.Match.Namespaces, []string{"shop", "", "store"}) {
+		t.Errorf("b.yaml is read as %+v", b)
+	}
+}
+
+// TestKindsOfKubernetes warns about kinds that Kubernetes has under another
+// spelling, and about no others.
+func TestKindsOfKubernetes(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]string{
+		"v1 namespace":     `a.yaml: namespace/shop/x: kind: "namespace" is not a kind of v1, so nothing looks the object up (hint: did you mean "Namespace"?)`,
+		"v1 Configmap":     `a.yaml: Configmap/shop/x: kind: "Configmap" is not a kind of v1, so nothing looks the object up (hint: did you mean "ConfigMap"?)`,
+		"v1 ServiceAcount": `a.yaml: ServiceAcount/shop/x: kind: "ServiceAcount" is not a kind of v1, so nothing looks the object up (hint: did you mean "ServiceAccount"?)`,
+		"rbac.authorization.k8s.io/v1 roleBinding": `a.yaml: roleBinding/shop/x: kind: "roleBinding" is not a kind of rbac.authorization.k8s.io/v1, so nothing looks the object up (hint: did you mean "RoleBinding"?)`,
+		"v1 ConfigMap":             "",
+		"apps/v1 Deployment":       "",
+		"v1 Widget":                "",
+		"apps/v9 deployment":       "",
+		"example.com/v1 namespace": "",
+		"example.com/v1 Configmap": "",
+	} {
+		version, name, _ := strings.Cut(kind, " ")
+		c, err := Load(directory(t, map[string]string{"a.yaml": "apiVersion: " + version + "\nkind: " + name + "\nmetadata: {name: x, namespace: shop}\n"}))
+		if err != nil {
+			t.Errorf("%s: %v", kind, err)
+			continue
+		}
+		if got := strings.Join(findings(t, c.Warnings), "\n"); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", kind, got, want)
+		}
 	}
 }

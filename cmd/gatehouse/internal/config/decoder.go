@@ -239,11 +239,12 @@ func (o *object) one(gvk schema.GroupVersionKind) {
 		}
 		return
 	}
-	metadata, ok := o.metadata()
-	if metadata.name != "" {
-		o.label += "/" + shape.Printable(metadata.name)
+	o.label = o.name(gvk)
+	if !o.known(gvk) {
+		return
 	}
-	if !ok || !o.known(gvk) {
+	metadata, ok := o.metadata()
+	if !ok {
 		return
 	}
 	if metadata.name == "" {
@@ -257,6 +258,7 @@ func (o *object) one(gvk schema.GroupVersionKind) {
 				field: "metadata.namespace", message: "is missing, but a PolicyException is in a namespace",
 				hint: "name the namespace that it is to be in, which decides what it may be about",
 			})
+			return
 		}
 	case isTyped(gvk) && metadata.namespace != "":
 		hint := "remove it"
@@ -283,6 +285,22 @@ func (o *object) one(gvk schema.GroupVersionKind) {
 	}
 	o.sources[key] = o.source
 	o.keep(gvk)
+}
+
+// name is the object as findings name it: its kind, the namespace of one that is
+// in a namespace, and its name.
+func (o *object) name(gvk schema.GroupVersionKind) string {
+	parts := []string{shape.Printable(gvk.Kind)}
+	metadata, _ := o.fields["metadata"].(map[string]any)
+	name, _ := metadata["name"].(string)
+	namespace, _ := metadata["namespace"].(string)
+	if clusterScoped := isTyped(gvk) && gvk.Kind != policyException; namespace != "" && name != "" && !clusterScoped {
+		parts = append(parts, shape.Printable(namespace))
+	}
+	if name != "" {
+		parts = append(parts, shape.Printable(name))
+	}
+	return strings.Join(parts, "/")
 }
 
 // configurationKey is that of the one PolicyConfiguration.
@@ -366,8 +384,7 @@ func (o *object) known(gvk schema.GroupVersionKind) bool {
 		return true
 	}
 	hint := fmt.Sprintf("the kinds that are read are %s", strings.Join(names, ", "))
-	near, isNear := finding.Nearest(gvk.Kind, names...)
-	if isNear {
+	if near, isNear := meant(gvk, names); isNear {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	} else if gvk.Group == admissionregistrationv1.GroupName {
 		return true
@@ -445,6 +462,7 @@ func (o *object) keep(gvk schema.GroupVersionKind) {
 func (o *object) keepContext(gvk schema.GroupVersionKind) {
 	u := &unstructured.Unstructured{Object: o.fields}
 	o.context = append(o.context, u)
+	o.warnOfKind(gvk)
 	if !o.keepRBAC(gvk) {
 		// Selectors read the metadata, so it is held to its type.
 		o.problems(o.checker.Compare(reflect.TypeFor[metav1.ObjectMeta](), o.fields["metadata"], "metadata", shape.Options{}))
@@ -488,22 +506,23 @@ func (o *object) problems(list finding.List) {
 // what fits is returned all the same, so that further errors can be looked for
 // in it; false means that nothing of it can be used.
 func decodeInto[T any](o *object) (T, bool) {
-	var into T
-	raw, err := json.Marshal(o.fields)
-	if err != nil {
-		o.report(problem{message: err.Error()})
-		return into, false
-	}
-	strict, err := sigsjson.UnmarshalStrict(raw, &into)
 	// A misplaced token must not be repeated.
 	secret := strings.HasPrefix(o.label, accessToken+"/")
 	problems := o.checker.Compare(reflect.TypeFor[T](), o.fields, "", shape.Options{Secret: secret})
 	o.problems(problems)
+	into, strict, err := unmarshal[T](o.fields)
+	if err != nil && len(problems) > 0 {
+		// A decoder may give up at the first value that does not fit, and the rest
+		// of the document would look as if it were not there.
+		into, _, err = unmarshal[T](fitting(o.fields, problems))
+		return into, err == nil
+	}
 	if len(problems) > 0 {
 		return into, true
 	}
 	if err != nil {
 		o.report(problem{message: err.Error()})
+		return into, false
 	}
 	for _, e := range strict {
 		if field, ok := errors.AsType[sigsjson.FieldError](e); ok {
@@ -511,4 +530,47 @@ func decodeInto[T any](o *object) (T, bool) {
 		}
 	}
 	return into, true
+}
+
+// unmarshal decodes a value. Strict are what the type does not have, err is what
+// it does not take.
+func unmarshal[T any](value any) (into T, strict []error, err error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return into, nil, err
+	}
+	strict, err = sigsjson.UnmarshalStrict(raw, &into)
+	return into, strict, err
+}
+
+// fitting is a document without the values that there are problems with, which
+// it leaves as it is. The places of lists stay, so that paths do.
+func fitting(fields map[string]any, problems finding.List) any {
+	wrong := make(map[string]bool, len(problems))
+	for _, p := range problems {
+		wrong[p.Field] = true
+	}
+	var copied func(value any, path string) any
+	copied = func(value any, path string) any {
+		if wrong[path] {
+			return nil
+		}
+		switch value := value.(type) {
+		case map[string]any:
+			out := make(map[string]any, len(value))
+			for name, member := range value {
+				out[name] = copied(member, shape.Member(path, name))
+			}
+			return out
+		case []any:
+			out := make([]any, len(value))
+			for i, element := range value {
+				out[i] = copied(element, shape.Element(path, i))
+			}
+			return out
+		default:
+			return value
+		}
+	}
+	return copied(fields, "")
 }

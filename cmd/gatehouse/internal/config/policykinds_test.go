@@ -85,19 +85,19 @@ func TestLoadPolicyKindsErrors(t *testing.T) {
 		},
 		"an exception with a misspelt bound": {
 			map[string]string{"a.yaml": strings.Replace(exception, "expiresAt: 2030-05-01T00:00:00Z", "expires: 2030-05-01T00:00:00Z", 1)},
-			[]string{`a.yaml: PolicyException/legacy: spec.expires: unknown field (hint: did you mean "expiresAt"?)`},
+			[]string{`a.yaml: PolicyException/gatehouse-system/legacy: spec.expires: unknown field (hint: did you mean "expiresAt"?)`},
 		},
 		"an exception that expires at no moment": {
 			map[string]string{"a.yaml": strings.Replace(exception, "2030-05-01T00:00:00Z", "soon", 1)},
-			[]string{`a.yaml: PolicyException/legacy: spec.expiresAt: "soon" is not a time such as 2026-12-31T23:59:59Z`},
+			[]string{`a.yaml: PolicyException/gatehouse-system/legacy: spec.expiresAt: "soon" is not a time such as 2026-12-31T23:59:59Z`},
 		},
 		"an exception given twice": {
 			map[string]string{"a.yaml": exception, "b.yaml": exception},
-			[]string{`b.yaml: PolicyException/legacy: the object is given twice, first in "a.yaml" (hint: remove one of the two or give it another name)`},
+			[]string{`b.yaml: PolicyException/gatehouse-system/legacy: the object is given twice, first in "a.yaml" (hint: remove one of the two or give it another name)`},
 		},
 		"an exception of another version": {
 			map[string]string{"a.yaml": strings.Replace(exception, "v1alpha1", "v1beta1", 1)},
-			[]string{`a.yaml: PolicyException/legacy: apiVersion: "gatehouse.dev/v1beta1" is not a version of PolicyException that is read (hint: write gatehouse.dev/v1alpha1)`},
+			[]string{`a.yaml: PolicyException/gatehouse-system/legacy: apiVersion: "gatehouse.dev/v1beta1" is not a version of PolicyException that is read (hint: write gatehouse.dev/v1alpha1)`},
 		},
 		"a binding in a namespace": {
 			map[string]string{"a.yaml": strings.Replace(ourBinding, "name: everywhere", "name: everywhere, namespace: shop", 1)},

@@ -27,8 +27,9 @@ type Case struct {
 	// Failure and Error say in one line why the case has failed, or why it could
 	// not be told whether it has. Both are empty for one that has passed.
 	Failure, Error string
-	// Text says more about a failure or an error.
-	Text string
+	// Text says more about a failure or an error, and Output something about the
+	// case whatever has become of it.
+	Text, Output string
 }
 
 type xmlSuites struct {
@@ -56,6 +57,7 @@ type xmlCase struct {
 	Time    string      `xml:"time,attr"`
 	Failure *xmlProblem `xml:"failure"`
 	Error   *xmlProblem `xml:"error"`
+	Output  string      `xml:"system-out,omitempty"`
 }
 
 type xmlProblem struct {
@@ -74,7 +76,7 @@ func Write(out io.Writer, suites []Suite) error {
 		var elapsed time.Duration
 		for j := range s.Cases {
 			c := &s.Cases[j]
-			one := xmlCase{Name: c.Name, Class: c.Class, Time: seconds(c.Elapsed)}
+			one := xmlCase{Name: c.Name, Class: c.Class, Time: seconds(c.Elapsed), Output: c.Output}
 			if c.Failure != "" {
 				suite.Failures++
 				one.Failure = &xmlProblem{Message: c.Failure, Text: c.Text}

@@ -16,7 +16,7 @@ func TestWrite(t *testing.T) {
 	var out strings.Builder
 	err := junit.Write(&out, []junit.Suite{
 		{Name: "images", File: "tests/images.yaml", Cases: []junit.Case{
-			{Name: "kept", Class: "images", Elapsed: 1500 * time.Millisecond},
+			{Name: "kept", Class: "images", Elapsed: 1500 * time.Millisecond, Output: "a\nremark"},
 			{Name: `<"odd"> & name`, Class: "images", Failure: "verdict", Text: "- Allowed\n+ Denied"},
 		}},
 		{Name: "other", Cases: []junit.Case{{Name: "odd", Class: "other", Error: "no \x00 answer\x1b", Elapsed: time.Millisecond}}},
@@ -27,7 +27,9 @@ func TestWrite(t *testing.T) {
 	const want = `<?xml version="1.0" encoding="UTF-8"?>
 <testsuites tests="3" failures="1" errors="1" time="1.501">
   <testsuite name="images" file="tests/images.yaml" tests="2" failures="1" errors="0" time="1.500">
-    <testcase name="kept" classname="images" time="1.500"></testcase>
+    <testcase name="kept" classname="images" time="1.500">
+      <system-out>a&#xA;remark</system-out>
+    </testcase>
     <testcase name="&lt;&#34;odd&#34;&gt; &amp; name" classname="images" time="0.000">
       <failure message="verdict">- Allowed&#xA;+ Denied</failure>
     </testcase>

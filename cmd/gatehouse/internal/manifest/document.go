@@ -24,6 +24,8 @@ type document struct {
 	text   []byte
 	// value is what the document says, as kubectl reads it.
 	value rawjson.Value
+	// unreadable is why there is no value, and nil if there is one.
+	unreadable *readError
 	// changes are what is to be done to it, in order, with paths from its root.
 	changes []change
 	// writtenOut tells whether the changed text has aliases written out.
@@ -102,6 +104,10 @@ func (d *document) twice() (key string, line int, twice bool) {
 	return key, line, twice
 }
 
+// TemplateHint is the hint for a document that looks like the template of one.
+// Whoever shows it may add how.
+const TemplateHint = "this looks like a template: give what it renders to"
+
 var yamlLine = regexp.MustCompile(`(?m)^(?:error converting YAML to JSON: |yaml: |unmarshal errors:\n  |\s)*line (\d+): `)
 
 // explain is an error of a parser with the line counted from the beginning of
@@ -110,7 +116,7 @@ func (d *document) explain(err error) *readError {
 	result := &readError{line: d.line, near: true}
 	if at := bytes.Index(d.text, []byte("{{")); at >= 0 {
 		result.line += bytes.Count(d.text[:at], []byte("\n")) // in case that nothing better is known
-		result.hint = "this looks like a template: give what it renders to, as in helm template CHART | gatehouse inject -f -"
+		result.hint = TemplateHint
 	}
 	if begin := bytes.TrimSpace(d.text); bytes.HasPrefix(begin, []byte("{")) && bytes.HasPrefix(bytes.TrimSpace(begin[1:]), []byte(`"`)) {
 		if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(d.text, new(any))); ok {

@@ -50,6 +50,11 @@ func FuzzEdit(f *testing.F) {
 			if !errors.As(err, &list) || list.Err() == nil {
 				t.Fatalf("not a list of findings: %v", err)
 			}
+			for _, o := range Read("app.yaml", data, workloads(t)).Objects {
+				if o.Line() < 1 || o.NotTexts() != nil && o.Unreadable != nil {
+					t.Fatalf("an object in line %d, %v", o.Line(), o.Unreadable)
+				}
+			}
 			return
 		}
 		if same, err := file.Text(); err != nil || string(same) != before {

@@ -36,31 +36,49 @@ type File struct {
 //
 // The error is a finding.List with every document that cannot be read.
 func Parse(name string, data []byte, workloads *Workloads) (*File, error) {
-	f := &File{Name: name, data: data}
-	chunks, err := split(data)
-	if err != nil {
-		return nil, finding.List{err.finding(name)}
-	}
+	f := Read(name, data, workloads)
 	var found finding.List
-	for i := range chunks {
-		for _, part := range chunks[i].parts(data) {
-			d := &document{number: len(f.documents) + 1, part: part, text: data[part.start:part.end]}
-			if err := d.read(workloads.Holds); err != nil {
-				found = append(found, err.finding(f.source(d.number, len(chunks) > 1)))
-			}
-			f.documents = append(f.documents, d)
+	for _, o := range f.Objects {
+		if o.Unreadable != nil {
+			found = append(found, *o.Unreadable)
 		}
 	}
 	if len(found) > 0 {
 		return nil, found
 	}
-	for _, d := range f.documents {
-		f.Objects = append(f.Objects, d.objects(workloads)...)
-	}
-	for _, o := range f.Objects {
-		o.Source = f.source(o.Document, len(f.documents) > 1)
-	}
 	return f, nil
+}
+
+// Read is Parse for somebody who changes nothing: a document that cannot be read
+// is among the objects, in its place, and does not hide the others.
+func Read(name string, data []byte, workloads *Workloads) *File {
+	f := &File{Name: name, data: data}
+	chunks, err := split(data)
+	if err != nil {
+		d := &document{number: 1, part: part{line: 1}}
+		f.documents = append(f.documents, d)
+		d.unreadable = err
+	}
+	for i := range chunks {
+		for _, part := range chunks[i].parts(data) {
+			d := &document{number: len(f.documents) + 1, part: part, text: data[part.start:part.end]}
+			d.unreadable = d.read(workloads.Holds)
+			f.documents = append(f.documents, d)
+		}
+	}
+	for _, d := range f.documents {
+		source := f.source(d.number, len(f.documents) > 1)
+		if d.unreadable != nil {
+			why := d.unreadable.finding(source)
+			f.Objects = append(f.Objects, &Object{Source: source, Document: d.number, NoPod: "the document cannot be read", Odd: true, Unreadable: &why, document: d})
+			continue
+		}
+		for _, o := range d.objects(workloads) {
+			o.Source = source
+			f.Objects = append(f.Objects, o)
+		}
+	}
+	return f
 }
 
 // source is the file, and behind a # the number of the document where it has

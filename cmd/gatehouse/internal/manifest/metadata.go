@@ -20,12 +20,13 @@ func textMaps() []string { return []string{"annotations", "labels"} }
 func (f *File) NotTexts() finding.List {
 	var found finding.List
 	for _, o := range f.Objects {
-		found = append(found, o.notTexts()...)
+		found = append(found, o.NotTexts()...)
 	}
 	return found
 }
 
-func (o *Object) notTexts() finding.List {
+// NotTexts is that of a File for one object.
+func (o *Object) NotTexts() finding.List {
 	metadata := o.pod.Get("metadata")
 	if o.isNamespace() {
 		metadata = o.value.Get("metadata")
@@ -79,9 +80,9 @@ func (o *Object) Misplaced(meant func(name string) bool) finding.List {
 func (o *Object) isNamespace() bool { return o.apiVersion == "v1" && o.Kind == "Namespace" }
 
 // AsNamespace is the object as a namespace as it will be created. False means
-// that it is something else.
+// that it is something else, or nothing that can be created.
 func (o *Object) AsNamespace() (*corev1.Namespace, bool) {
-	if !o.isNamespace() || o.Name == "" {
+	if !o.isNamespace() || o.Name == "" || len(o.NotTexts()) > 0 {
 		return nil, false
 	}
 	texts := func(name string) map[string]string {

@@ -11,6 +11,7 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -45,6 +46,9 @@ type Object struct {
 	// Suggestion is what NewWorkloads would have to be given for an object of
 	// another kind that looks as if it held a pod. It is empty for all others.
 	Suggestion string
+	// Unreadable is why the document cannot be read. Then nothing else is known
+	// of it, and it is Odd. It is nil for all others, and for all of Parse.
+	Unreadable *finding.Finding
 
 	document   *document
 	apiVersion string
@@ -119,10 +123,7 @@ func (d *document) objects(workloads *Workloads) []*Object {
 		}
 		objects = append(objects, o)
 		if o.Odd = f.kind == "" || f.apiVersion == ""; o.Odd {
-			o.NoPod = "not a Kubernetes object"
-			if f.kind != "" {
-				o.NoPod = "no apiVersion"
-			}
+			o.NoPod = "not a Kubernetes object: " + f.lacks()
 			continue
 		}
 		path, ok := workloads.path(f.apiVersion, f.kind)
@@ -135,6 +136,20 @@ func (d *document) objects(workloads *Workloads) []*Object {
 		o.find(f.value, path)
 	}
 	return objects
+}
+
+// lacks is what keeps a value from being an object.
+func (f *found) lacks() string {
+	switch {
+	case f.value.Kind() != rawjson.Object:
+		return "it is " + f.value.Kind().String()
+	case f.kind != "":
+		return "apiVersion is missing"
+	case f.apiVersion != "":
+		return "kind is missing"
+	default:
+		return "apiVersion and kind are missing"
+	}
 }
 
 // suggestion is how a kind would have to be made known that has a pod template

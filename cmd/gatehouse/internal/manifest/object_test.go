@@ -129,12 +129,12 @@ spec: {}
 	want := []string{
 		"app.yaml#1 1 items[0] Pod items[0].spec.x",
 		"app.yaml#2 2 items[0] Pod/a items[0].spec.x",
-		"app.yaml#2 items[1].items[0] : not a Kubernetes object",
+		"app.yaml#2 items[1].items[0] : not a Kubernetes object: it is a number",
 		"app.yaml#2 2 items[1].items[1] Deployment/b items[1].items[1].spec.template.spec.x",
-		"app.yaml#3  NotAList: no apiVersion",
-		"app.yaml#4  : not a Kubernetes object",
-		"app.yaml#6  : not a Kubernetes object",
-		"app.yaml#7  Pod: no apiVersion",
+		"app.yaml#3  NotAList: not a Kubernetes object: apiVersion is missing",
+		"app.yaml#4  : not a Kubernetes object: it is an array",
+		"app.yaml#6  : not a Kubernetes object: apiVersion and kind are missing",
+		"app.yaml#7  Pod: not a Kubernetes object: apiVersion is missing",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -294,8 +294,8 @@ func TestUnreadable(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"tab", pod + "---\na: b\n\tc: d\n", "app.yaml#2: near line 6: found a tab character that violates indentation (hint: put text that begins with @, ` or % in quotes, and indent with spaces, never with tabs)"},
 		{"several", "a: [\n---\n" + pod + "---\n}\n", "app.yaml#1: near line 1: did not find expected node content\napp.yaml#3: near line 7: did not find expected node content"},
-		{"template", pod + "---\n{{- if .Values.x }}\na: b\n{{- end }}\n", "app.yaml#2: near line 5: did not find expected node content (hint: this looks like a template: give what it renders to, as in helm template CHART | gatehouse inject -f -)"},
-		{"template in a value", "b: c\na: {{ .Values.x }}\n", `app.yaml: near line 2: an object or a list cannot be a key (hint: this looks like a template: give what it renders to, as in helm template CHART | gatehouse inject -f -)`},
+		{"template", pod + "---\n{{- if .Values.x }}\na: b\n{{- end }}\n", "app.yaml#2: near line 5: did not find expected node content (hint: this looks like a template: give what it renders to)"},
+		{"template in a value", "b: c\na: {{ .Values.x }}\n", `app.yaml: near line 2: an object or a list cannot be a key (hint: this looks like a template: give what it renders to)`},
 		{"JSON", "{\n  \"a\": 1\n  \"b\": 2\n}\n", "app.yaml: line 3: invalid character '\"' after object key:value pair"},
 		{"twice", "# x\n---\n" + pod + "spec:\n  a: b\n", `app.yaml: line 6: the key "spec" is given twice (hint: remove one of the two)`},
 		{"twice in JSON", "{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"spec\":\n {\"a\": 1, \"a\": 2}}", `app.yaml: line 2: the key "a" is given twice (hint: remove one of the two)`},
@@ -356,6 +356,51 @@ func TestNewWorkloads(t *testing.T) {
 			_, err := NewWorkloads(tt.custom)
 			if got := fmt.Sprint(err); (err == nil) != (tt.want == "") || err != nil && got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestRead: what cannot be read is told in its place, and hides nothing.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"one of several": {
+			"kind: ConfigMap\napiVersion: v1\n---\na: b\n\tc: d\n---\nkind: Secret\napiVersion: v1\n",
+			[]string{"a.yaml#1, line 1: ConfigMap", "a.yaml#2, line 5: near line 5: found a tab character that violates indentation", "a.yaml#3, line 7: Secret"},
+		},
+		"a key twice where there is a pod": {
+			"kind: Pod\napiVersion: v1\nkind: Pod\n", []string{`a.yaml, line 3: line 3: the key "kind" is given twice`},
+		},
+		"JSON, one after the other": {
+			"{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\"}\n---\n{\"kind\" 1}\n", []string{"a.yaml#1, line 1: ConfigMap", "a.yaml#2, line 3: line 3: invalid character '1' after object key"},
+		},
+		"UTF-16":    {"\xff\xfek\x00", []string{"a.yaml, line 1: the text is UTF-16"}},
+		"not UTF-8": {"a: b\nc: \xff\n", []string{"a.yaml, line 2: line 2: the text is not UTF-8"}},
+		"nothing":   {"# nothing\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			unreadable := false
+			for _, o := range Read("a.yaml", []byte(c.text), workloads(t)).Objects {
+				what := o.Title()
+				if o.Unreadable != nil {
+					unreadable, what = true, o.Unreadable.Message
+					if !o.Odd || o.JSON() != nil || o.Pod("default") != nil || o.Unreadable.Source != o.Source {
+						t.Errorf("%s is known to be more than it is", o.Source)
+					}
+				}
+				got = append(got, fmt.Sprintf("%s, line %d: %s", o.Source, o.Line(), what))
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got\n%q\nwant\n%q", got, c.want)
+			}
+			if _, err := Parse("a.yaml", []byte(c.text), workloads(t)); (err != nil) != unreadable {
+				t.Errorf("Parse says: %v", err)
 			}
 		})
 	}

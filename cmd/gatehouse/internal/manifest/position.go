@@ -50,8 +50,12 @@ func (o *Object) GroupVersionKind() schema.GroupVersionKind {
 // that of a member its name, that of an element its beginning. The path is that
 // of names, and indexes of lists, from the object. Of what is not there, as an
 // alias brings it or nobody has written it, it is the line of the nearest part
-// around it that is.
+// around it that is. Of a document that cannot be read it is where reading ended,
+// as far as that is known.
 func (o *Object) Line(path ...string) int {
+	if o.Unreadable != nil {
+		return max(o.document.unreadable.line, o.document.line)
+	}
 	whole := append(steps(o.prefix), path...)
 	if o.document.json {
 		return o.document.lineInJSON(whole)

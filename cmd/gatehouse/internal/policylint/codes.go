@@ -16,6 +16,8 @@ const (
 	OrValue Code = "or-value"
 	// CELVersion is an expression that other versions of Kubernetes refuse.
 	CELVersion Code = "cel-version"
+	// InvalidLiteral is a function that fails for the literal it is given.
+	InvalidLiteral Code = "invalid-literal"
 	// UnknownResource is a resource that its API group does not have.
 	UnknownResource Code = "unknown-resource"
 	// Operation is an operation that a resource never has.
@@ -42,6 +44,10 @@ const (
 	MissingMessage Code = "missing-message"
 	// Duplicate is a validation that is there twice.
 	Duplicate Code = "duplicate"
+	// PodSecurityVersion is a version that the Pod Security Standards do not have yet.
+	PodSecurityVersion Code = "pod-security-version"
+	// NamespaceName is a name that no namespace can have.
+	NamespaceName Code = "namespace-name"
 	// Expired is an exception that does nothing any more.
 	Expired Code = "expired"
 	// Expires is an exception that will expire soon.
@@ -53,9 +59,9 @@ const (
 // Codes are all codes, in the order in which they are documented.
 func Codes() []Code {
 	return []Code{
-		Type, OptionalField, NullObject, OrValue, CELVersion,
+		Type, OptionalField, NullObject, OrValue, InvalidLiteral, CELVersion,
 		UnknownResource, Operation, Scope, Excluded, Selector, NamespaceSelector, MatchCondition,
-		Constant, Expensive, Regex, UnusedVariable, MissingMessage, Duplicate,
-		Expired, Expires, UnknownCode,
+		Constant, Expensive, Regex, UnusedVariable, MissingMessage, Duplicate, PodSecurityVersion,
+		NamespaceName, Expired, Expires, UnknownCode,
 	}
 }

@@ -1,12 +1,14 @@
 package policylint
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/typecheck"
 )
@@ -53,20 +55,39 @@ func fold(env *cel.Env, c typecheck.Checked, e ast.Expr) (value, constant bool) 
 	case e.Kind() == ast.LiteralKind:
 		v, isBool := e.AsLiteral().(types.Bool)
 		return bool(v), isBool
-	case dependsOnRequest(e):
+	case dependsOnRequest(e), hasHugeExponent(e):
 		return false, false
 	}
-	program, err := env.PlanProgram(ast.NewCheckedAST(ast.NewAST(e, c.AST.SourceInfo()), c.AST.TypeMap(), c.AST.ReferenceMap()))
-	if err != nil {
-		return false, false
-	}
-	out, _, err := program.Eval(cel.NoVars())
+	out, err := evaluate(env, c, e)
 	if err != nil {
 		return false, false
 	}
 	v, isBool := out.(types.Bool)
 	return bool(v), isBool
 }
+
+// evaluate is the value of a part of an expression that names nothing.
+func evaluate(env *cel.Env, c typecheck.Checked, e ast.Expr) (ref.Val, error) {
+	program, err := env.PlanProgram(ast.NewCheckedAST(ast.NewAST(e, c.AST.SourceInfo()), c.AST.TypeMap(), c.AST.ReferenceMap()))
+	if err != nil {
+		return nil, err
+	}
+	out, _, err := program.Eval(cel.NoVars())
+	return out, err
+}
+
+// hasHugeExponent tells whether a literal has an exponent of three digits or more.
+// The parser of quantities computes what such a number is, for minutes.
+func hasHugeExponent(e ast.Expr) bool {
+	found := false
+	walk(e, func(part ast.Expr) {
+		value, isText := literal(part)
+		found = found || isText && hugeExponent.MatchString(value)
+	})
+	return found
+}
+
+var hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3,}`)
 
 // dependsOnRequest tells whether an expression names anything but the elements of
 // its own loops.

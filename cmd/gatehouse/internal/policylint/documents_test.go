@@ -28,6 +28,7 @@ func TestSelectors(t *testing.T) {
 		"not a value and not there":           {"{matchExpressions: [{key: a, operator: NotIn, values: [x]}, {key: a, operator: DoesNotExist}]}", false},
 		"what contradicts is of other labels": {"{matchLabels: {a: x, b: y}, matchExpressions: [{key: c, operator: DoesNotExist}]}", false},
 		"everything":                          {"{}", false},
+		"one that Compile refuses":            {"{matchLabels: {a: x}, matchExpressions: [{key: a, operator: in, values: [x]}, {key: a, operator: In, values: []}]}", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,6 +116,12 @@ func TestExceptions(t *testing.T) {
 			`spec.match.namespaceSelector: selects none of the namespaces here [namespace-selector]
 spec.match.objectSelector: selects nothing: what it requires of label "a" contradicts itself`,
 		},
+		"namespaces": {
+			"match: {namespaces: [shop, 'sh*p', Shop, my_shop]}",
+			`spec.match.namespaces[1]: no namespace can be named "sh*p", so this never matches
+spec.match.namespaces[2]: no namespace can be named "Shop", so this never matches
+spec.match.namespaces[3]: no namespace can be named "my_shop", so this never matches`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,6 +132,36 @@ spec.match.objectSelector: selects nothing: what it requires of label "a" contra
 			}
 			if got := strings.Join(lines, "\n"); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestExceptionConditions checks the match conditions of an exception against the
+// kinds of the policies that it names.
+func TestExceptionConditions(t *testing.T) {
+	t.Parallel()
+	policies := with("", validations("request.name != ''")) + "---\n" +
+		"apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicy\nmetadata: {name: apps}\nspec:\n  matchConstraints: {resourceRules: [" +
+		"{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}\n  " +
+		strings.ReplaceAll(validations("request.name != ''"), "\n", "\n  ") + "\n---\n"
+	const labels = `1:16 in "object.metadata.labls.x == 'y'": for `
+	for name, c := range map[string]struct{ policies, condition, want string }{
+		"a field that there is not":         {"{name: p}", "object.metadata.labls.x == 'y'", labels + "v1 Pod: "},
+		"for two kinds":                     {"{name: p}, {name: apps}", "object.metadata.labls.x == 'y'", labels + "v1 Pod, apps/v1 Deployment: "},
+		"of a policy of another kind":       {"{name: p, kind: AdmissionPolicy}", "object.metadata.labls.x == 'y'", ""},
+		"of a policy that is not known":     {"{name: q}", "object.metadata.labls.x == 'y'", ""},
+		"a field that one of the kinds has": {"{name: p}, {name: apps}", "object.kind == 'Pod' && object.spec.hostNetwork", ""},
+		"one that does not compile":         {"{name: p}", "objct.metadata.labls", ""},
+		"a literal":                         {"{name: q}", "quantity('x').isLessThan(quantity('1'))", `1:9 in "quantity('x').isLessThan(quantity('1'))": quantity("x") fails`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := lint(t, policies+"apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyException\nmetadata: {name: e, namespace: ns}\nspec: {policies: ["+c.policies+
+				"], match: {matchConditions: [{name: c, expression: \""+c.condition+"\"}]}}\n")
+			got, about := strings.CutPrefix(found, "PolicyException/ns/e: spec.match.matchConditions[0].expression: ")
+			if about != (c.want != "") || !strings.HasPrefix(got, c.want) || strings.Contains(got, "\n") {
+				t.Errorf("got\n%s\nwant\n%s", found, c.want)
 			}
 		})
 	}
@@ -257,6 +294,8 @@ func TestHostileExpressions(t *testing.T) {
 	began := time.Now()
 	for _, expression := range []string{
 		"lists.range(1000000000).size() > 0",
+		"quantity('1e2000000000').isGreaterThan(quantity('1e-2000000000'))",
+		"'" + strings.Repeat("a", 5000) + "'.find('(a+)+b') == '' && quantity('" + strings.Repeat("9", 5000) + "').isInteger()",
 		"lists.range(100000).all(i, lists.range(100000).all(j, i != j))",
 		"[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, [1,2,3,4,5,6,7,8,9].all(e, [1,2,3,4,5,6,7,8,9].all(f, [1,2,3,4,5,6,7,8,9].all(g, [1,2,3,4,5,6,7,8,9].all(h, a+b+c+d+e+f+g+h > 0))))))))",
 		strings.Repeat("(", 200) + "true" + strings.Repeat(")", 200),

@@ -1,6 +1,10 @@
 package policylint_test
 
 import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -246,5 +250,83 @@ func TestNothingFound(t *testing.T) {
 				t.Errorf("found\n%s", got)
 			}
 		})
+	}
+}
+
+// TestUnknownVariables checks what reads a variable whose expression does not
+// compile as if the variable could be anything, and nothing else so.
+func TestUnknownVariables(t *testing.T) {
+	t.Parallel()
+	const variables = `variables:
+- {name: unparsed, expression: "object.spec ="}
+- {name: unchecked, expression: "objct.spec"}
+- {name: chained, expression: "variables.unchecked.x + 1"}
+`
+	for expression, want := range map[string]string{
+		"variables.unparsed.a.b > 3 && variables.unchecked.c == variables.chained": "",
+		"variables.unparsed.a > 3 && object.spec.hstNetwork":                       `1:40 in "variables.unparsed.a > 3 && object.spec.hstNetwork": for v1 Pod: there is no field "hstNetwork" in core/v1.PodSpec (hint: did you mean "hostNetwork"?) [type]`,
+	} {
+		if got := bare(lint(t, with("", variables+validations(expression)))); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", expression, got, want)
+		}
+	}
+}
+
+func TestLiterals(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		`quantity('xyz').isGreaterThan(quantity('1Gi')) || object.metadata.name == 'x'`: `quantity("xyz") fails whenever it is evaluated: `,
+		`object.spec.containers.all(c, c.name == string(1 / 0))`:                        `1 / 0 fails whenever it is evaluated: division by zero`,
+		`cidr('10.0.0.0/33').containsIP(object.spec.hostIP)`:                            `cidr("10.0.0.0/33") fails whenever it is evaluated: `,
+		`object.metadata.name == 'x' || int('ten') > 3`:                                 `int("ten") fails whenever it is evaluated: `,
+		`isQuantity('xyz') || object.metadata.name == 'x'`:                              "",
+		`quantity('1Gi').isLessThan(quantity(object.metadata.name))`:                    "",
+		`object.spec.priority / 0 == 1`:                                                 "",
+		// Compile reports these.
+		`duration('5y') > duration('1h') || object.metadata.name.matches('[')`: "",
+	} {
+		found := lint(t, with("", validations(expression)))
+		most := 1
+		if want == "" {
+			most = 0
+		}
+		if strings.Count(found, "[invalid-literal]") != most || !strings.Contains(found, want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", expression, found, want)
+		}
+	}
+}
+
+// TestPodSecurityVersion knows the standards of the library's version, and no
+// newer ones.
+func TestPodSecurityVersion(t *testing.T) {
+	t.Parallel()
+	mod, err := os.ReadFile("../../../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	library := regexp.MustCompile(`k8s\.io/pod-security-admission v0\.(\d+)\.`).FindStringSubmatch(string(mod))
+	if library == nil {
+		t.Fatal("go.mod does not name the library")
+	}
+	newest, err := strconv.Atoi(library[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, want := range map[string]string{
+		"":                             "",
+		"latest":                       "",
+		"v1.25":                        "",
+		"V1":                           "",
+		fmt.Sprintf("v1.%d", newest):   "",
+		fmt.Sprintf("v1.%d", newest+1): fmt.Sprintf(`"v1.%d" is not known here yet, and means "v1.%d" until it is`, newest+1, newest),
+	} {
+		got := lint(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicy\nmetadata: {name: p}\n"+
+			"spec: {podSecurity: {level: baseline, version: '"+version+"'}, matchConstraints: {resourceRules: ["+podRule+"]}}\n")
+		if want != "" {
+			want = "AdmissionPolicy/p: spec.podSecurity.version: " + want + fmt.Sprintf(" (hint: write v1.%d or latest) [pod-security-version]", newest)
+		}
+		if got != want {
+			t.Errorf("%q: got %q, want %q", version, got, want)
+		}
 	}
 }

@@ -35,6 +35,9 @@ func (s *subject) matching() {
 // judged that are known whole: those of Kubernetes, and those that
 // CustomResourceDefinitions define.
 func (s *subject) resources(rule *admissionregistrationv1.NamedRuleWithOperations, at *field.Path) {
+	if len(rule.APIGroups) == 0 {
+		return // Compile reports it.
+	}
 	var versions, resources []string
 	for _, group := range rule.APIGroups {
 		known := s.schemas.Versions(group)

@@ -55,7 +55,9 @@ func Lint(in Input) (finding.List, error) {
 	}
 	for i := range in.Policy.AdmissionPolicies {
 		p := &in.Policy.AdmissionPolicies[i]
-		l.policy(l.document(p.Source, admissionKind, &p.ObjectMeta), &p.Spec.ValidatingAdmissionPolicySpec, false)
+		d := l.document(p.Source, admissionKind, &p.ObjectMeta)
+		l.policy(d, &p.Spec.ValidatingAdmissionPolicySpec, false)
+		podSecurityVersion(d, p.Spec.PodSecurity)
 	}
 	for i := range in.Policy.Bindings {
 		b := &in.Policy.Bindings[i]
@@ -142,6 +144,7 @@ func (l *linter) policy(d document, given *admissionregistrationv1.ValidatingAdm
 	s.nullObjects()
 	s.optionalFields()
 	s.optionals()
+	s.literals()
 	s.portability()
 	s.constants()
 	s.expense()

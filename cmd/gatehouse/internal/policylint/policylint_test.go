@@ -74,6 +74,9 @@ func read(t *testing.T, source, documents string) policylint.Input {
 			e := policy.Exception{Source: source}
 			decode(t, document, &e.PolicyException, true)
 			in.Policy.Exceptions = append(in.Policy.Exceptions, e)
+		case "PolicyConfiguration":
+			in.Policy.Configuration = new(policy.Configuration)
+			decode(t, document, &in.Policy.Configuration.PolicyConfiguration, true)
 		case "Namespace":
 			n := new(corev1.Namespace)
 			decode(t, document, n, true)

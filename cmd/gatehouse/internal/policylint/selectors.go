@@ -21,10 +21,14 @@ func (l *linter) selectors(d document, match *admissionregistrationv1.MatchResou
 	contradiction(d, match.ObjectSelector, at.Child("objectSelector"))
 }
 
-// contradiction reports a selector that no labels match.
+// contradiction reports a selector that no labels match. True is also for one
+// that Compile refuses, of which it cannot be told.
 func contradiction(d document, selector *metav1.LabelSelector, at *field.Path) bool {
 	if selector == nil {
 		return false
+	}
+	if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
+		return true
 	}
 	requirements := make([]metav1.LabelSelectorRequirement, 0, len(selector.MatchLabels)+len(selector.MatchExpressions))
 	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {

@@ -33,6 +33,9 @@ type subject struct {
 	expressions []*expression
 	// broken tells that there are others.
 	broken bool
+	// unknown are the variables among the others. What reads them is checked as if
+	// they could be anything.
+	unknown []string
 }
 
 // role is what an expression is for.
@@ -67,10 +70,7 @@ func (s *subject) read() {
 		s.kinds, s.allKinds = s.schemas.Match(reviewed(s.spec.MatchConstraints.ResourceRules))
 	}
 	path := field.NewPath("spec")
-	for i := range s.spec.MatchConditions {
-		c := &s.spec.MatchConditions[i]
-		s.parse(&expression{role: condition, index: i, name: c.Name, path: path.Child("matchConditions").Index(i).Child("expression"), text: c.Expression})
-	}
+	s.parseConditions(path.Child("matchConditions"))
 	for i, v := range s.spec.Variables {
 		s.parse(&expression{role: variable, index: i, name: v.Name, path: path.Child("variables").Index(i).Child("expression"), text: v.Expression})
 	}
@@ -82,15 +82,28 @@ func (s *subject) read() {
 	for i, a := range s.spec.AuditAnnotations {
 		s.parse(&expression{role: annotation, index: i, path: path.Child("auditAnnotations").Index(i).Child("valueExpression"), text: a.ValueExpression})
 	}
+	s.compile()
+	s.checkKinds()
+}
+
+// parseConditions parses the match conditions at the path.
+func (s *subject) parseConditions(at *field.Path) {
+	for i := range s.spec.MatchConditions {
+		c := &s.spec.MatchConditions[i]
+		s.parse(&expression{role: condition, index: i, name: c.Name, path: at.Index(i).Child("expression"), text: c.Expression})
+	}
+}
+
+// compile leaves out the expressions that do not compile.
+func (s *subject) compile() {
 	s.check(nil, nil, func(e *expression, c typecheck.Checked) { e.plain = c })
 	s.expressions = slices.DeleteFunc(s.expressions, func(e *expression) bool {
-		s.broken = s.broken || len(e.plain.Issues) > 0
-		return len(e.plain.Issues) > 0
+		if len(e.plain.Issues) == 0 {
+			return false
+		}
+		s.doesNotCompile(e)
+		return true
 	})
-	params := s.params()
-	for i := range s.kinds {
-		s.check(s.kinds[i].Type, params, func(e *expression, c typecheck.Checked) { e.kinds = append(e.kinds, c) })
-	}
 }
 
 func (s *subject) parse(e *expression) {
@@ -99,16 +112,35 @@ func (s *subject) parse(e *expression) {
 	}
 	parsed, issues := s.checker.Env.Parse(e.text)
 	if issues.Err() != nil {
-		s.broken = true // Compile reports it.
+		s.doesNotCompile(e)
 		return
 	}
 	e.parsed = parsed
 	s.expressions = append(s.expressions, e)
 }
 
+// checkKinds checks all expressions with the types of each kind.
+func (s *subject) checkKinds() {
+	params := s.params()
+	for i := range s.kinds {
+		s.check(s.kinds[i].Type, params, func(e *expression, c typecheck.Checked) { e.kinds = append(e.kinds, c) })
+	}
+}
+
+// doesNotCompile notes an expression that Compile reports.
+func (s *subject) doesNotCompile(e *expression) {
+	s.broken = true
+	if e.role == variable {
+		s.unknown = append(s.unknown, e.name)
+	}
+}
+
 // check checks all expressions with objects and params of the types.
 func (s *subject) check(object, params *typecheck.Type, done func(*expression, typecheck.Checked)) {
 	scope := s.checker.Scope(object, params)
+	for _, name := range s.unknown {
+		scope.DeclareAny(name)
+	}
 	for _, e := range s.expressions {
 		c := scope.Check(e.parsed)
 		if e.role == variable {

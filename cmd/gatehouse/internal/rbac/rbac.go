@@ -121,12 +121,20 @@ type binding struct {
 	subjects              []rbacv1.Subject
 }
 
+// title is the binding as findings name it.
+func (b *binding) title() string {
+	if b.namespace == "" {
+		return b.kind + "/" + b.name
+	}
+	return b.kind + "/" + b.namespace + "/" + b.name
+}
+
 // bind adds what a binding grants.
 func (b *builder) bind(from *binding) {
 	rules, ok := b.rulesOf(from)
 	if !ok {
 		b.found = append(b.found, finding.Finding{
-			Severity: finding.Warning, Source: from.source, Object: from.kind + "/" + from.name, Field: "roleRef",
+			Severity: finding.Warning, Source: from.source, Object: from.title(), Field: "roleRef",
 			Message: fmt.Sprintf("there is no %q %q, so the binding grants nothing", shape.Cut(from.roleRef.Kind, 60), shape.Cut(from.roleRef.Name, 60)),
 			Hint:    "write the role into the directory too, also one that every cluster has",
 		})

@@ -154,7 +154,7 @@ func TestBindings(t *testing.T) {
 	if want := []string{
 		`a-role.yaml: ClusterRoleBinding/a-role: roleRef: there is no "Role" "creator-here"` + hint,
 		`gone.yaml: ClusterRoleBinding/gone: roleRef: there is no "ClusterRole" "no-such"` + hint,
-		`role.yaml: RoleBinding/role: roleRef: there is no "Role" "creator-here"` + hint,
+		`role.yaml: RoleBinding/other/role: roleRef: there is no "Role" "creator-here"` + hint,
 	}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

@@ -356,7 +356,43 @@ func TestNotes(t *testing.T) {
 				}
 			}),
 			[]string{"Mutating", "Validating"},
-			[]string{`policies name different versions of "horizontalpodautoscalers.autoscaling" (v1; v1, v2)`},
+			[]string{`policies name different versions of "horizontalpodautoscalers.autoscaling" (v1; v1, v2): an object is sent in one version, and AdmissionPolicy/a cannot judge it`},
+		},
+		"a version, and all versions by other names": {
+			options(withURL, func(o *Options) {
+				o.Spec = spec()
+				o.Spec.Policy.AdmissionPolicies = []policy.AdmissionPolicy{
+					ours("everything", specWith("", named("*", "*", "*", create))),
+					ours("a", specWith("", named("autoscaling,apps", "v1", "horizontalpodautoscalers", create))),
+					ours("b", specWith("", named("autoscaling", "v1", "horizontalpodautoscalers", create), named("autoscaling", "v2", "horizontalpodautoscalers", create))),
+					// "*" is no subresource.
+					ours("c", specWith("", named("policy", "v1", "poddisruptionbudgets/status", create))),
+				}
+			}),
+			[]string{"Mutating", "Validating"},
+			[]string{`policies name different versions of "horizontalpodautoscalers.autoscaling" (*; v1; v1, v2): an object is sent in one version, and AdmissionPolicy/a and 1 more cannot judge it`},
+		},
+		"different versions for policies that are about these alone": {
+			options(withURL, func(o *Options) {
+				o.Spec = spec()
+				exact := specWith("", named("autoscaling", "v1", "horizontalpodautoscalers", create))
+				exact.MatchConstraints.MatchPolicy = new(admissionregistrationv1.Exact)
+				o.Spec.Policy.AdmissionPolicies = []policy.AdmissionPolicy{
+					ours("everything", specWith("", named("*", "*", "*/*", create))), ours("a", exact),
+				}
+			}),
+			[]string{"Mutating", "Validating"},
+			nil,
+		},
+		"two rules of one policy for two versions": {
+			options(withURL, func(o *Options) {
+				o.Spec = spec()
+				o.Spec.Policy.AdmissionPolicies = []policy.AdmissionPolicy{
+					ours("a", specWith("", named("autoscaling", "v1", "horizontalpodautoscalers", create), named("autoscaling", "v2", "horizontalpodautoscalers", create))),
+				}
+			}),
+			[]string{"Mutating", "Validating"},
+			nil,
 		},
 		"cert-manager not excluded": {options(func(o *Options) { o.Spec = &webhooks.Spec{Sidecar: spec().Sidecar} }), []string{"Mutating"}, []string{"without cert-manager", "there is no policy in force"}},
 	} {

@@ -149,6 +149,7 @@ func (s *policySet) add(name string, spec *admissionregistrationv1.ValidatingAdm
 		return
 	}
 	p := &inForce{name: name, conditions: spec.MatchConditions}
+	exact := spec.MatchConstraints.MatchPolicy != nil && *spec.MatchConstraints.MatchPolicy == admissionregistrationv1.Exact
 	for _, rule := range spec.MatchConstraints.ResourceRules {
 		for _, resource := range p.atoms.add(rule.RuleWithOperations) {
 			s.notes = append(s.notes, fmt.Sprintf("%s matches %q, which is never sent to Gatehouse", name, resource))
@@ -156,7 +157,7 @@ func (s *policySet) add(name string, spec *admissionregistrationv1.ValidatingAdm
 		if p.atoms.full {
 			break
 		}
-		s.versions.add(rule.Rule)
+		s.versions.add(name, rule.Rule, exact)
 	}
 	if checksTemplates && p.atoms.haveCreationOfPods() {
 		s.addTemplates(p)
@@ -362,37 +363,4 @@ func (s *atomSet) rules() []admissionregistrationv1.RuleWithOperations {
 // operationOrder puts operations into the order in which they are thought of.
 func operationOrder(operation string) int {
 	return slices.Index([]string{"CREATE", "UPDATE", "DELETE", "CONNECT"}, operation)
-}
-
-// versionSets are the versions that policies name of a resource.
-type versionSets map[string]map[string]bool
-
-func (v versionSets) add(rule admissionregistrationv1.Rule) {
-	list := slices.Compact(slices.Sorted(slices.Values(rule.APIVersions)))
-	text := strings.Join(list, ", ")
-	for _, group := range rule.APIGroups {
-		text := text
-		if text == all && policy.ServedInV1Alone(group) {
-			text = "v1"
-		}
-		for _, resource := range rule.Resources {
-			if v[resource+"."+group] == nil {
-				v[resource+"."+group] = map[string]bool{}
-			}
-			v[resource+"."+group][text] = true
-		}
-	}
-}
-
-// notes are about resources of which policies name different versions. A
-// webhook is sent an object in one version, and cannot convert it.
-func (v versionSets) notes() []string {
-	var notes []string
-	for name, sets := range v {
-		if len(sets) > 1 {
-			notes = append(notes, fmt.Sprintf("policies name different versions of %q (%s): an object is sent in one version, and a policy that does not name it cannot judge the object (hint: name the same versions everywhere)",
-				strings.TrimSuffix(name, "."), strings.Join(slices.Sorted(maps.Keys(sets)), "; ")))
-		}
-	}
-	return notes
 }

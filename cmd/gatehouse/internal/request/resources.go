@@ -47,16 +47,21 @@ func NewResources(crds []*unstructured.Unstructured) *Resources {
 			r.know(gvk, Resource{Name: plural(gvk.Kind), ClusterScoped: clusterScoped(gvk.GroupKind())})
 		}
 	}
-	for _, gvk := range []schema.GroupVersionKind{
-		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
-		{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"},
-	} {
+	for _, gvk := range added() {
 		r.know(gvk, Resource{Name: plural(gvk.Kind), ClusterScoped: true})
 	}
 	for _, crd := range crds {
 		r.add(crd.Object)
 	}
 	return r
+}
+
+// added are the kinds of Kubernetes that are not in the scheme of its client.
+func added() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+		{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"},
+	}
 }
 
 // add makes the kinds of a CustomResourceDefinition known.

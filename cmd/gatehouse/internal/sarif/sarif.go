@@ -33,8 +33,17 @@ type Log struct {
 	Tool, Version, URI string
 	// Results are in the order in which they are written.
 	Results []Result
-	// Failed says that the tool could not tell everything that it was to tell.
-	Failed bool
+	// Notifications say what the tool could not tell. With any the run has not
+	// been successful.
+	Notifications []Notification
+}
+
+// Notification is why the tool could not tell something about one place.
+type Notification struct {
+	Message string
+	// File and Line are as in Result.
+	File string
+	Line int
 }
 
 // Result is one remark about one place.
@@ -68,9 +77,15 @@ func (l *Log) Write(out io.Writer) error {
 func (l *Log) document() *document {
 	r := run{
 		Tool:        tool{driver{Name: l.Tool, Version: l.Version, InformationURI: l.URI, Rules: []rule{}}},
-		Invocations: []invocation{{ExecutionSuccessful: !l.Failed}},
+		Invocations: []invocation{{ExecutionSuccessful: len(l.Notifications) == 0}},
 		ColumnKind:  "utf16CodeUnits",
 		Results:     make([]result, 0, len(l.Results)),
+	}
+	for _, n := range l.Notifications {
+		r.Invocations[0].Notifications = append(r.Invocations[0].Notifications, notification{
+			Level: Error, Message: text{n.Message},
+			Locations: []location{{PhysicalLocation: physicalLocation{artifactLocation{uri(n.File)}, region{max(n.Line, 1)}}}},
+		})
 	}
 	indexes := make(map[string]int)
 	for i := range l.Results {
@@ -144,7 +159,14 @@ type text struct {
 }
 
 type invocation struct {
-	ExecutionSuccessful bool `json:"executionSuccessful"`
+	ExecutionSuccessful bool           `json:"executionSuccessful"`
+	Notifications       []notification `json:"toolExecutionNotifications,omitempty"`
+}
+
+type notification struct {
+	Level     Level      `json:"level"`
+	Message   text       `json:"message"`
+	Locations []location `json:"locations"`
 }
 
 type result struct {
@@ -159,7 +181,7 @@ type result struct {
 
 type location struct {
 	PhysicalLocation physicalLocation  `json:"physicalLocation"`
-	LogicalLocations []logicalLocation `json:"logicalLocations"`
+	LogicalLocations []logicalLocation `json:"logicalLocations,omitempty"`
 }
 
 type physicalLocation struct {

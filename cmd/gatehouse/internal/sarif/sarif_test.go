@@ -10,7 +10,7 @@ import (
 // hosting services read.
 func TestWrite(t *testing.T) {
 	t.Parallel()
-	log := Log{Tool: "gatehouse", Version: "v1", URI: "https://example.org", Failed: true, Results: []Result{
+	log := Log{Tool: "gatehouse", Version: "v1", URI: "https://example.org", Notifications: []Notification{{Message: "why", File: "a.yaml"}}, Results: []Result{
 		{Rule: "b", Description: "about b", Level: Error, Message: "one <thing>", File: "deploy/a b.yaml", Line: 7, Object: "Pod/a", Fingerprint: "f1"},
 		{Rule: "a", Description: "about a", Level: Note, Message: "two", File: "/srv/x.yaml", Object: "Pod/b", Fingerprint: "f2", Suppressed: "allowed"},
 		{Rule: "b", Description: "not shown", Level: Warning, Message: "three", File: "a:b.yaml", Line: 1, Object: "Pod/c", Fingerprint: "f3"},
@@ -32,7 +32,9 @@ func TestWrite(t *testing.T) {
 	      {"id": "b", "shortDescription": {"text": "about b"}},
 	      {"id": "a", "shortDescription": {"text": "about a"}}
 	    ]}},
-	    "invocations": [{"executionSuccessful": false}],
+	    "invocations": [{"executionSuccessful": false, "toolExecutionNotifications": [
+	      {"level": "error", "message": {"text": "why"}, "locations": [{"physicalLocation": {"artifactLocation": {"uri": "a.yaml"}, "region": {"startLine": 1}}}]}
+	    ]}],
 	    "columnKind": "utf16CodeUnits",
 	    "results": [
 	      {"ruleId": "b", "ruleIndex": 0, "level": "error", "message": {"text": "one <thing>"}, "partialFingerprints": {"gatehouse/v1": "f1"},

@@ -121,7 +121,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 
 	s.draining.Store(true)
-	o.Log.Info("draining", "delay", o.DrainDelay)
+	o.Log.Info("draining", "delay", o.DrainDelay.String())
 	delay := time.NewTimer(o.DrainDelay)
 	defer delay.Stop()
 	select {

@@ -260,3 +260,30 @@ func TestOldTLSIsRefused(t *testing.T) {
 		t.Errorf("TLS 1.2 is answered: %v", err)
 	}
 }
+
+// TestDrainingIsLogged wants a delay that people can read.
+func TestDrainingIsLogged(t *testing.T) {
+	t.Parallel()
+	listen := func() net.Listener {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	var log strings.Builder
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	noCertificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("nobody calls") }
+	err := server.New(server.Options{
+		Reviews: listen(), Ops: listen(), Handler: http.NotFoundHandler(), Metrics: http.NotFoundHandler(),
+		TLS:        &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: noCertificate},
+		DrainDelay: 15 * time.Millisecond, Log: slog.New(slog.NewJSONHandler(&log, nil)),
+	}).Run(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), `"delay":"15ms"`) {
+		t.Errorf("logged is %s", &log)
+	}
+}

@@ -16,17 +16,18 @@ const (
 
 // policies counts and measures what policies do. Every label comes from the
 // configuration or from this program, never from a request, so that the number
-// of time series is bounded by the documents of policies and bindings.
+// of time series is bounded by the documents of policies, bindings and exceptions.
 type policies struct {
 	evaluations *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
 	cost        *prometheus.CounterVec
 	exceptions  *prometheus.CounterVec
 
-	// mu guards known. A review takes it for reading, once; what it finds is
+	// mu guards the maps. A review takes it for reading, once; what it finds is
 	// found without making a label set of strings each time.
 	mu    sync.RWMutex
 	known map[policyLabels]*policySeries
+	used  map[exceptionLabels]prometheus.Counter
 }
 
 // policyLabels is what a time series of a policy is told by.
@@ -35,11 +36,12 @@ type policyLabels struct {
 	outcome                     policy.Outcome
 }
 
+// exceptionLabels is what the use of an exception is told by.
+type exceptionLabels struct{ kind, policy, exception string }
+
 // policySeries is where an observation goes.
 type policySeries struct {
 	evaluations prometheus.Counter
-	// exceptions is nil but for a violation that an exception lets pass.
-	exceptions prometheus.Counter
 	// duration and cost are nil for a single rule: its policy has them.
 	duration prometheus.Observer
 	cost     prometheus.Counter
@@ -49,7 +51,7 @@ func newPolicies() *policies {
 	return &policies{
 		evaluations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_policy_evaluations_total",
-			Help: "Evaluations by rule and outcome. Without a rule: of the policy for that binding, Failed if it could not be evaluated. A dry run is not counted.",
+			Help: "Evaluations by rule and outcome. Without a rule: of the policy for that binding, Evaluated whatever its rules said. A dry run is not counted.",
 		}, []string{"kind", "policy", "binding", "rule", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "gatehouse_policy_duration_seconds",
@@ -62,9 +64,10 @@ func newPolicies() *policies {
 		}, []string{"kind", "policy"}),
 		exceptions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_policy_exceptions_used_total",
-			Help: "Violations that an exception let pass.",
-		}, []string{"kind", "policy"}),
+			Help: "Violations that an exception let pass, by policy and exception (namespace/name). A dry run is not counted.",
+		}, []string{"kind", "policy", "exception"}),
 		known: make(map[policyLabels]*policySeries),
+		used:  make(map[exceptionLabels]prometheus.Counter),
 	}
 }
 
@@ -96,10 +99,14 @@ func (p *policies) count(observations []policy.Observation) int {
 		if s == nil {
 			return i
 		}
-		s.evaluations.Inc()
-		if s.exceptions != nil {
-			s.exceptions.Inc()
+		if o.Outcome == policy.Excepted {
+			used := p.used[exceptionOf(o)]
+			if used == nil {
+				return i
+			}
+			used.Inc()
 		}
+		s.evaluations.Inc()
 		if s.cost != nil && o.Cost > 0 {
 			s.cost.Add(float64(o.Cost))
 		}
@@ -116,7 +123,11 @@ func (p *policies) learn(observations []policy.Observation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range observations {
-		l := labelsOf(&observations[i])
+		o := &observations[i]
+		if x := exceptionOf(o); o.Outcome == policy.Excepted && p.used[x] == nil {
+			p.used[x] = p.exceptions.WithLabelValues(x.kind, x.policy, x.exception)
+		}
+		l := labelsOf(o)
 		if p.known[l] != nil {
 			continue
 		}
@@ -124,9 +135,6 @@ func (p *policies) learn(observations []policy.Observation) {
 		if l.rule == "" {
 			s.duration = p.duration.WithLabelValues(l.kind, l.policy)
 			s.cost = p.cost.WithLabelValues(l.kind, l.policy)
-		}
-		if l.outcome == policy.Excepted {
-			s.exceptions = p.exceptions.WithLabelValues(l.kind, l.policy)
 		}
 		p.known[l] = s
 	}
@@ -136,8 +144,12 @@ func labelsOf(o *policy.Observation) policyLabels {
 	return policyLabels{kind: o.Kind, policy: o.Policy, binding: o.Binding, rule: o.Rule, outcome: o.Outcome}
 }
 
-// PoliciesLoaded notes which policies and bindings are in use from now on. The
-// time series of others end, so that names which come and go do not fill the
+func exceptionOf(o *policy.Observation) exceptionLabels {
+	return exceptionLabels{kind: o.Kind, policy: o.Policy, exception: o.Exception}
+}
+
+// PoliciesLoaded notes which policies, bindings and exceptions are in use from now
+// on. The time series of others end, so that names which come and go do not fill the
 // memory. A review that is under way may bring one back, until the next time.
 func (t *Telemetry) PoliciesLoaded(spec *policy.Spec) {
 	type named struct{ kind, name string }
@@ -161,15 +173,25 @@ func (t *Telemetry) PoliciesLoaded(spec *policy.Spec) {
 		bindings[bound{named{ownPolicy, b.Spec.PolicyName}, b.Name}] = true
 	}
 
+	exceptions := make(map[string]bool, len(spec.Exceptions))
+	for i := range spec.Exceptions {
+		exceptions[spec.Exceptions[i].Namespace+"/"+spec.Exceptions[i].Name] = true
+	}
+
 	p := t.policies
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for x := range p.used {
+		if !inUse[named{x.kind, x.policy}] || !exceptions[x.exception] {
+			p.exceptions.DeleteLabelValues(x.kind, x.policy, x.exception)
+			delete(p.used, x)
+		}
+	}
 	for l := range p.known {
 		of := named{l.kind, l.policy}
 		if !inUse[of] {
 			p.duration.DeleteLabelValues(l.kind, l.policy)
 			p.cost.DeleteLabelValues(l.kind, l.policy)
-			p.exceptions.DeleteLabelValues(l.kind, l.policy)
 		}
 		if !inUse[of] || l.binding != "" && !bindings[bound{of, l.binding}] {
 			p.evaluations.DeleteLabelValues(l.kind, l.policy, l.binding, l.rule, string(l.outcome))

@@ -29,9 +29,12 @@ func evaluated(kind, name, binding string, rules int, outcome policy.Outcome) []
 		observations = append(observations, policy.Observation{
 			Kind: kind, Policy: name, Binding: binding, Rule: fmt.Sprintf("validations[%d]", i), Outcome: outcome, Cost: 7,
 		})
+		if outcome == policy.Excepted {
+			observations[i].Exception = "shop/legacy"
+		}
 	}
 	return append(observations, policy.Observation{
-		Kind: kind, Policy: name, Binding: binding, Outcome: policy.Passed, Cost: int64(10 * rules), Elapsed: 20 * time.Microsecond,
+		Kind: kind, Policy: name, Binding: binding, Outcome: policy.Done, Cost: int64(10 * rules), Elapsed: 20 * time.Microsecond,
 	})
 }
 
@@ -53,8 +56,9 @@ func TestPolicies(t *testing.T) {
 	}
 	observe.Policies([]policy.Observation{
 		{Kind: upstream, Policy: "limits", Binding: "all", Rule: "validations[1]", Outcome: policy.Violated, Cost: 7},
-		{Kind: upstream, Policy: "limits", Binding: "all", Outcome: policy.Passed, Cost: 3, Elapsed: 2 * time.Second},
+		{Kind: upstream, Policy: "limits", Binding: "all", Outcome: policy.Done, Cost: 3, Elapsed: 2 * time.Second},
 		{Kind: upstream, Policy: "limits", Binding: "some", Outcome: policy.Failed},
+		{Kind: own, Policy: "limits", Outcome: policy.Excepted, Exception: "gatehouse-system/all"},
 	})
 	const want = `# HELP gatehouse_policy_cost_total What evaluations cost, in units of CEL cost.
 # TYPE gatehouse_policy_cost_total counter
@@ -80,18 +84,20 @@ gatehouse_policy_duration_seconds_bucket{kind="ValidatingAdmissionPolicy",policy
 gatehouse_policy_duration_seconds_bucket{kind="ValidatingAdmissionPolicy",policy="limits",le="+Inf"} 3
 gatehouse_policy_duration_seconds_sum{kind="ValidatingAdmissionPolicy",policy="limits"} 2.00004
 gatehouse_policy_duration_seconds_count{kind="ValidatingAdmissionPolicy",policy="limits"} 3
-# HELP gatehouse_policy_evaluations_total Evaluations by rule and outcome. Without a rule: of the policy for that binding, Failed if it could not be evaluated. A dry run is not counted.
+# HELP gatehouse_policy_evaluations_total Evaluations by rule and outcome. Without a rule: of the policy for that binding, Evaluated whatever its rules said. A dry run is not counted.
 # TYPE gatehouse_policy_evaluations_total counter
+gatehouse_policy_evaluations_total{binding="",kind="AdmissionPolicy",outcome="Excepted",policy="limits",rule=""} 1
 gatehouse_policy_evaluations_total{binding="",kind="AdmissionPolicy",outcome="Excepted",policy="limits",rule="validations[0]"} 2
-gatehouse_policy_evaluations_total{binding="",kind="AdmissionPolicy",outcome="Passed",policy="limits",rule=""} 2
-gatehouse_policy_evaluations_total{binding="all",kind="ValidatingAdmissionPolicy",outcome="Passed",policy="limits",rule=""} 3
+gatehouse_policy_evaluations_total{binding="",kind="AdmissionPolicy",outcome="Evaluated",policy="limits",rule=""} 2
+gatehouse_policy_evaluations_total{binding="all",kind="ValidatingAdmissionPolicy",outcome="Evaluated",policy="limits",rule=""} 3
 gatehouse_policy_evaluations_total{binding="all",kind="ValidatingAdmissionPolicy",outcome="Passed",policy="limits",rule="validations[0]"} 2
 gatehouse_policy_evaluations_total{binding="all",kind="ValidatingAdmissionPolicy",outcome="Passed",policy="limits",rule="validations[1]"} 2
 gatehouse_policy_evaluations_total{binding="all",kind="ValidatingAdmissionPolicy",outcome="Violated",policy="limits",rule="validations[1]"} 1
 gatehouse_policy_evaluations_total{binding="some",kind="ValidatingAdmissionPolicy",outcome="Failed",policy="limits",rule=""} 1
-# HELP gatehouse_policy_exceptions_used_total Violations that an exception let pass.
+# HELP gatehouse_policy_exceptions_used_total Violations that an exception let pass, by policy and exception (namespace/name). A dry run is not counted.
 # TYPE gatehouse_policy_exceptions_used_total counter
-gatehouse_policy_exceptions_used_total{kind="AdmissionPolicy",policy="limits"} 2
+gatehouse_policy_exceptions_used_total{exception="gatehouse-system/all",kind="AdmissionPolicy",policy="limits"} 1
+gatehouse_policy_exceptions_used_total{exception="shop/legacy",kind="AdmissionPolicy",policy="limits"} 2
 `
 	if err := testutil.GatherAndCompare(observe.Registry, strings.NewReader(want), policyMetrics()...); err != nil {
 		t.Error(err)
@@ -116,6 +122,7 @@ func TestPoliciesThatAreGone(t *testing.T) {
 		AdmissionPolicyBindings: []policy.AdmissionPolicyBinding{
 			{AdmissionPolicyBinding: v1alpha1.AdmissionPolicyBinding{ObjectMeta: named("own"), Spec: bindingSpec}},
 		},
+		Exceptions: []policy.Exception{{PolicyException: v1alpha1.PolicyException{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "legacy"}}}},
 	}
 	without := func(change func(*policy.Spec)) *policy.Spec {
 		spec := both
@@ -138,6 +145,10 @@ func TestPoliciesThatAreGone(t *testing.T) {
 		}), [4]int{4, 2, 2, 2}},
 		{"a policy", without(func(s *policy.Spec) { s.Policies = nil }), [4]int{4, 1, 1, 1}},
 		{"a policy of the other kind", without(func(s *policy.Spec) { s.AdmissionPolicies = nil }), [4]int{2, 1, 1, 1}},
+		{"an exception", without(func(s *policy.Spec) { s.Exceptions = nil }), [4]int{6, 2, 2, 0}},
+		{"an exception, but not one of that name elsewhere", without(func(s *policy.Spec) {
+			s.Exceptions = []policy.Exception{{PolicyException: v1alpha1.PolicyException{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "legacy"}}}}
+		}), [4]int{6, 2, 2, 0}},
 		{"everything", new(policy.Spec), [4]int{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -206,7 +217,7 @@ func warm() (*telemetry.Telemetry, []policy.Observation) {
 	var all []policy.Observation
 	for i := range 10 {
 		name := fmt.Sprintf("policy-%d.example.com", i)
-		all = append(all, evaluated(upstream, name, name, 1, policy.Passed)...)
+		all = append(all, evaluated(upstream, name, name, 1, policy.Excepted)...)
 	}
 	observe.Policies(all)
 	return observe, all

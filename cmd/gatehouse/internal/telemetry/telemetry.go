@@ -36,7 +36,9 @@ type Telemetry struct {
 	reloads  *prometheus.CounterVec
 	loaded   *prometheus.GaugeVec
 	loadedAt prometheus.Gauge
-	notAfter *prometheus.GaugeVec
+	// successful is of the configuration that was read last.
+	successful prometheus.Gauge
+	notAfter   *prometheus.GaugeVec
 }
 
 // New makes the metrics and registers them with a registry of their own.
@@ -81,8 +83,12 @@ func New(log *slog.Logger, version string) *Telemetry {
 		policies: newPolicies(),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_config_loads_total",
-			Help: "Configurations read, by result (ok, error). After an error the last good one serves on.",
+			Help: "Configurations read, by result: ok, or error for one that was not used, or was but for what does not compile.",
 		}, []string{"result"}),
+		successful: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "gatehouse_config_last_load_successful",
+			Help: "1 if all of the configuration that was read last is in use, 0 if an older one is, or if policies in use do not compile.",
+		}),
 		loaded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "gatehouse_config_info",
 			Help: "1 for the digest of the configuration in use.",
@@ -102,7 +108,7 @@ func New(log *slog.Logger, version string) *Telemetry {
 	}, []string{"version", "go"})
 	build.WithLabelValues(version, goVersion()).Set(1)
 	t.Registry.MustRegister(t.duration, t.reviews, t.waited, t.size, t.warnings, t.patched, t.profiles,
-		t.reloads, t.loaded, t.loadedAt, t.notAfter, build,
+		t.reloads, t.successful, t.loaded, t.loadedAt, t.notAfter, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	t.Registry.MustRegister(t.policies.collectors()...)
 	return t
@@ -154,6 +160,9 @@ func (t *Telemetry) Review(o *review.Outcome) {
 	level := slog.LevelDebug
 	switch o.Decision {
 	case review.Allowed:
+		if o.Audit[policy.ExceptedByKey] != "" {
+			level = slog.LevelInfo // It would have been denied.
+		}
 	case review.Denied:
 		level = slog.LevelInfo
 	case review.Refused, review.Shed:
@@ -217,7 +226,7 @@ func attributes(o *review.Outcome) []slog.Attr {
 		attrs = append(attrs, slog.Bool("dryRun", true))
 	}
 	// Other audit annotations are written by policies and may repeat an object.
-	for _, key := range []string{sidecar.AuditKey, sidecar.AuditKeyAgain, policy.DeniedByKey} {
+	for _, key := range []string{sidecar.AuditKey, sidecar.AuditKeyAgain, policy.DeniedByKey, policy.ExceptedByKey} {
 		if value := o.Audit[key]; value != "" {
 			attrs = append(attrs, slog.String(key, clip(value)))
 		}
@@ -246,16 +255,25 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// ConfigLoaded notes that a configuration is in use from now on.
-func (t *Telemetry) ConfigLoaded(digest string, at time.Time) {
-	t.reloads.WithLabelValues("ok").Inc()
+// ConfigLoaded notes that a configuration is in use from now on: whole, or but for
+// policies and exceptions in it that do not compile.
+func (t *Telemetry) ConfigLoaded(digest string, at time.Time, whole bool) {
 	t.loaded.Reset()
 	t.loaded.WithLabelValues(digest).Set(1)
 	t.loadedAt.Set(float64(at.Unix()))
+	if !whole {
+		t.ConfigFailed()
+		return
+	}
+	t.reloads.WithLabelValues("ok").Inc()
+	t.successful.Set(1)
 }
 
 // ConfigFailed notes that a configuration could not be used.
-func (t *Telemetry) ConfigFailed() { t.reloads.WithLabelValues("error").Inc() }
+func (t *Telemetry) ConfigFailed() {
+	t.reloads.WithLabelValues("error").Inc()
+	t.successful.Set(0)
+}
 
 // CertificateEnds notes when a certificate in use ends. The subject is one of a
 // bounded set of names.

@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -47,6 +48,20 @@ func TestOneLineForWhatSomebodyMayHaveToActOn(t *testing.T) {
 				"user": "jane", "dryRun": true, "denied-by": "limits/all", "reason": "Forbidden",
 			},
 			"secret-value",
+		},
+		{
+			"let pass by an exception",
+			review.Outcome{Endpoint: "validate", Decision: review.Allowed, Audit: map[string]string{"excepted-by": "shop/legacy:limits/validations[0]", "existing-violations": "secret-value"}},
+			"INFO",
+			map[string]any{"decision": "allowed", "excepted-by": "shop/legacy:limits/validations[0]"},
+			"secret-value",
+		},
+		{
+			"denied in spite of an exception",
+			review.Outcome{Endpoint: "validate", Decision: review.Denied, Audit: map[string]string{"excepted-by": "shop/legacy:limits/validations[0]", "denied-by": "other"}},
+			"INFO",
+			map[string]any{"denied-by": "other", "excepted-by": "shop/legacy:limits/validations[0]"},
+			"",
 		},
 		{"could not tell", review.Outcome{Endpoint: "mutate", Decision: review.Unknown, Reason: "internal", Detail: "why"}, "ERROR", map[string]any{"detail": "why"}, ""},
 		{"unknown token", review.Outcome{Endpoint: "authenticate", Decision: review.Unknown, Reason: "unknown-id", TokenID: "ci"}, "WARN", map[string]any{"tokenID": "ci"}, ""},
@@ -105,29 +120,50 @@ func TestLabelsAreBounded(t *testing.T) {
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	observe, _ := newTelemetry(slog.LevelError)
-	observe.ConfigLoaded("one", time.Unix(100, 0))
-	observe.ConfigLoaded("two", time.Unix(200, 0))
-	observe.ConfigFailed()
 	observe.CertificateEnds("serving certificate", time.Unix(300, 0))
-	want := `
+	for _, step := range []struct {
+		name                          string
+		happens                       func()
+		ok, failed, successful, since int
+		digest                        string
+	}{
+		{"a start with policies that do not compile", func() { observe.ConfigLoaded("zero", time.Unix(50, 0), false) }, 0, 1, 0, 50, "zero"},
+		{"repaired", func() { observe.ConfigLoaded("one", time.Unix(100, 0), true) }, 1, 1, 1, 100, "one"},
+		{"changed", func() { observe.ConfigLoaded("two", time.Unix(200, 0), true) }, 2, 1, 1, 200, "two"},
+		{"broken", observe.ConfigFailed, 2, 2, 0, 200, "two"},
+		{"broken otherwise", observe.ConfigFailed, 2, 3, 0, 200, "two"},
+		{"put back", func() { observe.ConfigLoaded("two", time.Unix(300, 0), true) }, 3, 3, 1, 300, "two"},
+	} {
+		step.happens()
+		ok := ""
+		if step.ok > 0 {
+			ok = fmt.Sprintf("gatehouse_config_loads_total{result=\"ok\"} %d\n", step.ok)
+		}
+		want := fmt.Sprintf(`
 # HELP gatehouse_certificate_not_after_timestamp_seconds When the certificates in use end, by subject (serving certificate, self-signed CA, client CA).
 # TYPE gatehouse_certificate_not_after_timestamp_seconds gauge
 gatehouse_certificate_not_after_timestamp_seconds{subject="serving certificate"} 300
 # HELP gatehouse_config_info 1 for the digest of the configuration in use.
 # TYPE gatehouse_config_info gauge
-gatehouse_config_info{digest="two"} 1
+gatehouse_config_info{digest="%s"} 1
+# HELP gatehouse_config_last_load_successful 1 if all of the configuration that was read last is in use, 0 if an older one is, or if policies in use do not compile.
+# TYPE gatehouse_config_last_load_successful gauge
+gatehouse_config_last_load_successful %d
 # HELP gatehouse_config_loaded_timestamp_seconds When the configuration in use was read.
 # TYPE gatehouse_config_loaded_timestamp_seconds gauge
-gatehouse_config_loaded_timestamp_seconds 200
-# HELP gatehouse_config_loads_total Configurations read, by result (ok, error). After an error the last good one serves on.
+gatehouse_config_loaded_timestamp_seconds %d
+# HELP gatehouse_config_loads_total Configurations read, by result: ok, or error for one that was not used, or was but for what does not compile.
 # TYPE gatehouse_config_loads_total counter
-gatehouse_config_loads_total{result="error"} 1
-gatehouse_config_loads_total{result="ok"} 2
-`
-	if err := testutil.GatherAndCompare(observe.Registry, strings.NewReader(want),
-		"gatehouse_config_info", "gatehouse_config_loads_total", "gatehouse_config_loaded_timestamp_seconds",
-		"gatehouse_certificate_not_after_timestamp_seconds"); err != nil {
-		t.Error(err)
+gatehouse_config_loads_total{result="error"} %d
+%s`, step.digest, step.successful, step.since, step.failed, ok)
+		if err := testutil.GatherAndCompare(observe.Registry, strings.NewReader(want),
+			"gatehouse_config_info", "gatehouse_config_loads_total", "gatehouse_config_loaded_timestamp_seconds",
+			"gatehouse_config_last_load_successful", "gatehouse_certificate_not_after_timestamp_seconds"); err != nil {
+			t.Errorf("%s: %v", step.name, err)
+		}
+	}
+	if problems, err := testutil.GatherAndLint(observe.Registry); err != nil || len(problems) > 0 {
+		t.Errorf("metrics: %v %v", problems, err)
 	}
 }
 

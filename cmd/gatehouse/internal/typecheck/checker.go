@@ -127,6 +127,9 @@ func (s *Scope) Declare(name string, of Checked) {
 	s.variables[name] = t
 }
 
+// DeclareAny adds a variable of any type, one whose expression cannot be checked.
+func (s *Scope) DeclareAny(name string) { s.variables[name] = types.DynType }
+
 // Checked is an expression that was checked.
 type Checked struct {
 	// AST has the types of all parts of the expression, also if there are issues:

@@ -1,0 +1,119 @@
+package registration
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// versionSets are the versions of each resource that policies name.
+type versionSets map[groupResource]map[string]*policyVersions
+
+// groupResource is a group and a resource as a rule names them.
+type groupResource struct{ group, resource string }
+
+// policyVersions are the versions that one policy names.
+type policyVersions struct {
+	versions map[string]bool
+	// exact tells that the policy is about no other versions: it lets them pass.
+	exact bool
+}
+
+func (v versionSets) add(policy string, rule admissionregistrationv1.Rule, exact bool) {
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			if (atom{group: group, resource: resource}).isSpared() {
+				continue
+			}
+			key := groupResource{group, resource}
+			if v[key] == nil {
+				v[key] = map[string]*policyVersions{}
+			}
+			p := v[key][policy]
+			if p == nil {
+				p = &policyVersions{versions: map[string]bool{}, exact: exact}
+				v[key][policy] = p
+			}
+			for _, version := range rule.APIVersions {
+				p.versions[version] = true
+			}
+		}
+	}
+}
+
+// covers tells whether a rule that names k is about everything that is named by
+// other.
+func (k groupResource) covers(other groupResource) bool {
+	return (k.group == all || k.group == other.group) && resourceCovers(k.resource, other.resource)
+}
+
+// of are the versions of a resource that each policy is about, in whatever way it
+// names the resource, each in one text.
+func (v versionSets) of(key groupResource) map[string]*policyVersions {
+	out := map[string]*policyVersions{}
+	for other, policies := range v {
+		if !other.covers(key) {
+			continue
+		}
+		for name, p := range policies {
+			if out[name] == nil {
+				out[name] = &policyVersions{versions: map[string]bool{}, exact: p.exact}
+			}
+			maps.Copy(out[name].versions, p.versions)
+		}
+	}
+	for _, p := range out {
+		if !p.versions[all] {
+			continue
+		}
+		clear(p.versions)
+		if policy.ServedInV1Alone(key.group) {
+			p.versions["v1"] = true
+		} else {
+			p.versions[all] = true
+		}
+	}
+	return out
+}
+
+func (p *policyVersions) text() string {
+	return strings.Join(slices.Sorted(maps.Keys(p.versions)), ", ")
+}
+
+// notes are about resources of which policies name different versions. A
+// webhook is sent an object in a version that any of them names, and cannot convert
+// it: a policy that is about equivalent objects cannot judge it if it does not name
+// that version.
+func (v versionSets) notes() []string {
+	var notes []string
+	for key := range v {
+		policies := v.of(key)
+		sent, texts := map[string]bool{}, map[string]bool{}
+		for _, p := range policies {
+			maps.Copy(sent, p.versions)
+			texts[p.text()] = true
+		}
+		var lacking []string
+		for name, p := range policies {
+			if !p.exact && !p.versions[all] && len(p.versions) < len(sent) {
+				lacking = append(lacking, name)
+			}
+		}
+		if len(lacking) == 0 {
+			continue
+		}
+		slices.Sort(lacking)
+		first := lacking[0]
+		if more := len(lacking) - 1; more > 0 {
+			first = fmt.Sprintf("%s and %d more", first, more)
+		}
+		notes = append(notes, fmt.Sprintf("policies name different versions of %q (%s): an object is sent in one version, and %s cannot judge it in one that is not named there, so that failurePolicy decides (hint: name the same versions everywhere)",
+			strings.TrimSuffix(key.resource+"."+key.group, "."), strings.Join(slices.Sorted(maps.Keys(texts)), "; "), first))
+	}
+	return notes
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// configured is a configuration of a policy with this expression, or of none, and
+// perhaps an exception that cannot be used.
+func configured(t *testing.T, digest, expression string, exceptions ...policy.Exception) (*config.Config, *webhooks.Snapshot) {
+	t.Helper()
+	c := &config.Config{Digest: digest}
+	c.Policy.Exceptions = exceptions
+	if expression != "" {
+		p := policy.AdmissionPolicy{AdmissionPolicy: v1alpha1.AdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, Source: "p.yaml"}
+		p.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+		p.Spec.Validations = []admissionregistrationv1.Validation{{Expression: expression}}
+		p.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+			RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			},
+		}}}
+		c.Policy.AdmissionPolicies = []policy.AdmissionPolicy{p}
+	}
+	spec := webhooks.Spec{Policy: c.Policy}
+	spec.Policy.KeepBroken = true
+	s, err := webhooks.Compile(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, s
+}
+
+// TestWhatIsToldOfConfigurations reads the log while configurations come: what
+// cannot be used is said again every ten minutes, and not said to be good.
+func TestWhatIsToldOfConfigurations(t *testing.T) {
+	t.Parallel()
+	unreasoned := policy.Exception{PolicyException: v1alpha1.PolicyException{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "gatehouse-system"}}, Source: "x.yaml"}
+	wrong := finding.List{
+		{Severity: finding.Warning, Source: "a.yaml", Message: "odd"},
+		{Severity: finding.Error, Source: "b.yaml", Message: "wrong"},
+		{Severity: finding.Error, Source: "c.yaml", Message: "wrong too"},
+	}
+	const policies = "policies do not compile: for what they match, their failurePolicy decides"
+	good := func(u *inUse) { u.use(configured(t, "good", "true")) }
+	broken := func(u *inUse) { u.use(configured(t, "broken", "true +")) }
+	for _, tc := range []struct {
+		name    string
+		happens []func(*inUse)
+		// said and again are the warnings and errors logged of the last, at once and
+		// every ten minutes after.
+		said, again []string
+	}{
+		{"good", []func(*inUse){good}, nil, nil},
+		{
+			"policies that do not compile",
+			[]func(*inUse){broken},
+			[]string{"ERROR configuration", "ERROR " + policies},
+			[]string{"ERROR still: " + policies + " 1 p.yaml: AdmissionPolicy/p: spec.validations[0].expression"},
+		},
+		{
+			"an exception that cannot be used",
+			[]func(*inUse){func(u *inUse) { u.use(configured(t, "exception", "true", unreasoned)) }},
+			[]string{"ERROR configuration", "ERROR configuration", "ERROR configuration", "ERROR exceptions cannot be used: they let nothing pass"},
+			[]string{"ERROR still: exceptions cannot be used: they let nothing pass 3 x.yaml: PolicyException/gatehouse-system/x:"},
+		},
+		{
+			"both",
+			[]func(*inUse){func(u *inUse) { u.use(configured(t, "both", "true +", unreasoned)) }},
+			[]string{"ERROR configuration", "ERROR configuration", "ERROR configuration", "ERROR configuration", "ERROR " + policies + "; exceptions cannot be used: they let nothing pass"},
+			[]string{"ERROR still: " + policies + "; exceptions cannot be used: they let nothing pass 4 p.yaml: AdmissionPolicy/p:"},
+		},
+		{
+			"good, then not used",
+			[]func(*inUse){good, func(u *inUse) { u.keep(wrong) }},
+			[]string{"ERROR configuration not used; the last good one serves on", "WARN configuration", "ERROR configuration", "ERROR configuration"},
+			[]string{"ERROR still: configuration not used; the last good one serves on 2 b.yaml: wrong"},
+		},
+		{
+			"what does not compile, then not used",
+			[]func(*inUse){broken, func(u *inUse) { u.keep(errors.New("no directory")) }},
+			[]string{"ERROR configuration not used; the one before, of which not everything compiles, serves on", "ERROR configuration"},
+			[]string{"ERROR still: configuration not used; the one before, of which not everything compiles, serves on 1 no directory"},
+		},
+		{"repaired", []func(*inUse){broken, func(u *inUse) { u.keep(wrong) }, good}, nil, nil},
+		{
+			"no policy any more",
+			[]func(*inUse){good, func(u *inUse) { u.use(configured(t, "none", "")) }},
+			[]string{"WARN the configuration has no policy any more: nothing is refused by one"},
+			nil,
+		},
+		{"never a policy", []func(*inUse){func(u *inUse) { u.use(configured(t, "none", "")) }, func(u *inUse) { u.use(configured(t, "none", "")) }}, nil, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var log logged
+				u := inUse{dir: "DIR", log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+				u.metrics = telemetry.New(u.log, "v1")
+				for _, happens := range tc.happens {
+					_ = log.take()
+					happens(&u)
+				}
+				if got := told(t, log.take()); !slices.EqualFunc(got, tc.said, strings.HasPrefix) {
+					t.Errorf("said is\n%q, want\n%q", got, tc.said)
+				}
+				time.Sleep(35 * time.Minute)
+				synctest.Wait()
+				u.reminder.Stop()
+				want := slices.Concat(tc.again, tc.again, tc.again)
+				if got := told(t, log.take()); !slices.EqualFunc(got, want, strings.HasPrefix) {
+					t.Errorf("said again is\n%q, want\n%q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// logged is what has been logged, from any goroutine.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// take is what has been logged since the last time.
+func (l *logged) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return l.text.String()
+}
+
+// told are level, message, number of errors and the first of them of each line of
+// a log.
+func told(t *testing.T, log string) []string {
+	t.Helper()
+	var out []string
+	for line := range strings.Lines(log) {
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatal(err)
+		}
+		text := entry["level"].(string) + " " + entry["msg"].(string)
+		if n, counted := entry["errors"].(float64); counted {
+			text += fmt.Sprintf(" %v %s", n, entry["first"])
+			if _, told := entry["since"]; !told {
+				t.Errorf("not told since when: %v", slices.Sorted(maps.Keys(entry)))
+			}
+		}
+		out = append(out, text)
+	}
+	return out
+}
