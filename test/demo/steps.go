@@ -153,5 +153,5 @@ func edit(ctx context.Context, s *stage) error {
 		return err
 	}
 	return s.must(ctx, "kubectl --token "+s.token+" create -f pods/report.yaml",
-		fails, prints("denied the request", `an image tagged "latest" is another image tomorrow`))
+		fails, prints("denied request: ", `an image tagged "latest" is another image tomorrow`))
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -140,7 +141,7 @@ func (b *beyond) causes(t *testing.T) {
 		}
 		for i, want := range wants {
 			cause := details.Causes[i]
-			if string(cause.Type) != want.rule || cause.Field != path || !strings.Contains(cause.Message, want.text) {
+			if string(cause.Type) != want.rule || cause.Field != cmp.Or(path, want.rule) || !strings.Contains(cause.Message, want.text) {
 				t.Errorf("%s: cause %d is %+v, want %+v", kind, i, cause, want)
 			}
 		}
