@@ -60,13 +60,13 @@ func (u *inUse) use(c *config.Config, s *webhooks.Snapshot) {
 // keep answers by the same configuration as before, because another one cannot be
 // used.
 func (u *inUse) keep(err error) {
-	u.metrics.ConfigFailed()
 	serves := "the last good one serves on"
 	if !u.whole {
 		serves = "the one before, of which not everything compiles, serves on"
 	}
 	u.tell("configuration not used; "+serves, err)
 	logFindings(u.log, err)
+	u.metrics.ConfigFailed() // behind the lines that say why
 }
 
 // tell logs what is wrong, at once and again for as long as it lasts.
