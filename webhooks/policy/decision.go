@@ -49,11 +49,6 @@ const (
 	Done Outcome = "Evaluated"
 )
 
-// Outcomes are all outcomes of rules, in a fixed order.
-func Outcomes() []Outcome {
-	return []Outcome{Passed, Violated, Failed, Ignored, Excepted, Existing}
-}
-
 // Violation is a rule that a request violates.
 type Violation struct {
 	// Kind is that of the policy: ValidatingAdmissionPolicy or AdmissionPolicy.

@@ -204,19 +204,3 @@ func isOneOf(output *cel.Type, allowed []*cel.Type) bool {
 	}
 	return false
 }
-
-// AST is the parsed expression, for those who look at what it says. An error
-// means that it cannot be parsed.
-func (c *Compiler) AST(text string) (ast.Expr, error) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	env, err := c.environment(Declarations{})
-	if err != nil {
-		return nil, err
-	}
-	parsed, issues := env.Parse(text)
-	if issues.Err() != nil {
-		return nil, issues.Err()
-	}
-	return parsed.NativeRep().Expr(), nil
-}

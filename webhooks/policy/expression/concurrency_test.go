@@ -42,9 +42,6 @@ func TestConcurrently(t *testing.T) {
 					return
 				}
 				declared.Seal()
-				if _, err := compiler.AST(text); err != nil {
-					t.Error(err)
-				}
 				for _, e := range []struct {
 					program   *expression.Program
 					variables *expression.Variables

@@ -131,3 +131,6 @@ func timely(t testing.TB, most time.Duration) func() {
 		}
 	}
 }
+
+// isOutOfBudget tells whether the error is that of a Phase that has nothing left.
+func isOutOfBudget(err error) bool { return errors.Is(err, apiservercel.ErrOutOfBudget) }

@@ -2,7 +2,6 @@ package expression
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 
@@ -75,9 +74,6 @@ var errOutOfBudget = &apiservercel.Error{
 	Detail: "validation failed due to running out of cost budget, no further validation rules will be run",
 	Cause:  apiservercel.ErrOutOfBudget,
 }
-
-// IsOutOfBudget tells whether the error is that of a Phase that has nothing left.
-func IsOutOfBudget(err error) bool { return errors.Is(err, apiservercel.ErrOutOfBudget) }
 
 // Phase is one list of expressions that share a budget, as upstream evaluates
 // match conditions, validations, messages and audit annotations. A variable

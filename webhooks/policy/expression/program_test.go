@@ -165,7 +165,7 @@ func TestPhaseBudget(t *testing.T) {
 				t.Errorf("costs %d, want %d", own, cost)
 			}
 			if err != nil {
-				if !expression.IsOutOfBudget(err) || value != nil {
+				if !isOutOfBudget(err) || value != nil {
 					t.Errorf("with %d: %v, %v", test.budget, value, err)
 				}
 				break
@@ -185,7 +185,7 @@ func TestPhaseBudget(t *testing.T) {
 	phase := input.Phase(1000)
 	_, own, err := phase.Eval(context.Background(), failing)
 	var failure *expression.EvaluationError
-	if !errors.As(err, &failure) || expression.IsOutOfBudget(err) {
+	if !errors.As(err, &failure) || isOutOfBudget(err) {
 		t.Fatalf("got %v", err)
 	}
 	if want := "expression 'object.a == 1 && object.nothing == 2' resulted in error: no such key: nothing"; err.Error() != want {

@@ -53,9 +53,6 @@ func (v *Variables) declare(declared variable) {
 	v.list = append(v.list, declared)
 }
 
-// Len is how many variables there are.
-func (v *Variables) Len() int { return len(v.list) }
-
 // Seal says that no more expressions will be compiled that name the variables:
 // what is kept for these is dropped.
 func (v *Variables) Seal() {

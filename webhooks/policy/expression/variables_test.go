@@ -229,7 +229,7 @@ func TestVariablesCostOncePerPhase(t *testing.T) {
 	}
 	// What is left does not cover a variable.
 	phase = input.Phase(150)
-	if _, _, err := phase.Eval(context.Background(), compile(t, compiler, variables, "variables.b")); !expression.IsOutOfBudget(err) {
+	if _, _, err := phase.Eval(context.Background(), compile(t, compiler, variables, "variables.b")); !isOutOfBudget(err) {
 		t.Errorf("got %v, want that the budget is spent", err)
 	}
 	// And its cost is not carried over to the next.
@@ -337,7 +337,7 @@ func TestResetForgets(t *testing.T) {
 		}
 		if i == 4 {
 			// One that ends early leaves nothing behind either.
-			if _, _, err := input.Phase(0).Eval(context.Background(), policies[n].program); !expression.IsOutOfBudget(err) {
+			if _, _, err := input.Phase(0).Eval(context.Background(), policies[n].program); !isOutOfBudget(err) {
 				t.Errorf("got %v, want that the budget is spent", err)
 			}
 		}
