@@ -48,7 +48,7 @@ func (r *request) existed(p *compiledPolicy, b *binding, param *param, result *r
 	if r.context.Err() != nil || !p.lasting || !result.lasting() {
 		return false
 	}
-	if r.isHarmless() && (result.rule == nil || !result.rule.Reads().Touches("metadata", "finalizers")) {
+	if r.isHarmless() && !result.touches("finalizers") && !result.touches("ownerReferences") {
 		return true
 	}
 	earlier := r.before()
@@ -103,8 +103,11 @@ func (r *request) existed(p *compiledPolicy, b *binding, param *param, result *r
 // lasting tells whether what the rule says depends on the object alone, and not
 // on who asks for what, or on the change. Of other rules, what was so before says
 // nothing.
-func (result *ruleResult) lasting() bool {
-	return result.rule == nil || result.rule.Program != nil && isLasting(result.rule.Program) && !result.rule.Reads().IsNothing()
+func (result *ruleResult) lasting() bool { return result.rule == nil || result.rule.lasting }
+
+// touches tells whether the rule may look at a field of the metadata.
+func (result *ruleResult) touches(field string) bool {
+	return result.rule != nil && result.rule.Reads().Touches("metadata", field)
 }
 
 // isLasting is lasting for one expression.

@@ -45,6 +45,9 @@ type ruleProgram struct {
 	text *expression.Program
 	// message is what stands in for it.
 	message string
+	// lasting is true if the rule is about the object alone, see
+	// ruleResult.lasting. It is known only if it matters.
+	lasting bool
 	reason  metav1.StatusReason
 }
 
@@ -92,6 +95,7 @@ func compileProgram(d document, compiler *expression.Compiler, policy string, sp
 			compiled.reason = *v.Reason
 		}
 		compiled.Program = s.compile(at.Child("expression"), v.Expression, cel.BoolType)
+		compiled.lasting = compiled.Program != nil && isLasting(compiled.Program) && !compiled.Reads().IsNothing()
 		compiled.text = s.message(at.Child("messageExpression"), v.MessageExpression)
 		out.validations = append(out.validations, compiled)
 	}

@@ -31,14 +31,20 @@ func (r *request) templated() *request {
 		return nil
 	}
 	object, err := r.object.json()
-	if err != nil || object.Get(path...).Kind() != rawjson.Object {
+	if err != nil {
 		return nil
 	}
-	template := r.fromTemplate(r.review, object.Get(path...), path)
+	text := object.Get(path...)
+	if text.Kind() != rawjson.Object {
+		return nil
+	}
+	template := r.fromTemplate(r.review, text, path)
 	if r.Operation == admissionv1.Update {
-		if old, err := r.oldObject.json(); err == nil && old.Get(path...).Kind() == rawjson.Object {
-			template.earlier = r.fromTemplate(r.aside(), old.Get(path...), path)
-			template.sameTemplate = bytes.Equal(object.Get(path...), old.Get(path...))
+		if old, err := r.oldObject.json(); err == nil {
+			if before := old.Get(path...); before.Kind() == rawjson.Object {
+				template.earlier = r.fromTemplate(r.aside(), before, path)
+				template.sameTemplate = bytes.Equal(text, before)
+			}
 		}
 	}
 	template.earlierRead = true
@@ -49,9 +55,7 @@ func (r *request) templated() *request {
 // changed in an update can only have violations that were there before, if they
 // are about the object alone.
 func (r *request) concerns(p *compiledPolicy) bool {
-	return !r.sameTemplate || !p.existing || !p.lasting || slices.ContainsFunc(p.validations, func(rule ruleProgram) bool {
-		return !(&ruleResult{rule: &rule}).lasting()
-	})
+	return !r.sameTemplate || !p.existing || !p.lasting || slices.ContainsFunc(p.validations, func(rule ruleProgram) bool { return !rule.lasting })
 }
 
 // fromTemplate is the request to create the pod of a template.
