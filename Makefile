@@ -27,7 +27,7 @@ build: ## Build bin/gatehouse.
 	$(GO_BUILD) -o $(BIN)/gatehouse ./cmd/gatehouse
 
 .PHONY: test
-test: build controlplane ## Run all tests, end-to-end on a real API server included.
+test: build controlplane peers ## Run all tests, end-to-end on a real API server included.
 	go test -race -timeout 20m ./...
 
 .PHONY: fuzz
@@ -67,6 +67,17 @@ manifests: build ## Write manifests/registration: what 'gatehouse manifests' pri
 controlplane: ## Build kube-apiserver, kube-controller-manager, kubectl, etcd and podvalidate (once, about 5 minutes).
 	@sh test/controlplane/build.sh
 
+.PHONY: peers
+peers: slapd dex ## Get the services that logging in is tested with: slapd, dex.
+
+.PHONY: slapd
+slapd: ## Get OpenLDAP's slapd, from Debian packages if it is not installed (once).
+	@sh test/slapd/build.sh
+
+.PHONY: dex
+dex: ## Build dex, an OpenID Connect provider (once, about a minute).
+	@sh test/dex/build.sh
+
 .PHONY: demo
 demo: build controlplane ## Show all three endpoints on a real API server; KEEP=1 leaves it running.
 	@go run ./test/demo $(if $(KEEP),--keep)
@@ -76,8 +87,8 @@ bench: build ## Measure against a null webhook and the usual pattern; ARGS='--qu
 	@go run ./test/bench $(ARGS)
 
 .PHONY: clean
-clean: ## Remove what was built, but for the control plane.
-	find $(BIN) -mindepth 1 -maxdepth 1 ! -name controlplane -exec rm -rf {} +
+clean: ## Remove what was built, but for the control plane, slapd and dex.
+	find $(BIN) -mindepth 1 -maxdepth 1 ! -name controlplane ! -name slapd ! -name dex -exec rm -rf {} +
 
 # Tools are built from the module proxy, each in its own version, outside go.mod.
 $(GOLANGCI_LINT):

@@ -24,10 +24,10 @@ import (
 )
 
 func newExplainCommand(s streams) *cobra.Command {
-	var f explainFlags
+	f := explainFlags{token: newExplainTokenFlags()}
 	cmd := &cobra.Command{
-		Use:   "explain --config DIR [-f FILE|DIR]...",
-		Short: "Tell why pods get which sidecars, and what policies say, or why not",
+		Use:   "explain --config DIR [-f FILE|DIR]... | --token-file FILE",
+		Short: "Tell why pods get which sidecars, what policies say, and whom a token proves, or why not",
 		Long: `Explain tells of every pod in manifests what each profile does to it and why:
 what selectors, annotations, rollout and conditions came to, where the values of
 parameters come from, which conflicts there are, and what would be added. It
@@ -45,7 +45,14 @@ namespaces and kinds.
 
 The last line about an object is what check says of it. Exit codes: 0 done,
 whatever becomes of the objects; 2 bad usage, or it could not be told what becomes
-of an object.`,
+of an object.
+
+With --token-file it tells of a bearer token instead: which authenticator it is
+for, everything that is looked at on the way, and what the API server is answered.
+The token is read from a file or from standard input, for it is a secret, and
+nothing that would let anybody in is printed. Nobody is asked: the keys of a JWT's
+issuer are known if the configuration has a keysFile for it, or with --fetch-keys,
+which asks the issuer once. Exit codes: 0 yes, 1 no, 2 it could not be told.`,
 		Example: `  # why is there no sidecar?
   gatehouse explain --config ./config -f deployment.yaml
 
@@ -54,11 +61,17 @@ of an object.`,
 
   # which pods in the cluster are stale?
   kubectl get pods -A -o json | gatehouse explain --config ./config -o json |
-    jq -r 'select(any(.profiles[]; .status == "stale")) | .namespace + "/" + .name'`,
-		Args: fileArgs(),
+    jq -r 'select(any(.profiles[]; .status == "stale")) | .namespace + "/" + .name'
+
+  # why is this token refused?
+  gatehouse explain --config ./config --token-file token.txt --fetch-keys`,
+		Args: f.token.refuseTokens(fileArgs(), func() []string { return f.files }),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+			if err := errors.Join(f.token.check(cmd.Flags()), f.check()); err != nil {
 				return err
+			}
+			if f.token.file != "" {
+				return f.token.explain(cmd.Context(), s, f.config, f.output)
 			}
 			f.each = true
 			o, err := f.open(s.in)
@@ -77,6 +90,7 @@ of an object.`,
 	f.addConfig(cmd)
 	f.addLabels(cmd)
 	f.askFlags.add(cmd)
+	f.token.add(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "list every policy that is not about an object, and all expressions")
 	addOutputFlag(cmd, &f.output, "text", "json")
 	return cmd
@@ -86,6 +100,7 @@ of an object.`,
 type explainFlags struct {
 	offlineFlags
 	askFlags
+	token  explainTokenFlags
 	output string
 	all    bool
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
@@ -23,6 +25,8 @@ type inUse struct {
 	dir     string
 	log     *slog.Logger
 	metrics *telemetry.Telemetry
+	// usage, if it is not nil, is told which access tokens there are.
+	usage *tokens.Usage
 
 	snapshot atomic.Pointer[webhooks.Snapshot]
 	reminder telemetry.Reminder
@@ -30,7 +34,12 @@ type inUse struct {
 	whole bool
 	// policies is how many there are.
 	policies int
+	// tokens are the access tokens in it that have not been withdrawn.
+	tokens []issued
 }
+
+// issued is an access token and the file that its document was in.
+type issued struct{ id, file string }
 
 // use answers by this configuration from now on.
 func (u *inUse) use(c *config.Config, s *webhooks.Snapshot) {
@@ -41,13 +50,19 @@ func (u *inUse) use(c *config.Config, s *webhooks.Snapshot) {
 	u.whole = broken == nil
 	u.metrics.ConfigLoaded(c.Digest, time.Now(), u.whole)
 	u.metrics.PoliciesLoaded(&c.Policy)
+	u.metrics.AuthenticationLoaded(&c.Authn)
 	policies := len(c.Policy.Policies) + len(c.Policy.AdmissionPolicies)
 	u.log.Info("configuration in use", "dir", u.dir, "digest", c.Digest, "files", c.Files,
-		"profiles", len(c.Sidecar.Profiles), "policies", policies, "tokens", len(c.Authn.Tokens))
+		"profiles", len(c.Sidecar.Profiles), "policies", policies, "tokens", len(c.Authn.Tokens),
+		"issuers", len(c.Authn.Issuers), "directories", len(c.Authn.Directories))
 	if u.policies > 0 && policies == 0 {
 		u.log.Warn("the configuration has no policy any more: nothing is refused by one", "dir", u.dir, "before", u.policies)
 	}
 	u.policies = policies
+	u.tokens = issuedIn(c)
+	if u.usage != nil {
+		u.usage.Know(c.Authn.Tokens)
+	}
 	for _, w := range slices.Concat(c.Warnings, found) {
 		logFinding(u.log, w)
 	}
@@ -58,8 +73,10 @@ func (u *inUse) use(c *config.Config, s *webhooks.Snapshot) {
 }
 
 // keep answers by the same configuration as before, because another one cannot be
-// used.
-func (u *inUse) keep(err error) {
+// used; but what that one ends, ends. Found are the errors of reading it, if it is
+// these that keep it from being used.
+func (u *inUse) keep(c *config.Config, found, err error) {
+	u.withdraw(c, found)
 	serves := "the last good one serves on"
 	if !u.whole {
 		serves = "the one before, of which not everything compiles, serves on"
@@ -67,6 +84,86 @@ func (u *inUse) keep(err error) {
 	u.tell("configuration not used; "+serves, err)
 	logFindings(u.log, err)
 	u.metrics.ConfigFailed() // behind the lines that say why
+}
+
+// withdraw ends the access tokens whose documents are gone, and what revocations
+// end, although the rest of the configuration is not used: somebody has revoked
+// them, and must not have to mend other people's documents first. What may be in a
+// file that cannot be read is taken to be there still.
+func (u *inUse) withdraw(c *config.Config, found error) {
+	unreadable, known := unreadableFiles(u.dir, found)
+	if !known {
+		return
+	}
+	left := make(map[string]bool, len(c.Authn.Tokens))
+	for i := range c.Authn.Tokens {
+		left[c.Authn.Tokens[i].Name] = true
+	}
+	var gone []string
+	kept := u.tokens[:0:0]
+	for _, token := range u.tokens {
+		if left[token.id] || unreadable.holds(token.file) {
+			kept = append(kept, token)
+		} else {
+			gone = append(gone, token.id)
+		}
+	}
+	if len(gone) == 0 && len(c.Authn.Revocations) == 0 {
+		return
+	}
+	u.tokens = kept
+	next := *u.snapshot.Load()
+	next.Authn = next.Authn.Withdraw(gone, c.Authn.Revocations)
+	u.snapshot.Store(&next)
+	u.log.Info("access tokens and revocations were taken over from a configuration that is not used otherwise",
+		"dir", u.dir, "removed", len(gone), "revocations", len(c.Authn.Revocations))
+}
+
+// issuedIn are the access tokens of a configuration.
+func issuedIn(c *config.Config) []issued {
+	tokens := make([]issued, len(c.Authn.Tokens))
+	files := map[string]string{} // The text of a path is kept once.
+	for i := range c.Authn.Tokens {
+		file, _, _ := strings.Cut(c.Authn.Tokens[i].Source, "#")
+		if _, known := files[file]; !known {
+			files[strings.Clone(file)] = strings.Clone(file)
+		}
+		tokens[i] = issued{strings.Clone(c.Authn.Tokens[i].Name), files[file]}
+	}
+	return tokens
+}
+
+// paths are files and directories that could not be read in whole.
+type paths []string
+
+// holds tells whether a file is among them, or in one of them.
+func (p paths) holds(file string) bool {
+	return slices.ContainsFunc(p, func(path string) bool { return file == path || strings.HasPrefix(file, path+"/") })
+}
+
+// unreadableFiles are the files that errors of reading a configuration are about,
+// and whether that is known of each.
+func unreadableFiles(dir string, found error) (paths, bool) {
+	if found == nil {
+		return nil, true
+	}
+	list, ok := errors.AsType[finding.List](found)
+	if !ok {
+		return nil, false
+	}
+	var files paths
+	for _, f := range list {
+		if f.Severity != finding.Error {
+			continue
+		}
+		// What is about the directory as a whole has its path.
+		file, _, _ := strings.Cut(f.Source, "#")
+		if file == "" || file == dir || !fs.ValidPath(file) {
+			return nil, false
+		}
+		files = append(files, file)
+	}
+	return files, true
 }
 
 // tell logs what is wrong, at once and again for as long as it lasts.

@@ -15,12 +15,14 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -93,17 +95,17 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 		},
 		{
 			"good, then not used",
-			[]func(*inUse){good, func(u *inUse) { u.keep(wrong) }},
+			[]func(*inUse){good, func(u *inUse) { u.keep(&config.Config{}, wrong, wrong) }},
 			[]string{"ERROR configuration not used; the last good one serves on", "WARN configuration", "ERROR configuration", "ERROR configuration"},
 			[]string{"ERROR still: configuration not used; the last good one serves on 2 b.yaml: wrong"},
 		},
 		{
 			"what does not compile, then not used",
-			[]func(*inUse){broken, func(u *inUse) { u.keep(errors.New("no directory")) }},
+			[]func(*inUse){broken, func(u *inUse) { u.keep(&config.Config{}, errors.New("no directory"), errors.New("no directory")) }},
 			[]string{"ERROR configuration not used; the one before, of which not everything compiles, serves on", "ERROR configuration"},
 			[]string{"ERROR still: configuration not used; the one before, of which not everything compiles, serves on 1 no directory"},
 		},
-		{"repaired", []func(*inUse){broken, func(u *inUse) { u.keep(wrong) }, good}, nil, nil},
+		{"repaired", []func(*inUse){broken, func(u *inUse) { u.keep(&config.Config{}, wrong, wrong) }, good}, nil, nil},
 		{
 			"no policy any more",
 			[]func(*inUse){good, func(u *inUse) { u.use(configured(t, "none", "")) }},
@@ -177,4 +179,89 @@ func told(t *testing.T, log string) []string {
 		out = append(out, text)
 	}
 	return out
+}
+
+// TestWithdrawnThoughBroken reads what becomes of access tokens while the
+// configuration is broken: what is gone is gone, and what may still be there is
+// there.
+func TestWithdrawnThoughBroken(t *testing.T) {
+	t.Parallel()
+	text := map[string]string{}
+	tokens := map[string]authn.Token{}
+	for id, user := range map[string]string{"one": "jane", "two": "jane", "three": "joe"} {
+		secret, hash := authn.NewToken(id, [25]byte{byte(len(id))})
+		text[id] = secret
+		token := authn.Token{Source: "tokens/" + id + ".yaml#2"}
+		token.Name = id
+		token.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+		token.Spec = v1alpha1.AccessTokenSpec{SHA256: hash, User: authenticationv1.UserInfo{Username: user}, ExpiresAt: metav1.NewTime(time.Now().Add(time.Hour))}
+		tokens[id] = token
+	}
+	with := func(ids ...string) *config.Config {
+		c := &config.Config{}
+		c.Authn.Now = time.Now
+		for _, id := range ids {
+			c.Authn.Tokens = append(c.Authn.Tokens, tokens[id])
+		}
+		return c
+	}
+	broken := func(sources ...string) error {
+		var list finding.List
+		for _, source := range sources {
+			list = append(list, finding.Finding{Severity: finding.Error, Source: source, Message: "broken"})
+		}
+		return list
+	}
+	revoking := with("one", "two", "three")
+	revocation := authn.Revocation{}
+	revocation.Spec.User, revocation.Spec.IssuedBefore = "joe", metav1.Now()
+	revoking.Authn.Revocations = []authn.Revocation{revocation}
+	for name, test := range map[string]struct {
+		next  *config.Config
+		found error // of reading; nil is a configuration that does not compile
+		want  string
+	}{
+		"nothing is gone":                         {with("one", "two", "three"), broken("p.yaml"), "one two three"},
+		"one is gone, and another file is broken": {with("two", "three"), broken("p.yaml", "q.yaml#3"), "two three"},
+		"one is gone, and nothing compiles":       {with("two", "three"), nil, "two three"},
+		"the file of one is broken":               {with("two", "three"), broken("tokens/one.yaml"), "one two three"},
+		"a document of the file of one is broken": {with("two", "three"), broken("tokens/one.yaml#1"), "one two three"},
+		"a directory cannot be read":              {with(), broken("tokens"), "one two three"},
+		"the directory cannot be read":            {with(), broken("config"), "one two three"},
+		"nobody knows what is broken":             {with(), errors.New("broken"), "one two three"},
+		"a revocation, and a file is broken":      {revoking, broken("p.yaml"), "one two"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := slog.New(slog.DiscardHandler)
+			u := &inUse{dir: "config", log: log, metrics: telemetry.New(log, "test")}
+			defer u.reminder.Stop()
+			first := with("one", "two", "three")
+			s, err := webhooks.Compile(webhooks.Spec{Authn: first.Authn})
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.use(first, s)
+			err = test.found
+			if err == nil {
+				err = broken("p.yaml")
+			}
+			u.keep(test.next, test.found, err)
+			u.keep(test.next, test.found, err) // as when it changes, and is broken still
+			var good []string
+			for _, id := range []string{"one", "two", "three"} {
+				if u.snapshot.Load().Authn.Decide(t.Context(), text[id], nil).Outcome == authn.Yes {
+					good = append(good, id)
+				}
+			}
+			if got := strings.Join(good, " "); got != test.want {
+				t.Errorf("good are %q, want %q", got, test.want)
+			}
+			// The next configuration that can be used counts alone.
+			u.use(first, s)
+			if u.snapshot.Load().Authn.Decide(t.Context(), text["one"], nil).Outcome != authn.Yes {
+				t.Error("a token that is back is refused")
+			}
+		})
+	}
 }

@@ -11,11 +11,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"gatehouse": func() {
-			os.Exit(run(context.Background(), os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
-		},
-	})
+	gatehouse := func() {
+		os.Exit(run(context.Background(), os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+	}
+	testscript.Main(m, map[string]func(){"gatehouse": gatehouse, "kubectl-gatehouse": gatehouse})
 }
 
 // TestScripts runs the scenarios in testdata/script, each a story of the real

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/registration"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
 // manifestsFlags are what the command line of manifests says.
@@ -23,7 +26,20 @@ type manifestsFlags struct {
 	authentication                bool
 	noMatchConditions             bool
 	clientCert, clientKey, output string
+	// purpose is what --authentication prints, and kubeconfigPath where the kubeconfig
+	// will be.
+	purpose, kubeconfigPath string
+	purposeGiven            bool
 }
+
+// What --authentication prints: the file for kube-apiserver and three ways to
+// make kube-apiserver read it.
+const (
+	forKubeconfig   = "kubeconfig"
+	forFlags        = "flags"
+	forKubeadm      = "kubeadm"
+	forKubeadmPatch = "kubeadm-patch"
+)
 
 func newManifestsCommand(s streams) *cobra.Command {
 	var f manifestsFlags
@@ -39,7 +55,10 @@ them to Gatehouse with --no-match-conditions.
 
 With --authentication it prints the kubeconfig for kube-apiserver's
 --authentication-token-webhook-config-file instead, which is a file on the hosts
-of kube-apiserver and not an object of the API. The paths in it are not read.
+of kube-apiserver and not an object of the API. With --for it prints what makes
+kube-apiserver read that file: its flags, the part of kubeadm's configuration for
+a new or a running cluster, or a patch for kubeadm --patches, for one node alone.
+The files are on the hosts of kube-apiserver; none of them is read here.
 
 Nothing in kube-system, kube-node-lease and Gatehouse's own namespace is ever
 sent to Gatehouse, and neither are nodes, certificate signing requests, leases,
@@ -52,9 +71,13 @@ events, reviews and Gatehouse's own documents: a cluster can come up without it.
 
   # token reviews
   gatehouse manifests --authentication --url https://192.0.2.10:9443 --ca-file /etc/kubernetes/gatehouse/ca.crt \
-    --client-cert /etc/kubernetes/gatehouse/client.crt --client-key /etc/kubernetes/gatehouse/client.key`,
+    --client-cert /etc/kubernetes/gatehouse/client.crt --client-key /etc/kubernetes/gatehouse/client.key
+
+  # the same command with this at its end: what to tell kubeadm
+  gatehouse manifests --authentication ... --for kubeadm`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.purposeGiven = cmd.Flags().Changed("for")
 			text, notes, err := f.run()
 			if err != nil {
 				return err
@@ -78,15 +101,28 @@ events, reviews and Gatehouse's own documents: a cluster can come up without it.
 	flags.StringVar(&f.namespace, "namespace", "", "namespace that Gatehouse runs in (default: that of --service, else gatehouse-system)")
 	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "further namespaces that nothing is sent from, such as those of the network and storage drivers")
 	flags.BoolVar(&f.noMatchConditions, "no-match-conditions", false, "leave all match conditions of policies to Gatehouse")
-	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews instead")
+	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews instead, or what --for says")
+	flags.StringVar(&f.purpose, "for", forKubeconfig, "what to print with --authentication: "+purposesText())
+	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver, with --authentication (default /etc/kubernetes/NAME/kubeconfig.yaml)")
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver, with --authentication")
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver, with --authentication")
 	addOutputFlag(cmd, &f.output, "yaml", "json")
-	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions([]string{certManager}, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(purposes(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists, here and below
+	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions([]string{certManager}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 const certManager = "cert-manager"
+
+// purposes are the values of --for.
+func purposes() []string {
+	return []string{forKubeconfig, forFlags, forKubeadm, forKubeadmPatch}
+}
+
+func purposesText() string {
+	all := purposes()
+	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
+}
 
 // run makes the documents and returns them as text, with remarks.
 func (f *manifestsFlags) run() ([]byte, []string, error) {
@@ -95,14 +131,7 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 		return nil, nil, err
 	}
 	if f.authentication {
-		document, err := registration.Kubeconfig(registration.KubeconfigOptions{
-			Name: f.name, Server: server, CAFile: f.caFile, ClientCert: f.clientCert, ClientKey: f.clientKey,
-		})
-		if err != nil {
-			return nil, nil, err
-		}
-		text, err := f.render("", []registration.Document{document})
-		return text, nil, err
+		return f.forAuthentication(server)
 	}
 	o := registration.Options{
 		Name: f.name, Namespace: f.namespace, ExcludeNamespaces: f.excludeNamespaces, Server: server,
@@ -132,6 +161,35 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	text, err := f.render(fmt.Sprintf(`Made by "gatehouse manifests". If Gatehouse keeps you from repairing it:
 kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, f.name), admission.Documents)
 	return text, admission.Notes, err
+}
+
+// forAuthentication is run for token reviews.
+func (f *manifestsFlags) forAuthentication(server registration.Server) ([]byte, []string, error) {
+	o := registration.KubeconfigOptions{
+		Name: f.name, Server: server, CAFile: f.caFile, ClientCert: f.clientCert, ClientKey: f.clientKey, Path: f.kubeconfigPath,
+	}
+	var (
+		document registration.Document
+		notes    []string
+		err      error
+	)
+	switch f.purpose {
+	case forFlags:
+		text, err := registration.Flags(o, f.output == "json")
+		return text, o.Notes(), err
+	case forKubeadm:
+		document, notes, err = registration.Kubeadm(o)
+	case forKubeadmPatch:
+		document, notes, err = registration.KubeadmPatch(o)
+	default:
+		document, err = registration.Kubeconfig(o)
+		notes = o.Notes()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := f.render("", []registration.Document{document})
+	return text, notes, err
 }
 
 // check reports everything that is wrong with the flags at once.
@@ -168,6 +226,16 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 	}
 	if !f.authentication && (f.clientCert != "" || f.clientKey != "") {
 		problem("--client-cert and --client-key are for --authentication")
+	}
+	if !f.authentication && (f.purposeGiven || f.kubeconfigPath != "") {
+		problem("--for and --kubeconfig-path are for --authentication")
+	}
+	if !slices.Contains(purposes(), f.purpose) {
+		text := fmt.Sprintf("--for %q: must be %s", f.purpose, purposesText())
+		if hint := finding.DidYouMean(f.purpose, purposes()...); hint != "" {
+			text += " (hint: " + hint + ")"
+		}
+		problem(text)
 	}
 	if f.noMatchConditions && f.config == "" {
 		problem("--no-match-conditions is for --config: without it there are none")

@@ -19,6 +19,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -54,7 +55,9 @@ decided.`,
 			return nil, cobra.ShellCompDirectiveDefault
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, snapshot, found := examine(dir)
+			c, found := config.Inspect(dir)
+			staticKeys(&c.Authn)
+			snapshot, found := compiled(c, found)
 			if err := found.Err(); err != nil {
 				return unusable(dir, err)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
@@ -130,6 +131,7 @@ manifests and recorded reviews.
 
 Exit codes: 0 yes, 1 no (refused, an error found), 2 could not tell (bad usage,
 bad input, unreachable).`,
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: displayName(os.Args[0])},
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: needsConfig,
@@ -151,7 +153,12 @@ bad input, unreachable).`,
 		newTestCommand(s),
 		newManifestsCommand(s),
 		newTokenCommand(s),
+		newLoginCommand(s),
+		newLogoutCommand(s),
+		newWhoamiCommand(s),
+		newKubeconfigCommand(s),
 		newVersionCommand(s),
 	)
+	showAs(root, root.DisplayName())
 	return root
 }

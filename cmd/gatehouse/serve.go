@@ -21,9 +21,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
@@ -41,6 +44,7 @@ type serveFlags struct {
 	selfSigned    []string
 	selfSignedDir string
 	clientCA      string
+	stateDir      string
 	inFlight      int64
 	drainDelay    time.Duration
 	logLevel      slog.Level
@@ -53,7 +57,8 @@ func newServeCommand(s streams) *cobra.Command {
 		Use:   "serve --config DIR",
 		Short: "Answer the API server's webhooks",
 		Long: `Serve answers token reviews on /authenticate and admission reviews on /mutate
-and /validate, with TLS, from the documents in a directory. Changes in the
+and /validate, with TLS, from the documents in a directory, and people on /login
+and /whoami, who need no client certificate. Changes in the
 directory are picked up without a restart, whole or not at all: a broken
 configuration never replaces a working one.
 
@@ -103,6 +108,7 @@ answer, goes on answering for the drain delay, and then stops.`,
 	flags.StringSliceVar(&f.selfSigned, "self-signed", nil, "names and addresses for a certificate made in memory, instead of --tls-cert and --tls-key")
 	flags.StringVar(&f.selfSignedDir, "self-signed-dir", "", "directory to write the CA and a client certificate for the API server to, with --self-signed")
 	flags.StringVar(&f.clientCA, "client-ca", "", "file of the CAs of client certificates, in PEM; /authenticate answers nobody else (default: with --self-signed-dir, the CA made there)")
+	flags.StringVar(&f.stateDir, "state-dir", "", "directory to keep in when access tokens were last used; without it nobody knows")
 	flags.Int64Var(&f.inFlight, "max-in-flight-bytes", 128<<20, "bytes that the reviews held in memory at one time, and decoding them, may take; more are shed")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 15*time.Second, "how long to go on answering after SIGTERM")
 	flags.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "lowest level that is logged: debug (every review), info (denials, and what exceptions let pass), warn or error")
@@ -115,6 +121,7 @@ answer, goes on answering for the drain delay, and then stops.`,
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flags exist
 	}
 	_ = cmd.MarkFlagFilename("kubeconfig")
+	_ = cmd.MarkFlagDirname("state-dir")
 	_ = cmd.MarkFlagRequired("config")
 	return cmd
 }
@@ -180,14 +187,27 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 		return err
 	}
 	defer world.close()
+	providers := newIdentityProviders(log, metrics)
+	defer providers.close()
 	loaded, found := config.Inspect(f.config)
 	view := world.provide(ctx, loaded)
+	var identities provided
+	if found.Err() == nil {
+		if identities, err = providers.provide(ctx, loaded); err != nil {
+			return err
+		}
+	}
 	snapshot, err := first(loaded, found)
 	if err != nil {
 		return unusable(f.config, err)
 	}
 	world.keep(view)
-	current := inUse{dir: f.config, log: log, metrics: metrics}
+	providers.keep(identities)
+	usage, err := f.usage(log)
+	if err != nil {
+		return err
+	}
+	current := inUse{dir: f.config, log: log, metrics: metrics, usage: usage}
 	defer current.reminder.Stop()
 	current.use(loaded, snapshot)
 	if os.Getenv("GOGC") == "" {
@@ -230,7 +250,11 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	srv := server.New(server.Options{
 		Reviews: reviews, TLS: tlsConfig,
 		Handler: server.Reviews(&current.snapshot, server.ReviewOptions{
-			Bytes: f.inFlight, Observe: metrics.Review, Profiles: metrics.Profiles, Policies: metrics.Policies, Now: time.Now,
+			Bytes: f.inFlight, Observe: observer(metrics, usage), Profiles: metrics.Profiles, Policies: metrics.Policies, Now: time.Now,
+			Login: login.Handler(login.HandlerOptions{
+				Current: func() *authn.Set { return current.snapshot.Load().Authn }, Now: time.Now,
+				Observe: metrics.Login, Familiar: providers.attempts.Familiar,
+			}),
 		}),
 		Ops: ops, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
 		Ready: func() error { return errors.Join(source.Healthy(), world.ready()) }, DrainDelay: f.drainDelay, Log: log,
@@ -245,23 +269,36 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 		return srv.Run(groupCtx)
 	})
 	group.Go(func() error { return source.Run(background) })
+	if usage != nil {
+		group.Go(func() error {
+			usage.Run(background)
+			return nil
+		})
+	}
 	if clientCAs != nil {
 		group.Go(func() error { return clientCAs.Run(background) })
 	}
 	group.Go(func() error {
-		config.Watch(background, f.config, loaded.Digest, func(c *config.Config, err error) {
+		config.Watch(background, f.config, loaded.State, func(c *config.Config, found error) {
 			var s *webhooks.Snapshot
+			err := found
 			if err == nil {
 				view := world.provide(background, c)
-				c.Policy.Previous = current.snapshot.Load().Policy
-				s, err = webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
+				var of provided
+				of, err = providers.provide(background, c)
+				if err == nil {
+					c.Policy.Previous = current.snapshot.Load().Policy
+					s, err = webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
+				}
 				if err == nil {
 					world.keep(view)
+					identities = of
 				}
 				world.clean()
+				defer providers.keep(identities)
 			}
 			if err != nil {
-				current.keep(err)
+				current.keep(c, found, err)
 				return
 			}
 			current.use(c, s)
@@ -273,6 +310,31 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// usage is what notes when access tokens are used, nil without a directory for it.
+func (f *serveFlags) usage(log *slog.Logger) (*tokens.Usage, error) {
+	if f.stateDir == "" {
+		return nil, nil //nolint:nilnil // nothing is noted
+	}
+	usage, err := tokens.OpenUsage(f.stateDir, func(err error) { log.Error("use of access tokens", "error", err.Error()) })
+	if err != nil {
+		return nil, fmt.Errorf("--state-dir: %w", err)
+	}
+	return usage, nil
+}
+
+// observer is shown every finished review.
+func observer(metrics *telemetry.Telemetry, usage *tokens.Usage) func(*review.Outcome) {
+	if usage == nil {
+		return metrics.Review
+	}
+	return func(o *review.Outcome) {
+		metrics.Review(o)
+		if o.Decision == review.Allowed && o.Backend == string(authn.AccessTokens) {
+			usage.Note(o.TokenID, o.Started)
+		}
+	}
 }
 
 // first compiles the configuration that a server starts with. There is none that

@@ -49,6 +49,7 @@ const (
 	ciDocument = `apiVersion: gatehouse.dev/v1alpha1
 kind: AccessToken
 metadata:
+  creationTimestamp: "2026-11-20T12:00:00Z"
   name: ci
 spec:
   expiresAt: "2026-11-21T12:00:00Z"
@@ -60,7 +61,7 @@ spec:
 
 func TestTokenIssueShowsTheDocumentAndTheTokenApart(t *testing.T) {
 	var out, remarks bytes.Buffer
-	if err := newTokenFlags(nil).issue(streams{out: &out, err: &remarks}); err != nil {
+	if err := newTokenFlags(nil).issue(t.Context(), streams{out: &out, err: &remarks}); err != nil {
 		t.Fatal(err)
 	}
 	if out.String() != ciDocument {
@@ -75,7 +76,7 @@ func TestTokenIssueWritesTheDocument(t *testing.T) {
 	dir := t.TempDir()
 	f := newTokenFlags(func(f *tokenFlags) { f.config = dir })
 	var out, remarks bytes.Buffer
-	if err := f.issue(streams{out: &out, err: &remarks}); err != nil {
+	if err := f.issue(t.Context(), streams{out: &out, err: &remarks}); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "token-ci.yaml")
@@ -93,7 +94,7 @@ func TestTokenIssueWritesTheDocument(t *testing.T) {
 	out.Reset()
 	err := newTokenFlags(func(f *tokenFlags) {
 		f.config, f.user, f.random = dir, "eve", strings.NewReader(strings.Repeat("x", 99))
-	}).issue(streams{out: &out, err: io.Discard})
+	}).issue(t.Context(), streams{out: &out, err: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "token-ci.yaml exists already and is not overwritten") {
 		t.Errorf("got %v", err)
 	}
@@ -106,7 +107,7 @@ func TestTokenIssueJSON(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir()} {
 		var out, remarks bytes.Buffer
 		f := newTokenFlags(func(f *tokenFlags) { f.config, f.output = dir, "json" })
-		if err := f.issue(streams{out: &out, err: &remarks}); err != nil {
+		if err := f.issue(t.Context(), streams{out: &out, err: &remarks}); err != nil {
 			t.Fatal(err)
 		}
 		var got map[string]json.RawMessage
@@ -190,7 +191,7 @@ func TestTokenIssueRefusals(t *testing.T) {
 			f := newTokenFlags(func(f *tokenFlags) { f.config = dir })
 			c.edit(f)
 			var out, remarks bytes.Buffer
-			err := f.issue(streams{out: &out, err: &remarks})
+			err := f.issue(t.Context(), streams{out: &out, err: &remarks})
 			if err == nil {
 				t.Fatal("a token was issued")
 			}
@@ -226,7 +227,7 @@ func TestTokenIssueKnowsTheDirectory(t *testing.T) {
 	}
 	with := func(id string) error {
 		f := newTokenFlags(func(f *tokenFlags) { f.config, f.id, f.random = dir, id, strings.NewReader(strings.Repeat("x", 99)) })
-		return f.issue(streams{out: io.Discard, err: io.Discard})
+		return f.issue(t.Context(), streams{out: io.Discard, err: io.Discard})
 	}
 	if err := with("ci"); err == nil || !strings.Contains(err.Error(), `metadata.name: "ci" is already the id of the token in all.yaml`) {
 		t.Errorf("got %v", err)
@@ -244,7 +245,7 @@ func (failing) Write([]byte) (int, error) { return 0, errors.New("broken pipe") 
 // A token that could not be shown is lost, so its document must not stay.
 func TestTokenIssueTakesBackWhatNobodySaw(t *testing.T) {
 	dir := t.TempDir()
-	err := newTokenFlags(func(f *tokenFlags) { f.config = dir }).issue(streams{out: failing{}, err: io.Discard})
+	err := newTokenFlags(func(f *tokenFlags) { f.config = dir }).issue(t.Context(), streams{out: failing{}, err: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "broken pipe") {
 		t.Errorf("got %v", err)
 	}

@@ -36,7 +36,16 @@ const (
 	// select a pod of the benchmark.
 	manyProfiles = "two of 200 profiles"
 	parameters   = "parameters"
+	// issuer has an issuer of JWTs, whose mappings are by claim, and issuerCEL one
+	// whose mappings and rules are expressions. manyTokens has 100,000 other access
+	// tokens.
+	issuer     = "issuer"
+	issuerCEL  = "issuer with expressions"
+	manyTokens = "100,000 tokens" //nolint:gosec // no secret
 )
+
+// otherTokens is how many manyTokens has.
+const otherTokens = 100_000
 
 // writeDocuments writes one of the configurations into the directory, as the
 // documents of a user. The token expires a day after now.
@@ -45,6 +54,14 @@ func writeDocuments(directory, configuration string, now time.Time) error {
 	profiles := []document{telemetryProfile()}
 	switch configuration {
 	case noPolicies:
+	case issuer, issuerCEL:
+		documents = issuerDocuments(configuration == issuerCEL)
+	case manyTokens:
+		text, err := manyAccessTokens(otherTokens, now)
+		if err != nil {
+			return err
+		}
+		documents["tokens.json"] = text
 	case onePolicy:
 		documents["policy.yaml"] = middlePolicy("containers", "")
 	case tenPolicies:
@@ -111,6 +128,25 @@ func accessToken(now time.Time) v1alpha1.AccessToken {
 			ExpiresAt: metav1.NewTime(now.Add(24 * time.Hour).UTC().Truncate(time.Second)),
 		},
 	}
+}
+
+// manyAccessTokens are the documents of tokens that nobody has, one file of them.
+func manyAccessTokens(n int, now time.Time) (string, error) {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	token := accessToken(now)
+	for i := range n {
+		token.Name = fmt.Sprintf("robot-%06d", i)
+		token.Spec.SHA256 = fmt.Sprintf("%064x", i+1)
+		token.Spec.User = authenticationv1.UserInfo{
+			Username: fmt.Sprintf("robot-%d@example.com", i), UID: fmt.Sprintf("%08d", i),
+			Groups: []string{"robots", fmt.Sprintf("team-%d", i%100)},
+		}
+		if err := encoder.Encode(token); err != nil {
+			return "", err
+		}
+	}
+	return b.String(), nil
 }
 
 // namespaceDocument is the context that profiles and policies look up.

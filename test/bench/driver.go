@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -148,6 +149,7 @@ func (d *driver) load(s scenario, server *server, requests int) (load, error) {
 	}
 	if server.kind == nullServer {
 		l.wants = l.wants.ofNull()
+		l.path = cmp.Or(s.nullPath, s.path)
 	}
 	d.nextUID += requests
 	return l, nil
@@ -178,7 +180,7 @@ func proveAnswers(ctx context.Context, l load, s scenario, constant bool) error 
 	if s.body.uidAt >= 0 {
 		uid = placeholderUID
 	}
-	text, err := l.client.post(ctx, s.path, s.body.text)
+	text, err := l.client.post(ctx, l.path, s.body.text)
 	if err != nil {
 		return err
 	}
@@ -196,7 +198,7 @@ func proveAnswers(ctx context.Context, l load, s scenario, constant bool) error 
 	if s.refused.text == nil {
 		return nil
 	}
-	text, err = l.client.post(ctx, s.path, s.refused.text)
+	text, err = l.client.post(ctx, l.path, s.refused.text)
 	if err != nil {
 		return err
 	}

@@ -232,7 +232,7 @@ func TestProveFindsIdleWebhooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.transport.CloseIdleConnections()
-			err = proveAnswers(t.Context(), load{client: c, wants: s.wants}, s, false)
+			err = proveAnswers(t.Context(), load{client: c, path: s.path, wants: s.wants}, s, false)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want one with %q", err, tt.want)
 			}

@@ -162,7 +162,7 @@ func (r *report) finish() {
 	}
 	most := 0.0
 	for _, m := range r.Memory {
-		if m.Server == gatehouseServer && m.Configuration != hundredPolicies && m.Configuration != manyPolicies {
+		if m.Server == gatehouseServer && !slices.Contains([]string{hundredPolicies, manyPolicies, manyTokens}, m.Configuration) {
 			most = max(most, mebibytes(m.Resident))
 		}
 	}
@@ -172,6 +172,11 @@ func (r *report) finish() {
 		added = max(mebibytes(hundred-none), 0.01) // 0 would be none measured
 	}
 	r.Bars = append(r.Bars, newBarReport("resident memory of 100 policies over none, MiB", hundredLimit, added))
+	added = 0
+	if one, many := r.resident(onePolicy), r.resident(manyTokens); one > 0 && many > 0 {
+		added = max(mebibytes(many-one), 0.01)
+	}
+	r.Bars = append(r.Bars, newBarReport("resident memory of 100,000 access tokens, MiB", tokensLimit, added))
 	for _, c := range compilations(nil) {
 		all, change := 0.0, 0.0
 		for _, measured := range r.Compilations {

@@ -31,6 +31,7 @@ type scenario struct {
 	path          string
 	protocol      string
 	concurrency   int
+	nullPath      string // the null webhook's path, if it is another one
 	configuration string // of Gatehouse
 	usual         bool   // whether the controller-runtime webhook does the same work
 	divisor       int    // of the number of requests in a round
@@ -224,6 +225,26 @@ func byToken() ([]scenario, error) {
 			body:    token, refused: wrong, wants: wants{user: tokenUser},
 		})
 	}
+	for _, s := range []scenario{
+		{name: "authenticate-100000-tokens", configuration: manyTokens, body: token},
+		{name: "authenticate-jwt-rs256", configuration: issuer, nullPath: pathVerify},
+		{name: "authenticate-jwt-es256", configuration: issuer, nullPath: pathVerify},
+		{name: "authenticate-jwt-rs256-expressions", configuration: issuerCEL, nullPath: pathVerify},
+	} {
+		if s.nullPath != "" {
+			signed := tokenRS256
+			if strings.Contains(s.name, "es256") {
+				signed = tokenES256
+			}
+			if s.body, err = tokenReview(signed); err != nil {
+				return nil, err
+			}
+		}
+		s.name += "/" + http2 + "/c16"
+		s.path, s.protocol, s.concurrency, s.divisor = pathAuthenticate, http2, 16, 1
+		s.refused, s.wants = wrong, wants{user: tokenUser}
+		all = append(all, s)
+	}
 	return all, nil
 }
 
@@ -275,6 +296,8 @@ const (
 	memoryLimit = 64
 	// hundredLimit is what 100 policies may add to that of none, in MiB.
 	hundredLimit = 20
+	// tokensLimit is what 100,000 access tokens may add, in MiB.
+	tokensLimit = 64
 	// compileLimit is how many seconds 1,000 policies may take.
 	compileLimit = 3
 	// changeLimit is the part of them that the change of one policy may take.
@@ -294,6 +317,9 @@ func bars() []bar {
 		{Scenario: "validate-10-rules/5KB/http2/c16", Limit: 2.5},
 		{Scenario: "validate-10-of-1000-policies/5KB/http2/c16", To: "validate-10-policies/5KB/http2/c16", Limit: 1.1},
 		{Scenario: "validate-pod-security/5KB/http2/c16", Limit: 1.6},
-		{Scenario: "authenticate/http2/c16", Limit: 1.5},
+		{Scenario: "authenticate/http2/c16", Limit: 1.3},
+		{Scenario: "authenticate-100000-tokens/http2/c16", To: "authenticate/http2/c16", Limit: 1.05},
+		{Scenario: "authenticate-jwt-rs256/http2/c16", Limit: 1.2},
+		{Scenario: "authenticate-jwt-es256/http2/c16", Limit: 1.2},
 	}
 }

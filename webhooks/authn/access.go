@@ -4,12 +4,17 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
 // accessTokens authenticates access tokens by their id and their hash. A hash
@@ -21,45 +26,82 @@ type accessTokens struct {
 	now  func() time.Time
 }
 
-// accessToken is what is known about one token, ready to be answered with.
+// accessToken is what is known about one token, ready to be answered with. There
+// may be a hundred thousand: what is equal in two is there once.
 type accessToken struct {
-	id        string
-	digest    [sha256.Size]byte
-	expiresAt time.Time
-	identity  authenticationv1.UserInfo
-	audiences []string
+	id     string
+	digest [sha256.Size]byte
+	// issuedAt is zero if the document does not say it.
+	issuedAt, expiresAt time.Time
+	identity            *sharedIdentity
+	audiences           []string
+}
+
+// newAccessTokens checks the tokens and makes them known, those that never prove
+// anything included. It keeps nothing of them, only copies. The findings, in the
+// order of the tokens, are everything that is wrong; with an error among them,
+// the tokens must not be used.
+//
+// The clock is called if there are tokens. The guard says why an identity is
+// refused.
+func newAccessTokens(
+	tokens []Token, clock func() time.Time, guard func(*authenticationv1.UserInfo) []violation,
+) (*accessTokens, finding.List) {
+	a := &accessTokens{byID: make(map[string]*accessToken, len(tokens)), now: clock}
+	if len(tokens) == 0 {
+		return a, nil
+	}
+	c := tokenChecker{
+		now: clock(), guard: guard,
+		ids: make(map[string]*Token, len(tokens)), hashes: make(map[[sha256.Size]byte]*Token, len(tokens)),
+	}
+	shared := newSharing()
+	// One allocation for all, which the map's pointers lead into.
+	known := make([]accessToken, len(tokens))
+	for i := range tokens {
+		t := &tokens[i]
+		known[i] = accessToken{
+			id:        shared.copied(t.Name),
+			digest:    c.check(t),
+			issuedAt:  t.CreationTimestamp.UTC(),
+			expiresAt: t.Spec.ExpiresAt.UTC(),
+			identity:  shared.identity(&t.Spec.User),
+			audiences: shared.list(t.Spec.Audiences),
+		}
+		a.byID[known[i].id] = &known[i]
+	}
+	return a, c.found
 }
 
 // authenticate is the authenticator of access tokens. It needs no context: it
 // waits for nothing.
-func (a *accessTokens) authenticate(_ context.Context, token string, audiences []string) verdict {
+func (a *accessTokens) authenticate(_ context.Context, token string, audiences []string, t *trail) verdict {
 	id, err := ParseToken(token)
 	switch {
 	case errors.Is(err, errForeign):
 		return verdict{outcome: No, reason: ReasonForeign}
 	case err != nil:
-		return verdict{outcome: No, reason: ReasonMalformed}
+		// The error tells what an access token looks like, and nothing of this one.
+		return verdict{outcome: No, reason: ReasonMalformed, detail: err.Error()}
 	}
 	known, ok := a.byID[id]
 	if !ok {
-		// Not a no: a token is often used within a second of being issued, and
-		// then reaches a replica that has not loaded it yet. The API server
-		// keeps a no for as long as its cache does, two minutes by default, and
-		// the good token would be dead for as long. It does not keep an error.
-		// The id is a copy, so that a log line does not hold on to the token.
-		return verdict{
-			outcome: Unknown, reason: ReasonUnknownID, tokenID: strings.Clone(id),
-			message: "access token is not known here",
-		}
+		// A copy, so that a log line does not hold on to the token.
+		return unknownID(strings.Clone(id))
 	}
-	v := verdict{outcome: No, tokenID: known.id}
+	v := verdict{outcome: No, source: v1alpha1.AccessTokensSource, tokenID: known.id}
 	var buf [maxTokenChars]byte
 	digest := sha256.Sum256(append(buf[:0], token...))
-	if subtle.ConstantTimeCompare(digest[:], known.digest[:]) != 1 {
+	same := subtle.ConstantTimeCompare(digest[:], known.digest[:]) == 1
+	now := a.now()
+	if t != nil {
+		known.tell(t, same, now, audiences)
+	}
+	if !same {
 		v.reason = ReasonWrongSecret
 		return v
 	}
-	if !a.now().Before(known.expiresAt) {
+	if !now.Before(known.expiresAt) {
 		v.reason = ReasonExpired
 		return v
 	}
@@ -69,8 +111,36 @@ func (a *accessTokens) authenticate(_ context.Context, token string, audiences [
 		return v
 	}
 	v.outcome, v.reason = Yes, ReasonOK
-	v.identity, v.audiences = &known.identity, good
+	v.identity, v.audiences = known.identity.info(), good
+	v.issuedAt, v.expiresAt = known.issuedAt, known.expiresAt
 	return v
+}
+
+// tell tells a trail what there is to know about the token. To who does not hold
+// its secret that is not much.
+func (t *accessToken) tell(to *trail, same bool, now time.Time, requested []string) {
+	to.add("id", "%s is known", quote(t.id))
+	if !same {
+		to.add("hash", "is not that of the document: another secret, such as that of an earlier token of the same id")
+		return
+	}
+	to.add("hash", "is that of the document")
+	state := "is to come"
+	if !now.Before(t.expiresAt) {
+		state = "has passed"
+	}
+	to.add("expires", "%s, which %s", t.expiresAt.Format(time.RFC3339), state)
+	good, ok := t.goodFor(requested)
+	switch {
+	case len(t.audiences) == 0:
+		to.add("audiences", "it has none, so it is good for those of the API server")
+	case !ok && len(requested) == 0:
+		to.add("audiences", "none were asked for, and it is bound to %q", t.audiences)
+	case !ok:
+		to.add("audiences", "none that was asked for is among its own, %q", t.audiences)
+	default:
+		to.add("audiences", "it is good for %q of those that were asked for", good)
+	}
 }
 
 // goodFor is the part of the requested audiences that the token is good for, in
@@ -104,4 +174,98 @@ func (t *accessToken) goodFor(requested []string) (good []string, ok bool) {
 		}
 	}
 	return good, len(good) > 0
+}
+
+// tokenChecker finds what is wrong with tokens, each by itself and beside those
+// before it.
+type tokenChecker struct {
+	now    time.Time
+	guard  func(*authenticationv1.UserInfo) []violation
+	ids    map[string]*Token
+	hashes map[[sha256.Size]byte]*Token
+	found  finding.List
+}
+
+// check checks one token, and is its hash.
+func (c *tokenChecker) check(t *Token) [sha256.Size]byte {
+	report := func(severity finding.Severity, field, message, hint string) {
+		c.found = append(c.found, finding.Finding{
+			Severity: severity, Source: t.Source, Object: object(t),
+			Field: field, Message: message, Hint: hint,
+		})
+	}
+
+	if !isLabel(t.Name) {
+		report(finding.Error, "metadata.name", quote(t.Name)+` is not a DNS-1123 label, and it is the token's id: `+
+			`1 to 63 lower-case letters, digits and "-", with a letter or a digit at both ends`, "")
+	} else if first, taken := c.ids[t.Name]; taken {
+		report(finding.Error, "metadata.name", fmt.Sprintf("%s is already the id of the token in %s", quote(t.Name), place(first)),
+			"issue one of the two again under another id")
+	} else {
+		c.ids[t.Name] = t
+	}
+
+	digest, message, hint := parseDigest(t.Spec.SHA256)
+	if message != "" {
+		report(finding.Error, "spec.sha256", message, hint)
+	} else if first, taken := c.hashes[digest]; taken {
+		report(finding.Error, "spec.sha256", fmt.Sprintf("%s is already the hash of %s in %s", quote(t.Spec.SHA256), object(first), place(first)),
+			"the id is part of a token's text, so no text has both ids: issue a token for each")
+	} else {
+		c.hashes[digest] = t
+	}
+
+	for _, v := range c.guard(&t.Spec.User) {
+		report(finding.Error, "spec.user."+v.field, v.message, "")
+	}
+
+	switch {
+	case t.Spec.ExpiresAt.IsZero():
+		report(finding.Error, "spec.expiresAt", "is missing, and every access token expires", `for example "2027-01-31T00:00:00Z"`)
+	case !c.now.Before(t.Spec.ExpiresAt.Time):
+		report(finding.Warning, "spec.expiresAt", fmt.Sprintf("%q has passed: the token is refused", t.Spec.ExpiresAt.UTC().Format(time.RFC3339)),
+			"delete the document, or issue a new token")
+	}
+
+	for i, audience := range t.Spec.Audiences {
+		if audience == "" {
+			report(finding.Error, fmt.Sprintf("spec.audiences[%d]", i), `"" must not be empty`,
+				"without any audiences the token is good for the API server's own")
+		}
+	}
+	return digest
+}
+
+// parseDigest reads spec.sha256. If it is not what it should be, the message
+// says why, and quotes no more than hexadecimal digits: what stands there by
+// mistake may be the secret.
+func parseDigest(text string) (digest [sha256.Size]byte, message, hint string) {
+	const want = "64 lower-case hexadecimal digits"
+	isHex := strings.Trim(text, "0123456789abcdefABCDEF") == ""
+	switch {
+	case text == "":
+		return digest, "is missing: it is the SHA-256 of the token's text, " + want, "gatehouse token issue writes it"
+	case isAccessToken(text):
+		return digest, "holds the text of a token, and must hold its hash: " + want,
+			"whoever can read this document has the token: remove it and issue a new one"
+	case !isHex:
+		return digest, fmt.Sprintf("must be %s, and is %d bytes of other text", want, len(text)), ""
+	case len(text) != 2*len(digest) || strings.ToLower(text) != text:
+		return digest, fmt.Sprintf("%s is not %s", quote(text), want), ""
+	}
+	if _, err := hex.Decode(digest[:], []byte(text)); err != nil {
+		return digest, "must be " + want, ""
+	}
+	return digest, "", ""
+}
+
+// object names a token as findings do.
+func object(t *Token) string { return "AccessToken/" + t.Name }
+
+// place is where a token was read, for the sentence of another token's finding.
+func place(t *Token) string {
+	if t.Source == "" {
+		return "another document"
+	}
+	return t.Source
 }

@@ -17,13 +17,17 @@ package authn
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/apis/apiserver"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
@@ -39,58 +43,62 @@ type Token struct {
 type Spec struct {
 	// Tokens are the access tokens that are known. Compile keeps copies.
 	Tokens []Token
-	// Now is the time by which tokens expire. It is required if there are
-	// tokens, is called once for each review of one, and must be safe for
-	// concurrent use.
+	// Revocations end what was given to users before a moment.
+	Revocations []Revocation
+	// Issuers are the issuers whose JWTs are taken. Their URLs differ.
+	Issuers []Issuer
+	// Directories are where passwords are checked. Their names differ.
+	Directories []NamedDirectory
+	// Configuration is the rest of what is configured, nil if nothing is.
+	Configuration *Configuration
+	// LoginKeys are the keys of login tokens, as the configuration names them and
+	// in that order. The first signs.
+	LoginKeys []LoginKey
+	// Attempts slow down guessing. Nil slows down nothing.
+	Attempts Attempts
+	// Random is where ids of login tokens come from. It is required for logging
+	// in, and must be safe for concurrent use.
+	Random io.Reader
+	// Now is the time by which tokens expire. It is required if there is anything
+	// in the Spec, and must be safe for concurrent use.
 	Now func() time.Time
 }
 
-// Outcome is one of the three answers to a token.
-type Outcome string
+// Revocation is a TokenRevocation and the place that it was read from.
+type Revocation struct {
+	Source string
+	v1alpha1.TokenRevocation
+}
 
-const (
-	// Yes means that the token proves the identity in the status.
-	Yes Outcome = "yes"
-	// No means that the token proves nothing, now and when asked again.
-	No Outcome = "no"
-	// Unknown means that it could not be told; asking again may help.
-	Unknown Outcome = "unknown"
-)
+// Configuration is an AuthenticationConfiguration and the place that it was read
+// from.
+type Configuration struct {
+	Source string
+	v1alpha1.AuthenticationConfiguration
+}
 
-// Reason says why a token had its outcome. The set of reasons is bounded, so
-// that a metric may carry one as a label, and no reason says anything about the
-// text of a token.
-type Reason string
+// Issuer is one of upstream's JWT authenticators.
+type Issuer struct {
+	// Source is the file and document that it was read from, and Field the path
+	// in there, "jwt[0]".
+	Source, Field string
+	// Config is upstream's configuration, with upstream's defaults.
+	Config *apiserver.JWTAuthenticator
+	// KeysJSON is the content of the issuer's keysFile, nil without one: a JSON Web
+	// Key Set. Compile does not look at it; it is for whoever fills Keys.
+	KeysJSON []byte
+	// Keys are the issuer's keys. Nil is an issuer whose keys nobody can know,
+	// such as offline: of its tokens nothing can be told.
+	Keys jwt.Keys
+}
 
-const (
-	// ReasonOK is the reason of every Yes.
-	ReasonOK Reason = "ok"
-	// ReasonForeign is a token whose shape belongs to no backend, such as an
-	// expired service account token: every bearer token that no other
-	// authenticator of the API server accepted arrives here.
-	ReasonForeign Reason = "foreign"
-	// ReasonMalformed is a token that is too long, or that begins as an access
-	// token and is not one: cut off, mistyped, wrong check.
-	ReasonMalformed Reason = "malformed"
-	// ReasonUnknownID is a well-formed access token whose id is not known here.
-	ReasonUnknownID Reason = "unknown-id"
-	// ReasonWrongSecret is an access token of a known id and another hash.
-	ReasonWrongSecret Reason = "wrong-secret"
-	// ReasonExpired is an access token past its expiresAt.
-	ReasonExpired Reason = "expired"
-	// ReasonAudience is a token that is good for other audiences only.
-	ReasonAudience Reason = "audience"
-	// ReasonGuard is an identity that the guard refused.
-	ReasonGuard Reason = "guard"
-)
-
-const (
-	// ReasonAnnotation on a response carries the Reason.
-	ReasonAnnotation = "gatehouse.dev/reason"
-	// TokenIDAnnotation on a response carries the token's id, where the token
-	// was well-formed. An id is public: it is the name of an AccessToken.
-	TokenIDAnnotation = "gatehouse.dev/token-id"
-)
+// LoginKey is a key of login tokens.
+type LoginKey struct {
+	// Name is a DNS-1123 label.
+	Name string
+	// Secret is at least 32 random bytes.
+	Secret []byte
+}
 
 // maxTokenBytes bounds the work that a token can cause before anything else
 // looks at it. The API server forwards tokens of up to a megabyte; the largest
@@ -101,24 +109,32 @@ const maxTokenBytes = 16 << 10
 // Set is a compiled Spec. It is immutable and safe for concurrent use.
 type Set struct {
 	backends []backend
-	warnings finding.List
+	guard    guard
+	revoked  revoked
+	// withdrawn are the ids of access tokens that are not known any more.
+	withdrawn map[string]struct{}
+	logins    *logins
+	warnings  finding.List
 }
 
 // backend is one authenticator and the shape of the tokens that it is asked
 // about. Shapes of different backends do not overlap.
 type backend struct {
+	name         Backend
 	owns         func(token string) bool
 	authenticate authenticator
 }
 
 // authenticator finds out what a token proves to the audiences. It is safe for
-// concurrent use and keeps neither of its arguments.
-type authenticator func(ctx context.Context, token string, audiences []string) verdict
+// concurrent use and keeps neither of its arguments. The trail may be nil.
+type authenticator func(ctx context.Context, token string, audiences []string, t *trail) verdict
 
 // verdict is what an authenticator found out. The zero verdict is not a Yes.
 type verdict struct {
 	outcome Outcome
 	reason  Reason
+	// source is where the identity comes from, as in a Decision.
+	source string
 	// tokenID is set if the token is well-formed and has an id.
 	tokenID string
 	// identity is set for a Yes. It is shared by reviews and not written to.
@@ -126,31 +142,72 @@ type verdict struct {
 	// audiences, for a Yes, are those of the request that the token is good
 	// for; empty means the API server's own.
 	audiences []string
-	// message, for Unknown, is a short text that names no secret.
+	// issuedAt is zero if nobody knows it.
+	issuedAt, expiresAt time.Time
+	// message, for Unknown, is a short text that names no secret and nothing of the
+	// configuration: the API server logs it.
 	message string
+	// detail is for the operator and names no secret.
+	detail string
 }
 
 // Decision is the outcome for one token with all that an operator may know.
 type Decision struct {
 	Outcome Outcome
 	Reason  Reason
-	// TokenID is the id in a well-formed access token, known or not.
+	// Backend is the authenticator that the token was for: one of a bounded set.
+	// It is empty for a foreign token.
+	Backend Backend
+	// Source is where the identity comes from: "access-tokens", the name of a
+	// directory, or the URL of an issuer. It is a word of the configuration, never
+	// of the token, and empty if the token is of none.
+	Source string
+	// TokenID is the public id in a well-formed access token or login token, known
+	// or not, or the claim jti of a JWT that was verified.
 	TokenID string
+	// Detail tells more to the operator, and to who holds the token. It holds no
+	// secret.
+	Detail string
+	// IssuedAt and ExpiresAt are when the token was issued, if that is known, and
+	// when it ends. They are set for a Yes.
+	IssuedAt, ExpiresAt time.Time
 	// Status is the answer for the API server. Its groups, extra and audiences
 	// are shared with other decisions and must not be written to.
 	Status authenticationv1.TokenReviewStatus
+}
+
+// Step is one thing that was looked at on the way to a Decision.
+type Step struct {
+	// Name is what was looked at, and Found what was found. Neither holds a secret.
+	Name  string `json:"step"`
+	Found string `json:"found"`
+}
+
+// trail is the steps of a Decision. A nil trail keeps none.
+type trail struct{ steps []Step }
+
+func (t *trail) add(name, format string, args ...any) {
+	if t != nil {
+		t.steps = append(t.steps, Step{Name: name, Found: fmt.Sprintf(format, args...)})
+	}
+}
+
+// Explain is Decide with every step, for people. It is slower.
+func (s *Set) Explain(ctx context.Context, token string, audiences []string) (Decision, []Step) {
+	t := &trail{}
+	d := s.decide(ctx, token, audiences, t)
+	return d, t.steps
 }
 
 // Warnings are the findings of Compile that did not keep the Spec from being
 // used, in a fixed order. The caller must not write to the list.
 func (s *Set) Warnings() finding.List { return s.warnings }
 
-// Review answers a token review. The response holds the status, and the
-// decision's reason and token id as annotations under ReasonAnnotation and
-// TokenIDAnnotation, which are for the caller's log: they are in the metadata
-// because nothing of the metadata is part of the protocol, and a codec sends
-// the status alone. UID, kind and version are the codec's to set. Whatever the
-// request claims in its status is ignored.
+// Review answers a token review. The response holds the status, and what a log
+// may hold as annotations under ReasonAnnotation and its neighbours: they are in
+// the metadata because nothing of the metadata is part of the protocol, and a
+// codec sends the status alone. UID, kind and version are the codec's to set.
+// Whatever the request claims in its status is ignored.
 //
 // The annotations belong to the caller; the rest of the response is shared with
 // other responses and must not be written to.
@@ -161,8 +218,16 @@ func (s *Set) Review(ctx context.Context, req authentication.Request) authentica
 	// A map of its own for each response costs less than a microsecond; a
 	// shared one would make a crash out of any caller that adds a key.
 	resp.Annotations = map[string]string{ReasonAnnotation: string(d.Reason)}
-	if d.TokenID != "" {
-		resp.Annotations[TokenIDAnnotation] = d.TokenID
+	for _, a := range [...]struct{ key, value string }{
+		{BackendAnnotation, string(d.Backend)},
+		{SourceAnnotation, d.Source},
+		{TokenIDAnnotation, d.TokenID},
+		{UserAnnotation, d.Status.User.Username},
+		{DetailAnnotation, d.Detail},
+	} {
+		if a.value != "" {
+			resp.Annotations[a.key] = a.value
+		}
 	}
 	return resp
 }
@@ -170,28 +235,55 @@ func (s *Set) Review(ctx context.Context, req authentication.Request) authentica
 // Decide is Review without the wire types: what is to be said about a token that
 // is shown to the audiences, and why.
 func (s *Set) Decide(ctx context.Context, token string, audiences []string) Decision {
+	return s.decide(ctx, token, audiences, nil)
+}
+
+func (s *Set) decide(ctx context.Context, token string, audiences []string, t *trail) Decision {
 	if len(token) > maxTokenBytes {
-		return conclude(verdict{outcome: No, reason: ReasonMalformed}, audiences)
+		t.add("size", "%d bytes, more than %d", len(token), maxTokenBytes)
+		return s.conclude("", verdict{outcome: No, reason: ReasonMalformed}, audiences, t)
 	}
 	for i := range s.backends {
 		if b := &s.backends[i]; b.owns(token) {
-			return conclude(b.authenticate(ctx, token, audiences), audiences)
+			t.add("shape", "%s", b.name.shape())
+			return s.conclude(b.name, b.authenticate(ctx, token, audiences, t), audiences, t)
 		}
 	}
-	return conclude(verdict{outcome: No, reason: ReasonForeign}, audiences)
+	t.add("shape", "neither an access token, nor a login token, nor a JWT")
+	return s.conclude("", verdict{outcome: No, reason: ReasonForeign}, audiences, t)
 }
 
-// conclude is the one way from a backend's verdict to a decision, and the guard
-// stands on it: an identity that it refuses is a definite no, since the same
-// token will prove the same identity again.
-func conclude(v verdict, audiences []string) Decision {
-	d := Decision{Outcome: v.outcome, Reason: v.reason, TokenID: v.tokenID}
+// conclude is the one way from a backend's verdict to a decision, and guard and
+// revocations stand on it: an identity that they refuse is a definite no, since
+// the same token will prove the same identity again.
+func (s *Set) conclude(by Backend, v verdict, audiences []string, t *trail) Decision {
+	d := Decision{Outcome: v.outcome, Reason: v.reason, Backend: by, Source: v.source, TokenID: v.tokenID, Detail: v.detail}
 	switch v.outcome {
 	case Yes:
-		if v.identity == nil || len(violations(v.identity)) > 0 {
+		if by == AccessTokens && s.isWithdrawn(v.tokenID) {
+			t.add("revocation", "the access token was removed")
+			return s.conclude(by, unknownID(v.tokenID), audiences, t)
+		}
+		if v.identity == nil {
 			d.Outcome, d.Reason = No, ReasonGuard
 			return d
 		}
+		if found := s.guard.violations(by, v.source, v.identity); len(found) > 0 {
+			d.Outcome, d.Reason = No, ReasonGuard
+			d.Detail = detailOf(found)
+			for _, one := range found {
+				t.add("guard", "%s: %s", one.field, one.message)
+			}
+			return d
+		}
+		t.add("guard", "refuses nothing")
+		if before, ends := s.revoked.ends(v.identity.Username, v.issuedAt); ends {
+			d.Outcome, d.Reason = No, ReasonRevoked
+			d.Detail = fmt.Sprintf("tokens of %s issued before %s are revoked", quote(v.identity.Username), before.UTC().Format(time.RFC3339))
+			t.add("revocation", "%s", d.Detail)
+			return d
+		}
+		d.IssuedAt, d.ExpiresAt = v.issuedAt, v.expiresAt
 		d.Status.Authenticated = true
 		d.Status.User = *v.identity
 		d.Status.Audiences = v.audiences
@@ -210,4 +302,11 @@ func conclude(v verdict, audiences []string) Decision {
 		d.Status.Error = "token could not be checked"
 	}
 	return d
+}
+
+// isWithdrawn tells whether an access token was removed after the Set was
+// compiled.
+func (s *Set) isWithdrawn(id string) bool {
+	_, is := s.withdrawn[id]
+	return is
 }

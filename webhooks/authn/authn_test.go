@@ -133,18 +133,35 @@ func TestReview(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			d := set.Decide(t.Context(), c.token, c.audiences)
-			want := authn.Decision{Outcome: c.outcome, Reason: c.reason, TokenID: c.id, Status: c.status}
+			want := authn.Decision{Outcome: c.outcome, Reason: c.reason, TokenID: c.id, Status: c.status, Detail: d.Detail}
+			if c.reason != authn.ReasonForeign && len(c.token) <= 16<<10 {
+				want.Backend = authn.AccessTokens
+			}
+			if c.id != "" && c.outcome != authn.Unknown {
+				want.Source = "access-tokens"
+			}
+			if c.outcome == authn.Yes {
+				want.ExpiresAt = d.ExpiresAt
+			}
 			if !reflect.DeepEqual(d, want) {
 				t.Errorf("Decide:\n got %+v\nwant %+v", d, want)
+			}
+			if c.outcome == authn.Yes && !d.ExpiresAt.After(noon) {
+				t.Errorf("it is good until %s", d.ExpiresAt)
 			}
 
 			resp := set.Review(t.Context(), request(c.token, c.audiences...))
 			if !reflect.DeepEqual(resp.Status, c.status) {
 				t.Errorf("Review:\n got %+v\nwant %+v", resp.Status, c.status)
 			}
-			annotations := map[string]string{"gatehouse.dev/reason": string(c.reason)}
-			if c.id != "" {
-				annotations["gatehouse.dev/token-id"] = c.id
+			annotations := map[string]string{}
+			for key, value := range map[string]string{
+				"reason": string(c.reason), "token-id": c.id, "backend": string(want.Backend), "source": want.Source,
+				"user": c.status.User.Username, "detail": d.Detail,
+			} {
+				if value != "" {
+					annotations["gatehouse.dev/"+key] = value
+				}
 			}
 			if !reflect.DeepEqual(resp.Annotations, annotations) {
 				t.Errorf("annotations:\n got %v\nwant %v", resp.Annotations, annotations)

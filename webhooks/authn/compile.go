@@ -1,142 +1,148 @@
 package authn
 
 import (
-	"encoding/hex"
 	"fmt"
-	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
 // Compile checks a Spec and makes a Set of it. The error, if there is one, is a
 // finding.List with every problem in a fixed order, and there is no Set then.
 func Compile(spec Spec) (*Set, error) {
-	c := compiler{
-		tokens: accessTokens{byID: make(map[string]*accessToken, len(spec.Tokens)), now: spec.Now},
-		ids:    make(map[string]*Token, len(spec.Tokens)),
-		hashes: make(map[[32]byte]*Token, len(spec.Tokens)),
+	something := len(spec.Tokens)+len(spec.Revocations)+len(spec.Issuers)+len(spec.Directories) > 0
+	if something && spec.Now == nil {
+		return nil, finding.List{{
+			Severity: finding.Error,
+			Message:  "tokens need a clock to expire by, and Spec.Now is nil",
+		}}
 	}
-	if len(spec.Tokens) > 0 {
-		if spec.Now == nil {
-			return nil, finding.List{{
-				Severity: finding.Error,
-				Message:  "access tokens need a clock to expire by, and Spec.Now is nil",
-			}}
-		}
-		c.now = spec.Now()
+	set := &Set{revoked: revoked{}}
+	var found finding.List
+	if spec.Configuration != nil {
+		set.guard = newGuard(&spec.Configuration.Guard)
+		found = append(found, checkConfiguration(&spec)...)
 	}
-	for i := range spec.Tokens {
-		c.add(&spec.Tokens[i])
+	found = append(found, checkDirectories(&spec)...)
+
+	tokens, problems := newAccessTokens(spec.Tokens, spec.Now, func(u *authenticationv1.UserInfo) []violation {
+		return set.guard.violations(AccessTokens, v1alpha1.AccessTokensSource, u)
+	})
+	found = append(found, problems...)
+	set.backends = append(set.backends, backend{AccessTokens, isAccessToken, tokens.authenticate})
+
+	set.logins = newLogins(&spec)
+	if set.logins != nil {
+		set.backends = append(set.backends, backend{LoginTokens, isLoginToken, set.logins.tokens.authenticate})
 	}
-	c.findings.Sort()
-	if err := c.findings.Err(); err != nil {
+
+	known, problems := compileIssuers(&spec)
+	found = append(found, problems...)
+	if len(known) > 0 {
+		jwts := &issuers{byURL: known, now: spec.Now}
+		set.backends = append(set.backends, backend{JWTs, jwt.Shaped, jwts.authenticate})
+	}
+
+	for i := range spec.Revocations {
+		one := &spec.Revocations[i]
+		found = append(found, one.check()...)
+		found = append(found, one.future(spec.Now())...)
+		set.revoked.add(one)
+	}
+	found.Sort()
+	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	return &Set{
-		backends: []backend{{owns: isAccessToken, authenticate: c.tokens.authenticate}},
-		warnings: c.findings,
-	}, nil
+	set.warnings = found
+	return set, nil
 }
 
-// compiler is the state of one Compile.
-type compiler struct {
-	tokens   accessTokens
-	now      time.Time
-	ids      map[string]*Token
-	hashes   map[[32]byte]*Token
-	findings finding.List
-}
-
-// add checks one token and makes it known.
-func (c *compiler) add(t *Token) {
-	report := func(severity finding.Severity, field, message, hint string) {
-		c.findings = append(c.findings, finding.Finding{
-			Severity: severity, Source: t.Source, Object: object(t),
-			Field: field, Message: message, Hint: hint,
-		})
-	}
-
-	if !isLabel(t.Name) {
-		report(finding.Error, "metadata.name", quote(t.Name)+` is not a DNS-1123 label, and it is the token's id: `+
-			`1 to 63 lower-case letters, digits and "-", with a letter or a digit at both ends`, "")
-	} else if first, taken := c.ids[t.Name]; taken {
-		report(finding.Error, "metadata.name", fmt.Sprintf("%s is already the id of the token in %s", quote(t.Name), place(first)),
-			"issue one of the two again under another id")
-	} else {
-		c.ids[t.Name] = t
-	}
-
-	digest, message, hint := parseDigest(t.Spec.SHA256)
-	if message != "" {
-		report(finding.Error, "spec.sha256", message, hint)
-	} else if first, taken := c.hashes[digest]; taken {
-		report(finding.Error, "spec.sha256", fmt.Sprintf("%s is already the hash of %s in %s", quote(t.Spec.SHA256), object(first), place(first)),
-			"the id is part of a token's text, so no text has both ids: issue a token for each")
-	} else {
-		c.hashes[digest] = t
-	}
-
-	for _, v := range violations(&t.Spec.User) {
-		report(finding.Error, "spec.user."+v.field, v.message, "")
-	}
-
-	switch {
-	case t.Spec.ExpiresAt.IsZero():
-		report(finding.Error, "spec.expiresAt", "is missing, and every access token expires", `for example "2027-01-31T00:00:00Z"`)
-	case !c.now.Before(t.Spec.ExpiresAt.Time):
-		report(finding.Warning, "spec.expiresAt", fmt.Sprintf("%q has passed: the token is refused", t.Spec.ExpiresAt.UTC().Format(time.RFC3339)),
-			"delete the document, or issue a new token")
-	}
-
-	audiences := make([]string, 0, len(t.Spec.Audiences))
-	for i, audience := range t.Spec.Audiences {
-		if audience == "" {
-			report(finding.Error, fmt.Sprintf("spec.audiences[%d]", i), `"" must not be empty`,
-				"without any audiences the token is good for the API server's own")
+// compileIssuers compiles the issuers that can be.
+func compileIssuers(spec *Spec) (map[string]*issuer, finding.List) {
+	known := make(map[string]*issuer, len(spec.Issuers))
+	var found finding.List
+	for i := range spec.Issuers {
+		one := &spec.Issuers[i]
+		report := func(severity finding.Severity, field, message, hint string) {
+			if field != "" {
+				field = "." + field
+			}
+			found = append(found, finding.Finding{
+				Severity: severity, Source: one.Source, Object: authenticationConfiguration,
+				Field: one.Field + field, Message: message, Hint: hint,
+			})
 		}
-		audiences = append(audiences, strings.Clone(audience))
+		url := one.Config.Issuer.URL
+		if _, twice := known[url]; twice {
+			report(finding.Error, "issuer.url", quote(url)+" is the url of an issuer before it", "an issuer is configured once, with all its audiences")
+			continue
+		}
+		authenticator, problems := jwt.Compile(one.Config, one.Keys)
+		for _, p := range problems {
+			report(finding.Error, p.Field, p.ErrorBody(), "")
+		}
+		if authenticator == nil {
+			continue
+		}
+		for _, w := range authenticator.Warnings() {
+			report(finding.Warning, w.Field, w.Message, w.Hint)
+		}
+		known[url] = &issuer{url, authenticator}
+		if spec.Configuration != nil {
+			found = append(found, checkIssuerPrefix(spec.Configuration, one)...)
+		}
+		if problem := cannotPass(one.Config.ClaimMappings.Username.Prefix); problem != "" {
+			report(finding.Error, "claimMappings.username.prefix", problem, "nobody could log in")
+		}
+		if problem := cannotPass(one.Config.ClaimMappings.Groups.Prefix); problem != "" {
+			report(finding.Error, "claimMappings.groups.prefix", problem, "nobody with a group could log in")
+		}
 	}
-
-	c.tokens.byID[t.Name] = &accessToken{
-		id:        t.Name,
-		digest:    digest,
-		expiresAt: t.Spec.ExpiresAt.Time,
-		identity:  *t.Spec.User.DeepCopy(),
-		audiences: audiences,
-	}
+	return known, found
 }
 
-// parseDigest reads spec.sha256. If it is not what it should be, the message
-// says why, and quotes no more than hexadecimal digits: what stands there by
-// mistake may be the secret.
-func parseDigest(text string) (digest [32]byte, message, hint string) {
-	const want = "64 lower-case hexadecimal digits"
-	isHex := strings.Trim(text, "0123456789abcdefABCDEF") == ""
-	switch {
-	case text == "":
-		return digest, "is missing: it is the SHA-256 of the token's text, " + want, "gatehouse token issue writes it"
-	case isAccessToken(text):
-		return digest, "holds the text of a token, and must hold its hash: " + want,
-			"whoever can read this document has the token: remove it and issue a new one"
-	case !isHex:
-		return digest, fmt.Sprintf("must be %s, and is %d bytes of other text", want, len(text)), ""
-	case len(text) != 2*len(digest) || strings.ToLower(text) != text:
-		return digest, fmt.Sprintf("%s is not %s", quote(text), want), ""
+// cannotPass says why no name with a prefix passes the guard, if none does.
+func cannotPass(prefix *string) string {
+	if prefix == nil || *prefix == "" {
+		return ""
 	}
-	if _, err := hex.Decode(digest[:], []byte(text)); err != nil {
-		return digest, "must be " + want, ""
+	f := nameFault(*prefix + "x")
+	if f == faultReserved {
+		return quote(*prefix) + ": the identity guard refuses every name that begins so"
 	}
-	return digest, "", ""
+	if f != "" {
+		return quote(*prefix) + " " + string(f)
+	}
+	return ""
 }
 
-// object names a token as findings do.
-func object(t *Token) string { return "AccessToken/" + t.Name }
+// authenticationConfiguration is the object of findings about either document of
+// this kind.
+const authenticationConfiguration = "AuthenticationConfiguration"
 
-// place is where a token was read, for the sentence of another token's finding.
-func place(t *Token) string {
-	if t.Source == "" {
-		return "another document"
+// configurationProblems collects findings about our configuration.
+type configurationProblems struct {
+	source string
+	found  finding.List
+}
+
+func (p *configurationProblems) report(severity finding.Severity, field, message, hint string) {
+	p.found = append(p.found, finding.Finding{
+		Severity: severity, Source: p.source, Object: authenticationConfiguration, Field: field, Message: message, Hint: hint,
+	})
+}
+
+func (p *configurationProblems) error(field, message, hint string) {
+	p.report(finding.Error, field, message, hint)
+}
+
+// duration reports a duration out of its bounds.
+func (p *configurationProblems) duration(field string, got, least, most time.Duration) {
+	if got < least || got > most {
+		p.error(field, fmt.Sprintf("%q is not from %s to %s", got, least, most), "")
 	}
-	return t.Source
 }

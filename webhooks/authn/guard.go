@@ -12,9 +12,10 @@ import (
 )
 
 // The identity guard refuses identities that are not a backend's to give. It is
-// always on, stands behind every backend and knows no exceptions: Kubernetes
-// gives these identities a meaning of its own, and the API server takes each of
-// them from a webhook without a question.
+// always on and stands behind every backend: Kubernetes gives these identities a
+// meaning of its own, and the API server takes each of them from a webhook without
+// a question. The one exception is a reserved group that the configuration names,
+// together with the source that may give it.
 //
 // Everything under "system:" is refused rather than a list of names, because
 // the list grows. Known today, from k8s.io/apiserver and k8s.io/kubernetes 0.37:
@@ -73,28 +74,40 @@ type violation struct {
 	message string
 }
 
-// violations are all the reasons for which the guard refuses an identity, in the
-// order of their fields; none means that it passes. Nothing is allocated then.
-func violations(u *authenticationv1.UserInfo) []violation {
+// violations are all the reasons for which the guard refuses an identity that a
+// backend gives, in the order of their fields; none means that it passes. Nothing
+// is allocated then. The rules of its source may be nil.
+func violations(u *authenticationv1.UserInfo, by Backend, rules *guardRules) []violation {
 	var found []violation
 	add := func(f fault, value, format string, args ...any) {
 		found = append(found, violation{fmt.Sprintf(format, args...), quote(value) + " " + string(f)})
 	}
 	if f := nameFault(u.Username); f != "" {
 		add(f, u.Username, "username")
+	} else if rules != nil {
+		if f := prefixFault(u.Username, rules.userPrefix); f != "" {
+			add(f, u.Username, "username")
+		}
 	}
 	if f := textFault(u.UID); f != "" {
 		add(f, u.UID, "uid")
 	}
 	for i, group := range u.Groups {
+		if rules.allows(group) {
+			continue
+		}
 		if f := nameFault(group); f != "" {
 			add(f, group, "groups[%d]", i)
+		} else if rules != nil {
+			if f := prefixFault(group, rules.groupsPrefix); f != "" {
+				add(f, group, "groups[%d]", i)
+			}
 		}
 	}
 	// A map has no order, and only what has faults is worth sorting.
 	if extraFaulty(u.Extra) {
 		for _, key := range slices.Sorted(maps.Keys(u.Extra)) {
-			if f := keyFault(key); f != "" {
+			if f := keyFault(key); f != "" && !mayHave(by, key) {
 				add(f, key, "extra[%s]", quote(key))
 			}
 			for i, value := range u.Extra[key] {

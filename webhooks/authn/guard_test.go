@@ -2,6 +2,7 @@ package authn
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
@@ -41,29 +43,72 @@ func reservedNames() []string {
 	)
 }
 
-// backends are a Set for every backend there is, and one that says what it is
-// told, each ready to prove the identity to the token.
-func backends(identity authenticationv1.UserInfo) map[string]func() (*Set, string) {
-	text, _ := NewToken("ci", [25]byte{1})
-	return map[string]func() (*Set, string){
-		"access token": func() (*Set, string) {
-			// As it would be if Compile had let the identity pass.
-			known := &accessToken{
-				id: "ci", digest: sha256.Sum256([]byte(text)),
-				expiresAt: time.Unix(2, 0), identity: identity,
-			}
-			tokens := accessTokens{byID: map[string]*accessToken{"ci": known}, now: func() time.Time { return time.Unix(1, 0) }}
-			return &Set{backends: []backend{{isAccessToken, tokens.authenticate}}}, text
+// backends are, for every way to get in, what becomes of somebody who would be
+// this identity: each as if nothing before the guard had refused it.
+func backends(t *testing.T, identity authenticationv1.UserInfo) map[string]func() (Outcome, Reason) {
+	t.Helper()
+	now := func() time.Time { return time.Unix(1000, 0) }
+	by := func(b backend, token string) (Outcome, Reason) {
+		d := (&Set{backends: []backend{b}}).Decide(t.Context(), token, nil)
+		if d.Outcome != Yes && (d.Status.Authenticated || !reflect.DeepEqual(d.Status.User, authenticationv1.UserInfo{})) {
+			t.Errorf("the answer to %s holds an identity: %+v", b.name, d.Status)
+		}
+		return d.Outcome, d.Reason
+	}
+	keys := []LoginKey{{Name: "first", Secret: make([]byte, 32)}}
+	directory := []NamedDirectory{{Config: &v1alpha1.Directory{Name: "corp"}, Directory: fakeDirectory{identity}}}
+	return map[string]func() (Outcome, Reason){
+		"access token": func() (Outcome, Reason) {
+			text, _ := NewToken("ci", [25]byte{1})
+			known := &accessToken{id: "ci", digest: sha256.Sum256([]byte(text)), expiresAt: time.Unix(2000, 0), identity: newSharing().identity(&identity)}
+			tokens := accessTokens{byID: map[string]*accessToken{"ci": known}, now: now}
+			return by(backend{AccessTokens, isAccessToken, tokens.authenticate}, text)
 		},
-		"fake": func() (*Set, string) {
-			return &Set{backends: []backend{{
-				func(string) bool { return true },
-				func(context.Context, string, []string) verdict {
-					return verdict{outcome: Yes, reason: ReasonOK, tokenID: "ci", identity: &identity, audiences: []string{"a"}}
-				},
-			}}}, "anything"
+		"login token": func() (Outcome, Reason) {
+			tokens := loginTokens{keys: keys, now: now, sources: map[string]*NamedDirectory{"corp": &directory[0]}}
+			text, err := tokens.sign(&loginClaims{ID: "x", Source: "corp", User: identity, Expires: 2000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return by(backend{LoginTokens, isLoginToken, tokens.authenticate}, text)
+		},
+		"JWT": func() (Outcome, Reason) {
+			return by(backend{JWTs, func(string) bool { return true }, func(context.Context, string, []string, *trail) verdict {
+				return verdict{outcome: Yes, reason: ReasonOK, identity: &identity}
+			}}, "a.b.c")
+		},
+		"login with a password": func() (Outcome, Reason) {
+			set := &Set{logins: newLogins(&Spec{
+				Directories: directory, LoginKeys: keys, Random: rand.Reader, Now: now,
+				Configuration: &Configuration{AuthenticationConfiguration: v1alpha1.AuthenticationConfiguration{Login: &v1alpha1.LoginConfiguration{}}},
+			})}
+			d := set.Login(t.Context(), LoginRequest{Username: "typed", Password: "right"})
+			if (d.Outcome == Yes) != (d.Token != "") {
+				t.Errorf("outcome %s, and a token of %d bytes", d.Outcome, len(d.Token))
+			}
+			return d.Outcome, d.Reason
 		},
 	}
+}
+
+// fakeDirectory has one account, with the identity, for any name.
+type fakeDirectory struct{ identity authenticationv1.UserInfo }
+
+func (f fakeDirectory) Find(context.Context, string) (*Account, error) {
+	user := f.identity
+	user.Groups = nil
+	return &Account{Key: "cn=one", DN: "cn=one", User: user}, nil
+}
+
+func (f fakeDirectory) Verify(_ context.Context, _ *Account, password string) error {
+	if password != "right" {
+		return ErrWrongPassword
+	}
+	return nil
+}
+
+func (f fakeDirectory) Groups(context.Context, *Account) ([]string, error) {
+	return f.identity.Groups, nil
 }
 
 func TestGuardStandsBehindEveryBackend(t *testing.T) {
@@ -80,23 +125,32 @@ func TestGuardStandsBehindEveryBackend(t *testing.T) {
 		identities["extra "+key] = identity{Username: "jane", Extra: map[string]authenticationv1.ExtraValue{"example.org/a": {"b"}, key: {"x"}}}
 	}
 	for what, refused := range identities {
-		for name, build := range backends(refused) {
+		for name, decide := range backends(t, refused) {
+			if name == "JWT" && strings.Contains(what, user.CredentialIDKey) {
+				continue // Upstream's own, and checked below.
+			}
 			t.Run(name+"/"+what, func(t *testing.T) {
-				set, token := build()
-				got := set.Decide(t.Context(), token, nil)
-				want := Decision{Outcome: No, Reason: ReasonGuard, TokenID: "ci"}
-				if !reflect.DeepEqual(got, want) {
-					t.Errorf("got %+v, want %+v", got, want)
+				if outcome, reason := decide(); outcome != No || reason != ReasonGuard {
+					t.Errorf("got %s, %s", outcome, reason)
 				}
 			})
 		}
 	}
-	for name, build := range backends(identity{Username: "jane", Groups: []string{"dev"}}) {
-		t.Run(name+"/ordinary", func(t *testing.T) {
-			if set, token := build(); set.Decide(t.Context(), token, nil).Outcome != Yes {
-				t.Error("an ordinary identity was refused")
-			}
-		})
+	for what, good := range map[string]identity{
+		"ordinary":      {Username: "jane", Groups: []string{"dev"}},
+		"credential id": {Username: "jane", Extra: map[string]authenticationv1.ExtraValue{user.CredentialIDKey: {"JTI=1"}}},
+	} {
+		for name, decide := range backends(t, good) {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				want := Yes
+				if what == "credential id" && name != "JWT" {
+					want = No
+				}
+				if outcome, reason := decide(); outcome != want {
+					t.Errorf("got %s, %s", outcome, reason)
+				}
+			})
+		}
 	}
 }
 
@@ -168,7 +222,7 @@ func TestGuardRules(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			found := violations(&c.user)
+			found := violations(&c.user, AccessTokens, nil)
 			if c.field == "" {
 				if len(found) > 0 {
 					t.Errorf("refused: %+v", found)
@@ -195,7 +249,7 @@ func TestGuardReportsEverythingInOrder(t *testing.T) {
 	}
 	for range 20 { // often enough for the order of a map to show
 		var got []string
-		for _, v := range violations(&bad) {
+		for _, v := range violations(&bad, AccessTokens, nil) {
 			got = append(got, v.field)
 		}
 		if !reflect.DeepEqual(got, want) {
@@ -240,7 +294,7 @@ func TestBrokenVerdictsFailClosed(t *testing.T) {
 		"unknown without words": {verdict{outcome: Unknown, reason: ReasonUnknownID}, Decision{Outcome: Unknown, Reason: ReasonUnknownID, Status: authenticationv1.TokenReviewStatus{Error: "token could not be checked"}}},
 		"no with identity":      {verdict{outcome: No, reason: ReasonExpired, identity: &authenticationv1.UserInfo{Username: "jane"}}, Decision{Outcome: No, Reason: ReasonExpired}},
 	} {
-		if got := conclude(c.verdict, nil); !reflect.DeepEqual(got, c.want) {
+		if got := (&Set{}).conclude("", c.verdict, nil, nil); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -252,7 +306,7 @@ func TestTokensAreDispatchedByShape(t *testing.T) {
 	fake := func(name, prefix string) backend {
 		return backend{
 			owns: func(token string) bool { return strings.HasPrefix(token, prefix) },
-			authenticate: func(_ context.Context, token string, _ []string) verdict {
+			authenticate: func(_ context.Context, token string, _ []string, _ *trail) verdict {
 				asked = append(asked, name+" saw "+token)
 				return verdict{outcome: No, reason: ReasonUnknownID}
 			},

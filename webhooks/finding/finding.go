@@ -42,15 +42,15 @@ type Finding struct {
 	Code string `json:"code,omitempty"`
 }
 
-// token is the text of an access token, which may have been put anywhere by
-// mistake.
-var token = regexp.MustCompile(`gatehouse_[a-z0-9-]+_[a-z2-7]+`)
+// token is the text of an access token or of a login token, which may have been
+// put anywhere by mistake.
+var token = regexp.MustCompile(`gatehouse(?:-login)?_[a-z0-9-]+_[A-Za-z0-9_.-]+`)
 
-// Redacted is the finding as it may be shown: without the text of an access
-// token, wherever in a document somebody has put one.
+// Redacted is the finding as it may be shown: without the text of a token of
+// Gatehouse, wherever in a document somebody has put one.
 func (f Finding) Redacted() Finding {
 	for _, text := range []*string{&f.Source, &f.Object, &f.Field, &f.Message, &f.Hint} {
-		if strings.Contains(*text, "gatehouse_") {
+		if strings.Contains(*text, "gatehouse") {
 			*text = token.ReplaceAllString(*text, "gatehouse_…")
 		}
 	}

@@ -228,6 +228,43 @@ func TestTokenOutcomes(t *testing.T) {
 	}
 }
 
+// TestTokenOutcomeNames checks that the log learns from the annotations who
+// answered and about whom, and the caller does not.
+func TestTokenOutcomeNames(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name      string
+		status    authenticationv1.TokenReviewStatus
+		annotated string
+		detail    string
+	}{
+		{"yes", authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "jane"}}, "", ""},
+		{"no", authenticationv1.TokenReviewStatus{}, "a-detail", "a-detail"},
+		{"could not tell", authenticationv1.TokenReviewStatus{Error: "later"}, "", "later"},
+		{"could not tell, and why", authenticationv1.TokenReviewStatus{Error: "later"}, "a-detail", "a-detail"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			seen := make(observed, 1)
+			recorder := post(t, review.Token(func(context.Context, authentication.Request) authentication.Response {
+				response := authentication.Response{TokenReview: authenticationv1.TokenReview{Status: tc.status}}
+				response.Annotations = map[string]string{
+					"gatehouse.dev/reason": "a-reason", "gatehouse.dev/token-id": "a-id", "gatehouse.dev/backend": "a-backend",
+					"gatehouse.dev/source": "a-source", "gatehouse.dev/user": "a-user", "gatehouse.dev/detail": tc.annotated,
+				}
+				return response
+			}, options(seen)), "/?timeout=30s", tokenBody)
+			out := <-seen
+			if out.Reason != "a-reason" || out.TokenID != "a-id" || out.Backend != "a-backend" || out.Source != "a-source" || out.User != "a-user" || out.Detail != tc.detail {
+				t.Errorf("outcome is %+v", out)
+			}
+			if body := recorder.Body.String(); strings.Contains(body, "a-") {
+				t.Errorf("the caller is told %s", body)
+			}
+		})
+	}
+}
+
 // TestCallerIsAsked checks that a caller who may not ask gets no decision.
 func TestCallerIsAsked(t *testing.T) {
 	t.Parallel()

@@ -38,20 +38,21 @@ type Outcome struct {
 	// Reason is one word of a bounded set that tells more, and may be empty.
 	Reason string
 	// Detail is what an operator needs to know of a review that ended in no
-	// answer. It never reaches the caller.
+	// answer, or of a token that was refused. It never reaches the caller.
 	Detail string
 
 	// UID names the review. It is empty if none could be read.
 	UID types.UID
-	// Operation, Resource, Subresource, Namespace, Object, User and DryRun say
-	// what an admission review is about. They are empty for a token review.
+	// Operation, Resource, Subresource, Namespace, Object and DryRun say what an
+	// admission review is about. They are empty for a token review.
 	Operation   string
 	Resource    metav1.GroupVersionResource
 	Subresource string
 	Namespace   string
 	Object      string
-	User        string
 	DryRun      bool
+	// User is who asks for admission, or whom a token belongs to.
+	User string
 	// Audit are the audit annotations of the answer.
 	Audit map[string]string
 	// Patched tells whether the answer holds a patch.
@@ -61,6 +62,11 @@ type Outcome struct {
 	Warnings int
 	// TokenID is the public id of the token, if it has one.
 	TokenID string
+	// Backend is the authenticator that the token was for, one of a bounded set,
+	// and Source where the identity comes from, a word of the configuration. They
+	// are empty if the token was for none.
+	Backend string
+	Source  string
 
 	// Started is when the request's header had been read.
 	Started time.Time
@@ -95,10 +101,16 @@ func (o *Outcome) answered(response *admission.Response) *failure {
 func (o *Outcome) tokenAnswered(response *authentication.Response) {
 	o.Reason = response.Annotations[ReasonAnnotation]
 	o.TokenID = response.Annotations[TokenIDAnnotation]
+	o.Backend = response.Annotations[BackendAnnotation]
+	o.Source = response.Annotations[SourceAnnotation]
+	o.User = response.Annotations[UserAnnotation]
+	o.Detail = response.Annotations[DetailAnnotation]
 	switch {
 	case response.Status.Error != "":
 		o.Decision = Unknown
-		o.Detail = response.Status.Error
+		if o.Detail == "" {
+			o.Detail = response.Status.Error
+		}
 	case response.Status.Authenticated:
 		o.Decision = Allowed
 	default:

@@ -24,6 +24,16 @@ const (
 	ReasonAnnotation = "gatehouse.dev/reason"
 	// TokenIDAnnotation holds the public id of the token.
 	TokenIDAnnotation = "gatehouse.dev/token-id"
+	// BackendAnnotation holds the authenticator that the token was for: one of a
+	// bounded set of words.
+	BackendAnnotation = "gatehouse.dev/backend"
+	// SourceAnnotation holds where the identity comes from: a word of the
+	// configuration.
+	SourceAnnotation = "gatehouse.dev/source"
+	// UserAnnotation holds the name of the user whom the token belongs to.
+	UserAnnotation = "gatehouse.dev/user"
+	// DetailAnnotation holds what more an operator may know.
+	DetailAnnotation = "gatehouse.dev/detail"
 )
 
 // DecodeToken reads a TokenReview v1 or v1beta1 from its JSON text. It returns

@@ -2,7 +2,6 @@ package v1alpha1
 
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -290,43 +289,4 @@ type WorkloadKind struct {
 	Resource string `json:"resource"`
 	// Template is the path of the pod template, such as "spec.template".
 	Template string `json:"template"`
-}
-
-// AccessToken is an opaque bearer token, known by its id and the hash of its
-// text; the text itself is stored nowhere. The object's name is the token's
-// id. It is cluster-scoped.
-//
-// +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster
-type AccessToken struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
-
-	Spec AccessTokenSpec `json:"spec"`
-}
-
-// AccessTokenList is a list of AccessToken.
-//
-// +kubebuilder:object:root=true
-type AccessTokenList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []AccessToken `json:"items"`
-}
-
-// AccessTokenSpec says what a token proves and until when.
-type AccessTokenSpec struct {
-	// SHA256 is the hash of the whole token text, in 64 lower-case hexadecimal
-	// digits.
-	SHA256 string `json:"sha256"`
-	// User is the identity that the token proves. Names, groups and extra keys
-	// that Kubernetes reserves for itself are refused.
-	User authenticationv1.UserInfo `json:"user"`
-	// ExpiresAt is the moment from which the token is refused.
-	ExpiresAt metav1.Time `json:"expiresAt"`
-	// Audiences are the audiences that the token is good for. Without any, it
-	// is good for the API server's own audiences and no others.
-	// +optional
-	Audiences []string `json:"audiences,omitempty"`
 }

@@ -9,6 +9,7 @@
 package config
 
 import (
+	"crypto/rand"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/rbac"
@@ -26,6 +27,10 @@ type Config struct {
 	// the paths and contents of all files read. Two directories with the same
 	// files have the same digest.
 	Digest string
+	// State changes with everything that was read, files that documents name
+	// included. It is not to be shown: there are passwords among these, and who knows
+	// everything else could guess them by it.
+	State string
 	// Files is the number of files read.
 	Files int
 	// Sidecar, Policy and Authn are the specs of the endpoints. The context
@@ -35,6 +40,9 @@ type Config struct {
 	Sidecar sidecar.Spec
 	Policy  policy.Spec
 	Authn   authn.Spec
+	// Directories are the LDAP services, with what connecting to them needs. They are
+	// those of Authn.Directories, in the same order; nobody has connected there.
+	Directories []Directory
 	// Warnings are findings that do not keep the configuration from being used.
 	Warnings finding.List
 }
@@ -76,7 +84,7 @@ func Inspect(dir string) (*Config, finding.List) {
 
 // decode turns what was read into specs. It depends on nothing but t.
 func (t tree) decode() (*Config, finding.List) {
-	d := newDecoder()
+	d := newDecoder(&t)
 	d.found = append(d.found, t.found...)
 	for _, f := range t.files {
 		d.file(f)
@@ -91,8 +99,13 @@ func (t tree) decode() (*Config, finding.List) {
 			Hint:     "put files that end in .yaml, .yml or .json into it or below it",
 		})
 	}
+	spec := authn.Spec{
+		Tokens: d.tokens, Revocations: d.revocations, Issuers: d.issuers, Configuration: d.authn,
+		LoginKeys: d.loginKeys, Random: rand.Reader, Now: time.Now,
+	}
+	d.staticKeys(&spec)
 	d.found.Sort()
-	c := &Config{Digest: t.digest, Files: len(t.files), Warnings: d.warnings}
+	c := &Config{Digest: t.digest, State: t.state, Files: len(t.files), Warnings: d.warnings}
 	c.Warnings.Sort()
 	objects := newObjects(d.namespaces, d.context)
 	c.Sidecar = sidecar.Spec{Profiles: d.profiles, Namespaces: objects, ConfigMaps: objects, Known: d.namespaces}
@@ -107,6 +120,10 @@ func (t tree) decode() (*Config, finding.List) {
 		Authorizer:              authorizer,
 		Now:                     time.Now,
 	}
-	c.Authn = authn.Spec{Tokens: d.tokens, Now: time.Now}
+	c.Authn = spec
+	c.Directories = d.directories
+	for i := range c.Directories {
+		c.Authn.Directories = append(c.Authn.Directories, c.Directories[i].NamedDirectory)
+	}
 	return c, append(d.found, c.Warnings...)
 }

@@ -357,12 +357,12 @@ func TestLoadErrors(t *testing.T) {
 			},
 			[]string{
 				`a.yaml: SidecarProfil/log: kind: "SidecarProfil" is not a kind of gatehouse.dev (hint: did you mean "SidecarProfile"?)`,
-				`b.yaml: Gate/log: kind: "Gate" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, PolicyConfiguration, PolicyException, SidecarProfile, Test)`,
+				`b.yaml: Gate/log: kind: "Gate" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, PolicyConfiguration, PolicyException, SidecarProfile, Test, TokenRevocation)`,
 				`c.yaml: ValidatingAdmisionPolicy/up: kind: "ValidatingAdmisionPolicy" is not a kind of admissionregistration.k8s.io (hint: did you mean "ValidatingAdmissionPolicy"?)`,
-				`d.yaml: MutatingAdmissionPolicy/log: kind: "MutatingAdmissionPolicy" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, PolicyConfiguration, PolicyException, SidecarProfile, Test)`,
+				`d.yaml: MutatingAdmissionPolicy/log: kind: "MutatingAdmissionPolicy" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, PolicyConfiguration, PolicyException, SidecarProfile, Test, TokenRevocation)`,
 				`e.yaml: PolicyConfig: kind: "PolicyConfig" is not a kind of gatehouse.dev (hint: did you mean "PolicyConfiguration"?)`,
 				`f.yaml: Tests: kind: "Tests" is not a kind of gatehouse.dev (hint: did you mean "Test"?)`,
-				`g.yaml: Policy: kind: "Policy" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, PolicyConfiguration, PolicyException, SidecarProfile, Test)`,
+				`g.yaml: Policy: kind: "Policy" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, PolicyConfiguration, PolicyException, SidecarProfile, Test, TokenRevocation)`,
 			},
 		},
 		"an object given twice": {
@@ -510,17 +510,17 @@ func TestLoadDirectories(t *testing.T) {
 				}
 				return dir
 			},
-			[]string{`b.yaml: is larger than 8 MiB (hint: split it into several files)`},
+			[]string{`b.yaml: is larger than 48 MiB (hint: split it into several files)`},
 		},
 		"files that are too large together": {
 			func(t *testing.T) string {
 				dir := directory(t, map[string]string{"a.yaml": profile})
-				for i := range 5 {
+				for i := range 2 {
 					write(t, filepath.Join(dir, fmt.Sprintf("b%d.yaml", i)), strings.Repeat("# comment\n", maxFileBytes/10))
 				}
 				return dir
 			},
-			[]string{`DIR: its files are larger than 32 MiB together`},
+			[]string{`DIR: its files are larger than 64 MiB together`},
 		},
 		"too many documents": {
 			func(t *testing.T) string {
@@ -529,7 +529,7 @@ func TestLoadDirectories(t *testing.T) {
 					"b.yaml": profile + "---\n" + namespace,
 				})
 			},
-			nil, // asserted below: the findings of 9,999 empty documents and one more
+			nil, // asserted below: the findings of 149,999 empty documents and one more
 		},
 		"too deep": {
 			func(t *testing.T) string {
@@ -544,7 +544,7 @@ func TestLoadDirectories(t *testing.T) {
 			got := findings(t, err)
 			if c.want == nil {
 				got = slices.DeleteFunc(got, func(s string) bool { return strings.HasPrefix(s, "a.yaml") })
-				c.want = []string{"b.yaml#2: there are more than 10000 documents"}
+				c.want = []string{"b.yaml#2: there are more than 150000 documents"}
 			}
 			for i := range c.want {
 				c.want[i] = strings.ReplaceAll(c.want[i], "DIR", dir)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/apis/apiserver"
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/rbac"
@@ -32,9 +33,13 @@ const (
 	policyException     = "PolicyException"
 	policyConfiguration = "PolicyConfiguration"
 	accessToken         = "AccessToken"
-	upstreamPolicy      = "ValidatingAdmissionPolicy"
-	upstreamBinding     = "ValidatingAdmissionPolicyBinding"
-	namespaceKind       = "Namespace"
+	tokenRevocation     = "TokenRevocation"
+	// authenticationConfiguration is the name of a kind of ours and of one of
+	// upstream's.
+	authenticationConfiguration = "AuthenticationConfiguration"
+	upstreamPolicy              = "ValidatingAdmissionPolicy"
+	upstreamBinding             = "ValidatingAdmissionPolicyBinding"
+	namespaceKind               = "Namespace"
 )
 
 // testKind are the tests that people keep beside their policies. They are read
@@ -45,7 +50,7 @@ const testKind = "Test"
 // a kind that is context.
 func acceptedVersion(kind string) (schema.GroupVersion, bool) {
 	switch kind {
-	case sidecarProfile, admissionPolicy, admissionBinding, policyException, policyConfiguration, accessToken, testKind:
+	case sidecarProfile, admissionPolicy, admissionBinding, policyException, policyConfiguration, accessToken, tokenRevocation, testKind:
 		return v1alpha1.GroupVersion, true
 	case upstreamPolicy, upstreamBinding:
 		return admissionregistrationv1.SchemeGroupVersion, true
@@ -85,6 +90,7 @@ type objectKey struct {
 // decoder collects what the documents of a directory say.
 type decoder struct {
 	parser  parser
+	tree    *tree
 	checker shape.Checker
 
 	documents int
@@ -102,14 +108,20 @@ type decoder struct {
 	exceptions        []policy.Exception
 	configuration     *policy.Configuration
 	tokens            []authn.Token
+	revocations       []authn.Revocation
+	authn             *authn.Configuration
+	issuers           []authn.Issuer
+	directories       []Directory
+	loginKeys         []authn.LoginKey
 	namespaces        []sidecar.KnownNamespace
 	rbac              rbac.Documents
 	context           []*unstructured.Unstructured
 }
 
-func newDecoder() *decoder {
+func newDecoder(t *tree) *decoder {
 	return &decoder{
 		parser:  parser{budget: maxCost},
+		tree:    t,
 		sources: map[objectKey]string{},
 	}
 }
@@ -125,7 +137,7 @@ func (d *decoder) file(f file) {
 		if len(docs) > 1 {
 			source = fmt.Sprintf("%s#%d", f.path, i+1)
 		}
-		o := object{decoder: d, source: source}
+		o := object{decoder: d, source: source, file: f.path}
 		for _, p := range doc.problems {
 			o.report(p)
 		}
@@ -141,6 +153,7 @@ func (d *decoder) file(f file) {
 type object struct {
 	*decoder
 	source string // for people: file, document and item
+	file   string
 	label  string // for people: kind and name
 	fields map[string]any
 }
@@ -211,7 +224,7 @@ func (o *object) list(gvk schema.GroupVersionKind, items []any) {
 	}
 	o.documents-- // the list itself is none
 	for i, value := range items {
-		item := object{decoder: o.decoder, source: fmt.Sprintf("%s%sitems[%d]", o.source, separator, i)}
+		item := object{decoder: o.decoder, file: o.file, source: fmt.Sprintf("%s%sitems[%d]", o.source, separator, i)}
 		fields, ok := value.(map[string]any)
 		if kind := strings.TrimSuffix(gvk.Kind, "List"); ok && kind != "" {
 			for name, text := range map[string]string{"apiVersion": gvk.GroupVersion().String(), "kind": kind} {
@@ -233,9 +246,19 @@ func (o *object) one(gvk schema.GroupVersionKind) {
 			o.tests++
 		}
 		return
-	case configurationKey().GroupKind:
-		if o.known(gvk) {
+	case singleton(policyConfiguration):
+		if o.known(gvk) && o.single(gvk) {
 			o.configure()
+		}
+		return
+	case singleton(authenticationConfiguration):
+		if o.known(gvk) && o.single(gvk) {
+			o.authenticate()
+		}
+		return
+	case schema.GroupKind{Group: apiserver.GroupName, Kind: authenticationConfiguration}:
+		if o.single(gvk) {
+			o.authenticateUpstream()
 		}
 		return
 	}
@@ -303,23 +326,34 @@ func (o *object) name(gvk schema.GroupVersionKind) string {
 	return strings.Join(parts, "/")
 }
 
-// configurationKey is that of the one PolicyConfiguration.
-func configurationKey() objectKey {
-	return objectKey{GroupKind: schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: policyConfiguration}}
+// singleton is a kind of ours that has no name, and of which there is at most one
+// document.
+func singleton(kind string) schema.GroupKind {
+	return schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: kind}
 }
 
-// configure reads what holds for all policies. It has no name, and there is at
-// most one.
-func (o *object) configure() {
-	key := configurationKey()
-	if first, twice := o.sources[key]; twice {
+// single tells whether this is the first document of its kind, and reports a
+// second one.
+func (o *object) single(gvk schema.GroupVersionKind) bool {
+	key := objectKey{GroupKind: gvk.GroupKind()}
+	first, twice := o.sources[key]
+	if twice {
+		kind := gvk.Kind
+		if gvk.Group != v1alpha1.GroupVersion.Group {
+			kind += " of " + gvk.Group
+		}
 		o.report(problem{
-			message: fmt.Sprintf("there is a PolicyConfiguration already, in %q", first),
+			message: fmt.Sprintf("the %s is given twice, first in %q", kind, first),
 			hint:    "a directory has one at most: put everything into one",
 		})
-		return
+		return false
 	}
 	o.sources[key] = o.source
+	return true
+}
+
+// configure reads what holds for all policies.
+func (o *object) configure() {
 	if v, ok := decodeInto[v1alpha1.PolicyConfiguration](o); ok {
 		o.configuration = &policy.Configuration{Source: o.source, PolicyConfiguration: v}
 	}
@@ -360,6 +394,9 @@ func (o *object) metadata() (metadata, bool) {
 // misspelt policy over as context would leave the gate open.
 func (o *object) known(gvk schema.GroupVersionKind) bool {
 	accepted, ok := acceptedVersion(gvk.Kind)
+	if gvk.GroupKind() == singleton(authenticationConfiguration) {
+		accepted, ok = v1alpha1.GroupVersion, true
+	}
 	if !ok && gvk.Group == rbacv1.GroupName && isRBAC(gvk.Kind) {
 		accepted, ok = rbacv1.SchemeGroupVersion, true
 	}
@@ -377,9 +414,14 @@ func (o *object) known(gvk schema.GroupVersionKind) bool {
 	var names []string
 	switch gvk.Group {
 	case v1alpha1.GroupVersion.Group:
-		names = []string{accessToken, admissionPolicy, admissionBinding, policyConfiguration, policyException, sidecarProfile, testKind}
+		names = []string{
+			accessToken, admissionPolicy, admissionBinding, authenticationConfiguration, policyConfiguration, policyException,
+			sidecarProfile, testKind, tokenRevocation,
+		}
 	case admissionregistrationv1.GroupName:
 		names = []string{upstreamPolicy, upstreamBinding}
+	case apiserver.GroupName:
+		names = []string{authenticationConfiguration}
 	default:
 		return true
 	}
@@ -434,6 +476,10 @@ func (o *object) keep(gvk schema.GroupVersionKind) {
 	case accessToken:
 		if v, ok := decodeInto[v1alpha1.AccessToken](o); ok {
 			o.tokens = append(o.tokens, authn.Token{Source: o.source, AccessToken: v})
+		}
+	case tokenRevocation:
+		if v, ok := decodeInto[v1alpha1.TokenRevocation](o); ok {
+			o.revocations = append(o.revocations, authn.Revocation{Source: o.source, TokenRevocation: v})
 		}
 	case upstreamPolicy:
 		if v, ok := decodeInto[admissionregistrationv1.ValidatingAdmissionPolicy](o); ok {

@@ -21,7 +21,7 @@ func TestDocuments(t *testing.T) {
 		".hidden.yaml":       "a: 1",
 		"kustomization.yaml": "a: 1",
 		"readme.txt":         "a: 1",
-		"large.json":         strings.Repeat(" ", 9<<20),
+		"large.json":         strings.Repeat(" ", 48<<20+1),
 	} {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -36,14 +36,14 @@ func TestDocuments(t *testing.T) {
 a/c.json#3 text
 b.yaml#1 map[a:1]
 b.yaml#2 [x]
-large.json: is larger than 8 MiB (hint: split it into several files)
+large.json: is larger than 48 MiB (hint: split it into several files)
 a/c.json#2: b: the key is given twice (hint: remove one of the two)
 broken.yml: near line 1: did not find expected node content
 `,
 		"b.yaml":     "b.yaml#1 map[a:1]\nb.yaml#2 [x]\n",
 		"readme.txt": "readme.txt map[a:1]\n",
 		"nowhere":    "nowhere: cannot be read: no such file or directory\n",
-		"large.json": "large.json: is larger than 8 MiB (hint: split it into several files)\n",
+		"large.json": "large.json: is larger than 48 MiB (hint: split it into several files)\n",
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()

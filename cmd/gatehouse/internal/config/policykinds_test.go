@@ -109,7 +109,7 @@ func TestLoadPolicyKindsErrors(t *testing.T) {
 		},
 		"two configurations": {
 			map[string]string{"a.yaml": configuration, "b/c.yaml": testDocument + "---\n" + configuration},
-			[]string{`b/c.yaml#2: PolicyConfiguration: there is a PolicyConfiguration already, in "a.yaml" (hint: a directory has one at most: put everything into one)`},
+			[]string{`b/c.yaml#2: PolicyConfiguration: the PolicyConfiguration is given twice, first in "a.yaml" (hint: a directory has one at most: put everything into one)`},
 		},
 		"a configuration with a misspelt field": {
 			map[string]string{"a.yaml": strings.Replace(configuration, "requireExpiry", "requireExpiration", 1)},

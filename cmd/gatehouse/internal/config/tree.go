@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
@@ -20,14 +21,14 @@ import (
 // backups, from filling the memory of the server, and are far above any real
 // configuration.
 const (
-	// maxFileBytes is the largest file that is read. An object cannot be larger
-	// than 1.5 MiB in etcd; a file may be a list of some.
-	maxFileBytes = 8 << 20
-	// maxTotalBytes is the largest sum of all files: maxDocuments of 3 KiB.
-	maxTotalBytes = 32 << 20
+	// maxFileBytes is the largest file that is read: 100,000 access tokens in one.
+	maxFileBytes = 48 << 20
+	// maxTotalBytes is the largest sum of all files: 100,000 access tokens are 30 to
+	// 60 MiB, and the rest is small beside them.
+	maxTotalBytes = 64 << 20
 	// maxDocuments is the largest number of documents, of files and of
-	// directories.
-	maxDocuments = 10_000
+	// directories: 100,000 access tokens, and half as much of anything.
+	maxDocuments = 150_000
 	// maxDepth is how deep directories may nest. Links make any tree endless.
 	maxDepth = 32
 	// maxReadings is how often a directory is read until two readings agree.
@@ -48,19 +49,30 @@ type tree struct {
 	found finding.List
 	// dirs are the directories that were read, by a path that can be opened.
 	dirs []string
-	// digest stands for files, state for files and found.
+	// attached are the files that documents name.
+	attached []attachment
+	// digest stands for files, state for files, attached and found. What is attached
+	// may be a secret, which whoever sees a digest must not be able to guess at.
 	digest, state string
+	// seen is what the directory looked like from outside.
+	seen sight
 }
 
-// readStable reads the directory until two readings in a row agree. A kubelet
+// readStable reads the directory until two readings in a row agree, or until it
+// looks from outside as it did when nothing had happened for a while. A kubelet
 // and git-sync swap a link under the reader's feet; an editor writes files one
 // after the other.
 func readStable(dir string) tree {
-	return stable(func() tree { return readTree(dir) })
+	t := readTree(dir)
+	if looksAs(dir, &t) {
+		return t
+	}
+	return stable(t, func() tree { return readTree(dir) })
 }
 
-func stable(read func() tree) tree {
-	last := read()
+// stable reads until a reading agrees with the one before it, the first of which
+// is last.
+func stable(last tree, read func() tree) tree {
 	for range maxReadings - 1 {
 		next := read()
 		if next.state == last.state {
@@ -80,7 +92,22 @@ func stable(read func() tree) tree {
 
 // readTree reads the directory once. Whatever cannot be read is a finding.
 func readTree(dir string) tree {
-	r := reader{tree: tree{dir: dir}}
+	r := reader{tree: tree{dir: dir}, sight: newSighting(time.Now())}
+	r.root()
+	slices.SortFunc(r.tree.files, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	r.tree.attach()
+	for _, a := range r.tree.attached {
+		r.attachment(a.path)
+	}
+	r.tree.seen = r.sight.sight()
+	r.tree.found.Sort()
+	r.tree.seal()
+	return r.tree
+}
+
+// root reads the directory itself.
+func (r *reader) root() {
+	dir := r.tree.dir
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:
@@ -90,10 +117,6 @@ func readTree(dir string) tree {
 	default:
 		r.directory(dir, "", []fs.FileInfo{info})
 	}
-	slices.SortFunc(r.tree.files, func(a, b file) int { return strings.Compare(a.path, b.path) })
-	r.tree.found.Sort()
-	r.tree.seal()
-	return r.tree
 }
 
 // seal computes digest and state.
@@ -112,6 +135,11 @@ func (t *tree) seal() {
 	for _, f := range t.found {
 		part([]byte(f.String()))
 	}
+	for _, a := range t.attached {
+		part([]byte(a.path))
+		part(a.data)
+		part([]byte(a.problem))
+	}
 	t.state = hex.EncodeToString(h.Sum(nil))
 }
 
@@ -119,10 +147,16 @@ func (t *tree) seal() {
 type reader struct {
 	tree  tree
 	total int64
+	files int
 	full  bool // a limit was met: nothing more is read
+	// sight is of everything that is come across, as it is before it is read.
+	sight sighting
+	// outside leaves the files closed: sight is all that is wanted.
+	outside bool
 }
 
 func (r *reader) problem(source, message, hint string) {
+	r.sight.problem(source, message)
 	r.tree.found = append(r.tree.found, finding.Finding{
 		Severity: finding.Error, Source: source, Message: message, Hint: hint,
 	})
@@ -171,12 +205,21 @@ func (r *reader) directory(path, rel string, above []fs.FileInfo) {
 			// Opening a pipe would wait for its writer for ever.
 			r.problem(belowRel, "is not a regular file", "")
 		default:
+			r.sight.file(belowRel, info)
 			r.file(below, belowRel)
 		}
 	}
 }
 
 func (r *reader) file(path, rel string) {
+	if r.files++; r.files > maxDocuments {
+		r.problem(r.tree.dir, fmt.Sprintf("holds more than %d files", maxDocuments), "")
+		r.full = true
+		return
+	}
+	if r.outside {
+		return
+	}
 	data, err := readFile(path)
 	if err != nil {
 		r.problem(rel, "cannot be read: "+reason(err), "")
@@ -187,16 +230,12 @@ func (r *reader) file(path, rel string) {
 		return
 	}
 	r.total += int64(len(data))
-	switch {
-	case r.total > maxTotalBytes:
+	if r.total > maxTotalBytes {
 		r.problem(r.tree.dir, fmt.Sprintf("its files are larger than %d MiB together", maxTotalBytes>>20), "")
 		r.full = true
-	case len(r.tree.files) == maxDocuments:
-		r.problem(r.tree.dir, fmt.Sprintf("holds more than %d files", maxDocuments), "")
-		r.full = true
-	default:
-		r.tree.files = append(r.tree.files, file{path: rel, data: data})
+		return
 	}
+	r.tree.files = append(r.tree.files, file{path: rel, data: data})
 }
 
 // readFile reads at most one byte more than a file may have.

@@ -106,10 +106,11 @@ func TestWatcher(t *testing.T) {
 				changes := make(chan change, 100)
 				w := watcher{
 					read:     func() tree { return texts(content.Load().(string)) },
+					looksAs:  func(*tree) bool { return false },
 					onChange: func(c *Config, err error) { changes <- change{c, err} },
 				}
 				if c.known != "" {
-					w.known = texts(c.known).digest
+					w.known = texts(c.known).state
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				events := make(chan struct{})
@@ -135,7 +136,7 @@ func TestWatcher(t *testing.T) {
 					case s.want == "" && len(got) == 0:
 					case s.want == "" || len(got) != 1:
 						t.Fatalf("step %d: %d changes are reported, want %q", i, len(got), s.want)
-					case got[0].err != nil && (got[0].config != nil || !strings.Contains(got[0].err.Error(), s.want)):
+					case got[0].err != nil && (got[0].config == nil || !strings.Contains(got[0].err.Error(), s.want)):
 						t.Fatalf("step %d: got %v and %v, want %q", i, got[0].config, got[0].err, s.want)
 					case got[0].err == nil && got[0].config.Sidecar.Profiles[0].Name != s.want:
 						t.Fatalf("step %d: got profile %q, want %q", i, got[0].config.Sidecar.Profiles[0].Name, s.want)
@@ -212,7 +213,7 @@ func TestWatchDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes := watched(t, dir, c.Digest)
+	changes := watched(t, dir, c.State)
 
 	write(t, filepath.Join(dir, "a.yaml"), named("second"))
 	until(t, changes, "a file was written", hasProfile("second"))
@@ -301,11 +302,12 @@ func TestStable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			reads := 0
-			got := stable(func() tree {
+			read := func() tree {
 				i := min(reads, len(c.readings)-1)
 				reads++
 				return texts("# " + c.readings[i:i+1])
-			})
+			}
+			got := stable(read(), read)
 			if reads != c.reads {
 				t.Errorf("%d readings, want %d", reads, c.reads)
 			}

@@ -3,7 +3,6 @@ package registration
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -15,19 +14,22 @@ type Document struct {
 	object  any
 }
 
-// fields are the document's fields without those that only a server fills in.
-func (d Document) fields() (map[string]any, error) {
+// value is the document without the fields that only a server fills in: a map,
+// or a list of a document that is one.
+func (d Document) value() (any, error) {
 	raw, err := json.Marshal(d.object)
 	if err != nil {
 		return nil, err
 	}
-	var fields map[string]any
-	if err := yaml.Unmarshal(raw, &fields); err != nil {
+	var value any
+	if err := yaml.Unmarshal(raw, &value); err != nil {
 		return nil, err
 	}
-	delete(fields, "status")
-	delete(fields, "preferences")
-	return fields, nil
+	if fields, ok := value.(map[string]any); ok {
+		delete(fields, "status")
+		delete(fields, "preferences")
+	}
+	return value, nil
 }
 
 // YAML writes the documents as a YAML stream, with their comments, under a
@@ -40,11 +42,11 @@ func YAML(header string, documents []Document) ([]byte, error) {
 			out.WriteString("---\n")
 		}
 		writeComment(&out, d.comment)
-		fields, err := d.fields()
+		value, err := d.value()
 		if err != nil {
 			return nil, err
 		}
-		text, err := yaml.Marshal(fields)
+		text, err := yaml.Marshal(value)
 		if err != nil {
 			return nil, err
 		}
@@ -58,20 +60,20 @@ func writeComment(out *bytes.Buffer, comment string) {
 		return
 	}
 	for line := range strings.SplitSeq(comment, "\n") {
-		fmt.Fprintf(out, "# %s\n", line)
+		out.WriteString(strings.TrimRight("# "+line, " ") + "\n")
 	}
 }
 
 // JSON writes the documents as one JSON document: a single one as it is,
 // several as a List, which kubectl takes as it takes a YAML stream.
 func JSON(documents []Document) ([]byte, error) {
-	items := make([]map[string]any, len(documents))
+	items := make([]any, len(documents))
 	for i, d := range documents {
-		fields, err := d.fields()
+		item, err := d.value()
 		if err != nil {
 			return nil, err
 		}
-		items[i] = fields
+		items[i] = item
 	}
 	var value any = map[string]any{"apiVersion": "v1", "kind": "List", "items": items}
 	if len(items) == 1 {

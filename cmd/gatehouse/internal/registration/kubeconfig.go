@@ -3,7 +3,12 @@ package registration
 import (
 	"errors"
 	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
@@ -13,41 +18,52 @@ import (
 // and which files it uses. The paths are on the hosts that kube-apiserver runs
 // on; a relative path is relative to the kubeconfig.
 type KubeconfigOptions struct {
-	// Name is the name of the cluster and of the context.
+	// Name is the name of the cluster and of the context, and of what is made for
+	// kubeadm: a DNS label.
 	Name string
 	// Server must be a URL: kube-apiserver does not resolve names of Services.
 	Server Server
 	// CAFile has the CA certificates that the serving certificate is verified
 	// with, ClientCert and ClientKey what kube-apiserver shows to Gatehouse.
 	CAFile, ClientCert, ClientKey string
+	// Path is where the kubeconfig itself will be, DefaultPath if empty.
+	Path string
+}
+
+// DefaultPath is where the kubeconfig is on the hosts of kube-apiserver unless
+// it is said otherwise: in a directory of its own, which can be mounted whole
+// and then shows nothing else.
+func (o *KubeconfigOptions) DefaultPath() string {
+	return "/etc/kubernetes/" + o.Name + "/kubeconfig.yaml"
+}
+
+func (o *KubeconfigOptions) path() string {
+	if o.Path == "" {
+		return o.DefaultPath()
+	}
+	return o.Path
 }
 
 // Kubeconfig makes the file for kube-apiserver's
 // --authentication-token-webhook-config-file. It holds paths and no data, so
 // that certificates can be renewed without touching it.
 func Kubeconfig(o KubeconfigOptions) (Document, error) {
-	var problems []error
-	if o.Server.URL == "" {
-		problems = append(problems, errors.New("token reviews need a URL: kube-apiserver reads their address from a file and does not resolve the names of Services"))
-	}
-	if o.CAFile == "" {
-		problems = append(problems, errors.New("token reviews need the path of a CA file on the hosts of kube-apiserver"))
-	}
-	if o.ClientCert == "" || o.ClientKey == "" {
-		problems = append(problems, errors.New("token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver: Gatehouse answers nobody else"))
-	}
-	if err := errors.Join(problems...); err != nil {
+	if err := o.check(); err != nil {
 		return Document{}, err
+	}
+	var flags strings.Builder
+	for _, flag := range o.flags() {
+		flags.WriteString("  " + flag.String() + "\n")
 	}
 	const user = "kube-apiserver"
 	return Document{
 		comment: fmt.Sprintf(`This is not an object of the API: save it as a file on each host of
-kube-apiserver, and start kube-apiserver with
-  --authentication-token-webhook-config-file=/etc/kubernetes/%s.yaml
-  --authentication-token-webhook-version=v1
-  --authentication-token-webhook-cache-ttl=30s
+kube-apiserver, with the three files that it names, and only then start
+kube-apiserver with
+%sIt does not start without this file, and reads it once. The certificates and
+the key are read again about every five minutes, the CA since Kubernetes 1.36.
 The default version is v1beta1, which Gatehouse answers too. A revoked token is
-accepted for the TTL and 10 seconds more; its default is two minutes.`, o.Name),
+accepted for the TTL and 10 seconds more; its default is two minutes.`, flags.String()),
 		object: &clientcmdv1.Config{
 			APIVersion: "v1",
 			Kind:       "Config",
@@ -63,4 +79,52 @@ accepted for the TTL and 10 seconds more; its default is two minutes.`, o.Name),
 			CurrentContext: o.Name,
 		},
 	}, nil
+}
+
+// check reports everything that is wrong with the options at once.
+func (o *KubeconfigOptions) check() error {
+	var problems []error
+	if len(validation.IsDNS1123Label(o.Name)) > 0 {
+		problems = append(problems, fmt.Errorf("name %q: must be a DNS label", o.Name))
+	}
+	if o.Server.URL == "" {
+		problems = append(problems, errors.New("token reviews need a URL: kube-apiserver reads their address from a file and does not resolve the names of Services"))
+	}
+	if o.CAFile == "" {
+		problems = append(problems, errors.New("token reviews need the path of a CA file on the hosts of kube-apiserver"))
+	}
+	if o.ClientCert == "" || o.ClientKey == "" {
+		problems = append(problems, errors.New("token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver: Gatehouse answers nobody else"))
+	}
+	for _, file := range []string{o.CAFile, o.ClientCert, o.ClientKey, o.path()} {
+		if strings.ContainsFunc(file, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			problems = append(problems, fmt.Errorf("path %q: must be printable characters", file))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Notes are remarks about options that are valid and may not be meant, in a fixed
+// order.
+func (o *KubeconfigOptions) Notes() []string {
+	host := o.Server.host()
+	if strings.HasSuffix(host, ".svc") || strings.Contains(host, ".svc.") {
+		return []string{fmt.Sprintf("the host %q looks like the name of a Service: kube-apiserver uses the DNS of its host, not the cluster's (hint: an IP address, or a name that its host resolves)", host)}
+	}
+	return nil
+}
+
+// files are the files that kube-apiserver reads, by absolute path unless that of
+// the kubeconfig is relative, each once.
+func (o *KubeconfigOptions) files() []string {
+	files := []string{path.Clean(o.path())}
+	for _, file := range []string{o.CAFile, o.ClientCert, o.ClientKey} {
+		if !path.IsAbs(file) {
+			file = path.Join(path.Dir(o.path()), file)
+		}
+		if file = path.Clean(file); !slices.Contains(files, file) {
+			files = append(files, file)
+		}
+	}
+	return files
 }

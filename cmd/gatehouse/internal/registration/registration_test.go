@@ -162,6 +162,16 @@ func TestGolden(t *testing.T) {
 		return JSON([]Document{d})
 	}
 
+	for name, of := range map[string]func(KubeconfigOptions) (Document, []string, error){"kubeadm.yaml": Kubeadm, "kubeadm-patch.yaml": KubeadmPatch} {
+		golden[name] = func() ([]byte, error) {
+			d, _, err := of(authentication())
+			if err != nil {
+				return nil, err
+			}
+			return YAML("", []Document{d})
+		}
+	}
+
 	for name, render := range golden {
 		t.Run(name, func(t *testing.T) {
 			got, err := render()

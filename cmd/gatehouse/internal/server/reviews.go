@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -40,6 +41,8 @@ type ReviewOptions struct {
 	// trace, and neither may keep the slice.
 	Profiles func([]sidecar.Verdict)
 	Policies func([]policy.Observation)
+	// Login answers login.Path and login.WhoamiPath, for anybody.
+	Login http.Handler
 	// Now tells the time.
 	Now func() time.Time
 }
@@ -86,10 +89,12 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 		}
 		mux.Handle(endpoint.Path, handler)
 	}
+	mux.Handle(login.Path, options.Login)
+	mux.Handle(login.WhoamiPath, options.Login)
 	// A webhook configuration with a misspelt path is an outage that must show.
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		options.Observe(&review.Outcome{Endpoint: "none", Decision: review.Refused, Reason: "path", Started: now()})
-		http.Error(w, "no endpoint has this path (hint: /authenticate, /mutate and /validate have)", http.StatusNotFound)
+		http.Error(w, "no endpoint has this path (hint: /authenticate, /mutate, /validate, /login and /whoami have)", http.StatusNotFound)
 	})
 	return mux
 }

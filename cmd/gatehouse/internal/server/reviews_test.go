@@ -57,6 +57,7 @@ func TestPoliciesAreObserved(t *testing.T) {
 			var rules []string
 			whole := 0
 			handler := server.Reviews(&current, server.ReviewOptions{
+				Login: http.NotFoundHandler(),
 				Bytes: 2 * review.MaxAdmissionBytes, Observe: func(*review.Outcome) {}, Profiles: func([]sidecar.Verdict) {},
 				Policies: func(observations []policy.Observation) {
 					for _, o := range observations {

@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -20,6 +19,10 @@ const (
 // limiter lets lines pass at a bounded rate and counts the others. It is safe
 // for concurrent use.
 type limiter struct {
+	// aSecond and atOnce are the rate.
+	aSecond rate.Limit
+	atOnce  int
+
 	mu sync.Mutex
 	// lines has an entry for each endpoint and reason, which are words of this
 	// program, so that there are few.
@@ -41,7 +44,7 @@ func (l *limiter) pass(key string, now time.Time) (suppressed int, ok bool) {
 	}
 	entry := l.lines[key]
 	if entry == nil {
-		entry = &line{rate: rate.NewLimiter(linesASecond, linesAtOnce)}
+		entry = &line{rate: rate.NewLimiter(l.aSecond, l.atOnce)}
 		l.lines[key] = entry
 	}
 	if !entry.rate.AllowN(now, 1) {
@@ -53,8 +56,16 @@ func (l *limiter) pass(key string, now time.Time) (suppressed int, ok bool) {
 }
 
 // byAnybody tells whether a review ended in a way that needs no right in the
-// cluster to bring about.
-func byAnybody(o *review.Outcome) bool {
-	return o.Decision == review.Refused || o.Decision == review.Shed ||
-		o.Decision == review.Unknown && o.Reason == string(authn.ReasonUnknownID)
+// cluster to bring about: tokens that nobody was given arrive here too.
+func (t *Telemetry) byAnybody(o *review.Outcome) bool {
+	switch o.Decision {
+	case review.Refused, review.Shed:
+		return true
+	case review.Denied, review.Unknown:
+		return o.Endpoint == t.authentications.endpoint && proofless(o.Reason)
+	case review.Allowed:
+		return false
+	default:
+		return false
+	}
 }

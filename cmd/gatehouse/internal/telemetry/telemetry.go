@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -33,9 +32,11 @@ type Telemetry struct {
 	patched  prometheus.Counter
 	profiles *prometheus.CounterVec
 	policies *policies
-	reloads  *prometheus.CounterVec
-	loaded   *prometheus.GaugeVec
-	loadedAt prometheus.Gauge
+	// authentications are token reviews and logins.
+	authentications *authentications
+	reloads         *prometheus.CounterVec
+	loaded          *prometheus.GaugeVec
+	loadedAt        prometheus.Gauge
 	// successful is of the configuration that was read last.
 	successful prometheus.Gauge
 	notAfter   *prometheus.GaugeVec
@@ -49,6 +50,7 @@ func New(log *slog.Logger, version string) *Telemetry {
 	t := &Telemetry{
 		Registry: prometheus.NewRegistry(),
 		log:      log,
+		limiter:  limiter{aSecond: linesASecond, atOnce: linesAtOnce},
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "gatehouse_review_duration_seconds",
 			Help:    "Time from a review's header to the end of its answer, by endpoint and decision.",
@@ -80,7 +82,8 @@ func New(log *slog.Logger, version string) *Telemetry {
 			Name: "gatehouse_sidecar_profiles_total",
 			Help: "What became of sidecar profiles that select a pod, by profile and reason. A dry run is not counted.",
 		}, []string{"profile", "reason"}),
-		policies: newPolicies(),
+		policies:        newPolicies(),
+		authentications: newAuthentications(),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_config_loads_total",
 			Help: "Configurations read, by result: ok, or error for one that was not used, or was but for what does not compile.",
@@ -111,6 +114,7 @@ func New(log *slog.Logger, version string) *Telemetry {
 		t.reloads, t.successful, t.loaded, t.loadedAt, t.notAfter, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	t.Registry.MustRegister(t.policies.collectors()...)
+	t.Registry.MustRegister(t.authentications.collectors()...)
 	return t
 }
 
@@ -121,19 +125,19 @@ func goVersion() string {
 	return "unknown"
 }
 
-// reasons bounds the label: a reason that comes from a policy's author must not
-// make a time series each.
+// reasonLabel bounds the label: a reason that comes from a policy's author must
+// not make a time series each.
 func reasonLabel(o *review.Outcome) string {
 	switch o.Decision {
 	case review.Denied:
 		switch o.Reason {
-		case "Forbidden", "Invalid", "RequestEntityTooLarge",
-			"foreign", "malformed", "wrong-secret", "expired", "audience", "guard":
+		case "", "Forbidden", "Invalid", "RequestEntityTooLarge":
 			return o.Reason
-		case "":
-			return ""
 		default:
-			return "other"
+			if isAuthn(o.Reason) {
+				return o.Reason
+			}
+			return other
 		}
 	case review.Allowed:
 		return ""
@@ -146,9 +150,10 @@ func reasonLabel(o *review.Outcome) string {
 
 // Review observes one finished review. It fits review.Options.Observe.
 func (t *Telemetry) Review(o *review.Outcome) {
-	decision := string(o.Decision)
+	decision, reason := string(o.Decision), reasonLabel(o)
 	t.duration.WithLabelValues(o.Endpoint, decision).Observe(o.Took.Seconds())
-	t.reviews.WithLabelValues(o.Endpoint, decision, reasonLabel(o)).Inc()
+	t.reviews.WithLabelValues(o.Endpoint, decision, reason).Inc()
+	t.authentications.authenticated(o, reason)
 	t.waited.WithLabelValues(o.Endpoint).Observe(o.Waited.Seconds())
 	t.size.WithLabelValues(o.Endpoint).Observe(float64(o.Bytes))
 	if o.Warnings > 0 {
@@ -169,7 +174,7 @@ func (t *Telemetry) Review(o *review.Outcome) {
 		level = slog.LevelWarn
 	case review.Unknown:
 		level = slog.LevelError
-		if o.Reason == string(authn.ReasonUnknownID) {
+		if notLoaded(o.Reason) {
 			level = slog.LevelWarn // Anybody who can reach the API server can cause these.
 		}
 	}
@@ -178,7 +183,7 @@ func (t *Telemetry) Review(o *review.Outcome) {
 		return
 	}
 	attrs := attributes(o)
-	if byAnybody(o) {
+	if t.byAnybody(o) {
 		suppressed, ok := t.limiter.pass(o.Endpoint+" "+o.Reason, o.Started.Add(o.Took))
 		if !ok {
 			return
@@ -216,6 +221,8 @@ func attributes(o *review.Outcome) []slog.Attr {
 		{"namespace", o.Namespace},
 		{"name", o.Object},
 		{"user", o.User},
+		{"backend", o.Backend},
+		{"source", o.Source},
 		{"tokenID", o.TokenID},
 	} {
 		if a.value != "" {

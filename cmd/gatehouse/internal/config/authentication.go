@@ -1,0 +1,202 @@
+package config
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/install"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/issuers"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/ldap"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+)
+
+// Directory is an LDAP service as it is configured.
+type Directory struct {
+	authn.NamedDirectory
+	// BindPassword is the password of the account that searches.
+	BindPassword string
+}
+
+// authenticate reads our AuthenticationConfiguration and the files that it names.
+func (o *object) authenticate() {
+	v, ok := decodeInto[v1alpha1.AuthenticationConfiguration](o)
+	if !ok {
+		return
+	}
+	o.authn = &authn.Configuration{Source: o.source, AuthenticationConfiguration: v}
+	for i := range v.Directories {
+		config := &o.authn.Directories[i]
+		d := Directory{NamedDirectory: authn.NamedDirectory{Source: o.source, Field: fmt.Sprintf("directories[%d]", i), Config: config}}
+		for _, f := range ldap.Check(config) {
+			f.Source, f.Object, f.Field = o.source, o.label, joinField(d.Field, f.Field)
+			o.found = append(o.found, f)
+		}
+		if file := config.BindPasswordFile; file != "" {
+			data := o.attached(d.Field+".bindPasswordFile", file)
+			d.BindPassword = strings.TrimRight(string(data), " \t\r\n")
+			if data != nil && d.BindPassword == "" {
+				o.report(problem{field: d.Field + ".bindPasswordFile", message: fmt.Sprintf("%q is empty", shape.Cut(file, 200))})
+			}
+		}
+		o.directories = append(o.directories, d)
+	}
+	if v.Login == nil {
+		return
+	}
+	for i, key := range v.Login.Keys {
+		field := fmt.Sprintf("login.keys[%d].file", i)
+		k := authn.LoginKey{Name: key.Name}
+		if key.File == "" {
+			o.report(problem{field: field, message: "is missing", hint: "gatehouse token key --out FILE makes one"})
+		} else if data := o.attached(field, key.File); data != nil {
+			secret, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(data)))
+			if err != nil {
+				o.report(problem{field: field, message: fmt.Sprintf("%q does not hold base64", shape.Cut(key.File, 200)), hint: "gatehouse token key --out FILE makes one"})
+			} else {
+				k.Secret = append([]byte{}, secret...)
+			}
+		}
+		o.loginKeys = append(o.loginKeys, k)
+	}
+}
+
+// attached is the content of a file that the document names, nil if there is none,
+// which is reported.
+func (o *object) attached(field, name string) []byte {
+	data, trouble := o.tree.attachedFile(o.file, name)
+	if trouble != "" {
+		o.report(problem{
+			field: field, message: fmt.Sprintf("%q cannot be read: %s", shape.Cut(name, 200), trouble),
+			hint: "the path is relative to the directory of the document",
+		})
+		return nil
+	}
+	if data == nil {
+		data = []byte{}
+	}
+	return data
+}
+
+// authenticateUpstream reads upstream's AuthenticationConfiguration as the API
+// server does: every version, strictly, with its defaults. What the fields mean is
+// checked where they are compiled.
+func (o *object) authenticateUpstream() {
+	raw, err := json.Marshal(o.fields)
+	if err != nil {
+		o.report(problem{message: err.Error()})
+		return
+	}
+	decoded, err := runtime.Decode(upstreamDecoder(), raw)
+	if err != nil {
+		o.notUpstream(err)
+		return
+	}
+	c, ok := decoded.(*apiserver.AuthenticationConfiguration)
+	if !ok {
+		o.report(problem{message: fmt.Sprintf("is a %T", decoded)})
+		return
+	}
+	if len(c.JWT) == 0 {
+		o.warnings = append(o.warnings, finding.Finding{
+			Severity: finding.Warning, Source: o.source, Object: o.label, Field: "jwt",
+			Message: "has no issuer, so the document does nothing",
+		})
+	}
+	if c.Anonymous != nil {
+		o.warnings = append(o.warnings, finding.Finding{
+			Severity: finding.Warning, Source: o.source, Object: o.label, Field: "anonymous",
+			Message: "is a matter of kube-apiserver and does nothing here",
+		})
+	}
+	const most = 64 // as upstream
+	if len(c.JWT) > most {
+		o.report(problem{field: "jwt", message: fmt.Sprintf("has %d issuers, more than %d", len(c.JWT), most)})
+	}
+	for i := range c.JWT {
+		o.issuers = append(o.issuers, authn.Issuer{Source: o.source, Field: fmt.Sprintf("jwt[%d]", i), Config: &c.JWT[i]})
+	}
+}
+
+// notUpstream reports why upstream's decoder does not take a document.
+func (o *object) notUpstream(err error) {
+	const hint = "the document is kube-apiserver's own: see AuthenticationConfiguration in the documentation of Kubernetes"
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		for _, e := range strict.Errors() {
+			o.report(problem{message: shape.Printable(e.Error()), hint: hint})
+		}
+		return
+	}
+	if runtime.IsNotRegisteredError(err) {
+		o.report(problem{
+			field: "apiVersion", message: fmt.Sprintf("%q is not a version of AuthenticationConfiguration that is read", shape.Cut(fmt.Sprint(o.fields["apiVersion"]), 60)),
+			hint: "write apiserver.config.k8s.io/v1",
+		})
+		return
+	}
+	for _, e := range utilerrors.Flatten(utilerrors.NewAggregate([]error{err})).Errors() {
+		o.report(problem{message: shape.Printable(e.Error()), hint: hint})
+	}
+}
+
+// upstreamDecoder is the API server's decoder of its configuration.
+//
+//nolint:gochecknoglobals // made once, and immutable
+var upstreamDecoder = sync.OnceValue(func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder()
+})
+
+// staticKeys gives issuers the keys that our configuration names a file of. The
+// two documents may come in any order.
+func (d *decoder) staticKeys(spec *authn.Spec) {
+	if d.authn == nil {
+		return
+	}
+	for i, named := range d.authn.JWT.Issuers {
+		if named.KeysFile == "" {
+			continue
+		}
+		file, _, _ := strings.Cut(d.authn.Source, "#")
+		o := object{decoder: d, source: d.authn.Source, label: authenticationConfiguration, file: file}
+		field := fmt.Sprintf("jwt.issuers[%d].keysFile", i)
+		data := o.attached(field, named.KeysFile)
+		if data == nil {
+			continue
+		}
+		keys, err := issuers.ParseKeys(data)
+		if err != nil {
+			o.report(problem{
+				field: field, message: fmt.Sprintf("%q is not a JSON Web Key Set that can be used: %s", shape.Cut(named.KeysFile, 200), err),
+				hint: "it is what the issuer has at the address that its discovery document calls jwks_uri",
+			})
+			continue
+		}
+		for j := range spec.Issuers {
+			if spec.Issuers[j].Config.Issuer.URL == named.URL {
+				spec.Issuers[j].KeysJSON, spec.Issuers[j].Keys = data, jwt.StaticKeys(keys)
+			}
+		}
+	}
+}
+
+// joinField is a path below another.
+func joinField(parent, field string) string {
+	if field == "" {
+		return parent
+	}
+	return parent + "." + field
+}

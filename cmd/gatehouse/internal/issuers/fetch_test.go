@@ -1,0 +1,407 @@
+package issuers
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+)
+
+// an answer to discovery, to the call for keys, or both.
+func to(path string, answer http.HandlerFunc) func(*provider) http.HandlerFunc {
+	return func(p *provider) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == path {
+				answer(w, r)
+				return
+			}
+			p.answer(w, r)
+		}
+	}
+}
+
+func text(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
+}
+
+func redirect(to string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) }
+}
+
+func keysInstead(keys ...jose.JSONWebKey) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: keys})
+	}
+}
+
+// An issuer that lies changes nothing but the log and the metrics.
+func TestLyingIssuers(t *testing.T) {
+	t.Parallel()
+	elsewhere, elsewhereServer := served(t, signing("forged"))
+	plain := httptest.NewServer(elsewhere)
+	t.Cleanup(plain.Close)
+	big := append([]byte(`{"keys":[`), bytes.Repeat([]byte(" "), 10<<20)...)
+	for name, c := range map[string]struct {
+		lie    func(*provider) http.HandlerFunc
+		result result
+		want   string
+	}{
+		"another issuer": {func(p *provider) http.HandlerFunc {
+			return to(discoveryPath, text(`{"issuer":"https://evil.example.com","jwks_uri":"`+p.url+`/keys"}`))(p)
+		}, invalid, `issuer \"https://evil.example.com\" of the discovery document: must be issuer.url`},
+		"almost the same issuer": {func(p *provider) http.HandlerFunc {
+			return to(discoveryPath, text(`{"issuer":"`+p.url+`/","jwks_uri":"`+p.url+`/keys"}`))(p)
+		}, invalid, "must be issuer.url"},
+		"two issuers": {func(p *provider) http.HandlerFunc {
+			return to(discoveryPath, text(`{"issuer":"https://evil.example.com","issuer":"`+p.url+`","jwks_uri":"`+p.url+`/keys"}`))(p)
+		}, invalid, "occurs twice"},
+		"issuer in capitals": {func(p *provider) http.HandlerFunc {
+			return to(discoveryPath, text(`{"ISSUER":"`+p.url+`","jwks_uri":"`+p.url+`/keys"}`))(p)
+		}, invalid, "must be issuer.url"},
+		"keys over http": {func(p *provider) http.HandlerFunc {
+			return to(discoveryPath, text(`{"issuer":"`+p.url+`","jwks_uri":"`+plain.URL+`/keys"}`))(p)
+		}, invalid, "must begin with https://"},
+		"keys in a file": {func(p *provider) http.HandlerFunc {
+			return to(discoveryPath, text(`{"issuer":"`+p.url+`","jwks_uri":"file:///etc/passwd"}`))(p)
+		}, invalid, "must be the URL of an https server"},
+		"keys with a password": {func(p *provider) http.HandlerFunc {
+			return to(discoveryPath, text(`{"issuer":"`+p.url+`","jwks_uri":"https://me:hunter2@issuer.example.com/keys"}`))(p)
+		}, invalid, "must not have a user name or password"},
+		"no keys in discovery": {func(p *provider) http.HandlerFunc { return to(discoveryPath, text(`{"issuer":"`+p.url+`"}`))(p) }, invalid, "jwks_uri"},
+		"discovery is HTML":    {to(discoveryPath, text("<html>log in first</html>")), invalid, "is no discovery document"},
+		"discovery is empty":   {to(discoveryPath, text("")), invalid, "is no discovery document"},
+		"discovery is a list":  {to(discoveryPath, text("[]")), invalid, "is no discovery document"},
+		"keys are HTML":        {to(jwksPath, text("<html>")), invalid, "is no JSON Web Key Set"},
+		"keys are no keys":     {to(jwksPath, text(`{"keys":[1,"two",null,{"kty":"RSA"},{"kty":"EC","crv":"P-256","x":"AAAA","y":"AAAA"}]}`)), invalid, "no key that can be used"},
+		"keys are an object":   {to(jwksPath, text(`{"keys":{"kty":"RSA"}}`)), invalid, "is no JSON Web Key Set"},
+		"no keys":              {to(jwksPath, text(`{"keys":[]}`)), invalid, "has no keys"},
+		"an empty object":      {to(jwksPath, text(`{}`)), invalid, "has no keys"},
+		"a private key":        {to(jwksPath, keysInstead(jose.JSONWebKey{Key: material().rsa, KeyID: "private"}, signing("a"))), invalid, "keys[0]: must be public"},
+		"a symmetric key":      {to(jwksPath, keysInstead(signing("a"), jose.JSONWebKey{Key: []byte("0123456789abcdef0123456789abcdef"), KeyID: "shared"})), invalid, "keys[1]: must be public"},
+		"only weak keys":       {to(jwksPath, keysInstead(keyOf("weak", "RS256", material().weak.Public()))), invalid, "1024 bits"},
+		"keys to encrypt with": {to(jwksPath, keysInstead(jose.JSONWebKey{Key: material().rsa.Public(), KeyID: "enc", Use: "enc"})), invalid, `use \"enc\"`},
+		"10 MB":                {to(jwksPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(big) }), invalid, "more than 1048576 bytes"},
+		"10 MB of discovery":   {to(discoveryPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(big) }), invalid, "more than 1048576 bytes"},
+		"a header without end": {to(jwksPath, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) }), unreachable, "GET"},
+		"half an answer": {to(jwksPath, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = io.WriteString(w, `{"keys":[`)
+		}), unreachable, "GET"},
+		"a panic":      {to(jwksPath, away), unreachable, "GET"},
+		"down":         {to(discoveryPath, down), unreachable, "status 503"},
+		"unknown here": {to(discoveryPath, http.NotFound), unreachable, "status 404"},
+		"other success": {to(jwksPath, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = io.WriteString(w, `{}`)
+		}), unreachable, "status 202"},
+		"redirect without end": {to(discoveryPath, redirect(discoveryPath)), invalid, "more than 3 redirects"},
+		"redirect to http":     {to(jwksPath, redirect(plain.URL+"/keys")), invalid, "same host and port"},
+		"redirect to http on the port": {func(p *provider) http.HandlerFunc {
+			return to(jwksPath, redirect(strings.Replace(p.url, "https", "http", 1)+"/other"))(p)
+		}, invalid, "must be https"},
+		"without end": {to(jwksPath, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write(big[:2<<20])
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}), invalid, "more than 1048576 bytes"},
+		"redirect to a host": {to(jwksPath, redirect(elsewhereServer.URL+"/keys")), invalid, "same host and port"},
+		"redirect to a user": {func(p *provider) http.HandlerFunc {
+			return to(jwksPath, redirect(strings.Replace(p.url, "://", "://me:hunter2@", 1)+"/other"))(p)
+		}, invalid, "same host and port"},
+		"redirect to nonsense": {to(jwksPath, redirect("https://["+strings.Repeat("x", 4000))), unreachable, "GET"},
+		"too many keys":        {to(jwksPath, keysInstead(many(maxKeys+1)...)), invalid, "at most 100"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, server := served(t, signing("good"))
+			i, logged := start(t)
+			keys, _ := provide(t, i, specOf(trusting(server)))
+			p.lie(c.lie(p))
+			for range askBurst {
+				if found, err := keys.Find(t.Context(), "forged"); err == nil {
+					t.Errorf("%d keys and no error, want to be unable to tell", len(found))
+				}
+			}
+			if !finds(t, keys, "good") {
+				t.Error("the last good key is gone")
+			}
+			if n := value(t, i, "gatehouse_issuer_key_fetches_total", p.url, string(c.result)); n < askBurst {
+				t.Errorf("metric counts %v of %s, want %d", n, c.result, askBurst)
+			}
+			if logged.count("cannot fetch the keys of an issuer") != 1 || logged.count(c.want) == 0 {
+				t.Errorf("want one line with %q in the log:\n%s", c.want, logged)
+			}
+			for line := range strings.SplitSeq(logged.String(), "\n") {
+				if len(line) > 2000 || strings.Contains(line, "hunter2") {
+					t.Errorf("in the log: %.3000s", line)
+				}
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if n := elsewhere.calls(); n != 0 {
+			t.Errorf("a host was called %d times that nobody configured", n)
+		}
+	})
+}
+
+func many(n int) []jose.JSONWebKey {
+	keys := make([]jose.JSONWebKey, n)
+	for i := range keys {
+		keys[i] = keyOf(fmt.Sprint(i), "ES256", material().ec["P-256"].Public())
+	}
+	return keys
+}
+
+// trickle is a body that arrives byte by byte.
+type trickle struct{ ctx context.Context }
+
+func (s trickle) Read(p []byte) (int, error) {
+	select {
+	case <-s.ctx.Done():
+		return 0, s.ctx.Err()
+	case <-time.After(time.Second):
+		p[0] = ' '
+		return 1, nil
+	}
+}
+
+func (trickle) Close() error { return nil }
+
+type slow struct{ direct }
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := s.direct.RoundTrip(r)
+	if err == nil {
+		resp.Body = trickle{r.Context()}
+	}
+	return resp, err
+}
+
+func TestSlowBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFetcher(origin{url: example}, agent(""), func(*x509.CertPool) transport { return slow{direct{newProvider(example)}} })
+		ctx, cancel := context.WithTimeout(t.Context(), fetchTime)
+		defer cancel()
+		begin := time.Now()
+		_, err := f.fetch(ctx)
+		if resultOf(err) != unreachable || !strings.Contains(err.Error(), "no whole answer in time") || time.Since(begin) != fetchTime {
+			t.Errorf("error %v after %s", err, time.Since(begin))
+		}
+	})
+}
+
+func TestIssuerWithoutTrust(t *testing.T) {
+	t.Parallel()
+	_, server := served(t, signing("a"))
+	_, other := served(t, signing("a"))
+	other.Close()
+	old := httptest.NewUnstartedServer(http.NotFoundHandler())
+	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
+	old.Config.ErrorLog = server.Config.ErrorLog
+	old.StartTLS()
+	t.Cleanup(old.Close)
+	named := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
+	for name, c := range map[string]struct {
+		url, ca, want string
+	}{
+		"another CA":         {server.URL, otherCA(t), "certificateAuthority must have the CA"},
+		"the system's CAs":   {server.URL, "", "certificateAuthority must have the CA"},
+		"another name":       {named, caOf(server), "certificateAuthority must have the CA"},
+		"an old TLS version": {old.URL, caOf(old), "protocol version"},
+		"no CA in the field": {server.URL, "not PEM", "certificateAuthority has no certificate"},
+		"nobody there":       {other.URL, caOf(server), "connection refused"},
+		"http":               {strings.Replace(server.URL, "https", "http", 1), caOf(server), "issuer.url: "},
+		"no host":            {"https://", caOf(server), "issuer.url: "},
+		"no URL":             {"", caOf(server), "issuer.url: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			i, logged := start(t)
+			configured := authn.Issuer{Config: &apiserver.JWTAuthenticator{Issuer: apiserver.Issuer{URL: c.url, CertificateAuthority: c.ca}}}
+			keys, _ := provide(t, i, specOf(configured))
+			if _, err := keys.Find(t.Context(), "a"); err == nil {
+				t.Error("no error")
+			}
+			if logged.count(c.want) != 1 {
+				t.Errorf("want %q once in the log:\n%s", c.want, logged)
+			}
+			if _, err := Fetch(t.Context(), configured); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestFetch(t *testing.T) {
+	t.Parallel()
+	p, server := served(t, signing("a"), signing("b"))
+	keys, err := Fetch(t.Context(), trusting(server))
+	if err != nil || len(keys) != 2 || keys[0].ID != "a" || keys[0].Algorithm != "RS256" || !material().rsa.PublicKey.Equal(keys[0].Public) {
+		t.Errorf("keys %v, error %v", keys, err)
+	}
+	configured := trusting(server)
+	configured.KeysJSON = setOf(t, signing("c"))
+	before := p.calls()
+	if keys, err := Fetch(t.Context(), configured); err != nil || len(keys) != 1 || keys[0].ID != "c" || p.calls() != before {
+		t.Errorf("keys %v, error %v, %d calls", keys, err, p.calls()-before)
+	}
+	p.lie(hang)
+	if _, err := Fetch(within(t, 10*time.Millisecond), trusting(server)); err == nil || !strings.Contains(err.Error(), "no whole answer in time") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWhatIsAsked(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			unstarted := httptest.NewUnstartedServer(nil)
+			unstarted.EnableHTTP2 = protocol == "HTTP/2.0"
+			closed := make(chan struct{}, 10)
+			unstarted.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+				if s == http.StateClosed {
+					closed <- struct{}{}
+				}
+			}
+			p, server := servedBy(t, unstarted, signing("a"))
+			i, _ := start(t)
+			keys, _ := provide(t, i, specOf(trusting(server)))
+			if !finds(t, keys, "a") {
+				t.Error("no key")
+			}
+			select {
+			case <-closed:
+			case <-time.After(10 * time.Second):
+				t.Error("a connection is kept open for minutes")
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if want := protocol + " gatehouse/v1.2.3"; len(p.agents) != 1 || !p.agents[want] {
+				t.Errorf("protocol and User-Agent %v, want %s", p.agents, want)
+			}
+			if len(p.asked) != 2 || p.asked[discoveryPath] != 1 || p.asked[jwksPath] != 1 {
+				t.Errorf("asked %v", p.asked)
+			}
+		})
+	}
+}
+
+// Where the document is may differ from whose document it is.
+func TestDiscoveryURL(t *testing.T) {
+	t.Parallel()
+	p, server := served(t, signing("a"))
+	p.url = "https://issuer.example.com/realm" // nobody is there
+	p.lie(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/somewhere" {
+			_, _ = io.WriteString(w, `{"issuer":"https://issuer.example.com/realm","jwks_uri":"`+server.URL+jwksPath+`"}`)
+			return
+		}
+		p.answer(w, r)
+	})
+	configured := trusting(server)
+	configured.Config.Issuer.URL, configured.Config.Issuer.DiscoveryURL = p.url, server.URL+"/somewhere"
+	if keys, err := Fetch(t.Context(), configured); err != nil || len(keys) != 1 {
+		t.Errorf("%d keys, error %v", len(keys), err)
+	}
+}
+
+func TestWellKnown(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"https://issuer.example.com":        "https://issuer.example.com/.well-known/openid-configuration",
+		"https://issuer.example.com/":       "https://issuer.example.com/.well-known/openid-configuration",
+		"https://issuer.example.com/realm":  "https://issuer.example.com/realm/.well-known/openid-configuration",
+		"https://issuer.example.com/realm/": "https://issuer.example.com/realm/.well-known/openid-configuration",
+		"https://issuer.example.com/a%2Fb":  "https://issuer.example.com/a%2Fb/.well-known/openid-configuration",
+	} {
+		if got := wellKnown(url); got != want {
+			t.Errorf("%s: %s, want %s", url, got, want)
+		}
+	}
+}
+
+func TestRedirectOnTheSameHost(t *testing.T) {
+	t.Parallel()
+	p, server := served(t, signing("a"))
+	p.lie(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == discoveryPath && r.URL.RawQuery == "" {
+			http.Redirect(w, r, discoveryPath+"?tenant=1", http.StatusMovedPermanently)
+			return
+		}
+		p.answer(w, r)
+	})
+	if keys, err := Fetch(t.Context(), trusting(server)); err != nil || len(keys) != 1 {
+		t.Errorf("%d keys, error %v", len(keys), err)
+	}
+}
+
+func TestSameHost(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"https://a.example.com/x", "https://a.example.com/y", true},
+		{"https://a.example.com", "https://A.example.com:443", true},
+		{"https://a.example.com", "https://a.example.com:8443", false},
+		{"https://a.example.com", "https://b.example.com", false},
+		{"https://a.example.com", "https://a.example.com.evil.org", false},
+		{"https://[::1]:8443", "https://[::1]:8443", true},
+	} {
+		a, b := parsed(t, c.a), parsed(t, c.b)
+		if got := sameHost(a, b); got != c.want {
+			t.Errorf("%s and %s: %v", c.a, c.b, got)
+		}
+	}
+}
+
+func parsed(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// A parser that is not ours must not end the program.
+func TestPanicIsAnError(t *testing.T) {
+	t.Parallel()
+	i := &issuer{fetch: func(context.Context) (*keySet, error) { panic("index out of range") }}
+	if _, err := i.try(t.Context()); resultOf(err) != invalid {
+		t.Errorf("error %v", err)
+	}
+}
+
+// What may be secret in an address is in no message.
+func TestQueryIsNotQuoted(t *testing.T) {
+	t.Parallel()
+	p, server := served(t)
+	p.lie(to(discoveryPath, text(`{"issuer":"`+server.URL+`","jwks_uri":"`+server.URL+`/none?key=hunter2"}`))(p))
+	_, err := Fetch(t.Context(), trusting(server))
+	if err == nil || !strings.Contains(err.Error(), server.URL+"/none") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("error %v", err)
+	}
+	server.Close()
+	if _, err := Fetch(t.Context(), trusting(server)); err == nil || strings.Count(err.Error(), "openid-configuration") != 1 {
+		t.Errorf("error %v, want the address once", err)
+	}
+}

@@ -1,0 +1,348 @@
+package issuers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
+)
+
+const (
+	// askEvery and askBurst bound how often tokens make an issuer be asked. A new
+	// key is found at once, and a flood of forged key ids is six fetches a
+	// minute.
+	askEvery = 10 * time.Second
+	askBurst = 3
+	// fetchTime bounds one fetch with all its calls. Together with the longest
+	// pause after a failure it is less than a minute, which is how late it may
+	// be noticed that an issuer is back.
+	fetchTime = 10 * time.Second
+)
+
+// The errors of Find are for who holds the token, too, and a forged token gets
+// one easily. What is wrong with an issuer is for the operator and in the log.
+var (
+	errUnreachable = errors.New("the issuer's keys could not be fetched")
+	errInvalid     = errors.New("the issuer did not answer with keys that can be used")
+	errRefused     = errors.New("the issuer has no such key yet, and was asked a moment ago")
+	errStopped     = errors.New("the issuer is not configured any more")
+	errStatic      = errors.New("the issuer's keys file cannot be used")
+)
+
+var _ jwt.Keys = (*issuer)(nil)
+
+// issuer has the keys of one issuer.
+type issuer struct {
+	settings
+	// fetch gets the keys anew, with a fetchError if it cannot. Nil is for keys that
+	// are static.
+	fetch func(context.Context) (*keySet, error)
+	log   *slog.Logger
+	count counters
+	limit *rate.Limiter
+
+	// settled is closed when there are keys, or it is known that there are none for
+	// now.
+	settled chan struct{}
+	settle  sync.Once
+
+	// ctx ends when the issuer is stopped.
+	ctx    context.Context
+	cancel context.CancelFunc
+	group  *sync.WaitGroup
+
+	mu sync.Mutex
+	// flight is the fetch in progress. None is begun when ctx is done.
+	flight *flight
+
+	// begun counts flights. It is written with the lock.
+	begun atomic.Int64
+
+	// state is written by the flight, of which there is one at a time.
+	state atomic.Pointer[state]
+}
+
+// state is what is known of an issuer. It never changes.
+type state struct {
+	// set is nil as long as no fetch was good.
+	set *keySet
+	// fetched is when the fetch of the set was begun, and number is that of its
+	// flight. It is by the wall clock alone, because the other stands still while
+	// the machine is suspended.
+	fetched time.Time
+	number  int64
+	// last is what became of the last fetch.
+	last result
+	// over tells that it failed, and that there was no set to go on with.
+	over bool
+}
+
+// flight is one fetch, for all who wait for it. Set and err may be read when done
+// is closed.
+type flight struct {
+	// number counts the flights of an issuer, from 1.
+	number int64
+	began  time.Time
+	done   chan struct{}
+	set    *keySet
+	err    error
+}
+
+func newIssuer(ctx context.Context, s settings, fetch func(context.Context) (*keySet, error), log *slog.Logger, count counters, group *sync.WaitGroup) *issuer {
+	i := &issuer{
+		settings: s, fetch: fetch, log: log, count: count, group: group,
+		limit: rate.NewLimiter(rate.Every(askEvery), askBurst), settled: make(chan struct{}),
+	}
+	i.ctx, i.cancel = context.WithCancel(ctx)
+	i.state.Store(&state{last: fine})
+	return i
+}
+
+// newStatic is an issuer that is never asked.
+func newStatic(s settings, log *slog.Logger) *issuer {
+	i := &issuer{settings: s, log: log, cancel: func() {}, settled: make(chan struct{})}
+	close(i.settled)
+	set, err := parseKeys([]byte(s.keys))
+	if err != nil {
+		log.Error("the keys file of an issuer cannot be used", "error", err.Error(), "hint", "no token of this issuer is accepted")
+	}
+	i.state.Store(&state{set: set, last: fine})
+	return i
+}
+
+// begin fetches in the background until the issuer is stopped. What is known
+// already may be nil.
+func (i *issuer) begin(known *state) {
+	if known != nil {
+		s := &state{set: known.set, fetched: known.fetched, last: fine}
+		i.state.Store(s)
+		if i.good(s, time.Now()) {
+			i.settle.Do(func() { close(i.settled) })
+		}
+	}
+	i.group.Go(i.run)
+}
+
+func (i *issuer) stop() {
+	// With the lock, so that no flight begins afterwards.
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.cancel()
+}
+
+// pauses are those after fetches that failed: soon at first, and 30 to 45 seconds
+// in the end.
+func pauses() *wait.Backoff {
+	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: 30 * time.Second}
+}
+
+// run fetches until the issuer is stopped.
+func (i *issuer) run() {
+	pause := pauses()
+	for {
+		f, err := i.fly()
+		if err != nil {
+			return
+		}
+		<-f.done // it ends soon when ctx does
+		// Replicas do not all come at the same time, and none later than the
+		// interval.
+		next := time.Until(f.began.Add(wait.Jitter(i.interval*9/10, 1.0/9)))
+		if f.err != nil {
+			next = pause.Step()
+		} else {
+			pause = pauses()
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-i.ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// fly is the fetch in progress, or a new one.
+func (i *issuer) fly() (*flight, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case i.flight != nil:
+		return i.flight, nil
+	case i.ctx.Err() != nil:
+		return nil, errStopped
+	default:
+		return i.launch(), nil
+	}
+}
+
+// flyFor is fly for a key that was not in memory when so many fetches had been
+// begun. A fetch that has ended since is as good as a new one, which is not always
+// to be had.
+func (i *issuer) flyFor(id string, arrived int64) (*flight, lead, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if s := i.state.Load(); i.good(s, time.Now()) && (s.number > arrived || len(s.set.find(id)) > 0) {
+		return landed(s), shared, nil
+	}
+	switch {
+	case i.flight != nil:
+		return i.flight, shared, nil
+	case i.ctx.Err() != nil:
+		return nil, refused, errStopped
+	case !i.limit.Allow():
+		return nil, refused, errRefused
+	default:
+		return i.launch(), fetched, nil
+	}
+}
+
+// launch begins a fetch. The caller holds the lock, there is none in progress, and
+// the issuer is not stopped.
+func (i *issuer) launch() *flight {
+	f := &flight{number: i.begun.Add(1), began: time.Now(), done: make(chan struct{})}
+	i.flight = f
+	i.group.Go(func() { i.complete(f) })
+	return f
+}
+
+// landed is a flight that has ended.
+func landed(s *state) *flight {
+	f := &flight{number: s.number, set: s.set, done: make(chan struct{})}
+	close(f.done)
+	return f
+}
+
+// complete fetches, for nobody's context but the issuer's own: who began it may
+// be gone before others who wait.
+func (i *issuer) complete(f *flight) {
+	ctx, cancel := context.WithTimeout(i.ctx, fetchTime)
+	defer cancel()
+	f.set, f.err = i.try(ctx)
+	if i.ctx.Err() == nil {
+		i.note(f)
+	}
+	i.mu.Lock()
+	i.flight = nil
+	i.mu.Unlock()
+	close(f.done)
+	i.settle.Do(func() { close(i.settled) })
+}
+
+// try is a fetch that panics for nobody: what an issuer says goes through parsers
+// that are not ours, and must not end the program.
+func (i *issuer) try(ctx context.Context) (set *keySet, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			set, err = nil, &fetchError{invalid, errors.New("the answer could not be read")}
+		}
+	}()
+	return i.fetch(ctx)
+}
+
+// note keeps what came of a fetch, and logs what has changed by it.
+func (i *issuer) note(f *flight) {
+	before := i.state.Load()
+	next := &state{set: before.set, fetched: before.fetched, number: before.number, last: resultOf(f.err)}
+	i.count.fetches(next.last)
+	if f.err == nil {
+		next.set, next.fetched, next.number = f.set, f.began.Round(0), f.number
+		i.state.Store(next)
+		i.logKeys(before, next)
+		return
+	}
+	next.over = !i.good(next, time.Now())
+	i.state.Store(next)
+	if next.last == before.last && next.over == before.over {
+		return
+	}
+	level, hint := slog.LevelWarn, "it is tried again; until "+next.fetched.Add(i.maxAge).UTC().Format(time.RFC3339)+" the last good keys are in use"
+	if next.over {
+		level, hint = slog.LevelError, "it is tried again; until then, no token of this issuer is accepted"
+	}
+	if next.last == invalid {
+		level = slog.LevelError
+	}
+	i.log.Log(i.ctx, level, "cannot fetch the keys of an issuer", "result", string(next.last), "error", f.err.Error(), "hint", hint)
+}
+
+func (i *issuer) logKeys(before, next *state) {
+	attrs := []any{"keys", len(next.set.all)}
+	if next.set.ignored != "" {
+		attrs = append(attrs, "ignored", next.set.ignored)
+	}
+	switch {
+	case before.set == nil || before.last != fine:
+		i.log.Info("keys of an issuer fetched", attrs...)
+	case !before.set.same(next.set):
+		i.log.Info("keys of an issuer changed", attrs...)
+	}
+}
+
+// old tells whether keys that were fetched cannot be relied on any more.
+func (i *issuer) old(s *state, now time.Time) bool {
+	return !i.static && now.Sub(s.fetched) > i.maxAge
+}
+
+// good tells whether there is a set that can be relied on at a moment.
+func (i *issuer) good(s *state, now time.Time) bool { return s.set != nil && !i.old(s, now) }
+
+// Find implements jwt.Keys. A key that is in memory costs nobody anything. For
+// another the issuer is asked, if it may be asked now, and ctx bounds only how
+// long the caller waits for that.
+//
+// That there is no such key is only said by an answer that was asked for after
+// Find was called: an older one may be from before the key was made.
+func (i *issuer) Find(ctx context.Context, id string) ([]jwt.Key, error) {
+	s := i.state.Load()
+	if i.good(s, time.Now()) {
+		if keys := s.set.find(id); len(keys) > 0 {
+			return keys, nil
+		}
+	}
+	switch {
+	case !i.static:
+		return i.ask(ctx, id)
+	case s.set == nil:
+		return nil, errStatic
+	default:
+		return nil, nil
+	}
+}
+
+// ask finds a key that was not in memory.
+func (i *issuer) ask(ctx context.Context, id string) ([]jwt.Key, error) {
+	arrived, led := i.begun.Load(), refused
+	defer func() { i.count.unknown(led) }()
+	for {
+		f, how, err := i.flyFor(id, arrived) //nolint:contextcheck // others may wait for the same fetch
+		if led = how; err != nil {
+			return nil, err
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the issuer has not answered in time: %w", context.Cause(ctx))
+		}
+		switch {
+		case resultOf(f.err) == invalid:
+			return nil, errInvalid
+		case f.err != nil:
+			return nil, errUnreachable
+		}
+		// One that was in progress was begun too early for a no. The next is not.
+		if keys := f.set.find(id); len(keys) > 0 || f.number > arrived {
+			return keys, nil
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package ldap
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-ldap/ldap/v3"
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+)
+
+// find searches the account of a name.
+func (d *Directory) find(ctx context.Context, c *connection, name string) (*authn.Account, error) {
+	search := &d.options.Config.UserSearch
+	// Two are enough to know that there is not one.
+	result, err := c.search(ctx, &ldap.SearchRequest{
+		BaseDN: search.BaseDN, Filter: fill(search.Filter, name), Attributes: d.userAttributes(), SizeLimit: 2,
+	})
+	code, _ := resultCode(err)
+	many := result != nil && len(result.Entries) > 1
+	if err != nil && (!many || code != ldap.LDAPResultSizeLimitExceeded) {
+		return nil, c.server.failure(ctx, "search a user", err)
+	}
+	switch {
+	case many:
+		return nil, fmt.Errorf("%w: it has several, %s and %s", authn.ErrNoAccount, quote(result.Entries[0].DN), quote(result.Entries[1].DN))
+	case len(result.Entries) == 0:
+		return nil, authn.ErrNoAccount
+	}
+	entry := result.Entries[0]
+	if why := disabled(entry); why != "" {
+		return nil, fmt.Errorf("%w: %s is disabled: %s", authn.ErrNoAccount, quote(entry.DN), why)
+	}
+	account, err := d.account(entry)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.server.address.url, err)
+	}
+	return account, nil
+}
+
+// userAttributes are what is asked for of an entry: by name, because some are
+// shown to nobody who asks for all.
+func (d *Directory) userAttributes() []string {
+	config := d.options.Config
+	names := []string{config.UserSearch.UsernameAttribute}
+	if name := config.UserSearch.UIDAttribute; name != "" {
+		names = append(names, name)
+	}
+	for _, extra := range config.UserSearch.Extra {
+		names = append(names, extra.Attribute)
+	}
+	if config.GroupSearch != nil && config.GroupSearch.MemberValue != "" {
+		names = append(names, config.GroupSearch.MemberValue)
+	}
+	return unique(append(names, attributeAccountControl, attributeAccountLock, attributeLockedTime))
+}
+
+// unique returns names of attributes without those that differ in case alone.
+func unique(names []string) []string {
+	var kept []string
+	for _, name := range names {
+		if !slices.ContainsFunc(kept, func(other string) bool { return strings.EqualFold(other, name) }) {
+			kept = append(kept, name)
+		}
+	}
+	return kept
+}
+
+// account makes an account of an entry.
+func (d *Directory) account(entry *ldap.Entry) (*authn.Account, error) {
+	config := d.options.Config
+	key, err := normalDN(entry.DN)
+	if err != nil {
+		return nil, fmt.Errorf("the DN of an entry, %s, cannot be parsed: %w", quote(entry.DN), err)
+	}
+	account := &authn.Account{Key: key, DN: entry.DN, Member: entry.DN}
+	account.User.Username, err = single(entry, config.UserSearch.UsernameAttribute)
+	if err != nil {
+		return nil, err
+	}
+	if name := config.UserSearch.UIDAttribute; name != "" {
+		uid, err := single(entry, name)
+		if err != nil {
+			return nil, err
+		}
+		account.User.UID = text(name, uid)
+	}
+	for _, extra := range config.UserSearch.Extra {
+		var values authenticationv1.ExtraValue
+		for _, value := range entry.GetEqualFoldAttributeValues(extra.Attribute) {
+			values = append(values, text(extra.Attribute, value))
+		}
+		if len(values) == 0 {
+			continue
+		}
+		// An attribute is a set: servers return it in any order.
+		slices.Sort(values)
+		if account.User.Extra == nil {
+			account.User.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		account.User.Extra[extra.Key] = slices.Compact(values)
+	}
+	if config.GroupSearch != nil && config.GroupSearch.MemberValue != "" {
+		account.Member, err = single(entry, config.GroupSearch.MemberValue)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return account, nil
+}
+
+// single returns the one value of an attribute.
+func single(entry *ldap.Entry, name string) (string, error) {
+	values := entry.GetEqualFoldAttributeValues(name)
+	if len(values) != 1 || values[0] == "" {
+		return "", fmt.Errorf("entry %s has %d values of attribute %s, and must have one that is not empty", quote(entry.DN), len(values), quote(name))
+	}
+	return values[0], nil
+}
+
+// text returns a value as it can be shown. Active Directory's identifiers are
+// binary whatever their bytes look like.
+func text(attribute, value string) string {
+	binary := strings.EqualFold(attribute, "objectGUID") || strings.EqualFold(attribute, "objectSid") ||
+		strings.HasSuffix(strings.ToLower(attribute), ";binary")
+	if binary || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
+		return hex.EncodeToString([]byte(value))
+	}
+	return value
+}
+
+// The attributes by which directories disable an account.
+const (
+	// attributeAccountControl is Active Directory's, a sum of flags.
+	attributeAccountControl = "userAccountControl"
+	// attributeAccountLock is that of 389 Directory Server and FreeIPA.
+	attributeAccountLock = "nsAccountLock"
+	// attributeLockedTime is that of OpenLDAP's password policies. Its other values
+	// are locks by wrong passwords, which end by themselves and which anybody can
+	// bring about: a login then fails by its password, a session goes on.
+	attributeLockedTime = "pwdAccountLockedTime"
+	lockedForGood       = "000001010000Z"
+	// accountDisabled is ADS_UF_ACCOUNTDISABLE.
+	accountDisabled = 0x2
+)
+
+// disabled tells why an entry is of an account that may not be used, if so. A bind
+// would be refused; but a session that is renewed has none.
+func disabled(entry *ldap.Entry) string {
+	for _, value := range entry.GetEqualFoldAttributeValues(attributeAccountControl) {
+		flags, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || flags&accountDisabled != 0 {
+			return attributeAccountControl + " is " + quote(value)
+		}
+	}
+	for _, value := range entry.GetEqualFoldAttributeValues(attributeAccountLock) {
+		if !strings.EqualFold(value, "false") {
+			return attributeAccountLock + " is " + quote(value)
+		}
+	}
+	if slices.Contains(entry.GetEqualFoldAttributeValues(attributeLockedTime), lockedForGood) {
+		return attributeLockedTime + " is " + quote(lockedForGood)
+	}
+	return ""
+}

@@ -1,0 +1,259 @@
+package ldap
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/go-ldap/ldap/v3"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+)
+
+// Options are what a Directory is made of.
+type Options struct {
+	// Config is the configuration. It is not changed afterwards.
+	Config *v1alpha1.Directory
+	// BindPassword is the password of Config.BindDN, and empty without one.
+	BindPassword string
+}
+
+// Directory is an LDAP or Active Directory service: one or more servers that know
+// the same. It is safe for concurrent use.
+//
+// Each of its methods gives up after the configuration's time-out, or when its
+// context ends; a login that has all of them share one time-out gives them one
+// context.
+type Directory struct {
+	options Options
+	servers []*server
+	pool    *pool
+	// nobody is a DN that no entry has.
+	nobody string
+}
+
+var _ authn.Directory = (*Directory)(nil)
+
+var (
+	errNoBindPassword  = errors.New("the password of bindDN is empty; hint: see bindPasswordFile")
+	errNULBindPassword = errors.New("the password of bindDN has a NUL in it; hint: see bindPasswordFile")
+	errNoBindDN        = errors.New("there is a password, but no bindDN")
+)
+
+// New returns a Directory. It connects to nobody yet. The error is what Check
+// finds, or about the password of the account that searches.
+func New(o Options) (*Directory, error) {
+	err := Check(o.Config).Err()
+	switch {
+	case err != nil:
+		return nil, err
+	case o.Config.BindDN == "" && o.BindPassword != "":
+		return nil, errNoBindDN
+	case o.Config.BindDN != "" && o.BindPassword == "":
+		return nil, errNoBindPassword
+	case strings.Contains(o.BindPassword, "\x00"):
+		return nil, errNULBindPassword
+	}
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	if text := o.Config.CertificateAuthority; text != "" {
+		trust.RootCAs, err = parseAuthorities(text)
+		if err != nil {
+			return nil, err
+		}
+	}
+	d := &Directory{
+		options: o, pool: newPool(maxConnectionsOf(o.Config)),
+		nobody: "cn=gatehouse-" + strings.ToLower(rand.Text()) + "," + o.Config.UserSearch.BaseDN,
+	}
+	for _, text := range o.Config.Servers {
+		parsed, err := parseServer(text)
+		if err != nil {
+			return nil, err
+		}
+		config := trust.Clone()
+		config.ServerName = parsed.host
+		d.servers = append(d.servers, &server{address: parsed, tls: config})
+	}
+	return d, nil
+}
+
+// Same tells whether New would return just such a Directory for other options, so
+// that this one can go on with the connections that it has.
+func (d *Directory) Same(o Options) bool {
+	return d.options.BindPassword == o.BindPassword && reflect.DeepEqual(d.options.Config, o.Config)
+}
+
+// Close closes the connections that are not in use, and leads to the others being
+// closed after it. Requests that are under way go on, and later ones work too, at
+// the price of a new connection each.
+func (d *Directory) Close() { d.pool.close() }
+
+// Find returns the one account of the name, or an error that is ErrNoAccount: if
+// there is none, if there are several, if it is disabled, or if the name is none
+// that an account can have, such as one with control characters. The text of the
+// error does not have the name in it, because people type passwords there.
+func (d *Directory) Find(ctx context.Context, name string) (*authn.Account, error) {
+	if !isName(name) {
+		return nil, authn.ErrNoAccount
+	}
+	var account *authn.Account
+	err := d.search(ctx, func(ctx context.Context, c *connection) error {
+		var err error
+		account, err = d.find(ctx, c, name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return account, nil
+}
+
+// Verify checks the account's password by a bind, on a connection of its own. A
+// nil account has a bind too, as somebody who cannot be. An empty password, and
+// one with a NUL in it, is wrong and is never sent. The text of an error has
+// neither the password nor what the server says about it.
+func (d *Directory) Verify(ctx context.Context, account *authn.Account, password string) error {
+	if !isPassword(password) {
+		return authn.ErrWrongPassword
+	}
+	dn := d.nobody
+	if account != nil {
+		dn = account.DN
+	}
+	return d.ask(ctx, func(ctx context.Context, s *server) error {
+		d.pool.makeRoom()
+		c, err := s.connect(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		// A server that does not know the password policy's control passes it over.
+		result, err := c.bind(ctx, dn, password, ldap.NewControlBeheraPasswordPolicy())
+		switch {
+		case errors.Is(err, errUnauthenticated):
+			return err
+		case err != nil:
+			return s.bindFailure(ctx, account, err)
+		case account == nil:
+			return authn.ErrWrongPassword
+		}
+		return restricted(result)
+	})
+}
+
+// Groups returns the names of the account's groups as the directory has them,
+// sorted, each once.
+func (d *Directory) Groups(ctx context.Context, account *authn.Account) ([]string, error) {
+	search := d.options.Config.GroupSearch
+	if search == nil {
+		return nil, nil
+	}
+	var names []string
+	err := d.search(ctx, func(ctx context.Context, c *connection) error {
+		found := newGroups(search)
+		err := found.collect(ctx, c, account.Member)
+		names = found.names()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return names, nil
+}
+
+// search asks one server after the other for something, with a connection for
+// searches. The question is asked anew, from its beginning, of each, and once
+// more of a server that has closed a connection since it was last used.
+func (d *Directory) search(ctx context.Context, question func(context.Context, *connection) error) error {
+	return d.ask(ctx, func(ctx context.Context, s *server) error {
+		if c := d.pool.take(s); c != nil {
+			err := d.reuse(ctx, c, question)
+			if _, elsewhere := blamed(err); !elsewhere {
+				return err
+			}
+			d.pool.drop(s)
+		}
+		d.pool.makeRoom()
+		c, err := d.open(ctx, s)
+		if err != nil {
+			return err
+		}
+		defer d.pool.put(c)
+		return question(ctx, c)
+	})
+}
+
+// reuse asks on a connection that was kept. It may be dead without anybody having
+// been told, so it gets a part of the time only.
+func (d *Directory) reuse(ctx context.Context, c *connection, question func(context.Context, *connection) error) error {
+	defer d.pool.put(c)
+	if !c.usable() {
+		return &failure{server: c.server.address.url, doing: "search", err: errBroken, down: true}
+	}
+	ctx, cancel := share(ctx, false)
+	defer cancel()
+	return question(ctx, c)
+}
+
+// open opens a connection for searches.
+func (d *Directory) open(ctx context.Context, s *server) (*connection, error) {
+	c, err := s.connect(ctx)
+	if err != nil || d.options.Config.BindDN == "" {
+		return c, err
+	}
+	_, err = c.bind(ctx, d.options.Config.BindDN, d.options.BindPassword)
+	if err == nil {
+		return c, nil
+	}
+	if code, answered := resultCode(err); answered {
+		// What the server says about it is about a password. Only the code is shown.
+		err = ldap.NewError(code, errors.New(""))
+	}
+	err = s.failure(ctx, "bind as "+quote(d.options.Config.BindDN), err)
+	c.close()
+	return nil, err
+}
+
+// ask asks one server after the other until one gives an answer.
+func (d *Directory) ask(ctx context.Context, question func(context.Context, *server) error) error {
+	timeout := timeoutOf(d.options.Config)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := d.pool.enter(ctx)
+	if err != nil {
+		return fmt.Errorf("directory %q: %w", d.options.Config.Name, err)
+	}
+	defer d.pool.leave()
+
+	var failed failures
+	servers := order(d.servers, time.Now())
+	for i, s := range servers {
+		attempt, cancel := share(ctx, i == len(servers)-1)
+		err := question(attempt, s)
+		cancel()
+		down, elsewhere := blamed(err)
+		switch {
+		case !down:
+			s.answered()
+		case errors.Is(ctx.Err(), context.Canceled):
+			// The caller has left, which is not the server's failure.
+			return err
+		default:
+			s.failed(time.Now())
+		}
+		if !elsewhere {
+			return err
+		}
+		failed = append(failed, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return failed
+}

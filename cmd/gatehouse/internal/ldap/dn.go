@@ -1,0 +1,59 @@
+package ldap
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-ldap/ldap/v3"
+)
+
+var errEmptyDN = errors.New("it is empty")
+
+// normalDN returns the one form of a DN (RFC 4514) that all its spellings have,
+// as far as the comparison rules of RFC 4517 and 4518 for names make them one:
+// without regard to case, order within an RDN, kind of escape and runs of spaces.
+func normalDN(text string) (string, error) {
+	dn, err := parseDN(text)
+	if err != nil {
+		return "", err
+	}
+	for _, rdn := range dn.RDNs {
+		for _, attribute := range rdn.Attributes {
+			attribute.Type = fold(attribute.Type)
+			// What is not text is compared byte by byte.
+			if utf8.ValidString(attribute.Value) {
+				attribute.Value = fold(singleSpaces(attribute.Value))
+			}
+		}
+	}
+	return dn.String(), nil
+}
+
+// parseDN parses a DN that is not empty.
+func parseDN(text string) (*ldap.DN, error) {
+	dn, err := ldap.ParseDN(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(dn.RDNs) == 0 {
+		return nil, errEmptyDN
+	}
+	for _, rdn := range dn.RDNs {
+		for _, attribute := range rdn.Attributes {
+			if !isAttribute(attribute.Type) || strings.Contains(attribute.Type, ";") {
+				return nil, fmt.Errorf("%s is no name: %w", quote(attribute.Type), errNotAttribute)
+			}
+		}
+	}
+	return dn, nil
+}
+
+// fold makes all texts one that differ in case alone, such as σ, ς and Σ.
+func fold(text string) string { return strings.ToLower(strings.ToUpper(text)) }
+
+// singleSpaces removes the spaces that comparisons do not look at.
+func singleSpaces(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == ' ' }), " ")
+}

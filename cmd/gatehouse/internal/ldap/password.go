@@ -1,0 +1,108 @@
+package ldap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/go-ldap/ldap/v3"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+)
+
+// isPassword tells whether a password may be sent. A bind with an empty one
+// succeeds on many servers, without proof of anything (RFC 4513, section 5.1.2),
+// and servers that end texts at NUL take a password that begins with one for
+// empty.
+func isPassword(password string) bool {
+	return password != "" && !strings.Contains(password, "\x00")
+}
+
+// bindFailure says what a failed bind for a password means: that it is wrong, or
+// that it could not be told. The server's own words are left out, because
+// they are about the password.
+func (s *server) bindFailure(ctx context.Context, account *authn.Account, err error) error {
+	const doing = "check a password"
+	code, answered := resultCode(err)
+	if ctx.Err() != nil || !answered {
+		f := s.failure(ctx, doing, err)
+		if ctx.Err() == nil {
+			f.err = errBroken
+		}
+		// It may have been counted. A second try would be a second failure of one who
+		// typed it once.
+		f.final = true
+		return f
+	}
+	switch code {
+	case ldap.LDAPResultInvalidCredentials:
+		if why := activeDirectoryReason(err); why != "" {
+			return fmt.Errorf("%w: %s", authn.ErrWrongPassword, why)
+		}
+		return authn.ErrWrongPassword
+	case ldap.LDAPResultNoSuchObject, ldap.LDAPResultInvalidDNSyntax:
+		// The entry went away since it was found. For no account, it never was.
+		if account != nil {
+			return fmt.Errorf("%w: %s", authn.ErrWrongPassword, codeText(code))
+		}
+		return authn.ErrWrongPassword
+	case ldap.LDAPResultInappropriateAuthentication, ldap.LDAPResultConstraintViolation:
+		// An entry without a password, and one that a password policy has locked.
+		return fmt.Errorf("%w: %s", authn.ErrWrongPassword, codeText(code))
+	default:
+		return &failure{server: s.address.url, doing: doing, err: errors.New(codeText(code)), down: isDown(code)}
+	}
+}
+
+var errBroken = errors.New("the connection broke before the answer")
+
+// activeDirectoryData finds the Windows error code in a diagnostic message such as
+//
+//	80090308: LdapErr: DSID-0C09042F, comment: AcceptSecurityContext error, data 533, v2580
+var activeDirectoryData = regexp.MustCompile(`AcceptSecurityContext error, data ([0-9a-fA-F]{1,8}),`)
+
+// activeDirectoryReason says why Active Directory refused a bind, beside a wrong
+// password.
+func activeDirectoryReason(err error) string {
+	found := activeDirectoryData.FindStringSubmatch(err.Error())
+	if found == nil {
+		return ""
+	}
+	code := strings.ToLower(found[1])
+	why, ok := map[string]string{
+		"525": "there is no such account any more",
+		"52e": "",
+		"530": "the account may not log in at this time",
+		"531": "the account may not log in from this computer",
+		"532": "the password has expired",
+		"533": "the account is disabled",
+		"568": "the account is in too many groups",
+		"701": "the account has expired",
+		"773": "the password must be changed first",
+		"775": "the account is locked",
+	}[code]
+	switch {
+	case !ok:
+		return "Active Directory says data " + code
+	case why == "":
+		return ""
+	default:
+		return fmt.Sprintf("%s (data %s)", why, code)
+	}
+}
+
+// changeAfterReset is an error of the password policy's control
+// (draft-behera-ldap-password-policy-10, section 6.2) that comes with a
+// success: all that the bind is good for is a new password.
+const changeAfterReset = 2
+
+// restricted tells whether a successful bind is not good for a login.
+func restricted(result *ldap.SimpleBindResult) error {
+	control, ok := ldap.FindControl(result.Controls, ldap.ControlTypeBeheraPasswordPolicy).(*ldap.ControlBeheraPasswordPolicy)
+	if ok && control.Error == changeAfterReset {
+		return fmt.Errorf("%w: the password must be changed first", authn.ErrWrongPassword)
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+package login
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+)
+
+// Fake stands for an *authn.Set.
+type Fake struct {
+	OnLogin  func(context.Context, authn.LoginRequest) authn.LoginDecision
+	OnDecide func(ctx context.Context, token string, audiences []string) authn.Decision
+}
+
+func (f *Fake) Login(ctx context.Context, r authn.LoginRequest) authn.LoginDecision {
+	return f.OnLogin(ctx, r)
+}
+
+func (f *Fake) Decide(ctx context.Context, token string, audiences []string) authn.Decision {
+	return f.OnDecide(ctx, token, audiences)
+}
+
+// HandlerOf is Handler with a Fake.
+func HandlerOf(o HandlerOptions, fake *Fake) http.Handler {
+	return newHandler(o, func() authenticator { return fake })
+}
+
+// What is tested from outside.
+var (
+	ParseRequest  = parseRequest
+	ParseQuestion = parseQuestion
+	Sentence      = sentence
+)
+
+// ClientName is the name of the client at a remote address.
+func ClientName(remoteAddr string) string { return clientName(clientOf(remoteAddr)) }

@@ -1,0 +1,269 @@
+package login
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/netip"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+// The reasons of a Failure that are not authn's.
+const (
+	// ReasonMethod, ReasonMediaType and ReasonBodyTooLarge are about a request that
+	// cannot be answered.
+	ReasonMethod       = "method"
+	ReasonMediaType    = "media-type"
+	ReasonBodyTooLarge = "body-too-large"
+	// ReasonRateLimited is a client that asks too often.
+	ReasonRateLimited = "rate-limited"
+	// ReasonOverload is a server with too much to do at one time.
+	ReasonOverload = "overload"
+	// ReasonInternal is a defect of the server.
+	ReasonInternal = "internal"
+)
+
+const (
+	// loginTime and whoamiTime bound a call with all that it asks of others. They
+	// are longer than a directory's time-out and shorter than the patience of
+	// people.
+	loginTime  = 10 * time.Second
+	whoamiTime = 8 * time.Second
+	// turnTime is how long a call waits for its turn.
+	turnTime = time.Second
+	// defaultAtOnce is how many logins of strangers are under way at one time.
+	defaultAtOnce = 16
+	// whoamisAtOnce is how many tokens are looked at at one time.
+	whoamisAtOnce = 16
+)
+
+// HandlerOptions is what Handler needs.
+type HandlerOptions struct {
+	// Current is the configuration in use at the time of a call. Required.
+	Current func() *authn.Set
+	// Now is the clock. Required.
+	Now func() time.Time
+	// Observe, if set, is shown each finished call. It must not keep the Event.
+	Observe func(*Event)
+	// Familiar, if set, tells whether somebody has logged in from a client
+	// recently: Attempts.Familiar. Such clients have room of their own, so that
+	// strangers do not take it all.
+	Familiar func(client string) bool
+	// Limits bound the work. The zero Limits are the default.
+	Limits Limits
+}
+
+// Limits bound the work that is done for callers whom nobody knows.
+type Limits struct {
+	// Logins and Whoamis are how often one address may call each. The defaults are
+	// 20 at once and one in 2 s, and 60 at once and one in 200 ms.
+	Logins, Whoamis Rate
+	// LoginsAtOnce is how many logins are under way at one time, and as many again
+	// of familiar clients. The default is 16.
+	LoginsAtOnce int
+}
+
+func (l *Limits) complete() {
+	if l.Logins == (Rate{}) {
+		l.Logins = Rate{Burst: 20, Every: 2 * time.Second}
+	}
+	if l.Whoamis == (Rate{}) {
+		l.Whoamis = Rate{Burst: 60, Every: 200 * time.Millisecond}
+	}
+	if l.LoginsAtOnce == 0 {
+		l.LoginsAtOnce = defaultAtOnce
+	}
+}
+
+// authenticator is what is asked of an *authn.Set.
+type authenticator interface {
+	Login(ctx context.Context, req authn.LoginRequest) authn.LoginDecision
+	Decide(ctx context.Context, token string, audiences []string) authn.Decision
+}
+
+// Handler answers Path and WhoamiPath. It is safe for concurrent use and asks for
+// no client certificate.
+func Handler(o HandlerOptions) http.Handler {
+	return newHandler(o, func() authenticator { return o.Current() })
+}
+
+func newHandler(o HandlerOptions, current func() authenticator) http.Handler {
+	o.Limits.complete()
+	if o.Familiar == nil {
+		o.Familiar = func(string) bool { return false }
+	}
+	s := &service{HandlerOptions: o, current: current}
+	mux := http.NewServeMux()
+	mux.Handle(Path, &endpoint{
+		service: s, path: Path, answer: s.login, time: loginTime,
+		addresses: newAddresses(o.Limits.Logins, o.Now), turns: newTurns(o.Limits.LoginsAtOnce),
+	})
+	mux.Handle(WhoamiPath, &endpoint{
+		service: s, path: WhoamiPath, answer: s.whoami, time: whoamiTime,
+		addresses: newAddresses(o.Limits.Whoamis, o.Now), turns: newTurns(whoamisAtOnce),
+	})
+	return mux
+}
+
+// service is what the endpoints share.
+type service struct {
+	HandlerOptions
+
+	current func() authenticator
+}
+
+// endpoint is the frame around a call of either kind.
+type endpoint struct {
+	*service
+
+	path string
+	// answer reads the request, takes its turn and decides.
+	answer    func(context.Context, *call) answer
+	time      time.Duration
+	addresses *addresses
+	turns     *turns
+}
+
+// call is one call of an endpoint.
+type call struct {
+	endpoint *endpoint
+	request  *http.Request
+	event    Event
+}
+
+// answer is what a call is answered with.
+type answer struct {
+	status int
+	body   any
+	// retryAfter is positive if a Retry-After belongs to it.
+	retryAfter time.Duration
+}
+
+// ServeHTTP implements http.Handler.
+func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	client := clientOf(r.RemoteAddr)
+	c := &call{endpoint: e, request: r}
+	c.event = Event{Path: e.path, Client: clientName(client), Started: e.Now()}
+	write(w, e.handle(r.Context(), c, client))
+	c.event.Took = e.Now().Sub(c.event.Started)
+	if e.Observe != nil {
+		// It is going to be logged, and the caller need not wait for that.
+		_ = http.NewResponseController(w).Flush() // a caller that has gone away hears nothing
+		e.Observe(&c.event)
+	}
+}
+
+// handle is everything between the request's header and the answer.
+func (e *endpoint) handle(ctx context.Context, c *call, client netip.Prefix) (a answer) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			a = c.fail(http.StatusInternalServerError, ReasonInternal, "something went wrong on the server; its log has the reason")
+			c.event.Detail = panicDetail(recovered)
+		}
+	}()
+	if c.request.Method != http.MethodPost {
+		return c.fail(http.StatusMethodNotAllowed, ReasonMethod, "only POST is answered here")
+	}
+	// Before anything is read, so that a refusal costs next to nothing.
+	if wait := e.addresses.enter(client, e.Now()); wait > 0 {
+		return c.later(http.StatusTooManyRequests, ReasonRateLimited, "too many requests from this address", wait)
+	}
+	defer e.addresses.leave(client)
+	ctx, cancel := context.WithTimeout(ctx, e.time)
+	defer cancel()
+	return e.answer(ctx, c)
+}
+
+// turn runs the part of a call that is bounded in number, and tells whether it was
+// run at all.
+func (c *call) turn(ctx context.Context, run func()) bool {
+	leave := c.endpoint.turns.enter(ctx, c.endpoint.Familiar(c.event.Client))
+	if leave == nil {
+		return false
+	}
+	defer leave()
+	run()
+	return true
+}
+
+// overloaded is the answer to a call that did not get its turn.
+func (c *call) overloaded() answer {
+	return c.later(http.StatusServiceUnavailable, ReasonOverload, "the server has too much to do", turnTime)
+}
+
+// fail is the answer to a call that cannot be answered, and notes it.
+func (c *call) fail(status int, reason, message string) answer {
+	c.event.Reason = reason
+	switch {
+	case status == http.StatusTooManyRequests, reason == ReasonOverload:
+		c.event.Decision = review.Shed
+	case status >= http.StatusInternalServerError:
+		c.event.Decision = review.Unknown
+	default:
+		c.event.Decision = review.Refused
+	}
+	return answer{status: status, body: Failure{Reason: reason, Message: message}}
+}
+
+// later is fail with the time after which it may be otherwise.
+func (c *call) later(status int, reason, message string, wait time.Duration) answer {
+	a := c.fail(status, reason, "")
+	seconds := wholeSeconds(wait)
+	message = fmt.Sprintf("%s (hint: try again in %d s)", message, seconds)
+	a.body = Failure{Reason: reason, Message: message, RetryAfterSeconds: seconds}
+	a.retryAfter = wait
+	return a
+}
+
+// refused is the answer to a request that could not be read.
+func (c *call) refused(err error) answer {
+	var f *requestError
+	if !errors.As(err, &f) {
+		f = badInput("the body could not be read")
+		c.event.Detail = err.Error()
+	}
+	return c.fail(f.status, f.reason, f.text)
+}
+
+// wholeSeconds rounds up, so that who waits for that long waits long enough.
+func wholeSeconds(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
+
+// write sends an answer. No cache may keep it: it holds a token, or depends on one.
+func write(w http.ResponseWriter, a answer) {
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	if a.status == http.StatusMethodNotAllowed {
+		header.Set("Allow", http.MethodPost)
+	}
+	if a.retryAfter > 0 {
+		header.Set("Retry-After", strconv.Itoa(wholeSeconds(a.retryAfter)))
+	}
+	body, err := json.Marshal(a.body)
+	if err != nil { // a time beyond the year 9999
+		a.status, body = http.StatusInternalServerError, []byte(`{"reason":"internal","message":"the answer could not be written"}`)
+	}
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(a.status)
+	_, _ = w.Write(body) // a caller that has gone away hears nothing
+}
+
+// panicDetail is what the log is told of a panic: where it was, and of the value
+// only what cannot hold anything of a request.
+func panicDetail(recovered any) string {
+	text := fmt.Sprintf("%T", recovered)
+	if err, ok := recovered.(runtime.Error); ok {
+		text = err.Error()
+	}
+	return text + "\n" + string(debug.Stack())
+}

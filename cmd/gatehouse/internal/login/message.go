@@ -1,0 +1,76 @@
+package login
+
+import "github.com/gatehouse-dev/gatehouse/webhooks/authn"
+
+// sentence says to who holds a token what a reason means and what to do about it.
+// It says nothing of the configuration.
+func sentence(r authn.Reason) string {
+	switch r {
+	case authn.ReasonOK:
+		return "the token is good"
+	case authn.ReasonForeign:
+		return "the token is none that is looked at here: it is neither an access token nor a login token nor a JWT of a configured issuer (hint: is it for another cluster?)"
+	case authn.ReasonMalformed:
+		return "the token is damaged: cut off, mistyped or too long (hint: copy it again, or get a new one)"
+	case authn.ReasonUnknownID:
+		return "the access token is not known here: it was revoked, is for another server, or was issued a moment ago (hint: try again in ten seconds, then ask for a new one)"
+	case authn.ReasonWrongSecret:
+		return "the access token has been replaced by another of the same id (hint: ask for a new one)"
+	case authn.ReasonExpired:
+		return "the token has expired (hint: log in again, or ask for a new one)"
+	case authn.ReasonAudience:
+		return "the token is for other audiences than those that were asked about"
+	case authn.ReasonGuard:
+		return "the token proves a name that Kubernetes keeps for itself, or that the configuration refuses (hint: ask the administrator)"
+	case authn.ReasonRevoked:
+		return "the token was revoked (hint: log in again, or ask for a new one)"
+	case authn.ReasonUnknownKey:
+		return "the token is signed with a key that is not known here (hint: log in again; if it is new, try again in a minute)"
+	case authn.ReasonSignature:
+		return "the token's signature is wrong: it is damaged or forged (hint: log in again)"
+	case authn.ReasonAlgorithm:
+		return "the token is signed with an algorithm that is not taken"
+	case authn.ReasonNotYetValid:
+		return "the token is not valid yet (hint: are the clocks right?)"
+	case authn.ReasonClaims:
+		return "the token's claims do not pass the rules of the configuration (hint: ask the administrator)"
+	case authn.ReasonKeys:
+		return "the keys of the token's issuer are not known for now, so that nothing can be told (hint: try again in a minute)"
+	case authn.ReasonSourceGone:
+		return "the directory that the token is of is not configured any more (hint: log in again)"
+	case authn.ReasonSession:
+		return "the session has ended (hint: log in again)"
+	case authn.ReasonCredentials:
+		return "the name or the password is wrong"
+	case authn.ReasonInput:
+		return "the request cannot be right"
+	case authn.ReasonSlowed:
+		return "too many attempts have failed (hint: wait, then try again)"
+	case authn.ReasonDirectory:
+		return "the directory cannot be asked for now (hint: try again in a minute)"
+	case authn.ReasonTooLarge:
+		return "the identity does not fit into a token (hint: ask the administrator for fewer groups)"
+	default:
+		return "the reason is " + string(r)
+	}
+}
+
+// loginSentence is sentence for who logs in.
+func loginSentence(r authn.Reason) string {
+	if r == authn.ReasonGuard {
+		return "the account has a name or a group that Kubernetes keeps for itself, or that the configuration refuses (hint: ask the administrator)"
+	}
+	return sentence(r)
+}
+
+// proven tells whether a token that is refused for the reason was shown by
+// somebody who holds it, rather than forged: such a one may know the details.
+func proven(r authn.Reason) bool {
+	switch r { //nolint:exhaustive // all others may be forged
+	case authn.ReasonExpired, authn.ReasonNotYetValid, authn.ReasonClaims, authn.ReasonGuard,
+		authn.ReasonRevoked, authn.ReasonSession, authn.ReasonSourceGone:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,80 @@
+// Package login is how people get tokens from Gatehouse and ask about them: what
+// is said over the wire, and the server's side of it.
+//
+// Both endpoints are asked without a client certificate, by anybody who reaches
+// the server. POST /login takes a Request and answers with an Issued (200) or a
+// Failure. POST /whoami takes the token as a bearer token and an empty body or a
+// Question, and answers with an Answer (200) whether or not the token is good, or
+// with a Failure if it was not looked at.
+package login
+
+import (
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+)
+
+// The paths of the endpoints.
+const (
+	Path       = "/login"
+	WhoamiPath = "/whoami"
+)
+
+// Request asks for a login token: with a name and a password, or with a login
+// token that is to be renewed.
+type Request struct {
+	// Directory is the name of the directory, "" for the only one.
+	Directory string `json:"directory,omitempty"`
+	Username  string `json:"username,omitempty"`
+	Password  string `json:"password,omitempty"`
+	Token     string `json:"token,omitempty"`
+}
+
+// Issued is a new login token.
+type Issued struct {
+	Token     string    `json:"token"`
+	ExpiresAt time.Time `json:"expiresAt"`
+	// SessionEnds is until when the token can be renewed, also when it has
+	// expired.
+	SessionEnds time.Time                 `json:"sessionEnds"`
+	User        authenticationv1.UserInfo `json:"user"`
+}
+
+// Failure is why there is no token, or no answer.
+type Failure struct {
+	// Reason is a word of authn.Reason, or of this package.
+	Reason string `json:"reason"`
+	// Message is for people.
+	Message string `json:"message"`
+	// RetryAfterSeconds is positive if trying again after it may help.
+	RetryAfterSeconds int `json:"retryAfterSeconds,omitempty"`
+}
+
+// Question asks about a token.
+type Question struct {
+	// Audiences are those that the token is shown to; none are the API server's.
+	Audiences []string `json:"audiences,omitempty"`
+}
+
+// Answer is what Gatehouse says about a token.
+type Answer struct {
+	// Outcome is "yes", "no" or "unknown".
+	Outcome string `json:"outcome"`
+	// Reason is a word of authn.Reason, and Message says it in a sentence, with
+	// what to do about it.
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// User is the identity as the API server sees it, for a yes.
+	User *authenticationv1.UserInfo `json:"user,omitempty"`
+	// Audiences are those of the Question that the token is good for.
+	Audiences []string `json:"audiences,omitempty"`
+	// Backend is the authenticator that the token was for, and Source where the
+	// identity comes from: "access-tokens", a directory, the URL of an issuer.
+	Backend string `json:"backend,omitempty"`
+	Source  string `json:"source,omitempty"`
+	// TokenID is the public id of the token.
+	TokenID string `json:"tokenID,omitempty"`
+	// IssuedAt and ExpiresAt are given for a yes, as far as they are known.
+	IssuedAt  *time.Time `json:"issuedAt,omitempty"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+}

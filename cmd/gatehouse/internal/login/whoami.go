@@ -1,0 +1,73 @@
+package login
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+// whoami answers POST /whoami.
+func (s *service) whoami(ctx context.Context, c *call) answer {
+	token, err := bearer(c.request.Header)
+	if err != nil {
+		return c.refused(err)
+	}
+	body, err := readBody(c.request)
+	if err != nil {
+		return c.refused(err)
+	}
+	var q Question
+	if len(body) > 0 {
+		if q, err = parseQuestion(body); err != nil {
+			return c.refused(err)
+		}
+	}
+	var d authn.Decision
+	if !c.turn(ctx, func() { d = s.current().Decide(ctx, token, q.Audiences) }) {
+		return c.overloaded()
+	}
+	c.event.Reason, c.event.Detail = string(d.Reason), d.Detail
+	c.event.Backend, c.event.Source, c.event.TokenID = d.Backend, d.Source, d.TokenID
+	a := Answer{
+		Outcome: string(d.Outcome), Reason: string(d.Reason), Message: sentence(d.Reason),
+		Backend: string(d.Backend), Source: d.Source, TokenID: d.TokenID,
+	}
+	switch d.Outcome {
+	case authn.Yes:
+		c.event.Decision, c.event.User = review.Allowed, d.Status.User.Username
+		a.User, a.Audiences, a.Message = &d.Status.User, d.Status.Audiences, ""
+		a.IssuedAt, a.ExpiresAt = known(d.IssuedAt), known(d.ExpiresAt)
+	case authn.No:
+		c.event.Decision = review.Denied
+		if d.Detail != "" && proven(d.Reason) {
+			a.Message += ": " + d.Detail
+		}
+	case authn.Unknown:
+		c.event.Decision = review.Unknown
+	}
+	return answer{status: http.StatusOK, body: a}
+}
+
+// known is a time, or nothing.
+func known(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return &at
+}
+
+// bearer is the token of a request. Its error holds nothing of the header.
+func bearer(header http.Header) (string, error) {
+	values := header.Values("Authorization")
+	if len(values) == 1 {
+		scheme, token, found := strings.Cut(values[0], " ")
+		if token = strings.Trim(token, " "); found && token != "" && strings.EqualFold(scheme, "Bearer") {
+			return token, nil
+		}
+	}
+	return "", badInput(`the header must have one "Authorization: Bearer TOKEN"`)
+}

@@ -1,0 +1,299 @@
+//go:build unix
+
+package session
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestCacheKeepsAndForgets(t *testing.T) {
+	t.Parallel()
+	c := &Cache{Dir: filepath.Join(t.TempDir(), "a", "b", "gatehouse")}
+	jane, eve := Identity{Method: "password", Server: "https://a.example", Username: "jane"}, Identity{Method: "password", Server: "https://a.example", Username: "eve"}
+	if n, err := c.RemoveAll(); n != 0 || err != nil {
+		t.Errorf("nothing is there: %d, %v", n, err)
+	}
+	want := &Credential{
+		Token: "hush", ObtainedAt: noon, ExpiresAt: noon.Add(time.Hour), RefreshToken: "hush too", SessionEnds: noon.Add(2 * time.Hour),
+		Subject: "4711", User: "jane", Source: "https://a.example",
+	}
+	for _, id := range []Identity{jane, eve} {
+		if got, err := c.entry(id).read(); got != nil || err != nil {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+		if err := c.entry(id).write(want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := c.entry(jane).read()
+	if err != nil || *got != *want {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	}
+	entries, err := os.ReadDir(c.Dir)
+	if err != nil || len(entries) != 2 {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || info.Mode() != 0o600 || len(entry.Name()) != 64+len(".json") || strings.Contains(entry.Name(), "jane") {
+			t.Errorf("%s: %v, %v", entry.Name(), info.Mode(), err)
+		}
+	}
+	if info, err := os.Stat(c.Dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if n, err := c.Remove(jane); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if got, err := c.entry(jane).read(); got != nil || err != nil {
+		t.Errorf("jane is still there: %+v, %v", got, err)
+	}
+	if got, err := c.entry(eve).read(); got == nil || err != nil {
+		t.Errorf("eve has gone too: %v", err)
+	}
+}
+
+// What tells logins apart has a place of its own, and what does not, has not.
+func TestCacheTellsLoginsApart(t *testing.T) {
+	t.Parallel()
+	c := &Cache{}
+	seen := map[string]Identity{}
+	for _, id := range []Identity{
+		{},
+		{Method: "oidc"},
+		{Method: "oidc", Issuer: "a"},
+		{Method: "oidc", ClientID: "a"},
+		{Method: "oidc", Issuer: "a", ClientID: "b"},
+		{Method: "oidc", Issuer: "a", ClientID: "b", Scopes: []string{"c"}},
+		{Method: "oidc", Issuer: "a", ClientID: "b", Scopes: []string{"c", "d"}},
+		{Method: "oidc", Issuer: "a", ClientID: "b", Scopes: []string{"c d"}},
+		{Method: "password", Server: "a"},
+		{Method: "password", Server: "a", Directory: "b"},
+		{Method: "password", Server: "a", Username: "b"},
+		{Method: "password", Server: "ab"},
+	} {
+		name := c.entry(id).name
+		if other, ok := seen[name]; ok {
+			t.Errorf("%+v and %+v are one", id, other)
+		}
+		seen[name] = id
+	}
+	one := (&OIDC{Issuer: "a", Scopes: []string{"x", "y", "x"}, Device: true}).Identity()
+	two := (&OIDC{Issuer: "a", Scopes: []string{"y", "x"}, Listen: "127.0.0.1:1"}).Identity()
+	if c.entry(one) != c.entry(two) {
+		t.Error("how somebody logs in made another login")
+	}
+}
+
+// Whatever is wrong with a file, nothing of it is shown, and nothing is asked of it.
+func TestCacheThatOthersMayHaveTouched(t *testing.T) {
+	t.Parallel()
+	const secret = "hush-hush"
+	id := Identity{Method: "oidc"}
+	for _, c := range []struct {
+		name string
+		edit func(t *testing.T, dir, file string)
+		says string // empty for a miss or a hit
+		hit  bool
+	}{
+		{"as it was", func(*testing.T, string, string) {}, "", true},
+		{"directory that others may look into", func(t *testing.T, dir, _ string) { chmod(t, dir, 0o755) }, "", true},
+		{"directory that others may write", func(t *testing.T, dir, _ string) { chmod(t, dir, 0o777) }, "others may write here (mode 0777)", false},
+		{"directory that the group may write", func(t *testing.T, dir, _ string) { chmod(t, dir, 0o770) }, "others may write here", false},
+		{"directory that is a link", func(t *testing.T, dir, _ string) {
+			if err := os.Rename(dir, dir+"2"); err != nil {
+				t.Fatal(err)
+			}
+			link(t, dir+"2", dir)
+		}, "is not a directory", false},
+		{"directory that is a file", func(t *testing.T, dir, _ string) {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			write(t, dir, secret)
+		}, "not a directory", false},
+		{"file that others may read", func(t *testing.T, _, file string) { chmod(t, file, 0o644) }, "others may read this login (mode 0644)", false},
+		{"file that the group may read", func(t *testing.T, _, file string) { chmod(t, file, 0o640) }, "others may read this login", false},
+		{"file that others may write", func(t *testing.T, _, file string) { chmod(t, file, 0o602) }, "others may read this login", false},
+		{"file that is a link", func(t *testing.T, _, file string) {
+			if err := os.Rename(file, file+"2"); err != nil {
+				t.Fatal(err)
+			}
+			link(t, filepath.Base(file)+"2", file)
+		}, "is not a regular file", false},
+		{"file that is a directory", func(t *testing.T, _, file string) {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(file, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, "is not a regular file", false},
+		{"cut off", func(t *testing.T, _, file string) { write(t, file, `{"version":1,"token":"`+secret) }, "", false},
+		{"not JSON", func(t *testing.T, _, file string) { write(t, file, secret) }, "", false},
+		{"empty", func(t *testing.T, _, file string) { write(t, file, "") }, "", false},
+		{"another version", func(t *testing.T, _, file string) { write(t, file, `{"version":2,"token":"`+secret+`"}`) }, "", false},
+		{"no token", func(t *testing.T, _, file string) { write(t, file, `{"version":1,"user":"jane"}`) }, "", false},
+		{"huge", func(t *testing.T, _, file string) {
+			write(t, file, `{"version":1,"token":"`+secret+`"}`+strings.Repeat(" ", maxFileBytes))
+		}, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			cache := &Cache{Dir: filepath.Join(t.TempDir(), "gatehouse")}
+			e := cache.entry(id)
+			if err := e.write(&Credential{Token: secret}); err != nil {
+				t.Fatal(err)
+			}
+			c.edit(t, cache.Dir, e.path())
+			got, err := e.read()
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+			if err != nil && strings.Contains(err.Error(), secret) {
+				t.Errorf("%v shows a secret", err)
+			}
+			if (got != nil) != c.hit {
+				t.Errorf("got %+v", got)
+			}
+			if c.says != "" {
+				return
+			}
+			// A login replaces what is there, and repairs the directory.
+			if err := e.write(&Credential{Token: "new"}); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := e.read(); err != nil || got == nil || got.Token != "new" {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			if info, err := os.Stat(cache.Dir); err != nil || info.Mode().Perm() != 0o700 {
+				t.Errorf("%v, %v", info.Mode(), err)
+			}
+		})
+	}
+}
+
+// What is refused can be removed, and nothing else is.
+func TestLogoutRemovesWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	outside := filepath.Join(t.TempDir(), "outside.json")
+	write(t, outside, "mine")
+	cache := &Cache{Dir: filepath.Join(t.TempDir(), "gatehouse")}
+	one, two := cache.entry(Identity{Method: "one"}), cache.entry(Identity{Method: "two"})
+	for _, e := range []entry{one, two} {
+		if err := e.write(&Credential{Token: "hush"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chmod(t, one.path(), 0o644)
+	if err := os.Remove(two.path()); err != nil {
+		t.Fatal(err)
+	}
+	link(t, outside, two.path())
+	write(t, one.path()+".ABC.tmp", "cut off")
+	one.markFailed(noon)
+	write(t, filepath.Join(cache.Dir, "notes.json"), "mine")
+	unlock, err := one.lock(t.Context(), time.Second, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	if n, err := cache.RemoveAll(); n != 2 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	var left []string
+	entries, err := os.ReadDir(cache.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		left = append(left, entry.Name())
+	}
+	if got, want := strings.Join(left, " "), one.name+".lock notes.json"; got != want {
+		t.Errorf("left: %s, want %s", got, want)
+	}
+	if data, err := os.ReadFile(outside); err != nil || string(data) != "mine" {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// foreign is a file of somebody else.
+type foreign struct{ fs.FileInfo }
+
+func (f foreign) Sys() any {
+	stat := *f.FileInfo.Sys().(*syscall.Stat_t)
+	stat.Uid++
+	return &stat
+}
+
+func TestOwned(t *testing.T) {
+	t.Parallel()
+	info, err := os.Lstat(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !owned(info) || owned(foreign{info}) {
+		t.Errorf("own: %v, of somebody else: %v", owned(info), owned(foreign{info}))
+	}
+}
+
+func TestDefaultDir(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ variable, home, want string }{
+		{"", "/home/jane", "/home/jane/.kube/cache/gatehouse"}, {"/cache", "/home/jane", "/cache/gatehouse"}, {"", "", ""},
+	} {
+		if got, err := DefaultDir(c.variable, c.home); got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%q, %v, want %q", got, err, c.want)
+		}
+	}
+}
+
+// A file is one of this package's, or nothing: reading never fails otherwise.
+func FuzzCacheFile(f *testing.F) {
+	good, err := json.Marshal(file{fileVersion, *credential("t", noon, time.Hour)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []string{string(good), `{"version":1}`, `{"version":1,"token":1}`, `[]`, "null", "", "\x00"} {
+		f.Add([]byte(seed))
+	}
+	cache := &Cache{Dir: filepath.Join(f.TempDir(), "gatehouse")}
+	e := cache.entry(Identity{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := e.replace(e.file(), data); err != nil {
+			t.Fatal(err)
+		}
+		got, err := e.read()
+		if err != nil || got != nil && got.Token == "" {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+}
+
+func chmod(t *testing.T, path string, mode os.FileMode) {
+	t.Helper()
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func link(t *testing.T, target, path string) {
+	t.Helper()
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

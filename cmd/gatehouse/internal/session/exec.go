@@ -1,0 +1,61 @@
+package session
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
+	clientauthenticationv1beta1 "k8s.io/client-go/pkg/apis/clientauthentication/v1beta1"
+)
+
+// ExecInfoVariable is the environment variable by which client-go tells a
+// credential plugin what it wants.
+const ExecInfoVariable = "KUBERNETES_EXEC_INFO"
+
+// Call is how client-go calls a credential plugin.
+type Call struct {
+	// APIVersion is that of the answer.
+	APIVersion string
+	// Interactive says that the plugin has the standard input of the program, a
+	// terminal. It is nil if the program did not say.
+	Interactive *bool
+}
+
+// ParseCall reads the value of ExecInfoVariable. The value is not repeated in
+// errors: it may hold what is the cluster's.
+func ParseCall(info string) (Call, error) {
+	var credential struct {
+		metav1.TypeMeta
+		Spec struct {
+			Interactive *bool `json:"interactive"`
+		} `json:"spec"`
+	}
+	const hint = "(hint: it is set by kubectl and not by people)"
+	if err := json.Unmarshal([]byte(info), &credential); err != nil {
+		return Call{}, errors.New(ExecInfoVariable + ": is not an ExecCredential in JSON " + hint)
+	}
+	if credential.Kind != "ExecCredential" {
+		return Call{}, fmt.Errorf("%s: the kind is %q, allowed is ExecCredential %s", ExecInfoVariable, printable(credential.Kind), hint)
+	}
+	v1, v1beta1 := clientauthenticationv1.SchemeGroupVersion.String(), clientauthenticationv1beta1.SchemeGroupVersion.String()
+	if credential.APIVersion != v1 && credential.APIVersion != v1beta1 {
+		return Call{}, fmt.Errorf("%s: the apiVersion is %q, allowed are %s and %s (hint: the exec section of the kubeconfig says which)",
+			ExecInfoVariable, printable(credential.APIVersion), v1, v1beta1)
+	}
+	return Call{APIVersion: credential.APIVersion, Interactive: credential.Spec.Interactive}, nil
+}
+
+// Answer is the ExecCredential for a call. It is the one place that a token goes
+// to kubectl through.
+func (c Call) Answer(credential *Credential) ([]byte, error) {
+	expires := metav1.NewTime(credential.UsableUntil().UTC().Truncate(time.Second))
+	text, err := json.Marshal(clientauthenticationv1.ExecCredential{
+		TypeMeta: metav1.TypeMeta{APIVersion: c.APIVersion, Kind: "ExecCredential"},
+		Spec:     clientauthenticationv1.ExecCredentialSpec{Interactive: c.Interactive != nil && *c.Interactive},
+		Status:   &clientauthenticationv1.ExecCredentialStatus{ExpirationTimestamp: &expires, Token: credential.Token},
+	})
+	return append(text, '\n'), err
+}

@@ -1,0 +1,311 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// fake is a Method that says what a test tells it to.
+type fake struct {
+	id             Identity
+	logins, renews atomic.Int32
+	login          func(context.Context) (*Credential, error)
+	renew          func(*Credential) (*Credential, error)
+}
+
+func (f *fake) Identity() Identity { return f.id }
+
+func (f *fake) Login(ctx context.Context) (*Credential, error) {
+	f.logins.Add(1)
+	return f.login(ctx)
+}
+
+func (f *fake) Renew(_ context.Context, old *Credential) (*Credential, error) {
+	f.renews.Add(1)
+	if f.renew == nil {
+		return nil, ErrEnded
+	}
+	return f.renew(old)
+}
+
+func credential(token string, obtained time.Time, life time.Duration) *Credential {
+	return &Credential{Token: token, ObtainedAt: obtained, ExpiresAt: obtained.Add(life), User: "jane", Source: "https://issuer.example"}
+}
+
+func TestUsableUntil(t *testing.T) {
+	t.Parallel()
+	for life, margin := range map[time.Duration]time.Duration{
+		time.Hour: 30 * time.Second, 5 * time.Minute: 30 * time.Second, time.Minute: 6 * time.Second, 0: 0, -time.Hour: 0,
+	} {
+		c := credential("t", noon, life)
+		if got := c.ExpiresAt.Sub(c.UsableUntil()); got != margin {
+			t.Errorf("a token of %s is renewed %s before its end, want %s", life, got, margin)
+		}
+	}
+}
+
+func TestGet(t *testing.T) {
+	t.Parallel()
+	fresh := credential("fresh", noon, time.Hour)
+	old := func(ago time.Duration) *Credential { return credential("old", noon.Add(-ago), time.Hour) }
+	down := errors.New("the server is down")
+	cases := []struct {
+		name           string
+		cached         *Credential
+		renew          error // what Renew fails with
+		login          error // what Login fails with
+		interactive    bool
+		token          string // empty for an error
+		err            string
+		logins, renews int32
+		kept           string
+	}{
+		{name: "nothing yet", interactive: true, token: "fresh", logins: 1, kept: "fresh"},
+		{name: "nothing yet and nobody there", err: "somebody has to log in"},
+		{name: "from the cache", cached: old(30 * time.Minute), token: "old", kept: "old"},
+		{name: "just before the margin", cached: old(time.Hour - 31*time.Second), token: "old", kept: "old"},
+		{name: "renewed near the end", cached: old(time.Hour - 30*time.Second), token: "fresh", renews: 1, kept: "fresh"},
+		{name: "renewed after the end", cached: old(2 * time.Hour), token: "fresh", renews: 1, kept: "fresh"},
+		{name: "renewal fails near the end", cached: old(time.Hour - time.Second), renew: down, interactive: true, token: "old", renews: 1, kept: "old"},
+		{name: "renewal fails after the end", cached: old(time.Hour), renew: down, interactive: true, err: "cannot be renewed: the server is down", renews: 1, kept: "old"},
+		{name: "session over", cached: old(2 * time.Hour), renew: ErrEnded, interactive: true, token: "fresh", renews: 1, logins: 1, kept: "fresh"},
+		{name: "session over and nobody there", cached: old(2 * time.Hour), renew: ErrEnded, err: "somebody has to log in", renews: 1, kept: "old"},
+		{name: "refused", interactive: true, login: &RefusedError{"credentials", "wrong name or password"}, err: "wrong name or password (reason credentials)", logins: 1},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			result := func(err error) (*Credential, error) {
+				if err != nil {
+					return nil, err
+				}
+				return fresh, nil
+			}
+			m := &fake{
+				login: func(context.Context) (*Credential, error) { return result(c.login) },
+				renew: func(*Credential) (*Credential, error) { return result(c.renew) },
+			}
+			s := newSession(t, m)
+			s.Interactive = c.interactive
+			e := s.Cache.entry(m.id)
+			if c.cached != nil {
+				if err := e.write(c.cached); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, _, err := s.Get(t.Context())
+			switch {
+			case c.token == "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+				t.Errorf("got %+v, %v, want %q", got, err, c.err)
+			case c.token != "" && (err != nil || got.Token != c.token):
+				t.Errorf("got %+v, %v, want %q", got, err, c.token)
+			}
+			if m.logins.Load() != c.logins || m.renews.Load() != c.renews {
+				t.Errorf("%d logins and %d renewals, want %d and %d", m.logins.Load(), m.renews.Load(), c.logins, c.renews)
+			}
+			kept, err := e.read()
+			if err != nil || (kept == nil) != (c.kept == "") || kept != nil && kept.Token != c.kept {
+				t.Errorf("kept %+v, %v, want %q", kept, err, c.kept)
+			}
+		})
+	}
+}
+
+// newSession is a session at noon in a directory of its own.
+func newSession(t *testing.T, m Method) *Session {
+	t.Helper()
+	return &Session{
+		Method: m, Cache: &Cache{Dir: t.TempDir() + "/gatehouse"}, Patience: 20 * time.Second, Remarks: &remarks{},
+		Now: func() time.Time { return noon },
+	}
+}
+
+// However many ask at one time, one logs in.
+func TestOneLoginForAll(t *testing.T) {
+	t.Parallel()
+	const askers = 20
+	dir := t.TempDir() + "/gatehouse"
+	started, all := make(chan struct{}), make(chan struct{})
+	m := &fake{login: func(context.Context) (*Credential, error) {
+		close(started)
+		<-all
+		return credential("fresh", time.Now(), time.Hour), nil
+	}}
+	get := func() (string, error) {
+		s := &Session{Method: m, Cache: &Cache{Dir: dir}, Interactive: true, Patience: 20 * time.Second, Remarks: &remarks{}, Now: time.Now}
+		c, _, err := s.Get(t.Context())
+		if err != nil {
+			return "", err
+		}
+		return c.Token, nil
+	}
+	errs := make(chan error, askers)
+	var asking sync.WaitGroup
+	ask := func() {
+		asking.Done()
+		token, err := get()
+		if err == nil && token != "fresh" {
+			err = fmt.Errorf("token %q", token)
+		}
+		errs <- err
+	}
+	asking.Add(1)
+	go ask()
+	<-started
+	asking.Add(askers - 1)
+	for range askers - 1 {
+		go ask()
+	}
+	asking.Wait()
+	close(all)
+	for range askers {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := m.logins.Load(); n != 1 {
+		t.Errorf("%d logins, want 1", n)
+	}
+}
+
+// Those that wait for a login that fails do not try one after the other.
+func TestOneFailureForAll(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir() + "/gatehouse"
+	started, fail := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	m := &fake{login: func(context.Context) (*Credential, error) {
+		once.Do(func() { close(started) })
+		<-fail
+		return nil, errors.New("nobody came")
+	}}
+	said := &remarks{}
+	get := func() error {
+		s := &Session{Method: m, Cache: &Cache{Dir: dir}, Interactive: true, Patience: 20 * time.Second, Remarks: said, Now: time.Now}
+		_, _, err := s.Get(t.Context())
+		return err
+	}
+	first := make(chan error, 1)
+	go func() { first <- get() }()
+	<-started
+	const waiters = 5
+	errs := make(chan error, waiters)
+	for range waiters {
+		go func() { errs <- get() }()
+	}
+	// Each says so when it has waited for a moment.
+	deadline := time.Now().Add(15 * time.Second)
+	for strings.Count(said.String(), "another login is under way; waiting for it, at most 20s") < waiters {
+		if time.Now().After(deadline) {
+			t.Fatalf("nobody says that they wait: %q", said)
+		}
+		time.Sleep(time.Millisecond) // polled with a deadline
+	}
+	close(fail)
+	if err := <-first; err == nil || err.Error() != "nobody came" {
+		t.Errorf("got %v", err)
+	}
+	for range waiters {
+		if err := <-errs; err == nil || !strings.Contains(err.Error(), "the login that this one waited for failed") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if n := m.logins.Load(); n != 1 {
+		t.Errorf("%d logins, want 1", n)
+	}
+	if err := get(); err == nil || err.Error() != "nobody came" || m.logins.Load() != 2 {
+		t.Errorf("who comes later cannot try again: %v", err)
+	}
+}
+
+func TestWaitingIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		patience time.Duration
+		end      bool
+		says     string
+	}{
+		{"patience", 20 * time.Millisecond, false, "another login has been under way for 20ms"},
+		{"interrupted", time.Minute, true, "context canceled"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := &fake{}
+			s := newSession(t, m)
+			e := s.Cache.entry(m.id)
+			if _, err := e.read(); err != nil { // makes the directory
+				t.Fatal(err)
+			}
+			unlock, err := e.lock(t.Context(), time.Minute, func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Interactive, s.Patience = true, c.patience
+			ctx, cancel := context.WithCancel(t.Context())
+			if c.end {
+				cancel()
+			}
+			defer cancel()
+			if _, _, err := s.Get(ctx); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+			unlock()
+			again, err := e.lock(t.Context(), time.Second, func() {})
+			if err != nil {
+				t.Fatalf("the lock was left: %v", err)
+			}
+			again()
+		})
+	}
+}
+
+// A login that is interrupted leaves no lock.
+func TestInterruptedLogin(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	m := &fake{login: func(ctx context.Context) (*Credential, error) {
+		cancel()
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}}
+	s := newSession(t, m)
+	s.Interactive = true
+	if _, _, err := s.Get(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	unlock, err := s.Cache.entry(m.id).lock(t.Context(), time.Second, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+}
+
+func TestCheckToken(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, token string
+		expires     time.Time
+		says        string
+	}{
+		{"good", "a.b-c_d", noon.Add(time.Second), ""},
+		{"empty", "", noon.Add(time.Hour), "0 bytes"},
+		{"line break", "hush\r\nX-Evil: 1", noon.Add(time.Hour), "characters that cannot be sent"},
+		{"not ASCII", "hüsh", noon.Add(time.Hour), "characters that cannot be sent"},
+		{"huge", strings.Repeat("x", 64<<10+1), noon.Add(time.Hour), "65537 bytes"},
+		{"ended", "hush", noon, "is this machine's clock right"},
+	} {
+		err := checkToken(c.token, c.expires, noon)
+		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hush")) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.says)
+		}
+	}
+}

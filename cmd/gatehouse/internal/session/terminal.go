@@ -1,0 +1,149 @@
+package session
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// maxTypedBytes bounds a name or a password.
+const maxTypedBytes = 4 << 10
+
+// Terminal asks on the terminal of the process, whatever its standard streams
+// are: kubectl takes the standard output of a plugin.
+type Terminal struct{}
+
+// HasTerminal tells whether there is a terminal to ask on.
+func HasTerminal() bool {
+	in, out, err := openTerminal()
+	if err != nil {
+		return false
+	}
+	closeTerminal(in, out)
+	return true
+}
+
+// Username implements Asker.
+func (Terminal) Username(ctx context.Context, who string) (string, error) {
+	return onTerminal(ctx, "User name at "+who+": ", func(in *os.File) (string, error) {
+		return readLine(in)
+	})
+}
+
+// Password implements Asker.
+func (Terminal) Password(ctx context.Context, who string) (string, error) {
+	return onTerminal(ctx, "Password of "+who+": ", func(in *os.File) (string, error) {
+		password, err := term.ReadPassword(int(in.Fd()))
+		return string(password), err
+	})
+}
+
+// Again implements Asker.
+func (Terminal) Again(why string) bool {
+	in, out, err := openTerminal()
+	if err != nil {
+		return false
+	}
+	defer closeTerminal(in, out)
+	_, err = fmt.Fprintln(out, why)
+	return err == nil
+}
+
+// onTerminal shows a prompt and reads. If the context ends, the terminal is put
+// back as it was, and the read is left to the end of the process.
+func onTerminal(ctx context.Context, prompt string, read func(in *os.File) (string, error)) (string, error) {
+	in, out, err := openTerminal()
+	if err != nil {
+		return "", errors.Join(ErrNeedsPerson, err)
+	}
+	state, err := term.GetState(int(in.Fd()))
+	if err != nil {
+		closeTerminal(in, out)
+		return "", errors.Join(ErrNeedsPerson, err)
+	}
+	if _, err := io.WriteString(out, prompt); err != nil {
+		closeTerminal(in, out)
+		return "", err
+	}
+	type result struct {
+		text string
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		text, err := read(in)
+		done <- result{text, err}
+	}()
+	select {
+	case r := <-done:
+		_ = term.Restore(int(in.Fd()), state) // it is as it was, unless reading failed
+		_, _ = io.WriteString(out, "\n")
+		closeTerminal(in, out)
+		if errors.Is(r.err, io.EOF) {
+			r.err = errors.New("nothing was typed")
+		}
+		return r.text, r.err
+	case <-ctx.Done():
+		_ = term.Restore(int(in.Fd()), state)
+		_, _ = io.WriteString(out, "\n")
+		return "", context.Cause(ctx)
+	}
+}
+
+func openTerminal() (in, out *os.File, err error) {
+	if in, err = os.OpenFile(terminalIn, os.O_RDWR, 0); err != nil {
+		return nil, nil, fmt.Errorf("there is no terminal: %w", err)
+	}
+	if terminalOut == terminalIn {
+		return in, in, nil
+	}
+	if out, err = os.OpenFile(terminalOut, os.O_RDWR, 0); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("there is no terminal: %w", err), in.Close())
+	}
+	return in, out, nil
+}
+
+// closeTerminal closes what was only read from and written prompts to.
+func closeTerminal(in, out *os.File) {
+	_ = in.Close()
+	if out != in {
+		_ = out.Close()
+	}
+}
+
+// Given is an Asker with answers from a script.
+type Given struct {
+	// Secret is what the password is read from: its first line.
+	Secret io.Reader
+}
+
+// Username implements Asker. A script gives the name by other means.
+func (Given) Username(context.Context, string) (string, error) {
+	return "", errors.New("no user name was given")
+}
+
+// Password implements Asker.
+func (g Given) Password(context.Context, string) (string, error) {
+	return readLine(g.Secret)
+}
+
+// Again implements Asker.
+func (Given) Again(string) bool { return false }
+
+// readLine reads a line, or what there is of it, without its end.
+func readLine(r io.Reader) (string, error) {
+	text, err := bufio.NewReader(io.LimitReader(r, maxTypedBytes+1)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	if len(text) > maxTypedBytes {
+		return "", fmt.Errorf("a line is longer than %d bytes", maxTypedBytes)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r"), nil
+}

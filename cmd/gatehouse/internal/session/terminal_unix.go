@@ -1,0 +1,9 @@
+//go:build unix
+
+package session
+
+// The terminal of a process.
+const (
+	terminalIn  = "/dev/tty"
+	terminalOut = "/dev/tty"
+)

@@ -1,0 +1,270 @@
+package telemetry
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+// other is the label of what is none of a bounded set.
+const other = "other"
+
+// authentications counts who is let in, and by what. Sources and directories
+// are those of the configuration in use, and anything else is other.
+type authentications struct {
+	// endpoint is the name of the endpoint that answers token reviews.
+	endpoint string
+	total    *prometheus.CounterVec
+	logins   *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	whoamis  *prometheus.CounterVec
+
+	// sources holds those of the configuration in use, directories among them.
+	sources atomic.Pointer[map[string]bool]
+	// refusals let the lines of wrong passwords pass.
+	refusals limiter
+	// key makes fingerprints of what was typed as a name.
+	key []byte
+}
+
+func newAuthentications() *authentications {
+	a := &authentications{
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_authentications_total",
+			Help: "Answered token reviews by authenticator, source of the identity, decision (allowed, denied, unknown) and reason.",
+		}, []string{"backend", "source", "decision", "reason"}),
+		logins: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_logins_total",
+			Help: "Calls of /login by directory, decision (allowed, denied, unknown, refused, shed) and reason.",
+		}, []string{"directory", "decision", "reason"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "gatehouse_login_duration_seconds",
+			Help:    "Time from the header of a call of /login to the end of its answer, by directory and decision.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"directory", "decision"}),
+		whoamis: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_whoami_total",
+			Help: "Calls of /whoami by decision (allowed, denied, unknown, refused, shed) and reason.",
+		}, []string{"decision", "reason"}),
+		// As often as strangers may fail: login.Attempts bounds it. So every wrong
+		// password has its line, unless clients that are known fail too, in masses.
+		refusals: limiter{aSecond: 10, atOnce: 100},
+		key:      make([]byte, sha256.Size),
+	}
+	for _, e := range webhooks.Endpoints() {
+		if e.Path == webhooks.AuthenticatePath {
+			a.endpoint = e.Name
+		}
+	}
+	_, _ = rand.Read(a.key) // never fails
+	a.sources.Store(&map[string]bool{})
+	return a
+}
+
+func (a *authentications) collectors() []prometheus.Collector {
+	return []prometheus.Collector{a.total, a.logins, a.duration, a.whoamis}
+}
+
+// AuthenticationLoaded notes which sources of identities are in use from now on.
+// The time series of others end.
+func (t *Telemetry) AuthenticationLoaded(spec *authn.Spec) {
+	sources := map[string]bool{v1alpha1.AccessTokensSource: true}
+	for i := range spec.Directories {
+		sources[spec.Directories[i].Config.Name] = true
+	}
+	for i := range spec.Issuers {
+		sources[spec.Issuers[i].Config.Issuer.URL] = true
+	}
+	a := t.authentications
+	for gone := range *a.sources.Swap(&sources) {
+		if !sources[gone] {
+			a.total.DeletePartialMatch(prometheus.Labels{"source": gone})
+			a.logins.DeletePartialMatch(prometheus.Labels{"directory": gone})
+			a.duration.DeletePartialMatch(prometheus.Labels{"directory": gone})
+		}
+	}
+}
+
+// sourceLabel bounds a label that is a source.
+func (a *authentications) sourceLabel(source string) string {
+	if source == "" || (*a.sources.Load())[source] {
+		return source
+	}
+	return other
+}
+
+func backendLabel(backend string) string {
+	switch authn.Backend(backend) {
+	case "", authn.AccessTokens, authn.LoginTokens, authn.JWTs:
+		return backend
+	default:
+		return other
+	}
+}
+
+// isAuthn tells whether a reason is one of authn's: the set is bounded.
+func isAuthn(reason string) bool {
+	switch authn.Reason(reason) {
+	case authn.ReasonOK, authn.ReasonForeign, authn.ReasonMalformed, authn.ReasonUnknownID, authn.ReasonWrongSecret,
+		authn.ReasonExpired, authn.ReasonAudience, authn.ReasonGuard, authn.ReasonRevoked, authn.ReasonUnknownKey,
+		authn.ReasonSignature, authn.ReasonAlgorithm, authn.ReasonNotYetValid, authn.ReasonClaims, authn.ReasonKeys,
+		authn.ReasonSourceGone, authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSlowed, authn.ReasonSession,
+		authn.ReasonDirectory, authn.ReasonTooLarge:
+		return true
+	default:
+		return false
+	}
+}
+
+// loginReason bounds the reason of a call of /login or /whoami.
+func loginReason(reason string) string {
+	switch reason {
+	case string(authn.ReasonOK):
+		return ""
+	case "", login.ReasonMethod, login.ReasonMediaType, login.ReasonBodyTooLarge, login.ReasonRateLimited,
+		login.ReasonOverload, login.ReasonInternal:
+		return reason
+	default:
+		if isAuthn(reason) {
+			return reason
+		}
+		return other
+	}
+}
+
+// authenticated counts a token review, if it is one that has an answer.
+func (a *authentications) authenticated(o *review.Outcome, reason string) {
+	switch o.Decision {
+	case review.Allowed, review.Denied, review.Unknown:
+		if o.Endpoint == a.endpoint {
+			a.total.WithLabelValues(backendLabel(o.Backend), a.sourceLabel(o.Source), string(o.Decision), reason).Inc()
+		}
+	case review.Refused, review.Shed:
+	}
+}
+
+// notLoaded tells whether nothing could be told because the document or the key
+// that a token names is not here, or not yet: of a token that is made up there is
+// none either.
+func notLoaded(reason string) bool {
+	return reason == string(authn.ReasonUnknownID) || reason == string(authn.ReasonUnknownKey)
+}
+
+// proofless tells whether a token had no yes for a reason that a forged one has
+// too.
+func proofless(reason string) bool {
+	switch authn.Reason(reason) { //nolint:exhaustive // the others are about tokens that somebody was given
+	case authn.ReasonForeign, authn.ReasonMalformed, authn.ReasonUnknownID, authn.ReasonWrongSecret,
+		authn.ReasonUnknownKey, authn.ReasonSignature, authn.ReasonAlgorithm, authn.ReasonKeys:
+		return true
+	default:
+		return false
+	}
+}
+
+// Login observes one finished call of /login or /whoami. It fits
+// login.HandlerOptions.Observe.
+func (t *Telemetry) Login(e *login.Event) {
+	a := t.authentications
+	decision, reason := string(e.Decision), loginReason(e.Reason)
+	if e.Path == login.WhoamiPath {
+		a.whoamis.WithLabelValues(decision, reason).Inc()
+	} else {
+		directory := a.sourceLabel(e.Directory)
+		a.logins.WithLabelValues(directory, decision, reason).Inc()
+		a.duration.WithLabelValues(directory, decision).Observe(e.Took.Seconds())
+	}
+	ctx, level := context.Background(), loginLevel(e)
+	if !t.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := a.attributes(e)
+	// Anybody who reaches the port can bring about all that is no yes.
+	if e.Decision != review.Allowed {
+		lines := &t.limiter
+		if e.Reason == string(authn.ReasonCredentials) {
+			lines = &a.refusals
+		}
+		suppressed, ok := lines.pass(e.Path+" "+reason, e.Started.Add(e.Took))
+		if !ok {
+			return
+		}
+		if suppressed > 0 {
+			attrs = append(attrs, slog.Int("suppressed", suppressed))
+		}
+	}
+	t.log.LogAttrs(ctx, level, strings.TrimPrefix(e.Path, "/"), attrs...)
+}
+
+// loginLevel is the level of a call's line. Logins are few and each is worth one;
+// whoami says nothing that the review of the same token does not.
+func loginLevel(e *login.Event) slog.Level {
+	switch e.Decision {
+	case review.Allowed, review.Denied:
+		if e.Path == login.WhoamiPath {
+			return slog.LevelDebug
+		}
+		return slog.LevelInfo
+	case review.Refused, review.Shed:
+		return slog.LevelWarn
+	case review.Unknown:
+		if notLoaded(e.Reason) {
+			return slog.LevelWarn
+		}
+		return slog.LevelError
+	default:
+		return slog.LevelError
+	}
+}
+
+// attributes names who called, for what, and how it ended: nothing of a password
+// and nothing of a token.
+func (a *authentications) attributes(e *login.Event) []slog.Attr {
+	attrs := []slog.Attr{slog.String("decision", string(e.Decision))}
+	for _, x := range []struct{ key, value string }{
+		{"reason", e.Reason},
+		{"detail", e.Detail},
+		{"directory", e.Directory},
+		{"backend", string(e.Backend)},
+		{"source", e.Source},
+		{"user", e.User},
+		{"typed", a.fingerprint(e)},
+		{"tokenID", e.TokenID},
+		{"client", e.Client},
+	} {
+		if x.value != "" {
+			attrs = append(attrs, slog.String(x.key, clip(x.value)))
+		}
+	}
+	if e.Renewal {
+		attrs = append(attrs, slog.Bool("renewal", true))
+	}
+	return append(attrs, slog.Float64("seconds", e.Took.Seconds()))
+}
+
+// fingerprint stands for the name that was typed where no user is known. The name
+// may be a password in the wrong field, so that the log has neither it nor
+// its hash, with which guesses could be tried: the key is made anew by each
+// process and kept nowhere. It does tell which lines are about one name.
+func (a *authentications) fingerprint(e *login.Event) string {
+	name := strings.ToLower(strings.TrimSpace(e.Typed))
+	if name == "" || e.User != "" {
+		return ""
+	}
+	mac := hmac.New(sha256.New, a.key)
+	_, _ = mac.Write([]byte(name)) // a hash takes everything
+	return hex.EncodeToString(mac.Sum(nil)[:4])
+}

@@ -1,0 +1,114 @@
+package tokens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// Directory is a Store of documents in the files of a directory, as Gatehouse
+// reads it.
+type Directory struct {
+	// Dir is the directory.
+	Dir string
+	// StateDir is where a server writes when tokens were used. Without it nobody
+	// knows.
+	StateDir string
+}
+
+var _ Store = Directory{} // a Directory is a Store
+
+// TokenFile is where Create writes the token of an id.
+func (d Directory) TokenFile(id string) string {
+	return filepath.Join(d.Dir, "token-"+id+".yaml")
+}
+
+// Create writes the token to token-<id>.yaml, never over a file.
+func (d Directory) Create(ctx context.Context, token *v1alpha1.AccessToken) (string, error) {
+	return d.create(ctx, d.TokenFile(token.Name), token)
+}
+
+// Revoke writes the revocation to <name>.yaml, never over a file.
+func (d Directory) Revoke(ctx context.Context, revocation *v1alpha1.TokenRevocation) (string, error) {
+	return d.create(ctx, filepath.Join(d.Dir, revocation.Name+".yaml"), revocation)
+}
+
+func (d Directory) create(ctx context.Context, file string, document any) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	data, err := yaml.Marshal(document)
+	if err != nil {
+		return "", err
+	}
+	return file, WriteNew(file, data, documentMode)
+}
+
+// documentMode is that of documents: they hold no secret and are for everybody
+// who may read the directory.
+const documentMode fs.FileMode = 0o644
+
+// WriteNew writes a file that does not exist yet. The error of one that does is
+// ErrExists. A file that could not be written whole is removed again.
+func WriteNew(file string, data []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode) // #nosec G304 -- the operator names the directory
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s %w", file, ErrExists)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
+	return nil
+}
+
+// List reads the directory as a server does: tokens in lists, and in files with
+// other documents, are found too.
+func (d Directory) List(ctx context.Context) (Listing, error) {
+	if err := ctx.Err(); err != nil {
+		return Listing{}, err
+	}
+	loaded, found := config.Inspect(d.Dir)
+	return Listing{Tokens: loaded.Authn.Tokens, Revocations: loaded.Authn.Revocations, Found: found}, nil
+}
+
+// Used reads what a server has written into the state directory.
+func (d Directory) Used(ctx context.Context) (map[string]time.Time, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if d.StateDir == "" {
+		return nil, nil //nolint:nilnil // nothing is known, and that is no error
+	}
+	return readUsage(filepath.Join(d.StateDir, UsageFile))
+}
+
+// locked runs change while no other process changes the directory by this
+// function. Where directories cannot be locked, as on some network file systems,
+// the look that change takes before it writes has to do.
+func (d Directory) locked(ctx context.Context, change func() error) error {
+	// The directory itself, so that no file is left behind in it.
+	lock := flock.New(d.Dir, flock.SetFlag(os.O_RDONLY))
+	const again = 20 * time.Millisecond
+	held, err := lock.TryLockContext(ctx, again)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if held && err == nil {
+		defer func() { _ = lock.Close() }() // closing the file unlocks it
+	}
+	return change()
+}

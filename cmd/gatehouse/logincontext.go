@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// contextFlags name a context of a kubeconfig.
+type contextFlags struct{ kubeconfig, context string }
+
+func (f *contextFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG or ~/.kube/config)")
+	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig (default the current one)")
+	_ = cmd.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) { // the flag exists
+		config, err := f.config().RawConfig()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []string
+		for name := range config.Contexts {
+			names = append(names, name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// named tells whether a kubeconfig was asked for by name.
+func (f *contextFlags) named() bool { return f.kubeconfig != "" || f.context != "" }
+
+func (f *contextFlags) config() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	rules.WarnIfAllMissing = false
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context})
+}
+
+// user is the name of the context and its user in the kubeconfig.
+func (f *contextFlags) user() (name string, user *clientcmdapi.AuthInfo, err error) {
+	config, err := f.config().RawConfig()
+	if err != nil {
+		return "", nil, fmt.Errorf("the kubeconfig cannot be read: %w", err)
+	}
+	if name = f.context; name == "" {
+		name = config.CurrentContext
+	}
+	if name == "" {
+		return "", nil, errors.New("the kubeconfig has no current context")
+	}
+	context := config.Contexts[name]
+	if context == nil {
+		return "", nil, fmt.Errorf("the kubeconfig has no context %q", name)
+	}
+	if user = config.AuthInfos[context.AuthInfo]; user == nil {
+		return "", nil, fmt.Errorf("the kubeconfig has no user %q, which is that of the context %q", context.AuthInfo, name)
+	}
+	return name, user, nil
+}
+
+// login is the way to log in of the context.
+func (f *contextFlags) login() (*loginFlags, error) {
+	name, user, err := f.user()
+	if err != nil {
+		return nil, err
+	}
+	login, err := execLogin(user.Exec)
+	if err != nil {
+		return nil, fmt.Errorf("the context %q: %w", name, err)
+	}
+	if login == nil {
+		return nil, fmt.Errorf("the context %q does not log in with Gatehouse (hint: gatehouse kubeconfig makes one that does)", name)
+	}
+	return login, nil
+}
+
+// execLogin is the way to log in that the exec section of a kubeconfig says, as
+// gatehouse kubeconfig wrote it; nil if it runs another program.
+func execLogin(exec *clientcmdapi.ExecConfig) (*loginFlags, error) {
+	if !isGatehouseLogin(exec) {
+		return nil, nil
+	}
+	args := exec.Args[1:]
+	if exec.Args[0] == pluginVerb {
+		args = args[1:]
+	}
+	var f loginFlags
+	flags := pflag.NewFlagSet("login", pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	f.add(flags)
+	flags.BoolVar(&f.passwordStdin, "password-stdin", false, "")
+	if err := flags.Parse(args); err != nil {
+		return nil, fmt.Errorf("its user's exec section: %w", err)
+	}
+	if err := f.check(); err != nil {
+		return nil, fmt.Errorf("its user's exec section:\n%w", err)
+	}
+	return &f, nil
+}
+
+// pluginVerb is what follows kubectl when this program is its plugin.
+const pluginVerb = "gatehouse"
+
+// isGatehouseLogin tells whether an exec section runs this program's login.
+func isGatehouseLogin(exec *clientcmdapi.ExecConfig) bool {
+	if exec == nil {
+		return false
+	}
+	command := strings.TrimSuffix(filepath.Base(exec.Command), ".exe")
+	switch {
+	case command == "kubectl":
+		return len(exec.Args) > 1 && exec.Args[0] == pluginVerb && exec.Args[1] == "login"
+	case strings.HasPrefix(command, "gatehouse"), strings.HasPrefix(command, "kubectl-gatehouse"):
+		return len(exec.Args) > 0 && exec.Args[0] == "login"
+	}
+	return false
+}

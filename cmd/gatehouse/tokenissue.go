@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+// defaultTokenTTL is how long a token lives unless told otherwise.
+const defaultTokenTTL = 30 * 24 * time.Hour
+
+func newTokenIssueCommand(s streams) *cobra.Command {
+	f := tokenFlags{now: time.Now, random: rand.Reader}
+	cmd := &cobra.Command{
+		Use:   "issue --user NAME",
+		Short: "Make an access token and the document that makes it known",
+		Long: `Issue makes an access token and its AccessToken document, which holds a hash and
+no secret.
+
+With --config the document is written to DIR/token-<id>.yaml, and the token alone
+goes to standard output. Without it the document goes to standard output, and the
+token to standard error. With -o json both go to standard output, as the members
+token and document of an object. The token is shown this once and cannot be had
+again.
+
+Identities that Kubernetes keeps for itself, such as the group system:masters,
+are refused.
+
+Exit codes: 0 issued, 1 refused, 2 bad usage, or the document cannot be written.`,
+		Example: `  # a token for a pipeline, for a day, known to the server that reads ./config
+  TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 24h --config ./config)
+  kubectl --token "$TOKEN" auth whoami
+
+  # the document for a Git repository, the token for a person
+  gatehouse token issue --user jane --group dev >access-token.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.output != "yaml" && f.output != "json" {
+				return outputError(f.output, "yaml", "json")
+			}
+			return f.issue(cmd.Context(), s)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.id, "id", "", "the token's id and the document's name, public: lower-case letters, digits and dashes (default 12 random characters)")
+	flags.StringVar(&f.user, "user", "", "name of the user that the token proves (required)")
+	flags.StringVar(&f.uid, "uid", "", "uid of the user")
+	flags.StringArrayVar(&f.groups, "group", nil, "group of the user; may be repeated")
+	flags.StringArrayVar(&f.extra, "extra", nil, "KEY=VALUE of the user's extra; may be repeated, for a key with several values too")
+	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is good for; may be repeated (default the API server's own)")
+	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is good for")
+	flags.StringVar(&f.config, "config", "", "directory of documents to write token-<id>.yaml to")
+	addOutputFlag(cmd, &f.output, "yaml", "json")
+	_ = cmd.MarkFlagRequired("user") // the flag exists
+	return cmd
+}
+
+// tokenFlags are what the command line of token issue says, and what it needs
+// of the world.
+type tokenFlags struct {
+	id, user, uid            string
+	groups, extra, audiences []string
+	ttl                      time.Duration
+	config, output           string
+
+	now    func() time.Time
+	random io.Reader
+}
+
+// issuedToken is what token issue says as JSON.
+type issuedToken struct {
+	Token    string               `json:"token"`
+	Document v1alpha1.AccessToken `json:"document"`
+}
+
+func (f *tokenFlags) issue(ctx context.Context, s streams) error {
+	issued, err := f.make()
+	if err != nil {
+		return err
+	}
+	store := tokens.Directory{Dir: f.config}
+	if err := f.check(ctx, store, &issued); err != nil {
+		return err
+	}
+	document, err := yaml.Marshal(issued.Document)
+	if err != nil {
+		return err
+	}
+	file := ""
+	if f.config != "" {
+		file, err = store.Create(ctx, &issued.Document)
+		if errors.Is(err, tokens.ErrExists) {
+			return existsError(file)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := f.print(s, file, issued, document); err != nil {
+		// Nobody has the token, so nobody needs its document.
+		if file != "" {
+			err = errors.Join(err, os.Remove(file))
+		}
+		return err
+	}
+	return nil
+}
+
+// make makes the token and its document, without judging either.
+func (f *tokenFlags) make() (issuedToken, error) {
+	var issued issuedToken
+	if f.ttl < time.Second {
+		return issued, fmt.Errorf("--ttl %s: must be a second or more", f.ttl)
+	}
+	extra, err := parseExtra(f.extra)
+	if err != nil {
+		return issued, err
+	}
+	var random [25]byte
+	if _, err := io.ReadFull(f.random, random[:]); err != nil {
+		return issued, fmt.Errorf("random bytes: %w", err)
+	}
+	id := f.id
+	if id == "" {
+		if id, err = randomID(f.random); err != nil {
+			return issued, err
+		}
+	}
+	text, hash := authn.NewToken(id, random)
+	issued.Token = text
+	now := f.now().UTC().Truncate(time.Second)
+	issued.Document = v1alpha1.AccessToken{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AccessToken"},
+		ObjectMeta: metav1.ObjectMeta{Name: id, CreationTimestamp: metav1.NewTime(now)},
+		Spec: v1alpha1.AccessTokenSpec{
+			SHA256:    hash,
+			User:      authenticationv1.UserInfo{Username: f.user, UID: f.uid, Groups: f.groups, Extra: extra},
+			ExpiresAt: metav1.NewTime(now.Add(f.ttl).Truncate(time.Second)),
+			Audiences: f.audiences,
+		},
+	}
+	return issued, nil
+}
+
+// check compiles the document as the server will, beside the tokens that are in
+// the directory already, and fails with every finding about it. What is wrong
+// with other documents is for lint to say.
+func (f *tokenFlags) check(ctx context.Context, store tokens.Directory, issued *issuedToken) error {
+	var known tokens.Listing
+	if f.config != "" {
+		if err := checkDir("--config", f.config); err != nil {
+			return err
+		}
+		file := store.TokenFile(issued.Document.Name)
+		if _, err := os.Lstat(file); err == nil {
+			return existsError(file)
+		}
+		var err error
+		if known, err = store.List(ctx); err != nil {
+			return err
+		}
+		if err := f.behind(&known, issued); err != nil {
+			return err
+		}
+	}
+	// The last of the tokens, so that what two have in common is its fault.
+	source := "the new token"
+	all := append(known.Tokens, authn.Token{Source: source, AccessToken: issued.Document})
+	_, err := authn.Compile(authn.Spec{Tokens: all, Now: f.now})
+	var found, own finding.List
+	if err != nil && !errors.As(err, &found) {
+		return err
+	}
+	for _, one := range found {
+		if one.Source == source && one.Severity == finding.Error {
+			own = append(own, one)
+		}
+	}
+	if len(own) > 0 {
+		return &exitError{code: exitNo, err: fmt.Errorf("no token was issued:\n%w", own)}
+	}
+	return nil
+}
+
+// behind lets the token be issued behind the revocation of what the user had
+// before: that of this very second ends at the next one. A token that would be
+// dead is refused.
+func (f *tokenFlags) behind(known *tokens.Listing, issued *issuedToken) error {
+	for {
+		revocation, revoked := known.RevokedBy(&issued.Document)
+		if !revoked {
+			return nil
+		}
+		end := revocation.Spec.IssuedBefore
+		if end.Sub(f.now()) > time.Second {
+			return &exitError{code: exitNo, err: fmt.Errorf("no token was issued: TokenRevocation/%s in %s refuses all that is issued to %q before %s",
+				revocation.Name, revocation.Source, f.user, end.UTC().Format(time.RFC3339))}
+		}
+		issued.Document.CreationTimestamp = end
+	}
+}
+
+// print shows the token where it was asked for. It is the one place that does.
+func (f *tokenFlags) print(s streams, file string, issued issuedToken, document []byte) error {
+	if f.output == "json" {
+		encoder := json.NewEncoder(s.out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(issued)
+	}
+	if file == "" {
+		if _, err := s.out.Write(document); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintln(s.err, issued.Token)
+		return err
+	}
+	if _, err := fmt.Fprintln(s.out, issued.Token); err != nil {
+		return err
+	}
+	// A remark; the token is out, so nothing hangs on it.
+	_, _ = fmt.Fprintf(s.err, "%s written; the token is good until %s and is not shown again\n",
+		file, issued.Document.Spec.ExpiresAt.Format(time.RFC3339))
+	return nil
+}
+
+// parseExtra reads KEY=VALUE flags.
+func parseExtra(flags []string) (map[string]authenticationv1.ExtraValue, error) {
+	var extra map[string]authenticationv1.ExtraValue
+	var problems []error
+	for _, flag := range flags {
+		key, value, found := strings.Cut(flag, "=")
+		if !found {
+			problems = append(problems, fmt.Errorf("--extra %q: must be KEY=VALUE (hint: --extra example.org/team=blue)", flag))
+			continue
+		}
+		if extra == nil {
+			extra = map[string]authenticationv1.ExtraValue{}
+		}
+		extra[key] = append(extra[key], value)
+	}
+	return extra, errors.Join(problems...)
+}
+
+// randomID is an id of 12 characters: 60 bits, so that nobody meets another's.
+func randomID(random io.Reader) (string, error) {
+	var data [8]byte
+	if _, err := io.ReadFull(random, data[:]); err != nil {
+		return "", fmt.Errorf("random bytes: %w", err)
+	}
+	return strings.ToLower(base32.StdEncoding.EncodeToString(data[:]))[:12], nil
+}
+
+// checkDir tells why what a flag names is no directory.
+func checkDir(flag, dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s: %q is not a directory", flag, dir)
+	}
+	return nil
+}
+
+func existsError(file string) error {
+	return fmt.Errorf("%s exists already and is not overwritten (hint: another --id, or remove the file, which revokes its token)", file)
+}

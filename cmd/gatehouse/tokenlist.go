@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+)
+
+func newTokenListCommand(s streams) *cobra.Command {
+	f := tokenListFlags{now: time.Now}
+	cmd := &cobra.Command{
+		Use:   "list --config DIR",
+		Short: "Show the access tokens that there are",
+		Long: `List shows every access token in the directory, by id: whom it proves, when it was
+issued, when it ends and when it was last used, and whether it is good, expired,
+or revoked by a TokenRevocation. The hash of a token is not shown.
+
+When a token was last used is in the --state-dir of the server. Each replica of a
+server knows of what it was asked itself, and the API server asks nobody about a
+token that its cache has.
+
+Exit codes: 0 listed, 2 bad usage, or there are errors in the directory: tokens
+may then be missing from the list.`,
+		Example: `  gatehouse token list --config ./config --state-dir /var/lib/gatehouse
+  gatehouse token list --config ./config --user ci-bot -o wide
+
+  # remove what has expired
+  gatehouse token revoke --config ./config $(gatehouse token list --config ./config --expired -o json | jq -r .id)`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(listFormats(), f.output) {
+				return outputError(f.output, listFormats()...)
+			}
+			return f.list(cmd.Context(), s)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.config, "config", "", "directory of documents (required)")
+	flags.StringVar(&f.stateDir, "state-dir", "", "directory in which a server keeps when tokens were last used")
+	flags.StringVar(&f.user, "user", "", "show the tokens of this user")
+	flags.BoolVar(&f.expired, "expired", false, "show the tokens that have expired")
+	addOutputFlag(cmd, &f.output, listFormats()...)
+	for _, name := range []string{"config", "state-dir"} {
+		_ = cmd.MarkFlagDirname(name) // the flag exists
+	}
+	_ = cmd.MarkFlagRequired("config")
+	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers)
+	return cmd
+}
+
+func listFormats() []string { return []string{"table", "wide", "json"} }
+
+// tokenListFlags are what the command line of token list says.
+type tokenListFlags struct {
+	config, stateDir, user, output string
+	expired                        bool
+
+	now func() time.Time
+}
+
+// tokenState is what a token is worth.
+type tokenState string
+
+const (
+	stateGood    tokenState = "good"
+	stateExpired tokenState = "expired"
+	stateRevoked tokenState = "revoked"
+)
+
+// listedToken is a token as token list shows it.
+type listedToken struct {
+	ID        string                                 `json:"id"`
+	User      string                                 `json:"user"`
+	UID       string                                 `json:"uid,omitempty"`
+	Groups    []string                               `json:"groups,omitempty"`
+	Extra     map[string]authenticationv1.ExtraValue `json:"extra,omitempty"`
+	Audiences []string                               `json:"audiences,omitempty"`
+	Issued    *time.Time                             `json:"issued,omitempty"`
+	Expires   time.Time                              `json:"expires"`
+	LastUsed  *time.Time                             `json:"lastUsed,omitempty"`
+	State     tokenState                             `json:"state"`
+	// RevokedBy is the document of the TokenRevocation that ends the token.
+	RevokedBy string `json:"revokedBy,omitempty"`
+	// Source is the document of the token.
+	Source string `json:"source"`
+}
+
+func (f *tokenListFlags) list(ctx context.Context, s streams) error {
+	if err := checkDir("--config", f.config); err != nil {
+		return err
+	}
+	if f.stateDir != "" {
+		if err := checkDir("--state-dir", f.stateDir); err != nil {
+			return err
+		}
+	}
+	store := tokens.Directory{Dir: f.config, StateDir: f.stateDir}
+	used, err := store.Used(ctx)
+	if err != nil {
+		return fmt.Errorf("--state-dir: %w", err)
+	}
+	listing, err := store.List(ctx)
+	if err != nil {
+		return err
+	}
+	var rows []listedToken
+	now := f.now()
+	for i := range listing.Tokens {
+		row := newListedToken(&listing, &listing.Tokens[i], used, now)
+		if f.user != "" && row.User != f.user || f.expired && now.Before(row.Expires) {
+			continue
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b listedToken) int { return strings.Compare(a.ID, b.ID) })
+	if err := f.print(s, rows, f.stateDir != ""); err != nil {
+		return err
+	}
+	return listingError(f.config, &listing, now)
+}
+
+func newListedToken(listing *tokens.Listing, token *authn.Token, used map[string]time.Time, now time.Time) listedToken {
+	row := listedToken{
+		ID: token.Name, User: token.Spec.User.Username, UID: token.Spec.User.UID,
+		Groups: token.Spec.User.Groups, Extra: token.Spec.User.Extra, Audiences: token.Spec.Audiences,
+		Expires: token.Spec.ExpiresAt.UTC(), State: stateGood, Source: token.Source,
+	}
+	if issued := token.CreationTimestamp.UTC(); !issued.IsZero() {
+		row.Issued = &issued
+	}
+	if at, ok := used[token.Name]; ok {
+		at = at.UTC()
+		row.LastUsed = &at
+	}
+	revocation, revoked := listing.RevokedBy(&token.AccessToken)
+	switch {
+	case revoked:
+		row.State, row.RevokedBy = stateRevoked, revocation.Source
+	case !now.Before(row.Expires):
+		row.State = stateExpired
+	}
+	return row
+}
+
+func (f *tokenListFlags) print(s streams, rows []listedToken, lastUsed bool) error {
+	if f.output == "json" {
+		encoder := json.NewEncoder(s.out)
+		encoder.SetEscapeHTML(false)
+		for i := range rows {
+			if err := encoder.Encode(&rows[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(s.err, "no access token is to be shown")
+		return err
+	}
+	return printTokens(s.out, rows, f.output == "wide", lastUsed)
+}
+
+// printTokens prints a table.
+func printTokens(out io.Writer, rows []listedToken, wide, lastUsed bool) error {
+	const padding = 2
+	table := tabwriter.NewWriter(out, 0, 0, padding, ' ', 0)
+	line := func(cells ...string) {
+		_, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) // Flush tells
+	}
+	head := []string{"ID", "USER", "GROUPS", "ISSUED", "EXPIRES", "LAST USED", "STATE"}
+	if wide {
+		head = append(head, "UID", "AUDIENCES", "DOCUMENT")
+	}
+	line(head...)
+	for i := range rows {
+		row := &rows[i]
+		used := instant(row.LastUsed)
+		if !lastUsed {
+			used = "?"
+		}
+		cells := []string{
+			shape.Printable(row.ID), orDash(shape.Printable(row.User)), orDash(joined(row.Groups, wide)),
+			instant(row.Issued), instant(&row.Expires), used, string(row.State),
+		}
+		if wide {
+			cells = append(cells, orDash(shape.Printable(row.UID)), orDash(joined(row.Audiences, wide)), row.Source)
+		}
+		line(cells...)
+	}
+	return table.Flush()
+}
+
+// joined is a list in a cell of a table: all of it, or what fits.
+func joined(list []string, all bool) string {
+	const most = 3
+	more := ""
+	if !all && len(list) > most {
+		more = fmt.Sprintf(",… (%d)", len(list))
+		list = list[:most]
+	}
+	shown := make([]string, len(list))
+	for i, text := range list {
+		shown[i] = shape.Printable(text)
+	}
+	return strings.Join(shown, ",") + more
+}
+
+func instant(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// listingError tells that there are errors where the tokens are: servers do not
+// use what they cannot use whole.
+func listingError(dir string, listing *tokens.Listing, now time.Time) error {
+	_, err := authn.Compile(authn.Spec{Tokens: listing.Tokens, Revocations: listing.Revocations, Now: func() time.Time { return now }})
+	var more finding.List
+	if err != nil && !errors.As(err, &more) {
+		return err
+	}
+	n := 0
+	first := finding.Finding{}
+	for _, one := range slices.Concat(listing.Found, more) {
+		if one.Severity == finding.Error {
+			if n++; n == 1 {
+				first = one
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("there are %d errors in %s: tokens in documents that cannot be read are not shown, and a server does not use the documents before they are mended (hint: gatehouse lint --config %s):\n  %s",
+		n, dir, dir, first)
+}

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+)
+
+func newTokenRevokeCommand(s streams) *cobra.Command {
+	f := tokenRevokeFlags{now: time.Now, random: rand.Reader}
+	cmd := &cobra.Command{
+		Use:   "revoke --config DIR [ID...]",
+		Short: "Make access tokens, or all that a user has, worthless",
+		Long: `Revoke removes the documents of access tokens. A document that is the only one of
+its file is removed with the file; of a file with others it is taken out, and
+nothing else in there changes.
+
+With --user it removes all access tokens of the user, and writes a
+TokenRevocation, revocation-<random>.yaml: what was issued to the user before now
+is refused, JWTs and login tokens too. What is issued later is good, so whoever
+must stay out has to be removed from the directory or the issuer as well.
+
+An id may be given as the whole text of a token, such as one that leaked.
+
+Exit codes: 0 revoked, 1 there is no such token, 2 bad usage, or something could
+not be removed. What could be is removed then.`,
+		Example: `  gatehouse token revoke --config ./config ci
+  gatehouse token revoke --config ./config --user jane --reason "laptop stolen, INC-4711"
+
+  # what would happen
+  gatehouse token revoke --config ./config --user jane --dry-run`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(args, cmd.Flags().Changed("user")); err != nil {
+				return err
+			}
+			return f.revoke(cmd.Context(), s)
+		},
+		ValidArgsFunction: completeIDs,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.config, "config", "", "directory of documents (required)")
+	flags.StringVar(&f.user, "user", "", "revoke everything that this user has; the name as the API server sees it, prefixes included")
+	flags.StringVar(&f.reason, "reason", "", "why, for people; with --user")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and say what would be done")
+	_ = cmd.MarkFlagDirname("config") // the flags exist
+	_ = cmd.MarkFlagRequired("config")
+	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers)
+	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
+	return cmd
+}
+
+// tokenRevokeFlags are what the command line of token revoke says, and what it
+// needs of the world.
+type tokenRevokeFlags struct {
+	config, user, reason string
+	dryRun               bool
+	ids                  []string
+
+	now    func() time.Time
+	random io.Reader
+}
+
+// check reports everything that is wrong with the command line, and keeps the
+// ids. What may be a token is never repeated.
+func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
+	var problems []error
+	switch {
+	case ofUser && f.user == "":
+		problems = append(problems, errors.New(`--user "": must not be empty`))
+	case ofUser && len(args) > 0:
+		problems = append(problems, errors.New("ids and --user exclude each other: --user revokes all that the user has"))
+	case !ofUser && len(args) == 0:
+		problems = append(problems, errors.New("nothing to revoke (hint: the ids of tokens, as 'gatehouse token list' shows them, or --user)"))
+	}
+	if f.reason != "" && !ofUser {
+		problems = append(problems, errors.New("--reason needs --user: nothing is left of a token that is removed"))
+	}
+	for i, arg := range args {
+		if strings.HasPrefix(arg, "gatehouse_") {
+			id, err := authn.ParseToken(arg)
+			if err != nil {
+				problems = append(problems, fmt.Errorf("argument %d: %w", i+1, err))
+				continue
+			}
+			arg = id
+		}
+		if !slices.Contains(f.ids, arg) {
+			f.ids = append(f.ids, arg)
+		}
+	}
+	if err := checkDir("--config", f.config); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+func (f *tokenRevokeFlags) revoke(ctx context.Context, s streams) error {
+	store := tokens.Directory{Dir: f.config}
+	var problems []error
+	// The revocation comes first: it ends whatever the rest fails at.
+	if f.user != "" {
+		if err := f.revokeUser(ctx, s, store); err != nil {
+			return err
+		}
+	}
+	removed, listing, err := f.remove(ctx, s, store)
+	if err != nil {
+		problems = append(problems, err)
+	}
+	if f.user != "" || removed > 0 {
+		_, _ = io.WriteString(s.err, f.effect()) // a remark
+		if err := listingErrorAfter(f.config, listing); err != nil && !f.dryRun {
+			problems = append(problems, err)
+		}
+	}
+	return worst(problems)
+}
+
+// remove removes the tokens. Of a token that is given twice, the second comes to
+// light when the first is gone, so it looks again.
+func (f *tokenRevokeFlags) remove(ctx context.Context, s streams, store tokens.Store) (removed int, listing *tokens.Listing, err error) {
+	const rounds = 10
+	var problems []error
+	done, missing := map[string]bool{}, slices.Clone(f.ids)
+	for range rounds {
+		now, err := store.List(ctx)
+		if err != nil {
+			return removed, &now, err
+		}
+		listing = &now
+		wanted := slices.DeleteFunc(now.Tokens, func(t authn.Token) bool { return !f.wants(&t) || done[t.Source+" "+t.Name] })
+		if len(wanted) == 0 {
+			break
+		}
+		slices.SortFunc(wanted, func(a, b authn.Token) int { return strings.Compare(a.Name, b.Name) })
+		users := make(map[string]string, len(wanted))
+		for i := range wanted {
+			users[wanted[i].Name] = wanted[i].Spec.User.Username
+		}
+		again := false
+		for i, r := range store.Delete(ctx, wanted, f.dryRun) {
+			if errors.Is(r.Err, tokens.ErrNotFound) {
+				continue // somebody else was faster
+			}
+			missing = slices.DeleteFunc(missing, func(id string) bool { return id == r.ID })
+			if r.Err != nil {
+				done[wanted[i].Source+" "+r.ID] = true
+				problems = append(problems, fmt.Errorf("AccessToken %q: %w", r.ID, r.Err))
+				continue
+			}
+			removed++
+			again = true
+			verb := "removed"
+			if f.dryRun {
+				verb = "would remove"
+			}
+			if _, err := fmt.Fprintf(s.out, "%s AccessToken %s of %s, in %s\n", verb, shape.Printable(r.ID), shape.Printable(users[r.ID]), r.Place); err != nil {
+				return removed, listing, err
+			}
+		}
+		if !again || f.dryRun {
+			break
+		}
+	}
+	for _, id := range missing {
+		problems = append(problems, &exitError{code: exitNo, err: fmt.Errorf("there is no AccessToken %q in %s (hint: gatehouse token list --config %s)", shape.Cut(id, 80), f.config, f.config)})
+	}
+	if f.user != "" && removed == 0 && len(problems) == 0 {
+		_, _ = fmt.Fprintf(s.err, "%s has no access token\n", shape.Printable(f.user)) // a remark
+	}
+	return removed, listing, errors.Join(problems...)
+}
+
+func (f *tokenRevokeFlags) wants(t *authn.Token) bool {
+	if f.user != "" {
+		return t.Spec.User.Username == f.user
+	}
+	return slices.Contains(f.ids, t.Name)
+}
+
+// revokeUser writes the revocation of all that the user has.
+func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s streams, store tokens.Store) error {
+	id, err := randomID(f.random)
+	if err != nil {
+		return err
+	}
+	// Tokens say the second in which they were issued, so that of this one ends
+	// too.
+	before := metav1.NewTime(f.now().UTC().Truncate(time.Second).Add(time.Second))
+	revocation := &v1alpha1.TokenRevocation{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TokenRevocation"},
+		ObjectMeta: metav1.ObjectMeta{Name: "revocation-" + id[:8]},
+		Spec:       v1alpha1.TokenRevocationSpec{User: f.user, IssuedBefore: before, Reason: f.reason},
+	}
+	_, err = authn.Compile(authn.Spec{
+		Revocations: []authn.Revocation{{Source: "the revocation", TokenRevocation: *revocation}}, Now: f.now,
+	})
+	if list, ok := errors.AsType[finding.List](err); ok {
+		return fmt.Errorf("nothing was revoked:\n%w", list)
+	}
+	if err != nil {
+		return err
+	}
+	verb, place := "would write", f.config
+	if !f.dryRun {
+		verb = "wrote"
+		if place, err = store.Revoke(ctx, revocation); err != nil {
+			return fmt.Errorf("nothing was revoked: %w", err)
+		}
+	}
+	_, err = fmt.Fprintf(s.out, "%s a TokenRevocation, in %s: what was issued to %s before %s is refused, JWTs and login tokens too\n",
+		verb, place, shape.Printable(f.user), before.Format(time.RFC3339))
+	return err
+}
+
+// effect says from when on what was revoked is refused.
+func (f *tokenRevokeFlags) effect() string {
+	text := "servers that read " + f.config + " refuse it within seconds, at most 10; API servers go on with what they keep for the time of\n" +
+		"--authentication-token-webhook-cache-ttl (2m unless set) and 10s more\n"
+	if f.dryRun {
+		return "nothing was changed; " + text
+	}
+	return text
+}
+
+// listingErrorAfter tells that servers may not use what was changed.
+func listingErrorAfter(dir string, listing *tokens.Listing) error {
+	if listing == nil || listing.Found.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("there are errors in %s: other changes in it are not used before they are mended, and tokens in documents that cannot be read were not looked at (hint: gatehouse lint --config %s)", dir, dir)
+}
+
+// worst is all problems as one, with the exit code of those that are not a plain
+// no.
+func worst(problems []error) error {
+	joined := errors.Join(problems...)
+	if joined == nil {
+		return nil
+	}
+	return &exitError{code: worstCode(joined), err: joined}
+}
+
+func worstCode(err error) int {
+	if exit, ok := err.(*exitError); ok { //nolint:errorlint // the tree is walked
+		return exit.code
+	}
+	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the tree is walked
+		code := exitNo
+		for _, one := range several.Unwrap() {
+			code = max(code, worstCode(one))
+		}
+		return code
+	}
+	return exitUnknown
+}
+
+// completeIDs completes the ids of the tokens in --config.
+func completeIDs(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return completeTokens(cmd, prefix, func(t *authn.Token) (string, string) {
+		if slices.Contains(args, t.Name) {
+			return "", ""
+		}
+		return t.Name, t.Spec.User.Username
+	})
+}
+
+// completeUsers completes the users who have tokens in --config.
+func completeUsers(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return completeTokens(cmd, prefix, func(t *authn.Token) (string, string) { return t.Spec.User.Username, "" })
+}
+
+// completeTokens completes with what is of interest of tokens, and says with it
+// what describes that.
+func completeTokens(cmd *cobra.Command, prefix string, of func(*authn.Token) (word, about string)) ([]string, cobra.ShellCompDirective) {
+	dir := cmd.Flag("config").Value.String()
+	if dir == "" {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	listing, err := tokens.Directory{Dir: dir}.List(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var words []string
+	for i := range listing.Tokens {
+		word, about := of(&listing.Tokens[i])
+		if word == "" || !strings.HasPrefix(word, prefix) {
+			continue
+		}
+		if about != "" {
+			word = cobra.CompletionWithDesc(word, shape.Printable(about))
+		}
+		words = append(words, word)
+	}
+	slices.Sort(words)
+	return slices.Compact(words), cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/dex"
+	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// A configuration by which nobody could log in any more, or that cannot be read, does not take the place of one by which
+// people do.
+func TestBrokenLoginConfigurationIsNotUsed(t *testing.T) {
+	t.Parallel()
+	s := prepareSite(t, "lockout")
+	jane := s.person("jane", "dev")
+	issuer := dex.New(t, dex.Options{Users: []dex.User{jane}})
+	d := s.newDirectory(t, "jane")
+	configuration := d.configuration(t, s)
+	s.put(t, "issuers.yaml", upstream(trusting(issuer, "dex:")))
+	s.put(t, "configuration.yaml", ours(configuration))
+	s.start(t)
+	ofIssuer, ofDirectory := s.idToken(t, issuer, dex.Client, jane), s.login(t, d.with("jane")).in(t)
+	people := func() error { return errors.Join(yes(s.review(t, ofIssuer)), yes(s.review(t, ofDirectory))) }
+	eventually(t, "the keys of the issuer", people)
+
+	with := func(change func(*apiserverv1.JWTAuthenticator)) any {
+		changed := trusting(issuer, "dex:")
+		change(&changed)
+		return upstream(changed)
+	}
+	guard := func(prefix v1alpha1.RequiredPrefix) any {
+		changed := configuration
+		changed.Guard.Prefixes = []v1alpha1.RequiredPrefix{prefix}
+		return ours(changed)
+	}
+	for _, test := range []struct {
+		name, file string
+		document   any
+		says       []string
+	}{
+		{"an issuer without audiences", "issuers.yaml", with(func(j *apiserverv1.JWTAuthenticator) { j.Issuer.Audiences = nil }), []string{"jwt[0].issuer.audiences"}},
+		{"an issuer without TLS", "issuers.yaml", with(func(j *apiserverv1.JWTAuthenticator) { j.Issuer.URL = "http://dex.example.org" }), []string{"jwt[0].issuer.url", "https"}},
+		{"an expression that does not compile", "issuers.yaml", with(func(j *apiserverv1.JWTAuthenticator) { j.ClaimMappings.Username.Expression = "claims.(" }), []string{"jwt[0].claimMappings.username.expression"}},
+		{"an authority that is none", "issuers.yaml", with(func(j *apiserverv1.JWTAuthenticator) { j.Issuer.CertificateAuthority = "x" }), []string{"jwt[0].issuer.certificateAuthority"}},
+		{"a login key that is not there", "configuration.yaml", func() any {
+			changed := configuration
+			changed.Login = &v1alpha1.LoginConfiguration{Keys: []v1alpha1.LoginKey{{Name: "gone", File: s.private + "/gone.key"}}}
+			return ours(changed)
+		}(), []string{"login.keys[0]", "gone.key"}},
+		{"no login key", "configuration.yaml", func() any {
+			changed := configuration
+			changed.Login = &v1alpha1.LoginConfiguration{Keys: []v1alpha1.LoginKey{}}
+			return ours(changed)
+		}(), []string{"login.keys"}},
+		{"a directory and no login", "configuration.yaml", func() any {
+			changed := configuration
+			changed.Login = nil
+			return ours(changed)
+		}(), []string{"login"}},
+		{"a filter that is none", "configuration.yaml", func() any {
+			changed := configuration
+			changed.Directories = []v1alpha1.Directory{configuration.Directories[0]}
+			changed.Directories[0].UserSearch.Filter = "(uid={}"
+			return ours(changed)
+		}(), []string{"directories[0].userSearch.filter"}},
+		{"a prefix that nobody of the directory has", "configuration.yaml", guard(v1alpha1.RequiredPrefix{Source: "ldap", Username: "corp:"}), []string{"guard.prefixes[0].username", "corp:"}},
+		{"a prefix that no group of the issuer has", "configuration.yaml", guard(v1alpha1.RequiredPrefix{Source: issuer.Issuer(), Groups: "corp:"}), []string{"guard.prefixes[0].groups", "corp:"}},
+		{"prefixes for nobody", "configuration.yaml", guard(v1alpha1.RequiredPrefix{Source: "lpad", Username: "corp:"}), []string{"guard.prefixes[0].source", "ldap"}},
+		{"a field that there is not", "configuration.yaml", map[string]any{
+			"apiVersion": "gatehouse.dev/v1alpha1", "kind": "AuthenticationConfiguration", "directorys": []any{},
+		}, []string{"directorys", "directories"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			failed, err := s.server.Metric(t.Context(), "gatehouse_config_loads_total", `result="error"`)
+			must(t, err)
+			file := s.put(t, test.file, test.document)
+			good := map[string]any{"issuers.yaml": upstream(trusting(issuer, "dex:")), "configuration.yaml": ours(configuration)}[test.file]
+			defer s.put(t, test.file, good)
+			eventually(t, "the metric of what could not be used", func() error {
+				must(t, people())
+				now, err := s.server.Metric(t.Context(), "gatehouse_config_loads_total", `result="error"`)
+				if err == nil && now == failed {
+					err = errNotYet
+				}
+				return err
+			})
+			s.login(t, d.with("jane")).in(t)
+			must(t, people())
+
+			said, err := gatehouse.Run(t.Context(), "lint", "--config", s.documents)
+			if code, ok := errors.AsType[*exec.ExitError](err); !ok || code.ExitCode() != 1 {
+				t.Errorf("lint says %v, want the exit code 1", err)
+			}
+			if err != nil {
+				said += err.Error()
+			}
+			for _, want := range append(test.says, test.file) {
+				if !strings.Contains(said, want) {
+					t.Errorf("lint does not say %q:\n%s", want, said)
+				}
+			}
+			if t.Failed() {
+				t.Logf("the document is %s", file)
+			}
+		})
+	}
+}

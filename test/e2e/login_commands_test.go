@@ -1,0 +1,291 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/dex"
+	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+)
+
+// desk is somebody's machine: programs, a kubeconfig and a cache of logins.
+type desk struct {
+	*place
+	// kubeconfig is what 'gatehouse kubeconfig' wrote, and cache where logins are kept.
+	kubeconfig, cache string
+	environment       []string
+	// program is the one under test, and sentTo the file with the address that the browser was sent to.
+	program, sentTo string
+}
+
+// newDesk makes a kubeconfig with this way to log in.
+func (p *place) newDesk(t *testing.T, flags ...string) *desk {
+	t.Helper()
+	program, err := gatehouse.Binary()
+	must(t, err)
+	dir := t.TempDir()
+	programs, caches := filepath.Join(dir, "bin"), filepath.Join(dir, "caches")
+	d := &desk{
+		place: p, kubeconfig: filepath.Join(dir, "kubeconfig"), cache: filepath.Join(caches, "gatehouse"),
+		program: program, sentTo: filepath.Join(dir, "address"),
+	}
+	d.environment = []string{
+		"PATH=" + programs + string(os.PathListSeparator) + os.Getenv("PATH"), "KUBECONFIG=" + d.kubeconfig, "KUBECACHEDIR=" + caches,
+	}
+	must(t, os.Mkdir(programs, 0o700))
+	must(t, os.Symlink(program, filepath.Join(programs, "kubectl-gatehouse")))
+	must(t, os.Symlink(program, filepath.Join(programs, "gatehouse")))
+	// The browser writes down where it is sent.
+	browser := fmt.Sprintf("#!/bin/sh\nprintf '%%s' \"$1\" >'%[1]s.partial' && mv '%[1]s.partial' '%[1]s'\n", d.sentTo)
+	must(t, os.WriteFile(filepath.Join(programs, "xdg-open"), []byte(browser), 0o700))
+	text, err := gatehouse.Run(t.Context(), append([]string{
+		"kubeconfig", "--api-server", p.api.Config().Host, "--api-server-ca", p.api.CAFile(),
+		"--server", "https://" + p.server.Reviews.String(), "--server-ca", p.path("ca.crt"),
+	}, flags...)...)
+	must(t, err)
+	must(t, os.WriteFile(d.kubeconfig, []byte(text), 0o600))
+	return d
+}
+
+// ran is what became of a command.
+type ran struct {
+	code           int
+	stdout, stderr string
+}
+
+// outputs counts the files that the outputs of commands are kept in.
+var outputs atomic.Uint32
+
+// kubectl is kubectl with the person's own kubeconfig.
+func (d *desk) kubectl(t *testing.T, args ...string) *running {
+	return d.begin(d.api.Kubectl(t.Context(), args...))
+}
+
+// gatehouse is a command of this program.
+func (d *desk) gatehouse(t *testing.T, args ...string) *running {
+	return d.begin(exec.CommandContext(t.Context(), d.program, args...)) //nolint:gosec // the program under test
+}
+
+// running is a command that is about to run.
+type running struct {
+	desk    *desk
+	command *exec.Cmd
+
+	stdout, stderr bytes.Buffer
+}
+
+func (d *desk) begin(command *exec.Cmd) *running {
+	r := &running{desk: d, command: command}
+	command.Env = append(command.Environ(), d.environment...)
+	command.Stdout, command.Stderr = &r.stdout, &r.stderr
+	return r
+}
+
+// run runs the command to its end with this input.
+func (r *running) run(t *testing.T, input string) ran {
+	t.Helper()
+	r.command.Stdin = strings.NewReader(input)
+	must(t, r.command.Start())
+	return r.wait(t)
+}
+
+// wait waits for the end, and keeps what was said for those who look for secrets.
+func (r *running) wait(t *testing.T) ran {
+	t.Helper()
+	err := r.command.Wait()
+	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		t.Fatal(err)
+	}
+	file := r.desk.path(fmt.Sprintf("command-%03d.log", outputs.Add(1)))
+	must(t, os.WriteFile(file, append(r.stdout.Bytes(), r.stderr.Bytes()...), 0o600))
+	return ran{r.command.ProcessState.ExitCode(), r.stdout.String(), r.stderr.String()}
+}
+
+// says wants a command to end with this code and to say this.
+func (r ran) says(t *testing.T, code int, texts ...string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("the exit code is %d, want %d:\n%s%s", r.code, code, r.stdout, r.stderr)
+	}
+	for _, text := range texts {
+		if !strings.Contains(r.stdout+r.stderr, text) {
+			t.Errorf("nothing is said about %q:\n%s%s", text, r.stdout, r.stderr)
+		}
+	}
+}
+
+// isKnownAs wants kubectl to be somebody, without a word from anybody.
+func (d *desk) isKnownAs(t *testing.T, name string, groups ...string) {
+	t.Helper()
+	said := d.kubectl(t, "auth", "whoami", "--output=json").run(t, "")
+	said.says(t, 0)
+	var review authenticationv1.SelfSubjectReview
+	must(t, json.Unmarshal([]byte(said.stdout), &review))
+	want := fmt.Sprint(append(groups, "system:authenticated"))
+	if got := review.Status.UserInfo; got.Username != name || fmt.Sprint(got.Groups) != want {
+		t.Errorf("kubectl is %s in %s, want %s in %s", got.Username, got.Groups, name, want)
+	}
+	d.gatehouse(t, "whoami").run(t, "").says(t, 0, name, "knows you as "+name)
+}
+
+// isNobody wants kubectl to fail, because nobody is logged in and nobody can be asked.
+func (d *desk) isNobody(t *testing.T) {
+	t.Helper()
+	d.kubectl(t, "auth", "whoami").run(t, "").says(t, 1, "gatehouse login")
+	d.gatehouse(t, "whoami").run(t, "").says(t, 2, "gatehouse login")
+}
+
+// isPrivate wants nobody but the owner to be able to look at what is kept, and notes it as secret.
+func (d *desk) isPrivate(t *testing.T) {
+	t.Helper()
+	files := 0
+	must(t, filepath.WalkDir(d.cache, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has the mode %s", path, info.Mode())
+		}
+		if err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+			files++
+			err = d.noteTokens(path)
+		}
+		return err
+	}))
+	if files == 0 {
+		t.Errorf("nothing is kept in %s", d.cache)
+	}
+}
+
+var tokenText = regexp.MustCompile(`[A-Za-z0-9_-]{20,}(\.[A-Za-z0-9_-]{20,})*`)
+
+// noteTokens notes what looks like a token in a file of the cache.
+func (d *desk) noteTokens(file string) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var kept map[string]any
+	err = json.Unmarshal(content, &kept)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for name, value := range kept {
+		text, ok := value.(string)
+		if ok && strings.Contains(strings.ToLower(name), "token") && tokenText.MatchString(text) {
+			d.jwt("." + strings.TrimPrefix(text, "gatehouse-login_"))
+		}
+	}
+	return nil
+}
+
+// People log in once and use kubectl.
+func (p *place) testCommands(t *testing.T) {
+	t.Run("name and password", func(t *testing.T) {
+		t.Parallel()
+		d := p.newDesk(t, "--username", "kate")
+		d.isNobody(t)
+		password := p.directory.passwords["kate"] + "\n"
+		d.gatehouse(t, "login", "--password-stdin").run(t, p.secret("not-"+password)).says(t, 1, "wrong")
+		d.gatehouse(t, "login", "--password-stdin").run(t, password).says(t, 0, "logged in", "ldap:kate")
+		d.isKnownAs(t, "ldap:kate")
+		d.isPrivate(t)
+		d.kubectl(t, "gatehouse", "whoami").run(t, "").says(t, 0, "ldap:kate")
+		d.gatehouse(t, "logout").run(t, "").says(t, 0, "1 login removed")
+		d.isNobody(t)
+		d.kubectl(t, "gatehouse", "login", "--password-stdin").run(t, password).says(t, 0, "ldap:kate")
+		d.isKnownAs(t, "ldap:kate")
+	})
+
+	atIssuer := func(t *testing.T, more ...string) *desk {
+		t.Helper()
+		authority := filepath.Join(t.TempDir(), "dex.crt")
+		must(t, os.WriteFile(authority, p.issuer.CertPEM(), 0o600))
+		return p.newDesk(t, append([]string{
+			"--issuer", p.issuer.Issuer(), "--issuer-ca", authority, "--client-id", dex.Client,
+			"--scope", "email", "--scope", "groups", "--scope", "profile", "--scope", "offline_access",
+		}, more...)...)
+	}
+
+	t.Run("browser", func(t *testing.T) {
+		t.Parallel()
+		d := atIssuer(t)
+		d.isNobody(t)
+		login := d.gatehouse(t, "login")
+		must(t, login.command.Start())
+		var address []byte
+		eventually(t, "a browser", func() error {
+			var err error
+			address, err = os.ReadFile(d.sentTo)
+			return err
+		})
+		page, err := p.issuer.Visit(t.Context(), string(address), p.jane.Email, p.jane.Password)
+		if err != nil || !strings.Contains(page, "logged in") {
+			t.Errorf("the browser shows %q, %v", page, err)
+		}
+		login.wait(t).says(t, 0, "logged in", p.issuer.Issuer())
+		d.isKnownAs(t, "dex:jane@example.org", "dex:dev", "dex:eng")
+		d.isPrivate(t)
+	})
+
+	t.Run("another device", func(t *testing.T) {
+		t.Parallel()
+		d := atIssuer(t, "--device")
+		shown := regexp.MustCompile(regexp.QuoteMeta(p.issuer.Issuer()) + `/device\?user_code=\S+`)
+		login := d.gatehouse(t, "login")
+		remarks, shows := io.Pipe()
+		login.command.Stderr = io.MultiWriter(&login.stderr, shows)
+		must(t, login.command.Start())
+		address := ""
+		for lines := bufio.NewScanner(remarks); address == "" && lines.Scan(); {
+			address = shown.FindString(lines.Text())
+		}
+		go io.Copy(io.Discard, remarks) //nolint:errcheck // what follows is of no interest here
+		_, err := p.issuer.Visit(t.Context(), address, p.jane.Email, p.jane.Password)
+		must(t, err)
+		login.wait(t).says(t, 0, "logged in", p.issuer.Issuer())
+		d.isKnownAs(t, "dex:jane@example.org", "dex:dev", "dex:eng")
+		d.isPrivate(t)
+	})
+
+	t.Run("why a token is refused", func(t *testing.T) {
+		t.Parallel()
+		p := p.elsewhere(t)
+		d := p.newDesk(t, "--username", "kate")
+		good := p.grant(t, "good", "--user", "robot")
+		wrong, _ := p.issueUnknown(t, "good")
+		unknown, _ := p.issueUnknown(t, "nobody-knows")
+		for _, test := range []struct {
+			name, token string
+			code        int
+			says        []string
+		}{
+			{"it is not", good, 0, []string{"robot", "access-token"}},
+			{"wrong secret", wrong, 1, []string{"wrong-secret", "Unauthorized"}},
+			{"unknown", unknown, 1, []string{"unknown-id", "Unauthorized"}},
+			{"damaged", good[:len(good)-2], 1, []string{"malformed", "Unauthorized"}},
+			{"foreign", p.idToken(t, p.foreign, dex.Client, p.jane), 1, []string{"foreign", "Unauthorized"}},
+			{"another client's", p.idToken(t, p.issuer, dex.OtherClient, p.jane), 1, []string{"audience", "Unauthorized"}},
+			{"blocked by a rule", p.idToken(t, p.issuer, dex.Client, p.mallory), 1, []string{"claims", "this domain is blocked", "Unauthorized"}},
+			{"reserved group", p.idToken(t, p.brief, dex.Client, p.master), 1, []string{"guard", "system:masters", "Unauthorized"}},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				d.gatehouse(t, "whoami", "--kubeconfig", d.kubeconfig, "--token-file", "-").run(t, test.token).says(t, test.code, test.says...)
+			})
+		}
+	})
+}

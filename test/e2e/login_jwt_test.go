@@ -1,0 +1,324 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/dex"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// Whoever a real issuer says somebody is, that is who the API server says they are, and nobody else gets in.
+func (p *place) testJWT(t *testing.T) {
+	good := p.idToken(t, p.issuer, dex.Client, p.jane)
+
+	t.Run("at the API server", func(t *testing.T) {
+		t.Parallel()
+		name := func(of dex.User) map[string]authenticationv1.ExtraValue {
+			return map[string]authenticationv1.ExtraValue{"example.org/name": {of.Name}}
+		}
+		check(t, p.api, good, authenticationv1.UserInfo{
+			Username: "dex:jane@example.org", UID: fmt.Sprint(claimsOf(t, good)["sub"]),
+			Groups: []string{"dex:dev", "dex:eng", "system:authenticated"}, Extra: name(p.jane),
+		})
+		// The prefix makes of the reserved group an ordinary one.
+		master := p.idToken(t, p.issuer, dex.Client, p.master)
+		check(t, p.api, master, authenticationv1.UserInfo{
+			Username: "dex:master@example.org", UID: fmt.Sprint(claimsOf(t, master)["sub"]),
+			Groups: []string{"dex:system:masters", "system:authenticated"}, Extra: name(p.master),
+		})
+		check(t, p.api, p.idToken(t, p.issuer, dex.OtherClient, p.jane), authenticationv1.UserInfo{})
+		for _, one := range newForger(t).forge(t, good) {
+			check(t, p.api, p.jwt(one.token), authenticationv1.UserInfo{})
+		}
+	})
+
+	t.Run("refused", func(t *testing.T) {
+		t.Parallel()
+		p := p.elsewhere(t)
+		expired := p.idToken(t, p.brief, dex.Client, p.jane)
+		eventually(t, "a token of two seconds", func() error {
+			if p.tell(t, expired).Reason == "ok" {
+				return errNotYet
+			}
+			return nil
+		})
+		for _, one := range append(newForger(t).forge(t, good),
+			forged{"for another client", p.idToken(t, p.issuer, dex.OtherClient, p.jane), "audience"},
+			forged{"by another issuer", p.idToken(t, p.foreign, dex.Client, p.jane), "foreign"},
+			forged{"whom a rule blocks", p.idToken(t, p.issuer, dex.Client, p.mallory), "claims"},
+			forged{"expired", expired, "expired"},
+			forged{"of a reserved group", p.idToken(t, p.brief, dex.Client, p.master), "guard"},
+		) {
+			t.Run(one.name, func(t *testing.T) {
+				status := p.review(t, p.jwt(one.token))
+				if status.Authenticated || status.Error != "" || status.User.Username != "" {
+					t.Errorf("got %+v, want a definite no", status)
+				}
+				answer := p.tell(t, one.token)
+				if answer.Outcome != "no" || one.reason != "" && answer.Reason != one.reason || answer.Message == "" || answer.User != nil {
+					t.Errorf("got %+v, want a no for the reason %q", answer, one.reason)
+				}
+			})
+		}
+	})
+
+	t.Run("whoami", func(t *testing.T) {
+		t.Parallel()
+		answer := p.elsewhere(t).tell(t, good)
+		if answer.Outcome != "yes" || answer.Backend != "jwt" || answer.Source != p.issuer.Issuer() || answer.User == nil || answer.User.Username != "dex:jane@example.org" {
+			t.Errorf("got %+v", answer)
+		}
+		if answer.ExpiresAt == nil || time.Until(*answer.ExpiresAt) > time.Hour || answer.IssuedAt == nil {
+			t.Errorf("issued at %v, ends at %v, want an hour", answer.IssuedAt, answer.ExpiresAt)
+		}
+	})
+}
+
+// yes tells that a review is answered with a yes.
+func yes(status authenticationv1.TokenReviewStatus) error {
+	if !status.Authenticated {
+		return fmt.Errorf("not authenticated: %+v", status)
+	}
+	return nil
+}
+
+// requests returns how often a dex was asked for its keys.
+func requests(t *testing.T, s *dex.Server) int {
+	t.Helper()
+	n, err := s.Requests(t.Context(), "/keys")
+	must(t, err)
+	return n
+}
+
+// Forged tokens by the thousand, each with a key of its own, do not make of the server somebody who floods the issuer,
+// and keep nobody out.
+func TestFloodOfUnknownKeys(t *testing.T) {
+	t.Parallel()
+	w := theWorld(t)
+	jane := w.person("jane")
+	issuer := dex.New(t, dex.Options{Users: []dex.User{jane}})
+	s := newSite(t, "flood", map[string]any{"issuers.yaml": upstream(trusting(issuer, "dex:"))})
+	good := w.idToken(t, issuer, dex.Client, jane)
+	eventually(t, "the keys of the issuer", func() error { return yes(s.review(t, good)) })
+
+	const floods, each = 4, 250
+	f := newForger(t)
+	tokens := make([]string, floods*each)
+	for i := range tokens {
+		tokens[i] = f.unknownKey(t, good)
+	}
+	if got := s.tell(t, f.unknownKey(t, good)); got.Outcome != "no" || got.Reason != "unknown-key" {
+		t.Errorf("got %+v, want a no, as long as the issuer can be asked", got)
+	}
+	before, begin := requests(t, issuer), time.Now()
+	flood := make(chan error, floods)
+	for part := range slices.Chunk(tokens, each) {
+		go func() {
+			var errs []error
+			for _, token := range part {
+				status, err := s.tryReview(t, token)
+				if err == nil && status.Authenticated {
+					err = errors.New("a forged token is taken")
+				}
+				errs = append(errs, err)
+			}
+			flood <- errors.Join(errs...)
+		}()
+	}
+	healthy, slowest := 0, time.Duration(0)
+	for done := 0; done < floods; {
+		select {
+		case err := <-flood:
+			must(t, err)
+			done++
+		default:
+			asked := time.Now()
+			must(t, yes(s.review(t, good)))
+			healthy++
+			slowest = max(slowest, time.Since(asked))
+		}
+	}
+	took := time.Since(begin)
+	got := requests(t, issuer) - before
+	// A burst of 3, one in 10 s, and one of the refresh in 5 min.
+	most := 3 + int(took/(10*time.Second)) + 1
+	t.Logf("%d forged tokens in %s: the issuer was asked %d times; %d healthy logins, the slowest took %s", len(tokens), took.Round(time.Millisecond), got, healthy, slowest.Round(time.Millisecond))
+	if got > most {
+		t.Errorf("the issuer was asked %d times, want %d at most", got, most)
+	}
+	if healthy < 10 {
+		t.Errorf("%d healthy logins beside %d forged tokens", healthy, len(tokens))
+	}
+	if slowest > 5*time.Second {
+		t.Errorf("a healthy login took %s", slowest)
+	}
+}
+
+// keysConfig makes keys be fetched as often as is allowed.
+func keysConfig() any {
+	return ours(v1alpha1.AuthenticationConfiguration{
+		JWT: v1alpha1.JWTConfiguration{KeyRefreshInterval: &metav1.Duration{Duration: 30 * time.Second}},
+	})
+}
+
+// An issuer that has new keys is believed at once, and what it signed with the old ones no more.
+func TestIssuerWithNewKeys(t *testing.T) {
+	t.Parallel()
+	w := theWorld(t)
+	jane := w.person("jane")
+	used := dex.New(t, dex.Options{Users: []dex.User{jane}})
+	unused := dex.New(t, dex.Options{Users: []dex.User{jane}})
+	s := newSite(t, "keys", map[string]any{
+		"issuers.yaml": upstream(trusting(used, "used:"), trusting(unused, "unused:")), "configuration.yaml": keysConfig(),
+	})
+	tokens := map[*dex.Server]string{used: w.idToken(t, used, dex.Client, jane), unused: w.idToken(t, unused, dex.Client, jane)}
+	eventually(t, "the keys of the issuers", func() error {
+		return errors.Join(yes(s.review(t, tokens[used])), yes(s.review(t, tokens[unused])))
+	})
+
+	// While they are down, tokens are as good as before.
+	for issuer, token := range tokens {
+		issuer.Kill()
+		must(t, yes(s.review(t, token)))
+	}
+	for issuer := range tokens {
+		must(t, issuer.Start(t.Context()))
+	}
+	withdrawn := time.Now()
+
+	// A token with a new key makes the server ask.
+	fresh := w.idToken(t, used, dex.Client, jane)
+	must(t, yes(s.review(t, fresh)))
+	t.Logf("a new key is known after %s", time.Since(withdrawn).Round(time.Millisecond))
+	if status := s.review(t, tokens[used]); status.Authenticated || status.Error != "" {
+		t.Errorf("a token of a key that is known to be withdrawn: got %+v, want a definite no", status)
+	}
+	// Without one, the server asks after the interval.
+	err := pollFor(time.Minute, func() error {
+		if s.review(t, tokens[unused]).Authenticated {
+			return errNotYet
+		}
+		return nil
+	})
+	took := time.Since(withdrawn)
+	if err != nil || took > 35*time.Second {
+		t.Errorf("a token of a key that was withdrawn is refused after %s: %v", took, err)
+	}
+	t.Logf("a withdrawn key that nobody asked about is refused after %s", took.Round(time.Millisecond))
+	must(t, yes(s.review(t, fresh)))
+}
+
+// While an issuer hangs, tokens with keys that would have to be fetched wait, and nobody else does, however many wait.
+func TestIssuerThatHangs(t *testing.T) {
+	t.Parallel()
+	w := theWorld(t)
+	jane := w.person("jane")
+	hanging := dex.New(t, dex.Options{Users: []dex.User{jane}})
+	healthy := dex.New(t, dex.Options{Users: []dex.User{jane}})
+	s := newSite(t, "hanging", map[string]any{"issuers.yaml": upstream(trusting(hanging, "hanging:"), trusting(healthy, "healthy:"))})
+	ofHanging, ofHealthy := w.idToken(t, hanging, dex.Client, jane), w.idToken(t, healthy, dex.Client, jane)
+	eventually(t, "the keys of the issuers", func() error {
+		return errors.Join(yes(s.review(t, ofHanging)), yes(s.review(t, ofHealthy)))
+	})
+
+	must(t, hanging.Suspend())
+	t.Cleanup(func() { _ = hanging.Resume() })
+	const waiting = 48
+	f := newForger(t)
+	answers := make(chan error, waiting)
+	for range waiting {
+		token := f.unknownKey(t, ofHanging)
+		go func() {
+			begin := time.Now()
+			status, err := s.tryReview(t, token)
+			switch took := time.Since(begin); {
+			case err != nil:
+			case status.Authenticated:
+				err = errors.New("a forged token is taken")
+			case status.Error == "":
+				err = errors.New("got a definite no, and nothing can be told while the issuer hangs")
+			case took > 9*time.Second: // the server's own deadline is 8 s
+				err = fmt.Errorf("it took %s to tell that nothing can be told", took)
+			}
+			answers <- err
+		}()
+	}
+	slowest := time.Duration(0)
+	for done := 0; done < waiting; {
+		select {
+		case err := <-answers:
+			done++
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			begin := time.Now()
+			must(t, errors.Join(yes(s.review(t, ofHealthy)), yes(s.review(t, ofHanging))))
+			slowest = max(slowest, time.Since(begin))
+		}
+	}
+	t.Logf("two healthy logins took %s at most", slowest.Round(time.Millisecond))
+	if slowest > 4*time.Second {
+		t.Errorf("a healthy login took %s while an issuer hangs", slowest)
+	}
+}
+
+// An issuer that is taken out of the configuration is gone, and the other is not disturbed.
+func TestIssuerRemoved(t *testing.T) {
+	t.Parallel()
+	w := theWorld(t)
+	jane := w.person("jane")
+	kept := dex.New(t, dex.Options{Users: []dex.User{jane}})
+	removed := dex.New(t, dex.Options{Users: []dex.User{jane}})
+	both := upstream(trusting(kept, "kept:"), trusting(removed, "removed:"))
+	s := newSite(t, "removed", map[string]any{"issuers.yaml": both})
+	ofKept, ofRemoved := w.idToken(t, kept, dex.Client, jane), w.idToken(t, removed, dex.Client, jane)
+	eventually(t, "the keys of the issuers", func() error {
+		return errors.Join(yes(s.review(t, ofKept)), yes(s.review(t, ofRemoved)))
+	})
+
+	before := requests(t, kept)
+	change := func(what string, document any, done func() error) {
+		t.Helper()
+		s.put(t, "issuers.yaml", document)
+		eventually(t, what, func() error {
+			must(t, yes(s.review(t, ofKept)))
+			return done()
+		})
+	}
+	change("an issuer that is removed", upstream(trusting(kept, "kept:")), func() error {
+		status := s.review(t, ofRemoved)
+		if status.Authenticated {
+			return errNotYet
+		}
+		if status.Error != "" {
+			t.Errorf("got %+v, want a definite no", status)
+		}
+		return nil
+	})
+	if got := s.tell(t, ofRemoved); got.Reason != "foreign" {
+		t.Errorf("got %+v, want that it is foreign", got)
+	}
+	change("an issuer that is there again", both, func() error { return yes(s.review(t, ofRemoved)) })
+	if after := requests(t, kept); after != before {
+		t.Errorf("the issuer that stays was asked for its keys %d times for that", after-before)
+	}
+}
+
+// pollFor is poll with another deadline.
+func pollFor(limit time.Duration, condition func() error) error {
+	end := time.Now().Add(limit)
+	for {
+		err := poll(condition)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}

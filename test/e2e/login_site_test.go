@@ -1,0 +1,369 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/dex"
+	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/slapd"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// site is a Gatehouse of its own that people log in at, for tests that change its configuration or its peers.
+type site struct {
+	*world
+	name string
+	// documents is the directory that it reads, and private one with keys and passwords, which are nowhere else.
+	documents, private string
+	server             *gatehouse.Server
+	// asker has the certificate that the API server asks with, and anybody has none.
+	asker, anybody *http.Client
+}
+
+// newSite starts a Gatehouse with these documents, by the names of their files. It ends with the test.
+func newSite(t *testing.T, name string, documents map[string]any) *site {
+	t.Helper()
+	s := prepareSite(t, name)
+	for file, document := range documents {
+		s.put(t, file, document)
+	}
+	s.start(t)
+	return s
+}
+
+// prepareSite is newSite without documents and before the start.
+func prepareSite(t *testing.T, name string) *site {
+	t.Helper()
+	w := theWorld(t)
+	s := &site{world: w, name: name, documents: w.path(name), private: t.TempDir()}
+	must(t, os.Mkdir(s.documents, 0o700))
+	certificate, err := tls.LoadX509KeyPair(w.path("client.crt"), w.path("client.key"))
+	must(t, err)
+	s.asker, s.anybody = w.client(t, certificate), w.client(t)
+	return s
+}
+
+// callers counts the addresses that were used to call from.
+var callers atomic.Uint32
+
+// client calls from an address of its own, because those who call are told apart by that.
+func (w *world) client(t *testing.T, certificates ...tls.Certificate) *http.Client {
+	t.Helper()
+	const first, most = 20, 220
+	server, err := netip.ParseAddr(cluster.ListenAddress())
+	must(t, err)
+	address := server.As4()
+	address[3] = byte(first + callers.Add(1)%most)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(w.authority.CertPEM())
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: address[:]}}
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: roots, Certificates: certificates, MinVersion: tls.VersionTLS13},
+		ForceAttemptHTTP2: true,
+		DialContext:       dialer.DialContext,
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: deadline}
+}
+
+// elsewhere is the site as it is seen from another address.
+func (s *site) elsewhere(t *testing.T) *site {
+	t.Helper()
+	other := *s
+	other.anybody = s.client(t)
+	return &other
+}
+
+func (s *site) start(t *testing.T) {
+	t.Helper()
+	s.server = s.serveMore(t, s.name)
+}
+
+// serveMore starts one more server with the documents.
+func (s *site) serveMore(t *testing.T, name string) *gatehouse.Server {
+	t.Helper()
+	server, err := s.serve(t.Context(), name, s.documents)
+	must(t, err)
+	t.Cleanup(func() {
+		// What it counted is looked through for secrets, and nothing else of it is needed.
+		_, metrics, err := server.Get(context.WithoutCancel(t.Context()), "/metrics")
+		if err == nil {
+			err = os.WriteFile(s.path(name+".metrics"), []byte(metrics), 0o600)
+		}
+		if err != nil {
+			t.Log(err)
+		}
+		server.Kill()
+		if t.Failed() {
+			log, _ := os.ReadFile(server.Log())
+			const most = 8 << 10
+			t.Logf("%s logged, at the end:\n%s", name, log[max(0, len(log)-most):])
+		}
+	})
+	return server
+}
+
+// another is the site as it is seen by who asks another of its servers.
+func (s *site) another(server *gatehouse.Server) *site {
+	other := *s
+	other.server = server
+	return &other
+}
+
+// put writes a document for the server to learn of, whole or not at all, and returns its file.
+func (s *site) put(t *testing.T, name string, document any) string {
+	t.Helper()
+	text, err := yaml.Marshal(document)
+	must(t, err)
+	file := filepath.Join(s.documents, name)
+	must(t, os.WriteFile(file+".partial", text, 0o600))
+	must(t, os.Rename(file+".partial", file))
+	return file
+}
+
+// hide writes what is secret to a file, and returns the file.
+func (s *site) hide(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(s.private, name)
+	must(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
+	return file
+}
+
+// loginKey makes a key for login tokens.
+func (s *site) loginKey(t *testing.T, name string) v1alpha1.LoginKey {
+	t.Helper()
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // it never fails
+	return v1alpha1.LoginKey{Name: name, File: s.hide(t, name+".key", s.secret(base64.StdEncoding.EncodeToString(key[:])))}
+}
+
+// upstream is the document with JWT issuers.
+func upstream(issuers ...apiserverv1.JWTAuthenticator) any {
+	return &apiserverv1.AuthenticationConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apiserver.config.k8s.io/v1", Kind: "AuthenticationConfiguration"},
+		JWT:      issuers,
+	}
+}
+
+// ours is the document with everything else.
+func ours(c v1alpha1.AuthenticationConfiguration) any {
+	c.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AuthenticationConfiguration"}
+	return c
+}
+
+// trusting is a dex as an issuer: its people have names and groups with a prefix, and no others may be blocked.
+func trusting(s *dex.Server, prefix string) apiserverv1.JWTAuthenticator {
+	return apiserverv1.JWTAuthenticator{
+		Issuer: apiserverv1.Issuer{URL: s.Issuer(), CertificateAuthority: string(s.CertPEM()), Audiences: []string{dex.Client}},
+		ClaimValidationRules: []apiserverv1.ClaimValidationRule{
+			{Expression: "claims.email_verified == true", Message: "the address must have been verified"},
+		},
+		ClaimMappings: apiserverv1.ClaimMappings{
+			Username: apiserverv1.PrefixedClaimOrExpression{Expression: fmt.Sprintf("%q + claims.email", prefix)},
+			Groups:   apiserverv1.PrefixedClaimOrExpression{Claim: "groups", Prefix: &prefix},
+			UID:      apiserverv1.ClaimOrExpression{Claim: "sub"},
+			Extra:    []apiserverv1.ExtraMapping{{Key: "example.org/name", ValueExpression: "claims.name"}},
+		},
+		UserValidationRules: []apiserverv1.UserValidationRule{
+			{Expression: "!user.username.endsWith('@blocked.example.org')", Message: "this domain is blocked"},
+		},
+	}
+}
+
+// person is somebody whom a dex knows.
+func (w *world) person(name string, groups ...string) dex.User {
+	return dex.User{
+		Email: name + "@example.org", Password: w.secret(rand.Text()), ID: "id-of-" + name, Name: "The " + name, Groups: groups,
+	}
+}
+
+// idToken logs somebody in to a client at a dex, and returns the ID token.
+func (w *world) idToken(t *testing.T, s *dex.Server, client string, who dex.User) string {
+	t.Helper()
+	tokens, err := s.Password(t.Context(), client, who.Email, who.Password)
+	must(t, err)
+	w.secret(tokens.Refresh)
+	return w.jwt(tokens.ID)
+}
+
+// jwt notes the parts of a token that nobody may write down, and returns it.
+func (w *world) jwt(token string) string {
+	for _, part := range strings.Split(token, ".")[1:] {
+		w.secret(part)
+	}
+	return token
+}
+
+// trustingLDAP is a directory of a slapd: people below ou=people, groups below ou=groups.
+func trustingLDAP(s *slapd.Server, name string) v1alpha1.Directory {
+	return v1alpha1.Directory{
+		Name: name, Servers: []string{s.TLS}, CertificateAuthority: s.CertificateAuthority,
+		UserSearch: v1alpha1.UserSearch{
+			BaseDN: "ou=people," + s.Suffix, Filter: "(&(objectClass=inetOrgPerson)(uid={}))", UsernameAttribute: "uid",
+			UIDAttribute: "entryUUID", Extra: []v1alpha1.ExtraAttribute{{Key: "example.org/title", Attribute: "title"}},
+		},
+		GroupSearch: &v1alpha1.GroupSearch{
+			BaseDN: "ou=groups," + s.Suffix, Filter: "(&(objectClass=groupOfNames)(member={}))", Nesting: v1alpha1.NestingRecursive,
+		},
+		UsernamePrefix: name + ":", GroupsPrefix: name + ":",
+	}
+}
+
+// post asks the server, and reads its answer into a value.
+func (s *site) post(t *testing.T, client *http.Client, path string, header http.Header, body, answer any) int {
+	t.Helper()
+	code, err := s.tryPost(t, client, path, header, body, answer)
+	must(t, err)
+	return code
+}
+
+func (s *site) tryPost(t *testing.T, client *http.Client, path string, header http.Header, body, answer any) (int, error) {
+	t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		return 0, err
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.server.Reviews.String()+path, bytes.NewReader(text))
+	if err != nil {
+		return 0, err
+	}
+	if header != nil {
+		request.Header = header
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err
+	}
+	err = json.Unmarshal(content, answer)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %s: %w: %s", path, response.Status, err, content)
+	}
+	return response.StatusCode, nil
+}
+
+// review asks about a token as the API server does.
+func (s *site) review(t *testing.T, token string, audiences ...string) authenticationv1.TokenReviewStatus {
+	t.Helper()
+	status, err := s.tryReview(t, token, audiences...)
+	must(t, err)
+	return status
+}
+
+func (s *site) tryReview(t *testing.T, token string, audiences ...string) (authenticationv1.TokenReviewStatus, error) {
+	t.Helper()
+	review := authenticationv1.TokenReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenReview"},
+		Spec:     authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences},
+	}
+	var answer authenticationv1.TokenReview
+	code, err := s.tryPost(t, s.asker, "/authenticate", nil, review, &answer)
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("a review is answered with %d", code)
+	}
+	return answer.Status, err
+}
+
+// said is what the server says about a token to who holds it.
+type said struct {
+	Outcome, Reason, Message, Backend, Source, TokenID string
+
+	User                *authenticationv1.UserInfo
+	IssuedAt, ExpiresAt *time.Time
+}
+
+// tell asks about a token as 'gatehouse whoami' does.
+func (s *site) tell(t *testing.T, token string) said {
+	t.Helper()
+	var answer said
+	code := s.post(t, s.anybody, "/whoami", http.Header{"Authorization": {"Bearer " + token}}, map[string]any{}, &answer)
+	if code != http.StatusOK {
+		t.Fatalf("/whoami answers %d: %+v", code, answer)
+	}
+	return answer
+}
+
+// session is what the server says to who logs in: a token, or why there is none.
+type session struct {
+	Token                  string
+	ExpiresAt, SessionEnds time.Time
+	User                   authenticationv1.UserInfo
+
+	Reason, Message   string
+	RetryAfterSeconds int
+
+	code int
+}
+
+// login logs in with a password, or a token that is to be renewed.
+func (s *site) login(t *testing.T, request map[string]string) session {
+	t.Helper()
+	answer, err := s.tryLogin(t, request)
+	must(t, err)
+	return answer
+}
+
+func (s *site) tryLogin(t *testing.T, request map[string]string) (session, error) {
+	t.Helper()
+	var answer session
+	code, err := s.tryPost(t, s.anybody, "/login", nil, request, &answer)
+	answer.code = code
+	if answer.Token != "" {
+		s.jwt("." + strings.TrimPrefix(answer.Token, "gatehouse-login_"))
+	}
+	return answer, err
+}
+
+// apiServer starts an API server of the world's cluster that asks the site about tokens, with the flags that 'gatehouse
+// manifests' prints, but for the time for which answers are kept.
+func (s *site) apiServer(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	file := s.path(s.name + "-webhook.yaml")
+	manifests := func(more ...string) string {
+		text, err := gatehouse.Run(t.Context(), append([]string{
+			"manifests", "--authentication", "--url", "https://" + s.server.Reviews.String(), "--kubeconfig-path", file,
+			"--ca-file", s.path("ca.crt"), "--client-cert", s.path("client.crt"), "--client-key", s.path("client.key"),
+		}, more...)...)
+		must(t, err)
+		return text
+	}
+	must(t, os.WriteFile(file, []byte(manifests()), 0o600))
+	const ttl = "--authentication-token-webhook-cache-ttl="
+	flags := strings.Fields(manifests("--for", "flags"))
+	i := slices.IndexFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, ttl) })
+	if i < 0 {
+		t.Fatalf("no %s in %q", ttl, flags)
+	}
+	flags[i] = ttl + cacheTTL.String()
+	return cluster.New(t, cluster.Options{Join: s.Cluster, Dir: s.path(s.name + "-apiserver"), APIServerFlags: append(flags,
+		"--audit-log-path="+s.path(s.name+"-audit.log"), "--audit-policy-file="+s.path("audit-policy.yaml"))})
+}

@@ -1,0 +1,38 @@
+package slapd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+var errRunning = errors.New("it still runs")
+
+// suspended tells whether all threads of a process have stopped (proc_pid_stat(5)).
+func suspended(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return err
+	}
+	for _, thread := range threads {
+		content, err := os.ReadFile(thread) //nolint:gosec // a path of the kernel's
+		if err != nil {
+			return err
+		}
+		// The state is behind the name, which is in parentheses and may hold any.
+		if !bytes.HasPrefix(content[bytes.LastIndexByte(content, ')')+1:], []byte(" T ")) {
+			return errRunning
+		}
+	}
+	return nil
+}
+
+// tiedToParent makes a child die with the thread that starts it, which covers
+// what no cleanup does: a test's time-out, a panic, SIGKILL. Its process group is
+// its own, so that Ctrl-C at a terminal reaches the test alone.
+func tiedToParent() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+}

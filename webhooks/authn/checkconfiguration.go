@@ -1,0 +1,221 @@
+package authn
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+// The bounds of what is configured about keys of issuers.
+const (
+	minKeyRefresh = 30 * time.Second
+	maxKeyRefresh = 24 * time.Hour
+	maxKeysAge    = 30 * 24 * time.Hour
+	// minSecret is the length of a login key in bytes: as long as what it makes.
+	minSecret = 32
+)
+
+// checkConfiguration reports what is wrong with our AuthenticationConfiguration,
+// by itself and beside the rest of the Spec.
+func checkConfiguration(spec *Spec) finding.List {
+	c := spec.Configuration
+	p := &configurationProblems{source: c.Source}
+	p.checkJWT(spec)
+	p.checkLogin(spec)
+	p.checkGuard(spec)
+	return p.found
+}
+
+func (p *configurationProblems) checkJWT(spec *Spec) {
+	c := &spec.Configuration.JWT
+	if d := c.KeyRefreshInterval; d != nil {
+		p.duration("jwt.keyRefreshInterval", d.Duration, minKeyRefresh, maxKeyRefresh)
+	}
+	if d := c.MaxKeyAge; d != nil {
+		p.duration("jwt.maxKeyAge", d.Duration, minKeyRefresh, maxKeysAge)
+		if r := c.KeyRefreshInterval; r != nil && d.Duration < r.Duration {
+			p.error("jwt.maxKeyAge", fmt.Sprintf("%q is less than keyRefreshInterval, %q: keys would be too old before they are fetched anew", d.Duration, r.Duration), "")
+		}
+	}
+	seen := map[string]bool{}
+	for i, issuer := range c.Issuers {
+		field := fmt.Sprintf("jwt.issuers[%d].url", i)
+		known := slices.ContainsFunc(spec.Issuers, func(one Issuer) bool { return one.Config.Issuer.URL == issuer.URL })
+		switch {
+		case seen[issuer.URL]:
+			p.error(field, quote(issuer.URL)+" is given twice", "")
+		case !known:
+			p.error(field, quote(issuer.URL)+" is not the url of an issuer", "it is that of jwt[].issuer.url in the AuthenticationConfiguration of apiserver.config.k8s.io")
+		}
+		seen[issuer.URL] = true
+	}
+}
+
+func (p *configurationProblems) checkLogin(spec *Spec) {
+	login := spec.Configuration.Login
+	if login == nil {
+		return
+	}
+	if len(spec.Directories) == 0 {
+		p.report(finding.Warning, "login", "there is no directory, so nobody can log in with a password", "")
+	}
+	if len(login.Keys) == 0 {
+		p.error("login.keys", "is empty, and a key has to sign the tokens", "gatehouse token key --out FILE makes one")
+	}
+	for i, key := range login.Keys {
+		field := fmt.Sprintf("login.keys[%d]", i)
+		if !isLabel(key.Name) {
+			p.error(field+".name", quote(key.Name)+" is not a DNS-1123 label", "")
+		}
+		if slices.ContainsFunc(login.Keys[:i], func(k v1alpha1.LoginKey) bool { return k.Name == key.Name }) {
+			p.error(field+".name", quote(key.Name)+" is the name of a key before it", "a new key needs a new name, because tokens name their key")
+		}
+		if i >= len(spec.LoginKeys) {
+			continue // Reading the file has failed, which is reported.
+		}
+		secret := spec.LoginKeys[i].Secret
+		switch {
+		case secret == nil:
+		case len(secret) < minSecret:
+			p.error(field+".file", fmt.Sprintf("holds a key of %d bytes, and %d are needed", len(secret), minSecret), "gatehouse token key --out FILE makes one")
+		case slices.ContainsFunc(spec.LoginKeys[:i], func(k LoginKey) bool { return bytes.Equal(k.Secret, secret) }):
+			p.error(field+".file", "holds the same key as one before it", "")
+		}
+	}
+	tokenTTL, sessionTTL := defaultTokenTTL, defaultSessionTTL
+	if d := login.TokenTTL; d != nil {
+		tokenTTL = d.Duration
+		p.duration("login.tokenTTL", tokenTTL, time.Minute, maxTokenTTL)
+	}
+	if d := login.SessionTTL; d != nil {
+		sessionTTL = d.Duration
+		p.duration("login.sessionTTL", sessionTTL, time.Minute, maxSessionTTL)
+	}
+	if sessionTTL < tokenTTL {
+		p.error("login.sessionTTL", fmt.Sprintf("%q is less than tokenTTL, %q", sessionTTL, tokenTTL), "")
+	}
+	for i, audience := range login.Audiences {
+		if audience == "" {
+			p.error(fmt.Sprintf("login.audiences[%d]", i), `"" must not be empty`, "without any audiences the tokens are good for the API server's own")
+		}
+	}
+}
+
+func (p *configurationProblems) checkGuard(spec *Spec) {
+	names := sourceNames(spec)
+	source := func(field, name string) {
+		if slices.Contains(names, name) {
+			return
+		}
+		hint := finding.DidYouMean(name, names...)
+		if hint == "" {
+			hint = "the sources are " + strings.Join(names, ", ")
+		}
+		p.error(field, quote(name)+" is not a source of identities", hint)
+	}
+	for i, prefix := range spec.Configuration.Guard.Prefixes {
+		field := fmt.Sprintf("guard.prefixes[%d]", i)
+		source(field+".source", prefix.Source)
+		if slices.ContainsFunc(spec.Configuration.Guard.Prefixes[:i], func(r v1alpha1.RequiredPrefix) bool { return r.Source == prefix.Source }) {
+			p.error(field+".source", quote(prefix.Source)+" has prefixes already", "")
+		}
+		if problem := cannotPass(&prefix.Username); problem != "" {
+			p.error(field+".username", problem, "nobody could log in")
+		}
+		if problem := cannotPass(&prefix.Groups); problem != "" {
+			p.error(field+".groups", problem, "nobody with a group could log in")
+		}
+		for _, d := range spec.Directories {
+			if d.Config.Name != prefix.Source {
+				continue
+			}
+			p.unreachable(field+".username", prefix.Username, d.Config.UsernamePrefix)
+			p.unreachable(field+".groups", prefix.Groups, d.Config.GroupsPrefix)
+		}
+	}
+	for i, allowed := range spec.Configuration.Guard.AllowedGroups {
+		field := fmt.Sprintf("guard.allowedGroups[%d]", i)
+		switch f := nameFault(allowed.Name); {
+		case isNeverAllowed(allowed.Name):
+			p.error(field+".name", quote(allowed.Name)+" is the API server's own to give", "it gives system:authenticated to everybody whom a webhook says yes to")
+		case f == "":
+			p.report(finding.Warning, field+".name", quote(allowed.Name)+" is not reserved, so nothing has to allow it", "")
+		case f != faultReserved || textFault(allowed.Name) != "" || !strings.HasPrefix(allowed.Name, "system:"):
+			p.error(field+".name", quote(allowed.Name)+" is not the name of a reserved group", `reserved groups begin with "system:"`)
+		case allowed.Name == "system:masters":
+			p.report(finding.Warning, field+".name", `"system:masters" passes every authorizer, and no binding can be taken away from it`,
+				"bind ClusterRole cluster-admin to an ordinary group instead")
+		}
+		if len(allowed.Sources) == 0 {
+			p.error(field+".sources", "is empty, and the sources that may give the group have to be named", "the sources are "+strings.Join(names, ", "))
+		}
+		for j, name := range allowed.Sources {
+			source(fmt.Sprintf("%s.sources[%d]", field, j), name)
+		}
+	}
+}
+
+// unreachable reports a required prefix that names with a given prefix never have:
+// everybody would be locked out.
+func (p *configurationProblems) unreachable(field, required, given string) {
+	if strings.HasPrefix(given, required) || strings.HasPrefix(required, given) {
+		return
+	}
+	p.error(field, fmt.Sprintf("%s is demanded, and every name of this source begins with %s: nobody could log in", quote(required), quote(given)), "")
+}
+
+// checkIssuerPrefix reports prefixes that the guard demands and a mapping by claim
+// never gives.
+func checkIssuerPrefix(c *Configuration, issuer *Issuer) finding.List {
+	p := &configurationProblems{source: c.Source}
+	for i, prefix := range c.Guard.Prefixes {
+		if prefix.Source != issuer.Config.Issuer.URL {
+			continue
+		}
+		field := fmt.Sprintf("guard.prefixes[%d]", i)
+		if m := issuer.Config.ClaimMappings.Username; m.Claim != "" && m.Prefix != nil {
+			p.unreachable(field+".username", prefix.Username, *m.Prefix)
+		}
+		if m := issuer.Config.ClaimMappings.Groups; m.Claim != "" && m.Prefix != nil {
+			p.unreachable(field+".groups", prefix.Groups, *m.Prefix)
+		}
+	}
+	return p.found
+}
+
+// checkDirectories reports what is wrong with directories that is about more than
+// LDAP.
+func checkDirectories(spec *Spec) finding.List {
+	var found finding.List
+	for i := range spec.Directories {
+		d := &spec.Directories[i]
+		p := &configurationProblems{source: d.Source}
+		switch {
+		case !isLabel(d.Config.Name):
+			p.error(d.Field+".name", quote(d.Config.Name)+` is not a DNS-1123 label: 1 to 63 lower-case letters, digits and "-"`, "")
+		case d.Config.Name == v1alpha1.AccessTokensSource:
+			p.error(d.Field+".name", quote(d.Config.Name)+" is the source of access tokens", "give the directory another name")
+		case slices.ContainsFunc(spec.Directories[:i], func(n NamedDirectory) bool { return n.Config.Name == d.Config.Name }):
+			p.error(d.Field+".name", quote(d.Config.Name)+" is the name of a directory before it", "")
+		}
+		if problem := cannotPass(&d.Config.UsernamePrefix); problem != "" {
+			p.error(d.Field+".usernamePrefix", problem, "nobody could log in")
+		}
+		if problem := cannotPass(&d.Config.GroupsPrefix); problem != "" {
+			p.error(d.Field+".groupsPrefix", problem, "nobody with a group could log in")
+		}
+		found = append(found, p.found...)
+	}
+	if len(spec.Directories) > 0 && (spec.Configuration == nil || spec.Configuration.Login == nil) {
+		p := &configurationProblems{source: spec.Directories[0].Source}
+		p.error("login", "is missing, and the directories need it: it says by which key the tokens are signed",
+			"login: {keys: [{name: first, file: login.key}]}, and gatehouse token key --out login.key")
+		found = append(found, p.found...)
+	}
+	return found
+}

@@ -1,0 +1,95 @@
+package authn
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
+)
+
+// issuers authenticates JWTs, each by the issuer that it names. The name is not
+// to be trusted before the token is verified, but by it alone the token is shown
+// to one issuer or none.
+type issuers struct {
+	byURL map[string]*issuer
+	now   func() time.Time
+}
+
+// issuer is one of them.
+type issuer struct {
+	// url is the configuration's text of it: a token's own would hold on to the
+	// token.
+	url           string
+	authenticator *jwt.Authenticator
+}
+
+// authenticate is the authenticator of JWTs. A token of an issuer that is not
+// configured, such as an expired service account token, is foreign. It waits for
+// keys if they have to be fetched.
+func (i *issuers) authenticate(ctx context.Context, token string, _ []string, t *trail) verdict {
+	parsed, err := jwt.Parse(token)
+	if err != nil {
+		v := refused(err)
+		t.add("parse", "%s", v.detail)
+		return v
+	}
+	url := parsed.Issuer()
+	issuer, known := i.byURL[url]
+	if !known {
+		t.add("issuer", "%s is not configured", quote(url))
+		return verdict{outcome: No, reason: ReasonForeign}
+	}
+	t.add("issuer", "%s", quote(url))
+	var tell jwt.Trail
+	if t != nil {
+		tell = func(step, found string) { t.add(step, "%s", found) }
+	}
+	proof, err := issuer.authenticator.Verify(ctx, parsed, i.now(), tell)
+	if err != nil {
+		v := refused(err)
+		v.source = issuer.url
+		return v
+	}
+	// Upstream's JWT authenticators are about the API server's audiences alone,
+	// whatever a review asks about: the issuer's audiences are another matter. So
+	// the answer has none, which stands for the API server's own.
+	return verdict{
+		outcome: Yes, reason: ReasonOK, source: issuer.url, tokenID: proof.ID,
+		identity: &proof.User, issuedAt: proof.IssuedAt, expiresAt: proof.ExpiresAt,
+	}
+}
+
+// refused is the verdict about a token that was not verified.
+func refused(err error) verdict {
+	if no, ok := errors.AsType[*jwt.Refusal](err); ok {
+		return verdict{outcome: No, reason: reasonOf(no.Reason), detail: no.Detail}
+	}
+	return verdict{outcome: Unknown, reason: ReasonKeys, message: "the issuer's keys are not known for now", detail: err.Error()}
+}
+
+// reasonOf is the word of this package for a reason of package jwt.
+func reasonOf(reason jwt.Reason) Reason {
+	switch reason {
+	case jwt.Malformed:
+		return ReasonMalformed
+	case jwt.Algorithm:
+		return ReasonAlgorithm
+	case jwt.UnknownKey:
+		return ReasonUnknownKey
+	case jwt.Signature:
+		return ReasonSignature
+	case jwt.Expired:
+		return ReasonExpired
+	case jwt.NotYetValid:
+		return ReasonNotYetValid
+	case jwt.Audience:
+		return ReasonAudience
+	case jwt.Claims:
+		return ReasonClaims
+	case jwt.Foreign:
+		return ReasonForeign
+	default:
+		return ReasonMalformed
+	}
+}

@@ -1,0 +1,153 @@
+package authn_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
+)
+
+// signer signs tokens of an issuer.
+type signer struct{ key *ecdsa.PrivateKey }
+
+func newSigner(t *testing.T) signer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer{key}
+}
+
+func (s signer) keys() jwt.StaticKeys {
+	return jwt.StaticKeys{{ID: "one", Algorithm: "ES256", Public: s.key.Public()}}
+}
+
+// sign makes a token for jane, and one more hour, with more or other claims.
+func (s signer) sign(t *testing.T, claims map[string]any) string {
+	t.Helper()
+	all := map[string]any{
+		"iss": issuerURL, "aud": "kubernetes", "sub": "jane", "groups": []string{"dev"}, "jti": "token-1",
+		"iat": noon.Add(-time.Minute).Unix(), "exp": noon.Add(time.Hour).Unix(),
+	}
+	for name, value := range claims {
+		all[name] = value
+		if value == nil {
+			delete(all, name)
+		}
+	}
+	payload, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256","kid":"one"}`)) + "." + base64.RawURLEncoding.EncodeToString(payload)
+	digest := sha256.Sum256([]byte(text))
+	r, sum, err := ecdsa.Sign(rand.Reader, s.key, digest[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature := make([]byte, 64)
+	r.FillBytes(signature[:32])
+	sum.FillBytes(signature[32:])
+	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
+}
+
+// noKeys are those of an issuer that cannot be asked.
+type noKeys struct{ err error }
+
+func (n noKeys) Find(context.Context, string) ([]jwt.Key, error) { return nil, n.err }
+
+func TestJWTs(t *testing.T) {
+	t.Parallel()
+	s := newSigner(t)
+	good := s.sign(t, nil)
+	for name, test := range map[string]struct {
+		token   string
+		keys    jwt.Keys
+		outcome authn.Outcome
+		reason  authn.Reason
+	}{
+		"good":                       {good, s.keys(), authn.Yes, authn.ReasonOK},
+		"without jti and iat":        {s.sign(t, map[string]any{"jti": nil, "iat": nil}), s.keys(), authn.Yes, authn.ReasonOK},
+		"of nobody":                  {s.sign(t, map[string]any{"iss": "https://kubernetes.default.svc"}), s.keys(), authn.No, authn.ReasonForeign},
+		"an issuer in another case":  {s.sign(t, map[string]any{"iss": strings.ToUpper(issuerURL)}), s.keys(), authn.No, authn.ReasonForeign},
+		"signed by another":          {newSigner(t).sign(t, nil), s.keys(), authn.No, authn.ReasonSignature},
+		"expired":                    {s.sign(t, map[string]any{"exp": noon.Unix() - 1}), s.keys(), authn.No, authn.ReasonExpired},
+		"not yet valid":              {s.sign(t, map[string]any{"nbf": noon.Add(time.Hour).Unix()}), s.keys(), authn.No, authn.ReasonNotYetValid},
+		"for another":                {s.sign(t, map[string]any{"aud": "vault"}), s.keys(), authn.No, authn.ReasonAudience},
+		"a group that is reserved":   {s.sign(t, map[string]any{"groups": "system:masters"}), s.keys(), authn.No, authn.ReasonGuard},
+		"a user without a name":      {s.sign(t, map[string]any{"sub": ""}), s.keys(), authn.No, authn.ReasonClaims},
+		"the issuer has no such key": {good, noKeys{}, authn.No, authn.ReasonUnknownKey},
+		"the issuer cannot be asked": {good, noKeys{errors.New("connection refused")}, authn.Unknown, authn.ReasonKeys},
+		"nobody can know the keys":   {good, nil, authn.Unknown, authn.ReasonKeys},
+		"expired, and no keys":       {s.sign(t, map[string]any{"exp": noon.Unix() - 1}), noKeys{errors.New("down")}, authn.No, authn.ReasonExpired},
+		"a newline at its end":       {good + "\n", s.keys(), authn.No, authn.ReasonMalformed},
+		"cut off":                    {good[:len(good)-6], s.keys(), authn.No, authn.ReasonSignature},
+		"two parts":                  {good[:strings.LastIndexByte(good, '.')], s.keys(), authn.No, authn.ReasonForeign},
+		"unsigned":                   {good[:strings.LastIndexByte(good, '.')+1], s.keys(), authn.No, authn.ReasonSignature},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			one := issuer()
+			one.Keys = test.keys
+			set, err := authn.Compile(authn.Spec{Issuers: []authn.Issuer{one}, Now: atNoon})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := set.Decide(t.Context(), test.token, []string{apiServer})
+			if d.Outcome != test.outcome || d.Reason != test.reason {
+				t.Fatalf("%+v", d)
+			}
+			if strings.Contains(d.Detail+d.Status.Error, "Bearer") || strings.Contains(d.Status.Error, "refused") {
+				t.Errorf("the API server is told %q", d.Status.Error)
+			}
+			if d.Outcome == authn.Unknown && (d.Status.Error == "" || len(d.Status.Audiences) != 1) {
+				t.Errorf("%+v", d.Status)
+			}
+			if d.Outcome != authn.Yes {
+				return
+			}
+			if d.Status.User.Username != "oidc:jane" || d.Status.User.Groups[0] != "dev" || d.Status.Audiences != nil ||
+				d.Backend != authn.JWTs || d.Source != issuerURL || !d.ExpiresAt.Equal(noon.Add(time.Hour)) {
+				t.Errorf("%+v", d)
+			}
+		})
+	}
+}
+
+func TestRevocationOfJWTs(t *testing.T) {
+	t.Parallel()
+	s := newSigner(t)
+	one := issuer()
+	one.Keys = s.keys()
+	set, err := authn.Compile(authn.Spec{
+		Issuers: []authn.Issuer{one}, Now: atNoon, Revocations: []authn.Revocation{revoke("oidc:jane", noon.Add(-time.Second*30))},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		claims map[string]any
+		reason authn.Reason
+	}{
+		"issued before":        {nil, authn.ReasonRevoked},
+		"issued after":         {map[string]any{"iat": noon.Unix()}, authn.ReasonOK},
+		"nobody knows when":    {map[string]any{"iat": nil}, authn.ReasonRevoked},
+		"of somebody else":     {map[string]any{"sub": "joe"}, authn.ReasonOK},
+		"a name like a user's": {map[string]any{"sub": "Jane"}, authn.ReasonOK},
+	} {
+		if d := set.Decide(t.Context(), s.sign(t, test.claims), nil); d.Reason != test.reason {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package jwt
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/validation"
+	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// Authenticator verifies the tokens of one issuer and maps their claims. It is
+// immutable and safe for concurrent use.
+type Authenticator struct {
+	issuer    string
+	audiences []string
+	keys      Keys
+	username  mapping
+	groups    mapping
+	uid       mapping
+	required  []requirement
+	// expressions are the compiled CEL expressions, nil where there are none.
+	expressions authenticationcel.CELMapper
+	warnings    []Warning
+}
+
+// mapping is a claim that becomes a part of the user. Its zero value maps nothing.
+type mapping struct {
+	claim  name
+	prefix string
+}
+
+// requirement is a claim that must have a value.
+type requirement struct {
+	claim name
+	value string
+}
+
+// name is the name of a claim, as text and as rawjson.AppendString writes it.
+type name struct {
+	text   string
+	quoted []byte
+}
+
+func named(text string) name { return name{text, rawjson.AppendString(nil, text)} }
+
+// dynHint says what to do about lists, which CEL knows nothing of before it sees
+// a token.
+const dynHint = "; hint: what a claim holds is not known before there is a token, so write dyn(claims.groups).map(g, …) for claims.groups.map(g, …)"
+
+// Compile checks an issuer's configuration, which has upstream's defaults, and
+// compiles its expressions. Nil Keys are the keys of an issuer that cannot be
+// known: of its tokens nothing can be told.
+//
+// The findings are upstream's, with paths that begin at the JWTAuthenticator, and
+// one more: an egress selector is refused, because it chooses among the API
+// server's own ways out, and there is none to choose from here. If there are any,
+// there is no Authenticator.
+func Compile(config *apiserver.JWTAuthenticator, keys Keys) (*Authenticator, field.ErrorList) {
+	mapper, errs := validation.CompileAndValidateJWTAuthenticator(authenticationcel.NewDefaultCompiler(), *config, nil)
+	for _, err := range errs {
+		if strings.Contains(err.Detail, "cannot be range of a comprehension") {
+			err.Detail += dynHint
+		}
+	}
+	if t := config.Issuer.EgressSelectorType; t != "" {
+		errs = append(errs, field.Invalid(field.NewPath("issuer", "egressSelectorType"), t,
+			"is not supported: it chooses among the API server's own connections; this server reaches the issuer directly"))
+	}
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	a := &Authenticator{
+		issuer:      config.Issuer.URL,
+		audiences:   slices.Clone(config.Issuer.Audiences),
+		keys:        keys,
+		username:    prefixed(config.ClaimMappings.Username),
+		groups:      prefixed(config.ClaimMappings.Groups),
+		expressions: mapper,
+		warnings:    warnings(config),
+	}
+	if claim := config.ClaimMappings.UID.Claim; claim != "" {
+		a.uid.claim = named(claim)
+	}
+	for _, rule := range config.ClaimValidationRules {
+		if rule.Claim != "" {
+			a.required = append(a.required, requirement{named(rule.Claim), rule.RequiredValue})
+		}
+	}
+	return a, nil
+}
+
+func prefixed(from apiserver.PrefixedClaimOrExpression) mapping {
+	var m mapping
+	if from.Claim != "" {
+		m.claim = named(from.Claim)
+	}
+	if from.Prefix != nil {
+		m.prefix = *from.Prefix
+	}
+	return m
+}
+
+// Issuer is the URL of the issuer: what Token.Issuer is for its tokens.
+func (a *Authenticator) Issuer() string { return a.issuer }
+
+// Warnings are remarks on the configuration that do not keep it from being used,
+// in a fixed order. The caller must not write to the list.
+func (a *Authenticator) Warnings() []Warning { return a.warnings }

@@ -1,0 +1,91 @@
+// Package jwt verifies JSON Web Tokens of the issuers in upstream's
+// AuthenticationConfiguration, and maps their claims to a user, with the results
+// of the API server's own authenticator.
+//
+// Loading, validation and CEL are upstream's. Verification is our own: it is the
+// hot path, its clock is given, its keys come from a Keys that never fetches
+// because of a forged signature, and it asks nobody else.
+package jwt
+
+import (
+	"context"
+	"crypto"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+)
+
+// Key is a public key of an issuer.
+type Key struct {
+	// ID is the key's kid, "" if it has none.
+	ID string
+	// Algorithm is the key's alg, such as "RS256"; "" is for every algorithm of
+	// its type.
+	Algorithm string
+	// Public is an *rsa.PublicKey or an *ecdsa.PublicKey.
+	Public crypto.PublicKey
+}
+
+// Keys are the keys of one issuer. An implementation is safe for concurrent use.
+type Keys interface {
+	// Find returns the keys that a token with this key id may be signed with: those
+	// of the id, or all keys for a token that names none. No key and no error
+	// mean that the issuer has no such key, which is a definite no. An error means
+	// that it could not be told; its text is short and names no secret.
+	//
+	// What Find returns is shared and must not be written to.
+	Find(ctx context.Context, id string) ([]Key, error)
+}
+
+// Proof is what a verified token proves.
+type Proof struct {
+	// User is the mapped identity. The guard has not seen it.
+	User authenticationv1.UserInfo
+	// ID is the claim jti, "" if there is none.
+	ID string
+	// IssuedAt is the claim iat, zero if there is none, and ExpiresAt is exp.
+	IssuedAt, ExpiresAt time.Time
+}
+
+// Reason says why a token proves nothing. The set of reasons is bounded.
+type Reason string
+
+const (
+	// Malformed is a token that is not a JWT in compact form, with each claim
+	// once.
+	Malformed Reason = "malformed"
+	// Foreign is a token of another issuer than the one that was asked.
+	Foreign Reason = "foreign"
+	// Algorithm is a token that is signed with an algorithm that is not taken, or
+	// not at all.
+	Algorithm Reason = "algorithm"
+	// UnknownKey is a token with a key id that the issuer does not have.
+	UnknownKey Reason = "unknown-key"
+	// Signature is a token with a signature that no key verifies.
+	Signature Reason = "signature"
+	// Expired is a token past its exp, or without one.
+	Expired Reason = "expired"
+	// NotYetValid is a token before its nbf.
+	NotYetValid Reason = "not-yet-valid"
+	// Audience is a token for other audiences.
+	Audience Reason = "audience"
+	// Claims is a token whose claims do not pass the configuration's mappings and
+	// rules.
+	Claims Reason = "claims"
+)
+
+// Refusal is a definite no. Its text is for the operator, and for the person who
+// holds the token: it names claims and may quote them, and never quotes the
+// token's signature.
+//
+//nolint:errname // an answer that is returned as an error, and named for what it is
+type Refusal struct {
+	Reason Reason
+	Detail string
+}
+
+func (r *Refusal) Error() string { return string(r.Reason) + ": " + r.Detail }
+
+// Trail is told each step of a verification, for people: what was looked at and
+// what was found. Nil is told nothing.
+type Trail func(step, found string)

@@ -1,0 +1,225 @@
+package jwt
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authenticationtokenjwt "k8s.io/apiserver/pkg/authentication/token/jwt"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// mapUser maps the claims of a token whose signature was verified to the user of
+// a proof that has its ID, and applies all rules, in upstream's order. The error
+// is a *Refusal or says that it could not be told.
+func (a *Authenticator) mapUser(ctx context.Context, t *Token, proof *Proof, trail Trail) error {
+	for i := range t.claims {
+		if name, twice := twiceWithin(t.claims[i].value); twice {
+			return refuse(Malformed, "the claim "+quote(t.claims[i].name.Text())+" has the member "+quote(name.Text())+" twice in one object")
+		}
+	}
+	if r := a.distributed(t); r != nil {
+		return r
+	}
+	e := a.evaluation(ctx, t)
+	info := &proof.User
+	var err error
+	if info.Username, err = a.mapUsername(t, e); err != nil {
+		return err
+	}
+	note(trail, "username", info.Username)
+	if info.Groups, err = a.mapGroups(t, e); err != nil {
+		return err
+	}
+	note(trail, "groups", info.Groups)
+	if info.UID, err = a.mapUID(t, e); err != nil {
+		return err
+	}
+	note(trail, "uid", info.UID)
+	if info.Extra, err = a.mapExtra(proof.ID, e); err != nil {
+		return err
+	}
+	if trail != nil {
+		note(trail, "extra", extraOf(info))
+	}
+	return a.checkRules(ctx, t, info, e, trail)
+}
+
+// checkRules applies the rules to the claims and to the user.
+func (a *Authenticator) checkRules(ctx context.Context, t *Token, info *authenticationv1.UserInfo, e *evaluation, trail Trail) error {
+	if r := a.checkRequired(t); r != nil {
+		return r
+	}
+	if trail != nil && len(a.required) > 0 {
+		trail("required claims", "all have their values")
+	}
+	if err := a.checkClaimRules(e); err != nil {
+		return err
+	}
+	if trail != nil && a.expressions.ClaimValidationRules != nil {
+		trail("claim validation rules", "all hold")
+	}
+	if err := a.checkUserRules(ctx, info); err != nil {
+		return err
+	}
+	if trail != nil && a.expressions.UserValidationRules != nil {
+		trail("user validation rules", "all hold")
+	}
+	return nil
+}
+
+// note tells the trail what a part of the user is.
+func note[T any](trail Trail, step string, found T) {
+	if trail != nil {
+		trail(step, bounded(fmt.Sprintf("%q", any(found))))
+	}
+}
+
+// distributed refuses a token whose groups are at another place. Upstream would
+// get them from there: from any address that the token names. Where the groups
+// are not elsewhere, upstream still reads where other claims are.
+func (a *Authenticator) distributed(t *Token) *Refusal {
+	names, sources := t.registered.claimNames, t.registered.claimSources
+	if len(a.groups.claim.quoted) == 0 || len(names) == 0 || len(t.claim(a.groups.claim.quoted)) > 0 {
+		return nil
+	}
+	for name := range names.Members() {
+		if name.Is(a.groups.claim.text) {
+			return refuse(Claims, "the claim "+quote(a.groups.claim.text)+" is distributed, and is fetched from nowhere; "+
+				"let the issuer write it into the token")
+		}
+	}
+	var read map[string]struct{ JWT string }
+	if len(sources) == 0 || json.Unmarshal(sources, &read) != nil {
+		return refuse(Claims, "there is a claim _claim_names, and _claim_sources does not map names to sources")
+	}
+	return nil
+}
+
+func (a *Authenticator) mapUsername(t *Token, e *evaluation) (string, error) {
+	if a.expressions.Username != nil {
+		username, err := e.text(a.expressions.Username, "username")
+		if err != nil {
+			return "", err
+		}
+		if username == "" {
+			return "", refuse(Claims, "the username expression results in an empty name")
+		}
+		return username, nil
+	}
+	value, r := textClaim(t, a.username.claim)
+	if r != nil {
+		return "", r
+	}
+	if a.username.claim.text == "email" {
+		// As upstream: where the token says whether it was verified, it must have been.
+		if verified := t.claim([]byte(`"email_verified"`)); len(verified) > 0 && !verified.IsTrue() {
+			return "", refuse(Claims, `the claim "email_verified" is `+bounded(string(verified))+", want true")
+		}
+	}
+	if value.Is("") || value.Kind() == rawjson.Null {
+		return "", refuse(Claims, "the claim "+quote(a.username.claim.text)+" is empty, and is the user name")
+	}
+	return a.username.prefixed(value), nil
+}
+
+// prefixed is the text of a value behind the prefix.
+func (m *mapping) prefixed(v rawjson.Value) string {
+	if v.Kind() != rawjson.String || bytes.IndexByte(v, '\\') >= 0 {
+		return m.prefix + v.Text()
+	}
+	return m.prefix + string(v[1:len(v)-1]) // in one allocation
+}
+
+func (a *Authenticator) mapGroups(t *Token, e *evaluation) ([]string, error) {
+	if a.expressions.Groups != nil {
+		return e.texts(a.expressions.Groups, "groups")
+	}
+	if len(a.groups.claim.quoted) == 0 {
+		return nil, nil
+	}
+	value := t.claim(a.groups.claim.quoted)
+	switch value.Kind() {
+	case rawjson.Invalid, rawjson.Null:
+		return nil, nil
+	case rawjson.String:
+		return []string{a.groups.prefixed(value)}, nil
+	case rawjson.Array:
+		groups := make([]string, 0, value.Len())
+		for _, element := range value.Elements() {
+			if !isText(element) {
+				return nil, refuse(Claims, "the claim "+quote(a.groups.claim.text)+" has "+element.Kind().String()+" in it, want a string or a list of strings")
+			}
+			groups = append(groups, a.groups.prefixed(element))
+		}
+		return groups, nil
+	case rawjson.Bool, rawjson.Number, rawjson.Object:
+	}
+	return nil, refuse(Claims, "the claim "+quote(a.groups.claim.text)+" is "+value.Kind().String()+", want a string or a list of strings")
+}
+
+func (a *Authenticator) mapUID(t *Token, e *evaluation) (string, error) {
+	if len(a.uid.claim.quoted) > 0 {
+		uid, r := textClaim(t, a.uid.claim)
+		if r != nil {
+			return "", r
+		}
+		return uid.Text(), nil
+	}
+	if a.expressions.UID == nil {
+		return "", nil
+	}
+	return e.text(a.expressions.UID, "uid")
+}
+
+func (a *Authenticator) mapExtra(tokenID string, e *evaluation) (map[string]authenticationv1.ExtraValue, error) {
+	var extra map[string]authenticationv1.ExtraValue
+	if id := authenticationtokenjwt.CredentialIDForJTI(tokenID); id != "" {
+		extra = map[string]authenticationv1.ExtraValue{user.CredentialIDKey: {id}}
+	}
+	if a.expressions.Extra == nil {
+		return extra, nil
+	}
+	return e.extra(a.expressions.Extra, extra)
+}
+
+// checkRequired: claims that must have a value, which is a string.
+func (a *Authenticator) checkRequired(t *Token) *Refusal {
+	for _, want := range a.required {
+		value, r := textClaim(t, want.claim)
+		if r != nil {
+			return r
+		}
+		if text := value.Text(); text != want.value {
+			return refuse(Claims, "the claim "+quote(want.claim.text)+" is "+quote(text)+", want "+quote(want.value))
+		}
+	}
+	return nil
+}
+
+// textClaim finds a claim that must be there and be a string. As in upstream's
+// decoder null is an empty one.
+func textClaim(t *Token, claim name) (rawjson.Value, *Refusal) {
+	value := t.claim(claim.quoted)
+	switch {
+	case len(value) == 0:
+		return nil, refuse(Claims, "there is no claim "+quote(claim.text))
+	case !isText(value):
+		return nil, refuse(Claims, "the claim "+quote(claim.text)+" is "+value.Kind().String()+", want a string")
+	}
+	return value, nil
+}
+
+// extraOf is the extra in the type that upstream gives to expressions.
+func extraOf(info *authenticationv1.UserInfo) map[string][]string {
+	extra := make(map[string][]string, len(info.Extra))
+	for key, values := range info.Extra {
+		extra[key] = slices.Clone([]string(values))
+	}
+	return extra
+}

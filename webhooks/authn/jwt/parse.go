@@ -1,0 +1,249 @@
+package jwt
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// maxBytes is how long a token may be. The API server forwards none that is
+// longer.
+const maxBytes = 1 << 20
+
+const (
+	googleIssuer = "https://accounts.google.com"
+	// googleAlias is what Google writes into the claim iss at times. Upstream takes
+	// it for the URL, of this issuer alone.
+	googleAlias = "accounts.google.com"
+)
+
+// strict is base64url without padding that also refuses bits behind the last
+// byte, so that a token can be written in one way only. It still skips line
+// breaks: decode does not.
+//
+//nolint:gochecknoglobals // constant; building it costs more than using it
+var strict = base64.RawURLEncoding.Strict()
+
+// Token is a JWT that was taken apart. Nothing in it is verified. It is
+// immutable and safe for concurrent use.
+type Token struct {
+	algorithm algorithm
+	keyID     string
+	issuer    string
+	// signed is the text that the signature is over.
+	signed, signature []byte
+	// claims are the members of the payload, in the order written, each once.
+	claims []claim
+	// registered are the claims that have a meaning of their own.
+	registered registered
+	// few is where claims are, unless there are many.
+	few [20]claim
+}
+
+// claim is a member of the payload. Its name is in the form that
+// rawjson.AppendString writes, so that names are the same if their bytes are.
+type claim struct{ name, value rawjson.Value }
+
+// claim returns the value of the claim with this name, in the form that
+// rawjson.AppendString writes. An absent claim is an empty value.
+func (t *Token) claim(name []byte) rawjson.Value {
+	for i := range t.claims {
+		if bytes.Equal(t.claims[i].name, name) {
+			return t.claims[i].value
+		}
+	}
+	return nil
+}
+
+// Issuer is the claim iss, "" if there is none. It is not verified, and only good
+// for choosing the Authenticator to ask. As upstream, accounts.google.com is
+// https://accounts.google.com.
+func (t *Token) Issuer() string { return t.issuer }
+
+// Shaped tells whether the text has the shape of a JWT in compact form: three
+// parts between dots, the first of which begins as base64url of an opening
+// brace. It costs next to nothing, whatever the text, and says nothing about
+// what is in the parts.
+//
+// Upstream also takes a token with space around it or around the JSON of its
+// header. A bearer token has no space, and no issuer writes such a header.
+func Shaped(token string) bool {
+	if len(token) < 2 || token[0] != 'e' || !endsBrace(token[1]) {
+		return false
+	}
+	for range 2 {
+		dot := strings.IndexByte(token, '.')
+		if dot < 0 {
+			return false
+		}
+		token = token[dot+1:]
+	}
+	return strings.IndexByte(token, '.') < 0
+}
+
+// endsBrace tells whether the character, behind an e, can hold the rest of an
+// opening brace.
+func endsBrace(b byte) bool {
+	return b >= 'w' && b <= 'z' || b >= '0' && b <= '9' || b == '-' || b == '_'
+}
+
+// Parse takes a token in compact form apart, without verifying anything. The
+// error is a *Refusal, Malformed or Algorithm.
+//
+// It is stricter than upstream where that leaves no two readings of one token: a
+// member that occurs twice is refused, and so is one whose name differs in case
+// only from one that has a meaning, such as Iss, which upstream reads as iss; so
+// are base64url with line breaks or with stray bits, text that is not valid
+// UTF-8, and the headers crit and b64, which change what is signed. The header
+// typ is ignored, as upstream does, and so are jwk and x5c, whatever is in them.
+func Parse(text string) (*Token, error) {
+	if !Shaped(text) {
+		return nil, refuse(Malformed, "it is not three parts between dots that begin with a JSON object in base64url")
+	}
+	if len(text) > maxBytes {
+		return nil, refuse(Malformed, fmt.Sprintf("it has %d bytes, at most %d are taken", len(text), maxBytes))
+	}
+	// One allocation holds the text and all that is decoded from it.
+	buf := make([]byte, len(text)+strict.DecodedLen(len(text)))
+	copy(buf, text)
+	raw, free := buf[:len(text):len(text)], buf[len(text):]
+	if bytes.IndexByte(raw, '\n') >= 0 || bytes.IndexByte(raw, '\r') >= 0 {
+		return nil, refuse(Malformed, "there is a line break in it")
+	}
+	first, last := bytes.IndexByte(raw, '.'), bytes.LastIndexByte(raw, '.')
+
+	t := &Token{signed: raw[:last]}
+	header, free, err := decode(free, raw[:first])
+	if err != nil {
+		return nil, refuse(Malformed, "the header is "+err.Error())
+	}
+	payload, free, err := decode(free, raw[first+1:last])
+	if err != nil {
+		return nil, refuse(Malformed, "the payload is "+err.Error())
+	}
+	t.signature, _, err = decode(free, raw[last+1:])
+	if err != nil {
+		return nil, refuse(Malformed, "the signature is "+err.Error())
+	}
+	if r := t.readHeader(header); r != nil {
+		return nil, r
+	}
+	if r := t.readPayload(payload); r != nil {
+		return nil, r
+	}
+	return t, nil
+}
+
+// decode decodes base64url to the front of free, and returns what is left of it.
+func decode(free, part []byte) (decoded, rest []byte, err error) {
+	n, err := strict.Decode(free, part)
+	if err != nil {
+		return nil, nil, fmt.Errorf("not base64url without padding: %w", err)
+	}
+	return free[:n:n], free[n:], nil
+}
+
+func (t *Token) readHeader(text []byte) *Refusal {
+	header, r := object("header", text)
+	if r != nil {
+		return r
+	}
+	if name, twice := header.DuplicateKey(); twice {
+		return refuse(Malformed, "the header has "+quote(name)+" twice")
+	}
+	var alg rawjson.Value
+	c := header.Cursor()
+	for c.Enter(); c.Next(); {
+		name := c.PlainName()
+		value := c.Skip()
+		if name, twice := twiceWithin(value); twice {
+			return refuse(Malformed, "the header has "+quote(name.Text())+" twice in one object")
+		}
+		switch string(name) {
+		case `"alg"`:
+			alg = value
+		case `"kid"`:
+			if !isText(value) {
+				return refuse(Malformed, "the header kid is "+value.Kind().String()+", want a string")
+			}
+			t.keyID = value.Text()
+		case `"nonce"`:
+			if !isText(value) {
+				return refuse(Malformed, "the header nonce is "+value.Kind().String()+", want a string")
+			}
+		case `"crit"`:
+			return refuse(Malformed, "the header has crit, and no extension is known")
+		case `"b64"`:
+			if !value.IsTrue() {
+				return refuse(Malformed, "the header has b64, which changes what is signed")
+			}
+		default:
+			if known, ok := foldsHeader(name); ok {
+				return refuse(Malformed, "the header has "+quote(name.Text())+", which is "+known+" but for its case")
+			}
+		}
+	}
+	if !isText(alg) {
+		return refuse(Malformed, "the header alg is "+alg.Kind().String()+", want a string")
+	}
+	if t.algorithm = algorithmOf(alg); t.algorithm == 0 {
+		return refuse(Algorithm, "it is signed with "+quote(alg.Text())+", want one of "+algorithms)
+	}
+	return nil
+}
+
+func (t *Token) readPayload(text []byte) *Refusal {
+	payload, r := object("payload", text)
+	if r != nil {
+		return r
+	}
+	t.claims = t.few[:0]
+	c := payload.Cursor()
+	for c.Enter(); c.Next(); {
+		name := c.PlainName()
+		value := c.Skip()
+		t.claims = append(t.claims, claim{name, value})
+		if known := t.registered.slot(name); known != nil {
+			*known = value
+		} else if known, ok := foldsClaim(name); ok {
+			return refuse(Malformed, "it has the claim "+quote(name.Text())+", which is "+known+" but for its case")
+		}
+	}
+	if name, twice := twice(t.claims); twice {
+		return refuse(Malformed, "it has the claim "+quote(name.Text())+" twice")
+	}
+	iss := t.registered.iss
+	if !isText(iss) {
+		return refuse(Malformed, "the claim iss is "+iss.Kind().String()+", want a string")
+	}
+	if t.issuer = iss.Text(); t.issuer == googleAlias {
+		t.issuer = googleIssuer
+	}
+	return nil
+}
+
+// object parses a part of the token.
+func object(what string, text []byte) (rawjson.Value, *Refusal) {
+	v, err := rawjson.Parse(text)
+	if err != nil {
+		return nil, refuse(Malformed, "the "+what+" is "+err.Error())
+	}
+	if v.Kind() != rawjson.Object {
+		return nil, refuse(Malformed, "the "+what+" is "+v.Kind().String()+", want an object")
+	}
+	return v, nil
+}
+
+// isText tells whether encoding/json decodes the value, or its absence, to a
+// string: it takes null for "".
+func isText(v rawjson.Value) bool {
+	switch v.Kind() {
+	case rawjson.String, rawjson.Null, rawjson.Invalid:
+		return true
+	case rawjson.Bool, rawjson.Number, rawjson.Array, rawjson.Object:
+	}
+	return false
+}

@@ -1,0 +1,132 @@
+package jwt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// ErrNoKeys says that the issuer's keys are not known, and nobody can be asked
+// for them.
+var ErrNoKeys = errors.New("the issuer's keys are not known here")
+
+// Verify finds out what the token proves at a time. A *Refusal is a definite no.
+// Any other error means that it could not be told: the keys are not known for
+// now, or the context is over.
+//
+// The verdict is that of the API server's own authenticator for the same keys and
+// all its algorithms, with these differences, all of which refuse more, besides
+// those of Parse: an object inside a claim has no member twice; a user name is
+// empty neither before the prefix of a claim mapping nor behind it (upstream
+// refuses that for expressions alone); a groups claim that is distributed is
+// refused, where upstream fetches it from wherever the token says; times are no
+// further away than time.Time reaches; a key fits the algorithm in type, in
+// curve, in being at least 2048 bits of RSA, and in what it says itself.
+//
+// What needs no key comes first, so that neither an expired token nor one for
+// somebody else asks for one. Keys are asked once, and never because of a
+// signature.
+func (a *Authenticator) Verify(ctx context.Context, t *Token, now time.Time, trail Trail) (*Proof, error) {
+	life, r := a.precheck(t, now, trail)
+	if r != nil {
+		return nil, r
+	}
+	if err := a.checkSignature(ctx, t, trail); err != nil {
+		return nil, err
+	}
+	proof := &Proof{ID: t.registered.jti.Text(), IssuedAt: representable(life.issuedAt), ExpiresAt: representable(life.expiresAt)}
+	if err := a.mapUser(ctx, t, proof, trail); err != nil {
+		return nil, err
+	}
+	return proof, nil
+}
+
+// precheck is all that needs no key.
+func (a *Authenticator) precheck(t *Token, now time.Time, trail Trail) (lifetime, *Refusal) {
+	if trail != nil {
+		trail("header", "signed with "+t.algorithm.String()+", key "+quote(t.keyID))
+	}
+	if t.issuer != a.issuer {
+		return lifetime{}, refuse(Foreign, "it is of the issuer "+quote(t.issuer)+", want "+quote(a.issuer))
+	}
+	life, r := t.registered.check()
+	if r != nil {
+		return life, r
+	}
+	switch {
+	case len(t.registered.exp) == 0:
+		return life, refuse(Expired, "it has no claim exp")
+	case life.expiresAt.Before(now):
+		return life, refuse(Expired, "it expired at "+clock(life.expiresAt)+", now is "+clock(now))
+	case now.Add(notBeforeLeeway).Before(life.notBefore):
+		return life, refuse(NotYetValid, "it is not valid before "+clock(life.notBefore)+", now is "+clock(now))
+	}
+	if trail != nil {
+		trail("lifetime", "expires at "+clock(life.expiresAt))
+	}
+	audience, r := t.registered.audience(a.audiences)
+	if r != nil {
+		return life, r
+	}
+	if trail != nil {
+		trail("audience", quote(audience)+" is one of "+quoteAll(a.audiences))
+	}
+	return life, nil
+}
+
+// checkSignature looks the keys up and verifies with them. The error is a
+// *Refusal or says that it could not be told.
+func (a *Authenticator) checkSignature(ctx context.Context, t *Token, trail Trail) error {
+	if a.keys == nil {
+		return ErrNoKeys
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("signature not checked: %w", err)
+	}
+	keys, err := a.keys.Find(ctx, t.keyID)
+	if err != nil {
+		return fmt.Errorf("keys of the issuer: %w", err)
+	}
+	if len(keys) == 0 {
+		return refuse(UnknownKey, "the issuer has no key "+quote(t.keyID))
+	}
+	var (
+		sum    digest
+		fitted int
+	)
+	for i := range keys {
+		if !t.algorithm.fits(keys[i]) {
+			continue
+		}
+		if fitted == 0 {
+			sum = t.algorithm.digest(t.signed)
+		}
+		fitted++
+		if t.algorithm.verifies(keys[i], &sum, t.signature) {
+			if trail != nil {
+				trail("signature", "verified with key "+quote(keys[i].ID))
+			}
+			return nil
+		}
+	}
+	if fitted == 0 {
+		return refuse(Algorithm, "it is signed with "+t.algorithm.String()+", and no key "+quote(t.keyID)+
+			" of the issuer is for that (RSA keys need "+strconv.Itoa(minModulusBits)+" bits, ES256, ES384 and ES512 the curves P-256, P-384 and P-521)")
+	}
+	return refuse(Signature, "no key "+quote(t.keyID)+" of the issuer verifies the signature, out of "+strconv.Itoa(fitted))
+}
+
+// clock is how a time is shown.
+func clock(t time.Time) string { return representable(t).UTC().Format(time.RFC3339) }
+
+// representable is the time, or the first or last one that RFC 3339 can write,
+// which is what JSON needs.
+func representable(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	const firstSecond, lastSecond = -62135596800, 253402300799
+	return time.Unix(min(max(t.Unix(), firstSecond), lastSecond), 0)
+}

@@ -1,0 +1,308 @@
+package authn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// The defaults and bounds of login tokens.
+const (
+	defaultTokenTTL   = 15 * time.Minute
+	maxTokenTTL       = 24 * time.Hour
+	defaultSessionTTL = 10 * time.Hour
+	maxSessionTTL     = 720 * time.Hour
+)
+
+// maxTyped bounds a user name and a password as they are typed.
+const maxTyped = 256
+
+// logins turns passwords into login tokens.
+type logins struct {
+	directories []NamedDirectory
+	tokens      loginTokens
+	attempts    Attempts
+	random      io.Reader
+
+	tokenTTL, sessionTTL time.Duration
+	audiences            []string
+}
+
+// Login takes a password, or a login token to renew, and issues a login token.
+// Whether there is an account of a name shows neither in the answer nor in the
+// work that is done.
+func (s *Set) Login(ctx context.Context, req LoginRequest) LoginDecision {
+	switch {
+	case s.logins == nil:
+		return LoginDecision{
+			Outcome: No, Reason: ReasonInput,
+			Message: "logging in with a password is not set up here (hint: log in at your identity provider, with --issuer)",
+		}
+	case req.Token != "":
+		return s.renew(ctx, req)
+	default:
+		return s.login(ctx, req)
+	}
+}
+
+// login takes a password.
+func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
+	l := s.logins
+	directory, d := l.directory(req.Directory)
+	if directory == nil {
+		return d
+	}
+	d = LoginDecision{Outcome: No, Reason: ReasonInput, Directory: directory.Config.Name}
+	if d.Message = inputProblem(req.Username, req.Password); d.Message != "" {
+		return d
+	}
+	account, err := directory.Directory.Find(ctx, req.Username)
+	key := directory.Config.Name + " " + folded(req.Username)
+	switch {
+	case err == nil:
+		key = directory.Config.Name + " " + account.Key
+	case errors.Is(err, ErrNoAccount):
+		account = nil
+	default:
+		return d.notAsked(err)
+	}
+
+	end, wait := l.begin(key, req.Client)
+	if wait > 0 {
+		d.Outcome, d.Reason, d.RetryAfter = Unknown, ReasonSlowed, wait
+		d.Message = "too many attempts failed, so the next one has to wait"
+		return d
+	}
+	outcome := Unknown
+	defer func() { end(outcome) }() // also when a directory panics
+
+	err = directory.Directory.Verify(ctx, account, req.Password)
+	switch {
+	case err == nil && account != nil:
+	case err == nil || errors.Is(err, ErrWrongPassword):
+		outcome = No
+		d.Reason, d.Message = ReasonCredentials, "the user name or the password is wrong, or the account may not log in"
+		d.Detail = "wrong password"
+		if account == nil {
+			d.Detail = "no account has this name, or several do"
+		} else if err != nil {
+			d.Detail = err.Error()
+		}
+		return d
+	default:
+		return d.notAsked(err)
+	}
+	outcome = Yes
+	now := l.tokens.now()
+	return s.issue(ctx, directory, account, d, &loginClaims{
+		Source: directory.Config.Name, Session: now.Unix(), Ends: now.Add(l.sessionTTL).Unix(), Name: req.Username,
+	})
+}
+
+// renew takes a login token instead of a password: the directory is asked again
+// whether the user is still there, and for everything about the user.
+func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
+	l := s.logins
+	d := LoginDecision{Outcome: No, Reason: ReasonInput}
+	if len(req.Token) > maxTokenBytes || !isLoginToken(req.Token) {
+		d.Message = "this is not a login token, and no other can be renewed"
+		return d
+	}
+	claims, v := l.tokens.verify(req.Token)
+	if claims == nil {
+		d.Outcome, d.Reason, d.Detail = v.outcome, v.reason, v.detail
+		d.Message = "the token was not issued here, or with a key that is not in use any more (hint: log in again)"
+		return d
+	}
+	d.TokenID = claims.ID
+	i := slices.IndexFunc(l.directories, func(n NamedDirectory) bool { return n.Config.Name == claims.Source })
+	if i < 0 {
+		d.Reason, d.Message = ReasonSourceGone, "the directory that the token is of is not in use any more (hint: log in again)"
+		return d
+	}
+	directory := &l.directories[i]
+	d.Directory = directory.Config.Name
+	now := l.tokens.now()
+	if now.Unix() >= claims.Ends {
+		d.Reason, d.Message = ReasonSession, "the session ended at "+stamp(claims.Ends)+" (hint: log in again)"
+		return d
+	}
+	if _, ends := s.revoked.ends(claims.User.Username, time.Unix(claims.Session, 0)); ends {
+		d.Reason, d.Message = ReasonRevoked, "the session was ended by an administrator (hint: log in again)"
+		return d
+	}
+	account, err := directory.Directory.Find(ctx, claims.Name)
+	switch {
+	case errors.Is(err, ErrNoAccount), err == nil && entryOf(account.Key) != claims.Entry:
+		d.Reason, d.Message = ReasonCredentials, "the account is not there any more, or may not log in"
+		return d
+	case err != nil:
+		return d.notAsked(err)
+	}
+	return s.issue(ctx, directory, account, d, &loginClaims{
+		Source: claims.Source, Session: claims.Session, Ends: claims.Ends, Name: claims.Name,
+	})
+}
+
+// issue issues a token for an account that has shown that it may have one.
+func (s *Set) issue(ctx context.Context, directory *NamedDirectory, account *Account, d LoginDecision, claims *loginClaims) LoginDecision {
+	l := s.logins
+	groups, err := directory.Directory.Groups(ctx, account)
+	if err != nil {
+		return d.notAsked(err)
+	}
+	d.User = directory.identity(account, groups)
+	if found := s.guard.violations(LoginTokens, directory.Config.Name, &d.User); len(found) > 0 {
+		d.Outcome, d.Reason, d.Detail = No, ReasonGuard, detailOf(found)
+		d.Message = "the directory gives an identity that is not allowed: " + d.Detail
+		return d
+	}
+	now := l.tokens.now()
+	if _, ends := s.revoked.ends(d.User.Username, time.Unix(claims.Session, 0)); ends {
+		d.Outcome, d.Reason = No, ReasonRevoked
+		d.Message = "the session was ended by an administrator (hint: log in again in a moment)"
+		return d
+	}
+	claims.User, claims.Audience, claims.Entry = d.User, l.audiences, entryOf(account.Key)
+	claims.IssuedAt = now.Unix()
+	claims.Expires = min(now.Add(l.tokenTTL).Unix(), claims.Ends)
+	text, err := l.mint(claims)
+	switch {
+	case err != nil:
+		d.Outcome, d.Reason, d.Detail = Unknown, ReasonDirectory, err.Error()
+		d.Message = "no token could be made"
+		return d
+	case len(text) > maxTokenBytes:
+		d.Outcome, d.Reason = No, ReasonTooLarge
+		d.Message = fmt.Sprintf("%d groups do not fit into a token (hint: an administrator can narrow the directory's groupSearch)", len(groups))
+		d.Detail = fmt.Sprintf("the token would have %d bytes, more than %d", len(text), maxTokenBytes)
+		return d
+	}
+	d.Outcome, d.Reason, d.Message = Yes, ReasonOK, ""
+	d.Token, d.TokenID = text, claims.ID
+	d.ExpiresAt, d.SessionEnds = time.Unix(claims.Expires, 0).UTC(), time.Unix(claims.Ends, 0).UTC()
+	return d
+}
+
+// directory finds the directory that a login names.
+func (l *logins) directory(name string) (*NamedDirectory, LoginDecision) {
+	names := make([]string, len(l.directories))
+	for i := range l.directories {
+		names[i] = l.directories[i].Config.Name
+		if names[i] == name || name == "" && len(l.directories) == 1 {
+			return &l.directories[i], LoginDecision{}
+		}
+	}
+	d := LoginDecision{Outcome: No, Reason: ReasonInput}
+	if name == "" {
+		d.Message = fmt.Sprintf("there are several directories: name one of %s (hint: --directory)", strings.Join(names, ", "))
+	} else {
+		d.Message = fmt.Sprintf("there is no such directory, only %s (hint: --directory)", strings.Join(names, ", "))
+	}
+	return nil, d
+}
+
+// begin asks whether an attempt may be made.
+func (l *logins) begin(account, client string) (end func(Outcome), wait time.Duration) {
+	if l.attempts == nil {
+		return func(Outcome) {}, 0
+	}
+	return l.attempts.Begin(account, client)
+}
+
+// notAsked is the decision if the directory could not be asked.
+func (d LoginDecision) notAsked(err error) LoginDecision {
+	d.Outcome, d.Reason, d.Detail = Unknown, ReasonDirectory, err.Error()
+	d.Message = "the directory could not be asked (hint: try again in a moment)"
+	return d
+}
+
+// identity is the identity of an account, with the prefixes of its directory.
+func (n *NamedDirectory) identity(account *Account, groups []string) authenticationv1.UserInfo {
+	user := *account.User.DeepCopy()
+	if user.Username != "" {
+		// An empty name stays one, for the guard to refuse.
+		user.Username = n.Config.UsernamePrefix + user.Username
+	}
+	user.Groups = make([]string, len(groups))
+	for i, group := range groups {
+		user.Groups[i] = group
+		if group != "" {
+			user.Groups[i] = n.Config.GroupsPrefix + group
+		}
+	}
+	return user
+}
+
+// inputProblem says why a name and a password cannot be right, whatever the
+// directory says, for who typed them.
+func inputProblem(name, password string) string {
+	switch {
+	case name == "" || strings.TrimSpace(name) == "":
+		return "the user name is missing"
+	case len(name) > maxTyped:
+		return fmt.Sprintf("the user name has more than %d bytes", maxTyped)
+	case textFault(name) != "":
+		return "the user name holds control or invisible characters, or is not UTF-8"
+	case strings.Trim(password, "\x00") == "":
+		// RFC 4513, 5.1.2: a bind without a password succeeds and proves nothing.
+		return "the password is missing"
+	case len(password) > maxTyped:
+		return fmt.Sprintf("the password has more than %d bytes", maxTyped)
+	default:
+		return ""
+	}
+}
+
+// folded makes one name of those that directories take for the same: they compare
+// without case and without space around.
+func folded(name string) string {
+	return strings.Join(strings.FieldsFunc(strings.ToLower(strings.ToUpper(name)), unicode.IsSpace), " ")
+}
+
+// newLogins makes what login needs, from a Spec that was checked. Without
+// directories there are none.
+func newLogins(spec *Spec) *logins {
+	if len(spec.Directories) == 0 || spec.Configuration == nil || spec.Configuration.Login == nil {
+		return nil
+	}
+	config := spec.Configuration.Login
+	l := &logins{
+		directories: spec.Directories, attempts: spec.Attempts, audiences: config.Audiences,
+		random:     spec.Random,
+		tokenTTL:   defaultTokenTTL,
+		sessionTTL: defaultSessionTTL,
+		tokens:     loginTokens{keys: spec.LoginKeys, now: spec.Now, sources: map[string]*NamedDirectory{}},
+	}
+	if config.TokenTTL != nil {
+		l.tokenTTL = config.TokenTTL.Duration
+	}
+	if config.SessionTTL != nil {
+		l.sessionTTL = config.SessionTTL.Duration
+	}
+	for i := range l.directories {
+		l.tokens.sources[l.directories[i].Config.Name] = &l.directories[i]
+	}
+	return l
+}
+
+// sourceNames are all sources of identities of a Spec.
+func sourceNames(spec *Spec) []string {
+	names := []string{v1alpha1.AccessTokensSource}
+	for i := range spec.Directories {
+		names = append(names, spec.Directories[i].Config.Name)
+	}
+	for i := range spec.Issuers {
+		names = append(names, spec.Issuers[i].Config.Issuer.URL)
+	}
+	return names
+}

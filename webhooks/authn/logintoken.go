@@ -1,0 +1,172 @@
+package authn
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+)
+
+// A login token reads
+//
+//	gatehouse-login_<key>_<claims>.<mac>
+//
+// The key is the name of the key that signed it, a DNS-1123 label. The claims are
+// JSON in base64url, and the MAC is the HMAC-SHA-256 of all before the dot, in
+// base64url: who issues and who verifies is the same service, so nobody needs a
+// public key. Nothing of a token is stored; what ends it early is a
+// TokenRevocation, its directory leaving the configuration, or its key doing so.
+const loginPrefix = "gatehouse-login_"
+
+// isLoginToken tells by its shape whether a token is for this backend.
+func isLoginToken(token string) bool { return strings.HasPrefix(token, loginPrefix) }
+
+// loginClaims is what a login token says. Times are seconds since 1970.
+type loginClaims struct {
+	ID       string                    `json:"id"`
+	Source   string                    `json:"dir"`
+	User     authenticationv1.UserInfo `json:"user"`
+	Audience []string                  `json:"aud,omitempty"`
+	IssuedAt int64                     `json:"iat"`
+	Expires  int64                     `json:"exp"`
+	// Session is when the password was given, and Ends until when the token is
+	// renewed without it.
+	Session int64 `json:"ses"`
+	Ends    int64 `json:"end"`
+	// Name is what was typed, by which the directory finds the entry again, and
+	// Entry the hash of the entry's key, so that another entry of the name is not
+	// taken for it.
+	Name  string `json:"name"`
+	Entry string `json:"ent"`
+}
+
+// loginTokens authenticates login tokens.
+type loginTokens struct {
+	keys []LoginKey
+	// sources are the directories that there are.
+	sources map[string]*NamedDirectory
+	now     func() time.Time
+}
+
+// sign is the text of the token with these claims, signed by the first key.
+func (l *loginTokens) sign(claims *loginClaims) (string, error) {
+	data, err := json.Marshal(claims)
+	if err != nil {
+		return "", err
+	}
+	key := &l.keys[0]
+	text := loginPrefix + key.Name + "_" + base64.RawURLEncoding.EncodeToString(data)
+	return text + "." + base64.RawURLEncoding.EncodeToString(macOf(key.Secret, text)), nil
+}
+
+func macOf(secret []byte, text string) []byte {
+	mac := hmac.New(sha256.New, secret)
+	_, _ = io.WriteString(mac, text) // a hash takes everything
+	return mac.Sum(nil)
+}
+
+// verify returns the claims of a token that one of the keys has signed. It does
+// not look at the time. Otherwise the verdict is not a Yes.
+func (l *loginTokens) verify(token string) (*loginClaims, verdict) {
+	no := func(reason Reason, detail string) verdict {
+		return verdict{outcome: No, reason: reason, detail: detail}
+	}
+	name, rest, found := strings.Cut(token[len(loginPrefix):], "_")
+	if !found || !isLabel(name) {
+		return nil, no(ReasonMalformed, "a login token reads "+loginPrefix+"<key>_<claims>.<mac>")
+	}
+	payload, sum, found := strings.Cut(rest, ".")
+	if !found {
+		return nil, no(ReasonMalformed, "the token is cut off")
+	}
+	i := slices.IndexFunc(l.keys, func(k LoginKey) bool { return k.Name == name })
+	if i < 0 {
+		// Not a no: another replica may have loaded a new key already.
+		return nil, verdict{
+			outcome: Unknown, reason: ReasonUnknownKey, message: "the key of a login token is not known here",
+			detail: "the key " + quote(strings.Clone(name)) + " is not among the login keys",
+		}
+	}
+	strict := base64.RawURLEncoding.Strict()
+	given, err := strict.DecodeString(sum)
+	if err != nil || strings.ContainsAny(sum, "\r\n") || !hmac.Equal(given, macOf(l.keys[i].Secret, token[:len(token)-len(sum)-1])) {
+		return nil, no(ReasonSignature, "")
+	}
+	// From here on it is what this service once wrote.
+	data, err := strict.DecodeString(payload)
+	if err != nil {
+		return nil, no(ReasonMalformed, "")
+	}
+	claims := &loginClaims{}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(claims); err != nil {
+		return nil, no(ReasonMalformed, "the claims are of another version of Gatehouse")
+	}
+	return claims, verdict{}
+}
+
+// authenticate is the authenticator of login tokens. It needs no context: it
+// waits for nothing.
+func (l *loginTokens) authenticate(_ context.Context, token string, audiences []string, t *trail) verdict {
+	claims, v := l.verify(token)
+	if claims == nil {
+		t.add("signature", "%s", v.reason)
+		return v
+	}
+	v = verdict{outcome: No, source: claims.Source, tokenID: claims.ID}
+	now := l.now()
+	// A token is as old as its session: one that was renewed where a revocation was
+	// not known yet does not outlive it.
+	v.issuedAt, v.expiresAt = time.Unix(claims.Session, 0), time.Unix(claims.Expires, 0)
+	t.add("signature", "of the key that the token names")
+	t.add("times", "issued %s, good until %s, session until %s; now it is %s",
+		stamp(claims.IssuedAt), stamp(claims.Expires), stamp(claims.Ends), stamp(now.Unix()))
+	t.add("directory", "%s", quote(claims.Source))
+	if l.sources[claims.Source] == nil {
+		v.reason, v.detail = ReasonSourceGone, "the directory "+quote(claims.Source)+" is not configured"
+		v.source = ""
+		return v
+	}
+	if !now.Before(v.expiresAt) {
+		v.reason, v.detail = ReasonExpired, "it was good until "+stamp(claims.Expires)
+		return v
+	}
+	good, ok := goodAudiences(claims.Audience, audiences)
+	if !ok {
+		v.reason, v.detail = ReasonAudience, fmt.Sprintf("the token is good for %q", claims.Audience)
+		return v
+	}
+	v.outcome, v.reason = Yes, ReasonOK
+	v.identity, v.audiences = &claims.User, good
+	return v
+}
+
+// mint issues a token for the identity, which has passed the guard.
+func (l *logins) mint(claims *loginClaims) (string, error) {
+	var id [10]byte
+	if _, err := io.ReadFull(l.random, id[:]); err != nil {
+		return "", fmt.Errorf("random bytes: %w", err)
+	}
+	claims.ID = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding).EncodeToString(id[:])
+	return l.tokens.sign(claims)
+}
+
+// stamp is a time in seconds as it is shown.
+func stamp(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
+
+// entryOf is the hash of an entry's key.
+func entryOf(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}

@@ -1,0 +1,104 @@
+package authn
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// ErrNoAccount is a Directory's answer for a name that no entry has, or more
+// than one.
+var ErrNoAccount = errors.New("no account has this name")
+
+// ErrWrongPassword is a Directory's answer for a password that is not the
+// account's, and for an account that may not log in: locked, expired.
+var ErrWrongPassword = errors.New("wrong password")
+
+// Account is the entry of a user in a Directory.
+type Account struct {
+	// Key names the entry in one way, whatever was typed: its normalised DN.
+	Key string
+	// DN is the entry's distinguished name as the directory gives it.
+	DN string
+	// User is the user name, uid and extra from the entry's attributes, without
+	// prefixes and without groups.
+	User authenticationv1.UserInfo
+	// Member is the value by which groups name the entry.
+	Member string
+}
+
+// Directory is a service that checks passwords. It is safe for concurrent use.
+// All errors but ErrNoAccount and ErrWrongPassword mean that it could not be
+// told; their text names servers and no secret, and is for the operator.
+type Directory interface {
+	// Find returns the one account of the name, or ErrNoAccount.
+	Find(ctx context.Context, name string) (*Account, error)
+	// Verify checks the account's password. A nil account has the same work done
+	// and is always ErrWrongPassword or an error, so that time does not tell which
+	// names there are.
+	Verify(ctx context.Context, account *Account, password string) error
+	// Groups returns the groups of the account, sorted, each once.
+	Groups(ctx context.Context, account *Account) ([]string, error)
+}
+
+// NamedDirectory is a Directory and what is configured of it.
+type NamedDirectory struct {
+	// Source is the file and document that it was read from, for messages, and
+	// Field the path in there, "directories[0]".
+	Source, Field string
+	// Config is the configuration. Its prefixes are put before names here.
+	Config *v1alpha1.Directory
+	// Directory may be nil where nobody logs in, such as offline.
+	Directory Directory
+}
+
+// Attempts slow down guessing. Implementations are safe for concurrent use.
+type Attempts interface {
+	// Begin asks whether a password of an account may be tried now. The account is
+	// the directory's name and the account's Key, or the folded name if there is
+	// no such account; the client is whatever tells callers apart. If it may not,
+	// wait is positive and end is nil. If it may, end must be called, once, with
+	// how it went.
+	Begin(account, client string) (end func(Outcome), wait time.Duration)
+}
+
+// LoginRequest is one try to log in with a password, or to renew a login token.
+type LoginRequest struct {
+	// Directory is the name of the directory; "" is the only one.
+	Directory string
+	// Username and Password are as they were typed.
+	Username, Password string
+	// Token is a login token that is to be renewed, instead of name and password.
+	// It may have expired, as long as its session has not.
+	Token string
+	// Client tells callers apart: an address.
+	Client string
+}
+
+// LoginDecision is what became of a LoginRequest.
+type LoginDecision struct {
+	Outcome Outcome
+	Reason  Reason
+	// Directory is the name of the directory, "" if there is no such one.
+	Directory string
+	// Token is a new login token, for a Yes only. It is a secret.
+	Token string
+	// TokenID is the public id in the token.
+	TokenID string
+	// ExpiresAt is when the token ends, and SessionEnds until when it can be
+	// renewed.
+	ExpiresAt, SessionEnds time.Time
+	// User is the identity, for a Yes; for a No of the guard, what it refused.
+	User authenticationv1.UserInfo
+	// Message is for the person who logs in: what happened and what to do. It
+	// never tells whether an account exists.
+	Message string
+	// Detail is for the operator's log: names of accounts and servers, no secret.
+	Detail string
+	// RetryAfter is positive if the answer may be another one after it.
+	RetryAfter time.Duration
+}

@@ -1,0 +1,115 @@
+package authn
+
+// Outcome is one of the three answers to a token.
+type Outcome string
+
+const (
+	// Yes means that the token proves the identity in the status.
+	Yes Outcome = "yes"
+	// No means that the token proves nothing, now and when asked again.
+	No Outcome = "no"
+	// Unknown means that it could not be told; asking again may help.
+	Unknown Outcome = "unknown"
+)
+
+// Backend is an authenticator.
+type Backend string
+
+// The authenticators.
+const (
+	AccessTokens Backend = "access-token"
+	LoginTokens  Backend = "login-token"
+	JWTs         Backend = "jwt"
+)
+
+// shape says how tokens of a backend are recognised.
+func (b Backend) shape() string {
+	switch b {
+	case AccessTokens:
+		return "an access token, by the prefix " + tokenPrefix
+	case LoginTokens:
+		return "a login token, by the prefix " + loginPrefix
+	case JWTs:
+		return "a JWT, by its three parts"
+	default:
+		return string(b)
+	}
+}
+
+// Reason says why a token had its outcome. The set of reasons is bounded, so
+// that a metric may carry one as a label, and no reason says anything about the
+// text of a token.
+type Reason string
+
+const (
+	// ReasonOK is the reason of every Yes.
+	ReasonOK Reason = "ok"
+	// ReasonForeign is a token whose shape belongs to no backend, such as an
+	// expired service account token: every bearer token that no other
+	// authenticator of the API server accepted arrives here.
+	ReasonForeign Reason = "foreign"
+	// ReasonMalformed is a token that is too long, or that begins as an access
+	// token and is not one: cut off, mistyped, wrong check.
+	ReasonMalformed Reason = "malformed"
+	// ReasonUnknownID is a well-formed access token whose id is not known here.
+	ReasonUnknownID Reason = "unknown-id"
+	// ReasonWrongSecret is an access token of a known id and another hash.
+	ReasonWrongSecret Reason = "wrong-secret"
+	// ReasonExpired is an access token past its expiresAt.
+	ReasonExpired Reason = "expired"
+	// ReasonAudience is a token that is good for other audiences only.
+	ReasonAudience Reason = "audience"
+	// ReasonGuard is an identity that the guard refused.
+	ReasonGuard Reason = "guard"
+	// ReasonRevoked is a token that a TokenRevocation ends.
+	ReasonRevoked Reason = "revoked"
+	// ReasonUnknownKey is a login token that is signed with a key that is not known
+	// here, or a JWT with a key id that its issuer does not have.
+	ReasonUnknownKey Reason = "unknown-key"
+	// ReasonSignature is a token whose signature is not what it should be.
+	ReasonSignature Reason = "signature"
+	// ReasonAlgorithm is a JWT signed with an algorithm that is not taken.
+	ReasonAlgorithm Reason = "algorithm"
+	// ReasonNotYetValid is a JWT before its nbf.
+	ReasonNotYetValid Reason = "not-yet-valid"
+	// ReasonClaims is a JWT whose claims do not pass the configuration's mappings
+	// and rules.
+	ReasonClaims Reason = "claims"
+	// ReasonKeys is a JWT of an issuer whose keys are not known for now.
+	ReasonKeys Reason = "keys"
+	// ReasonSourceGone is a login token of a directory that is not configured any
+	// more.
+	ReasonSourceGone Reason = "source-gone"
+
+	// The reasons of logins alone.
+
+	// ReasonCredentials is a wrong name or password; which of them, nobody is told.
+	ReasonCredentials Reason = "credentials"
+	// ReasonInput is a request that cannot be right: no name, no password, a
+	// directory that there is not.
+	ReasonInput Reason = "input"
+	// ReasonSlowed is an attempt that came too soon after others that failed.
+	ReasonSlowed Reason = "slowed"
+	// ReasonSession is a token whose session has ended.
+	ReasonSession Reason = "session"
+	// ReasonDirectory is a directory that could not be asked.
+	ReasonDirectory Reason = "directory"
+	// ReasonTooLarge is an identity that does not fit into a token.
+	ReasonTooLarge Reason = "too-large"
+)
+
+const (
+	// ReasonAnnotation on a response carries the Reason.
+	ReasonAnnotation = "gatehouse.dev/reason"
+	// TokenIDAnnotation on a response carries the token's id, where there is one.
+	// An id is public: it is the name of an AccessToken, or a JWT's jti.
+	TokenIDAnnotation = "gatehouse.dev/token-id"
+	// BackendAnnotation carries the Backend.
+	BackendAnnotation = "gatehouse.dev/backend"
+	// SourceAnnotation carries the source of the identity.
+	SourceAnnotation = "gatehouse.dev/source"
+	// UserAnnotation carries the user name of a Yes.
+	UserAnnotation = "gatehouse.dev/user"
+	// DetailAnnotation carries what more an operator may know.
+	DetailAnnotation = "gatehouse.dev/detail"
+)
