@@ -141,7 +141,13 @@ var rules = []rule{
 		reason:  "cmd is the program; what others could use lives outside of it",
 	},
 	{
-		from:    []string{"cmd", "webhooks", "certs"},
+		from:    []string{"webhooks", "certs"},
+		tests:   true,
+		imports: []string{"/test"},
+		reason:  "the program does not depend on its tests",
+	},
+	{
+		from:    []string{"cmd"},
 		imports: []string{"/test"},
 		reason:  "the program does not depend on its tests; these may run a service of test, such as slapd",
 	},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"strings"
 	"testing"
@@ -11,10 +10,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	gatehouse := func() {
-		os.Exit(run(context.Background(), os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
-	}
-	testscript.Main(m, map[string]func(){"gatehouse": gatehouse, "kubectl-gatehouse": gatehouse})
+	testscript.Main(m, map[string]func(){"gatehouse": main, "kubectl-gatehouse": main})
 }
 
 // TestScripts runs the scenarios in testdata/script, each a story of the real

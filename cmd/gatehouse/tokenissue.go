@@ -182,8 +182,8 @@ func (f *tokenFlags) check(ctx context.Context, store tokens.Directory, issued *
 	}
 	// The last of the tokens, so that what two have in common is its fault.
 	source := "the new token"
-	all := append(known.Tokens, authn.Token{Source: source, AccessToken: issued.Document})
-	_, err := authn.Compile(authn.Spec{Tokens: all, Now: f.now})
+	known.Tokens = append(known.Tokens, authn.Token{Source: source, AccessToken: issued.Document})
+	_, err := authn.Compile(authn.Spec{Tokens: known.Tokens, Now: f.now})
 	var found, own finding.List
 	if err != nil && !errors.As(err, &found) {
 		return err

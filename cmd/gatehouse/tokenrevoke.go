@@ -229,20 +229,29 @@ func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s streams, store toke
 
 // effect says from when on what was revoked is refused.
 func (f *tokenRevokeFlags) effect() string {
-	text := "servers that read " + f.config + " refuse it within seconds, at most 10; API servers go on with what they keep for the time of\n" +
-		"--authentication-token-webhook-cache-ttl (2m unless set) and 10s more\n"
 	if f.dryRun {
-		return "nothing was changed; " + text
+		return "nothing was changed\n"
 	}
-	return text
+	return "servers that read " + f.config + " refuse what was revoked within seconds, usually at once; API servers go on with what they\n" +
+		"have in their caches for --authentication-token-webhook-cache-ttl (2m unless set) and 10s more\n"
 }
 
-// listingErrorAfter tells that servers may not use what was changed.
+// listingErrorAfter tells that servers may not use what was changed. Removals and
+// revocations they take over all the same, but not where nothing can be told of
+// the directory as a whole.
 func listingErrorAfter(dir string, listing *tokens.Listing) error {
-	if listing == nil || listing.Found.Err() == nil {
+	if listing == nil {
 		return nil
 	}
-	return fmt.Errorf("there are errors in %s: other changes in it are not used before they are mended, and tokens in documents that cannot be read were not looked at (hint: gatehouse lint --config %s)", dir, dir)
+	at := slices.IndexFunc(listing.Found, func(one finding.Finding) bool { return one.Severity == finding.Error })
+	if at < 0 {
+		return nil
+	}
+	first := listing.Found[at]
+	if first.Source == dir {
+		return fmt.Errorf("%s: servers do not use the directory like this, and go on with what they had, WHAT WAS REVOKED INCLUDED, until it is mended or they are restarted", first)
+	}
+	return fmt.Errorf("there are errors in %s: tokens in documents that cannot be read were not looked at, and are good as long as servers use what they had (hint: gatehouse lint --config %s):\n  %s", dir, dir, first)
 }
 
 // worst is all problems as one, with the exit code of those that are not a plain
@@ -259,7 +268,7 @@ func worstCode(err error) int {
 	if exit, ok := err.(*exitError); ok { //nolint:errorlint // the tree is walked
 		return exit.code
 	}
-	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the tree is walked
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		code := exitNo
 		for _, one := range several.Unwrap() {
 			code = max(code, worstCode(one))

@@ -43,9 +43,6 @@ type Options struct {
 	Users []User
 	// IDTokenTTL is how long ID tokens are good for. The default is an hour.
 	IDTokenTTL time.Duration
-	// KeyRotation is how often the signing key changes; dex looks every 30 seconds whether it is time. Keys that are not
-	// used any more are published until the last token that they signed has expired. The default is six hours.
-	KeyRotation time.Duration
 }
 
 // User is somebody who can log in, by the address and the password.
@@ -243,12 +240,9 @@ func (s *Server) configure(options *Options) (string, error) {
 
 // configuration is what dex reads as YAML.
 func configuration(options *Options, issuer string, web, telemetry map[string]any) map[string]any {
-	ttl, rotation := options.IDTokenTTL, options.KeyRotation
+	ttl := options.IDTokenTTL
 	if ttl == 0 {
 		ttl = time.Hour
-	}
-	if rotation == 0 {
-		rotation = 6 * time.Hour
 	}
 	var clients []map[string]any
 	for _, id := range []string{Client, OtherClient} {
@@ -263,7 +257,6 @@ func configuration(options *Options, issuer string, web, telemetry map[string]an
 		"storage":          map[string]any{"type": "memory"},
 		"web":              web,
 		"telemetry":        telemetry,
-		"signer":           map[string]any{"type": "local", "config": map[string]any{"keysRotationPeriod": rotation.String()}},
 		"expiry":           map[string]any{"idTokens": ttl.String()},
 		"oauth2":           map[string]any{"passwordConnector": "local", "skipApprovalScreen": true},
 		"enablePasswordDB": true,

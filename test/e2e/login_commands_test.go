@@ -76,7 +76,7 @@ func (d *desk) kubectl(t *testing.T, args ...string) *running {
 
 // gatehouse is a command of this program.
 func (d *desk) gatehouse(t *testing.T, args ...string) *running {
-	return d.begin(exec.CommandContext(t.Context(), d.program, args...)) //nolint:gosec // the program under test
+	return d.begin(exec.CommandContext(t.Context(), d.program, args...))
 }
 
 // running is a command that is about to run.

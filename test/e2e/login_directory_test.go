@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -190,30 +191,6 @@ func (p *place) testDirectory(t *testing.T) {
 		}
 	})
 
-	t.Run("somebody who leaves", func(t *testing.T) {
-		t.Parallel()
-		s := s.elsewhere(t)
-		session := s.login(t, d.with("leaver"))
-		token := session.in(t)
-		must(t, yes(s.review(t, token)))
-		must(t, d.Admin().Del(ldap.NewDelRequest(personDN("leaver"), nil)))
-		s.login(t, map[string]string{"token": token}).out(t, http.StatusUnauthorized, "credentials")
-		s.login(t, d.with("leaver")).out(t, http.StatusUnauthorized, "credentials")
-		err := pollFor(80*time.Second, func() error {
-			if s.review(t, token).Authenticated {
-				return errNotYet
-			}
-			return nil
-		})
-		must(t, err)
-		if late := time.Since(session.ExpiresAt); late < 0 || late > 5*time.Second {
-			t.Errorf("the token was refused %s after its end", late)
-		}
-		if answer := s.tell(t, token); answer.Reason != "expired" {
-			t.Errorf("got %+v, want that it has expired", answer)
-		}
-	})
-
 	t.Run("wrong", func(t *testing.T) {
 		t.Parallel()
 		s := s.elsewhere(t)
@@ -235,6 +212,7 @@ func (p *place) testDirectory(t *testing.T) {
 			{"an or", "x)(|(uid=victim)", password, http.StatusUnauthorized, "credentials"},
 			{"escaped", `\76ictim`, password, http.StatusUnauthorized, "credentials"},
 			{"a DN", personDN("victim"), password, http.StatusUnauthorized, "credentials"},
+			{"the password in place of the name", password, password, http.StatusUnauthorized, "credentials"},
 			{"the searching account", searcher, d.passwords[searcher], http.StatusUnauthorized, "credentials"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
@@ -243,6 +221,27 @@ func (p *place) testDirectory(t *testing.T) {
 			})
 		}
 		s.login(t, d.with("victim")).in(t)
+	})
+
+	t.Run("no request", func(t *testing.T) {
+		t.Parallel()
+		s := s.elsewhere(t)
+		password := d.passwords["victim"]
+		for _, test := range []struct{ name, body string }{
+			{"not JSON", "username=victim&password=" + password},
+			{"cut off", `{"username":"victim","password":"` + password},
+			{"a field that there is not", `{"username":"victim","pasword":"` + password + `"}`},
+			{"the password is no text", `{"username":"victim","password":["` + password + `"]}`},
+			{"the password twice", `{"username":"victim","password":"` + password + `","password":"x"}`},
+			{"something behind it", `{"username":"victim","password":"x"} ` + password},
+			{"a token beside the password", `{"username":"victim","password":"` + password + `","token":"x"}`},
+		} {
+			var answer map[string]any
+			code := s.post(t, s.anybody, "/login", nil, json.RawMessage(test.body), &answer)
+			if code != http.StatusBadRequest || answer["reason"] != "input" || strings.Contains(fmt.Sprint(answer), password) {
+				t.Errorf("%s: got %d %v, want 400 and nothing of the password", test.name, code, answer)
+			}
+		}
 	})
 
 	t.Run("nobody is told who there is", func(t *testing.T) {
@@ -284,9 +283,13 @@ func (p *place) testDirectory(t *testing.T) {
 // Who is logged in stays so while the directory is away, and who is not is told that it is not them.
 func TestDirectoryIsAway(t *testing.T) {
 	t.Parallel()
-	s, d := newDirectorySite(t, "away", "jane", "bob")
-	first := s.login(t, d.with("jane"))
-	token := first.in(t)
+	s := prepareSite(t, "away")
+	d := s.newDirectory(t, "jane", "bob")
+	configuration := d.configuration(t, s)
+	configuration.Directories[0].Timeout = &metav1.Duration{Duration: time.Second}
+	s.put(t, "configuration.yaml", ours(configuration))
+	s.start(t)
+	token := s.login(t, d.with("jane")).in(t)
 
 	hangs := func(t *testing.T) {
 		t.Helper()
@@ -330,6 +333,62 @@ func TestDirectoryIsAway(t *testing.T) {
 		return nil
 	})
 	s.login(t, map[string]string{"token": token}).in(t)
+}
+
+// The key of login tokens is changed without anybody noticing, and a directory that is taken out of the configuration
+// takes its people with it.
+func TestLoginKeysChange(t *testing.T) {
+	t.Parallel()
+	s := prepareSite(t, "rotation")
+	d := s.newDirectory(t, "jane")
+	configuration := d.configuration(t, s)
+	first, second := configuration.Login.Keys[0], s.loginKey(t, "second")
+	s.put(t, "configuration.yaml", ours(configuration))
+	s.start(t)
+	old := s.login(t, d.with("jane")).in(t)
+	// use makes the keys be these, and waits until a token is good or not.
+	use := func(token string, good bool, keys ...v1alpha1.LoginKey) {
+		t.Helper()
+		changed := configuration
+		changed.Login = &v1alpha1.LoginConfiguration{Keys: keys}
+		s.put(t, "configuration.yaml", ours(changed))
+		eventually(t, "other keys", func() error {
+			if s.review(t, token).Authenticated != good {
+				return errNotYet
+			}
+			return nil
+		})
+	}
+	// Each replica knows the new key before any of them signs with it.
+	use(old, true, first, second)
+	use(old, true, second, first)
+	var fresh string
+	eventually(t, "a token with the new key", func() error {
+		renewed := s.elsewhere(t).login(t, map[string]string{"token": old})
+		if !strings.HasPrefix(renewed.in(t), "gatehouse-login_second_") {
+			return errNotYet
+		}
+		fresh = renewed.Token
+		return nil
+	})
+	must(t, yes(s.review(t, old)))
+	use(old, false, second)
+	must(t, yes(s.review(t, fresh)))
+	if answer := s.tell(t, old); answer.Reason != "unknown-key" {
+		t.Errorf("got %+v, want that its key is not known", answer)
+	}
+	s.login(t, map[string]string{"token": old}).out(t, http.StatusServiceUnavailable, "unknown-key")
+
+	s.put(t, "configuration.yaml", ours(v1alpha1.AuthenticationConfiguration{Login: &v1alpha1.LoginConfiguration{Keys: []v1alpha1.LoginKey{second}}}))
+	eventually(t, "a directory that is gone", func() error {
+		if s.review(t, fresh).Authenticated {
+			return errNotYet
+		}
+		return nil
+	})
+	if answer := s.tell(t, fresh); answer.Outcome != "no" || answer.Reason != "source-gone" {
+		t.Errorf("got %+v, want that its directory is gone", answer)
+	}
 }
 
 // It does not matter which of the replicas is asked.

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -73,10 +74,7 @@ func (f *forger) forge(t *testing.T, good string) []forged {
 	parts := strings.Split(good, ".")
 	header, claims := partOf(t, good, 0), claimsOf(t, good)
 	with := func(values map[string]any, name string, value any) map[string]any {
-		changed := map[string]any{}
-		for k, v := range values {
-			changed[k] = v
-		}
+		changed := maps.Clone(values)
 		changed[name] = value
 		return changed
 	}
@@ -95,7 +93,7 @@ func (f *forger) forge(t *testing.T, good string) []forged {
 		{"not signed, and none in capitals", encoded(t, with(header, "alg", "NONE")) + "." + parts[1] + "." + parts[2], "algorithm"},
 		{"signed with a shared secret", symmetric(), "algorithm"},
 		{"signature of nothing", parts[0] + "." + parts[1] + ".", ""},
-		{"cut off", good[:len(good)-8], "signature"},
+		{"cut off", good[:len(good)-8], ""},
 		{"one part more", good + ".x", ""},
 		{"a claim twice", parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"iss":"https://example.org",`+string(decode(t, parts[1])[1:]))) + "." + parts[2], ""},
 	}

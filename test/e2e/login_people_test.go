@@ -1,7 +1,7 @@
 package e2e
 
 import (
-	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,26 +16,30 @@ type place struct {
 	// issuer is an ordinary one. The tokens of brief end soon, and its people have names and groups without a prefix.
 	// foreign is not configured.
 	issuer, brief, foreign *dex.Server
-	// The people of the issuers: jane is in groups, rules keep mallory out, master claims a reserved group, and rick is
-	// about to be thrown out.
-	jane, mallory, master, rick dex.User
+	// The people of the issuers: jane is in groups, rules keep mallory out, master claims a reserved group, rick is about
+	// to be thrown out, and busy is in more groups than anybody.
+	jane, mallory, master, rick, busy dex.User
 
 	directory *directory
+}
+
+// about is a test of what a place is about.
+type about struct {
+	name string
+	test func(*testing.T)
 }
 
 // TestLogins is everything about logging in that leaves issuers and directory alone.
 func TestLogins(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	for _, about := range []struct {
-		name string
-		test func(*testing.T)
-	}{
+	for _, about := range append(p.terminalTests(), []about{
+		{"revocation", p.testRevocation},
 		{"JWT", p.testJWT},
 		{"directory", p.testDirectory},
-		{"revocation", p.testRevocation},
 		{"commands", p.testCommands},
-	} {
+		{"the API server's own client", p.testClient},
+	}...) {
 		t.Run(about.name, func(t *testing.T) {
 			t.Parallel()
 			about.test(t)
@@ -48,19 +52,20 @@ func newPlace(t *testing.T) *place {
 	p := &place{site: prepareSite(t, "logins")}
 	p.jane, p.mallory, p.master, p.rick = p.person("jane", "dev", "eng"), p.person("mallory"), p.person("master", "system:masters"), p.person("rick")
 	p.mallory.Email = "mallory@blocked.example.org"
-	all := []dex.User{p.jane, p.mallory, p.master, p.rick}
-	p.issuer = dex.New(t, dex.Options{Users: all})
-	p.brief = dex.New(t, dex.Options{Users: all, IDTokenTTL: 2 * time.Second})
-	p.foreign = dex.New(t, dex.Options{Users: all})
-	p.directory = p.newDirectory(t, "jane", "bob", "eve", "mary", "victim", "leaver", "rose", "kate")
+	p.busy = p.person("busy")
+	for i := range 300 {
+		p.busy.Groups = append(p.busy.Groups, fmt.Sprintf("a-group-of-the-company-%03d", i))
+	}
+	p.issuer = dex.New(t, dex.Options{Users: []dex.User{p.jane, p.mallory, p.master, p.rick, p.busy}})
+	p.brief = dex.New(t, dex.Options{Users: []dex.User{p.jane, p.master}, IDTokenTTL: 2 * time.Second})
+	p.foreign = dex.New(t, dex.Options{Users: []dex.User{p.jane}})
+	p.directory = p.newDirectory(t, "jane", "bob", "eve", "mary", "victim", "rose", "kate")
 	p.put(t, "issuers.yaml", upstream(trusting(p.issuer, "dex:"), trusting(p.brief, "")))
 	p.put(t, "configuration.yaml", ours(p.directory.configuration(t, p.site)))
 	p.start(t)
 	p.api = p.apiServer(t)
-	ready := p.idToken(t, p.issuer, dex.Client, p.jane)
-	eventually(t, "the keys of the issuers", func() error {
-		return errors.Join(yes(p.review(t, ready)), yes(p.review(t, p.idToken(t, p.brief, dex.Client, p.jane))))
-	})
+	// Logs and metrics of both servers, an audit log, and what commands say.
+	p.leaves(`"msg":"login"`, `"msg":"whoami"`, "gatehouse_logins_total{", `"resource":"selfsubjectreviews"`, "knows you as ")
 	return p
 }
 

@@ -243,9 +243,13 @@ func (s *site) post(t *testing.T, client *http.Client, path string, header http.
 
 func (s *site) tryPost(t *testing.T, client *http.Client, path string, header http.Header, body, answer any) (int, error) {
 	t.Helper()
-	text, err := json.Marshal(body)
-	if err != nil {
-		return 0, err
+	text, raw := body.(json.RawMessage) // it need not be JSON
+	if !raw {
+		var err error
+		text, err = json.Marshal(body)
+		if err != nil {
+			return 0, err
+		}
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.server.Reviews.String()+path, bytes.NewReader(text))
 	if err != nil {
@@ -272,18 +276,18 @@ func (s *site) tryPost(t *testing.T, client *http.Client, path string, header ht
 }
 
 // review asks about a token as the API server does.
-func (s *site) review(t *testing.T, token string, audiences ...string) authenticationv1.TokenReviewStatus {
+func (s *site) review(t *testing.T, token string) authenticationv1.TokenReviewStatus {
 	t.Helper()
-	status, err := s.tryReview(t, token, audiences...)
+	status, err := s.tryReview(t, token)
 	must(t, err)
 	return status
 }
 
-func (s *site) tryReview(t *testing.T, token string, audiences ...string) (authenticationv1.TokenReviewStatus, error) {
+func (s *site) tryReview(t *testing.T, token string) (authenticationv1.TokenReviewStatus, error) {
 	t.Helper()
 	review := authenticationv1.TokenReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenReview"},
-		Spec:     authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences},
+		Spec:     authenticationv1.TokenReviewSpec{Token: token},
 	}
 	var answer authenticationv1.TokenReview
 	code, err := s.tryPost(t, s.asker, "/authenticate", nil, review, &answer)

@@ -78,6 +78,7 @@ func (w *world) eventuallyKnown(t *testing.T, token string) {
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	w := theWorld(t)
+	w.leaves(`"tokenID":`, "gatehouse_reviews_total{", `"kind":"Event"`, "sha256:")
 	full := w.issue(t, "full", "--user", "jane", "--uid", "4711", "--group", "dev", "--group", "eng", "--extra", "example.org/team=blue", "--extra", "example.org/team=green")
 	bare := w.issue(t, "bare")
 	own := w.issue(t, "own-audience", "--audience", "https://kubernetes.default.svc.cluster.local")

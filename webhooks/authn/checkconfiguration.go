@@ -209,6 +209,11 @@ func checkDirectories(spec *Spec) finding.List {
 		if problem := cannotPass(&d.Config.GroupsPrefix); problem != "" {
 			p.error(d.Field+".groupsPrefix", problem, "nobody with a group could log in")
 		}
+		for j, extra := range d.Config.UserSearch.Extra {
+			if f := keyFault(extra.Key); f != "" {
+				p.error(fmt.Sprintf("%s.userSearch.extra[%d].key", d.Field, j), quote(extra.Key)+" "+string(f), "nobody could log in")
+			}
+		}
 		found = append(found, p.found...)
 	}
 	if len(spec.Directories) > 0 && (spec.Configuration == nil || spec.Configuration.Login == nil) {

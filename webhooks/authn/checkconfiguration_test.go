@@ -157,6 +157,12 @@ func TestCompileConfiguration(t *testing.T) {
 				"error directories[1].name: a directory before it", "error directories[2].name: the source of access tokens", "error directories[3].name: not a DNS-1123 label",
 			},
 		},
+		"extra keys that are reserved": {
+			edit: func(s *authn.Spec) {
+				s.Directories[0].Config.UserSearch.Extra = []v1alpha1.ExtraAttribute{{Key: "example.org/room", Attribute: "a"}, {Key: "authentication.kubernetes.io/pod-name", Attribute: "a"}}
+			},
+			want: []string{`error directories[0].userSearch.extra[1].key: "authentication.kubernetes.io/pod-name" is reserved`},
+		},
 		"revocations": {
 			edit: func(s *authn.Spec) {
 				s.Revocations = []authn.Revocation{revoke("", noon), revoke("jane", time.Time{}), revoke("joe", noon.Add(48*time.Hour))}

@@ -65,6 +65,9 @@ func refused(err error) verdict {
 	if no, ok := errors.AsType[*jwt.Refusal](err); ok {
 		return verdict{outcome: No, reason: reasonOf(no.Reason), detail: no.Detail}
 	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return verdict{outcome: Unknown, reason: ReasonDeadline, message: "there was no time to check the token", detail: err.Error()}
+	}
 	return verdict{outcome: Unknown, reason: ReasonKeys, message: "the issuer's keys are not known for now", detail: err.Error()}
 }
 

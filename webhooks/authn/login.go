@@ -21,6 +21,9 @@ const (
 	maxTokenTTL       = 24 * time.Hour
 	defaultSessionTTL = 10 * time.Hour
 	maxSessionTTL     = 720 * time.Hour
+
+	// defaultDirectoryTimeout is that of a directory without one.
+	defaultDirectoryTimeout = 5 * time.Second
 )
 
 // maxTyped bounds a user name and a password as they are typed.
@@ -61,6 +64,8 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 	if directory == nil {
 		return d
 	}
+	ctx, cancel := directory.within(ctx)
+	defer cancel()
 	d = LoginDecision{Outcome: No, Reason: ReasonInput, Directory: directory.Config.Name}
 	if d.Message = inputProblem(req.Username, req.Password); d.Message != "" {
 		return d
@@ -131,6 +136,8 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	}
 	directory := &l.directories[i]
 	d.Directory = directory.Config.Name
+	ctx, cancel := directory.within(ctx)
+	defer cancel()
 	now := l.tokens.now()
 	if now.Unix() >= claims.Ends {
 		d.Reason, d.Message = ReasonSession, "the session ended at "+stamp(claims.Ends)+" (hint: log in again)"
@@ -224,6 +231,15 @@ func (d LoginDecision) notAsked(err error) LoginDecision {
 	d.Outcome, d.Reason, d.Detail = Unknown, ReasonDirectory, err.Error()
 	d.Message = "the directory could not be asked (hint: try again in a moment)"
 	return d
+}
+
+// within bounds all that one login asks of the directory.
+func (n *NamedDirectory) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	timeout := defaultDirectoryTimeout
+	if n.Config.Timeout != nil {
+		timeout = n.Config.Timeout.Duration
+	}
+	return context.WithTimeout(ctx, timeout)
 }
 
 // identity is the identity of an account, with the prefixes of its directory.

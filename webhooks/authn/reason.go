@@ -77,6 +77,9 @@ const (
 	ReasonClaims Reason = "claims"
 	// ReasonKeys is a JWT of an issuer whose keys are not known for now.
 	ReasonKeys Reason = "keys"
+	// ReasonDeadline is a JWT for which there was no time: its keys took too long, or
+	// its rules did.
+	ReasonDeadline Reason = "deadline"
 	// ReasonSourceGone is a login token of a directory that is not configured any
 	// more.
 	ReasonSourceGone Reason = "source-gone"

@@ -326,7 +326,7 @@ func randomClaims(r *rand.Rand) string {
 // server's own authenticator.
 func TestLikeUpstream(t *testing.T) {
 	t.Parallel()
-	const configs, tokens = 120, 60
+	const configs, tokens = 80, 60
 	var yes, no, refused int
 	for seed := range uint64(configs) {
 		r := rand.New(rand.NewPCG(seed, 5)) // #nosec G404 -- the same tokens at each run

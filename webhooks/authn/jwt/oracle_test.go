@@ -68,19 +68,11 @@ func issuerKeys() static {
 	}
 }
 
-// static is a fixed set of keys.
-type static []jwt.Key
+// static is a fixed set of keys, also for upstream.
+type static jwt.StaticKeys
 
-func (s static) Find(_ context.Context, id string) ([]jwt.Key, error) {
-	if id == "" {
-		return s, nil
-	}
-	for i := range s {
-		if s[i].ID == id {
-			return s[i : i+1], nil
-		}
-	}
-	return nil, nil
+func (s static) Find(ctx context.Context, id string) ([]jwt.Key, error) {
+	return jwt.StaticKeys(s).Find(ctx, id)
 }
 
 // VerifySignature makes of the keys a key set of upstream's.

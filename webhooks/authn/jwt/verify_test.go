@@ -403,6 +403,26 @@ func TestKeysOfOtherTypes(t *testing.T) {
 	}
 }
 
+// TestOneIDForSeveralKeys: an id may be that of keys of several types, and a
+// token is verified with the one that fits.
+func TestOneIDForSeveralKeys(t *testing.T) {
+	t.Parallel()
+	r := keyRing()
+	keys := jwt.StaticKeys{
+		{ID: "a", Public: &r.rsa2048.PublicKey}, {ID: "b", Public: &r.p384.PublicKey}, {ID: "a", Public: &r.p256.PublicKey},
+	}
+	a := compile(t, plain(), keys)
+	for _, alg := range []string{"RS256", "ES256"} {
+		if v := ours(t, a, signed(t, alg, private(alg), `{"alg":"`+alg+`","kid":"a"}`, claims(""))); v.no != nil {
+			t.Errorf("%s: %v", alg, v.no)
+		}
+	}
+	checkRefused(t, ours(t, a, signed(t, "ES384", private("ES384"), `{"alg":"ES384","kid":"a"}`, claims(""))).no, jwt.Algorithm, "and no key")
+	if keys[1].ID != "b" {
+		t.Errorf("the keys were written to: %v", keys)
+	}
+}
+
 func TestGoogle(t *testing.T) {
 	t.Parallel()
 	config := plain()

@@ -94,7 +94,7 @@ func (d *Directory) account(entry *ldap.Entry) (*authn.Account, error) {
 	}
 	for _, extra := range config.UserSearch.Extra {
 		var values authenticationv1.ExtraValue
-		for _, value := range entry.GetEqualFoldAttributeValues(extra.Attribute) {
+		for _, value := range valuesOf(entry, extra.Attribute) {
 			values = append(values, text(extra.Attribute, value))
 		}
 		if len(values) == 0 {
@@ -116,9 +116,21 @@ func (d *Directory) account(entry *ldap.Entry) (*authn.Account, error) {
 	return account, nil
 }
 
+// valuesOf returns the values of an attribute, in whatever case and however often
+// the server names it.
+func valuesOf(entry *ldap.Entry, name string) []string {
+	var values []string
+	for _, attribute := range entry.Attributes {
+		if strings.EqualFold(attribute.Name, name) {
+			values = append(values, attribute.Values...)
+		}
+	}
+	return values
+}
+
 // single returns the one value of an attribute.
 func single(entry *ldap.Entry, name string) (string, error) {
-	values := entry.GetEqualFoldAttributeValues(name)
+	values := valuesOf(entry, name)
 	if len(values) != 1 || values[0] == "" {
 		return "", fmt.Errorf("entry %s has %d values of attribute %s, and must have one that is not empty", quote(entry.DN), len(values), quote(name))
 	}
@@ -154,18 +166,18 @@ const (
 // disabled tells why an entry is of an account that may not be used, if so. A bind
 // would be refused; but a session that is renewed has none.
 func disabled(entry *ldap.Entry) string {
-	for _, value := range entry.GetEqualFoldAttributeValues(attributeAccountControl) {
+	for _, value := range valuesOf(entry, attributeAccountControl) {
 		flags, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || flags&accountDisabled != 0 {
 			return attributeAccountControl + " is " + quote(value)
 		}
 	}
-	for _, value := range entry.GetEqualFoldAttributeValues(attributeAccountLock) {
+	for _, value := range valuesOf(entry, attributeAccountLock) {
 		if !strings.EqualFold(value, "false") {
 			return attributeAccountLock + " is " + quote(value)
 		}
 	}
-	if slices.Contains(entry.GetEqualFoldAttributeValues(attributeLockedTime), lockedForGood) {
+	if slices.Contains(valuesOf(entry, attributeLockedTime), lockedForGood) {
 		return attributeLockedTime + " is " + quote(lockedForGood)
 	}
 	return ""

@@ -108,6 +108,11 @@ func TestSeveralAccounts(t *testing.T) {
 			}
 		})
 	}
+	t.Cleanup(func() {
+		if got := count(s, `SEARCH RESULT .* nentries=[3-9]`); got > 0 {
+			t.Errorf("%d searches return more entries than tell that there are several", got)
+		}
+	})
 }
 
 // TestAttributes makes users of entries.

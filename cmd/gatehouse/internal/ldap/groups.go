@@ -90,7 +90,7 @@ func (g *groups) level(ctx context.Context, c *connection, members []string) ([]
 		if g.search.MemberValue == "" {
 			next = append(next, entry.DN)
 		} else {
-			next = append(next, entry.GetEqualFoldAttributeValues(g.search.MemberValue)...)
+			next = append(next, valuesOf(entry, g.search.MemberValue)...)
 		}
 	}
 	return next, nil

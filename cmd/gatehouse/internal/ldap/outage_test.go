@@ -307,6 +307,26 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
+// TestAllServersCount bounds the connections to all servers together.
+func TestAllServersCount(t *testing.T) {
+	t.Parallel()
+	first, second := slapd.New(t, slapd.Options{LDIF: tree}), slapd.New(t, slapd.Options{LDIF: tree})
+	c := config(first, second)
+	c.MaxConnections = 1
+	d := open(t, c)
+	first.Stop()
+	mustFind(t, d, "jane")
+	if got := d.Stats().Servers; got[0].Open != 0 || got[1].Open != 1 {
+		t.Errorf("without the first server, the numbers are %+v", got)
+	}
+	first.Start()
+	d.Forgive()
+	mustFind(t, d, "jane")
+	if got := d.Stats().Servers; got[0].Open != 1 || got[1].Open != 0 {
+		t.Errorf("with the first server again, the numbers are %+v", got)
+	}
+}
+
 // TestWaiting waits for a connection no longer than it may.
 func TestWaiting(t *testing.T) {
 	t.Parallel()

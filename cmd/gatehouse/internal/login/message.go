@@ -36,6 +36,8 @@ func sentence(r authn.Reason) string {
 		return "the token's claims do not pass the rules of the configuration (hint: ask the administrator)"
 	case authn.ReasonKeys:
 		return "the keys of the token's issuer are not known for now, so that nothing can be told (hint: try again in a minute)"
+	case authn.ReasonDeadline:
+		return "nothing could be told in time (hint: try again in a minute)"
 	case authn.ReasonSourceGone:
 		return "the directory that the token is of is not configured any more (hint: log in again)"
 	case authn.ReasonSession:

@@ -122,7 +122,7 @@ func isAuthn(reason string) bool {
 		authn.ReasonExpired, authn.ReasonAudience, authn.ReasonGuard, authn.ReasonRevoked, authn.ReasonUnknownKey,
 		authn.ReasonSignature, authn.ReasonAlgorithm, authn.ReasonNotYetValid, authn.ReasonClaims, authn.ReasonKeys,
 		authn.ReasonSourceGone, authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSlowed, authn.ReasonSession,
-		authn.ReasonDirectory, authn.ReasonTooLarge:
+		authn.ReasonDirectory, authn.ReasonTooLarge, authn.ReasonDeadline:
 		return true
 	default:
 		return false
@@ -168,7 +168,7 @@ func notLoaded(reason string) bool {
 func proofless(reason string) bool {
 	switch authn.Reason(reason) { //nolint:exhaustive // the others are about tokens that somebody was given
 	case authn.ReasonForeign, authn.ReasonMalformed, authn.ReasonUnknownID, authn.ReasonWrongSecret,
-		authn.ReasonUnknownKey, authn.ReasonSignature, authn.ReasonAlgorithm, authn.ReasonKeys:
+		authn.ReasonUnknownKey, authn.ReasonSignature, authn.ReasonAlgorithm, authn.ReasonKeys, authn.ReasonDeadline:
 		return true
 	default:
 		return false

@@ -281,6 +281,7 @@ func TestLinesOfTokenReviews(t *testing.T) {
 		{"unknown-key", review.Denied, "INFO", true},
 		{"unknown-key", review.Unknown, "WARN", true},
 		{"keys", review.Unknown, "ERROR", true},
+		{"deadline", review.Unknown, "ERROR", true},
 		{"panic", review.Unknown, "ERROR", false},
 		{"expired", review.Denied, "INFO", false},
 		{"revoked", review.Denied, "INFO", false},

@@ -119,7 +119,7 @@ func (d Directory) direct(file string) error {
 	if err != nil {
 		return err
 	}
-	real, err := filepath.EvalSymlinks(file)
+	path, err := filepath.EvalSymlinks(file)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (d Directory) direct(file string) error {
 	if err != nil {
 		return err
 	}
-	if filepath.Join(dir, rel) != real {
+	if filepath.Join(dir, rel) != path {
 		return notRemovable(file, "it is reached through a symbolic link, and whatever keeps that up to date would bring the token back")
 	}
 	return nil
