@@ -41,7 +41,8 @@ type inUse struct {
 // issued is an access token and the file that its document was in.
 type issued struct{ id, file string }
 
-// use answers by this configuration from now on.
+// use answers by this configuration from now on, and takes the documents of access
+// tokens out of it.
 func (u *inUse) use(c *config.Config, s *webhooks.Snapshot) {
 	u.reminder.Stop()
 	u.snapshot.Store(s)
@@ -69,6 +70,8 @@ func (u *inUse) use(c *config.Config, s *webhooks.Snapshot) {
 	if broken != nil {
 		u.tell(notUsable(found), broken)
 	}
+	// What was compiled holds copies, and there may be a hundred thousand.
+	c.Authn.Tokens = nil
 	debug.FreeOSMemory() // Compiling leaves many times of what it makes.
 }
 

@@ -258,7 +258,7 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 				t.Errorf("good are %q, want %q", got, test.want)
 			}
 			// The next configuration that can be used counts alone.
-			u.use(first, s)
+			u.use(with("one", "two", "three"), s)
 			if u.snapshot.Load().Authn.Decide(t.Context(), text["one"], nil).Outcome != authn.Yes {
 				t.Error("a token that is back is refused")
 			}

@@ -183,7 +183,8 @@ type Step struct {
 	Found string `json:"found"`
 }
 
-// trail is the steps of a Decision. A nil trail keeps none.
+// trail is the steps of a Decision. A nil trail keeps none; where there are
+// arguments to add, they cost something all the same, so that it is asked first.
 type trail struct{ steps []Step }
 
 func (t *trail) add(name, format string, args ...any) {
@@ -240,12 +241,16 @@ func (s *Set) Decide(ctx context.Context, token string, audiences []string) Deci
 
 func (s *Set) decide(ctx context.Context, token string, audiences []string, t *trail) Decision {
 	if len(token) > maxTokenBytes {
-		t.add("size", "%d bytes, more than %d", len(token), maxTokenBytes)
+		if t != nil {
+			t.add("size", "%d bytes, more than %d", len(token), maxTokenBytes)
+		}
 		return s.conclude("", verdict{outcome: No, reason: ReasonMalformed}, audiences, t)
 	}
 	for i := range s.backends {
 		if b := &s.backends[i]; b.owns(token) {
-			t.add("shape", "%s", b.name.shape())
+			if t != nil {
+				t.add("shape", "%s", b.name.shape())
+			}
 			return s.conclude(b.name, b.authenticate(ctx, token, audiences, t), audiences, t)
 		}
 	}

@@ -31,18 +31,22 @@ func (i *issuers) authenticate(ctx context.Context, token string, _ []string, t 
 	parsed, err := jwt.Parse(token)
 	if err != nil {
 		v := refused(err)
-		t.add("parse", "%s", v.detail)
+		if t != nil {
+			t.add("parse", "%s", v.detail)
+		}
 		return v
 	}
 	url := parsed.Issuer()
 	issuer, known := i.byURL[url]
 	if !known {
-		t.add("issuer", "%s is not configured", quote(url))
+		if t != nil {
+			t.add("issuer", "%s is not configured", quote(url))
+		}
 		return verdict{outcome: No, reason: ReasonForeign}
 	}
-	t.add("issuer", "%s", quote(url))
 	var tell jwt.Trail
 	if t != nil {
+		t.add("issuer", "%s", quote(url))
 		tell = func(step, found string) { t.add(step, "%s", found) }
 	}
 	proof, err := issuer.authenticator.Verify(ctx, parsed, i.now(), tell)

@@ -96,11 +96,10 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 	case err == nil || errors.Is(err, ErrWrongPassword):
 		outcome = No
 		d.Reason, d.Message = ReasonCredentials, "the user name or the password is wrong, or the account may not log in"
-		d.Detail = "wrong password"
-		if account == nil {
-			d.Detail = "no account has this name, or several do"
-		} else if err != nil {
-			d.Detail = err.Error()
+		// Of somebody who is not there, nothing may be said that was typed.
+		d.Detail = "no account has this name, or several do"
+		if account != nil && err != nil {
+			d.Detail = account.DN + ": " + err.Error()
 		}
 		return d
 	default:

@@ -121,7 +121,9 @@ func (l *loginTokens) verify(token string) (*loginClaims, verdict) {
 func (l *loginTokens) authenticate(_ context.Context, token string, audiences []string, t *trail) verdict {
 	claims, v := l.verify(token)
 	if claims == nil {
-		t.add("signature", "%s", v.reason)
+		if t != nil {
+			t.add("signature", "%s", v.reason)
+		}
 		return v
 	}
 	v = verdict{outcome: No, source: claims.Source, tokenID: claims.ID}
@@ -129,10 +131,12 @@ func (l *loginTokens) authenticate(_ context.Context, token string, audiences []
 	// A token is as old as its session: one that was renewed where a revocation was
 	// not known yet does not outlive it.
 	v.issuedAt, v.expiresAt = time.Unix(claims.Session, 0), time.Unix(claims.Expires, 0)
-	t.add("signature", "of the key that the token names")
-	t.add("times", "issued %s, good until %s, session until %s; now it is %s",
-		stamp(claims.IssuedAt), stamp(claims.Expires), stamp(claims.Ends), stamp(now.Unix()))
-	t.add("directory", "%s", quote(claims.Source))
+	if t != nil {
+		t.add("signature", "of the key that the token names")
+		t.add("times", "issued %s, good until %s, session until %s; now it is %s",
+			stamp(claims.IssuedAt), stamp(claims.Expires), stamp(claims.Ends), stamp(now.Unix()))
+		t.add("directory", "%s", quote(claims.Source))
+	}
 	if l.sources[claims.Source] == nil {
 		v.reason, v.detail = ReasonSourceGone, "the directory "+quote(claims.Source)+" is not configured"
 		v.source = ""

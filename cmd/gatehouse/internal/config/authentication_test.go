@@ -64,7 +64,7 @@ func TestAuthenticationConfiguration(t *testing.T) {
   issuers: [{url: https://issuer.example, keysFile: ../keys.json.txt}]
 `,
 		"b/secrets/bind":      "hunter2 \n",
-		"b/secrets/login.key": loginKey("k") + "\n",
+		"b/secrets/login.key": loginKey() + "\n",
 		"keys.json.txt":       keySet,
 	})
 	c, err := config.Load(dir)
@@ -93,7 +93,7 @@ func TestAuthenticationConfiguration(t *testing.T) {
 // that everybody may see.
 func TestNamedFilesAreWatchedAndNotShown(t *testing.T) {
 	t.Parallel()
-	dir := write(t, map[string]string{"ours.yaml": ours, "secrets/bind": "hunter2", "secrets/login.key": loginKey("k")})
+	dir := write(t, map[string]string{"ours.yaml": ours, "secrets/bind": "hunter2", "secrets/login.key": loginKey()})
 	before, err := config.Load(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestNamedFilesAreWatchedAndNotShown(t *testing.T) {
 
 func TestAuthenticationConfigurationErrors(t *testing.T) {
 	t.Parallel()
-	good := map[string]string{"ours.yaml": ours, "secrets/bind": "hunter2", "secrets/login.key": loginKey("k"), "upstream.yaml": upstream}
+	good := map[string]string{"ours.yaml": ours, "secrets/bind": "hunter2", "secrets/login.key": loginKey(), "upstream.yaml": upstream}
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  string

@@ -17,7 +17,7 @@ func TestGuideOfLogin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]string{"secrets/sso.jwks": keySet, "secrets/bind-password": "x", "secrets/login-2026-11.key": loginKey("k")}
+	files := map[string]string{"secrets/sso.jwks": keySet, "secrets/bind-password": "x", "secrets/login-2026-11.key": loginKey()}
 	for i, block := range strings.Split(string(guide), "```yaml\n")[1:] {
 		text, _, _ := strings.Cut(block, "```")
 		files[fmt.Sprintf("%d.yaml", i)] = text
