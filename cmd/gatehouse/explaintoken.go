@@ -143,9 +143,8 @@ func (f *explainTokenFlags) explain(ctx context.Context, s streams, dir, output 
 	}
 	c, found := config.Inspect(dir)
 	c.Authn.Now = f.now
-	staticKeys(&c.Authn)
 	var steps []authn.Step
-	if f.fetchKeys {
+	if f.fetchKeys && found.Err() == nil { // a configuration that is not used makes nobody ask
 		steps = f.askIssuer(ctx, &c.Authn, token)
 	}
 	snapshot, found := compiled(c, found)
@@ -207,23 +206,6 @@ func (f *explainTokenFlags) askIssuer(ctx context.Context, spec *authn.Spec, tok
 		}
 	}
 	return []authn.Step{{Name: step, Found: fmt.Sprintf("the issuer has %s: %s", count(len(keys), "key"), strings.Join(names, ", "))}}
-}
-
-// staticKeys gives issuers with a keysFile the keys in it, for commands that ask
-// nobody.
-func staticKeys(spec *authn.Spec) {
-	for i := range spec.Issuers {
-		issuer := &spec.Issuers[i]
-		if issuer.KeysJSON == nil {
-			continue
-		}
-		keys, err := issuers.ParseKeys(issuer.KeysJSON)
-		if err != nil {
-			issuer.Keys = keyTrouble{fmt.Errorf("the issuer's keysFile %w", err)}
-			continue
-		}
-		issuer.Keys = jwt.StaticKeys(keys)
-	}
 }
 
 // keyTrouble is why there are no keys.
@@ -306,6 +288,8 @@ func tokenHint(d *authn.Decision) string {
 		return "claims are the issuer's to change, mappings and rules are in the AuthenticationConfiguration"
 	case authn.ReasonKeys:
 		return "--fetch-keys asks the issuer for its keys; jwt.issuers has a keysFile for an issuer that is not asked"
+	case authn.ReasonDeadline:
+		return "its issuer's keys or its rules took too long: ask again, and look at the issuer and at rules that go through long lists"
 	case authn.ReasonSourceGone:
 		return "log in again, at a directory that is configured"
 	case authn.ReasonOK:
@@ -329,7 +313,7 @@ func (e *explainedToken) print(out io.Writer, now time.Time) {
 	}
 	line("%s", title)
 	steps := e.Steps
-	if e.IssuedAt != nil {
+	if e.IssuedAt != nil && e.Backend != authn.JWTs { // a JWT's steps have it
 		steps = append(slices.Clone(steps), authn.Step{Name: "issued", Found: e.IssuedAt.Format(time.RFC3339) + ", " + duration.HumanDuration(now.Sub(*e.IssuedAt)) + " ago"})
 	}
 	width := 0

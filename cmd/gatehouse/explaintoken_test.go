@@ -9,7 +9,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -363,20 +362,46 @@ func TestExplainFetchesKeys(t *testing.T) {
 	}
 }
 
-// A keysFile that cannot be used is said to be it, and lets nobody in.
-func TestExplainBrokenKeysFile(t *testing.T) {
+// A keysFile that cannot be used is an error of the configuration for every
+// command: none of them lets anybody in, and none asks the issuer instead.
+func TestBrokenKeysFile(t *testing.T) {
+	const jwksSecret = "c2VjcmV0"
 	w := newTokenWorld(t)
-	if err := os.WriteFile(filepath.Join(w.dir, "issuer.jwks"), []byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(w.dir, "issuer.jwks"), []byte(`{"keys":[{"kty":"oct","k":"`+jwksSecret+`"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := explainTokenFlags{file: "-", now: explainNow}
-	var out bytes.Buffer
-	err := f.explain(t.Context(), streams{in: strings.NewReader(w.jwt(t, w.key, "k1", nil)), out: &out, err: io.Discard}, w.dir, "text")
-	if exit, ok := errors.AsType[*exitError](err); err == nil || ok && exit.code != exitUnknown {
-		t.Errorf("got %v", err)
+	token := w.jwt(t, w.key, "k1", nil)
+	review := `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","spec":{"token":"` + token + `"}}`
+	for name, c := range map[string]struct {
+		args  []string
+		stdin string
+		code  int
+	}{
+		"lint":                  {args: []string{"lint", "--config", w.dir}, code: exitNo},
+		"review authenticate":   {args: []string{"review", "authenticate", "--config", w.dir}, stdin: review, code: exitUnknown},
+		"explain":               {args: []string{"explain", "--config", w.dir, "--token-file", "-"}, stdin: token, code: exitUnknown},
+		"explain, in JSON":      {args: []string{"explain", "--config", w.dir, "--token-file", "-", "-o", "json"}, stdin: token, code: exitUnknown},
+		"explain with fetching": {args: []string{"explain", "--config", w.dir, "--token-file", "-", "--fetch-keys"}, stdin: token, code: exitUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, remarks bytes.Buffer
+			code := run(t.Context(), c.args, streams{in: strings.NewReader(c.stdin), out: &out, err: &remarks})
+			text := out.String() + remarks.String()
+			if want := `AuthenticationConfiguration: jwt.issuers[0].keysFile: "issuer.jwks" is not a JSON Web Key Set that can be used: `; code != c.code || !strings.Contains(text, want) {
+				t.Errorf("exit code %d, want %d, and %s in\n%s", code, c.code, want, text)
+			}
+			if strings.Contains(text, "verdict") || strings.Contains(text, jwksSecret) {
+				t.Errorf("got\n%s", text)
+			}
+			mustNotTell(t, text, token)
+		})
 	}
-	if text := fmt.Sprint(err, out.String()); !strings.Contains(text, "keysFile") || strings.Contains(text, "c2VjcmV0") {
-		t.Errorf("got %s", text)
+	f := explainTokenFlags{file: "-", now: explainNow, fetchKeys: true, fetch: func(context.Context, authn.Issuer) ([]jwt.Key, error) {
+		t.Error("an issuer was asked")
+		return nil, errors.New("not expected")
+	}}
+	if err := f.explain(t.Context(), streams{in: strings.NewReader(token), out: io.Discard, err: io.Discard}, w.dir, "text"); err == nil {
+		t.Error("the configuration is used")
 	}
 }
 

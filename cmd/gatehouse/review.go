@@ -56,7 +56,6 @@ decided.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, found := config.Inspect(dir)
-			staticKeys(&c.Authn)
 			snapshot, found := compiled(c, found)
 			if err := found.Err(); err != nil {
 				return unusable(dir, err)

@@ -251,7 +251,7 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 		Reviews: reviews, TLS: tlsConfig,
 		Handler: server.Reviews(&current.snapshot, server.ReviewOptions{
 			Bytes: f.inFlight, Observe: observer(metrics, usage), Profiles: metrics.Profiles, Policies: metrics.Policies, Now: time.Now,
-			Login: login.Handler(login.HandlerOptions{
+			Login: login.Handler(login.HandlerOptions{ //nolint:contextcheck // calls of people have contexts of their own
 				Current: func() *authn.Set { return current.snapshot.Load().Authn }, Now: time.Now,
 				Observe: metrics.Login, Familiar: providers.attempts.Familiar,
 			}),

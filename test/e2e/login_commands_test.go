@@ -281,7 +281,7 @@ func (p *place) testCommands(t *testing.T) {
 			{"foreign", p.idToken(t, p.foreign, dex.Client, p.jane), 1, []string{"foreign", "Unauthorized"}},
 			{"another client's", p.idToken(t, p.issuer, dex.OtherClient, p.jane), 1, []string{"audience", "Unauthorized"}},
 			{"blocked by a rule", p.idToken(t, p.issuer, dex.Client, p.mallory), 1, []string{"claims", "this domain is blocked", "Unauthorized"}},
-			{"reserved group", p.idToken(t, p.brief, dex.Client, p.master), 1, []string{"guard", "system:masters", "Unauthorized"}},
+			{"reserved group", p.idToken(t, p.plain, dex.Client, p.master), 1, []string{"guard", "system:masters", "Unauthorized"}},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				d.gatehouse(t, "whoami", "--kubeconfig", d.kubeconfig, "--token-file", "-").run(t, test.token).says(t, test.code, test.says...)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,8 +47,10 @@ func (w *world) newDirectory(t *testing.T, names ...string) *directory {
 	add("ou=people,"+slapd.Suffix, "objectClass: organizationalUnit", "ou: people")
 	add("ou=groups,"+slapd.Suffix, "objectClass: organizationalUnit", "ou: groups")
 	for _, name := range names {
-		d.passwords[name] = w.secret(rand.Text())
-		add(personDN(name), "objectClass: inetOrgPerson", "uid: "+name, "cn: "+name, "sn: "+name, "title: The "+name, "userPassword: "+d.passwords[name])
+		// People are told to use special characters.
+		d.passwords[name] = w.secret("pass wörd €\"'\\" + rand.Text())
+		add(personDN(name), "objectClass: inetOrgPerson", "uid: "+name, "cn: "+name, "sn: "+name, "title: The "+name,
+			"userPassword:: "+base64.StdEncoding.EncodeToString([]byte(d.passwords[name])))
 	}
 	if slices.Contains(names, "jane") {
 		group := func(name string, members ...string) {
@@ -229,16 +232,16 @@ func (p *place) testDirectory(t *testing.T) {
 		password := d.passwords["victim"]
 		for _, test := range []struct{ name, body string }{
 			{"not JSON", "username=victim&password=" + password},
-			{"cut off", `{"username":"victim","password":"` + password},
-			{"a field that there is not", `{"username":"victim","pasword":"` + password + `"}`},
-			{"the password is no text", `{"username":"victim","password":["` + password + `"]}`},
-			{"the password twice", `{"username":"victim","password":"` + password + `","password":"x"}`},
-			{"something behind it", `{"username":"victim","password":"x"} ` + password},
-			{"a token beside the password", `{"username":"victim","password":"` + password + `","token":"x"}`},
+			{"cut off", fmt.Sprintf(`{"username":"victim","password":%q`, password)},
+			{"a field that there is not", fmt.Sprintf(`{"username":"victim","pasword":%q}`, password)},
+			{"the password is no text", fmt.Sprintf(`{"username":"victim","password":[%q]}`, password)},
+			{"the password twice", fmt.Sprintf(`{"username":"victim","password":%q,"password":"x"}`, password)},
+			{"something behind it", fmt.Sprintf(`{"username":"victim","password":"x"} %q`, password)},
+			{"a token beside the password", fmt.Sprintf(`{"username":"victim","password":%q,"token":"x"}`, password)},
 		} {
 			var answer map[string]any
 			code := s.post(t, s.anybody, "/login", nil, json.RawMessage(test.body), &answer)
-			if code != http.StatusBadRequest || answer["reason"] != "input" || strings.Contains(fmt.Sprint(answer), password) {
+			if code != http.StatusBadRequest || answer["reason"] != "input" || holds([]byte(fmt.Sprint(answer)), password) {
 				t.Errorf("%s: got %d %v, want 400 and nothing of the password", test.name, code, answer)
 			}
 		}
@@ -335,7 +338,7 @@ func TestDirectoryIsAway(t *testing.T) {
 	s.login(t, map[string]string{"token": token}).in(t)
 }
 
-// The key of login tokens is changed without anybody noticing, and a directory that is taken out of the configuration
+// The key of login tokens is changed without anybody noticing, and a directory that is not in the configuration any more
 // takes its people with it.
 func TestLoginKeysChange(t *testing.T) {
 	t.Parallel()
@@ -379,7 +382,9 @@ func TestLoginKeysChange(t *testing.T) {
 	}
 	s.login(t, map[string]string{"token": old}).out(t, http.StatusServiceUnavailable, "unknown-key")
 
-	s.put(t, "configuration.yaml", ours(v1alpha1.AuthenticationConfiguration{Login: &v1alpha1.LoginConfiguration{Keys: []v1alpha1.LoginKey{second}}}))
+	configuration.Login.Keys = []v1alpha1.LoginKey{second}
+	configuration.Directories[0].Name = "people"
+	s.put(t, "configuration.yaml", ours(configuration))
 	eventually(t, "a directory that is gone", func() error {
 		if s.review(t, fresh).Authenticated {
 			return errNotYet

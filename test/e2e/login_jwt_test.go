@@ -59,7 +59,7 @@ func (p *place) testJWT(t *testing.T) {
 			forged{"by another issuer", p.idToken(t, p.foreign, dex.Client, p.jane), "foreign"},
 			forged{"whom a rule blocks", p.idToken(t, p.issuer, dex.Client, p.mallory), "claims"},
 			forged{"expired", expired, "expired"},
-			forged{"of a reserved group", p.idToken(t, p.brief, dex.Client, p.master), "guard"},
+			forged{"of a reserved group", p.idToken(t, p.plain, dex.Client, p.master), "guard"},
 		) {
 			t.Run(one.name, func(t *testing.T) {
 				status := p.review(t, p.jwt(one.token))
@@ -262,7 +262,7 @@ func TestTakenBack(t *testing.T) {
 	}
 	// Of all this, who stays has noticed nothing, and who left cannot be asked for a password here.
 	desks["stayer"].gatehouse(t, "login").run(t, "").says(t, 0, "ldap:stayer")
-	desks["leaver"].gatehouse(t, "login").run(t, "").says(t, 2, "terminal")
+	desks["leaver"].gatehouse(t, "login").run(t, "").says(t, 2, "somebody has to log in")
 }
 
 // While an issuer hangs, tokens with keys that would have to be fetched wait, and nobody else does, however many wait.

@@ -13,9 +13,9 @@ import (
 type place struct {
 	*site
 	api *cluster.Cluster
-	// issuer is an ordinary one. The tokens of brief end soon, and its people have names and groups without a prefix.
-	// foreign is not configured.
-	issuer, brief, foreign *dex.Server
+	// issuer is an ordinary one. The people of plain have names and groups without a prefix, the tokens of brief end soon,
+	// and foreign is not configured.
+	issuer, plain, brief, foreign *dex.Server
 	// The people of the issuers: jane is in groups, rules keep mallory out, master claims a reserved group, rick is about
 	// to be thrown out, and busy is in more groups than anybody.
 	jane, mallory, master, rick, busy dex.User
@@ -57,10 +57,11 @@ func newPlace(t *testing.T) *place {
 		p.busy.Groups = append(p.busy.Groups, fmt.Sprintf("a-group-of-the-company-%03d", i))
 	}
 	p.issuer = dex.New(t, dex.Options{Users: []dex.User{p.jane, p.mallory, p.master, p.rick, p.busy}})
-	p.brief = dex.New(t, dex.Options{Users: []dex.User{p.jane, p.master}, IDTokenTTL: 2 * time.Second})
+	p.plain = dex.New(t, dex.Options{Users: []dex.User{p.master}})
+	p.brief = dex.New(t, dex.Options{Users: []dex.User{p.jane}, IDTokenTTL: 2 * time.Second})
 	p.foreign = dex.New(t, dex.Options{Users: []dex.User{p.jane}})
 	p.directory = p.newDirectory(t, "jane", "bob", "eve", "mary", "victim", "rose", "kate")
-	p.put(t, "issuers.yaml", upstream(trusting(p.issuer, "dex:"), trusting(p.brief, "")))
+	p.put(t, "issuers.yaml", upstream(trusting(p.issuer, "dex:"), trusting(p.plain, ""), trusting(p.brief, "brief:")))
 	p.put(t, "configuration.yaml", ours(p.directory.configuration(t, p.site)))
 	p.start(t)
 	p.api = p.apiServer(t)

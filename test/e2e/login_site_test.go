@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -156,9 +155,13 @@ func (s *site) hide(t *testing.T, name, text string) string {
 // loginKey makes a key for login tokens.
 func (s *site) loginKey(t *testing.T, name string) v1alpha1.LoginKey {
 	t.Helper()
-	var key [32]byte
-	_, _ = rand.Read(key[:]) // it never fails
-	return v1alpha1.LoginKey{Name: name, File: s.hide(t, name+".key", s.secret(base64.StdEncoding.EncodeToString(key[:])))}
+	file := filepath.Join(s.private, name+".key")
+	_, err := gatehouse.Run(t.Context(), "token", "key", "--out", file)
+	must(t, err)
+	key, err := os.ReadFile(file)
+	must(t, err)
+	s.secret(strings.TrimSpace(string(key)))
+	return v1alpha1.LoginKey{Name: name, File: file}
 }
 
 // upstream is the document with JWT issuers.
@@ -175,7 +178,7 @@ func ours(c v1alpha1.AuthenticationConfiguration) any {
 	return c
 }
 
-// trusting is a dex as an issuer: its people have names and groups with a prefix, and no others may be blocked.
+// trusting is a dex as an issuer. Its people have names and groups with a prefix, and those of one domain are kept out.
 func trusting(s *dex.Server, prefix string) apiserverv1.JWTAuthenticator {
 	return apiserverv1.JWTAuthenticator{
 		Issuer: apiserverv1.Issuer{URL: s.Issuer(), CertificateAuthority: string(s.CertPEM()), Audiences: []string{dex.Client}},

@@ -25,6 +25,10 @@ type Authenticator struct {
 	// expressions are the compiled CEL expressions, nil where there are none.
 	expressions authenticationcel.CELMapper
 	warnings    []Warning
+
+	// config and programs are for trails alone.
+	config   *apiserver.JWTAuthenticator
+	programs programs
 }
 
 // mapping is a claim that becomes a part of the user. Its zero value maps nothing.
@@ -60,7 +64,8 @@ const dynHint = "; hint: what a claim holds is not known before there is a token
 // server's own ways out, and there is none to choose from here. If there are any,
 // there is no Authenticator.
 func Compile(config *apiserver.JWTAuthenticator, keys Keys) (*Authenticator, field.ErrorList) {
-	mapper, errs := validation.CompileAndValidateJWTAuthenticator(authenticationcel.NewDefaultCompiler(), *config, nil)
+	recorded := recorder{authenticationcel.NewDefaultCompiler(), newPrograms()}
+	mapper, errs := validation.CompileAndValidateJWTAuthenticator(&recorded, *config, nil)
 	for _, err := range errs {
 		if strings.Contains(err.Detail, "cannot be range of a comprehension") {
 			err.Detail += dynHint
@@ -81,6 +86,8 @@ func Compile(config *apiserver.JWTAuthenticator, keys Keys) (*Authenticator, fie
 		groups:      prefixed(config.ClaimMappings.Groups),
 		expressions: mapper,
 		warnings:    warnings(config),
+		config:      config.DeepCopy(),
+		programs:    recorded.programs,
 	}
 	if claim := config.ClaimMappings.UID.Claim; claim != "" {
 		a.uid.claim = named(claim)

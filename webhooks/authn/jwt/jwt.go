@@ -85,7 +85,3 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string { return string(r.Reason) + ": " + r.Detail }
-
-// Trail is told each step of a verification, for people: what was looked at and
-// what was found. Nil is told nothing.
-type Trail func(step, found string)

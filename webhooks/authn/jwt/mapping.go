@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -27,57 +26,57 @@ func (a *Authenticator) mapUser(ctx context.Context, t *Token, proof *Proof, tra
 		return r
 	}
 	e := a.evaluation(ctx, t)
-	info := &proof.User
-	var err error
-	if info.Username, err = a.mapUsername(t, e); err != nil {
-		return err
-	}
-	note(trail, "username", info.Username)
-	if info.Groups, err = a.mapGroups(t, e); err != nil {
-		return err
-	}
-	note(trail, "groups", info.Groups)
-	if info.UID, err = a.mapUID(t, e); err != nil {
-		return err
-	}
-	note(trail, "uid", info.UID)
-	if info.Extra, err = a.mapExtra(proof.ID, e); err != nil {
+	if err := a.mapParts(t, &proof.User, proof.ID, e, trail); err != nil {
 		return err
 	}
 	if trail != nil {
-		note(trail, "extra", extraOf(info))
+		a.tellRules(ctx, t, &proof.User, e, trail)
 	}
-	return a.checkRules(ctx, t, info, e, trail)
+	return a.checkRules(ctx, t, &proof.User, e)
+}
+
+// mapParts maps each part of the user.
+func (a *Authenticator) mapParts(t *Token, info *authenticationv1.UserInfo, tokenID string, e *evaluation, trail Trail) error {
+	var err error
+	info.Username, err = a.mapUsername(t, e)
+	if trail != nil {
+		trail.mapped("username", listed(info.Username), err, fromEither(&a.config.ClaimMappings.Username))
+	}
+	if err != nil {
+		return err
+	}
+	info.Groups, err = a.mapGroups(t, e)
+	if trail != nil {
+		trail.mapped("groups", info.Groups, err, fromEither(&a.config.ClaimMappings.Groups))
+	}
+	if err != nil {
+		return err
+	}
+	info.UID, err = a.mapUID(t, e)
+	if trail != nil {
+		trail.mapped("uid", listed(info.UID), err, from(a.config.ClaimMappings.UID.Claim, "", a.config.ClaimMappings.UID.Expression))
+	}
+	if err != nil {
+		return err
+	}
+	if trail != nil {
+		a.tellExtra(tokenID, e, trail)
+	}
+	info.Extra, err = a.mapExtra(tokenID, e)
+	return err
 }
 
 // checkRules applies the rules to the claims and to the user.
-func (a *Authenticator) checkRules(ctx context.Context, t *Token, info *authenticationv1.UserInfo, e *evaluation, trail Trail) error {
-	if r := a.checkRequired(t); r != nil {
-		return r
-	}
-	if trail != nil && len(a.required) > 0 {
-		trail("required claims", "all have their values")
+func (a *Authenticator) checkRules(ctx context.Context, t *Token, info *authenticationv1.UserInfo, e *evaluation) error {
+	for i := range a.required {
+		if r := a.required[i].check(t); r != nil {
+			return r
+		}
 	}
 	if err := a.checkClaimRules(e); err != nil {
 		return err
 	}
-	if trail != nil && a.expressions.ClaimValidationRules != nil {
-		trail("claim validation rules", "all hold")
-	}
-	if err := a.checkUserRules(ctx, info); err != nil {
-		return err
-	}
-	if trail != nil && a.expressions.UserValidationRules != nil {
-		trail("user validation rules", "all hold")
-	}
-	return nil
-}
-
-// note tells the trail what a part of the user is.
-func note[T any](trail Trail, step string, found T) {
-	if trail != nil {
-		trail(step, bounded(fmt.Sprintf("%q", any(found))))
-	}
+	return a.checkUserRules(ctx, info)
 }
 
 // distributed refuses a token whose groups are at another place. Upstream would
@@ -188,16 +187,14 @@ func (a *Authenticator) mapExtra(tokenID string, e *evaluation) (map[string]auth
 	return e.extra(a.expressions.Extra, extra)
 }
 
-// checkRequired: claims that must have a value, which is a string.
-func (a *Authenticator) checkRequired(t *Token) *Refusal {
-	for _, want := range a.required {
-		value, r := textClaim(t, want.claim)
-		if r != nil {
-			return r
-		}
-		if text := value.Text(); text != want.value {
-			return refuse(Claims, "the claim "+quote(want.claim.text)+" is "+quote(text)+", want "+quote(want.value))
-		}
+// check: the claim must have its value, which is a string.
+func (r *requirement) check(t *Token) *Refusal {
+	value, no := textClaim(t, r.claim)
+	if no != nil {
+		return no
+	}
+	if text := value.Text(); text != r.value {
+		return refuse(Claims, "the claim "+quote(r.claim.text)+" is "+quote(text)+", want "+quote(r.value))
 	}
 	return nil
 }

@@ -201,11 +201,15 @@ func (r *registered) audience(wanted []string) (string, *Refusal) {
 	case rawjson.Bool, rawjson.Number, rawjson.Object:
 		return "", refuse(Malformed, "the claim aud is "+r.aud.Kind().String()+", want a string or a list of strings")
 	}
-	said := "no audience"
-	if len(r.aud) > 0 {
-		said = bounded(string(r.aud))
+	return "", refuse(Audience, "it is for "+r.audiences()+", want one of "+quoteAll(wanted))
+}
+
+// audiences is the claim aud as it is written, for people.
+func (r *registered) audiences() string {
+	if len(r.aud) == 0 {
+		return "no audience"
 	}
-	return "", refuse(Audience, "it is for "+said+", want one of "+quoteAll(wanted))
+	return bounded(string(r.aud))
 }
 
 func wantedIndex(wanted []string, v rawjson.Value) int {

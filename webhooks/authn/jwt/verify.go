@@ -46,7 +46,7 @@ func (a *Authenticator) Verify(ctx context.Context, t *Token, now time.Time, tra
 // precheck is all that needs no key.
 func (a *Authenticator) precheck(t *Token, now time.Time, trail Trail) (lifetime, *Refusal) {
 	if trail != nil {
-		trail("header", "signed with "+t.algorithm.String()+", key "+quote(t.keyID))
+		trail.signedWith(t)
 	}
 	if t.issuer != a.issuer {
 		return lifetime{}, refuse(Foreign, "it is of the issuer "+quote(t.issuer)+", want "+quote(a.issuer))
@@ -54,6 +54,9 @@ func (a *Authenticator) precheck(t *Token, now time.Time, trail Trail) (lifetime
 	life, r := t.registered.check()
 	if r != nil {
 		return life, r
+	}
+	if trail != nil {
+		trail.lifetime(&t.registered, &life, now)
 	}
 	switch {
 	case len(t.registered.exp) == 0:
@@ -63,17 +66,11 @@ func (a *Authenticator) precheck(t *Token, now time.Time, trail Trail) (lifetime
 	case now.Add(notBeforeLeeway).Before(life.notBefore):
 		return life, refuse(NotYetValid, "it is not valid before "+clock(life.notBefore)+", now is "+clock(now))
 	}
-	if trail != nil {
-		trail("lifetime", "expires at "+clock(life.expiresAt))
-	}
 	audience, r := t.registered.audience(a.audiences)
-	if r != nil {
-		return life, r
-	}
 	if trail != nil {
-		trail("audience", quote(audience)+" is one of "+quoteAll(a.audiences))
+		trail.audience(&t.registered, audience, r, a.audiences)
 	}
-	return life, nil
+	return life, r
 }
 
 // checkSignature looks the keys up and verifies with them. The error is a
@@ -106,7 +103,7 @@ func (a *Authenticator) checkSignature(ctx context.Context, t *Token, trail Trai
 		fitted++
 		if t.algorithm.verifies(keys[i], &sum, t.signature) {
 			if trail != nil {
-				trail("signature", "verified with key "+quote(keys[i].ID))
+				trail.verifiedWith(&keys[i])
 			}
 			return nil
 		}

@@ -51,8 +51,8 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-func loginKey(b string) string {
-	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(b, 32)))
+func loginKey() string {
+	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
 }
 
 func TestAuthenticationConfiguration(t *testing.T) {

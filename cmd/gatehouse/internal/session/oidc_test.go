@@ -139,6 +139,32 @@ func TestBrowserComesBackWithSomethingElse(t *testing.T) {
 	}
 }
 
+// Who has seen the address that the browser came back to comes too late.
+func TestBrowserComesBackTwice(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	v := i.visitor()
+	second := make(chan int, 1)
+	i.token = func(_ http.ResponseWriter, form url.Values) bool {
+		again := form.Get("redirect_uri") + "?" + url.Values{"code": {"another"}, "state": {i.authorized.Get("state")}}.Encode()
+		resp, err := v.client.Get(again)
+		if err != nil {
+			t.Error(err)
+			return false
+		}
+		_ = resp.Body.Close()
+		second <- resp.StatusCode
+		return false
+	}
+	o, _ := i.login(t, v.open, nil)
+	if _, err := o.Login(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if status := <-second; status != http.StatusBadRequest || i.count("token") != 1 {
+		t.Errorf("the second answer got %d, and %d codes were tried", status, i.count("token"))
+	}
+}
+
 func TestLoginsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	claim := func(name string, value any) func(*testIssuer) {

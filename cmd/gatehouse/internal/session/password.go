@@ -40,7 +40,7 @@ type Password struct {
 	// Name says who logs in this time, and makes no other login.
 	Name  string
 	Asker Asker
-	Now                 func() time.Time
+	Now   func() time.Time
 }
 
 // Identity implements Method.

@@ -19,16 +19,6 @@ const maxTypedBytes = 4 << 10
 // are: kubectl takes the standard output of a plugin.
 type Terminal struct{}
 
-// HasTerminal tells whether there is a terminal to ask on.
-func HasTerminal() bool {
-	in, out, err := openTerminal()
-	if err != nil {
-		return false
-	}
-	closeTerminal(in, out)
-	return true
-}
-
 // Username implements Asker.
 func (Terminal) Username(ctx context.Context, who string) (string, error) {
 	return onTerminal(ctx, "User name at "+who+": ", func(in *os.File) (string, error) {
