@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"hash/maphash"
 	"io/fs"
 	"log/slog"
 	"runtime/debug"
@@ -14,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
@@ -28,18 +30,26 @@ type inUse struct {
 	// usage, if it is not nil, is told which access tokens there are.
 	usage *tokens.Usage
 
+	seed     maphash.Seed
 	snapshot atomic.Pointer[webhooks.Snapshot]
 	reminder telemetry.Reminder
 	// whole is false if there is something in it that does not compile.
 	whole bool
 	// policies is how many there are.
 	policies int
-	// tokens are the access tokens in it that have not been withdrawn.
-	tokens []issued
+	// tokens are the access tokens in it, authn what decides by all of them, and
+	// revocations what configurations after it have said.
+	tokens      []issued
+	authn       *authn.Set
+	revocations []authn.Revocation
 }
 
 // issued is an access token and the file that its document was in.
-type issued struct{ id, file string }
+type issued struct {
+	id, file string
+	// sum stands for the hash of the token: another token may have got its id.
+	sum uint64
+}
 
 // use answers by this configuration from now on, and takes the documents of access
 // tokens out of it.
@@ -60,7 +70,7 @@ func (u *inUse) use(c *config.Config, s *webhooks.Snapshot) {
 		u.log.Warn("the configuration has no policy any more: nothing is refused by one", "dir", u.dir, "before", u.policies)
 	}
 	u.policies = policies
-	u.tokens = issuedIn(c)
+	u.tokens, u.authn, u.revocations = u.issuedIn(c), s.Authn, nil
 	if u.usage != nil {
 		u.usage.Know(c.Authn.Tokens)
 	}
@@ -79,7 +89,10 @@ func (u *inUse) use(c *config.Config, s *webhooks.Snapshot) {
 // used; but what that one ends, ends. Found are the errors of reading it, if it is
 // these that keep it from being used.
 func (u *inUse) keep(c *config.Config, found, err error) {
-	u.withdraw(c, found)
+	if removed := u.withdraw(c, found); removed > 0 || len(c.Authn.Revocations) > 0 {
+		u.log.Info("access tokens and revocations were taken over from a configuration that is not used otherwise",
+			"dir", u.dir, "removed", removed, "revocations", len(c.Authn.Revocations))
+	}
 	serves := "the last good one serves on"
 	if !u.whole {
 		serves = "the one before, of which not everything compiles, serves on"
@@ -90,51 +103,56 @@ func (u *inUse) keep(c *config.Config, found, err error) {
 }
 
 // withdraw ends the access tokens whose documents are gone, and what revocations
-// end, although the rest of the configuration is not used: somebody has revoked
-// them, and must not have to mend other people's documents first. What may be in a
-// file that cannot be read is taken to be there still.
-func (u *inUse) withdraw(c *config.Config, found error) {
+// end, whatever becomes of the rest of a configuration that was read: somebody has
+// revoked them, and must not have to mend other people's documents first, or wait
+// for services. What may be in a file that cannot be read is taken to be there
+// still. It returns how many access tokens are gone.
+func (u *inUse) withdraw(c *config.Config, found error) int {
 	unreadable, known := unreadableFiles(u.dir, found)
-	if !known {
-		return
+	if !known || u.authn == nil {
+		return 0
 	}
-	left := make(map[string]bool, len(c.Authn.Tokens))
+	left := make(map[string]uint64, len(c.Authn.Tokens))
 	for i := range c.Authn.Tokens {
-		left[c.Authn.Tokens[i].Name] = true
+		left[c.Authn.Tokens[i].Name] = u.sum(&c.Authn.Tokens[i])
 	}
 	var gone []string
-	kept := u.tokens[:0:0]
 	for _, token := range u.tokens {
-		if left[token.id] || unreadable.holds(token.file) {
-			kept = append(kept, token)
-		} else {
+		if sum, is := left[token.id]; (!is || sum != token.sum) && !unreadable.holds(token.file) {
 			gone = append(gone, token.id)
 		}
 	}
-	if len(gone) == 0 && len(c.Authn.Revocations) == 0 {
-		return
+	for _, r := range c.Authn.Revocations {
+		if !slices.ContainsFunc(u.revocations, func(known authn.Revocation) bool {
+			return known.Spec.User == r.Spec.User && known.Spec.IssuedBefore.Equal(&r.Spec.IssuedBefore)
+		}) {
+			u.revocations = append(u.revocations, r)
+		}
 	}
-	u.tokens = kept
+	// From what was compiled, so that a document that is back counts again.
 	next := *u.snapshot.Load()
-	next.Authn = next.Authn.Withdraw(gone, c.Authn.Revocations)
+	next.Authn = u.authn.Withdraw(gone, u.revocations)
 	u.snapshot.Store(&next)
-	u.log.Info("access tokens and revocations were taken over from a configuration that is not used otherwise",
-		"dir", u.dir, "removed", len(gone), "revocations", len(c.Authn.Revocations))
+	return len(gone)
 }
 
 // issuedIn are the access tokens of a configuration.
-func issuedIn(c *config.Config) []issued {
+func (u *inUse) issuedIn(c *config.Config) []issued {
 	tokens := make([]issued, len(c.Authn.Tokens))
 	files := map[string]string{} // The text of a path is kept once.
 	for i := range c.Authn.Tokens {
-		file, _, _ := strings.Cut(c.Authn.Tokens[i].Source, "#")
+		token := &c.Authn.Tokens[i]
+		file, _, _ := strings.Cut(token.Source, "#")
 		if _, known := files[file]; !known {
 			files[strings.Clone(file)] = strings.Clone(file)
 		}
-		tokens[i] = issued{strings.Clone(c.Authn.Tokens[i].Name), files[file]}
+		tokens[i] = issued{strings.Clone(token.Name), files[file], u.sum(token)}
 	}
 	return tokens
 }
+
+// sum stands for the hash of a token, and takes less room.
+func (u *inUse) sum(token *authn.Token) uint64 { return maphash.String(u.seed, token.Spec.SHA256) }
 
 // paths are files and directories that could not be read in whole.
 type paths []string

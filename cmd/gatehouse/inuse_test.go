@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"maps"
 	"slices"
@@ -212,6 +213,8 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 		}
 		return list
 	}
+	reissued := with("one", "two", "three")
+	reissued.Authn.Tokens[0].Spec.SHA256 = strings.Repeat("0", 64)
 	revoking := with("one", "two", "three")
 	revocation := authn.Revocation{}
 	revocation.Spec.User, revocation.Spec.IssuedBefore = "joe", metav1.Now()
@@ -221,20 +224,21 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 		found error // of reading; nil is a configuration that does not compile
 		want  string
 	}{
-		"nothing is gone":                         {with("one", "two", "three"), broken("p.yaml"), "one two three"},
-		"one is gone, and another file is broken": {with("two", "three"), broken("p.yaml", "q.yaml#3"), "two three"},
-		"one is gone, and nothing compiles":       {with("two", "three"), nil, "two three"},
-		"the file of one is broken":               {with("two", "three"), broken("tokens/one.yaml"), "one two three"},
-		"a document of the file of one is broken": {with("two", "three"), broken("tokens/one.yaml#1"), "one two three"},
-		"a directory cannot be read":              {with(), broken("tokens"), "one two three"},
-		"the directory cannot be read":            {with(), broken("config"), "one two three"},
-		"nobody knows what is broken":             {with(), errors.New("broken"), "one two three"},
-		"a revocation, and a file is broken":      {revoking, broken("p.yaml"), "one two"},
+		"nothing is gone":                           {with("one", "two", "three"), broken("p.yaml"), "one two three"},
+		"one is gone, and another file is broken":   {with("two", "three"), broken("p.yaml", "q.yaml#3"), "two three"},
+		"one is gone, and nothing compiles":         {with("two", "three"), nil, "two three"},
+		"one was issued anew, and a file is broken": {reissued, broken("p.yaml"), "two three"},
+		"the file of one is broken":                 {with("two", "three"), broken("tokens/one.yaml"), "one two three"},
+		"a document of the file of one is broken":   {with("two", "three"), broken("tokens/one.yaml#1"), "one two three"},
+		"a directory cannot be read":                {with(), broken("tokens"), "one two three"},
+		"the directory cannot be read":              {with(), broken("config"), "one two three"},
+		"nobody knows what is broken":               {with(), errors.New("broken"), "one two three"},
+		"a revocation, and a file is broken":        {revoking, broken("p.yaml"), "one two"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			log := slog.New(slog.DiscardHandler)
-			u := &inUse{dir: "config", log: log, metrics: telemetry.New(log, "test")}
+			u := &inUse{dir: "config", log: log, metrics: telemetry.New(log, "test"), seed: maphash.MakeSeed()}
 			defer u.reminder.Stop()
 			first := with("one", "two", "three")
 			s, err := webhooks.Compile(webhooks.Spec{Authn: first.Authn})
@@ -256,6 +260,13 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 			}
 			if got := strings.Join(good, " "); got != test.want {
 				t.Errorf("good are %q, want %q", got, test.want)
+			}
+			// What is back counts, although the rest is broken still.
+			if len(test.next.Authn.Revocations) == 0 {
+				u.keep(with("one", "two", "three"), broken("p.yaml"), broken("p.yaml"))
+				if u.snapshot.Load().Authn.Decide(t.Context(), text["one"], nil).Outcome != authn.Yes {
+					t.Error("a token whose document is back is refused while another is broken")
+				}
 			}
 			// The next configuration that can be used counts alone.
 			u.use(with("one", "two", "three"), s)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"net"
 	"os"
@@ -207,7 +208,7 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	current := inUse{dir: f.config, log: log, metrics: metrics, usage: usage}
+	current := inUse{dir: f.config, log: log, metrics: metrics, usage: usage, seed: maphash.MakeSeed()}
 	defer current.reminder.Stop()
 	current.use(loaded, snapshot)
 	if os.Getenv("GOGC") == "" {
@@ -280,6 +281,7 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	}
 	group.Go(func() error {
 		config.Watch(background, f.config, loaded.State, func(c *config.Config, found error) {
+			current.withdraw(c, found) // Services are waited for below.
 			var s *webhooks.Snapshot
 			err := found
 			if err == nil {

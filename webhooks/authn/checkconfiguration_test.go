@@ -149,13 +149,20 @@ func TestCompileConfiguration(t *testing.T) {
 		"names of directories": {
 			edit: func(s *authn.Spec) {
 				s.Directories = append(s.Directories,
-					authn.NamedDirectory{Field: "directories[1]", Config: &v1alpha1.Directory{Name: "corp"}},
-					authn.NamedDirectory{Field: "directories[2]", Config: &v1alpha1.Directory{Name: "access-tokens"}},
-					authn.NamedDirectory{Field: "directories[3]", Config: &v1alpha1.Directory{Name: "https://x"}})
+					authn.NamedDirectory{Field: "directories[1]", Config: &v1alpha1.Directory{Name: "corp", UsernamePrefix: "corp:"}},
+					authn.NamedDirectory{Field: "directories[2]", Config: &v1alpha1.Directory{Name: "access-tokens", UsernamePrefix: "a:"}},
+					authn.NamedDirectory{Field: "directories[3]", Config: &v1alpha1.Directory{Name: "https://x", UsernamePrefix: "x:"}})
 			},
 			want: []string{
 				"error directories[1].name: a directory before it", "error directories[2].name: the source of access tokens", "error directories[3].name: not a DNS-1123 label",
 			},
+		},
+		"names that two sources give": {
+			edit: func(s *authn.Spec) {
+				s.Directories[0].Config.UsernamePrefix = "oidc:corp:"
+				s.Directories = append(s.Directories, authn.NamedDirectory{Field: "directories[1]", Config: &v1alpha1.Directory{Name: "other", UsernamePrefix: "other:"}})
+			},
+			want: []string{`warning jwt[0].claimMappings.username.prefix: issuer "https://issuer.example" gives names that begin with "oidc:", and directory "corp" names that begin with "oidc:corp:"`},
 		},
 		"extra keys that are reserved": {
 			edit: func(s *authn.Spec) {
@@ -183,7 +190,7 @@ func TestCompileConfiguration(t *testing.T) {
 				t.Fatal(err)
 			}
 			found = slices.DeleteFunc(slices.Clone(found), func(f finding.Finding) bool {
-				return f.Severity == finding.Warning && strings.HasPrefix(f.Field, "jwt[") // of package jwt
+				return f.Severity == finding.Warning && strings.HasPrefix(f.Field, "jwt[") && f.Code == "" // of package jwt
 			})
 			var shown []string
 			for _, f := range found {

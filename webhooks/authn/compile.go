@@ -35,13 +35,13 @@ func Compile(spec Spec) (*Set, error) {
 	found = append(found, problems...)
 	set.backends = append(set.backends, backend{AccessTokens, isAccessToken, tokens.authenticate})
 
-	set.logins = newLogins(&spec)
-	if set.logins != nil {
-		set.backends = append(set.backends, backend{LoginTokens, isLoginToken, set.logins.tokens.authenticate})
-	}
+	logins := newLoginTokens(&spec)
+	set.logins = newLogins(&spec, logins)
+	set.backends = append(set.backends, backend{LoginTokens, isLoginToken, logins.authenticate})
 
 	known, problems := compileIssuers(&spec)
 	found = append(found, problems...)
+	found = append(found, checkPrefixes(&spec)...)
 	if len(known) > 0 {
 		jwts := &issuers{byURL: known, now: spec.Now}
 		set.backends = append(set.backends, backend{JWTs, jwt.Shaped, jwts.authenticate})

@@ -61,6 +61,8 @@ const (
 	faultSpace    fault = `must not begin or end with white space`
 	faultControl  fault = `must not hold control or invisible characters`
 	faultUTF8     fault = `must be valid UTF-8`
+	faultReplaced fault = `must not hold U+FFFD, which stands for what could not be read: different names would be one`
+	faultJoiner   fault = `must not begin or end with an invisible joiner`
 	faultLong     fault = `must not be longer than 1024 bytes`
 	faultKeyOwner fault = `is reserved: extra keys under kubernetes.io and k8s.io belong to Kubernetes itself`
 	faultKeyCase  fault = `must be lower case`
@@ -146,6 +148,9 @@ func nameFault(name string) fault {
 	if strings.TrimSpace(name) != name {
 		return faultSpace
 	}
+	if strings.Trim(name, string(nonJoiner)+string(joiner)) != name {
+		return faultJoiner
+	}
 	return ""
 }
 
@@ -196,6 +201,9 @@ func wideTextFault(s string) fault {
 		return faultUTF8
 	}
 	for _, r := range s {
+		if r == utf8.RuneError {
+			return faultReplaced
+		}
 		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) || invisible(r) {
 			return faultControl
 		}
@@ -203,10 +211,12 @@ func wideTextFault(s string) fault {
 	return ""
 }
 
+// The joiners, which are not seen themselves.
+const nonJoiner, joiner = '\u200c', '\u200d'
+
 // invisible tells whether a character is not seen, or changes how its
 // neighbours are shown. The joiners are spelling in several scripts.
 func invisible(r rune) bool {
-	const nonJoiner, joiner = '\u200c', '\u200d'
 	return unseen(r) && r != nonJoiner && r != joiner
 }
 

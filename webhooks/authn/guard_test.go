@@ -78,10 +78,11 @@ func backends(t *testing.T, identity authenticationv1.UserInfo) map[string]func(
 			}}, "a.b.c")
 		},
 		"login with a password": func() (Outcome, Reason) {
-			set := &Set{logins: newLogins(&Spec{
+			spec := &Spec{
 				Directories: directory, LoginKeys: keys, Random: rand.Reader, Now: now,
 				Configuration: &Configuration{AuthenticationConfiguration: v1alpha1.AuthenticationConfiguration{Login: &v1alpha1.LoginConfiguration{}}},
-			})}
+			}
+			set := &Set{logins: newLogins(spec, newLoginTokens(spec))}
 			d := set.Login(t.Context(), LoginRequest{Username: "typed", Password: "right"})
 			if (d.Outcome == Yes) != (d.Token != "") {
 				t.Errorf("outcome %s, and a token of %d bytes", d.Outcome, len(d.Token))

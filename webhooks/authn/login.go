@@ -70,8 +70,10 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 	if d.Message = inputProblem(req.Username, req.Password); d.Message != "" {
 		return d
 	}
-	account, err := directory.Directory.Find(ctx, req.Username)
-	key := directory.Config.Name + " " + folded(req.Username)
+	// Directories compare names without space around, so that this is one name.
+	name := strings.TrimSpace(req.Username)
+	account, err := directory.Directory.Find(ctx, name)
+	key := directory.Config.Name + " " + folded(name)
 	switch {
 	case err == nil:
 		key = directory.Config.Name + " " + account.Key
@@ -103,12 +105,15 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 		}
 		return d
 	default:
+		if errors.Is(err, ErrPasswordSent) {
+			outcome = No
+		}
 		return d.notAsked(err)
 	}
 	outcome = Yes
 	now := l.tokens.now()
 	return s.issue(ctx, directory, account, d, &loginClaims{
-		Source: directory.Config.Name, Session: now.Unix(), Ends: now.Add(l.sessionTTL).Unix(), Name: req.Username,
+		Source: directory.Config.Name, Session: now.Unix(), Ends: now.Add(l.sessionTTL).Unix(), Name: name,
 	})
 }
 
@@ -130,6 +135,7 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	d.TokenID = claims.ID
 	i := slices.IndexFunc(l.directories, func(n NamedDirectory) bool { return n.Config.Name == claims.Source })
 	if i < 0 {
+		d.Outcome = Unknown
 		d.Reason, d.Message = ReasonSourceGone, "the directory that the token is of is not in use any more (hint: log in again)"
 		return d
 	}
@@ -138,24 +144,26 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	ctx, cancel := directory.within(ctx)
 	defer cancel()
 	now := l.tokens.now()
-	if now.Unix() >= claims.Ends {
-		d.Reason, d.Message = ReasonSession, "the session ended at "+stamp(claims.Ends)+" (hint: log in again)"
+	// What is configured now counts, where it is less than it was.
+	ends := min(claims.Ends, time.Unix(claims.Session, 0).Add(l.sessionTTL).Unix())
+	if now.Unix() >= ends {
+		d.Reason, d.Message = ReasonSession, "the session ended at "+stamp(ends)+" (hint: log in again)"
 		return d
 	}
-	if _, ends := s.revoked.ends(claims.User.Username, time.Unix(claims.Session, 0)); ends {
+	if _, revoked := s.revoked.ends(claims.User.Username, time.Unix(claims.Session, 0)); revoked {
 		d.Reason, d.Message = ReasonRevoked, "the session was ended by an administrator (hint: log in again)"
 		return d
 	}
 	account, err := directory.Directory.Find(ctx, claims.Name)
 	switch {
-	case errors.Is(err, ErrNoAccount), err == nil && entryOf(account.Key) != claims.Entry:
+	case errors.Is(err, ErrNoAccount), err == nil && !claims.isOf(account):
 		d.Reason, d.Message = ReasonCredentials, "the account is not there any more, or may not log in"
 		return d
 	case err != nil:
 		return d.notAsked(err)
 	}
 	return s.issue(ctx, directory, account, d, &loginClaims{
-		Source: claims.Source, Session: claims.Session, Ends: claims.Ends, Name: claims.Name,
+		Source: claims.Source, Session: claims.Session, Ends: ends, Name: claims.Name,
 	})
 }
 
@@ -284,9 +292,19 @@ func folded(name string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToLower(strings.ToUpper(name)), unicode.IsSpace), " ")
 }
 
+// newLoginTokens makes the authenticator of login tokens. There always is one: a
+// token that another replica has issued by a newer configuration is none of nobody.
+func newLoginTokens(spec *Spec) loginTokens {
+	tokens := loginTokens{keys: spec.LoginKeys, now: spec.Now, sources: map[string]*NamedDirectory{}}
+	for i := range spec.Directories {
+		tokens.sources[spec.Directories[i].Config.Name] = &spec.Directories[i]
+	}
+	return tokens
+}
+
 // newLogins makes what login needs, from a Spec that was checked. Without
 // directories there are none.
-func newLogins(spec *Spec) *logins {
+func newLogins(spec *Spec, tokens loginTokens) *logins {
 	if len(spec.Directories) == 0 || spec.Configuration == nil || spec.Configuration.Login == nil {
 		return nil
 	}
@@ -296,16 +314,13 @@ func newLogins(spec *Spec) *logins {
 		random:     spec.Random,
 		tokenTTL:   defaultTokenTTL,
 		sessionTTL: defaultSessionTTL,
-		tokens:     loginTokens{keys: spec.LoginKeys, now: spec.Now, sources: map[string]*NamedDirectory{}},
+		tokens:     tokens,
 	}
 	if config.TokenTTL != nil {
 		l.tokenTTL = config.TokenTTL.Duration
 	}
 	if config.SessionTTL != nil {
 		l.sessionTTL = config.SessionTTL.Duration
-	}
-	for i := range l.directories {
-		l.tokens.sources[l.directories[i].Config.Name] = &l.directories[i]
 	}
 	return l
 }

@@ -24,7 +24,9 @@ type corp struct {
 	accounts map[string]*authn.Account // by lower-case name
 	groups   []string
 	broken   error
-	asked    []string
+	// cut is what Verify ends with, whatever the password.
+	cut   error
+	asked []string
 }
 
 func newCorp() *corp {
@@ -51,6 +53,9 @@ func (c *corp) Verify(_ context.Context, account *authn.Account, password string
 		who = account.DN
 	}
 	c.asked = append(c.asked, who)
+	if c.cut != nil {
+		return c.cut
+	}
 	if account == nil || password != "Secret1!" {
 		return fmt.Errorf("%w: code 49", authn.ErrWrongPassword)
 	}
@@ -176,6 +181,14 @@ func TestLoginRefused(t *testing.T) {
 			name: "jane", password: "Secret1!", prepare: func(g *gate) { g.corp.broken = outage },
 			outcome: authn.Unknown, reason: authn.ReasonDirectory,
 		},
+		"hung up before the password was sent": {
+			name: "jane", password: "Secret1!", prepare: func(g *gate) { g.corp.cut = context.Canceled },
+			outcome: authn.Unknown, reason: authn.ReasonDirectory, ended: authn.Unknown,
+		},
+		"hung up when the password was sent": {
+			name: "jane", password: "Secret1!", prepare: func(g *gate) { g.corp.cut = fmt.Errorf("%w: %w", authn.ErrPasswordSent, context.Canceled) },
+			outcome: authn.Unknown, reason: authn.ReasonDirectory, ended: authn.No,
+		},
 		"too soon": {
 			name: "jane", password: "Secret1!", prepare: func(g *gate) { g.attempts.wait = time.Minute },
 			outcome: authn.Unknown, reason: authn.ReasonSlowed,
@@ -275,8 +288,12 @@ func TestRenew(t *testing.T) {
 		"the session's end":   {later: 10 * time.Hour, outcome: authn.No, reason: authn.ReasonSession},
 		"the user is gone":    {later: time.Hour, prepare: func(g *gate) { delete(g.corp.accounts, "jane") }, outcome: authn.No, reason: authn.ReasonCredentials},
 		"another is jane now": {later: time.Hour, prepare: func(g *gate) { g.corp.accounts["jane"].Key = "uid=jane,ou=new,dc=example" }, outcome: authn.No, reason: authn.ReasonCredentials},
-		"directory down":      {later: time.Hour, prepare: func(g *gate) { g.corp.broken = errors.New("down") }, outcome: authn.Unknown, reason: authn.ReasonDirectory},
-		"directory renamed":   {later: time.Hour, prepare: func(g *gate) { g.spec.Directories[0].Config.Name = "other" }, outcome: authn.No, reason: authn.ReasonSourceGone},
+		"another of her name": {later: time.Hour, prepare: func(g *gate) { g.corp.accounts["jane"].User.UID = "9999" }, outcome: authn.No, reason: authn.ReasonCredentials},
+		"sessions are shorter now": {later: time.Hour, prepare: func(g *gate) {
+			g.spec.Configuration.Login.SessionTTL = &metav1.Duration{Duration: time.Hour}
+		}, outcome: authn.No, reason: authn.ReasonSession},
+		"directory down":    {later: time.Hour, prepare: func(g *gate) { g.corp.broken = errors.New("down") }, outcome: authn.Unknown, reason: authn.ReasonDirectory},
+		"directory renamed": {later: time.Hour, prepare: func(g *gate) { g.spec.Directories[0].Config.Name = "other" }, outcome: authn.Unknown, reason: authn.ReasonSourceGone},
 		"revoked": {later: time.Hour, prepare: func(g *gate) {
 			g.spec.Revocations = []authn.Revocation{revoke("corp:jane", noon.Add(time.Minute))}
 		}, outcome: authn.No, reason: authn.ReasonRevoked},

@@ -111,7 +111,11 @@ func (l *loginTokens) verify(token string) (*loginClaims, verdict) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(claims); err != nil {
-		return nil, no(ReasonMalformed, "the claims are of another version of Gatehouse")
+		// Not a no: a newer replica understands what it has written.
+		return nil, verdict{
+			outcome: Unknown, reason: ReasonVersion, message: "a login token of another version of Gatehouse",
+			detail: "the claims are of another version of Gatehouse",
+		}
 	}
 	return claims, verdict{}
 }
@@ -138,7 +142,9 @@ func (l *loginTokens) authenticate(_ context.Context, token string, audiences []
 		t.add("directory", "%s", quote(claims.Source))
 	}
 	if l.sources[claims.Source] == nil {
-		v.reason, v.detail = ReasonSourceGone, "the directory "+quote(claims.Source)+" is not configured"
+		// Not a no: another replica may have loaded a new directory already.
+		v.outcome, v.reason, v.message = Unknown, ReasonSourceGone, "the directory of a login token is not known here"
+		v.detail = "the directory " + quote(claims.Source) + " is not configured"
 		v.source = ""
 		return v
 	}
@@ -168,6 +174,12 @@ func (l *logins) mint(claims *loginClaims) (string, error) {
 
 // stamp is a time in seconds as it is shown.
 func stamp(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
+
+// isOf tells whether the token was issued for this account, and not for another
+// of the same name.
+func (c *loginClaims) isOf(account *Account) bool {
+	return c.Entry == entryOf(account.Key) && c.User.UID == account.User.UID
+}
 
 // entryOf is the hash of an entry's key.
 func entryOf(key string) string {

@@ -18,6 +18,11 @@ var ErrNoAccount = errors.New("no account has this name")
 // account's, and for an account that may not log in: locked, expired.
 var ErrWrongPassword = errors.New("wrong password")
 
+// ErrPasswordSent is part of an error of Directory.Verify after which nothing can
+// be told, but the directory may have looked at the password: the attempt counts
+// as one that failed, or whoever hangs up in time could guess for nothing.
+var ErrPasswordSent = errors.New("the password was sent")
+
 // Account is the entry of a user in a Directory.
 type Account struct {
 	// Key names the entry in one way, whatever was typed: its normalised DN.

@@ -80,8 +80,10 @@ const (
 	// ReasonDeadline is a JWT for which there was no time: its keys took too long, or
 	// its rules did.
 	ReasonDeadline Reason = "deadline"
-	// ReasonSourceGone is a login token of a directory that is not configured any
-	// more.
+	// ReasonVersion is a login token that another version of Gatehouse has issued.
+	ReasonVersion Reason = "version"
+	// ReasonSourceGone is a login token of a directory that is not configured here:
+	// any more, or yet.
 	ReasonSourceGone Reason = "source-gone"
 
 	// The reasons of logins alone.
