@@ -163,7 +163,8 @@ type Decision struct {
 	// of the token, and empty if the token is of none.
 	Source string
 	// TokenID is the public id in a well-formed access token or login token, known
-	// or not, or the claim jti of a JWT that was verified.
+	// or not. Of a JWT of an issuer it is the claim jti, or, if there is none or the
+	// token is not good, "sha256:" and the first twelve digits of its SHA-256.
 	TokenID string
 	// Detail tells more to the operator, and to who holds the token. It holds no
 	// secret.

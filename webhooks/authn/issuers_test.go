@@ -111,6 +111,9 @@ func TestJWTs(t *testing.T) {
 			if strings.Contains(d.Detail+d.Status.Error, "Bearer") || strings.Contains(d.Status.Error, "refused") {
 				t.Errorf("the API server is told %q", d.Status.Error)
 			}
+			if id := d.TokenID; d.Source != "" && id != "token-1" && (len(id) != 19 || !strings.HasPrefix(id, "sha256:")) {
+				t.Errorf("the token's id is %q", id)
+			}
 			if d.Outcome == authn.Unknown && (d.Status.Error == "" || len(d.Status.Audiences) != 1) {
 				t.Errorf("%+v", d.Status)
 			}
