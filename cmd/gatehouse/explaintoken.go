@@ -290,6 +290,8 @@ func tokenHint(d *authn.Decision) string {
 		return "--fetch-keys asks the issuer for its keys; jwt.issuers has a keysFile for an issuer that is not asked"
 	case authn.ReasonDeadline:
 		return "its issuer's keys or its rules took too long: ask again, and look at the issuer and at rules that go through long lists"
+	case authn.ReasonVersion:
+		return "log in again; all replicas should be of one version"
 	case authn.ReasonSourceGone:
 		return "log in again, at a directory that is configured"
 	case authn.ReasonOK:

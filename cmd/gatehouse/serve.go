@@ -250,9 +250,9 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	defer func() { _ = ops.Close() }()
 	srv := server.New(server.Options{
 		Reviews: reviews, TLS: tlsConfig,
-		Handler: server.Reviews(&current.snapshot, server.ReviewOptions{
+		Handler: server.Reviews(&current.snapshot, server.ReviewOptions{ //nolint:contextcheck // calls have contexts of their own
 			Bytes: f.inFlight, Observe: observer(metrics, usage), Profiles: metrics.Profiles, Policies: metrics.Policies, Now: time.Now,
-			Login: login.Handler(login.HandlerOptions{ //nolint:contextcheck // calls of people have contexts of their own
+			Login: login.Handler(login.HandlerOptions{
 				Current: func() *authn.Set { return current.snapshot.Load().Authn }, Now: time.Now,
 				Observe: metrics.Login, Familiar: providers.attempts.Familiar,
 			}),
