@@ -26,8 +26,8 @@ func steps() []step {
 		},
 		{
 			title:   "A login with a wrong token",
-			says:    "The first character of its secret is mistyped. The client learns no more than no; Gatehouse's log has the reason\n(malformed: the check at the end of the token does not fit), and never a token.",
-			summary: "a wrong token does not, and the log says why",
+			says:    "The first character of its secret is mistyped. kubectl learns no more than no; Gatehouse's log has the reason\n(malformed: the check at the end of the token does not fit), and never a token. Who holds it may ask why.",
+			summary: "a wrong token does not, and log and 'gatehouse whoami' say why",
 			show:    wrongLogin,
 		},
 		{
@@ -75,8 +75,17 @@ func wrongLogin(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	return s.must(ctx, "grep endpoint=authenticate gatehouse.log",
+	err = s.must(ctx, "grep endpoint=authenticate gatehouse.log",
 		succeeds, prints("decision=denied reason=malformed"), lacks(mistyped(s.token)))
+	if err != nil {
+		return err
+	}
+	return s.must(ctx, s.whoami(mistyped(s.token)), fails, prints("malformed"), lacks("jane"))
+}
+
+// whoami is the command that asks Gatehouse about a token.
+func (s *stage) whoami(token string) string {
+	return "echo " + token + " | gatehouse whoami --token-file - --server https://" + s.address + " --server-ca certs/ca.crt"
 }
 
 // mistyped is the token with another first character of its secret: one that
