@@ -82,6 +82,7 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 	default:
 		return d.notAsked(err)
 	}
+	notFound := err
 
 	end, wait := l.begin(key, req.Client)
 	if wait > 0 {
@@ -98,9 +99,9 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 	case err == nil || errors.Is(err, ErrWrongPassword):
 		outcome = No
 		d.Reason, d.Message = ReasonCredentials, "the user name or the password is wrong, or the account may not log in"
-		// Of somebody who is not there, nothing may be said that was typed.
-		d.Detail = "no account has this name, or several do"
-		if account != nil && err != nil {
+		if account == nil {
+			d.Detail = notFound.Error()
+		} else {
 			d.Detail = account.DN + ": " + err.Error()
 		}
 		return d
@@ -158,6 +159,10 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	switch {
 	case errors.Is(err, ErrNoAccount), err == nil && !claims.isOf(account):
 		d.Reason, d.Message = ReasonCredentials, "the account is not there any more, or may not log in"
+		d.Detail = "the entry is another one"
+		if err != nil {
+			d.Detail = err.Error()
+		}
 		return d
 	case err != nil:
 		return d.notAsked(err)

@@ -12,7 +12,7 @@ import (
 
 // ErrNoAccount is a Directory's answer for a name that no entry has, or more
 // than one.
-var ErrNoAccount = errors.New("no account has this name")
+var ErrNoAccount = errors.New("no account has this name, or several do")
 
 // ErrWrongPassword is a Directory's answer for a password that is not the
 // account's, and for an account that may not log in: locked, expired.
@@ -25,7 +25,10 @@ var ErrPasswordSent = errors.New("the password was sent")
 
 // Account is the entry of a user in a Directory.
 type Account struct {
-	// Key names the entry in one way, whatever was typed: its normalised DN.
+	// Key names the entry in one way, whatever was typed: by the permanent id that
+	// the directory gives it, which stays when the entry is renamed and which no
+	// later entry of the same DN has; of a directory without such ids, by the
+	// normalised DN.
 	Key string
 	// DN is the entry's distinguished name as the directory gives it.
 	DN string

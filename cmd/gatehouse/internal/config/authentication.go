@@ -42,7 +42,11 @@ func (o *object) authenticate() {
 		d := Directory{NamedDirectory: authn.NamedDirectory{Source: o.source, Field: fmt.Sprintf("directories[%d]", i), Config: config}}
 		for _, f := range ldap.Check(config) {
 			f.Source, f.Object, f.Field = o.source, o.label, joinField(d.Field, f.Field)
-			o.found = append(o.found, f)
+			if f.Severity == finding.Warning {
+				o.warnings = append(o.warnings, f)
+			} else {
+				o.found = append(o.found, f)
+			}
 		}
 		if file := config.BindPasswordFile; file != "" {
 			data := o.attached(d.Field+".bindPasswordFile", file)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -35,7 +36,7 @@ func (d *Directory) find(ctx context.Context, c *connection, name string) (*auth
 		return nil, authn.ErrNoAccount
 	}
 	entry := result.Entries[0]
-	if why := disabled(entry); why != "" {
+	if why := disabled(entry, d.now()); why != "" {
 		return nil, fmt.Errorf("%w: %s is disabled: %s", authn.ErrNoAccount, quote(entry.DN), why)
 	}
 	account, err := d.account(entry)
@@ -59,7 +60,8 @@ func (d *Directory) userAttributes() []string {
 	if config.GroupSearch != nil && config.GroupSearch.MemberValue != "" {
 		names = append(names, config.GroupSearch.MemberValue)
 	}
-	return unique(append(names, attributeAccountControl, attributeAccountLock, attributeLockedTime))
+	names = append(names, permanentIDs()...)
+	return unique(append(names, attributeAccountControl, attributeAccountExpires, attributeAccountLock, attributeLockedTime))
 }
 
 // unique returns names of attributes without those that differ in case alone.
@@ -73,20 +75,22 @@ func unique(names []string) []string {
 	return kept
 }
 
-// account makes an account of an entry.
+// account makes an account of an entry. An entry without what an account has to
+// have is none, and its name is answered like one that nobody has: an error would
+// tell that there is such an entry.
 func (d *Directory) account(entry *ldap.Entry) (*authn.Account, error) {
 	config := d.options.Config
-	key, err := normalDN(entry.DN)
+	key, err := keyOf(entry)
 	if err != nil {
 		return nil, fmt.Errorf("the DN of an entry, %s, cannot be parsed: %w", quote(entry.DN), err)
 	}
 	account := &authn.Account{Key: key, DN: entry.DN, Member: entry.DN}
-	account.User.Username, err = single(entry, config.UserSearch.UsernameAttribute)
+	account.User.Username, err = required(entry, config.UserSearch.UsernameAttribute)
 	if err != nil {
 		return nil, err
 	}
 	if name := config.UserSearch.UIDAttribute; name != "" {
-		uid, err := single(entry, name)
+		uid, err := required(entry, name)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +112,7 @@ func (d *Directory) account(entry *ldap.Entry) (*authn.Account, error) {
 		account.User.Extra[extra.Key] = slices.Compact(values)
 	}
 	if config.GroupSearch != nil && config.GroupSearch.MemberValue != "" {
-		account.Member, err = single(entry, config.GroupSearch.MemberValue)
+		account.Member, err = required(entry, config.GroupSearch.MemberValue)
 		if err != nil {
 			return nil, err
 		}
@@ -128,6 +132,28 @@ func valuesOf(entry *ldap.Entry, name string) []string {
 	return values
 }
 
+// permanentIDs are the attributes by which servers name an entry for as long as it
+// exists, and no other one after it. The first that an entry has counts.
+//
+// 389 Directory Server has nsUniqueId, and may be given entryUUID (RFC 4530) later.
+// Active Directory's objectGUID comes last, because elsewhere it may be a copy.
+func permanentIDs() []string { return []string{"nsUniqueId", "entryUUID", "objectGUID"} }
+
+// keyOf returns the key of an entry's account. One of an id has a colon behind a
+// name, which no DN has.
+func keyOf(entry *ldap.Entry) (string, error) {
+	dn, err := normalDN(entry.DN)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range permanentIDs() {
+		if values := valuesOf(entry, name); len(values) == 1 && values[0] != "" {
+			return strings.ToLower(name + ":" + text(name, values[0])), nil
+		}
+	}
+	return dn, nil
+}
+
 // single returns the one value of an attribute.
 func single(entry *ldap.Entry, name string) (string, error) {
 	values := valuesOf(entry, name)
@@ -135,6 +161,15 @@ func single(entry *ldap.Entry, name string) (string, error) {
 		return "", fmt.Errorf("entry %s has %d values of attribute %s, and must have one that is not empty", quote(entry.DN), len(values), quote(name))
 	}
 	return values[0], nil
+}
+
+// required is single for what an account has to have.
+func required(entry *ldap.Entry, name string) (string, error) {
+	value, err := single(entry, name)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", authn.ErrNoAccount, err)
+	}
+	return value, nil
 }
 
 // text returns a value as it can be shown. Active Directory's identifiers are
@@ -152,6 +187,10 @@ func text(attribute, value string) string {
 const (
 	// attributeAccountControl is Active Directory's, a sum of flags.
 	attributeAccountControl = "userAccountControl"
+	// attributeAccountExpires is Active Directory's too: when the account ends, in
+	// 100 nanoseconds since 1601, or 0 or the largest number for never (MS-ADA1,
+	// section 2.1).
+	attributeAccountExpires = "accountExpires"
 	// attributeAccountLock is that of 389 Directory Server and FreeIPA.
 	attributeAccountLock = "nsAccountLock"
 	// attributeLockedTime is that of OpenLDAP's password policies. Its other values
@@ -165,11 +204,20 @@ const (
 
 // disabled tells why an entry is of an account that may not be used, if so. A bind
 // would be refused; but a session that is renewed has none.
-func disabled(entry *ldap.Entry) string {
+func disabled(entry *ldap.Entry, now time.Time) string {
 	for _, value := range valuesOf(entry, attributeAccountControl) {
 		flags, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || flags&accountDisabled != 0 {
 			return attributeAccountControl + " is " + quote(value)
+		}
+	}
+	for _, value := range valuesOf(entry, attributeAccountExpires) {
+		ticks, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return attributeAccountExpires + " is " + quote(value)
+		}
+		if ends, ok := fileTime(ticks); ok && !now.Before(ends) {
+			return attributeAccountExpires + " is " + ends.Format(time.RFC3339)
 		}
 	}
 	for _, value := range valuesOf(entry, attributeAccountLock) {
@@ -181,4 +229,18 @@ func disabled(entry *ldap.Entry) string {
 		return attributeLockedTime + " is " + quote(lockedForGood)
 	}
 	return ""
+}
+
+// fileTime returns the moment of a Windows file time, unless it is 0 and stands for
+// never. The largest one, which does too, is in the year 30828.
+func fileTime(ticks int64) (moment time.Time, ok bool) {
+	const (
+		perSecond = int64(time.Second / 100)
+		// unixEpoch is 1970, in seconds since 1601.
+		unixEpoch = 11644473600
+	)
+	if ticks == 0 {
+		return time.Time{}, false
+	}
+	return time.Unix(ticks/perSecond-unixEpoch, ticks%perSecond*100).UTC(), true
 }

@@ -1,8 +1,10 @@
 package ldap_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +18,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// ofFakes is a directory of fakes.
+// today is when accounts are looked at that expire.
+func today() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// ofFakes is a directory of fakes, today.
 func ofFakes(t *testing.T, fakes ...*fake) *ldap.Directory {
 	t.Helper()
 	c := within(config(), 5*time.Second)
@@ -25,7 +30,7 @@ func ofFakes(t *testing.T, fakes ...*fake) *ldap.Directory {
 		c.CertificateAuthority += f.authority
 	}
 	c.UserSearch.UIDAttribute = "objectGUID"
-	return open(t, c)
+	return openAt(t, c, today)
 }
 
 // TestBindResults has every result of a bind mean what it means.
@@ -67,12 +72,22 @@ func TestBindResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, func(f *fakeConn, m message) { f.result(m, test.code, test.diagnostic) })
-			err := ofFakes(t, f).Verify(t.Context(), &authn.Account{DN: janeDN}, password)
+			d := ofFakes(t, f)
+			err := d.Verify(t.Context(), &authn.Account{DN: janeDN}, password)
 			if errors.Is(err, authn.ErrWrongPassword) != test.wrong || err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %s", err, test.want)
 			}
-			if strings.Contains(err.Error(), password) {
-				t.Errorf("the error shows the password: %v", err)
+			// A server that is busy or unavailable has not looked at the password.
+			looked := test.code != goldap.LDAPResultBusy && test.code != goldap.LDAPResultUnavailable
+			if errors.Is(err, authn.ErrPasswordSent) != (looked && !test.wrong) {
+				t.Errorf("the attempt is not counted as it should be: %v", err)
+			}
+			nobody := d.Verify(t.Context(), nil, password)
+			if errors.Is(nobody, authn.ErrWrongPassword) != looked || nobody == nil {
+				t.Errorf("for nobody: %v", nobody)
+			}
+			if strings.Contains(err.Error(), password) || strings.Contains(nobody.Error(), password) {
+				t.Errorf("the error shows the password: %v, %v", err, nobody)
 			}
 		})
 	}
@@ -85,6 +100,36 @@ func TestNobodySucceeds(t *testing.T) {
 	err := ofFakes(t, f).Verify(t.Context(), nil, password)
 	if !errors.Is(err, authn.ErrWrongPassword) {
 		t.Errorf("nobody's password: %v", err)
+	}
+}
+
+// TestPasswordSent counts a password that a server may have looked at, whatever came
+// of it, and no other one.
+func TestPasswordSent(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(context.CancelFunc, *fakeConn, message){
+		"the caller leaves": func(leave context.CancelFunc, f *fakeConn, _ message) { leave(); f.hang() },
+		"hangs up":          func(_ context.CancelFunc, f *fakeConn, _ message) { _ = f.Close() },
+		"another's answer":  func(_ context.CancelFunc, f *fakeConn, m message) { m.id += 7; f.answerLikeAServer(m); _ = f.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, account := range []*authn.Account{{DN: janeDN}, nil} {
+				ctx, cancel := context.WithCancel(t.Context())
+				f := newFake(t, func(f *fakeConn, m message) { answer(cancel, f, m) })
+				err := ofFakes(t, f).Verify(ctx, account, password)
+				cancel()
+				if !couldNotTell(err) || !errors.Is(err, authn.ErrPasswordSent) || strings.Contains(err.Error(), password) {
+					t.Errorf("of %+v: %v", account, err)
+				}
+			}
+		})
+	}
+	gone := newFake(t, (*fakeConn).answerLikeAServer)
+	_ = gone.listener.Close()
+	err := ofFakes(t, gone).Verify(t.Context(), &authn.Account{DN: janeDN}, password)
+	if !couldNotTell(err) || errors.Is(err, authn.ErrPasswordSent) {
+		t.Errorf("a password that was not sent: %v", err)
 	}
 }
 
@@ -116,6 +161,12 @@ func TestUnavailable(t *testing.T) {
 // TestActiveDirectoryEntries has entries that OpenLDAP has not.
 func TestActiveDirectoryEntries(t *testing.T) {
 	t.Parallel()
+	// In 100 nanoseconds since 1601.
+	const (
+		justOver = "134116992000000000"
+		notYet   = "134116992000000001"
+		never    = "9223372036854775807"
+	)
 	const guid = "\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\xff"
 	with := func(more ...string) map[string][]string {
 		attributes := map[string][]string{"UID": {"Jane"}, "objectGUID": {guid}}
@@ -136,6 +187,12 @@ func TestActiveDirectoryEntries(t *testing.T) {
 		"disabled":         {janeDN, with("userAccountControl", "514"), "", `userAccountControl is "514"`},
 		"disabled, odd":    {janeDN, with("useraccountcontrol", "66050"), "", `userAccountControl is "66050"`},
 		"no number":        {janeDN, with("userAccountControl", "x"), "", `userAccountControl is "x"`},
+		"never expires":    {janeDN, with("accountExpires", "0"), "0102030405060708090a0b0c0d0e0fff", ""},
+		"never did expire": {janeDN, with("accountExpires", never), "0102030405060708090a0b0c0d0e0fff", ""},
+		"expires soon":     {janeDN, with("accountExpires", notYet), "0102030405060708090a0b0c0d0e0fff", ""},
+		"expires now":      {janeDN, with("accountexpires", justOver), "", "accountExpires is 2026-01-01T00:00:00Z"},
+		"expired long ago": {janeDN, with("accountExpires", "1"), "", "accountExpires is 1601-01-01T00:00:00Z"},
+		"expires oddly":    {janeDN, with("accountExpires", "never"), "", `accountExpires is "never"`},
 		"locked, FreeIPA":  {janeDN, with("nsAccountLock", "true"), "", `nsAccountLock is "true"`},
 		"two user names":   {janeDN, with("uid", "Jane2", "UID", "Jane3"), "", "must have one"},
 		"empty user name":  {janeDN, map[string][]string{"uid": {""}, "objectGUID": {guid}}, "", "must have one"},
@@ -160,6 +217,49 @@ func TestActiveDirectoryEntries(t *testing.T) {
 			}
 			if err != nil || account.User.UID != test.uid || account.User.Username != "Jane" {
 				t.Errorf("jane is %+v, %v", account, err)
+			}
+		})
+	}
+}
+
+// TestKeys names entries by what different servers have for it.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	const (
+		uuid   = "597ae2f6-16a6-1027-98f4-d28b5365dc14"
+		unique = "a2b33229-6e3b11ea-8de0c78c-83e27eda"
+		guid   = "\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\xff"
+	)
+	for name, test := range map[string]struct {
+		dn   string
+		ids  map[string][]string
+		want string
+	}{
+		"OpenLDAP":           {janeDN, map[string][]string{"entryUUID": {uuid}}, "entryuuid:" + uuid},
+		"other spelling":     {"UID=JANE", map[string][]string{"ENTRYUUID": {strings.ToUpper(uuid)}}, "entryuuid:" + uuid},
+		"389":                {janeDN, map[string][]string{"nsuniqueid": {unique}}, "nsuniqueid:" + unique},
+		"389, later version": {janeDN, map[string][]string{"entryUUID": {uuid}, "nsUniqueId": {unique}}, "nsuniqueid:" + unique},
+		"Active Directory":   {janeDN, map[string][]string{"objectGUID": {guid}}, "objectguid:0102030405060708090a0b0c0d0e0fff"},
+		"copied from there":  {janeDN, map[string][]string{"objectGUID": {guid}, "entryUUID": {uuid}}, "entryuuid:" + uuid},
+		"two ids":            {janeDN, map[string][]string{"entryUUID": {uuid, unique}, "objectGUID": {guid}}, "objectguid:0102030405060708090a0b0c0d0e0fff"},
+		"no id":              {"UID=Jane, OU=People,dc=example,dc=org", nil, janeDN},
+		"empty id":           {janeDN, map[string][]string{"entryUUID": {""}}, janeDN},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, func(f *fakeConn, m message) {
+				if m.operation == searchRequest {
+					attributes := map[string][]string{"uid": {"jane"}}
+					maps.Copy(attributes, test.ids)
+					f.entry(m, test.dn, attributes)
+				}
+				f.answerLikeAServer(m)
+			})
+			c := config()
+			c.Servers, c.CertificateAuthority = []string{f.url}, f.authority
+			account := mustFind(t, open(t, c), "jane")
+			if account.Key != test.want || account.DN != test.dn {
+				t.Errorf("jane is %+v, want the key %q", account, test.want)
 			}
 		})
 	}

@@ -15,9 +15,9 @@ import (
 )
 
 // Check returns what is wrong with the configuration of a directory, in the order
-// of its fields. Field paths are relative to the directory: "servers[0]". It reads
-// no file and asks nobody. What is left to others is what it shares with other
-// sources of identities: the name and the prefixes.
+// of its fields, and warnings of what may be. Field paths are relative to the
+// directory: "servers[0]". It reads no file and asks nobody. What is left to others
+// is what it shares with other sources of identities: the name and the prefixes.
 func Check(config *v1alpha1.Directory) finding.List {
 	c := &checker{}
 	c.servers(config.Servers)
@@ -191,8 +191,15 @@ func (c *checker) dn(field, text string) {
 
 func (c *checker) userSearch(search *v1alpha1.UserSearch) {
 	c.dn("userSearch.baseDN", search.BaseDN)
-	c.filter("userSearch.filter", search.Filter, `write "(&(objectClass=person)(uid={}))", for Active Directory "(&(objectClass=user)(sAMAccountName={}))"`)
+	use, ok := c.filter("userSearch.filter", search.Filter, `write "(&(objectClass=person)(uid={}))", for Active Directory "(&(objectClass=user)(sAMAccountName={}))"`)
 	c.attribute("userSearch.usernameAttribute", search.UsernameAttribute, true)
+	if name := search.UsernameAttribute; ok && isAttribute(name) && !use.compares(name) {
+		c.list = append(c.list, finding.Finding{
+			Severity: finding.Warning, Field: "userSearch.usernameAttribute",
+			Message: fmt.Sprintf("%s is not compared with {} by the filter, so two entries may have one value of it and be one user", quote(name)),
+			Hint:    fmt.Sprintf("take the attribute that the filter compares, add %s to it, or have the directory keep the attribute unique", quote("("+name+"={})")),
+		})
+	}
 	c.attribute("userSearch.uidAttribute", search.UIDAttribute, false)
 	seen := map[string]int{}
 	for i, extra := range search.Extra {

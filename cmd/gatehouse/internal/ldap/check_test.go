@@ -150,14 +150,20 @@ func TestCheckSound(t *testing.T) {
 		"several": func(c *v1alpha1.Directory) {
 			c.UserSearch.Filter = "(&(objectClass=person)(|(uid={})(mail={}))(!(employeeType=bot*)))"
 		},
-		"part": func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(mail={}@example.org)" },
+		"part": func(c *v1alpha1.Directory) {
+			c.UserSearch.Filter, c.UserSearch.UsernameAttribute = "(mail={}@example.org)", "Mail"
+		},
 		"rule": func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(uid:caseExactMatch:={})" },
-		"OID":  func(c *v1alpha1.Directory) { c.UserSearch.UsernameAttribute = "0.9.2342.19200300.100.1.1" },
+		"OID": func(c *v1alpha1.Directory) {
+			c.UserSearch.UsernameAttribute = "0.9.2342.19200300.100.1.1"
+			c.UserSearch.Filter = "(0.9.2342.19200300.100.1.1={})"
+		},
 		"option": func(c *v1alpha1.Directory) {
 			c.UserSearch.Extra = []v1alpha1.ExtraAttribute{{Key: "example.org/name", Attribute: "cn;lang-en"}}
 		},
 		"Active Directory": func(c *v1alpha1.Directory) {
 			c.UserSearch.Filter = "(&(objectCategory=person)(sAMAccountName={})(!(userAccountControl:1.2.840.113556.1.4.803:=2)))"
+			c.UserSearch.UsernameAttribute = "samAccountName"
 			c.GroupSearch.Filter = "(&(objectClass=group)(member:1.2.840.113556.1.4.1941:={}))"
 			c.GroupSearch.Nesting, c.GroupSearch.MemberValue = v1alpha1.NestingActiveDirectory, "distinguishedName"
 		},
@@ -173,6 +179,30 @@ func TestCheckSound(t *testing.T) {
 			if found := ldap.Check(c); len(found) > 0 {
 				t.Errorf("found is %v", found)
 			}
+		})
+	}
+}
+
+// TestCheckWarnings has a directory used that may not be what was meant.
+func TestCheckWarnings(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*v1alpha1.UserSearch){
+		"another one is compared": func(s *v1alpha1.UserSearch) { s.Filter = "(&(objectClass=person)(mail={}))" },
+		"compared with a text":    func(s *v1alpha1.UserSearch) { s.Filter = "(&(uid=jane)(mail={}))" },
+		"only there":              func(s *v1alpha1.UserSearch) { s.Filter = "(&(uid=*)(mail={}))" },
+		"part of the name":        func(s *v1alpha1.UserSearch) { s.UsernameAttribute = "ui" },
+		"no attribute":            func(s *v1alpha1.UserSearch) { s.Filter = "(:caseExactMatch:={})" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := sound()
+			change(&c.UserSearch)
+			found := ldap.Check(c)
+			if len(found) != 1 || found[0].Severity != finding.Warning || found[0].Field != "userSearch.usernameAttribute" ||
+				!strings.Contains(found[0].Message, `"`+c.UserSearch.UsernameAttribute+`" is not compared with {}`) {
+				t.Errorf("found is %+v", found)
+			}
+			open(t, c)
 		})
 	}
 }

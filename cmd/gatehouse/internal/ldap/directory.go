@@ -22,6 +22,8 @@ type Options struct {
 	Config *v1alpha1.Directory
 	// BindPassword is the password of Config.BindDN, and empty without one.
 	BindPassword string
+	// Now is the clock that accounts expire by. Nil is time.Now.
+	Now func() time.Time
 }
 
 // Directory is an LDAP or Active Directory service: one or more servers that know
@@ -34,6 +36,7 @@ type Directory struct {
 	options Options
 	servers []*server
 	pool    *pool
+	now     func() time.Time
 	// nobody is a DN that no entry has.
 	nobody string
 }
@@ -68,8 +71,11 @@ func New(o Options) (*Directory, error) {
 		}
 	}
 	d := &Directory{
-		options: o, pool: newPool(maxConnectionsOf(o.Config)),
+		options: o, pool: newPool(maxConnectionsOf(o.Config)), now: o.Now,
 		nobody: "cn=gatehouse-" + strings.ToLower(rand.Text()) + "," + o.Config.UserSearch.BaseDN,
+	}
+	if d.now == nil {
+		d.now = time.Now
 	}
 	for _, text := range o.Config.Servers {
 		parsed, err := parseServer(text)
@@ -83,8 +89,8 @@ func New(o Options) (*Directory, error) {
 	return d, nil
 }
 
-// Same tells whether New would return just such a Directory for other options, so
-// that this one can go on with the connections that it has.
+// Same tells whether New would return just such a Directory for other options of
+// the same clock, so that this one can go on with the connections that it has.
 func (d *Directory) Same(o Options) bool {
 	return d.options.BindPassword == o.BindPassword && reflect.DeepEqual(d.options.Config, o.Config)
 }
@@ -95,9 +101,11 @@ func (d *Directory) Same(o Options) bool {
 func (d *Directory) Close() { d.pool.close() }
 
 // Find returns the one account of the name, or an error that is ErrNoAccount: if
-// there is none, if there are several, if it is disabled, or if the name is none
+// there is none, if there are several, if it is disabled or has expired, if its
+// entry has not one value of each attribute that is needed, or if the name is none
 // that an account can have, such as one with control characters. The text of the
-// error does not have the name in it, because people type passwords there.
+// error says which, for the operator, and does not have the name in it, because
+// people type passwords there.
 func (d *Directory) Find(ctx context.Context, name string) (*authn.Account, error) {
 	if !isName(name) {
 		return nil, authn.ErrNoAccount
@@ -116,8 +124,10 @@ func (d *Directory) Find(ctx context.Context, name string) (*authn.Account, erro
 
 // Verify checks the account's password by a bind, on a connection of its own. A
 // nil account has a bind too, as somebody who cannot be. An empty password, and
-// one with a NUL in it, is wrong and is never sent. The text of an error has
-// neither the password nor what the server says about it.
+// one with a NUL in it, is wrong and is never sent. An error after which nothing
+// can be told is authn.ErrPasswordSent if a server may have looked at the password:
+// not if none was reached, or all said that they are busy or unavailable. The text
+// of an error has neither the password nor what the server says about it.
 func (d *Directory) Verify(ctx context.Context, account *authn.Account, password string) error {
 	if !isPassword(password) {
 		return authn.ErrWrongPassword

@@ -3,6 +3,8 @@ package ldap_test
 import (
 	"crypto/tls"
 	"net"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -24,6 +26,8 @@ type message struct {
 	operation ber.Tag
 	// dn is the name of a bind, or the base of a search.
 	dn string
+	// attributes are what a search asks for.
+	attributes []string
 }
 
 // fake answers as a test wants, like a server that no test can have: Active
@@ -97,6 +101,12 @@ func (f *fake) serve(answer func(*fakeConn, message)) {
 						break
 					}
 				}
+				if fields := packet.Children[1].Children; m.operation == searchRequest && len(fields) == 8 {
+					for _, child := range fields[7].Children {
+						name, _ := child.Value.(string)
+						m.attributes = append(m.attributes, name)
+					}
+				}
 				answer(&fakeConn{f, connection}, m)
 			}
 		}()
@@ -119,12 +129,16 @@ func (f *fakeConn) result(m message, code uint16, diagnostic string, controls ..
 	f.send(m, body, controls...)
 }
 
-// entry is one entry that a search finds.
+// entry is one entry that a search finds, with those attributes that it asks for.
 func (f *fakeConn) entry(m message, dn string, attributes map[string][]string) {
 	body := ber.Encode(ber.ClassApplication, ber.TypeConstructed, 4, nil, "")
 	body.AppendChild(octets(dn))
 	set := ber.Encode(ber.ClassUniversal, ber.TypeConstructed, ber.TagSequence, nil, "")
 	for name, values := range attributes {
+		plain, _, _ := strings.Cut(name, ";")
+		if !slices.ContainsFunc(m.attributes, func(asked string) bool { return strings.EqualFold(asked, plain) }) {
+			continue
+		}
 		attribute := ber.Encode(ber.ClassUniversal, ber.TypeConstructed, ber.TagSequence, nil, "")
 		attribute.AppendChild(octets(name))
 		all := ber.Encode(ber.ClassUniversal, ber.TypeConstructed, ber.TagSet, nil, "")

@@ -3,6 +3,7 @@ package ldap
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	ber "github.com/go-asn1-ber/asn1-ber"
@@ -26,6 +27,13 @@ type filterUse struct {
 	// values is how many values it is in, and inChain how many of these are
 	// compared by Active Directory's in-chain rule.
 	values, inChain int
+	// attributes are those that are compared with a value that has it.
+	attributes []string
+}
+
+// compares tells whether an attribute is compared with what {} stands for.
+func (u *filterUse) compares(attribute string) bool {
+	return slices.ContainsFunc(u.attributes, func(name string) bool { return strings.EqualFold(name, attribute) })
 }
 
 var (
@@ -115,6 +123,9 @@ func (u *filterUse) part(rule, attribute, value string, negated, equality bool) 
 		return errPlaceholderNegated
 	case equality:
 		u.values += count
+		if count > 0 {
+			u.attributes = append(u.attributes, attribute)
+		}
 	}
 	if rule == matchingRuleInChain {
 		u.inChain += count

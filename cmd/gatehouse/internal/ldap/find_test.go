@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	goldap "github.com/go-ldap/ldap/v3"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/slapd"
@@ -22,7 +23,7 @@ func TestNames(t *testing.T) {
 	byName := config(s)
 	byName.UserSearch.Filter = "(|(cn={})(uid={}))"
 	byEither := open(t, byName)
-	jane := &authn.Account{Key: janeDN, DN: janeDN, Member: janeDN, User: authenticationv1.UserInfo{Username: "jane"}}
+	jane := &authn.Account{Key: janeKey, DN: janeDN, Member: janeDN, User: authenticationv1.UserInfo{Username: "jane"}}
 
 	for name, typed := range map[string]string{
 		"the name": "jane", "upper case": "JANE", "mixed case": "jAnE", "wide letters": "ｊａｎｅ",
@@ -129,13 +130,15 @@ func TestAttributes(t *testing.T) {
 	c.UserSearch = full
 	c.GroupSearch.MemberValue = "uid"
 	account := mustFind(t, open(t, c), "jane")
-	want := &authn.Account{Key: janeDN, DN: janeDN, Member: "jane", User: authenticationv1.UserInfo{
+	want := &authn.Account{Key: janeKey, DN: janeDN, Member: "jane", User: authenticationv1.UserInfo{
 		Username: "Jane Doe", UID: "4711", Extra: map[string]authenticationv1.ExtraValue{"example.org/department": {"blue", "red"}},
 	}}
 	if !reflect.DeepEqual(account, want) {
 		t.Errorf("jane is %+v, want %+v", account, want)
 	}
 
+	// These entries are no accounts. An error that is not a no would tell which names
+	// there are.
 	for name, test := range map[string]struct {
 		who    string
 		change func(*v1alpha1.Directory)
@@ -151,10 +154,50 @@ func TestAttributes(t *testing.T) {
 			c := config(s)
 			test.change(c)
 			account, err := open(t, c).Find(t.Context(), test.who)
-			if !couldNotTell(err) || account != nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("the account is %+v, %v, want an error with %s", account, err, test.want)
+			if !errors.Is(err, authn.ErrNoAccount) || account != nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the account is %+v, %v, want no account because of %s", account, err, test.want)
 			}
 		})
+	}
+}
+
+// TestKey names an entry by what stays: not by its name, and not by where it is.
+func TestKey(t *testing.T) {
+	t.Parallel()
+	s := slapd.New(t, slapd.Options{LDIF: tree})
+	c := config(s)
+	c.UserSearch.Filter = "(|(cn={})(uid={}))"
+	d := open(t, c)
+	if key := mustFind(t, d, "Jane Doe").Key; key != janeKey {
+		t.Errorf("the key is %q, want %q", key, janeKey)
+	}
+	for _, name := range []string{"nsUniqueId", "entryUUID", "objectGUID"} {
+		if count(s, `SRCH attr=(.* )?`+name+`\b`) == 0 {
+			t.Errorf("%s is not asked for, and no server shows it unasked", name)
+		}
+	}
+
+	admin := s.Admin()
+	err := admin.ModifyDN(goldap.NewModifyDNRequest(janeDN, "uid=roe", true, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	renamed := mustFind(t, d, "roe")
+	if renamed.Key != janeKey || renamed.DN == janeDN {
+		t.Errorf("after a rename, jane is %+v, want the key %q", renamed, janeKey)
+	}
+
+	add := goldap.NewAddRequest(janeDN, nil)
+	add.Attribute("objectClass", []string{"inetOrgPerson"})
+	add.Attribute("cn", []string{"Another Jane"})
+	add.Attribute("sn", []string{"Another"})
+	err = admin.Add(add)
+	if err != nil {
+		t.Fatal(err)
+	}
+	another := mustFind(t, d, "jane")
+	if another.Key == janeKey || another.Key == "" || another.DN != janeDN {
+		t.Errorf("a new entry of the same DN is %+v", another)
 	}
 }
 

@@ -183,6 +183,9 @@ func TestTimeout(t *testing.T) {
 		if took := time.Since(start); !couldNotTell(err) || !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second {
 			t.Errorf("%s: %v after %s", name, err, took)
 		}
+		if errors.Is(err, authn.ErrPasswordSent) {
+			t.Errorf("%s: a password is counted that was not sent: %v", name, err)
+		}
 		if strings.Contains(err.Error(), password) {
 			t.Errorf("%s: the error shows the password: %v", name, err)
 		}

@@ -23,6 +23,9 @@ func isPassword(password string) bool {
 // bindFailure says what a failed bind for a password means: that it is wrong, or
 // that it could not be told. The server's own words are left out, because
 // they are about the password.
+//
+// For no account, whatever a server answers is a wrong password: it may have an
+// answer of its own for a DN that no entry has.
 func (s *server) bindFailure(ctx context.Context, account *authn.Account, err error) error {
 	const doing = "check a password"
 	code, answered := resultCode(err)
@@ -34,7 +37,12 @@ func (s *server) bindFailure(ctx context.Context, account *authn.Account, err er
 		// It may have been counted. A second try would be a second failure of one who
 		// typed it once.
 		f.final = true
+		f.err = fmt.Errorf("%w: %w", authn.ErrPasswordSent, f.err)
 		return f
+	}
+	if isDown(code) {
+		// The server says that it has not looked at it.
+		return &failure{server: s.address.url, doing: doing, err: errors.New(codeText(code)), down: true}
 	}
 	switch code {
 	case ldap.LDAPResultInvalidCredentials:
@@ -52,7 +60,10 @@ func (s *server) bindFailure(ctx context.Context, account *authn.Account, err er
 		// An entry without a password, and one that a password policy has locked.
 		return fmt.Errorf("%w: %s", authn.ErrWrongPassword, codeText(code))
 	default:
-		return &failure{server: s.address.url, doing: doing, err: errors.New(codeText(code)), down: isDown(code)}
+		if account == nil {
+			return fmt.Errorf("%w: %s", authn.ErrWrongPassword, codeText(code))
+		}
+		return &failure{server: s.address.url, doing: doing, err: fmt.Errorf("%w: %s", authn.ErrPasswordSent, codeText(code))}
 	}
 }
 

@@ -24,7 +24,9 @@ func TestNormalDN(t *testing.T) {
 		"two values": {"cn=jane+uid=j,o=x", []string{"cn=jane+uid=j,o=x", "UID=J+CN=Jane,o=x"}},
 		"special":    {`cn=a\,b\+c\"d\\e,o=x`, []string{`cn=a\,b\+c\"d\\e,o=x`, `CN=A\2cB\2bC\22D\5cE,O=X`}},
 		"accents":    {`cn=\c3\a4`, []string{"cn=ä", "cn=Ä", `cn=\C3\84`}},
-		"sigma":      {`cn=\cf\83`, []string{"cn=σ", "cn=ς", "cn=Σ"}},
+		"sigma":      {`cn=\cf\83`, []string{"cn=σ", "cn=Σ"}},
+		"forms":      {"cn=jane doe", []string{"cn=ｊａｎｅ　doe", "cn=JANE\u00a0\u2003Doe", `cn=jane\C2\A0 doe`}},
+		"composed":   {`cn=\c3\a9`, []string{"cn=\u00e9", "cn=e\u0301", "cn=E\u0301"}},
 		"binary":     {`cn=\ff\fe`, []string{`cn=\ff\fe`, `CN=\FF\FE`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +42,7 @@ func TestNormalDN(t *testing.T) {
 	seen := map[string]string{}
 	for _, text := range []string{
 		"uid=jane,o=x", "uid=jane,o=y", "cn=jane,o=x", "o=x,uid=jane", "uid=jane", `uid=jane\,o=x`, "uid=jane+o=x", `uid=\ff`, `uid=\fe`, "uid=jané,o=x",
-		`uid=ja\00ne,o=x`, "uid=ja ne,o=x",
+		`uid=ja\00ne,o=x`, "uid=ja ne,o=x", "cn=i", "cn=ı", "cn=İ", "cn=σ", "cn=ς", "cn=ß", "cn=ss", "cn=ja\u00adne",
 	} {
 		got, err := normalDN(text)
 		if before, ok := seen[got]; err != nil || ok {
@@ -134,7 +136,7 @@ func FuzzParseFilter(f *testing.F) {
 
 // FuzzNormalDN has the normal form be normal.
 func FuzzNormalDN(f *testing.F) {
-	for _, seed := range []string{"uid=jane,o=x", "UID=J+CN=Jane,o=x", `cn=\20a  b\20`, `cn=\ff`, "cn=#0403666f6f", "cn=ſ", "cn=İ", "oid.1.2=x", "1.2.3=x", `cn=\,`, "cn=", "cn=a=b", "cn= ;o=x"} {
+	for _, seed := range []string{"uid=jane,o=x", "UID=J+CN=Jane,o=x", `cn=\20a  b\20`, `cn=\ff`, "cn=#0403666f6f", "cn=ſ", "cn=İ", "cn=ı", "cn=ΑΣ", "cn=W\u030a", "cn=I\u0307", "cn=ﬁ\u3000x", "cn=ϔ", "cn=\u00a8", "oid.1.2=x", "1.2.3=x", `cn=\,`, "cn=", "cn=a=b", "cn= ;o=x"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/ldap"
 	"github.com/gatehouse-dev/gatehouse/test/slapd"
@@ -17,6 +18,7 @@ const (
 	peopleDN  = "ou=people,dc=example,dc=org"
 	groupsDN  = "ou=groups,dc=example,dc=org"
 	janeDN    = "uid=jane," + peopleDN
+	janeKey   = "entryuuid:5f6ad8ce-51b4-4b33-8f2a-7b3fbf3a1d10"
 	password  = "correct horse, battery staple"
 	searchDN  = "cn=search,dc=example,dc=org"
 	searchPwd = "only for searches"
@@ -44,6 +46,7 @@ objectClass: organizationalUnit
 ou: groups
 
 dn: uid=jane,ou=people,dc=example,dc=org
+entryUUID: 5f6ad8ce-51b4-4b33-8f2a-7b3fbf3a1d10
 objectClass: inetOrgPerson
 uid: jane
 cn: Jane Doe
@@ -111,7 +114,13 @@ func config(servers ...*slapd.Server) *v1alpha1.Directory {
 // open returns a Directory that is closed when the test ends.
 func open(t *testing.T, config *v1alpha1.Directory) *ldap.Directory {
 	t.Helper()
-	options := ldap.Options{Config: config}
+	return openAt(t, config, nil)
+}
+
+// openAt is open with a clock.
+func openAt(t *testing.T, config *v1alpha1.Directory, now func() time.Time) *ldap.Directory {
+	t.Helper()
+	options := ldap.Options{Config: config, Now: now}
 	if config.BindDN != "" {
 		options.BindPassword = searchPwd
 	}

@@ -1,0 +1,119 @@
+package authn
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+// NoSuchUser says why nothing in the Spec can prove a user name, and which name
+// may be meant. Both are empty if something can, or if that cannot be told.
+//
+// A name is proven by an access token that there is, or by a directory or issuer,
+// whose names begin with its prefix. One without a prefix, or with an expression,
+// can give any name. Where there is neither directory nor issuer nothing is said:
+// an access token that is gone is no mistake in a name.
+func NoSuchUser(spec *Spec, user string) (problem, hint string) {
+	p, ok := prefixesOf(spec)
+	if !ok || p.begin(user) || slices.ContainsFunc(spec.Tokens, func(t Token) bool { return t.Spec.User.Username == user }) {
+		return "", ""
+	}
+	return p.say(user)
+}
+
+// checkRevocationUsers warns of revocations that end nothing because nobody has
+// the name, such as one that lacks a prefix.
+func checkRevocationUsers(spec *Spec) finding.List {
+	p, ok := prefixesOf(spec)
+	if !ok {
+		return nil
+	}
+	// There may be a hundred thousand tokens, and as many revocations.
+	unknown := map[string]struct{}{}
+	for i := range spec.Revocations {
+		if user := spec.Revocations[i].Spec.User; user != "" && !p.begin(user) {
+			unknown[user] = struct{}{}
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	for i := range spec.Tokens {
+		delete(unknown, spec.Tokens[i].Spec.User.Username)
+	}
+	var found finding.List
+	for i := range spec.Revocations {
+		one := &spec.Revocations[i]
+		if _, ok := unknown[one.Spec.User]; !ok {
+			continue
+		}
+		problem, hint := p.say(one.Spec.User)
+		found = append(found, finding.Finding{
+			Severity: finding.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: "spec.user", Code: "no-such-user",
+			Message: problem + ": nothing is revoked",
+			Hint:    hint + "; if access tokens were meant that are gone, the revocation may go too",
+		})
+	}
+	return found
+}
+
+// prefixes are what every name of every directory and issuer begins with, sorted,
+// each once.
+type prefixes []string
+
+// prefixesOf is false if there are no directories and issuers, or if one of them
+// can give any name.
+func prefixesOf(spec *Spec) (prefixes, bool) {
+	var all prefixes
+	for i := range spec.Directories {
+		all = append(all, spec.Directories[i].Config.UsernamePrefix)
+	}
+	for i := range spec.Issuers {
+		m := &spec.Issuers[i].Config.ClaimMappings.Username
+		if m.Expression != "" || m.Prefix == nil {
+			return nil, false
+		}
+		all = append(all, *m.Prefix)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return all, len(all) > 0 && all[0] != ""
+}
+
+// begin tells whether a name begins with one of them and goes on.
+func (p prefixes) begin(user string) bool {
+	return slices.ContainsFunc(p, func(prefix string) bool { return len(user) > len(prefix) && strings.HasPrefix(user, prefix) })
+}
+
+// say says that a name begins with none of them, and which may be meant.
+func (p prefixes) say(user string) (problem, hint string) {
+	var meant prefixes
+	for _, prefix := range p {
+		if len(user) > len(prefix) && strings.EqualFold(user[:len(prefix)], prefix) {
+			meant = prefixes{prefix + user[len(prefix):]}
+			break
+		}
+		meant = append(meant, prefix+user)
+	}
+	problem = fmt.Sprintf("%s is nobody's name: no access token has it, and names of directories and issuers begin with %s", quote(user), p.list())
+	return problem, "is " + meant.list() + " meant"
+}
+
+// list is a few of them in words.
+func (p prefixes) list() string {
+	const most = 5
+	var words []string
+	for i, text := range p {
+		if i == most {
+			words = append(words, fmt.Sprintf("%d others", len(p)-most))
+			break
+		}
+		words = append(words, quote(text))
+	}
+	if len(words) == 1 {
+		return words[0]
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
