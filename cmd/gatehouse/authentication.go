@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/issuers"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/ldap"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 )
 
@@ -24,7 +25,7 @@ type identityProviders struct {
 
 func newIdentityProviders(log *slog.Logger, metrics *telemetry.Telemetry) *identityProviders {
 	p := &identityProviders{
-		issuers:     issuers.New(issuers.Options{Log: log, Version: version()}),
+		issuers:     issuers.New(issuers.Options{Log: log, Version: version(), Waiting: server.KeyWaits()}),
 		directories: ldap.NewDirectories(),
 		attempts:    login.NewAttempts(login.AttemptsOptions{Now: time.Now}),
 	}

@@ -205,5 +205,5 @@ func (f *kubeconfigFlags) conflict(config *clientcmdapi.Config) error {
 	if len(there) == 0 {
 		return nil
 	}
-	return fmt.Errorf("has %s %q already, which is not of 'gatehouse kubeconfig' (hint: another --name)", strings.Join(there, " and "), f.name)
+	return fmt.Errorf("has %s %q already, which is not of '%s kubeconfig' (hint: another --name)", strings.Join(there, " and "), f.name, displayName(os.Args[0]))
 }

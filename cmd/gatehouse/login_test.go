@@ -290,6 +290,41 @@ func TestKubeconfigWorksWithClientGo(t *testing.T) {
 	}
 }
 
+// Where the kubeconfig names nobody, who asks for a user gets no other's token.
+func TestLoginOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	l := newLoginServer(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config")
+	made := runWith(t.Context(), "", "kubeconfig", "--api-server", "https://127.0.0.1:1", "--merge", "--kubeconfig", file,
+		"--server", l.URL, "--server-ca-data", l.ca(), "--cache-dir", filepath.Join(dir, "cache"))
+	if made.code != exitYes {
+		t.Fatalf("%+v", made)
+	}
+	as := func(name, password string) said {
+		return runWith(t.Context(), password, "login", "--kubeconfig", file, "--username", name, "--password-stdin", "-o", "token")
+	}
+	if got := as("jane", janesPassword); got != (said{exitYes, janesToken + "-1\n", ""}) {
+		t.Fatalf("%+v", got)
+	}
+	if got := as("jane", ""); got != (said{exitYes, janesToken + "-1\n", ""}) {
+		t.Errorf("jane is asked for again: %+v", got)
+	}
+	if got := as("bob", "wrong"); got != (said{exitNo, "", "gatehouse: wrong name or password (reason credentials)\n"}) {
+		t.Errorf("%+v", got)
+	}
+	if got := as("bob", janesPassword); got != (said{exitYes, janesToken + "-2\n", "gatehouse: this takes the place of the login of jane\n"}) {
+		t.Errorf("%+v", got)
+	}
+	if last := l.requests[len(l.requests)-1]; last.Username != "bob" {
+		t.Errorf("asked for %q", last.Username)
+	}
+	// kubectl has the last one's.
+	if got := runWith(t.Context(), "", "login", "--kubeconfig", file, "-o", "token"); got.out != janesToken+"-2\n" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // Whatever happens, a password and a token are where they belong.
 func TestNoSecretIsLeftAnywhere(t *testing.T) {
 	t.Parallel()

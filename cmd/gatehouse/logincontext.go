@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -75,7 +76,7 @@ func (f *contextFlags) login() (*loginFlags, error) {
 		return nil, fmt.Errorf("the context %q: %w", name, err)
 	}
 	if login == nil {
-		return nil, fmt.Errorf("the context %q does not log in with Gatehouse (hint: gatehouse kubeconfig makes one that does)", name)
+		return nil, fmt.Errorf("the context %q does not log in with Gatehouse (hint: %s kubeconfig makes one that does)", name, displayName(os.Args[0]))
 	}
 	return login, nil
 }

@@ -128,11 +128,13 @@ func (f *loginFlags) check() error {
 
 // cache is where logins are kept.
 func (f *loginFlags) cache(getenv func(string) string) (*session.Cache, error) {
+	cache := &session.Cache{Dir: f.cacheDir, Program: displayName(os.Args[0])}
 	if f.cacheDir != "" {
-		return &session.Cache{Dir: f.cacheDir}, nil
+		return cache, nil
 	}
-	dir, err := session.DefaultDir(getenv("KUBECACHEDIR"), homedir.HomeDir())
-	return &session.Cache{Dir: dir}, err
+	var err error
+	cache.Dir, err = session.DefaultDir(getenv("KUBECACHEDIR"), homedir.HomeDir())
+	return cache, err
 }
 
 // method is the way to log in that checked flags say.

@@ -1,19 +1,22 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/session"
 )
 
 func newLogoutCommand(s streams) *cobra.Command {
 	var (
-		login   loginFlags
-		context contextFlags
-		output  string
+		login  loginFlags
+		named  contextFlags
+		output string
 	)
 	cmd := &cobra.Command{
 		Use:   "logout",
@@ -23,7 +26,9 @@ them, or with the flags of a login, or with --context, that one. The next kubect
 asks for a login again, perhaps of another user.
 
 A token that was copied elsewhere is good until it ends; a TokenRevocation ends
-tokens of a user sooner.
+tokens of a user sooner. With --issuer or --context, the refresh token is given
+back to the issuer, if the issuer takes it back, so that a copy renews nothing;
+without, those of issuers are good until the issuer ends them.
 
 Exit codes: 0 nothing is left, 2 something could not be removed.`,
 		Example: `  # all logins
@@ -32,11 +37,11 @@ Exit codes: 0 nothing is left, 2 something could not be removed.`,
   # that of a context of the kubeconfig
   gatehouse logout --context prod`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return outputError(output, "text", "json")
 			}
-			removed, err := logout(s, &login, &context)
+			removed, err := logout(cmd.Context(), s, &login, &named)
 			if err != nil {
 				return err
 			}
@@ -54,21 +59,21 @@ Exit codes: 0 nothing is left, 2 something could not be removed.`,
 		},
 	}
 	login.add(cmd.Flags())
-	context.add(cmd)
+	named.add(cmd)
 	addOutputFlag(cmd, &output, "text", "json")
 	completeLoginFlags(cmd)
 	return cmd
 }
 
 // logout removes logins and tells how many there were.
-func logout(s streams, login *loginFlags, context *contextFlags) (int, error) {
+func logout(ctx context.Context, s streams, login *loginFlags, named *contextFlags) (int, error) {
 	said := login
-	if context.named() {
+	if named.named() {
 		if login.named() {
 			return 0, fmt.Errorf("--context and --kubeconfig say which login, and so do --issuer and --server: give one of them")
 		}
 		var err error
-		if said, err = context.login(); err != nil {
+		if said, err = named.login(); err != nil {
 			return 0, err
 		}
 		if login.cacheDir != "" {
@@ -88,11 +93,37 @@ func logout(s streams, login *loginFlags, context *contextFlags) (int, error) {
 	if err := said.check(); err != nil {
 		return 0, err
 	}
-	// Nothing but the identity is used, so files of CAs and secrets need not be there.
-	said.issuerCA, said.issuerCAData, said.serverCA, said.serverCAData, said.clientSecretFile = "", "", "", "", ""
-	method, err := said.method(s, time.Now)
-	if err != nil {
-		return 0, err
+	method, incomplete := said.method(s, time.Now)
+	if incomplete != nil {
+		// The identity is enough to remove the login: files of CAs and secrets need not
+		// be there.
+		said.issuerCA, said.issuerCAData, said.serverCA, said.serverCAData, said.clientSecretFile = "", "", "", "", ""
+		if method, err = said.method(s, time.Now); err != nil {
+			return 0, err
+		}
 	}
-	return cache.Remove(method.Identity())
+	kept := cache.Kept(method.Identity())
+	removed, err := cache.Remove(method.Identity())
+	if issuer, ok := method.(*session.OIDC); ok && kept != nil {
+		giveBack(ctx, s, issuer, kept, incomplete)
+	}
+	return removed, err
+}
+
+// giveBack gives the refresh token of a login that is removed back to the issuer.
+// What keeps it from that is a remark: here, nothing is left all the same.
+func giveBack(ctx context.Context, s streams, issuer *session.OIDC, c *session.Credential, problem error) {
+	if c.RefreshToken == "" {
+		return
+	}
+	if problem == nil {
+		// Nobody waits long for a remark.
+		const patience = 10 * time.Second
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		problem = issuer.Revoke(ctx, c)
+	}
+	if problem != nil {
+		_, _ = fmt.Fprintf(s.err, "gatehouse: the refresh token was not given back, and is good until the issuer ends it: %s\n", problem) // a remark
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -32,11 +33,13 @@ nothing else in there changes.
 With --user it removes all access tokens of the user, and writes a
 TokenRevocation, revocation-<random>.yaml: what was issued to the user before now
 is refused, JWTs and login tokens too. What is issued later is good, so whoever
-must stay out has to be removed from the directory or the issuer as well.
+must stay out has to be removed from the directory or the issuer as well. A name
+that nobody can have, such as one without the prefix of the directory, is refused
+unless --unknown-user says that it is meant.
 
 An id may be given as the whole text of a token, such as one that leaked.
 
-Exit codes: 0 revoked, 1 there is no such token, 2 bad usage, or something could
+Exit codes: 0 revoked, 1 there is no such token or user, 2 bad usage, or something could
 not be removed. What could be is removed then.`,
 		Example: `  gatehouse token revoke --config ./config ci
   gatehouse token revoke --config ./config --user jane --reason "laptop stolen, INC-4711"
@@ -54,6 +57,7 @@ not be removed. What could be is removed then.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "directory of documents (required)")
 	flags.StringVar(&f.user, "user", "", "revoke everything that this user has; the name as the API server sees it, prefixes included")
+	flags.BoolVar(&f.unknownUser, "unknown-user", false, "with --user, revoke what nobody of this name can have by the documents in --config")
 	flags.StringVar(&f.reason, "reason", "", "why, for people; with --user")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and say what would be done")
 	_ = cmd.MarkFlagDirname("config") // the flags exist
@@ -67,7 +71,7 @@ not be removed. What could be is removed then.`,
 // needs of the world.
 type tokenRevokeFlags struct {
 	config, user, reason string
-	dryRun               bool
+	unknownUser, dryRun  bool
 	ids                  []string
 
 	now    func() time.Time
@@ -84,10 +88,13 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 	case ofUser && len(args) > 0:
 		problems = append(problems, errors.New("ids and --user exclude each other: --user revokes all that the user has"))
 	case !ofUser && len(args) == 0:
-		problems = append(problems, errors.New("nothing to revoke (hint: the ids of tokens, as 'gatehouse token list' shows them, or --user)"))
+		problems = append(problems, errors.New("nothing to revoke (hint: the ids of tokens, as '"+displayName(os.Args[0])+" token list' shows them, or --user)"))
 	}
 	if f.reason != "" && !ofUser {
 		problems = append(problems, errors.New("--reason needs --user: nothing is left of a token that is removed"))
+	}
+	if f.unknownUser && !ofUser {
+		problems = append(problems, errors.New("--unknown-user needs --user"))
 	}
 	for i, arg := range args {
 		if strings.HasPrefix(arg, "gatehouse_") {
@@ -113,6 +120,9 @@ func (f *tokenRevokeFlags) revoke(ctx context.Context, s streams) error {
 	var problems []error
 	// The revocation comes first: it ends whatever the rest fails at.
 	if f.user != "" {
+		if err := f.checkUser(ctx, store); err != nil {
+			return err
+		}
 		if err := f.revokeUser(ctx, s, store); err != nil {
 			return err
 		}
@@ -177,7 +187,7 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s streams, store tokens.S
 		}
 	}
 	for _, id := range missing {
-		problems = append(problems, &exitError{code: exitNo, err: fmt.Errorf("there is no AccessToken %q in %s (hint: gatehouse token list --config %s)", shape.Cut(id, 80), f.config, f.config)})
+		problems = append(problems, &exitError{code: exitNo, err: fmt.Errorf("there is no AccessToken %q in %s (hint: %s token list --config %s)", shape.Cut(id, 80), f.config, displayName(os.Args[0]), f.config)})
 	}
 	if f.user != "" && removed == 0 && len(problems) == 0 {
 		_, _ = fmt.Fprintf(s.err, "%s has no access token\n", shape.Printable(f.user)) // a remark
@@ -190,6 +200,26 @@ func (f *tokenRevokeFlags) wants(t *authn.Token) bool {
 		return t.Spec.User.Username == f.user
 	}
 	return slices.Contains(f.ids, t.Name)
+}
+
+// checkUser refuses a name that nobody can have: its revocation would look like a
+// success and end nothing.
+func (f *tokenRevokeFlags) checkUser(ctx context.Context, store tokens.Store) error {
+	if f.unknownUser {
+		return nil
+	}
+	listing, err := store.List(ctx)
+	if err != nil {
+		return err
+	}
+	problem, hint := authn.NoSuchUser(&authn.Spec{Tokens: listing.Tokens, Issuers: listing.Issuers, Directories: listing.Directories}, f.user)
+	if problem == "" {
+		return nil
+	}
+	if listing.Found.Err() != nil {
+		problem += ", as far as " + f.config + " can be read"
+	}
+	return &exitError{code: exitNo, err: fmt.Errorf("nothing was revoked: --user: %s (hint: %s; --unknown-user revokes it all the same)", problem, hint)}
 }
 
 // revokeUser writes the revocation of all that the user has.
@@ -251,7 +281,7 @@ func listingErrorAfter(dir string, listing *tokens.Listing) error {
 	if first.Source == dir {
 		return fmt.Errorf("%s: servers do not use the directory like this, and go on with what they had, WHAT WAS REVOKED INCLUDED, until it is mended or they are restarted", first)
 	}
-	return fmt.Errorf("there are errors in %s: tokens in documents that cannot be read were not looked at, and are good as long as servers use what they had (hint: gatehouse lint --config %s):\n  %s", dir, dir, first)
+	return fmt.Errorf("there are errors in %s: tokens in documents that cannot be read were not looked at, and are good as long as servers use what they had (hint: %s lint --config %s):\n  %s", dir, displayName(os.Args[0]), dir, first)
 }
 
 // worst is all problems as one, with the exit code of those that are not a plain

@@ -225,7 +225,7 @@ func (f *whoamiFlags) contextToken(ctx context.Context, s streams, own *loginFla
 	}
 	credential, _, err := own.get(ctx, s, f.now, f.getenv, false)
 	if errors.Is(err, session.ErrNeedsPerson) {
-		hint := "gatehouse login"
+		hint := displayName(os.Args[0]) + " login"
 		if f.context != "" {
 			hint += " --context " + shellWord(f.context)
 		}

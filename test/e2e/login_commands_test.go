@@ -275,7 +275,7 @@ func (p *place) testCommands(t *testing.T) {
 			says        []string
 		}{
 			{"it is not", good, 0, []string{"robot", "access-token"}},
-			{"wrong secret", wrong, 1, []string{"wrong-secret", "Unauthorized"}},
+			{"wrong secret", wrong, 1, []string{"unknown-id", "Unauthorized"}},
 			{"unknown", unknown, 1, []string{"unknown-id", "Unauthorized"}},
 			{"damaged", good[:len(good)-2], 1, []string{"malformed", "Unauthorized"}},
 			{"foreign", p.idToken(t, p.foreign, dex.Client, p.jane), 1, []string{"foreign", "Unauthorized"}},

@@ -48,9 +48,9 @@ func (p *configurationProblems) checkJWT(spec *Spec) {
 		known := slices.ContainsFunc(spec.Issuers, func(one Issuer) bool { return one.Config.Issuer.URL == issuer.URL })
 		switch {
 		case seen[issuer.URL]:
-			p.error(field, quote(issuer.URL)+" is given twice", "")
+			p.error(field, quoteURL(issuer.URL)+" is given twice", "")
 		case !known:
-			p.error(field, quote(issuer.URL)+" is not the url of an issuer", "it is that of jwt[].issuer.url in the AuthenticationConfiguration of apiserver.config.k8s.io")
+			p.error(field, quoteURL(issuer.URL)+" is not the url of an issuer", "it is that of jwt[].issuer.url in the AuthenticationConfiguration of apiserver.config.k8s.io")
 		}
 		seen[issuer.URL] = true
 	}
@@ -116,7 +116,7 @@ func (p *configurationProblems) checkGuard(spec *Spec) {
 		if hint == "" {
 			hint = "the sources are " + strings.Join(names, ", ")
 		}
-		p.error(field, quote(name)+" is not a source of identities", hint)
+		p.error(field, quoteURL(name)+" is not a source of identities", hint)
 	}
 	for i, prefix := range spec.Configuration.Guard.Prefixes {
 		field := fmt.Sprintf("guard.prefixes[%d]", i)

@@ -2,9 +2,11 @@ package authn
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
@@ -78,12 +80,12 @@ func compileIssuers(spec *Spec) (map[string]*issuer, finding.List) {
 		}
 		url := one.Config.Issuer.URL
 		if _, twice := known[url]; twice {
-			report(finding.Error, "issuer.url", quote(url)+" is the url of an issuer before it", "an issuer is configured once, with all its audiences")
+			report(finding.Error, "issuer.url", quoteURL(url)+" is the url of an issuer before it", "an issuer is configured once, with all its audiences")
 			continue
 		}
 		authenticator, problems := jwt.Compile(one.Config, one.Keys)
 		for _, p := range problems {
-			report(finding.Error, p.Field, p.ErrorBody(), "")
+			report(finding.Error, p.Field, withoutPassword(p), "")
 		}
 		if authenticator == nil {
 			continue
@@ -103,6 +105,32 @@ func compileIssuers(spec *Spec) (map[string]*issuer, finding.List) {
 		}
 	}
 	return known, found
+}
+
+// withoutPassword is upstream's message about an issuer. One about a URL quotes
+// it, and a URL may have a password in it, which is refused, too.
+func withoutPassword(problem *field.Error) string {
+	switch problem.Field {
+	case "issuer.url", "issuer.discoveryURL":
+	default:
+		return problem.ErrorBody()
+	}
+	if !strings.Contains(fmt.Sprint(problem.BadValue), "@") {
+		return problem.ErrorBody()
+	}
+	detail := problem.Detail
+	if strings.Contains(detail, "@") {
+		detail = "it is not a URL"
+	}
+	return `is not shown, because what stands before its "@" may be a password: ` + detail
+}
+
+// quoteURL shows what may be a URL, unless there may be a password in it.
+func quoteURL(url string) string {
+	if strings.Contains(url, "@") {
+		return `the url, not shown because what stands before its "@" may be a password,`
+	}
+	return quote(url)
 }
 
 // cannotPass says why no name with a prefix passes the guard, if none does.

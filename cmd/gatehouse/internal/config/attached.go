@@ -24,8 +24,10 @@ type attachment struct {
 	// path is below the directory, with slashes, unless it is absolute.
 	path string
 	data []byte
-	// problem says why there is no data.
+	// problem says why there is no data, and unseen that nothing of this path was
+	// found at all.
 	problem string
+	unseen  bool
 }
 
 // attach reads the files that documents name, each once.
@@ -91,7 +93,8 @@ func readAttachment(dir, path string) attachment {
 	}
 	data, err := readRegular(file)
 	if err != nil {
-		a.problem = reason(err)
+		_, unseen := os.Stat(file)
+		a.problem, a.unseen = reason(err), unseen != nil
 		return a
 	}
 	a.data = data
@@ -122,13 +125,12 @@ func readRegular(file string) ([]byte, error) {
 	return data, nil
 }
 
-// attachedFile is the content of a file that a document in the file from names, or
-// why there is none.
-func (t *tree) attachedFile(from, name string) (data []byte, problem string) {
+// attachedFile is a file that a document in the file from names.
+func (t *tree) attachedFile(from, name string) attachment {
 	path := attachedPath(from, name)
 	i, found := slices.BinarySearchFunc(t.attached, path, func(a attachment, path string) int { return cmp.Compare(a.path, path) })
 	if !found {
-		return nil, "was not read"
+		return attachment{path: path, problem: "was not read", unseen: true}
 	}
-	return t.attached[i].data, t.attached[i].problem
+	return t.attached[i]
 }

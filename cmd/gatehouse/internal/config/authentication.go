@@ -80,18 +80,42 @@ func (o *object) authenticate() {
 // attached is the content of a file that the document names, nil if there is none,
 // which is reported.
 func (o *object) attached(field, name string) []byte {
-	data, trouble := o.tree.attachedFile(o.file, name)
-	if trouble != "" {
+	file := o.tree.attachedFile(o.file, name)
+	switch {
+	case file.problem != "" && file.unseen && mayBeSecret(name):
+		// Not even why: a system's error may be about its length or its bytes.
 		o.report(problem{
-			field: field, message: fmt.Sprintf("%q cannot be read: %s", shape.Cut(name, 200), trouble),
+			field: field, message: fmt.Sprintf("names no file that there is; it is %d bytes long, and not shown because it may be a secret", len(name)),
+			hint: "it is the path of a file, relative to the directory of the document, and not what the file holds; if it is a secret, replace it",
+		})
+		return nil
+	case file.problem != "":
+		o.report(problem{
+			field: field, message: fmt.Sprintf("%q cannot be read: %s", shape.Cut(name, 200), file.problem),
 			hint: "the path is relative to the directory of the document",
 		})
 		return nil
+	case file.data == nil:
+		return []byte{}
+	default:
+		return file.data
 	}
-	if data == nil {
-		data = []byte{}
+}
+
+// mayBeSecret tells whether a text that should be the path of a file may be what
+// the file should hold: it does not look like a path, or it is the base64 of 16
+// bytes or more, which a few paths are, too.
+func mayBeSecret(text string) bool {
+	const inPaths = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/.-_"
+	if strings.Trim(text, inPaths) != "" || !strings.ContainsAny(text, "/.") {
+		return true
 	}
-	return data
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		if data, err := encoding.DecodeString(strings.TrimRight(text, "=")); err == nil && len(data) >= 16 {
+			return true
+		}
+	}
+	return false
 }
 
 // authenticateUpstream reads upstream's AuthenticationConfiguration as the API

@@ -129,6 +129,26 @@ func TestAuthenticationConfigurationErrors(t *testing.T) {
 			map[string]string{"ours.yaml": strings.ReplaceAll(ours, "secrets/login.key", "../login.key")},
 			`ours.yaml: AuthenticationConfiguration: login.keys[0].file: "../login.key" cannot be read: no such file or directory`,
 		},
+		"a password in the place of its file": {
+			map[string]string{"ours.yaml": strings.Replace(ours, "secrets/bind", "hunter2", 1)},
+			`directories[0].bindPasswordFile: names no file that there is; it is 7 bytes long, and not shown because it may be a secret (hint: it is the path of a file, `,
+		},
+		"a password of many kinds of characters": {
+			map[string]string{"ours.yaml": strings.Replace(ours, "secrets/bind", `"hunter2/ü.$(x)"`, 1)},
+			`directories[0].bindPasswordFile: names no file that there is`,
+		},
+		"a key in the place of its file": {
+			map[string]string{"ours.yaml": strings.Replace(ours, "secrets/login.key", "hunter2"+loginKey(), 1)},
+			`login.keys[0].file: names no file that there is`,
+		},
+		"a key with a slash in the place of its file": {
+			map[string]string{"ours.yaml": strings.Replace(ours, "secrets/login.key", "hunter2/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", 1)},
+			`login.keys[0].file: names no file that there is`,
+		},
+		"a long path that is not there": {
+			map[string]string{"ours.yaml": strings.Replace(ours, "secrets/login.key", "/etc/gatehouse/secrets/login.key", 1)},
+			`login.keys[0].file: "/etc/gatehouse/secrets/login.key" cannot be read: no such file or directory`,
+		},
 		"a key that is no base64": {map[string]string{"secrets/login.key": "p@ss"}, `login.keys[0].file: "secrets/login.key" does not hold base64`},
 		"a key set that is none": {
 			map[string]string{"ours.yaml": ours + "jwt: {issuers: [{url: https://issuer.example, keysFile: secrets/bind}]}\n"},

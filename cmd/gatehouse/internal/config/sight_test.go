@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,10 +115,13 @@ func TestLooksAsWaitsForQuiet(t *testing.T) {
 func TestWatcherReadsOnlyWhatLooksOtherwise(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		reads, same := 0, true
+		var (
+			reads     atomic.Int64
+			otherwise atomic.Bool
+		)
 		w := watcher{
-			read:     func() tree { reads++; return texts(profile) },
-			looksAs:  func(*tree) bool { return same },
+			read:     func() tree { reads.Add(1); return texts(profile) },
+			looksAs:  func(*tree) bool { return !otherwise.Load() },
 			onChange: func(*Config, error) {},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -130,18 +134,18 @@ func TestWatcherReadsOnlyWhatLooksOtherwise(t *testing.T) {
 		for _, step := range []struct {
 			what string
 			do   func()
-			want int
+			want int64
 		}{
 			{"the first reading", func() {}, 1},
 			{"it looks the same", func() { time.Sleep(5 * poll) }, 1},
 			{"an event", func() { events <- struct{}{}; time.Sleep(settle) }, 2},
-			{"it looks otherwise", func() { same = false; time.Sleep(poll) }, 3},
-			{"it looks the same for long", func() { same = true; time.Sleep(reread + poll) }, 4},
+			{"it looks otherwise", func() { otherwise.Store(true); time.Sleep(poll) }, 3},
+			{"it looks the same for long", func() { otherwise.Store(false); time.Sleep(reread + poll) }, 4},
 		} {
 			step.do()
 			synctest.Wait()
-			if reads != step.want {
-				t.Errorf("%s: %d readings, want %d", step.what, reads, step.want)
+			if got := reads.Load(); got != step.want {
+				t.Errorf("%s: %d readings, want %d", step.what, got, step.want)
 			}
 		}
 		cancel()

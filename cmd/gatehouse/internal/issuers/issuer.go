@@ -34,6 +34,7 @@ var (
 	errUnreachable = errors.New("the issuer's keys could not be fetched")
 	errInvalid     = errors.New("the issuer did not answer with keys that can be used")
 	errRefused     = errors.New("the issuer has no such key yet, and was asked a moment ago")
+	errCrowded     = errors.New("the issuer has no such key yet, and too many wait for its answer")
 	errStopped     = errors.New("the issuer is not configured any more")
 	errStatic      = errors.New("the issuer's keys file cannot be used")
 )
@@ -49,6 +50,8 @@ type issuer struct {
 	log   *slog.Logger
 	count counters
 	limit *rate.Limiter
+	// waiting is that of the Issuers.
+	waiting chan struct{}
 
 	// settled is closed when there are keys, or it is known that there are none for
 	// now.
@@ -223,6 +226,30 @@ func landed(s *state) *flight {
 	return f
 }
 
+// landed tells whether it has ended.
+func (f *flight) landed() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait makes the caller one of those who wait for a fetch until it leaves, and is
+// nil if there are too many.
+func (i *issuer) wait() (leave func()) {
+	if i.waiting == nil {
+		return func() {}
+	}
+	select {
+	case i.waiting <- struct{}{}:
+		return func() { <-i.waiting }
+	default:
+		return nil
+	}
+}
+
 // complete fetches, for nobody's context but the issuer's own: who began it may
 // be gone before others who wait.
 func (i *issuer) complete(f *flight) {
@@ -324,10 +351,22 @@ func (i *issuer) Find(ctx context.Context, id string) ([]jwt.Key, error) {
 func (i *issuer) ask(ctx context.Context, id string) ([]jwt.Key, error) {
 	arrived, led := i.begun.Load(), refused
 	defer func() { i.count.unknown(led) }()
+	waits := false
 	for {
 		f, how, err := i.flyFor(id, arrived) //nolint:contextcheck // others may wait for the same fetch
 		if led = how; err != nil {
 			return nil, err
+		}
+		if !f.landed() && !waits {
+			leave := i.wait()
+			if leave == nil {
+				if how == shared {
+					led = refused
+				}
+				return nil, errCrowded
+			}
+			defer leave()
+			waits = true
 		}
 		select {
 		case <-f.done:

@@ -164,7 +164,7 @@ func TestNewKeyIsFoundAtOnce(t *testing.T) {
 			t.Errorf("it took %s", d)
 		}
 		if n := p.fetches(); n != 2 {
-			t.Errorf("%d fetches, want 2", n)
+			t.Errorf("%d fetches, want 3", n)
 		}
 	})
 }
@@ -467,7 +467,7 @@ func TestWhoLeavesDoesNotEndTheFetchOfOthers(t *testing.T) {
 			t.Error("the other does not find the key")
 		}
 		if n := p.fetches(); n != 2 {
-			t.Errorf("%d fetches, want 2", n)
+			t.Errorf("%d fetches, want 3", n)
 		}
 	})
 }
@@ -487,6 +487,66 @@ func TestWaitIsWithinTheContext(t *testing.T) {
 			t.Error("a known key waits for a fetch")
 		}
 	})
+}
+
+// Those who wait hold a slot that all tokens share.
+func TestFewWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProvider(example, signing("a"))
+		i, _ := startAt(t, p)
+		i.waiting = make(chan struct{}, 2)
+		one, _ := provide(t, i, specOf(at(example)))
+		other, _ := provide(t, i, every(specOf(at(example)), time.Minute, time.Hour))
+		g := hold(p)
+		waited := make(chan error, 2)
+		for _, keys := range []jwt.Keys{one, other} {
+			go func() {
+				_, err := keys.Find(t.Context(), "forged")
+				waited <- err
+			}()
+		}
+		synctest.Wait()
+		begin := time.Now()
+		for _, keys := range []jwt.Keys{one, other, one} {
+			cannotTell(t, keys, "forged", errCrowded)
+		}
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("those for whom there is no room have waited for %s", d)
+		}
+		if !finds(t, one, "a") {
+			t.Error("a known key needs room")
+		}
+		if n := value(t, i, "gatehouse_issuer_unknown_keys_total", example, "refused"); n != 3 {
+			t.Errorf("metric counts %v refused, want 3", n)
+		}
+		close(g.open)
+		for range cap(waited) {
+			if err := <-waited; err != nil {
+				t.Errorf("one who waited: %v", err)
+			}
+		}
+		if finds(t, one, "forged") || len(i.waiting) > 0 {
+			t.Errorf("after the answer there is no room: %d wait", len(i.waiting))
+		}
+	})
+}
+
+// A URL is logged, so that one with a password in it must not be asked.
+func TestPasswordInURL(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"https://jane:hunter2@issuer.example.com", "http://hunter2@issuer.example.com/x", "https://jane:hun%ter2@issuer", "//hunter2@x", "jane:hunter2@x"} {
+		i, logged := start(t)
+		spec := specOf(at(url))
+		if err := i.Provide(spec).Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if spec.Issuers[0].Keys != nil || len(i.issuers()) > 0 || logged.String() != "" {
+			t.Errorf("%q is asked; log:\n%s", url, logged)
+		}
+	}
+	if hasUser(example + "/@x") {
+		t.Error("an @ in the path is taken for one behind a password")
+	}
 }
 
 // What is said to who holds a token is not about the operator's network.

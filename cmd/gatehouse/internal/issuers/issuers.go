@@ -40,6 +40,13 @@ type Options struct {
 	Log *slog.Logger
 	// Version is that of this program, for the issuers' logs.
 	Version string
+	// Waiting is how many calls of Find, over all issuers together, wait for a
+	// fetch at one time. Any further one cannot tell, at once. 0 is no bound.
+	//
+	// Who waits holds what the caller gave to the check of the token, such as a
+	// slot that all tokens share: forged key ids of an issuer that does not answer
+	// must not take all of them.
+	Waiting int
 }
 
 // Issuers are the issuers of a configuration, and for a moment those of the one
@@ -50,6 +57,8 @@ type Issuers struct {
 	metrics *metrics
 	// connect makes the transport to an issuer.
 	connect connector
+	// waiting has room for those who wait for fetches. Nil is room for all.
+	waiting chan struct{}
 
 	// ctx ends with the Issuers. What is fetched in the background begins and ends
 	// with configurations, not with calls.
@@ -79,6 +88,9 @@ type origin struct {
 // New is without any issuer. Close must be called in the end.
 func New(o Options) *Issuers {
 	i := &Issuers{log: o.Log, agent: agent(o.Version), metrics: newMetrics(), connect: connect, running: map[settings]*issuer{}}
+	if o.Waiting > 0 {
+		i.waiting = make(chan struct{}, o.Waiting)
+	}
 	i.ctx, i.close = context.WithCancel(context.Background())
 	return i
 }
@@ -101,14 +113,15 @@ func (i *Issuers) Close() {
 //
 // Provide does not judge the configuration, which may not have been compiled yet:
 // an issuer that cannot be asked, because of its URL or its certificate
-// authority, has no keys, and neither has one whose KeysJSON is no key set.
+// authority, has no keys, and neither has one whose KeysJSON is no key set. One
+// whose URL has a password in it gets no Keys at all: URLs are logged.
 func (i *Issuers) Provide(spec *authn.Spec) *View {
 	v := &View{}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for n := range spec.Issuers {
 		configured := &spec.Issuers[n]
-		if configured.Config == nil {
+		if configured.Config == nil || hasUser(configured.Config.Issuer.URL) {
 			continue
 		}
 		of := i.issuer(settingsOf(configured, spec.Configuration))
@@ -116,6 +129,17 @@ func (i *Issuers) Provide(spec *authn.Spec) *View {
 		v.all = append(v.all, of)
 	}
 	return v
+}
+
+// hasUser tells whether a URL has a user name, or a password, before its host.
+// Whether the rest of it is a URL makes no difference.
+func hasUser(text string) bool {
+	_, rest, found := strings.Cut(text, "//")
+	if !found {
+		rest = text
+	}
+	authority, _, _ := strings.Cut(rest, "/")
+	return strings.Contains(authority, "@")
 }
 
 func settingsOf(configured *authn.Issuer, c *authn.Configuration) settings {
@@ -152,6 +176,7 @@ func (i *Issuers) issuer(s settings) *issuer {
 		of = newStatic(s, log)
 	} else {
 		of = newIssuer(i.ctx, s, newFetcher(s.origin, i.agent, i.connect).fetch, log, i.metrics.of(s.url), &i.group)
+		of.waiting = i.waiting
 		of.begin(i.known(s.origin))
 	}
 	i.running[s] = of

@@ -14,7 +14,7 @@ const (
 	fetched lead = "fetched"
 	// shared is one that was in progress.
 	shared lead = "shared"
-	// refused is that none was allowed.
+	// refused is that none was allowed, or that too many waited for it.
 	refused lead = "refused"
 )
 

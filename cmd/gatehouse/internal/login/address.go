@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// clientOf is what tells callers apart: the address that the connection comes
+// ClientOf is what tells callers apart: the address that the connection comes
 // from, of IPv6 the /64, which is what one machine has at least. A header such as
 // X-Forwarded-For is not looked at: anybody can write one. Whatever has no such
 // address is one client.
-func clientOf(remoteAddr string) netip.Prefix {
+func ClientOf(remoteAddr string) netip.Prefix {
 	from, err := netip.ParseAddrPort(remoteAddr)
 	if err != nil {
 		return netip.Prefix{}

@@ -34,4 +34,4 @@ var (
 )
 
 // ClientName is the name of the client at a remote address.
-func ClientName(remoteAddr string) string { return clientName(clientOf(remoteAddr)) }
+func ClientName(remoteAddr string) string { return clientName(ClientOf(remoteAddr)) }

@@ -150,7 +150,7 @@ type answer struct {
 
 // ServeHTTP implements http.Handler.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	client := clientOf(r.RemoteAddr)
+	client := ClientOf(r.RemoteAddr)
 	c := &call{endpoint: e, request: r}
 	c.event = Event{Path: e.path, Client: clientName(client), Started: e.Now()}
 	write(w, e.handle(r.Context(), c, client))

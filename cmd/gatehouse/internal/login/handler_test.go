@@ -318,6 +318,18 @@ func TestWhoami(t *testing.T) {
 			review.Unknown,
 		},
 		{
+			"an unknown access token",
+			authn.Decision{Outcome: authn.Unknown, Reason: authn.ReasonUnknownID, Backend: authn.AccessTokens, TokenID: "ci"},
+			notKnown(),
+			review.Unknown,
+		},
+		{
+			"an access token of a known id is answered in the same way",
+			authn.Decision{Outcome: authn.No, Reason: authn.ReasonWrongSecret, Backend: authn.AccessTokens, Source: "access-tokens", TokenID: "ci", Detail: "of another hash"},
+			notKnown(),
+			review.Denied,
+		},
+		{
 			"no identity beside a no",
 			authn.Decision{Outcome: authn.No, Reason: authn.ReasonForeign, Status: authenticationv1.TokenReviewStatus{User: authenticationv1.UserInfo{Username: "jane"}}},
 			login.Answer{Outcome: "no", Reason: "foreign", Message: login.Sentence(authn.ReasonForeign)},
@@ -345,6 +357,93 @@ func TestWhoami(t *testing.T) {
 			if event.Decision != tc.event || event.Path != login.WhoamiPath || event.Backend != tc.decision.Backend || event.Detail != tc.decision.Detail {
 				t.Errorf("event is %+v", event)
 			}
+		})
+	}
+}
+
+// notKnown is the answer about an access token that is not known.
+func notKnown() login.Answer {
+	return login.Answer{Outcome: "unknown", Reason: "unknown-id", Backend: "access-token", Message: login.Sentence(authn.ReasonUnknownID)}
+}
+
+// TestHangingUp wants an attempt to go on when its caller has gone: one that ended
+// would have no outcome, and would count as no failure.
+func TestHangingUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked, seen := time.Now(), []login.Event{}
+		fake := &login.Fake{OnLogin: func(ctx context.Context, _ authn.LoginRequest) authn.LoginDecision {
+			<-ctx.Done()
+			if took := time.Since(asked); took != 10*time.Second {
+				t.Errorf("the attempt ended after %s", took)
+			}
+			return authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonCredentials}
+		}}
+		handler := login.HandlerOf(login.HandlerOptions{Now: time.Now, Observe: func(e *login.Event) { seen = append(seen, *e) }}, fake)
+		r := request(t, login.Path, loginBody)
+		ctx, hangUp := context.WithCancel(t.Context())
+		go handler.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+		synctest.Wait()
+		hangUp()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if len(seen) != 1 || seen[0].Took != 10*time.Second || seen[0].Reason != string(authn.ReasonCredentials) {
+			t.Errorf("events are %+v", seen)
+		}
+	})
+}
+
+// TestRefusalsTakeEvenTime wants that how long a refusal takes does not tell
+// whether there was a password to compare with, and that nobody waits for it with
+// what others need.
+func TestRefusalsTakeEvenTime(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason     authn.Reason
+		took, want time.Duration
+	}{
+		{authn.ReasonCredentials, 0, 250 * time.Millisecond},
+		{authn.ReasonCredentials, 7 * time.Millisecond, 250 * time.Millisecond},
+		{authn.ReasonCredentials, 180 * time.Millisecond, 250 * time.Millisecond},
+		{authn.ReasonCredentials, 251 * time.Millisecond, 500 * time.Millisecond},
+		{authn.ReasonGuard, 7 * time.Millisecond, 7 * time.Millisecond},
+	} {
+		t.Run(fmt.Sprint(tc.reason, " after ", tc.took), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				fake := &login.Fake{OnLogin: func(context.Context, authn.LoginRequest) authn.LoginDecision {
+					time.Sleep(tc.took)
+					return authn.LoginDecision{Outcome: authn.No, Reason: tc.reason}
+				}}
+				handler := login.HandlerOf(login.HandlerOptions{Now: time.Now, Limits: login.Limits{LoginsAtOnce: 1}}, fake)
+				send := func(r *http.Request) time.Duration {
+					begun := time.Now()
+					handler.ServeHTTP(httptest.NewRecorder(), r)
+					return time.Since(begun)
+				}
+				if took := send(request(t, login.Path, loginBody)); took != tc.want {
+					t.Errorf("the answer took %s, want %s", took, tc.want)
+				}
+				// There is one turn, and whoever waits has left it.
+				all := make(chan time.Duration, 2)
+				for range cap(all) {
+					go func() { all <- send(request(t, login.Path, loginBody)) }()
+				}
+				most := 2 * tc.took
+				if tc.reason == authn.ReasonCredentials {
+					most = most.Truncate(250*time.Millisecond) + 250*time.Millisecond
+				}
+				for range cap(all) {
+					if took := <-all; took > most {
+						t.Errorf("one of two took %s, want at most %s", took, most)
+					}
+				}
+				gone, hangUp := context.WithCancel(t.Context())
+				hangUp()
+				if took := send(request(t, login.Path, loginBody).WithContext(gone)); took != tc.took {
+					t.Errorf("for a caller that has gone it took %s, want %s", took, tc.took)
+				}
+			})
 		})
 	}
 }

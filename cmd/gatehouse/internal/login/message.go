@@ -13,9 +13,9 @@ func sentence(r authn.Reason) string {
 	case authn.ReasonMalformed:
 		return "the token is damaged: cut off, mistyped or too long (hint: copy it again, or get a new one)"
 	case authn.ReasonUnknownID:
-		return "the access token is not known here: it was revoked, is for another server, or was issued a moment ago (hint: try again in ten seconds, then ask for a new one)"
+		return "the access token is not known here: it was revoked or replaced, is for another server, or was issued a moment ago (hint: try again in ten seconds, then ask for a new one)"
 	case authn.ReasonWrongSecret:
-		return "the access token has been replaced by another of the same id (hint: ask for a new one)"
+		return sentence(authn.ReasonUnknownID)
 	case authn.ReasonExpired:
 		return "the token has expired (hint: log in again, or ask for a new one)"
 	case authn.ReasonAudience:
@@ -39,7 +39,9 @@ func sentence(r authn.Reason) string {
 	case authn.ReasonDeadline:
 		return "nothing could be told in time (hint: try again in a minute)"
 	case authn.ReasonSourceGone:
-		return "the directory that the token is of is not configured any more (hint: log in again)"
+		return "the directory that the token is of is not configured here (hint: try again in a minute, then log in again)"
+	case authn.ReasonVersion:
+		return "the token was issued by another version of Gatehouse (hint: try again in a minute, then log in again)"
 	case authn.ReasonSession:
 		return "the session has ended (hint: log in again)"
 	case authn.ReasonCredentials:

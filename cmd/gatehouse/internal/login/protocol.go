@@ -61,7 +61,8 @@ type Answer struct {
 	// Outcome is "yes", "no" or "unknown".
 	Outcome string `json:"outcome"`
 	// Reason is a word of authn.Reason, and Message says it in a sentence, with
-	// what to do about it.
+	// what to do about it. An access token of another secret than that of its id
+	// is said to be unknown, as one of an unknown id is.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 	// User is the identity as the API server sees it, for a yes.

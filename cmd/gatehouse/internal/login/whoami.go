@@ -32,24 +32,42 @@ func (s *service) whoami(ctx context.Context, c *call) answer {
 	}
 	c.event.Reason, c.event.Detail = string(d.Reason), d.Detail
 	c.event.Backend, c.event.Source, c.event.TokenID = d.Backend, d.Source, d.TokenID
+	switch d.Outcome {
+	case authn.Yes:
+		c.event.Decision, c.event.User = review.Allowed, d.Status.User.Username
+	case authn.No:
+		c.event.Decision = review.Denied
+	case authn.Unknown:
+		c.event.Decision = review.Unknown
+	}
+	return answer{status: http.StatusOK, body: told(&d)}
+}
+
+// told is what the caller is told of a decision.
+func told(d *authn.Decision) Answer {
+	if d.Reason == authn.ReasonWrongSecret || d.Reason == authn.ReasonUnknownID {
+		// Anybody can make up a token of some id, and is not told by the difference
+		// which ids there are.
+		return Answer{
+			Outcome: string(authn.Unknown), Reason: string(authn.ReasonUnknownID),
+			Message: sentence(authn.ReasonUnknownID), Backend: string(d.Backend),
+		}
+	}
 	a := Answer{
 		Outcome: string(d.Outcome), Reason: string(d.Reason), Message: sentence(d.Reason),
 		Backend: string(d.Backend), Source: d.Source, TokenID: d.TokenID,
 	}
 	switch d.Outcome {
 	case authn.Yes:
-		c.event.Decision, c.event.User = review.Allowed, d.Status.User.Username
 		a.User, a.Audiences, a.Message = &d.Status.User, d.Status.Audiences, ""
 		a.IssuedAt, a.ExpiresAt = known(d.IssuedAt), known(d.ExpiresAt)
 	case authn.No:
-		c.event.Decision = review.Denied
 		if d.Detail != "" && proven(d.Reason) {
 			a.Message += ": " + d.Detail
 		}
 	case authn.Unknown:
-		c.event.Decision = review.Unknown
 	}
-	return answer{status: http.StatusOK, body: a}
+	return a
 }
 
 // known is a time, or nothing.

@@ -29,6 +29,13 @@ const (
 	slotsPerProcessor = 4
 )
 
+// KeyWaits is how many token reviews may wait for the keys of issuers at one time.
+// Each of them holds one of the slots that all tokens share, so that it must stay
+// well below their number, which is slotsPerProcessor times this: tokens with
+// forged key ids are anybody's to send, and an issuer that hangs makes each of them
+// wait for all of tokenTime.
+func KeyWaits() int { return runtime.GOMAXPROCS(0) }
+
 // ReviewOptions is what Reviews needs. Every field is required.
 type ReviewOptions struct {
 	// Bytes bounds what admission reviews, and decoding them, take in memory at
@@ -61,6 +68,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 	mux := http.NewServeMux()
 	for _, endpoint := range webhooks.Endpoints() {
 		var handler http.Handler
+		worth := always
 		switch endpoint.Path {
 		case webhooks.MutatePath:
 			o := admitting
@@ -79,6 +87,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 				return set.ReviewObserved(ctx, r, options.Policies)
 			}, o)
 		case webhooks.AuthenticatePath:
+			worth = verified
 			handler = review.Token(func(ctx context.Context, r authentication.Request) authentication.Response {
 				return current.Load().Authn.Review(ctx, r)
 			}, review.Options{
@@ -87,23 +96,32 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 				Admit: func(r *http.Request) error { return certified(r, now) }, Observe: options.Observe, Now: now,
 			})
 		}
-		mux.Handle(endpoint.Path, handler)
+		mux.Handle(endpoint.Path, lasting(handler, worth))
 	}
-	mux.Handle(login.Path, options.Login)
-	mux.Handle(login.WhoamiPath, options.Login)
+	people := lasting(options.Login, never)
+	mux.Handle(login.Path, people)
+	mux.Handle(login.WhoamiPath, people)
 	// A webhook configuration with a misspelt path is an outage that must show.
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("/", lasting(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		options.Observe(&review.Outcome{Endpoint: "none", Decision: review.Refused, Reason: "path", Started: now()})
 		http.Error(w, "no endpoint has this path (hint: /authenticate, /mutate, /validate, /login and /whoami have)", http.StatusNotFound)
-	})
+	}), never))
 	return mux
 }
+
+func always(*http.Request) bool { return true }
+
+func never(*http.Request) bool { return false }
+
+// verified tells whether the caller has shown a client certificate of a CA that is
+// trusted.
+func verified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
 
 // certified lets in only a caller with a verified client certificate: whoever
 // may ask can try tokens.
 func certified(r *http.Request, now func() time.Time) error {
 	switch {
-	case r.TLS == nil || len(r.TLS.VerifiedChains) == 0:
+	case !verified(r):
 		return errors.New("a client certificate is required here (hint: set client-certificate and client-key in the API server's webhook kubeconfig, and --client-ca to the CA that signed it)")
 	case now().After(r.TLS.PeerCertificates[0].NotAfter):
 		// The connection is older than the certificate's end.

@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -69,10 +70,13 @@ type Server struct {
 	options  Options
 	draining atomic.Bool
 	busy     busy
+	crowd    crowd
 }
 
 // New makes a server. It does nothing before Run.
-func New(o Options) *Server { return &Server{options: o} }
+func New(o Options) *Server {
+	return &Server{options: o, crowd: crowd{most: mostStrangers, patience: strangerPatience}}
+}
 
 // Run serves until ctx ends, then drains: it reports unready and closes each
 // connection behind the answer in progress for the drain delay, stops
@@ -82,6 +86,9 @@ func New(o Options) *Server { return &Server{options: o} }
 func (s *Server) Run(ctx context.Context) error {
 	o := &s.options
 	errorLog := log.New(&connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20)}, "", 0)
+	s.crowd.full = func(client netip.Prefix) {
+		errorLog.Printf("there are %d without a client certificate: one from %s is closed, which has the most of them", s.crowd.most, client)
+	}
 	age := cmp.Or(o.ConnectionAge, defaultConnectionAge)
 	reviews := &http.Server{
 		Handler:           s.closing(o.Handler),
@@ -92,11 +99,14 @@ func (s *Server) Run(ctx context.Context) error {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          errorLog,
-		ConnState:         s.busy.state,
-		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			s.busy.state(conn, state)
+			s.crowd.state(conn, state)
+		},
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			// Jitter keeps connections that were made together from ending together.
 			end := time.Now().Add(age + rand.N(age/2+1)) //nolint:gosec // jitter, no secret
-			return context.WithValue(ctx, connectionEnd{}, end)
+			return context.WithValue(ctx, connectionKey{}, s.crowd.enter(conn, end))
 		},
 	}
 	ops := &http.Server{
@@ -142,17 +152,12 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// connectionEnd is the key under which a connection's context has the time from
-// which it is to be closed.
-type connectionEnd struct{}
-
 // closing asks the caller to connect anew while the server drains, and when the
 // connection has come to its end: on HTTP/1.1 with the header itself, on HTTP/2
 // net/http makes it a GOAWAY. No call is lost by either.
 func (s *Server) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		end, _ := r.Context().Value(connectionEnd{}).(time.Time)
-		if s.draining.Load() || time.Now().After(end) {
+		if s.draining.Load() || time.Now().After(connectionOf(r.Context()).end) {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)

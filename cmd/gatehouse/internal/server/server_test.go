@@ -28,12 +28,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type running struct {
 	reviews, ops string
 	client       *http.Client // trusts the server
+	source       *certs.SelfSigned
 	stop         context.CancelFunc
 	done         chan error
 }
 
 // start serves handler with a self-signed certificate.
 func start(t *testing.T, handler http.Handler, ready func() error, drain time.Duration) *running {
+	t.Helper()
+	return startAs(t, handler, ready, drain, server.New)
+}
+
+// startAs is start with a server of one's own.
+func startAs(t *testing.T, handler http.Handler, ready func() error, drain time.Duration, made func(server.Options) *server.Server) *running {
 	t.Helper()
 	source, err := certs.NewSelfSigned(certs.SelfSignedConfig{Hosts: []string{"127.0.0.1"}})
 	if err != nil {
@@ -49,13 +56,16 @@ func start(t *testing.T, handler http.Handler, ready func() error, drain time.Du
 		return l
 	}
 	reviews, ops := listen(), listen()
-	srv := server.New(server.Options{
+	srv := made(server.Options{
 		Reviews: reviews, Ops: ops, Handler: handler, Ready: ready, DrainDelay: drain,
-		TLS:     &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: source.GetCertificate, NextProtos: []string{"h2", "http/1.1"}},
+		TLS: &tls.Config{
+			MinVersion: tls.VersionTLS13, GetCertificate: source.GetCertificate, NextProtos: []string{"h2", "http/1.1"},
+			ClientCAs: roots, ClientAuth: tls.VerifyClientCertIfGiven,
+		},
 		Metrics: http.NotFoundHandler(), ConnectionAge: age(t), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, stop := context.WithCancel(context.Background())
-	r := &running{reviews: "https://" + reviews.Addr().String(), ops: "http://" + ops.Addr().String(), stop: stop, done: make(chan error, 1)}
+	r := &running{reviews: "https://" + reviews.Addr().String(), ops: "http://" + ops.Addr().String(), source: source, stop: stop, done: make(chan error, 1)}
 	r.client = client(roots, true)
 	go func() { r.done <- srv.Run(ctx) }()
 	t.Cleanup(func() {

@@ -122,7 +122,7 @@ func isAuthn(reason string) bool {
 		authn.ReasonExpired, authn.ReasonAudience, authn.ReasonGuard, authn.ReasonRevoked, authn.ReasonUnknownKey,
 		authn.ReasonSignature, authn.ReasonAlgorithm, authn.ReasonNotYetValid, authn.ReasonClaims, authn.ReasonKeys,
 		authn.ReasonSourceGone, authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSlowed, authn.ReasonSession,
-		authn.ReasonDirectory, authn.ReasonTooLarge, authn.ReasonDeadline:
+		authn.ReasonDirectory, authn.ReasonTooLarge, authn.ReasonDeadline, authn.ReasonVersion:
 		return true
 	default:
 		return false
@@ -160,7 +160,12 @@ func (a *authentications) authenticated(o *review.Outcome, reason string) {
 // that a token names is not here, or not yet: of a token that is made up there is
 // none either.
 func notLoaded(reason string) bool {
-	return reason == string(authn.ReasonUnknownID) || reason == string(authn.ReasonUnknownKey)
+	switch authn.Reason(reason) { //nolint:exhaustive // the others are of what is here
+	case authn.ReasonUnknownID, authn.ReasonUnknownKey, authn.ReasonSourceGone, authn.ReasonVersion:
+		return true
+	default:
+		return false
+	}
 }
 
 // proofless tells whether a token had no yes for a reason that a forged one has

@@ -1,0 +1,17 @@
+package server
+
+import "time"
+
+// Bound is a server with other bounds on connections.
+func Bound(o Options, most int, patience time.Duration) *Server {
+	s := New(o)
+	s.crowd.most, s.crowd.patience = most, patience
+	return s
+}
+
+// Connections is how many connections count.
+func (s *Server) Connections() int {
+	s.crowd.mu.Lock()
+	defer s.crowd.mu.Unlock()
+	return len(s.crowd.all)
+}
