@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -79,6 +81,22 @@ func (f *contextFlags) login() (*loginFlags, error) {
 		return nil, fmt.Errorf("the context %q does not log in with Gatehouse (hint: %s kubeconfig makes one that does)", name, displayName(os.Args[0]))
 	}
 	return login, nil
+}
+
+// logins are the ways to log in of all users in the kubeconfig that log in with
+// this program. What cannot be read has none.
+func (f *contextFlags) logins() []*loginFlags {
+	config, err := f.config().RawConfig()
+	if err != nil {
+		return nil
+	}
+	var all []*loginFlags
+	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {
+		if login, err := execLogin(config.AuthInfos[name].Exec); err == nil && login != nil {
+			all = append(all, login)
+		}
+	}
+	return all
 }
 
 // execLogin is the way to log in that the exec section of a kubeconfig says, as

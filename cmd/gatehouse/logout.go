@@ -26,9 +26,9 @@ them, or with the flags of a login, or with --context, that one. The next kubect
 asks for a login again, perhaps of another user.
 
 A token that was copied elsewhere is good until it ends; a TokenRevocation ends
-tokens of a user sooner. With --issuer or --context, the refresh token is given
-back to the issuer, if the issuer takes it back, so that a copy renews nothing;
-without, those of issuers are good until the issuer ends them.
+tokens of a user sooner. The refresh token of a login at an issuer is given back,
+so that a copy renews nothing, if the issuer takes it and the login is that of the
+flags or of a context of the kubeconfig.
 
 Exit codes: 0 nothing is left, 2 something could not be removed.`,
 		Example: `  # all logins
@@ -88,34 +88,65 @@ func logout(ctx context.Context, s streams, login *loginFlags, named *contextFla
 		if said.clientID != "" || said.directory != "" || said.username != "" || len(said.scopes) > 0 {
 			return 0, said.check() // half a login is not all logins
 		}
-		return cache.RemoveAll()
+		return forget(ctx, s, cache, named.logins(), cache.RemoveAll)
 	}
 	if err := said.check(); err != nil {
 		return 0, err
 	}
-	method, incomplete := said.method(s, time.Now)
-	if incomplete != nil {
-		// The identity is enough to remove the login: files of CAs and secrets need not
-		// be there.
-		said.issuerCA, said.issuerCAData, said.serverCA, said.serverCAData, said.clientSecretFile = "", "", "", "", ""
-		if method, err = said.method(s, time.Now); err != nil {
-			return 0, err
+	method, _, err := said.forgettable(s)
+	if err != nil {
+		return 0, err
+	}
+	return forget(ctx, s, cache, []*loginFlags{said}, func() (int, error) { return cache.Remove(method.Identity()) })
+}
+
+// forget removes logins, and gives the refresh tokens of those that are known back
+// to their issuers.
+func forget(ctx context.Context, s streams, cache *session.Cache, known []*loginFlags, remove func() (int, error)) (int, error) {
+	type held struct {
+		issuer     *session.OIDC
+		credential *session.Credential
+		problem    error
+	}
+	var all []held
+	seen := map[string]bool{"": true}
+	for _, login := range known {
+		method, incomplete, err := login.forgettable(s)
+		if err != nil {
+			continue
+		}
+		issuer, ok := method.(*session.OIDC)
+		if !ok {
+			continue
+		}
+		if kept := cache.Kept(issuer.Identity()); kept != nil && !seen[kept.RefreshToken] {
+			seen[kept.RefreshToken] = true // contexts may share a login
+			all = append(all, held{issuer, kept, incomplete})
 		}
 	}
-	kept := cache.Kept(method.Identity())
-	removed, err := cache.Remove(method.Identity())
-	if issuer, ok := method.(*session.OIDC); ok && kept != nil {
-		giveBack(ctx, s, issuer, kept, incomplete)
+	removed, err := remove()
+	for _, one := range all {
+		giveBack(ctx, s, one.issuer, one.credential, one.problem)
 	}
 	return removed, err
 }
 
-// giveBack gives the refresh token of a login that is removed back to the issuer.
+// forgettable is the way to log in that checked flags say, as far as logging out
+// needs it. Incomplete says why nothing can be asked by it: the identity is enough
+// to remove a login, and files of CAs and secrets need not be there.
+func (f *loginFlags) forgettable(s streams) (method session.Method, incomplete, err error) {
+	if method, incomplete = f.method(s, time.Now); incomplete == nil {
+		return method, nil, nil
+	}
+	bare := *f
+	bare.issuerCA, bare.issuerCAData, bare.serverCA, bare.serverCAData, bare.clientSecretFile = "", "", "", "", ""
+	method, err = bare.method(s, time.Now)
+	return method, incomplete, err
+}
+
+// giveBack gives the refresh token of a login that was removed back to the issuer.
 // What keeps it from that is a remark: here, nothing is left all the same.
 func giveBack(ctx context.Context, s streams, issuer *session.OIDC, c *session.Credential, problem error) {
-	if c.RefreshToken == "" {
-		return
-	}
 	if problem == nil {
 		// Nobody waits long for a remark.
 		const patience = 10 * time.Second

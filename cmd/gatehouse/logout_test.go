@@ -31,6 +31,66 @@ func (m made) Renew(context.Context, *session.Credential) (*session.Credential, 
 	return nil, session.ErrEnded
 }
 
+// revokingIssuer is an issuer that takes refresh tokens back.
+type revokingIssuer struct {
+	*httptest.Server
+
+	got []string
+}
+
+func newRevokingIssuer(t *testing.T) *revokingIssuer {
+	t.Helper()
+	mux := http.NewServeMux()
+	i := &revokingIssuer{Server: httptest.NewUnstartedServer(mux)}
+	i.Config.ErrorLog = log.New(io.Discard, "", 0)
+	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		say(w, map[string]any{"issuer": i.URL, "token_endpoint": i.URL + "/token", "jwks_uri": i.URL + "/keys", "revocation_endpoint": i.URL + "/revoke"})
+	})
+	mux.HandleFunc("POST /revoke", func(_ http.ResponseWriter, r *http.Request) { i.got = append(i.got, r.PostFormValue("token")) })
+	i.StartTLS()
+	t.Cleanup(i.Close)
+	return i
+}
+
+// loggedIn is a cache with a login at the issuer.
+func (i *revokingIssuer) loggedIn(t *testing.T) *session.Cache {
+	t.Helper()
+	cache := &session.Cache{Dir: filepath.Join(t.TempDir(), "cache")}
+	now := time.Now()
+	login := session.Session{
+		Method: made{
+			session.Identity{Method: "oidc", Issuer: i.URL, ClientID: "kubernetes"},
+			session.Credential{Token: "hush", RefreshToken: "hush-too", ObtainedAt: now, ExpiresAt: now.Add(time.Hour)},
+		},
+		Cache: cache, Interactive: true, Patience: time.Minute, Remarks: io.Discard, Now: time.Now,
+	}
+	if _, _, err := login.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return cache
+}
+
+// Who logs out of everything gives back what contexts of the kubeconfig say how to,
+// once each.
+func TestLogoutOfEverythingGivesBack(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	t.Setenv("KUBECONFIG", file)
+	issuer := newRevokingIssuer(t)
+	cache := issuer.loggedIn(t)
+	for _, name := range []string{"one", "two"} {
+		got := runWith(t.Context(), "", "kubeconfig", "--api-server", "https://127.0.0.1:1", "--name", name, "--merge", "--kubeconfig", file,
+			"--issuer", issuer.URL, "--client-id", "kubernetes", "--issuer-ca-data", base64.StdEncoding.EncodeToString(caOf(issuer.Server)))
+		if got.code != exitYes {
+			t.Fatalf("%+v", got)
+		}
+	}
+	out := runWith(t.Context(), "", "logout", "--cache-dir", cache.Dir)
+	if out != (said{exitYes, "1 login removed\n", ""}) || len(issuer.got) != 1 || issuer.got[0] != "hush-too" {
+		t.Errorf("%+v, and the issuer got %q", out, issuer.got)
+	}
+}
+
 // Logging out gives the refresh token back, and forgets the login whatever the
 // issuer says to that.
 func TestLogoutGivesBack(t *testing.T) {
@@ -48,42 +108,20 @@ func TestLogoutGivesBack(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			var got []string
-			mux := http.NewServeMux()
-			issuer := httptest.NewUnstartedServer(mux)
-			issuer.Config.ErrorLog = log.New(io.Discard, "", 0)
-			issuer.StartTLS()
-			t.Cleanup(issuer.Close)
-			mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				say(w, map[string]any{"issuer": issuer.URL, "token_endpoint": issuer.URL + "/token", "jwks_uri": issuer.URL + "/keys", "revocation_endpoint": issuer.URL + "/revoke"})
-			})
-			mux.HandleFunc("POST /revoke", func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.PostFormValue("token")) })
-
-			cache := &session.Cache{Dir: filepath.Join(t.TempDir(), "cache")}
-			now := time.Now()
-			login := session.Session{
-				Method: made{
-					session.Identity{Method: "oidc", Issuer: issuer.URL, ClientID: "kubernetes"},
-					session.Credential{Token: "hush", RefreshToken: "hush-too", ObtainedAt: now, ExpiresAt: now.Add(time.Hour)},
-				},
-				Cache: cache, Interactive: true, Patience: time.Minute, Remarks: io.Discard, Now: time.Now,
-			}
-			if _, _, err := login.Get(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			issuer := newRevokingIssuer(t)
+			cache := issuer.loggedIn(t)
 			if c.down {
 				issuer.Close()
 			}
 			args := append([]string{
 				"logout", "--issuer", issuer.URL, "--client-id", "kubernetes", "--cache-dir", cache.Dir,
-				"--issuer-ca-data", base64.StdEncoding.EncodeToString(caOf(issuer)),
+				"--issuer-ca-data", base64.StdEncoding.EncodeToString(caOf(issuer.Server)),
 			}, c.more...)
 			out := runWith(t.Context(), "", args...)
 			if out.code != exitYes || out.out != "1 login removed\n" || (out.err == "") != (c.says == "") || !strings.Contains(out.err, c.says) || strings.Contains(out.err, "hush") {
 				t.Errorf("%+v, want %q", out, c.says)
 			}
-			if len(got) != c.tokens || len(got) > 0 && got[0] != "hush-too" {
+			if got := issuer.got; len(got) != c.tokens || len(got) > 0 && got[0] != "hush-too" {
 				t.Errorf("the issuer got %q", got)
 			}
 			if again := runWith(t.Context(), "", args...); again != (said{exitYes, "no login was kept\n", ""}) {

@@ -46,6 +46,7 @@ type serveFlags struct {
 	selfSignedDir string
 	clientCA      string
 	stateDir      string
+	audit         bool
 	inFlight      int64
 	drainDelay    time.Duration
 	logLevel      slog.Level
@@ -109,6 +110,7 @@ answer, goes on answering for the drain delay, and then stops.`,
 	flags.StringSliceVar(&f.selfSigned, "self-signed", nil, "names and addresses for a certificate made in memory, instead of --tls-cert and --tls-key")
 	flags.StringVar(&f.selfSignedDir, "self-signed-dir", "", "directory to write the CA and a client certificate for the API server to, with --self-signed")
 	flags.StringVar(&f.clientCA, "client-ca", "", "file of the CAs of client certificates, in PEM; /authenticate answers nobody else (default: with --self-signed-dir, the CA made there)")
+	flags.BoolVar(&f.audit, "audit-authentication", false, "log every token review at level info, also those that end in a yes: who, by which source, which token's id")
 	flags.StringVar(&f.stateDir, "state-dir", "", "directory to keep in when access tokens were last used; without it nobody knows")
 	flags.Int64Var(&f.inFlight, "max-in-flight-bytes", 128<<20, "bytes that the reviews held in memory at one time, and decoding them, may take; more are shed")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 15*time.Second, "how long to go on answering after SIGTERM")
@@ -183,6 +185,9 @@ func (f *serveFlags) logger(s streams) *slog.Logger {
 // ends.
 func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	metrics := telemetry.New(log, version())
+	if f.audit {
+		metrics.AuditAuthentication()
+	}
 	world, err := f.surroundings(log, metrics)
 	if err != nil {
 		return err

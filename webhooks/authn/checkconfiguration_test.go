@@ -172,7 +172,7 @@ func TestCompileConfiguration(t *testing.T) {
 		},
 		"revocations": {
 			edit: func(s *authn.Spec) {
-				s.Revocations = []authn.Revocation{revoke("", noon), revoke("jane", time.Time{}), revoke("joe", noon.Add(48*time.Hour))}
+				s.Revocations = []authn.Revocation{revoke("", noon), revoke("corp:jane", time.Time{}), revoke("corp:joe", noon.Add(48*time.Hour))}
 			},
 			want: []string{"warning spec.issuedBefore: in the future", "error spec.issuedBefore: is missing", "error spec.user: is missing"},
 		},

@@ -52,7 +52,7 @@ func checkRevocationUsers(spec *Spec) finding.List {
 		problem, hint := p.say(one.Spec.User)
 		found = append(found, finding.Finding{
 			Severity: finding.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: "spec.user", Code: "no-such-user",
-			Message: problem + ": nothing is revoked",
+			Message: problem + ", so nothing is revoked",
 			Hint:    hint + "; if access tokens were meant that are gone, the revocation may go too",
 		})
 	}

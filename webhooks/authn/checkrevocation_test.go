@@ -80,7 +80,7 @@ func TestNoSuchUser(t *testing.T) {
 				return
 			}
 			if len(found) != 1 || found[0].Source != "it.yaml" || found[0].Object != "TokenRevocation/r" || found[0].Field != "spec.user" ||
-				found[0].Message != problem+": nothing is revoked" || !strings.HasPrefix(found[0].Hint, hint+"; ") || found.Err() != nil {
+				found[0].Message != problem+", so nothing is revoked" || !strings.HasPrefix(found[0].Hint, hint+"; ") || found.Err() != nil {
 				t.Errorf("found %v", found)
 			}
 		})

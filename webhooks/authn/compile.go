@@ -44,6 +44,7 @@ func Compile(spec Spec) (*Set, error) {
 	known, problems := compileIssuers(&spec)
 	found = append(found, problems...)
 	found = append(found, checkPrefixes(&spec)...)
+	found = append(found, checkRevocationUsers(&spec)...)
 	if len(known) > 0 {
 		jwts := &issuers{byURL: known, now: spec.Now}
 		set.backends = append(set.backends, backend{JWTs, jwt.Shaped, jwts.authenticate})

@@ -22,6 +22,9 @@ const maxFileBytes = 1 << 20
 type Cache struct {
 	// Dir is made if there is no such directory. It is this package's alone.
 	Dir string
+	// Program is how people call this program, for hints: "gatehouse" or "kubectl
+	// gatehouse".
+	Program string
 }
 
 // DefaultDir is the directory below kubectl's own cache, by the environment and
@@ -121,7 +124,7 @@ func (e entry) read() (c *Credential, err error) {
 	if err != nil {
 		return nil, err
 	}
-	const hint = "(hint: 'gatehouse logout' removes it; then log in again)"
+	hint := "(hint: '" + e.cache.Program + " logout' removes it; then log in again)"
 	switch {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: is not a regular file %s", e.path(), hint)
@@ -146,6 +149,18 @@ func (e entry) read() (c *Credential, err error) {
 		return nil, nil // of another version, cut off, or empty: a login replaces it
 	}
 	return &got.Credential, nil
+}
+
+// Kept is the credential of an Identity, nil if there is none that may be used.
+func (c *Cache) Kept(id Identity) *Credential {
+	if _, err := os.Lstat(c.Dir); err != nil {
+		return nil // reading would make the directory
+	}
+	kept, err := c.entry(id).read()
+	if err != nil {
+		return nil
+	}
+	return kept
 }
 
 // write replaces the credential as a whole, through a file that nobody else can

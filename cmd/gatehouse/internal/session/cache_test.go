@@ -119,7 +119,7 @@ func TestCacheThatOthersMayHaveTouched(t *testing.T) {
 			}
 			write(t, dir, secret)
 		}, "not a directory", false},
-		{"file that others may read", func(t *testing.T, _, file string) { chmod(t, file, 0o644) }, "others may read this login (mode 0644)", false},
+		{"file that others may read", func(t *testing.T, _, file string) { chmod(t, file, 0o644) }, "others may read this login (mode 0644), so it is not used (hint: 'kubectl gatehouse logout' removes it; then log in again)", false},
 		{"file that the group may read", func(t *testing.T, _, file string) { chmod(t, file, 0o640) }, "others may read this login", false},
 		{"file that others may write", func(t *testing.T, _, file string) { chmod(t, file, 0o602) }, "others may read this login", false},
 		{"file that is a link", func(t *testing.T, _, file string) {
@@ -147,7 +147,7 @@ func TestCacheThatOthersMayHaveTouched(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			cache := &Cache{Dir: filepath.Join(t.TempDir(), "gatehouse")}
+			cache := &Cache{Dir: filepath.Join(t.TempDir(), "gatehouse"), Program: "kubectl gatehouse"}
 			e := cache.entry(id)
 			if err := e.write(&Credential{Token: secret}); err != nil {
 				t.Fatal(err)

@@ -50,6 +50,9 @@ func (o *OIDC) Identity() Identity {
 	return Identity{Method: "oidc", Issuer: o.Issuer, ClientID: o.ClientID, Scopes: slices.Compact(scopes)}
 }
 
+// Fits implements Method. Who logs in is said to the issuer alone.
+func (o *OIDC) Fits(*Credential) bool { return true }
+
 // ParseIssuer reads the URL of an issuer.
 func ParseIssuer(text string) error {
 	u, err := url.Parse(text)
@@ -75,6 +78,12 @@ type issuer struct {
 	// names says that the issuer names itself when the browser comes back
 	// (RFC 9207).
 	names bool
+	// revocation is where refresh tokens are given back; its url is empty if the
+	// issuer has none. It is asked with TLS or not at all, as everything is.
+	revocation struct {
+		url   string
+		style oauth2.AuthStyle
+	}
 }
 
 // context makes the libraries ask with the issuer's client.
@@ -97,6 +106,9 @@ func (o *OIDC) discover(ctx context.Context) (*issuer, error) {
 		Scopes      []string `json:"scopes_supported"`
 		AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
 		Names       bool     `json:"authorization_response_iss_parameter_supported"`
+		// RFC 8414, section 2.
+		RevocationURL         string   `json:"revocation_endpoint"`
+		RevocationAuthMethods []string `json:"revocation_endpoint_auth_methods_supported"`
 	}
 	if err := provider.Claims(&metadata); err != nil {
 		return nil, fmt.Errorf("%s: the discovery document: %s", o.Issuer, printable(err.Error()))
@@ -112,13 +124,8 @@ func (o *OIDC) discover(ctx context.Context) (*issuer, error) {
 			return nil, fmt.Errorf("%s: the discovery document: %s: %q is not an https URL", o.Issuer, e.name, printable(e.url))
 		}
 	}
-	// A public client names itself in the form. With a secret, the header is what
-	// an issuer takes unless it says otherwise (OpenID Connect Core, section 9).
-	// Trying both would use up the code.
-	endpoint.AuthStyle = oauth2.AuthStyleInParams
-	if o.ClientSecret != "" && (len(metadata.AuthMethods) == 0 || slices.Contains(metadata.AuthMethods, "client_secret_basic")) {
-		endpoint.AuthStyle = oauth2.AuthStyleInHeader
-	}
+	endpoint.AuthStyle = o.authStyle(metadata.AuthMethods)
+	i.revocation.url, i.revocation.style = metadata.RevocationURL, o.authStyle(metadata.RevocationAuthMethods)
 	scopes := append([]string{oidc.ScopeOpenID}, o.Scopes...)
 	if slices.Contains(metadata.Scopes, oidc.ScopeOfflineAccess) {
 		scopes = append(scopes, oidc.ScopeOfflineAccess)

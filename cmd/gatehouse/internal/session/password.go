@@ -37,7 +37,8 @@ type Password struct {
 	// Directory may be empty, and so may Username: then it is Name, or asked for if
 	// that is empty too.
 	Directory, Username string
-	// Name says who logs in this time, and makes no other login.
+	// Name says who logs in this time. It makes no other Identity: of those who log
+	// in one after the other, the last one's credential is kept.
 	Name  string
 	Asker Asker
 	Now   func() time.Time
@@ -46,6 +47,12 @@ type Password struct {
 // Identity implements Method.
 func (p *Password) Identity() Identity {
 	return Identity{Method: "password", Server: p.Server, Directory: p.Directory, Username: p.Username}
+}
+
+// Fits implements Method: a credential of another name than Name is not this
+// login's, and neither is one of which the name is not known.
+func (p *Password) Fits(c *Credential) bool {
+	return p.Name == "" || c.Name == cmp.Or(p.Username, p.Name)
 }
 
 // Login implements Method.
@@ -70,9 +77,13 @@ func (p *Password) Login(ctx context.Context) (*Credential, error) {
 			return nil, errors.New("no password was given")
 		}
 		c, err := p.ask(ctx, login.Request{Directory: p.Directory, Username: name, Password: password})
+		if err == nil {
+			c.Name = name
+			return c, nil
+		}
 		refused, ok := errors.AsType[*RefusedError](err)
 		if !ok || refused.Reason != string(authn.ReasonCredentials) || tried == most || !p.Asker.Again(refused.Message) {
-			return c, err
+			return nil, err
 		}
 	}
 }
@@ -87,7 +98,11 @@ func (p *Password) Renew(ctx context.Context, old *Credential) (*Credential, err
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return nil, fmt.Errorf("%w: %w", ErrEnded, refused)
 	}
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	c.Name = old.Name
+	return c, nil
 }
 
 // ask asks the login endpoint.

@@ -115,7 +115,7 @@ func TestPasswordLogin(t *testing.T) {
 	}
 	want := Credential{
 		Token: "gatehouse-login_new", ObtainedAt: noon, ExpiresAt: noon.Add(15 * time.Minute), SessionEnds: noon.Add(10 * time.Hour),
-		User: "ldap:jane", Source: g.URL,
+		Name: "jane", User: "ldap:jane", Source: g.URL,
 	}
 	if *c != want {
 		t.Errorf("got %+v\nwant %+v", c, want)
@@ -290,11 +290,11 @@ func TestPasswordRenewal(t *testing.T) {
 			t.Parallel()
 			g := newGatehouse(t)
 			g.answer = c.answer
-			got, err := g.login(&typist{}).Renew(t.Context(), &Credential{Token: c.token, ExpiresAt: noon.Add(-time.Hour), SessionEnds: c.ends})
+			got, err := g.login(&typist{}).Renew(t.Context(), &Credential{Token: c.token, ExpiresAt: noon.Add(-time.Hour), SessionEnds: c.ends, Name: "jane"})
 			if errors.Is(err, ErrEnded) != c.ended || (err != nil) != (c.ended || c.fails) {
 				t.Errorf("got %+v, %v", got, err)
 			}
-			if err == nil && got.Token != "gatehouse-login_new" {
+			if err == nil && (got.Token != "gatehouse-login_new" || got.Name != "jane") {
 				t.Errorf("got %+v", got)
 			}
 			if err != nil && strings.Contains(err.Error(), c.token) {

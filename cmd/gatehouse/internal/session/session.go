@@ -47,6 +47,9 @@ type Credential struct {
 	// Subject is the claim sub of an issuer's token: a renewed token is for the
 	// same.
 	Subject string `json:"subject,omitempty"`
+	// Name is the user name that was typed or given for a password: who the login
+	// was asked for, which is not what Gatehouse calls them.
+	Name string `json:"name,omitempty"`
 	// User is who logged in, for people: what the issuer or Gatehouse calls them.
 	User string `json:"user"`
 	// Source is where the login was, for people: the URL of the issuer or of
@@ -70,6 +73,9 @@ func (c *Credential) usable(now time.Time) bool {
 type Method interface {
 	// Identity is the same for the life of the Method.
 	Identity() Identity
+	// Fits tells whether a credential of this Identity is of whom this login is for:
+	// where the Identity names nobody, the one in the cache may be somebody else's.
+	Fits(c *Credential) bool
 	// Login asks a person.
 	Login(ctx context.Context) (*Credential, error)
 	// Renew makes a new credential out of an old one without asking anybody. An
@@ -108,12 +114,13 @@ type Session struct {
 }
 
 // Get returns a credential that is good for now: the one in the cache, that one
-// renewed, or that of a new login. Fresh tells that it was not there at once. The
+// renewed, or that of a new login, which takes the place of one that does not fit.
+// Fresh tells that it was not there at once. The
 // error is ErrNeedsPerson, or a *RefusedError for a definite no, or means that
 // it could not be told.
 func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error) {
 	entry := s.Cache.entry(s.Method.Identity())
-	old, err := entry.read()
+	old, _, err := s.cached(entry)
 	if err != nil {
 		return nil, false, err
 	}
@@ -129,7 +136,8 @@ func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error
 	}
 	defer unlock()
 	// What was true before the wait may not be any more.
-	if old, err = entry.read(); err != nil {
+	old, others, err := s.cached(entry)
+	if err != nil {
 		return nil, false, err
 	}
 	if old != nil && old.usable(s.Now()) {
@@ -146,12 +154,25 @@ func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error
 		entry.markFailed(s.Now())
 		return nil, false, err
 	}
-	if c != old {
-		if err := entry.write(c); err != nil {
-			s.remark("the login is not kept: %s", err)
-		}
+	if c == old {
+		return c, true, nil
+	}
+	if err := entry.write(c); err != nil {
+		s.remark("the login is not kept: %s", err)
+	} else if others != nil {
+		s.remark("this takes the place of the login of %s", printable(others.User))
 	}
 	return c, true, nil
+}
+
+// cached is the credential in the cache: mine if it fits, else somebody else's,
+// which is neither used nor renewed.
+func (s *Session) cached(e entry) (mine, others *Credential, err error) {
+	c, err := e.read()
+	if c == nil || err != nil || s.Method.Fits(c) {
+		return c, nil, err
+	}
+	return nil, c, nil
 }
 
 // obtain gets a credential that is not in the cache.

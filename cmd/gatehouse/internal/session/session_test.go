@@ -19,9 +19,13 @@ type fake struct {
 	logins, renews atomic.Int32
 	login          func(context.Context) (*Credential, error)
 	renew          func(*Credential) (*Credential, error)
+	// name is whom the login is for, empty for anybody.
+	name string
 }
 
 func (f *fake) Identity() Identity { return f.id }
+
+func (f *fake) Fits(c *Credential) bool { return f.name == "" || f.name == c.Name }
 
 func (f *fake) Login(ctx context.Context) (*Credential, error) {
 	f.logins.Add(1)
@@ -38,6 +42,68 @@ func (f *fake) Renew(_ context.Context, old *Credential) (*Credential, error) {
 
 func credential(token string, obtained time.Time, life time.Duration) *Credential {
 	return &Credential{Token: token, ObtainedAt: obtained, ExpiresAt: obtained.Add(life), User: "jane", Source: "https://issuer.example"}
+}
+
+// A login that names a user gets nothing of another's, and takes its place.
+func TestOthersCredentials(t *testing.T) {
+	t.Parallel()
+	janes := func(obtained time.Time) *Credential {
+		c := credential("janes", obtained, time.Hour)
+		c.Name = "jane"
+		return c
+	}
+	for _, c := range []struct {
+		name   string
+		cached *Credential
+		who    string
+		fails  bool
+		token  string // empty for an error
+		logins int32
+		renews int32
+		kept   string
+		says   string
+	}{
+		{name: "the same", cached: janes(noon), who: "jane", token: "janes", kept: "janes"},
+		{name: "anybody", cached: janes(noon), token: "janes", kept: "janes"},
+		{name: "another", cached: janes(noon), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: this takes the place of the login of jane\n"},
+		{name: "another, and refused", cached: janes(noon), who: "bob", fails: true, logins: 1, kept: "janes"},
+		{name: "another's is not renewed", cached: janes(noon.Add(-2 * time.Hour)), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: this takes the place of the login of jane\n"},
+		{name: "the same is renewed", cached: janes(noon.Add(-2 * time.Hour)), who: "jane", token: "renewed", renews: 1, kept: "renewed"},
+		{name: "nobody knows whose", cached: credential("unknown", noon, time.Hour), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: this takes the place of the login of jane\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := &fake{
+				name: c.who,
+				login: func(context.Context) (*Credential, error) {
+					if c.fails {
+						return nil, &RefusedError{"credentials", "wrong name or password"}
+					}
+					return credential("bobs", noon, time.Hour), nil
+				},
+				renew: func(*Credential) (*Credential, error) { return credential("renewed", noon, time.Hour), nil },
+			}
+			s := newSession(t, m)
+			s.Interactive = true
+			e := s.Cache.entry(m.id)
+			if err := e.write(c.cached); err != nil {
+				t.Fatal(err)
+			}
+			got, _, err := s.Get(t.Context())
+			if (err != nil) != c.fails || err == nil && got.Token != c.token {
+				t.Errorf("got %+v, %v, want %q", got, err, c.token)
+			}
+			if m.logins.Load() != c.logins || m.renews.Load() != c.renews {
+				t.Errorf("%d logins and %d renewals, want %d and %d", m.logins.Load(), m.renews.Load(), c.logins, c.renews)
+			}
+			if kept, err := e.read(); err != nil || kept.Token != c.kept {
+				t.Errorf("kept %+v, %v, want %q", kept, err, c.kept)
+			}
+			if said := fmt.Sprint(s.Remarks); said != c.says {
+				t.Errorf("said %q, want %q", said, c.says)
+			}
+		})
+	}
 }
 
 func TestUsableUntil(t *testing.T) {

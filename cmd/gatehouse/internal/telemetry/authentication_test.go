@@ -310,3 +310,28 @@ func BenchmarkTokenReview(b *testing.B) {
 		observe.Review(&o)
 	}
 }
+
+// TestAudit looks for a yes in a log that has no lines for admission.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	for _, audited := range []bool{false, true} {
+		observe, log := withSources(slog.LevelInfo)
+		if audited {
+			observe.AuditAuthentication()
+		}
+		observe.Review(&review.Outcome{Endpoint: "validate", Decision: review.Allowed})
+		observe.Review(&review.Outcome{
+			Endpoint: "authenticate", Decision: review.Allowed, Reason: "ok", Backend: "jwt", Source: issuer, User: "oidc:jane", TokenID: "one",
+		})
+		all := lines(t, log)
+		if !audited {
+			if len(all) > 0 {
+				t.Errorf("without an audit: %v", all)
+			}
+			continue
+		}
+		if len(all) != 1 || all[0]["user"] != "oidc:jane" || all[0]["source"] != issuer || all[0]["tokenID"] != "one" || all[0]["decision"] != "allowed" {
+			t.Errorf("%v", all)
+		}
+	}
+}

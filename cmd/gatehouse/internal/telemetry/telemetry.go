@@ -22,8 +22,10 @@ type Telemetry struct {
 	// Registry holds all metrics of the process.
 	Registry *prometheus.Registry
 
-	log      *slog.Logger
-	limiter  limiter
+	log     *slog.Logger
+	limiter limiter
+	// audits tells whether token reviews that end in a yes are logged at level info.
+	audits   bool
 	duration *prometheus.HistogramVec
 	reviews  *prometheus.CounterVec
 	waited   *prometheus.HistogramVec
@@ -118,6 +120,10 @@ func New(log *slog.Logger, version string) *Telemetry {
 	return t
 }
 
+// AuditAuthentication has every token review logged at level info, those that end
+// in a yes too. It is called before anything is observed.
+func (t *Telemetry) AuditAuthentication() { t.audits = true }
+
 func goVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.GoVersion
@@ -167,6 +173,9 @@ func (t *Telemetry) Review(o *review.Outcome) {
 	case review.Allowed:
 		if o.Audit[policy.ExceptedByKey] != "" {
 			level = slog.LevelInfo // It would have been denied.
+		}
+		if t.audits && o.Endpoint == t.authentications.endpoint {
+			level = slog.LevelInfo
 		}
 	case review.Denied:
 		level = slog.LevelInfo

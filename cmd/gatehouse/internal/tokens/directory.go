@@ -82,7 +82,8 @@ func (d Directory) List(ctx context.Context) (Listing, error) {
 		return Listing{}, err
 	}
 	loaded, found := config.Inspect(d.Dir)
-	return Listing{Tokens: loaded.Authn.Tokens, Revocations: loaded.Authn.Revocations, Found: found}, nil
+	spec := &loaded.Authn
+	return Listing{Tokens: spec.Tokens, Revocations: spec.Revocations, Issuers: spec.Issuers, Directories: spec.Directories, Found: found}, nil
 }
 
 // Used reads what a server has written into the state directory.

@@ -64,6 +64,10 @@ type Removal struct {
 type Listing struct {
 	Tokens      []authn.Token
 	Revocations []authn.Revocation
+	// Issuers and Directories are the other sources of identities, as far as the
+	// Store knows them.
+	Issuers     []authn.Issuer
+	Directories []authn.NamedDirectory
 	// Found is what is wrong where the tokens are kept. With an error in it, tokens
 	// may be missing from the listing, and servers use what they had before.
 	Found finding.List
