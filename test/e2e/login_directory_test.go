@@ -391,7 +391,7 @@ func TestLoginKeysChange(t *testing.T) {
 		}
 		return nil
 	})
-	if answer := s.tell(t, fresh); answer.Outcome != "no" || answer.Reason != "source-gone" {
+	if answer := s.tell(t, fresh); answer.Outcome != "unknown" || answer.Reason != "source-gone" {
 		t.Errorf("got %+v, want that its directory is gone", answer)
 	}
 }

@@ -133,7 +133,8 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 		d.Message = "the token was not issued here, or with a key that is not in use any more (hint: log in again)"
 		return d
 	}
-	d.TokenID = claims.ID
+	// The token is ours, so that this much is known whatever becomes of it.
+	d.TokenID, d.User = claims.ID, claims.User
 	i := slices.IndexFunc(l.directories, func(n NamedDirectory) bool { return n.Config.Name == claims.Source })
 	if i < 0 {
 		d.Outcome = Unknown

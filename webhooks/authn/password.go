@@ -100,7 +100,8 @@ type LoginDecision struct {
 	// ExpiresAt is when the token ends, and SessionEnds until when it can be
 	// renewed.
 	ExpiresAt, SessionEnds time.Time
-	// User is the identity, for a Yes; for a No of the guard, what it refused.
+	// User is the identity, for a Yes; for a No of the guard, what it refused; and
+	// of a token that is not renewed, that of the token.
 	User authenticationv1.UserInfo
 	// Message is for the person who logs in: what happened and what to do. It
 	// never tells whether an account exists.

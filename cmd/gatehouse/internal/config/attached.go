@@ -51,30 +51,29 @@ func (t *tree) attach() {
 	}
 }
 
-// namedFiles are the files that a document names. What is wrong with the document
-// is for its decoder to say.
+// namedFiles are the files that a document names, also one that has something
+// wrong with it, which is for its decoder to say.
 func namedFiles(document any) []string {
 	fields, ok := document.(map[string]any)
 	if !ok || fields["kind"] != authenticationConfiguration || fields["apiVersion"] != v1alpha1.GroupVersion.String() {
 		return nil
 	}
-	c, _, err := unmarshal[v1alpha1.AuthenticationConfiguration](fields)
-	if err != nil {
-		return nil
-	}
 	var names []string
-	for _, issuer := range c.JWT.Issuers {
-		names = append(names, issuer.KeysFile)
-	}
-	for i := range c.Directories {
-		names = append(names, c.Directories[i].BindPasswordFile)
-	}
-	if c.Login != nil {
-		for _, key := range c.Login.Keys {
-			names = append(names, key.File)
+	each := func(list any, member string) {
+		elements, _ := list.([]any)
+		for _, element := range elements {
+			of, _ := element.(map[string]any)
+			if name, ok := of[member].(string); ok && name != "" {
+				names = append(names, name)
+			}
 		}
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	jwt, _ := fields["jwt"].(map[string]any)
+	login, _ := fields["login"].(map[string]any)
+	each(jwt["issuers"], "keysFile")
+	each(fields["directories"], "bindPasswordFile")
+	each(login["keys"], "file")
+	return names
 }
 
 // attachedPath is the path of a file that a document in the file from names.

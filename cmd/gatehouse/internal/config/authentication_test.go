@@ -166,6 +166,10 @@ func TestAuthenticationConfigurationErrors(t *testing.T) {
 			map[string]string{"upstream.yaml": strings.Replace(upstream, "AuthenticationConfiguration", "AuthenticationConfig", 1)},
 			`did you mean "AuthenticationConfiguration"?`,
 		},
+		"a duration that is none, and nothing about files that are there": {
+			map[string]string{"ours.yaml": ours + "  tokenTTL: 1d\n"},
+			"ours.yaml: AuthenticationConfiguration: login.tokenTTL: ",
+		},
 		"two of upstream's": {map[string]string{"more.yaml": upstream}, `the AuthenticationConfiguration of apiserver.config.k8s.io is given twice, first in "more.yaml"`},
 		"two of ours":       {map[string]string{"another.yaml": ours, "secrets/x": "x"}, `the AuthenticationConfiguration is given twice, first in "another.yaml"`},
 		"a directory without a server": {
@@ -182,6 +186,9 @@ func TestAuthenticationConfigurationErrors(t *testing.T) {
 			_, err := config.Load(write(t, files))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error:\n%v\nwant\n%s", err, test.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "was not read") {
+				t.Errorf("%v", err)
 			}
 			if err != nil && (strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "p@ss")) {
 				t.Errorf("a secret is in the error: %v", err)
