@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -120,6 +121,9 @@ func selfSubjectReview(ctx context.Context, client *http.Client, host string) (s
 	if err != nil {
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			err = fmt.Errorf("%w (hint: is the address in the kubeconfig right, and does the API server run)", err)
 		}
 		return 0, nil, err
 	}

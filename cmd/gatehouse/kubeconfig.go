@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/registration"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/session"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
 )
 
 // kubeconfigFlags are what the command line of kubeconfig says.
@@ -49,7 +51,8 @@ Exit codes: 0 written, 1 refused, 2 bad usage, or a file cannot be read or writt
   # for oneself, with name and password
   gatehouse kubeconfig --api-server https://192.0.2.1:6443 --api-server-ca cluster-ca.crt --name prod \
     --server https://192.0.2.10:9443 --server-ca ca.crt --username jane --merge`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("exec-command") {
 				f.execCommand = defaultExecCommand(cmd.Root().DisplayName())
@@ -58,7 +61,7 @@ Exit codes: 0 written, 1 refused, 2 bad usage, or a file cannot be read or writt
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.apiServer, "api-server", "", "address of the API server, https://HOST:PORT (required)")
+	flags.StringVar(&f.apiServer, "api-server", "", "address of the API server, https://HOST:PORT[/PATH] (required)")
 	flags.StringVar(&f.apiServerCA, "api-server-ca", "", "file of the CAs that the API server's certificate is verified with, in PEM (default the system's)")
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the cluster, the user and the context")
 	flags.StringVar(&f.namespace, "namespace", "", "namespace of the context")
@@ -95,16 +98,39 @@ func (f *kubeconfigFlags) run(s streams) error {
 	return err
 }
 
+// parseAPIServer reads the address of an API server, which may be one of several
+// behind an address: then it has a path.
+func parseAPIServer(text string) (string, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme == "" || u.Opaque != "":
+		return "", fmt.Errorf("%q is not a URL (hint: https://192.0.2.1:6443)", shape.Cut(text, maxShownAddress))
+	case u.User != nil:
+		// Not repeated: it may hold a password.
+		return "", errors.New("a URL with user information is not allowed")
+	}
+	path := strings.TrimRight(u.EscapedPath(), "/")
+	u.Path, u.RawPath = "", ""
+	server, err := registration.ParseURL(u.String())
+	if err != nil {
+		return "", err
+	}
+	return server.URL + path, nil
+}
+
+// maxShownAddress bounds what is repeated of an address that is none.
+const maxShownAddress = 200
+
 // make is the kubeconfig by itself. It reports everything that is wrong with the
 // flags at once.
 func (f *kubeconfigFlags) make() (*clientcmdapi.Config, error) {
 	var problems []error
-	server := registration.Server{}
+	server := ""
 	if f.apiServer == "" {
 		problems = append(problems, errors.New("--api-server is required: the address of the API server"))
 	} else {
 		var err error
-		if server, err = registration.ParseURL(f.apiServer); err != nil {
+		if server, err = parseAPIServer(f.apiServer); err != nil {
 			problems = append(problems, fmt.Errorf("--api-server: %w", err))
 		}
 	}
@@ -143,7 +169,7 @@ func (f *kubeconfigFlags) make() (*clientcmdapi.Config, error) {
 		exec.Args = append([]string{pluginVerb}, exec.Args...)
 	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters[f.name] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: ca}
+	config.Clusters[f.name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
 	config.AuthInfos[f.name] = &clientcmdapi.AuthInfo{Exec: exec}
 	config.Contexts[f.name] = &clientcmdapi.Context{Cluster: f.name, AuthInfo: f.name, Namespace: f.namespace}
 	config.CurrentContext = f.name

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -44,6 +45,8 @@ type loginServer struct {
 	// answer is what is said about a token.
 	answer login.Answer
 	shown  []string
+	// gone is whether jane left.
+	gone bool
 }
 
 func newLoginServer(t *testing.T) *loginServer {
@@ -51,6 +54,7 @@ func newLoginServer(t *testing.T) *loginServer {
 	l := &loginServer{life: time.Hour}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+login.Path, l.login)
+	mux.Handle("GET "+login.Path, login.Handler(login.HandlerOptions{Now: time.Now}))
 	mux.HandleFunc("POST "+login.WhoamiPath, l.whoami)
 	l.Server = httptest.NewUnstartedServer(mux)
 	l.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -72,6 +76,16 @@ func (l *loginServer) login(w http.ResponseWriter, r *http.Request) {
 	var request login.Request
 	_ = json.NewDecoder(r.Body).Decode(&request)
 	l.requests = append(l.requests, request)
+	switch {
+	case request.Directory == "nope":
+		w.WriteHeader(http.StatusBadRequest)
+		say(w, login.Failure{Reason: "input", Message: "there is no such directory"})
+		return
+	case l.gone && request.Token != "":
+		w.WriteHeader(http.StatusUnauthorized)
+		say(w, login.Failure{Reason: "credentials", Message: "the account is not there any more"})
+		return
+	}
 	if request.Password != janesPassword && !strings.HasPrefix(request.Token, janesToken) {
 		w.WriteHeader(http.StatusUnauthorized)
 		say(w, login.Failure{Reason: "credentials", Message: "wrong name or password"})
@@ -123,13 +137,14 @@ func TestLoginForPeople(t *testing.T) {
 	if first.code != exitYes || !strings.HasPrefix(first.out, "logged in at "+l.URL+" as jane until ") || !strings.Contains(first.out, "; renewed without asking until ") {
 		t.Fatalf("%+v", first)
 	}
-	again := runWith(t.Context(), "", l.flags(cache, "--password-stdin")...)
+	l.answer = login.Answer{Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane"}}
+	again := runWith(t.Context(), "", l.flags(cache)...)
 	if again.code != exitYes || !strings.HasPrefix(again.out, "already logged in at ") || len(l.requests) != 1 {
 		t.Errorf("%+v", again)
 	}
 	var got loggedIn
 	asJSON := runWith(t.Context(), "", l.flags(cache, "-o", "json")...)
-	if err := json.Unmarshal([]byte(asJSON.out), &got); err != nil || got.User != "jane" || got.Source != l.URL || !got.Cached || !got.Renewable || got.SessionEnds.IsZero() {
+	if err := json.Unmarshal([]byte(asJSON.out), &got); err != nil || got.Outcome != "yes" || got.User.Username != "jane" || got.Server != l.URL || got.Issuer != "" || !got.Cached || !got.Renewable || got.SessionEnds.IsZero() {
 		t.Errorf("%v: %+v", err, asJSON)
 	}
 	token := runWith(t.Context(), "", l.flags(cache, "-o", "token")...)
@@ -168,6 +183,59 @@ func TestLoginRefused(t *testing.T) {
 	got = runWith(t.Context(), janesPassword, l.flags(filepath.Join(t.TempDir(), "cache"), "--password-stdin")...)
 	if got.code != exitUnknown || !strings.Contains(got.err, l.URL+": ") || !strings.Contains(got.err, "refused") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Whoever is not there any more is told so at the renewal.
+func TestRenewalRefused(t *testing.T) {
+	t.Parallel()
+	l := newLoginServer(t)
+	l.life = time.Millisecond
+	dir := t.TempDir()
+	file, cache := filepath.Join(dir, "config"), filepath.Join(dir, "cache")
+	args := l.flags(cache)
+	if got := runWith(t.Context(), janesPassword, l.flags(cache, "--password-stdin")...); got.code != exitYes {
+		t.Fatalf("%+v", got)
+	}
+	if got := runWith(t.Context(), "", append([]string{"kubeconfig", "--api-server", "https://127.0.0.1:1", "--name", "prod one", "--merge", "--kubeconfig", file}, args[1:]...)...); got.code != exitYes {
+		t.Fatalf("%+v", got)
+	}
+	l.mu.Lock()
+	l.gone = true
+	l.mu.Unlock()
+	_, remarks, err := kubectlRun(t.Context(), "v1", append(args, "--kubeconfig", file)...)
+	want := "gatehouse: somebody has to log in, and nobody can be asked here: the login is not renewed: the account is not there any more (reason credentials) (hint: run: gatehouse login --context 'prod one')\n"
+	if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != exitNo || string(remarks) != want {
+		t.Errorf("%v: %s\nwant %s", err, remarks, want)
+	}
+	_, remarks, _ = kubectlRun(t.Context(), "v1", append(args, "--timeout", "1m", "--kubeconfig", file)...)
+	if !strings.Contains(string(remarks), "gatehouse login --context NAME, with the context that was used") {
+		t.Errorf("%s", remarks)
+	}
+	got := runWith(t.Context(), "", "whoami", "--kubeconfig", file)
+	if got.code != exitNo || !strings.Contains(got.err, `the context "prod one": the login is not renewed: the account is not there any more (reason credentials) (hint: run: gatehouse login --kubeconfig `) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Bad usage is no refusal, and both are said as JSON too.
+func TestLoginFailuresAsJSON(t *testing.T) {
+	t.Parallel()
+	l := newLoginServer(t)
+	cache := filepath.Join(t.TempDir(), "cache")
+	for _, c := range []struct {
+		directory, outcome, reason string
+		code                       int
+	}{
+		{"corp", "no", "credentials", exitNo},
+		{"nope", "unknown", "input", exitUnknown},
+	} {
+		got := runWith(t.Context(), "wrong", l.flags(cache, "--directory", c.directory, "--password-stdin", "-o", "json")...)
+		var failure loginFailed
+		err := json.Unmarshal([]byte(got.out), &failure)
+		if err != nil || got.code != c.code || string(failure.Outcome) != c.outcome || failure.Reason != c.reason || got.err != "gatehouse: "+failure.Message+"\n" {
+			t.Errorf("%s: %v: %+v", c.directory, err, got)
+		}
 	}
 }
 
@@ -285,7 +353,7 @@ func TestKubeconfigWorksWithClientGo(t *testing.T) {
 		t.Errorf("%s, %q", resp.Status, api.shown)
 	}
 	refused := runWith(t.Context(), "", "login", "--kubeconfig", file, "--device")
-	if refused.code != exitUnknown || !strings.Contains(refused.err, "are for --issuer") {
+	if refused.code != exitUnknown || !strings.Contains(refused.err, "--device is for --issuer") {
 		t.Errorf("%+v", refused)
 	}
 }
@@ -307,7 +375,8 @@ func TestLoginOfAnotherUser(t *testing.T) {
 	if got := as("jane", janesPassword); got != (said{exitYes, janesToken + "-1\n", ""}) {
 		t.Fatalf("%+v", got)
 	}
-	if got := as("jane", ""); got != (said{exitYes, janesToken + "-1\n", ""}) {
+	l.answer = login.Answer{Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane"}}
+	if got := runWith(t.Context(), "", "login", "--kubeconfig", file, "--username", "jane", "-o", "token"); got != (said{exitYes, janesToken + "-1\n", ""}) {
 		t.Errorf("jane is asked for again: %+v", got)
 	}
 	if got := as("bob", "wrong"); got != (said{exitNo, "", "gatehouse: wrong name or password (reason credentials)\n"}) {

@@ -61,6 +61,9 @@ func (f *contextFlags) user() (name string, user *clientcmdapi.AuthInfo, err err
 	if context == nil {
 		return "", nil, fmt.Errorf("the kubeconfig has no context %q", name)
 	}
+	if context.AuthInfo == "" {
+		return "", nil, fmt.Errorf("the context %q of the kubeconfig names no user (hint: kubectl config set-context %s --user NAME)", name, shellWord(name))
+	}
 	if user = config.AuthInfos[context.AuthInfo]; user == nil {
 		return "", nil, fmt.Errorf("the kubeconfig has no user %q, which is that of the context %q", context.AuthInfo, name)
 	}
@@ -81,6 +84,34 @@ func (f *contextFlags) login() (*loginFlags, error) {
 		return nil, fmt.Errorf("the context %q does not log in with Gatehouse (hint: %s kubeconfig makes one that does)", name, displayName(os.Args[0]))
 	}
 	return login, nil
+}
+
+// contextOf is a context that logs in exactly by these checked flags, the current one
+// if it does; empty if there is none.
+func (f *contextFlags) contextOf(login *loginFlags) string {
+	want, err := login.args()
+	if err != nil {
+		return ""
+	}
+	config, err := f.config().RawConfig()
+	if err != nil {
+		return ""
+	}
+	names := append([]string{config.CurrentContext}, slices.Sorted(maps.Keys(config.Contexts))...)
+	for _, name := range names {
+		context := config.Contexts[name]
+		if context == nil || config.AuthInfos[context.AuthInfo] == nil {
+			continue
+		}
+		own, err := execLogin(config.AuthInfos[context.AuthInfo].Exec)
+		if err != nil || own == nil {
+			continue
+		}
+		if args, err := own.args(); err == nil && slices.Equal(args, want) {
+			return name
+		}
+	}
+	return ""
 }
 
 // logins are the ways to log in of all users in the kubeconfig that log in with

@@ -88,19 +88,26 @@ func (f *loginFlags) check() error {
 			problems = append(problems, errors.New(text))
 		}
 	}
+	misplaced := func(where string, flags ...typed) {
+		if names := typedFlags(flags); names != "" {
+			problems = append(problems, errors.New(names+" "+where))
+		}
+	}
 	problem(!f.named(), "there is no way to log in: give --issuer with --client-id, or --server")
 	if f.issuer != "" {
 		if err := session.ParseIssuer(f.issuer); err != nil {
 			problems = append(problems, fmt.Errorf("--issuer: %w", err))
 		}
 		problem(f.clientID == "", "--client-id is required with --issuer")
-		problem(f.directory != "" || f.username != "" || f.passwordStdin,
-			"--directory, --username and --password-stdin are for a login by name and password, without --issuer")
-		problem(f.device && (f.noBrowser || f.listen != defaultListen), "--no-browser and --listen are for a login in a browser, without --device")
+		misplaced("for a login by name and password, without --issuer",
+			typed{"directory", f.directory != ""}, typed{"username", f.username != ""}, typed{"password-stdin", f.passwordStdin})
+		misplaced("for a login in a browser, without --device",
+			typed{"no-browser", f.device && f.noBrowser}, typed{"listen", f.device && f.listen != defaultListen})
 	} else {
-		problem(f.clientID != "" || f.clientSecretFile != "" || len(f.scopes) > 0 || f.device || f.noBrowser || f.listen != defaultListen ||
-			f.issuerCA != "" || f.issuerCAData != "",
-			"--issuer-ca, --issuer-ca-data, --client-id, --client-secret-file, --scope, --device, --no-browser and --listen are for --issuer")
+		misplaced("for --issuer",
+			typed{"issuer-ca", f.issuerCA != ""}, typed{"issuer-ca-data", f.issuerCAData != ""},
+			typed{"client-id", f.clientID != ""}, typed{"client-secret-file", f.clientSecretFile != ""}, typed{"scope", len(f.scopes) > 0},
+			typed{"device", f.device}, typed{"no-browser", f.noBrowser}, typed{"listen", f.listen != defaultListen})
 		problem(f.passwordStdin && f.username == "" && f.name == "", "--username is required with --password-stdin")
 	}
 	if f.server != "" {
@@ -110,7 +117,7 @@ func (f *loginFlags) check() error {
 		}
 		f.server = server.URL
 	} else {
-		problem(f.serverCA != "" || f.serverCAData != "", "--server-ca and --server-ca-data are for --server")
+		misplaced("for --server", typed{"server-ca", f.serverCA != ""}, typed{"server-ca-data", f.serverCAData != ""})
 	}
 	if err := session.ParseListen(f.listen); err != nil {
 		problems = append(problems, fmt.Errorf("--listen: %w", err))
@@ -118,12 +125,37 @@ func (f *loginFlags) check() error {
 	problem(f.issuerCA != "" && f.issuerCAData != "", "--issuer-ca and --issuer-ca-data exclude each other")
 	problem(f.serverCA != "" && f.serverCAData != "", "--server-ca and --server-ca-data exclude each other")
 	for _, scope := range f.scopes {
-		if scope == "" || strings.ContainsAny(scope, " \"\\") {
+		if scope == "" || strings.ContainsAny(scope, " ,\"\\") {
 			problems = append(problems, fmt.Errorf("--scope %q: must be one scope (hint: repeat the flag)", scope))
 		}
 	}
 	problem(f.timeout < time.Second, "--timeout "+f.timeout.String()+": must be a second or more")
 	return errors.Join(problems...)
+}
+
+// typed is a flag, and whether it was given.
+type typed struct {
+	flag string
+	is   bool
+}
+
+// typedFlags are the flags that were given, as the beginning of a sentence about
+// them; empty if there are none.
+func typedFlags(flags []typed) string {
+	var names []string
+	for _, flag := range flags {
+		if flag.is {
+			names = append(names, "--"+flag.flag)
+		}
+	}
+	switch last := len(names) - 1; {
+	case last < 0:
+		return ""
+	case last == 0:
+		return names[0] + " is"
+	default:
+		return strings.Join(names[:last], ", ") + " and " + names[last] + " are"
+	}
 }
 
 // cache is where logins are kept.

@@ -19,9 +19,10 @@ func TestGuidesShowLogin(t *testing.T) {
 			registration + "kubeadm.yaml":    "--for kubeadm\n",
 		},
 		"login-explain.md": {
-			explained + "jwt.txt":         "--token-file token.txt\n",
-			explained + "jwt-guard.txt":   "--token-file token.txt\n",
-			explained + "jwt-no-keys.txt": "--token-file token.txt\n",
+			explained + "jwt.txt":                   "--token-file token.txt\n",
+			explained + "jwt-guard.txt":             "--token-file token.txt\n",
+			explained + "jwt-no-keys.txt":           "--token-file token.txt\n",
+			explained + "access-token-audience.txt": "--token-file token.txt --audience vault\n",
 		},
 	} {
 		text, err := os.ReadFile("../../docs/" + guide)

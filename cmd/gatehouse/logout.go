@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/session"
 )
@@ -22,8 +25,10 @@ func newLogoutCommand(s streams) *cobra.Command {
 		Use:   "logout",
 		Short: "Forget logins",
 		Long: `Logout removes the logins that 'gatehouse login' has kept on this machine: all of
-them, or with the flags of a login, or with --context, that one. The next kubectl
-asks for a login again, perhaps of another user.
+them, with those of contexts of the kubeconfig that keep theirs elsewhere; or with
+the flags of a login, or with --context, that one. With --server alone it removes
+those of all users of that Gatehouse. The next kubectl asks for a login again,
+perhaps of another user.
 
 A token that was copied elsewhere is good until it ends; a TokenRevocation ends
 tokens of a user sooner. The refresh token of a login at an issuer is given back,
@@ -35,13 +40,17 @@ Exit codes: 0 nothing is left, 2 something could not be removed.`,
   gatehouse logout
 
   # that of a context of the kubeconfig
-  gatehouse logout --context prod`,
-		Args: cobra.NoArgs,
+  gatehouse logout --context prod
+
+  # those of everybody at one Gatehouse
+  gatehouse logout --server https://gatehouse.example:9443`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
 				return outputError(output, "text", "json")
 			}
-			removed, err := logout(cmd.Context(), s, &login, &named)
+			removed, err := logout(cmd.Context(), s, &login, &named, whichLogin(cmd.Flags()))
 			if err != nil {
 				return err
 			}
@@ -65,12 +74,25 @@ Exit codes: 0 nothing is left, 2 something could not be removed.`,
 	return cmd
 }
 
-// logout removes logins and tells how many there were.
-func logout(ctx context.Context, s streams, login *loginFlags, named *contextFlags) (int, error) {
+// whichLogin is the first flag that was given and tells a login, or part of one;
+// empty if there is none.
+func whichLogin(flags *pflag.FlagSet) (name string) {
+	others := map[string]bool{"cache-dir": true, "context": true, "kubeconfig": true, "output": true}
+	flags.Visit(func(flag *pflag.Flag) {
+		if name == "" && !others[flag.Name] {
+			name = flag.Name
+		}
+	})
+	return name
+}
+
+// logout removes logins and tells how many there were. Says is what whichLogin says.
+func logout(ctx context.Context, s streams, login *loginFlags, named *contextFlags, says string) (int, error) {
 	said := login
-	if named.named() {
-		if login.named() {
-			return 0, fmt.Errorf("--context and --kubeconfig say which login, and so do --issuer and --server: give one of them")
+	switch {
+	case named.named():
+		if says != "" {
+			return 0, errors.New("--context and --kubeconfig say which login, and so does --" + says + ": give one of them")
 		}
 		var err error
 		if said, err = named.login(); err != nil {
@@ -79,25 +101,71 @@ func logout(ctx context.Context, s streams, login *loginFlags, named *contextFla
 		if login.cacheDir != "" {
 			said.cacheDir = login.cacheDir
 		}
+	case says == "":
+		return logoutOfAll(ctx, s, login, named)
+	}
+	if err := said.check(); err != nil { // half a login is not all logins
+		return 0, err
 	}
 	cache, err := said.cache(os.Getenv)
 	if err != nil {
-		return 0, err
-	}
-	if !said.named() {
-		if said.clientID != "" || said.directory != "" || said.username != "" || len(said.scopes) > 0 {
-			return 0, said.check() // half a login is not all logins
-		}
-		return forget(ctx, s, cache, named.logins(), cache.RemoveAll)
-	}
-	if err := said.check(); err != nil {
 		return 0, err
 	}
 	method, _, err := said.forgettable(s)
 	if err != nil {
 		return 0, err
 	}
-	return forget(ctx, s, cache, []*loginFlags{said}, func() (int, error) { return cache.Remove(method.Identity()) })
+	everybody := !named.named() && said.issuer == "" && said.username == "" && said.directory == ""
+	removed, err := forget(ctx, s, cache, []*loginFlags{said}, func() (int, error) {
+		if everybody {
+			return cache.RemoveOf(said.server)
+		}
+		return cache.Remove(method.Identity())
+	})
+	if err != nil {
+		return removed, err
+	}
+	source := cmp.Or(said.issuer, said.server)
+	if others, err := cache.CountOf(source); err == nil && others > 0 {
+		loginRemark(s, "still kept at %s, by other flags such as --username or --scope: %s (hint: '%s logout' removes all logins)",
+			source, count(others, "login"), displayName(os.Args[0]))
+	}
+	return removed, nil
+}
+
+// logoutOfAll removes all logins of the directory that flags name, or else of the
+// usual one and those of contexts that keep theirs elsewhere.
+func logoutOfAll(ctx context.Context, s streams, login *loginFlags, named *contextFlags) (int, error) {
+	usual, err := login.cache(os.Getenv)
+	if err != nil {
+		return 0, err
+	}
+	here, elsewhere := []*loginFlags{}, []*loginFlags{}
+	for _, own := range named.logins() {
+		if own.cacheDir != "" && login.cacheDir == "" {
+			elsewhere = append(elsewhere, own)
+		} else {
+			here = append(here, own)
+		}
+	}
+	removed, err := forget(ctx, s, usual, here, usual.RemoveAll)
+	problems := []error{err}
+	for _, own := range elsewhere {
+		method, _, err := own.forgettable(s)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		cache, err := own.cache(os.Getenv)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		n, err := forget(ctx, s, cache, []*loginFlags{own}, func() (int, error) { return cache.Remove(method.Identity()) })
+		removed += n
+		problems = append(problems, err)
+	}
+	return removed, errors.Join(problems...)
 }
 
 // forget removes logins, and gives the refresh tokens of those that are known back

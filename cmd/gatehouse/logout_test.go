@@ -130,3 +130,68 @@ func TestLogoutGivesBack(t *testing.T) {
 		})
 	}
 }
+
+// Who logs out of a Gatehouse leaves nobody logged in there, and is told of what
+// other flags kept.
+func TestLogoutOfAServer(t *testing.T) {
+	t.Parallel()
+	l, other := newLoginServer(t), newLoginServer(t)
+	cache := filepath.Join(t.TempDir(), "cache")
+	for _, name := range []string{"jane", "carl"} {
+		if got := runWith(t.Context(), janesPassword, l.flags(cache, "--username", name, "--password-stdin")...); got.code != exitYes {
+			t.Fatalf("%+v", got)
+		}
+	}
+	if got := runWith(t.Context(), janesPassword, other.flags(cache, "--password-stdin")...); got.code != exitYes {
+		t.Fatalf("%+v", got)
+	}
+	for _, step := range []struct {
+		args []string
+		want said
+	}{
+		{
+			[]string{"--server", l.URL, "--username", "eve"},
+			said{exitYes, "no login was kept\n", "gatehouse: still kept at " + l.URL + ", by other flags such as --username or --scope: 2 logins (hint: 'gatehouse logout' removes all logins)\n"},
+		},
+		{
+			[]string{"--server", l.URL, "--username", "jane", "--directory", "corp"},
+			said{exitYes, "no login was kept\n", "gatehouse: still kept at " + l.URL + ", by other flags such as --username or --scope: 2 logins (hint: 'gatehouse logout' removes all logins)\n"},
+		},
+		{[]string{"--server", l.URL + "/"}, said{exitYes, "2 logins removed\n", ""}},
+		{[]string{"--server", l.URL}, said{exitYes, "no login was kept\n", ""}},
+		{nil, said{exitYes, "1 login removed\n", ""}},
+	} {
+		if got := runWith(t.Context(), "", append([]string{"logout", "--cache-dir", cache}, step.args...)...); got != step.want {
+			t.Errorf("%q: %+v\nwant %+v", step.args, got, step.want)
+		}
+	}
+}
+
+// A context that keeps its login elsewhere is logged out with all others.
+func TestLogoutOfAContextsOwnDirectory(t *testing.T) {
+	dir := t.TempDir()
+	file, own := filepath.Join(dir, "config"), filepath.Join(dir, "own")
+	t.Setenv("KUBECONFIG", file)
+	t.Setenv("KUBECACHEDIR", filepath.Join(dir, "usual"))
+	l := newLoginServer(t)
+	made := runWith(t.Context(), "", append([]string{"kubeconfig", "--api-server", "https://127.0.0.1:1", "--merge", "--kubeconfig", file}, l.flags(own)[1:]...)...)
+	if made.code != exitYes {
+		t.Fatalf("%+v", made)
+	}
+	logIn := func(args ...string) {
+		t.Helper()
+		if got := runWith(t.Context(), janesPassword, append(args, "--password-stdin")...); got.code != exitYes {
+			t.Fatalf("%+v", got)
+		}
+	}
+	logIn("login")
+	logIn(l.flags(own, "--username", "carl")...)
+	logIn(l.flags("")...)
+	if got := runWith(t.Context(), "", "logout"); got != (said{exitYes, "2 logins removed\n", ""}) {
+		t.Errorf("%+v", got)
+	}
+	// It may be shared with what is no business of this kubeconfig.
+	if got := runWith(t.Context(), "", "logout", "--cache-dir", own); got != (said{exitYes, "1 login removed\n", ""}) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,16 +51,21 @@ not shown to a cluster that it is not for.
 Nobody is asked to log in, and the token is never printed.
 
 Exit codes: 0 yes, 1 no, 2 could not tell. The API server's answer counts if there
-is one, and Gatehouse's if not.`,
+is one, and Gatehouse's if not, or if --audience asks for what the API server does
+not look at.`,
 		Example: `  # as kubectl would be
   gatehouse whoami
 
   # why is this token refused?
   gatehouse whoami --server https://gatehouse.example:9443 --server-ca ca.crt --token-file token`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.output != "text" && f.output != "json" {
 				return outputError(f.output, "text", "json")
+			}
+			if cmd.Flags().Changed("token-file") && f.tokenFile == "" {
+				return errors.New("--token-file: must not be empty (hint: the name of a file, or - for standard input)")
 			}
 			return f.run(cmd.Context(), s)
 		},
@@ -90,12 +96,18 @@ type whoamiReport struct {
 	GatehouseError string        `json:"gatehouseError,omitempty"`
 	// APIServer is what the API server makes of the token.
 	APIServer *apiServerView `json:"apiServer,omitempty"`
+
+	// audiences is how many were asked for.
+	audiences int
 }
 
 func (f *whoamiFlags) run(ctx context.Context, s streams) error {
 	report, err := f.ask(ctx, s)
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
+	}
+	if _, refused := errors.AsType[*notRenewedError](err); refused {
+		return &exitError{code: exitNo, err: err}
 	}
 	if err != nil {
 		return err
@@ -123,7 +135,7 @@ func (f *whoamiFlags) run(ctx context.Context, s streams) error {
 
 // ask finds the token, and shows it to whom it is for.
 func (f *whoamiFlags) ask(ctx context.Context, s streams) (*whoamiReport, error) {
-	report := &whoamiReport{}
+	report := &whoamiReport{audiences: len(f.audiences)}
 	server, err := f.gatehouse()
 	if err != nil {
 		return nil, err
@@ -213,8 +225,31 @@ func (r *whoamiReport) askGatehouse(ctx context.Context, server gatehouseAddress
 	}
 	if r.Gatehouse, err = session.Whoami(ctx, server.url, roots, token, audiences); err != nil {
 		r.GatehouseError = err.Error()
+	} else {
+		compareAudiences(r.Gatehouse, audiences)
 	}
 	return nil
+}
+
+// compareAudiences takes back a yes that is not about the audiences that were asked
+// for: it is for those of the API server, which nobody else knows.
+func compareAudiences(a *login.Answer, asked []string) {
+	if a.Outcome == string(authn.Yes) && len(asked) > 0 && len(a.Audiences) == 0 {
+		a.Outcome, a.Reason = string(authn.Unknown), string(authn.ReasonAudience)
+		a.Message = "good for the API server's own audiences; whether " + oneOf(asked) + " only the API server knows"
+	}
+}
+
+// oneOf says of audiences that they are to be compared with others.
+func oneOf(audiences []string) string {
+	quoted := make([]string, len(audiences))
+	for i, audience := range audiences {
+		quoted[i] = strconv.Quote(audience)
+	}
+	if len(quoted) == 1 {
+		return quoted[0] + " is one of them"
+	}
+	return "any of " + strings.Join(quoted, ", ") + " is one of them"
 }
 
 // contextToken is the token that kubectl would send, empty if the context has
@@ -223,21 +258,38 @@ func (f *whoamiFlags) contextToken(ctx context.Context, s streams, own *loginFla
 	if own == nil {
 		return tokenOf(ctx, api)
 	}
-	credential, _, err := own.get(ctx, s, f.now, f.getenv, false)
-	if errors.Is(err, session.ErrNeedsPerson) {
-		hint := displayName(os.Args[0]) + " login"
-		if f.context != "" {
-			hint += " --context " + shellWord(f.context)
-		}
-		if f.kubeconfig != "" {
-			hint += " --kubeconfig " + shellWord(f.kubeconfig)
-		}
-		return "", fmt.Errorf("nobody is logged in (hint: run: %s)", hint)
-	}
+	get, err := own.session(s, f.now, f.getenv, false)
 	if err != nil {
 		return "", err
 	}
-	return credential.Token, nil
+	credential, _, err := get.Get(ctx)
+	switch refused, definite := errors.AsType[*session.RefusedError](err); {
+	case err == nil:
+		return credential.Token, nil
+	case errors.Is(err, session.ErrNeedsPerson) && definite:
+		return "", &notRenewedError{fmt.Sprintf("the login is not renewed: %s (hint: run: %s)", refused, f.loginHint())}
+	case errors.Is(err, session.ErrNeedsPerson):
+		return "", fmt.Errorf("nobody is logged in (hint: run: %s)", f.loginHint())
+	default:
+		return "", err
+	}
+}
+
+// notRenewedError is a login that the server refuses to renew.
+type notRenewedError struct{ text string }
+
+func (e *notRenewedError) Error() string { return e.text }
+
+// loginHint is what a person runs to log in for the context.
+func (f *whoamiFlags) loginHint() string {
+	hint := displayName(os.Args[0]) + " login"
+	if f.context != "" {
+		hint += " --context " + shellWord(f.context)
+	}
+	if f.kubeconfig != "" {
+		hint += " --kubeconfig " + shellWord(f.kubeconfig)
+	}
+	return hint
 }
 
 // readToken reads a token from a file or standard input.
@@ -250,10 +302,13 @@ func readToken(in io.Reader, path string) (string, error) {
 		const most = 1 << 20
 		data, err = io.ReadAll(io.LimitReader(in, most))
 	} else {
-		data, err = readBounded("--token-file", path)
+		data, err = readTokenFile(path)
 	}
 	if err != nil {
 		return "", err
+	}
+	if len(data) == 0 {
+		return "", errors.New("--token-file: is empty: must hold one token (hint: did the command that wrote it fail?)")
 	}
 	token := strings.TrimSpace(string(data))
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -263,9 +318,34 @@ func readToken(in io.Reader, path string) (string, error) {
 	return token, nil
 }
 
+// readTokenFile reads the file of a token. Its name is in no error: who gives the
+// token itself, where others can read it, need not find it in a log too.
+func readTokenFile(path string) (data []byte, err error) {
+	const most = 1 << 20
+	file, err := os.Open(path) // #nosec G304 -- the user names the file
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(file, most+1))
+		err = errors.Join(err, file.Close())
+	}
+	if wrapped, ok := errors.AsType[*os.PathError](err); ok {
+		err = wrapped.Err
+	}
+	switch {
+	case looksLikeToken(path):
+		return nil, errors.New("--token-file: must be the name of a file, and not a token, which others can read on a command line (hint: - for standard input; if it is a real one, revoke it)")
+	case err != nil:
+		return nil, fmt.Errorf("--token-file: cannot be read: %w (hint: it is the name of a file, or - for standard input)", err)
+	case len(data) > most:
+		return nil, fmt.Errorf("--token-file: is larger than %d MiB", most>>20)
+	}
+	return data, nil
+}
+
 // outcome is the API server's answer if it gave one, and else Gatehouse's.
 func (r *whoamiReport) outcome() authn.Outcome {
-	if r.APIServer != nil && r.APIServer.Outcome != authn.Unknown {
+	// What the API server says is about its own audiences.
+	others := r.audiences > 0 && (r.APIServer == nil || r.APIServer.Outcome != authn.No)
+	if r.APIServer != nil && r.APIServer.Outcome != authn.Unknown && !others {
 		return r.APIServer.Outcome
 	}
 	if r.Gatehouse != nil {

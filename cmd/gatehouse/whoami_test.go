@@ -130,7 +130,7 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
 		{
 			name: "the API server is down", answer: yes, user: token, server: true, atGates: 1, nobody: true,
 			edit: func(a *apiServer, _ *clientcmdapi.Cluster) { a.Close() },
-			says: []string{"gatehouse   yes\n", "API server  could not tell: "},
+			says: []string{"gatehouse   yes\n", "API server  could not tell: ", "connection refused (hint: is the address in the kubeconfig right, and does the API server run)\n"},
 		},
 		{
 			name: "terminal tricks", user: token, server: true, atGates: 1,
@@ -227,7 +227,7 @@ func TestWhoamiByLogin(t *testing.T) {
 	if login := runWith(t.Context(), janesPassword, "login", "--kubeconfig", file, "--password-stdin"); login.code != exitYes {
 		t.Fatalf("%+v", login)
 	}
-	got = runWith(t.Context(), "", "whoami", "--context", "prod", "--kubeconfig", file, "-o", "json", "--audience", "a")
+	got = runWith(t.Context(), "", "whoami", "--context", "prod", "--kubeconfig", file, "-o", "json")
 	var report whoamiReport
 	if err := json.Unmarshal([]byte(got.out), &report); err != nil || got.code != exitYes || got.err != "" {
 		t.Fatalf("%v: %+v", err, got)
@@ -237,6 +237,77 @@ func TestWhoamiByLogin(t *testing.T) {
 	}
 	if l.shown[0] != "Bearer "+janesToken+"-1" || api.shown[0] != l.shown[0] || strings.Contains(got.out, janesToken) {
 		t.Errorf("%q %q %s", l.shown, api.shown, got.out)
+	}
+}
+
+// Whether a token for the API server's own audiences is for others, nobody can tell.
+func TestWhoamiForAnAudience(t *testing.T) {
+	t.Parallel()
+	yes := login.Answer{Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane"}}
+	vaults := yes
+	vaults.Audiences = []string{"vault"}
+	const own = "gatehouse   could not tell: audience: good for the API server's own audiences; whether "
+	for _, c := range []struct {
+		name      string
+		answer    login.Answer
+		audiences []string
+		refused   bool // by the API server
+		code      int
+		says      string
+	}{
+		{"the audience", vaults, []string{"vault"}, false, exitYes, "audiences   vault\n"},
+		{"one of them", vaults, []string{"shop", "vault"}, false, exitYes, "audiences   vault\n"},
+		{"the API server's own", yes, nil, false, exitYes, "gatehouse   yes\n"},
+		{"nobody knows", yes, []string{"vault"}, false, exitUnknown, own + "\"vault\" is one of them only the API server knows\n"},
+		{"nobody knows of two", yes, []string{"vault", "shop"}, false, exitUnknown, own + "any of \"vault\", \"shop\" is one of them only the API server knows\n"},
+		{"refused anyway", yes, []string{"vault"}, true, exitNo, "Unauthorized"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l, api := newLoginServer(t), newAPIServer(t)
+			l.answer = c.answer
+			if c.refused {
+				api.status = http.StatusUnauthorized
+			}
+			ca := filepath.Join(t.TempDir(), "ca.crt")
+			if err := os.WriteFile(ca, caOf(l.Server), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			file := api.writeKubeconfig(t, &clientcmdapi.AuthInfo{Token: janesToken}, nil)
+			args := []string{"whoami", "--server", l.URL, "--server-ca", ca, "--kubeconfig", file}
+			for _, audience := range c.audiences {
+				args = append(args, "--audience", audience)
+			}
+			if got := runWith(t.Context(), "", args...); got.code != c.code || !strings.Contains(got.out, c.says) {
+				t.Errorf("%+v, want %d and %q", got, c.code, c.says)
+			}
+		})
+	}
+}
+
+// A token in place of a file's name is not repeated.
+func TestWhoamiWithATokenAsFile(t *testing.T) {
+	t.Parallel()
+	for name, file := range map[string]string{
+		"access token": "gatehouse_ci_" + strings.Repeat("hush", 11),
+		"JWT":          "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodXNoaHVzaGh1c2gifQ.hushhushhush",
+		"a piece":      "gatehouse_hush",
+		"two lines":    "gatehouse_hush\nhush",
+	} {
+		for _, more := range [][]string{nil, {"-o", "json"}} {
+			got := runWith(t.Context(), "", append([]string{"whoami", "--server", "https://127.0.0.1:1", "--token-file", file}, more...)...)
+			if got.code != exitUnknown || strings.Contains(got.out+got.err, "hush") || !strings.Contains(got.err, "--token-file: ") || !strings.Contains(got.err, "- for standard input") {
+				t.Errorf("%s: %+v", name, got)
+			}
+		}
+	}
+	for _, c := range []struct{ file, says string }{
+		{"", "--token-file: must not be empty (hint: the name of a file, or - for standard input)"},
+		{t.TempDir(), "--token-file: cannot be read: is a directory"},
+	} {
+		if got := runWith(t.Context(), "", "whoami", "--server", "https://127.0.0.1:1", "--token-file", c.file); got.code != exitUnknown || !strings.Contains(got.err, c.says) {
+			t.Errorf("%+v, want %q", got, c.says)
+		}
 	}
 }
 
@@ -263,7 +334,7 @@ func TestWhoamiWithATokenFile(t *testing.T) {
 		t.Errorf("%+v, %q %q", got, l.shown, api.shown)
 	}
 	for stdin, says := range map[string]string{
-		"":                       "--token-file: must hold one token",
+		"":                       "--token-file: is empty: must hold one token (hint: ",
 		"a b":                    "--token-file: must hold one token",
 		"a\nb":                   "--token-file: must hold one token",
 		"hush\x00":               "--token-file: must hold one token",

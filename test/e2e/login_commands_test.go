@@ -237,7 +237,7 @@ func (p *place) testCommands(t *testing.T) {
 		if err != nil || !strings.Contains(page, "logged in") {
 			t.Errorf("the browser shows %q, %v", page, err)
 		}
-		login.wait(t).says(t, 0, "logged in", p.issuer.Issuer())
+		login.wait(t).says(t, 0, "logged in", p.issuer.Issuer(), "the cluster knows you as dex:jane@example.org")
 		d.isKnownAs(t, "dex:jane@example.org", "dex:dev", "dex:eng")
 		d.isPrivate(t)
 	})

@@ -155,7 +155,8 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.event = Event{Path: e.path, Client: clientName(client), Started: e.Now()}
 	write(w, e.handle(r.Context(), c, client))
 	c.event.Took = e.Now().Sub(c.event.Started)
-	if e.Observe != nil {
+	// A GET of Path is how clients recognise a Gatehouse, and no login.
+	if e.Observe != nil && (r.Method != http.MethodGet || e.path != Path) {
 		// It is going to be logged, and the caller need not wait for that.
 		_ = http.NewResponseController(w).Flush() // a caller that has gone away hears nothing
 		e.Observe(&c.event)

@@ -106,7 +106,8 @@ func TestHostileRequests(t *testing.T) {
 		status           int
 		reason, message  string
 	}{
-		{"GET", login.Path, loginBody, func(r *http.Request) { r.Method = http.MethodGet }, 405, "method", "only POST is answered here"},
+		{"PUT", login.Path, loginBody, func(r *http.Request) { r.Method = http.MethodPut }, 405, "method", "only POST is answered here"},
+		{"GET", login.WhoamiPath, "", func(r *http.Request) { r.Method = http.MethodGet }, 405, "method", "only POST is answered here"},
 		{"HEAD", login.WhoamiPath, "", func(r *http.Request) { r.Method = http.MethodHead }, 405, "method", "only POST"},
 		{"OPTIONS, as browsers ask", login.Path, "", func(r *http.Request) { r.Method = http.MethodOptions }, 405, "method", "only POST"},
 		{"a form", login.Path, "username=jane&password=" + password, header("Content-Type", "application/x-www-form-urlencoded"), 415, "media-type", "the media type must be application/json"},
@@ -170,6 +171,23 @@ func TestHostileRequests(t *testing.T) {
 				t.Errorf("Allow is %q", allow)
 			}
 		})
+	}
+}
+
+// TestRecognised checks what clients know a Gatehouse by before they give it a
+// password, which is no login that anybody counts.
+func TestRecognised(t *testing.T) {
+	t.Parallel()
+	handler := login.Handler(login.HandlerOptions{
+		Now: time.Now, Observe: func(e *login.Event) { t.Errorf("observed: %+v", e) },
+	})
+	r, recorder := request(t, login.Path, ""), httptest.NewRecorder()
+	r.Method = http.MethodGet
+	handler.ServeHTTP(recorder, r)
+	f := decode[login.Failure](t, recorder)
+	if recorder.Code != http.StatusMethodNotAllowed || f.Reason != login.ReasonMethod || recorder.Header().Get("Allow") != http.MethodPost ||
+		recorder.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%d %v %+v", recorder.Code, recorder.Header(), f)
 	}
 }
 

@@ -109,6 +109,56 @@ func (c *Cache) entry(id Identity) entry {
 func (e entry) file() string { return e.name + ".json" }
 func (e entry) path() string { return filepath.Join(e.cache.Dir, e.file()) }
 
+// ofSource are the entries with a credential that may be used and is of a Source,
+// whoever logged in there.
+func (c *Cache) ofSource(source string) ([]entry, error) {
+	root, err := c.openExisting()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	files, err := fs.ReadDir(root.FS(), ".")
+	if err = errors.Join(err, root.Close()); err != nil {
+		return nil, err
+	}
+	var found []entry
+	for _, f := range files {
+		name, isCredential := strings.CutSuffix(f.Name(), ".json")
+		if !isCredential || !isOurs(name) {
+			continue
+		}
+		e := entry{c, name}
+		if kept, err := e.read(); err == nil && kept != nil && kept.Source == source {
+			found = append(found, e)
+		}
+	}
+	return found, nil
+}
+
+// CountOf tells how many credentials there are of a Source, such as the address of
+// a Gatehouse.
+func (c *Cache) CountOf(source string) (int, error) {
+	found, err := c.ofSource(source)
+	return len(found), err
+}
+
+// RemoveOf removes the credentials of a Source and tells how many there were.
+func (c *Cache) RemoveOf(source string) (removed int, err error) {
+	found, err := c.ofSource(source)
+	if err != nil {
+		return 0, err
+	}
+	var problems []error
+	for _, e := range found {
+		n, err := c.remove(func(file string) bool { return strings.HasPrefix(file, e.name+".") })
+		removed += n
+		problems = append(problems, err)
+	}
+	return removed, errors.Join(problems...)
+}
+
 // read returns the credential, or nil if there is none or it cannot be
 // understood. It is an error if others could have read or written it.
 func (e entry) read() (c *Credential, err error) {

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"syscall"
 	"time"
 )
 
@@ -109,6 +111,12 @@ func transportError(err error) error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return errors.New("does not answer in time")
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%s (hint: is the address right, and does the server run)", printable(err.Error()))
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Errorf("%s (hint: is the name right)", printable(err.Error()))
 	}
 	return errors.New(printable(err.Error()))
 }

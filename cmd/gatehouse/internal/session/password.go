@@ -55,8 +55,13 @@ func (p *Password) Fits(c *Credential) bool {
 	return p.Name == "" || c.Name == cmp.Or(p.Username, p.Name)
 }
 
-// Login implements Method.
+// Login implements Method. Nobody is asked for anything before the server has shown
+// that it is a Gatehouse.
 func (p *Password) Login(ctx context.Context) (*Credential, error) {
+	client := newClient(p.Roots)
+	if err := recognise(ctx, client, p.Server); err != nil {
+		return nil, err
+	}
 	name := cmp.Or(p.Username, p.Name)
 	if name == "" {
 		var err error
@@ -76,7 +81,7 @@ func (p *Password) Login(ctx context.Context) (*Credential, error) {
 		if password == "" {
 			return nil, errors.New("no password was given")
 		}
-		c, err := p.ask(ctx, login.Request{Directory: p.Directory, Username: name, Password: password})
+		c, err := p.ask(ctx, client, login.Request{Directory: p.Directory, Username: name, Password: password})
 		if err == nil {
 			c.Name = name
 			return c, nil
@@ -94,7 +99,7 @@ func (p *Password) Renew(ctx context.Context, old *Credential) (*Credential, err
 	if !p.Now().Before(old.SessionEnds) {
 		return nil, ErrEnded
 	}
-	c, err := p.ask(ctx, login.Request{Directory: p.Directory, Token: old.Token})
+	c, err := p.ask(ctx, newClient(p.Roots), login.Request{Directory: p.Directory, Token: old.Token})
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return nil, fmt.Errorf("%w: %w", ErrEnded, refused)
 	}
@@ -106,12 +111,12 @@ func (p *Password) Renew(ctx context.Context, old *Credential) (*Credential, err
 }
 
 // ask asks the login endpoint.
-func (p *Password) ask(ctx context.Context, request login.Request) (*Credential, error) {
+func (p *Password) ask(ctx context.Context, client *http.Client, request login.Request) (*Credential, error) {
 	body, err := json.Marshal(request) //nolint:gosec // the password goes to the server and nowhere else
 	if err != nil {
 		return nil, err
 	}
-	status, answer, err := post(ctx, newClient(p.Roots), p.Server+login.Path, "", body)
+	status, answer, err := post(ctx, client, p.Server+login.Path, "", body)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Server, err)
 	}
@@ -143,18 +148,24 @@ func post(ctx context.Context, client *http.Client, url, bearer string, body []b
 	if bearer != "" {
 		req.Header.Set("Authorization", "Bearer "+bearer)
 	}
+	status, _, answer, err = send(client, req)
+	return status, answer, err
+}
+
+// send sends a request and reads the answer.
+func send(client *http.Client, req *http.Request) (status int, header http.Header, answer []byte, err error) {
 	resp, err := client.Do(req)
 	if err != nil {
-		if ctx.Err() != nil {
-			return 0, nil, context.Cause(ctx)
+		if ctx := req.Context(); ctx.Err() != nil {
+			return 0, nil, nil, context.Cause(ctx)
 		}
-		return 0, nil, transportError(err)
+		return 0, nil, nil, transportError(err)
 	}
 	answer, err = io.ReadAll(resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return 0, nil, transportError(err)
+		return 0, nil, nil, transportError(err)
 	}
-	return resp.StatusCode, answer, nil
+	return resp.StatusCode, resp.Header, answer, nil
 }
 
 // failed is the error for an answer that is a login.Failure, or ought to be. Only

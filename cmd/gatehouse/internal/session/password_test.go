@@ -36,6 +36,7 @@ func newGatehouse(t *testing.T) *testGatehouse {
 	g := &testGatehouse{ends: noon.Add(10 * time.Hour)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+login.Path, g.serve)
+	mux.Handle("GET "+login.Path, login.Handler(login.HandlerOptions{Now: time.Now}))
 	g.Server = newTLSServer(mux)
 	t.Cleanup(g.Close)
 	return g
@@ -259,6 +260,67 @@ func TestPasswordIsNotRepeated(t *testing.T) {
 	if len(stolen) > 0 || len(unverified.requests) > 0 {
 		t.Errorf("a password went elsewhere: %q, %v", stolen, unverified.requests)
 	}
+}
+
+// What is not a Gatehouse gets no password, and nobody is asked for one.
+func TestPasswordIsForGatehouseAlone(t *testing.T) {
+	t.Parallel()
+	said := func(status int, media, allow, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", media)
+			w.Header().Set("Allow", allow)
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	const ours = `{"reason":"method","message":"only POST is answered here"}`
+	for _, c := range []struct {
+		name   string
+		answer http.HandlerFunc
+		says   string
+	}{
+		{"a page", said(http.StatusOK, "text/html", "", "<html>"), "it answers 200 OK"},
+		{"an API server", said(http.StatusForbidden, "application/json", "", `{"kind":"Status"}`), "it answers 403 Forbidden"},
+		{"any server without GET", said(http.StatusMethodNotAllowed, "text/plain", "POST", "Method Not Allowed"), "gets no password: it answers 405"},
+		{"another reason", said(http.StatusMethodNotAllowed, "application/json", "POST", `{"reason":"internal"}`), "gets no password"},
+		{"another status", said(http.StatusOK, "application/json", "POST", ours), "gets no password"},
+		{"another media type", said(http.StatusMethodNotAllowed, "text/plain", "POST", ours), "gets no password"},
+		{"no POST", said(http.StatusMethodNotAllowed, "application/json", "GET", ours), "gets no password"},
+		{"cut off", said(http.StatusMethodNotAllowed, "application/json", "POST", ours[:20]), "gets no password"},
+		{"a redirection", said(http.StatusFound, "application/json", "POST", ours), "it answers 302 Found"},
+		{"without end", said(http.StatusMethodNotAllowed, "application/json", "POST", strings.Repeat(" ", maxAnswerBytes+1)), "the answer is larger than"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			server := newTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				got = append(got, r.Method+" "+r.URL.Path)
+				c.answer(w, r)
+			}))
+			t.Cleanup(server.Close)
+			roots := x509.NewCertPool()
+			roots.AddCert(server.Certificate())
+			who := &typist{passwords: []string{testPassword}}
+			_, err := (&Password{Server: server.URL, Roots: roots, Asker: who, Now: time.Now}).Login(t.Context())
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+			if len(who.asked) > 0 || len(got) != 1 || got[0] != "GET "+login.Path {
+				t.Errorf("the person was asked %q, the server %q", who.asked, got)
+			}
+		})
+	}
+	t.Run("nobody there", func(t *testing.T) {
+		t.Parallel()
+		server := newTLSServer(http.NotFoundHandler())
+		server.Close()
+		who := &typist{passwords: []string{testPassword}}
+		_, err := (&Password{Server: server.URL, Asker: who, Now: time.Now}).Login(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "refused (hint: is the address right, and does the server run)") || len(who.asked) > 0 {
+			t.Errorf("got %v, asked %q", err, who.asked)
+		}
+	})
 }
 
 func TestPasswordRenewal(t *testing.T) {

@@ -105,6 +105,8 @@ type Session struct {
 	Cache  *Cache
 	// Interactive says that there is a person to ask.
 	Interactive bool
+	// Anew asks for a login whatever is in the cache, and takes its place.
+	Anew bool
 	// Patience is how long another login is waited for. It must be longer than
 	// a Login may take.
 	Patience time.Duration
@@ -115,16 +117,16 @@ type Session struct {
 
 // Get returns a credential that is good for now: the one in the cache, that one
 // renewed, or that of a new login, which takes the place of one that does not fit.
-// Fresh tells that it was not there at once. The
-// error is ErrNeedsPerson, or a *RefusedError for a definite no, or means that
-// it could not be told.
+// Fresh tells that it was not there at once. The error is ErrNeedsPerson, or a
+// *RefusedError for a definite no, or both if a renewal was refused and nobody can
+// be asked, or means that it could not be told.
 func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error) {
 	entry := s.Cache.entry(s.Method.Identity())
 	old, _, err := s.cached(entry)
 	if err != nil {
 		return nil, false, err
 	}
-	if old != nil && old.usable(s.Now()) {
+	if old != nil && old.usable(s.Now()) && !s.Anew {
 		return old, false, nil
 	}
 	began := s.Now()
@@ -140,7 +142,7 @@ func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error
 	if err != nil {
 		return nil, false, err
 	}
-	if old != nil && old.usable(s.Now()) {
+	if old != nil && old.usable(s.Now()) && !s.Anew {
 		return old, true, nil
 	}
 	if entry.failedSince(began) {
@@ -177,11 +179,17 @@ func (s *Session) cached(e entry) (mine, others *Credential, err error) {
 
 // obtain gets a credential that is not in the cache.
 func (s *Session) obtain(ctx context.Context, old *Credential) (*Credential, error) {
-	if old != nil {
+	needsPerson := ErrNeedsPerson
+	if old != nil && !s.Anew {
 		c, err := s.Method.Renew(ctx, old)
+		refused, ok := errors.AsType[*RefusedError](err)
 		switch {
 		case err == nil:
 			return c, nil
+		case ok && s.Interactive:
+			s.remark("the login is not renewed: %s", refused)
+		case ok:
+			needsPerson = fmt.Errorf("%w: the login is not renewed: %w", ErrNeedsPerson, refused)
 		case errors.Is(err, ErrEnded):
 		case s.Now().Before(old.ExpiresAt):
 			s.remark("the token is used until its end: it could not be renewed: %s", err)
@@ -191,7 +199,7 @@ func (s *Session) obtain(ctx context.Context, old *Credential) (*Credential, err
 		}
 	}
 	if !s.Interactive {
-		return nil, ErrNeedsPerson
+		return nil, needsPerson
 	}
 	return s.Method.Login(ctx)
 }

@@ -129,6 +129,7 @@ func TestGet(t *testing.T) {
 		renew          error // what Renew fails with
 		login          error // what Login fails with
 		interactive    bool
+		anew           bool
 		token          string // empty for an error
 		err            string
 		logins, renews int32
@@ -144,6 +145,10 @@ func TestGet(t *testing.T) {
 		{name: "renewal fails after the end", cached: old(time.Hour), renew: down, interactive: true, err: "cannot be renewed: the server is down", renews: 1, kept: "old"},
 		{name: "session over", cached: old(2 * time.Hour), renew: ErrEnded, interactive: true, token: "fresh", renews: 1, logins: 1, kept: "fresh"},
 		{name: "session over and nobody there", cached: old(2 * time.Hour), renew: ErrEnded, err: "somebody has to log in", renews: 1, kept: "old"},
+		{name: "anew", cached: old(time.Minute), anew: true, interactive: true, token: "fresh", logins: 1, kept: "fresh"},
+		{name: "anew, and refused", cached: old(time.Minute), anew: true, interactive: true, login: &RefusedError{"credentials", "wrong"}, err: "wrong (reason credentials)", logins: 1, kept: "old"},
+		{name: "renewal refused", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), err: "nobody can be asked here: the login is not renewed: gone (reason credentials)", renews: 1, kept: "old"},
+		{name: "renewal refused to a person", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), interactive: true, token: "fresh", renews: 1, logins: 1, kept: "fresh"},
 		{name: "refused", interactive: true, login: &RefusedError{"credentials", "wrong name or password"}, err: "wrong name or password (reason credentials)", logins: 1},
 	}
 	for _, c := range cases {
@@ -160,7 +165,7 @@ func TestGet(t *testing.T) {
 				renew: func(*Credential) (*Credential, error) { return result(c.renew) },
 			}
 			s := newSession(t, m)
-			s.Interactive = c.interactive
+			s.Interactive, s.Anew = c.interactive, c.anew
 			e := s.Cache.entry(m.id)
 			if c.cached != nil {
 				if err := e.write(c.cached); err != nil {
