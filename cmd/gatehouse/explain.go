@@ -52,7 +52,9 @@ for, everything that is looked at on the way, and what the API server is answere
 The token is read from a file or from standard input, for it is a secret, and
 nothing that would let anybody in is printed. Nobody is asked: the keys of a JWT's
 issuer are known if the configuration has a keysFile for it, or with --fetch-keys,
-which asks the issuer once. Exit codes: 0 yes, 1 no, 2 it could not be told.`,
+which asks the issuer once. With --audience it could not be told either of a token
+that names no audiences, which is good for the API server's own: nobody but the API
+server knows these. Exit codes: 0 yes, 1 no, 2 it could not be told.`,
 		Example: `  # why is there no sidecar?
   gatehouse explain --config ./config -f deployment.yaml
 

@@ -153,6 +153,10 @@ func (f *explainTokenFlags) explain(ctx context.Context, s streams, dir, output 
 	}
 	d, looked := snapshot.Authn.Explain(ctx, token, f.audiences)
 	e := newExplainedToken(&d, append(steps, looked...))
+	e.doubt(f.audiences)
+	if d.Reason == authn.ReasonKeys && f.fetchKeys {
+		e.Hint = "what the issuer answered is the first step; jwt.issuers has a keysFile for an issuer that is not asked"
+	}
 	if output == "json" {
 		encoder := json.NewEncoder(s.out)
 		encoder.SetIndent("", "  ")
@@ -166,7 +170,7 @@ func (f *explainTokenFlags) explain(ctx context.Context, s streams, dir, output 
 	if err != nil {
 		return err
 	}
-	switch d.Outcome {
+	switch e.Outcome {
 	case authn.Yes:
 		return nil
 	case authn.No:
@@ -230,7 +234,8 @@ type explainedToken struct {
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	// Steps is never nil, so that programs can go through it.
 	Steps []authn.Step `json:"steps"`
-	// Status is what the API server is answered.
+	// Status is what the API server is answered. It may be a yes where the outcome
+	// is that it could not be told: see doubt.
 	Status authenticationv1.TokenReviewStatus `json:"status"`
 }
 
@@ -249,6 +254,17 @@ func newExplainedToken(d *authn.Decision, steps []authn.Step) *explainedToken {
 		}
 	}
 	return e
+}
+
+// doubt takes back a yes without audiences, if audiences were asked for. Such a
+// token is good for the API server's own, and which these are nobody has told.
+func (e *explainedToken) doubt(asked []string) {
+	if e.Outcome != authn.Yes || len(asked) == 0 || len(e.Status.Audiences) > 0 {
+		return
+	}
+	e.Outcome, e.Reason = authn.Unknown, authn.ReasonAudience
+	e.Detail = "good for the API server's own audiences; whether " + oneOf(asked) + " only the API server knows"
+	e.Hint = "they are its --api-audiences; a token for somebody else has to name its audiences"
 }
 
 // tokenHint says what to do about a token with such a decision.
@@ -343,13 +359,19 @@ func (e *explainedToken) printVerdict(line func(string, ...any), now time.Time) 
 			text += " (hint: " + e.Hint + ")"
 		}
 		line("  verdict: %s", text)
-		return
+		if !e.Status.Authenticated {
+			return
+		}
 	}
 	until := ""
 	if e.ExpiresAt != nil {
 		until = ", for another " + duration.HumanDuration(e.ExpiresAt.Sub(now))
 	}
-	line("  verdict: yes%s, and the API server gets", until)
+	if e.Outcome == authn.Yes {
+		line("  verdict: yes%s, and the API server gets", until)
+	} else {
+		line("  the answer is a yes%s, with", until)
+	}
 	user := &e.Status.User
 	line("    username   %s", shape.Printable(user.Username))
 	if user.UID != "" {

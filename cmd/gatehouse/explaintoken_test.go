@@ -220,7 +220,9 @@ func TestExplainToken(t *testing.T) {
 		code   int
 	}{
 		"access-token":           {token: ciToken},
-		"access-token-audience":  {token: ciToken, change: ask("https://kubernetes.default.svc")},
+		"access-token-audience":  {token: ciToken, change: ask("vault"), code: exitUnknown},
+		"login-token-audiences":  {token: w.login(t), change: ask("vault", "https://kubernetes.default.svc"), code: exitUnknown},
+		"jwt-audience":           {token: w.jwt(t, w.key, "k1", nil), change: ask("vault"), code: exitUnknown},
 		"access-token-malformed": {token: ciToken[:len(ciToken)-1] + "b", code: exitNo},
 		"access-token-expired": {token: ciToken, code: exitNo, change: func(f *explainTokenFlags) {
 			f.now = func() time.Time { return explainNow().Add(25 * time.Hour) }
@@ -296,7 +298,8 @@ func (w *tokenWorld) saysTheSameAsJSON(t *testing.T, token string, change func(*
 	if err := decoder.Decode(&e); err != nil {
 		t.Fatal(err)
 	}
-	if e.Steps == nil || e.Status.Authenticated != (e.Outcome == authn.Yes) || (e.Status.Error != "") != (e.Outcome == authn.Unknown) {
+	doubted := e.Outcome == authn.Unknown && e.Reason == authn.ReasonAudience // of the command's own: the server says yes
+	if e.Steps == nil || e.Status.Authenticated != (e.Outcome == authn.Yes || doubted) || (e.Status.Error != "") != (e.Outcome == authn.Unknown && !doubted) {
 		t.Errorf("got %+v", e)
 	}
 	for _, step := range e.Steps {
@@ -335,7 +338,7 @@ func TestExplainFetchesKeys(t *testing.T) {
 		},
 		"an issuer that is down": {
 			issuer: explainIssuer2, asked: true, err: errors.New("GET https://other.example: status 503: must be 200"), code: exitUnknown,
-			want: []string{"GET https://other.example: status 503", "verdict: could not tell: keys: "},
+			want: []string{"GET https://other.example: status 503", "verdict: could not tell: keys: ", "(hint: what the issuer answered is the first step; "},
 		},
 		"an issuer with a keysFile": {issuer: explainIssuer, want: []string{"the issuer was not asked: its keys are in a keysFile", "verdict: yes"}},
 		"an issuer that nobody configured": {

@@ -62,7 +62,9 @@ The files are on the hosts of kube-apiserver; none of them is read here.
 
 Nothing in kube-system, kube-node-lease and Gatehouse's own namespace is ever
 sent to Gatehouse, and neither are nodes, certificate signing requests, leases,
-events, reviews and Gatehouse's own documents: a cluster can come up without it.`,
+events, reviews and Gatehouse's own documents: a cluster can come up without it.
+
+Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used.`,
 		Example: `  # in the cluster, with certificates from cert-manager
   gatehouse manifests --service gatehouse-system/gatehouse --certificates cert-manager --config DIR | kubectl apply -f -
 
@@ -207,10 +209,14 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 		if server, err = registration.ParseURL(f.url); err != nil {
 			problems = append(problems, fmt.Errorf("--url: %w", err))
 		}
+	case f.service != "" && f.authentication:
+		problem("--service does not go with --authentication: token reviews need a URL, because kube-apiserver does not resolve the names of Services there (hint: --url)")
 	case f.service != "":
 		if server, err = registration.ParseService(f.service); err != nil {
 			problems = append(problems, fmt.Errorf("--service: %w", err))
 		}
+	case f.authentication:
+		problem("there is no address of Gatehouse: give --url")
 	default:
 		problem("there is no address of Gatehouse: give --url or --service")
 	}
@@ -221,8 +227,13 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 		problem("--ca-file and --certificates exclude each other")
 	case f.certificates != "" && f.authentication:
 		problem("--certificates does not go with --authentication: kube-apiserver needs the CA in a file on its host (hint: --ca-file)")
+	case f.authentication && f.caFile == "":
+		problem("there is no CA: give --ca-file, the path of the CAs of the serving certificate on the hosts of kube-apiserver")
 	case f.certificates == "" && f.caFile == "":
 		problem("there is no CA: give --ca-file, or --certificates cert-manager")
+	}
+	if f.authentication && (f.clientCert == "" || f.clientKey == "") {
+		problem("token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver, because Gatehouse answers nobody else: give --client-cert and --client-key")
 	}
 	if !f.authentication && (f.clientCert != "" || f.clientKey != "") {
 		problem("--client-cert and --client-key are for --authentication")

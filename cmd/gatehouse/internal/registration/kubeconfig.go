@@ -63,7 +63,8 @@ kube-apiserver with
 %sIt does not start without this file, and reads it once. The certificates and
 the key are read again about every five minutes, the CA since Kubernetes 1.36.
 The default version is v1beta1, which Gatehouse answers too. A revoked token is
-accepted for the TTL and 10 seconds more; its default is two minutes.`, flags.String()),
+accepted for the cache's TTL, which is two minutes without the flag, and 10
+seconds more.`, flags.String()),
 		object: &clientcmdv1.Config{
 			APIVersion: "v1",
 			Kind:       "Config",

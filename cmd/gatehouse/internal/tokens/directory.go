@@ -82,8 +82,7 @@ func (d Directory) List(ctx context.Context) (Listing, error) {
 		return Listing{}, err
 	}
 	loaded, found := config.Inspect(d.Dir)
-	spec := &loaded.Authn
-	return Listing{Tokens: spec.Tokens, Revocations: spec.Revocations, Issuers: spec.Issuers, Directories: spec.Directories, Found: found}, nil
+	return Listing{Spec: loaded.Authn, Found: found}, nil
 }
 
 // Used reads what a server has written into the state directory.

@@ -370,9 +370,9 @@ func TestConcurrentChanges(t *testing.T) {
 func TestRevokedBy(t *testing.T) {
 	t.Parallel()
 	at := func(second int64) metav1.Time { return metav1.Unix(second, 0) }
-	listing := Listing{Revocations: []authn.Revocation{
+	listing := Listing{Spec: authn.Spec{Revocations: []authn.Revocation{
 		{Source: "a.yaml", TokenRevocation: v1alpha1.TokenRevocation{Spec: v1alpha1.TokenRevocationSpec{User: "jane", IssuedBefore: at(100)}}},
-	}}
+	}}}
 	for name, c := range map[string]struct {
 		user   string
 		issued metav1.Time

@@ -62,12 +62,10 @@ type Removal struct {
 
 // Listing is what a Store holds.
 type Listing struct {
-	Tokens      []authn.Token
-	Revocations []authn.Revocation
-	// Issuers and Directories are the other sources of identities, as far as the
-	// Store knows them.
-	Issuers     []authn.Issuer
-	Directories []authn.NamedDirectory
+	// Spec has the tokens and their revocations, and beside them the guard and the
+	// other sources of identities, as far as the Store knows them. Nobody can be
+	// asked by it.
+	authn.Spec
 	// Found is what is wrong where the tokens are kept. With an error in it, tokens
 	// may be missing from the listing, and servers use what they had before.
 	Found finding.List
