@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
 // The exit codes of every subcommand.
@@ -48,12 +45,15 @@ func (e *exitError) Unwrap() error { return e.err }
 func run(ctx context.Context, args []string, s streams) int {
 	root := newRootCommand(s) //nolint:contextcheck // cobra hands the context to the commands
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	err := misspelled(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if err == nil {
 		return exitYes
 	}
 	if _, _, unknown := root.Find(args); unknown != nil {
-		err = unknownCommand(root, unknown)
+		err = unknownCommand(root, ofRoot(unknown))
 	}
 	code := exitUnknown
 	if exit, ok := errors.AsType[*exitError](err); ok {
@@ -65,59 +65,17 @@ func run(ctx context.Context, args []string, s streams) int {
 	return code
 }
 
-// errorText is an error as it is shown. Each of several on lines of their own
+// errorText is an error as it is shown, without tokens. Each of several on lines of their own
 // says whose it is, unless the first line introduces the others.
 func errorText(err error) string {
 	const prefix = "gatehouse: "
-	lines := strings.Split(err.Error(), "\n")
+	lines := strings.Split(withoutTokens(err.Error()), "\n")
 	for i := range lines {
 		if i == 0 || !strings.HasSuffix(lines[0], ":") && !strings.HasPrefix(lines[i], " ") {
 			lines[i] = prefix + lines[i]
 		}
 	}
 	return strings.Join(lines, "\n") + "\n"
-}
-
-// unknownCommand is cobra's error for a command that there is not, with the one
-// that may have been meant.
-func unknownCommand(root *cobra.Command, err error) error {
-	text, _, _ := strings.Cut(err.Error(), "\n")
-	quoted, wrong := strconv.QuotedPrefix(strings.TrimPrefix(text, "unknown command "))
-	word, wrongToo := strconv.Unquote(quoted)
-	if wrong != nil || wrongToo != nil {
-		return errors.New(text)
-	}
-	var names []string
-	for _, cmd := range root.Commands() {
-		if cmd.IsAvailableCommand() {
-			names = append(names, cmd.Name())
-		}
-	}
-	hint := finding.DidYouMean(word, names...)
-	if hint == "" {
-		hint = "see 'gatehouse --help'"
-	}
-	return fmt.Errorf("%s (hint: %s)", text, hint)
-}
-
-// needsConfig tells that --config is missing where it is required, and what it
-// is.
-func needsConfig(cmd *cobra.Command, _ []string) error {
-	flag := cmd.Flags().Lookup("config")
-	if flag != nil && len(flag.Annotations[cobra.BashCompOneRequiredFlag]) > 0 && flag.Value.String() == "" {
-		return errors.New("--config is required (hint: the directory of documents)")
-	}
-	return nil
-}
-
-// noArgs refuses arguments, and says where what they are belongs.
-func noArgs(belongs func(arg string) string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return fmt.Errorf("%q: %s", args[0], belongs(args[0]))
-	}
 }
 
 func newRootCommand(s streams) *cobra.Command {
@@ -134,14 +92,12 @@ bad input, unreachable).`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: displayName(os.Args[0])},
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		PersistentPreRunE: needsConfig,
+		PersistentPreRunE: needsFlags,
 	}
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w (hint: see '%s --help')", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		newServeCommand(s),
 		newReviewCommand(s),
@@ -160,5 +116,15 @@ bad input, unreachable).`,
 		newVersionCommand(s),
 	)
 	showAs(root, root.DisplayName())
+	// Cobra's own commands, which it would add later, refuse arguments like the
+	// others.
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Args = helpTopic
+		}
+	}
+	keepArguments(root)
 	return root
 }

@@ -80,7 +80,10 @@ Health and metrics are on a second listener, without TLS: /livez, /readyz and
 /metrics.
 
 SIGTERM drains: the server reports unready, closes each connection behind its
-answer, goes on answering for the drain delay, and then stops.`,
+answer, goes on answering for the drain delay, and then stops.
+
+Exit codes: 0 stopped by a signal, 2 it cannot serve: bad usage, a configuration
+or a certificate that cannot be used, or an address that is taken.`,
 		Example: `  # with a certificate that somebody else renews
   gatehouse serve --config /etc/gatehouse --tls-cert tls.crt --tls-key tls.key --client-ca client-ca.crt
 

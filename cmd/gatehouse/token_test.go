@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -232,8 +231,11 @@ func TestTokenIssueKnowsTheDirectory(t *testing.T) {
 	if err := with("ci"); err == nil || !strings.Contains(err.Error(), `metadata.name: "ci" is already the id of the token in all.yaml`) {
 		t.Errorf("got %v", err)
 	}
-	if err := with("cd"); err != nil {
+	if err := with("cd"); err == nil || !strings.Contains(err.Error(), "the token was issued and is not good yet: there is 1 error") {
 		t.Errorf("another id: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "token-cd.yaml")); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -259,17 +261,18 @@ func TestTokenCommandUsage(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"issue"}, `required flag(s) "user" not set`},
+		{[]string{"issue"}, "--user is required (hint: the name of the user that the token proves)"},
 		{[]string{"issue", "--user", "jane", "-o", "xml"}, `--output "xml": must be yaml or json`},
-		{[]string{"issue", "--user", "jane", "extra"}, "extra"},
+		{[]string{"issue", "--user", "jane", "extra"}, "takes no arguments, and is told by flags such as --user (hint: see "},
 		{[]string{"issue", "--user", "jane", "--ttl", "soon"}, "--ttl"},
+		{[]string{"list"}, "--config is required (hint: the directory of documents)"},
+		{[]string{"key", "-o", "yaml"}, `--output "yaml": must be text or json`},
+		{[]string{"revoke", "--config", ".", "-o", "yaml", "ci"}, `--output "yaml": must be text or json`},
 	} {
-		cmd := newTokenCommand(streams{out: io.Discard, err: io.Discard})
-		cmd.SetArgs(c.args)
-		cmd.SetOut(io.Discard)
-		cmd.SetErr(io.Discard)
-		if err := cmd.ExecuteContext(context.Background()); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%v: got %v, want %q", c.args, err, c.says)
+		var remarks bytes.Buffer
+		code := run(t.Context(), append([]string{"token"}, c.args...), streams{out: io.Discard, err: &remarks})
+		if code != exitUnknown || !strings.Contains(remarks.String(), c.says) {
+			t.Errorf("%v: got %d and %q, want %q", c.args, code, &remarks, c.says)
 		}
 	}
 }

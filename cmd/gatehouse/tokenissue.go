@@ -41,9 +41,11 @@ token and document of an object. The token is shown this once and cannot be had
 again.
 
 Identities that Kubernetes keeps for itself, such as the group system:masters,
-are refused.
+are refused, but for groups that the guard in --config allows to access tokens.
 
-Exit codes: 0 issued, 1 refused, 2 bad usage, or the document cannot be written.`,
+Exit codes: 0 issued, 1 refused, 2 bad usage, or the document cannot be written,
+or servers do not use it yet because of errors in --config: the token is shown
+then, and is good when they are mended.`,
 		Example: `  # a token for a pipeline, for a day, known to the server that reads ./config
   TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 24h --config ./config)
   kubectl --token "$TOKEN" auth whoami
@@ -96,7 +98,8 @@ func (f *tokenFlags) issue(ctx context.Context, s streams) error {
 		return err
 	}
 	store := tokens.Directory{Dir: f.config}
-	if err := f.check(ctx, store, &issued); err != nil {
+	sound, err := f.check(ctx, store, &issued)
+	if err != nil {
 		return err
 	}
 	document, err := yaml.Marshal(issued.Document)
@@ -113,14 +116,33 @@ func (f *tokenFlags) issue(ctx context.Context, s streams) error {
 			return err
 		}
 	}
-	if err := f.print(s, file, issued, document); err != nil {
+	var later error
+	if !sound {
+		later = f.later(ctx, store)
+	}
+	if err := f.print(s, file, issued, document, later == nil); err != nil {
 		// Nobody has the token, so nobody needs its document.
 		if file != "" {
 			err = errors.Join(err, os.Remove(file))
 		}
 		return err
 	}
-	return nil
+	return later
+}
+
+// later tells why the token that was issued is not good yet: servers use the
+// documents of a directory all or not at all.
+func (f *tokenFlags) later(ctx context.Context, store tokens.Store) error {
+	listing, err := store.List(ctx)
+	if err != nil {
+		return err
+	}
+	n, first, err := listingErrors(&listing, f.now())
+	if err != nil || n == 0 {
+		return err
+	}
+	return fmt.Errorf("the token was issued and is not good yet: %s in %s, and servers do not use the new document before that is mended (hint: %s lint --config %s):\n  %s",
+		thereAre(n), f.config, displayName(os.Args[0]), f.config, first)
 }
 
 // make makes the token and its document, without judging either.
@@ -160,43 +182,47 @@ func (f *tokenFlags) make() (issuedToken, error) {
 }
 
 // check compiles the document as the server will, beside the tokens that are in
-// the directory already, and fails with every finding about it. What is wrong
-// with other documents is for lint to say.
-func (f *tokenFlags) check(ctx context.Context, store tokens.Directory, issued *issuedToken) error {
+// the directory already and behind its guard, and fails with every finding about
+// it. What is wrong with other documents is for lint to say; sound is false then.
+func (f *tokenFlags) check(ctx context.Context, store tokens.Directory, issued *issuedToken) (sound bool, err error) {
 	var known tokens.Listing
 	if f.config != "" {
 		if err := checkDir("--config", f.config); err != nil {
-			return err
+			return false, err
 		}
 		file := store.TokenFile(issued.Document.Name)
 		if _, err := os.Lstat(file); err == nil {
-			return existsError(file)
+			return false, existsError(file)
 		}
-		var err error
 		if known, err = store.List(ctx); err != nil {
-			return err
+			return false, err
 		}
 		if err := f.behind(&known, issued); err != nil {
-			return err
+			return false, err
 		}
 	}
 	// The last of the tokens, so that what two have in common is its fault.
 	source := "the new token"
 	known.Tokens = append(known.Tokens, authn.Token{Source: source, AccessToken: issued.Document})
-	_, err := authn.Compile(authn.Spec{Tokens: known.Tokens, Now: f.now})
+	known.Now = f.now
+	_, err = authn.Compile(known.Spec)
 	var found, own finding.List
 	if err != nil && !errors.As(err, &found) {
-		return err
+		return false, err
 	}
 	for _, one := range found {
-		if one.Source == source && one.Severity == finding.Error {
-			own = append(own, one)
+		if one.Source != source || one.Severity != finding.Error {
+			continue
 		}
+		if f.config == "" && strings.HasPrefix(one.Field, "spec.user.groups[") && strings.HasPrefix(one.Message, `"system:`) {
+			one.Hint = "a server's guard may allow a group: --config DIR, its directory of documents"
+		}
+		own = append(own, one)
 	}
 	if len(own) > 0 {
-		return &exitError{code: exitNo, err: fmt.Errorf("no token was issued:\n%w", own)}
+		return false, &exitError{code: exitNo, err: fmt.Errorf("no token was issued:\n%w", own)}
 	}
-	return nil
+	return found.Err() == nil && known.Found.Err() == nil, nil
 }
 
 // behind lets the token be issued behind the revocation of what the user had
@@ -218,7 +244,7 @@ func (f *tokenFlags) behind(known *tokens.Listing, issued *issuedToken) error {
 }
 
 // print shows the token where it was asked for. It is the one place that does.
-func (f *tokenFlags) print(s streams, file string, issued issuedToken, document []byte) error {
+func (f *tokenFlags) print(s streams, file string, issued issuedToken, document []byte, good bool) error {
 	if f.output == "json" {
 		encoder := json.NewEncoder(s.out)
 		encoder.SetIndent("", "  ")
@@ -235,9 +261,13 @@ func (f *tokenFlags) print(s streams, file string, issued issuedToken, document 
 	if _, err := fmt.Fprintln(s.out, issued.Token); err != nil {
 		return err
 	}
+	until := "good until"
+	if !good {
+		until = "not good yet, ends at"
+	}
 	// A remark; the token is out, so nothing hangs on it.
-	_, _ = fmt.Fprintf(s.err, "%s written; the token is good until %s and is not shown again\n",
-		file, issued.Document.Spec.ExpiresAt.Format(time.RFC3339))
+	_, _ = fmt.Fprintf(s.err, "%s written; the token is %s %s and is not shown again\n",
+		file, until, issued.Document.Spec.ExpiresAt.Format(time.RFC3339))
 	return nil
 }
 
@@ -272,7 +302,7 @@ func randomID(random io.Reader) (string, error) {
 func checkDir(flag, dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return fmt.Errorf("%s: %w", flag, err)
+		return fmt.Errorf("%s: %q cannot be read: %w (hint: name a directory that is there)", flag, dir, cause(err))
 	}
 	if !info.IsDir() {
 		return fmt.Errorf("%s: %q is not a directory", flag, dir)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -39,7 +41,9 @@ may then be missing from the list.`,
   gatehouse token list --config ./config --user ci-bot -o wide
 
   # remove what has expired
-  gatehouse token revoke --config ./config $(gatehouse token list --config ./config --expired -o json | jq -r .id)`,
+  for id in $(gatehouse token list --config ./config --expired -o json | jq -r .id); do
+    gatehouse token revoke --config ./config "$id"
+  done`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(listFormats(), f.output) {
@@ -83,20 +87,39 @@ const (
 
 // listedToken is a token as token list shows it.
 type listedToken struct {
-	ID        string                                 `json:"id"`
-	User      string                                 `json:"user"`
-	UID       string                                 `json:"uid,omitempty"`
-	Groups    []string                               `json:"groups,omitempty"`
-	Extra     map[string]authenticationv1.ExtraValue `json:"extra,omitempty"`
-	Audiences []string                               `json:"audiences,omitempty"`
-	Issued    *time.Time                             `json:"issued,omitempty"`
-	Expires   time.Time                              `json:"expires"`
-	LastUsed  *time.Time                             `json:"lastUsed,omitempty"`
-	State     tokenState                             `json:"state"`
-	// RevokedBy is the document of the TokenRevocation that ends the token.
-	RevokedBy string `json:"revokedBy,omitempty"`
-	// Source is the document of the token.
-	Source string `json:"source"`
+	ID         string                    `json:"id"`
+	User       authenticationv1.UserInfo `json:"user"`
+	Audiences  []string                  `json:"audiences,omitempty"`
+	IssuedAt   *time.Time                `json:"issuedAt,omitempty"`
+	ExpiresAt  time.Time                 `json:"expiresAt"`
+	LastUsedAt *time.Time                `json:"lastUsedAt,omitempty"`
+	State      tokenState                `json:"state"`
+	// RevokedBy is the TokenRevocation that ends the token.
+	RevokedBy *listedRevocation `json:"revokedBy,omitempty"`
+	documentPlace
+
+	// source is the place as findings have it.
+	source string
+}
+
+// listedRevocation is a TokenRevocation as token list shows it.
+type listedRevocation struct {
+	Name string `json:"name"`
+	documentPlace
+}
+
+// documentPlace is where a document is.
+type documentPlace struct {
+	File string `json:"file"`
+	// Document is which one of the file it is, where it is not the only one: the
+	// second is "2", and the first of its items "2.items[0]".
+	Document string `json:"document,omitempty"`
+}
+
+// placeIn is the place in a directory that findings have this source for.
+func placeIn(dir, source string) documentPlace {
+	file, document, _ := strings.Cut(source, "#")
+	return documentPlace{File: filepath.Join(dir, filepath.FromSlash(file)), Document: document}
 }
 
 func (f *tokenListFlags) list(ctx context.Context, s streams) error {
@@ -120,8 +143,8 @@ func (f *tokenListFlags) list(ctx context.Context, s streams) error {
 	var rows []listedToken
 	now := f.now()
 	for i := range listing.Tokens {
-		row := newListedToken(&listing, &listing.Tokens[i], used, now)
-		if f.user != "" && row.User != f.user || f.expired && now.Before(row.Expires) {
+		row := f.listed(&listing, &listing.Tokens[i], used, now)
+		if f.user != "" && row.User.Username != f.user || f.expired && now.Before(row.ExpiresAt) {
 			continue
 		}
 		rows = append(rows, row)
@@ -133,24 +156,25 @@ func (f *tokenListFlags) list(ctx context.Context, s streams) error {
 	return listingError(f.config, &listing, now)
 }
 
-func newListedToken(listing *tokens.Listing, token *authn.Token, used map[string]time.Time, now time.Time) listedToken {
+func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, used map[string]time.Time, now time.Time) listedToken {
 	row := listedToken{
-		ID: token.Name, User: token.Spec.User.Username, UID: token.Spec.User.UID,
-		Groups: token.Spec.User.Groups, Extra: token.Spec.User.Extra, Audiences: token.Spec.Audiences,
-		Expires: token.Spec.ExpiresAt.UTC(), State: stateGood, Source: token.Source,
+		ID: token.Name, User: token.Spec.User, Audiences: token.Spec.Audiences,
+		ExpiresAt: token.Spec.ExpiresAt.UTC(), State: stateGood,
+		documentPlace: placeIn(f.config, token.Source), source: token.Source,
 	}
 	if issued := token.CreationTimestamp.UTC(); !issued.IsZero() {
-		row.Issued = &issued
+		row.IssuedAt = &issued
 	}
 	if at, ok := used[token.Name]; ok {
 		at = at.UTC()
-		row.LastUsed = &at
+		row.LastUsedAt = &at
 	}
 	revocation, revoked := listing.RevokedBy(&token.AccessToken)
 	switch {
 	case revoked:
-		row.State, row.RevokedBy = stateRevoked, revocation.Source
-	case !now.Before(row.Expires):
+		row.State = stateRevoked
+		row.RevokedBy = &listedRevocation{Name: revocation.Name, documentPlace: placeIn(f.config, revocation.Source)}
+	case !now.Before(row.ExpiresAt):
 		row.State = stateExpired
 	}
 	return row
@@ -188,16 +212,16 @@ func printTokens(out io.Writer, rows []listedToken, wide, lastUsed bool) error {
 	line(head...)
 	for i := range rows {
 		row := &rows[i]
-		used := instant(row.LastUsed)
+		used := instant(row.LastUsedAt)
 		if !lastUsed {
 			used = "?"
 		}
 		cells := []string{
-			shape.Printable(row.ID), orDash(shape.Printable(row.User)), orDash(joined(row.Groups, wide)),
-			instant(row.Issued), instant(&row.Expires), used, string(row.State),
+			shape.Printable(row.ID), orDash(shape.Printable(row.User.Username)), orDash(joined(row.User.Groups, wide)),
+			instant(row.IssuedAt), instant(&row.ExpiresAt), used, string(row.State),
 		}
 		if wide {
-			cells = append(cells, orDash(shape.Printable(row.UID)), orDash(joined(row.Audiences, wide)), row.Source)
+			cells = append(cells, orDash(shape.Printable(row.User.UID)), orDash(joined(row.Audiences, wide)), row.source)
 		}
 		line(cells...)
 	}
@@ -236,13 +260,23 @@ func orDash(text string) string {
 // listingError tells that there are errors where the tokens are: servers do not
 // use what they cannot use whole.
 func listingError(dir string, listing *tokens.Listing, now time.Time) error {
-	_, err := authn.Compile(authn.Spec{Tokens: listing.Tokens, Revocations: listing.Revocations, Now: func() time.Time { return now }})
-	var more finding.List
-	if err != nil && !errors.As(err, &more) {
+	n, first, err := listingErrors(listing, now)
+	if err != nil || n == 0 {
 		return err
 	}
-	n := 0
-	first := finding.Finding{}
+	return fmt.Errorf("%s in %s: tokens in documents that cannot be read are not shown, and a server does not use the documents before that is mended (hint: %s lint --config %s):\n  %s",
+		thereAre(n), dir, displayName(os.Args[0]), dir, first)
+}
+
+// listingErrors are how many errors there are, and the first.
+func listingErrors(listing *tokens.Listing, now time.Time) (n int, first finding.Finding, err error) {
+	spec := listing.Spec
+	spec.Now = func() time.Time { return now }
+	_, err = authn.Compile(spec)
+	var more finding.List
+	if err != nil && !errors.As(err, &more) {
+		return 0, first, err
+	}
 	for _, one := range slices.Concat(listing.Found, more) {
 		if one.Severity == finding.Error {
 			if n++; n == 1 {
@@ -250,9 +284,13 @@ func listingError(dir string, listing *tokens.Listing, now time.Time) error {
 			}
 		}
 	}
-	if n == 0 {
-		return nil
+	return n, first, nil
+}
+
+// thereAre says how many errors there are.
+func thereAre(n int) string {
+	if n == 1 {
+		return "there is 1 error"
 	}
-	return fmt.Errorf("there are %d errors in %s: tokens in documents that cannot be read are not shown, and a server does not use the documents before they are mended (hint: gatehouse lint --config %s):\n  %s",
-		n, dir, dir, first)
+	return fmt.Sprintf("there are %d errors", n)
 }

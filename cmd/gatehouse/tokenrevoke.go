@@ -3,16 +3,20 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -39,14 +43,21 @@ unless --unknown-user says that it is meant.
 
 An id may be given as the whole text of a token, such as one that leaked.
 
-Exit codes: 0 revoked, 1 there is no such token or user, 2 bad usage, or something could
-not be removed. What could be is removed then.`,
+With -o json standard output has an object: the tokens that were removed and the
+TokenRevocation that was written.
+
+Exit codes: 0 revoked, 1 there is no such token or user, 2 bad usage, or something
+could not be removed, or documents cannot be read in which the token may be. What
+can be is removed all the same.`,
 		Example: `  gatehouse token revoke --config ./config ci
   gatehouse token revoke --config ./config --user jane --reason "laptop stolen, INC-4711"
 
   # what would happen
   gatehouse token revoke --config ./config --user jane --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.output != "text" && f.output != "json" {
+				return outputError(f.output, "text", "json")
+			}
 			if err := f.check(args, cmd.Flags().Changed("user")); err != nil {
 				return err
 			}
@@ -60,6 +71,7 @@ not be removed. What could be is removed then.`,
 	flags.BoolVar(&f.unknownUser, "unknown-user", false, "with --user, revoke what nobody of this name can have by the documents in --config")
 	flags.StringVar(&f.reason, "reason", "", "why, for people; with --user")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and say what would be done")
+	addOutputFlag(cmd, &f.output, "text", "json")
 	_ = cmd.MarkFlagDirname("config") // the flags exist
 	_ = cmd.MarkFlagRequired("config")
 	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers)
@@ -70,12 +82,38 @@ not be removed. What could be is removed then.`,
 // tokenRevokeFlags are what the command line of token revoke says, and what it
 // needs of the world.
 type tokenRevokeFlags struct {
-	config, user, reason string
-	unknownUser, dryRun  bool
-	ids                  []string
+	config, user, reason, output string
+	unknownUser, dryRun          bool
+	ids                          []string
+	// report is what was done.
+	report revokeReport
 
 	now    func() time.Time
 	random io.Reader
+}
+
+// revokeReport is what token revoke says as JSON. With DryRun it is what would be
+// done.
+type revokeReport struct {
+	DryRun bool `json:"dryRun"`
+	// Revocation is the TokenRevocation that was written.
+	Revocation *writtenRevocation `json:"revocation,omitempty"`
+	Removed    []removedToken     `json:"removed"`
+}
+
+type writtenRevocation struct {
+	Name string `json:"name"`
+	// User has a name and nothing else.
+	User         authenticationv1.UserInfo `json:"user"`
+	IssuedBefore time.Time                 `json:"issuedBefore"`
+	// File is empty in a dry run.
+	File string `json:"file,omitempty"`
+}
+
+type removedToken struct {
+	ID   string                    `json:"id"`
+	User authenticationv1.UserInfo `json:"user"`
+	File string                    `json:"file"`
 }
 
 // check reports everything that is wrong with the command line, and keeps the
@@ -97,13 +135,17 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 		problems = append(problems, errors.New("--unknown-user needs --user"))
 	}
 	for i, arg := range args {
-		if strings.HasPrefix(arg, "gatehouse_") {
+		switch {
+		case strings.HasPrefix(arg, "gatehouse_"):
 			id, err := authn.ParseToken(arg)
 			if err != nil {
 				problems = append(problems, fmt.Errorf("argument %d: %w", i+1, err))
 				continue
 			}
 			arg = id
+		case looksLikeToken(arg):
+			problems = append(problems, fmt.Errorf("argument %d: this may be a login token or a JWT, of which there is no document (hint: --user NAME ends all that its user has)", i+1))
+			continue
 		}
 		if !slices.Contains(f.ids, arg) {
 			f.ids = append(f.ids, arg)
@@ -115,8 +157,34 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 	return errors.Join(problems...)
 }
 
+// revoke revokes, and reports what was done, however it ends.
 func (f *tokenRevokeFlags) revoke(ctx context.Context, s streams) error {
-	store := tokens.Directory{Dir: f.config}
+	err := f.withdraw(ctx, s, tokens.Directory{Dir: f.config})
+	if f.output != "json" {
+		return err
+	}
+	f.report.DryRun = f.dryRun
+	if f.report.Removed == nil {
+		f.report.Removed = []removedToken{} // nothing is no null
+	}
+	encoder := json.NewEncoder(s.out)
+	encoder.SetEscapeHTML(false)
+	if problem := encoder.Encode(&f.report); problem != nil {
+		return errors.Join(problem, err)
+	}
+	return err
+}
+
+// say says on one line what was done, unless the report does.
+func (f *tokenRevokeFlags) say(s streams, format string, args ...any) error {
+	if f.output == "json" {
+		return nil
+	}
+	_, err := fmt.Fprintf(s.out, format, args...)
+	return err
+}
+
+func (f *tokenRevokeFlags) withdraw(ctx context.Context, s streams, store tokens.Store) error {
 	var problems []error
 	// The revocation comes first: it ends whatever the rest fails at.
 	if f.user != "" {
@@ -157,10 +225,6 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s streams, store tokens.S
 			break
 		}
 		slices.SortFunc(wanted, func(a, b authn.Token) int { return strings.Compare(a.Name, b.Name) })
-		users := make(map[string]string, len(wanted))
-		for i := range wanted {
-			users[wanted[i].Name] = wanted[i].Spec.User.Username
-		}
 		again := false
 		for i, r := range store.Delete(ctx, wanted, f.dryRun) {
 			if errors.Is(r.Err, tokens.ErrNotFound) {
@@ -178,7 +242,9 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s streams, store tokens.S
 			if f.dryRun {
 				verb = "would remove"
 			}
-			if _, err := fmt.Fprintf(s.out, "%s AccessToken %s of %s, in %s\n", verb, shape.Printable(r.ID), shape.Printable(users[r.ID]), r.Place); err != nil {
+			user := wanted[i].Spec.User
+			f.report.Removed = append(f.report.Removed, removedToken{ID: r.ID, User: user, File: r.Place})
+			if err := f.say(s, "%s AccessToken %s of %s, in %s\n", verb, shape.Printable(r.ID), shape.Printable(user.Username), r.Place); err != nil {
 				return removed, listing, err
 			}
 		}
@@ -187,12 +253,34 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s streams, store tokens.S
 		}
 	}
 	for _, id := range missing {
-		problems = append(problems, &exitError{code: exitNo, err: fmt.Errorf("there is no AccessToken %q in %s (hint: %s token list --config %s)", shape.Cut(id, 80), f.config, displayName(os.Args[0]), f.config)})
+		problems = append(problems, f.notThere(id, listing))
 	}
 	if f.user != "" && removed == 0 && len(problems) == 0 {
 		_, _ = fmt.Fprintf(s.err, "%s has no access token\n", shape.Printable(f.user)) // a remark
 	}
 	return removed, listing, errors.Join(problems...)
+}
+
+// notThere is the error for an id of which no document can be read. It is a plain
+// no if there is nothing that cannot be read: servers may have the token from
+// before.
+func (f *tokenRevokeFlags) notThere(id string, listing *tokens.Listing) error {
+	program, shown := displayName(os.Args[0]), strconv.Quote(id)
+	if len(validation.IsDNS1123Label(id)) > 0 { // no id, so it may be anything
+		shown = "of this id"
+	}
+	if listing != nil && slices.ContainsFunc(listing.Found, mayHideTokens) {
+		return fmt.Errorf("whether there is an AccessToken %s in %s cannot be told: documents that cannot be read were not looked at, and servers may take it by what they read before "+
+			"(hint: %s lint --config %s; or %s token revoke --config %s --user NAME, which ends all that its user has)", shown, f.config, program, f.config, program, f.config)
+	}
+	return &exitError{code: exitNo, err: fmt.Errorf("there is no AccessToken %s in %s (hint: %s token list --config %s)", shown, f.config, program, f.config)}
+}
+
+// mayHideTokens tells whether an error is about what may be an access token, and
+// cannot be read.
+func mayHideTokens(one finding.Finding) bool {
+	kind, _, known := strings.Cut(one.Object, "/")
+	return one.Severity == finding.Error && (!known || kind == "AccessToken" || strings.HasSuffix(kind, "List"))
 }
 
 func (f *tokenRevokeFlags) wants(t *authn.Token) bool {
@@ -212,7 +300,7 @@ func (f *tokenRevokeFlags) checkUser(ctx context.Context, store tokens.Store) er
 	if err != nil {
 		return err
 	}
-	problem, hint := authn.NoSuchUser(&authn.Spec{Tokens: listing.Tokens, Issuers: listing.Issuers, Directories: listing.Directories}, f.user)
+	problem, hint := authn.NoSuchUser(&listing.Spec, f.user)
 	if problem == "" {
 		return nil
 	}
@@ -246,15 +334,17 @@ func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s streams, store toke
 		return err
 	}
 	verb, place := "would write", f.config
+	report := &writtenRevocation{Name: revocation.Name, User: authenticationv1.UserInfo{Username: f.user}, IssuedBefore: before.UTC()}
 	if !f.dryRun {
 		verb = "wrote"
 		if place, err = store.Revoke(ctx, revocation); err != nil {
 			return fmt.Errorf("nothing was revoked: %w", err)
 		}
+		report.File = place
 	}
-	_, err = fmt.Fprintf(s.out, "%s a TokenRevocation, in %s: what was issued to %s before %s is refused, JWTs and login tokens too\n",
+	f.report.Revocation = report
+	return f.say(s, "%s a TokenRevocation, in %s: what was issued to %s before %s is refused, JWTs and login tokens too\n",
 		verb, place, shape.Printable(f.user), before.Format(time.RFC3339))
-	return err
 }
 
 // effect says from when on what was revoked is refused.

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	strayAccess = "gatehouse_ci_aaaqeayeaudaocajbifqydiob4ibceqtcqkrmfyyxyccrrq"
+	strayLogin  = "gatehouse-login_first_eyJzdWIiOiJqYW5lIn0.5T7wS1eR4yU6iO8pA0sDkuL0a6D3fBFqYvB8bZ9Xn2c"
+	strayJWT    = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.5T7wS1eR4yU6iO8pA0sDkuL0a6D3fBFqYvB8bZ9Xn2c"
+	strayWord   = "Tr0ub4dor&3"
+)
+
+// commandPaths are the commands that there are, as arguments.
+func commandPaths(cmd *cobra.Command, above ...string) [][]string {
+	all := [][]string{above}
+	for _, sub := range cmd.Commands() {
+		all = append(all, commandPaths(sub, append(slices.Clip(above), sub.Name())...)...)
+	}
+	return all
+}
+
+// Whatever command a token is given to as an argument, and as a file or a
+// directory, nobody repeats it; and no command that takes no arguments repeats a
+// password.
+func TestNoCommandRepeatsSecrets(t *testing.T) {
+	t.Parallel()
+	silent := streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}
+	commands := commandPaths(newRootCommand(silent))
+	const atLeast = 20 // or the walk has gone wrong
+	if len(commands) < atLeast {
+		t.Fatalf("only %d commands: %q", len(commands), commands)
+	}
+	takesFiles := map[string]bool{"check": true, "explain": true, "inject": true, "uninject": true, "lint": true, "review": true, "test": true}
+	for _, path := range commands {
+		name := strings.Join(path, " ")
+		for _, secret := range []string{strayAccess, strayLogin, strayJWT, strayWord} {
+			if secret == strayWord && takesFiles[name] {
+				continue // a file may have any name
+			}
+			for _, flags := range [][]string{nil, {"--config", secret}, {"--context", secret}, {"--token-file", secret}, {"-" + secret}, {"--" + secret}} {
+				if secret == strayWord && len(flags) > 1 {
+					continue
+				}
+				args := slices.Concat(path, flags, []string{secret})
+				var out, remarks bytes.Buffer
+				code := run(t.Context(), args, streams{in: strings.NewReader(""), out: &out, err: &remarks})
+				if said := out.String() + remarks.String(); strings.Contains(said, secret[len(secret)-8:]) {
+					t.Errorf("%s %q repeats it:\n%s", name, flags, said)
+				}
+				if code == exitYes {
+					t.Errorf("%s %q: a success", name, flags)
+				}
+			}
+		}
+	}
+}
+
+func TestCommandLineMistakes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, args, says string
+	}{
+		{"a password behind login", "login --username jane janepw", `'gatehouse login' takes no arguments: the password is asked for (hint: or read, with --password-stdin)`},
+		{"a token behind whoami", "whoami " + strayAccess, `'gatehouse whoami' takes no arguments: a token is read from a file (hint: --token-file FILE)`},
+		{"a directory behind list", "token list config", `'gatehouse token list' takes no arguments, and is told by flags such as --config (hint: see 'gatehouse token list --help')`},
+		{"behind a command without flags", "version now", `'gatehouse version' takes no arguments (hint: see 'gatehouse version --help')`},
+		{"a password as in mysql", "login -phunter2", `unknown flag: -p (hint: see 'gatehouse login --help')`},
+		{"a password as the value", "login --password-stdin=hunter2", `--password-stdin takes no value (hint: see 'gatehouse login --help')`},
+		{"what is no flag", "login ---hunter2", `bad flag syntax (hint: see 'gatehouse login --help')`},
+		{"a flag that there is not", "lint --confg x", `unknown flag: --confg (hint: see 'gatehouse lint --help')`},
+		{"a command that there is not", "tokn", `unknown command "tokn" for "gatehouse" (hint: did you mean "token"?)`},
+		{"one of a group", "token isue --user jane", `unknown command "isue" for "gatehouse token" (hint: did you mean "issue"?)`},
+		{"one of a group that is like none", "token frobnicate", `unknown command "frobnicate" for "gatehouse token" (hint: see 'gatehouse token --help')`},
+		{"one that may be a password", "token hunter2", `unknown command for "gatehouse token" (hint: see 'gatehouse token --help')`},
+		{"a shell", "completion bsh", `unknown command "bsh" for "gatehouse completion" (hint: did you mean "bash"?)`},
+		{"a topic", "help token isue", `unknown command "isue" for "gatehouse token" (hint: did you mean "issue"?)`},
+		{"a token where files belong", "check " + strayJWT, `what may be a token has no place on a command line: files are given with -f`},
+		{"a file where it does not belong", "check pod.yaml", `"pod.yaml": files are given with -f`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var out, remarks bytes.Buffer
+			code := run(t.Context(), strings.Fields(c.args), streams{in: strings.NewReader(""), out: &out, err: &remarks})
+			if want := "gatehouse: " + c.says + "\n"; code != exitUnknown || remarks.String() != want || out.Len() > 0 {
+				t.Errorf("got %d, %q and %q\nwant %q", code, &remarks, &out, want)
+			}
+		})
+	}
+}
+
+// Groups of commands show their help when nothing is asked of them, and help helps.
+func TestGroupsShowHelp(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"token", "token --help", "help token", "help", "completion"} {
+		var out, remarks bytes.Buffer
+		if code := run(t.Context(), strings.Fields(args), streams{out: &out, err: &remarks}); code != exitYes || !strings.Contains(out.String(), "Available Commands:") {
+			t.Errorf("%s: got %d, %q and %q", args, code, &out, &remarks)
+		}
+	}
+}
+
+// Scripts go by exit codes, so the help of every command that can fail tells of
+// them.
+func TestHelpTellsOfExitCodes(t *testing.T) {
+	t.Parallel()
+	root := newRootCommand(streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard})
+	for _, path := range commandPaths(root) {
+		cmd, _, err := root.Find(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ofCobra := len(path) > 0 && (path[0] == "help" || path[0] == "completion")
+		if !cmd.Runnable() || ofCobra || cmd.Name() == "version" {
+			continue
+		}
+		if !strings.Contains(cmd.Long, "Exit code") {
+			t.Errorf("%q: no exit codes", path)
+		}
+	}
+}
