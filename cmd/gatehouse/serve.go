@@ -8,9 +8,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -219,12 +217,6 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	current := inUse{dir: f.config, log: log, metrics: metrics, usage: usage, seed: maphash.MakeSeed()}
 	defer current.reminder.Stop()
 	current.use(loaded, snapshot)
-	if os.Getenv("GOGC") == "" {
-		// The live heap is a few megabytes, so that at Go's default of 100 a
-		// collection is due every hundred reviews. Some megabytes more of garbage
-		// cost a tenth less processor time a review.
-		debug.SetGCPercent(150)
-	}
 
 	source, clientCAs, err := f.certificates(log, metrics)
 	if err != nil {

@@ -109,6 +109,7 @@ const maxTokenBytes = 16 << 10
 // Set is a compiled Spec. It is immutable and safe for concurrent use.
 type Set struct {
 	backends []backend
+	tokens   *accessTokens
 	guard    guard
 	revoked  revoked
 	// withdrawn are the ids of access tokens that are not known any more.
@@ -308,6 +309,19 @@ func (s *Set) conclude(by Backend, v verdict, audiences []string, t *trail) Deci
 		d.Status.Error = "token could not be checked"
 	}
 	return d
+}
+
+// KnownID returns the Set's own text of the id of an access token that was
+// compiled, so that who keeps it keeps no copy, and whether there is such a token.
+func (s *Set) KnownID(id string) (string, bool) {
+	if s.tokens == nil {
+		return "", false
+	}
+	token, known := s.tokens.byID[id]
+	if !known {
+		return "", false
+	}
+	return token.id, true
 }
 
 // isWithdrawn tells whether an access token was removed after the Set was

@@ -35,6 +35,7 @@ func Compile(spec Spec) (*Set, error) {
 		return set.guard.violations(AccessTokens, v1alpha1.AccessTokensSource, u)
 	})
 	found = append(found, problems...)
+	set.tokens = tokens
 	set.backends = append(set.backends, backend{AccessTokens, isAccessToken, tokens.authenticate})
 
 	logins := newLoginTokens(&spec)
