@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -105,7 +104,7 @@ func (a *accessTokens) authenticate(_ context.Context, token string, audiences [
 		v.reason = ReasonExpired
 		return v
 	}
-	good, ok := known.goodFor(audiences)
+	good, ok := goodAudiences(known.audiences, audiences)
 	if !ok {
 		v.reason = ReasonAudience
 		return v
@@ -130,7 +129,7 @@ func (t *accessToken) tell(to *trail, same bool, now time.Time, requested []stri
 		state = "has passed"
 	}
 	to.add("expires", "%s, which %s", t.expiresAt.Format(time.RFC3339), state)
-	good, ok := t.goodFor(requested)
+	good, ok := goodAudiences(t.audiences, requested)
 	switch {
 	case len(t.audiences) == 0:
 		to.add("audiences", "it has none, so it is good for those of the API server")
@@ -141,39 +140,6 @@ func (t *accessToken) tell(to *trail, same bool, now time.Time, requested []stri
 	default:
 		to.add("audiences", "it is good for %q of those that were asked for", good)
 	}
-}
-
-// goodFor is the part of the requested audiences that the token is good for, in
-// the order of the request and each once, and whether the token is good for the
-// request at all.
-//
-// A token without audiences answers with none, which by the API's definition
-// (TokenReviewStatus.audiences) means: valid for the API server's own audiences
-// and no others. Whoever asks about another audience has to see that none came
-// back; the API server does.
-//
-// A request without audiences stands for the audience of the API server
-// (TokenReviewSpec.audiences), which nobody has told us. A token that is bound to
-// audiences cannot be shown to be good for it, and an API server that sends no
-// audiences would not compare those of the answer: so it is refused.
-func (t *accessToken) goodFor(requested []string) (good []string, ok bool) {
-	if len(t.audiences) == 0 {
-		return nil, true
-	}
-	for _, audience := range requested {
-		i := slices.Index(t.audiences, audience)
-		switch {
-		case i < 0 || slices.Contains(good, audience):
-		case good == nil:
-			// Nearly every answer has one audience: a part of the token's own
-			// list, with no room behind it, so that a second one is appended to
-			// a copy.
-			good = t.audiences[i : i+1 : i+1]
-		default:
-			good = append(good, t.audiences[i])
-		}
-	}
-	return good, len(good) > 0
 }
 
 // tokenChecker finds what is wrong with tokens, each by itself and beside those
