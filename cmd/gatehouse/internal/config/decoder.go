@@ -25,61 +25,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// The kinds that mean something to Gatehouse. Every other kind is context.
-const (
-	sidecarProfile      = "SidecarProfile"
-	admissionPolicy     = "AdmissionPolicy"
-	admissionBinding    = "AdmissionPolicyBinding"
-	policyException     = "PolicyException"
-	policyConfiguration = "PolicyConfiguration"
-	accessToken         = "AccessToken"
-	tokenRevocation     = "TokenRevocation"
-	// authenticationConfiguration is the name of a kind of ours and of one of
-	// upstream's.
-	authenticationConfiguration = "AuthenticationConfiguration"
-	upstreamPolicy              = "ValidatingAdmissionPolicy"
-	upstreamBinding             = "ValidatingAdmissionPolicyBinding"
-	namespaceKind               = "Namespace"
-)
-
-// testKind are the tests that people keep beside their policies. They are read
-// by who runs them, and here passed over.
-const testKind = "Test"
-
-// acceptedVersion is the one version in which a kind is read. False stands for
-// a kind that is context.
-func acceptedVersion(kind string) (schema.GroupVersion, bool) {
-	switch kind {
-	case sidecarProfile, admissionPolicy, admissionBinding, policyException, policyConfiguration, accessToken, tokenRevocation, testKind:
-		return v1alpha1.GroupVersion, true
-	case upstreamPolicy, upstreamBinding:
-		return admissionregistrationv1.SchemeGroupVersion, true
-	case namespaceKind:
-		return corev1.SchemeGroupVersion, true
-	default:
-		return schema.GroupVersion{}, false
-	}
-}
-
-// isOthers tells kinds that other projects have too, of the same name: in their
-// groups they are context.
-func isOthers(gvk schema.GroupVersionKind) bool {
-	switch gvk.Kind {
-	case namespaceKind, policyException, testKind:
-		accepted, _ := acceptedVersion(gvk.Kind)
-		return gvk.Group != accepted.Group
-	default:
-		return false
-	}
-}
-
-// isTyped tells whether the kind means something to Gatehouse in this version.
-// All such kinds but PolicyException are cluster-scoped.
-func isTyped(gvk schema.GroupVersionKind) bool {
-	accepted, ok := acceptedVersion(gvk.Kind)
-	return ok && accepted == gvk.GroupVersion()
-}
-
 // objectKey is what only one object can have. The version is no part of it: two
 // versions of an object are one object.
 type objectKey struct {
@@ -387,67 +332,6 @@ func (o *object) metadata() (metadata, bool) {
 		*field.to = text
 	}
 	return m, true
-}
-
-// known tells whether the kind can be kept, and reports why not: a kind of ours
-// that does not exist, or one that is read in another version only. Passing a
-// misspelt policy over as context would leave the gate open.
-func (o *object) known(gvk schema.GroupVersionKind) bool {
-	accepted, ok := acceptedVersion(gvk.Kind)
-	if gvk.GroupKind() == singleton(authenticationConfiguration) {
-		accepted, ok = v1alpha1.GroupVersion, true
-	}
-	if !ok && gvk.Group == rbacv1.GroupName && isRBAC(gvk.Kind) {
-		accepted, ok = rbacv1.SchemeGroupVersion, true
-	}
-	if ok {
-		if gvk.GroupVersion() == accepted || isOthers(gvk) {
-			return true
-		}
-		o.report(problem{
-			field:   "apiVersion",
-			message: fmt.Sprintf("%q is not a version of %s that is read", shape.Cut(gvk.GroupVersion().String(), 60), gvk.Kind),
-			hint:    "write " + accepted.String(),
-		})
-		return false
-	}
-	var names []string
-	switch gvk.Group {
-	case v1alpha1.GroupVersion.Group:
-		names = []string{
-			accessToken, admissionPolicy, admissionBinding, authenticationConfiguration, policyConfiguration, policyException,
-			sidecarProfile, testKind, tokenRevocation,
-		}
-	case admissionregistrationv1.GroupName:
-		names = []string{upstreamPolicy, upstreamBinding}
-	case apiserver.GroupName:
-		names = []string{authenticationConfiguration}
-	default:
-		return true
-	}
-	hint := fmt.Sprintf("the kinds that are read are %s", strings.Join(names, ", "))
-	if near, isNear := meant(gvk, names); isNear {
-		hint = fmt.Sprintf("did you mean %q?", near)
-	} else if gvk.Group == admissionregistrationv1.GroupName {
-		return true
-	}
-	if isUpstreamKind(gvk) {
-		return true
-	}
-	o.report(problem{field: "kind", message: fmt.Sprintf("%q is not a kind of %s", shape.Cut(gvk.Kind, 60), gvk.Group), hint: hint})
-	return false
-}
-
-// isUpstreamKind tells the other kinds of the group admissionregistration.k8s.io
-// from misspelt ones.
-func isUpstreamKind(gvk schema.GroupVersionKind) bool {
-	switch gvk.Kind {
-	case "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
-		"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
-		return gvk.Group == admissionregistrationv1.GroupName
-	default:
-		return false
-	}
 }
 
 // keep puts the object where it belongs.
