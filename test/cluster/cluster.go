@@ -356,7 +356,7 @@ func (c *Cluster) startControllerManager(ctx context.Context, flags []string) er
 }
 
 func (c *Cluster) process(name string, args []string, ready func(context.Context) error) *Process {
-	return &Process{path: filepath.Join(c.assets, name), args: args, log: c.path(name + ".log"), ready: ready}
+	return NewProcess(ProcessOptions{Path: filepath.Join(c.assets, name), Args: args, Log: c.path(name + ".log"), Ready: ready})
 }
 
 func (c *Cluster) startProcess(ctx context.Context, process *Process) error {

@@ -23,13 +23,32 @@ const (
 	tailSize = 8 << 10
 )
 
-// Process is one program of the control plane. Tests stop, kill, suspend and start it again to see what their
+// ProcessOptions say what a Process runs.
+type ProcessOptions struct {
+	// Path is the program, and Args are its flags.
+	Path string
+	Args []string
+	// Env is its environment; nil is that of this process.
+	Env []string
+	// Log is the file that everything it prints is appended to.
+	Log string
+	// Ready returns nil once the program does its work.
+	Ready func(context.Context) error
+}
+
+// NewProcess returns a program that does not run yet.
+func NewProcess(o ProcessOptions) *Process {
+	return &Process{path: o.Path, args: o.Args, env: o.Env, log: o.Log, ready: o.Ready}
+}
+
+// Process is a program that tests need, such as one of the control plane. Tests stop, kill, suspend and start it again to see what their
 // subject makes of that. It keeps its flags, its data and its port.
 //
 // It never outlives this process, however this one ends.
 type Process struct {
 	path  string
 	args  []string
+	env   []string
 	log   string
 	ready func(context.Context) error
 
@@ -149,6 +168,7 @@ func (p *Process) launch() (<-chan struct{}, error) {
 
 	// Stop ends it, not a context: the one given to Start may end long before the cluster is no longer needed.
 	command := exec.Command(p.path, p.args...) //nolint:noctx,gosec // see above; the program is the caller's choice
+	command.Env = p.env
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = tiedToParent()
 

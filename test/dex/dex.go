@@ -13,12 +13,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,7 +57,7 @@ type User struct {
 
 // Server is a running dex. On Linux it never outlives this process, however this one ends.
 type Server struct {
-	process
+	process   *cluster.Process
 	issuer    string
 	authority *cluster.Authority
 	client    *http.Client
@@ -135,7 +135,13 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure dex: %w", err)
 	}
-	s.process = process{program: binary, args: []string{"serve", config}, log: filepath.Join(options.Dir, "dex.log")}
+	s.process = cluster.NewProcess(cluster.ProcessOptions{
+		Path: binary, Args: []string{"serve", config}, Log: filepath.Join(options.Dir, "dex.log"),
+		Ready: func(ctx context.Context) error {
+			_, err := s.get(ctx, s.issuer+"/healthz")
+			return err
+		},
+	})
 	err = s.Start(ctx)
 	if err != nil {
 		return nil, err
@@ -148,11 +154,19 @@ func (s *Server) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
 	defer cancel()
 	s.client.CloseIdleConnections()
-	return s.start(ctx, func() error {
-		_, err := s.get(ctx, s.issuer+"/healthz")
-		return err
-	})
+	return s.process.Start(ctx)
 }
+
+// Kill ends dex and returns when it is gone. It does nothing if dex does not run.
+func (s *Server) Kill() {
+	_ = s.process.Kill() // it may have ended already
+}
+
+// Suspend makes dex hang: connections are accepted and nothing is answered, until [Server.Resume].
+func (s *Server) Suspend() error { return s.process.Signal(syscall.SIGSTOP) }
+
+// Resume makes a dex that hangs go on.
+func (s *Server) Resume() error { return s.process.Signal(syscall.SIGCONT) }
 
 // Issuer returns the issuer's URL: the claim iss.
 func (s *Server) Issuer() string { return s.issuer }
@@ -161,7 +175,7 @@ func (s *Server) Issuer() string { return s.issuer }
 func (s *Server) CertPEM() []byte { return s.authority.CertPEM() }
 
 // Log returns the file that dex logs to.
-func (s *Server) Log() string { return s.log }
+func (s *Server) Log() string { return s.process.Log() }
 
 // Requests returns how often this run of dex has answered requests to a path below the issuer's, such as "/keys", as
 // dex counts them.
@@ -209,11 +223,11 @@ func answer(client *http.Client, request *http.Request) (string, error) {
 // configure writes the configuration and what it names, and returns its file.
 func (s *Server) configure(options *Options) (string, error) {
 	const host = "127.0.0.1"
-	address, err := unusedAddress(host)
+	address, err := cluster.UnusedAddress(host)
 	if err != nil {
 		return "", err
 	}
-	s.telemetry, err = unusedAddress(host)
+	s.telemetry, err = cluster.UnusedAddress(host)
 	if err != nil {
 		return "", err
 	}
@@ -274,20 +288,4 @@ func (u *User) configuration() map[string]any {
 	return map[string]any{
 		"email": u.Email, "username": u.Name, "userID": u.ID, "groups": u.Groups, "hash": string(hash),
 	}
-}
-
-// unusedAddress returns an address that nobody listens at, with a port that stays free while dex is stopped: one below
-// those that the kernel gives to anybody who asks for any.
-func unusedAddress(host string) (string, error) {
-	const first, last = 20000, 32000
-	var errs []error
-	for range 20 {
-		listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(between(first, last)))) //nolint:noctx // it does not wait
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		return listener.Addr().String(), listener.Close()
-	}
-	return "", fmt.Errorf("find a free port: %w", errors.Join(errs...))
 }

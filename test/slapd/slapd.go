@@ -16,8 +16,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -79,7 +79,7 @@ type Server struct {
 	program   string
 	directory string
 	log       string
-	process   *process
+	process   *cluster.Process
 	// skipped are the parts of the log that are about starts.
 	skipped []span
 }
@@ -144,16 +144,15 @@ func find() (string, error) {
 func (s *Server) choosePorts() error {
 	var failures []error
 	for range attempts {
-		plain, err := freePort()
+		plain, err := cluster.UnusedAddress(address)
 		if err != nil {
 			return err
 		}
-		encrypted, err := freePort()
+		encrypted, err := cluster.UnusedAddress(address)
 		if err != nil {
 			return err
 		}
-		s.Plain = "ldap://" + net.JoinHostPort(address, strconv.Itoa(plain))
-		s.TLS = "ldaps://" + net.JoinHostPort(address, strconv.Itoa(encrypted))
+		s.Plain, s.TLS = "ldap://"+plain, "ldaps://"+encrypted
 		err = s.start()
 		if err == nil {
 			return nil
@@ -178,19 +177,14 @@ func (s *Server) start() error {
 	if err != nil {
 		return err
 	}
-	started, err := launch(s.log, s.environment(), filepath.Join(s.program, "slapd"),
-		"-f", s.configuration(), "-h", s.Plain+"/ "+s.TLS+"/", "-d", "stats")
-	if err != nil {
-		return err
-	}
-	s.process = started
+	ready := s.probe(len(before))
+	s.process = cluster.NewProcess(cluster.ProcessOptions{
+		Path: filepath.Join(s.program, "slapd"), Args: []string{"-f", s.configuration(), "-h", s.Plain + "/ " + s.TLS + "/", "-d", "stats"},
+		Env: s.environment(), Log: s.log, Ready: func(context.Context) error { return ready() },
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	err = started.await(ctx, s.probe(len(before)))
-	if err != nil {
-		return errors.Join(fmt.Errorf("slapd is not ready: %w; its log ends with\n%s", err, s.tail()), started.stop())
-	}
-	return nil
+	return s.process.Start(ctx)
 }
 
 // probe returns a function that tells whether this server listens on both ports.
@@ -242,7 +236,7 @@ func logged(path string) ([]byte, error) {
 // ended. A server that does not run is stopped already.
 func (s *Server) Stop() {
 	s.t.Helper()
-	err := s.process.stop()
+	err := s.stop()
 	if err != nil {
 		s.t.Fatalf("stop slapd: %v", err)
 	}
@@ -252,7 +246,7 @@ func (s *Server) Stop() {
 // answered until Resume.
 func (s *Server) Pause() {
 	s.t.Helper()
-	err := s.process.pause()
+	err := s.pause()
 	if err != nil {
 		s.t.Fatalf("pause slapd: %v", err)
 	}
@@ -261,8 +255,8 @@ func (s *Server) Pause() {
 // Resume lets a suspended server go on.
 func (s *Server) Resume() {
 	s.t.Helper()
-	err := s.process.resume()
-	if err != nil {
+	err := s.process.Signal(syscall.SIGCONT)
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		s.t.Fatalf("resume slapd: %v", err)
 	}
 }
@@ -317,9 +311,34 @@ func (s *Server) tail() []byte {
 	return rest
 }
 
+// stop ends the server, if it was ever started.
+func (s *Server) stop() error {
+	if s.process == nil {
+		return nil
+	}
+	return s.process.Stop()
+}
+
+// pause suspends the server, and returns when it does nothing any more: the signal
+// alone is on its way for a moment.
+func (s *Server) pause() error {
+	err := s.process.Signal(syscall.SIGSTOP)
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(startTimeout)
+	for {
+		err := suspended(s.process.PID())
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(time.Millisecond) // between two questions
+	}
+}
+
 // end is for the end of the test.
 func (s *Server) end() {
-	err := s.process.stop()
+	err := s.stop()
 	if err != nil {
 		s.t.Errorf("stop slapd: %v", err)
 	}

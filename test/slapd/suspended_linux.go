@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 )
 
 var errRunning = errors.New("it still runs")
@@ -28,11 +27,4 @@ func suspended(pid int) error {
 		}
 	}
 	return nil
-}
-
-// tiedToParent makes a child die with the thread that starts it, which covers
-// what no cleanup does: a test's time-out, a panic, SIGKILL. Its process group is
-// its own, so that Ctrl-C at a terminal reaches the test alone.
-func tiedToParent() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
