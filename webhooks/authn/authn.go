@@ -171,7 +171,8 @@ type Decision struct {
 	// secret.
 	Detail string
 	// IssuedAt and ExpiresAt are when the token was issued, if that is known, and
-	// when it ends. They are set for a Yes.
+	// when it ends. A login token is as old as its session: the time of the password
+	// counts. They are set for a Yes.
 	IssuedAt, ExpiresAt time.Time
 	// Status is the answer for the API server. Its groups, extra and audiences
 	// are shared with other decisions and must not be written to.

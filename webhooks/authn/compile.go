@@ -16,7 +16,7 @@ import (
 // Compile checks a Spec and makes a Set of it. The error, if there is one, is a
 // finding.List with every problem in a fixed order, and there is no Set then.
 func Compile(spec Spec) (*Set, error) {
-	something := len(spec.Tokens)+len(spec.Revocations)+len(spec.Issuers)+len(spec.Directories) > 0
+	something := len(spec.Tokens)+len(spec.Revocations)+len(spec.Issuers)+len(spec.Directories)+len(spec.LoginKeys) > 0
 	if something && spec.Now == nil {
 		return nil, finding.List{{
 			Severity: finding.Error,

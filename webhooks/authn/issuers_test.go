@@ -108,8 +108,11 @@ func TestJWTs(t *testing.T) {
 			if d.Outcome != test.outcome || d.Reason != test.reason {
 				t.Fatalf("%+v", d)
 			}
-			if strings.Contains(d.Detail+d.Status.Error, "Bearer") || strings.Contains(d.Status.Error, "refused") {
-				t.Errorf("the API server is told %q", d.Status.Error)
+			if signature := test.token[strings.LastIndexByte(test.token, '.')+1:]; len(signature) > 20 && strings.Contains(d.Detail+d.Status.Error, signature) {
+				t.Errorf("the signature is in %q and %q", d.Detail, d.Status.Error)
+			}
+			if strings.Contains(d.Status.Error, "refused") {
+				t.Errorf("the API server is told why the issuer cannot be asked: %q", d.Status.Error)
 			}
 			if id := d.TokenID; d.Source != "" && id != "token-1" && (len(id) != 19 || !strings.HasPrefix(id, "sha256:")) {
 				t.Errorf("the token's id is %q", id)

@@ -41,8 +41,8 @@ type logins struct {
 }
 
 // Login takes a password, or a login token to renew, and issues a login token.
-// Whether there is an account of a name shows neither in the answer nor in the
-// work that is done.
+// Whether there is an account of a name does not show in the answer; a name that
+// nobody has is given the same work, as far as a directory takes the same time.
 func (s *Set) Login(ctx context.Context, req LoginRequest) LoginDecision {
 	switch {
 	case s.logins == nil:

@@ -10,8 +10,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-// ErrNoAccount is a Directory's answer for a name that no entry has, or more
-// than one.
+// ErrNoAccount is a Directory's answer for a name that no entry has, or more than
+// one, and for an entry that is not a whole account or may not log in: disabled,
+// or without an attribute that is configured. What wraps it says which, and never
+// holds what was typed.
 var ErrNoAccount = errors.New("no account has this name, or several do")
 
 // ErrWrongPassword is a Directory's answer for a password that is not the

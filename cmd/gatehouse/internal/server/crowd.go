@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
@@ -47,6 +48,10 @@ type connection struct {
 	client netip.Prefix
 	// patience ends a connection without a call.
 	patience *time.Timer
+
+	// kept is set once keep has noted a review, so that the reviews after it take no
+	// lock that all connections share.
+	kept atomic.Bool
 
 	// The rest is guarded by the crowd's lock. A connection is worth keeping once a
 	// review came over it, active while there is a call on it, and quiet since it
@@ -158,9 +163,12 @@ func (one *connection) tire() {
 	}
 }
 
-// keep notes that a review came over the connection. With a verified client
+// keep notes that a review came over the connection; the first says all. With a verified client
 // certificate it counts no more: it is not anybody's.
 func (one *connection) keep(certified bool) {
+	if one.kept.Swap(true) {
+		return
+	}
 	one.crowd.mu.Lock()
 	defer one.crowd.mu.Unlock()
 	one.worth = true
