@@ -11,28 +11,16 @@ import (
 	"fmt"
 	"math/big"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
-
-const caLife = 365 * 24 * time.Hour
-
-// authority is a CA whose key lives in memory. Keys are ECDSA on P-256: signing
-// with one takes a thirtieth of the time that RSA-2048 takes, and every handshake
-// signs.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-// due tells whether a certificate has used up two thirds of its life.
-func due(cert *x509.Certificate, now time.Time) bool {
-	life := cert.NotAfter.Sub(cert.NotBefore)
-	return !now.Before(cert.NotBefore.Add(life / 3 * 2))
-}
 
 // newAuthority makes a CA that may sign certificates and no further CAs. Its name
 // and its key identifier are its own, so that a client that knows several CAs of
-// Gatehouse finds the right one at once.
-func newAuthority(now time.Time) (*authority, error) {
+// Gatehouse finds the right one at once. Keys are ECDSA on P-256: signing with
+// one takes a thirtieth of the time that RSA-2048 takes, and every handshake
+// signs.
+func newAuthority(now time.Time, life time.Duration) (*rotation.Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -48,8 +36,8 @@ func newAuthority(now time.Time) (*authority, error) {
 	template := &x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("gatehouse self-signed CA %x", id[:4])},
-		NotBefore:             now.Add(-backdate),
-		NotAfter:              now.Add(caLife),
+		NotBefore:             now.Add(-rotation.Backdate),
+		NotAfter:              now.Add(life),
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 		MaxPathLenZero:        true,
@@ -65,12 +53,12 @@ func newAuthority(now time.Time) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &authority{cert: cert, key: key}, nil
+	return &rotation.Authority{Cert: cert, Key: key}, nil
 }
 
 // issue signs a certificate for a new key. The template says for whom, for what
-// and for how long.
-func (a *authority) issue(template *x509.Certificate) (*tls.Certificate, error) {
+// and for how long; it does not outlive the CA.
+func issue(a *rotation.Authority, template *x509.Certificate) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -81,10 +69,11 @@ func (a *authority) issue(template *x509.Certificate) (*tls.Certificate, error) 
 	if template.SerialNumber, err = newSerial(); err != nil {
 		return nil, err
 	}
-	template.AuthorityKeyId = a.cert.SubjectKeyId
+	template.NotAfter = earlier(template.NotAfter, a.Cert.NotAfter)
+	template.AuthorityKeyId = a.Cert.SubjectKeyId
 	template.BasicConstraintsValid = true
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.Cert, &key.PublicKey, a.Key)
 	if err != nil {
 		return nil, err
 	}

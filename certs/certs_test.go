@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
 // noon is when these tests begin.
@@ -99,14 +101,17 @@ func inUse(until time.Time) func(Event) bool {
 	return func(e Event) bool { return e.Err == nil && e.NotAfter.Equal(until) }
 }
 
+// authority is a CA that issues files.
+type authority struct{ *rotation.Authority }
+
 // newCA is an authority whose certificate is valid around noon.
 func newCA(t testing.TB) *authority {
 	t.Helper()
-	a, err := newAuthority(noon.Add(-24 * time.Hour))
+	a, err := newAuthority(noon.Add(-24*time.Hour), DefaultCALife)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
+	return &authority{a}
 }
 
 // leaf is a template for a server called localhost.
@@ -126,7 +131,7 @@ type pair struct {
 
 func (a *authority) pair(t testing.TB, template *x509.Certificate) pair {
 	t.Helper()
-	issued, err := a.issue(template)
+	issued, err := issue(a.Authority, template)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +167,7 @@ func dirOf(t testing.TB, p pair) string {
 func poolOf(cas ...*authority) *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, ca := range cas {
-		pool.AddCert(ca.cert)
+		pool.AddCert(ca.Cert)
 	}
 	return pool
 }

@@ -2,6 +2,7 @@ package certs
 
 import (
 	"bytes"
+	"crypto/ecdsa"
 	"crypto/tls"
 	"encoding/pem"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 func caPEM(cas ...*authority) []byte {
 	var bundle []byte
 	for _, ca := range cas {
-		bundle = append(bundle, encodeCertificate(ca.cert.Raw)...)
+		bundle = append(bundle, encodeCertificate(ca.Cert.Raw)...)
 	}
 	return bundle
 }
@@ -64,7 +65,7 @@ func TestClientCAsFollowTheFile(t *testing.T) {
 		t.Helper()
 		for ca, want := range map[*authority]bool{first: firstOK, second: secondOK} {
 			if _, err := dial(addr, configs[ca]); (err == nil) != want {
-				t.Errorf("%s: client of %v: %v, want accepted %v", when, ca.cert.Subject, err, want)
+				t.Errorf("%s: client of %v: %v, want accepted %v", when, ca.Cert.Subject, err, want)
 			}
 		}
 	}
@@ -113,7 +114,7 @@ func TestConfigForClientIsMadeOncePerPool(t *testing.T) {
 
 func TestNewClientCAsErrors(t *testing.T) {
 	ca := newCA(t)
-	key, err := encodeKey(ca.key)
+	key, err := encodeKey(ca.Key.(*ecdsa.PrivateKey))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func TestNewClientCAsErrors(t *testing.T) {
 		says string
 	}{
 		{"empty", nil, "ca.crt: is empty"},
-		{"DER", ca.cert.Raw, "ca.crt: holds no PEM block"},
+		{"DER", ca.Cert.Raw, "ca.crt: holds no PEM block"},
 		{"with the CA's key", append(slices.Clone(bundle), key...), "ca.crt: PEM block 2 is a private key: give the certificates of the authorities alone, and renew the key"},
 		{"with a list of the revoked", append(slices.Clone(bundle), pem.EncodeToMemory(&pem.Block{Type: "X509 CRL"})...), `ca.crt: PEM block 2 is of type "X509 CRL": only CERTIFICATE is known`},
 		{"not a certificate inside", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), "ca.crt: PEM block 1 is not a certificate that can be read"},
@@ -147,16 +148,16 @@ func TestNewClientCAsErrors(t *testing.T) {
 func TestClientCAsRemarks(t *testing.T) {
 	ca := newCA(t)
 	notCA := parseOne(t, ca.valid(t, 10*day).cert)
-	expired, err := newAuthority(noon.Add(-400 * day))
+	expired, err := newAuthority(noon.Add(-400*day), DefaultCALife)
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "ca.crt")
-	write(t, file, append(caPEM(ca, expired), encodeCertificate(notCA.Raw)...))
+	write(t, file, append(caPEM(ca, &authority{expired}), encodeCertificate(notCA.Raw)...))
 	now := newClock()
 	_, o, e := followedCAs(t, file, now)
 	want := []string{
-		"certificate 2 (\"" + expired.cert.Subject.String() + "\") lets nobody in: expired at 2026-10-16T12:00:00Z",
+		"certificate 2 (\"" + expired.Cert.Subject.String() + "\") lets nobody in: expired at 2026-10-16T12:00:00Z",
 		`certificate 3 ("CN=test") is not a CA: it lets in the holder of its own key and nobody else`,
 	}
 	if e.Err != nil || len(e.Warnings) != 2 || !strings.Contains(e.Warnings[0], want[0]) || e.Warnings[1] != want[1] {
@@ -170,7 +171,7 @@ func TestClientCAsRemarks(t *testing.T) {
 		t.Errorf("got %q", e.Warnings)
 	}
 	o.quiet()
-	if !e.NotAfter.Equal(ca.cert.NotAfter) {
-		t.Errorf("the last one expires at %v, want %v", e.NotAfter, ca.cert.NotAfter)
+	if !e.NotAfter.Equal(ca.Cert.NotAfter) {
+		t.Errorf("the last one expires at %v, want %v", e.NotAfter, ca.Cert.NotAfter)
 	}
 }

@@ -18,6 +18,11 @@ type FilesConfig struct {
 	// Now is the time by which certificates expire; nil is time.Now. It must be
 	// safe for concurrent use.
 	Now func() time.Time
+	// Trust is what clients have been told to trust. A new pair comes into use when
+	// they trust it, and one of another issuer when they have for as long as Hold:
+	// see Gate. Nil lets each come into use at once.
+	Trust Trust
+	Hold  time.Duration
 	// Notify is told what happens, from the goroutine of Run: first what is in
 	// use, then every change. Nil tells nobody.
 	Notify func(Event)
@@ -29,18 +34,22 @@ type FilesConfig struct {
 // A new pair comes into use within moments of being written, and at the latest
 // within ten seconds. A pair that cannot be read, whose parts do not fit
 // together, or that is expired or not valid yet is left aside as long as the
-// one before it is valid, and tried again at every look.
+// one before it is valid, and tried again at every look. One that waits for
+// clients to trust it is remembered, whatever becomes of the files; a newer one
+// takes its place.
 type Files struct {
 	cfg     FilesConfig
 	current atomic.Pointer[tls.Certificate]
-	ticks   <-chan time.Time
+	// pairs is used by Run alone.
+	pairs succession
+	ticks <-chan time.Time
 }
 
 // NewFiles reads the pair. A pair that cannot be used for TLS at all is an
 // error; one that is expired or not valid yet is not, because a better one may
 // come while the server runs: Healthy tells.
 func NewFiles(cfg FilesConfig) (*Files, error) {
-	f := &Files{cfg: cfg}
+	f := &Files{cfg: cfg, pairs: succession{gate: Gate{Trust: cfg.Trust, Hold: cfg.Hold}}}
 	pair, err := readPair(cfg.CertFile, cfg.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ServingCertificate, err)
@@ -58,6 +67,9 @@ func (f *Files) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 func (f *Files) Run(ctx context.Context) error {
 	ticks, stop := tickOr(f.ticks, pollInterval)
 	defer stop()
+	if f.cfg.Trust != nil {
+		ticks = withChanges(ctx, ticks, f.cfg.Trust)
+	}
 	watch := reporter{notify: f.cfg.Notify}
 	state := reporter{notify: f.cfg.Notify}
 	follow(ctx, []string{f.cfg.CertFile, f.cfg.KeyFile}, ticks,
@@ -83,24 +95,53 @@ func (f *Files) Healthy() error {
 func (f *Files) reload() Event {
 	now := wall(f.cfg.Now)
 	current := f.current.Load()
-	found, err := readPair(f.cfg.CertFile, f.cfg.KeyFile)
-	if err == nil && !samePair(found, current) {
-		invalid := checkValidity(found.Leaf, now)
-		if invalid == nil || checkValidity(current.Leaf, now) != nil {
-			f.current.Store(found)
-			current = found
-		} else {
-			err = fmt.Errorf("%s: %w", f.cfg.CertFile, invalid)
-		}
+	found, problem := readPair(f.cfg.CertFile, f.cfg.KeyFile)
+	used, why := f.pairs.next(current, found, f.cfg.CertFile, now)
+	if used != current {
+		f.current.Store(used)
 	}
-	event := eventOf(ServingCertificate, current.Leaf)
-	event.Warnings = remarks(current)
-	if err != nil {
-		event.Err = fmt.Errorf("not in use, the one before it is until %s: %w", stamp(current.Leaf.NotAfter), err)
-	} else if invalid := checkValidity(current.Leaf, now); invalid != nil {
+	event := eventOf(ServingCertificate, used.Leaf)
+	event.Warnings = remarks(used)
+	if problem != nil {
+		problem = fmt.Errorf("not in use, the one before it is until %s: %w", stamp(used.Leaf.NotAfter), problem)
+	}
+	switch invalid := checkValidity(used.Leaf, now); {
+	case problem != nil && why != nil:
+		event.Err = fmt.Errorf("%w; %w", problem, why)
+	case problem != nil:
+		event.Err = problem
+	case why != nil:
+		event.Err = why
+	case invalid != nil:
 		event.Err = fmt.Errorf("%s: %w", f.cfg.CertFile, invalid)
 	}
 	return event
+}
+
+// withChanges is the ticks, and one more at every change of what clients trust,
+// until the context ends.
+func withChanges(ctx context.Context, ticks <-chan time.Time, trust Trust) <-chan time.Time {
+	all := make(chan time.Time)
+	// Asked for before each look, so that no change falls in between.
+	changed := trust.Changed()
+	go func() {
+		for {
+			var tick time.Time
+			select {
+			case <-ctx.Done():
+				return
+			case tick = <-ticks:
+			case <-changed:
+				changed = trust.Changed()
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case all <- tick:
+			}
+		}
+	}()
+	return all
 }
 
 // remarks are what is odd about a serving certificate that works, or that works

@@ -97,7 +97,7 @@ func TestFilesKeepTheLastGoodPair(t *testing.T) {
 			write(t, filepath.Join(dir, "tls.crt"), next.cert[:len(next.cert)/2])
 		}, "tls.crt: 0 of 1 PEM blocks can be read: the file is half-written or damaged"},
 		{"chain half-written", func(t *testing.T, dir string) {
-			chain := append(slices.Clone(good.cert), encodeCertificate(ca.cert.Raw)...)
+			chain := append(slices.Clone(good.cert), encodeCertificate(ca.Cert.Raw)...)
 			write(t, filepath.Join(dir, "tls.crt"), chain[:len(chain)-10])
 		}, "tls.crt: 1 of 2 PEM blocks can be read"},
 		{"key half-written", func(t *testing.T, dir string) {
@@ -187,7 +187,7 @@ func TestFilesTakeAnotherChainOfTheSameLeaf(t *testing.T) {
 	good := ca.valid(t, day)
 	dir := dirOf(t, good)
 	f, o := followed(t, dir, newClock())
-	write(t, filepath.Join(dir, "tls.crt"), append(slices.Clone(good.cert), encodeCertificate(ca.cert.Raw)...))
+	write(t, filepath.Join(dir, "tls.crt"), append(slices.Clone(good.cert), encodeCertificate(ca.Cert.Raw)...))
 	o.tick()
 	if pair, err := f.GetCertificate(nil); err != nil || len(pair.Certificate) != 2 {
 		t.Errorf("the chain is not served: %v", err)
@@ -250,7 +250,7 @@ func TestFilesStartWithAnExpiredPair(t *testing.T) {
 func TestNewFilesErrors(t *testing.T) {
 	ca := newCA(t)
 	good, other := ca.valid(t, day), ca.valid(t, day)
-	caPEM := encodeCertificate(ca.cert.Raw)
+	caPEM := encodeCertificate(ca.Cert.Raw)
 	block := func(kind string, data []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}) }
 	cases := []struct {
 		name      string
@@ -302,7 +302,7 @@ func TestFilesReadWhatOthersWrite(t *testing.T) {
 	if template.SerialNumber, err = newSerial(); err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, &rsaKey.PublicKey, ca.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.Cert, &rsaKey.PublicKey, ca.Key.(*ecdsa.PrivateKey))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,12 +341,12 @@ func TestFilesRemarks(t *testing.T) {
 	clientOnly.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	anyUse := leaf(from, until)
 	anyUse.ExtKeyUsage = nil
-	caKey, err := encodeKey(ca.key)
+	caKey, err := encodeKey(ca.Key.(*ecdsa.PrivateKey))
 	if err != nil {
 		t.Fatal(err)
 	}
 	withChain := func(p pair, issuer *authority) pair {
-		p.cert = append(slices.Clone(p.cert), encodeCertificate(issuer.cert.Raw)...)
+		p.cert = append(slices.Clone(p.cert), encodeCertificate(issuer.Cert.Raw)...)
 		return p
 	}
 	cases := []struct {
@@ -360,7 +360,7 @@ func TestFilesRemarks(t *testing.T) {
 		{"with somebody else's chain", withChain(ca.valid(t, day), stranger), []string{"certificate 2 of the file did not sign the one before it"}},
 		{"without names", ca.pair(t, noNames), []string{"no subject alternative names"}},
 		{"for clients", ca.pair(t, clientOnly), []string{"not for servers"}},
-		{"a CA", pair{cert: encodeCertificate(ca.cert.Raw), key: caKey}, []string{"that of a CA", "no subject alternative names"}},
+		{"a CA", pair{cert: encodeCertificate(ca.Cert.Raw), key: caKey}, []string{"that of a CA", "no subject alternative names"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -21,7 +21,20 @@ const (
 // readPair reads a certificate chain and its key. An error names the file and
 // the remedy.
 func readPair(certFile, keyFile string) (*tls.Certificate, error) {
-	blocks, err := readPEM(certFile)
+	certPEM, err := readFile(certFile)
+	if err != nil {
+		return nil, err
+	}
+	keyPEM, err := readFile(keyFile)
+	if err != nil {
+		return nil, err
+	}
+	return parsePair(certFile, certPEM, keyFile, keyPEM)
+}
+
+// parsePair reads a certificate chain and its key out of files that were read.
+func parsePair(certFile string, certPEM []byte, keyFile string, keyPEM []byte) (*tls.Certificate, error) {
+	blocks, err := decodePEM(certFile, certPEM)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +42,7 @@ func readPair(certFile, keyFile string) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := readKey(keyFile)
+	key, err := readKey(keyFile, keyPEM)
 	if err != nil {
 		return nil, err
 	}
@@ -79,13 +92,13 @@ func parseCertificates(file string, blocks []*pem.Block) ([]*x509.Certificate, e
 	case strings.HasSuffix(other, blockPrivateKey):
 		return nil, fmt.Errorf("%s: holds a private key and no certificate: are the two files swapped?", file)
 	default:
-		return nil, fmt.Errorf("%s: holds a PEM block of type %q and no CERTIFICATE", file, other)
+		return nil, fmt.Errorf("%s: holds a PEM block of type %.60q and no CERTIFICATE", file, other)
 	}
 }
 
-// readKey reads the first private key of a PEM file.
-func readKey(file string) (crypto.Signer, error) {
-	blocks, err := readPEM(file)
+// readKey reads the first private key of a PEM file that was read.
+func readKey(file string, data []byte) (crypto.Signer, error) {
+	blocks, err := decodePEM(file, data)
 	if err != nil {
 		return nil, err
 	}
@@ -100,14 +113,14 @@ func readKey(file string) (crypto.Signer, error) {
 		if err != nil {
 			// What the parsers say may hold bytes of the key in some later
 			// version of Go; that it cannot be read is enough.
-			return nil, fmt.Errorf("%s: the %s cannot be read: write it as PKCS #8, PKCS #1 or SEC 1", file, block.Type)
+			return nil, fmt.Errorf("%s: the %.60s cannot be read: write it as PKCS #8, PKCS #1 or SEC 1", file, block.Type)
 		}
 		return key, nil
 	}
 	if blocks[0].Type == blockCertificate {
 		return nil, fmt.Errorf("%s: holds a certificate and no private key: are the two files swapped?", file)
 	}
-	return nil, fmt.Errorf("%s: holds a PEM block of type %q and no PRIVATE KEY", file, blocks[0].Type)
+	return nil, fmt.Errorf("%s: holds a PEM block of type %.60q and no PRIVATE KEY", file, blocks[0].Type)
 }
 
 // parseKey tries all encodings whatever the block's type says, since files with
@@ -130,15 +143,28 @@ func parseKey(der []byte) (crypto.Signer, error) {
 	return signer, nil
 }
 
-// readPEM reads all blocks of a file, at least one. A block that is begun and
-// not ended is an error and not the end: the file is still being written, and
-// the half of a chain or of a bundle would be taken for the whole.
+// readPEM reads all blocks of a file, see decodePEM.
 func readPEM(file string) ([]*pem.Block, error) {
+	data, err := readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return decodePEM(file, data)
+}
+
+func readFile(file string) ([]byte, error) {
 	//nolint:gosec // the file is named by whoever starts the program
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("%w: check the path, and that the Secret or volume behind it has the file", err)
 	}
+	return data, nil
+}
+
+// decodePEM reads all blocks of a file that was read, at least one. A block that
+// is begun and not ended is an error and not the end: the file is still being
+// written, and the half of a chain or of a bundle would be taken for the whole.
+func decodePEM(file string, data []byte) ([]*pem.Block, error) {
 	var blocks []*pem.Block
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		blocks = append(blocks, block)

@@ -1,6 +1,8 @@
 package certs
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/tls"
@@ -17,13 +19,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
+// The usual lives of certificates.
 const (
-	leafLife   = 7 * 24 * time.Hour
-	clientLife = 365 * 24 * time.Hour
-	// renewInterval is how often the clock is compared with the certificates.
-	renewInterval = 30 * time.Second
+	DefaultCALife   = 365 * 24 * time.Hour
+	DefaultLeafLife = 7 * 24 * time.Hour
+	clientLife      = 365 * 24 * time.Hour
 
 	// The names in the client certificate that WriteDir writes.
 	apiServerName         = "kube-apiserver"
@@ -32,7 +36,7 @@ const (
 
 // The files that WriteDir writes.
 const (
-	// CAFile holds what CABundle returns. It is both what a client trusts and
+	// CAFile holds the CAs that clients must trust. It is both what a client trusts and
 	// what the server accepts client certificates from.
 	CAFile = "ca.crt"
 	// ClientCertFile and ClientKeyFile hold a client certificate for the API
@@ -41,46 +45,68 @@ const (
 	ClientKeyFile  = "apiserver-client.key"
 )
 
-// SelfSignedConfig says for which names a SelfSigned issues.
+// SelfSignedConfig says for which names a SelfSigned issues, and where its CA is
+// kept.
 type SelfSignedConfig struct {
 	// Hosts are the DNS names and IP addresses under which clients reach the
 	// server, at least one.
 	Hosts []string
+	// Store is where the CA is kept, shared by all replicas, and Replicas where
+	// they say what they serve. Nil is memory: a CA of this process alone.
+	Store    Store
+	Replicas Replicas
+	// Replica is the name of this one; "" is the host's. Version is that of the
+	// program, for people.
+	Replica, Version string
+	// Trust is what clients have been told. Nil if nobody can tell: then a new CA
+	// signs as late as possible, unless somebody asked for it.
+	Trust Trust
+	// Life is how long a CA is good for, LeafLife how long a serving certificate;
+	// zero is the default. Both are renewed after two thirds.
+	Life, LeafLife time.Duration
+	// Hold, EmergencyHold and EmergencyWait are those of a rotation.Policy; zero is
+	// the default.
+	Hold, EmergencyHold, EmergencyWait time.Duration
+	// Interval is how often the clock and the store are looked at; zero is ten
+	// seconds.
+	Interval time.Duration
 	// Now is the time by which certificates are made and expire; nil is
 	// time.Now. It must be safe for concurrent use.
 	Now func() time.Time
-	// Notify is told what happens, from the goroutine of Run: first what is in
-	// use, then every change. Nil tells nobody.
+	// Notify is told what happens, from NewSelfSigned and from the goroutine of
+	// Run: first what is in use, then every change. Nil tells nobody.
 	Notify func(Event)
 }
 
-// SelfSigned is a Source with a certificate authority of its own, for one
-// machine, for tests and for trying things out: keys are made when the process
-// starts and live in its memory, so that after every start clients have to be
-// given the CA anew, and replicas have different ones.
+// SelfSigned is a Source with a certificate authority of its own, which any
+// number of replicas share through a Store. Each makes its serving certificate
+// in its memory, from the CA in the Store, so that no key but that of the CA is
+// ever written down.
 //
-// The serving certificate lives for a week and the CA for a year; each is
-// renewed after two thirds of that by the clock on the wall. A new CA is part of
-// CABundle from then on, and signs serving certificates only when the old one is
-// too old for another week of them: there are months to tell clients.
+// A serving certificate lives for a week and a CA for a year; each is renewed
+// after two thirds of that by the clock on the wall. How one CA follows another
+// is told in package rotation.
 type SelfSigned struct {
-	cfg   SelfSignedConfig
-	dns   []string
-	ips   []net.IP
-	leaf  atomic.Pointer[tls.Certificate]
-	ticks <-chan time.Time
+	*keeper
+
+	cfg    SelfSignedConfig
+	dns    []string
+	ips    []net.IP
+	leaf   atomic.Pointer[tls.Certificate]
+	mint   sync.Mutex
+	served reporter
 
 	mu sync.Mutex
-	// authorities are those that are trusted, the oldest first.
-	authorities []*authority
 	// dirs are the directories that WriteDir has written and Run keeps.
 	dirs []string
 }
 
-// NewSelfSigned makes a CA and a serving certificate. An error names the host
-// that is neither a DNS name nor an IP address.
-func NewSelfSigned(cfg SelfSignedConfig) (*SelfSigned, error) {
-	s := &SelfSigned{cfg: cfg}
+// NewSelfSigned looks at the store once, and makes a CA if there is none, and a
+// serving certificate. The error is about the configuration: one names the host
+// that is neither a DNS name nor an IP address. A store that cannot be used is
+// none, because it may come to be usable while the server runs: Healthy tells.
+func NewSelfSigned(ctx context.Context, cfg SelfSignedConfig) (*SelfSigned, error) {
+	s := &SelfSigned{cfg: cfg, served: reporter{notify: cfg.Notify}}
 	if len(cfg.Hosts) == 0 {
 		return nil, errors.New("self-signed certificate: no host: give the DNS names and IP addresses under which clients reach the server")
 	}
@@ -97,83 +123,139 @@ func NewSelfSigned(cfg SelfSignedConfig) (*SelfSigned, error) {
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	if _, err := s.renew(wall(cfg.Now)); err != nil {
-		return nil, err
+	s.cfg.Life = cmp.Or(cfg.Life, DefaultCALife)
+	s.cfg.LeafLife = cmp.Or(cfg.LeafLife, DefaultLeafLife)
+	s.keeper = &keeper{
+		store: cfg.Store, replicas: cfg.Replicas, replica: ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
+		policy: rotation.Policy{
+			New:           func(now time.Time) (*rotation.Authority, error) { return newAuthority(now, s.cfg.Life) },
+			LeafLife:      s.cfg.LeafLife,
+			Hold:          cmp.Or(cfg.Hold, rotation.DefaultHold),
+			EmergencyHold: cmp.Or(cfg.EmergencyHold, rotation.DefaultEmergencyHold),
+			EmergencyWait: cmp.Or(cfg.EmergencyWait, rotation.DefaultEmergencyWait),
+		},
+		interval: cmp.Or(cfg.Interval, keepInterval), now: cfg.Now, use: s.use, serving: s.Certificate,
+		problems: reporter{notify: cfg.Notify}, steps: reporter{notify: cfg.Notify},
 	}
+	if s.store == nil {
+		s.store = &MemoryStore{}
+	}
+	if s.replicas == nil {
+		s.replicas = &MemoryReplicas{Now: cfg.Now}
+	}
+	s.look(ctx)
 	return s, nil
 }
 
-// GetCertificate implements Source.
+// GetCertificate implements Source. It reads one pointer and the clock. A
+// certificate that has ended while the machine was suspended is replaced before
+// the handshake goes on.
 func (s *SelfSigned) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return s.leaf.Load(), nil
+	leaf := s.leaf.Load()
+	if now := wall(s.cfg.Now); leaf == nil || now.After(leaf.Leaf.NotAfter) {
+		state := s.state.Load()
+		if state == nil {
+			return nil, errors.New("there is no certificate yet")
+		}
+		if renewed, err := s.ensure(state, now); err == nil {
+			return renewed, nil
+		} else if leaf == nil {
+			return nil, err
+		}
+	}
+	return leaf, nil
 }
 
-// Healthy implements Source.
+// CABundle is the certificates of the CAs that clients must trust, in PEM.
+func (s *SelfSigned) CABundle() []byte {
+	state := s.state.Load()
+	if state == nil {
+		return nil
+	}
+	return rotation.Bundle(state.Trusted(wall(s.cfg.Now)))
+}
+
+// Certificate implements Authorities.
+func (s *SelfSigned) Certificate() *tls.Certificate { return s.leaf.Load() }
+
+// State is the state in use, nil if there is none yet. It must not be changed.
+func (s *SelfSigned) State() *rotation.State { return s.state.Load() }
+
+// Healthy implements Source. A replica is unhealthy too until the others have
+// been told of it once: who has not been heard of is not waited for when the CA
+// of its certificate is forgotten.
 func (s *SelfSigned) Healthy() error {
-	if err := checkValidity(s.leaf.Load().Leaf, wall(s.cfg.Now)); err != nil {
+	leaf := s.leaf.Load()
+	if leaf == nil || !s.reported.Load() {
+		if err := s.wrong(); err != nil {
+			return fmt.Errorf("self-signed certificate: %w", err)
+		}
+		return errors.New("self-signed certificate: there is none yet")
+	}
+	if err := checkValidity(leaf.Leaf, wall(s.cfg.Now)); err != nil {
 		return fmt.Errorf("self-signed certificate: %w", err)
 	}
 	return nil
 }
 
-// Run implements Source. When the set of trusted CAs changes it writes the
-// directories of WriteDir again.
+// Run implements Source. When the CAs change it writes the directories of
+// WriteDir again.
 func (s *SelfSigned) Run(ctx context.Context) error {
-	ticks, stop := tickOr(s.ticks, renewInterval)
-	defer stop()
-	leaf := reporter{notify: s.cfg.Notify}
-	ca := reporter{notify: s.cfg.Notify}
-	stale := false
-	for {
-		now := wall(s.cfg.Now)
-		changed, err := s.renew(now)
-		current := s.leaf.Load().Leaf
-		if err == nil {
-			err = checkValidity(current, now)
-		}
-		event := eventOf(ServingCertificate, current)
-		event.Err = err
-		leaf.report(event)
-		event = eventOf(SelfSignedCA, s.trusted()...)
-		if stale = stale || changed; stale {
-			event.Err = s.rewrite()
-			stale = event.Err != nil
-		}
-		ca.report(event)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticks:
-		}
-	}
+	s.run(ctx)
+	s.leave(ctx)
+	return nil
 }
 
-// CABundle is the certificates of all CAs that clients should trust, in PEM, the
-// one that signs serving certificates now first. It changes when Run makes a new
-// CA, which it tells as an Event.
-func (s *SelfSigned) CABundle() []byte {
-	var bundle []byte
-	for _, cert := range s.trusted() {
-		bundle = append(bundle, encodeCertificate(cert.Raw)...)
+// use takes a state into use.
+func (s *SelfSigned) use(state *rotation.State, now time.Time) error {
+	_, err := s.ensure(state, now)
+	if leaf := s.leaf.Load(); leaf != nil {
+		s.served.report(eventOf(ServingCertificate, leaf.Leaf))
 	}
-	return bundle
+	return errors.Join(err, s.rewrite(state, now))
 }
 
-// trusted is the certificates of the CAs, the oldest first.
-func (s *SelfSigned) trusted() []*x509.Certificate {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var certs []*x509.Certificate
-	for _, a := range s.authorities {
-		certs = append(certs, a.cert)
+// ensure makes a serving certificate if the one in use is not the state's, or is
+// due, and returns the one that is in use then.
+func (s *SelfSigned) ensure(state *rotation.State, now time.Time) (*tls.Certificate, error) {
+	s.mint.Lock()
+	defer s.mint.Unlock()
+	leaf := s.leaf.Load()
+	if leaf == nil || rotation.IsDue(leaf.Leaf, now) || checkValidity(leaf.Leaf, now) != nil ||
+		!bytes.Equal(leaf.Leaf.AuthorityKeyId, state.Current.Cert.SubjectKeyId) {
+		if err := checkValidity(state.Current.Cert, now); err != nil {
+			return nil, fmt.Errorf("the CA is %w", err)
+		}
+		pair, err := issue(state.Current, &x509.Certificate{
+			Subject:     pkix.Name{CommonName: "gatehouse"},
+			DNSNames:    s.dns,
+			IPAddresses: s.ips,
+			NotBefore:   now.Add(-rotation.Backdate),
+			NotAfter:    now.Add(s.cfg.LeafLife),
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("self-signed certificate: %w", err)
+		}
+		s.leaf.Store(pair)
+		leaf = pair
+		s.wake()
 	}
-	return certs
+	return leaf, nil
 }
 
 // ClientCertificate issues a client certificate for the names, which must not
 // both be empty, and returns it and its key in PEM. It is good for a year or
 // until the newest CA expires, whichever is first.
 func (s *SelfSigned) ClientCertificate(commonName, organization string) (certPEM, keyPEM []byte, err error) {
+	state := s.state.Load()
+	if state == nil {
+		return nil, nil, errors.Join(errors.New("client certificate: there is no CA yet"), s.wrong())
+	}
+	return clientCertificate(state, commonName, organization, wall(s.cfg.Now))
+}
+
+func clientCertificate(state *rotation.State, commonName, organization string, now time.Time) (certPEM, keyPEM []byte, err error) {
 	subject := pkix.Name{CommonName: commonName}
 	if organization != "" {
 		subject.Organization = []string{organization}
@@ -181,12 +263,10 @@ func (s *SelfSigned) ClientCertificate(commonName, organization string) (certPEM
 	if commonName == "" && organization == "" {
 		return nil, nil, errors.New("client certificate: neither common name nor organization: the server could not tell clients apart")
 	}
-	now := wall(s.cfg.Now)
-	issuer := s.newest()
-	pair, err := issuer.issue(&x509.Certificate{
+	pair, err := issue(newest(state), &x509.Certificate{
 		Subject:     subject,
-		NotBefore:   now.Add(-backdate),
-		NotAfter:    earlier(now.Add(clientLife), issuer.cert.NotAfter),
+		NotBefore:   now.Add(-rotation.Backdate),
+		NotAfter:    now.Add(clientLife),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
@@ -198,13 +278,25 @@ func (s *SelfSigned) ClientCertificate(commonName, organization string) (certPEM
 	return encodeCertificate(pair.Leaf.Raw), keyPEM, nil
 }
 
+// newest is the CA that will be trusted for longest.
+func newest(state *rotation.State) *rotation.Authority {
+	if state.Pending != nil && state.Pending.Key != nil {
+		return state.Pending
+	}
+	return state.Current
+}
+
 // WriteDir writes CAFile, and a client certificate for the API server into
 // ClientCertFile and ClientKeyFile, the key readable by the owner alone. The
 // directory is made if it does not exist. Each file is replaced as a whole: a
-// reader never sees half of one. Run keeps the directory up to date from then
-// on.
+// reader never sees half of one. What is there and good for a while stays. Run
+// keeps the directory up to date from then on.
 func (s *SelfSigned) WriteDir(dir string) error {
-	if err := s.writeDir(dir); err != nil {
+	state := s.state.Load()
+	if state == nil {
+		return errors.Join(errors.New("self-signed certificate: there is no CA yet"), s.wrong())
+	}
+	if err := writeDir(dir, state, wall(s.cfg.Now)); err != nil {
 		return fmt.Errorf("self-signed certificate: %w", err)
 	}
 	s.mu.Lock()
@@ -215,85 +307,44 @@ func (s *SelfSigned) WriteDir(dir string) error {
 	return nil
 }
 
-func (s *SelfSigned) writeDir(dir string) error {
-	cert, key, err := s.ClientCertificate(apiServerName, apiServerOrganization)
-	if err != nil {
-		return err
-	}
+func writeDir(dir string, state *rotation.State, now time.Time) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
 	// The CA first, so that the server accepts the certificate before anybody
 	// can show it.
+	bundle := rotation.Bundle(state.Trusted(now))
+	name := filepath.Join(dir, CAFile)
+	//nolint:gosec // the directory is named by whoever starts the program
+	if there, err := os.ReadFile(name); err != nil || !bytes.Equal(there, bundle) {
+		if err := writeFile(name, bundle, 0o644); err != nil {
+			return err
+		}
+	}
+	if there, err := readPair(filepath.Join(dir, ClientCertFile), filepath.Join(dir, ClientKeyFile)); err == nil &&
+		there.Leaf.CheckSignatureFrom(newest(state).Cert) == nil && checkValidity(there.Leaf, now) == nil && !rotation.IsDue(there.Leaf, now) {
+		return nil
+	}
+	cert, key, err := clientCertificate(state, apiServerName, apiServerOrganization, now)
+	if err != nil {
+		return err
+	}
 	return errors.Join(
-		writeFile(filepath.Join(dir, CAFile), s.CABundle(), 0o644),
 		writeFile(filepath.Join(dir, ClientKeyFile), key, 0o600),
 		writeFile(filepath.Join(dir, ClientCertFile), cert, 0o644),
 	)
 }
 
 // rewrite writes the known directories again.
-func (s *SelfSigned) rewrite() error {
+func (s *SelfSigned) rewrite(state *rotation.State, now time.Time) error {
 	s.mu.Lock()
 	dirs := slices.Clone(s.dirs)
 	s.mu.Unlock()
 	var problems []error
 	for _, dir := range dirs {
-		problems = append(problems, s.writeDir(dir))
+		problems = append(problems, writeDir(dir, state, now))
 	}
 	return errors.Join(problems...)
-}
-
-func (s *SelfSigned) newest() *authority {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.authorities[len(s.authorities)-1]
-}
-
-// renew makes what is due at the time: it forgets CAs that have expired, makes a
-// new one when the newest has used up two thirds of its life, and issues a
-// serving certificate when that has. It tells whether the CAs have changed.
-func (s *SelfSigned) renew(now time.Time) (changed bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	kept := slices.DeleteFunc(slices.Clone(s.authorities), func(a *authority) bool { return now.After(a.cert.NotAfter) })
-	if len(kept) == 0 || due(kept[len(kept)-1].cert, now) {
-		a, err := newAuthority(now)
-		if err != nil {
-			return false, fmt.Errorf("self-signed CA: %w", err)
-		}
-		kept = append(kept, a)
-	}
-	changed = len(kept) != len(s.authorities) || kept[0] != s.authorities[0]
-	s.authorities = kept
-
-	leaf := s.leaf.Load()
-	if leaf != nil && !due(leaf.Leaf, now) && !now.Before(leaf.Leaf.NotBefore) {
-		return changed, nil
-	}
-	// The oldest that a serving certificate will not outlive: it has been in the
-	// bundle for the longest time. One that is not valid yet is from the future
-	// of a clock that was set back, and nothing signed by it would be accepted.
-	notAfter := now.Add(leafLife)
-	i := slices.IndexFunc(kept, func(a *authority) bool {
-		return !now.Before(a.cert.NotBefore) && !notAfter.After(a.cert.NotAfter)
-	})
-	if i < 0 {
-		return changed, fmt.Errorf("self-signed CA: not valid before %s: check the clock, or start again for a new CA", stamp(kept[0].cert.NotBefore))
-	}
-	pair, err := kept[i].issue(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: "gatehouse"},
-		DNSNames:    s.dns,
-		IPAddresses: s.ips,
-		NotBefore:   now.Add(-backdate),
-		NotAfter:    notAfter,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	})
-	if err != nil {
-		return changed, fmt.Errorf("self-signed certificate: %w", err)
-	}
-	s.leaf.Store(pair)
-	return changed, nil
 }
 
 // isDNSName tells whether a name can stand in a certificate: labels of letters,

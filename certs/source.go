@@ -17,8 +17,13 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
 // Source gives a TLS server its certificate. All methods are safe for
@@ -74,11 +79,45 @@ type Event struct {
 	Err error
 	// Warnings are remarks about what is in use.
 	Warnings []string
+	// Reason is one word for what happened, as in Events of Kubernetes:
+	// "RotationStarted". It is "" for what is no news to anybody but the log.
+	Reason string
+	// Message says what happened, for an administrator, where Err does not.
+	Message string
+	// Object is what it happened to in the cluster: a Secret, a webhook
+	// configuration. Its kind is "" where there is none.
+	Object corev1.ObjectReference
+	// Phase and Generation are those of the state that was written, with
+	// ReasonRotation and ReasonRecovered.
+	Phase      rotation.Phase
+	Generation int64
 }
 
-// backdate is how far in the past a certificate becomes valid, for clients
-// whose clock is behind ours.
-const backdate = time.Hour
+// Why an Event is reported, where people should notice.
+const (
+	// ReasonRotation is a step of a rotation.
+	ReasonRotation = "CARotation"
+	// ReasonRecovered is a state that was lost, damaged or overwritten by somebody
+	// else, and was written again from memory.
+	ReasonRecovered = "CARecovered"
+	// ReasonStoreFailed is a state that cannot be read, written or understood.
+	ReasonStoreFailed = "CAStoreFailed"
+	// ReasonPublished is a bundle that was written into a registration.
+	ReasonPublished = "CABundlePublished"
+	// ReasonOverwritten is a bundle in a registration that somebody else changed,
+	// and that was repaired.
+	ReasonOverwritten = "CABundleOverwritten"
+	// ReasonPublishFailed is a bundle that cannot be written into a registration.
+	ReasonPublishFailed = "CABundlePublishFailed"
+	// ReasonUntrusted is a registration that does not trust the certificate that is
+	// served.
+	ReasonUntrusted = "CertificateUntrusted"
+	// ReasonExpiring is a certificate that ends soon and was not renewed in time.
+	ReasonExpiring = "CertificateExpiring"
+	// ReasonIssuerFailed is an issuer, such as cert-manager, that cannot be told
+	// what is wanted, or does not do it.
+	ReasonIssuerFailed = "CertificateNotIssued"
+)
 
 // wall is the time by the clock on the wall. Without its monotonic part,
 // because that stands still while a machine is suspended, and certificates
@@ -129,7 +168,7 @@ func (r *reporter) report(e Event) {
 	if e.Err != nil {
 		text = e.Err.Error()
 	}
-	key := strings.Join(append([]string{e.Subject, e.SHA256, text}, e.Warnings...), "\x00")
+	key := strings.Join(append([]string{e.Subject, e.SHA256, text, e.Reason, e.Message, strconv.FormatInt(e.Generation, 10)}, e.Warnings...), "\x00")
 	if key == r.last {
 		return
 	}

@@ -1,0 +1,41 @@
+package cabundle
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	firstDelay   = 200 * time.Millisecond
+	longestDelay = 10 * time.Second
+)
+
+// backoff is how long to wait after failures: twice as long after each, up to
+// longestDelay, and less by a random part of a half, so that replicas do not ask
+// at the same moment when an API server comes back. The zero value has seen none.
+type backoff struct{ delay time.Duration }
+
+func (b *backoff) next() time.Duration {
+	b.delay = min(max(2*b.delay, firstDelay), longestDelay)
+	return b.delay/2 + jitter(b.delay/2)
+}
+
+func (b *backoff) reset() { b.delay = 0 }
+
+// jitter is a random time of at most the longest.
+func jitter(longest time.Duration) time.Duration {
+	return rand.N(longest + 1) //nolint:gosec // no secret
+}
+
+// sleep is false if the context ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

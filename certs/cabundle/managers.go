@@ -1,0 +1,102 @@
+package cabundle
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+)
+
+// FieldManager is who manages caBundle according to managedFields, where a
+// Publisher wrote it.
+const FieldManager = "gatehouse-ca-bundle"
+
+// Manager is somebody who wrote into an object, as its managedFields tell.
+type Manager struct {
+	// Name is what the writer calls itself: "kubectl-client-side-apply", "helm".
+	Name string `json:"name"`
+	// Operation is "Apply" or "Update".
+	Operation string `json:"operation"`
+	// Time is when it last wrote, zero if that was not recorded.
+	Time time.Time `json:"time,omitzero"`
+}
+
+// managers are those of an entry's caBundle, the latest first.
+func (o *object) managers(entry string) []Manager {
+	return o.managersWhere(func(fields []byte) bool { return managesBundle(fields, entry) })
+}
+
+// intruder is the manager other than ourselves who changed the entry's caBundle:
+// who manages it now or, if nobody does because it was taken away, who wrote last
+// and after us. False if it left no trace: to take a field away and to change
+// nothing else makes nobody a manager.
+func (o *object) intruder(entry string) (Manager, bool) {
+	var ours time.Time
+	others := func(list []Manager) []Manager {
+		return slices.DeleteFunc(list, func(m Manager) bool {
+			if m.Name == FieldManager && m.Time.After(ours) {
+				ours = m.Time
+			}
+			return m.Name == FieldManager
+		})
+	}
+	if list := others(o.managers(entry)); len(list) > 0 {
+		return list[0], true
+	}
+	list := others(o.managersWhere(func([]byte) bool { return true }))
+	if len(list) > 0 && list[0].Time.After(ours) {
+		return list[0], true
+	}
+	return Manager{}, false
+}
+
+func (o *object) managersWhere(condition func(fields []byte) bool) []Manager {
+	var list []Manager
+	for _, f := range o.fields {
+		if f.FieldsV1 == nil || f.Subresource != "" || !condition(f.FieldsV1.GetRawBytes()) {
+			continue
+		}
+		m := Manager{Name: f.Manager, Operation: string(f.Operation)}
+		if f.Time != nil {
+			m.Time = f.Time.UTC()
+		}
+		list = append(list, m)
+	}
+	slices.SortFunc(list, func(a, b Manager) int {
+		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Operation, b.Operation))
+	})
+	return list
+}
+
+// managesBundle tells whether a set of fields, in the notation of managedFields,
+// has the caBundle of an entry.
+func managesBundle(fields []byte, entry string) bool {
+	var set struct {
+		Webhooks map[string]json.RawMessage `json:"f:webhooks"`
+	}
+	if json.Unmarshal(fields, &set) != nil {
+		return false
+	}
+	for key, value := range set.Webhooks {
+		text, ok := strings.CutPrefix(key, "k:")
+		if !ok {
+			continue
+		}
+		var item struct {
+			Name *string `json:"name"`
+		}
+		if json.Unmarshal([]byte(text), &item) != nil || item.Name == nil || *item.Name != entry {
+			continue
+		}
+		var fields struct {
+			ClientConfig map[string]json.RawMessage `json:"f:clientConfig"`
+		}
+		if json.Unmarshal(value, &fields) != nil {
+			return false
+		}
+		_, ok = fields.ClientConfig["f:caBundle"]
+		return ok
+	}
+	return false
+}

@@ -1,0 +1,118 @@
+package cabundle
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// object is what matters of a webhook configuration. It is not changed once made.
+type object struct {
+	target
+	uid             types.UID
+	resourceVersion string
+	// deleting tells that it is going away, and will not be read by an API server
+	// for long.
+	deleting bool
+	// injector is the annotation by which cert-manager's cainjector writes the
+	// bundles of the object, "" without.
+	injector string
+	fields   []metav1.ManagedFieldsEntry
+	entries  []entry
+}
+
+// entry is one webhook of a configuration.
+type entry struct {
+	name string
+	// server is the name by which the API server calls, and that the certificate
+	// must have.
+	server string
+	// raw is the caBundle.
+	raw string
+}
+
+func newObject(k kind, meta *metav1.ObjectMeta) *object {
+	return &object{
+		target:          target{kind: k, name: meta.Name},
+		uid:             meta.UID,
+		resourceVersion: meta.ResourceVersion,
+		deleting:        meta.DeletionTimestamp != nil,
+		injector:        injectorOf(meta.Annotations),
+		fields:          meta.ManagedFields,
+	}
+}
+
+func newEntry(name string, c *admissionregistrationv1.WebhookClientConfig) entry {
+	return entry{name: name, server: serverName(c), raw: string(c.CABundle)}
+}
+
+// serverName is the name that kube-apiserver verifies a certificate for, see
+// k8s.io/apiserver/pkg/util/webhook.
+func serverName(c *admissionregistrationv1.WebhookClientConfig) string {
+	switch {
+	case c.Service != nil:
+		return c.Service.Name + "." + c.Service.Namespace + ".svc"
+	case c.URL != nil:
+		if u, err := url.Parse(*c.URL); err == nil {
+			return u.Hostname()
+		}
+	}
+	return ""
+}
+
+// injectorOf finds an annotation by which cainjector takes over the bundles, see
+// https://cert-manager.io/docs/concepts/ca-injector/.
+func injectorOf(annotations map[string]string) string {
+	for _, name := range []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca"} {
+		if annotations[name] != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// reference is the object in an Event.
+func (o *object) reference() corev1.ObjectReference {
+	r := o.target.reference()
+	r.UID = o.uid
+	return r
+}
+
+func (t target) reference() corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: t.kind.name(), Name: t.name}
+}
+
+// hosts are the names and addresses that we serve. None stand for all.
+type hosts []string
+
+// ours are the entries that call one of the hosts.
+func (h hosts) ours(o *object) []entry {
+	var list []entry
+	for _, e := range o.entries {
+		if len(h) == 0 || slices.ContainsFunc(h, func(host string) bool { return sameHost(host, e.server) }) {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// sameHost tells whether a certificate for the host is one for the name: letters
+// of either case, addresses in any notation, and * for one label.
+func sameHost(host, name string) bool {
+	host, name = strings.TrimSuffix(host, "."), strings.TrimSuffix(name, ".")
+	if a, err := netip.ParseAddr(host); err == nil {
+		b, err := netip.ParseAddr(name)
+		return err == nil && a.Unmap() == b.Unmap()
+	}
+	if domain, ok := strings.CutPrefix(host, "*."); ok {
+		label, rest, _ := strings.Cut(name, ".")
+		return label != "" && strings.EqualFold(domain, rest)
+	}
+	return host != "" && strings.EqualFold(host, name)
+}

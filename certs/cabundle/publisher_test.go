@@ -1,0 +1,529 @@
+package cabundle
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+)
+
+// authorities are a certs.Authorities that a test sets.
+type authorities struct {
+	mu      sync.Mutex
+	list    []*x509.Certificate
+	err     error
+	cert    *tls.Certificate
+	changed chan struct{}
+	// before is called by Bundle after it has read, and before it returns.
+	before func(context.Context)
+}
+
+func newAuthorities(cert *tls.Certificate, list ...*authority) *authorities {
+	a := &authorities{changed: make(chan struct{})}
+	a.set(cert, list...)
+	return a
+}
+
+func (a *authorities) set(cert *tls.Certificate, list ...*authority) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cert, a.list, a.err = cert, nil, nil
+	for _, each := range list {
+		a.list = append(a.list, each.cert)
+	}
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+func (a *authorities) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = err
+}
+
+func (a *authorities) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
+	a.mu.Lock()
+	list, err, before := a.list, a.err, a.before
+	a.mu.Unlock()
+	if before != nil {
+		before(ctx)
+	}
+	return list, err
+}
+
+func (a *authorities) Certificate() *tls.Certificate {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.cert
+}
+
+func (a *authorities) Changed() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.changed
+}
+
+// replica is a Watcher and a Publisher that run.
+type replica struct {
+	*Publisher
+	reported *events
+}
+
+func startReplica(t *testing.T, server *apiServer, a certs.Authorities, names ...string) *replica {
+	t.Helper()
+	r := &replica{reported: &events{}}
+	client := server.client(t)
+	w := NewWatcher(WatcherConfig{Client: client, Registrations: registrations(t, names...), Hosts: []string{service}})
+	r.Publisher = NewPublisher(PublisherConfig{Client: client, Watcher: w, Authorities: a, Notify: r.reported.notify})
+	inBackground(t, w.Run)
+	inBackground(t, r.Run)
+	return r
+}
+
+// soon is by when a bundle must be right again.
+const soon = time.Second
+
+func wantBundles(t *testing.T, server *apiServer, name string, want ...string) {
+	t.Helper()
+	got := server.bundles(name)
+	if len(got) != len(want) {
+		t.Fatalf("%s has %d webhooks, want %d", name, len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Errorf("webhook %d of %s has the caBundle %q, want %q", i, name, got[i], want[i])
+		}
+	}
+}
+
+func TestPublishes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
+		server.put("mutating/x", webhooks("", map[string]string{"one": service, "other": "else.where.svc", "two": service}))
+		server.put("validating/x", webhooks(b.pem(), map[string]string{"one": service}))
+		server.put("validating/y", webhooks(b.pem(), map[string]string{"one": service}))
+		source := newAuthorities(a.serve(t, service), a)
+		var patches []string
+		server.spoil(func(verb string, r *http.Request) (*http.Response, error) {
+			if verb == "patch" && r.GetBody != nil {
+				body, _ := r.GetBody()
+				text, _ := io.ReadAll(body)
+				patches = append(patches, string(text))
+			}
+			return nil, nil
+		})
+		r := startReplica(t, server, source, "x")
+		time.Sleep(soon)
+		wantBundles(t, server, "mutating/x", a.pem(), "", a.pem())
+		wantBundles(t, server, "validating/x", a.pem())
+		wantBundles(t, server, "validating/y", b.pem())
+		list := r.reported.take()
+		if len(list) != 2 || r.Stats() != (Stats{Published: 2}) {
+			t.Fatalf("reported %+v and counted %+v, want two that were published", list, r.Stats())
+		}
+		if e := list[0]; e.Subject != Subject || e.Reason != certs.ReasonPublished || e.Object.Kind != "MutatingWebhookConfiguration" || e.Object.UID != "uid" ||
+			!strings.Contains(e.Message, `MutatingWebhookConfiguration x: wrote the caBundle of webhooks "one", "two": "CN=a" until 2001-01-01`) || e.NotAfter != a.cert.NotAfter || len(e.SHA256) != 64 {
+			t.Errorf("reported %+v", e)
+		}
+		if len(patches) > 0 {
+			var patch map[string]any
+			if err := json.Unmarshal([]byte(patches[0]), &patch); err != nil {
+				t.Fatal(err)
+			}
+			delete(patch, "webhooks")
+			if text := fmt.Sprint(patch); text != "map[apiVersion:admissionregistration.k8s.io/v1 kind:MutatingWebhookConfiguration metadata:map[name:x resourceVersion:1]]" {
+				t.Errorf("besides webhooks the patch has %s", text)
+			}
+		} else {
+			t.Error("no patch was seen")
+		}
+
+		source.set(a.serve(t, service), b, a)
+		time.Sleep(soon)
+		wantBundles(t, server, "validating/x", bundleOf(a, b))
+		if list := r.reported.take(); len(list) != 2 || list[0].Reason != certs.ReasonPublished {
+			t.Errorf("a new bundle was reported as %+v", list)
+		}
+
+		// The same in another order is the same, and stays for all time.
+		source.set(b.serve(t, service), a, b)
+		time.Sleep(time.Hour)
+		if n := server.count("patch"); n != 4 {
+			t.Errorf("%d patches were written, want 4", n)
+		}
+		r.reported.none(t)
+	})
+}
+
+func TestReplicasWriteOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		ca := newCA(t, "ca", nil)
+		server.put("validating/x", webhooks("", map[string]string{"one": service}))
+		for range 5 {
+			startReplica(t, server, newAuthorities(ca.serve(t, service), ca), "x")
+		}
+		time.Sleep(time.Hour)
+		wantBundles(t, server, "validating/x", ca.pem())
+		if n := server.count("patch"); n != 1 {
+			t.Errorf("five replicas wrote %d times", n)
+		}
+	})
+}
+
+func TestOverwritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		ca, other := newCA(t, "ca", nil), newCA(t, "other", nil)
+		server.put("validating/x", webhooks("", map[string]string{"one": service, "two": service}))
+		r := startReplica(t, server, newAuthorities(ca.serve(t, service), ca), "x")
+		time.Sleep(soon)
+		r.reported.take()
+
+		const times = 450 // 90 s
+		for range times {
+			server.put("validating/x", func(o *configuration) {
+				o.Webhooks[0].ClientConfig.CABundle = []byte(other.pem())
+				o.ManagedFields = []metav1.ManagedFieldsEntry{
+					{Manager: FieldManager, Operation: "Apply", FieldsV1: metav1.NewFieldsV1(`{"f:webhooks":{"k:{\"name\":\"two\"}":{"f:clientConfig":{"f:caBundle":{}}}}}`), Time: &metav1.Time{Time: epoch.AddDate(0, 0, 2)}},
+					{Manager: "scaler", Operation: "Update", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{}}`), Time: &metav1.Time{Time: epoch.AddDate(0, 0, 1)}},
+					{Manager: "argocd-controller", Operation: "Apply", FieldsV1: metav1.NewFieldsV1(`{"f:webhooks":{"k:{\"name\":\"one\"}":{".":{},"f:clientConfig":{"f:caBundle":{}}}}}`), Time: &metav1.Time{Time: epoch}},
+				}
+			})
+			time.Sleep(spread + 50*time.Millisecond)
+			wantBundles(t, server, "validating/x", ca.pem(), ca.pem())
+		}
+		time.Sleep(2 * interval)
+		list := r.reported.take()
+		if len(list) != 3 {
+			t.Fatalf("reported %d times, want at once, after a minute, and what was left: %+v", len(list), list)
+		}
+		total := 1
+		for i, e := range list {
+			if e.Reason != certs.ReasonOverwritten || e.Object.Name != "x" || e.Err != nil || !strings.Contains(e.Message, `"argocd-controller" (Apply) changed the caBundle of webhook "one", and it was put right`) {
+				t.Errorf("reported %+v", e)
+			}
+			if i > 0 {
+				var n int
+				_, count, _ := strings.Cut(e.Message, " (")
+				_, count, _ = strings.Cut(count, " (")
+				if _, err := fmt.Sscanf(count, "%d times since 2000-01-01T", &n); err != nil {
+					t.Errorf("%q has no count: %v", e.Message, err)
+				}
+				total += n
+			}
+		}
+		if s := r.Stats(); total != times || s != (Stats{Published: times + 1, Overwritten: times}) {
+			t.Errorf("reported %d times and counted %+v, want %d", total, s, times)
+		}
+	})
+}
+
+func TestInjectorIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for _, annotation := range []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca"} {
+		t.Run(annotation, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer()
+				ca := newCA(t, "ca", nil)
+				server.put("mutating/x", webhooks("", map[string]string{"one": service}))
+				server.put("mutating/x", func(o *configuration) { o.Annotations = map[string]string{annotation: "true"} })
+				server.put("validating/x", webhooks("", map[string]string{"one": service}))
+				r := startReplica(t, server, newAuthorities(ca.serve(t, service), ca), "mutating/x", "validating/x")
+				time.Sleep(time.Hour)
+				wantBundles(t, server, "mutating/x", "")
+				wantBundles(t, server, "validating/x", ca.pem())
+				list := r.reported.take()
+				if len(list) != 2 || list[0].Reason != certs.ReasonPublishFailed || list[0].Object.Kind != "MutatingWebhookConfiguration" {
+					t.Fatalf("reported %+v", list)
+				}
+				wantError(t, list[0].Err, "MutatingWebhookConfiguration x: its caBundle is left to cert-manager's cainjector, because of the annotation "+annotation+": remove that annotation, or run with --publish-ca-bundle=false")
+
+				server.put("mutating/x", func(o *configuration) { o.Annotations = nil })
+				time.Sleep(soon)
+				wantBundles(t, server, "mutating/x", ca.pem())
+			})
+		})
+	}
+}
+
+// A replica that read the authorities before they changed, and writes after
+// another replica has published the change, must not take it back.
+func TestStaleWriterLoses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
+		leaf := a.serve(t, service)
+		server.put("validating/x", webhooks("", map[string]string{"one": service}))
+		stale := newAuthorities(leaf, a)
+		var once sync.Once
+		reads := 0
+		stale.before = func(context.Context) {
+			// The first read is that of the start, the second the one before a write.
+			if reads++; reads != 2 {
+				return
+			}
+			once.Do(func() {
+				stale.set(leaf, a, b)
+				server.put("validating/x", webhooks(bundleOf(a, b), map[string]string{"one": service}))
+			})
+		}
+		r := startReplica(t, server, stale, "x")
+		time.Sleep(time.Hour)
+		if reads < 3 {
+			t.Fatalf("the authorities were read %d times: the race did not take place", reads)
+		}
+		wantBundles(t, server, "validating/x", bundleOf(a, b))
+		if n := server.count("patch"); n != 1 {
+			t.Errorf("%d patches were tried, want the one that conflicts", n)
+		}
+		if s := r.Stats(); s != (Stats{}) {
+			t.Errorf("counted %+v", s)
+		}
+		r.reported.none(t)
+	})
+}
+
+func TestDeletedBeforeItIsWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		ca := newCA(t, "ca", nil)
+		server.put("validating/x", webhooks("", map[string]string{"one": service}))
+		source := newAuthorities(ca.serve(t, service), ca)
+		source.before = func(context.Context) {
+			if server.count("get") == 1 {
+				server.remove("validating/x")
+			}
+		}
+		r := startReplica(t, server, source, "x")
+		time.Sleep(time.Hour)
+		if n := server.count("patch"); n != 1 {
+			t.Fatalf("%d patches were tried, want 1", n)
+		}
+		if s := r.Stats(); s != (Stats{}) {
+			t.Errorf("counted %+v", s)
+		}
+		r.reported.none(t)
+	})
+}
+
+// A change of the authorities while something else happens must not be missed
+// until the next look without a reason.
+func TestChangesAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			server := newAPIServer()
+			a, b := newCA(t, "a", nil), newCA(t, "b", nil)
+			leaf := a.serve(t, service)
+			server.put("validating/x", webhooks("", map[string]string{"one": service}))
+			source := newAuthorities(leaf, a)
+			reads := 0
+			source.before = func(context.Context) {
+				if reads++; reads == 2 {
+					source.set(leaf, a, b)
+					server.put("validating/x", webhooks(a.pem(), map[string]string{"one": service}))
+					synctest.Wait()
+				}
+			}
+			startReplica(t, server, source, "x")
+			time.Sleep(soon)
+			wantBundles(t, server, "validating/x", bundleOf(a, b))
+		})
+	}
+}
+
+func TestWritesNothingThatBreaksCalls(t *testing.T) {
+	t.Parallel()
+	a, b := newCA(t, "a", nil), newCA(t, "b", nil)
+	leaf := a.serve(t, service)
+	ended := issue(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, NotBefore: epoch.AddDate(-2, 0, 0), NotAfter: epoch.AddDate(-1, 0, 0)}, nil)
+	begins := issue(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, NotBefore: epoch.AddDate(1, 0, 0), NotAfter: epoch.AddDate(2, 0, 0)}, nil)
+	for _, test := range []struct {
+		name string
+		from *authorities
+		err  error
+		says string
+	}{
+		{name: "does not verify", from: newAuthorities(leaf, b), says: `ValidatingWebhookConfiguration x, webhook "one": no caBundle is written, because calls would fail with it: its caBundle does not have the CA`},
+		{name: "another name", from: newAuthorities(a.serve(t, "else.where.svc"), a), says: `it calls "gatehouse.gatehouse-system.svc"`},
+		{name: "not a CA", from: newAuthorities(leaf, a, &authority{cert: leaf.Leaf}), says: `the certificate "CN=gatehouse" is not that of a CA`},
+		{name: "has expired", from: newAuthorities(leaf, a, ended), says: "has expired at 1999-01-01T00:00:00Z"},
+		{name: "is not valid yet", from: newAuthorities(leaf, a, begins), says: "is not valid before 2001-01-01T00:00:00Z"},
+		{name: "nothing is served", from: newAuthorities(nil, a), says: "no caBundle is written, because it is not known which CAs belong there: there is no serving certificate yet"},
+		{name: "no CA", from: newAuthorities(leaf), says: "there is no CA yet"},
+		{name: "not known", from: newAuthorities(leaf, a), err: errors.New("Secret a/b: cannot be read"), says: "because it is not known which CAs belong there: Secret a/b: cannot be read"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				test.from.changed = make(chan struct{}) // one of this bubble
+				test.from.fail(test.err)
+				server := newAPIServer()
+				server.put("validating/x", webhooks("as it was", map[string]string{"one": service}))
+				r := startReplica(t, server, test.from, "x")
+				time.Sleep(grace / 2)
+				if strings.Contains(test.says, "not known") {
+					r.reported.none(t)
+				}
+				time.Sleep(time.Hour)
+				e := r.reported.one(t)
+				wantError(t, e.Err, test.says)
+				if e.Reason != certs.ReasonPublishFailed || r.Stats().Failed == 0 || r.Stats().Published != 0 {
+					t.Errorf("reported %+v, counted %+v", e, r.Stats())
+				}
+				wantBundles(t, server, "validating/x", "as it was")
+				if n := server.count("patch"); n != 0 {
+					t.Errorf("%d patches were tried", n)
+				}
+
+				test.from.set(leaf, a)
+				time.Sleep(longestDelay)
+				wantBundles(t, server, "validating/x", a.pem())
+			})
+		})
+	}
+}
+
+func TestWriteFails(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		fault func(string, *http.Request) (*http.Response, error)
+		says  []string
+	}{
+		{"patch forbidden", refusing(http.StatusForbidden, "patch"), []string{`ValidatingWebhookConfiguration x: its caBundle cannot be written: grant patch on validatingwebhookconfigurations with resourceNames ["x"] in a ClusterRole`}},
+		{"get forbidden", refusing(http.StatusForbidden, "get"), []string{"cannot be read: grant get on validatingwebhookconfigurations"}},
+		{"entry gone", refusing(http.StatusUnprocessableEntity, "patch"), []string{"apply the output of gatehouse manifests again, an entry may have gone"}},
+		{"away", func(verb string, _ *http.Request) (*http.Response, error) {
+			if verb == "patch" {
+				return nil, errAway
+			}
+			return nil, nil
+		}, []string{"its caBundle cannot be written, and is tried again", "connection refused"}},
+		{"hung", func(verb string, r *http.Request) (*http.Response, error) {
+			if verb == "patch" {
+				return hang(verb, r)
+			}
+			return nil, nil
+		}, []string{"no answer within 10s"}},
+		{"conflicts", refusing(http.StatusConflict, "patch"), []string{"somebody else changes it all the time"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer()
+				ca := newCA(t, "ca", nil)
+				server.put("validating/x", webhooks("", map[string]string{"one": service}))
+				server.spoil(test.fault)
+				r := startReplica(t, server, newAuthorities(ca.serve(t, service), ca), "x")
+				time.Sleep(10 * time.Minute)
+				e := r.reported.one(t)
+				wantError(t, e.Err, test.says...)
+				if e.Reason != certs.ReasonPublishFailed || e.Object.Name != "x" {
+					t.Errorf("reported %+v", e)
+				}
+				failed := r.Stats().Failed
+				if failed < 10 || failed > 200 {
+					t.Errorf("failed %d times in ten minutes", failed)
+				}
+				server.spoil(nil)
+				time.Sleep(longestDelay + requestTimeout)
+				wantBundles(t, server, "validating/x", ca.pem())
+				if e := r.reported.one(t); e.Reason != certs.ReasonPublished {
+					t.Errorf("reported %+v", e)
+				}
+			})
+		})
+	}
+}
+
+func TestConflictIsTriedAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		ca := newCA(t, "ca", nil)
+		server.put("validating/x", webhooks("", map[string]string{"one": service}))
+		conflicts := 0
+		server.spoil(func(verb string, _ *http.Request) (*http.Response, error) {
+			if verb == "patch" && conflicts < tries-1 {
+				conflicts++
+				server.put("validating/x", func(o *configuration) { o.Labels = map[string]string{"n": fmt.Sprint(conflicts)} })
+			}
+			return nil, nil
+		})
+		r := startReplica(t, server, newAuthorities(ca.serve(t, service), ca), "x")
+		time.Sleep(soon)
+		wantBundles(t, server, "validating/x", ca.pem())
+		if e := r.reported.one(t); e.Reason != certs.ReasonPublished || conflicts != tries-1 {
+			t.Errorf("after %d conflicts: %+v", conflicts, e)
+		}
+	})
+}
+
+func TestGoingAndComing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		ca := newCA(t, "ca", nil)
+		source := newAuthorities(ca.serve(t, service), ca)
+		r := startReplica(t, server, source, "x")
+		time.Sleep(interval)
+		r.reported.none(t)
+		one := webhooks("", map[string]string{"one": service})
+		server.put("validating/x", func(o *configuration) {
+			one(o)
+			o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: time.Now()}, []string{"example.org/wait"}
+		})
+		time.Sleep(interval)
+		wantBundles(t, server, "validating/x", "")
+		server.remove("validating/x")
+		server.put("validating/x", one)
+		time.Sleep(soon)
+		wantBundles(t, server, "validating/x", ca.pem())
+
+		// One that was made anew lacks what we wrote into the one before: nobody has
+		// overwritten anything.
+		server.remove("validating/x")
+		time.Sleep(soon)
+		server.put("validating/x", one)
+		time.Sleep(soon)
+		wantBundles(t, server, "validating/x", ca.pem())
+		for _, e := range r.reported.take() {
+			if e.Reason != certs.ReasonPublished {
+				t.Errorf("reported %+v", e)
+			}
+		}
+
+		// Entries are left to whoever they belong to.
+		server.put("validating/x", func(o *configuration) {
+			o.Webhooks = append(o.Webhooks, admissionregistrationv1.ValidatingWebhook{
+				Name: "two", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://else.example.org/"), CABundle: []byte("theirs")},
+			})
+			o.Webhooks[0].ClientConfig.CABundle = nil
+		})
+		time.Sleep(soon)
+		wantBundles(t, server, "validating/x", ca.pem(), "theirs")
+	})
+}

@@ -1,0 +1,121 @@
+package cabundle
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+)
+
+func (p *Publisher) notify(e certs.Event) {
+	if p.cfg.Notify != nil {
+		e.Subject = Subject
+		p.cfg.Notify(e)
+	}
+}
+
+// fail reports why a configuration is not written, unless that is what was
+// reported last, and returns the failure.
+func (p *Publisher) fail(ctx context.Context, r *record, about corev1.ObjectReference, failure *problem) *problem {
+	if ctx.Err() != nil {
+		return failure
+	}
+	p.failed.Add(1)
+	if r.told != failure.class {
+		r.told = failure.class
+		p.notify(certs.Event{Reason: certs.ReasonPublishFailed, Object: about, Err: failure.err})
+	}
+	return failure
+}
+
+// refuse reports a configuration that cainjector writes into: two writers would
+// undo each other's work for ever.
+func (p *Publisher) refuse(r *record, o *object) {
+	if r.told == classInjector {
+		return
+	}
+	r.told = classInjector
+	p.failed.Add(1)
+	p.notify(certs.Event{
+		Reason: certs.ReasonPublishFailed, Object: o.reference(),
+		Err: fmt.Errorf("%s: its caBundle is left to cert-manager's cainjector, because of the annotation %s: remove that annotation, or run with --publish-ca-bundle=false", o, o.injector),
+	})
+}
+
+// tell reports what was written. That somebody else overwrites it is reported at
+// most once in an interval, with how often.
+func (p *Publisher) tell(r *record, before *object, list []*x509.Certificate, changed []string, overwritten bool) {
+	event := certs.Event{Object: before.reference()}
+	event.NotAfter, event.SHA256 = fingerprint(list)
+	webhooks := "webhook"
+	if len(changed) > 1 {
+		webhooks = "webhooks"
+	}
+	webhooks += fmt.Sprintf(" %q", changed[0])
+	for _, name := range changed[1:] {
+		webhooks += fmt.Sprintf(", %q", name)
+	}
+	if !overwritten {
+		event.Reason = certs.ReasonPublished
+		event.Message = fmt.Sprintf("%s: wrote the caBundle of %s: %s", before, webhooks, subjects(list))
+		p.notify(event)
+		return
+	}
+	p.overwritten.Add(1)
+	who := "somebody"
+	if m, ok := before.intruder(changed[0]); ok {
+		who = fmt.Sprintf("%q (%s)", m.Name, m.Operation)
+	}
+	event.Reason = certs.ReasonOverwritten
+	event.Message = fmt.Sprintf("%s: %s changed the caBundle of %s, and it was put right: have it leave out that field", before, who, webhooks)
+	r.overwrites++
+	r.last = event
+	p.flushOne(r)
+}
+
+// flush reports what was held back.
+func (p *Publisher) flush() {
+	for _, t := range p.cfg.Watcher.targets {
+		p.flushOne(p.record(t))
+	}
+}
+
+func (p *Publisher) flushOne(r *record) {
+	now := time.Now()
+	if r.overwrites == 0 || !r.reported.IsZero() && now.Sub(r.reported) < interval {
+		return
+	}
+	event := r.last
+	if r.overwrites > 1 {
+		event.Message += fmt.Sprintf(" (%d times since %s)", r.overwrites, r.reported.UTC().Format(time.RFC3339))
+	}
+	r.overwrites, r.reported = 0, now
+	p.notify(event)
+}
+
+// fingerprint is of certificates what certs.Event has of a pool.
+func fingerprint(list []*x509.Certificate) (notAfter time.Time, hash string) {
+	sum := sha256.New()
+	for _, cert := range list {
+		sum.Write(cert.Raw)
+		if cert.NotAfter.After(notAfter) {
+			notAfter = cert.NotAfter
+		}
+	}
+	return notAfter, hex.EncodeToString(sum.Sum(nil))
+}
+
+func subjects(list []*x509.Certificate) string {
+	var names []string
+	for _, cert := range list {
+		names = append(names, fmt.Sprintf("%q until %s", cert.Subject, cert.NotAfter.UTC().Format(time.RFC3339)))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,170 @@
+package cabundle
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+)
+
+var (
+	errNoCertificate = errors.New("there is no serving certificate yet")
+	errNoBundle      = errors.New("has no caBundle: an API server then goes by the authorities of its own system, and whether these know ours cannot be told from here: apply the output of gatehouse manifests with the CA, or have the caBundle written")
+)
+
+// Verify implements certs.Trust: it does what kube-apiserver does in a handshake.
+// An entry without a caBundle is a problem, because what the API server's system
+// trusts is not known here.
+func (w *Watcher) Verify(cert *tls.Certificate, now time.Time) error {
+	if len(w.groups) == 0 {
+		return nil
+	}
+	chain, err := newChain(cert)
+	if err != nil {
+		return err
+	}
+	type question struct {
+		bundle *bundle
+		server string
+	}
+	answers := map[question]error{}
+	return w.each(func(server string, b *bundle) error {
+		q := question{b, server}
+		answer, known := answers[q]
+		if !known {
+			answer = chain.verify(b, server, now)
+			answers[q] = answer
+		}
+		return answer
+	})
+}
+
+// Holds implements certs.Trust.
+func (w *Watcher) Holds(ca *x509.Certificate) error {
+	return w.each(func(_ string, b *bundle) error {
+		switch {
+		case b.empty:
+			return errNoBundle
+		case ca == nil:
+			return errors.New("there is no CA that its caBundle could have")
+		case !b.has(ca):
+			return fmt.Errorf("its caBundle does not have the CA %q with SHA-256 %s", ca.Subject, rotation.ID(ca))
+		}
+		return nil
+	})
+}
+
+// Ready is nil from the moment on that Verify is nil for a certificate, whatever
+// comes later: an API server that is away, or a registration that somebody takes
+// away, makes no replica unready that others depend on. Before that it is what
+// Verify says.
+func (w *Watcher) Ready(cert *tls.Certificate) error {
+	if w.ready.Load() {
+		return nil
+	}
+	if err := w.Verify(cert, w.cfg.Now().Round(0)); err != nil {
+		return err
+	}
+	w.ready.Store(true)
+	return nil
+}
+
+// each asks about every entry of ours, and returns all problems, in the order of
+// the registrations: that one was not read, does not exist, has none of our
+// entries, and what the answers are.
+func (w *Watcher) each(ask func(server string, b *bundle) error) error {
+	known, bundles := w.look()
+	var problems []error
+	for _, g := range w.groups {
+		if p := w.absent(g, known); p != nil {
+			problems = append(problems, p.err)
+		}
+	}
+	for i, k := range known {
+		switch {
+		case !k.read && k.failed != nil:
+			problems = append(problems, fmt.Errorf("%w: %w", k.failed.err, certs.ErrUnread))
+		case !k.read:
+			problems = append(problems, fmt.Errorf("%s: %w", w.targets[i], certs.ErrUnread))
+		case k.found == nil:
+		default:
+			if p := w.foreign(k.found); p != nil {
+				problems = append(problems, p.err)
+			}
+			for _, e := range hosts(w.cfg.Hosts).ours(k.found) {
+				if err := ask(e.server, bundles[e.raw]); err != nil {
+					problems = append(problems, fmt.Errorf("%s, webhook %q: %w", k.found, e.name, err))
+				}
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// chain is a certificate and those that lead to its root, as a server sends them.
+type chain struct {
+	leaf          *x509.Certificate
+	intermediates *x509.CertPool
+}
+
+func newChain(cert *tls.Certificate) (*chain, error) {
+	if cert == nil || len(cert.Certificate) == 0 {
+		return nil, errNoCertificate
+	}
+	c := &chain{intermediates: x509.NewCertPool()}
+	for i, der := range cert.Certificate {
+		parsed, err := x509.ParseCertificate(der)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("certificate %d of the serving certificate's chain cannot be read: %w", i+1, err)
+		case i == 0:
+			c.leaf = parsed
+		default:
+			c.intermediates.AddCert(parsed)
+		}
+	}
+	return c, nil
+}
+
+// verify is what a TLS client does that trusts the bundle and calls the server by
+// that name.
+func (c *chain) verify(b *bundle, server string, now time.Time) error {
+	if b.empty {
+		return errNoBundle
+	}
+	if server == "" {
+		return errors.New("its clientConfig names no server")
+	}
+	_, err := c.leaf.Verify(x509.VerifyOptions{
+		DNSName:       server,
+		Roots:         b.pool,
+		Intermediates: c.intermediates,
+		CurrentTime:   now,
+		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	remark := ""
+	if r := b.remark(); r != "" {
+		remark = ", and " + r
+	}
+	var (
+		unknown x509.UnknownAuthorityError
+		host    x509.HostnameError
+		invalid x509.CertificateInvalidError
+	)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &unknown):
+		return fmt.Errorf("its caBundle does not have the CA that signed the serving certificate (%w)%s", err, remark)
+	case errors.As(err, &host):
+		return fmt.Errorf("it calls %q, and the serving certificate is not for that name: serve the name too, or correct the clientConfig (%w)", server, err)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return fmt.Errorf("the serving certificate or one that signed it has expired or is not valid yet: check the clock, or renew it (%w)%s", err, remark)
+	default:
+		return fmt.Errorf("its caBundle does not verify the serving certificate (%w)%s", err, remark)
+	}
+}

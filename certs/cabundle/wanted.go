@@ -1,0 +1,68 @@
+package cabundle
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+)
+
+// authorities asks what is to be published. That nobody knows is reported if it
+// lasts.
+func (p *Publisher) authorities(ctx context.Context) ([]*x509.Certificate, error) {
+	request, cancel := bounded(ctx)
+	defer cancel()
+	list, err := p.cfg.Authorities.Bundle(request)
+	err = explained(request, err)
+	switch {
+	case err != nil:
+	case len(list) == 0:
+		err = errors.New("there is no CA yet")
+	case p.cfg.Authorities.Certificate() == nil:
+		err = errNoCertificate
+	default:
+		p.unknown, p.unknownTold = time.Time{}, false
+		p.unknownBackoff.reset()
+		return list, nil
+	}
+	if p.unknown.IsZero() {
+		p.unknown = time.Now()
+	}
+	if ctx.Err() == nil && !p.unknownTold && time.Since(p.unknown) >= grace {
+		p.unknownTold = true
+		p.failed.Add(1)
+		p.notify(certs.Event{Reason: certs.ReasonPublishFailed, Err: fmt.Errorf("no caBundle is written, because it is not known which CAs belong there: %w", err)})
+	}
+	return nil, err
+}
+
+// check is an error for a bundle that must not be written into a configuration: an
+// API server that has it could not call us.
+func (p *Publisher) check(o *object, list []*x509.Certificate) error {
+	now := p.cfg.Now().Round(0)
+	for _, cert := range list {
+		switch {
+		case !cert.IsCA:
+			return fmt.Errorf("%s: no caBundle is written: the certificate %q is not that of a CA", o, cert.Subject)
+		case now.Before(cert.NotBefore):
+			return fmt.Errorf("%s: no caBundle is written: the CA %q is not valid before %s: check the clock, or wait", o, cert.Subject, cert.NotBefore.UTC().Format(time.RFC3339))
+		case now.After(cert.NotAfter):
+			return fmt.Errorf("%s: no caBundle is written: the CA %q has expired at %s: check the clock, or have a new one made", o, cert.Subject, cert.NotAfter.UTC().Format(time.RFC3339))
+		}
+	}
+	chain, err := newChain(p.cfg.Authorities.Certificate())
+	if err != nil {
+		return fmt.Errorf("%s: no caBundle is written: %w", o, err)
+	}
+	wanted := parseBundle(string(rotation.Bundle(list)))
+	for _, e := range p.ours(o) {
+		if err := chain.verify(wanted, e.server, now); err != nil {
+			return fmt.Errorf("%s, webhook %q: no caBundle is written, because calls would fail with it: %w", o, e.name, err)
+		}
+	}
+	return nil
+}

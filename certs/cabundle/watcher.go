@@ -1,0 +1,360 @@
+package cabundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+)
+
+// Subject is what the Events of this package are about.
+const Subject = "CA bundle"
+
+const (
+	// watchLife is how long one watch lasts. What is there is read anew after each,
+	// so that nothing that a watch misses, and no API server that hangs, stays
+	// unnoticed for longer.
+	watchLife = time.Minute
+	// shortWatch is how long a watch lasts that worked. One that ends sooner is
+	// begun again with a delay.
+	shortWatch = 5 * time.Second
+)
+
+// WatcherConfig says what to read back.
+type WatcherConfig struct {
+	// Client asks the API server. It needs get, list and watch on what is named.
+	Client kubernetes.Interface
+	// Registrations are what must trust us. Without any, everything is trusted.
+	Registrations []Registration
+	// Hosts are the names and addresses that we serve, *.DOMAIN among them: only
+	// webhooks that call one of them are looked at. Without any, all are.
+	Hosts []string
+	// Now is the time by which Ready verifies certificates; nil is time.Now.
+	Now func() time.Time
+	// Notify is told of what cannot be read, and when it can be again, by one
+	// goroutine at a time. Nil tells nobody.
+	Notify func(certs.Event)
+}
+
+// Watcher keeps webhook configurations in memory and tells whether they trust
+// us. It is a certs.Trust. What was read last counts while the API server is
+// away; a configuration that was deleted does not.
+type Watcher struct {
+	cfg     WatcherConfig
+	targets []target
+	groups  []group
+	ready   atomic.Bool
+
+	mu sync.Mutex
+	// known is of the targets, by their indexes. A slice is not changed once it is
+	// here.
+	known []knowledge
+	// bundles are those of known, parsed.
+	bundles map[string]*bundle
+	changed chan struct{}
+
+	// reporting is held while Notify is called. It is taken before mu.
+	reporting sync.Mutex
+	reported  map[string]string
+}
+
+var _ certs.Trust = (*Watcher)(nil)
+
+// knowledge is what is known of a target.
+type knowledge struct {
+	// read tells whether it was read once, and found is what was there last, nil if
+	// nothing was.
+	read  bool
+	found *object
+	// failed is why it cannot be read now.
+	failed *problem
+}
+
+// NewWatcher makes a Watcher that has read nothing yet.
+func NewWatcher(cfg WatcherConfig) *Watcher {
+	w := &Watcher{cfg: cfg, changed: make(chan struct{}), reported: map[string]string{}}
+	if w.cfg.Now == nil {
+		w.cfg.Now = time.Now
+	}
+	w.targets, w.groups = targetsOf(cfg.Registrations)
+	w.known = make([]knowledge, len(w.targets))
+	return w
+}
+
+// Run reads and watches until the context ends, and returns nil then and not
+// before. It is called once.
+func (w *Watcher) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	for i := range w.targets {
+		running.Go(func() { w.follow(ctx, i) })
+	}
+	running.Wait()
+	<-ctx.Done()
+	return nil
+}
+
+// Changed implements certs.Trust.
+func (w *Watcher) Changed() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed
+}
+
+// follow keeps one target up to date.
+func (w *Watcher) follow(ctx context.Context, i int) {
+	var delay backoff
+	for {
+		version, err := w.list(ctx, i)
+		begun := time.Now()
+		if err == nil {
+			err = w.watch(ctx, i, version)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		worked := time.Since(begun) >= shortWatch
+		if worked {
+			delay.reset()
+		}
+		if err != nil {
+			w.failed(i, readProblem(w.targets[i], err))
+		} else if worked {
+			continue
+		}
+		if !sleep(ctx, delay.next()) {
+			return
+		}
+	}
+}
+
+// only selects one object, which a role with resourceNames allows.
+func only(name string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+}
+
+// list reads what is there now.
+func (w *Watcher) list(ctx context.Context, i int) (resourceVersion string, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	t := w.targets[i]
+	found, resourceVersion, err := t.kind.list(ctx, w.cfg.Client, only(t.name))
+	if err != nil {
+		return "", explained(ctx, err)
+	}
+	var there *object
+	if n := slices.IndexFunc(found, func(o *object) bool { return o.name == t.name }); n >= 0 {
+		there = found[n]
+	}
+	w.learned(i, there)
+	return resourceVersion, nil
+}
+
+// watch takes in what changes, for as long as a watch lasts. Its end is no error.
+func (w *Watcher) watch(ctx context.Context, i int, resourceVersion string) error {
+	life := watchLife + jitter(watchLife/10)
+	// Bounded here too, for an API server that does not keep to it.
+	ctx, cancel := context.WithTimeout(ctx, life+requestTimeout)
+	defer cancel()
+	t := w.targets[i]
+	options := only(t.name)
+	options.ResourceVersion = resourceVersion
+	options.TimeoutSeconds = new(int64(life / time.Second))
+
+	// The request lasts as long as the watch; its beginning does not.
+	unanswered := time.AfterFunc(requestTimeout, cancel)
+	watching, err := t.kind.watch(ctx, w.cfg.Client, options)
+	if !unanswered.Stop() {
+		err = errNoAnswer
+	}
+	if watching != nil {
+		defer watching.Stop()
+	}
+	if err != nil {
+		return expired(err)
+	}
+	w.failed(i, nil)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case event, ok := <-watching.ResultChan():
+			if !ok {
+				return nil
+			}
+			switch event.Type {
+			case watch.Added, watch.Modified:
+				if o := t.kind.convert(event.Object); o != nil && o.name == t.name {
+					w.learned(i, o)
+				}
+			case watch.Deleted:
+				w.learned(i, nil)
+			case watch.Error:
+				return expired(apierrors.FromObject(event.Object))
+			case watch.Bookmark:
+			}
+		}
+	}
+}
+
+// expired is nil for a watch that began too long ago: reading anew is the remedy,
+// and what follows anyway.
+func expired(err error) error {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return nil
+	}
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code == http.StatusGone {
+		return nil
+	}
+	return err
+}
+
+// learned takes in what is there of a target, nil if nothing is.
+func (w *Watcher) learned(i int, found *object) {
+	w.mu.Lock()
+	now := w.known[i]
+	if !now.read || (found == nil) != (now.found == nil) || found != nil && found.resourceVersion != now.found.resourceVersion {
+		now.read, now.found = true, found
+		w.set(i, now)
+		w.parse()
+		close(w.changed)
+		w.changed = make(chan struct{})
+	}
+	w.mu.Unlock()
+	w.report()
+}
+
+// failed takes in that a target cannot be read or watched, and with nil that it
+// can again.
+func (w *Watcher) failed(i int, p *problem) {
+	w.mu.Lock()
+	now := w.known[i]
+	now.failed = p
+	w.set(i, now)
+	w.mu.Unlock()
+	w.report()
+}
+
+// set is called with mu held.
+func (w *Watcher) set(i int, k knowledge) {
+	w.known = slices.Clone(w.known)
+	w.known[i] = k
+}
+
+// parse is called with mu held. Bundles that have not changed are not parsed
+// again.
+func (w *Watcher) parse() {
+	bundles := map[string]*bundle{}
+	for _, k := range w.known {
+		if k.found == nil {
+			continue
+		}
+		for _, e := range k.found.entries {
+			if b := w.bundles[e.raw]; b != nil {
+				bundles[e.raw] = b
+			} else if bundles[e.raw] == nil {
+				bundles[e.raw] = parseBundle(e.raw)
+			}
+		}
+	}
+	w.bundles = bundles
+}
+
+// look is what is known now.
+func (w *Watcher) look() ([]knowledge, map[string]*bundle) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.known, w.bundles
+}
+
+// absent is the problem of a registration of which nothing exists, nil if
+// something does or may.
+func (w *Watcher) absent(g group, known []knowledge) *problem {
+	for _, i := range g {
+		if !known[i].read || known[i].found != nil {
+			return nil
+		}
+	}
+	return &problem{classMissing, fmt.Errorf("%s: not found: apply the output of gatehouse manifests", w.describe(g))}
+}
+
+// describe names what a registration stands for.
+func (w *Watcher) describe(g group) string {
+	var names []string
+	for _, i := range g {
+		names = append(names, w.targets[i].kind.name())
+	}
+	return strings.Join(names, " or ") + " " + w.targets[g[0]].name
+}
+
+// foreign is the problem of a configuration that has no webhook of ours, nil if
+// it has.
+func (w *Watcher) foreign(o *object) *problem {
+	if len(hosts(w.cfg.Hosts).ours(o)) > 0 {
+		return nil
+	}
+	if len(o.entries) == 0 {
+		return &problem{classMissing, fmt.Errorf("%s: has no webhooks: apply the output of gatehouse manifests", o)}
+	}
+	var called []string
+	for _, e := range o.entries {
+		called = append(called, fmt.Sprintf("%q calls %q", e.name, e.server))
+	}
+	return &problem{classMissing, fmt.Errorf("%s: none of its webhooks calls us: %s, and the names served are %q: apply the output of gatehouse manifests for one of these, or serve that name too, or name another registration",
+		o, strings.Join(called, ", "), w.cfg.Hosts)}
+}
+
+// report tells of problems that are new, and of those that are over.
+func (w *Watcher) report() {
+	if w.cfg.Notify == nil {
+		return
+	}
+	w.reporting.Lock()
+	defer w.reporting.Unlock()
+	known, _ := w.look()
+	var events []certs.Event
+	tell := func(key string, p *problem, about corev1.ObjectReference) {
+		class := ""
+		if p != nil {
+			class = p.class
+		}
+		if w.reported[key] == class {
+			return
+		}
+		w.reported[key] = class
+		event := certs.Event{Subject: Subject, Object: about}
+		if p != nil {
+			event.Err = p.err
+		} else {
+			event.Message = key + " is all right again"
+		}
+		events = append(events, event)
+	}
+	for i, k := range known {
+		about := w.targets[i].reference()
+		if k.found != nil {
+			about = k.found.reference()
+			tell(w.targets[i].String()+": its webhooks", w.foreign(k.found), about)
+		}
+		tell(w.targets[i].String(), k.failed, about)
+	}
+	for _, g := range w.groups {
+		tell("registration "+w.describe(g), w.absent(g, known), w.targets[g[0]].reference())
+	}
+	for _, event := range events {
+		w.cfg.Notify(event)
+	}
+}

@@ -1,0 +1,434 @@
+package cabundle
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+)
+
+const service = "gatehouse.gatehouse-system.svc"
+
+// events collects what is reported.
+type events struct {
+	mu   sync.Mutex
+	list []certs.Event
+}
+
+func (e *events) notify(event certs.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, event)
+}
+
+// take returns what was reported since it was called last.
+func (e *events) take() []certs.Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	list := e.list
+	e.list = nil
+	return list
+}
+
+// one is the only event, which it must be.
+func (e *events) one(t *testing.T) certs.Event {
+	t.Helper()
+	list := e.take()
+	if len(list) != 1 {
+		t.Fatalf("%d events were reported, want 1, the first are %+v", len(list), list[:min(3, len(list))])
+	}
+	return list[0]
+}
+
+func (e *events) none(t *testing.T) {
+	t.Helper()
+	if list := e.take(); len(list) > 0 {
+		t.Fatalf("reported %+v, want nothing", list)
+	}
+}
+
+func registrations(t testing.TB, names ...string) []Registration {
+	t.Helper()
+	var list []Registration
+	for _, name := range names {
+		r, err := ParseRegistration(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// inBackground runs until the test ends.
+func inBackground(t *testing.T, run func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+// wantError checks that an error has all of the texts, or is nil if there are
+// none.
+func wantError(t *testing.T, err error, texts ...string) {
+	t.Helper()
+	if len(texts) == 0 {
+		if err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+		return
+	}
+	if err == nil {
+		t.Fatalf("got nil, want an error with %q", texts)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("got %v, want it to contain %q", err, text)
+		}
+	}
+}
+
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	root, other := newCA(t, "root", nil), newCA(t, "other", nil)
+	middle := newCA(t, "middle", root)
+	leaf := root.serve(t, service, "gatehouse.example.org", "192.0.2.10", "2001:db8::1")
+	chained := middle.serve(t, service)
+	chained.Certificate = append(chained.Certificate, middle.cert.Raw)
+	client := issue(t, &x509.Certificate{DNSNames: []string{service}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, root)
+	both := map[string]string{"a.gatehouse.dev": service, "b.gatehouse.dev": service}
+
+	for _, test := range []struct {
+		name   string
+		put    map[string]func(*configuration)
+		names  []string
+		hosts  []string
+		cert   *tls.Certificate
+		at     time.Time
+		wanted []string
+	}{
+		{name: "trusted", put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both), "validating/x": webhooks(root.pem(), both)}},
+		{name: "one of two kinds", put: map[string]func(*configuration){"validating/x": webhooks(root.pem(), both)}},
+		{name: "among others", put: map[string]func(*configuration){"mutating/x": webhooks(bundleOf(root, other), both)}},
+		{name: "through an intermediate", cert: chained, put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}},
+		{name: "by URL", put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), map[string]string{"a": "GATEHOUSE.example.org:9443"})}},
+		{name: "by address", put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), map[string]string{"a": "192.0.2.10:9443", "b": "[2001:db8::1]"})}},
+		{
+			name: "another authority", put: map[string]func(*configuration){"mutating/x": webhooks(other.pem(), both)},
+			wanted: []string{
+				`MutatingWebhookConfiguration x, webhook "a.gatehouse.dev": its caBundle does not have the CA that signed the serving certificate (x509: `,
+				`MutatingWebhookConfiguration x, webhook "b.gatehouse.dev": its caBundle`,
+			},
+		},
+		{
+			name: "only one of the kinds trusts", put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both), "validating/x": webhooks(other.pem(), both)},
+			wanted: []string{`ValidatingWebhookConfiguration x, webhook "a.gatehouse.dev": its caBundle does not have`},
+		},
+		{name: "another name", put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), map[string]string{"a": "other.gatehouse-system.svc"})}, wanted: []string{`webhook "a": it calls "other.gatehouse-system.svc", and the serving certificate is not for that name`}},
+		{name: "another address", put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), map[string]string{"a": "192.0.2.11"})}, wanted: []string{`it calls "192.0.2.11"`}},
+		{name: "expired", at: epoch.AddDate(2, 0, 0), put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}, wanted: []string{"has expired or is not valid yet"}},
+		{name: "not valid yet", at: epoch.AddDate(-1, 0, 0), put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}, wanted: []string{"has expired or is not valid yet"}},
+		{name: "not for servers", cert: &tls.Certificate{Certificate: [][]byte{client.cert.Raw}}, put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}, wanted: []string{"incompatible key usage"}},
+		{name: "no caBundle", put: map[string]func(*configuration){"mutating/x": webhooks("", both)}, wanted: []string{`webhook "a.gatehouse.dev": has no caBundle: an API server then goes by the authorities of its own system`}},
+		{name: "placeholder", put: map[string]func(*configuration){"mutating/x": webhooks("\n", both)}, wanted: []string{"does not have the CA"}},
+		{name: "damaged block", put: map[string]func(*configuration){"mutating/x": webhooks(strings.Replace(root.pem(), "M", "?", 1)+other.pem(), both)}, wanted: []string{"does not have the CA", "1 of its 2 PEM blocks cannot be read"}},
+		{name: "damaged block beside", put: map[string]func(*configuration){"mutating/x": webhooks(strings.Replace(other.pem(), "M", "?", 1)+root.pem(), both)}},
+		{name: "nothing there", wanted: []string{"MutatingWebhookConfiguration or ValidatingWebhookConfiguration x: not found: apply the output of gatehouse manifests"}},
+		{
+			name: "the other kind only", names: []string{"mutating/x"}, put: map[string]func(*configuration){"validating/x": webhooks(root.pem(), both)},
+			wanted: []string{"MutatingWebhookConfiguration x: not found: apply the output of gatehouse manifests"},
+		},
+		{
+			name: "all findings at once", names: []string{"x", "validating/y"}, put: map[string]func(*configuration){"mutating/x": webhooks(other.pem(), both)},
+			wanted: []string{"ValidatingWebhookConfiguration y: not found", "MutatingWebhookConfiguration x, webhook"},
+		},
+		{name: "no certificate", cert: &tls.Certificate{}, put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}, wanted: []string{"there is no serving certificate yet"}},
+		{name: "garbage for a certificate", cert: &tls.Certificate{Certificate: [][]byte{{1}}}, put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}, wanted: []string{"certificate 1 of the serving certificate's chain cannot be read"}},
+		{
+			name: "of others not looked at", hosts: []string{"GATEHOUSE.gatehouse-system.svc"},
+			put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), map[string]string{"a": service, "b": "else.where.svc"})},
+		},
+		{
+			name: "none of ours", hosts: []string{"gatehouse.example.org", "192.0.2.1"},
+			put:    map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)},
+			wanted: []string{`MutatingWebhookConfiguration x: none of its webhooks calls us: "a.gatehouse.dev" calls "gatehouse.gatehouse-system.svc", "b.gatehouse.dev" calls`, `the names served are ["gatehouse.example.org" "192.0.2.1"]`, "apply the output of gatehouse manifests"},
+		},
+		{name: "no webhooks", put: map[string]func(*configuration){"mutating/x": webhooks("", nil)}, wanted: []string{"MutatingWebhookConfiguration x: has no webhooks: apply the output"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			server := newAPIServer()
+			for name, change := range test.put {
+				server.put(name, change)
+			}
+			if test.names == nil {
+				test.names = []string{"x"}
+			}
+			w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, test.names...), Hosts: test.hosts})
+			for i := range w.targets {
+				if err := w.get(t.Context(), i); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.cert == nil {
+				test.cert = leaf
+			}
+			if test.at.IsZero() {
+				test.at = epoch
+			}
+			wantError(t, w.Verify(test.cert, test.at), test.wanted...)
+		})
+	}
+}
+
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer()
+	a, b := newCA(t, "a", nil), newCA(t, "b", nil)
+	server.put("mutating/x", webhooks(bundleOf(a, b), map[string]string{"one": service}))
+	server.put("validating/x", webhooks(b.pem(), map[string]string{"one": service, "two": service}))
+	server.put("validating/empty", webhooks("", map[string]string{"one": service}))
+	watching := func(names ...string) *Watcher {
+		w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, names...)})
+		if err := w.Holds(b.cert); len(names) > 0 && !errors.Is(err, certs.ErrUnread) {
+			t.Errorf("before anything is read: got %v, want that it is not read", err)
+		}
+		for i := range w.targets {
+			if err := w.get(t.Context(), i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return w
+	}
+	wantError(t, watching("x").Holds(b.cert))
+	err := watching("x").Holds(a.cert)
+	wantError(t, err, `ValidatingWebhookConfiguration x, webhook "two": its caBundle does not have the CA "CN=a" with SHA-256 `)
+	if strings.Contains(err.Error(), "Mutating") {
+		t.Errorf("%v names a configuration that has it", err)
+	}
+	wantError(t, watching("empty").Holds(a.cert), "has no caBundle")
+	wantError(t, watching("x").Holds(nil), "there is no CA")
+	wantError(t, watching().Holds(a.cert))
+}
+
+func TestWatcherFollows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, reported := newAPIServer(), &events{}
+		ca, other := newCA(t, "ca", nil), newCA(t, "other", nil)
+		leaf := ca.serve(t, service)
+		one := map[string]string{"one": service}
+		server.put("mutating/x", webhooks(other.pem(), one))
+		server.put("validating/someone-else", webhooks(other.pem(), one))
+		w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, "mutating/x"), Notify: reported.notify})
+		if err := w.Verify(leaf, time.Now()); !errors.Is(err, certs.ErrUnread) {
+			t.Errorf("before it is read: %v, want ErrUnread", err)
+		}
+		if err := w.Ready(leaf); !errors.Is(err, certs.ErrUnread) {
+			t.Errorf("ready before it is read: %v, want ErrUnread", err)
+		}
+		changed := w.Changed()
+		inBackground(t, w.Run)
+		synctest.Wait()
+		isClosed(t, changed, true)
+		wantError(t, w.Ready(leaf), "does not have the CA")
+
+		changed = w.Changed()
+		server.put("validating/someone-else", webhooks(ca.pem(), one))
+		synctest.Wait()
+		isClosed(t, changed, false)
+		server.put("mutating/x", webhooks(ca.pem(), one))
+		synctest.Wait()
+		isClosed(t, changed, true)
+		wantError(t, w.Verify(leaf, time.Now()))
+		wantError(t, w.Ready(leaf))
+
+		reported.none(t)
+		server.remove("mutating/x")
+		synctest.Wait()
+		wantError(t, w.Verify(leaf, time.Now()), "MutatingWebhookConfiguration x: not found: apply the output of gatehouse manifests")
+		wantError(t, reported.one(t).Err, "not found: apply the output")
+		wantError(t, w.Ready(leaf))
+
+		server.put("mutating/x", webhooks(ca.pem(), one))
+		synctest.Wait()
+		wantError(t, w.Verify(leaf, time.Now()))
+		wantError(t, reported.one(t).Err)
+
+		// Through many watches, each with its end, nothing is asked more than once a
+		// minute, and what changes is still seen at once.
+		changed = w.Changed()
+		before := server.count("list")
+		time.Sleep(10 * time.Minute)
+		if lists := server.count("list") - before; lists < 9 || lists > 10 {
+			t.Errorf("listed %d times in ten minutes", lists)
+		}
+		isClosed(t, changed, false)
+		server.put("mutating/x", webhooks(other.pem(), one))
+		synctest.Wait()
+		wantError(t, w.Verify(leaf, time.Now()), "does not have the CA")
+		reported.none(t)
+	})
+}
+
+func isClosed(t *testing.T, c <-chan struct{}, want bool) {
+	t.Helper()
+	select {
+	case <-c:
+		if !want {
+			t.Error("a change was told where there was none")
+		}
+	default:
+		if want {
+			t.Error("a change was not told")
+		}
+	}
+}
+
+// hang answers nothing until whoever asks gives up.
+func hang(_ string, r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func TestWatcherOutlivesTrouble(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		fault func(string, *http.Request) (*http.Response, error)
+		says  []string
+	}{
+		{"away", func(string, *http.Request) (*http.Response, error) { return nil, errAway }, []string{"MutatingWebhookConfiguration x: cannot be read, and is tried again", "connection refused"}},
+		{"hung", hang, []string{"cannot be read", "no answer within 10s"}},
+		{"hung at watches", func(verb string, r *http.Request) (*http.Response, error) {
+			if verb == "watch" {
+				return hang(verb, r)
+			}
+			return nil, nil
+		}, []string{"no answer within 10s"}},
+		{"broken", refusing(http.StatusInternalServerError, "list", "watch"), []string{"500: by the test"}},
+		{"forbidden", refusing(http.StatusForbidden, "list", "watch"), []string{`MutatingWebhookConfiguration x: cannot be read: grant get, list and watch on mutatingwebhookconfigurations with resourceNames ["x"] in a ClusterRole`}},
+		{"watch forbidden", refusing(http.StatusForbidden, "watch"), []string{"grant get, list and watch"}},
+		{"unauthorized", refusing(http.StatusUnauthorized, "list"), []string{"does not know who asks"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server, reported := newAPIServer(), &events{}
+				ca, other := newCA(t, "ca", nil), newCA(t, "other", nil)
+				leaf := ca.serve(t, service)
+				server.put("mutating/x", webhooks(ca.pem(), map[string]string{"one": service}))
+				w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, "mutating/x"), Notify: reported.notify})
+				inBackground(t, w.Run)
+				synctest.Wait()
+				wantError(t, w.Verify(leaf, time.Now()))
+
+				server.spoil(test.fault)
+				begun := server.count("list") + server.count("watch")
+				time.Sleep(10 * time.Minute)
+				wantError(t, w.Verify(leaf, time.Now()))
+				event := reported.one(t)
+				wantError(t, event.Err, test.says...)
+				if event.Object.Kind != "MutatingWebhookConfiguration" || event.Object.Name != "x" {
+					t.Errorf("reported of %+v", event.Object)
+				}
+				if asked := server.count("list") + server.count("watch") - begun; asked < 25 || asked > 250 {
+					t.Errorf("asked %d times in ten minutes", asked)
+				}
+				if s := w.Status(); len(s) != 1 || !s[0].Found || s[0].Problem == "" {
+					t.Errorf("status is %+v", s)
+				}
+
+				server.put("mutating/x", webhooks(other.pem(), map[string]string{"one": service}))
+				server.spoil(nil)
+				time.Sleep(longestDelay + requestTimeout)
+				wantError(t, w.Verify(leaf, time.Now()), "does not have the CA")
+				wantError(t, reported.one(t).Err)
+			})
+		})
+	}
+}
+
+func TestUnreadSaysWhy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		server.spoil(refusing(http.StatusForbidden, "list"))
+		w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, "validating/x")})
+		inBackground(t, w.Run)
+		synctest.Wait()
+		err := w.Verify(newCA(t, "ca", nil).serve(t, service), time.Now())
+		wantError(t, err, "grant get, list and watch on validatingwebhookconfigurations")
+		if !errors.Is(err, certs.ErrUnread) {
+			t.Errorf("%v is not ErrUnread", err)
+		}
+	})
+}
+
+func TestWatchThatIsTooOld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, reported := newAPIServer(), &events{}
+		ca := newCA(t, "ca", nil)
+		server.put("mutating/x", webhooks("", map[string]string{"one": service}))
+		server.spoil(refusing(http.StatusGone, "watch"))
+		w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, "mutating/x"), Notify: reported.notify})
+		inBackground(t, w.Run)
+		synctest.Wait()
+		server.put("mutating/x", webhooks(ca.pem(), map[string]string{"one": service}))
+		time.Sleep(2 * firstDelay)
+		wantError(t, w.Holds(ca.cert))
+		reported.none(t)
+	})
+}
+
+func TestNothingNamed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWatcher(WatcherConfig{})
+		inBackground(t, w.Run)
+		wantError(t, w.Verify(nil, time.Now()))
+		wantError(t, w.Ready(nil))
+		if s := w.Status(); len(s) != 0 {
+			t.Errorf("status is %+v", s)
+		}
+	})
+}
+
+func TestForeignConfigurationIsReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, reported := newAPIServer(), &events{}
+		ca := newCA(t, "ca", nil)
+		server.put("mutating/x", webhooks(ca.pem(), map[string]string{"one": "else.where.svc"}))
+		w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, "x"), Hosts: []string{service}, Notify: reported.notify})
+		inBackground(t, w.Run)
+		time.Sleep(time.Hour)
+		wantError(t, reported.one(t).Err, `MutatingWebhookConfiguration x: none of its webhooks calls us: "one" calls "else.where.svc", and the names served are ["`+service+`"]`)
+		wantError(t, w.Holds(ca.cert), "none of its webhooks calls us")
+		if s := w.Status(); len(s) != 1 || s[0].Entries[0].Ours {
+			t.Errorf("status is %+v", s)
+		}
+		server.put("mutating/x", webhooks(ca.pem(), map[string]string{"one": "else.where.svc", "two": service}))
+		synctest.Wait()
+		wantError(t, reported.one(t).Err)
+		wantError(t, w.Holds(ca.cert))
+		if s := w.Status(); s[0].Entries[0].Ours || !s[0].Entries[1].Ours {
+			t.Errorf("status is %+v", s)
+		}
+	})
+}

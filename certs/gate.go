@@ -1,0 +1,167 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrWaiting is what an Event wraps as long as a new certificate is there, is
+// good, and is not in use yet, because clients do not trust it or have not for
+// long enough. Nothing is wrong with what is served.
+var ErrWaiting = errors.New("a new certificate is not in use yet")
+
+// Gate decides when a certificate that somebody else issued takes the place of
+// the one that is served: after every registration has been seen to trust it, for
+// so long that the last client noticed too. Its zero value lets everything pass.
+// It is not safe for concurrent use.
+type Gate struct {
+	// Trust is what clients have been told to trust. Nil is not known to anybody:
+	// what is found is taken.
+	Trust Trust
+	// Hold is how long every registration has to trust a certificate of another
+	// issuer before it is taken. Zero takes it as soon as they do.
+	Hold time.Duration
+
+	// issuer is that of what was found, and since is from when on registrations
+	// have been seen to trust it without an interruption, zero if they do not.
+	issuer *x509.Certificate
+	since  time.Time
+}
+
+// Decision is what a Gate says about a certificate.
+type Decision struct {
+	// Take tells to serve it from now on.
+	Take bool
+	// Why says what the decision rests on, for an administrator.
+	Why string
+	// Until is when one that waits is taken at the latest: the end of a hold, or of
+	// the certificate that is served.
+	Until time.Time
+}
+
+// Decide tells whether found takes the place of current, which is nil if nothing
+// is served. Both have their Leaf set, and found is valid now. It is asked again
+// with every change of Trust, and from time to time: what was trusted without an
+// interruption is known as far as it was asked.
+//
+// What clients are known not to trust waits as long as they accept what is
+// served. What nobody knows about, or is held, waits until shortly before the
+// end of that: clocks differ.
+func (g *Gate) Decide(current, found *tls.Certificate, now time.Time) Decision {
+	if g.Trust == nil {
+		return Decision{Take: true, Why: "nobody says what clients trust"}
+	}
+	doubt := g.Trust.Verify(found, now)
+	g.note(found, doubt, now)
+	if current == nil {
+		return Decision{Take: true, Why: "there is nothing else to serve"}
+	}
+	if invalid := checkValidity(current.Leaf, now); invalid != nil {
+		return Decision{Take: true, Why: "the one before it is of no use: " + invalid.Error()}
+	}
+	var (
+		end    = current.Leaf.NotAfter
+		soon   = end.Add(-endMargin(current.Leaf))
+		ending = !now.Before(soon)
+		held   = g.since.Add(g.Hold)
+	)
+	switch {
+	case ending && (doubt == nil || errors.Is(doubt, ErrUnread)):
+		return Decision{Take: true, Why: "the one before it ends at " + stamp(end)}
+	case errors.Is(doubt, ErrUnread):
+		return Decision{Why: "nobody knows whether registrations trust it: " + doubt.Error(), Until: soon}
+	case doubt != nil && ending && g.Trust.Verify(current, now) != nil:
+		return Decision{Take: true, Why: "the one before it ends at " + stamp(end) + ", and is not trusted either"}
+	case doubt != nil:
+		return Decision{Why: "registrations do not trust it: " + doubt.Error(), Until: end}
+	case sameIssuer(current.Leaf, found.Leaf):
+		return Decision{Take: true, Why: "it is of the same issuer as the one before it"}
+	case g.Trust.Verify(current, now) != nil:
+		return Decision{Take: true, Why: "every registration trusts it, and the one before it no more"}
+	case !now.Before(held):
+		return Decision{Take: true, Why: "every registration trusts it since " + stamp(g.since)}
+	default:
+		return Decision{
+			Why:   fmt.Sprintf("every registration trusts it since %s, and a new issuer is held for %s", stamp(g.since), g.Hold),
+			Until: earlier(held, soon),
+		}
+	}
+}
+
+// note keeps since. A newer certificate of the same issuer does not begin a hold
+// anew: it is the issuer that clients have to know.
+func (g *Gate) note(found *tls.Certificate, doubt error, now time.Time) {
+	other := g.issuer == nil || !g.issuer.Equal(found.Leaf) && !sameIssuer(g.issuer, found.Leaf)
+	g.issuer = found.Leaf
+	switch {
+	case doubt != nil:
+		g.since = time.Time{}
+	case other, g.since.IsZero(), g.since.After(now):
+		g.since = now
+	}
+}
+
+// endMargin is how long before its end a certificate counts as ending: the clock
+// of a client may be ahead.
+func endMargin(cert *x509.Certificate) time.Duration {
+	return min(time.Hour, cert.NotAfter.Sub(cert.NotBefore)/10)
+}
+
+// sameIssuer tells whether the same key of the same name signed both. Without the
+// identifier of the key nobody can tell.
+func sameIssuer(a, b *x509.Certificate) bool {
+	return len(a.AuthorityKeyId) > 0 && bytes.Equal(a.AuthorityKeyId, b.AuthorityKeyId) && bytes.Equal(a.RawIssuer, b.RawIssuer)
+}
+
+// succession is one certificate that somebody else issued after the other.
+type succession struct {
+	gate Gate
+	// waiting is the newest that was found and is not in use yet. It is remembered,
+	// so that what becomes of its files does not matter any more.
+	waiting *tls.Certificate
+}
+
+// next is what to serve now, of the certificate that is served and the one that
+// was found at a place; each may be nil. The error says why what was found is not
+// what is served.
+func (s *succession) next(current, found *tls.Certificate, place string, now time.Time) (*tls.Certificate, error) {
+	var invalid error
+	switch {
+	case found == nil:
+	case current != nil && samePair(found, current):
+		s.waiting = nil
+	default:
+		invalid = checkValidity(found.Leaf, now)
+		if invalid == nil || !validNow(current, now) {
+			invalid, s.waiting = nil, found
+		}
+	}
+	if s.waiting != nil && validNow(current, now) && !validNow(s.waiting, now) {
+		s.waiting = nil // it ended while it waited
+	}
+	var problem problems
+	if s.waiting != nil {
+		d := s.gate.Decide(current, s.waiting, now)
+		if d.Take {
+			current, s.waiting = s.waiting, nil
+		} else {
+			problem = append(problem, fmt.Errorf("%w, and will be by %s: %s: %s", ErrWaiting, stamp(d.Until), place, d.Why))
+		}
+	}
+	if invalid != nil {
+		problem = append(problem, fmt.Errorf("not in use, the one before it is until %s: %s: %w", stamp(current.Leaf.NotAfter), place, invalid))
+	}
+	if len(problem) == 0 {
+		return current, nil
+	}
+	return current, problem
+}
+
+// validNow tells whether there is a certificate, and it is valid.
+func validNow(pair *tls.Certificate, now time.Time) bool {
+	return pair != nil && checkValidity(pair.Leaf, now) == nil
+}

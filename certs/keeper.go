@@ -1,0 +1,486 @@
+package certs
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+)
+
+const (
+	// keepInterval is how often the clock and the store are looked at, and
+	// rotateInterval that while there is a rotation.
+	keepInterval   = 10 * time.Second
+	rotateInterval = 2 * time.Second
+	// rescueTime is how long a replica that remembers nothing waits for one that
+	// does, before it makes a CA in the place of one that was lost.
+	rescueTime = 10 * time.Second
+	// conflicts is how often a change is tried again at once when others are
+	// faster. After that it is tried at the next look.
+	conflicts = 5
+	// untrustedTime is how long a certificate may be one that a registration does
+	// not trust, before that is reported: others may be about to mend it.
+	untrustedTime = 5 * time.Second
+)
+
+// keeper keeps the state of a rotation: it reads what is stored, heals it from
+// memory, takes the steps that are due, and tells the other replicas what this
+// one serves. Any number of replicas do so at the same time; each change is
+// written with compare and swap, so that there is nobody to elect.
+type keeper struct {
+	store    Store
+	replicas Replicas
+	replica  string
+	version  string
+	trust    Trust
+	policy   rotation.Policy
+	// interval is the longest time between two looks.
+	interval time.Duration
+	now      func() time.Time
+	ticks    <-chan time.Time
+	// offered is the CA of the newest certificate, where somebody else issues
+	// them. Nil where this process does.
+	offered func() *x509.Certificate
+	// use takes a state into use before it is reported.
+	use func(*rotation.State, time.Time) error
+	// serving is what is served, nil if nothing is.
+	serving func() *tls.Certificate
+
+	// state is what was written or read last, and nothing else: what is served is
+	// never ahead of what others can know.
+	state    atomic.Pointer[rotation.State]
+	reported atomic.Bool
+
+	problems, steps reporter
+	// doubted is when a CA was last seen not to be trusted, or seen for the first
+	// time.
+	doubted map[string]time.Time
+	// lost is since when nothing is stored, for somebody who remembers nothing.
+	lost time.Time
+	// untrusted is since when a registration does not trust what is served.
+	untrusted time.Time
+	last      rotation.Report
+	heard     time.Time
+
+	mu      sync.Mutex
+	changed chan struct{}
+	trouble error
+}
+
+// look is one round: read, heal, step, use, report. Whatever goes wrong, what is
+// in use stays so, and is renewed from memory.
+func (k *keeper) look(ctx context.Context) {
+	now := wall(k.now)
+	if state := k.state.Load(); state != nil {
+		k.watchTrust(state, now)
+	}
+	err := k.settle(ctx, now)
+	if state := k.state.Load(); state != nil {
+		if used := k.use(state, now); used != nil {
+			err = errors.Join(err, used)
+		}
+		if failed := k.report(ctx, now); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}
+	k.mu.Lock()
+	k.trouble = err
+	k.mu.Unlock()
+	k.tell(now, err)
+}
+
+// settle makes what is stored what it should be, and takes it into memory.
+func (k *keeper) settle(ctx context.Context, now time.Time) error {
+	for range conflicts {
+		err := k.settleOnce(ctx, now)
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %w, %d times in a row: it is tried again", k.store, ErrConflict, conflicts)
+}
+
+func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
+	record, err := k.store.Load(ctx)
+	if err != nil {
+		return err
+	}
+	remembered := k.state.Load()
+	found, damage := rotation.Decode(record.Data)
+	usable := found
+	if damage != nil {
+		found = nil
+	}
+	want := rotation.Merge(remembered, found, now)
+	what := ""
+	switch {
+	case want == found && want != nil:
+	case want != nil:
+		what = k.recovery(found, damage)
+	default:
+		if k.waitsForRescue(ctx, now) {
+			return fmt.Errorf("%s: %w: waiting for a replica that remembers what was there", k.store, damage)
+		}
+		if want, what, err = k.begin(usable, damage, now); err != nil {
+			return err
+		}
+	}
+	k.lost = time.Time{}
+	if want != found {
+		if err := k.save(ctx, record, want, now); err != nil {
+			return err
+		}
+		k.announce(ReasonRecovered, what, want)
+		k.keep(want)
+		return ErrConflict // what was written is read again before the next step
+	}
+	k.keep(want)
+	return k.step(ctx, record, want, now)
+}
+
+// recovery says why what is stored is replaced by what is remembered.
+func (k *keeper) recovery(found *rotation.State, damage error) string {
+	switch {
+	case found != nil:
+		return "somebody wrote another CA, or an older state: the one that clients trust was put back"
+	case errors.Is(damage, rotation.ErrEmpty):
+		return "the CA was deleted: it was written again from memory"
+	default:
+		return "the CA was damaged, and was written again from memory: " + damage.Error()
+	}
+}
+
+// waitsForRescue tells whether to wait for another replica: one that lives has in
+// memory what was lost.
+func (k *keeper) waitsForRescue(ctx context.Context, now time.Time) bool {
+	if k.lost.IsZero() {
+		k.lost = now
+	}
+	if now.Sub(k.lost) >= rescueTime || now.Before(k.lost) {
+		return false
+	}
+	list, err := k.replicas.List(ctx)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(list, func(r rotation.Report) bool {
+		return r.Replica != k.replica && r.Issuer != "" && now.Sub(r.Seen) < 2*ReportInterval
+	})
+}
+
+// begin is the first state, of what can be used of a damaged one if there is
+// anything.
+func (k *keeper) begin(usable *rotation.State, damage error, now time.Time) (*rotation.State, string, error) {
+	lineage := make([]byte, 16)
+	_, _ = rand.Read(lineage) // it never fails
+	s := &rotation.State{
+		Lineage: hex.EncodeToString(lineage), Created: now, Generation: 1, Phase: rotation.Stable, Since: now, Cause: rotation.Recovery,
+	}
+	if usable != nil && !now.After(usable.Current.Cert.NotAfter) {
+		s.Current = usable.Current
+		return s, "the state was damaged, and was made anew of the CA that is there: " + damage.Error(), nil
+	}
+	if k.policy.New != nil {
+		authority, err := k.policy.New(now)
+		if err != nil {
+			return nil, "", err
+		}
+		s.Current = authority
+		if errors.Is(damage, rotation.ErrEmpty) {
+			s.Cause = ""
+			return s, "a CA was made: there was none", nil
+		}
+		return s, "a CA was made in the place of a damaged one: calls fail until every registration has it: " + damage.Error(), nil
+	}
+	offered := k.offered()
+	if offered == nil {
+		return nil, "", errors.New("there is no CA yet: the issuer has not issued a certificate")
+	}
+	s.Current, s.Cause = &rotation.Authority{Cert: offered}, rotation.Offered
+	return s, "the issuer's CA is the first", nil
+}
+
+// step takes the steps that are due.
+func (k *keeper) step(ctx context.Context, record Record, s *rotation.State, now time.Time) error {
+	k.watchTrust(s, now)
+	o := rotation.Observation{Now: now}
+	if k.trust != nil {
+		o.Trusts = func(ca *x509.Certificate) (time.Time, bool) {
+			return k.doubted[rotation.ID(ca)], k.trust.Holds(ca) == nil
+		}
+	}
+	if k.offered != nil {
+		o.Offered = k.offered()
+	}
+	var unknown error
+	if s.Phase == rotation.Activate {
+		o.Replicas, unknown = k.replicas.List(ctx)
+		o.Unknown = unknown != nil
+	}
+	next, what, err := rotation.Step(s, &o, &k.policy)
+	if err != nil || next == nil {
+		return errors.Join(err, unknown)
+	}
+	if err := k.save(ctx, record, next, now); err != nil {
+		return err
+	}
+	k.announce(ReasonRotation, what, next)
+	k.keep(next)
+	return ErrConflict // what was written is read again before the next step
+}
+
+func (k *keeper) save(ctx context.Context, record Record, s *rotation.State, now time.Time) error {
+	data, err := rotation.Encode(s, now)
+	if err != nil {
+		return err
+	}
+	return k.store.Save(ctx, record, data)
+}
+
+// keep takes a state into memory.
+func (k *keeper) keep(s *rotation.State) {
+	old := k.state.Swap(s)
+	if old == nil || old.Generation != s.Generation || old.Lineage != s.Lineage {
+		k.wake()
+	}
+}
+
+// report tells the other replicas what is served, when that changes and from
+// time to time.
+func (k *keeper) report(ctx context.Context, now time.Time) error {
+	cert := k.serving()
+	if cert == nil {
+		return nil
+	}
+	r := rotation.Report{Replica: k.replica, Version: k.version, SHA256: eventOf("", cert.Leaf).SHA256, NotAfter: cert.Leaf.NotAfter}
+	if issuer := issuerOf(cert, k.state.Load()); issuer != nil {
+		r.Issuer = issuer.ID()
+	} else {
+		r.Issuer = hex.EncodeToString(cert.Leaf.AuthorityKeyId) // of none that is known here
+	}
+	if r == k.last && now.Sub(k.heard) < ReportInterval && !now.Before(k.heard) {
+		return nil
+	}
+	if err := k.replicas.Report(ctx, &r); err != nil {
+		return err
+	}
+	k.last, k.heard = r, now
+	k.reported.Store(true)
+	return nil
+}
+
+// issuerOf is the authority of a state that signed a certificate, nil if none
+// did.
+func issuerOf(cert *tls.Certificate, s *rotation.State) *rotation.Authority {
+	for _, a := range s.Authorities() {
+		if cert.Leaf.CheckSignatureFrom(a.Cert) == nil {
+			return a
+		}
+	}
+	return nil
+}
+
+// watchTrust notes which CAs are not trusted by every registration.
+func (k *keeper) watchTrust(s *rotation.State, now time.Time) {
+	if k.trust == nil {
+		return
+	}
+	known := map[string]time.Time{}
+	for _, a := range s.Authorities() {
+		since, seen := k.doubted[a.ID()]
+		if !seen || k.trust.Holds(a.Cert) != nil || since.After(now) {
+			since = now
+		}
+		known[a.ID()] = since
+	}
+	k.doubted = known
+}
+
+// tell reports what is wrong, once.
+func (k *keeper) tell(now time.Time, err error) {
+	cert := k.serving()
+	event := Event{Subject: SelfSignedCA, Object: k.object()}
+	switch expiring := k.expiring(cert, now); {
+	case err != nil && !errors.Is(err, context.Canceled):
+		event.Reason, event.Err = ReasonStoreFailed, err
+	case expiring != nil:
+		event.Reason, event.Err = ReasonExpiring, expiring
+	default:
+		if doubt := k.doubt(cert, now); doubt != nil {
+			event.Reason, event.Err = ReasonUntrusted, doubt
+		}
+	}
+	if s := k.state.Load(); s != nil {
+		trusted := eventOf(SelfSignedCA, s.Trusted(now)...)
+		event.NotAfter, event.SHA256 = trusted.NotAfter, trusted.SHA256
+	}
+	k.problems.report(event)
+}
+
+// expiring is an error if a certificate ends soon that should have been renewed.
+func (k *keeper) expiring(cert *tls.Certificate, now time.Time) error {
+	if cert != nil {
+		life := cert.Leaf.NotAfter.Sub(cert.Leaf.NotBefore.Add(rotation.Backdate))
+		if left := cert.Leaf.NotAfter.Sub(now); k.policy.New != nil && left < life/6 {
+			return fmt.Errorf("the serving certificate ends at %s and was not renewed", stamp(cert.Leaf.NotAfter))
+		}
+	}
+	s := k.state.Load()
+	if s == nil || k.policy.New == nil {
+		return nil
+	}
+	if left := s.Current.Cert.NotAfter.Sub(now); left < 2*k.policy.LeafLife && s.Phase != rotation.Activate {
+		return fmt.Errorf("the CA ends at %s, and the next one is not trusted by every registration", stamp(s.Current.Cert.NotAfter))
+	}
+	return nil
+}
+
+// doubt is an error if registrations do not trust what is served, for longer
+// than it takes to mend that.
+func (k *keeper) doubt(cert *tls.Certificate, now time.Time) error {
+	var err error
+	if k.trust != nil && cert != nil {
+		err = k.trust.Verify(cert, now)
+	}
+	if err == nil || errors.Is(err, ErrUnread) {
+		k.untrusted = time.Time{}
+		return nil
+	}
+	if k.untrusted.IsZero() || k.untrusted.After(now) {
+		k.untrusted = now
+	}
+	if now.Sub(k.untrusted) < untrustedTime {
+		return nil
+	}
+	return err
+}
+
+// announce reports what happened to the state.
+func (k *keeper) announce(reason, what string, s *rotation.State) {
+	event := eventOf(SelfSignedCA, s.Current.Cert)
+	event.Reason, event.Message, event.Object = reason, what, k.object()
+	event.Generation, event.Phase = s.Generation, s.Phase
+	k.steps.report(event)
+}
+
+// object is the state in the cluster, if it is there.
+func (k *keeper) object() corev1.ObjectReference {
+	if in, ok := k.store.(interface{ Object() corev1.ObjectReference }); ok {
+		return in.Object()
+	}
+	return corev1.ObjectReference{}
+}
+
+// run looks until the context ends.
+func (k *keeper) run(ctx context.Context) {
+	stored := make(chan struct{}, 1)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() {
+		k.store.Watch(ctx, func() {
+			select {
+			case stored <- struct{}{}:
+			default:
+			}
+		})
+	})
+	for {
+		var trust <-chan struct{}
+		if k.trust != nil {
+			trust = k.trust.Changed() // before the look, so that no change falls in between
+		}
+		k.look(ctx)
+		ticks, stop := tickOr(k.ticks, k.every())
+		select {
+		case <-ctx.Done():
+			stop()
+			return
+		case <-ticks:
+		case <-stored:
+		case <-trust:
+		}
+		stop()
+	}
+}
+
+// every is how long to wait for the next look.
+func (k *keeper) every() time.Duration {
+	if s := k.state.Load(); s == nil || s.Phase != rotation.Stable {
+		return min(k.interval, rotateInterval)
+	}
+	return k.interval
+}
+
+// leave takes back this replica's report. It has a moment to do so, whatever has
+// become of the context of the caller.
+func (k *keeper) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_ = k.replicas.Leave(ctx) // a report that stays is waited for until its certificate ends
+}
+
+// wake tells who waits for Changed.
+func (k *keeper) wake() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.changed != nil {
+		close(k.changed)
+		k.changed = nil
+	}
+}
+
+// Changed implements Authorities.
+func (k *keeper) Changed() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.changed == nil {
+		k.changed = make(chan struct{})
+	}
+	return k.changed
+}
+
+// Bundle implements Authorities.
+func (k *keeper) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
+	record, err := k.store.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := rotation.Decode(record.Data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.store, err)
+	}
+	return s.Trusted(wall(k.now)), nil
+}
+
+// wrong is what the last look found wrong.
+func (k *keeper) wrong() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.trouble
+}
+
+// ReplicaName is the name of this replica: that of its pod, which is its host
+// name.
+func ReplicaName(given string) string {
+	if given != "" {
+		return given
+	}
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "gatehouse"
+	}
+	return strings.ToLower(name)
+}

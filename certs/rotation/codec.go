@@ -1,0 +1,262 @@
+package rotation
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The keys under which a State is written down.
+const (
+	KeyState        = "state.json"
+	KeyBundle       = "ca.crt"
+	KeyCurrentCert  = "current.crt"
+	KeyCurrentKey   = "current.key"
+	KeyPendingCert  = "pending.crt"
+	KeyPendingKey   = "pending.key"
+	KeyPreviousCert = "previous.crt"
+)
+
+// Keys are all keys under which a State is written down, in alphabetical order.
+func Keys() []string {
+	return []string{KeyBundle, KeyCurrentCert, KeyCurrentKey, KeyPendingCert, KeyPendingKey, KeyPreviousCert, KeyState}
+}
+
+const (
+	blockCertificate = "CERTIFICATE"
+	blockPrivateKey  = "PRIVATE KEY"
+	// version is that of the format.
+	version = 1
+	// largest is how much text of one key is read at most: a certificate takes
+	// less than one KiB.
+	largest = 64 << 10
+	// lastGeneration is more than there ever are, and far from where counting on
+	// would overflow.
+	lastGeneration = 1 << 53
+)
+
+// description is KeyState. The fingerprints tell a certificate that somebody
+// else put in the place of ours.
+type description struct {
+	Version    int               `json:"version"`
+	Lineage    string            `json:"lineage"`
+	Created    time.Time         `json:"created"`
+	Generation int64             `json:"generation"`
+	Phase      Phase             `json:"phase"`
+	Since      time.Time         `json:"since"`
+	Cause      Cause             `json:"cause,omitempty"`
+	Request    *Request          `json:"request,omitempty"`
+	Done       string            `json:"done,omitempty"`
+	Absorbed   []Absorbed        `json:"absorbed,omitempty"`
+	Authority  map[string]string `json:"authorities"`
+	// External are the keys of the certificates whose CA signs somewhere else, so
+	// that no key is missing here.
+	External []string `json:"external,omitempty"`
+}
+
+// Encode is how a State is written down. The bundle is for people and for
+// clients; it is not read back.
+func Encode(s *State, now time.Time) (map[string][]byte, error) {
+	data := map[string][]byte{KeyBundle: Bundle(s.Trusted(now))}
+	d := description{
+		Version: version, Lineage: s.Lineage, Created: s.Created.UTC(), Generation: s.Generation, Phase: s.Phase, Since: s.Since.UTC(),
+		Cause: s.Cause, Request: s.Request, Done: s.Done, Absorbed: s.Absorbed, Authority: map[string]string{},
+	}
+	for _, a := range []struct {
+		authority *Authority
+		cert, key string
+	}{{s.Current, KeyCurrentCert, KeyCurrentKey}, {s.Pending, KeyPendingCert, KeyPendingKey}, {s.Previous, KeyPreviousCert, ""}} {
+		if a.authority == nil {
+			continue
+		}
+		data[a.cert] = Bundle([]*x509.Certificate{a.authority.Cert})
+		d.Authority[a.cert] = a.authority.ID()
+		if a.key == "" {
+			continue
+		}
+		if a.authority.Key == nil {
+			d.External = append(d.External, a.cert)
+			continue
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(a.authority.Key)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", a.key, err)
+		}
+		data[a.key] = pem.EncodeToMemory(&pem.Block{Type: blockPrivateKey, Bytes: der})
+	}
+	text, err := json.MarshalIndent(&d, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", KeyState, err)
+	}
+	data[KeyState] = append(text, '\n')
+	return data, nil
+}
+
+// ErrEmpty tells that nothing is written down.
+var ErrEmpty = errors.New("there is nothing in it")
+
+// ErrNewer tells that a newer program wrote it. It is to be left alone: were it
+// treated as damaged, two versions of the program would overwrite each other's
+// state for as long as both run.
+var ErrNewer = errors.New("was written by a newer version of this program: use that one")
+
+// Damage is what is wrong with what was written down, each with the key in
+// front. It never holds a part of a key.
+type Damage []string
+
+func (d Damage) Error() string { return strings.Join(d, "; ") }
+
+// Decode reads what Encode wrote. The error is ErrEmpty if there is nothing,
+// wraps ErrNewer if it is not for this program to judge, and is a Damage if
+// something is wrong with it. With a Damage comes what can be used all the same
+// by somebody who has nothing better, which is nil or the current CA alone, in
+// the phase Stable, under a lineage that is "" and a generation that is 0. A CA
+// that is not the one of which KeyState tells is not used. Keys that Encode does
+// not know are passed over.
+func Decode(data map[string][]byte) (*State, error) {
+	known := Keys()
+	if !slices.ContainsFunc(known, func(key string) bool { return len(bytes.TrimSpace(data[key])) > 0 }) {
+		return nil, ErrEmpty
+	}
+	var damage Damage
+	d, err := decodeDescription(data[KeyState])
+	switch {
+	case errors.Is(err, ErrNewer):
+		return nil, &keyError{KeyState, err}
+	case err != nil:
+		damage = append(damage, KeyState+": "+err.Error())
+	}
+	described := err == nil
+	s := &State{
+		Lineage: d.Lineage, Created: d.Created, Generation: d.Generation, Phase: d.Phase, Since: d.Since,
+		Cause: d.Cause, Request: d.Request, Done: d.Done, Absorbed: d.Absorbed,
+	}
+	read := func(cert, key string) *Authority {
+		if slices.Contains(d.External, cert) {
+			key = ""
+		}
+		a, err := decodeAuthority(data, cert, key)
+		if err == nil && described && d.Authority[cert] != a.ID() {
+			a, err = nil, &keyError{cert, errors.New("is not the CA of which " + KeyState + " tells: somebody else wrote it")}
+		}
+		if err != nil {
+			damage = append(damage, err.Error())
+		}
+		return a
+	}
+	s.Current = read(KeyCurrentCert, KeyCurrentKey)
+	if s.Phase == Publish || s.Phase == Hold {
+		s.Pending = read(KeyPendingCert, KeyPendingKey)
+	}
+	if s.Phase != Stable && d.Authority[KeyPreviousCert] != "" {
+		s.Previous = read(KeyPreviousCert, "")
+	}
+	if len(damage) == 0 {
+		return s, nil
+	}
+	if s.Current == nil || s.Current.Key == nil {
+		return nil, damage
+	}
+	return &State{Phase: Stable, Current: s.Current}, damage
+}
+
+func decodeDescription(text []byte) (description, error) {
+	var d description
+	switch {
+	case len(bytes.TrimSpace(text)) == 0:
+		return d, errors.New("is missing")
+	case len(text) > largest:
+		return d, fmt.Errorf("is larger than %d bytes", largest)
+	}
+	var format struct {
+		Version int `json:"version"`
+	}
+	if json.Unmarshal(text, &format) == nil && format.Version > version {
+		return d, ErrNewer
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		return description{}, errors.New("cannot be read as JSON")
+	}
+	switch {
+	case d.Version != version, d.Lineage == "", d.Created.IsZero(), d.Generation < 1, d.Generation > lastGeneration:
+		return description{}, errors.New("lacks what identifies it")
+	}
+	switch d.Phase {
+	case Stable, Publish, Hold, Activate:
+		return d, nil
+	default:
+		return description{}, errors.New("names a phase that there is not")
+	}
+}
+
+// keyError is what is wrong under a key.
+type keyError struct {
+	key string
+	err error
+}
+
+func (e *keyError) Error() string { return e.key + ": " + e.err.Error() }
+func (e *keyError) Unwrap() error { return e.err }
+
+// decodeAuthority reads a CA. With the name of its key the key must be there,
+// and fit.
+func decodeAuthority(data map[string][]byte, certName, keyName string) (*Authority, error) {
+	der, err := decodeBlock(data[certName], blockCertificate)
+	if err != nil {
+		return nil, &keyError{certName, err}
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, &keyError{certName, errors.New("is not a certificate that can be read")}
+	}
+	if !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0 {
+		return nil, &keyError{certName, errors.New("is not the certificate of a CA")}
+	}
+	a := &Authority{Cert: cert}
+	if keyName == "" {
+		return a, nil
+	}
+	if der, err = decodeBlock(data[keyName], blockPrivateKey); err != nil {
+		return nil, &keyError{keyName, err}
+	}
+	key, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, &keyError{keyName, errors.New("cannot be read")} // what the parser says may hold bytes of it
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, &keyError{keyName, errors.New("is not a key that signs")}
+	}
+	public, ok := signer.Public().(interface{ Equal(x crypto.PublicKey) bool })
+	if !ok || !public.Equal(cert.PublicKey) {
+		return nil, &keyError{keyName, errors.New("is not the key of " + certName)}
+	}
+	a.Key = signer
+	return a, nil
+}
+
+func decodeBlock(text []byte, kind string) ([]byte, error) {
+	switch {
+	case len(bytes.TrimSpace(text)) == 0:
+		return nil, errors.New("is missing")
+	case len(text) > largest:
+		return nil, fmt.Errorf("is larger than %d bytes", largest)
+	}
+	block, rest := pem.Decode(text)
+	switch {
+	case block == nil:
+		return nil, errors.New("is not PEM, or is cut off")
+	case block.Type != kind:
+		return nil, fmt.Errorf("is a PEM block of another type than %s", kind)
+	case len(bytes.TrimSpace(rest)) > 0:
+		return nil, errors.New("has more in it than one PEM block")
+	}
+	return block.Bytes, nil
+}

@@ -1,0 +1,377 @@
+package rotation
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Report is what a replica serves.
+type Report struct {
+	// Replica is its name.
+	Replica string
+	// Issuer is the ID of the authority of its certificate, "" if it serves none.
+	Issuer string
+	// SHA256 is the fingerprint of the certificate, in lower-case hexadecimal, and
+	// NotAfter its end.
+	SHA256   string
+	NotAfter time.Time
+	// Seen is when the replica was last heard of.
+	Seen time.Time
+	// Version is that of its program.
+	Version string
+}
+
+// Observation is what is known besides the state.
+type Observation struct {
+	// Now is the time by the clock on the wall.
+	Now time.Time
+	// Watched is since when this process has seen the state in its phase, and with
+	// its cause, without regard to what clocks were set to meanwhile: Now less the
+	// time that has passed. The clock of whoever began the phase may have been
+	// wrong. Zero lets State.Since count.
+	Watched time.Time
+	// Trusts tells since when clients have been seen to trust an authority without
+	// an interruption, and whether they do, measured as Watched is: a clock that is
+	// set forward ends no hold. It is nil where nobody can tell,
+	// because clients are not registrations that can be read.
+	Trusts func(*x509.Certificate) (since time.Time, ok bool)
+	// Replicas are the reports of all replicas, those that are away included.
+	// Unknown tells that they could not be read: nobody is forgotten then.
+	Replicas []Report
+	Unknown  bool
+	// Offered is the authority of the newest certificate where somebody else
+	// issues them.
+	Offered *x509.Certificate
+}
+
+// Policy is how long things last.
+type Policy struct {
+	// New makes a CA. Nil where somebody else does, who is then observed by what
+	// is Offered.
+	New func(now time.Time) (*Authority, error)
+	// LeafLife is how long a serving certificate is valid.
+	LeafLife time.Duration
+	// Hold is how long a CA is trusted by all clients before it signs, and
+	// EmergencyHold that in an emergency.
+	Hold, EmergencyHold time.Duration
+	// EmergencyWait is how long replicas are waited for in an emergency.
+	EmergencyWait time.Duration
+}
+
+// The usual times. A hold is longer than what the slowest API server needs to
+// notice a change, of which nobody is told.
+const (
+	DefaultHold          = 10 * time.Minute
+	DefaultEmergencyHold = 10 * time.Second
+	DefaultEmergencyWait = time.Minute
+)
+
+// began is when the phase did, as far as this process can know.
+func (s *State) began(o *Observation) time.Time {
+	if o.Watched.IsZero() {
+		return s.Since
+	}
+	return o.Watched
+}
+
+func (p *Policy) hold(c Cause) time.Duration {
+	if c == Emergency {
+		return min(p.EmergencyHold, p.Hold)
+	}
+	return p.Hold
+}
+
+// Step is the next state, nil if it is not time for one, and what it is about in
+// words for an administrator. An error says why what is due cannot be done; the
+// state stays as it is.
+//
+// It never takes more than one step, so that each is written down before the
+// next.
+func Step(s *State, o *Observation, p *Policy) (next *State, what string, err error) {
+	if o.Now.Before(s.Current.Cert.NotBefore) && p.New != nil && (s.Request == nil || !s.Request.Emergency) {
+		return nil, "", fmt.Errorf("the CA is not valid before %s, and it is %s: check the clock of this machine; "+
+			"if the CA was made by a clock that was wrong, rotate in an emergency", stamp(s.Current.Cert.NotBefore), stamp(o.Now))
+	}
+	if s.useless(o, p) {
+		return s.replace(o, p)
+	}
+	switch s.Phase {
+	case Publish:
+		next, what, err = s.whilePublishing(o, p)
+	case Hold:
+		next, what, err = s.whileHolding(o, p)
+	case Activate:
+		next, what = s.whileActivating(o, p)
+	case Stable:
+		next, what, err = s.whileStable(o, p)
+	default:
+		err = fmt.Errorf("unknown phase %q", s.Phase)
+	}
+	return next, what, err
+}
+
+// useless tells whether nobody accepts or can make a certificate of the current
+// CA. One that begins in the future gets here by an emergency alone: most often
+// it is the clock that is wrong.
+func (s *State) useless(o *Observation, p *Policy) bool {
+	return s.Current.ended(o.Now) || p.New != nil && (s.Current.Key == nil || o.Now.Before(s.Current.Cert.NotBefore))
+}
+
+// replace puts a CA in the place of a useless one, at once: nothing is lost by
+// haste. One that has not ended stays trusted, for those that serve it still.
+func (s *State) replace(o *Observation, p *Policy) (*State, string, error) {
+	n := s.activate(o.Now)
+	n.Cause = Recovery
+	if s.Current.ended(o.Now) {
+		n.Previous = nil
+	}
+	if s.Request != nil {
+		n.Request, n.Done = nil, s.Request.ID
+	}
+	emergency := s.Request != nil && s.Request.Emergency
+	switch {
+	case s.Pending != nil && !emergency && s.Pending.usable(o, p):
+		n.Cause = s.Cause
+		return n, "the CA has ended, and the next one signs at once", nil
+	case p.New != nil:
+		a, err := p.New(o.Now)
+		if err != nil {
+			return nil, "", err
+		}
+		n.Current = a
+		return n, "the CA has ended or cannot sign, and a new one signs at once: calls fail until every registration has it", nil
+	case o.Offered != nil && !o.Now.After(o.Offered.NotAfter):
+		n.Current = &Authority{Cert: o.Offered}
+		return n, "the CA has ended, and the one that is offered takes its place at once", nil
+	default:
+		return nil, "", fmt.Errorf("the CA has ended at %s, and nobody offers another", stamp(s.Current.Cert.NotAfter))
+	}
+}
+
+// usable tells whether the authority is good for certificates now.
+func (a *Authority) usable(o *Observation, p *Policy) bool {
+	return !a.ended(o.Now) && !o.Now.Before(a.Cert.NotBefore) && (p.New == nil || a.Key != nil)
+}
+
+func (s *State) whileStable(o *Observation, p *Policy) (*State, string, error) {
+	var cause Cause
+	switch {
+	case s.Request != nil && s.Request.Emergency:
+		cause = Emergency
+	case s.Request != nil:
+		cause = Requested
+	case p.New != nil && IsDue(s.Current.Cert, o.Now):
+		cause = Due
+	case p.New == nil && o.Offered != nil && !o.Offered.Equal(s.Current.Cert):
+		cause = Offered
+	default:
+		return nil, "", nil
+	}
+	var pending *Authority
+	switch {
+	case p.New != nil:
+		a, err := p.New(o.Now)
+		if err != nil {
+			return nil, "", err
+		}
+		pending = a
+	case o.Offered != nil && !o.Offered.Equal(s.Current.Cert):
+		pending = &Authority{Cert: o.Offered}
+	default:
+		return nil, "", errors.New("a new CA is requested, and somebody else makes them: ask for one there")
+	}
+	n := s.enter(Publish, o.Now)
+	n.Cause, n.Pending = cause, pending
+	if s.Request != nil {
+		n.Request, n.Done = nil, s.Request.ID
+	}
+	return n, "a new CA is published beside the old one: " + because(cause), nil
+}
+
+func because(c Cause) string {
+	switch c {
+	case Due:
+		return "the old one has used up two thirds of its life"
+	case Requested:
+		return "it was requested"
+	case Emergency:
+		return "it was requested as an emergency"
+	case Offered:
+		return "its issuer has a new one"
+	case Recovery:
+		return "two were made independently of each other"
+	default:
+		return string(c)
+	}
+}
+
+// whilePublishing waits until every client trusts the pending CA.
+func (s *State) whilePublishing(o *Observation, p *Policy) (*State, string, error) {
+	if n, what, err := s.haste(o, p); n != nil || err != nil {
+		return n, what, err
+	}
+	if o.Trusts == nil {
+		return s.enter(Hold, o.Now), "the new CA is written down; clients that have to be told by hand should be told now", nil
+	}
+	if _, ok := o.Trusts(s.Pending.Cert); !ok {
+		return nil, "", nil
+	}
+	return s.enter(Hold, o.Now), "every registration trusts the new CA", nil
+}
+
+// whileHolding waits until the last client has noticed. Where nobody can tell
+// who trusts the pending CA, and nobody asked for a new one, the hold lasts as
+// long as the old one can sign a whole serving certificate: there are months to
+// tell clients.
+func (s *State) whileHolding(o *Observation, p *Policy) (*State, string, error) {
+	if n, what, err := s.haste(o, p); n != nil || err != nil {
+		return n, what, err
+	}
+	since := s.began(o)
+	switch {
+	case o.Trusts != nil:
+		trusted, ok := o.Trusts(s.Pending.Cert)
+		if !ok {
+			if o.Now.Before(since.Add(p.hold(s.Cause))) {
+				return nil, "", nil // whoever took it away is being corrected
+			}
+			return s.enter(Publish, o.Now), "a registration does not trust the new CA any more", nil
+		}
+		if trusted.After(since) {
+			since = trusted
+		}
+	case s.Cause == Due && !o.Now.Add(p.LeafLife).After(s.Current.Cert.NotAfter):
+		return nil, "", nil
+	}
+	if o.Now.Before(since.Add(p.hold(s.Cause))) {
+		return nil, "", nil
+	}
+	if p.New == nil && o.Offered != nil && o.Offered.Equal(s.Current.Cert) {
+		n := s.enter(Stable, o.Now)
+		n.Pending = nil
+		return n, "the issuer is back at the old CA, and the pending one is forgotten", nil
+	}
+	if s.Previous != nil && !s.over(o, p) {
+		return nil, "", nil // a bundle has a place for the one before this one, and no more
+	}
+	return s.activate(o.Now), "the new CA signs", nil
+}
+
+// haste is what does not wait: a request while a CA is pending, a pending CA
+// that is good for nothing, and one that is offered in its place.
+func (s *State) haste(o *Observation, p *Policy) (*State, string, error) {
+	emergency := s.Request != nil && s.Request.Emergency
+	switch {
+	case p.New != nil && (emergency || !s.Pending.usable(o, p)):
+		// Keys are kept side by side: who knows the current one knows the pending
+		// one, which has not signed anything yet.
+		a, err := p.New(o.Now)
+		if err != nil {
+			return nil, "", err
+		}
+		n := s.enter(Publish, o.Now)
+		n.Pending = a
+		if emergency {
+			n.Cause, n.Done, n.Request = Emergency, s.Request.ID, nil
+			return n, "another CA takes the place of the pending one: " + because(Emergency), nil
+		}
+		return n, "another CA takes the place of the pending one, which is not valid or has no key", nil
+	case s.Request != nil:
+		// The pending CA is new enough for whoever asks for a new one.
+		n := s.next()
+		n.Done, n.Request = s.Request.ID, nil
+		if emergency {
+			n.Cause = Emergency
+		} else if s.Cause != Emergency {
+			n.Cause = Requested
+		}
+		return n, "the CA that is pending is what was requested", nil
+	case p.New == nil && o.Offered != nil && !o.Offered.Equal(s.Pending.Cert) && !o.Offered.Equal(s.Current.Cert):
+		n := s.enter(Publish, o.Now)
+		n.Pending = &Authority{Cert: o.Offered}
+		return n, "another CA is offered in the place of the pending one", nil
+	default:
+		return nil, "", nil
+	}
+}
+
+// activate makes the pending CA sign. The key of the one before it is not needed
+// any more, and what is not kept cannot be stolen.
+func (s *State) activate(now time.Time) *State {
+	n := s.enter(Activate, now)
+	n.Previous, n.Current, n.Pending = &Authority{Cert: s.Current.Cert}, s.Pending, nil
+	return n
+}
+
+// whileActivating waits until no replica serves a certificate of the previous
+// CA, and every client trusts the new one.
+func (s *State) whileActivating(o *Observation, p *Policy) (*State, string) {
+	if s.Request != nil && s.Request.Emergency && s.Cause != Emergency {
+		// It has to wait for this rotation, and this one waits no longer for it.
+		n := s.next()
+		n.Cause = Emergency
+		return n, "the old CA will be forgotten soon: an emergency is requested"
+	}
+	if o.Trusts != nil {
+		if _, ok := o.Trusts(s.Current.Cert); !ok {
+			return nil, ""
+		}
+	}
+	if !s.over(o, p) {
+		return nil, ""
+	}
+	waiting := s.Waiting(o)
+	n := s.enter(Stable, o.Now)
+	n.Previous = nil
+	what := "the old CA is forgotten: every replica serves a certificate of the new one"
+	switch {
+	case o.Unknown:
+		what = "the old CA is forgotten for the emergency, and nobody knows what replicas serve"
+	case len(waiting) > 0:
+		what = "the old CA is forgotten for the emergency, without waiting for " + strings.Join(waiting, ", ")
+	}
+	return n, what
+}
+
+// over tells whether no replica is waited for.
+func (s *State) over(o *Observation, p *Policy) bool {
+	switch {
+	case s.Cause == Emergency && o.Now.After(s.began(o).Add(p.EmergencyWait)):
+		return true
+	case o.Unknown, len(s.Waiting(o)) > 0:
+		return false
+	default:
+		// Where nobody reports, certificates end by themselves.
+		return len(o.Replicas) > 0 || !o.Now.Before(s.began(o).Add(p.LeafLife))
+	}
+}
+
+// Waiting are the names of the replicas that may still serve a certificate that
+// is not the current CA's: a replica that is cut off goes on with what it has
+// until that ends.
+func (s *State) Waiting(o *Observation) []string {
+	var names []string
+	for i := range o.Replicas {
+		r := &o.Replicas[i]
+		if r.Issuer != "" && r.Issuer != s.Current.ID() && !o.Now.After(r.NotAfter) {
+			names = append(names, r.Replica)
+		}
+	}
+	return names
+}
+
+// Backdate is how far in the past a certificate of ours becomes valid, for
+// clients and replicas whose clocks differ. Its life counts from its issue.
+const Backdate = 24 * time.Hour
+
+// IsDue tells whether a certificate that was issued by us has used up two thirds
+// of its life.
+func IsDue(cert *x509.Certificate, now time.Time) bool {
+	issued := cert.NotBefore.Add(Backdate)
+	return !now.Before(issued.Add(cert.NotAfter.Sub(issued) / 3 * 2))
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,42 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"time"
+)
+
+// ErrUnread tells that nobody knows yet what clients trust.
+var ErrUnread = errors.New("not read from the API server yet")
+
+// Trust is what clients have been told to trust, read back from where they are
+// told: the webhook configurations of an API server. Once read, it is what was
+// read last while the API server is away. All methods are safe for concurrent
+// use and look at memory only.
+type Trust interface {
+	// Verify is nil if every registration's bundle verifies the certificate for the
+	// name by which the API server calls. Otherwise the error names each that does
+	// not, and why. It is ErrUnread as long as not all have been read once.
+	Verify(cert *tls.Certificate, now time.Time) error
+	// Holds is nil if the CA is in the bundle of every registration. Otherwise the
+	// error names those that lack it; it is ErrUnread as with Verify.
+	Holds(ca *x509.Certificate) error
+	// Changed is closed with the next change of what was read.
+	Changed() <-chan struct{}
+}
+
+// Authorities is who says what registrations should trust.
+type Authorities interface {
+	// Bundle reads the certificates that should be trusted from where they are
+	// kept, not from memory: what is published by it is never older than what
+	// another replica published before. An error means that nobody knows, and that
+	// nothing is to be published.
+	Bundle(ctx context.Context) ([]*x509.Certificate, error)
+	// Certificate is what is served now, nil if nothing is. Nothing is published
+	// that does not verify it.
+	Certificate() *tls.Certificate
+	// Changed is closed when Bundle or Certificate may have changed.
+	Changed() <-chan struct{}
+}
