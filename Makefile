@@ -68,7 +68,7 @@ controlplane: ## Build kube-apiserver, kube-controller-manager, kubectl, etcd an
 	@sh test/controlplane/build.sh
 
 .PHONY: peers
-peers: slapd dex ## Get the services that logging in is tested with: slapd, dex.
+peers: slapd dex certmanager ## Get what the tests work with: slapd, dex, cert-manager.
 
 .PHONY: slapd
 slapd: ## Get OpenLDAP's slapd, from Debian packages if it is not installed (once).
@@ -77,6 +77,10 @@ slapd: ## Get OpenLDAP's slapd, from Debian packages if it is not installed (onc
 .PHONY: dex
 dex: ## Build dex, an OpenID Connect provider (once, about a minute).
 	@sh test/dex/build.sh
+
+.PHONY: certmanager
+certmanager: ## Build cert-manager's controllers (once, about two minutes).
+	@sh test/certmanager/build.sh
 
 .PHONY: demo
 demo: build controlplane ## Show all three endpoints on a real API server; KEEP=1 leaves it running.
@@ -87,8 +91,8 @@ bench: build ## Measure against a null webhook and the usual pattern; ARGS='--qu
 	@go run ./test/bench $(ARGS)
 
 .PHONY: clean
-clean: ## Remove what was built, but for the control plane, slapd and dex.
-	find $(BIN) -mindepth 1 -maxdepth 1 ! -name controlplane ! -name slapd ! -name dex -exec rm -rf {} +
+clean: ## Remove what was built, but for the control plane, slapd, dex and cert-manager.
+	find $(BIN) -mindepth 1 -maxdepth 1 ! -name controlplane ! -name slapd ! -name dex ! -name certmanager -exec rm -rf {} +
 
 # Tools are built from the module proxy, each in its own version, outside go.mod.
 $(GOLANGCI_LINT):
