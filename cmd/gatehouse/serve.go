@@ -8,7 +8,6 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -32,17 +31,14 @@ import (
 
 // serveFlags are what the command line of serve says.
 type serveFlags struct {
+	certificateFlags
+
 	config        string
 	kubeconfig    string
 	inCluster     bool
 	listen        string
 	opsListen     string
-	tlsCert       string
-	tlsKey        string
 	tlsMinVersion string
-	selfSigned    []string
-	selfSignedDir string
-	clientCA      string
 	stateDir      string
 	audit         bool
 	inFlight      int64
@@ -74,6 +70,13 @@ cluster: namespaces, params and presets are watched, those that the documents
 name and no others, and the authorizer of policies asks the API server.
 Namespaces and other objects in the directory are then not looked at.
 
+The serving certificate comes from files that somebody else renews (--tls-cert),
+from a CA of its own (--self-signed) that replicas share in a Secret or that is
+kept in a directory, or from cert-manager (--cert-manager). With --registration
+it is ready only once the API server can trust the certificate, by what is read
+back from the webhook configurations; with --publish-ca-bundle it writes their
+caBundle itself, and no call fails while one CA follows another.
+
 Health and metrics are on a second listener, without TLS: /livez, /readyz and
 /metrics.
 
@@ -89,10 +92,16 @@ or a certificate that cannot be used, or an address that is taken.`,
   # certificate for the API server are written to ./certs
   gatehouse serve --config ./config --listen 127.0.0.1:9443 --self-signed 127.0.0.1 --self-signed-dir ./certs
 
-  # in a pod, with what policies look up from its cluster
-  gatehouse serve --config /etc/gatehouse --in-cluster --tls-cert tls.crt --tls-key tls.key --client-ca client-ca.crt`,
+  # in a pod, one of several replicas, with a CA that they share in a Secret and
+  # keep in the webhook configurations "gatehouse"
+  gatehouse serve --config /etc/gatehouse --in-cluster --self-signed gatehouse.gatehouse-system.svc \
+    --self-signed-secret gatehouse-system/gatehouse-ca --client-ca client-ca.crt
+
+  # in a pod, with a certificate that cert-manager issues
+  gatehouse serve --config /etc/gatehouse --in-cluster --cert-manager gatehouse-system/gatehouse --client-ca client-ca.crt`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.given(cmd)
 			if err := f.check(); err != nil {
 				return err
 			}
@@ -105,12 +114,8 @@ or a certificate that cannot be used, or an address that is taken.`,
 	flags.BoolVar(&f.inCluster, "in-cluster", false, "look things up in the cluster of the pod that this runs in, as its service account")
 	flags.StringVar(&f.listen, "listen", ":9443", "address for reviews")
 	flags.StringVar(&f.opsListen, "ops-listen", ":8080", "address for health and metrics")
-	flags.StringVar(&f.tlsCert, "tls-cert", "", "file of the serving certificate and its chain, in PEM; re-read when it changes")
-	flags.StringVar(&f.tlsKey, "tls-key", "", "file of the serving certificate's key, in PEM")
+	f.add(cmd)
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "lowest TLS version: 1.3 or 1.2")
-	flags.StringSliceVar(&f.selfSigned, "self-signed", nil, "names and addresses for a certificate made in memory, instead of --tls-cert and --tls-key")
-	flags.StringVar(&f.selfSignedDir, "self-signed-dir", "", "directory to write the CA and a client certificate for the API server to, with --self-signed")
-	flags.StringVar(&f.clientCA, "client-ca", "", "file of the CAs of client certificates, in PEM; /authenticate answers nobody else (default: with --self-signed-dir, the CA made there)")
 	flags.BoolVar(&f.audit, "audit-authentication", false, "log every token review at level info, also those that end in a yes: who, by which source, which token's id")
 	flags.StringVar(&f.stateDir, "state-dir", "", "directory to keep in when access tokens were last used; without it nobody knows")
 	flags.Int64Var(&f.inFlight, "max-in-flight-bytes", 128<<20, "bytes that the reviews held in memory at one time, and decoding them, may take; more are shed")
@@ -132,21 +137,9 @@ or a certificate that cannot be used, or an address that is taken.`,
 
 // check reports everything that is wrong with the flags at once.
 func (f *serveFlags) check() error {
-	var problems []error
-	files := f.tlsCert != "" || f.tlsKey != ""
-	switch {
-	case files && len(f.selfSigned) > 0:
-		problems = append(problems, errors.New("--tls-cert and --self-signed exclude each other"))
-	case files && (f.tlsCert == "" || f.tlsKey == ""):
-		problems = append(problems, errors.New("--tls-cert and --tls-key must both be given"))
-	case !files && len(f.selfSigned) == 0:
-		problems = append(problems, errors.New("no certificate: give --tls-cert and --tls-key, or --self-signed with the names and addresses under which the API server calls (hint: --self-signed 127.0.0.1)"))
-	}
+	problems := f.certificateFlags.check(f.inCluster || f.kubeconfig != "")
 	if f.kubeconfig != "" && f.inCluster {
 		problems = append(problems, errors.New("--kubeconfig and --in-cluster exclude each other"))
-	}
-	if f.selfSignedDir != "" && len(f.selfSigned) == 0 {
-		problems = append(problems, errors.New("--self-signed-dir needs --self-signed"))
 	}
 	if _, ok := tlsVersions(f.tlsMinVersion); !ok {
 		problems = append(problems, fmt.Errorf("--tls-min-version %q: must be 1.3 or 1.2", f.tlsMinVersion))
@@ -189,7 +182,11 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	if f.audit {
 		metrics.AuditAuthentication()
 	}
-	world, err := f.surroundings(log, metrics)
+	access, err := f.access()
+	if err != nil {
+		return err
+	}
+	world, err := surround(access, log, metrics)
 	if err != nil {
 		return err
 	}
@@ -218,24 +215,14 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	defer current.reminder.Stop()
 	current.use(loaded, snapshot)
 
-	source, clientCAs, err := f.certificates(log, metrics)
+	certificates, err := f.certificates(ctx, access, log, metrics)
 	if err != nil {
 		return err
 	}
-	minVersion, _ := tlsVersions(f.tlsMinVersion) // checked with the flags
-	tlsConfig := &tls.Config{
-		MinVersion:     minVersion,
-		GetCertificate: source.GetCertificate,
-		// The API server speaks HTTP/1.1 to a Service, and HTTP/2 to a loopback
-		// URL and for token reviews.
-		NextProtos: []string{"h2", "http/1.1"},
-	}
-	if clientCAs != nil {
-		tlsConfig.ClientAuth = tls.VerifyClientCertIfGiven
-		tlsConfig.GetConfigForClient = clientCAs.ConfigForClient(tlsConfig)
-	} else {
+	if certificates.clientCAs == nil {
 		log.Warn("no --client-ca: /authenticate answers nobody")
 	}
+	minVersion, _ := tlsVersions(f.tlsMinVersion) // checked with the flags
 
 	var listen net.ListenConfig
 	reviews, err := listen.Listen(ctx, "tcp", f.listen)
@@ -249,16 +236,17 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	}
 	defer func() { _ = ops.Close() }()
 	srv := server.New(server.Options{
-		Reviews: reviews, TLS: tlsConfig,
+		Reviews: reviews, TLS: certificates.tlsConfig(minVersion), HandshakeFailed: metrics.HandshakeFailed,
 		Handler: server.Reviews(&current.snapshot, server.ReviewOptions{ //nolint:contextcheck // calls have contexts of their own
-			Bytes: f.inFlight, Observe: observer(metrics, usage), Profiles: metrics.Profiles, Policies: metrics.Policies, Now: time.Now,
+			RequireClientCertificate: f.requireClientForAll,
+			Bytes:                    f.inFlight, Observe: observer(metrics, usage), Profiles: metrics.Profiles, Policies: metrics.Policies, Now: time.Now,
 			Login: login.Handler(login.HandlerOptions{
 				Current: func() *authn.Set { return current.snapshot.Load().Authn }, Now: time.Now,
 				Observe: metrics.Login, Familiar: providers.attempts.Familiar,
 			}),
 		}),
 		Ops: ops, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
-		Ready: func() error { return errors.Join(source.Healthy(), world.ready()) }, DrainDelay: f.drainDelay, Log: log,
+		Ready: func() error { return errors.Join(certificates.ready(), world.ready()) }, DrainDelay: f.drainDelay, Log: log,
 	})
 	log.Info("serving", "version", version(), "reviews", reviews.Addr().String(), "ops", ops.Addr().String())
 
@@ -269,15 +257,12 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 		defer stop()
 		return srv.Run(groupCtx)
 	})
-	group.Go(func() error { return source.Run(background) })
+	certificates.run(background, group)
 	if usage != nil {
 		group.Go(func() error {
 			usage.Run(background)
 			return nil
 		})
-	}
-	if clientCAs != nil {
-		group.Go(func() error { return clientCAs.Run(background) })
 	}
 	group.Go(func() error {
 		config.Watch(background, f.config, loaded.State, func(c *config.Config, found error) {
@@ -365,21 +350,28 @@ type surroundings struct {
 	view *cluster.View
 }
 
-func (f *serveFlags) surroundings(log *slog.Logger, metrics *telemetry.Telemetry) (*surroundings, error) {
-	var (
-		access *rest.Config
-		err    error
-	)
+// access is how to reach the cluster, nil without one.
+func (f *serveFlags) access() (*rest.Config, error) {
 	switch {
 	case f.inCluster:
-		if access, err = cluster.InCluster(); err != nil {
+		access, err := cluster.InCluster()
+		if err != nil {
 			return nil, fmt.Errorf("--in-cluster: %w", err)
 		}
+		return access, nil
 	case f.kubeconfig != "":
-		if access, err = cluster.FromKubeconfig(f.kubeconfig); err != nil {
+		access, err := cluster.FromKubeconfig(f.kubeconfig)
+		if err != nil {
 			return nil, fmt.Errorf("--kubeconfig: %w", err)
 		}
+		return access, nil
 	default:
+		return nil, nil //nolint:nilnil // there is none
+	}
+}
+
+func surround(access *rest.Config, log *slog.Logger, metrics *telemetry.Telemetry) (*surroundings, error) {
+	if access == nil {
 		return &surroundings{}, nil
 	}
 	cluster.LogLibraries(log)
@@ -428,46 +420,6 @@ func (s *surroundings) close() {
 	if s.cluster != nil {
 		s.cluster.Close()
 	}
-}
-
-// certificates makes the source of serving certificates, and the pool of CAs
-// for client certificates, which is nil if nobody named any.
-func (f *serveFlags) certificates(log *slog.Logger, metrics *telemetry.Telemetry) (certs.Source, *certs.ClientCAs, error) {
-	notify := func(e certs.Event) {
-		metrics.CertificateEnds(e.Subject, e.NotAfter)
-		logCertificate(log, e)
-	}
-	clientCA := f.clientCA
-	var source certs.Source
-	if len(f.selfSigned) > 0 {
-		own, err := certs.NewSelfSigned(certs.SelfSignedConfig{Hosts: f.selfSigned, Notify: notify})
-		if err != nil {
-			return nil, nil, err
-		}
-		if f.selfSignedDir != "" {
-			if err := own.WriteDir(f.selfSignedDir); err != nil {
-				return nil, nil, err
-			}
-			if clientCA == "" {
-				clientCA = filepath.Join(f.selfSignedDir, certs.CAFile)
-			}
-		}
-		source = own
-	} else {
-		files, err := certs.NewFiles(certs.FilesConfig{CertFile: f.tlsCert, KeyFile: f.tlsKey, Notify: notify})
-		if err != nil {
-			return nil, nil, err
-		}
-		source = files
-	}
-	if clientCA == "" {
-		return source, nil, nil
-	}
-	pool, err := certs.NewClientCAs(certs.ClientCAsConfig{File: clientCA, Notify: notify})
-	if err != nil {
-		return nil, nil, err
-	}
-	return source, pool, nil
 }
 
 func logCertificate(log *slog.Logger, e certs.Event) {

@@ -49,16 +49,20 @@ func (o *Options) certificates() []Document {
 		return cmmeta.IssuerReference{Name: name, Kind: certmanagerv1.IssuerKind, Group: certmanagerv1.SchemeGroupVersion.Group}
 	}
 	serving := certmanagerv1.CertificateSpec{
-		SecretName: o.Name + "-tls",
+		SecretName: o.Name + servingSecret,
 		Duration:   &metav1.Duration{Duration: servingDuration},
 		Usages:     []certmanagerv1.KeyUsage{certmanagerv1.UsageDigitalSignature, certmanagerv1.UsageServerAuth},
 		PrivateKey: key.DeepCopy(),
 		IssuerRef:  issuer(authority),
 	}
 	serving.DNSNames, serving.IPAddresses = o.Server.names()
+	use := "Mount the Secret " + o.Name + servingSecret + "."
+	if o.grantsRights() {
+		use = "Gatehouse reads the Secret " + o.Name + servingSecret + " by the API."
+	}
 	return []Document{
 		{
-			comment: "cert-manager: a CA for Gatehouse alone, and the serving certificate from it. Mount the Secret " + o.Name + "-tls.",
+			comment: "cert-manager: a CA for Gatehouse alone, and the serving certificate from it. " + use,
 			object: &certmanagerv1.Issuer{
 				TypeMeta: typed(certmanagerv1.IssuerKind), ObjectMeta: meta(selfSigned),
 				Spec: certmanagerv1.IssuerSpec{IssuerConfig: certmanagerv1.IssuerConfig{SelfSigned: &certmanagerv1.SelfSignedIssuer{}}},

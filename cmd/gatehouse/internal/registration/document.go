@@ -12,6 +12,9 @@ import (
 type Document struct {
 	comment string // for people, may have several lines
 	object  any
+	// reasons are comments for people too: of a role one for each of its rules, nil
+	// of everything else.
+	reasons []string
 }
 
 // value is the document without the fields that only a server fills in: a map,
@@ -50,9 +53,21 @@ func YAML(header string, documents []Document) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Write(text)
+		writeCommented(&out, string(text), d.reasons)
 	}
 	return out.Bytes(), nil
+}
+
+// writeCommented writes a document with a comment in front of each of its rules.
+func writeCommented(out *bytes.Buffer, text string, reasons []string) {
+	const rule = "- apiGroups:" // the first field of each, and of nothing else in a role
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, rule) && len(reasons) > 0 {
+			writeComment(out, reasons[0])
+			reasons = reasons[1:]
+		}
+		out.WriteString(line)
+	}
 }
 
 func writeComment(out *bytes.Buffer, comment string) {

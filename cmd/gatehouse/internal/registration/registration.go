@@ -1,6 +1,7 @@
 // Package registration makes the documents that tell an API server to ask
 // Gatehouse: the webhook configurations for admission, what cert-manager needs
-// to issue the serving certificate, and the kubeconfig for token reviews.
+// to issue the serving certificate, the rights that Gatehouse needs for its
+// certificates, and the kubeconfig for token reviews.
 //
 // It is pure: files are read and results written by the command "manifests".
 // The same options give the same bytes.
@@ -36,8 +37,22 @@ type Options struct {
 	// Server is where the API server finds Gatehouse.
 	Server Server
 	// CABundle are the CA certificates, in PEM, that the serving certificate is
-	// verified with. Without, cert-manager issues the certificate.
+	// verified with. Without, and without SelfSigned, cert-manager issues the
+	// certificate.
 	CABundle []byte
+	// SelfSigned tells that Gatehouse has a CA of its own in a Secret, and writes the
+	// caBundle itself. It excludes CABundle.
+	SelfSigned bool
+	// Rights adds who Gatehouse is to the API server and what it may do there: for a
+	// certificate of cert-manager, to read it by the API in place of a mount. With
+	// SelfSigned and PublishCABundle they are always added. It excludes CABundle.
+	Rights bool
+	// PublishCABundle tells that Gatehouse writes the caBundle of what cert-manager
+	// issues, and cert-manager's cainjector does not.
+	PublishCABundle bool
+	// ServiceAccount is who Gatehouse is to the API server, in Namespace. It exists
+	// already. "" is one that has the name of the configurations, and is made.
+	ServiceAccount string
 	// Spec is the configuration that Gatehouse will serve: only what it acts on
 	// is registered. Nil stands for a configuration that is not known.
 	Spec *webhooks.Spec
@@ -53,6 +68,9 @@ type Admission struct {
 	Documents []Document
 	// Notes are remarks for the person who applies them.
 	Notes []string
+	// Serve is the command line of serve that the documents are for, "" if they do
+	// not depend on it.
+	Serve string
 }
 
 // Namespaces that are never sent to Gatehouse: the control plane's own
@@ -66,14 +84,21 @@ const (
 	certManagerNamespace = "cert-manager"
 )
 
+// usualName is that of the configurations that serve reads back unless it is told
+// of others.
+const usualName = "gatehouse"
+
 // ForAdmission makes the webhook configurations for mutating and validating
 // admission. The error holds everything that is wrong with the options.
 func ForAdmission(o Options) (Admission, error) {
 	if err := o.check(); err != nil {
 		return Admission{}, err
 	}
-	var a Admission
-	if len(o.CABundle) == 0 {
+	a := Admission{Serve: o.serve()}
+	if o.grantsRights() {
+		a.Documents = o.rights()
+	}
+	if o.byCertManager() {
 		a.Documents = append(a.Documents, o.certificates()...)
 		if !slices.Contains(o.ExcludeNamespaces, certManagerNamespace) {
 			a.Notes = append(a.Notes, "without cert-manager there is no new serving certificate, and without Gatehouse perhaps no cert-manager: exclude its namespace (hint: --exclude-namespace "+certManagerNamespace+")")
@@ -102,6 +127,9 @@ func ForAdmission(o Options) (Admission, error) {
 	return a, nil
 }
 
+// byCertManager tells whether cert-manager issues the serving certificate.
+func (o *Options) byCertManager() bool { return len(o.CABundle) == 0 && !o.SelfSigned }
+
 func (o *Options) check() error {
 	var problems []error
 	const longestName = 40 // leaves room for the endings of the Certificates' names
@@ -112,6 +140,12 @@ func (o *Options) check() error {
 		if len(validation.IsDNS1123Label(namespace)) > 0 {
 			problems = append(problems, fmt.Errorf("namespace %q: must be a DNS label", namespace))
 		}
+	}
+	if len(o.CABundle) > 0 && o.grantsRights() {
+		problems = append(problems, errors.New("rights depend on where the certificate comes from, and that of a given CA bundle is not known"))
+	}
+	if o.ServiceAccount != "" && len(validation.IsDNS1123Subdomain(o.ServiceAccount)) > 0 {
+		problems = append(problems, fmt.Errorf("service account %.100q: must be a DNS name in lower case (hint: gatehouse)", o.ServiceAccount))
 	}
 	if o.Server == (Server{}) {
 		problems = append(problems, errors.New("there is no address of the server"))
@@ -139,7 +173,7 @@ func (o *Options) namespaceSelector() *metav1.LabelSelector {
 // metadata is the metadata of a configuration.
 func (o *Options) metadata() metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{Name: o.Name}
-	if len(o.CABundle) == 0 {
+	if o.byCertManager() && !o.PublishCABundle {
 		meta.Annotations = map[string]string{injectCAFrom: o.Namespace + "/" + o.Name}
 	}
 	return meta

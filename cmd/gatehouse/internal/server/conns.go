@@ -12,14 +12,22 @@ import (
 )
 
 // connectionLog writes what net/http has to say of connections, such as failed
-// handshakes, at a bounded rate: anybody who reaches the port can cause it.
+// handshakes, at a bounded rate: anybody who reaches the port can cause it. All
+// failed handshakes are counted.
 type connectionLog struct {
 	log  *slog.Logger
 	rate *rate.Limiter
+	// failed is Options.HandshakeFailed.
+	failed func(HandshakeFailure)
 }
 
 // Write implements io.Writer for one line.
 func (c *connectionLog) Write(text []byte) (int, error) {
+	if c.failed != nil {
+		if why, ok := failedHandshake(string(text)); ok {
+			c.failed(why)
+		}
+	}
 	if c.rate.Allow() {
 		c.log.Warn("connection", "error", strings.TrimSpace(string(text)))
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"runtime"
 	"sync/atomic"
@@ -36,7 +37,8 @@ const (
 // wait for all of tokenTime.
 func KeyWaits() int { return runtime.GOMAXPROCS(0) }
 
-// ReviewOptions is what Reviews needs. Every field is required.
+// ReviewOptions is what Reviews needs. Every field is required but for
+// RequireClientCertificate.
 type ReviewOptions struct {
 	// Bytes bounds what admission reviews, and decoding them, take in memory at
 	// one time; it must be more than the largest of them.
@@ -48,6 +50,9 @@ type ReviewOptions struct {
 	// trace, and neither may keep the slice.
 	Profiles func([]sidecar.Verdict)
 	Policies func([]policy.Observation)
+	// RequireClientCertificate makes the webhooks of admission answer only callers
+	// with a verified client certificate, as that of authentication always does.
+	RequireClientCertificate bool
 	// Login answers login.Path and login.WhoamiPath, for anybody.
 	Login http.Handler
 	// Now tells the time.
@@ -65,10 +70,15 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 		InFlight: review.NewBudget(options.Bytes), Slots: review.NewSlots(slots),
 		Observe: options.Observe, Now: now,
 	}
+	admissionWorth := always
+	if options.RequireClientCertificate {
+		admissionWorth = verified
+		admitting.Admit = certified(admissionRemedy, now)
+	}
 	mux := http.NewServeMux()
 	for _, endpoint := range webhooks.Endpoints() {
 		var handler http.Handler
-		worth := always
+		worth := admissionWorth
 		switch endpoint.Path {
 		case webhooks.MutatePath:
 			o := admitting
@@ -93,7 +103,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 			}, review.Options{
 				Name: endpoint.Name, MaxBytes: review.MaxTokenBytes, MaxTime: tokenTime,
 				InFlight: review.NewBudget(options.Bytes / 4), Slots: review.NewSlots(slots),
-				Admit: func(r *http.Request) error { return certified(r, now) }, Observe: options.Observe, Now: now,
+				Admit: certified(authenticationRemedy, now), Observe: options.Observe, Now: now,
 			})
 		}
 		mux.Handle(endpoint.Path, lasting(handler, worth))
@@ -117,16 +127,25 @@ func never(*http.Request) bool { return false }
 // trusted.
 func verified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
 
-// certified lets in only a caller with a verified client certificate: whoever
-// may ask can try tokens.
-func certified(r *http.Request, now func() time.Time) error {
-	switch {
-	case !verified(r):
-		return errors.New("a client certificate is required here (hint: set client-certificate and client-key in the API server's webhook kubeconfig, and --client-ca to the CA that signed it)")
-	case now().After(r.TLS.PeerCertificates[0].NotAfter):
-		// The connection is older than the certificate's end.
-		return errors.New("the client certificate has expired")
-	default:
-		return nil
+// What makes an API server show a client certificate, for whoever reads its log.
+const (
+	authenticationRemedy = "set client-certificate and client-key in the API server's webhook kubeconfig, and --client-ca to the CA that signed it"
+	admissionRemedy      = "name a kubeConfigFile in the API server's AdmissionConfiguration, with client-certificate and client-key for the user SERVICE.NAMESPACE.svc, and set --client-ca to the CA that signed it"
+)
+
+// certified lets in only callers with a verified client certificate: whoever may
+// ask for authentication can try tokens, and whoever may ask for admission can try
+// out policies.
+func certified(remedy string, now func() time.Time) func(*http.Request) error {
+	return func(r *http.Request) error {
+		switch {
+		case !verified(r):
+			return fmt.Errorf("a client certificate is required here (hint: %s)", remedy)
+		case now().After(r.TLS.PeerCertificates[0].NotAfter):
+			// The connection is older than the certificate's end.
+			return errors.New("the client certificate has expired")
+		default:
+			return nil
+		}
 	}
 }

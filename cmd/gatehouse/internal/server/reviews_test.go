@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -86,6 +88,97 @@ func TestPoliciesAreObserved(t *testing.T) {
 			}
 			if want := strings.Count(tc.want, "AdmissionPolicy"); whole != want {
 				t.Errorf("%d observations of the whole policy with a time, want %d", whole, want)
+			}
+		})
+	}
+}
+
+// TestWhoIsAnswered wants token reviews to be answered only to callers with a
+// client certificate that was verified and has not ended, and admission reviews
+// too where that is required. People show none and are answered all the same.
+func TestWhoIsAnswered(t *testing.T) {
+	t.Parallel()
+	snapshot, err := webhooks.Compile(webhooks.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var current atomic.Pointer[webhooks.Snapshot]
+	current.Store(snapshot)
+	now := time.Now()
+	valid, ended := &x509.Certificate{NotAfter: now.Add(time.Hour)}, &x509.Certificate{NotAfter: now.Add(-time.Second)}
+	shown := func(certificate *x509.Certificate, verified bool) *tls.ConnectionState {
+		state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{certificate}}
+		if verified {
+			state.VerifiedChains = [][]*x509.Certificate{state.PeerCertificates}
+		}
+		return state
+	}
+	const (
+		required  = "a client certificate is required here"
+		admission = "kubeConfigFile in the API server's AdmissionConfiguration"
+		token     = "API server's webhook kubeconfig"
+		expired   = "has expired"
+	)
+	for _, tc := range []struct {
+		name   string
+		caller *tls.ConnectionState
+		// what the answer to an admission review and to a token review says, where
+		// certificates are required for both; "" is an answer.
+		admission, token []string
+	}{
+		{"nobody", new(tls.ConnectionState), []string{required, admission}, []string{required, token}},
+		{"without TLS", nil, []string{required, admission}, []string{required, token}},
+		{"a certificate that was not verified", shown(valid, false), []string{required, admission}, []string{required, token}},
+		{"a certificate that has ended since", shown(ended, true), []string{expired}, []string{expired}},
+		{"a verified certificate", shown(valid, true), nil, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			for _, admissionToo := range []bool{true, false} {
+				var last review.Outcome
+				handler := server.Reviews(&current, server.ReviewOptions{
+					Bytes: 2 * review.MaxAdmissionBytes, Observe: func(o *review.Outcome) { last = *o }, Profiles: func([]sidecar.Verdict) {},
+					Policies: func([]policy.Observation) {}, RequireClientCertificate: admissionToo,
+					Login: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), Now: func() time.Time { return now },
+				})
+				for path, want := range map[string][]string{
+					"/mutate": tc.admission, "/validate": tc.admission, "/authenticate": tc.token, "/login": nil, "/whoami": nil,
+				} {
+					if !admissionToo && path != "/authenticate" {
+						want = nil
+					}
+					body := admissionBody
+					if path == "/authenticate" {
+						body = tokenBody
+					}
+					r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path+"?timeout=10s", strings.NewReader(body))
+					r.Header.Set("Content-Type", "application/json")
+					r.TLS = tc.caller
+					w := httptest.NewRecorder()
+					handler.ServeHTTP(w, r)
+					if want == nil {
+						if w.Code != http.StatusOK {
+							t.Errorf("%s, required for admission %v: not answered: %d %s", path, admissionToo, w.Code, w.Body)
+						}
+						continue
+					}
+					status := http.StatusForbidden
+					if path == "/authenticate" {
+						status = http.StatusOK // an answer with an error: an API server would ask again after others
+					}
+					if w.Code != status || last.Decision != review.Refused || last.Reason != "caller" {
+						t.Errorf("%s, required for admission %v: status %d, outcome %s %s, want %d, refused, caller", path, admissionToo, w.Code, last.Decision, last.Reason, status)
+					}
+					for _, text := range want {
+						if !strings.Contains(w.Body.String(), text) {
+							t.Errorf("%s: no %q in %q", path, text, w.Body)
+						}
+					}
+					// Whoever may not ask must not hold connections either.
+					if kept := w.Header().Get("Connection") != "close"; kept != (tc.caller != nil && len(tc.caller.VerifiedChains) > 0) {
+						t.Errorf("%s: the connection is kept: %v", path, kept)
+					}
+				}
 			}
 		})
 	}

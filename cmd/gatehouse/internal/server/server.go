@@ -40,7 +40,8 @@ const (
 	shutdownTimeout = 35 * time.Second
 )
 
-// Options are what a Server is made of. All are required but for ConnectionAge.
+// Options are what a Server is made of. All are required but for ConnectionAge and
+// HandshakeFailed.
 type Options struct {
 	// Reviews is where the API server connects. TLS is put on top of it.
 	Reviews net.Listener
@@ -61,6 +62,9 @@ type Options struct {
 	// ConnectionAge is how long a connection for reviews is used, and up to half
 	// as long again. The default is 10 minutes.
 	ConnectionAge time.Duration
+	// HandshakeFailed is told of every TLS handshake that fails, at once and from
+	// many goroutines.
+	HandshakeFailed func(HandshakeFailure)
 	// Log is for what goes wrong with connections.
 	Log *slog.Logger
 }
@@ -85,7 +89,7 @@ func New(o Options) *Server {
 // ctx: being told to stop cancels no review.
 func (s *Server) Run(ctx context.Context) error {
 	o := &s.options
-	errorLog := log.New(&connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20)}, "", 0)
+	errorLog := log.New(&connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20), failed: o.HandshakeFailed}, "", 0)
 	s.crowd.full = func(client netip.Prefix) {
 		errorLog.Printf("there are %d without a client certificate: one from %s is closed, which has the most of them", s.crowd.most, client)
 	}

@@ -42,7 +42,7 @@ func start(t *testing.T, handler http.Handler, ready func() error, drain time.Du
 // startAs is start with a server of one's own.
 func startAs(t *testing.T, handler http.Handler, ready func() error, drain time.Duration, made func(server.Options) *server.Server) *running {
 	t.Helper()
-	source, err := certs.NewSelfSigned(certs.SelfSignedConfig{Hosts: []string{"127.0.0.1"}})
+	source, err := certs.NewSelfSigned(t.Context(), certs.SelfSignedConfig{Hosts: []string{"127.0.0.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,8 +40,8 @@ type Telemetry struct {
 	loaded          *prometheus.GaugeVec
 	loadedAt        prometheus.Gauge
 	// successful is of the configuration that was read last.
-	successful prometheus.Gauge
-	notAfter   *prometheus.GaugeVec
+	successful   prometheus.Gauge
+	certificates *certificates
 }
 
 // New makes the metrics and registers them with a registry of their own.
@@ -102,10 +102,7 @@ func New(log *slog.Logger, version string) *Telemetry {
 			Name: "gatehouse_config_loaded_timestamp_seconds",
 			Help: "When the configuration in use was read.",
 		}),
-		notAfter: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "gatehouse_certificate_not_after_timestamp_seconds",
-			Help: "When the certificates in use end, by subject (serving certificate, self-signed CA, client CA).",
-		}, []string{"subject"}),
+		certificates: newCertificates(),
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gatehouse_build_info",
@@ -113,10 +110,11 @@ func New(log *slog.Logger, version string) *Telemetry {
 	}, []string{"version", "go"})
 	build.WithLabelValues(version, goVersion()).Set(1)
 	t.Registry.MustRegister(t.duration, t.reviews, t.waited, t.size, t.warnings, t.patched, t.profiles,
-		t.reloads, t.successful, t.loaded, t.loadedAt, t.notAfter, build,
+		t.reloads, t.successful, t.loaded, t.loadedAt, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	t.Registry.MustRegister(t.policies.collectors()...)
 	t.Registry.MustRegister(t.authentications.collectors()...)
+	t.Registry.MustRegister(t.certificates.collectors()...)
 	return t
 }
 
@@ -289,10 +287,4 @@ func (t *Telemetry) ConfigLoaded(digest string, at time.Time, whole bool) {
 func (t *Telemetry) ConfigFailed() {
 	t.reloads.WithLabelValues("error").Inc()
 	t.successful.Set(0)
-}
-
-// CertificateEnds notes when a certificate in use ends. The subject is one of a
-// bounded set of names.
-func (t *Telemetry) CertificateEnds(subject string, at time.Time) {
-	t.notAfter.WithLabelValues(subject).Set(float64(at.Unix()))
 }

@@ -1,0 +1,213 @@
+// Package events tells the people of a cluster what happens to certificates, as
+// Events of Kubernetes, where kubectl events and kubectl describe show them.
+//
+// An Event is a courtesy: nothing waits for it and nothing fails without it.
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+)
+
+// Controller is the name under which Events are reported.
+const Controller = "gatehouse.dev/gatehouse"
+
+const (
+	// maxNote is the most bytes of a message that an API server takes, without what
+	// package record puts in front of many that are alike.
+	maxNote = 1024 - len("(combined from similar events): ")
+	// burst is how many Events of one reason about one object may be written at once,
+	// and refill how often one more. What repeats itself is counted in its first
+	// Event, which is a write too.
+	burst  = 10
+	refill = time.Minute
+	// writeTimeout bounds one try.
+	writeTimeout = 10 * time.Second
+	// silence is how long nothing is said after it was said that Events cannot be
+	// written.
+	silence = 10 * time.Minute
+)
+
+// Config is what a Recorder is made of. Every field is required.
+type Config struct {
+	// Client writes Events.
+	Client corev1client.EventsGetter
+	// Replica is which of several processes this is.
+	Replica string
+	// Log is told, at most every ten minutes, that Events cannot be written.
+	Log *slog.Logger
+}
+
+// Recorder writes Events. It is safe for concurrent use.
+type Recorder struct {
+	recorder record.EventRecorder
+}
+
+// New makes a Recorder, which writes until the context ends.
+//
+// It writes Events of core/v1 with package record: they are the same objects as
+// those of events.k8s.io/v1, and package events of client-go, which writes these,
+// does not tell two messages of one reason apart and knows no limit to their rate.
+func New(ctx context.Context, c Config) *Recorder {
+	// What the libraries have to say of a failure is an Event in full, each time.
+	ctx = klog.NewContext(ctx, logr.Discard())
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{
+		BurstSize: burst, QPS: 1 / float32(refill/time.Second),
+		// One reason that repeats itself must not keep the others from being seen.
+		SpamKeyFunc: func(e *corev1.Event) string {
+			o := &e.InvolvedObject
+			return strings.Join([]string{e.Type, e.Reason, o.APIVersion, o.Kind, o.Namespace, o.Name}, "\x00")
+		},
+	}))
+	broadcaster.StartRecordingToSink(&sink{ctx: ctx, client: c.Client, log: c.Log})
+	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Controller, Host: c.Replica})
+	return &Recorder{recorder: recorder.WithLogger(logr.Discard())}
+}
+
+// Record writes an Event soon, if there is a reason for one and an object that it
+// is about. It returns at once; where too many wait to be written it does nothing.
+// It fits Notify of package certs.
+func (r *Recorder) Record(e certs.Event) {
+	if e.Reason == "" || e.Object.Kind == "" || e.Object.Name == "" {
+		return
+	}
+	object := e.Object
+	r.recorder.Event(&object, typeOf(&e), e.Reason, noteOf(&e))
+}
+
+// typeOf tells what somebody should look at from what is as it should be.
+func typeOf(e *certs.Event) string {
+	if e.Err != nil {
+		return corev1.EventTypeWarning
+	}
+	switch e.Reason {
+	case certs.ReasonOverwritten, certs.ReasonUntrusted, certs.ReasonExpiring,
+		certs.ReasonStoreFailed, certs.ReasonPublishFailed, certs.ReasonIssuerFailed:
+		return corev1.EventTypeWarning
+	default:
+		return corev1.EventTypeNormal
+	}
+}
+
+// noteOf is one line of bounded length.
+func noteOf(e *certs.Event) string {
+	parts := make([]string, 0, 2)
+	if e.Message != "" {
+		parts = append(parts, e.Message)
+	}
+	if e.Err != nil {
+		parts = append(parts, e.Err.Error())
+	}
+	note := strings.ReplaceAll(strings.ToValidUTF8(strings.Join(parts, ": "), "?"), "\n", "; ")
+	note = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, note)
+	if len(note) <= maxNote {
+		return note
+	}
+	const more = "…"
+	return strings.ToValidUTF8(note[:maxNote-len(more)], "") + more
+}
+
+// sink is where package record writes Events. It fails only in a way that is worth
+// another try.
+type sink struct {
+	ctx    context.Context //nolint:containedctx // record.EventSink knows none
+	client corev1client.EventsGetter
+	log    *slog.Logger
+
+	mu sync.Mutex
+	// silentUntil is when a failure may be logged again.
+	silentUntil time.Time
+}
+
+var _ record.EventSink = (*sink)(nil)
+
+// Create implements record.EventSink.
+func (s *sink) Create(event *corev1.Event) (*corev1.Event, error) {
+	return s.write("create", event, func(ctx context.Context) (*corev1.Event, error) {
+		return s.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	})
+}
+
+// Update implements record.EventSink.
+func (s *sink) Update(event *corev1.Event) (*corev1.Event, error) {
+	return s.write("update", event, func(ctx context.Context) (*corev1.Event, error) {
+		return s.client.Events(event.Namespace).Update(ctx, event, metav1.UpdateOptions{})
+	})
+}
+
+// Patch implements record.EventSink.
+func (s *sink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
+	return s.write("patch", event, func(ctx context.Context) (*corev1.Event, error) {
+		return s.client.Events(event.Namespace).Patch(ctx, event.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
+	})
+}
+
+// write tries once. Of an answer that is a refusal it says that it was written,
+// because the next try would end alike.
+func (s *sink) write(verb string, event *corev1.Event, try func(context.Context) (*corev1.Event, error)) (*corev1.Event, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, writeTimeout)
+	defer cancel()
+	written, err := try(ctx)
+	if err == nil || s.ctx.Err() != nil {
+		return written, err
+	}
+	if verb == "patch" && apierrors.IsNotFound(err) {
+		return nil, err // It is an hour old, and gone: record creates it anew.
+	}
+	s.complain(verb, event, err)
+	if _, refused := errors.AsType[*apierrors.StatusError](err); refused && !later(err) {
+		return event, nil
+	}
+	return nil, fmt.Errorf("%s Event: %w", verb, err)
+}
+
+// later tells whether a refusal may end by itself within moments.
+func later(err error) bool {
+	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
+}
+
+// complain logs that Events cannot be written, and what to do about it, unless it
+// was said a short while ago.
+func (s *sink) complain(verb string, event *corev1.Event, err error) {
+	now := time.Now().Round(0)
+	s.mu.Lock()
+	silent := now.Before(s.silentUntil)
+	if !silent {
+		s.silentUntil = now.Add(silence)
+	}
+	s.mu.Unlock()
+	if silent {
+		return
+	}
+	hint := "nothing depends on them; they are tried again for some minutes"
+	if apierrors.IsForbidden(err) {
+		hint = fmt.Sprintf("allow create and patch of events in the namespace %q; nothing else depends on it", event.Namespace)
+	}
+	s.log.Warn("events", "error", fmt.Sprintf("cannot %s an Event in namespace %q: %v", verb, event.Namespace, err), "hint", hint,
+		"reason", event.Reason, "object", event.InvolvedObject.Kind+" "+strings.TrimPrefix(event.InvolvedObject.Namespace+"/"+event.InvolvedObject.Name, "/"),
+		"silentFor", silence.String())
+}

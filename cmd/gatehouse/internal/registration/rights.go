@@ -1,0 +1,200 @@
+package registration
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// authoritySecret is behind the name of the Secret with the CA, and bundleSecret
+	// behind that of the Secret in which replicas agree on what to publish of
+	// cert-manager's CAs, which serve derives from the name of the Certificate.
+	authoritySecret = "-ca"
+	bundleSecret    = "-ca-bundle"
+	// servingSecret is behind the name of the Secret that cert-manager writes.
+	servingSecret = "-tls"
+	// contextRole is behind the name of the role for what policies look up.
+	contextRole = "-context"
+	// certificatesRole is behind the name of all other roles.
+	certificatesRole = "-certificates"
+
+	secretsResource = "secrets"
+)
+
+// right is a rule of a role, and why each of its verbs is needed.
+type right struct {
+	rule   rbacv1.PolicyRule
+	reason string
+}
+
+// grantsRights tells whether the documents say what serve may do.
+func (o *Options) grantsRights() bool { return o.Rights || o.publishes() }
+
+// publishes tells whether Gatehouse itself writes the caBundle.
+func (o *Options) publishes() bool { return o.SelfSigned || o.PublishCABundle }
+
+// rights are who Gatehouse is to the API server and what it may do: as much as
+// serve needs for its certificates and to look at namespaces, and nothing more.
+func (o *Options) rights() []Document {
+	account := cmp.Or(o.ServiceAccount, o.Name)
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: o.Namespace}
+	var list []Document
+	if o.ServiceAccount == "" {
+		list = append(list, Document{
+			comment: "Who Gatehouse is to the API server: the ServiceAccount of its pods.",
+			object: &corev1.ServiceAccount{
+				TypeMeta:   metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: rbacv1.ServiceAccountKind},
+				ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: o.Namespace},
+			},
+		})
+	}
+	name := o.Name + certificatesRole
+	list = append(list, role("What Gatehouse may do in its own namespace, for its certificates.", o.Namespace, name, subject, o.ownRights()...)...)
+	if o.publishes() && o.Namespace != metav1.NamespaceDefault {
+		list = append(list, role("Events about objects that are in no namespace are in this one.", metav1.NamespaceDefault, name, subject, right{
+			rule:   rule(corev1.GroupName, "", "events", "create", "patch"),
+			reason: "create: what is written into the webhook configurations, and what cannot be, for kubectl events.\npatch: to count what happens again. Nothing depends on either.",
+		})...)
+	}
+	list = append(list, role("What Gatehouse may do with its registration.", "", name, subject, o.registrationRight())...)
+	if o.looksUp() {
+		list = append(list, role(`What policies and profiles look up with "serve --in-cluster". Params, presets and the authorizer need
+more, which depends on the documents: see docs/policy-context.md.`, "", o.Name+contextRole, subject, right{
+			rule:   rule(corev1.GroupName, "", "namespaces", "get", "list", "watch"),
+			reason: "list, watch: Gatehouse is ready once it has read them, and follows their labels and annotations.\nget: the namespace of a review that was created a moment ago.",
+		})...)
+	}
+	return list
+}
+
+// looksUp tells whether there are, or may be, policies or profiles.
+func (o *Options) looksUp() bool {
+	return o.Spec == nil || len(o.Spec.Policy.Policies)+len(o.Spec.Policy.AdmissionPolicies)+len(o.Spec.Sidecar.Profiles) > 0
+}
+
+// ownRights are those in Gatehouse's namespace.
+func (o *Options) ownRights() []right {
+	var list []right
+	if o.SelfSigned {
+		list = append(list, sharedState(o.Name+authoritySecret, "the CA and its key, which all replicas share")...)
+	} else {
+		list = append(list,
+			right{
+				rule:   rule(corev1.GroupName, o.Name+servingSecret, secretsResource, "get", "watch"),
+				reason: "get: the serving certificate and its key.\nwatch: a renewed one is in use at once, and not within a minute.",
+			},
+			right{
+				rule:   rule(certmanagerv1.SchemeGroupVersion.Group, o.Name, "certificates", "get", "watch"),
+				reason: "get: which Secret it is, and what cert-manager says where there is none.\nwatch: to see changes at once, and not within a minute.",
+			})
+		if o.PublishCABundle {
+			list = append(list, sharedState(o.Name+bundleSecret, "which of cert-manager's CAs are published; no key is in it")...)
+		}
+	}
+	return append(list, right{
+		rule:   rule(corev1.GroupName, "", "events", "create", "patch"),
+		reason: "create: what happens to the certificates, for kubectl events.\npatch: to count what happens again. Nothing depends on either.",
+	})
+}
+
+// sharedState are the rights for a state that replicas share: in a Secret, and in a
+// Lease of each.
+func sharedState(secret, what string) []right {
+	return []right{
+		{
+			rule: rule(corev1.GroupName, secret, secretsResource, "get", "patch", "watch"),
+			reason: "get: " + what + `.
+patch: the steps of a rotation, and to mend what was damaged; never what somebody else wrote meanwhile.
+watch: what another replica writes is in use at once, and not within ten seconds.`,
+		},
+		{
+			rule: rule(corev1.GroupName, "", secretsResource, "create"),
+			reason: `create: the first replica makes it, and any does if it is deleted. This cannot be limited to a name: leave the
+rule out if you make the Secret "` + secret + `" yourself, without data, and see to it that it stays.`,
+		},
+		{
+			rule: rule(coordinationv1.GroupName, "", "leases", "create", "delete", "list", "patch"),
+			reason: `create, patch: each replica says in a Lease, which has the name of its pod in its own, what it serves.
+list: an old CA is trusted until no replica serves a certificate of it.
+delete: its own when it stops, and those of replicas that have been away for a day.`,
+		},
+	}
+}
+
+// registrationRight is about the webhook configurations.
+func (o *Options) registrationRight() right {
+	r := right{
+		rule:   rule(admissionregistrationv1.GroupName, o.Name, "mutatingwebhookconfigurations", "list", "watch"),
+		reason: "list, watch: Gatehouse is ready once the API server trusts the certificate that is served.",
+	}
+	r.rule.Resources = append(r.rule.Resources, "validatingwebhookconfigurations")
+	if o.publishes() {
+		r.rule.Verbs = []string{"get", "list", "patch", "watch"}
+		r.reason += "\nget, patch: it writes caBundle and nothing else, and again when somebody changes that, into what it has just read."
+	}
+	return r
+}
+
+// rule is about a resource, of one name or all.
+func rule(group, name, resource string, verbs ...string) rbacv1.PolicyRule {
+	r := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+	if name != "" {
+		r.ResourceNames = []string{name}
+	}
+	return r
+}
+
+// role is a role and its binding: in a namespace, or without one for all of the
+// cluster.
+func role(comment, namespace, name string, subject rbacv1.Subject, rights ...right) []Document {
+	d := Document{comment: comment}
+	var rules []rbacv1.PolicyRule
+	for _, r := range rights {
+		rules = append(rules, r.rule)
+		d.reasons = append(d.reasons, r.reason)
+	}
+	typed := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+	}
+	meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
+	ref := func(kind string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
+	}
+	subjects := []rbacv1.Subject{subject}
+	if namespace == "" {
+		d.object = &rbacv1.ClusterRole{TypeMeta: typed("ClusterRole"), ObjectMeta: meta, Rules: rules}
+		return []Document{d, {object: &rbacv1.ClusterRoleBinding{TypeMeta: typed("ClusterRoleBinding"), ObjectMeta: meta, RoleRef: ref("ClusterRole"), Subjects: subjects}}}
+	}
+	d.object = &rbacv1.Role{TypeMeta: typed("Role"), ObjectMeta: meta, Rules: rules}
+	return []Document{d, {object: &rbacv1.RoleBinding{TypeMeta: typed("RoleBinding"), ObjectMeta: meta, RoleRef: ref("Role"), Subjects: subjects}}}
+}
+
+// serve is the command line of serve that goes with the rights, "" without them.
+func (o *Options) serve() string {
+	if !o.grantsRights() {
+		return ""
+	}
+	words := []string{"gatehouse serve --config DIR --in-cluster"}
+	if o.SelfSigned {
+		words = append(words,
+			"--self-signed", strings.Join(slices.Concat(o.Server.names()), ","),
+			"--self-signed-secret", o.Namespace+"/"+o.Name+authoritySecret)
+	} else {
+		words = append(words, "--cert-manager", o.Namespace+"/"+o.Name)
+	}
+	if o.PublishCABundle && !o.SelfSigned {
+		words = append(words, "--publish-ca-bundle")
+	}
+	if o.Name != usualName {
+		words = append(words, "--registration", o.Name)
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,176 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
+)
+
+// certificates counts what happens to certificates, and handshakes that fail.
+type certificates struct {
+	notAfter        *prometheus.GaugeVec
+	overwritten     prometheus.Counter
+	published       prometheus.Counter
+	publishFailures prometheus.Counter
+	storeErrors     prometheus.Counter
+	handshakes      *prometheus.CounterVec
+}
+
+func newCertificates() *certificates {
+	c := &certificates{
+		notAfter: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gatehouse_certificate_not_after_timestamp_seconds",
+			Help: "When the certificates in use end, by subject (serving certificate, self-signed CA, client CA).",
+		}, []string{"subject"}),
+		overwritten: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_ca_bundle_overwritten_total",
+			Help: "CA bundles in webhook configurations that somebody else changed.",
+		}),
+		published: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_ca_bundle_published_total",
+			Help: "CA bundles written into webhook configurations.",
+		}),
+		publishFailures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_ca_bundle_publish_failures_total",
+			Help: "CA bundles that could not be written into webhook configurations. What lasts is counted once.",
+		}),
+		storeErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_ca_store_errors_total",
+			Help: "Failures to read, write or understand the state of the CAs. What lasts is counted once.",
+		}),
+		handshakes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_tls_handshake_errors_total",
+			Help: "TLS handshakes that failed by reason (untrusted, client-certificate, protocol, abandoned, other).",
+		}, []string{"reason"}),
+	}
+	// A rate needs the zero that it begins with.
+	for _, why := range server.HandshakeFailures() {
+		c.handshakes.WithLabelValues(string(why))
+	}
+	return c
+}
+
+func (c *certificates) collectors() []prometheus.Collector {
+	return []prometheus.Collector{c.notAfter, c.overwritten, c.published, c.publishFailures, c.storeErrors, c.handshakes}
+}
+
+// Certificate notes what happened to a certificate, a CA or a bundle. It fits
+// Notify of the sources and of what publishes.
+func (t *Telemetry) Certificate(e certs.Event) {
+	if !e.NotAfter.IsZero() {
+		t.CertificateEnds(e.Subject, e.NotAfter)
+	}
+	switch e.Reason {
+	case certs.ReasonOverwritten:
+		t.certificates.overwritten.Inc()
+	case certs.ReasonPublished:
+		t.certificates.published.Inc()
+	case certs.ReasonPublishFailed:
+		t.certificates.publishFailures.Inc()
+	case certs.ReasonStoreFailed:
+		t.certificates.storeErrors.Inc()
+	}
+}
+
+// CertificateEnds notes when a certificate in use ends. The subject is one of a
+// bounded set of names.
+func (t *Telemetry) CertificateEnds(subject string, at time.Time) {
+	t.certificates.notAfter.WithLabelValues(subject).Set(float64(at.Unix()))
+}
+
+// HandshakeFailed counts a TLS handshake that failed. It fits
+// server.Options.HandshakeFailed.
+func (t *Telemetry) HandshakeFailed(why server.HandshakeFailure) {
+	t.certificates.handshakes.WithLabelValues(string(why)).Inc()
+}
+
+// Rotation has metrics show the state of the CAs, whenever they are asked for. The
+// function may return nil, as long as there is no state, and is safe for concurrent
+// use. Rotation is called once at most.
+func (t *Telemetry) Rotation(state func() *rotation.State) {
+	t.Registry.MustRegister(&rotationCollector{
+		state: state,
+		phase: prometheus.NewDesc("gatehouse_ca_rotation_phase",
+			"1 for the phase of the rotation of CAs, 0 for the others.", []string{"phase"}, nil),
+		generation: prometheus.NewDesc("gatehouse_ca_generation",
+			"How often the state of the CAs has changed, which is the same for all replicas that agree.", nil, nil),
+	})
+}
+
+type rotationCollector struct {
+	state             func() *rotation.State
+	phase, generation *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (c *rotationCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- c.phase
+	to <- c.generation
+}
+
+// Collect implements prometheus.Collector.
+func (c *rotationCollector) Collect(to chan<- prometheus.Metric) {
+	state := c.state()
+	if state == nil {
+		return
+	}
+	for _, phase := range []rotation.Phase{rotation.Stable, rotation.Publish, rotation.Hold, rotation.Activate} {
+		to <- prometheus.MustNewConstMetric(c.phase, prometheus.GaugeValue, oneIf(phase == state.Phase), string(phase))
+	}
+	to <- prometheus.MustNewConstMetric(c.generation, prometheus.GaugeValue, float64(state.Generation))
+}
+
+// BundleTrust is whether a registration trusts what is served.
+type BundleTrust struct {
+	// Kind and Name are the registration's:
+	// "ValidatingWebhookConfiguration", "gatehouse".
+	Kind, Name string
+	// Trusted tells whether its bundle, as it was read last, verifies the certificate
+	// that is served. It is false for a registration that is not there.
+	Trusted bool
+}
+
+// Bundles has metrics show which registrations trust what is served, whenever they
+// are asked for. The function returns each that is configured, and is safe for
+// concurrent use. Bundles is called once at most.
+func (t *Telemetry) Bundles(trust func() []BundleTrust) {
+	t.Registry.MustRegister(&bundleCollector{
+		trust: trust,
+		trusted: prometheus.NewDesc("gatehouse_ca_bundle_trusted",
+			"1 if the CA bundle of the webhook configuration verifies the certificate that is served, else 0.", []string{"kind", "name"}, nil),
+	})
+}
+
+type bundleCollector struct {
+	trust   func() []BundleTrust
+	trusted *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (c *bundleCollector) Describe(to chan<- *prometheus.Desc) { to <- c.trusted }
+
+// Collect implements prometheus.Collector.
+func (c *bundleCollector) Collect(to chan<- prometheus.Metric) {
+	// One twice would take all metrics away.
+	type registration struct{ kind, name string }
+	trusted := make(map[registration]bool)
+	for _, b := range c.trust() {
+		r := registration{b.Kind, b.Name}
+		before, known := trusted[r]
+		trusted[r] = b.Trusted && (before || !known)
+	}
+	for r, ok := range trusted {
+		to <- prometheus.MustNewConstMetric(c.trusted, prometheus.GaugeValue, oneIf(ok), r.kind, r.name)
+	}
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

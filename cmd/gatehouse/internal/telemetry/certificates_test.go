@@ -1,0 +1,154 @@
+package telemetry_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+)
+
+// shows compares metrics with what they should be, without their help.
+func shows(t *testing.T, observe *telemetry.Telemetry, want string, names ...string) {
+	t.Helper()
+	families, err := observe.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	help := ""
+	for _, f := range families {
+		for _, name := range names {
+			if f.GetName() == name {
+				help += "# HELP " + name + " " + f.GetHelp() + "\n# TYPE " + name + " " + strings.ToLower(f.GetType().String()) + "\n"
+			}
+		}
+	}
+	if err := testutil.GatherAndCompare(observe.Registry, strings.NewReader(help+want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCertificateEvents counts what happens to CAs and bundles, from zero on. An
+// Event that says nothing of an end leaves the end that is known.
+func TestCertificateEvents(t *testing.T) {
+	t.Parallel()
+	observe, _ := newTelemetry(slog.LevelError)
+	names := []string{
+		"gatehouse_certificate_not_after_timestamp_seconds", "gatehouse_ca_bundle_overwritten_total", "gatehouse_ca_bundle_published_total",
+		"gatehouse_ca_bundle_publish_failures_total", "gatehouse_ca_store_errors_total",
+	}
+	shows(t, observe, `gatehouse_ca_bundle_overwritten_total 0
+gatehouse_ca_bundle_publish_failures_total 0
+gatehouse_ca_bundle_published_total 0
+gatehouse_ca_store_errors_total 0
+`, names...)
+	failed := errors.New("failed")
+	for _, e := range []certs.Event{
+		{Subject: certs.ServingCertificate, NotAfter: time.Unix(300, 0)},
+		{Subject: certs.SelfSignedCA, NotAfter: time.Unix(900, 0), Reason: certs.ReasonRotation, Message: "a new CA"},
+		{Subject: certs.SelfSignedCA, Reason: certs.ReasonStoreFailed, Err: failed},
+		{Subject: certs.SelfSignedCA, Reason: certs.ReasonPublishFailed, Err: failed},
+		{Subject: certs.SelfSignedCA, Reason: certs.ReasonPublishFailed, Err: failed},
+		{Subject: certs.SelfSignedCA, Reason: certs.ReasonPublished},
+		{Subject: certs.SelfSignedCA, Reason: certs.ReasonOverwritten},
+		{Subject: certs.SelfSignedCA, Reason: certs.ReasonOverwritten},
+		{Subject: certs.SelfSignedCA, Reason: certs.ReasonOverwritten},
+		{Subject: certs.ServingCertificate, Reason: certs.ReasonUntrusted, Err: failed},
+		{Subject: certs.ServingCertificate, Reason: certs.ReasonExpiring, Err: failed, NotAfter: time.Unix(400, 0)},
+	} {
+		observe.Certificate(e)
+	}
+	shows(t, observe, `gatehouse_ca_bundle_overwritten_total 3
+gatehouse_ca_bundle_publish_failures_total 2
+gatehouse_ca_bundle_published_total 1
+gatehouse_ca_store_errors_total 1
+gatehouse_certificate_not_after_timestamp_seconds{subject="self-signed CA"} 900
+gatehouse_certificate_not_after_timestamp_seconds{subject="serving certificate"} 400
+`, names...)
+}
+
+// TestHandshakeFailures has every reason counted by itself, and there before the
+// first.
+func TestHandshakeFailures(t *testing.T) {
+	t.Parallel()
+	observe, _ := newTelemetry(slog.LevelError)
+	observe.HandshakeFailed(server.Untrusted)
+	observe.HandshakeFailed(server.Untrusted)
+	observe.HandshakeFailed(server.Abandoned)
+	shows(t, observe, `gatehouse_tls_handshake_errors_total{reason="abandoned"} 1
+gatehouse_tls_handshake_errors_total{reason="client-certificate"} 0
+gatehouse_tls_handshake_errors_total{reason="other"} 0
+gatehouse_tls_handshake_errors_total{reason="protocol"} 0
+gatehouse_tls_handshake_errors_total{reason="untrusted"} 2
+`, "gatehouse_tls_handshake_errors_total")
+}
+
+// TestRotation wants one phase to be current at any time, and none before there is
+// a state.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	observe, _ := newTelemetry(slog.LevelError)
+	var state atomic.Pointer[rotation.State]
+	observe.Rotation(state.Load)
+	names := []string{"gatehouse_ca_rotation_phase", "gatehouse_ca_generation"}
+	for _, name := range names {
+		if n, err := testutil.GatherAndCount(observe.Registry, name); err != nil || n != 0 {
+			t.Errorf("%s has %d series before there is a state (%v)", name, n, err)
+		}
+	}
+	state.Store(&rotation.State{Phase: rotation.Stable, Generation: 1})
+	shows(t, observe, `gatehouse_ca_generation 1
+gatehouse_ca_rotation_phase{phase="Activate"} 0
+gatehouse_ca_rotation_phase{phase="Hold"} 0
+gatehouse_ca_rotation_phase{phase="Publish"} 0
+gatehouse_ca_rotation_phase{phase="Stable"} 1
+`, names...)
+	state.Store(&rotation.State{Phase: rotation.Hold, Generation: 7})
+	shows(t, observe, `gatehouse_ca_generation 7
+gatehouse_ca_rotation_phase{phase="Activate"} 0
+gatehouse_ca_rotation_phase{phase="Hold"} 1
+gatehouse_ca_rotation_phase{phase="Publish"} 0
+gatehouse_ca_rotation_phase{phase="Stable"} 0
+`, names...)
+	if problems, err := testutil.GatherAndLint(observe.Registry); err != nil || len(problems) > 0 {
+		t.Errorf("metrics: %v %v", problems, err)
+	}
+}
+
+// TestBundles shows each registration, and survives one that is named twice: it is
+// trusted only if both say so.
+func TestBundles(t *testing.T) {
+	t.Parallel()
+	observe, _ := newTelemetry(slog.LevelError)
+	const mutating, validating = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
+	var trust atomic.Pointer[[]telemetry.BundleTrust]
+	trust.Store(new([]telemetry.BundleTrust))
+	observe.Bundles(func() []telemetry.BundleTrust { return *trust.Load() })
+	if n, err := testutil.GatherAndCount(observe.Registry, "gatehouse_ca_bundle_trusted"); err != nil || n != 0 {
+		t.Errorf("%d series without a registration (%v)", n, err)
+	}
+	trust.Store(&[]telemetry.BundleTrust{
+		{Kind: mutating, Name: "gatehouse", Trusted: true},
+		{Kind: validating, Name: "gatehouse"},
+		{Kind: validating, Name: "twice"},
+		{Kind: validating, Name: "twice", Trusted: true},
+		{Kind: mutating, Name: "twice", Trusted: true},
+		{Kind: mutating, Name: "twice", Trusted: true},
+	})
+	shows(t, observe, `gatehouse_ca_bundle_trusted{kind="MutatingWebhookConfiguration",name="gatehouse"} 1
+gatehouse_ca_bundle_trusted{kind="MutatingWebhookConfiguration",name="twice"} 1
+gatehouse_ca_bundle_trusted{kind="ValidatingWebhookConfiguration",name="gatehouse"} 0
+gatehouse_ca_bundle_trusted{kind="ValidatingWebhookConfiguration",name="twice"} 0
+`, "gatehouse_ca_bundle_trusted")
+	if problems, err := testutil.GatherAndLint(observe.Registry); err != nil || len(problems) > 0 {
+		t.Errorf("metrics: %v %v", problems, err)
+	}
+}
