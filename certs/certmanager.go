@@ -229,7 +229,7 @@ func (m *CertManager) Healthy() error {
 	if err := checkValidity(pair.Leaf, wall(m.cfg.Now)); err != nil {
 		return fmt.Errorf("%s: %s: %w", ServingCertificate, m, err)
 	}
-	if m.cfg.Store != nil && !m.reported.Load() {
+	if m.cfg.Store != nil && m.reported.Load() == nil {
 		return fmt.Errorf("%s: %w", ServingCertificate, cmp.Or(m.wrong(), errors.New("the other replicas have not been told of it yet")))
 	}
 	return nil

@@ -62,7 +62,11 @@ type keeper struct {
 	// state is what was written or read last, and nothing else: what is served is
 	// never ahead of what others can know.
 	state    atomic.Pointer[rotation.State]
-	reported atomic.Bool
+	// away tells that the store did not answer last.
+	away atomic.Bool
+	// reported is until when others wait for what this replica serves, nil before
+	// it was ever reported.
+	reported atomic.Pointer[time.Time]
 
 	problems, steps reporter
 	// doubted is when a CA was last seen not to be trusted, or seen for the first
@@ -115,6 +119,7 @@ func (k *keeper) settle(ctx context.Context, now time.Time) error {
 
 func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 	record, err := k.store.Load(ctx)
+	k.away.Store(err != nil && !refused(err))
 	if err != nil {
 		return err
 	}
@@ -269,7 +274,7 @@ func (k *keeper) report(ctx context.Context, now time.Time) error {
 	if issuer := issuerOf(cert, k.state.Load()); issuer != nil {
 		r.Issuer = issuer.ID()
 	} else {
-		r.Issuer = hex.EncodeToString(cert.Leaf.AuthorityKeyId) // of none that is known here
+		r.Issuer = UnreadableIssuer // of none that is known here, and so waited for
 	}
 	if r == k.last && now.Sub(k.heard) < ReportInterval && !now.Before(k.heard) {
 		return nil
@@ -278,7 +283,7 @@ func (k *keeper) report(ctx context.Context, now time.Time) error {
 		return err
 	}
 	k.last, k.heard = r, now
-	k.reported.Store(true)
+	k.reported.Store(&r.NotAfter)
 	return nil
 }
 
@@ -374,6 +379,25 @@ func (k *keeper) announce(reason, what string, s *rotation.State) {
 	event.Reason, event.Message, event.Object = reason, what, k.object()
 	event.Generation, event.Phase = s.Generation, s.Phase
 	k.steps.report(event)
+}
+
+// refused tells whether an error is what an API server said, a refusal say, and
+// not that there was none to be reached.
+func refused(err error) bool {
+	_, foreign := errors.AsType[*ForeignError](err)
+	return foreign || answered(err)
+}
+
+// forgotten is an error if the other replicas may have gone on without this one:
+// it is cut off from what they share, and they wait no longer than until the end
+// of the certificate that they know of. A store that refuses to answer refuses it
+// to all of them.
+func (k *keeper) forgotten(now time.Time) error {
+	until := k.reported.Load()
+	if k.object().Kind == "" || !k.away.Load() || until == nil || !now.After(*until) {
+		return nil
+	}
+	return fmt.Errorf("%s has not been reached since before %s: the other replicas may have had the CA forgotten that this one uses", k.store, stamp(*until))
 }
 
 // object is the state in the cluster, if it is there.

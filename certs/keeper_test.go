@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
@@ -67,6 +70,11 @@ func (p *place) List(ctx context.Context) ([]rotation.Report, error) {
 		return nil, silent
 	}
 	return p.MemoryReplicas.List(ctx)
+}
+
+// Object makes it a place in a cluster.
+func (p *place) Object() corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "Secret", Name: "ca"}
 }
 
 func (p *place) put(t *testing.T, change func(data map[string][]byte) map[string][]byte) {
@@ -369,21 +377,36 @@ func TestRescue(t *testing.T) {
 }
 
 // While nothing can be read or written, what is in memory is served and renewed,
-// past the end of every leaf.
+// past the end of every leaf. A replica that others may have given up is unready
+// then.
 func TestStoreAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		err error
+		// ready is for how many days it is.
+		ready int
+	}{
+		"cut off":       {errors.New("the API server cannot be reached"), 7},
+		"without right": {apierrors.NewForbidden(corev1.Resource("secrets"), "ca", errors.New("no")), 30},
+		"in the way":    {&ForeignError{Place: "Secret ca", Problem: "is of type kubernetes.io/tls"}, 30},
+	} {
+		t.Run(name, func(t *testing.T) { storeAway(t, c.err, c.ready) })
+	}
+}
+
+func storeAway(t *testing.T, away error, ready int) {
+	t.Helper()
 	s := newSite(t)
 	a := s.replica("a")
 	s.trust.trust(s.stored().Trusted(noon)...)
-	away := errors.New("the API server cannot be reached")
 	s.place.set(away, away)
-	for range 30 {
+	for i := range 30 {
 		s.clock.advance(day)
 		s.look(false, a)
-		if err := a.Healthy(); err != nil {
-			t.Fatal(err)
+		if err := a.Healthy(); (err == nil) != (i < ready) {
+			t.Fatalf("after %d days: %v", i+1, err)
 		}
 	}
-	if !s.saw(ReasonStoreFailed + ": the API server cannot be reached") {
+	if !s.saw(ReasonStoreFailed + ": " + away.Error()) {
 		t.Errorf("nobody was told: %+v", s.events)
 	}
 	// The handshake itself finds that the leaf has ended: nobody looked, because

@@ -27,7 +27,7 @@ func RequestRotation(ctx context.Context, store Store, emergency bool, now time.
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", store, err)
+		return "", err
 	}
 	return id, nil
 }
@@ -39,7 +39,7 @@ func writeRequest(ctx context.Context, store Store, r *rotation.Request, now tim
 	}
 	state, err := rotation.Decode(record.Data)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", store, err)
 	}
 	next := *state
 	next.Request = r
@@ -48,5 +48,10 @@ func writeRequest(ctx context.Context, store Store, r *rotation.Request, now tim
 	if err != nil {
 		return err
 	}
-	return store.Save(ctx, record, data)
+	if err := store.Save(ctx, record, data); errors.Is(err, ErrConflict) {
+		return fmt.Errorf("%s: %w", store, err)
+	} else if err != nil {
+		return err
+	}
+	return nil
 }

@@ -183,16 +183,18 @@ func (s *SelfSigned) State() *rotation.State { return s.state.Load() }
 
 // Healthy implements Source. A replica is unhealthy too until the others have
 // been told of it once: who has not been heard of is not waited for when the CA
-// of its certificate is forgotten.
+// of its certificate is forgotten. And it is when it was cut off from the others
+// for longer than they wait.
 func (s *SelfSigned) Healthy() error {
 	leaf := s.leaf.Load()
-	if leaf == nil || !s.reported.Load() {
+	if leaf == nil || s.reported.Load() == nil {
 		if err := s.wrong(); err != nil {
 			return fmt.Errorf("self-signed certificate: %w", err)
 		}
 		return errors.New("self-signed certificate: there is none yet")
 	}
-	if err := checkValidity(leaf.Leaf, wall(s.cfg.Now)); err != nil {
+	now := wall(s.cfg.Now)
+	if err := cmp.Or(checkValidity(leaf.Leaf, now), s.forgotten(now)); err != nil {
 		return fmt.Errorf("self-signed certificate: %w", err)
 	}
 	return nil

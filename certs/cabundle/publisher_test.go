@@ -182,8 +182,8 @@ func TestReplicasWriteOnce(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		wantBundles(t, server, "validating/x", ca.pem())
-		if n := server.count("patch"); n != 1 {
-			t.Errorf("five replicas wrote %d times", n)
+		if patches, gets := server.count("patch"), server.count("get"); patches != 1 || gets != 1 {
+			t.Errorf("five replicas wrote %d times and set about it %d times", patches, gets)
 		}
 	})
 }
@@ -252,6 +252,9 @@ func TestInjectorIsLeftAlone(t *testing.T) {
 				time.Sleep(time.Hour)
 				wantBundles(t, server, "mutating/x", "")
 				wantBundles(t, server, "validating/x", ca.pem())
+				if n := server.count("get"); n != 1 {
+					t.Errorf("set about writing %d times", n)
+				}
 				list := r.reported.take()
 				if len(list) != 2 || list[0].Reason != certs.ReasonPublishFailed || list[0].Object.Kind != "MutatingWebhookConfiguration" {
 					t.Fatalf("reported %+v", list)
@@ -341,7 +344,7 @@ func TestChangesAtTheSameTime(t *testing.T) {
 			source := newAuthorities(leaf, a)
 			reads := 0
 			source.before = func(context.Context) {
-				if reads++; reads == 2 {
+				if reads++; reads == 1 {
 					source.set(leaf, a, b)
 					server.put("validating/x", webhooks(a.pem(), map[string]string{"one": service}))
 					synctest.Wait()
@@ -498,6 +501,9 @@ func TestGoingAndComing(t *testing.T) {
 		})
 		time.Sleep(interval)
 		wantBundles(t, server, "validating/x", "")
+		if n := server.count("get"); n != 0 {
+			t.Errorf("set about writing into what is being deleted, %d times", n)
+		}
 		server.remove("validating/x")
 		server.put("validating/x", one)
 		time.Sleep(soon)

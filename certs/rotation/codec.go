@@ -109,7 +109,7 @@ var ErrNewer = errors.New("was written by a newer version of this program: use t
 
 // Damage is what is wrong with what was written down, each with the key in
 // front. It never holds a part of a key.
-type Damage []string
+type Damage []string //nolint:errname // it is a list of findings, and reads as what it is at its uses
 
 func (d Damage) Error() string { return strings.Join(d, "; ") }
 

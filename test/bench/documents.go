@@ -53,7 +53,7 @@ func writeDocuments(directory, configuration string, now time.Time) error {
 	documents := map[string]string{"namespace.yaml": namespaceDocument}
 	profiles := []document{telemetryProfile()}
 	switch configuration {
-	case noPolicies:
+	case noPolicies, fileCertificate, ownCertificate:
 	case issuer, issuerCEL:
 		documents = issuerDocuments(configuration == issuerCEL)
 	case manyTokens:

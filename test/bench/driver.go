@@ -145,7 +145,7 @@ func (d *driver) load(s scenario, server *server, requests int) (load, error) {
 	}
 	l := load{
 		client: c, path: s.path, body: s.body, wants: s.wants,
-		concurrency: s.concurrency, requests: requests, firstUID: d.nextUID,
+		concurrency: s.concurrency, requests: requests, firstUID: d.nextUID, handshake: s.handshake,
 	}
 	if server.kind == nullServer {
 		l.wants = l.wants.ofNull()
@@ -176,6 +176,9 @@ func (d *driver) prove(ctx context.Context) error {
 
 // proveAnswers is prove for one server and scenario.
 func proveAnswers(ctx context.Context, l load, s scenario, constant bool) error {
+	if s.handshake {
+		return l.client.handshake(ctx)
+	}
 	uid := ""
 	if s.body.uidAt >= 0 {
 		uid = placeholderUID

@@ -27,11 +27,20 @@ func standIn(args []string) error {
 	operations := flags.String("ops-listen", "", "")
 	host := flags.String("self-signed", "", "")
 	directory := flags.String("self-signed-dir", "", "")
+	certFile := flags.String("tls-cert", "", "")
+	keyFile := flags.String("tls-key", "", "")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(*config, "profiles.yaml")); err != nil || *host != "127.0.0.1" {
+	if _, err := os.Stat(filepath.Join(*config, "profiles.yaml")); err != nil || *host != "127.0.0.1" && *certFile == "" {
 		return errors.Join(err, errors.New("no profile for 127.0.0.1"))
+	}
+	if *certFile != "" {
+		certificate, err := tls.LoadX509KeyPair(*certFile, *keyFile)
+		if err != nil {
+			return err
+		}
+		return standInServe(*listen, *operations, certificate)
 	}
 	certificate, ca, err := selfSigned()
 	if err != nil {
@@ -50,9 +59,14 @@ func standIn(args []string) error {
 			return err
 		}
 	}
+	return standInServe(*listen, *operations, certificate)
+}
+
+// standInServe answers only with a client certificate.
+func standInServe(listen, operations string, certificate tls.Certificate) error {
 	reviews := usualHandler()
 	server := &http.Server{
-		Addr:      *listen,
+		Addr:      listen,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequestClientCert},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if len(r.TLS.PeerCertificates) == 0 {
@@ -74,7 +88,7 @@ func standIn(args []string) error {
 				http.NotFound(w, r)
 			}
 		})
-		ended <- http.ListenAndServe(*operations, ready)
+		ended <- http.ListenAndServe(operations, ready)
 	}()
 	return <-ended
 }

@@ -28,6 +28,9 @@ const idleConnections = 25
 type client struct {
 	transport *http.Transport
 	address   string
+	dialer    *net.Dialer
+	// anonymous is what handshakes alone are made with: it has no client certificate.
+	anonymous *tls.Config
 }
 
 // newClient returns a client of the server at a loopback address that trusts
@@ -41,6 +44,15 @@ func newClient(address, protocol, ca string, certificate *tls.Certificate) (*cli
 		return nil, fmt.Errorf("no certificate in the CA of %s", address)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	anonymous := config.Clone()
+	anonymous.ServerName, anonymous.NextProtos = host, []string{"http/1.1"}
+	if protocol == http2 {
+		anonymous.NextProtos = []string{"h2"}
+	}
 	if certificate != nil {
 		config.Certificates = []tls.Certificate{*certificate}
 	}
@@ -49,7 +61,7 @@ func newClient(address, protocol, ca string, certificate *tls.Certificate) (*cli
 	protocols.SetHTTP2(protocol == http2)
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	return &client{
-		address: address,
+		address: address, dialer: dialer, anonymous: anonymous,
 		transport: &http.Transport{
 			// Whatever the environment says of proxies, and whatever a server
 			// answers, no other address is ever dialled.
@@ -86,6 +98,8 @@ type load struct {
 	requests    int
 	// firstUID is added to the number of the request to make its uid.
 	firstUID int
+	// handshake stands for connections that are made instead, one for each request.
+	handshake bool
 }
 
 // run returns the latency of every request, in no order. The first error and
@@ -100,21 +114,12 @@ func (l load) run(ctx context.Context) ([]time.Duration, error) {
 		workers.Go(func() {
 			text := bytes.Clone(l.body.text)
 			for i := next.Add(1) - 1; i < int64(l.requests); i = next.Add(1) - 1 {
-				uid := ""
-				if at := l.body.uidAt; at >= 0 {
-					uid = requestUID(l.firstUID + int(i))
-					copy(text[at:], uid)
-				}
-				start := time.Now()
-				answer, err := l.client.post(ctx, l.path, text)
-				latencies[i] = time.Since(start)
-				if err == nil {
-					err = checkAnswer(answer, uid, l.wants)
-				}
+				took, err := l.once(ctx, text, int(i))
 				if err != nil {
 					cancel(err)
 					return
 				}
+				latencies[i] = took
 			}
 		})
 	}
@@ -123,6 +128,27 @@ func (l load) run(ctx context.Context) ([]time.Duration, error) {
 		return nil, context.Cause(ctx)
 	}
 	return latencies, nil
+}
+
+// once is the request with the number, in a text of its own, or a handshake.
+func (l load) once(ctx context.Context, text []byte, number int) (took time.Duration, err error) {
+	if l.handshake {
+		start := time.Now()
+		err := l.client.handshake(ctx)
+		return time.Since(start), err
+	}
+	uid := ""
+	if at := l.body.uidAt; at >= 0 {
+		uid = requestUID(l.firstUID + number)
+		copy(text[at:], uid)
+	}
+	start := time.Now()
+	answer, err := l.client.post(ctx, l.path, text)
+	took = time.Since(start)
+	if err != nil {
+		return took, err
+	}
+	return took, checkAnswer(answer, uid, l.wants)
 }
 
 // requestUID returns a UUID that holds the number, which is not negative.

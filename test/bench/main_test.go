@@ -37,7 +37,7 @@ func TestRunRefusesBadUsage(t *testing.T) {
 		{"requests", []string{"--requests", "3"}, exitUnknown, "--requests 3: must be at least 16"},
 		{"output", []string{"-o", "yaml"}, exitUnknown, `-o "yaml": must be table or json`},
 		{"expression", []string{"--scenario", "("}, exitUnknown, `--scenario "(": error parsing regexp`},
-		{"no scenario", []string{"--scenario", "mutate/1MB"}, exitUnknown, `--scenario "mutate/1MB" matches none of the 58 scenarios; the first is "mutate/1.5KB/http2/c16"`},
+		{"no scenario", []string{"--scenario", "mutate/1MB"}, exitUnknown, `--scenario "mutate/1MB" matches none of the 60 scenarios; the first is "mutate/1.5KB/http2/c16"`},
 		{"no binary", []string{"--gatehouse", "no/such/file", "--scenario", "authenticate"}, exitUnknown, `--gatehouse "no/such/file": stat no/such/file: no such file or directory; make build writes bin/gatehouse`},
 		{"other host", []string{"null", "--listen", "0.0.0.0:0"}, exitUnknown, `--listen: "0.0.0.0:0" is not a loopback address`},
 	} {
@@ -74,7 +74,7 @@ func TestRunMeasures(t *testing.T) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Scenarios) != 4 || r.Rounds != 2 || len(r.Memory) != 2 || len(r.Bars) != 21 || r.Passed {
+	if len(r.Scenarios) != 4 || r.Rounds != 2 || len(r.Memory) != 2 || len(r.Bars) != 23 || r.Passed {
 		t.Fatalf("report: %s", text)
 	}
 	for _, s := range r.Scenarios {

@@ -108,7 +108,7 @@ func TestBars(t *testing.T) {
 				got = append(got, b.Result)
 			}
 			const not = resultNotMeasured
-			want := []string{not, tt.mutate, not, not, not, not, not, not, not, not, not, not, not, not, tt.memory, not, not, not, not, not, not}
+			want := []string{not, tt.mutate, not, not, not, not, not, not, not, not, not, not, not, not, not, not, tt.memory, not, not, not, not, not, not}
 			if strings.Join(got, ", ") != strings.Join(want, ", ") {
 				t.Errorf("results %q, want %q", got, want)
 			}
@@ -291,6 +291,8 @@ authenticate/http2/c16, ratio to null                                           
 authenticate-100000-tokens/http2/c16, ratio to authenticate/http2/c16                       1.05         –  not measured
 authenticate-jwt-rs256/http2/c16, ratio to null                                             1.20         –  not measured
 authenticate-jwt-es256/http2/c16, ratio to null                                             1.20         –  not measured
+handshake-files/http1/c16, ratio to null                                                    1.05         –  not measured
+handshake-self-signed/http1/c16, ratio to null                                              1.05         –  not measured
 resident memory after the run, MiB                                                         64.00     48.00          pass
 resident memory of 100 policies over none, MiB                                             20.00         –  not measured
 resident memory of 100,000 access tokens, MiB                                              64.00         –  not measured

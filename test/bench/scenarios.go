@@ -35,6 +35,7 @@ type scenario struct {
 	configuration string // of Gatehouse
 	usual         bool   // whether the controller-runtime webhook does the same work
 	divisor       int    // of the number of requests in a round
+	handshake     bool   // whether connections are made, and no requests
 	body          body
 	refused       body // a review that must be refused, to prove that the configuration is in force
 	wants         wants
@@ -46,7 +47,7 @@ type scenario struct {
 // name matches. That none does is an error, unless a compilation's name does.
 func scenarios(match *regexp.Regexp) ([]scenario, error) {
 	var all []scenario
-	for _, part := range []func() ([]scenario, error){bySize, byProfiles, byPolicies, byTemplate, byToken} {
+	for _, part := range []func() ([]scenario, error){bySize, byProfiles, byPolicies, byTemplate, byToken, byHandshake} {
 		some, err := part()
 		if err != nil {
 			return nil, err
@@ -304,7 +305,8 @@ const (
 	changeLimit = 0.1
 )
 
-// bars are the ratios that are promised, over HTTP/2 at concurrency 16.
+// bars are the ratios that are promised, at concurrency 16: of reviews over HTTP/2,
+// of handshakes over HTTP/1.1.
 func bars() []bar {
 	return []bar{
 		{Scenario: "mutate/1.5KB/http2/c16", Limit: 1.6},
@@ -321,5 +323,7 @@ func bars() []bar {
 		{Scenario: "authenticate-100000-tokens/http2/c16", To: "authenticate/http2/c16", Limit: 1.05},
 		{Scenario: "authenticate-jwt-rs256/http2/c16", Limit: 1.2},
 		{Scenario: "authenticate-jwt-es256/http2/c16", Limit: 1.2},
+		{Scenario: "handshake-files/http1/c16", Limit: 1.05},
+		{Scenario: "handshake-self-signed/http1/c16", Limit: 1.05},
 	}
 }

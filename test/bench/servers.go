@@ -109,14 +109,18 @@ func (s *server) startGatehouse(ctx context.Context, binary, logFile string) err
 		return err
 	}
 	s.address, s.operations = address, operations
-	command := exec.CommandContext(ctx, binary, "serve", "--config", s.documents, //nolint:gosec // the program to measure, named by who runs this
-		"--listen", address, "--ops-listen", operations,
-		"--self-signed", "127.0.0.1", "--self-signed-dir", s.certificates)
+	certificate, err := s.certificateFlags()
+	if err != nil {
+		return err
+	}
+	command := exec.CommandContext(ctx, binary, append([]string{ //nolint:gosec // the program to measure, named by who runs this
+		"serve", "--config", s.documents, "--listen", address, "--ops-listen", operations,
+	}, certificate...)...)
 	if err := s.start(command, logFile); err != nil {
 		return err
 	}
 	err = s.waitReady(ctx, "http://"+operations+"/readyz")
-	if err == nil {
+	if err == nil && s.configuration != fileCertificate {
 		err = s.readCertificates()
 	}
 	if err != nil {

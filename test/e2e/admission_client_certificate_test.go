@@ -1,0 +1,96 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/test/cluster"
+)
+
+// admissionConfiguration is docs/certificates.md's, as a file, with the user of these webhooks.
+func admissionConfiguration(t *testing.T, user, certificate, key string) string {
+	t.Helper()
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "admission.kubeconfig.yaml")
+	plugin := func(name string) map[string]any {
+		return map[string]any{"name": name, "configuration": map[string]any{
+			"apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": kubeconfig,
+		}}
+	}
+	for name, document := range map[string]any{
+		"admission.kubeconfig.yaml": map[string]any{
+			"apiVersion": "v1", "kind": "Config",
+			"users": []any{map[string]any{"name": user, "user": map[string]any{"client-certificate": certificate, "client-key": key}}},
+		},
+		"admission.yaml": map[string]any{
+			"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+			"plugins": []any{plugin("MutatingAdmissionWebhook"), plugin("ValidatingAdmissionWebhook")},
+		},
+	} {
+		text, err := yaml.Marshal(document)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	return filepath.Join(dir, "admission.yaml")
+}
+
+// With --require-client-certificate, admission is answered to an API server that shows a certificate, and to no other:
+// what fails closed is refused there, with the remedy, and what fails open is admitted.
+func TestAdmissionWithClientCertificates(t *testing.T) {
+	w := theWorld(t)
+	config := w.outageConfig(t)
+	flags := append([]string{"--require-client-certificate"}, w.serving...)
+	server, err := w.serve(t.Context(), "certified", config, flags...)
+	must(t, err)
+	user := "outage." + system + ".svc"
+	if !cluster.Namespaced() {
+		user = server.Reviews.String()
+	}
+	start := func(user string) kubernetes.Interface {
+		file := admissionConfiguration(t, user, w.path("client.crt"), w.path("client.key"))
+		return cluster.New(t, cluster.Options{Join: w.Cluster, APIServerFlags: []string{"--admission-control-config-file=" + file}}).Client()
+	}
+	certified, other := start(user), start("somebody-else."+system+".svc")
+	must(t, w.register(t.Context(), "outage", config, server))
+	t.Cleanup(func() { w.unregister(t, "outage", w.outageGone("outage")) })
+
+	refuses := func(client kubernetes.Interface) error {
+		_, err := client.CoreV1().ConfigMaps("outage").Create(t.Context(), forbidden("no"), dryRun)
+		return refusal(err, 422, "forbidden, says the label")
+	}
+	eventually(t, "the API server with the certificate", func() error {
+		created, err := certified.CoreV1().Pods("outage").Create(t.Context(), pod("p", asking), dryRun)
+		if err == nil && injected(created) != 1 {
+			err = errors.New("a pod is not injected")
+		}
+		_, allowed := certified.CoreV1().ConfigMaps("outage").Create(t.Context(), configMap("yes", nil), dryRun)
+		return errors.Join(err, allowed, refuses(certified))
+	})
+
+	for name, client := range map[string]kubernetes.Interface{"none": w.Client(), "one for another webhook": other} {
+		notAsked := func(ctx context.Context) error {
+			_, err := client.CoreV1().ConfigMaps("outage").Create(ctx, configMap("yes", nil), dryRun)
+			return refusal(err, 500, `failed calling webhook "fail.validate.gatehouse.dev"`, "a client certificate is required here", "AdmissionConfiguration")
+		}
+		eventually(t, "an API server whose certificate is "+name, func() error { return notAsked(t.Context()) })
+		secret := &corev1.Secret{ObjectMeta: forbidden("open").ObjectMeta}
+		_, err := client.CoreV1().Secrets("outage").Create(t.Context(), secret, dryRun)
+		if err != nil {
+			t.Errorf("certificate %s: what fails open is not admitted: %v", name, err)
+		}
+	}
+
+	_, metrics, err := server.Get(t.Context(), "/metrics")
+	must(t, err)
+	if !strings.Contains(metrics, `gatehouse_reviews_total{decision="refused",endpoint="validate",reason="caller"}`) {
+		t.Error("no refused caller in the metrics")
+	}
+}
