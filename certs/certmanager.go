@@ -220,16 +220,18 @@ func (m *CertManager) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
 
 // Healthy implements Source. Without a certificate it says why there is none.
 // Where replicas agree on what to publish, one is unhealthy too until it has told
-// the others what it serves.
+// the others what it serves, and when it was cut off from them for longer than
+// they wait.
 func (m *CertManager) Healthy() error {
 	pair := m.current.Load()
 	if pair == nil {
 		return fmt.Errorf("%s: there is none yet: %s", ServingCertificate, *m.why.Load())
 	}
-	if err := checkValidity(pair.Leaf, wall(m.cfg.Now)); err != nil {
+	now := wall(m.cfg.Now)
+	if err := cmp.Or(checkValidity(pair.Leaf, now), m.forgotten(now)); err != nil {
 		return fmt.Errorf("%s: %s: %w", ServingCertificate, m, err)
 	}
-	if m.cfg.Store != nil && m.reported.Load() == nil {
+	if m.cfg.Store != nil && !m.told.Load() {
 		return fmt.Errorf("%s: %w", ServingCertificate, cmp.Or(m.wrong(), errors.New("the other replicas have not been told of it yet")))
 	}
 	return nil

@@ -489,6 +489,7 @@ func TestCertManagerAndHostileSecrets(t *testing.T) {
 		{"the CA first", corev1.SecretTypeTLS, set(append(slices.Clone(caPEM), next.cert...), next.key), []string{"is number 2 in the file"}},
 		{"garbage", corev1.SecretTypeTLS, set([]byte("\x00\xff"), []byte("\x00\xff")), []string{"tls.crt: holds no PEM block"}},
 		{"a type that goes on", corev1.SecretTypeTLS, set([]byte("-----BEGIN "+strings.Repeat("A B\x1b", 10000)+"-----\n-----END "+strings.Repeat("A B\x1b", 10000)+"-----\n"), next.key), []string{"tls.crt: "}},
+		{"a private key of a strange type", corev1.SecretTypeTLS, set(next.cert, []byte("-----BEGIN \x1b[31m PRIVATE KEY-----\nAAAA\n-----END \x1b[31m PRIVATE KEY-----\n")), []string{"tls.key: the  [31m PRIVATE KEY cannot be read"}},
 		{"expired", corev1.SecretTypeTLS, set(ended.cert, ended.key), []string{"expired at 2026-11-19T12:00:00Z"}},
 		{"not valid yet", corev1.SecretTypeTLS, set(early.cert, early.key), []string{"not valid before 2026-11-21T12:00:00Z"}},
 	}
@@ -515,6 +516,9 @@ func TestCertManagerAndHostileSecrets(t *testing.T) {
 			if len(text) > 2000 || strings.Contains(text, "hunter2") || strings.ContainsAny(text, "\x1b\n") ||
 				strings.Contains(text, string(next.key[40:60])) || strings.Contains(text, string(good.key[40:60])) {
 				t.Errorf("said %q", text)
+			}
+			if m.newest.Load() != nil {
+				t.Error("the CA of something that is no good is published")
 			}
 			if !bytes.Equal(serving(t, m), good.cert) || m.Healthy() != nil {
 				t.Errorf("the good pair is not served, or not healthy: %v", m.Healthy())
@@ -872,6 +876,18 @@ func TestAuthorityOf(t *testing.T) {
 	between := top.under(t)
 	below := between.valid(t, day)
 	below.cert = append(slices.Clone(below.cert), encodeCertificate(between.Cert.Raw)...)
+	// The certificate of a CA that was renewed with its key is newer than what it
+	// signed before.
+	template := *ca.Cert
+	template.NotBefore = noon.Add(time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, ca.Cert.PublicKey, ca.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewed := &authority{&rotation.Authority{Key: ca.Key}}
+	if renewed.Cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
 	cases := []struct {
 		name   string
 		pair   pair
@@ -883,6 +899,7 @@ func TestAuthorityOf(t *testing.T) {
 		{"of the chain", chain, nil, ca},
 		{"of the chain, with a damaged ca.crt", chain, caPEM[:50], ca},
 		{"of the chain, with somebody else's ca.crt", chain, strangerPEM, ca},
+		{"of ca.crt, renewed", good, encodeCertificate(renewed.Cert.Raw), renewed},
 		{"somebody else's", good, strangerPEM, nil},
 		{"the certificate itself", good, good.cert, nil},
 		{"none", good, nil, nil},

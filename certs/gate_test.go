@@ -303,6 +303,23 @@ func TestFilesRememberWhatWaits(t *testing.T) {
 	}
 }
 
+// What ends while it waits is not served in the place of something valid, nor
+// waited for.
+func TestSuccessionForgetsWhatEnds(t *testing.T) {
+	t.Parallel()
+	a, b := newCA(t), newCA(t)
+	trust := newTrusted(a.Cert)
+	s := succession{gate: Gate{Trust: trust}}
+	current, short := parsed(t, a.valid(t, 10*day)), parsed(t, b.valid(t, day))
+	if got, err := s.next(current, short, "x", noon); got != current || !errors.Is(err, ErrWaiting) {
+		t.Fatalf("it does not wait: %v", err)
+	}
+	trust.set(a.Cert, b.Cert)
+	if got, err := s.next(current, nil, "x", noon.Add(2*day)); got != current || err != nil {
+		t.Errorf("it is served after its end, or waits: %v", err)
+	}
+}
+
 // The renewal that takes place every few weeks does not wait for anything.
 func TestFilesTakeARenewalAtOnce(t *testing.T) {
 	t.Parallel()

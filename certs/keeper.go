@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -27,7 +28,10 @@ const (
 	rotateInterval = 2 * time.Second
 	// rescueTime is how long a replica that remembers nothing waits for one that
 	// does, before it makes a CA in the place of one that was lost.
-	rescueTime = 10 * time.Second
+	rescueTime = 15 * time.Second
+	// lateTime is after how long without a look at the store somebody who remembers
+	// is no better than one who does not: others may have gone on.
+	lateTime = 30 * time.Second
 	// conflicts is how often a change is tried again at once when others are
 	// faster. After that it is tried at the next look.
 	conflicts = 5
@@ -61,19 +65,27 @@ type keeper struct {
 
 	// state is what was written or read last, and nothing else: what is served is
 	// never ahead of what others can know.
-	state    atomic.Pointer[rotation.State]
+	state atomic.Pointer[rotation.State]
 	// away tells that the store did not answer last.
 	away atomic.Bool
 	// reported is until when others wait for what this replica serves, nil before
 	// it was ever reported.
 	reported atomic.Pointer[time.Time]
+	// told tells that the state was read once after the others knew of this replica.
+	told atomic.Bool
 
 	problems, steps reporter
 	// doubted is when a CA was last seen not to be trusted, or seen for the first
-	// time.
+	// time. It and watched are times by which to measure how much has passed, which
+	// no setting of a clock changes.
 	doubted map[string]time.Time
-	// lost is since when nothing is stored, for somebody who remembers nothing.
-	lost time.Time
+	// watched is since when the state has been in its phase, for the state that
+	// phase names.
+	watched time.Time
+	phase   string
+	// confirmed is when the store was last read, and lost since when nothing is
+	// stored.
+	confirmed, lost time.Time
 	// untrusted is since when a registration does not trust what is served.
 	untrusted time.Time
 	last      rotation.Report
@@ -89,21 +101,35 @@ type keeper struct {
 func (k *keeper) look(ctx context.Context) {
 	now := wall(k.now)
 	if state := k.state.Load(); state != nil {
-		k.watchTrust(state, now)
+		k.watchTrust(state)
 	}
-	err := k.settle(ctx, now)
+	err := k.settleAndUse(ctx, now)
 	if state := k.state.Load(); state != nil {
-		if used := k.use(state, now); used != nil {
-			err = errors.Join(err, used)
-		}
-		if failed := k.report(ctx, now); failed != nil {
-			err = errors.Join(err, failed)
+		before := k.reported.Load()
+		err = errors.Join(err, k.report(ctx, now))
+		if until := k.reported.Load(); before == nil && until != nil {
+			// Until now nobody waited for this replica, and others may have gone on.
+			again := k.settleAndUse(ctx, now)
+			err = errors.Join(err, again, k.report(ctx, now))
+			if again == nil {
+				k.told.Store(true)
+			}
+		} else if until != nil && err == nil {
+			k.told.Store(true)
 		}
 	}
 	k.mu.Lock()
 	k.trouble = err
 	k.mu.Unlock()
 	k.tell(now, err)
+}
+
+func (k *keeper) settleAndUse(ctx context.Context, now time.Time) error {
+	err := k.settle(ctx, now)
+	if state := k.state.Load(); state != nil {
+		err = errors.Join(err, k.use(state, now))
+	}
+	return err
 }
 
 // settle makes what is stored what it should be, and takes it into memory.
@@ -125,25 +151,29 @@ func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 	}
 	remembered := k.state.Load()
 	found, damage := rotation.Decode(record.Data)
+	if errors.Is(damage, rotation.ErrNewer) {
+		return fmt.Errorf("%s: %w", k.store, damage)
+	}
 	usable := found
 	if damage != nil {
 		found = nil
 	}
 	want := rotation.Merge(remembered, found, now)
 	what := ""
+	late := k.elapsed(k.confirmed) > lateTime
 	switch {
 	case want == found && want != nil:
+		k.lost = time.Time{}
+	case (want == nil || late) && k.waitsForRescue(ctx, want):
+		return fmt.Errorf("%s: %w: waiting for a replica that remembers what was there", k.store, cmp.Or(damage, errOlder))
 	case want != nil:
 		what = k.recovery(found, damage)
 	default:
-		if k.waitsForRescue(ctx, now) {
-			return fmt.Errorf("%s: %w: waiting for a replica that remembers what was there", k.store, damage)
-		}
 		if want, what, err = k.begin(usable, damage, now); err != nil {
 			return err
 		}
 	}
-	k.lost = time.Time{}
+	k.confirmed = k.clock()
 	if want != found {
 		if err := k.save(ctx, record, want, now); err != nil {
 			return err
@@ -168,23 +198,44 @@ func (k *keeper) recovery(found *rotation.State, damage error) string {
 	}
 }
 
-// waitsForRescue tells whether to wait for another replica: one that lives has in
-// memory what was lost.
-func (k *keeper) waitsForRescue(ctx context.Context, now time.Time) bool {
+// errOlder tells that what is stored is older than what is remembered, and that
+// this may be right.
+var errOlder = errors.New("what is there is not what was there")
+
+// waitsForRescue tells whether to wait for another replica before something is
+// written: one that lives has in memory what was lost, and serves what whoever
+// remembers nothing, or something old, does not know.
+func (k *keeper) waitsForRescue(ctx context.Context, want *rotation.State) bool {
 	if k.lost.IsZero() {
-		k.lost = now
+		k.lost = k.clock()
 	}
-	if now.Sub(k.lost) >= rescueTime || now.Before(k.lost) {
+	if k.elapsed(k.lost) >= rescueTime {
+		k.lost = time.Time{}
 		return false
 	}
 	list, err := k.replicas.List(ctx)
 	if err != nil {
 		return false
 	}
+	now := wall(k.now)
 	return slices.ContainsFunc(list, func(r rotation.Report) bool {
-		return r.Replica != k.replica && r.Issuer != "" && now.Sub(r.Seen) < 2*ReportInterval
+		if r.Replica == k.replica || r.Issuer == "" || now.Sub(r.Seen) >= 2*ReportInterval {
+			return false
+		}
+		return want == nil || !slices.ContainsFunc(want.Authorities(), func(a *rotation.Authority) bool { return a.ID() == r.Issuer })
 	})
 }
+
+// clock is a time from which to measure how much has passed.
+func (k *keeper) clock() time.Time {
+	if k.now == nil {
+		return time.Now()
+	}
+	return k.now()
+}
+
+// elapsed is how much time has passed since a time of clock.
+func (k *keeper) elapsed(since time.Time) time.Duration { return k.clock().Sub(since) }
 
 // begin is the first state, of what can be used of a damaged one if there is
 // anything.
@@ -220,18 +271,18 @@ func (k *keeper) begin(usable *rotation.State, damage error, now time.Time) (*ro
 
 // step takes the steps that are due.
 func (k *keeper) step(ctx context.Context, record Record, s *rotation.State, now time.Time) error {
-	k.watchTrust(s, now)
-	o := rotation.Observation{Now: now}
+	k.watchTrust(s)
+	o := rotation.Observation{Now: now, Watched: now.Add(-k.elapsed(k.watched))}
 	if k.trust != nil {
 		o.Trusts = func(ca *x509.Certificate) (time.Time, bool) {
-			return k.doubted[rotation.ID(ca)], k.trust.Holds(ca) == nil
+			return now.Add(-k.elapsed(k.doubted[rotation.ID(ca)])), k.trust.Holds(ca) == nil
 		}
 	}
 	if k.offered != nil {
 		o.Offered = k.offered()
 	}
 	var unknown error
-	if s.Phase == rotation.Activate {
+	if s.Phase == rotation.Activate || s.Previous != nil {
 		o.Replicas, unknown = k.replicas.List(ctx)
 		o.Unknown = unknown != nil
 	}
@@ -298,20 +349,36 @@ func issuerOf(cert *tls.Certificate, s *rotation.State) *rotation.Authority {
 	return nil
 }
 
-// watchTrust notes which CAs are not trusted by every registration.
-func (k *keeper) watchTrust(s *rotation.State, now time.Time) {
+// watchTrust notes since when the state is what it is, and since when every
+// registration trusts its CAs.
+func (k *keeper) watchTrust(s *rotation.State) {
+	now := k.clock()
+	phase := strings.Join([]string{s.Lineage, string(s.Phase), string(s.Cause), s.Current.ID()}, " ")
+	if phase != k.phase {
+		k.phase, k.watched = phase, now
+	}
 	if k.trust == nil {
 		return
 	}
 	known := map[string]time.Time{}
 	for _, a := range s.Authorities() {
 		since, seen := k.doubted[a.ID()]
-		if !seen || k.trust.Holds(a.Cert) != nil || since.After(now) {
+		if !seen || k.trust.Holds(a.Cert) != nil {
 			since = now
 		}
 		known[a.ID()] = since
 	}
 	k.doubted = known
+}
+
+// held tells whether the current CA of the state has been trusted by every
+// registration for as long as a hold lasts, as far as this process knows.
+func (k *keeper) held(s *rotation.State) bool {
+	if k.trust == nil {
+		return true
+	}
+	since, seen := k.doubted[s.Current.ID()]
+	return seen && k.trust.Holds(s.Current.Cert) == nil && k.elapsed(since) >= k.policy.HoldFor(s.Cause)
 }
 
 // tell reports what is wrong, once.
@@ -486,7 +553,11 @@ func (k *keeper) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", k.store, err)
 	}
-	return s.Trusted(wall(k.now)), nil
+	now := wall(k.now)
+	if rotation.Merge(k.state.Load(), s, now) != s {
+		return nil, fmt.Errorf("%s: %w, and is being put right", k.store, errOlder)
+	}
+	return s.Trusted(now), nil
 }
 
 // wrong is what the last look found wrong.

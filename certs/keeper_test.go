@@ -223,6 +223,7 @@ func TestRotation(t *testing.T) {
 	s.look(true, a)
 	s.look(true, b)
 	s.phase(rotation.Hold)
+	s.look(true, a, b) // what a replica has not seen does not count
 	s.clock.advance(rotation.DefaultHold - time.Second)
 	s.look(true, a, b, s.replica("hold"))
 	s.phase(rotation.Hold)

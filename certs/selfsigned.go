@@ -157,7 +157,7 @@ func (s *SelfSigned) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, err
 		if state == nil {
 			return nil, errors.New("there is no certificate yet")
 		}
-		if renewed, err := s.ensure(state, now); err == nil {
+		if renewed, err := s.ensure(state, now, true); err == nil {
 			return renewed, nil
 		} else if leaf == nil {
 			return nil, err
@@ -187,7 +187,7 @@ func (s *SelfSigned) State() *rotation.State { return s.state.Load() }
 // for longer than they wait.
 func (s *SelfSigned) Healthy() error {
 	leaf := s.leaf.Load()
-	if leaf == nil || s.reported.Load() == nil {
+	if leaf == nil || !s.told.Load() {
 		if err := s.wrong(); err != nil {
 			return fmt.Errorf("self-signed certificate: %w", err)
 		}
@@ -210,7 +210,7 @@ func (s *SelfSigned) Run(ctx context.Context) error {
 
 // use takes a state into use.
 func (s *SelfSigned) use(state *rotation.State, now time.Time) error {
-	_, err := s.ensure(state, now)
+	_, err := s.ensure(state, now, s.held(state))
 	if leaf := s.leaf.Load(); leaf != nil {
 		s.served.report(eventOf(ServingCertificate, leaf.Leaf))
 	}
@@ -218,13 +218,24 @@ func (s *SelfSigned) use(state *rotation.State, now time.Time) error {
 }
 
 // ensure makes a serving certificate if the one in use is not the state's, or is
-// due, and returns the one that is in use then.
-func (s *SelfSigned) ensure(state *rotation.State, now time.Time) (*tls.Certificate, error) {
+// due, and returns the one that is in use then. A good one of a CA that is still
+// trusted makes way for one of another CA only if that was held: who wrote that it
+// signs may have seen more than this replica, or have had a clock that was wrong.
+func (s *SelfSigned) ensure(state *rotation.State, now time.Time, held bool) (*tls.Certificate, error) {
 	s.mint.Lock()
 	defer s.mint.Unlock()
 	leaf := s.leaf.Load()
-	if leaf == nil || rotation.IsDue(leaf.Leaf, now) || checkValidity(leaf.Leaf, now) != nil ||
-		!bytes.Equal(leaf.Leaf.AuthorityKeyId, state.Current.Cert.SubjectKeyId) {
+	switch {
+	case leaf == nil, checkValidity(leaf.Leaf, now) != nil:
+		leaf = nil
+	case bytes.Equal(leaf.Leaf.AuthorityKeyId, state.Current.Cert.SubjectKeyId):
+		if rotation.IsDue(leaf.Leaf, now) {
+			leaf = nil
+		}
+	case held || issuerOf(leaf, state) == nil:
+		leaf = nil
+	}
+	if leaf == nil {
 		if err := checkValidity(state.Current.Cert, now); err != nil {
 			return nil, fmt.Errorf("the CA is %w", err)
 		}

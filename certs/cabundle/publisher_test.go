@@ -130,6 +130,7 @@ func TestPublishes(t *testing.T) {
 		})
 		r := startReplica(t, server, source, "x")
 		time.Sleep(soon)
+		synctest.Wait()
 		wantBundles(t, server, "mutating/x", a.pem(), "", a.pem())
 		wantBundles(t, server, "validating/x", a.pem())
 		wantBundles(t, server, "validating/y", b.pem())
@@ -237,6 +238,25 @@ func TestOverwritten(t *testing.T) {
 	})
 }
 
+// What another replica wrote is missed as much as what this one did.
+func TestOverwrittenAfterAnotherReplicaPublished(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		ca := newCA(t, "ca", nil)
+		server.put("validating/x", webhooks(ca.pem(), map[string]string{"one": service}))
+		r := startReplica(t, server, newAuthorities(ca.serve(t, service), ca), "x")
+		time.Sleep(soon)
+		r.reported.none(t)
+		server.put("validating/x", webhooks("", map[string]string{"one": service}))
+		time.Sleep(soon)
+		wantBundles(t, server, "validating/x", ca.pem())
+		if e := r.reported.one(t); e.Reason != certs.ReasonOverwritten || !strings.Contains(e.Message, `: somebody changed the caBundle of webhook "one"`) {
+			t.Errorf("reported %+v", e)
+		}
+	})
+}
+
 func TestInjectorIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	for _, annotation := range []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca"} {
@@ -293,6 +313,7 @@ func TestStaleWriterLoses(t *testing.T) {
 		}
 		r := startReplica(t, server, stale, "x")
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if reads < 3 {
 			t.Fatalf("the authorities were read %d times: the race did not take place", reads)
 		}
@@ -478,6 +499,7 @@ func TestConflictIsTriedAgainAtOnce(t *testing.T) {
 		})
 		r := startReplica(t, server, newAuthorities(ca.serve(t, service), ca), "x")
 		time.Sleep(soon)
+		synctest.Wait()
 		wantBundles(t, server, "validating/x", ca.pem())
 		if e := r.reported.one(t); e.Reason != certs.ReasonPublished || conflicts != tries-1 {
 			t.Errorf("after %d conflicts: %+v", conflicts, e)

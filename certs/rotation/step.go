@@ -77,7 +77,8 @@ func (s *State) began(o *Observation) time.Time {
 	return o.Watched
 }
 
-func (p *Policy) hold(c Cause) time.Duration {
+// HoldFor is how long a hold lasts in a rotation for a cause.
+func (p *Policy) HoldFor(c Cause) time.Duration {
 	if c == Emergency {
 		return min(p.EmergencyHold, p.Hold)
 	}
@@ -235,7 +236,7 @@ func (s *State) whileHolding(o *Observation, p *Policy) (*State, string, error) 
 	case o.Trusts != nil:
 		trusted, ok := o.Trusts(s.Pending.Cert)
 		if !ok {
-			if o.Now.Before(since.Add(p.hold(s.Cause))) {
+			if o.Now.Before(since.Add(p.HoldFor(s.Cause))) {
 				return nil, "", nil // whoever took it away is being corrected
 			}
 			return s.enter(Publish, o.Now), "a registration does not trust the new CA any more", nil
@@ -246,7 +247,7 @@ func (s *State) whileHolding(o *Observation, p *Policy) (*State, string, error) 
 	case s.Cause == Due && !o.Now.Add(p.LeafLife).After(s.Current.Cert.NotAfter):
 		return nil, "", nil
 	}
-	if o.Now.Before(since.Add(p.hold(s.Cause))) {
+	if o.Now.Before(since.Add(p.HoldFor(s.Cause))) {
 		return nil, "", nil
 	}
 	if p.New == nil && o.Offered != nil && o.Offered.Equal(s.Current.Cert) {
