@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
@@ -40,7 +39,7 @@ const (
 type CertManagerConfig struct {
 	// Client reads and watches the Secret, and Dynamic cert-manager's objects. Both
 	// are of the API server where cert-manager runs.
-	Client  kubernetes.Interface
+	Client  Client
 	Dynamic dynamic.Interface
 	// Namespace and Name are those of the Certificate.
 	Namespace, Name string
@@ -134,6 +133,7 @@ func NewCertManager(ctx context.Context, cfg CertManagerConfig) (*CertManager, e
 		m.secretName = servingSecret(cfg.Name)
 	}
 	m.keeper = &keeper{
+		subject: IssuerCA,
 		store: cfg.Store, replicas: cfg.Replicas, replica: ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
 		policy: rotation.Policy{
 			LeafLife: servingDuration, Hold: cfg.Hold,

@@ -232,7 +232,7 @@ func (m *CertManager) ensureOne(ctx context.Context, o *object) (done string, er
 		}
 	default:
 		mark := live.GetAnnotations()[wantedMark]
-		if mark == o.mark && covers(live.Object, o.want.Object) {
+		if covers(live.Object, o.want.Object) { // the mark too
 			m.settled[o.String()] = true
 			return "", nil
 		}

@@ -45,6 +45,8 @@ const (
 // one serves. Any number of replicas do so at the same time; each change is
 // written with compare and swap, so that there is nobody to elect.
 type keeper struct {
+	// subject is that of the events.
+	subject  string
 	store    Store
 	replicas Replicas
 	replica  string
@@ -134,9 +136,11 @@ func (k *keeper) settleAndUse(ctx context.Context, now time.Time) error {
 
 // settle makes what is stored what it should be, and takes it into memory.
 func (k *keeper) settle(ctx context.Context, now time.Time) error {
-	for range conflicts {
+	for i := range conflicts {
 		err := k.settleOnce(ctx, now)
-		if !errors.Is(err, ErrConflict) {
+		switch {
+		case errors.Is(err, errRescue) && i == 0: // Those that live may have written by now.
+		case !errors.Is(err, ErrConflict):
 			return err
 		}
 	}
@@ -165,7 +169,7 @@ func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 	case want == found && want != nil:
 		k.lost = time.Time{}
 	case (want == nil || late) && k.waitsForRescue(ctx, want):
-		return fmt.Errorf("%s: %w: waiting for a replica that remembers what was there", k.store, cmp.Or(damage, errOlder))
+		return fmt.Errorf("%s: %w: %w", k.store, cmp.Or(damage, errOlder), errRescue)
 	case want != nil:
 		what = k.recovery(found, damage)
 	default:
@@ -197,6 +201,13 @@ func (k *keeper) recovery(found *rotation.State, damage error) string {
 		return "the CA was damaged, and was written again from memory: " + damage.Error()
 	}
 }
+
+// errNotOffered tells that somebody else has to act first, who is watched by
+// others.
+var errNotOffered = errors.New("there is no CA yet: the issuer has not issued a certificate")
+
+// errRescue tells that somebody else should write.
+var errRescue = errors.New("waiting for a replica that remembers what was there")
 
 // errOlder tells that what is stored is older than what is remembered, and that
 // this may be right.
@@ -263,7 +274,7 @@ func (k *keeper) begin(usable *rotation.State, damage error, now time.Time) (*ro
 	}
 	offered := k.offered()
 	if offered == nil {
-		return nil, "", errors.New("there is no CA yet: the issuer has not issued a certificate")
+		return nil, "", errNotOffered
 	}
 	s.Current, s.Cause = &rotation.Authority{Cert: offered}, rotation.Offered
 	return s, "the issuer's CA is the first", nil
@@ -338,11 +349,11 @@ func (k *keeper) report(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// issuerOf is the authority of a state that signed a certificate, nil if none
-// did.
+// issuerOf is the authority of a state to which a certificate leads, nil if it
+// leads to none.
 func issuerOf(cert *tls.Certificate, s *rotation.State) *rotation.Authority {
 	for _, a := range s.Authorities() {
-		if cert.Leaf.CheckSignatureFrom(a.Cert) == nil {
+		if leadsTo(a.Cert, cert) {
 			return a
 		}
 	}
@@ -384,9 +395,9 @@ func (k *keeper) held(s *rotation.State) bool {
 // tell reports what is wrong, once.
 func (k *keeper) tell(now time.Time, err error) {
 	cert := k.serving()
-	event := Event{Subject: SelfSignedCA, Object: k.object()}
+	event := Event{Subject: k.subject, Object: k.object()}
 	switch expiring := k.expiring(cert, now); {
-	case err != nil && !errors.Is(err, context.Canceled):
+	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, errNotOffered):
 		event.Reason, event.Err = ReasonStoreFailed, err
 	case expiring != nil:
 		event.Reason, event.Err = ReasonExpiring, expiring
@@ -396,7 +407,7 @@ func (k *keeper) tell(now time.Time, err error) {
 		}
 	}
 	if s := k.state.Load(); s != nil {
-		trusted := eventOf(SelfSignedCA, s.Trusted(now)...)
+		trusted := eventOf(k.subject, s.Trusted(now)...)
 		event.NotAfter, event.SHA256 = trusted.NotAfter, trusted.SHA256
 	}
 	k.problems.report(event)
@@ -442,7 +453,7 @@ func (k *keeper) doubt(cert *tls.Certificate, now time.Time) error {
 
 // announce reports what happened to the state.
 func (k *keeper) announce(reason, what string, s *rotation.State) {
-	event := eventOf(SelfSignedCA, s.Current.Cert)
+	event := eventOf(k.subject, s.Current.Cert)
 	event.Reason, event.Message, event.Object = reason, what, k.object()
 	event.Generation, event.Phase = s.Generation, s.Phase
 	k.steps.report(event)

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
-	"k8s.io/client-go/kubernetes"
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
@@ -36,7 +35,7 @@ const (
 // LeasesConfig says where replicas report.
 type LeasesConfig struct {
 	// Client asks the API server.
-	Client kubernetes.Interface
+	Client Client
 	// Namespace is that of the Leases.
 	Namespace string
 	// Group is what all replicas that share a state have in common: the name of

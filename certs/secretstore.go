@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
@@ -35,7 +34,7 @@ const (
 // SecretStoreConfig says which Secret holds a state.
 type SecretStoreConfig struct {
 	// Client asks the API server.
-	Client kubernetes.Interface
+	Client Client
 	// Namespace and Name are those of the Secret.
 	Namespace, Name string
 }

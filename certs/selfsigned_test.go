@@ -292,8 +292,8 @@ func TestSelfSignedClockSetBackALittle(t *testing.T) {
 
 func TestWriteDir(t *testing.T) {
 	now := newClock()
+	dir := filepath.Join(t.TempDir(), "new", "certs") // it is removed after Run has ended
 	s, o := started(t, now)
-	dir := filepath.Join(t.TempDir(), "new", "certs")
 	if err := s.WriteDir(dir); err != nil {
 		t.Fatal(err)
 	}

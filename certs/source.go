@@ -58,13 +58,15 @@ const (
 	ClientCA = "client CA"
 	// SelfSignedCA is the authorities of a SelfSigned.
 	SelfSignedCA = "self-signed CA"
+	// IssuerCA is the authorities of an issuer such as cert-manager.
+	IssuerCA = "issuer's CA"
 )
 
 // Event is what happened to a certificate or a pool, for a log line and a
 // metric. A state that lasts is reported once.
 type Event struct {
-	// Subject says what the event is about: ServingCertificate, ClientCA or
-	// SelfSignedCA.
+	// Subject says what the event is about: ServingCertificate, ClientCA,
+	// SelfSignedCA, IssuerCA, or the Subject of package cabundle.
 	Subject string
 	// NotAfter is the end of what is in use now, of a pool that of the
 	// certificate that lasts longest.

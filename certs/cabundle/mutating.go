@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	apply "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
-	"k8s.io/client-go/kubernetes"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
 )
 
 // mutating is the kind MutatingWebhookConfiguration.
@@ -18,7 +19,7 @@ func (mutating) name() string     { return "MutatingWebhookConfiguration" }
 func (mutating) resource() string { return "mutatingwebhookconfigurations" }
 func (mutating) short() string    { return "mutating" }
 
-func (k mutating) get(ctx context.Context, client kubernetes.Interface, name string) (*object, error) {
+func (k mutating) get(ctx context.Context, client certs.Client, name string) (*object, error) {
 	found, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -26,7 +27,7 @@ func (k mutating) get(ctx context.Context, client kubernetes.Interface, name str
 	return k.convert(found), nil
 }
 
-func (k mutating) list(ctx context.Context, client kubernetes.Interface, options metav1.ListOptions) ([]*object, string, error) {
+func (k mutating) list(ctx context.Context, client certs.Client, options metav1.ListOptions) ([]*object, string, error) {
 	found, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, options)
 	if err != nil {
 		return nil, "", err
@@ -38,7 +39,7 @@ func (k mutating) list(ctx context.Context, client kubernetes.Interface, options
 	return objects, found.ResourceVersion, nil
 }
 
-func (mutating) watch(ctx context.Context, client kubernetes.Interface, options metav1.ListOptions) (watch.Interface, error) {
+func (mutating) watch(ctx context.Context, client certs.Client, options metav1.ListOptions) (watch.Interface, error) {
 	return client.AdmissionregistrationV1().MutatingWebhookConfigurations().Watch(ctx, options)
 }
 
@@ -55,7 +56,7 @@ func (k mutating) convert(o runtime.Object) *object {
 	return converted
 }
 
-func (mutating) apply(ctx context.Context, client kubernetes.Interface, name, resourceVersion string, entries []string, bundle []byte) error {
+func (mutating) apply(ctx context.Context, client certs.Client, name, resourceVersion string, entries []string, bundle []byte) error {
 	patch := apply.MutatingWebhookConfiguration(name).WithResourceVersion(resourceVersion)
 	for _, entry := range entries {
 		patch.WithWebhooks(apply.MutatingWebhook().WithName(entry).WithClientConfig(apply.WebhookClientConfig().WithCABundle(bundle...)))

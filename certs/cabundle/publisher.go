@@ -6,7 +6,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
@@ -31,7 +30,7 @@ const (
 // PublisherConfig says what to write and where.
 type PublisherConfig struct {
 	// Client asks the API server. It needs get and patch on what the Watcher names.
-	Client kubernetes.Interface
+	Client certs.Client
 	// Watcher tells what is there. Somebody else runs it.
 	Watcher *Watcher
 	// Authorities tell what should be there.

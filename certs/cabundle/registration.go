@@ -21,7 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
 )
 
 // Registration names a webhook configuration.
@@ -87,15 +88,15 @@ type kind interface {
 	name() string
 	resource() string
 	short() string
-	get(ctx context.Context, client kubernetes.Interface, name string) (*object, error)
+	get(ctx context.Context, client certs.Client, name string) (*object, error)
 	// list are the objects, and the resourceVersion to watch from.
-	list(ctx context.Context, client kubernetes.Interface, options metav1.ListOptions) ([]*object, string, error)
-	watch(ctx context.Context, client kubernetes.Interface, options metav1.ListOptions) (watch.Interface, error)
+	list(ctx context.Context, client certs.Client, options metav1.ListOptions) ([]*object, string, error)
+	watch(ctx context.Context, client certs.Client, options metav1.ListOptions) (watch.Interface, error)
 	// convert is an object that was watched, nil if it is none of the kind.
 	convert(o runtime.Object) *object
 	// apply writes the bundle into all of the entries, in one patch. It is a conflict
 	// if the object has another resourceVersion, and invalid if it does not exist.
-	apply(ctx context.Context, client kubernetes.Interface, name, resourceVersion string, entries []string, bundle []byte) error
+	apply(ctx context.Context, client certs.Client, name, resourceVersion string, entries []string, bundle []byte) error
 }
 
 // kinds are all kinds, in the order in which they are shown.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/kubernetes"
 
+	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
@@ -114,7 +114,7 @@ func statusOf(o *object, e entry, b *bundle, ours bool) Entry {
 
 // Read reads the configurations once. The error holds everything that could not
 // be read; what does not exist is no error but not Found.
-func Read(ctx context.Context, client kubernetes.Interface, registrations []Registration) ([]Status, error) {
+func Read(ctx context.Context, client certs.Client, registrations []Registration) ([]Status, error) {
 	w := NewWatcher(WatcherConfig{Client: client, Registrations: registrations})
 	var problems []error
 	for i, t := range w.targets {
@@ -139,7 +139,7 @@ func (w *Watcher) get(ctx context.Context, i int) error {
 }
 
 // live reads a target from the API server, nil if it does not exist.
-func live(ctx context.Context, client kubernetes.Interface, t target) (*object, error) {
+func live(ctx context.Context, client certs.Client, t target) (*object, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	found, err := t.kind.get(ctx, client, t.name)

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	apply "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
-	"k8s.io/client-go/kubernetes"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
 )
 
 // validating is the kind ValidatingWebhookConfiguration.
@@ -18,7 +19,7 @@ func (validating) name() string     { return "ValidatingWebhookConfiguration" }
 func (validating) resource() string { return "validatingwebhookconfigurations" }
 func (validating) short() string    { return "validating" }
 
-func (k validating) get(ctx context.Context, client kubernetes.Interface, name string) (*object, error) {
+func (k validating) get(ctx context.Context, client certs.Client, name string) (*object, error) {
 	found, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -26,7 +27,7 @@ func (k validating) get(ctx context.Context, client kubernetes.Interface, name s
 	return k.convert(found), nil
 }
 
-func (k validating) list(ctx context.Context, client kubernetes.Interface, options metav1.ListOptions) ([]*object, string, error) {
+func (k validating) list(ctx context.Context, client certs.Client, options metav1.ListOptions) ([]*object, string, error) {
 	found, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, options)
 	if err != nil {
 		return nil, "", err
@@ -38,7 +39,7 @@ func (k validating) list(ctx context.Context, client kubernetes.Interface, optio
 	return objects, found.ResourceVersion, nil
 }
 
-func (validating) watch(ctx context.Context, client kubernetes.Interface, options metav1.ListOptions) (watch.Interface, error) {
+func (validating) watch(ctx context.Context, client certs.Client, options metav1.ListOptions) (watch.Interface, error) {
 	return client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Watch(ctx, options)
 }
 
@@ -55,7 +56,7 @@ func (k validating) convert(o runtime.Object) *object {
 	return converted
 }
 
-func (validating) apply(ctx context.Context, client kubernetes.Interface, name, resourceVersion string, entries []string, bundle []byte) error {
+func (validating) apply(ctx context.Context, client certs.Client, name, resourceVersion string, entries []string, bundle []byte) error {
 	patch := apply.ValidatingWebhookConfiguration(name).WithResourceVersion(resourceVersion)
 	for _, entry := range entries {
 		patch.WithWebhooks(apply.ValidatingWebhook().WithName(entry).WithClientConfig(apply.WebhookClientConfig().WithCABundle(bundle...)))

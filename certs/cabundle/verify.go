@@ -62,15 +62,63 @@ func (w *Watcher) Holds(ca *x509.Certificate) error {
 // comes later: an API server that is away, or a registration that somebody takes
 // away, makes no replica unready that others depend on. Before that it is what
 // Verify says.
+//
+// It is nil a moment after that at the earliest: API servers learn of a bundle
+// from the same place as we do, and not all at once.
 func (w *Watcher) Ready(cert *tls.Certificate) error {
-	if w.ready.Load() {
+	if w.ready.Load() || len(w.groups) == 0 {
 		return nil
 	}
-	if err := w.Verify(cert, w.cfg.Now().Round(0)); err != nil {
+	err := w.Verify(cert, w.cfg.Now().Round(0))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch now := time.Now(); {
+	case err != nil:
+		w.verified = time.Time{}
 		return err
+	case w.verified.IsZero():
+		w.verified = now
+		return errNoticed
+	case now.Sub(w.verified) < noticeTime:
+		return errNoticed
 	}
 	w.ready.Store(true)
 	return nil
+}
+
+// noticeTime is how long API servers may take to notice a bundle, on a usual day.
+const noticeTime = time.Second
+
+var errNoticed = errors.New("every registration trusts the serving certificate: waiting a second for API servers to notice")
+
+// Verdict is whether a configuration trusts a certificate.
+type Verdict struct {
+	// Kind and Name are the configuration's.
+	Kind, Name string
+	Trusted    bool
+}
+
+// Verdicts are of the configurations that there are, and of those that are missed,
+// in the order of the registrations.
+func (w *Watcher) Verdicts(cert *tls.Certificate, now time.Time) []Verdict {
+	var list []Verdict
+	known, bundles := w.look()
+	chain, err := newChain(cert)
+	for i, k := range known {
+		if k.found == nil && !w.missed(i, known) {
+			continue
+		}
+		v := Verdict{Kind: w.targets[i].kind.name(), Name: w.targets[i].name, Trusted: k.found != nil && err == nil}
+		if v.Trusted {
+			entries := hosts(w.cfg.Hosts).ours(k.found)
+			v.Trusted = len(entries) > 0
+			for _, e := range entries {
+				v.Trusted = v.Trusted && chain.verify(bundles[e.raw], e.server, now) == nil
+			}
+		}
+		list = append(list, v)
+	}
+	return list
 }
 
 // each asks about every entry of ours, and returns all problems, in the order of

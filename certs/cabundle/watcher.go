@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 )
@@ -37,7 +36,7 @@ const (
 // WatcherConfig says what to read back.
 type WatcherConfig struct {
 	// Client asks the API server. It needs get, list and watch on what is named.
-	Client kubernetes.Interface
+	Client certs.Client
 	// Registrations are what must trust us. Without any, everything is trusted.
 	Registrations []Registration
 	// Hosts are the names and addresses that we serve, *.DOMAIN among them: only
@@ -66,6 +65,8 @@ type Watcher struct {
 	// bundles are those of known, parsed.
 	bundles map[string]*bundle
 	changed chan struct{}
+	// verified is since when Ready has found nothing wrong.
+	verified time.Time
 
 	// reporting is held while Notify is called. It is taken before mu.
 	reporting sync.Mutex

@@ -255,6 +255,11 @@ func TestWatcherFollows(t *testing.T) {
 		synctest.Wait()
 		isClosed(t, changed, true)
 		wantError(t, w.Verify(leaf, time.Now()))
+		wantError(t, w.Ready(leaf), "waiting a second for API servers to notice")
+		if got := w.Verdicts(leaf, time.Now()); len(got) != 1 || !got[0].Trusted || got[0].Kind != "MutatingWebhookConfiguration" || got[0].Name != "x" {
+			t.Errorf("verdicts %+v", got)
+		}
+		time.Sleep(noticeTime)
 		wantError(t, w.Ready(leaf))
 
 		reported.none(t)
@@ -262,6 +267,9 @@ func TestWatcherFollows(t *testing.T) {
 		synctest.Wait()
 		wantError(t, w.Verify(leaf, time.Now()), "MutatingWebhookConfiguration x: not found: apply the output of gatehouse manifests")
 		wantError(t, reported.one(t).Err, "not found: apply the output")
+		if got := w.Verdicts(leaf, time.Now()); len(got) != 1 || got[0].Trusted {
+			t.Errorf("verdicts of what is not there: %+v", got)
+		}
 		wantError(t, w.Ready(leaf))
 
 		server.put("mutating/x", webhooks(ca.pem(), one))

@@ -316,6 +316,9 @@ func (s *State) whileActivating(o *Observation, p *Policy) (*State, string) {
 		n.Cause = Emergency
 		return n, "the old CA will be forgotten soon: an emergency is requested"
 	}
+	if p.New == nil && o.Offered != nil && !o.Offered.Equal(s.Current.Cert) {
+		return s.whileActivatingOffered(o)
+	}
 	if o.Trusts != nil {
 		if _, ok := o.Trusts(s.Current.Cert); !ok {
 			return nil, ""
@@ -337,6 +340,20 @@ func (s *State) whileActivating(o *Observation, p *Policy) (*State, string) {
 	return n, what
 }
 
+// whileActivatingOffered goes on to yet another CA of an issuer. Replicas that
+// have not changed over to the current one never will: what is offered now took
+// the place of what they were about to serve.
+func (s *State) whileActivatingOffered(o *Observation) (*State, string) {
+	if s.Previous != nil && s.Previous.Cert.Equal(o.Offered) {
+		n := s.enter(Activate, o.Now)
+		n.Cause, n.Current, n.Previous = Offered, s.Previous, &Authority{Cert: s.Current.Cert}
+		return n, "the issuer is back at the old CA, which is still trusted"
+	}
+	n := s.enter(Publish, o.Now)
+	n.Cause, n.Pending = Offered, &Authority{Cert: o.Offered}
+	return n, "a third CA is published, because the issuer has a new one again"
+}
+
 // over tells whether no replica is waited for.
 func (s *State) over(o *Observation, p *Policy) bool {
 	switch {
@@ -351,13 +368,13 @@ func (s *State) over(o *Observation, p *Policy) bool {
 }
 
 // Waiting are the names of the replicas that may still serve a certificate that
-// is not the current CA's: a replica that is cut off goes on with what it has
-// until that ends.
+// is neither the current CA's nor the pending one's: a replica that is cut off
+// goes on with what it has until that ends.
 func (s *State) Waiting(o *Observation) []string {
 	var names []string
 	for i := range o.Replicas {
 		r := &o.Replicas[i]
-		if r.Issuer != "" && r.Issuer != s.Current.ID() && !o.Now.After(r.NotAfter) {
+		if r.Issuer != "" && r.Issuer != s.Current.ID() && r.Issuer != s.Pending.name() && !o.Now.After(r.NotAfter) {
 			names = append(names, r.Replica)
 		}
 	}

@@ -332,3 +332,45 @@ func TestWaiting(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// An issuer that has yet another CA before all replicas serve the one before:
+// those that did not change over never will.
+func TestOfferedWhileActivating(t *testing.T) {
+	t.Parallel()
+	a, b, c := external(year("a", epoch())), external(year("b", epoch())), external(year("c", epoch()))
+	now := epoch()
+	p := &Policy{LeafLife: leafLife, Hold: testHold}
+	activating := func() *State {
+		return &State{Lineage: "l", Created: now, Generation: 1, Phase: Activate, Current: b, Previous: a}
+	}
+	observe := func(offered *Authority, issuers ...*Authority) *Observation {
+		o := &Observation{Now: now, Offered: offered.Cert, Trusts: func(*x509.Certificate) (time.Time, bool) { return now.Add(-2 * testHold), true }}
+		o.Watched = now.Add(-2 * testHold)
+		for _, issuer := range issuers {
+			o.Replicas = append(o.Replicas, Report{Issuer: issuer.ID(), NotAfter: now.Add(time.Hour)})
+		}
+		return o
+	}
+
+	s, _, err := Step(activating(), observe(c, a, b), p)
+	if err != nil || s.Phase != Publish || s.Current != b || !s.Pending.Cert.Equal(c.Cert) || !s.Previous.Cert.Equal(a.Cert) {
+		t.Fatalf("a third CA: %+v, %v", s, err)
+	}
+	if s, _, err = Step(s, observe(c, a, b), p); err != nil || s.Phase != Hold {
+		t.Fatalf("published: %+v, %v", s, err)
+	}
+	if n, _, err := Step(s, observe(c, a, c), p); err != nil || n != nil {
+		t.Errorf("the first CA is forgotten while a replica serves it: %+v, %v", n, err)
+	}
+	if s, _, err = Step(s, observe(c, b, c), p); err != nil || s.Phase != Activate || !s.Current.Cert.Equal(c.Cert) || !s.Previous.Cert.Equal(b.Cert) {
+		t.Fatalf("held: %+v, %v", s, err)
+	}
+
+	s, _, err = Step(activating(), observe(a, a, b), p)
+	if err != nil || s.Phase != Activate || !s.Current.Cert.Equal(a.Cert) || !s.Previous.Cert.Equal(b.Cert) {
+		t.Fatalf("back at the first: %+v, %v", s, err)
+	}
+	if s, _, err = Step(s, observe(a, a), p); err != nil || s.Phase != Stable || len(s.Authorities()) != 1 {
+		t.Errorf("after that: %+v, %v", s, err)
+	}
+}

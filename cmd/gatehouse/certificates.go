@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
@@ -284,8 +283,15 @@ func (f *certificateFlags) certificates(ctx context.Context, access *rest.Config
 		}
 		c.source = files
 	}
+	if c.watcher != nil {
+		metrics.Bundles(func() []cabundle.Verdict {
+			cert, _ := c.source.GetCertificate(nil) // none is one that nobody trusts
+			return c.watcher.Verdicts(cert, time.Now())
+		})
+	}
 	if f.publishes() {
 		c.publisher = cabundle.NewPublisher(cabundle.PublisherConfig{Client: client, Watcher: c.watcher, Authorities: authorities, Notify: notify})
+		metrics.Publisher(c.publisher.Stats)
 	}
 	clientCA := f.clientCA
 	if clientCA == "" && f.selfSignedDir != "" {
@@ -301,15 +307,15 @@ func (f *certificateFlags) certificates(ctx context.Context, access *rest.Config
 
 // clients are for the cluster, nil without one, and where nothing of it is
 // needed.
-func (f *certificateFlags) clients(access *rest.Config) (kubernetes.Interface, dynamic.Interface, error) {
+func (f *certificateFlags) clients(access *rest.Config) (certs.Client, dynamic.Interface, error) {
 	if access == nil || f.selfSignedSecret == "" && f.certManager == "" && len(f.names()) == 0 {
 		return nil, nil, nil
 	}
 	access = rest.CopyConfig(access)
 	access.UserAgent = "gatehouse-certificates/" + version()
-	client, err := kubernetes.NewForConfig(access)
+	client, err := certs.NewClient(access)
 	if err != nil {
-		return nil, nil, fmt.Errorf("no client for %s: %w", access.Host, err)
+		return nil, nil, err
 	}
 	objects, err := dynamic.NewForConfig(access)
 	if err != nil {
@@ -319,7 +325,7 @@ func (f *certificateFlags) clients(access *rest.Config) (kubernetes.Interface, d
 }
 
 // ownCA is a CA in a Secret, in a directory or in memory.
-func (f *certificateFlags) ownCA(ctx context.Context, client kubernetes.Interface, trust certs.Trust, notify func(certs.Event)) (*certs.SelfSigned, error) {
+func (f *certificateFlags) ownCA(ctx context.Context, client certs.Client, trust certs.Trust, notify func(certs.Event)) (*certs.SelfSigned, error) {
 	config := certs.SelfSignedConfig{
 		Hosts: f.selfSigned, Replica: f.replica, Version: version(), Trust: trust,
 		Life: f.caDuration, LeafLife: f.duration, Hold: f.hold, Notify: notify,
@@ -328,7 +334,9 @@ func (f *certificateFlags) ownCA(ctx context.Context, client kubernetes.Interfac
 	case f.selfSignedSecret != "":
 		config.Store, config.Replicas = f.shared(client, f.selfSignedSecret, f.duration)
 	case f.selfSignedDir != "":
-		config.Store, config.Replicas = certs.NewDirStore(f.selfSignedDir), certs.NewDirReplicas(f.selfSignedDir, certs.ReplicaName(f.replica), nil)
+		reports := certs.NewDirReplicas(f.selfSignedDir, certs.ReplicaName(f.replica), nil)
+		reports.LeafLife = f.duration
+		config.Store, config.Replicas = certs.NewDirStore(f.selfSignedDir), reports
 	}
 	own, err := certs.NewSelfSigned(ctx, config)
 	if err != nil {
@@ -345,7 +353,7 @@ func (f *certificateFlags) ownCA(ctx context.Context, client kubernetes.Interfac
 }
 
 // shared is where replicas share a state.
-func (f *certificateFlags) shared(client kubernetes.Interface, secret string, leafLife time.Duration) (certs.Store, certs.Replicas) {
+func (f *certificateFlags) shared(client certs.Client, secret string, leafLife time.Duration) (certs.Store, certs.Replicas) {
 	namespace, name, _ := namespacedName(secret) // checked with the flags
 	return certs.NewSecretStore(certs.SecretStoreConfig{Client: client, Namespace: namespace, Name: name}),
 		certs.NewLeases(certs.LeasesConfig{Client: client, Namespace: namespace, Group: name, Replica: certs.ReplicaName(f.replica), LeafLife: leafLife})
@@ -356,7 +364,7 @@ func (f *certificateFlags) shared(client kubernetes.Interface, secret string, le
 const bundleSecret = "-ca-bundle"
 
 func (f *certificateFlags) fromCertManager(
-	ctx context.Context, client kubernetes.Interface, objects dynamic.Interface, trust certs.Trust, notify func(certs.Event),
+	ctx context.Context, client certs.Client, objects dynamic.Interface, trust certs.Trust, notify func(certs.Event),
 ) (*certs.CertManager, error) {
 	namespace, name, _ := namespacedName(f.certManager) // checked with the flags, and so is the issuer
 	issuer, _ := f.issuer()

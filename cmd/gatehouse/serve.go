@@ -423,11 +423,25 @@ func (s *surroundings) close() {
 }
 
 func logCertificate(log *slog.Logger, e certs.Event) {
-	attrs := []any{"subject", e.Subject, "notAfter", e.NotAfter, "sha256", e.SHA256}
+	attrs := []any{"subject", e.Subject}
+	if !e.NotAfter.IsZero() {
+		attrs = append(attrs, "notAfter", e.NotAfter, "sha256", e.SHA256)
+	}
+	if e.Object.Kind != "" {
+		attrs = append(attrs, "object", strings.TrimPrefix(e.Object.Kind+" "+e.Object.Namespace+"/"+e.Object.Name, "/"))
+	}
 	if len(e.Warnings) > 0 {
 		attrs = append(attrs, "warnings", strings.Join(e.Warnings, "; "))
 	}
+	if e.Message != "" {
+		attrs = append(attrs, "message", e.Message)
+	}
+	if e.Reason != "" {
+		attrs = append(attrs, "reason", e.Reason)
+	}
 	switch {
+	case errors.Is(e.Err, certs.ErrWaiting):
+		log.Info("certificate", append(attrs, "waits", e.Err.Error())...)
 	case e.Err != nil:
 		log.Error("certificate", append(attrs, "error", e.Err.Error())...)
 	case len(e.Warnings) > 0:

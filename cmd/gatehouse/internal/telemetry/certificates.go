@@ -6,18 +6,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 )
 
 // certificates counts what happens to certificates, and handshakes that fail.
 type certificates struct {
-	notAfter        *prometheus.GaugeVec
-	overwritten     prometheus.Counter
-	published       prometheus.Counter
-	publishFailures prometheus.Counter
-	storeErrors     prometheus.Counter
-	handshakes      *prometheus.CounterVec
+	notAfter    *prometheus.GaugeVec
+	storeErrors prometheus.Counter
+	handshakes  *prometheus.CounterVec
 }
 
 func newCertificates() *certificates {
@@ -26,18 +24,6 @@ func newCertificates() *certificates {
 			Name: "gatehouse_certificate_not_after_timestamp_seconds",
 			Help: "When the certificates in use end, by subject (serving certificate, self-signed CA, client CA).",
 		}, []string{"subject"}),
-		overwritten: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_ca_bundle_overwritten_total",
-			Help: "CA bundles in webhook configurations that somebody else changed.",
-		}),
-		published: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_ca_bundle_published_total",
-			Help: "CA bundles written into webhook configurations.",
-		}),
-		publishFailures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_ca_bundle_publish_failures_total",
-			Help: "CA bundles that could not be written into webhook configurations. What lasts is counted once.",
-		}),
 		storeErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_ca_store_errors_total",
 			Help: "Failures to read, write or understand the state of the CAs. What lasts is counted once.",
@@ -55,7 +41,7 @@ func newCertificates() *certificates {
 }
 
 func (c *certificates) collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.notAfter, c.overwritten, c.published, c.publishFailures, c.storeErrors, c.handshakes}
+	return []prometheus.Collector{c.notAfter, c.storeErrors, c.handshakes}
 }
 
 // Certificate notes what happened to a certificate, a CA or a bundle. It fits
@@ -64,16 +50,26 @@ func (t *Telemetry) Certificate(e certs.Event) {
 	if !e.NotAfter.IsZero() {
 		t.CertificateEnds(e.Subject, e.NotAfter)
 	}
-	switch e.Reason {
-	case certs.ReasonOverwritten:
-		t.certificates.overwritten.Inc()
-	case certs.ReasonPublished:
-		t.certificates.published.Inc()
-	case certs.ReasonPublishFailed:
-		t.certificates.publishFailures.Inc()
-	case certs.ReasonStoreFailed:
+	if e.Reason == certs.ReasonStoreFailed {
 		t.certificates.storeErrors.Inc()
 	}
+}
+
+// Publisher has metrics show what a publisher of CA bundles did, whenever they are
+// asked for. The function is safe for concurrent use. Publisher is called once at
+// most.
+func (t *Telemetry) Publisher(stats func() cabundle.Stats) {
+	counter := func(name, help string, count func(cabundle.Stats) int64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(count(stats())) })
+	}
+	t.Registry.MustRegister(
+		counter("gatehouse_ca_bundle_published_total", "CA bundles written into webhook configurations.",
+			func(s cabundle.Stats) int64 { return s.Published }),
+		counter("gatehouse_ca_bundle_overwritten_total", "CA bundles in webhook configurations that somebody else changed, and that were put right.",
+			func(s cabundle.Stats) int64 { return s.Overwritten }),
+		counter("gatehouse_ca_bundle_publish_failures_total", "Attempts to write CA bundles into webhook configurations that failed.",
+			func(s cabundle.Stats) int64 { return s.Failed }),
+	)
 }
 
 // CertificateEnds notes when a certificate in use ends. The subject is one of a
@@ -124,20 +120,10 @@ func (c *rotationCollector) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(c.generation, prometheus.GaugeValue, float64(state.Generation))
 }
 
-// BundleTrust is whether a registration trusts what is served.
-type BundleTrust struct {
-	// Kind and Name are the registration's:
-	// "ValidatingWebhookConfiguration", "gatehouse".
-	Kind, Name string
-	// Trusted tells whether its bundle, as it was read last, verifies the certificate
-	// that is served. It is false for a registration that is not there.
-	Trusted bool
-}
-
 // Bundles has metrics show which registrations trust what is served, whenever they
 // are asked for. The function returns each that is configured, and is safe for
 // concurrent use. Bundles is called once at most.
-func (t *Telemetry) Bundles(trust func() []BundleTrust) {
+func (t *Telemetry) Bundles(trust func() []cabundle.Verdict) {
 	t.Registry.MustRegister(&bundleCollector{
 		trust: trust,
 		trusted: prometheus.NewDesc("gatehouse_ca_bundle_trusted",
@@ -146,7 +132,7 @@ func (t *Telemetry) Bundles(trust func() []BundleTrust) {
 }
 
 type bundleCollector struct {
-	trust   func() []BundleTrust
+	trust   func() []cabundle.Verdict
 	trusted *prometheus.Desc
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
@@ -45,6 +46,8 @@ func TestCertificateEvents(t *testing.T) {
 		"gatehouse_certificate_not_after_timestamp_seconds", "gatehouse_ca_bundle_overwritten_total", "gatehouse_ca_bundle_published_total",
 		"gatehouse_ca_bundle_publish_failures_total", "gatehouse_ca_store_errors_total",
 	}
+	stats := cabundle.Stats{}
+	observe.Publisher(func() cabundle.Stats { return stats })
 	shows(t, observe, `gatehouse_ca_bundle_overwritten_total 0
 gatehouse_ca_bundle_publish_failures_total 0
 gatehouse_ca_bundle_published_total 0
@@ -55,17 +58,12 @@ gatehouse_ca_store_errors_total 0
 		{Subject: certs.ServingCertificate, NotAfter: time.Unix(300, 0)},
 		{Subject: certs.SelfSignedCA, NotAfter: time.Unix(900, 0), Reason: certs.ReasonRotation, Message: "a new CA"},
 		{Subject: certs.SelfSignedCA, Reason: certs.ReasonStoreFailed, Err: failed},
-		{Subject: certs.SelfSignedCA, Reason: certs.ReasonPublishFailed, Err: failed},
-		{Subject: certs.SelfSignedCA, Reason: certs.ReasonPublishFailed, Err: failed},
-		{Subject: certs.SelfSignedCA, Reason: certs.ReasonPublished},
-		{Subject: certs.SelfSignedCA, Reason: certs.ReasonOverwritten},
-		{Subject: certs.SelfSignedCA, Reason: certs.ReasonOverwritten},
-		{Subject: certs.SelfSignedCA, Reason: certs.ReasonOverwritten},
 		{Subject: certs.ServingCertificate, Reason: certs.ReasonUntrusted, Err: failed},
 		{Subject: certs.ServingCertificate, Reason: certs.ReasonExpiring, Err: failed, NotAfter: time.Unix(400, 0)},
 	} {
 		observe.Certificate(e)
 	}
+	stats = cabundle.Stats{Published: 1, Overwritten: 3, Failed: 2}
 	shows(t, observe, `gatehouse_ca_bundle_overwritten_total 3
 gatehouse_ca_bundle_publish_failures_total 2
 gatehouse_ca_bundle_published_total 1
@@ -129,13 +127,13 @@ func TestBundles(t *testing.T) {
 	t.Parallel()
 	observe, _ := newTelemetry(slog.LevelError)
 	const mutating, validating = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
-	var trust atomic.Pointer[[]telemetry.BundleTrust]
-	trust.Store(new([]telemetry.BundleTrust))
-	observe.Bundles(func() []telemetry.BundleTrust { return *trust.Load() })
+	var trust atomic.Pointer[[]cabundle.Verdict]
+	trust.Store(new([]cabundle.Verdict))
+	observe.Bundles(func() []cabundle.Verdict { return *trust.Load() })
 	if n, err := testutil.GatherAndCount(observe.Registry, "gatehouse_ca_bundle_trusted"); err != nil || n != 0 {
 		t.Errorf("%d series without a registration (%v)", n, err)
 	}
-	trust.Store(&[]telemetry.BundleTrust{
+	trust.Store(&[]cabundle.Verdict{
 		{Kind: mutating, Name: "gatehouse", Trusted: true},
 		{Kind: validating, Name: "gatehouse"},
 		{Kind: validating, Name: "twice"},

@@ -1,0 +1,443 @@
+// Package cabundle_test runs package cabundle against a real API server: what it
+// rests on are the server's rules for server-side apply, watches and RBAC.
+package cabundle_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
+)
+
+func TestWritesNothingButCABundle(t *testing.T) {
+	w := newWorld(t)
+	ca := newAuthority(t, "ca")
+	const name = "nothing-else"
+	c := manifest(name, "one.gatehouse.dev", "two.gatehouse.dev")
+	other := manifest(name, "other.example.org").Webhooks[0]
+	other.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://other.example.org/"), CABundle: []byte(bundleOf(newAuthority(t, "other")))}
+	c.Webhooks = append(c.Webhooks, other)
+	before := w.apply(c, false)
+	start(t, w.client, newAuthorities(ca), name)
+	eventually(t, deadline, "both webhooks", func() error {
+		for _, hook := range w.get(name).Webhooks[:2] {
+			if string(hook.ClientConfig.CABundle) != bundleOf(ca) {
+				return errors.New(hook.Name)
+			}
+		}
+		return nil
+	})
+	after := w.get(name)
+	want := []string{
+		`Apply webhooks k:{"name":"one.gatehouse.dev"} .`, `Apply webhooks k:{"name":"one.gatehouse.dev"} clientConfig caBundle`, `Apply webhooks k:{"name":"one.gatehouse.dev"} name`,
+		`Apply webhooks k:{"name":"two.gatehouse.dev"} .`, `Apply webhooks k:{"name":"two.gatehouse.dev"} clientConfig caBundle`, `Apply webhooks k:{"name":"two.gatehouse.dev"} name`,
+	}
+	if got := ownFields(after); !slices.Equal(got, want) {
+		t.Errorf("we manage\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if after.Generation != before.Generation+1 {
+		t.Errorf("the generation went from %d to %d: not one write", before.Generation, after.Generation)
+	}
+	for i := range after.Webhooks[:2] {
+		after.Webhooks[i].ClientConfig.CABundle = nil
+	}
+	if !reflect.DeepEqual(before.Webhooks, after.Webhooks) || !reflect.DeepEqual(before.Labels, after.Labels) {
+		t.Errorf("what is not ours was changed:\n%+v\n%+v", before, after)
+	}
+
+	statuses, err := cabundle.Read(t.Context(), w.client, []cabundle.Registration{{Name: name}})
+	if err != nil || len(statuses) != 1 || len(statuses[0].Entries) != 3 {
+		t.Fatalf("read %+v, %v", statuses, err)
+	}
+	if e := statuses[0].Entries[0]; len(e.Managers) != 1 || e.Managers[0].Name != cabundle.FieldManager || e.Managers[0].Operation != "Apply" || len(e.Bundle) != 1 || e.Server != host {
+		t.Errorf("of ours read %+v", e)
+	}
+	if e := statuses[0].Entries[2]; len(e.Managers) != 1 || e.Managers[0].Name != "gitops" {
+		t.Errorf("of the other read %+v", e)
+	}
+}
+
+// The two rules of the API server that make a stale writer lose, and that keep a
+// deleted configuration deleted.
+func TestResourceVersionDecides(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		// meanwhile happens after the configuration was read and before it is written.
+		meanwhile func(w world, name, newer string)
+		check     func(w world, name, newer string) error
+	}{
+		{
+			name: "published by another replica",
+			meanwhile: func(w world, name, newer string) {
+				c := manifest(name, "one.gatehouse.dev", "two.gatehouse.dev")
+				for i := range c.Webhooks {
+					c.Webhooks[i].ClientConfig.CABundle = []byte(newer)
+				}
+				w.replace(c, "another-replica")
+			},
+			check: func(w world, name, newer string) error { return has(w.get(name), newer) },
+		},
+		{
+			name:      "deleted",
+			meanwhile: func(w world, name, _ string) { w.delete(name) },
+			check: func(w world, name, _ string) error {
+				_, err := w.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(w.Context(), name, metav1.GetOptions{})
+				if !apierrors.IsNotFound(err) {
+					return fmt.Errorf("want that it is not found, got %w", err)
+				}
+				return nil
+			},
+		},
+		{
+			name: "deleted and made again",
+			meanwhile: func(w world, name, newer string) {
+				w.delete(name)
+				c := manifest(name, "one.gatehouse.dev")
+				c.Webhooks[0].ClientConfig.CABundle = []byte(newer)
+				w.apply(c, false)
+			},
+			check: func(w world, name, newer string) error { return has(w.get(name), newer) },
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			a, b := newAuthority(t, "a"), newAuthority(t, "b")
+			name := strings.ReplaceAll(test.name, " ", "-")
+			w.apply(manifest(name, "one.gatehouse.dev", "two.gatehouse.dev"), false)
+			source := newAuthorities(a)
+			reached, done := make(chan struct{}), make(chan struct{})
+			source.late = func(call int) {
+				switch call {
+				case 2: // the one between the read and the write
+					close(reached)
+					<-done
+				case 3:
+					t.Log("the write conflicted, and the authorities were asked again")
+				}
+			}
+			r := start(t, w.client, source, name)
+			<-reached
+			// From now on the authorities know better, but not this call.
+			source.set(a, b)
+			test.meanwhile(w, name, bundleOf(a, b))
+			version := ""
+			if test.name != "deleted" {
+				version = w.get(name).ResourceVersion
+			}
+			close(done)
+			eventually(t, deadline, "the next look at the authorities", func() error {
+				source.mu.Lock()
+				defer source.mu.Unlock()
+				if source.call < 3 {
+					return fmt.Errorf("asked %d times", source.call)
+				}
+				return nil
+			})
+			time.Sleep(soon) // nothing is to happen
+			if err := test.check(w, name, bundleOf(a, b)); err != nil {
+				t.Error(err)
+			}
+			if version != "" && w.get(name).ResourceVersion != version {
+				t.Error("it was written")
+			}
+			if s := r.Stats(); s.Published != 0 || s.Failed != 0 {
+				t.Errorf("counted %+v, reported %q", s, r.reported(certs.ReasonPublishFailed))
+			}
+
+			// Without the resourceVersion the same patch is written: the conflict is what
+			// saved it.
+			if test.name == "published by another replica" {
+				w.applyBundleWithoutVersion(name, bundleOf(a), "one.gatehouse.dev", "two.gatehouse.dev")
+				if err := has(w.get(name), bundleOf(a)); err == nil {
+					return
+				}
+				// It may have been put right already, which shows as well that it was written.
+				w.published(name, bundleOf(a, b), deadline)
+				if r.Stats().Published == 0 {
+					t.Error("a patch without resourceVersion changed nothing: this test shows nothing")
+				}
+			}
+		})
+	}
+}
+
+func TestGitOpsWithoutCABundleKeepsIt(t *testing.T) {
+	w := newWorld(t)
+	ca := newAuthority(t, "ca")
+	const name = "gitops-without"
+	c := manifest(name, "one.gatehouse.dev", "two.gatehouse.dev")
+	w.apply(c, true)
+	r := start(t, w.client, newAuthorities(ca), "validating/"+name)
+	w.published(name, bundleOf(ca), deadline)
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for i := range 20 {
+		<-ticker.C
+		c.Labels["n"] = fmt.Sprint(i)
+		if err := has(w.apply(c, true), bundleOf(ca)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := r.Stats(); s != (cabundle.Stats{Published: 1}) {
+		t.Errorf("counted %+v, want one write", s)
+	}
+}
+
+// Whatever takes our caBundle away every 200 ms, it is there again within a
+// second.
+func TestOverwrittenIsPutRight(t *testing.T) {
+	const times = 15
+	for _, test := range []struct {
+		name string
+		// who is who did it, as far as managedFields tell.
+		who       string
+		overwrite func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration)
+	}{
+		{"replace", "somebody", func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			w.replace(c, "kubectl-replace")
+		}},
+		{"placeholder", `"gitops" (Apply)`, func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c = c.DeepCopy()
+			for i := range c.Webhooks {
+				c.Webhooks[i].ClientConfig.CABundle = []byte("\n")
+			}
+			w.apply(c, true)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			ca := newAuthority(t, "ca")
+			name := "overwritten-by-" + test.name
+			c := manifest(name, "one.gatehouse.dev", "two.gatehouse.dev")
+			w.apply(c, false)
+			replicas := []*replica{start(t, w.client, newAuthorities(ca), name), start(t, w.client, newAuthorities(ca), name), start(t, w.client, newAuthorities(ca), name)}
+			w.published(name, bundleOf(ca), deadline)
+			var longest time.Duration
+			ticker := time.NewTicker(200 * time.Millisecond)
+			defer ticker.Stop()
+			for range times {
+				<-ticker.C
+				test.overwrite(w, c)
+				longest = max(longest, w.published(name, bundleOf(ca), soon))
+			}
+			t.Logf("put right %d times, the longest took %s", times, longest)
+			eventually(t, deadline, "what was counted", func() error {
+				var sum cabundle.Stats
+				for _, r := range replicas {
+					sum.Published += r.Stats().Published
+					sum.Overwritten += r.Stats().Overwritten
+					sum.Failed += r.Stats().Failed
+				}
+				if sum != (cabundle.Stats{Published: times + 1, Overwritten: times}) {
+					return fmt.Errorf("%+v, want no write but what was needed", sum)
+				}
+				return nil
+			})
+			var told []string
+			for _, r := range replicas {
+				told = append(told, r.reported(certs.ReasonOverwritten)...)
+				r.stop()
+			}
+			if len(told) == 0 || len(told) > len(replicas) || !strings.Contains(told[0], test.who+" changed the caBundle") {
+				t.Errorf("reported %q, want once by each who saw it, with %s", told, test.who)
+			}
+
+			test.overwrite(w, c)
+			time.Sleep(soon)
+			if has(w.get(name), bundleOf(ca)) == nil {
+				t.Error("it is put right although nobody does: this test shows nothing")
+			}
+		})
+	}
+}
+
+func TestDeletedAndMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	ca := newAuthority(t, "ca")
+	const name = "made-again"
+	r := start(t, w.client, newAuthorities(ca), name)
+	verify := func() error { return r.Verify(ca.leaf, time.Now()) }
+	notFound := func() error {
+		if err := verify(); err == nil || !strings.Contains(err.Error(), name+": not found: apply the output of gatehouse manifests") {
+			return fmt.Errorf("want that it is not found, got %w", err)
+		}
+		return nil
+	}
+	eventually(t, deadline, "before it is there", notFound)
+	if r.Ready(ca.leaf) == nil {
+		t.Error("ready although nobody trusts us")
+	}
+	for range 3 {
+		w.apply(manifest(name, "one.gatehouse.dev"), false)
+		w.published(name, bundleOf(ca), soon+time.Second)
+		eventually(t, deadline, "once it is there", verify)
+		eventually(t, deadline, "ready a moment later", func() error { return r.Ready(ca.leaf) })
+		w.delete(name)
+		eventually(t, deadline, "once it is deleted", notFound)
+		if err := r.Ready(ca.leaf); err != nil {
+			t.Errorf("not ready any more: %v", err)
+		}
+	}
+}
+
+func TestBeingDeletedIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	ca := newAuthority(t, "ca")
+	const name = "being-deleted"
+	c := manifest(name, "one.gatehouse.dev")
+	c.Finalizers = []string{"gatehouse.dev/test"}
+	w.apply(c, false)
+	w.delete(name)
+	r := start(t, w.client, newAuthorities(ca), name)
+	eventually(t, deadline, "it is read", func() error {
+		if s := r.Status(); len(s) != 1 || !s[0].Deleting {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	time.Sleep(soon) // nothing is to happen
+	if err := has(w.get(name), ""); err != nil {
+		t.Error(err)
+	}
+	if s := r.Stats(); s != (cabundle.Stats{}) {
+		t.Errorf("counted %+v", s)
+	}
+}
+
+func TestLeastPrivilege(t *testing.T) {
+	w := newWorld(t)
+	ca := newAuthority(t, "ca")
+	for _, test := range []struct {
+		name  string
+		verbs []string
+		// published, and otherwise why not.
+		published string
+		unread    string
+	}{
+		{name: "enough", verbs: []string{"get", "list", "watch", "patch"}},
+		{
+			name: "without-patch", verbs: []string{"get", "list", "watch"},
+			published: `its caBundle cannot be written: grant patch on validatingwebhookconfigurations with resourceNames ["without-patch"] in a ClusterRole`,
+		},
+		{
+			name: "without-get", verbs: []string{"list", "watch", "patch"},
+			published: `cannot be read: grant get on validatingwebhookconfigurations with resourceNames ["without-get"]`,
+		},
+		{
+			name: "without-list", verbs: []string{"get", "watch", "patch"},
+			unread: `ValidatingWebhookConfiguration without-list: cannot be read: grant get, list and watch on validatingwebhookconfigurations with resourceNames ["without-list"]`,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := world{t, w.client}
+			w.apply(manifest(test.name, "one.gatehouse.dev"), false)
+			client := w.user(test.name, test.verbs...)
+			r := start(t, client, newAuthorities(ca), "validating/"+test.name)
+			switch {
+			case test.unread != "":
+				eventually(t, deadline, "the reason", func() error {
+					err := r.Verify(ca.leaf, time.Now())
+					if !errors.Is(err, certs.ErrUnread) || !strings.Contains(err.Error(), test.unread) {
+						return err
+					}
+					return nil
+				})
+			case test.published != "":
+				eventually(t, deadline, "the reason", func() error {
+					if told := r.reported(certs.ReasonPublishFailed); len(told) != 1 || !strings.Contains(told[0], test.published) {
+						return fmt.Errorf("reported %q", told)
+					}
+					return nil
+				})
+			default:
+				w.published(test.name, bundleOf(ca), deadline)
+				eventually(t, deadline, "trusted", func() error { return r.Verify(ca.leaf, time.Now()) })
+				if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+					t.Errorf("the user may list everything: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// Two replicas, one of which always learns late what the authorities are: it must
+// never take back what the other has published.
+func TestNoFlapping(t *testing.T) {
+	w := newWorld(t)
+	a, b := newAuthority(t, "a"), newAuthority(t, "b")
+	const name = "flapping"
+	w.apply(manifest(name, "one.gatehouse.dev"), false)
+	fresh, stale := newAuthorities(a), newAuthorities(a)
+	const delay = 100 * time.Millisecond
+	stale.late = func(int) { time.Sleep(delay) }
+	start(t, w.client, fresh, name)
+	start(t, w.client, stale, name)
+	w.published(name, bundleOf(a), deadline)
+	for i := range 20 {
+		next := []authority{a, b}
+		if i%2 == 1 {
+			next = next[:1]
+		}
+		// Both set about putting this right, and the late one reads what is soon out of
+		// date. It has that in hand while the other publishes what follows.
+		w.replace(manifest(name, "one.gatehouse.dev"), "kubectl-replace")
+		time.Sleep(time.Duration(i) * 2 * delay / 20)
+		stale.set(next...)
+		fresh.set(next...)
+		w.published(name, bundleOf(next...), soon)
+		before := w.get(name).ResourceVersion
+		time.Sleep(4 * delay) // nothing is to happen
+		if after := w.get(name); after.ResourceVersion != before {
+			t.Fatalf("round %d: written again after it was right, now: %v", i, has(after, bundleOf(next...)))
+		}
+	}
+}
+
+func TestAPIServerIsAway(t *testing.T) {
+	w := newWorld(t)
+	c := shared.Get(t)
+	a, b := newAuthority(t, "a"), newAuthority(t, "b")
+	const name = "away"
+	w.apply(manifest(name, "one.gatehouse.dev"), false)
+	source := newAuthorities(a)
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, client, source, name)
+	eventually(t, deadline, "trusted", func() error { return r.Verify(a.leaf, time.Now()) })
+	if err := c.APIServer().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	source.set(a, b)
+	eventually(t, deadline, "noticed", func() error {
+		for _, s := range r.Status() {
+			if s.Problem != "" {
+				return nil
+			}
+		}
+		return errors.New("no problem")
+	})
+	if err := r.Verify(a.leaf, time.Now()); err != nil {
+		t.Errorf("while the API server is away: %v", err)
+	}
+	if err := c.APIServer().Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.published(name, bundleOf(a, b), deadline)
+	eventually(t, deadline, "read back", func() error { return r.Holds(b.cert) })
+	if told := r.reported(certs.ReasonPublishFailed); len(told) > 1 {
+		t.Errorf("reported %q", told)
+	}
+}
