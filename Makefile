@@ -62,6 +62,7 @@ verify: $(CONTROLLER_GEN) ## Check in a copy that 'make generate' and 'go mod ti
 manifests: build ## Write manifests/registration: what 'gatehouse manifests' prints for the usual ways to install.
 	@mkdir -p manifests/registration
 	$(BIN)/gatehouse manifests --service gatehouse-system/gatehouse --certificates cert-manager --exclude-namespace cert-manager > manifests/registration/cert-manager.yaml
+	$(BIN)/gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed > manifests/registration/self-signed.yaml
 
 .PHONY: controlplane
 controlplane: ## Build kube-apiserver, kube-controller-manager, kubectl, etcd and podvalidate (once, about 5 minutes).

@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -168,6 +169,13 @@ func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 	switch {
 	case want == found && want != nil:
 		k.lost = time.Time{}
+		if !hasBundle(record.Data, found, now) {
+			if err := k.save(ctx, record, found, now); err != nil {
+				return err
+			}
+			k.announce(ReasonRecovered, rotation.KeyBundle+" was damaged, and was written again", found)
+			return ErrConflict // what was written is read again before the next step
+		}
 	case (want == nil || late) && k.waitsForRescue(ctx, want):
 		return fmt.Errorf("%s: %w: %w", k.store, cmp.Or(damage, errOlder), errRescue)
 	case want != nil:
@@ -188,6 +196,17 @@ func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 	}
 	k.keep(want)
 	return k.step(ctx, record, want, now)
+}
+
+// hasBundle tells whether the bundle that is stored for people is the state's. A
+// CA that has ended may be in it or not: replicas do not agree to the second.
+func hasBundle(data map[string][]byte, s *rotation.State, now time.Time) bool {
+	var all []*x509.Certificate
+	for _, a := range s.Authorities() {
+		all = append(all, a.Cert)
+	}
+	stored := data[rotation.KeyBundle]
+	return bytes.Equal(stored, rotation.Bundle(s.Trusted(now))) || bytes.Equal(stored, rotation.Bundle(all))
 }
 
 // recovery says why what is stored is replaced by what is remembered.

@@ -316,6 +316,10 @@ func TestHeal(t *testing.T) {
 			delete(data, rotation.KeyCurrentKey)
 			return data
 		},
+		"another bundle": func(data map[string][]byte) map[string][]byte {
+			data[rotation.KeyBundle] = other.Data[rotation.KeyBundle]
+			return data
+		},
 		"no state": func(data map[string][]byte) map[string][]byte {
 			delete(data, rotation.KeyState)
 			return data
