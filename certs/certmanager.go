@@ -134,7 +134,7 @@ func NewCertManager(ctx context.Context, cfg CertManagerConfig) (*CertManager, e
 	}
 	m.keeper = &keeper{
 		subject: IssuerCA,
-		store: cfg.Store, replicas: cfg.Replicas, replica: ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
+		store:   cfg.Store, replicas: cfg.Replicas, replica: ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
 		policy: rotation.Policy{
 			LeafLife: servingDuration, Hold: cfg.Hold,
 			EmergencyHold: min(cfg.Hold, rotation.DefaultEmergencyHold), EmergencyWait: rotation.DefaultEmergencyWait,

@@ -127,7 +127,7 @@ func NewSelfSigned(ctx context.Context, cfg SelfSignedConfig) (*SelfSigned, erro
 	s.cfg.LeafLife = cmp.Or(cfg.LeafLife, DefaultLeafLife)
 	s.keeper = &keeper{
 		subject: SelfSignedCA,
-		store: cfg.Store, replicas: cfg.Replicas, replica: ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
+		store:   cfg.Store, replicas: cfg.Replicas, replica: ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
 		policy: rotation.Policy{
 			New:           func(now time.Time) (*rotation.Authority, error) { return newAuthority(now, s.cfg.Life) },
 			LeafLife:      s.cfg.LeafLife,

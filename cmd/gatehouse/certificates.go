@@ -50,6 +50,10 @@ type certificateFlags struct {
 
 const defaultRegistration = "gatehouse"
 
+// firstLook bounds what is asked of the API server before anything is served: one
+// that hangs must not keep /livez from answering.
+const firstLook = 3 * time.Second
+
 func (f *certificateFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "file of the serving certificate and its chain, in PEM; re-read when it changes")
@@ -338,7 +342,9 @@ func (f *certificateFlags) ownCA(ctx context.Context, client certs.Client, trust
 		reports.LeafLife = f.duration
 		config.Store, config.Replicas = certs.NewDirStore(f.selfSignedDir), reports
 	}
-	own, err := certs.NewSelfSigned(ctx, config)
+	first, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
+	own, err := certs.NewSelfSigned(first, config)
 	if err != nil {
 		return nil, err
 	}
@@ -375,7 +381,9 @@ func (f *certificateFlags) fromCertManager(
 	if f.publishes() {
 		config.Store, config.Replicas = f.shared(client, f.certManager+bundleSecret, 0)
 	}
-	return certs.NewCertManager(ctx, config)
+	first, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
+	return certs.NewCertManager(first, config)
 }
 
 // tlsConfig is how the server presents itself.

@@ -25,6 +25,8 @@ type manifestsFlags struct {
 	excludeNamespaces             []string
 	authentication                bool
 	noMatchConditions             bool
+	rights, publish               bool
+	serviceAccount                string
 	clientCert, clientKey, output string
 	// purpose is what --authentication prints, and kubeconfigPath where the kubeconfig
 	// will be.
@@ -53,6 +55,14 @@ policies that cannot fail become a match condition of the webhook, so that what
 they leave out is not sent: run it again when one of them changes too, or leave
 them to Gatehouse with --no-match-conditions.
 
+Certificates come from --ca-file, which says whom to trust, or from --certificates:
+with self-signed Gatehouse has a CA of its own, keeps it in a Secret and writes it
+into the webhook configurations itself; with cert-manager that does both, and what
+it needs is printed too. What Gatehouse may do in the cluster then, and as which
+ServiceAccount, is printed with self-signed, and with --rights for cert-manager:
+roles for these objects and nothing else, with the reason of each verb, and the
+command line of serve that they are for.
+
 With --authentication it prints the kubeconfig for kube-apiserver's
 --authentication-token-webhook-config-file instead, which is a file on the hosts
 of kube-apiserver and not an object of the API. With --for it prints what makes
@@ -65,7 +75,10 @@ sent to Gatehouse, and neither are nodes, certificate signing requests, leases,
 events, reviews and Gatehouse's own documents: a cluster can come up without it.
 
 Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used.`,
-		Example: `  # in the cluster, with certificates from cert-manager
+		Example: `  # in the cluster, with a CA of its own
+  gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed --config DIR | kubectl apply -f -
+
+  # in the cluster, with certificates from cert-manager, in a mounted Secret; with --rights, read by the API
   gatehouse manifests --service gatehouse-system/gatehouse --certificates cert-manager --config DIR | kubectl apply -f -
 
   # outside of the cluster
@@ -97,7 +110,10 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	flags.StringVar(&f.url, "url", "", "address of Gatehouse, https://HOST:PORT")
 	flags.StringVar(&f.service, "service", "", "Service of Gatehouse, NAMESPACE/NAME[:PORT]; the port is 443 without")
 	flags.StringVar(&f.caFile, "ca-file", "", "file of the CAs that the serving certificate is verified with, in PEM")
-	flags.StringVar(&f.certificates, "certificates", "", "who issues the serving certificate and fills in its CA, instead of --ca-file: cert-manager")
+	flags.StringVar(&f.certificates, "certificates", "", "who issues the serving certificate and fills in its CA, instead of --ca-file: "+certificatesText())
+	flags.BoolVar(&f.rights, "rights", false, "print the ServiceAccount of Gatehouse and its rights too, to read the certificate of cert-manager by the API; always with --certificates self-signed")
+	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "have Gatehouse fill in the CA of what cert-manager issues, and not cert-manager's cainjector; always with --certificates self-signed")
+	flags.StringVar(&f.serviceAccount, "service-account", "", "ServiceAccount that Gatehouse runs as and that exists, with rights (default: one that has the name of the objects, which is printed)")
 	flags.StringVar(&f.config, "config", "", "directory of documents; without it pods and workloads are validated")
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
 	flags.StringVar(&f.namespace, "namespace", "", "namespace that Gatehouse runs in (default: that of --service, else gatehouse-system)")
@@ -110,11 +126,20 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver, with --authentication")
 	addOutputFlag(cmd, &f.output, "yaml", "json")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(purposes(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists, here and below
-	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions([]string{certManager}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions(certificateSources(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-const certManager = "cert-manager"
+// Who issues the serving certificate, for --certificates.
+const (
+	certManager = "cert-manager"
+	selfSigned  = "self-signed"
+)
+
+// certificateSources are the values of --certificates.
+func certificateSources() []string { return []string{certManager, selfSigned} }
+
+func certificatesText() string { return strings.Join(certificateSources(), " or ") }
 
 // purposes are the values of --for.
 func purposes() []string {
@@ -138,6 +163,7 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	o := registration.Options{
 		Name: f.name, Namespace: f.namespace, ExcludeNamespaces: f.excludeNamespaces, Server: server,
 		NoMatchConditions: f.noMatchConditions,
+		SelfSigned:        f.certificates == selfSigned, Rights: f.rights, PublishCABundle: f.publish, ServiceAccount: f.serviceAccount,
 	}
 	switch {
 	case o.Namespace != "":
@@ -160,8 +186,12 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	text, err := f.render(fmt.Sprintf(`Made by "gatehouse manifests". If Gatehouse keeps you from repairing it:
-kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, f.name), admission.Documents)
+	header := fmt.Sprintf(`Made by "gatehouse manifests". If Gatehouse keeps you from repairing it:
+kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, f.name)
+	if admission.Serve != "" {
+		header += fmt.Sprintf("\n\nThis is for Gatehouse in the namespace %q, started as follows, with flags besides as you like:\n%s", o.Namespace, admission.Serve)
+	}
+	text, err := f.render(header, admission.Documents)
 	return text, admission.Notes, err
 }
 
@@ -221,8 +251,12 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 		problem("there is no address of Gatehouse: give --url or --service")
 	}
 	switch {
-	case f.certificates != "" && f.certificates != certManager:
-		problems = append(problems, fmt.Errorf("--certificates: %q is not known, allowed is %s", f.certificates, certManager))
+	case f.certificates != "" && !slices.Contains(certificateSources(), f.certificates):
+		text := fmt.Sprintf("--certificates %.100q: must be %s", f.certificates, certificatesText())
+		if hint := finding.DidYouMean(f.certificates, certificateSources()...); hint != "" {
+			text += " (hint: " + hint + ")"
+		}
+		problem(text)
 	case f.certificates != "" && f.caFile != "":
 		problem("--ca-file and --certificates exclude each other")
 	case f.certificates != "" && f.authentication:
@@ -230,8 +264,9 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 	case f.authentication && f.caFile == "":
 		problem("there is no CA: give --ca-file, the path of the CAs of the serving certificate on the hosts of kube-apiserver")
 	case f.certificates == "" && f.caFile == "":
-		problem("there is no CA: give --ca-file, or --certificates cert-manager")
+		problem("there is no CA: give --ca-file, or --certificates " + certificatesText())
 	}
+	f.checkRights(problem)
 	if f.authentication && (f.clientCert == "" || f.clientKey == "") {
 		problem("token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver, because Gatehouse answers nobody else: give --client-cert and --client-key")
 	}
@@ -258,6 +293,24 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 		problems = append(problems, outputError(f.output, "yaml", "json"))
 	}
 	return server, errors.Join(problems...)
+}
+
+// checkRights is check for what Gatehouse may do.
+func (f *manifestsFlags) checkRights(problem func(string)) {
+	for _, flag := range []struct {
+		given bool
+		name  string
+	}{{f.rights, "--rights"}, {f.publish, "--publish-ca-bundle"}} {
+		switch {
+		case flag.given && f.authentication:
+			problem(flag.name + " is not for --authentication: token reviews need no rights in the cluster")
+		case flag.given && f.certificates == "":
+			problem(flag.name + " needs --certificates: with --ca-file somebody else renews the certificate and says whom to trust")
+		}
+	}
+	if f.serviceAccount != "" && !f.rights && !f.publish && f.certificates != selfSigned {
+		problem("--service-account needs --rights, --publish-ca-bundle or --certificates " + selfSigned + ": without, no rights are printed")
+	}
 }
 
 func (f *manifestsFlags) render(header string, documents []registration.Document) ([]byte, error) {

@@ -237,9 +237,10 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	defer func() { _ = ops.Close() }()
 	srv := server.New(server.Options{
 		Reviews: reviews, TLS: certificates.tlsConfig(minVersion), HandshakeFailed: metrics.HandshakeFailed,
-		Handler: server.Reviews(&current.snapshot, server.ReviewOptions{ //nolint:contextcheck // calls have contexts of their own
-			RequireClientCertificate: f.requireClientForAll,
-			Bytes:                    f.inFlight, Observe: observer(metrics, usage), Profiles: metrics.Profiles, Policies: metrics.Policies, Now: time.Now,
+		Handler: server.Reviews(&current.snapshot, server.ReviewOptions{
+			Bytes: f.inFlight, RequireClientCertificate: f.requireClientForAll, Now: time.Now,
+			Observe:  observer(metrics, usage), //nolint:contextcheck // calls have contexts of their own
+			Profiles: metrics.Profiles, Policies: metrics.Policies,
 			Login: login.Handler(login.HandlerOptions{
 				Current: func() *authn.Set { return current.snapshot.Load().Authn }, Now: time.Now,
 				Observe: metrics.Login, Familiar: providers.attempts.Familiar,

@@ -19,6 +19,8 @@ import (
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	sigsjson "sigs.k8s.io/json"
@@ -114,6 +116,14 @@ func TestGolden(t *testing.T) {
 		"url.yaml":              options(withURL),
 		"cert-manager-url.yaml": options(withURL, func(o *Options) { o.CABundle, o.Spec = nil, &webhooks.Spec{} }),
 		"config.yaml":           options(withURL, func(o *Options) { o.Spec = spec() }),
+		"self-signed.yaml":      options(func(o *Options) { o.SelfSigned = true }),
+		// In the namespace default there are Events of all kinds, and no policy looks at anything.
+		"self-signed-default.yaml": options(func(o *Options) {
+			o.SelfSigned, o.Name, o.Namespace, o.ServiceAccount = true, "gate", "default", "robot"
+			o.Spec = &webhooks.Spec{}
+		}),
+		"cert-manager-rights.yaml":    options(func(o *Options) { o.Rights, o.Spec = true, &webhooks.Spec{Sidecar: spec().Sidecar} }),
+		"cert-manager-published.yaml": options(func(o *Options) { o.PublishCABundle, o.Spec = true, &webhooks.Spec{Sidecar: spec().Sidecar} }),
 		"pushed.yaml": options(withURL, func(o *Options) {
 			o.Spec = &webhooks.Spec{Policy: policy.Spec{AdmissionPolicies: []policy.AdmissionPolicy{
 				conditioned("secrets", "", []testRule{named("", "v1", "secrets", create, update)}, `!("system:nodes" in request.userInfo.groups)`),
@@ -131,7 +141,11 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			return YAML("A header\nof two lines", a.Documents)
+			header := "A header\nof two lines"
+			if a.Serve != "" {
+				header += "\n" + a.Serve
+			}
+			return YAML(header, a.Documents)
 		}
 	}
 	golden["list.json"] = func() ([]byte, error) {
@@ -211,52 +225,96 @@ func TestGolden(t *testing.T) {
 
 // Every document is one that the API's own types have all the fields of.
 func TestDocumentsAreStrictlyTyped(t *testing.T) {
-	a, err := ForAdmission(options())
+	registered := []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
+	issued := []string{"Issuer", "Certificate", "Issuer", "Certificate"}
+	context := []string{"ClusterRole", "ClusterRoleBinding"}
+	for name, c := range map[string]struct {
+		options Options
+		// What others need comes before them.
+		want []string
+	}{
+		"cert-manager": {options(), slices.Concat(issued, registered)},
+		"cert-manager, by the API": {
+			options(func(o *Options) { o.Rights = true }),
+			slices.Concat([]string{"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}, context, issued, registered),
+		},
+		"cert-manager, published": {
+			options(func(o *Options) { o.PublishCABundle, o.ServiceAccount = true, "gatehouse" }),
+			slices.Concat([]string{"Role", "RoleBinding", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}, context, issued, registered),
+		},
+		"self-signed": {
+			options(func(o *Options) { o.SelfSigned = true }),
+			slices.Concat([]string{"ServiceAccount", "Role", "RoleBinding", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}, context, registered),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := ForAdmission(c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := YAML("x", a.Documents)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kinds []string
+			for part := range strings.SplitSeq(string(text), "---\n") {
+				if kind := strictly(t, part); kind != "" {
+					kinds = append(kinds, kind)
+				}
+			}
+			if !slices.Equal(kinds, c.want) {
+				t.Errorf("got %v, want %v", kinds, c.want)
+			}
+		})
+	}
+}
+
+// strictly is the kind of a document, "" for a header alone.
+func strictly(t *testing.T, part string) string {
+	t.Helper()
+	raw, err := yaml.YAMLToJSONStrict([]byte(part))
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := YAML("x", a.Documents)
+	if string(raw) == "null" {
+		return ""
+	}
+	var meta metav1.TypeMeta
+	err = yaml.Unmarshal(raw, &meta)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kinds []string
-	for part := range strings.SplitSeq(string(text), "---\n") {
-		raw, err := yaml.YAMLToJSONStrict([]byte(part))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(raw) == "null" {
-			continue // the header
-		}
-		var meta metav1.TypeMeta
-		err = yaml.Unmarshal(raw, &meta)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var into any
-		switch meta.APIVersion + " " + meta.Kind {
-		case "cert-manager.io/v1 Issuer":
-			into = &certmanagerv1.Issuer{}
-		case "cert-manager.io/v1 Certificate":
-			into = &certmanagerv1.Certificate{}
-		case "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration":
-			into = &admissionregistrationv1.MutatingWebhookConfiguration{}
-		case "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration":
-			into = &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		}
-		strict, err := sigsjson.UnmarshalStrict(raw, into)
-		if err != nil || len(strict) > 0 {
-			t.Errorf("%s: %v %v", meta.Kind, strict, err)
-		}
-		kinds = append(kinds, meta.Kind)
-		if strings.Contains(part, "caBundle") || strings.Contains(part, "status") || strings.Contains(part, "creationTimestamp") {
+	var into any
+	switch meta.APIVersion + " " + meta.Kind {
+	case "cert-manager.io/v1 Issuer":
+		into = &certmanagerv1.Issuer{}
+	case "cert-manager.io/v1 Certificate":
+		into = &certmanagerv1.Certificate{}
+	case "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration":
+		into = &admissionregistrationv1.MutatingWebhookConfiguration{}
+	case "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration":
+		into = &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	case "v1 ServiceAccount":
+		into = &corev1.ServiceAccount{}
+	case "rbac.authorization.k8s.io/v1 Role":
+		into = &rbacv1.Role{}
+	case "rbac.authorization.k8s.io/v1 RoleBinding":
+		into = &rbacv1.RoleBinding{}
+	case "rbac.authorization.k8s.io/v1 ClusterRole":
+		into = &rbacv1.ClusterRole{}
+	case "rbac.authorization.k8s.io/v1 ClusterRoleBinding":
+		into = &rbacv1.ClusterRoleBinding{}
+	}
+	strict, err := sigsjson.UnmarshalStrict(raw, into)
+	if err != nil || len(strict) > 0 {
+		t.Errorf("%s: %v %v", meta.Kind, strict, err)
+	}
+	for _, field := range []string{"caBundle:", "status:", "creationTimestamp:"} {
+		if strings.Contains(part, field) {
 			t.Errorf("%s has a field that is not ours to fill in:\n%s", meta.Kind, part)
 		}
 	}
-	// What others need comes before them.
-	if want := []string{"Issuer", "Certificate", "Issuer", "Certificate", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}; !slices.Equal(kinds, want) {
-		t.Errorf("got %v, want %v", kinds, want)
-	}
+	return meta.Kind
 }
 
 // kube-apiserver reads the kubeconfig with this library.
@@ -309,6 +367,12 @@ func TestErrors(t *testing.T) {
 	}
 	_, err = ForAdmission(Options{Name: "Gate", ExcludeNamespaces: []string{"a/b"}})
 	for _, want := range []string{`name "Gate"`, `namespace ""`, `namespace "a/b"`, "no address"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ForAdmission: got %v, want also %q", err, want)
+		}
+	}
+	_, err = ForAdmission(options(withURL, func(o *Options) { o.Rights, o.ServiceAccount = true, "a/b" }))
+	for _, want := range []string{"that of a given CA bundle is not known", `service account "a/b": must be a DNS name`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ForAdmission: got %v, want also %q", err, want)
 		}
@@ -404,6 +468,7 @@ func TestNotes(t *testing.T) {
 			[]string{"Mutating", "Validating"},
 			nil,
 		},
+		"a CA of its own":           {options(func(o *Options) { o.SelfSigned = true }), []string{"Mutating", "Validating"}, nil},
 		"cert-manager not excluded": {options(func(o *Options) { o.Spec = &webhooks.Spec{Sidecar: spec().Sidecar} }), []string{"Mutating"}, []string{"without cert-manager", "there is no policy in force"}},
 	} {
 		t.Run(name, func(t *testing.T) {

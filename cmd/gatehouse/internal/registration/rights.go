@@ -67,9 +67,9 @@ func (o *Options) rights() []Document {
 	list = append(list, role("What Gatehouse may do with its registration.", "", name, subject, o.registrationRight())...)
 	if o.looksUp() {
 		list = append(list, role(`What policies and profiles look up with "serve --in-cluster". Params, presets and the authorizer need
-more, which depends on the documents: see docs/policy-context.md.`, "", o.Name+contextRole, subject, right{
+more, which depends on the documents (docs/policy-context.md).`, "", o.Name+contextRole, subject, right{
 			rule:   rule(corev1.GroupName, "", "namespaces", "get", "list", "watch"),
-			reason: "list, watch: Gatehouse is ready once it has read them, and follows their labels and annotations.\nget: the namespace of a review that was created a moment ago.",
+			reason: "list, watch: Gatehouse is ready once it has read them, and follows changes of their labels.\nget: the namespace of a review that was created a moment ago.",
 		})...)
 	}
 	return list

@@ -1,0 +1,575 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+)
+
+// rightsPolicy makes a server look up the namespace of what it judges.
+const rightsPolicy = `
+apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionPolicy
+metadata: {name: not-red}
+spec:
+  validationActions: [Deny]
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations:
+  - {expression: '!has(namespaceObject.metadata.labels.red)', message: not red}
+`
+
+// rightsSite is a server that runs as the ServiceAccount that 'gatehouse manifests' prints, with the rights and the
+// command line of that.
+type rightsSite struct {
+	*world
+	name, namespace string
+	// user is the ServiceAccount to the API server.
+	user string
+	// rules are the printed ones, by the namespace that they are for.
+	rules map[string][]rbacv1.PolicyRule
+	// documents are what was printed, as applied.
+	documents string
+	// flags are what was printed for serve.
+	flags []string
+	log   string
+}
+
+// aRight is one verb of one rule. The namespace is "" for what is granted in all of the cluster.
+type aRight struct{ namespace, resource, verb string }
+
+// newRightsSite prints the documents for a server of that name and applies them, but for one right. What is in the
+// namespaces goes to the server.
+func (w *world) newRightsSite(t *testing.T, namespace, name string, without aRight, served ...string) *rightsSite {
+	t.Helper()
+	s := &rightsSite{
+		world: w, name: name, namespace: namespace, user: "system:serviceaccount:" + namespace + ":" + name,
+		rules: map[string][]rbacv1.PolicyRule{}, log: w.path(name + ".log"),
+	}
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config")
+	must(t, os.Mkdir(config, 0o700))
+	must(t, os.WriteFile(filepath.Join(config, "policy.yaml"), []byte(rightsPolicy), 0o600))
+
+	address, listen := []string{"--service", namespace + "/" + name}, net.JoinHostPort(cluster.ListenAddress(), "0")
+	if !cluster.Namespaced() {
+		var err error
+		listen, err = cluster.UnusedAddress(cluster.ListenAddress())
+		must(t, err)
+		address = []string{"--url", "https://" + listen}
+	}
+	printed, err := gatehouse.Run(t.Context(), append([]string{
+		"manifests", "--certificates", "self-signed", "--name", name, "--namespace", namespace,
+	}, address...)...)
+	must(t, err)
+	if strings.Contains(printed, "caBundle:") {
+		t.Fatalf("a caBundle is printed, which would overwrite the server's:\n%s", printed)
+	}
+	s.documents = s.narrow(t, printed, without, served)
+	must(t, w.apply(t.Context(), s.documents))
+	t.Cleanup(s.withdraw)
+	s.waitForRights(t, without)
+
+	for line := range strings.Lines(printed) {
+		if command, ok := strings.CutPrefix(strings.TrimSpace(line), "# gatehouse serve "); ok {
+			s.flags = strings.Fields(command)
+		}
+	}
+	for i, word := range s.flags {
+		switch word {
+		case "DIR":
+			s.flags[i] = config
+		case "--in-cluster":
+			s.flags[i] = "--kubeconfig=" + s.kubeconfig(t, dir)
+		}
+	}
+	s.flags = append(s.flags, "--listen", listen, "--ops-listen", "127.0.0.1:0", "--rotation-hold", "1s", "--replica", name, "--drain-delay", "0s")
+	return s
+}
+
+// narrow takes the right away, notes the others, and has nothing sent to the server but what is in the namespaces.
+func (s *rightsSite) narrow(t *testing.T, printed string, without aRight, served []string) string {
+	t.Helper()
+	var (
+		applied []string
+		removed int
+	)
+	for text := range strings.SplitSeq(printed, "\n---\n") {
+		var document map[string]any
+		must(t, yaml.Unmarshal([]byte(text), &document))
+		o := unstructured.Unstructured{Object: document}
+		switch o.GetKind() {
+		case "":
+			continue // the header
+		case "Role", "ClusterRole":
+			var role rbacv1.ClusterRole
+			must(t, yaml.UnmarshalStrict([]byte(text), &role))
+			s.rules[o.GetNamespace()] = append(s.rules[o.GetNamespace()], role.Rules...)
+			var rules []any
+			for _, rule := range role.Rules {
+				if o.GetNamespace() == without.namespace && slices.Contains(rule.Resources, without.resource) {
+					if i := slices.Index(rule.Verbs, without.verb); i >= 0 {
+						rule.Verbs = slices.Delete(slices.Clone(rule.Verbs), i, i+1)
+						removed++
+					}
+				}
+				fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&rule)
+				must(t, err)
+				if len(rule.Verbs) > 0 {
+					rules = append(rules, fields)
+				}
+			}
+			document["rules"] = rules
+		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+			list, _, err := unstructured.NestedSlice(document, "webhooks")
+			must(t, err)
+			for i := range list {
+				expressions, _, err := unstructured.NestedSlice(list[i].(map[string]any), "namespaceSelector", "matchExpressions")
+				must(t, err)
+				must(t, unstructured.SetNestedSlice(list[i].(map[string]any), append(expressions, map[string]any{
+					"key": corev1.LabelMetadataName, "operator": "In", "values": toAny(append(served, s.namespace)), // its own is left out all the same
+				}), "namespaceSelector", "matchExpressions"))
+			}
+			document["webhooks"] = list
+		}
+		content, err := yaml.Marshal(document)
+		must(t, err)
+		applied = append(applied, string(content))
+	}
+	if want := min(1, len(without.verb)); removed != want {
+		t.Fatalf("%d rules have the verb %q of %q, want %d:\n%s", removed, without.verb, without.resource, want, printed)
+	}
+	return strings.Join(applied, "---\n")
+}
+
+func toAny(list []string) []any {
+	var all []any
+	for _, text := range list {
+		all = append(all, text)
+	}
+	return all
+}
+
+// withdraw takes back what others would notice.
+func (s *rightsSite) withdraw() {
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	_ = s.Kubectl(ctx, "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", s.name, "--ignore-not-found").Run()
+}
+
+// kubeconfig is one for the ServiceAccount, with a token as a pod has it.
+func (s *rightsSite) kubeconfig(t *testing.T, dir string) string {
+	t.Helper()
+	request, err := s.Client().CoreV1().ServiceAccounts(s.namespace).CreateToken(t.Context(), s.name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	must(t, err)
+	access, config := s.Config(), clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: access.Host, CertificateAuthority: s.CAFile()}
+	config.AuthInfos["c"] = &clientcmdapi.AuthInfo{Token: s.secret(request.Status.Token)}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
+	config.CurrentContext = "c"
+	path := filepath.Join(dir, "kubeconfig")
+	must(t, clientcmd.WriteToFile(*config, path))
+	return path
+}
+
+// may asks the API server what the ServiceAccount may do.
+func (s *rightsSite) may(ctx context.Context, a authorizationv1.ResourceAttributes) (bool, error) {
+	review, err := s.Client().AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: s.user, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + s.namespace, "system:authenticated"}, ResourceAttributes: &a,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
+}
+
+// waitForRights waits until the API server's authorizer, which learns of roles by a watch, knows all of them.
+func (s *rightsSite) waitForRights(t *testing.T, without aRight) {
+	t.Helper()
+	for namespace, rules := range s.rules {
+		for _, rule := range rules {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					a := authorizationv1.ResourceAttributes{Namespace: namespace, Group: rule.APIGroups[0], Resource: resource, Verb: verb}
+					if len(rule.ResourceNames) > 0 {
+						a.Name = rule.ResourceNames[0]
+					}
+					want := without.namespace != namespace || !slices.Contains(rule.Resources, without.resource) || without.verb != verb
+					eventually(t, fmt.Sprintf("who may %+v", a), func() error {
+						allowed, err := s.may(t.Context(), a)
+						if err == nil && allowed != want {
+							err = fmt.Errorf("%s: allowed %t, want %t", s.user, allowed, want)
+						}
+						return err
+					})
+				}
+			}
+		}
+	}
+}
+
+func (s *rightsSite) logged(t *testing.T) string {
+	t.Helper()
+	log, err := os.ReadFile(s.log)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return string(log)
+}
+
+// bundles are the caBundles of all webhooks of the registration.
+func (s *rightsSite) bundles(ctx context.Context) ([][]byte, error) {
+	registrations := s.Client().AdmissionregistrationV1()
+	var list [][]byte
+	mutating, err := registrations.MutatingWebhookConfigurations().Get(ctx, s.name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range mutating.Webhooks {
+		list = append(list, mutating.Webhooks[i].ClientConfig.CABundle)
+	}
+	validating, err := registrations.ValidatingWebhookConfigurations().Get(ctx, s.name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range validating.Webhooks {
+		list = append(list, validating.Webhooks[i].ClientConfig.CABundle)
+	}
+	return list, nil
+}
+
+// ask sends a review about a namespace that does not exist, as the API server does, and trusts who answers as that.
+func (s *rightsSite) ask(ctx context.Context, to netip.AddrPort, bundle []byte) error {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(bundle)
+	name := s.name + "." + s.namespace + ".svc"
+	if !cluster.Namespaced() {
+		name = to.Addr().String()
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13}}}
+	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","name":"p","namespace":"certificate-rights-unknown",
+		"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},
+		"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"certificate-rights-unknown"}}}}`
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+to.String()+"/validate", strings.NewReader(review))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("it answers %s", response.Status)
+	}
+	return errors.Join(err, response.Body.Close())
+}
+
+// asked are the rights that the ServiceAccount has made use of, by the audit log, and what it was refused.
+func (s *rightsSite) asked(t *testing.T) (used map[aRight]bool, refused []string) {
+	t.Helper()
+	log, err := os.ReadFile(s.audit)
+	must(t, err)
+	used = map[aRight]bool{}
+	for line := range bytes.Lines(log) {
+		if !bytes.Contains(line, []byte(`"`+s.user+`"`)) || !bytes.HasSuffix(line, []byte("\n")) {
+			continue
+		}
+		var event auditv1.Event
+		must(t, json.Unmarshal(line, &event))
+		if event.User.Username != s.user || event.ObjectRef == nil {
+			continue
+		}
+		namespace := event.ObjectRef.Namespace
+		if event.ObjectRef.Resource == "namespaces" {
+			namespace = ""
+		}
+		used[aRight{namespace, event.ObjectRef.Resource, event.Verb}] = true
+		if event.ResponseStatus != nil && event.ResponseStatus.Code == http.StatusForbidden {
+			refused = append(refused, event.Verb+" "+event.RequestURI)
+		}
+	}
+	return used, refused
+}
+
+// The documents of 'gatehouse manifests --certificates self-signed' and the command line in them are all that a server
+// needs for a life in which everything happens, and no verb in them is there for nothing.
+func TestPrintedRightsAreEnoughAndNoMore(t *testing.T) {
+	t.Parallel()
+	w := theWorld(t)
+	const namespace, served, name = "certificate-rights-life", "certificate-rights-served", "certificate-rights"
+	w.newNamespace(t, namespace, nil)
+	w.newNamespace(t, served, map[string]string{"red": "yes"})
+	s := w.newRightsSite(t, namespace, name, aRight{}, served)
+	for _, denied := range []authorizationv1.ResourceAttributes{
+		{Namespace: namespace, Resource: "secrets", Verb: "get", Name: "another"},
+		{Namespace: namespace, Resource: "secrets", Verb: "patch", Name: "another"},
+		{Namespace: namespace, Resource: "secrets", Verb: "list"},
+		{Namespace: namespace, Resource: "secrets", Verb: "watch"},
+		{Namespace: namespace, Resource: "secrets", Verb: "delete", Name: name + "-ca"},
+		{Namespace: namespace, Resource: "secrets", Verb: "update", Name: name + "-ca"},
+		{Namespace: "kube-system", Resource: "secrets", Verb: "get", Name: name + "-ca"},
+		{Namespace: "kube-system", Resource: "secrets", Verb: "create"},
+		{Namespace: "kube-system", Group: "coordination.k8s.io", Resource: "leases", Verb: "patch", Name: "kube-scheduler"},
+		{Namespace: namespace, Group: "coordination.k8s.io", Resource: "leases", Verb: "update", Name: "another"},
+		{Namespace: namespace, Resource: "events", Verb: "list"},
+		{Namespace: namespace, Resource: "pods", Verb: "get", Name: "another"},
+		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verb: "list"},
+		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verb: "get", Name: "another"},
+		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verb: "patch", Name: "another"},
+		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Verb: "delete", Name: name},
+		{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Verb: "patch", Name: "another"},
+		{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Verb: "delete", Name: name},
+		{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Verb: "update", Name: name},
+		{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Verb: "create"},
+		{Resource: "namespaces", Verb: "patch", Name: namespace},
+		{Namespace: namespace, Group: "rbac.authorization.k8s.io", Resource: "roles", Verb: "patch", Name: name + "-certificates"},
+	} {
+		allowed, err := s.may(t.Context(), denied)
+		must(t, err)
+		if allowed {
+			t.Errorf("it may %+v", denied)
+		}
+	}
+
+	server, err := gatehouse.Start(t.Context(), s.log, s.flags...)
+	must(t, err)
+	t.Cleanup(server.Kill)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the server logged\n%s", s.logged(t))
+		}
+	})
+	if cluster.Namespaced() {
+		must(t, w.ServiceFor(t.Context(), namespace, name, int(server.Reviews.Port())))
+	}
+
+	// Being ready means that the API server trusts it.
+	before, err := s.bundles(t.Context())
+	must(t, err)
+	const webhooks = 3 // two that mutate, and one that validates
+	if len(before) != webhooks {
+		t.Fatalf("there are %d webhooks, want %d", len(before), webhooks)
+	}
+	for _, bundle := range before {
+		must(t, s.ask(t.Context(), server.Reviews, bundle))
+	}
+	must(t, w.apply(t.Context(), s.documents))
+	again, err := s.bundles(t.Context())
+	must(t, err)
+	if !slices.EqualFunc(before, again, bytes.Equal) {
+		t.Errorf("applying the documents again changes the caBundles from %q to %q", before, again)
+	}
+	eventually(t, "the API server asks it", func() error {
+		_, err := w.Client().CoreV1().Pods(served).Create(t.Context(), pod("p"), dryRun)
+		return refusal(err, http.StatusUnprocessableEntity, "not red")
+	})
+	leases := w.Client().CoordinationV1().Leases(namespace)
+	found, err := leases.List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	if len(found.Items) != 1 {
+		t.Errorf("there are %d leases, want that of one replica", len(found.Items))
+	}
+
+	// Somebody deletes the CA, damages it, and deletes it again: of an Event, the same twice.
+	secrets := w.Client().CoreV1().Secrets(namespace)
+	healed := func(old types.UID) {
+		t.Helper()
+		eventually(t, "the Secret is mended", func() error {
+			secret, err := secrets.Get(t.Context(), name+"-ca", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if secret.UID == old {
+				return errors.New("it has not been deleted yet")
+			}
+			_, err = rotation.Decode(secret.Data)
+			return err
+		})
+	}
+	destroy := func() {
+		t.Helper()
+		secret, err := secrets.Get(t.Context(), name+"-ca", metav1.GetOptions{})
+		must(t, err)
+		must(t, secrets.Delete(t.Context(), name+"-ca", metav1.DeleteOptions{}))
+		healed(secret.UID)
+	}
+	destroy()
+	_, err = secrets.Patch(t.Context(), name+"-ca", types.MergePatchType, []byte(`{"data":{"`+rotation.KeyState+`":"e30="}}`), metav1.PatchOptions{})
+	must(t, err)
+	healed("")
+	destroy()
+	_, err = gatehouse.Run(t.Context(), "certs", "rotate", "--kubeconfig", w.Kubeconfig(), "--secret", namespace+"/"+name+"-ca", "--registration", name, "--wait", "--timeout", deadline.String())
+	must(t, err)
+
+	must(t, server.Signal(syscall.SIGTERM))
+	ended, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	code, err := server.Wait(ended)
+	if err != nil || code != 0 {
+		t.Errorf("it ends with %d, %v", code, err)
+	}
+	if found, err := leases.List(t.Context(), metav1.ListOptions{}); err != nil || len(found.Items) != 0 {
+		t.Errorf("it leaves %d leases, %v", len(found.Items), err)
+	}
+	for _, wrong := range []string{"forbidden", "may not", "cannot be"} {
+		if log := s.logged(t); strings.Contains(log, wrong) {
+			t.Errorf("%q is in its log", wrong)
+		}
+	}
+
+	// What is needed all the same, and why this life does not show it.
+	exempt := map[aRight]string{
+		{namespace, "leases", "create"}:              "a part of applying, which the audit log calls patch",
+		{"", "namespaces", "list"}:                   "for an API server that does not begin a watch with what is there",
+		{metav1.NamespaceDefault, "events", "patch"}: "what is written into a registration is hardly ever the same twice",
+	}
+	eventually(t, "the audit log is complete", func() error {
+		used, refused := s.asked(t)
+		if len(refused) > 0 {
+			t.Fatalf("it was refused to %q", refused)
+		}
+		for namespace, rules := range s.rules {
+			for _, rule := range rules {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						right := aRight{namespace, resource, verb}
+						if !used[right] && exempt[right] == "" {
+							return fmt.Errorf("it has never needed %+v", right)
+						}
+					}
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Without any of the rights that a server notices, it says which one it is and what to do.
+func TestMissingRightsAreNamed(t *testing.T) {
+	t.Parallel()
+	w := theWorld(t)
+	const namespace = "certificate-rights-missing"
+	w.newNamespace(t, namespace, nil)
+	const (
+		secrets, leases, events, namespaces = "secrets", "leases", "events", "namespaces"
+		mutating                            = "mutatingwebhookconfigurations"
+	)
+	leaseHint := `must allow list, create, patch and delete of leases in coordination.k8s.io`
+	readHint := func(name string) string {
+		return "grant get, list and watch on " + mutating + " with resourceNames [" + `\"` + name + `\"]`
+	}
+	for name, c := range map[string]struct {
+		without aRight
+		// made tells that the Secret was made in advance, and rotate that a rotation shows it.
+		made, rotate bool
+		// ready tells that the server can do without.
+		ready bool
+		want  []string
+	}{
+		"secret-get":    {without: aRight{namespace, secrets, "get"}, want: []string{`may not \"get\" secrets`, `must allow get, watch and patch of the secret \"secret-get-ca\"`}},
+		"secret-create": {without: aRight{namespace, secrets, "create"}, want: []string{`may not \"create\" secrets`, `or make the secret \"secret-create-ca\" in advance, without data`}},
+		"secret-patch":  {without: aRight{namespace, secrets, "patch"}, made: true, want: []string{`may not \"patch\" secrets`, `must allow get, watch and patch of the secret \"secret-patch-ca\"`}},
+		"lease-create":  {without: aRight{namespace, leases, "create"}, want: []string{`leases`, leaseHint}},
+		"lease-patch":   {without: aRight{namespace, leases, "patch"}, want: []string{`may not \"patch\" leases`, leaseHint}},
+		"lease-list":    {without: aRight{namespace, leases, "list"}, rotate: true, ready: true, want: []string{`may not \"list\" leases`, leaseHint}},
+		"events":        {without: aRight{namespace, events, "create"}, ready: true, want: []string{`allow create and patch of events in the namespace \"` + namespace + `\"`}},
+		"events-default": {
+			without: aRight{metav1.NamespaceDefault, events, "create"}, ready: true,
+			want: []string{`allow create and patch of events in the namespace \"default\"`},
+		},
+		"webhooks-list":  {without: aRight{"", mutating, "list"}, want: []string{readHint("webhooks-list")}},
+		"webhooks-watch": {without: aRight{"", mutating, "watch"}, ready: true, want: []string{readHint("webhooks-watch")}},
+		"webhooks-get":   {without: aRight{"", mutating, "get"}, want: []string{"grant get on " + mutating + ` with resourceNames [\"webhooks-get\"]`}},
+		"webhooks-patch": {without: aRight{"", mutating, "patch"}, want: []string{"its caBundle cannot be written: grant patch on " + mutating + ` with resourceNames [\"webhooks-patch\"]`}},
+		"namespaces-watch": {
+			without: aRight{"", namespaces, "watch"},
+			want:    []string{`"cannot read from the cluster"`, `must allow get, list and watch of namespaces`},
+		},
+		// The other way to do without a right.
+		"secret-made": {without: aRight{namespace, secrets, "create"}, made: true, ready: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := w.newRightsSite(t, namespace, name, c.without)
+			if c.made {
+				_, err := w.Client().CoreV1().Secrets(namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name + "-ca"}}, metav1.CreateOptions{})
+				must(t, err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			type started struct {
+				server *gatehouse.Server
+				err    error
+			}
+			end := make(chan started, 1)
+			go func() {
+				server, err := gatehouse.Start(ctx, s.log, s.flags...)
+				end <- started{server, err}
+			}()
+			var last started
+			stop := func() {
+				cancel()
+				if last == (started{}) {
+					last = <-end
+				}
+				if last.server != nil {
+					last.server.Kill()
+				}
+			}
+			defer stop()
+			if c.ready {
+				if last = <-end; last.err != nil {
+					t.Fatal(last.err)
+				}
+			}
+			if c.rotate {
+				_, err := gatehouse.Run(t.Context(), "certs", "rotate", "--kubeconfig", w.Kubeconfig(), "--secret", namespace+"/"+name+"-ca", "--registration", name)
+				must(t, err)
+			}
+			eventually(t, "what it says", func() error {
+				log := s.logged(t)
+				for _, want := range c.want {
+					if !strings.Contains(log, want) {
+						return fmt.Errorf("%s is not in its log:\n%s", want, log)
+					}
+				}
+				return nil
+			})
+			if stop(); !c.ready && last.err == nil {
+				t.Errorf("it became ready")
+			}
+		})
+	}
+}
