@@ -36,9 +36,6 @@ const (
 	// conflicts is how often a change is tried again at once when others are
 	// faster. After that it is tried at the next look.
 	conflicts = 5
-	// untrustedTime is how long a certificate may be one that a registration does
-	// not trust, before that is reported: others may be about to mend it.
-	untrustedTime = 5 * time.Second
 )
 
 // keeper keeps the state of a rotation: it reads what is stored, heals it from
@@ -89,8 +86,6 @@ type keeper struct {
 	// confirmed is when the store was last read, and lost since when nothing is
 	// stored.
 	confirmed, lost time.Time
-	// untrusted is since when a registration does not trust what is served.
-	untrusted time.Time
 	last      rotation.Report
 	heard     time.Time
 
@@ -420,10 +415,6 @@ func (k *keeper) tell(now time.Time, err error) {
 		event.Reason, event.Err = ReasonStoreFailed, err
 	case expiring != nil:
 		event.Reason, event.Err = ReasonExpiring, expiring
-	default:
-		if doubt := k.doubt(cert, now); doubt != nil {
-			event.Reason, event.Err = ReasonUntrusted, doubt
-		}
 	}
 	if s := k.state.Load(); s != nil {
 		trusted := eventOf(k.subject, s.Trusted(now)...)
@@ -448,26 +439,6 @@ func (k *keeper) expiring(cert *tls.Certificate, now time.Time) error {
 		return fmt.Errorf("the CA ends at %s, and the next one is not trusted by every registration", stamp(s.Current.Cert.NotAfter))
 	}
 	return nil
-}
-
-// doubt is an error if registrations do not trust what is served, for longer
-// than it takes to mend that.
-func (k *keeper) doubt(cert *tls.Certificate, now time.Time) error {
-	var err error
-	if k.trust != nil && cert != nil {
-		err = k.trust.Verify(cert, now)
-	}
-	if err == nil || errors.Is(err, ErrUnread) {
-		k.untrusted = time.Time{}
-		return nil
-	}
-	if k.untrusted.IsZero() || k.untrusted.After(now) {
-		k.untrusted = now
-	}
-	if now.Sub(k.untrusted) < untrustedTime {
-		return nil
-	}
-	return err
 }
 
 // announce reports what happened to the state.

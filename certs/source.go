@@ -114,6 +114,8 @@ const (
 	// ReasonUntrusted is a registration that does not trust the certificate that is
 	// served.
 	ReasonUntrusted = "CertificateUntrusted"
+	// ReasonTrusted is a registration that trusts it again.
+	ReasonTrusted = "CertificateTrusted"
 	// ReasonExpiring is a certificate that ends soon and was not renewed in time.
 	ReasonExpiring = "CertificateExpiring"
 	// ReasonIssuerFailed is an issuer, such as cert-manager, that cannot be told

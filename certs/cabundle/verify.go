@@ -102,21 +102,45 @@ type Verdict struct {
 // in the order of the registrations.
 func (w *Watcher) Verdicts(cert *tls.Certificate, now time.Time) []Verdict {
 	var list []Verdict
+	for _, j := range w.judge(cert, now) {
+		list = append(list, Verdict{Kind: j.target.kind.name(), Name: j.target.name, Trusted: j.err == nil})
+	}
+	return list
+}
+
+// judgement is why a configuration does not trust a certificate, nil if it does.
+type judgement struct {
+	target target
+	err    error
+}
+
+// judge asks the configurations that there are, and those that are missed.
+func (w *Watcher) judge(cert *tls.Certificate, now time.Time) []judgement {
+	var list []judgement
 	known, bundles := w.look()
 	chain, err := newChain(cert)
 	for i, k := range known {
-		if k.found == nil && !w.missed(i, known) {
+		j := judgement{target: w.targets[i], err: err}
+		switch {
+		case k.found == nil && !w.missed(i, known):
 			continue
-		}
-		v := Verdict{Kind: w.targets[i].kind.name(), Name: w.targets[i].name, Trusted: k.found != nil && err == nil}
-		if v.Trusted {
-			entries := hosts(w.cfg.Hosts).ours(k.found)
-			v.Trusted = len(entries) > 0
-			for _, e := range entries {
-				v.Trusted = v.Trusted && chain.verify(bundles[e.raw], e.server, now) == nil
+		case !k.read:
+			j.err = certs.ErrUnread
+		case k.found == nil:
+			j.err = fmt.Errorf("%s: not found: apply the output of gatehouse manifests", w.targets[i])
+		case err == nil:
+			var problems []error
+			if p := w.foreign(k.found); p != nil {
+				problems = append(problems, p.err)
 			}
+			for _, e := range hosts(w.cfg.Hosts).ours(k.found) {
+				if err := chain.verify(bundles[e.raw], e.server, now); err != nil {
+					problems = append(problems, fmt.Errorf("%s, webhook %q: %w", k.found, e.name, err))
+				}
+			}
+			j.err = errors.Join(problems...)
 		}
-		list = append(list, v)
+		list = append(list, j)
 	}
 	return list
 }

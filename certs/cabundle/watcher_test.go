@@ -440,3 +440,34 @@ func TestForeignConfigurationIsReported(t *testing.T) {
 		}
 	})
 }
+
+// A configuration that does not trust what is served is reported after a while,
+// once, with the object, and so is the end of that.
+func TestDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, reported := newAPIServer(), &events{}
+		ca, other := newCA(t, "ca", nil), newCA(t, "other", nil)
+		leaf := ca.serve(t, service)
+		one := map[string]string{"one": service}
+		server.put("mutating/x", webhooks(other.pem(), one))
+		server.put("validating/x", webhooks(ca.pem(), one))
+		w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, "x"), Notify: reported.notify})
+		inBackground(t, w.Run)
+		inBackground(t, func(ctx context.Context) error { return w.Doubt(ctx, func() *tls.Certificate { return leaf }) })
+		time.Sleep(doubtTime - time.Second)
+		reported.none(t)
+		time.Sleep(doubtTime + time.Second)
+		e := reported.one(t)
+		wantError(t, e.Err, "MutatingWebhookConfiguration x, webhook \"one\": its caBundle does not have the CA")
+		if e.Reason != certs.ReasonUntrusted || e.Object.Kind != "MutatingWebhookConfiguration" || e.Object.Name != "x" {
+			t.Errorf("%+v", e)
+		}
+		time.Sleep(10 * doubtTime)
+		reported.none(t)
+		server.put("mutating/x", webhooks(ca.pem(), one))
+		synctest.Wait()
+		if e := reported.one(t); e.Err != nil || e.Reason != certs.ReasonTrusted || e.Message != "the serving certificate is trusted again" {
+			t.Errorf("%+v", e)
+		}
+	})
+}

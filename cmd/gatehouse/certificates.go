@@ -288,10 +288,7 @@ func (f *certificateFlags) certificates(ctx context.Context, access *rest.Config
 		c.source = files
 	}
 	if c.watcher != nil {
-		metrics.Bundles(func() []cabundle.Verdict {
-			cert, _ := c.source.GetCertificate(nil) // none is one that nobody trusts
-			return c.watcher.Verdicts(cert, time.Now())
-		})
+		metrics.Bundles(func() []cabundle.Verdict { return c.watcher.Verdicts(c.serving(), time.Now()) })
 	}
 	if f.publishes() {
 		c.publisher = cabundle.NewPublisher(cabundle.PublisherConfig{Client: client, Watcher: c.watcher, Authorities: authorities, Notify: notify})
@@ -402,6 +399,15 @@ func (c *certificates) tlsConfig(minVersion uint16) *tls.Config {
 	return config
 }
 
+// serving is what is served, nil if nothing is.
+func (c *certificates) serving() *tls.Certificate {
+	cert, err := c.source.GetCertificate(nil)
+	if err != nil {
+		return nil
+	}
+	return cert
+}
+
 // ready is nil once the API server can trust what is served, and as long as that
 // is valid.
 func (c *certificates) ready() error {
@@ -409,11 +415,7 @@ func (c *certificates) ready() error {
 	if err != nil || c.watcher == nil {
 		return err
 	}
-	cert, err := c.source.GetCertificate(nil)
-	if err != nil {
-		return err
-	}
-	return c.watcher.Ready(cert)
+	return c.watcher.Ready(c.serving())
 }
 
 // run keeps everything fresh until the context ends.
@@ -421,6 +423,7 @@ func (c *certificates) run(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return c.source.Run(ctx) })
 	if c.watcher != nil {
 		group.Go(func() error { return c.watcher.Run(ctx) })
+		group.Go(func() error { return c.watcher.Doubt(ctx, c.serving) })
 	}
 	if c.publisher != nil {
 		group.Go(func() error { return c.publisher.Run(ctx) })
