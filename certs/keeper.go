@@ -86,8 +86,8 @@ type keeper struct {
 	// confirmed is when the store was last read, and lost since when nothing is
 	// stored.
 	confirmed, lost time.Time
-	last      rotation.Report
-	heard     time.Time
+	last            rotation.Report
+	heard           time.Time
 
 	mu      sync.Mutex
 	changed chan struct{}
