@@ -1,0 +1,86 @@
+package certificates
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+)
+
+// While the API server or its store is away, replicas stay ready and serve what they have. Nothing is written when it
+// comes back: no Secret, no bundle, no other CA.
+func TestAPIServerOutage(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		outage      time.Duration
+		begin, over func(context.Context, *hook) error
+	}{
+		{
+			"API server killed", 10 * time.Second,
+			func(_ context.Context, h *hook) error { return h.APIServer().Kill() },
+			func(ctx context.Context, h *hook) error { return h.APIServer().Start(ctx) },
+		},
+		{
+			"etcd suspended", 30 * time.Second,
+			func(_ context.Context, h *hook) error { return h.Etcd().Signal(syscall.SIGSTOP) },
+			func(_ context.Context, h *hook) error { return h.Etcd().Signal(syscall.SIGCONT) },
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHook(t)
+			rs := h.replicate(t, 2)
+			caller := h.caller(t)
+			eventually(t, "a first call", func() error { return caller.call(t.Context()) })
+			h.inPhase(t, rotation.Stable)
+			stored, err := h.secret(t.Context())
+			must(t, err)
+			registered, err := h.configurations().Get(t.Context(), h.name, metav1.GetOptions{})
+			must(t, err)
+			bundle := registered.Webhooks[0].ClientConfig.CABundle
+
+			must(t, test.begin(t.Context(), h))
+			t.Cleanup(func() {
+				if t.Failed() {
+					_ = test.over(context.WithoutCancel(t.Context()), h) // for other tests' sake
+				}
+			})
+			for end := time.Now().Add(test.outage); time.Now().Before(end); {
+				err := rs.ready()
+				for _, r := range rs {
+					_, looked := r.look(t.Context(), h.host(), bundle)
+					err = errors.Join(err, looked)
+				}
+				must(t, err)
+				time.Sleep(50 * time.Millisecond)
+			}
+			short, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err = h.secret(short)
+			cancel()
+			if err == nil {
+				t.Error("the API server answered all the time: this test has not seen an outage")
+			}
+
+			must(t, test.over(t.Context(), h))
+			eventually(t, "calls go on", func() error { return caller.call(t.Context()) })
+			l := h.load(t, rs.work)
+			l.last(t, lag)
+			l.noneFailed(t, enough/10)
+			must(t, rs.ready())
+			now, err := h.secret(t.Context())
+			must(t, err)
+			if now.UID != stored.UID || now.ResourceVersion != stored.ResourceVersion {
+				t.Error("the Secret was written")
+			}
+			again, err := h.configurations().Get(t.Context(), h.name, metav1.GetOptions{})
+			must(t, err)
+			if again.ResourceVersion != registered.ResourceVersion {
+				t.Error("the registration was written")
+			}
+		})
+	}
+}
