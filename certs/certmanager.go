@@ -27,6 +27,8 @@ const (
 	// issues, and issueInterval that while something is awaited.
 	issuedInterval = time.Minute
 	issueInterval  = 5 * time.Second
+	// holdMargin is how long after the end of a hold the next look may be.
+	holdMargin = 100 * time.Millisecond
 	// issueTime is how long cert-manager may take for a certificate before that is
 	// reported.
 	issueTime = time.Minute
@@ -231,10 +233,14 @@ func (m *CertManager) Healthy() error {
 	if err := cmp.Or(checkValidity(pair.Leaf, now), m.forgotten(now)); err != nil {
 		return fmt.Errorf("%s: %s: %w", ServingCertificate, m, err)
 	}
-	if m.cfg.Store != nil && !m.told.Load() {
-		return fmt.Errorf("%s: %w", ServingCertificate, cmp.Or(m.wrong(), errors.New("the other replicas have not been told of it yet")))
+	if m.cfg.Store == nil || m.told.Load() {
+		return nil
 	}
-	return nil
+	wrong := cmp.Or(m.wrong(), errors.New("the other replicas have not been told of it yet"))
+	if m.newest.Load() == nil && errors.Is(wrong, errNotOffered) {
+		return fmt.Errorf("%s: %s", ServingCertificate, *m.why.Load())
+	}
+	return fmt.Errorf("%s: %w", ServingCertificate, wrong)
 }
 
 // Run implements Source.
@@ -289,10 +295,15 @@ func (m *CertManager) followSecret(ctx context.Context, group *sync.WaitGroup, n
 
 // every is how long to wait for the next look.
 func (m *CertManager) every() time.Duration {
-	if m.current.Load() == nil || m.pairs.waiting != nil || len(m.wrongs) > 0 {
+	switch {
+	case m.pairs.waiting != nil:
+		// A hold ends at a time of its own.
+		return min(issueInterval, max(holdMargin, m.pairs.until.Sub(wall(m.cfg.Now))))
+	case m.current.Load() == nil, len(m.wrongs) > 0:
 		return issueInterval
+	default:
+		return issuedInterval
 	}
-	return issuedInterval
 }
 
 // look is one round: see to the objects, read the certificate, and serve it if it
@@ -316,6 +327,10 @@ func (m *CertManager) look(ctx context.Context) {
 	}
 	if !validNow(found.pair, now) {
 		found.ca = nil
+	} else if found.ca == nil && m.cfg.Store != nil {
+		wrong = append(wrong, fmt.Errorf("%s: the CA of the certificate is neither in key %q nor behind it in key %q, so that there is nothing to publish: "+
+			"use an issuer that is a CA (without --cert-manager-issuer one is made), or leave the registrations to cainjector",
+			m.secret(m.secretName), cmmeta.TLSCAKey, corev1.TLSCertKey))
 	}
 	m.newest.Store(found.ca)
 	current := m.current.Load()

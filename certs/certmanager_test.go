@@ -825,6 +825,41 @@ func TestCertManagerPublishesBothCAs(t *testing.T) {
 	}
 }
 
+// A certificate whose CA nobody tells is served, but there is nothing to publish,
+// and readiness says so.
+func TestCertManagerPublishesNothingWithoutCA(t *testing.T) {
+	t.Parallel()
+	ca := newCA(t)
+	good := ca.valid(t, 30*day)
+	c := newManaged(t)
+	cfg := c.config()
+	cfg.Store, cfg.Replicas, cfg.Replica = &MemoryStore{}, &MemoryReplicas{}, "one"
+	m := c.source(cfg)
+	c.issue(good, newCA(t))
+	m.look(t.Context())
+	m.keeper.look(t.Context())
+	const want = `Secret gatehouse-system/gatehouse-tls: the CA of the certificate is neither in key "ca.crt" nor behind it in key "tls.crt", so that there is nothing to publish`
+	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Healthy: got %v, want %q", err, want)
+	}
+	if e := c.last(); e.Reason != ReasonIssuerFailed || e.Err == nil || !strings.Contains(e.Err.Error(), want) {
+		t.Errorf("got the event %+v, want %q", e, want)
+	}
+	if !bytes.Equal(serving(t, m), good.cert) {
+		t.Error("it is not served")
+	}
+
+	c.issue(good, ca)
+	m.look(t.Context())
+	m.keeper.look(t.Context())
+	if err := m.Healthy(); err != nil {
+		t.Errorf("Healthy: %v", err)
+	}
+	if e := c.last(); e.Err != nil {
+		t.Errorf("got the event %+v", e)
+	}
+}
+
 func TestCertManagerPublishesNothingBesideCainjector(t *testing.T) {
 	t.Parallel()
 	c := newManaged(t)

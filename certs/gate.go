@@ -123,6 +123,9 @@ type succession struct {
 	// waiting is the newest that was found and is not in use yet. It is remembered,
 	// so that what becomes of its files does not matter any more.
 	waiting *tls.Certificate
+	// until is when that is taken at the latest, as far as was known at the last
+	// look.
+	until time.Time
 }
 
 // next is what to serve now, of the certificate that is served and the one that
@@ -149,6 +152,7 @@ func (s *succession) next(current, found *tls.Certificate, place string, now tim
 		if d.Take {
 			current, s.waiting = s.waiting, nil
 		} else {
+			s.until = d.Until
 			problem = append(problem, fmt.Errorf("%w, and will be by %s: %s: %s", ErrWaiting, stamp(d.Until), place, d.Why))
 		}
 	}
