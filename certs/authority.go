@@ -19,8 +19,8 @@ import (
 // and its key identifier are its own, so that a client that knows several CAs of
 // Gatehouse finds the right one at once. Keys are ECDSA on P-256: signing with
 // one takes a thirtieth of the time that RSA-2048 takes, and every handshake
-// signs.
-func newAuthority(now time.Time, life time.Duration) (*rotation.Authority, error) {
+// signs. With usages, nothing that it signs is good for anything else.
+func newAuthority(now time.Time, life time.Duration, usages ...x509.ExtKeyUsage) (*rotation.Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -42,6 +42,7 @@ func newAuthority(now time.Time, life time.Duration) (*rotation.Authority, error
 		BasicConstraintsValid: true,
 		MaxPathLenZero:        true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		ExtKeyUsage:           usages,
 		SubjectKeyId:          id,
 		AuthorityKeyId:        id,
 	}

@@ -141,7 +141,7 @@ func NewCertManager(ctx context.Context, cfg CertManagerConfig) (*CertManager, e
 			LeafLife: servingDuration, Hold: cfg.Hold,
 			EmergencyHold: min(cfg.Hold, rotation.DefaultEmergencyHold), EmergencyWait: rotation.DefaultEmergencyWait,
 		},
-		interval: keepInterval, now: cfg.Now, offered: m.newest.Load, serving: m.Certificate,
+		interval: keepInterval, now: cfg.Now, offered: m.newest.Load, news: make(chan struct{}, 1), serving: m.Certificate,
 		use:      func(*rotation.State, time.Time) error { return nil }, // it signs nothing
 		problems: reporter{notify: cfg.Notify}, steps: reporter{notify: cfg.Notify},
 	}
@@ -332,7 +332,12 @@ func (m *CertManager) look(ctx context.Context) {
 			"use an issuer that is a CA (without --cert-manager-issuer one is made), or leave the registrations to cainjector",
 			m.secret(m.secretName), cmmeta.TLSCAKey, corev1.TLSCertKey))
 	}
-	m.newest.Store(found.ca)
+	if before := m.newest.Swap(found.ca); found.ca != nil && !found.ca.Equal(before) {
+		select {
+		case m.news <- struct{}{}:
+		default:
+		}
+	}
 	current := m.current.Load()
 	used, waits := m.pairs.next(current, found.pair, m.secret(m.secretName), now)
 	if used != current {

@@ -825,6 +825,35 @@ func TestCertManagerPublishesBothCAs(t *testing.T) {
 	}
 }
 
+// The end of a hold is not slept through, and a long one is looked at meanwhile.
+func TestCertManagerLooksWhenHoldEnds(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ hold, want time.Duration }{
+		{10 * time.Minute, issueInterval},
+		{2 * time.Second, 2 * time.Second},
+		{time.Millisecond, holdMargin},
+	} {
+		t.Run(test.hold.String(), func(t *testing.T) {
+			t.Parallel()
+			a, b := newCA(t), newCA(t)
+			c := newManaged(t)
+			cfg := c.config()
+			cfg.Trust, cfg.Hold = newTrusted(a.Cert, b.Cert), test.hold
+			m := c.source(cfg)
+			c.issue(a.valid(t, 30*day), a)
+			m.look(t.Context())
+			if got := m.every(); got != issuedInterval {
+				t.Errorf("with nothing to wait for, it looks again after %s", got)
+			}
+			c.issue(b.valid(t, 60*day), b)
+			m.look(t.Context())
+			if got := m.every(); got != test.want {
+				t.Errorf("it looks again after %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
 // A certificate whose CA nobody tells is served, but there is nothing to publish,
 // and readiness says so.
 func TestCertManagerPublishesNothingWithoutCA(t *testing.T) {

@@ -24,9 +24,14 @@ import (
 
 const (
 	// keepInterval is how often the clock and the store are looked at, and
-	// rotateInterval that while there is a rotation.
+	// rotateInterval that in the first minutes of a phase of a rotation: one that
+	// lasts waits for a replica that is away, for days maybe.
 	keepInterval   = 10 * time.Second
 	rotateInterval = 2 * time.Second
+	hurryTime      = 5 * time.Minute
+	// tidyInterval is how often reports are read that nobody needs now: those of
+	// replicas that are gone for good are removed with that.
+	tidyInterval = time.Hour
 	// rescueTime is how long a replica that remembers nothing waits for one that
 	// does, before it makes a CA in the place of one that was lost.
 	rescueTime = 15 * time.Second
@@ -58,6 +63,9 @@ type keeper struct {
 	// offered is the CA of the newest certificate, where somebody else issues
 	// them. Nil where this process does.
 	offered func() *x509.Certificate
+	// news is sent to when that is another one, and has room for one. Nil where
+	// nothing is offered.
+	news chan struct{}
 	// use takes a state into use before it is reported.
 	use func(*rotation.State, time.Time) error
 	// serving is what is served, nil if nothing is.
@@ -66,8 +74,9 @@ type keeper struct {
 	// state is what was written or read last, and nothing else: what is served is
 	// never ahead of what others can know.
 	state atomic.Pointer[rotation.State]
-	// away tells that the store did not answer last.
-	away atomic.Bool
+	// away tells that the store could not be read last, and refused that this was
+	// an answer.
+	away, refused atomic.Bool
 	// reported is until when others wait for what this replica serves, nil before
 	// it was ever reported.
 	reported atomic.Pointer[time.Time]
@@ -86,6 +95,8 @@ type keeper struct {
 	// confirmed is when the store was last read, and lost since when nothing is
 	// stored.
 	confirmed, lost time.Time
+	// tidied is when all reports were last read.
+	tidied time.Time
 	last            rotation.Report
 	heard           time.Time
 
@@ -116,6 +127,10 @@ func (k *keeper) look(ctx context.Context) {
 			k.told.Store(true)
 		}
 	}
+	if k.tidied.IsZero() || k.elapsed(k.tidied) >= tidyInterval {
+		k.tidied = k.clock()
+		_, _ = k.replicas.List(ctx) // whoever needs the list reads it, and tells what is wrong
+	}
 	k.mu.Lock()
 	k.trouble = err
 	k.mu.Unlock()
@@ -145,7 +160,8 @@ func (k *keeper) settle(ctx context.Context, now time.Time) error {
 
 func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 	record, err := k.store.Load(ctx)
-	k.away.Store(err != nil && !refused(err))
+	k.refused.Store(refused(err))
+	k.away.Store(err != nil)
 	if err != nil {
 		return err
 	}
@@ -159,7 +175,7 @@ func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 		found = nil
 	}
 	want := rotation.Merge(remembered, found, now)
-	what := ""
+	what, reason := "", ReasonRecovered
 	late := k.elapsed(k.confirmed) > lateTime
 	switch {
 	case want == found && want != nil:
@@ -179,13 +195,16 @@ func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 		if want, what, err = k.begin(usable, damage, now); err != nil {
 			return err
 		}
+		if errors.Is(damage, rotation.ErrEmpty) {
+			reason = ReasonCreated
+		}
 	}
 	k.confirmed = k.clock()
 	if want != found {
 		if err := k.save(ctx, record, want, now); err != nil {
 			return err
 		}
-		k.announce(ReasonRecovered, what, want)
+		k.announce(reason, what, want)
 		k.keep(want)
 		return ErrConflict // what was written is read again before the next step
 	}
@@ -457,15 +476,22 @@ func refused(err error) bool {
 }
 
 // forgotten is an error if the other replicas may have gone on without this one:
-// it is cut off from what they share, and they wait no longer than until the end
-// of the certificate that they know of. A store that refuses to answer refuses it
-// to all of them.
+// it cannot read what they share, and they wait no longer than until the end of
+// the certificate that they know of. It is none if registrations are seen to trust
+// what is served. Where nobody can tell, a store that refuses to be read is taken
+// to refuse that to all of them.
 func (k *keeper) forgotten(now time.Time) error {
 	until := k.reported.Load()
 	if k.object().Kind == "" || !k.away.Load() || until == nil || !now.After(*until) {
 		return nil
 	}
-	return fmt.Errorf("%s has not been reached since before %s: the other replicas may have had the CA forgotten that this one uses", k.store, stamp(*until))
+	if k.trust == nil && k.refused.Load() {
+		return nil
+	}
+	if cert := k.serving(); k.trust != nil && cert != nil && k.trust.Fresh() && k.trust.Verify(cert, now) == nil {
+		return nil
+	}
+	return fmt.Errorf("%s has not been read since before %s: the other replicas may have had the CA forgotten that this one uses", k.store, stamp(*until))
 }
 
 // object is the state in the cluster, if it is there.
@@ -503,6 +529,7 @@ func (k *keeper) run(ctx context.Context) {
 		case <-ticks:
 		case <-stored:
 		case <-trust:
+		case <-k.news:
 		}
 		stop()
 	}
@@ -510,7 +537,8 @@ func (k *keeper) run(ctx context.Context) {
 
 // every is how long to wait for the next look.
 func (k *keeper) every() time.Duration {
-	if s := k.state.Load(); s == nil || s.Phase != rotation.Stable {
+	s := k.state.Load()
+	if s == nil || s.Phase != rotation.Stable && k.elapsed(k.watched) < hurryTime {
 		return min(k.interval, rotateInterval)
 	}
 	return k.interval

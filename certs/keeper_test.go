@@ -92,7 +92,11 @@ func (p *place) put(t *testing.T, change func(data map[string][]byte) map[string
 type trusting struct {
 	mu    sync.Mutex
 	roots []*x509.Certificate
+	// stale tells that nobody knows whether they are what they were.
+	stale bool
 }
+
+func (t *trusting) Fresh() bool { return !t.stale }
 
 func (t *trusting) trust(roots ...*x509.Certificate) {
 	t.mu.Lock()
@@ -387,20 +391,25 @@ func TestRescue(t *testing.T) {
 func TestStoreAway(t *testing.T) {
 	for name, c := range map[string]struct {
 		err error
+		// stale tells that registrations cannot be read either.
+		stale bool
 		// ready is for how many days it is.
 		ready int
 	}{
-		"cut off":       {errors.New("the API server cannot be reached"), 7},
-		"without right": {apierrors.NewForbidden(corev1.Resource("secrets"), "ca", errors.New("no")), 30},
-		"in the way":    {&ForeignError{Place: "Secret ca", Problem: "is of type kubernetes.io/tls"}, 30},
+		"cut off":                      {errors.New("the API server cannot be reached"), true, 7},
+		"cut off from the Secret":      {errors.New("a proxy is in between"), false, 30},
+		"without right":                {apierrors.NewForbidden(corev1.Resource("secrets"), "ca", errors.New("no")), false, 30},
+		"unknown to the API server":    {apierrors.NewUnauthorized("no"), true, 7},
+		"another Secret is in the way": {&ForeignError{Place: "Secret ca", Problem: "is of type kubernetes.io/tls"}, false, 30},
 	} {
-		t.Run(name, func(t *testing.T) { storeAway(t, c.err, c.ready) })
+		t.Run(name, func(t *testing.T) { storeAway(t, c.err, c.stale, c.ready) })
 	}
 }
 
-func storeAway(t *testing.T, away error, ready int) {
+func storeAway(t *testing.T, away error, stale bool, ready int) {
 	t.Helper()
 	s := newSite(t)
+	s.trust.stale = stale
 	a := s.replica("a")
 	s.trust.trust(s.stored().Trusted(noon)...)
 	s.place.set(away, away)

@@ -58,6 +58,9 @@ type SelfSignedConfig struct {
 	// Replica is the name of this one; "" is the host's. Version is that of the
 	// program, for people.
 	Replica, Version string
+	// ServerOnly makes CAs of which client certificates are good for nothing. Where
+	// they are wanted, see ClientCertificate, it must be false.
+	ServerOnly bool
 	// Trust is what clients have been told. Nil if nobody can tell: then a new CA
 	// signs as late as possible, unless somebody asked for it.
 	Trust Trust
@@ -125,11 +128,15 @@ func NewSelfSigned(ctx context.Context, cfg SelfSignedConfig) (*SelfSigned, erro
 	}
 	s.cfg.Life = cmp.Or(cfg.Life, DefaultCALife)
 	s.cfg.LeafLife = cmp.Or(cfg.LeafLife, DefaultLeafLife)
+	var usages []x509.ExtKeyUsage
+	if cfg.ServerOnly {
+		usages = append(usages, x509.ExtKeyUsageServerAuth)
+	}
 	s.keeper = &keeper{
 		subject: SelfSignedCA,
 		store:   cfg.Store, replicas: cfg.Replicas, replica: ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
 		policy: rotation.Policy{
-			New:           func(now time.Time) (*rotation.Authority, error) { return newAuthority(now, s.cfg.Life) },
+			New:           func(now time.Time) (*rotation.Authority, error) { return newAuthority(now, s.cfg.Life, usages...) },
 			LeafLife:      s.cfg.LeafLife,
 			Hold:          cmp.Or(cfg.Hold, rotation.DefaultHold),
 			EmergencyHold: cmp.Or(cfg.EmergencyHold, rotation.DefaultEmergencyHold),

@@ -388,3 +388,28 @@ func TestWriteDirErrorNamesThePath(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Whoever has read the CA of a cluster cannot pose as a client with it, even
+// where its certificate is trusted for clients.
+func TestServerOnly(t *testing.T) {
+	s, err := NewSelfSigned(t.Context(), SelfSignedConfig{Hosts: []string{"localhost"}, ServerOnly: true, Now: newClock().Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := issue(s.State().Current, &x509.Certificate{
+		NotBefore: noon, NotAfter: noon.Add(day), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verify := func(cert *tls.Certificate, usage x509.ExtKeyUsage) error {
+		_, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: poolFrom(t, s.CABundle()), CurrentTime: noon, KeyUsages: []x509.ExtKeyUsage{usage}})
+		return err
+	}
+	if err := verify(client, x509.ExtKeyUsageClientAuth); err == nil {
+		t.Error("a client certificate is accepted")
+	}
+	if err := verify(s.Certificate(), x509.ExtKeyUsageServerAuth); err != nil {
+		t.Error(err)
+	}
+}

@@ -90,7 +90,7 @@ type Event struct {
 	// configuration. Its kind is "" where there is none.
 	Object corev1.ObjectReference
 	// Phase and Generation are those of the state that was written, with
-	// ReasonRotation and ReasonRecovered.
+	// ReasonCreated, ReasonRotation and ReasonRecovered.
 	Phase      rotation.Phase
 	Generation int64
 }
@@ -99,6 +99,8 @@ type Event struct {
 const (
 	// ReasonRotation is a step of a rotation.
 	ReasonRotation = "CARotation"
+	// ReasonCreated is a first CA.
+	ReasonCreated = "CACreated"
 	// ReasonRecovered is a state that was lost, damaged or overwritten by somebody
 	// else, and was written again from memory.
 	ReasonRecovered = "CARecovered"

@@ -23,6 +23,9 @@ type Trust interface {
 	// Holds is nil if the CA is in the bundle of every registration. Otherwise the
 	// error names those that lack it; it is ErrUnread as with Verify.
 	Holds(ca *x509.Certificate) error
+	// Fresh tells whether what was read is what there is, as far as can be known:
+	// everything was read, and nothing keeps it from being read now.
+	Fresh() bool
 	// Changed is closed with the next change of what was read.
 	Changed() <-chan struct{}
 }

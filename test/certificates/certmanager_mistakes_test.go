@@ -1,0 +1,171 @@
+package certificates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+)
+
+// start is a program that may never be ready.
+type start struct {
+	ops, log string
+	// ended is closed when the program is ready, or will not be, which is what err says.
+	ended  chan struct{}
+	err    error
+	server *gatehouse.Server
+	cancel context.CancelFunc
+}
+
+// starts starts a replica, and does not wait. It ends with the test.
+func (m *managed) starts(t *testing.T, flags ...string) *start {
+	t.Helper()
+	ops, err := cluster.UnusedAddress("127.0.0.1")
+	must(t, err)
+	s := &start{ops: ops, log: filepath.Join(t.TempDir(), "log"), ended: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	s.cancel = cancel
+	go func() {
+		defer close(s.ended)
+		s.server, s.err = gatehouse.Start(ctx, s.log, m.flags("replica", ops, flags...)...)
+	}()
+	t.Cleanup(s.stop)
+	return s
+}
+
+// stop ends the program, whatever has become of it.
+func (s *start) stop() {
+	s.cancel()
+	<-s.ended
+	if s.server != nil {
+		s.server.Kill()
+	}
+}
+
+// refused waits until /readyz says why the program is not ready, and the log too.
+func (s *start) refused(t *testing.T, says ...string) {
+	t.Helper()
+	s.unready(t, says...)
+	eventually(t, "the log", func() error {
+		log, err := os.ReadFile(s.log)
+		for _, want := range says {
+			if err == nil && !strings.Contains(strings.ReplaceAll(string(log), `\"`, `"`), want) {
+				err = fmt.Errorf("it does not say %q:\n%s", want, log)
+			}
+		}
+		return err
+	})
+}
+
+// unready waits until /readyz says why the program is not ready.
+func (s *start) unready(t *testing.T, says ...string) {
+	t.Helper()
+	eventually(t, "the program is not ready", func() error {
+		select {
+		case <-s.ended:
+			t.Fatalf("the program is ready, or has ended: %v", s.err)
+		default:
+		}
+		body, err := s.readyz(t.Context())
+		for _, want := range says {
+			if err == nil && !strings.Contains(body, want) {
+				err = fmt.Errorf("/readyz says %q, want %q", body, want)
+			}
+		}
+		return err
+	})
+}
+
+func (s *start) readyz(ctx context.Context) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.ops+"/readyz", http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	body, err := io.ReadAll(response.Body)
+	return string(body), errors.Join(err, response.Body.Close())
+}
+
+// accepted waits until the program is ready, without having been started again, and tells how long that took.
+func (s *start) accepted(t *testing.T) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	<-s.ended
+	must(t, s.err)
+	return time.Since(begin)
+}
+
+// Of two who could fill in the registration, the program leaves it to cainjector, and says how to decide otherwise.
+func twoWriters(t *testing.T, m *managed) {
+	m.inject(t)
+	m.starts(t, "--cert-manager-hosts", m.host(), "--publish-ca-bundle").accepted(t)
+	eventually(t, "an Event", func() error {
+		list, err := m.Client().CoreV1().Events(corev1.NamespaceDefault).List(t.Context(), metav1.ListOptions{
+			FieldSelector: "involvedObject.name=" + m.name + ",reason=CABundlePublishFailed",
+		})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if e := &list.Items[i]; e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, "remove that annotation, or run with --publish-ca-bundle=false") {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d Events, and none says what to do: %v", len(list.Items), list.Items)
+	})
+	found, err := m.configurations().Get(t.Context(), m.name, metav1.GetOptions{})
+	must(t, err)
+	for _, fields := range found.ManagedFields {
+		if strings.HasPrefix(fields.Manager, "gatehouse") {
+			t.Errorf("%s has written into the registration, beside cainjector", fields.Manager)
+		}
+	}
+}
+
+// A Certificate that is used as it is and does not exist is waited for, and one for another name is not good enough: the
+// program says what to do, and is ready when somebody has done so.
+func wrongNames(t *testing.T, m *managed) {
+	m.clusterIssuer(t)
+	m.inject(t)
+	s := m.starts(t)
+	s.refused(t, "Certificate "+m.name+"/"+m.name+": is not there (hint: create it, or let Gatehouse do so)")
+	m.createCertificate(t, "somebody.else.svc")
+	s.refused(t, "ValidatingWebhookConfiguration "+m.name, "webhook "+`"validate.gatehouse.dev"`,
+		fmt.Sprintf("it calls %q, and the serving certificate is not for that name", m.host()), "somebody.else.svc")
+	patch := fmt.Appendf(nil, `{"spec":{"dnsNames":[%q]}}`, m.host())
+	_, err := m.cm.Client().CertmanagerV1().Certificates(m.name).Patch(t.Context(), m.name, types.MergePatchType, patch, metav1.PatchOptions{})
+	must(t, err)
+	t.Logf("ready %s after the names were put right", s.accepted(t).Round(time.Millisecond))
+}
+
+// An issuer that does not exist is what somebody else has to make.
+func missingIssuer(t *testing.T, m *managed) {
+	m.inject(t)
+	s := m.starts(t, "--cert-manager-hosts", m.host(), "--cert-manager-issuer", "ClusterIssuer/"+m.name)
+	s.unready(t, "Certificate "+m.name+"/"+m.name+": is not ready", "look at cert-manager's CertificateRequests")
+	m.clusterIssuer(t)
+	t.Logf("ready %s after the issuer was made", s.accepted(t).Round(time.Millisecond))
+}
+
+// What signs itself has no CA that could be published.
+func selfSignedLeaf(t *testing.T, m *managed) {
+	m.clusterIssuer(t)
+	s := m.starts(t, "--cert-manager-hosts", m.host(), "--cert-manager-issuer", "ClusterIssuer/"+m.name+"-self-signed", "--publish-ca-bundle")
+	s.refused(t, "Secret "+m.name+"/"+m.leafSecret(), "there is nothing to publish", "use an issuer that is a CA")
+}

@@ -1,0 +1,287 @@
+package certificates
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/certmanager"
+)
+
+// The program makes what cert-manager issues from, and cainjector fills in the registration: cert-manager issues first
+// and injects afterwards, and however late it injects, no call fails.
+func injected(t *testing.T, m *managed) {
+	m.inject(t)
+	ps := m.replicas(t, "--cert-manager-hosts", m.host())
+	l := m.load(t, ps.work)
+	old, renewed := m.renewed(t, ps)
+
+	goOn := m.hang(t)
+	ca, leaf := m.changeCA(t)
+	l.last(t, stall)
+	for _, p := range ps {
+		served, err := look(t.Context(), p.Reviews.String(), m.host(), rotation.Bundle([]*x509.Certificate{old, ca}))
+		must(t, err)
+		if !served.Equal(renewed) {
+			t.Errorf("%s serves another certificate, and cainjector has not injected its CA", p.name)
+		}
+	}
+	goOn()
+	took := m.follow(t, ps, leaf, old, ca)
+	t.Logf("a new CA, and cainjector hangs for %s: %s", stall, took)
+	held(t, took)
+
+	ca2, leaf := m.changeCA(t)
+	took = m.follow(t, ps, leaf, old, ca, ca2)
+	t.Logf("a new CA: %s", took)
+	held(t, took)
+	l.last(t, lag)
+	l.noneFailed(t, enough)
+	ps.untrusted(t)
+	bundle, err := m.bundle(t.Context())
+	must(t, err)
+	if list := certificatesIn(t, bundle); len(list) != 3 { // cainjector forgets what has expired, and nothing before
+		t.Errorf("%d CAs are trusted, want 3", len(list))
+	}
+}
+
+// watched is within what time a change is noticed that is watched for. Without that it takes a minute.
+const watched = 10 * time.Second
+
+// held fails the test if a certificate of a new CA was not held back.
+func held(t *testing.T, p passage) {
+	t.Helper()
+	const late = lag / 2 // the bundle was there for so long before it was seen, at most
+	if p.first-p.trusted < lag-late {
+		t.Errorf("the certificate was served %s after it was trusted, want %s at least", p.first-p.trusted, lag)
+	}
+}
+
+// renewed has the certificate renewed, without a new CA, and returns both.
+func (m *managed) renewed(t *testing.T, ps programs) (ca, leaf *x509.Certificate) {
+	t.Helper()
+	ca, err := m.issued(t.Context(), m.authority())
+	must(t, err)
+	leaf = m.renew(t, m.name, m.leafSecret())
+	took := m.follow(t, ps, leaf, ca)
+	t.Logf("a renewal: %s", took)
+	if took.last > watched {
+		t.Errorf("a renewed certificate was served after %s, want %s at most", took.last, watched)
+	}
+	return ca, leaf
+}
+
+// Servers that serve what is in the Secret soon after it is there, as those do that read mounted files, fail calls in the
+// same change. (They do not where cainjector is there, and faster: it adds to bundles.)
+func injectedTooLate(t *testing.T, m *managed) {
+	m.makeObjects(t)
+	m.inject(t)
+	var current *tls.Certificate
+	eventually(t, "a first certificate", func() error {
+		var err error
+		current, err = m.keyPair(t.Context())
+		return err
+	})
+	var servers pair
+	for i := range servers {
+		servers[i] = m.serveByHand(t, current)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			if found, err := m.keyPair(ctx); err == nil {
+				for _, s := range servers {
+					s.cert.Store(found)
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	m.endpoints(t, servers[0].port(), servers[1].port())
+	l := m.load(t, servers.work)
+	l.last(t, lag)
+
+	goOn := m.hang(t)
+	m.changeCA(t)
+	l.last(t, lag)
+	goOn()
+	l.someFailed(t, unknownAuthority)
+}
+
+// makeObjects makes what the program would make.
+func (m *managed) makeObjects(t *testing.T) {
+	t.Helper()
+	client := m.cm.Client().CertmanagerV1()
+	for _, object := range certs.CertManagerObjects(m.name, m.name, []string{m.host()}, nil, nil) {
+		var err error
+		switch o := object.(type) {
+		case *certmanagerv1.Issuer:
+			_, err = client.Issuers(m.name).Create(t.Context(), o, metav1.CreateOptions{})
+		case *certmanagerv1.Certificate:
+			_, err = client.Certificates(m.name).Create(t.Context(), o, metav1.CreateOptions{})
+		default:
+			err = fmt.Errorf("an object of type %T", object)
+		}
+		must(t, err)
+	}
+}
+
+func (m *managed) keyPair(ctx context.Context) (*tls.Certificate, error) {
+	found, err := m.Client().CoreV1().Secrets(m.name).Get(ctx, m.leafSecret(), metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	cert, err := tls.X509KeyPair(found.Data[corev1.TLSCertKey], found.Data[corev1.TLSPrivateKeyKey])
+	return &cert, err
+}
+
+// The program fills in the registration with cert-manager's CAs, one after the other. What its replicas agree on is in a
+// Secret without a key. It has the printed rights, and uses the printed Certificate.
+func published(t *testing.T, m *managed) {
+	m.install(t, []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}, "--publish-ca-bundle")
+	ps := m.replicas(t, "--publish-ca-bundle")
+	l := m.load(t, ps.work)
+	old, _ := m.renewed(t, ps)
+	ca, leaf := m.changeCA(t)
+	took := m.follow(t, ps, leaf, old, ca)
+	forgotten, err := within(deadline, func() error { return m.trustsAlone(t.Context(), ca) })
+	must(t, err)
+	t.Logf("a new CA: %s, the old one forgotten after %s", took, (took.last + forgotten).Round(time.Millisecond))
+	held(t, took)
+
+	// A third CA comes before the second one is in use.
+	ca2, _ := m.changeCA(t)
+	ca3, leaf := m.changeCA(t)
+	took = m.follow(t, ps, leaf, ca, ca2, ca3)
+	forgotten, err = within(deadline, func() error { return m.trustsAlone(t.Context(), ca3) })
+	must(t, err)
+	t.Logf("two new CAs at once: %s, the old ones forgotten after %s", took, (took.last + forgotten).Round(time.Millisecond))
+	l.last(t, lag)
+	l.noneFailed(t, enough)
+	ps.untrusted(t)
+	ps.forbidden(t)
+}
+
+// trustsAlone tells whether the registration trusts one CA, and so does what replicas agree on.
+func (m *managed) trustsAlone(ctx context.Context, ca *x509.Certificate) error {
+	bundle, err := m.bundle(ctx)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(bundle, rotation.Bundle([]*x509.Certificate{ca})) {
+		return errors.New("the registration trusts something else than the new CA alone")
+	}
+	found, err := m.Client().CoreV1().Secrets(m.name).Get(ctx, m.stateSecret(), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for key, value := range found.Data {
+		if bytes.Contains(value, []byte("PRIVATE KEY")) {
+			return fmt.Errorf("the Secret %s holds a key: %s", m.stateSecret(), key)
+		}
+	}
+	s, err := decode(found.Data)
+	if err == nil && (s.Phase != rotation.Stable || s.Current.Key != nil || !s.Current.Cert.Equal(ca)) {
+		err = fmt.Errorf("the rotation is in phase %s", s.Phase)
+	}
+	return err
+}
+
+// The program serves a Certificate that somebody made from an issuer of the whole cluster, and changes nothing about it.
+// It is so short-lived that cert-manager renews it all the time.
+func existing(t *testing.T, m *managed) {
+	m.install(t, []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "Issuer", "Certificate"})
+	m.clusterIssuer(t)
+	m.inject(t)
+	m.createCertificate(t, m.host())
+	ps := m.replicas(t)
+	l := m.load(t, ps.work)
+	roots, err := m.bundle(t.Context())
+	must(t, err)
+	seen := map[string]bool{}
+	const renewals = 3
+	eventually(t, "renewals", func() error {
+		for _, p := range ps {
+			leaf, err := look(t.Context(), p.Reviews.String(), m.host(), roots)
+			if err != nil {
+				return err
+			}
+			seen[leaf.SerialNumber.String()] = true
+		}
+		if len(seen) <= renewals {
+			return fmt.Errorf("%d certificates were served", len(seen))
+		}
+		return nil
+	})
+	l.noneFailed(t, enough/10)
+	ps.untrusted(t)
+	ps.forbidden(t)
+
+	found, err := m.cm.Client().CertmanagerV1().Certificates(m.name).Get(t.Context(), m.name, metav1.GetOptions{})
+	must(t, err)
+	for _, fields := range found.ManagedFields {
+		if strings.HasPrefix(fields.Manager, "gatehouse") {
+			t.Errorf("%s has changed the Certificate", fields.Manager)
+		}
+	}
+}
+
+// clusterIssuer makes a CA for the whole cluster, of the hook's name.
+func (m *managed) clusterIssuer(t *testing.T) {
+	t.Helper()
+	client := m.cm.Client().CertmanagerV1()
+	selfSigned := m.name + "-self-signed"
+	for name, config := range map[string]certmanagerv1.IssuerConfig{
+		selfSigned: {SelfSigned: &certmanagerv1.SelfSignedIssuer{}},
+		m.name:     {CA: &certmanagerv1.CAIssuer{SecretName: m.name}},
+	} {
+		_, err := client.ClusterIssuers().Create(t.Context(), &certmanagerv1.ClusterIssuer{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: certmanagerv1.IssuerSpec{IssuerConfig: config},
+		}, metav1.CreateOptions{})
+		must(t, err)
+	}
+	_, err := client.Certificates(certmanager.Namespace).Create(t.Context(), &certmanagerv1.Certificate{
+		ObjectMeta: metav1.ObjectMeta{Name: m.name},
+		Spec: certmanagerv1.CertificateSpec{
+			IsCA: true, CommonName: m.name, SecretName: m.name,
+			IssuerRef: cmmetav1.IssuerReference{Name: selfSigned, Kind: certmanagerv1.ClusterIssuerKind},
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// createCertificate makes the hook's Certificate as a user does. It ends with the test.
+func (m *managed) createCertificate(t *testing.T, hosts ...string) {
+	t.Helper()
+	const life, age = 30 * time.Second, 4 * time.Second // at which it is renewed
+	certificates := m.cm.Client().CertmanagerV1().Certificates(m.name)
+	t.Cleanup(func() {
+		err := certificates.Delete(context.WithoutCancel(t.Context()), m.name, metav1.DeleteOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	_, err := certificates.Create(t.Context(), &certmanagerv1.Certificate{
+		ObjectMeta: metav1.ObjectMeta{Name: m.name},
+		Spec: certmanagerv1.CertificateSpec{
+			DNSNames: hosts, SecretName: m.leafSecret(),
+			Duration: &metav1.Duration{Duration: life}, RenewBefore: &metav1.Duration{Duration: life - age},
+			IssuerRef: cmmetav1.IssuerReference{Name: m.name, Kind: certmanagerv1.ClusterIssuerKind},
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+}
