@@ -96,7 +96,7 @@ func CertManagerObjects(namespace, name string, dns, ips []string, issuer *cmmet
 			TypeMeta: typed(certmanagerv1.CertificateKind), ObjectMeta: meta(authority),
 			Spec: certmanagerv1.CertificateSpec{
 				CommonName: authority,
-				SecretName: authority,
+				SecretName: servingSecret(authority), // not NAME-ca, which a CA of our own may have
 				Duration:   &metav1.Duration{Duration: issuerDuration},
 				IsCA:       true,
 				Usages:     []certmanagerv1.KeyUsage{certmanagerv1.UsageCertSign},
@@ -106,7 +106,7 @@ func CertManagerObjects(namespace, name string, dns, ips []string, issuer *cmmet
 		},
 		&certmanagerv1.Issuer{
 			TypeMeta: typed(certmanagerv1.IssuerKind), ObjectMeta: meta(authority),
-			Spec: certmanagerv1.IssuerSpec{IssuerConfig: certmanagerv1.IssuerConfig{CA: &certmanagerv1.CAIssuer{SecretName: authority}}},
+			Spec: certmanagerv1.IssuerSpec{IssuerConfig: certmanagerv1.IssuerConfig{CA: &certmanagerv1.CAIssuer{SecretName: servingSecret(authority)}}},
 		},
 		serving,
 	}

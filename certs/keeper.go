@@ -97,8 +97,8 @@ type keeper struct {
 	confirmed, lost time.Time
 	// tidied is when all reports were last read.
 	tidied time.Time
-	last            rotation.Report
-	heard           time.Time
+	last   rotation.Report
+	heard  time.Time
 
 	mu      sync.Mutex
 	changed chan struct{}
@@ -195,7 +195,7 @@ func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 		if want, what, err = k.begin(usable, damage, now); err != nil {
 			return err
 		}
-		if errors.Is(damage, rotation.ErrEmpty) {
+		if reason = ReasonReplaced; errors.Is(damage, rotation.ErrEmpty) {
 			reason = ReasonCreated
 		}
 	}
@@ -240,7 +240,7 @@ func (k *keeper) recovery(found *rotation.State, damage error) string {
 var errNotOffered = errors.New("there is no CA yet: the issuer has not issued a certificate")
 
 // errRescue tells that somebody else should write.
-var errRescue = errors.New("waiting for a replica that remembers what was there")
+var errRescue = fmt.Errorf("waiting %s at most for a replica that remembers what was there", rescueTime)
 
 // errOlder tells that what is stored is older than what is remembered, and that
 // this may be right.
@@ -291,7 +291,7 @@ func (k *keeper) begin(usable *rotation.State, damage error, now time.Time) (*ro
 	}
 	if usable != nil && !now.After(usable.Current.Cert.NotAfter) {
 		s.Current = usable.Current
-		return s, "the state was damaged, and was made anew of the CA that is there: " + damage.Error(), nil
+		return s, "the state was damaged, and begins anew with the CA that is there: " + damage.Error(), nil
 	}
 	if k.policy.New != nil {
 		authority, err := k.policy.New(now)
@@ -303,7 +303,7 @@ func (k *keeper) begin(usable *rotation.State, damage error, now time.Time) (*ro
 			s.Cause = ""
 			return s, "a CA was made: there was none", nil
 		}
-		return s, "a CA was made in the place of a damaged one: calls fail until every registration has it: " + damage.Error(), nil
+		return s, "a CA was made in the place of a damaged one: calls fail until all clients have been given the new one: " + damage.Error(), nil
 	}
 	offered := k.offered()
 	if offered == nil {
@@ -460,11 +460,24 @@ func (k *keeper) expiring(cert *tls.Certificate, now time.Time) error {
 	return nil
 }
 
-// announce reports what happened to the state.
+// announce reports what happened to the state, with the CAs that are there now,
+// as people name them.
 func (k *keeper) announce(reason, what string, s *rotation.State) {
 	event := eventOf(k.subject, s.Current.Cert)
-	event.Reason, event.Message, event.Object = reason, what, k.object()
+	event.Reason, event.Object = reason, k.object()
 	event.Generation, event.Phase = s.Generation, s.Phase
+	const short = 12 // characters, of which no two CAs have the same
+	names := []string{"current " + s.Current.ID()[:short]}
+	if s.Pending != nil {
+		names = append(names, "pending "+s.Pending.ID()[:short])
+	}
+	if s.Previous != nil {
+		names = append(names, "previous "+s.Previous.ID()[:short])
+	}
+	event.Message = what + " (" + strings.Join(names, ", ") + ")"
+	if reason == ReasonReplaced {
+		event.Err = errors.New(event.Message)
+	}
 	k.steps.report(event)
 }
 

@@ -367,7 +367,7 @@ func TestRescue(t *testing.T) {
 	before := s.stored().Current.ID()
 	s.place.put(t, func(map[string][]byte) map[string][]byte { return nil })
 	b := s.replica("b")
-	if b.Certificate() != nil || b.Healthy() == nil || !strings.Contains(b.Healthy().Error(), "waiting for a replica that remembers") {
+	if b.Certificate() != nil || b.Healthy() == nil || !strings.Contains(b.Healthy().Error(), "waiting 15s at most for a replica that remembers") {
 		t.Errorf("b serves, or does not say what it waits for: %v", b.Healthy())
 	}
 	a.look(t.Context())
@@ -501,5 +501,37 @@ func TestHoldWithoutTrust(t *testing.T) {
 	s.look(t.Context())
 	if s.State().Current.ID() == first {
 		t.Error("a CA that ends in a week signs for a week")
+	}
+}
+
+// Damage that nobody remembers better is an error: clients must be told.
+func TestReplaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(map[string][]byte)
+		same   bool
+	}{
+		"the CA is there": {func(data map[string][]byte) { delete(data, rotation.KeyState) }, true},
+		"no key":          {func(data map[string][]byte) { delete(data, rotation.KeyCurrentKey) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.replica("a")
+			before := s.stored().Current.ID()
+			if err := s.place.Leave(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.place.put(t, func(data map[string][]byte) map[string][]byte {
+				c.change(data)
+				return data
+			})
+			b := s.replica("b")
+			if got := b.State().Current.ID() == before; got != c.same {
+				t.Errorf("the same CA %v, want %v", got, c.same)
+			}
+			i := slices.IndexFunc(s.events, func(e Event) bool { return e.Reason == ReasonReplaced })
+			if i < 0 || s.events[i].Err == nil {
+				t.Errorf("nobody was told: %+v", s.events)
+			}
+		})
 	}
 }

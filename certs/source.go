@@ -104,6 +104,9 @@ const (
 	// ReasonRecovered is a state that was lost, damaged or overwritten by somebody
 	// else, and was written again from memory.
 	ReasonRecovered = "CARecovered"
+	// ReasonReplaced is a state that was lost or damaged, and that nobody remembered:
+	// clients have to be told of a new CA.
+	ReasonReplaced = "CAReplaced"
 	// ReasonStoreFailed is a state that cannot be read, written or understood.
 	ReasonStoreFailed = "CAStoreFailed"
 	// ReasonPublished is a bundle that was written into a registration.

@@ -429,13 +429,13 @@ func logCertificate(log *slog.Logger, e certs.Event) {
 		attrs = append(attrs, "notAfter", e.NotAfter, "sha256", e.SHA256)
 	}
 	if e.Object.Kind != "" {
-		attrs = append(attrs, "object", strings.TrimPrefix(e.Object.Kind+" "+e.Object.Namespace+"/"+e.Object.Name, "/"))
+		attrs = append(attrs, "object", e.Object.Kind+" "+strings.TrimPrefix(e.Object.Namespace+"/"+e.Object.Name, "/"))
 	}
 	if len(e.Warnings) > 0 {
 		attrs = append(attrs, "warnings", strings.Join(e.Warnings, "; "))
 	}
 	if e.Message != "" {
-		attrs = append(attrs, "message", e.Message)
+		attrs = append(attrs, "what", e.Message)
 	}
 	if e.Reason != "" {
 		attrs = append(attrs, "reason", e.Reason)

@@ -100,7 +100,7 @@ func typeOf(e *certs.Event) string {
 	}
 	switch e.Reason {
 	case certs.ReasonOverwritten, certs.ReasonUntrusted, certs.ReasonExpiring,
-		certs.ReasonStoreFailed, certs.ReasonPublishFailed, certs.ReasonIssuerFailed:
+		certs.ReasonStoreFailed, certs.ReasonRecovered, certs.ReasonReplaced, certs.ReasonPublishFailed, certs.ReasonIssuerFailed:
 		return corev1.EventTypeWarning
 	default:
 		return corev1.EventTypeNormal
