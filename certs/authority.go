@@ -8,7 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"fmt"
+	"encoding/hex"
 	"math/big"
 	"time"
 
@@ -35,7 +35,7 @@ func newAuthority(now time.Time, life time.Duration, usages ...x509.ExtKeyUsage)
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: fmt.Sprintf("gatehouse self-signed CA %x", id[:4])},
+		Subject:               pkix.Name{CommonName: authorityName + hex.EncodeToString(id[:4])},
 		NotBefore:             now.Add(-rotation.Backdate),
 		NotAfter:              now.Add(life),
 		IsCA:                  true,

@@ -373,15 +373,14 @@ func (m *CertManager) tell(used *tls.Certificate, waits error, wrong problems, n
 		event.Reason = ReasonExpiring
 		wrong = append(wrong, late)
 	}
-	if waits != nil {
-		wrong = append(wrong, waits)
-	}
-	if len(wrong) == 0 {
+	if len(wrong) == 0 && waits == nil {
 		wrong = m.watching.problems()
 	}
+	var refused error
 	if len(wrong) > 0 {
-		event.Err = wrong
-	} else if used == nil {
+		refused = wrong
+	}
+	if event.Err = beside(refused, waits); event.Err == nil && used == nil {
 		event.Message = notIssued
 	}
 	m.served.report(event)

@@ -84,13 +84,13 @@ func (c *ClientCAs) Run(ctx context.Context) error {
 	defer stop()
 	watch := reporter{notify: c.cfg.Notify}
 	state := reporter{notify: c.cfg.Notify}
+	last := c.event(c.current.Load())
 	follow(ctx, []string{c.cfg.File}, ticks,
-		func(err error) {
-			e := eventOf(ClientCA, c.current.Load().certs...)
-			e.Err = err
-			watch.report(e)
-		},
-		func() { state.report(c.reload()) })
+		func(err error) { watch.report(last.unwatched(err)) },
+		func() {
+			last = c.reload()
+			state.report(last)
+		})
 	return nil
 }
 
@@ -104,10 +104,36 @@ func (c *ClientCAs) reload() Event {
 		c.current.Store(found)
 		current = found
 	}
-	event := eventOf(ClientCA, current.certs...)
+	event := c.event(current)
 	event.Err = err
 	event.Warnings = current.remarks(wall(c.cfg.Now))
 	return event
+}
+
+// event says what is in use.
+func (c *ClientCAs) event(inUse *bundle) Event {
+	event := eventOf(ClientCA, inUse.certs...)
+	event.NotAfter = inUse.nextEnd(wall(c.cfg.Now))
+	return event
+}
+
+// nextEnd is when the first of those that have not ended does: the next moment from
+// which somebody is not let in any more. It is the end of the last if all have.
+func (b *bundle) nextEnd(now time.Time) time.Time {
+	var next, last time.Time
+	for _, cert := range b.certs {
+		end := cert.NotAfter
+		if !now.After(end) && (next.IsZero() || end.Before(next)) {
+			next = end
+		}
+		if end.After(last) {
+			last = end
+		}
+	}
+	if next.IsZero() {
+		return last
+	}
+	return next
 }
 
 // readBundle reads a file of authorities. It holds certificates alone: a private

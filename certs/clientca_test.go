@@ -171,7 +171,34 @@ func TestClientCAsRemarks(t *testing.T) {
 		t.Errorf("got %q", e.Warnings)
 	}
 	o.quiet()
-	if !e.NotAfter.Equal(ca.Cert.NotAfter) {
-		t.Errorf("the last one expires at %v, want %v", e.NotAfter, ca.Cert.NotAfter)
+}
+
+// The end of a pool is when the next of its certificates ends: an alert has to come
+// before anybody is shut out. When all have ended it is the end of the last.
+func TestClientCAsEnd(t *testing.T) {
+	t.Parallel()
+	first, err := newAuthority(noon.Add(-300*day), DefaultCALife)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := newCA(t)
+	for _, order := range [][]*authority{{{first}, last}, {last, {first}}} {
+		file := filepath.Join(t.TempDir(), "ca.crt")
+		write(t, file, caPEM(order...))
+		now := newClock()
+		_, o, e := followedCAs(t, file, now)
+		if !e.NotAfter.Equal(first.Cert.NotAfter) {
+			t.Errorf("ends at %v, want %v", e.NotAfter, first.Cert.NotAfter)
+		}
+		now.advance(100 * day)
+		o.tick()
+		if e := o.await("the end of the first", func(Event) bool { return true }); !e.NotAfter.Equal(last.Cert.NotAfter) {
+			t.Errorf("ends at %v after the first has, want %v", e.NotAfter, last.Cert.NotAfter)
+		}
+		now.advance(1000 * day)
+		o.tick()
+		if e := o.await("the end of both", func(Event) bool { return true }); !e.NotAfter.Equal(last.Cert.NotAfter) {
+			t.Errorf("ends at %v after both have, want %v", e.NotAfter, last.Cert.NotAfter)
+		}
 	}
 }

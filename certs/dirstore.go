@@ -32,6 +32,8 @@ const (
 	sharedDir   fs.FileMode = 0o750
 	// everybody is the rights of everybody on a machine.
 	everybody fs.FileMode = 0o007
+	// everybodyWrites is, of a directory, that to make files in it.
+	everybodyWrites fs.FileMode = 0o002
 
 	// largestAuthority is how large the file may be: as large as a Secret.
 	largestAuthority = 1 << 20
@@ -44,10 +46,13 @@ const (
 //
 // A file that cannot be understood is given to rotation.Decode as it is, which
 // calls it damaged. One that everybody on the machine may read or write is an
-// error, because it holds the key of a CA; a group that may is left to the
-// administrator. The file .lock beside it is empty and stays.
+// error, because it holds the key of a CA, and so is a directory in which everybody
+// may put one, also if only its owner may take it away again, and a file that is
+// neither this user's nor root's; a group that may is left to the administrator.
+// The file .lock beside it is empty and stays.
 type DirStore struct {
 	dir, file string
+	user      int
 	ticks     <-chan time.Time
 }
 
@@ -56,7 +61,7 @@ var _ Store = (*DirStore)(nil)
 // NewDirStore looks at nothing yet. The directory is made when there is something
 // to write.
 func NewDirStore(dir string) *DirStore {
-	return &DirStore{dir: dir, file: filepath.Join(dir, AuthorityFile)}
+	return &DirStore{dir: dir, file: filepath.Join(dir, AuthorityFile), user: os.Geteuid()}
 }
 
 // String implements Store.
@@ -95,11 +100,32 @@ func (s *DirStore) read() ([]byte, error) {
 	case info.Size() > largestAuthority:
 		return nil, s.foreign(fmt.Sprintf("it is larger than %d bytes", largestAuthority))
 	}
+	if owner, known := ownerOf(info); known && owner != s.user && owner != 0 {
+		return nil, fmt.Errorf("%s: it belongs to user %d of this machine, and this is user %d: who could write it has the key of the CA (hint: run this as user %d; or, if what is in it can be believed, make it that of user %d)",
+			s, owner, s.user, owner, s.user)
+	}
+	if err := s.checkDir(); err != nil {
+		return nil, err
+	}
 	content, err := os.ReadFile(s.file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		err = explainFile(s.String(), "read", err)
 	}
 	return content, err
+}
+
+// checkDir is an error if everybody may put files into the directory: one of
+// theirs could be taken for ours.
+func (s *DirStore) checkDir() error {
+	info, err := os.Stat(s.dir)
+	if err != nil {
+		return explainFile("directory "+s.dir, "read", err)
+	}
+	if info.Mode()&everybodyWrites != 0 && runtime.GOOS != "windows" { // where modes say nothing
+		return fmt.Errorf("%s: the mode of its directory is %04o: everybody on this machine may put a CA there (hint: chmod o-w %s, or name a directory in it, which is made)",
+			s, info.Mode().Perm(), s.dir)
+	}
+	return nil
 }
 
 func (s *DirStore) foreign(problem string) error {
@@ -145,6 +171,9 @@ func digest(content []byte) string {
 func (s *DirStore) Save(ctx context.Context, old Record, data map[string][]byte) error {
 	if err := os.MkdirAll(s.dir, sharedDir); err != nil {
 		return explainFile(s.String(), "write", err)
+	}
+	if err := s.checkDir(); err != nil {
+		return err
 	}
 	unlock, err := s.lock(ctx)
 	if err != nil {

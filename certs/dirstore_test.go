@@ -144,6 +144,13 @@ func TestDirStoreErrors(t *testing.T) {
 		{"everybody may read it", func(t *testing.T, _, file string) { write(t, file, []byte("{}")); mode(t, file, 0o644) }, "its mode is 0644, and it holds the key of a CA that is not for everybody on this machine (hint: chmod 600 FILE; if others were here, ask for an emergency rotation)", "its mode is 0644"},
 		{"everybody may write it", func(t *testing.T, _, file string) { write(t, file, []byte("{}")); mode(t, file, 0o602) }, "its mode is 0602", "its mode is 0602"},
 		{"a group may read it", func(t *testing.T, _, file string) { write(t, file, []byte("{}")); mode(t, file, 0o640) }, "", ""},
+		{"everybody may write the directory", func(t *testing.T, dir, file string) { write(t, file, []byte("{}")); mode(t, dir, 0o707) }, "file FILE: the mode of its directory is 0707: everybody on this machine may put a CA there (hint: chmod o-w DIR, or name a directory in it, which is made)", "the mode of its directory is 0707"},
+		{"everybody may write the directory, and only owners remove", func(t *testing.T, dir, file string) {
+			write(t, file, []byte("{}"))
+			mode(t, dir, 0o777|os.ModeSticky)
+		}, "the mode of its directory is 0777", "the mode of its directory is 0777"},
+		{"everybody may write the directory, which is empty", func(t *testing.T, dir, _ string) { mode(t, dir, 0o777) }, "", "the mode of its directory is 0777"},
+		{"a group may write the directory", func(t *testing.T, dir, file string) { write(t, file, []byte("{}")); mode(t, dir, 0o770) }, "", ""},
 		{"a directory", func(t *testing.T, _, file string) {
 			if err := os.Mkdir(file, 0o700); err != nil {
 				t.Fatal(err)
@@ -175,7 +182,7 @@ func TestDirStoreErrors(t *testing.T) {
 			record, err := s.Load(t.Context())
 			says := func(err error, want string) {
 				t.Helper()
-				if want = strings.ReplaceAll(want, "FILE", filepath.Join(dir, AuthorityFile)); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				if want = strings.NewReplacer("FILE", filepath.Join(dir, AuthorityFile), "DIR", dir).Replace(want); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 					t.Errorf("got %v, want %q", err, want)
 				}
 			}

@@ -33,8 +33,9 @@ type FilesConfig struct {
 //
 // A new pair comes into use within moments of being written, and at the latest
 // within ten seconds. A pair that cannot be read, whose parts do not fit
-// together, or that is expired or not valid yet is left aside as long as the
-// one before it is valid, and tried again at every look. One that waits for
+// together, that is expired or not valid yet, or that is not for a name by which
+// Trust knows clients to call is left aside as long as the one before it is valid,
+// and tried again at every look. One that waits for
 // clients to trust it is remembered, whatever becomes of the files; a newer one
 // takes its place.
 type Files struct {
@@ -72,13 +73,13 @@ func (f *Files) Run(ctx context.Context) error {
 	}
 	watch := reporter{notify: f.cfg.Notify}
 	state := reporter{notify: f.cfg.Notify}
+	last := eventOf(ServingCertificate, f.current.Load().Leaf)
 	follow(ctx, []string{f.cfg.CertFile, f.cfg.KeyFile}, ticks,
-		func(err error) {
-			e := eventOf(ServingCertificate, f.current.Load().Leaf)
-			e.Err = err
-			watch.report(e)
-		},
-		func() { state.report(f.reload()) })
+		func(err error) { watch.report(last.unwatched(err)) },
+		func() {
+			last = f.reload()
+			state.report(last)
+		})
 	return nil
 }
 
@@ -105,14 +106,8 @@ func (f *Files) reload() Event {
 	if problem != nil {
 		problem = fmt.Errorf("not in use, the one before it is until %s: %w", stamp(used.Leaf.NotAfter), problem)
 	}
-	switch invalid := checkValidity(used.Leaf, now); {
-	case problem != nil && why != nil:
-		event.Err = fmt.Errorf("%w; %w", problem, why)
-	case problem != nil:
-		event.Err = problem
-	case why != nil:
-		event.Err = why
-	case invalid != nil:
+	event.Err = beside(problem, why)
+	if invalid := checkValidity(used.Leaf, now); event.Err == nil && invalid != nil {
 		event.Err = fmt.Errorf("%s: %w", f.cfg.CertFile, invalid)
 	}
 	return event

@@ -182,6 +182,31 @@ func TestFilesSayThingsOnce(t *testing.T) {
 	o.quiet()
 }
 
+// That changes are not noticed at once is a remark about what is so, and says
+// neither that the pair in use is bad nor that a bad one is good.
+func TestFilesRemarkThatNothingIsWatched(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "tls")
+	if err := os.Rename(dirOf(t, newCA(t).valid(t, day)), dir); err != nil {
+		t.Fatal(err)
+	}
+	_, o := followed(t, dir, newClock())
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	const gone = "tls.crt: no such file"
+	refused := o.await("the missing pair", func(e Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), gone) })
+	o.tick()
+	e := o.await("the remark", func(e Event) bool {
+		return slices.ContainsFunc(e.Warnings, func(w string) bool { return strings.Contains(w, "are noticed every 10s only") })
+	})
+	if e.Err == nil || e.Err.Error() != refused.Err.Error() || len(refused.Warnings) > 0 {
+		t.Errorf("got %+v after %+v", e, refused)
+	}
+	o.tick()
+	o.quiet()
+}
+
 func TestFilesTakeAnotherChainOfTheSameLeaf(t *testing.T) {
 	ca := newCA(t)
 	good := ca.valid(t, day)

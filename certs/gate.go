@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// ErrWaiting is what an Event wraps as long as a new certificate is there, is
-// good, and is not in use yet, because clients do not trust it or have not for
-// long enough. Nothing is wrong with what is served.
+// ErrWaiting is what an Event wraps as long as the newest certificate is good and
+// not in use yet, because clients do not trust it or have not for long enough.
+// Nothing is wrong, and nothing has to be done about what is here. An Event wraps it
+// no more once something newer is found that is refused.
 var ErrWaiting = errors.New("a new certificate is not in use yet")
 
 // Gate decides when a certificate that somebody else issued takes the place of
@@ -73,11 +74,11 @@ func (g *Gate) Decide(current, found *tls.Certificate, now time.Time) Decision {
 	case ending && (doubt == nil || errors.Is(doubt, ErrUnread)):
 		return Decision{Take: true, Why: "the one before it ends at " + stamp(end)}
 	case errors.Is(doubt, ErrUnread):
-		return Decision{Why: "nobody knows whether registrations trust it: " + doubt.Error(), Until: soon}
+		return Decision{Why: "nobody knows whether registrations trust it: " + summary(doubt), Until: soon}
 	case doubt != nil && ending && g.Trust.Verify(current, now) != nil:
 		return Decision{Take: true, Why: "the one before it ends at " + stamp(end) + ", and is not trusted either"}
 	case doubt != nil:
-		return Decision{Why: "registrations do not trust it: " + doubt.Error(), Until: end}
+		return Decision{Why: "registrations do not trust it: " + summary(doubt), Until: end}
 	case sameIssuer(current.Leaf, found.Leaf):
 		return Decision{Take: true, Why: "it is of the same issuer as the one before it"}
 	case g.Trust.Verify(current, now) != nil:
@@ -90,6 +91,26 @@ func (g *Gate) Decide(current, found *tls.Certificate, now time.Time) Decision {
 			Until: earlier(held, soon),
 		}
 	}
+}
+
+// misnamed is an error if found is not for a name by which registrations call, and
+// current is for all of them: no wait brings such a certificate into use.
+func (g *Gate) misnamed(current, found *tls.Certificate, now time.Time) error {
+	if g.Trust == nil {
+		return nil
+	}
+	doubt := g.Trust.Verify(found, now)
+	if doubt == nil {
+		return nil
+	}
+	other := otherName(doubt)
+	if other == "" {
+		return nil
+	}
+	if doubt := g.Trust.Verify(current, now); doubt != nil && otherName(doubt) != "" {
+		return nil // it is no worse
+	}
+	return fmt.Errorf("it is not for %s: it will not be used: have it issued for every name that is called, or correct the clientConfig", other)
 }
 
 // note keeps since. A newer certificate of the same issuer does not begin a hold
@@ -130,39 +151,59 @@ type succession struct {
 
 // next is what to serve now, of the certificate that is served and the one that
 // was found at a place; each may be nil. The error says why what was found is not
-// what is served.
+// what is served, and first why it is refused.
 func (s *succession) next(current, found *tls.Certificate, place string, now time.Time) (*tls.Certificate, error) {
-	var invalid error
+	var refused, waits error
 	switch {
 	case found == nil:
 	case current != nil && samePair(found, current):
 		s.waiting = nil
 	default:
-		invalid = checkValidity(found.Leaf, now)
-		if invalid == nil || !validNow(current, now) {
-			invalid, s.waiting = nil, found
+		if refused = s.refuse(current, found, now); refused == nil {
+			s.waiting = found
 		}
 	}
-	if s.waiting != nil && validNow(current, now) && !validNow(s.waiting, now) {
-		s.waiting = nil // it ended while it waited
+	if s.waiting != nil && s.refuse(current, s.waiting, now) != nil {
+		s.waiting = nil // it ended while it waited, or registrations call by another name now
 	}
-	var problem problems
 	if s.waiting != nil {
 		d := s.gate.Decide(current, s.waiting, now)
 		if d.Take {
 			current, s.waiting = s.waiting, nil
 		} else {
 			s.until = d.Until
-			problem = append(problem, fmt.Errorf("%w, and will be by %s: %s: %s", ErrWaiting, stamp(d.Until), place, d.Why))
+			waits = fmt.Errorf("%s: %w: %s; it will be by %s", place, ErrWaiting, d.Why, stamp(d.Until))
 		}
 	}
-	if invalid != nil {
-		problem = append(problem, fmt.Errorf("not in use, the one before it is until %s: %s: %w", stamp(current.Leaf.NotAfter), place, invalid))
+	if refused != nil {
+		refused = fmt.Errorf("not in use, the one before it is until %s: %s: %w", stamp(current.Leaf.NotAfter), place, refused)
 	}
-	if len(problem) == 0 {
-		return current, nil
+	return current, beside(refused, waits)
+}
+
+// refuse is why a certificate is not even waited for. It is nil if nothing better
+// is served.
+func (s *succession) refuse(current, found *tls.Certificate, now time.Time) error {
+	if !validNow(current, now) {
+		return nil
 	}
-	return current, problem
+	if err := checkValidity(found.Leaf, now); err != nil {
+		return err
+	}
+	return s.gate.misnamed(current, found, now)
+}
+
+// beside is why the newest is refused, and behind that what waits; each may be nil.
+// It is ErrWaiting only if nothing is refused: somebody has to act otherwise.
+func beside(refused, waits error) error {
+	switch {
+	case refused == nil:
+		return waits
+	case waits == nil:
+		return refused
+	default:
+		return fmt.Errorf("%w; %s", refused, waits.Error())
+	}
 }
 
 // validNow tells whether there is a certificate, and it is valid.

@@ -15,9 +15,11 @@ import (
 
 // trusted is a Trust whose registrations trust what a test says.
 type trusted struct {
-	mu      sync.Mutex
-	unread  bool
-	cas     []*x509.Certificate
+	mu     sync.Mutex
+	unread bool
+	cas    []*x509.Certificate
+	// calls is the name that webhook x calls, "" if that does not matter.
+	calls   string
 	changed chan struct{}
 }
 
@@ -34,6 +36,15 @@ func (t *trusted) set(cas ...*x509.Certificate) {
 	t.changed = make(chan struct{})
 }
 
+// call is the name that webhook x calls from now on.
+func (t *trusted) call(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls = name
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
 func (t *trusted) Verify(cert *tls.Certificate, now time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,7 +55,11 @@ func (t *trusted) Verify(cert *tls.Certificate, now time.Time) error {
 	for _, ca := range t.cas {
 		roots.AddCert(ca)
 	}
-	if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now}); err != nil {
+	_, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, DNSName: t.calls})
+	if host, ok := errors.AsType[x509.HostnameError](err); ok {
+		return errors.Join(&DistrustError{Registration: "ValidatingWebhookConfiguration x", Webhook: "a", Err: host})
+	}
+	if err != nil {
 		return errors.New("registration x does not trust it")
 	}
 	return nil
@@ -240,7 +255,7 @@ func TestFilesWaitForTrust(t *testing.T) {
 	f, o := gated(t, dir, trust, hold, now)
 
 	put(t, dir, second)
-	e := o.await("that it waits", waitsFor("tls.crt: registrations do not trust it: registration x"))
+	e := o.await("that it waits", waitsFor("tls.crt: a new certificate is not in use yet: registrations do not trust it: registration x does not trust it; it will be by 2026-11-30T12:00:00Z"))
 	if !e.NotAfter.Equal(first.until) || string(serving(t, f)) != string(first.cert) {
 		t.Errorf("in use until %v, want %v", e.NotAfter, first.until)
 	}
@@ -248,7 +263,7 @@ func TestFilesWaitForTrust(t *testing.T) {
 		t.Errorf("unhealthy while a new one waits: %v", err)
 	}
 	trust.set(a.Cert, b.Cert) // nobody ticks
-	o.await("the hold", waitsFor("and will be by 2026-11-20T12:10:00Z: "))
+	o.await("the hold", waitsFor("a new issuer is held for 10m0s; it will be by 2026-11-20T12:10:00Z"))
 	if string(serving(t, f)) != string(first.cert) {
 		t.Error("served before the hold is over")
 	}
@@ -261,7 +276,8 @@ func TestFilesWaitForTrust(t *testing.T) {
 }
 
 // What waits is remembered, whatever becomes of the files, until something newer
-// is there or the files go back to what is served.
+// is there or the files go back to what is served. Files that are refused are an
+// error, and no wait, although something waits.
 func TestFilesRememberWhatWaits(t *testing.T) {
 	t.Parallel()
 	a, b, c := newCA(t), newCA(t), newCA(t)
@@ -294,12 +310,19 @@ func TestFilesRememberWhatWaits(t *testing.T) {
 			test.edit(t, dir)
 			o.tick()
 			if test.says != "" {
-				o.await(test.says, func(e Event) bool {
-					return errors.Is(e.Err, ErrWaiting) && strings.Contains(e.Err.Error(), test.says)
-				})
+				e := o.await(test.says, func(e Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), test.says) })
+				if errors.Is(e.Err, ErrWaiting) {
+					t.Errorf("it passes for a wait: %v", e.Err)
+				}
+				refused, waits := strings.Index(e.Err.Error(), test.says), strings.Index(e.Err.Error(), ErrWaiting.Error())
+				if waits < refused {
+					t.Errorf("what is wrong does not come first, or what waits is not told: %v", e.Err)
+				}
 			}
 			trust.set(a.Cert, b.Cert, c.Cert)
-			o.await("the end of waiting", func(e Event) bool { return !errors.Is(e.Err, ErrWaiting) && e.NotAfter.Equal(test.want.until) })
+			o.await("the end of waiting", func(e Event) bool {
+				return (e.Err == nil || !strings.Contains(e.Err.Error(), ErrWaiting.Error())) && e.NotAfter.Equal(test.want.until)
+			})
 			if string(serving(t, f)) != string(test.want.cert) {
 				t.Error("another pair is served")
 			}
@@ -321,6 +344,93 @@ func TestSuccessionForgetsWhatEnds(t *testing.T) {
 	trust.set(a.Cert, b.Cert)
 	if got, err := s.next(current, nil, "x", noon.Add(2*day)); got != current || err != nil {
 		t.Errorf("it is served after its end, or waits: %v", err)
+	}
+}
+
+// A certificate for another name than the one that is called is refused, and is
+// not promised to come into use: only a registration that calls another name, or a
+// certificate that is for this one, changes that.
+func TestFilesRefuseAnotherName(t *testing.T) {
+	t.Parallel()
+	a, b := newCA(t), newCA(t)
+	for _, issuer := range []struct {
+		name string
+		ca   *authority
+	}{{"of the same CA", a}, {"of another CA", b}} {
+		t.Run(issuer.name, func(t *testing.T) {
+			t.Parallel()
+			trust := newTrusted(a.Cert, b.Cert)
+			trust.call("localhost")
+			first, good := a.valid(t, 10*day), a.valid(t, 30*day)
+			template := leaf(noon.Add(-time.Hour), noon.Add(20*day))
+			template.DNSNames = []string{"elsewhere.example"}
+			other := issuer.ca.pair(t, template)
+			dir := dirOf(t, first)
+			f, o := gated(t, dir, trust, 0, newClock())
+
+			put(t, dir, other)
+			e := o.await("the refusal", func(e Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), "not for the name") })
+			const want = `tls.crt: it is not for the name "localhost" that is called by ValidatingWebhookConfiguration x: it will not be used: ` +
+				"have it issued for every name that is called, or correct the clientConfig"
+			if text := e.Err.Error(); errors.Is(e.Err, ErrWaiting) || !strings.HasSuffix(text, want) ||
+				!strings.HasPrefix(text, "not in use, the one before it is until 2026-11-30T12:00:00Z: ") {
+				t.Errorf("got %v", e.Err)
+			}
+			if string(serving(t, f)) != string(first.cert) {
+				t.Error("it is served")
+			}
+			trust.call("elsewhere.example")
+			o.await("that the registration was corrected", inUse(other.until))
+			trust.call("localhost")
+			put(t, dir, good)
+			o.await("a good one", inUse(good.until))
+		})
+	}
+}
+
+// What waits is not lost to a certificate for another name, and given up when it is
+// for another name itself. A name that what is served is not for either is no
+// reason to refuse anything.
+func TestSuccessionAndNames(t *testing.T) {
+	t.Parallel()
+	a, b := newCA(t), newCA(t)
+	named := func(ca *authority, name string) *tls.Certificate {
+		template := leaf(noon.Add(-time.Hour), noon.Add(20*day))
+		template.DNSNames = []string{name}
+		return parsed(t, ca.pair(t, template))
+	}
+	current, next, other := named(a, "x.svc"), named(b, "x.svc"), named(b, "y.svc")
+	trust := newTrusted(a.Cert)
+	s := succession{gate: Gate{Trust: trust}}
+	if got, err := s.next(current, next, "f", noon); got != current || !errors.Is(err, ErrWaiting) {
+		t.Fatalf("it does not wait: %v", err)
+	}
+	trust.call("x.svc")
+	if _, err := s.next(current, other, "f", noon); err == nil || errors.Is(err, ErrWaiting) || s.waiting != next {
+		t.Errorf("another name takes the place of what waits: %v", err)
+	}
+	trust.set(a.Cert, b.Cert)
+	if got, err := s.next(current, other, "f", noon); got != next || err == nil || errors.Is(err, ErrWaiting) {
+		t.Errorf("what waited is not used, or what was refused is no error: %v", err)
+	}
+
+	s = succession{gate: Gate{Trust: newTrusted(a.Cert)}}
+	if _, err := s.next(current, next, "f", noon); !errors.Is(err, ErrWaiting) {
+		t.Fatalf("it does not wait: %v", err)
+	}
+	both := parsed(t, a.pair(t, &x509.Certificate{DNSNames: []string{"x.svc", "z.svc"}, NotBefore: noon.Add(-time.Hour), NotAfter: noon.Add(day)}))
+	trust = newTrusted(a.Cert)
+	trust.call("z.svc")
+	s.gate.Trust = trust
+	if got, err := s.next(both, nil, "f", noon); got != both || err != nil || s.waiting != nil {
+		t.Errorf("it waits for what is for another name now: %v", err)
+	}
+
+	trust = newTrusted(a.Cert)
+	trust.call("z.svc")
+	s = succession{gate: Gate{Trust: trust}}
+	if _, err := s.next(current, parsed(t, a.valid(t, day)), "f", noon); !errors.Is(err, ErrWaiting) {
+		t.Errorf("refused for a name that what is served is not for either: %v", err)
 	}
 }
 

@@ -437,7 +437,7 @@ func (k *keeper) tell(now time.Time, err error) {
 	}
 	if s := k.state.Load(); s != nil {
 		trusted := eventOf(k.subject, s.Trusted(now)...)
-		event.NotAfter, event.SHA256 = trusted.NotAfter, trusted.SHA256
+		event.NotAfter, event.SHA256 = s.Current.Cert.NotAfter, trusted.SHA256
 	}
 	k.problems.report(event)
 }
@@ -601,6 +601,16 @@ func (k *keeper) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
 	}
 	return s.Trusted(now), nil
 }
+
+// Kept tells whether the last look found everything as it should be, or as it is
+// before an issuer has issued anything. It is safe for concurrent use.
+func (k *keeper) Kept() bool {
+	err := k.wrong()
+	return err == nil || errors.Is(err, errNotOffered)
+}
+
+// State is the state in use, nil if there is none yet. It must not be changed.
+func (k *keeper) State() *rotation.State { return k.state.Load() }
 
 // wrong is what the last look found wrong.
 func (k *keeper) wrong() error {

@@ -20,7 +20,7 @@ import (
 )
 
 // kubeAPI is as much of an API server as a Secret and Leases need: create, get,
-// list by label, watch by name, merge patch, apply and delete, with resource
+// list by label and in pages, watch by name, merge patch, apply and delete, with resource
 // versions and preconditions.
 type kubeAPI struct {
 	t      testing.TB
@@ -177,11 +177,16 @@ func (a *kubeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for _, path := range slices.Sorted(maps.Keys(a.objects)) {
 			labels, _ := meta(a.objects[path])["labels"].(map[string]any)
 			key, value, _ := strings.Cut(r.URL.Query().Get("labelSelector"), "=")
-			if strings.HasPrefix(path, r.URL.Path+"/") && labels[key] == value {
+			if strings.HasPrefix(path, r.URL.Path+"/") && labels[key] == value && path > r.URL.Query().Get("continue") {
 				items = append(items, a.objects[path])
 			}
 		}
-		reply(w, 200, map[string]any{"kind": "LeaseList", "apiVersion": "coordination.k8s.io/v1", "metadata": map[string]any{}, "items": items})
+		page := map[string]any{}
+		if limit, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil && limit < len(items) {
+			items = items[:limit]
+			page["continue"] = r.URL.Path + "/" + meta(items[limit-1].(map[string]any))["name"].(string)
+		}
+		reply(w, 200, map[string]any{"kind": "LeaseList", "apiVersion": "coordination.k8s.io/v1", "metadata": page, "items": items})
 	case verb == "create":
 		var created map[string]any
 		if err := json.Unmarshal(body, &created); err != nil {

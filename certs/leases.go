@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -28,6 +29,9 @@ const (
 	notAfterAnnotation = "gatehouse.dev/not-after"
 	versionAnnotation  = "gatehouse.dev/version"
 
+	// leasePage is how many Leases are read at a time, and mostLeases altogether.
+	leasePage  = 250
+	mostLeases = 5000
 	// tidied is how many reports are removed by one List at most.
 	tidied = 10
 )
@@ -41,19 +45,29 @@ type LeasesConfig struct {
 	// Group is what all replicas that share a state have in common: the name of
 	// its Secret.
 	Group string
-	// Replica is the name of this one, which no other replica has: that of its pod.
-	// One without a name looks on: it cannot report, and List removes nothing.
+	// Replica is the name of this one: that of its pod, which belongs to one process
+	// at a time. One without a name looks on: it cannot report, and List removes nothing.
 	Replica string
 	// LeafLife is how long a serving certificate lasts: nobody is waited for longer
-	// than that after having been heard of. Zero is a year, for whoever does not
-	// know.
+	// than that after having been heard of, and for DefaultLeafLife at least, because
+	// others may be configured otherwise. Zero is a year, for whoever does not know.
 	LeafLife time.Duration
 	// Now is the time by the clock on the wall; nil is time.Now. It must be safe for
 	// concurrent use.
 	Now func() time.Time
 }
 
-// Leases is a Replicas in Leases of coordination.k8s.io, one for each replica.
+// Leases is a Replicas in Leases of coordination.k8s.io, one for each process: its
+// name is that of the replica and something random. So two that were given the same
+// name are both listed, and both waited for, and a container that is started anew
+// does not have to wait for its predecessor's Lease.
+//
+// The Lease of a process that was killed is removed by its successor of the same
+// name, once it has been silent for 4*ReportInterval by the API server's clock;
+// until then, a rotation waits for it. The price: where two processes use a name in
+// spite of everything, and one is cut off from the API server when the other
+// starts, the one that is cut off is taken for dead and not waited for. Neither one
+// that starts later, nor one that writes at all, ever is.
 //
 // It needs the rights to list, create, patch and delete leases in the namespace.
 // Which names there will be is not known in advance, so they cannot be named in a
@@ -62,18 +76,38 @@ type LeasesConfig struct {
 // seconds.
 type Leases struct {
 	cfg LeasesConfig
+	// name is that of this process's Lease.
+	name string
 	// patience is how long an answer is waited for.
-	patience time.Duration
+	patience     time.Duration
+	predecessors predecessors
+	// found is what the last List found.
+	found atomic.Pointer[places]
 }
 
 var _ Replicas = (*Leases)(nil)
 
 // NewLeases asks nothing yet.
-func NewLeases(cfg LeasesConfig) *Leases { return &Leases{cfg: cfg, patience: requestTime} }
+func NewLeases(cfg LeasesConfig) *Leases {
+	instance := "-" + newInstance()
+	name := shortName(cfg.Group, cfg.Replica, validation.DNS1123SubdomainMaxLength-len(instance)) + instance
+	return &Leases{cfg: cfg, name: name, patience: requestTime}
+}
 
 // Report implements Replicas. What others wrote into the fields of the Lease that
 // are ours is overwritten, and whatever else they wrote stays.
 func (l *Leases) Report(ctx context.Context, r *rotation.Report) error {
+	lease, err := l.apply(ctx, r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	defer cancel()
+	l.predecessors.settle(ctx, ticking(l.cfg.Now), func() []predecessor { return l.findPredecessors(ctx, lease) })
+	return nil
+}
+
+func (l *Leases) apply(ctx context.Context, r *rotation.Report) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
 	annotations := map[string]string{issuerAnnotation: r.Issuer, versionAnnotation: r.Version}
@@ -81,51 +115,92 @@ func (l *Leases) Report(ctx context.Context, r *rotation.Report) error {
 		annotations[sha256Annotation] = r.SHA256
 		annotations[notAfterAnnotation] = r.NotAfter.UTC().Format(time.RFC3339)
 	}
-	lease := coordinationv1ac.Lease(l.name(), l.cfg.Namespace).
+	lease := coordinationv1ac.Lease(l.name, l.cfg.Namespace).
 		WithLabels(map[string]string{managedBy: managedByValue, groupLabel: labelOf(l.cfg.Group)}).
 		WithAnnotations(annotations).
 		WithSpec(coordinationv1ac.LeaseSpec().
 			WithHolderIdentity(l.cfg.Replica).
-			WithLeaseDurationSeconds(int32(4 * ReportInterval / time.Second)).
+			WithLeaseDurationSeconds(int32(awayTime / time.Second)).
 			WithRenewTime(metav1.NewMicroTime(wall(l.cfg.Now))))
-	_, err := l.leases().Apply(ctx, lease, metav1.ApplyOptions{FieldManager: stateManager, Force: true})
+	applied, err := l.leases().Apply(ctx, lease, metav1.ApplyOptions{FieldManager: stateManager, Force: true})
 	if err != nil {
-		return l.request("patch").failed(ctx, err)
+		return nil, l.request("patch").failed(ctx, err)
 	}
-	return nil
+	return applied, nil
+}
+
+// findPredecessors are the Leases of others with our name, seen from when ours was
+// written. Whatever cannot be read or removed is waited for until its certificate
+// ends.
+func (l *Leases) findPredecessors(ctx context.Context, own *coordinationv1.Lease) []predecessor {
+	now := toldBy(own).written
+	var found []predecessor
+	_ = l.each(ctx, func(lease *coordinationv1.Lease) {
+		if t := toldBy(lease); t.replica == l.cfg.Replica && t.place != l.name {
+			found = append(found, predecessor{silent: now.Sub(t.written), remove: func(ctx context.Context) { l.remove(ctx, lease) }})
+		}
+	})
+	return found
+}
+
+// each reads all Leases of the group, not from a cache.
+func (l *Leases) each(ctx context.Context, do func(*coordinationv1.Lease)) error {
+	selector := labels.SelectorFromSet(labels.Set{groupLabel: labelOf(l.cfg.Group)}).String()
+	options := metav1.ListOptions{LabelSelector: selector, Limit: leasePage}
+	for count := 0; ; {
+		list, err := l.leases().List(ctx, options)
+		if err != nil {
+			return l.request("list").failed(ctx, err)
+		}
+		if count += len(list.Items); count > mostLeases {
+			return fmt.Errorf("%s: there are more than %d, and no more are read (hint: delete those of pods that are gone: kubectl -n %s get leases -l %s)",
+				l.request("list").object, mostLeases, l.cfg.Namespace, selector)
+		}
+		for i := range list.Items {
+			do(&list.Items[i])
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// remove deletes a Lease as it was found: one that was written since stays.
+// Whoever cannot remove it leaves it to somebody who can.
+func (l *Leases) remove(ctx context.Context, lease *coordinationv1.Lease) {
+	_ = l.leases().Delete(ctx, lease.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
+	})
 }
 
 // List implements Replicas. A Lease that does not say what its replica serves
 // counts as one of an issuer that is not known, UnreadableIssuer, for as long as a
-// certificate lasts.
+// certificate lasts. There may be 5000 Leases: with more of them it is an error, and
+// a rotation waits.
 func (l *Leases) List(ctx context.Context) ([]rotation.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
-	selector := labels.SelectorFromSet(labels.Set{groupLabel: labelOf(l.cfg.Group)})
-	list, err := l.leases().List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
-	if err != nil {
-		return nil, l.request("list").failed(ctx, err)
-	}
 	now := wall(l.cfg.Now)
 	var (
 		reports []rotation.Report
 		removed int
+		found   = places{}
 	)
-	for i := range list.Items {
-		lease := &list.Items[i]
+	err := l.each(ctx, func(lease *coordinationv1.Lease) {
 		report, over := toldBy(lease).report(now, l.cfg.LeafLife)
 		if !over {
 			reports = append(reports, report)
-			continue
+			found.add(&report, lease.Name)
+			return
 		}
 		if removed++; removed <= tidied && l.cfg.Replica != "" {
-			// Whoever cannot remove it leaves it to somebody who can. A replica that
-			// has come back in the meantime keeps its own.
-			_ = l.leases().Delete(ctx, lease.Name, metav1.DeleteOptions{
-				Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
-			})
+			l.remove(ctx, lease)
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
+	l.found.Store(&found)
 	sortReports(reports)
 	return reports, nil
 }
@@ -163,15 +238,21 @@ func toldBy(lease *coordinationv1.Lease) *told {
 func (l *Leases) Leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
-	err := l.leases().Delete(ctx, l.name(), metav1.DeleteOptions{})
+	err := l.leases().Delete(ctx, l.name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return l.request("delete").failed(ctx, err)
 	}
 	return nil
 }
 
-func (l *Leases) name() string {
-	return shortName(l.cfg.Group, l.cfg.Replica, validation.DNS1123SubdomainMaxLength)
+// LeaseOf is the name of the Lease in which the last List found the report of a
+// replica: of several, that of the one which has been silent for longest. It is ""
+// if there was none.
+func (l *Leases) LeaseOf(replica string) string {
+	if found := l.found.Load(); found != nil {
+		return (*found)[replica].name
+	}
+	return ""
 }
 
 // labelOf is a group's name as a label's value, which has to be shorter than the
@@ -188,7 +269,7 @@ func (l *Leases) leases() typedcoordinationv1.LeaseInterface {
 }
 
 func (l *Leases) request(verb string) *apiRequest {
-	r := &apiRequest{object: "Lease " + l.cfg.Namespace + "/" + l.name(), verb: verb, resource: "leases"}
+	r := &apiRequest{object: "Lease " + l.cfg.Namespace + "/" + l.name, verb: verb, resource: "leases"}
 	if verb == "list" {
 		r.object = fmt.Sprintf("Leases of %q in namespace %q", l.cfg.Group, l.cfg.Namespace)
 	}

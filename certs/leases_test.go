@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
@@ -20,6 +22,13 @@ func (a *kubeAPI) leases(replica string, c *clock) *Leases {
 
 func reportOf(replica string) *rotation.Report {
 	return &rotation.Report{Replica: replica, Issuer: issuerA, SHA256: leafA, NotAfter: noon.Add(5 * 24 * time.Hour), Version: "1.2.3"}
+}
+
+func mustReport(t testing.TB, r Replicas, replica string) {
+	t.Helper()
+	if err := r.Report(t.Context(), reportOf(replica)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func mustList(t testing.TB, r Replicas) []rotation.Report {
@@ -43,17 +52,15 @@ func namesOf(list []rotation.Report) string {
 func testReplicas(t *testing.T, open func(replica string, c *clock) Replicas) {
 	t.Helper()
 	c := newClock()
-	if list := mustList(t, open("one", c)); len(list) != 0 {
+	one, two := open("one", c), open("two", c)
+	if list := mustList(t, one); len(list) != 0 {
 		t.Fatalf("got %+v of nobody", list)
 	}
-	if err := open("one", c).Leave(t.Context()); err != nil {
+	if err := one.Leave(t.Context()); err != nil {
 		t.Fatalf("left without having reported: %v", err)
 	}
-	two := open("two", c)
-	for _, r := range []string{"two", "one", "Three.example.org"} {
-		if err := open(r, c).Report(t.Context(), reportOf(r)); err != nil {
-			t.Fatal(err)
-		}
+	for name, r := range map[string]Replicas{"two": two, "one": one, "Three.example.org": open("Three.example.org", c)} {
+		mustReport(t, r, name)
 	}
 	want := *reportOf("one")
 	want.Seen = noon
@@ -69,11 +76,20 @@ func testReplicas(t *testing.T, open func(replica string, c *clock) Replicas) {
 	if got := mustList(t, two)[2]; got != (rotation.Report{Replica: "two", Version: "1.2.4", Seen: noon.Add(time.Hour)}) {
 		t.Errorf("got %+v of one that serves nothing any more", got)
 	}
-	if err := open("one", c).Leave(t.Context()); err != nil {
-		t.Fatal(err)
+	mustReport(t, one, "one")
+	another := open("one", c)
+	mustReport(t, another, "one")
+	if names := namesOf(mustList(t, two)); names != "Three.example.org one one two" {
+		t.Errorf("got %s of two processes of one name", names)
 	}
-	if names := namesOf(mustList(t, two)); names != "Three.example.org two" {
-		t.Errorf("got %s after one left", names)
+	for _, left := range []string{"one two", "two"} {
+		if err := one.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if names := namesOf(mustList(t, two)); names != "Three.example.org "+left {
+			t.Errorf("got %s after one left", names)
+		}
+		one = another
 	}
 
 	var group sync.WaitGroup
@@ -108,7 +124,9 @@ func TestLeases(t *testing.T) {
 	if api.requests("get")+api.requests("update")+api.requests("watch") > 0 {
 		t.Error("asked for more rights than list, create, patch and delete")
 	}
-	lease := api.get(leasePath + shortName("ca", "r0", 253))
+	onlooker := api.leases("", newClock())
+	mustList(t, onlooker)
+	lease := api.get(leasePath + onlooker.LeaseOf("r0"))
 	if labels := fmt.Sprint(meta(lease)["labels"]); labels != "map[app.kubernetes.io/managed-by:gatehouse gatehouse.dev/certificates:ca]" {
 		t.Errorf("got labels %s", labels)
 	}
@@ -159,13 +177,10 @@ func TestLeasesOfOthers(t *testing.T) {
 func TestLeasesAreTidied(t *testing.T) {
 	t.Parallel()
 	api, c := newKubeAPI(t), newClock()
-	for _, r := range []string{"gone", "alive"} {
-		if err := api.leases(r, c).Report(t.Context(), reportOf(r)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.advance(5*24*time.Hour + time.Second)
 	alive := api.leases("alive", c)
+	mustReport(t, alive, "alive")
+	mustReport(t, api.leases("gone", c), "gone")
+	c.advance(5*24*time.Hour + time.Second)
 	api.mu.Lock()
 	api.now = c.Now
 	api.mu.Unlock()
@@ -235,24 +250,206 @@ func TestLeasesErrors(t *testing.T) {
 	t.Parallel()
 	forbidden := `leases is forbidden: User "system:serviceaccount:system:gatehouse" cannot %s resource "leases" in API group "coordination.k8s.io" in the namespace "system"`
 	hint := ` (hint: a Role in namespace "system" must allow list, create, patch and delete of leases in coordination.k8s.io)`
-	name := shortName("ca", "one", 253)
 	for _, c := range []struct {
 		name, verb, denied string
 		call               func(l *Leases) error
 		want               string
 	}{
-		{"report", "patch", "patch", func(l *Leases) error { return l.Report(t.Context(), reportOf("one")) }, `Lease system/` + name + `: user "system:serviceaccount:system:gatehouse" may not "patch" leases` + hint},
-		{"first report", "patch", "create", func(l *Leases) error { return l.Report(t.Context(), reportOf("one")) }, `Lease system/` + name + `: user "system:serviceaccount:system:gatehouse" may not "create" leases` + hint},
+		{"report", "patch", "patch", func(l *Leases) error { return l.Report(t.Context(), reportOf("one")) }, `Lease system/NAME: user "system:serviceaccount:system:gatehouse" may not "patch" leases` + hint},
+		{"first report", "patch", "create", func(l *Leases) error { return l.Report(t.Context(), reportOf("one")) }, `Lease system/NAME: user "system:serviceaccount:system:gatehouse" may not "create" leases` + hint},
 		{"list", "list", "list", func(l *Leases) error { _, err := l.List(t.Context()); return err }, `Leases of "ca" in namespace "system": user "system:serviceaccount:system:gatehouse" may not "list" leases` + hint},
-		{"leave", "delete", "delete", func(l *Leases) error { return l.Leave(t.Context()) }, `Lease system/` + name + `: user "system:serviceaccount:system:gatehouse" may not "delete" leases` + hint},
+		{"leave", "delete", "delete", func(l *Leases) error { return l.Leave(t.Context()) }, `Lease system/NAME: user "system:serviceaccount:system:gatehouse" may not "delete" leases` + hint},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			api := newKubeAPI(t)
 			api.set(refuses(c.verb, 403, "Forbidden", fmt.Sprintf(forbidden, c.denied)))
-			if err := c.call(api.leases("one", newClock())); err == nil || err.Error() != c.want {
-				t.Errorf("got  %v\nwant %s", err, c.want)
+			l := api.leases("one", newClock())
+			want := strings.Replace(c.want, "NAME", l.name, 1)
+			if err := c.call(l); err == nil || err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
 			}
 		})
+	}
+}
+
+// A Lease's name is recognised, and is its own for every process.
+func TestLeaseNames(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][2]string{{"ca", "gatehouse-7d9c8-x2x4k"}, {strings.Repeat("g", 253), strings.Repeat("r", 253)}} {
+		cfg := LeasesConfig{Group: names[0], Replica: names[1]}
+		one, another := NewLeases(cfg).name, NewLeases(cfg).name
+		if problems := validation.IsDNS1123Subdomain(one); len(problems) > 0 || one == another {
+			t.Errorf("%q and %q: %v", one, another, problems)
+		}
+		if want := names[0][:2] + "-" + names[1][:2]; len(names[0]) == 2 && !strings.HasPrefix(one, want) {
+			t.Errorf("nobody recognises %q", one)
+		}
+	}
+}
+
+// A process that was killed is waited for until its successor of the same name
+// knows that it is dead. Nobody else is ever taken for a predecessor.
+func TestLeasesOfPredecessors(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		// before is how long before the successor begins the other was last heard of.
+		before time.Duration
+		other  string
+		// lives tells that the other writes once more after that, and late that it
+		// begins after the successor.
+		lives, late, forbidden bool
+		begun, settled         string
+	}{
+		{"killed a moment ago", 5 * time.Second, "one", false, false, false, "one one", "one"},
+		{"killed in the same second", 0, "one", false, false, false, "one one", "one"},
+		{"killed a minute ago", time.Minute, "one", false, false, false, "one", "one"},
+		{"killed, and may not be removed", time.Minute, "one", false, false, true, "one one", "one one"},
+		{"lives beside", 5 * time.Second, "one", true, false, false, "one one", "one one"},
+		{"begins later and is cut off at once", 0, "one", false, true, false, "one one", "one one"},
+		{"another name", time.Hour, "two", false, false, false, "one two", "one two"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			api, c := newKubeAPI(t), newClock()
+			api.now = c.Now
+			if row.forbidden {
+				api.set(refuses("delete", 403, "Forbidden", "no"))
+			}
+			other, one := api.leases(row.other, c), api.leases("one", c)
+			if row.late {
+				mustReport(t, one, "one")
+			}
+			mustReport(t, other, row.other)
+			c.advance(row.before)
+			mustReport(t, one, "one")
+			if names := namesOf(mustList(t, one)); names != row.begun {
+				t.Errorf("got %s at the beginning", names)
+			}
+			if row.lives {
+				c.advance(time.Second)
+				mustReport(t, other, row.other)
+			}
+			for range 5 {
+				c.advance(ReportInterval)
+				mustReport(t, one, "one")
+			}
+			if names := namesOf(mustList(t, one)); names != row.settled {
+				t.Errorf("got %s in the end", names)
+			}
+		})
+	}
+}
+
+// Nobody whose clock is wrong is taken for dead.
+func TestLeasesOfPredecessorsByAnotherClock(t *testing.T) {
+	t.Parallel()
+	api, c, behind := newKubeAPI(t), newClock(), newClock()
+	behind.advance(-2 * time.Hour)
+	mustReport(t, api.leases("one", behind), "one")
+	mustReport(t, api.leases("one", c), "one")
+	if api.requests("delete") > 0 || len(api.paths()) != 2 {
+		t.Errorf("there is %s", api.paths())
+	}
+}
+
+// A container that is killed again and again leaves no more than can have lived
+// within a minute.
+func TestLeasesOfACrashLoop(t *testing.T) {
+	t.Parallel()
+	api, c := newKubeAPI(t), newClock()
+	api.now = c.Now
+	for range 100 {
+		mustReport(t, api.leases("one", c), "one")
+		c.advance(20 * time.Second)
+	}
+	if n := len(api.paths()); n > 4 {
+		t.Errorf("there are %d Leases", n)
+	}
+}
+
+// Two processes of one name, of which one is cut off while the CA is replaced, is
+// what nobody should do, and takes nothing from anybody.
+func TestLeasesOfOneNameThroughARotation(t *testing.T) {
+	t.Parallel()
+	api, c := newKubeAPI(t), newClock()
+	api.now = c.Now
+	cut := newKubeAPI(t)
+	cut.objects, cut.now = api.objects, c.Now
+	start := func(api *kubeAPI) *SelfSigned {
+		s, err := NewSelfSigned(t.Context(), SelfSignedConfig{
+			Hosts: []string{"a"}, Replica: "node", Now: c.Now, Store: api.secretStore(), Replicas: api.leases("node", c),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	one, two := start(api), start(cut)
+	cut.set(refuses("get", 503, "ServiceUnavailable", "no"))
+	if _, err := RequestRotation(t.Context(), one.store, false, c.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		c.advance(20 * time.Second)
+		one.look(t.Context())
+	}
+	if s := one.State(); s.Phase != rotation.Activate || !leadsTo(s.Previous.Cert, two.Certificate()) {
+		t.Errorf("the CA of one that serves is forgotten in phase %s", s.Phase)
+	}
+}
+
+// Leases are read in pages, and not without end.
+func TestLeasesInPages(t *testing.T) {
+	t.Parallel()
+	api, c := newKubeAPI(t), newClock()
+	put := func(from, to int) {
+		for i := from; i < to; i++ {
+			api.put(fmt.Sprintf("%sx-%05d", leasePath, i), `{"metadata":{"labels":{"gatehouse.dev/certificates":"ca"}}}`)
+		}
+	}
+	l := api.leases("one", c)
+	for _, step := range []struct{ from, to, pages int }{{0, 250, 1}, {250, 501, 3}, {501, 5000, 20}} {
+		put(step.from, step.to)
+		before := api.requests("list")
+		if list := mustList(t, l); len(list) != step.to || api.requests("list")-before != step.pages {
+			t.Errorf("got %d reports of %d in %d pages", len(list), step.to, api.requests("list")-before)
+		}
+	}
+	put(5000, 5001)
+	want := `Leases of "ca" in namespace "system": there are more than 5000, and no more are read (hint: delete those of pods that are gone: kubectl -n system get leases -l gatehouse.dev/certificates=ca)`
+	if list, err := l.List(t.Context()); err == nil || err.Error() != want || list != nil {
+		t.Errorf("got %d reports and %v, want %s", len(list), err, want)
+	}
+}
+
+// A replica that issues for an hour knows nothing of how long others do.
+func TestLeasesOfALongerLife(t *testing.T) {
+	t.Parallel()
+	api, c := newKubeAPI(t), newClock()
+	mustReport(t, api.leases("old", c), "old")
+	short := NewLeases(LeasesConfig{Client: api.client(), Namespace: "system", Group: "ca", Replica: "new", LeafLife: time.Hour, Now: c.Now})
+	if got := mustList(t, short)[0].NotAfter; !got.Equal(reportOf("old").NotAfter) {
+		t.Errorf("waited for until %s", got)
+	}
+}
+
+// Of several of one name, the Lease is known that somebody may have to delete.
+func TestLeaseOf(t *testing.T) {
+	t.Parallel()
+	api, c := newKubeAPI(t), newClock()
+	api.now = c.Now
+	dead, alive := api.leases("one", c), api.leases("one", c)
+	mustReport(t, alive, "one")
+	mustReport(t, dead, "one")
+	c.advance(time.Second)
+	mustReport(t, alive, "one")
+	if got := alive.LeaseOf("one"); got != "" {
+		t.Errorf("got %q before anything was read", got)
+	}
+	mustList(t, alive)
+	if got := alive.LeaseOf("one"); got != dead.name || alive.LeaseOf("two") != "" {
+		t.Errorf("got %q, want %q", got, dead.name)
 	}
 }

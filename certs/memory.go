@@ -65,7 +65,8 @@ func (s *MemoryStore) Watch(ctx context.Context, changed func()) {
 // String implements Store.
 func (s *MemoryStore) String() string { return "memory" }
 
-// MemoryReplicas is a Replicas for the replicas of one process. Its zero value is
+// MemoryReplicas is a Replicas for the replicas of one process, each with a name of
+// its own. They end together: when one leaves, all have left. Its zero value is
 // ready for use.
 type MemoryReplicas struct {
 	// Now is the time at which replicas are seen; nil is time.Now.

@@ -39,17 +39,17 @@ type told struct {
 }
 
 // report is what can be believed of it, by a reader whose own certificates last so
-// long. Over tells that the replica has been away for a day, and that what it
+// long. Those of others may last for the usual time all the same. Over tells that the replica has been away for a day, and that what it
 // served has ended.
 //
 // No report makes anybody wait for ever: what its replica serves has ended at the
-// latest when one of our certificates has that was issued when it was last heard
-// of. And none that cannot be read makes anybody wait for less than that: a
+// latest when a certificate has that was issued when it was last heard of. And none that cannot be read makes anybody wait for less than that: a
 // replica that is cut off may serve it still.
 func (t *told) report(now time.Time, life time.Duration) (r rotation.Report, over bool) {
 	if life <= 0 {
 		life = longestLeafLife
 	}
+	life = max(life, DefaultLeafLife)
 	heard := t.renewed
 	if heard.After(now.Add(clockTolerance)) || heard.Before(t.written.Add(-clockTolerance)) {
 		heard = t.written // no clock says that
@@ -75,6 +75,21 @@ func (t *told) report(now time.Time, life time.Duration) (r rotation.Report, ove
 		r.NotAfter = time.Time{}
 	}
 	return r, now.After(heard.Add(clockTolerance)) && now.After(r.NotAfter)
+}
+
+// places are where reports were found, by the names of their replicas: of several
+// of one name, that of the one which has been silent for longest.
+type places map[string]reportPlace
+
+type reportPlace struct {
+	name string
+	seen time.Time
+}
+
+func (p places) add(r *rotation.Report, name string) {
+	if found, ok := p[r.Replica]; !ok || r.Seen.Before(found.seen) {
+		p[r.Replica] = reportPlace{name, r.Seen}
+	}
 }
 
 // isFingerprint tells whether a text is lower-case hexadecimal as long as an ID of

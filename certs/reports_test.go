@@ -113,6 +113,8 @@ func TestReportIsOver(t *testing.T) {
 		{"ends later", &issuerA, at(3 * day), week, 3 * day},
 		{"never ends", &issuerA, at(3000 * day), week, week},
 		{"cannot be read", nil, "?", week, week},
+		{"one that ends after a shorter life than usual", &issuerA, at(week), time.Hour, week},
+		{"never ends, where lives are longer", &issuerA, at(3000 * day), 30 * day, 30 * day},
 		{"where nobody knows how long certificates last", nil, "?", 0, longestLeafLife},
 	} {
 		t.Run(c.name, func(t *testing.T) {

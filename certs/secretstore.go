@@ -37,6 +37,10 @@ type SecretStoreConfig struct {
 	Client Client
 	// Namespace and Name are those of the Secret.
 	Namespace, Name string
+	// Notify is told from the goroutine of Watch when changes cannot be watched for
+	// want of the right, and when they can again: once for each. The subject is the
+	// store's String. Nil tells nobody.
+	Notify func(Event)
 }
 
 // SecretStore is a Store in a Secret of type Opaque.
@@ -217,10 +221,10 @@ func isCausedBy(err error, field string) bool {
 // Watch implements Store. It goes on whatever happens: with pauses of up to eight
 // seconds where a watch is not allowed or nobody answers.
 func (s *SecretStore) Watch(ctx context.Context, changed func()) {
-	pauses := s.pauses
+	pauses, state := s.pauses, reporter{notify: s.cfg.Notify}
 	for ctx.Err() == nil {
 		began := time.Now()
-		s.watchOnce(ctx, changed)
+		s.watchOnce(ctx, changed, &state)
 		if time.Since(began) > steadyTime {
 			pauses = s.pauses
 		}
@@ -232,7 +236,7 @@ func (s *SecretStore) Watch(ctx context.Context, changed func()) {
 }
 
 // watchOnce returns when the watch ends.
-func (s *SecretStore) watchOnce(ctx context.Context, changed func()) {
+func (s *SecretStore) watchOnce(ctx context.Context, changed func(), state *reporter) {
 	lasts := wait.Jitter(watchTime, 1)
 	ctx, cancel := context.WithTimeout(ctx, lasts+s.patience)
 	defer cancel()
@@ -245,13 +249,23 @@ func (s *SecretStore) watchOnce(ctx context.Context, changed func()) {
 		FieldSelector:  fields.OneTermEqualSelector(metav1.ObjectNameField, s.cfg.Name).String(),
 		TimeoutSeconds: &seconds,
 	})
+	event := Event{Subject: s.String(), Object: s.Object()}
 	if err != nil || !patience.Stop() {
 		if err == nil {
 			w.Stop()
 		}
+		if apierrors.IsForbidden(err) { // whatever else is wrong, Load meets too
+			event.Reason = ReasonStoreFailed
+			event.Err = fmt.Errorf("changes are noticed every %s only: %w", keepInterval, s.request("watch").failed(ctx, err))
+			state.report(event)
+		}
 		return
 	}
 	defer w.Stop()
+	if state.last != "" {
+		event.Message = "changes are noticed at once again"
+		state.report(event)
+	}
 	changed()
 	for {
 		select {

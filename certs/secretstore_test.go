@@ -508,14 +508,42 @@ func TestSecretStoreWatch(t *testing.T) {
 func TestSecretStoreWatchWithoutTheRight(t *testing.T) {
 	t.Parallel()
 	api := newKubeAPI(t)
-	api.set(refuses("watch", 403, "Forbidden", "no"))
-	count := countChanges(t, api.secretStore())
+	api.set(refuses("watch", 403, "Forbidden", `secrets is forbidden: User "gatehouse" cannot watch resource "secrets"`))
+	told := make(chan Event, 10)
+	s := NewSecretStore(SecretStoreConfig{Client: api.client(), Namespace: "system", Name: "ca", Notify: func(e Event) { told <- e }})
+	count := countChanges(t, s)
 	soon(t, "tried again", func() bool { return api.requests("watch") == 2 })
 	if count.Load() != 0 {
 		t.Error("told of a change without a watch")
 	}
 	api.set(nil)
 	soon(t, "allowed", func() bool { return count.Load() > 0 })
+	api.server.CloseClientConnections()
+	soon(t, "watched again", func() bool { return count.Load() > 1 })
+	if len(told) != 2 {
+		t.Fatalf("told %d times", len(told))
+	}
+	want := `changes are noticed every 10s only: Secret system/ca: user "gatehouse" may not "watch" secrets (hint: a Role in namespace "system" must allow get, watch and patch of the secret "ca")`
+	if e := <-told; e.Subject != s.String() || e.Object != s.Object() || e.Reason != ReasonStoreFailed || e.Err == nil || e.Err.Error() != want {
+		t.Errorf("got %+v", e)
+	}
+	if e := <-told; e.Subject != s.String() || e.Reason != "" || e.Err != nil || e.Message != "changes are noticed at once again" {
+		t.Errorf("got %+v", e)
+	}
+}
+
+// Who may watch, or does not reach anybody, hears nothing of it.
+func TestSecretStoreWatchSaysNothing(t *testing.T) {
+	t.Parallel()
+	api := newKubeAPI(t)
+	s := NewSecretStore(SecretStoreConfig{Client: api.client(), Namespace: "system", Name: "ca", Notify: func(e Event) { t.Errorf("told %+v", e) }})
+	count := countChanges(t, s)
+	soon(t, "watched", func() bool { return count.Load() == 1 })
+	api.set(refuses("watch", 503, "ServiceUnavailable", "no"))
+	api.server.CloseClientConnections()
+	soon(t, "tried again", func() bool { return api.requests("watch") > 1 })
+	api.set(nil)
+	soon(t, "watched again", func() bool { return count.Load() > 1 })
 }
 
 // An error event ends a watch, and the next one begins.

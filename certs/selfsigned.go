@@ -186,9 +186,6 @@ func (s *SelfSigned) CABundle() []byte {
 // Certificate implements Authorities.
 func (s *SelfSigned) Certificate() *tls.Certificate { return s.leaf.Load() }
 
-// State is the state in use, nil if there is none yet. It must not be changed.
-func (s *SelfSigned) State() *rotation.State { return s.state.Load() }
-
 // Healthy implements Source. A replica is unhealthy too until the others have
 // been told of it once: who has not been heard of is not waited for when the CA
 // of its certificate is forgotten. And it is when it was cut off from the others
@@ -310,7 +307,8 @@ func newest(state *rotation.State) *rotation.Authority {
 // WriteDir writes CAFile, and a client certificate for the API server into
 // ClientCertFile and ClientKeyFile, the key readable by the owner alone. The
 // directory is made if it does not exist. Each file is replaced as a whole: a
-// reader never sees half of one. What is there and good for a while stays. Run
+// reader never sees half of one. What is there and good for a while stays. A CAFile
+// that holds no CA of ours is a ForeignError, and everything stays as it is. Run
 // keeps the directory up to date from then on.
 func (s *SelfSigned) WriteDir(dir string) error {
 	state := s.state.Load()
@@ -336,8 +334,14 @@ func writeDir(dir string, state *rotation.State, now time.Time) error {
 	// can show it.
 	bundle := rotation.Bundle(state.Trusted(now))
 	name := filepath.Join(dir, CAFile)
-	//nolint:gosec // the directory is named by whoever starts the program
-	if there, err := os.ReadFile(name); err != nil || !bytes.Equal(there, bundle) {
+	there, err := readCompanion(name)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(there.content, bundle) {
+		if err := checkReplaceable(name, there, state); err != nil {
+			return err
+		}
 		if err := writeFile(name, bundle, 0o644); err != nil {
 			return err
 		}

@@ -343,7 +343,8 @@ func TestWriteDir(t *testing.T) {
 	// A new CA reaches the directory without anybody's doing.
 	now.advance(300 * day)
 	o.tick()
-	o.await("the second CA", func(e Event) bool { return e.Subject == "self-signed CA" && inUse(noon.Add(665*day))(e) })
+	o.await("the second CA", func(e Event) bool { return e.Subject == "self-signed CA" && e.Reason == ReasonRotation })
+	o.await("the look that found it", func(e Event) bool { return e.Subject == "self-signed CA" && e.Reason == "" })
 	bundle, err := os.ReadFile(filepath.Join(dir, CAFile))
 	if err != nil || !bytes.Equal(bundle, s.CABundle()) || bytes.Count(bundle, []byte("BEGIN")) != 2 {
 		t.Errorf("the directory has the old CA: %v", err)

@@ -17,6 +17,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,13 +64,15 @@ const (
 )
 
 // Event is what happened to a certificate or a pool, for a log line and a
-// metric. A state that lasts is reported once.
+// metric. A state that lasts is reported once, and what happens again is each time.
 type Event struct {
 	// Subject says what the event is about: ServingCertificate, ClientCA,
 	// SelfSignedCA, IssuerCA, or the Subject of package cabundle.
 	Subject string
-	// NotAfter is the end of what is in use now, of a pool that of the
-	// certificate that lasts longest.
+	// NotAfter is the end of what is in use now: of ClientCA that of the certificate
+	// that ends first among those that have not ended, of SelfSignedCA and IssuerCA
+	// that of the CA that signs, of a CA bundle that of the certificate that lasts
+	// longest.
 	NotAfter time.Time
 	// SHA256 is the fingerprint of what is in use now: of a certificate as
 	// openssl x509 -fingerprint shows it, of a pool over all of its certificates
@@ -149,7 +152,8 @@ func checkValidity(cert *x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// eventOf is the part of an event that says what is in use.
+// eventOf is the part of an event that says what is in use. Of several
+// certificates NotAfter is the end of the one that lasts longest.
 func eventOf(subject string, inUse ...*x509.Certificate) Event {
 	e := Event{Subject: subject}
 	hash := sha256.New()
@@ -163,25 +167,46 @@ func eventOf(subject string, inUse ...*x509.Certificate) Event {
 	return e
 }
 
+// unwatched is the event of what is so, with the remark that changes are not
+// noticed at once. That is no error: files are read from time to time as well.
+func (e *Event) unwatched(err error) Event {
+	remarked := *e
+	remarked.Warnings = append(slices.Clone(e.Warnings), err.Error())
+	return remarked
+}
+
+// happened tells whether the event is something that happens, and not a state
+// that lasts.
+func (e *Event) happened() bool {
+	switch e.Reason {
+	case ReasonRotation, ReasonCreated, ReasonRecovered, ReasonReplaced:
+		return true
+	default:
+		return false
+	}
+}
+
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// reporter passes on an Event that differs from the one before it.
-// It is not safe for concurrent use.
+// reporter passes on what happens, and of states each that differs from the one
+// before it. It is not safe for concurrent use.
 type reporter struct {
 	notify func(Event)
 	last   string
 }
 
 func (r *reporter) report(e Event) {
-	text := ""
-	if e.Err != nil {
-		text = e.Err.Error()
+	if !e.happened() {
+		text := ""
+		if e.Err != nil {
+			text = e.Err.Error()
+		}
+		key := strings.Join(append([]string{e.Subject, e.SHA256, text, e.Reason, e.Message, strconv.FormatInt(e.Generation, 10)}, e.Warnings...), "\x00")
+		if key == r.last {
+			return
+		}
+		r.last = key
 	}
-	key := strings.Join(append([]string{e.Subject, e.SHA256, text, e.Reason, e.Message, strconv.FormatInt(e.Generation, 10)}, e.Warnings...), "\x00")
-	if key == r.last {
-		return
-	}
-	r.last = key
 	if r.notify != nil {
 		r.notify(e)
 	}

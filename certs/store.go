@@ -50,12 +50,13 @@ type Store interface {
 type Replicas interface {
 	// Report writes down what this replica serves, and that it lives. The caller
 	// does so at every change and at least every ReportInterval. Report.Seen is set
-	// by the implementation.
+	// by the implementation. It leaves the reports of other processes alone, whatever
+	// their replicas are called, but for those of its predecessors that are dead.
 	Report(ctx context.Context, r *rotation.Report) error
 	// List reads all reports, from where they are kept and not from a cache, in the
-	// order of their names.
+	// order of their names. There are two of a name while two processes have it.
 	List(ctx context.Context) ([]rotation.Report, error)
-	// Leave takes back this replica's report: it serves no more.
+	// Leave takes back this process's report: it serves no more.
 	Leave(ctx context.Context) error
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +25,8 @@ import (
 
 // apiServer is what these tests need of an API server, inside of the process so
 // that it works in the bubbles of synctest: get, list and watch of one object, and
-// server-side apply of a caBundle with its resourceVersion. What a real one does
+// server-side apply of a caBundle with its resourceVersion, which takes away what
+// the same manager applied before and leaves out now. What a real one does
 // with the same requests is tested in test/cabundle.
 type apiServer struct {
 	mu       sync.Mutex
@@ -76,8 +78,50 @@ func (s *apiServer) put(name string, change func(*configuration)) {
 		o.Name = object
 		o.UID = "uid"
 	}
+	before := o.DeepCopy()
 	change(&o)
+	if reflect.DeepEqual(before.ManagedFields, o.ManagedFields) {
+		// A caBundle that somebody else changed is not managed by us any more.
+		manage(&o, slices.DeleteFunc(managed(&o), func(name string) bool { return !bytes.Equal(bundleIn(before, name), bundleIn(&o, name)) }))
+	}
 	s.store(path, o, there)
+}
+
+// bundleIn is the caBundle of a webhook, nil if it is not there.
+func bundleIn(o *configuration, webhook string) []byte {
+	for i := range o.Webhooks {
+		if o.Webhooks[i].Name == webhook {
+			return o.Webhooks[i].ClientConfig.CABundle
+		}
+	}
+	return nil
+}
+
+// managed are the webhooks whose caBundle we applied last.
+func managed(o *configuration) []string {
+	var names []string
+	for i := range o.Webhooks {
+		if name := o.Webhooks[i].Name; newObject(validating{}, &o.ObjectMeta).applied(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// manage makes us the manager of these caBundles and no others.
+func manage(o *configuration, webhooks []string) {
+	o.ManagedFields = slices.DeleteFunc(slices.Clone(o.ManagedFields), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == FieldManager })
+	if len(webhooks) == 0 {
+		return
+	}
+	var fields []string
+	for _, name := range webhooks {
+		fields = append(fields, fmt.Sprintf(`"k:{\"name\":\"%s\"}":{".":{},"f:clientConfig":{"f:caBundle":{}},"f:name":{}}`, name))
+	}
+	o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{
+		Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, Time: new(metav1.Now()),
+		FieldsV1: metav1.NewFieldsV1(`{"f:webhooks":{` + strings.Join(fields, ",") + `}}`),
+	})
 }
 
 func (s *apiServer) store(path string, o configuration, there bool) {
@@ -213,13 +257,28 @@ func (s *apiServer) patch(r *http.Request, path string, body []byte) (*http.Resp
 		return status(http.StatusConflict, "conflict"), nil
 	}
 	o = *o.DeepCopy()
+	var names []string
 	for _, w := range patch.Webhooks {
+		names = append(names, w.Name)
 		i := slices.IndexFunc(o.Webhooks, func(v admissionregistrationv1.ValidatingWebhook) bool { return v.Name == w.Name })
 		if i < 0 {
 			return status(http.StatusUnprocessableEntity, "Required value"), nil
 		}
+		if !bytes.Equal(o.Webhooks[i].ClientConfig.CABundle, w.ClientConfig.CABundle) {
+			// Who managed it does not any more. That is all that others manage here.
+			o.ManagedFields = slices.DeleteFunc(o.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+				return f.Manager != FieldManager && managesBundle(f.FieldsV1.GetRawBytes(), w.Name)
+			})
+		}
 		o.Webhooks[i].ClientConfig.CABundle = w.ClientConfig.CABundle
 	}
+	for i := range o.Webhooks {
+		w := &o.Webhooks[i]
+		if list := newObject(validating{}, &o.ObjectMeta).managers(w.Name); len(list) == 1 && list[0].Name == FieldManager && !slices.Contains(names, w.Name) {
+			w.ClientConfig.CABundle = nil
+		}
+	}
+	manage(&o, names)
 	s.store(path, o, true)
 	return answer(http.StatusOK, s.objects[path]), nil
 }

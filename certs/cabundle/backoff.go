@@ -16,8 +16,11 @@ const (
 // at the same moment when an API server comes back. The zero value has seen none.
 type backoff struct{ delay time.Duration }
 
-func (b *backoff) next() time.Duration {
-	b.delay = min(max(2*b.delay, firstDelay), longestDelay)
+func (b *backoff) next() time.Duration { return b.between(firstDelay, longestDelay) }
+
+// between is next with other limits.
+func (b *backoff) between(first, longest time.Duration) time.Duration {
+	b.delay = min(max(2*b.delay, first), longest)
 	return b.delay/2 + jitter(b.delay/2)
 }
 

@@ -16,20 +16,40 @@ const doubtTime = 5 * time.Second
 // Doubt reports, until the context ends, each configuration that does not trust
 // what is served, with ReasonUntrusted, and when it does again. The function gives
 // what is served, nil if nothing is. Nothing is reported before something is.
+//
+// It looks for Ready too, so that the first who asks is told what is true by then
+// and has not to ask twice.
 func (w *Watcher) Doubt(ctx context.Context, serving func() *tls.Certificate) error {
-	ticker := time.NewTicker(doubtTime)
-	defer ticker.Stop()
 	doubts := map[target]*doubt{}
 	for {
 		changed := w.Changed()
-		w.doubt(doubts, serving())
+		cert := serving()
+		w.doubt(doubts, cert)
+		again := time.NewTimer(w.settle(cert))
 		select {
 		case <-ctx.Done():
+			again.Stop()
 			return nil
 		case <-changed:
-		case <-ticker.C:
+		case <-again.C:
 		}
+		again.Stop()
 	}
+}
+
+// settle looks for Ready, and says when to look again: at the end of the time that
+// API servers are given to notice, and until there is something for them to notice
+// as often as that, because what is served may change without a sign.
+func (w *Watcher) settle(cert *tls.Certificate) time.Duration {
+	if w.Ready(cert) == nil {
+		return doubtTime
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.verified.IsZero() {
+		return noticeTime
+	}
+	return noticeTime - time.Since(w.verified)
 }
 
 // doubt is a configuration that does not trust what is served.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // FieldManager is who manages caBundle according to managedFields, where a
@@ -25,6 +27,21 @@ type Manager struct {
 // managers are those of an entry's caBundle, the latest first.
 func (o *object) managers(entry string) []Manager {
 	return o.managersWhere(func(fields []byte) bool { return managesBundle(fields, entry) })
+}
+
+// applied tells whether a Publisher manages the entry's caBundle: then a patch
+// without that takes it away.
+func (o *object) applied(entry string) bool {
+	return slices.ContainsFunc(o.managers(entry), func(m Manager) bool {
+		return m.Name == FieldManager && m.Operation == string(metav1.ManagedFieldsOperationApply)
+	})
+}
+
+// published tells whether a Publisher, this one or another, wrote the entry's
+// caBundle last: nobody else manages it.
+func (o *object) published(entry string) bool {
+	list := o.managers(entry)
+	return len(list) > 0 && !slices.ContainsFunc(list, func(m Manager) bool { return m.Name != FieldManager })
 }
 
 // intruder is the manager other than ourselves who changed the entry's caBundle:

@@ -56,10 +56,10 @@ func (k mutating) convert(o runtime.Object) *object {
 	return converted
 }
 
-func (mutating) apply(ctx context.Context, client certs.Client, name, resourceVersion string, entries []string, bundle []byte) error {
+func (mutating) apply(ctx context.Context, client certs.Client, name, resourceVersion string, entries []entry) error {
 	patch := apply.MutatingWebhookConfiguration(name).WithResourceVersion(resourceVersion)
-	for _, entry := range entries {
-		patch.WithWebhooks(apply.MutatingWebhook().WithName(entry).WithClientConfig(apply.WebhookClientConfig().WithCABundle(bundle...)))
+	for _, e := range entries {
+		patch.WithWebhooks(apply.MutatingWebhook().WithName(e.name).WithClientConfig(apply.WebhookClientConfig().WithCABundle([]byte(e.raw)...)))
 	}
 	_, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Apply(ctx, patch, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
 	return err

@@ -166,7 +166,7 @@ func TestRead(t *testing.T) {
 	}
 	server.spoil(refusing(http.StatusForbidden, "get"))
 	got, err = Read(t.Context(), server.client(t), registrations(t, "x"))
-	wantError(t, err, "MutatingWebhookConfiguration x: cannot be read: grant get, list and watch on mutatingwebhookconfigurations", "ValidatingWebhookConfiguration x")
+	wantError(t, err, "MutatingWebhookConfiguration x: cannot be read: grant get on mutatingwebhookconfigurations", "ValidatingWebhookConfiguration x")
 	if len(got) != 2 || got[0].Read || got[0].Problem == "" {
 		t.Errorf("of what may not be read: %+v", got)
 	}

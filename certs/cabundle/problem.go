@@ -31,11 +31,17 @@ const (
 	classAuthorities  = "authorities"
 	classUnverified   = "unverified"
 	classMissing      = "missing"
+	classRival        = "rival"
 )
 
-// readProblem is a request to read a target that failed.
-func readProblem(t target, err error) *problem {
-	return requestProblem(t, "cannot be read", "get, list and watch", err)
+// watchProblem is a request to list or watch a target that failed.
+func watchProblem(t target, err error) *problem {
+	return requestProblem(t, "cannot be read", "list and watch", err)
+}
+
+// getProblem is a request to get a target that failed.
+func getProblem(t target, err error) *problem {
+	return requestProblem(t, "cannot be read", "get", err)
 }
 
 // writeProblem is a patch of a target that failed.

@@ -1,7 +1,10 @@
 package cabundle
 
 import (
+	"bytes"
 	"context"
+	"crypto/x509"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -82,6 +85,7 @@ type record struct {
 	// retry is when to try again after a failure.
 	retry   time.Time
 	backoff backoff
+	rivalry rivalry
 	// overwrites is how often the configuration was overwritten since that was
 	// reported, which was at reported; last describes the last time.
 	overwrites int
@@ -137,8 +141,12 @@ func (p *Publisher) Run(ctx context.Context) error {
 func (p *Publisher) again() (fires <-chan time.Time, stop func()) {
 	var next time.Time
 	for _, r := range p.records {
-		if !r.retry.IsZero() && (next.IsZero() || r.retry.Before(next)) {
-			next = r.retry
+		at := r.retry
+		if r.rivalry.until.After(at) {
+			at = r.rivalry.until
+		}
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
 		}
 	}
 	if p.wanted == nil {
@@ -156,7 +164,7 @@ func (p *Publisher) again() (fires <-chan time.Time, stop func()) {
 func (p *Publisher) step(ctx context.Context, refresh bool) {
 	if refresh || p.wanted == nil {
 		if list, err := p.authorities(ctx); err == nil {
-			p.wanted = rotation.Bundle(list)
+			p.want(list)
 		}
 	}
 	if p.wanted == nil || len(p.due()) == 0 || !sleep(ctx, jitter(spread)) {
@@ -174,11 +182,12 @@ func (p *Publisher) due() []*object {
 	for i, k := range known {
 		o, r := k.found, p.record(p.cfg.Watcher.targets[i])
 		if o == nil || o.deleting {
-			*r = record{seen: map[string]string{}, reported: r.reported}
+			*r = record{seen: map[string]string{}, reported: r.reported, rivalry: r.rivalry}
+			r.rivalry.until = time.Time{}
 			continue
 		}
 		if o.injector != "" {
-			r.retry = time.Time{}
+			r.retry, r.rivalry.until = time.Time{}, time.Time{}
 			p.refuse(r, o)
 			continue
 		}
@@ -192,9 +201,11 @@ func (p *Publisher) due() []*object {
 		}
 		switch {
 		case !differs:
-			r.told, r.retry = "", time.Time{}
+			r.told, r.retry, r.rivalry.until = "", time.Time{}, time.Time{}
 			r.backoff.reset()
-		case !time.Now().Before(r.retry):
+		case time.Now().Before(r.retry):
+		case time.Now().Before(r.rivalry.until) && len(p.rivals(r, o)) > 0:
+		default:
 			list = append(list, o)
 		}
 	}
@@ -223,7 +234,12 @@ func (p *Publisher) repair(ctx context.Context, t target) {
 			break
 		}
 	}
-	if failure == nil {
+	switch {
+	case failure == nil:
+		r.retry, r.rivalry.until = time.Time{}, time.Time{}
+		r.backoff.reset()
+		return
+	case failure.class == classRival:
 		r.retry = time.Time{}
 		r.backoff.reset()
 		return
@@ -242,7 +258,7 @@ func (p *Publisher) attempt(ctx context.Context, t target) *problem {
 	r := p.record(t)
 	o, err := live(ctx, p.cfg.Client, t)
 	if err != nil {
-		return p.fail(ctx, r, t.reference(), requestProblem(t, "cannot be read", "get", err))
+		return p.fail(ctx, r, t.reference(), getProblem(t, err))
 	}
 	switch {
 	case o == nil || o.deleting:
@@ -255,7 +271,7 @@ func (p *Publisher) attempt(ctx context.Context, t target) *problem {
 	if err != nil {
 		return &problem{classAuthorities, err}
 	}
-	p.wanted = rotation.Bundle(list)
+	p.want(list)
 	var (
 		names, changed []string
 		overwritten    bool
@@ -267,15 +283,21 @@ func (p *Publisher) attempt(ctx context.Context, t target) *problem {
 			overwritten = overwritten || r.seen[e.name] == string(p.wanted)
 		}
 	}
+	theirs := p.rivals(r, o)
 	if len(changed) == 0 {
 		return nil
 	}
 	if err := p.check(o, list); err != nil {
 		return p.fail(ctx, r, o.reference(), &problem{classUnverified, err})
 	}
+	if len(theirs) > 0 {
+		if failure := p.yield(r, o, theirs[0]); failure != nil {
+			return failure
+		}
+	}
 	request, cancel := bounded(ctx)
 	defer cancel()
-	err = explained(request, t.kind.apply(request, p.cfg.Client, t.name, o.resourceVersion, names, p.wanted))
+	err = explained(request, t.kind.apply(request, p.cfg.Client, t.name, o.resourceVersion, p.patch(o, names)))
 	switch {
 	case apierrors.IsConflict(err):
 		return writeProblem(t, err)
@@ -294,6 +316,39 @@ func (p *Publisher) attempt(ctx context.Context, t target) *problem {
 	for _, name := range names {
 		r.seen[name] = string(p.wanted)
 	}
+	if len(theirs) > 0 {
+		// What there is to say was said before the wait.
+		p.overwritten.Add(1)
+		return nil
+	}
 	p.tell(r, o, list, changed, overwritten)
 	return nil
+}
+
+// patch are the entries to apply: ours, by their names, with what is wanted. Those
+// that were ours once, or are another Gatehouse's that we share the configuration
+// with, keep what they have: without them in the patch it would be taken away.
+func (p *Publisher) patch(o *object, ours []string) []entry {
+	var list []entry
+	for _, e := range o.entries {
+		switch {
+		case slices.Contains(ours, e.name):
+			list = append(list, entry{name: e.name, raw: string(p.wanted)})
+		case e.raw != "" && o.applied(e.name):
+			list = append(list, entry{name: e.name, raw: e.raw})
+		}
+	}
+	return list
+}
+
+// want takes in what is wanted now. If that is something new, it is written at
+// once, whoever wrote what is there.
+func (p *Publisher) want(list []*x509.Certificate) {
+	wanted := rotation.Bundle(list)
+	if !bytes.Equal(wanted, p.wanted) {
+		for _, r := range p.records {
+			r.rivalry.until = time.Time{}
+		}
+	}
+	p.wanted = wanted
 }

@@ -94,9 +94,11 @@ type kind interface {
 	watch(ctx context.Context, client certs.Client, options metav1.ListOptions) (watch.Interface, error)
 	// convert is an object that was watched, nil if it is none of the kind.
 	convert(o runtime.Object) *object
-	// apply writes the bundle into all of the entries, in one patch. It is a conflict
-	// if the object has another resourceVersion, and invalid if it does not exist.
-	apply(ctx context.Context, client certs.Client, name, resourceVersion string, entries []string, bundle []byte) error
+	// apply writes the bundles of the entries, in one patch. It is a conflict if the
+	// object has another resourceVersion, and invalid if it does not exist. Bundles
+	// that were written so before, and are of entries that are missing now, are
+	// taken away.
+	apply(ctx context.Context, client certs.Client, name, resourceVersion string, entries []entry) error
 }
 
 // kinds are all kinds, in the order in which they are shown.

@@ -119,7 +119,7 @@ func Read(ctx context.Context, client certs.Client, registrations []Registration
 	var problems []error
 	for i, t := range w.targets {
 		if err := w.get(ctx, i); err != nil {
-			p := readProblem(t, err)
+			p := getProblem(t, err)
 			w.failed(i, p)
 			problems = append(problems, p.err)
 		}

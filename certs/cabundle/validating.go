@@ -56,10 +56,10 @@ func (k validating) convert(o runtime.Object) *object {
 	return converted
 }
 
-func (validating) apply(ctx context.Context, client certs.Client, name, resourceVersion string, entries []string, bundle []byte) error {
+func (validating) apply(ctx context.Context, client certs.Client, name, resourceVersion string, entries []entry) error {
 	patch := apply.ValidatingWebhookConfiguration(name).WithResourceVersion(resourceVersion)
-	for _, entry := range entries {
-		patch.WithWebhooks(apply.ValidatingWebhook().WithName(entry).WithClientConfig(apply.WebhookClientConfig().WithCABundle(bundle...)))
+	for _, e := range entries {
+		patch.WithWebhooks(apply.ValidatingWebhook().WithName(e.name).WithClientConfig(apply.WebhookClientConfig().WithCABundle([]byte(e.raw)...)))
 	}
 	_, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Apply(ctx, patch, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
 	return err

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
@@ -58,13 +59,20 @@ func (w *Watcher) Holds(ca *x509.Certificate) error {
 	})
 }
 
+// Fresh implements certs.Trust. It is true where nothing is named.
+func (w *Watcher) Fresh() bool {
+	known, _ := w.look()
+	return !slices.ContainsFunc(known, func(k knowledge) bool { return !k.read || k.failed != nil })
+}
+
 // Ready is nil from the moment on that Verify is nil for a certificate, whatever
 // comes later: an API server that is away, or a registration that somebody takes
 // away, makes no replica unready that others depend on. Before that it is what
 // Verify says.
 //
 // It is nil a moment after that at the earliest: API servers learn of a bundle
-// from the same place as we do, and not all at once.
+// from the same place as we do, and not all at once. That moment begins when Ready
+// or Doubt looks; while Doubt runs, nobody has to ask for it to pass.
 func (w *Watcher) Ready(cert *tls.Certificate) error {
 	if w.ready.Load() || len(w.groups) == 0 {
 		return nil
@@ -135,7 +143,7 @@ func (w *Watcher) judge(cert *tls.Certificate, now time.Time) []judgement {
 			}
 			for _, e := range hosts(w.cfg.Hosts).ours(k.found) {
 				if err := chain.verify(bundles[e.raw], e.server, now); err != nil {
-					problems = append(problems, fmt.Errorf("%s, webhook %q: %w", k.found, e.name, err))
+					problems = append(problems, &certs.DistrustError{Registration: k.found.String(), Webhook: e.name, Err: err})
 				}
 			}
 			j.err = errors.Join(problems...)
@@ -169,7 +177,7 @@ func (w *Watcher) each(ask func(server string, b *bundle) error) error {
 			}
 			for _, e := range hosts(w.cfg.Hosts).ours(k.found) {
 				if err := ask(e.server, bundles[e.raw]); err != nil {
-					problems = append(problems, fmt.Errorf("%s, webhook %q: %w", k.found, e.name, err))
+					problems = append(problems, &certs.DistrustError{Registration: k.found.String(), Webhook: e.name, Err: err})
 				}
 			}
 		}

@@ -35,7 +35,7 @@ const (
 
 // WatcherConfig says what to read back.
 type WatcherConfig struct {
-	// Client asks the API server. It needs get, list and watch on what is named.
+	// Client asks the API server. It needs list and watch on what is named.
 	Client certs.Client
 	// Registrations are what must trust us. Without any, everything is trusted.
 	Registrations []Registration
@@ -132,7 +132,7 @@ func (w *Watcher) follow(ctx context.Context, i int) {
 			delay.reset()
 		}
 		if err != nil {
-			w.failed(i, readProblem(w.targets[i], err))
+			w.failed(i, watchProblem(w.targets[i], err))
 		} else if worked {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -329,8 +330,8 @@ func TestWatcherOutlivesTrouble(t *testing.T) {
 			return nil, nil
 		}, []string{"no answer within 10s"}},
 		{"broken", refusing(http.StatusInternalServerError, "list", "watch"), []string{"500: by the test"}},
-		{"forbidden", refusing(http.StatusForbidden, "list", "watch"), []string{`MutatingWebhookConfiguration x: cannot be read: grant get, list and watch on mutatingwebhookconfigurations with resourceNames ["x"] in a ClusterRole`}},
-		{"watch forbidden", refusing(http.StatusForbidden, "watch"), []string{"grant get, list and watch"}},
+		{"forbidden", refusing(http.StatusForbidden, "list", "watch"), []string{`MutatingWebhookConfiguration x: cannot be read: grant list and watch on mutatingwebhookconfigurations with resourceNames ["x"] in a ClusterRole`}},
+		{"watch forbidden", refusing(http.StatusForbidden, "watch"), []string{"cannot be read: grant list and watch"}},
 		{"unauthorized", refusing(http.StatusUnauthorized, "list"), []string{"does not know who asks"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -357,6 +358,9 @@ func TestWatcherOutlivesTrouble(t *testing.T) {
 				if asked := server.count("list") + server.count("watch") - begun; asked < 25 || asked > 250 {
 					t.Errorf("asked %d times in ten minutes", asked)
 				}
+				if w.Fresh() {
+					t.Error("what cannot be read counts as fresh")
+				}
 				if s := w.Status(); len(s) != 1 || !s[0].Found || s[0].Problem == "" {
 					t.Errorf("status is %+v", s)
 				}
@@ -366,9 +370,50 @@ func TestWatcherOutlivesTrouble(t *testing.T) {
 				time.Sleep(longestDelay + requestTimeout)
 				wantError(t, w.Verify(leaf, time.Now()), "does not have the CA")
 				wantError(t, reported.one(t).Err)
+				if !w.Fresh() {
+					t.Error("what is read again does not count as fresh")
+				}
 			})
 		})
 	}
+}
+
+// Everything that is named must have been read, what does not exist too.
+func TestFresh(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		server.put("mutating/x", webhooks("", map[string]string{"one": service}))
+		w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, "x", "validating/y")})
+		fresh := func(when string, want bool) {
+			t.Helper()
+			if got := w.Fresh(); got != want {
+				t.Errorf("%s: fresh is %t, want %t", when, got, want)
+			}
+		}
+		fresh("before anything is read", false)
+		unreadable := func(_ string, r *http.Request) (*http.Response, error) {
+			if strings.Contains(r.URL.Query().Get("fieldSelector"), "=y") {
+				return nil, errAway
+			}
+			return nil, nil
+		}
+		server.spoil(unreadable)
+		inBackground(t, w.Run)
+		time.Sleep(time.Minute)
+		fresh("while one of three cannot be read", false)
+		server.spoil(nil)
+		time.Sleep(2 * longestDelay)
+		fresh("once all are read, two of which do not exist", true)
+		time.Sleep(10 * time.Minute)
+		fresh("through many watches", true)
+		server.spoil(func(string, *http.Request) (*http.Response, error) { return nil, errAway })
+		time.Sleep(longestDelay)
+		fresh("while the API server is away", false)
+		server.spoil(nil)
+		time.Sleep(2 * longestDelay)
+		fresh("once it is back", true)
+	})
 }
 
 func TestUnreadSaysWhy(t *testing.T) {
@@ -380,7 +425,7 @@ func TestUnreadSaysWhy(t *testing.T) {
 		inBackground(t, w.Run)
 		synctest.Wait()
 		err := w.Verify(newCA(t, "ca", nil).serve(t, service), time.Now())
-		wantError(t, err, "grant get, list and watch on validatingwebhookconfigurations")
+		wantError(t, err, "cannot be read: grant list and watch on validatingwebhookconfigurations")
 		if !errors.Is(err, certs.ErrUnread) {
 			t.Errorf("%v is not ErrUnread", err)
 		}
@@ -468,6 +513,84 @@ func TestDoubt(t *testing.T) {
 		synctest.Wait()
 		if e := reported.one(t); e.Err != nil || e.Reason != certs.ReasonTrusted || e.Message != "the serving certificate is trusted again" {
 			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// Whoever asks first is told what has been true for long enough: nobody has to ask
+// for the time to pass. The certificate may come after what trusts it.
+func TestReadyAtTheFirstProbe(t *testing.T) {
+	t.Parallel()
+	ca, other := newCA(t, "ca", nil), newCA(t, "other", nil)
+	leaf := ca.serve(t, service)
+	one := map[string]string{"one": service}
+	for _, test := range []struct {
+		name string
+		// happens until there is something to notice.
+		happens func(server *apiServer, serve func())
+		// after is how long it takes to be noticed, noticeTime aside.
+		after time.Duration
+	}{
+		{"trusted from the start", func(server *apiServer, serve func()) {
+			serve()
+			server.put("mutating/x", webhooks(ca.pem(), one))
+		}, 0},
+		{"trusted later", func(server *apiServer, serve func()) {
+			serve()
+			server.put("mutating/x", webhooks(other.pem(), one))
+			time.Sleep(time.Minute + 300*time.Millisecond)
+			server.put("mutating/x", webhooks(ca.pem(), one))
+		}, 0},
+		{"served later", func(server *apiServer, serve func()) {
+			server.put("mutating/x", webhooks(ca.pem(), one))
+			time.Sleep(time.Minute + 300*time.Millisecond)
+			serve()
+		}, noticeTime},
+		{"changed while it waits", func(server *apiServer, serve func()) {
+			serve()
+			server.put("mutating/x", webhooks(ca.pem(), one))
+			time.AfterFunc(noticeTime/2, func() { server.put("mutating/x", webhooks(bundleOf(ca, other), one)) })
+		}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer()
+				w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, "mutating/x")})
+				var serving atomic.Pointer[tls.Certificate]
+				inBackground(t, w.Run)
+				inBackground(t, func(ctx context.Context) error { return w.Doubt(ctx, serving.Load) })
+				test.happens(server, func() { serving.Store(leaf) })
+				time.Sleep(test.after + noticeTime)
+				synctest.Wait()
+				// Nobody has asked so far, and what was true then stays.
+				server.remove("mutating/x")
+				synctest.Wait()
+				wantError(t, w.Verify(leaf, time.Now()), "not found")
+				wantError(t, w.Ready(leaf))
+			})
+		})
+	}
+}
+
+// What is untrusted again before API servers had the time to notice was never
+// ready, and the time begins anew.
+func TestTrustThatDoesNotLastIsNotReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		ca := newCA(t, "ca", nil)
+		leaf := ca.serve(t, service)
+		one := map[string]string{"one": service}
+		w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, "mutating/x")})
+		inBackground(t, w.Run)
+		inBackground(t, func(ctx context.Context) error { return w.Doubt(ctx, func() *tls.Certificate { return leaf }) })
+		for range 5 {
+			server.put("mutating/x", webhooks(ca.pem(), one))
+			time.Sleep(noticeTime - 100*time.Millisecond)
+			server.put("mutating/x", webhooks("", one))
+			time.Sleep(300 * time.Millisecond)
+			wantError(t, w.Ready(leaf), "has no caBundle")
 		}
 	})
 }

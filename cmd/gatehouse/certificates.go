@@ -37,18 +37,22 @@ type certificateFlags struct {
 	certManagerHosts  []string
 	certManagerIssuer string
 
-	registrations      []string
-	registrationsGiven bool
-	publish            bool
-	publishGiven       bool
-	hold               time.Duration
-	replica            string
+	registrations []string
+	publish       bool
+	hold          time.Duration
+	replica       string
 
 	clientCA            string
 	requireClientForAll bool
+
+	// given tells of a flag whether it was, also without a value.
+	given func(name string) bool
 }
 
 const defaultRegistration = "gatehouse"
+
+// shortestLife is that of a certificate, whose ends are whole seconds.
+const shortestLife = time.Second
 
 // firstLook bounds what is asked of the API server before anything is served: one
 // that hangs must not keep /livez from answering.
@@ -56,6 +60,7 @@ const firstLook = 3 * time.Second
 
 func (f *certificateFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	f.given = flags.Changed
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "file of the serving certificate and its chain, in PEM; re-read when it changes")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "file of the serving certificate's key, in PEM")
 	flags.StringSliceVar(&f.selfSigned, "self-signed", nil, "names and addresses for certificates of a CA of its own, instead of --tls-cert and --tls-key")
@@ -66,7 +71,7 @@ func (f *certificateFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.certManager, "cert-manager", "", "Certificate of cert-manager, NAMESPACE/NAME, to serve what it issues, instead of --tls-cert and --tls-key")
 	flags.StringSliceVar(&f.certManagerHosts, "cert-manager-hosts", nil, "names and addresses to make the Certificate for, with --cert-manager; without them it is used as it is")
 	flags.StringVar(&f.certManagerIssuer, "cert-manager-issuer", "", "who issues it, [Issuer/|ClusterIssuer/]NAME, with --cert-manager-hosts (default: a CA of its own, which is made)")
-	flags.StringSliceVar(&f.registrations, "registration", nil, "webhook configurations that must trust the serving certificate before this is ready: NAME, mutating/NAME or validating/NAME (default \""+defaultRegistration+"\" with --self-signed-secret and --cert-manager)")
+	flags.StringSliceVar(&f.registrations, "registration", nil, "webhook configurations that must trust the serving certificate before this is ready: NAME, mutating/NAME or validating/NAME; empty for none (default \""+defaultRegistration+"\" with --self-signed-secret and --cert-manager)")
 	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "write the CA into the caBundle of each --registration, and keep it there (default true with --self-signed-secret)")
 	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "how long a new CA is trusted by every --registration before a certificate of it is served")
 	flags.StringVar(&f.replica, "replica", "", "name of this replica, unlike that of any other (default: the host name, which is that of the pod)")
@@ -78,64 +83,19 @@ func (f *certificateFlags) add(cmd *cobra.Command) {
 	}
 }
 
-// given notes which flags with a default that depends on others were given.
-func (f *certificateFlags) given(cmd *cobra.Command) {
-	f.registrationsGiven = cmd.Flags().Changed("registration")
-	f.publishGiven = cmd.Flags().Changed("publish-ca-bundle")
-}
-
 // check reports everything that is wrong with the flags.
 func (f *certificateFlags) check(cluster bool) []error {
-	var problems []error
+	problems := f.checkSource()
+	problems = append(problems, f.checkNeeds(cluster)...)
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	files := f.tlsCert != "" || f.tlsKey != ""
-	var sources []string
-	if files {
-		sources = append(sources, "--tls-cert")
-	}
-	if len(f.selfSigned) > 0 {
-		sources = append(sources, "--self-signed")
-	}
-	if f.certManager != "" {
-		sources = append(sources, "--cert-manager")
-	}
-	switch {
-	case len(sources) == 2:
-		problem("%s and %s exclude each other", sources[0], sources[1])
-	case len(sources) > 2:
-		problem("%s exclude each other", strings.Join(sources, ", "))
-	case files && (f.tlsCert == "" || f.tlsKey == ""):
-		problem("--tls-cert and --tls-key must both be given")
-	case len(sources) == 0:
-		problem("no certificate: give --tls-cert and --tls-key, --cert-manager, or --self-signed with the names and addresses under which the API server calls (hint: --self-signed 127.0.0.1)")
-	}
-	for _, needs := range []struct {
-		given bool
-		flag  string
-		has   bool
-		other string
-	}{
-		{f.selfSignedDir != "", "--self-signed-dir", len(f.selfSigned) > 0, "--self-signed"},
-		{f.selfSignedSecret != "", "--self-signed-secret", len(f.selfSigned) > 0, "--self-signed"},
-		{f.selfSignedSecret != "", "--self-signed-secret", cluster, "--in-cluster or --kubeconfig"},
-		{f.certManager != "", "--cert-manager", cluster, "--in-cluster or --kubeconfig"},
-		{len(f.registrations) > 0, "--registration", cluster, "--in-cluster or --kubeconfig"},
-		{len(f.certManagerHosts) > 0, "--cert-manager-hosts", f.certManager != "", "--cert-manager"},
-		{f.certManagerIssuer != "", "--cert-manager-issuer", len(f.certManagerHosts) > 0, "--cert-manager-hosts"},
-		{f.requireClientForAll, "--require-client-certificate", f.clientCA != "" || f.selfSignedDir != "", "--client-ca"},
-	} {
-		if needs.given && !needs.has {
-			problem("%s needs %s", needs.flag, needs.other)
-		}
-	}
-	if f.selfSignedDir != "" && f.selfSignedSecret != "" {
+	if f.given("self-signed-dir") && f.given("self-signed-secret") {
 		problem("--self-signed-dir and --self-signed-secret exclude each other: the CA is kept in one place")
 	}
-	if f.publishGiven && f.publish {
+	if f.given("publish-ca-bundle") && f.publish {
 		switch {
-		case f.tlsCert != "":
+		case f.given("tls-cert"):
 			problem("--publish-ca-bundle does not go with --tls-cert: whoever renews the files knows the CA")
-		case len(f.selfSigned) > 0 && f.selfSignedSecret == "" && f.selfSignedDir == "":
+		case f.given("self-signed") && !f.given("self-signed-secret") && !f.given("self-signed-dir"):
 			problem("--publish-ca-bundle needs a CA that outlives this process: give --self-signed-secret or --self-signed-dir")
 		case len(f.names()) == 0:
 			problem("--publish-ca-bundle needs --registration")
@@ -153,14 +113,103 @@ func (f *certificateFlags) check(cluster bool) []error {
 	if _, err := f.parsedRegistrations(); err != nil {
 		problems = append(problems, err)
 	}
-	switch {
-	case f.duration <= 0 || f.caDuration <= 0:
-		problem("--self-signed-duration and --self-signed-ca-duration must be more than 0")
-	case f.caDuration < 3*f.duration:
+	for _, life := range []struct {
+		flag string
+		time.Duration
+	}{{"--self-signed-duration", f.duration}, {"--self-signed-ca-duration", f.caDuration}} {
+		if life.Duration < shortestLife {
+			problem("%s %s: must be at least %s", life.flag, life.Duration, shortestLife)
+		}
+	}
+	if f.caDuration < 3*f.duration {
 		problem("--self-signed-ca-duration %s: must be at least three times --self-signed-duration, which is %s: a CA signs for the first two thirds of its life", f.caDuration, f.duration)
 	}
-	if f.hold < 0 {
-		problem("--rotation-hold %s: must not be negative", f.hold)
+	if f.hold <= 0 {
+		problem("--rotation-hold %s: must be more than 0", f.hold)
+	}
+	return problems
+}
+
+// checkSource reports flags that say where the certificate comes from more than
+// once, by half or not at all.
+func (f *certificateFlags) checkSource() []error {
+	var problems []error
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	for _, text := range []struct {
+		flag  string
+		empty bool
+	}{
+		{"tls-cert", f.tlsCert == ""},
+		{"tls-key", f.tlsKey == ""},
+		{"self-signed", len(f.selfSigned) == 0},
+		{"self-signed-secret", f.selfSignedSecret == ""},
+		{"self-signed-dir", f.selfSignedDir == ""},
+		{"cert-manager", f.certManager == ""},
+		{"cert-manager-hosts", len(f.certManagerHosts) == 0},
+		{"cert-manager-issuer", f.certManagerIssuer == ""},
+		{"replica", f.replica == ""},
+		{"client-ca", f.clientCA == ""},
+	} {
+		if text.empty && f.given(text.flag) {
+			problem("--%s: must not be empty (hint: leave it out, or look where its value comes from)", text.flag)
+		}
+	}
+	files := f.given("tls-cert") || f.given("tls-key")
+	var sources []string
+	if files {
+		sources = append(sources, "--tls-cert")
+	}
+	for _, flag := range []string{"self-signed", "cert-manager"} {
+		if f.given(flag) {
+			sources = append(sources, "--"+flag)
+		}
+	}
+	switch {
+	case len(sources) == 2:
+		problem("%s and %s exclude each other", sources[0], sources[1])
+	case len(sources) > 2:
+		problem("%s exclude each other", strings.Join(sources, ", "))
+	case files && (!f.given("tls-cert") || !f.given("tls-key")):
+		problem("--tls-cert and --tls-key must both be given")
+	case len(sources) == 0:
+		problem("no certificate: give --tls-cert and --tls-key, --cert-manager, or --self-signed with the names and addresses under which the API server calls (hint: --self-signed 127.0.0.1)")
+	}
+	return problems
+}
+
+// checkNeeds reports flags that do nothing without others.
+func (f *certificateFlags) checkNeeds(cluster bool) []error {
+	const (
+		anyCluster = "--in-cluster or --kubeconfig"
+		hold       = "--self-signed or --registration"
+		shared     = "--self-signed-secret, --self-signed-dir, --cert-manager or --registration"
+	)
+	var (
+		problems []error
+		looked   = len(f.names()) > 0
+		share    = looked || f.given("self-signed-secret") || f.given("self-signed-dir") || f.given("cert-manager")
+	)
+	for _, needs := range []struct {
+		flag  string
+		has   bool
+		other string
+	}{
+		{"self-signed-dir", f.given("self-signed"), "--self-signed"},
+		{"self-signed-secret", f.given("self-signed"), "--self-signed"},
+		{"self-signed-secret", cluster, anyCluster},
+		{"self-signed-duration", f.given("self-signed"), "--self-signed"},
+		{"self-signed-ca-duration", f.given("self-signed"), "--self-signed"},
+		{"cert-manager", cluster, anyCluster},
+		{"registration", cluster || !looked, anyCluster},
+		{"cert-manager-hosts", f.given("cert-manager"), "--cert-manager"},
+		{"cert-manager-issuer", f.given("cert-manager-hosts"), "--cert-manager-hosts"},
+		{"rotation-hold", looked || f.given("self-signed"), hold},
+		{"replica", share, shared},
+		{"require-client-certificate", !f.requireClientForAll || f.given("client-ca") || f.given("self-signed-dir"), "--client-ca"},
+	} {
+		if f.given(needs.flag) && !needs.has {
+			problems = append(problems, fmt.Errorf("--%s needs %s", needs.flag, needs.other))
+		}
 	}
 	return problems
 }
@@ -177,9 +226,10 @@ func namespacedName(text string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-// names are the webhook configurations that are looked at.
+// names are the webhook configurations that are looked at. Whoever else writes
+// their bundles, they are the same.
 func (f *certificateFlags) names() []string {
-	if !f.registrationsGiven && (f.selfSignedSecret != "" || f.certManager != "") && (f.publishes() || !f.publishGiven) {
+	if !f.given("registration") && (f.selfSignedSecret != "" || f.certManager != "") {
 		return []string{defaultRegistration}
 	}
 	return f.registrations
@@ -187,10 +237,10 @@ func (f *certificateFlags) names() []string {
 
 // publishes tells whether to write the CA into them.
 func (f *certificateFlags) publishes() bool {
-	if f.publishGiven {
+	if f.given("publish-ca-bundle") {
 		return f.publish
 	}
-	return f.selfSignedSecret != ""
+	return f.selfSignedSecret != "" && len(f.names()) > 0
 }
 
 func (f *certificateFlags) parsedRegistrations() ([]cabundle.Registration, error) {
@@ -268,18 +318,23 @@ func (f *certificateFlags) certificates(ctx context.Context, access *rest.Config
 	var authorities certs.Authorities
 	switch {
 	case len(f.selfSigned) > 0:
-		own, err := f.ownCA(ctx, client, trust, notify)
+		own, err := f.ownCA(ctx, client, trust, log, notify)
 		if err != nil {
 			return nil, err
 		}
 		c.source, authorities = own, own
 		metrics.Rotation(own.State)
+		metrics.CAStore(own.Kept)
 	case f.certManager != "":
 		issued, err := f.fromCertManager(ctx, client, objects, trust, notify)
 		if err != nil {
 			return nil, err
 		}
 		c.source, authorities = issued, issued
+		if f.publishes() {
+			metrics.Rotation(issued.State)
+			metrics.CAStore(issued.Kept)
+		}
 	default:
 		files, err := certs.NewFiles(certs.FilesConfig{CertFile: f.tlsCert, KeyFile: f.tlsKey, Trust: trust, Hold: f.hold, Notify: notify})
 		if err != nil {
@@ -326,18 +381,28 @@ func (f *certificateFlags) clients(access *rest.Config) (certs.Client, dynamic.I
 }
 
 // ownCA is a CA in a Secret, in a directory or in memory.
-func (f *certificateFlags) ownCA(ctx context.Context, client certs.Client, trust certs.Trust, notify func(certs.Event)) (*certs.SelfSigned, error) {
+func (f *certificateFlags) ownCA(
+	ctx context.Context, client certs.Client, trust certs.Trust, log *slog.Logger, notify func(certs.Event),
+) (*certs.SelfSigned, error) {
 	config := certs.SelfSignedConfig{
-		Hosts: f.selfSigned, Replica: f.replica, Version: version(), Trust: trust,
+		Hosts: f.selfSigned, Replica: f.replica, Version: version(), Trust: trust, ServerOnly: f.selfSignedSecret != "",
 		Life: f.caDuration, LeafLife: f.duration, Hold: f.hold, Notify: notify,
 	}
 	switch {
 	case f.selfSignedSecret != "":
-		config.Store, config.Replicas = f.shared(client, f.selfSignedSecret, f.duration)
+		config.Store, config.Replicas = f.shared(client, f.selfSignedSecret, f.duration, notify)
 	case f.selfSignedDir != "":
 		reports := certs.NewDirReplicas(f.selfSignedDir, certs.ReplicaName(f.replica), nil)
 		reports.LeafLife = f.duration
-		config.Store, config.Replicas = certs.NewDirStore(f.selfSignedDir), reports
+		store := certs.NewDirStore(f.selfSignedDir)
+		inherited, err := store.Claim(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("--self-signed-dir: %w", err)
+		}
+		if inherited {
+			log.Warn("certificate", "subject", certs.SelfSignedCA, "warnings", inheritance(f.selfSignedDir))
+		}
+		config.Store, config.Replicas = store, reports
 	}
 	first, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
@@ -355,10 +420,16 @@ func (f *certificateFlags) ownCA(ctx context.Context, client certs.Client, trust
 	return own, own.WriteDir(f.selfSignedDir)
 }
 
+// inheritance is what to say of files of a CA of ours whose key is gone.
+func inheritance(dir string) string {
+	return fmt.Sprintf("%s has files of an older Gatehouse and no %s: they are replaced by those of a new CA (hint: give the API server %s and the client certificate again, where it has copies)",
+		dir, certs.AuthorityFile, certs.CAFile)
+}
+
 // shared is where replicas share a state.
-func (f *certificateFlags) shared(client certs.Client, secret string, leafLife time.Duration) (certs.Store, certs.Replicas) {
+func (f *certificateFlags) shared(client certs.Client, secret string, leafLife time.Duration, notify func(certs.Event)) (certs.Store, certs.Replicas) {
 	namespace, name, _ := namespacedName(secret) // checked with the flags
-	return certs.NewSecretStore(certs.SecretStoreConfig{Client: client, Namespace: namespace, Name: name}),
+	return certs.NewSecretStore(certs.SecretStoreConfig{Client: client, Namespace: namespace, Name: name, Notify: notify}),
 		certs.NewLeases(certs.LeasesConfig{Client: client, Namespace: namespace, Group: name, Replica: certs.ReplicaName(f.replica), LeafLife: leafLife})
 }
 
@@ -376,7 +447,7 @@ func (f *certificateFlags) fromCertManager(
 		Existing: len(f.certManagerHosts) == 0, Trust: trust, Hold: f.hold, Replica: f.replica, Version: version(), Notify: notify,
 	}
 	if f.publishes() {
-		config.Store, config.Replicas = f.shared(client, f.certManager+bundleSecret, 0)
+		config.Store, config.Replicas = f.shared(client, f.certManager+bundleSecret, 0, notify)
 	}
 	first, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
@@ -412,10 +483,10 @@ func (c *certificates) serving() *tls.Certificate {
 // is valid.
 func (c *certificates) ready() error {
 	err := c.source.Healthy()
-	if err != nil || c.watcher == nil {
-		return err
+	if c.watcher != nil {
+		err = errors.Join(err, c.watcher.Ready(c.serving()))
 	}
-	return c.watcher.Ready(c.serving())
+	return err
 }
 
 // run keeps everything fresh until the context ends.

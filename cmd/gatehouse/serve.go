@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -101,7 +102,6 @@ or a certificate that cannot be used, or an address that is taken.`,
   gatehouse serve --config /etc/gatehouse --in-cluster --cert-manager gatehouse-system/gatehouse --client-ca client-ca.crt`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.given(cmd)
 			if err := f.check(); err != nil {
 				return err
 			}
@@ -194,7 +194,14 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	providers := newIdentityProviders(log, metrics)
 	defer providers.close()
 	loaded, found := config.Inspect(f.config)
+	certify := sync.OnceValues(func() (*certificates, error) { return f.certificates(ctx, access, log, metrics) })
+	var asking sync.WaitGroup
+	if access != nil && found.Err() == nil {
+		// An API server that hangs keeps this waiting, and what comes next too.
+		asking.Go(func() { _, _ = certify() }) // the error is kept
+	}
 	view := world.provide(ctx, loaded)
+	asking.Wait()
 	var identities provided
 	if found.Err() == nil {
 		if identities, err = providers.provide(ctx, loaded); err != nil {
@@ -215,7 +222,7 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	defer current.reminder.Stop()
 	current.use(loaded, snapshot)
 
-	certificates, err := f.certificates(ctx, access, log, metrics)
+	certificates, err := certify()
 	if err != nil {
 		return err
 	}

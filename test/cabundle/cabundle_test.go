@@ -336,7 +336,7 @@ func TestLeastPrivilege(t *testing.T) {
 		},
 		{
 			name: "without-list", verbs: []string{"get", "watch", "patch"},
-			unread: `ValidatingWebhookConfiguration without-list: cannot be read: grant get, list and watch on validatingwebhookconfigurations with resourceNames ["without-list"]`,
+			unread: `ValidatingWebhookConfiguration without-list: cannot be read: grant list and watch on validatingwebhookconfigurations with resourceNames ["without-list"]`,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

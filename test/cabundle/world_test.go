@@ -64,6 +64,12 @@ type authority struct {
 
 func newAuthority(t *testing.T, name string) authority {
 	t.Helper()
+	return newAuthorityFor(t, name, host)
+}
+
+// newAuthorityFor is one that signed a certificate for another host.
+func newAuthorityFor(t *testing.T, name, host string) authority {
+	t.Helper()
 	ca, err := cluster.NewAuthority(name)
 	if err != nil {
 		t.Fatal(err)
@@ -174,6 +180,12 @@ func (r *replica) reported(reason string) []string {
 }
 
 func start(t *testing.T, client kubernetes.Interface, source certs.Authorities, names ...string) *replica {
+	t.Helper()
+	return startFor(t, client, source, host, names...)
+}
+
+// startFor starts one that serves another host.
+func startFor(t *testing.T, client kubernetes.Interface, source certs.Authorities, host string, names ...string) *replica {
 	t.Helper()
 	r := &replica{}
 	var list []cabundle.Registration

@@ -97,7 +97,7 @@ func TestRecord(t *testing.T) {
 	}{
 		{"a step", certs.Event{Reason: certs.ReasonRotation, Object: secret, Message: "a new CA is published"}, "gatehouse-system", "Normal", "a new CA is published"},
 		{"an object without a namespace", certs.Event{Reason: certs.ReasonPublished, Object: webhook, Message: "written"}, "default", "Normal", "written"},
-		{"a repair", certs.Event{Reason: certs.ReasonRecovered, Object: secret, Message: "written again"}, "gatehouse-system", "Normal", "written again"},
+		{"a repair", certs.Event{Reason: certs.ReasonRecovered, Object: secret, Message: "written again"}, "gatehouse-system", "Warning", "written again"},
 		{"overwritten", certs.Event{Reason: certs.ReasonOverwritten, Object: webhook, Message: "repaired"}, "default", "Warning", "repaired"},
 		{"untrusted", certs.Event{Reason: certs.ReasonUntrusted, Object: webhook, Message: "why"}, "default", "Warning", "why"},
 		{"expiring", certs.Event{Reason: certs.ReasonExpiring, Object: secret, Message: "why"}, "gatehouse-system", "Warning", "why"},

@@ -124,7 +124,8 @@ rule out if you make the Secret "` + secret + `" yourself, without data, and see
 			rule: rule(coordinationv1.GroupName, "", "leases", "create", "delete", "list", "patch"),
 			reason: `create, patch: each replica says in a Lease, which has the name of its pod in its own, what it serves.
 list: an old CA is trusted until no replica serves a certificate of it.
-delete: its own when it stops, and those of replicas that have been away for a day.`,
+delete: its own when it stops, that of a process which had its name before and has been silent for a minute, and
+those of replicas that have been away for a day, once the certificates that they served have ended.`,
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,20 +14,25 @@ import (
 
 // certificates counts what happens to certificates, and handshakes that fail.
 type certificates struct {
-	notAfter    *prometheus.GaugeVec
-	storeErrors prometheus.Counter
-	handshakes  *prometheus.CounterVec
+	notAfter   *prometheus.GaugeVec
+	refused    prometheus.Gauge
+	recovered  prometheus.Counter
+	handshakes *prometheus.CounterVec
 }
 
 func newCertificates() *certificates {
 	c := &certificates{
 		notAfter: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "gatehouse_certificate_not_after_timestamp_seconds",
-			Help: "When the certificates in use end, by subject (serving certificate, self-signed CA, client CA).",
+			Help: "When the certificates in use end, by subject (serving certificate, self-signed CA, issuer's CA, client CA).",
 		}, []string{"subject"}),
-		storeErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_ca_store_errors_total",
-			Help: "Failures to read, write or understand the state of the CAs. What lasts is counted once.",
+		refused: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "gatehouse_certificate_renewal_refused",
+			Help: "1 if the newest serving certificate is refused, or cannot be read or had, else 0: also while it waits to be trusted.",
+		}),
+		recovered: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_ca_recovered_total",
+			Help: "States of the CAs that were deleted, damaged or overwritten, and that this replica wrote again.",
 		}),
 		handshakes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_tls_handshake_errors_total",
@@ -41,18 +47,33 @@ func newCertificates() *certificates {
 }
 
 func (c *certificates) collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.notAfter, c.storeErrors, c.handshakes}
+	return []prometheus.Collector{c.notAfter, c.refused, c.recovered, c.handshakes}
 }
 
 // Certificate notes what happened to a certificate, a CA or a bundle. It fits
 // Notify of the sources and of what publishes.
 func (t *Telemetry) Certificate(e certs.Event) {
-	if !e.NotAfter.IsZero() {
+	// What somebody published is not in use here: of several replicas one writes, and
+	// would show for ever what it wrote.
+	if !e.NotAfter.IsZero() && e.Subject != cabundle.Subject {
 		t.CertificateEnds(e.Subject, e.NotAfter)
 	}
-	if e.Reason == certs.ReasonStoreFailed {
-		t.certificates.storeErrors.Inc()
+	if e.Subject == certs.ServingCertificate {
+		t.certificates.refused.Set(oneIf(e.Err != nil && !errors.Is(e.Err, certs.ErrWaiting)))
 	}
+	if e.Reason == certs.ReasonRecovered {
+		t.certificates.recovered.Inc()
+	}
+}
+
+// CAStore has metrics show, whenever they are asked for, whether the last look at
+// the state of the CAs succeeded in full. The function is safe for concurrent use.
+// CAStore is called once at most.
+func (t *Telemetry) CAStore(ok func() bool) {
+	t.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "gatehouse_ca_store_last_successful",
+		Help: "1 if the last look at the state of the CAs, with all that was to be done, succeeded, else 0.",
+	}, func() float64 { return oneIf(ok()) }))
 }
 
 // Publisher has metrics show what a publisher of CA bundles did, whenever they are

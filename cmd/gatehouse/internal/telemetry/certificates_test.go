@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -37,29 +38,34 @@ func shows(t *testing.T, observe *telemetry.Telemetry, want string, names ...str
 	}
 }
 
-// TestCertificateEvents counts what happens to CAs and bundles, from zero on. An
-// Event that says nothing of an end leaves the end that is known.
+// TestCertificateEvents shows when what is in use ends, and counts from zero on. An
+// Event that says nothing of an end leaves the end that is known, and what was
+// published once is not what is in use.
 func TestCertificateEvents(t *testing.T) {
 	t.Parallel()
 	observe, _ := newTelemetry(slog.LevelError)
 	names := []string{
 		"gatehouse_certificate_not_after_timestamp_seconds", "gatehouse_ca_bundle_overwritten_total", "gatehouse_ca_bundle_published_total",
-		"gatehouse_ca_bundle_publish_failures_total", "gatehouse_ca_store_errors_total",
+		"gatehouse_ca_bundle_publish_failures_total", "gatehouse_ca_recovered_total",
 	}
 	stats := cabundle.Stats{}
 	observe.Publisher(func() cabundle.Stats { return stats })
 	shows(t, observe, `gatehouse_ca_bundle_overwritten_total 0
 gatehouse_ca_bundle_publish_failures_total 0
 gatehouse_ca_bundle_published_total 0
-gatehouse_ca_store_errors_total 0
+gatehouse_ca_recovered_total 0
 `, names...)
 	failed := errors.New("failed")
 	for _, e := range []certs.Event{
 		{Subject: certs.ServingCertificate, NotAfter: time.Unix(300, 0)},
 		{Subject: certs.SelfSignedCA, NotAfter: time.Unix(900, 0), Reason: certs.ReasonRotation, Message: "a new CA"},
 		{Subject: certs.SelfSignedCA, Reason: certs.ReasonStoreFailed, Err: failed},
-		{Subject: certs.ServingCertificate, Reason: certs.ReasonUntrusted, Err: failed},
+		{Subject: certs.SelfSignedCA, NotAfter: time.Unix(900, 0), Reason: certs.ReasonRecovered, Message: "written again"},
+		{Subject: certs.SelfSignedCA, NotAfter: time.Unix(900, 0), Reason: certs.ReasonRecovered, Message: "written again"},
 		{Subject: certs.ServingCertificate, Reason: certs.ReasonExpiring, Err: failed, NotAfter: time.Unix(400, 0)},
+		{Subject: cabundle.Subject, NotAfter: time.Unix(800, 0), Reason: certs.ReasonPublished, Message: "written"},
+		{Subject: certs.IssuerCA, NotAfter: time.Unix(700, 0)},
+		{Subject: certs.ClientCA, NotAfter: time.Unix(600, 0)},
 	} {
 		observe.Certificate(e)
 	}
@@ -67,10 +73,60 @@ gatehouse_ca_store_errors_total 0
 	shows(t, observe, `gatehouse_ca_bundle_overwritten_total 3
 gatehouse_ca_bundle_publish_failures_total 2
 gatehouse_ca_bundle_published_total 1
-gatehouse_ca_store_errors_total 1
+gatehouse_ca_recovered_total 2
+gatehouse_certificate_not_after_timestamp_seconds{subject="client CA"} 600
+gatehouse_certificate_not_after_timestamp_seconds{subject="issuer's CA"} 700
 gatehouse_certificate_not_after_timestamp_seconds{subject="self-signed CA"} 900
 gatehouse_certificate_not_after_timestamp_seconds{subject="serving certificate"} 400
 `, names...)
+}
+
+// TestRenewalRefused tells a renewal that somebody has to mend from one that waits,
+// and from what is about something else.
+func TestRenewalRefused(t *testing.T) {
+	t.Parallel()
+	const name = "gatehouse_certificate_renewal_refused"
+	observe, _ := newTelemetry(slog.LevelError)
+	shows(t, observe, name+" 0\n", name)
+	failed := errors.New("certificate and key do not match")
+	for _, step := range []struct {
+		what  string
+		event certs.Event
+		want  string
+	}{
+		{"in use", certs.Event{Subject: certs.ServingCertificate}, "0"},
+		{"another subject fails", certs.Event{Subject: certs.ClientCA, Err: failed}, "0"},
+		{"refused", certs.Event{Subject: certs.ServingCertificate, Err: failed}, "1"},
+		{"another subject is all right", certs.Event{Subject: certs.ClientCA}, "1"},
+		{"waits", certs.Event{Subject: certs.ServingCertificate, Err: fmt.Errorf("tls.crt: %w: why", certs.ErrWaiting)}, "0"},
+		{"expired", certs.Event{Subject: certs.ServingCertificate, Reason: certs.ReasonExpiring, Err: failed}, "1"},
+		{"in use with a remark", certs.Event{Subject: certs.ServingCertificate, Warnings: []string{"odd"}}, "0"},
+	} {
+		observe.Certificate(step.event)
+		t.Log(step.what)
+		shows(t, observe, name+" "+step.want+"\n", name)
+	}
+}
+
+// TestCAStore shows what is so whenever it is asked, and nothing where there is no
+// store.
+func TestCAStore(t *testing.T) {
+	t.Parallel()
+	const name = "gatehouse_ca_store_last_successful"
+	observe, _ := newTelemetry(slog.LevelError)
+	if n, err := testutil.GatherAndCount(observe.Registry, name); err != nil || n != 0 {
+		t.Errorf("%d series without a store (%v)", n, err)
+	}
+	var ok atomic.Bool
+	observe.CAStore(ok.Load)
+	shows(t, observe, name+" 0\n", name)
+	ok.Store(true)
+	shows(t, observe, name+" 1\n", name)
+	ok.Store(false)
+	shows(t, observe, name+" 0\n", name)
+	if problems, err := testutil.GatherAndLint(observe.Registry); err != nil || len(problems) > 0 {
+		t.Errorf("metrics: %v %v", problems, err)
+	}
 }
 
 // TestHandshakeFailures has every reason counted by itself, and there before the

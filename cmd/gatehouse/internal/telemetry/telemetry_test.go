@@ -140,7 +140,7 @@ func TestConfiguration(t *testing.T) {
 			ok = fmt.Sprintf("gatehouse_config_loads_total{result=\"ok\"} %d\n", step.ok)
 		}
 		want := fmt.Sprintf(`
-# HELP gatehouse_certificate_not_after_timestamp_seconds When the certificates in use end, by subject (serving certificate, self-signed CA, client CA).
+# HELP gatehouse_certificate_not_after_timestamp_seconds When the certificates in use end, by subject (serving certificate, self-signed CA, issuer's CA, client CA).
 # TYPE gatehouse_certificate_not_after_timestamp_seconds gauge
 gatehouse_certificate_not_after_timestamp_seconds{subject="serving certificate"} 300
 # HELP gatehouse_config_info 1 for the digest of the configuration in use.

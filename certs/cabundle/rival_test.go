@@ -1,0 +1,358 @@
+package cabundle
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+)
+
+// Two that share a configuration and not a CA: a rolling update to another Secret,
+// or from one source to another, for as long as it lasts.
+func TestTwoInstallationsWearNobodyOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
+		server.put("validating/x", webhooks("", map[string]string{"one": service, "two": service}))
+		// Of each several: what one replica does counts for all.
+		var olds []*replica
+		for range 3 {
+			olds = append(olds, startReplica(t, server, newAuthorities(a.serve(t, service), a), "validating/x"))
+		}
+		time.Sleep(soon)
+		for _, old := range olds {
+			old.reported.take()
+		}
+		source := newAuthorities(b.serve(t, service), b)
+		newer := startReplica(t, server, source, "validating/x")
+		startReplica(t, server, source, "validating/x")
+
+		// The first to come publishes at once: it may be meant to.
+		time.Sleep(firstYield / 4)
+		wantBundles(t, server, "validating/x", b.pem(), b.pem())
+		time.Sleep(firstYield)
+		synctest.Wait()
+		patches := func(d time.Duration) int {
+			before := server.count("patch")
+			time.Sleep(d)
+			return server.count("patch") - before
+		}
+		if n := patches(time.Minute); n < 4 || n > 16 {
+			t.Errorf("%d patches in the first minute", n)
+		}
+		for _, r := range []*replica{olds[0], newer} {
+			if list, s := r.reported.take(), r.Stats(); len(list) > 3 || s.Failed <= 3 {
+				t.Errorf("reported %d times in the first minute, of %+v", len(list), s)
+			}
+		}
+		const hour = 60
+		if n := patches(hour * time.Minute); n < hour/2 || n > 4*hour {
+			t.Errorf("%d patches in an hour", n)
+		}
+		for _, r := range []*replica{olds[0], newer} {
+			list := r.reported.take()
+			var rivals []certs.Event
+			for _, e := range list {
+				if e.Reason == certs.ReasonPublishFailed {
+					rivals = append(rivals, e)
+				} else {
+					t.Errorf("reported %+v", e)
+				}
+			}
+			if len(rivals) < 10 || len(rivals) > hour {
+				t.Fatalf("reported %d times in an hour", len(rivals))
+			}
+			stranger := map[bool]string{true: "a", false: "b"}[r == newer]
+			wantError(t, rivals[0].Err, "ValidatingWebhookConfiguration x: another Gatehouse with another CA publishes into this configuration: "+
+				"give all replicas one Secret, or each installation configurations of its own", `(it wrote the caBundle of webhook "one", with the CA "CN=`+stranger+`", SHA-256 `)
+			if rivals[0].Object.Name != "x" || rivals[0].Message != "" {
+				t.Errorf("reported %+v", rivals[0])
+			}
+			if s := r.Stats(); s.Failed < int64(len(rivals)) {
+				t.Errorf("counted %+v, and reported %d", s, len(rivals))
+			}
+		}
+
+		// Once they agree there is nothing to do for anybody, and it does not wait.
+		for _, old := range olds {
+			old.cfg.Authorities.(*authorities).set(b.serve(t, service), a, b)
+		}
+		source.set(b.serve(t, service), a, b)
+		time.Sleep(soon)
+		wantBundles(t, server, "validating/x", bundleOf(a, b), bundleOf(a, b))
+		if n := patches(time.Hour); n != 0 {
+			t.Errorf("%d patches after they agreed", n)
+		}
+	})
+}
+
+// What the other leaves when it goes is put right, and when it comes back after a
+// long time the wait is short again.
+func TestOtherInstallationGoesAndComes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
+		server.put("validating/x", webhooks("", map[string]string{"one": service}))
+		r := startReplica(t, server, newAuthorities(a.serve(t, service), a), "validating/x")
+		time.Sleep(soon)
+		other := func() { rival(server, b.pem()) }
+		// waits is how long it takes until it is put right.
+		waits := func() time.Duration {
+			begun := time.Now()
+			other()
+			for server.bundles("validating/x")[0] != a.pem() {
+				if time.Since(begun) > time.Hour {
+					t.Fatal("it is never put right")
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			return time.Since(begun)
+		}
+		around := func(name string, got, want time.Duration) {
+			t.Helper()
+			if got < want/2 || got > want+time.Second {
+				t.Errorf("%s: put right after %s, want about %s", name, got, want)
+			}
+		}
+		around("first", waits(), firstYield)
+		around("second", waits(), 2*firstYield)
+		around("third", waits(), 4*firstYield)
+		for range 5 {
+			waits()
+		}
+		around("at last", waits(), longestYield)
+		time.Sleep(longestYield)
+		around("a minute later", waits(), longestYield)
+		time.Sleep(peace)
+		around("after peace", waits(), firstYield)
+
+		// A configuration that is made anew while it waits has nothing to wait for.
+		for range 5 {
+			waits()
+		}
+		other()
+		time.Sleep(soon)
+		server.remove("validating/x")
+		time.Sleep(soon)
+		gets := server.count("get")
+		time.Sleep(5 * time.Minute)
+		if n := server.count("get") - gets; n != 0 {
+			t.Errorf("asked %d times for what is not there", n)
+		}
+		server.put("validating/x", webhooks("", map[string]string{"one": service}))
+		time.Sleep(soon)
+		wantBundles(t, server, "validating/x", a.pem())
+		if s := r.Stats(); s.Overwritten < 10 || s.Published != s.Overwritten+2 {
+			t.Errorf("counted %+v", s)
+		}
+	})
+}
+
+// rival writes as another Gatehouse does.
+func rival(server *apiServer, bundle string) {
+	server.put("validating/x", func(o *configuration) {
+		var names []string
+		for i := range o.Webhooks {
+			o.Webhooks[i].ClientConfig.CABundle = []byte(bundle)
+			names = append(names, o.Webhooks[i].Name)
+		}
+		o.ManagedFields = nil
+		manage(o, names)
+	})
+}
+
+// What anybody else overwrites is put right at once, however long the other
+// Gatehouse is being waited for.
+func TestOthersAreNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, overwrite := range map[string]func(o *configuration){
+		"another manager": func(o *configuration) {
+			o.Webhooks[0].ClientConfig.CABundle = []byte("\n")
+			o.ManagedFields = []metav1.ManagedFieldsEntry{{
+				Manager: "argocd-controller", Operation: metav1.ManagedFieldsOperationApply, Time: new(metav1.Now()),
+				FieldsV1: metav1.NewFieldsV1(`{"f:webhooks":{"k:{\"name\":\"one\"}":{"f:clientConfig":{"f:caBundle":{}}}}}`),
+			}}
+			manage(o, []string{"two"})
+		},
+		"taken away": func(o *configuration) { o.Webhooks[0].ClientConfig.CABundle = nil },
+		"replaced":   webhooks("", map[string]string{"one": service, "two": service}),
+		"another entry": func(o *configuration) {
+			o.Webhooks = append(o.Webhooks, *o.Webhooks[0].DeepCopy())
+			o.Webhooks[2].Name = "three"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer()
+				a, b := newCA(t, "a", nil), newCA(t, "b", nil)
+				server.put("validating/x", webhooks("", map[string]string{"one": service, "two": service}))
+				startReplica(t, server, newAuthorities(a.serve(t, service), a), "validating/x")
+				time.Sleep(soon)
+				for range 8 {
+					rival(server, b.pem())
+					time.Sleep(2 * longestYield)
+				}
+				rival(server, b.pem())
+				time.Sleep(soon)
+				wantBundles(t, server, "validating/x", b.pem(), b.pem())
+				for range 5 {
+					server.put("validating/x", overwrite)
+					time.Sleep(spread + 50*time.Millisecond)
+					for i, bundle := range server.bundles("validating/x") {
+						if bundle != a.pem() {
+							t.Fatalf("webhook %d is not put right", i)
+						}
+					}
+					server.put("validating/x", webhooks(a.pem(), map[string]string{"one": service, "two": service}))
+					time.Sleep(soon)
+				}
+			})
+		})
+	}
+}
+
+// A step of a rotation is written at once too, in place of what another Gatehouse
+// wrote.
+func TestRotationIsNotHeldUpByAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		a, b, other := newCA(t, "a", nil), newCA(t, "b", nil), newCA(t, "other", nil)
+		leaf := a.serve(t, service)
+		source := newAuthorities(leaf, a)
+		server.put("validating/x", webhooks("", map[string]string{"one": service}))
+		startReplica(t, server, source, "validating/x")
+		time.Sleep(soon)
+		for range 8 {
+			rival(server, other.pem())
+			time.Sleep(2 * longestYield)
+		}
+		rival(server, other.pem())
+		time.Sleep(soon)
+		wantBundles(t, server, "validating/x", other.pem())
+		source.set(leaf, a, b)
+		time.Sleep(soon)
+		wantBundles(t, server, "validating/x", bundleOf(a, b))
+	})
+}
+
+// Another replica that knows something newer is no other installation: what it
+// wrote stays, and nobody is told of anything.
+func TestNewerStateOfOursIsNoRival(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
+		leaf := a.serve(t, service)
+		server.put("validating/x", webhooks("", map[string]string{"one": service}))
+		behind, ahead := newAuthorities(leaf, a), newAuthorities(leaf, a)
+		r := startReplica(t, server, behind, "validating/x")
+		startReplica(t, server, ahead, "validating/x")
+		time.Sleep(soon)
+		r.reported.take()
+		for i := range 20 {
+			// What is kept is there for both, but only one is told so at once.
+			list := [][]*authority{{a, b}, {a}}[i%2]
+			behind.mu.Lock()
+			behind.list = nil
+			for _, each := range list {
+				behind.list = append(behind.list, each.cert)
+			}
+			behind.mu.Unlock()
+			ahead.set(leaf, list...)
+			time.Sleep(soon)
+			wantBundles(t, server, "validating/x", bundleOf(list...))
+		}
+		if n := server.count("patch"); n != 21 {
+			t.Errorf("%d patches were written, want 21", n)
+		}
+		r.reported.none(t)
+	})
+}
+
+// An API server takes away what a manager applied once and leaves out now. Without
+// a caBundle the calls of a webhook fail.
+func TestKeepsWhatWasOursOnce(t *testing.T) {
+	t.Parallel()
+	moves := func(o *configuration) {
+		o.Webhooks[0].ClientConfig.Service = &admissionregistrationv1.ServiceReference{Name: "renamed", Namespace: "gatehouse-system"}
+	}
+	for _, test := range []struct {
+		name  string
+		after func(o *configuration)
+		want  func(a, b *authority) []string
+	}{
+		{"its Service was renamed", moves, func(a, b *authority) []string { return []string{a.pem(), bundleOf(a, b), ""} }},
+		{"somebody else wrote it since", func(o *configuration) {
+			moves(o)
+			o.Webhooks[0].ClientConfig.CABundle = []byte("theirs")
+		}, func(a, b *authority) []string { return []string{"theirs", bundleOf(a, b), ""} }},
+		{"somebody took it away since", func(o *configuration) {
+			moves(o)
+			o.Webhooks[0].ClientConfig.CABundle = nil
+		}, func(a, b *authority) []string { return []string{"", bundleOf(a, b), ""} }},
+		{"it is gone", func(o *configuration) { o.Webhooks = o.Webhooks[1:] }, func(a, b *authority) []string { return []string{bundleOf(a, b), ""} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				server := newAPIServer()
+				a, b := newCA(t, "a", nil), newCA(t, "b", nil)
+				leaf := a.serve(t, service)
+				for _, kind := range []string{"validating/x", "mutating/x"} {
+					server.put(kind, webhooks("", map[string]string{"one": service, "two": service, "xyz": "else.where.svc"}))
+				}
+				source := newAuthorities(leaf, a)
+				r := startReplica(t, server, source, "x")
+				time.Sleep(soon)
+				for _, kind := range []string{"validating/x", "mutating/x"} {
+					server.put(kind, test.after)
+				}
+				time.Sleep(soon)
+				source.set(leaf, a, b)
+				time.Sleep(soon)
+				for _, kind := range []string{"validating/x", "mutating/x"} {
+					wantBundles(t, server, kind, test.want(a, b)...)
+				}
+				if s := r.Stats(); s != (Stats{Published: 4}) {
+					t.Errorf("counted %+v", s)
+				}
+			})
+		})
+	}
+}
+
+// Two that serve different webhooks of one configuration do not take away what the
+// other has, and are no rivals.
+func TestTwoInstallationsWithWebhooksOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := newAPIServer()
+		a, b, next := newCA(t, "a", nil), newCA(t, "b", nil), newCA(t, "next", nil)
+		const second = "second.gatehouse-system.svc"
+		server.put("validating/x", webhooks("", map[string]string{"one": service, "two": second}))
+		source := newAuthorities(a.serve(t, service), a)
+		one := startReplica(t, server, source, "validating/x")
+		two := &replica{reported: &events{}}
+		client := server.client(t)
+		w := NewWatcher(WatcherConfig{Client: client, Registrations: registrations(t, "validating/x"), Hosts: []string{second}})
+		two.Publisher = NewPublisher(PublisherConfig{Client: client, Watcher: w, Authorities: newAuthorities(b.serve(t, second), b), Notify: two.reported.notify})
+		inBackground(t, w.Run)
+		inBackground(t, two.Run)
+		time.Sleep(time.Minute)
+		wantBundles(t, server, "validating/x", a.pem(), b.pem())
+		source.set(a.serve(t, service), a, next)
+		time.Sleep(time.Hour)
+		wantBundles(t, server, "validating/x", bundleOf(a, next), b.pem())
+		if s, r := one.Stats(), two.Stats(); s != (Stats{Published: 2}) || r != (Stats{Published: 1}) {
+			t.Errorf("counted %+v and %+v", s, r)
+		}
+	})
+}
