@@ -189,7 +189,7 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	header := fmt.Sprintf(`Made by "gatehouse manifests". If Gatehouse keeps you from repairing it:
 kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, f.name)
 	if admission.Serve != "" {
-		header += fmt.Sprintf("\n\nThis is for Gatehouse in the namespace %q, started as follows, with flags besides as you like:\n%s", o.Namespace, admission.Serve)
+		header += fmt.Sprintf("\n\nThis is for Gatehouse in the namespace %q, which must be there first (kubectl create namespace %s), started as\nfollows, with flags besides as you like:\n%s", o.Namespace, o.Namespace, admission.Serve)
 	}
 	text, err := f.render(header, admission.Documents)
 	return text, admission.Notes, err

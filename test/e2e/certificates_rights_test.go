@@ -489,7 +489,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	)
 	leaseHint := `must allow list, create, patch and delete of leases in coordination.k8s.io`
 	readHint := func(name string) string {
-		return "grant get, list and watch on " + mutating + " with resourceNames [" + `\"` + name + `\"]`
+		return "grant list and watch on " + mutating + " with resourceNames [" + `\"` + name + `\"]`
 	}
 	for name, c := range map[string]struct {
 		without aRight
