@@ -52,7 +52,7 @@ func (f *certsFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.secret, "secret", defaultCertsSecret, "NAMESPACE/NAME of the Secret, as --self-signed-secret of serve")
 	flags.StringVar(&f.dir, "dir", "", "directory instead of a Secret, as --self-signed-dir of serve")
-	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA: NAME, mutating/NAME or validating/NAME; may be repeated (default "+defaultRegistration+"; with --dir none)")
+	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA: NAME, mutating/NAME or validating/NAME; may be repeated, and empty is none (default "+defaultRegistration+"; with --dir none)")
 	flags.BoolVar(&f.inCluster, "in-cluster", false, "ask the API server of the pod that this runs in, as its service account")
 	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "what servers were told of --rotation-hold, to say when a hold ends")
 	f.contextFlags.add(cmd)
@@ -81,6 +81,8 @@ type certsPlace struct {
 	replicas certs.Replicas
 	// dir is the directory if it is one.
 	dir string
+	// forget is the command that removes a replica's report.
+	forget func(replica string) string
 	// trusted reads what registrations trust; nil if nobody is to be asked.
 	trusted func(ctx context.Context) []trustEntry
 }
@@ -98,6 +100,10 @@ func (f *certsFlags) open(cmd *cobra.Command) (*certsPlace, error) {
 	if f.inCluster && f.named() {
 		problems = append(problems, errors.New("--in-cluster goes with neither --kubeconfig nor --context"))
 	}
+	names := f.names()
+	if f.dir != "" && len(names) == 0 && (f.named() || f.inCluster) {
+		problems = append(problems, errors.New("--kubeconfig, --context and --in-cluster say where registrations are, and with --dir there are none (hint: --registration "+defaultRegistration+", or leave them out)"))
+	}
 	if f.hold < 0 {
 		problems = append(problems, fmt.Errorf("--rotation-hold %s: must not be negative", f.hold))
 	}
@@ -107,10 +113,6 @@ func (f *certsFlags) open(cmd *cobra.Command) (*certsPlace, error) {
 		problems = append(problems, fmt.Errorf("--secret: %w", err))
 	case name == "":
 		problems = append(problems, errors.New(`--secret "": must not be empty`))
-	}
-	names := f.registrations
-	if len(names) == 0 && f.dir == "" {
-		names = []string{defaultRegistration}
 	}
 	var registrations []cabundle.Registration
 	for _, one := range names {
@@ -135,16 +137,63 @@ func (f *certsFlags) open(cmd *cobra.Command) (*certsPlace, error) {
 		if client, err = f.client(); err != nil {
 			return nil, err
 		}
+	}
+	if len(registrations) > 0 {
 		place.trusted = func(ctx context.Context) []trustEntry { return readTrust(ctx, client, registrations) }
 	}
 	if f.dir != "" {
 		place.dir = f.dir
-		place.store, place.replicas = certs.NewDirStore(f.dir), certs.NewDirReplicas(f.dir, "", f.now)
+		replicas := certs.NewDirReplicas(f.dir, "", f.now)
+		place.store, place.replicas = certs.NewDirStore(f.dir), replicas
+		place.forget = forgetFile(replicas)
 		return &place, nil
 	}
 	place.store = certs.NewSecretStore(certs.SecretStoreConfig{Client: client, Namespace: namespace, Name: name})
-	place.replicas = certs.NewLeases(certs.LeasesConfig{Client: client, Namespace: namespace, Group: name, Now: f.now})
+	leases := certs.NewLeases(certs.LeasesConfig{Client: client, Namespace: namespace, Group: name, Now: f.now})
+	place.replicas = leases
+	place.forget = f.forgetLease(leases, namespace)
 	return &place, nil
+}
+
+// names are the registrations to read. One without a name is none, as for serve.
+func (f *certsFlags) names() []string {
+	switch {
+	case len(f.registrations) == 1 && f.registrations[0] == "":
+		return nil
+	case len(f.registrations) == 0 && f.dir == "":
+		return []string{defaultRegistration}
+	default:
+		return f.registrations
+	}
+}
+
+// forgetFile is the command that removes a replica's report from a directory, ""
+// if none was found when it was read.
+func forgetFile(replicas *certs.DirReplicas) func(replica string) string {
+	return func(replica string) string {
+		if file := replicas.FileOf(replica); file != "" {
+			return "rm " + shellWord(file)
+		}
+		return ""
+	}
+}
+
+// forgetLease is the command that removes a replica's report from the cluster that
+// the flags name, "" if none was found when it was read.
+func (f *certsFlags) forgetLease(leases *certs.Leases, namespace string) func(replica string) string {
+	command := "kubectl"
+	if f.kubeconfig != "" {
+		command += " --kubeconfig " + shellWord(f.kubeconfig)
+	}
+	if f.context != "" {
+		command += " --context " + shellWord(f.context)
+	}
+	return func(replica string) string {
+		if lease := leases.LeaseOf(replica); lease != "" {
+			return command + " -n " + namespace + " delete lease " + lease
+		}
+		return ""
+	}
 }
 
 // client asks the API server that the flags name.
@@ -177,7 +226,7 @@ func (f *certsFlags) client() (certs.Client, error) {
 // look reads everything that is there, at one time: each may have to wait for an
 // API server that does not answer.
 func (f *certsFlags) look(ctx context.Context, p *certsPlace) *certsSight {
-	s := &certsSight{place: p.store.String(), dir: p.dir, hold: f.hold, program: displayName(os.Args[0]), registered: p.trusted != nil}
+	s := &certsSight{place: p.store.String(), dir: p.dir, hold: f.hold, program: displayName(os.Args[0]), registered: p.trusted != nil, forget: p.forget}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		record, err := p.store.Load(ctx)
@@ -217,7 +266,9 @@ func trustOf(c *cabundle.Status) []trustEntry {
 	const apply = "apply the output of gatehouse manifests, or name another with --registration"
 	switch {
 	case c.Problem != "":
-		whole.problem, whole.unknown = strings.TrimPrefix(c.Problem, c.Kind+" "+c.Name+": "), true
+		// What a server tries again is asked here once.
+		problem := strings.Replace(c.Problem, ", and is tried again: ", ": ", 1)
+		whole.problem, whole.unknown = strings.TrimPrefix(problem, c.Kind+" "+c.Name+": "), true
 	case !c.Found:
 		whole.problem, whole.remedy = "is not there: the API server does not call for it", apply
 	case len(c.Entries) == 0:

@@ -24,6 +24,9 @@ const (
 	certsLastDay = 24 * time.Hour
 )
 
+// clientFiles are the API server's client certificate and its key.
+const clientFiles = certs.ClientCertFile + " and " + certs.ClientKeyFile
+
 // findings is everything that somebody should know: problems first, then what
 // could not be told, then notes, each in the order of what is shown.
 func (s *certsSight) findings() []certsFinding {
@@ -107,6 +110,19 @@ func (s *certsSight) ofFiles() []certsFinding {
 	if s.dir == "" {
 		return found
 	}
+	if pending := s.state.Pending; pending != nil && !s.registered && slices.ContainsFunc(certificatesIn(s.bundle), pending.Cert.Equal) {
+		one := certsFinding{
+			Level: levelNote, Object: "file " + filepath.Join(s.dir, certs.CAFile), Message: "holds the new CA " + shortID(pending.ID()) + " beside the old one; who trusts it cannot be told without --registration",
+			Remedy: "give it to the API server before the new CA signs",
+		}
+		if s.whole() {
+			if at := s.next().At; at != nil && s.state.Phase == rotation.Hold {
+				one.Remedy += " at " + dated(*at, s.now)
+			}
+		}
+		one.Remedy += ", and copy " + clientFiles + " anew where they are copies"
+		found = append(found, one)
+	}
 	const writes = "a server that runs writes a new one; kube-apiserver reads it within five minutes"
 	object := "file " + filepath.Join(s.dir, certs.ClientCertFile)
 	switch client := certificatesIn(s.clientCert); {
@@ -178,17 +194,23 @@ func (s *certsSight) ofRotation() []certsFinding {
 		}
 		return []certsFinding{one}
 	}
+	const remedy = "the servers' logs say why, and Events of the reason " + certs.ReasonStoreFailed
+	if s.unread() != nil {
+		return []certsFinding{{
+			Level: levelProblem, Object: s.place, Message: "no server has read the request for a new CA of " + dated(s.state.Request.At, s.now), Remedy: remedy,
+		}}
+	}
 	// Nobody has to be waited for, and nothing happens.
 	since := s.state.Since
 	switch {
-	case len(next.WaitsFor) > 0, idle && next.At == nil:
+	case len(next.WaitsFor) > 0, idle && next.At == nil, s.state.Request != nil && s.state.Phase == rotation.Stable:
 		return nil
 	case idle:
 		since = *next.At
-	case s.state.Request != nil && s.state.Phase == rotation.Stable:
-		since = s.state.Request.At
-	case next.At != nil:
+	case next.due != nil:
 		// A server that begins anew counts the hold anew.
+		since = next.due.Add(s.hold)
+	case next.At != nil:
 		since = next.At.Add(s.hold)
 	case s.state.Phase == rotation.Hold, s.replicasErr != nil:
 		return nil
@@ -197,8 +219,7 @@ func (s *certsSight) ofRotation() []certsFinding {
 		return nil
 	}
 	return []certsFinding{{
-		Level: levelProblem, Object: s.place, Message: next.What + ": there is nothing to wait for since " + dated(since, s.now) + ", and no server does it",
-		Remedy: "the servers' logs say why, and Events of the reason " + certs.ReasonStoreFailed,
+		Level: levelProblem, Object: s.place, Message: next.What + ": there is nothing to wait for since " + dated(since, s.now) + ", and no server does it", Remedy: remedy,
 	}}
 }
 
@@ -224,10 +245,10 @@ func (s *certsSight) ofReplica(r *rotation.Report) (level certsLevel, message, r
 	ended := s.now.After(r.NotAfter)
 	switch {
 	case s.away(r) && (r.Issuer == "" || ended):
-		return levelNote, "is away since " + dated(r.Seen, s.now) + ", and nothing that it serves can be valid", ""
+		return levelNote, "is away since " + dated(r.Seen, s.now) + ", and nothing that it serves can be valid", "nothing: a server removes its report when it has been away for a day"
 	case s.away(r):
 		return levelNote, "is away since " + dated(r.Seen, s.now) + ": it is taken to serve what it did until that ends at " + dated(r.NotAfter, s.now),
-			"nothing if it was stopped; else see whether it can reach the place of the state"
+			s.gone(r.Replica)
 	case r.Issuer == "":
 		return levelProblem, "serves no certificate", log
 	case ended:
@@ -245,12 +266,33 @@ func (s *certsSight) ofReplica(r *rotation.Report) (level certsLevel, message, r
 	}
 }
 
+// gone is what to do about replicas that are away.
+func (s *certsSight) gone(names ...string) string {
+	var commands []string
+	for _, name := range names {
+		if command := s.forget(name); command != "" && !slices.Contains(commands, command) {
+			commands = append(commands, command)
+		}
+	}
+	if len(commands) == 0 {
+		return "see whether it can reach the place of the state, if it runs"
+	}
+	return "if it certainly does not run any more: " + strings.Join(commands, "; ") + "; if it may, see whether it can reach the place of the state"
+}
+
 // ofWebhooks is what webhooks do not trust and should.
 func (s *certsSight) ofWebhooks() []certsFinding {
 	var found []certsFinding
+	strangers := s.strangers()
+	if len(strangers) > 0 {
+		found = append(found, s.ofStrangers(strangers))
+	}
 	for i := range s.entries {
 		e := &s.entries[i]
 		switch {
+		case slices.Contains(strangers, e):
+			found = append(found, ofRemark(e)...)
+			continue
 		case e.unknown:
 			found = append(found, certsFinding{Level: levelUnknown, Object: e.name(), Message: e.problem, Remedy: e.remedy})
 			continue
@@ -275,12 +317,41 @@ func (s *certsSight) publish() string {
 	}
 }
 
+// ofStrangers is that nobody trusts anything of the state.
+func (s *certsSight) ofStrangers(list []*trustEntry) certsFinding {
+	var trusts, refused []string
+	for _, e := range list {
+		trusts = append(trusts, e.name()+", trusts "+listed(s.others(e)))
+		names, _ := s.refused(e)
+		refused = append(refused, names...)
+	}
+	one := certsFinding{Level: levelProblem, Object: s.place, Message: "no webhook trusts a CA of it, so that it may not belong to these registrations: " + strings.Join(trusts, "; ")}
+	if slices.Sort(refused); len(refused) > 0 {
+		one.Message += ": calls to " + listed(slices.Compact(refused)) + " fail"
+	}
+	place := "--secret"
+	if s.dir != "" {
+		place = "--dir"
+	}
+	one.Remedy = "check " + place + " and --registration; if they are right: " + cmp.Or(list[0].remedy, s.publish())
+	return one
+}
+
+// ofRemark is what there is to say about a bundle that can be used.
+func ofRemark(e *trustEntry) []certsFinding {
+	if e.remark == "" {
+		return nil
+	}
+	return []certsFinding{{Level: levelNote, Object: e.name(), Message: "caBundle: " + e.remark}}
+}
+
 func (s *certsSight) ofWebhook(e *trustEntry) []certsFinding {
 	var found []certsFinding
 	problem := func(level certsLevel, message, remedy string) {
 		found = append(found, certsFinding{Level: level, Object: e.name(), Message: message, Remedy: remedy})
 	}
-	refused, publish := s.refused(e), cmp.Or(e.remedy, s.publish())
+	refused, away := s.refused(e)
+	publish := cmp.Or(e.remedy, s.publish())
 	lacks := func(a *rotation.Authority) bool { return a != nil && !e.has(a.ID()) }
 	if s.state != nil && lacks(s.state.Current) {
 		text := "does not trust the current CA " + shortID(s.state.Current.ID())
@@ -291,8 +362,13 @@ func (s *certsSight) ofWebhook(e *trustEntry) []certsFinding {
 			text += ": calls to " + listed(refused) + " fail"
 		}
 		problem(levelProblem, text, publish)
-	} else if len(refused) > 0 {
-		problem(levelProblem, "does not trust the CA of what "+listed(refused)+" may serve: calls to it fail", publish)
+	} else {
+		if len(refused) > 0 {
+			problem(levelProblem, "does not trust the CA of what "+listed(refused)+" may serve: calls to it fail", publish)
+		}
+		if len(away) > 0 {
+			problem(levelNote, "does not trust the CA of what "+listed(away)+" may serve, of which nothing is heard: calls to it fail, if it runs", s.gone(away...))
+		}
 	}
 	if s.whole() && lacks(s.state.Pending) {
 		id := shortID(s.state.Pending.ID())
@@ -306,18 +382,14 @@ func (s *certsSight) ofWebhook(e *trustEntry) []certsFinding {
 			problem(levelProblem, "does not trust the pending CA "+id+", which is published since "+dated(s.state.Since, s.now), publish)
 		}
 	}
-	if e.remark != "" {
-		problem(levelNote, "caBundle: "+e.remark, "")
-	}
-	if s.whole() {
-		var others []string
-		for _, c := range e.bundle {
-			if s.role(c.ID) == "" {
-				others = append(others, shortID(c.ID))
-			}
-		}
-		if len(others) > 0 {
-			problem(levelNote, "trusts besides "+strings.Join(others, ", ")+", which is not in "+s.place, "whoever has the key of that can stand in for the servers: take it out unless it is meant")
+	found = append(found, ofRemark(e)...)
+	if others := s.others(e); s.whole() && len(others) > 0 {
+		const stranger = "whoever has the key of that can stand in for the servers: "
+		text := "trusts besides " + listed(others) + ", which is not in " + s.place
+		if s.state.Cause == rotation.Emergency {
+			problem(levelProblem, text+", and the last rotation was an emergency", stranger+"take it out at once, or see why no server does: "+publish)
+		} else {
+			problem(levelNote, text, stranger+"take it out unless it is meant")
 		}
 	}
 	return found

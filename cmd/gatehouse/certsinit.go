@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -30,15 +31,16 @@ this directory takes its CA from there, every time, so the API server can be tol
 it before there is a server. It would make the same by itself if nothing were there.
 
 The directory is made if it does not exist. Where there is a CA already nothing is
-changed; files of another CA are refused and left as they are.
+changed; files of another CA are refused and left as they are. Those of a Gatehouse
+that kept no key of its CA are replaced.
 
-Exit codes: 0 made, or there already; 1 there are files of another CA; 2 bad usage,
-or the directory cannot be read or written.`,
-		Example: `  gatehouse certs init ./certs --host 192.0.2.10
-  gatehouse certs init ./certs --host gatehouse.example.org --host 127.0.0.1`,
+Exit codes: 0 made, or there already; 1 there are files of another CA, or ca.crt is
+not of the CA that is there; 2 bad usage, or the directory cannot be read or written.`,
+		Example: `  gatehouse certs init ./gatehouse-certs --host 192.0.2.10
+  gatehouse certs init ./gatehouse-certs --host gatehouse.example.org --host 127.0.0.1`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
-				return errors.New("one argument is needed, the directory (hint: gatehouse certs init ./certs --host 192.0.2.10)")
+				return errors.New("one argument is needed, the directory (hint: gatehouse certs init ./gatehouse-certs --host 192.0.2.10)")
 			}
 			return nil
 		},
@@ -92,7 +94,7 @@ type initReport struct {
 }
 
 func (f *certsInitFlags) run(ctx context.Context, dir string, s streams) error {
-	state, made, err := f.ensure(ctx, dir)
+	state, made, inherited, err := f.ensure(ctx, dir)
 	if _, foreign := errors.AsType[*certs.ForeignError](err); foreign {
 		err = &exitError{code: exitNo, err: err}
 	}
@@ -121,55 +123,63 @@ func (f *certsInitFlags) run(ctx context.Context, dir string, s streams) error {
 		return err
 	}
 	f.remark(s, r)
+	if inherited {
+		_, _ = fmt.Fprintln(s.err, inheritance(dir)) // a remark
+	}
 	return nil
 }
 
-// ensure is the state in the directory, which is made if there is nothing.
-func (f *certsInitFlags) ensure(ctx context.Context, dir string) (state *rotation.State, made bool, err error) {
+// ensure is the state in the directory, which is made if there is nothing, or only
+// what an older version left.
+func (f *certsInitFlags) ensure(ctx context.Context, dir string) (state *rotation.State, made, inherited bool, err error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return nil, false, fmt.Errorf("%q is not a directory", dir)
+		return nil, false, false, fmt.Errorf("%q is not a directory", dir)
 	}
 	store := certs.NewDirStore(dir)
 	record, err := store.Load(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, false, false, err
 	}
 	state, err = rotation.Decode(record.Data)
 	switch {
 	case err == nil:
-		return state, false, nil
+		return state, false, false, f.checkBundle(dir, store, state)
 	case !errors.Is(err, rotation.ErrEmpty):
-		return nil, false, fmt.Errorf("%s: %w (hint: a server that is started with it goes on with what can be read, or makes a new CA)", store, err)
+		return nil, false, false, fmt.Errorf("%s: %w (hint: a server that is started with it goes on with what can be read, or makes a new CA)", store, err)
 	}
-	if err := refuseForeign(dir); err != nil {
-		return nil, false, err
+	if inherited, err = store.Claim(ctx); err != nil {
+		return nil, false, false, fmt.Errorf("nothing was made: %w", err)
 	}
 	own, err := certs.NewSelfSigned(ctx, certs.SelfSignedConfig{Hosts: f.hosts, Store: store, Version: version(), Now: f.now})
 	if err != nil {
-		return nil, false, err
+		return nil, false, false, err
 	}
 	state = own.State()
 	if state == nil {
-		return nil, false, own.Healthy()
+		return nil, false, false, own.Healthy()
 	}
-	return state, true, own.WriteDir(dir)
+	return state, true, inherited, own.WriteDir(dir)
 }
 
-// refuseForeign refuses a directory without a state in which there are files that
-// go with one.
-func refuseForeign(dir string) error {
-	var there []string
-	for _, name := range []string{certs.CAFile, certs.ClientCertFile, certs.ClientKeyFile} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			there = append(there, name)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s: %w", filepath.Join(dir, name), cause(err))
-		}
-	}
-	if len(there) == 0 {
+// checkBundle refuses a file for the API server that lacks a CA of the state: whoever
+// goes by it trusts something else. One that is not there is remarked on.
+func (f *certsInitFlags) checkBundle(dir string, store certs.Store, state *rotation.State) error {
+	file := filepath.Join(dir, certs.CAFile)
+	text, err := os.ReadFile(file) //nolint:gosec // in the directory that is named
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return &exitError{code: exitNo, err: fmt.Errorf("nothing was made: %s has %s, of another CA whose key is not there (hint: name another directory, or move them away)", dir, listed(there))}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, cause(err))
+	}
+	there := certificatesIn(text)
+	for _, ca := range state.Trusted(f.now()) {
+		if !slices.ContainsFunc(there, ca.Equal) {
+			return &exitError{code: exitNo, err: fmt.Errorf("%s: does not hold the CA %s, which is in %s: whoever goes by it does not trust what is served (hint: move it away, and a server that is started with --self-signed-dir %s writes it again)",
+				file, shortID(rotation.ID(ca)), store, shellWord(dir))}
+		}
+	}
+	return nil
 }
 
 // print shows what is where, and what to do with it.
@@ -196,7 +206,10 @@ func (f *certsInitFlags) print(s streams, r *initReport) error {
 	for i, host := range f.hosts {
 		hosts[i] = shellWord(host)
 	}
-	url := shellWord("https://" + net.JoinHostPort(f.hosts[0], "9443"))
+	url := "https://HOST:9443" // of names with a star, whoever reads it has to choose
+	if i := slices.IndexFunc(f.hosts, func(host string) bool { return !strings.Contains(host, "*") }); i >= 0 {
+		url = "https://" + net.JoinHostPort(f.hosts[i], "9443")
+	}
 	fmt.Fprintf(&text, `
 serve with it:
   %[1]s serve --config CONFIG --self-signed %[2]s --self-signed-dir %[3]s
@@ -204,7 +217,7 @@ register for admission:
   %[1]s manifests --url %[4]s --ca-file %[5]s --config CONFIG | kubectl apply -f -
 register for token reviews, with paths on the hosts of kube-apiserver:
   %[1]s manifests --authentication --url %[4]s --ca-file %[6]s --client-cert %[7]s --client-key %[8]s
-`, program, strings.Join(hosts, ","), shellWord(dir), url, shellWord(r.CA), absolute(r.CA), absolute(r.ClientCert), absolute(r.ClientKey))
+`, program, strings.Join(hosts, ","), shellWord(dir), shellWord(url), shellWord(r.CA), absolute(r.CA), absolute(r.ClientCert), absolute(r.ClientKey))
 	_, err := s.out.Write([]byte(text.String()))
 	return err
 }

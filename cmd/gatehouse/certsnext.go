@@ -57,7 +57,7 @@ func (s *certsSight) afterHold() *certsNext {
 	state := s.state
 	n := &certsNext{What: "the new CA signs"}
 	// Nobody can tell who trusts it.
-	if !s.registered && state.Cause == rotation.Due && s.dir != "" {
+	if !s.registered && state.Cause == rotation.Due {
 		n.When = "the old one cannot sign for a whole week any more, so that there is time to tell clients"
 		n.At = someTime(state.Current.Cert.NotAfter.Add(-certs.DefaultLeafLife))
 		return n
@@ -69,8 +69,17 @@ func (s *certsSight) afterHold() *certsNext {
 	policy := rotation.Policy{Hold: s.hold, EmergencyHold: rotation.DefaultEmergencyHold}
 	hold := policy.HoldFor(state.Cause)
 	n.When = "the hold of " + duration.HumanDuration(hold) + " ends"
-	n.At = someTime(state.Since.Add(hold))
+	n.due = someTime(state.Since.Add(hold))
+	if n.At = n.due; s.now.After(*n.due) {
+		n.At, n.When = nil, ranFor(hold)
+	}
 	return n
+}
+
+// ranFor says what is waited for when a time has passed without what should have
+// come then: a server that began anew has measured from its own beginning.
+func ranFor(d time.Duration) string {
+	return "one server has run for " + duration.HumanDuration(d) + " without a restart"
 }
 
 func (s *certsSight) afterActivate() *certsNext {
@@ -91,11 +100,37 @@ func (s *certsSight) afterActivate() *certsNext {
 	}
 	switch {
 	case state.Cause == rotation.Emergency && len(n.WaitsFor) > 0:
+		n.due = someTime(state.Since.Add(rotation.DefaultEmergencyWait))
+		if s.now.After(*n.due) {
+			n.When += ", or without waiting when " + ranFor(rotation.DefaultEmergencyWait)
+			break
+		}
 		n.When += ", or at that time without waiting"
-		n.At = someTime(state.Since.Add(rotation.DefaultEmergencyWait))
+		n.At = n.due
 	case len(s.replicas) == 0 && s.replicasErr == nil:
 		n.When = "the certificates of the old one have ended, because no replica says what it serves"
 		n.At = someTime(state.Since.Add(certs.DefaultLeafLife))
 	}
 	return n
+}
+
+// requestGrace is how long a request may wait for a server to read it: they look
+// every ten seconds.
+const requestGrace = time.Minute
+
+// unread is since when a request waits that a server should have read by now, nil if
+// none does. A rotation that has come to its new CA is to be over first.
+func (s *certsSight) unread() *time.Time {
+	r := s.state.Request
+	if r == nil || s.state.Phase == rotation.Activate || s.alive() == 0 && s.replicasErr == nil {
+		return nil
+	}
+	since := r.At
+	if s.state.Phase == rotation.Stable && s.state.Since.After(since) {
+		since = s.state.Since
+	}
+	if !s.now.After(since.Add(requestGrace)) {
+		return nil
+	}
+	return &since
 }

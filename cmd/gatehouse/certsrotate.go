@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,8 +45,15 @@ API servers that have not noticed by then refuse calls until they have.
 Asking again while a request has not been looked at, or while a rotation has not
 come to the new CA yet, starts no second one.
 
-With --wait it shows each step on standard error and returns when the old CA is
-forgotten. Interrupted, it changes nothing about the rotation.
+With --wait it shows each step on standard error and returns when the servers have
+forgotten the old CA, every registration was read back to trust the new one, and none
+trusts one that was given up. Interrupted, it changes nothing about the rotation.
+
+With --dir and no --registration nobody can tell who trusts a CA. Then ca.crt holds
+both CAs as soon as a server has read the request: give it to the API server before
+the new CA signs, after the hold, and copy apiserver-client.crt and
+apiserver-client.key anew where they are copies. In an emergency calls fail until you
+have.
 
 Exit codes: 0 requested, or with --wait done; 1 not done in time, or the CA is
 somebody else's to replace, such as cert-manager's; 2 could not tell: nothing was
@@ -54,7 +64,7 @@ requested, or what became of it cannot be read.`,
   gatehouse certs rotate --emergency --wait --timeout 5m
 
   # on one machine
-  gatehouse certs rotate --dir ./certs`,
+  gatehouse certs rotate --dir ./gatehouse-certs`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -102,6 +112,9 @@ type rotateReport struct {
 	Known bool `json:"known"`
 	// Done tells that the rotation is over. It is only waited for with --wait.
 	Done bool `json:"done"`
+	// TrustChecked tells that Done is true of registrations too, which were read
+	// back. Without --registration there are none in the case of a directory.
+	TrustChecked bool `json:"trustChecked"`
 }
 
 func (f *certsRotateFlags) rotate(ctx context.Context, place *certsPlace, s streams) error {
@@ -130,19 +143,42 @@ func (f *certsRotateFlags) rotate(ctx context.Context, place *certsPlace, s stre
 	if seen.replicasErr == nil && seen.alive() == 0 {
 		say(s.err, "no server runs that would do it: %s (hint: %s)", seen.nobody(), seen.start())
 	}
+	if !seen.registered && seen.dir != "" {
+		say(s.err, "%s", f.byHand(seen))
+	}
 	if f.wait {
-		err = f.await(ctx, place, report.ID, s.err)
-		report.Done = err == nil
+		err = f.await(ctx, place, seen.state, report.ID, s.err)
+		report.Done, report.TrustChecked = err == nil, err == nil && seen.registered
 	}
 	if f.output == "json" {
 		encoder := json.NewEncoder(s.out)
 		encoder.SetEscapeHTML(false)
 		return errors.Join(encoder.Encode(report), err)
 	}
-	if report.Done {
+	switch {
+	case report.TrustChecked:
+		say(s.out, "done: the old CA is forgotten, and no registration trusts it any more")
+	case report.Done:
 		say(s.out, "done: the old CA is forgotten")
+		say(s.err, "who trusts it still was not checked, because there is no --registration to read")
 	}
 	return err
+}
+
+// byHand says what somebody has to do by hand, where nobody can tell who trusts a CA.
+func (f *certsRotateFlags) byHand(seen *certsSight) string {
+	policy := rotation.Policy{Hold: f.hold, EmergencyHold: rotation.DefaultEmergencyHold}
+	cause := rotation.Requested
+	if f.emergency {
+		cause = rotation.Emergency
+	}
+	hold := policy.HoldFor(cause)
+	when := dated(seen.now.Add(hold), seen.now) + " at the earliest"
+	if seen.alive() == 0 || seen.state.Phase == rotation.Activate {
+		when = shortTime(hold) + " after a server has begun with it"
+	}
+	return fmt.Sprintf("nobody can tell who trusts the CA: %s holds both CAs as soon as a server has read the request; give it to the API server before the new CA signs, which is %s, and copy %s anew where they are copies",
+		filepath.Join(seen.dir, certs.CAFile), when, clientFiles)
 }
 
 // request writes the request, unless one that is at least as urgent waits.
@@ -171,13 +207,14 @@ func firstOf(found []certsFinding) error {
 	return errors.New(text)
 }
 
-// await shows the steps until what was requested is done.
-func (f *certsRotateFlags) await(ctx context.Context, place *certsPlace, id string, progress io.Writer) error {
+// await shows the steps until what was requested is done, from a state on.
+func (f *certsRotateFlags) await(ctx context.Context, place *certsPlace, from *rotation.State, id string, progress io.Writer) error {
 	waiting, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	ticks := time.NewTicker(certsLook)
 	defer ticks.Stop()
 	var p rotationProgress
+	p.remember(from)
 	for {
 		seen := f.look(waiting, place)
 		if waiting.Err() == nil {
@@ -216,23 +253,34 @@ type rotationProgress struct {
 	last, key string
 	// begun tells that the rotation is the requested one.
 	begun bool
-	// unread is why the state cannot be read now.
+	// unread is why the state, or who trusts it, cannot be read now.
 	unread error
+	// known are the IDs of all CAs that the state had.
+	known []string
+}
+
+// remember takes note of the CAs of a state.
+func (p *rotationProgress) remember(state *rotation.State) {
+	for _, a := range state.Authorities() {
+		if !slices.Contains(p.known, a.ID()) {
+			p.known = append(p.known, a.ID())
+		}
+	}
 }
 
 // look is what is to be shown of the state, "" if nothing is new. An error tells
 // that there is nothing more to wait for.
 func (p *rotationProgress) look(seen *certsSight, id string) (line string, done bool, err error) {
 	state := seen.state
+	if !seen.whole() {
+		return p.cannotTell(firstOf(seen.ofState())), false, nil
+	}
+	p.remember(state)
 	switch {
-	case !seen.whole():
-		if p.unread = firstOf(seen.ofState()); p.key == p.unread.Error() {
-			return "", false, nil
-		}
-		p.key = p.unread.Error()
-		return "could not tell: " + p.key, false, nil
 	case state.Done == id && state.Phase == rotation.Stable, p.begun && state.Done != id:
-		return "", true, nil
+		p.begun = true
+		line, done = p.confirm(seen)
+		return line, done, nil
 	case state.Done != id && (state.Request == nil || state.Request.ID != id):
 		return "", false, errors.New("the request is not there any more: another took its place, or servers wrote an older state again from memory (hint: ask again)")
 	}
@@ -242,11 +290,66 @@ func (p *rotationProgress) look(seen *certsSight, id string) (line string, done 
 	if len(next.WaitsFor) > 0 {
 		p.last += "; waits for " + listed(next.WaitsFor)
 	}
+	if state.Phase == rotation.Hold && !seen.registered && seen.dir != "" {
+		p.last += "; give " + filepath.Join(seen.dir, certs.CAFile) + " to the API server before that"
+	}
+	unread := seen.unread() != nil
+	if unread {
+		p.last += "; no server reads it: their logs say why, and Events of the reason " + certs.ReasonStoreFailed
+	}
 	// Without how long things are ago.
-	key := fmt.Sprint(state.Phase, state.Cause, next.What, next.When, instant(next.At), next.names)
+	return p.show(p.last, fmt.Sprint(state.Phase, state.Cause, next.What, next.When, instant(next.At), next.names, unread)), false, nil
+}
+
+// show is a line unless the one with its key was shown last.
+func (p *rotationProgress) show(line, key string) string {
 	if key == p.key {
-		return "", false, nil
+		return ""
 	}
 	p.key = key
-	return p.last, false, nil
+	return line
+}
+
+func (p *rotationProgress) cannotTell(why error) string {
+	p.unread = why
+	return p.show("could not tell: "+why.Error(), why.Error())
+}
+
+// confirm reads back that the registrations have come to know what the servers did:
+// these may have lost the right to tell them.
+func (p *rotationProgress) confirm(seen *certsSight) (line string, done bool) {
+	var wrong, unknown []string
+	for i := range seen.entries {
+		switch e := &seen.entries[i]; {
+		case e.unknown:
+			unknown = append(unknown, e.name()+": "+e.problem)
+		case e.problem != "":
+			wrong = append(wrong, e.name()+" "+e.problem)
+		default:
+			wrong = append(wrong, p.behind(seen, e)...)
+		}
+	}
+	switch {
+	case len(wrong) > 0:
+		p.unread, p.last = nil, "the servers have forgotten the old CA, and registrations have not: "+strings.Join(append(wrong, unknown...), "; ")
+		return p.show(p.last, p.last), false
+	case len(unknown) > 0:
+		return p.cannotTell(errors.New(strings.Join(unknown, "; "))), false
+	default:
+		return "", true
+	}
+}
+
+// behind is what a webhook trusts and should not any more, and does not and should.
+func (p *rotationProgress) behind(seen *certsSight, e *trustEntry) []string {
+	var wrong []string
+	for _, id := range p.known {
+		if seen.role(id) == "" && e.has(id) {
+			wrong = append(wrong, e.name()+" still trusts "+shortID(id))
+		}
+	}
+	if current := seen.state.Current.ID(); !e.has(current) {
+		wrong = append(wrong, e.name()+" does not trust the current CA "+shortID(current))
+	}
+	return wrong
 }

@@ -106,7 +106,12 @@ func TestCertsRotateWaits(t *testing.T) {
 
 func (r *rotateStage) state(t *testing.T) *rotation.State {
 	t.Helper()
-	record, err := r.place.store.Load(t.Context())
+	return r.read(t.Context(), t)
+}
+
+func (r *rotateStage) read(ctx context.Context, t *testing.T) *rotation.State {
+	t.Helper()
+	record, err := r.place.store.Load(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,6 +279,136 @@ func TestCertsRotate(t *testing.T) {
 	}
 }
 
+// idleReplicas live and do nothing.
+type idleReplicas struct{ certs.Replicas }
+
+func (idleReplicas) List(context.Context) ([]rotation.Report, error) {
+	return []rotation.Report{{Replica: "gatehouse-0", Seen: time.Now()}}, nil
+}
+
+// trusts has a registration that trusts the CAs of the state, and what else the
+// function says of the state.
+func (r *rotateStage) trusts(t *testing.T, entry func(*rotation.State) trustEntry) {
+	t.Helper()
+	r.place.trusted = func(ctx context.Context) []trustEntry {
+		state := r.read(ctx, t)
+		e := entry(state)
+		e.object, e.webhook = "MutatingWebhookConfiguration/gatehouse", "w"
+		if e.problem == "" {
+			for _, a := range state.Authorities() {
+				e.bundle = append(e.bundle, trusting(a)...)
+			}
+		}
+		return []trustEntry{e}
+	}
+}
+
+// TestCertsRotateConfirms does not take the servers' word for what registrations
+// trust.
+func TestCertsRotateConfirms(t *testing.T) {
+	t.Parallel()
+	const webhook = "MutatingWebhookConfiguration/gatehouse, webhook w"
+	for name, test := range map[string]func(t *testing.T, r *rotateStage){
+		"the old CA is trusted to the end": func(t *testing.T, r *rotateStage) {
+			old := r.state(t).Current
+			r.trusts(t, func(*rotation.State) trustEntry { return trustEntry{bundle: trusting(old)} })
+			begun := time.Now()
+			wantCode(t, r.rotate(t.Context(), true, true), exitNo,
+				"not done after 30m0s: the servers have forgotten the old CA, and registrations have not: "+webhook+" still trusts "+shortID(old.ID())+": the servers go on with it")
+			if took := time.Since(begun); took != certsPatience || strings.Contains(r.out.String(), "done") {
+				t.Errorf("it took %s:\n%s", took, r.out.String())
+			}
+		},
+		"the old CA is trusted for a while": func(t *testing.T, r *rotateStage) {
+			old, begun := r.state(t).Current, time.Now()
+			r.trusts(t, func(*rotation.State) (e trustEntry) {
+				if time.Since(begun) < 2*time.Minute {
+					e.bundle = trusting(old)
+				}
+				return e
+			})
+			wantCode(t, r.rotate(t.Context(), true, true), exitYes, "")
+			if took := time.Since(begun); took < 2*time.Minute || took > 2*time.Minute+certsLook {
+				t.Errorf("it took %s", took)
+			}
+			if !strings.HasSuffix(r.out.String(), "\ndone: the old CA is forgotten, and no registration trusts it any more\n") ||
+				strings.Count(r.err.String(), webhook+" still trusts "+shortID(old.ID())+"\n") != 1 {
+				t.Errorf("standard output has\n%sstandard error has\n%s", r.out.String(), r.err.String())
+			}
+		},
+		"one that was pending is trusted to the end": func(t *testing.T, r *rotateStage) {
+			wantCode(t, r.rotate(t.Context(), false, false), exitYes, "")
+			time.Sleep(time.Minute)
+			pending := r.state(t).Pending
+			r.trusts(t, func(*rotation.State) trustEntry { return trustEntry{bundle: trusting(pending)} })
+			wantCode(t, r.rotate(t.Context(), true, true), exitNo, webhook+" still trusts "+shortID(pending.ID()))
+		},
+		"the new CA is not trusted": func(t *testing.T, r *rotateStage) {
+			old := r.state(t).Current
+			r.trusts(t, func(*rotation.State) trustEntry { return trustEntry{} })
+			all := r.place.trusted
+			r.place.trusted = func(ctx context.Context) []trustEntry {
+				list := all(ctx)
+				if r.read(ctx, t).Current.ID() != old.ID() {
+					list[0].bundle = nil
+				}
+				return list
+			}
+			wantCode(t, r.rotate(t.Context(), false, true), exitNo, webhook+" does not trust the current CA ")
+		},
+		"the registration goes away": func(t *testing.T, r *rotateStage) {
+			r.trusts(t, func(s *rotation.State) (e trustEntry) {
+				if s.Done != "" && s.Phase == rotation.Stable {
+					e.problem = "is not there"
+				}
+				return e
+			})
+			wantCode(t, r.rotate(t.Context(), false, true), exitNo, webhook+" is not there")
+		},
+		"the registration cannot be read": func(t *testing.T, r *rotateStage) {
+			r.trusts(t, func(*rotation.State) trustEntry { return trustEntry{problem: "forbidden", unknown: true} })
+			wantCode(t, r.rotate(t.Context(), false, true), exitUnknown, "whether it is done after 30m0s cannot be told: "+webhook+": forbidden")
+		},
+		"the registration trusts somebody else besides": func(t *testing.T, r *rotateStage) {
+			other := testCA(t, 9, time.Now())
+			r.trusts(t, func(*rotation.State) trustEntry { return trustEntry{bundle: trusting(other)} })
+			wantCode(t, r.rotate(t.Context(), false, true), exitYes, "")
+		},
+		"nobody can be asked": func(t *testing.T, r *rotateStage) {
+			wantCode(t, r.rotate(t.Context(), false, true), exitYes, "")
+			if !strings.HasSuffix(r.err.String(), "\nwho trusts it still was not checked, because there is no --registration to read\n") {
+				t.Errorf("standard error has\n%s", r.err.String())
+			}
+		},
+		"clients are to be told by hand": func(t *testing.T, r *rotateStage) {
+			r.place.dir = "certs"
+			wantCode(t, r.rotate(t.Context(), false, true), exitYes, "")
+			for _, want := range []string{
+				"certs/ca.crt holds both CAs as soon as a server has read the request; give it to the API server before the new CA signs, which is 2000-01-01T00:10:00Z (in 10m) at the earliest, " +
+					"and copy apiserver-client.crt and apiserver-client.key anew where they are copies\n",
+				", when the hold of 10m ends; give certs/ca.crt to the API server before that\n",
+			} {
+				if !strings.Contains(r.err.String(), want) {
+					t.Errorf("standard error lacks %q:\n%s", want, r.err.String())
+				}
+			}
+		},
+		"nobody reads the request": func(t *testing.T, r *rotateStage) {
+			r.place.store, r.place.replicas = &certs.MemoryStore{}, idleReplicas{}
+			server, err := certs.NewSelfSigned(t.Context(), certs.SelfSignedConfig{Hosts: []string{"a"}, Store: r.place.store})
+			if err != nil || server.Healthy() != nil {
+				t.Fatal(err)
+			}
+			wantCode(t, r.rotate(t.Context(), false, true), exitNo, "no server reads it: their logs say why, and Events of the reason CAStoreFailed")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, newRotateStage(t, 1)) })
+		})
+	}
+}
+
 // TestTrustOf takes over what was read of a configuration.
 func TestTrustOf(t *testing.T) {
 	t.Parallel()
@@ -318,6 +453,13 @@ func TestTrustOf(t *testing.T) {
 		"empty": {
 			status(func(s *cabundle.Status) { s.Entries = nil }),
 			trustEntry{object: object, problem: "has no webhooks: the API server does not call for it", remedy: "apply the output of gatehouse manifests, or name another with --registration"},
+		},
+		"not reached": {
+			status(func(s *cabundle.Status) {
+				s.Read, s.Found = false, false
+				s.Problem = "ValidatingWebhookConfiguration gatehouse: cannot be read, and is tried again: check that the API server can be reached: EOF"
+			}),
+			trustEntry{object: object, problem: "cannot be read: check that the API server can be reached: EOF", unknown: true},
 		},
 		"not read": {
 			status(func(s *cabundle.Status) {

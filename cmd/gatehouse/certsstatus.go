@@ -22,13 +22,14 @@ first, each with what to do about it.
 It reads the Secret, the Leases of the replicas and the webhook configurations,
 from the API server of the kubeconfig; or with --dir a directory, and no webhook
 configuration unless --registration names one. It changes nothing, and shows no
-key. A replica is away if nothing was heard of it for a minute.
+key. A replica is away if nothing was heard of it for a minute; that by itself is a
+note, and no problem.
 
 Exit codes: 0 everything is trusted and valid, 1 something is wrong, 2 could not
 tell: something cannot be read, and nothing that can be is wrong.`,
 		Example: `  gatehouse certs status
   gatehouse certs status --secret edge/gate-ca --registration validating/gate
-  gatehouse certs status --dir ./certs
+  gatehouse certs status --dir ./gatehouse-certs
 
   # for programs: who is waited for
   gatehouse certs status -o json | jq -r '.next.waitsFor[]?'`,

@@ -37,6 +37,8 @@ const (
 type certsAPI struct {
 	mu      sync.Mutex
 	objects map[string]any
+	// broken is a path that is answered with an error.
+	broken  string
 	patches []string
 }
 
@@ -46,6 +48,8 @@ func (a *certsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	object, found := a.objects[r.URL.Path]
 	status := http.StatusOK
 	switch {
+	case r.URL.Path == a.broken:
+		status, object = http.StatusInternalServerError, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: http.StatusInternalServerError, Message: "etcd"}
 	case !found:
 		status, object = http.StatusNotFound, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}
 	case object == nil:
@@ -146,6 +150,15 @@ func TestCertsStatus(t *testing.T) {
 			exitNo,
 			[]string{"problem: MutatingWebhookConfiguration/gatehouse: is not there: the API server does not call for it\n  remedy: apply the output of gatehouse manifests"},
 		},
+		"there is none": {
+			func(_ *testing.T, a *certsAPI) {
+				delete(a.objects, mutatingPath)
+				delete(a.objects, validatingPath)
+			},
+			[]string{"--registration="},
+			exitYes,
+			[]string{"gatehouse-0  current  "},
+		},
 		"one may not be read": {
 			func(_ *testing.T, a *certsAPI) { a.objects[mutatingPath] = nil }, nil, exitUnknown,
 			[]string{"could not tell: MutatingWebhookConfiguration/gatehouse: cannot be read: ", "fail.validate.gatehouse.dev  current  yes\n"},
@@ -156,6 +169,25 @@ func TestCertsStatus(t *testing.T) {
 				webhooks[0].ClientConfig.CABundle = rotation.Bundle([]*x509.Certificate{testCA(t, 2, time.Now()).Cert})
 			}, nil, exitNo,
 			[]string{"problem: ValidatingWebhookConfiguration/gatehouse, webhook fail.validate.gatehouse.dev: does not trust the current CA ", ": calls to gatehouse-0 fail\n", "  not gatehouse-0\n"},
+		},
+		"what holds the registrations cannot be reached": {
+			func(_ *testing.T, a *certsAPI) { a.broken = mutatingPath }, nil, exitUnknown,
+			[]string{"could not tell: MutatingWebhookConfiguration/gatehouse: cannot be read: check that the API server can be reached: "},
+		},
+		"a replica is away": {
+			func(_ *testing.T, a *certsAPI) {
+				lease := &a.objects[leasesPath].(*coordinationv1.LeaseList).Items[0]
+				other := lease.DeepCopy()
+				away := metav1.NewMicroTime(time.Now().Add(-time.Hour))
+				lease.Spec.HolderIdentity, lease.Spec.RenewTime, lease.ManagedFields = new("gatehouse-1"), &away, nil
+				lease.Annotations["gatehouse.dev/issuer"] = strings.Repeat("cd", 32)
+				other.Name = "y"
+				a.objects[leasesPath].(*coordinationv1.LeaseList).Items = append(a.objects[leasesPath].(*coordinationv1.LeaseList).Items, *other)
+			}, nil, exitYes,
+			[]string{
+				"note: replica gatehouse-1: is away since ", " -n gatehouse-system delete lease x; if it may, ",
+				"note: MutatingWebhookConfiguration/gatehouse, webhook default.mutate.gatehouse.dev: does not trust the CA of what gatehouse-1 may serve, of which nothing is heard: calls to it fail, if it runs\n",
+			},
 		},
 		"the Secret is not there": {
 			func(_ *testing.T, a *certsAPI) { delete(a.objects, secretPath) }, nil, exitNo,

@@ -44,8 +44,10 @@ type certsSight struct {
 
 	// hold is what servers were told of --rotation-hold.
 	hold time.Duration
-	// program is how this one is called, for remedies.
+	// program is how this one is called, for remedies, and forget the command that
+	// removes a replica's report.
 	program string
+	forget  func(replica string) string
 }
 
 // trustEntry is what a webhook of a configuration trusts, or why there is none.
@@ -137,6 +139,9 @@ type certsNext struct {
 
 	// names are those in WaitsFor, without what changes all the time.
 	names []string
+	// due is when it should be done at the latest, unless a server began anew; At is
+	// only shown if that is ahead. Nil if that cannot be told.
+	due *time.Time
 }
 
 type authorityView struct {
@@ -171,8 +176,8 @@ type webhookView struct {
 	Lacks []string `json:"lacks"`
 	// Refuses are the replicas whose certificate it does not accept.
 	Refuses []string `json:"refuses"`
-	// Outcome is whether it accepts what every replica serves, and will accept what
-	// the current CA signs.
+	// Outcome is whether it accepts what every replica serves that is not away, and
+	// will accept what the current CA signs.
 	Outcome authn.Outcome `json:"outcome"`
 }
 
@@ -292,9 +297,10 @@ func (s *certsSight) webhook(e *trustEntry) webhookView {
 			v.Lacks = append(v.Lacks, a.Role)
 		}
 	}
-	v.Refuses = append(v.Refuses, s.refused(e)...)
+	refused, away := s.refused(e)
+	v.Refuses = append(append(v.Refuses, refused...), away...)
 	switch {
-	case e.problem != "", slices.Contains(v.Lacks, roleCurrent), len(v.Refuses) > 0:
+	case e.problem != "", slices.Contains(v.Lacks, roleCurrent), len(refused) > 0:
 		v.Outcome = authn.No
 	case s.state == nil && len(s.replicas) == 0:
 		v.Outcome = authn.Unknown
@@ -302,16 +308,20 @@ func (s *certsSight) webhook(e *trustEntry) webhookView {
 	return v
 }
 
-// refused are the replicas that serve what the entry does not verify. One that cannot
-// name the CA of what it serves is none of them.
-func (s *certsSight) refused(e *trustEntry) []string {
-	var names []string
+// refused are the replicas that serve what the entry does not verify, and those of
+// them apart that are away. One that cannot name the CA of what it serves is none of
+// them.
+func (s *certsSight) refused(e *trustEntry) (names, away []string) {
 	for i := range s.replicas {
-		if r := &s.replicas[i]; s.serves(r) && isID(r.Issuer) && !e.has(r.Issuer) {
+		switch r := &s.replicas[i]; {
+		case !s.serves(r) || !isID(r.Issuer) || e.has(r.Issuer):
+		case s.away(r):
+			away = append(away, r.Replica)
+		default:
 			names = append(names, r.Replica)
 		}
 	}
-	return names
+	return names, away
 }
 
 // isID tells whether an issuer is an ID. Of a CA that a replica does not know, it
@@ -327,6 +337,37 @@ func (s *certsSight) lacking(a *rotation.Authority) []string {
 		}
 	}
 	return names
+}
+
+// strangers are the entries that trust something, if none of them trusts a CA of the
+// state: registration and state may not belong together.
+func (s *certsSight) strangers() []*trustEntry {
+	if !s.whole() {
+		return nil
+	}
+	var list []*trustEntry
+	for i := range s.entries {
+		e := &s.entries[i]
+		if len(e.bundle) > 0 {
+			list = append(list, e)
+		}
+		if slices.ContainsFunc(e.bundle, func(c cabundle.Certificate) bool { return s.role(c.ID) != "" }) {
+			return nil
+		}
+	}
+	return list
+}
+
+// others are the CAs that the entry trusts and that are not of the state, as they are
+// shown.
+func (s *certsSight) others(e *trustEntry) []string {
+	var ids []string
+	for _, c := range e.bundle {
+		if s.role(c.ID) == "" {
+			ids = append(ids, shortID(c.ID))
+		}
+	}
+	return ids
 }
 
 // someTime is a time as it is shown, nil if there is none.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
@@ -66,6 +67,9 @@ func testSight(t *testing.T) *certsSight {
 	}
 	return &certsSight{
 		now: now, place: "Secret gatehouse-system/gatehouse-ca", hold: rotation.DefaultHold, program: "gatehouse", registered: true,
+		forget: func(replica string) string {
+			return "kubectl -n gatehouse-system delete lease gatehouse-ca-" + replica + "-5c0e2a7d91b3f846-9d41c07be2a85f63"
+		},
 		state: &rotation.State{
 			Lineage: "line", Created: a.Cert.NotBefore, Generation: 1, Phase: rotation.Stable, Since: now.Add(-30 * 24 * time.Hour), Current: a,
 		},
@@ -175,7 +179,30 @@ func TestCertsView(t *testing.T) {
 				s.state.Request = &rotation.Request{ID: "x", At: s.now.Add(-time.Hour)}
 			}, authn.No,
 			"next: the rotation that was requested at 2026-11-20T11:00:00Z begins, when a server has read the request\n" +
-				"problem: " + secret + ": the rotation that was requested at 2026-11-20T11:00:00Z begins: there is nothing to wait for since 2026-11-20T11:00:00Z (60m ago), and no server does it",
+				"problem: " + secret + ": no server has read the request for a new CA of 2026-11-20T11:00:00Z (60m ago)",
+		},
+		"a request is as old as the look of a server": {
+			func(_ *testing.T, s *certsSight) {
+				s.state.Request = &rotation.Request{ID: "x", At: s.now.Add(-time.Minute)}
+			}, authn.Yes,
+			"next: the rotation that was requested at 2026-11-20T11:59:00Z begins, when a server has read the request",
+		},
+		"nobody heeds a request while one is held up": {
+			func(t *testing.T, s *certsSight) {
+				s.inPhase(t, rotation.Publish)
+				s.state.Since, s.state.Request = s.now.Add(-time.Minute), &rotation.Request{ID: "x", At: s.now.Add(-61 * time.Second)}
+			}, authn.No,
+			"next: the hold begins, when every registration trusts the new CA\nwaits for " + mutating + "\nwaits for " + validating + "\n" +
+				"problem: " + secret + ": no server has read the request for a new CA of 2026-11-20T11:58:59Z (61s ago)\n" +
+				"note: " + mutating + ": does not trust the pending CA " + b + " yet\nnote: " + validating + ": does not trust the pending CA " + b + " yet",
+		},
+		"a request waits until the rotation before is over": {
+			func(t *testing.T, s *certsSight) {
+				s.replicas[0].Issuer = s.inPhase(t, rotation.Activate).ID()
+				s.state.Since, s.state.Request = s.now.Add(-time.Hour), &rotation.Request{ID: "x", At: s.now.Add(-time.Hour)}
+			}, authn.Yes,
+			"next: the old CA is forgotten, when every replica serves a certificate of the new one\n" +
+				"waits for gatehouse-1 (last seen 5s ago), whose certificate ends at 2026-11-26T12:00:00Z (in 6d)",
 		},
 		"published a moment ago": {
 			func(t *testing.T, s *certsSight) { s.inPhase(t, rotation.Publish) }, authn.Yes,
@@ -214,14 +241,14 @@ func TestCertsView(t *testing.T) {
 				s.inPhase(t, rotation.Hold)
 				s.state.Since = s.now.Add(-19 * time.Minute)
 			}, authn.Yes,
-			"next: the new CA signs at 2026-11-20T11:51:00Z (9m ago), when the hold of 10m ends",
+			"next: the new CA signs, when one server has run for 10m without a restart",
 		},
 		"hold in an emergency, and stuck": {
 			func(t *testing.T, s *certsSight) {
 				s.inPhase(t, rotation.Hold)
 				s.state.Cause, s.state.Since = rotation.Emergency, s.now.Add(-time.Hour)
 			}, authn.No,
-			"next: the new CA signs at 2026-11-20T11:00:10Z (59m ago), when the hold of 10s ends\n" +
+			"next: the new CA signs, when one server has run for 10s without a restart\n" +
 				"problem: " + secret + ": the new CA signs: there is nothing to wait for since 2026-11-20T11:10:10Z (49m ago), and no server does it",
 		},
 		"the pending CA is overwritten in the hold": {
@@ -248,6 +275,51 @@ func TestCertsView(t *testing.T) {
 			}, authn.Yes,
 			"next: the old CA is forgotten at 2026-11-20T12:00:50Z (in 50s), when every replica serves a certificate of the new one, or at that time without waiting\n" +
 				"waits for gatehouse-1 (last seen 5s ago), whose certificate ends at 2026-11-26T12:00:00Z (in 6d)",
+		},
+		"a replica is waited for in an emergency, by a server that began anew": {
+			func(t *testing.T, s *certsSight) {
+				s.replicas[0].Issuer = s.inPhase(t, rotation.Activate).ID()
+				s.state.Cause, s.state.Since = rotation.Emergency, s.now.Add(-2*time.Minute)
+			}, authn.Yes,
+			"next: the old CA is forgotten, when every replica serves a certificate of the new one, or without waiting when one server has run for 60s without a restart\n" +
+				"waits for gatehouse-1 (last seen 5s ago), whose certificate ends at 2026-11-26T12:00:00Z (in 6d)",
+		},
+		"a replica that is away was not waited for": {
+			func(t *testing.T, s *certsSight) {
+				s.replicas[1].Issuer = testCA(t, 9, s.now).ID()
+				away(s, 1)
+			}, authn.Yes,
+			"next: renewal is due at 2027-06-21T20:00:00Z (in 213d), when the current CA has used up two thirds of its life\n" +
+				"note: replica gatehouse-1: is away since 2026-11-20T11:57:00Z (3m ago): it is taken to serve what it did until that ends at 2026-11-26T12:00:00Z (in 6d)\n" +
+				"note: " + mutating + ": does not trust the CA of what gatehouse-1 may serve, of which nothing is heard: calls to it fail, if it runs\n" +
+				"note: " + validating + ": does not trust the CA of what gatehouse-1 may serve, of which nothing is heard: calls to it fail, if it runs",
+		},
+		"the CA that was given up in an emergency is trusted still": {
+			func(t *testing.T, s *certsSight) {
+				s.state.Cause = rotation.Emergency
+				s.entries[1].bundle = append(s.entries[1].bundle, trusting(testCA(t, 9, s.now))...)
+			}, authn.No,
+			"next: renewal is due at 2027-06-21T20:00:00Z (in 213d), when the current CA has used up two thirds of its life\n" +
+				"problem: " + validating + ": trusts besides " + shortID(testCA(t, 9, certsNow()).ID()) + ", which is not in " + secret + ", and the last rotation was an emergency",
+		},
+		"another CA is trusted besides": {
+			func(t *testing.T, s *certsSight) {
+				s.entries[1].bundle = append(s.entries[1].bundle, trusting(testCA(t, 9, s.now))...)
+			}, authn.Yes,
+			"next: renewal is due at 2027-06-21T20:00:00Z (in 213d), when the current CA has used up two thirds of its life\n" +
+				"note: " + validating + ": trusts besides " + shortID(testCA(t, 9, certsNow()).ID()) + ", which is not in " + secret,
+		},
+		"the registrations are of something else": {
+			func(t *testing.T, s *certsSight) {
+				for i := range s.entries {
+					s.entries[i].bundle = trusting(testCA(t, 9, s.now))
+				}
+				s.entries[0].remark = "half of it"
+			}, authn.No,
+			"next: renewal is due at 2027-06-21T20:00:00Z (in 213d), when the current CA has used up two thirds of its life\n" +
+				"problem: " + secret + ": no webhook trusts a CA of it, so that it may not belong to these registrations: " +
+				mutating + ", trusts NINE; " + validating + ", trusts NINE: calls to gatehouse-0, gatehouse-1 fail\n" +
+				"note: " + mutating + ": caBundle: half of it",
 		},
 		"the old CA is taken away too early": {
 			func(t *testing.T, s *certsSight) {
@@ -346,7 +418,8 @@ func TestCertsView(t *testing.T) {
 				s.inDir()
 				s.state.Cause = rotation.Due
 			}, authn.Yes,
-			"next: the new CA signs at 2027-10-14T12:00:00Z (in 328d), when the old one cannot sign for a whole week any more, so that there is time to tell clients",
+			"next: the new CA signs at 2027-10-14T12:00:00Z (in 328d), when the old one cannot sign for a whole week any more, so that there is time to tell clients\n" +
+				"note: file certs/ca.crt: holds the new CA " + b + " beside the old one; who trusts it cannot be told without --registration",
 		},
 		"a directory whose files are of another CA": {
 			func(t *testing.T, s *certsSight) {
@@ -395,7 +468,7 @@ func TestCertsView(t *testing.T) {
 			t.Parallel()
 			s := testSight(t)
 			test.change(t, s)
-			want := test.text
+			want := strings.ReplaceAll(test.text, "NINE", shortID(testCA(t, 9, certsNow()).ID()))
 			if s.state != nil {
 				want = strings.ReplaceAll(want, "CURRENT", shortID(s.state.Current.ID()))
 			}
@@ -428,6 +501,68 @@ func TestCertsView(t *testing.T) {
 	}
 }
 
+// TestCertsRemedies are to be done as they are printed.
+func TestCertsRemedies(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(t *testing.T, s *certsSight)
+		want   string
+	}{
+		"a replica is away": {
+			func(_ *testing.T, s *certsSight) { s.replicas[1].Seen = s.now.Add(-3 * time.Minute) },
+			"if it certainly does not run any more: kubectl -n gatehouse-system delete lease gatehouse-ca-gatehouse-1-5c0e2a7d91b3f846-9d41c07be2a85f63; if it may, see",
+		},
+		"replicas are away of which nothing else is known": {
+			func(_ *testing.T, s *certsSight) {
+				s.replicas[1].Seen = s.now.Add(-3 * time.Minute)
+				s.forget = func(string) string { return "" }
+			},
+			"see whether it can reach the place of the state, if it runs",
+		},
+		"nobody reads a request": {
+			func(_ *testing.T, s *certsSight) {
+				s.state.Request = &rotation.Request{ID: "x", At: s.now.Add(-time.Hour)}
+			},
+			"the servers' logs say why, and Events of the reason CAStoreFailed",
+		},
+		"the registrations are of something else": {
+			func(t *testing.T, s *certsSight) {
+				for i := range s.entries {
+					s.entries[i].bundle = trusting(testCA(t, 9, s.now))
+				}
+			},
+			"check --secret and --registration; if they are right: a server writes it",
+		},
+		"an old CA is trusted after an emergency": {
+			func(t *testing.T, s *certsSight) {
+				s.state.Cause = rotation.Emergency
+				s.entries[1].bundle = append(s.entries[1].bundle, trusting(testCA(t, 9, s.now))...)
+			},
+			"whoever has the key of that can stand in for the servers: take it out at once",
+		},
+		"clients are to be told by hand": {
+			func(t *testing.T, s *certsSight) {
+				s.inPhase(t, rotation.Hold)
+				s.inDir()
+			},
+			"give it to the API server before the new CA signs at 2026-11-20T12:09:50Z (in 9m50s), and copy apiserver-client.crt and apiserver-client.key anew where they are copies",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := testSight(t)
+			test.change(t, s)
+			var remedies []string
+			for _, f := range s.findings() {
+				remedies = append(remedies, f.Remedy)
+			}
+			if !slices.ContainsFunc(remedies, func(r string) bool { return strings.HasPrefix(r, test.want) }) {
+				t.Errorf("the remedies are\n%s\n\nwant\n%s", strings.Join(remedies, "\n"), test.want)
+			}
+		})
+	}
+}
+
 // TestRenewalDue keeps what is said equal to what servers do.
 func TestRenewalDue(t *testing.T) {
 	t.Parallel()
@@ -455,6 +590,22 @@ func TestCertsGuide(t *testing.T) {
 			t.Errorf("docs/certificates-operations.md does not show what is printed:\n%s", text.String())
 		}
 	}
+	t.Run("symptoms", func(t *testing.T) {
+		t.Parallel()
+		server := &x509.Certificate{DNSNames: []string{"X"}}
+		const unknownCA, internalError = tls.AlertError(48), tls.AlertError(80)
+		for _, err := range []error{
+			x509.UnknownAuthorityError{},
+			x509.HostnameError{Certificate: server, Host: "Y"},
+			x509.CertificateInvalidError{Cert: server, Reason: x509.Expired},
+			fmt.Errorf("remote error: %w", unknownCA),
+			fmt.Errorf("remote error: %w", internalError),
+		} {
+			if text := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "x509: "), ": "); !strings.Contains(string(guide), "| `"+text+"` |") {
+				t.Errorf("docs/certificates-operations.md does not say what to do about %q", text)
+			}
+		}
+	})
 	t.Run("rotation", func(t *testing.T) {
 		t.Parallel()
 		s := testSight(t)

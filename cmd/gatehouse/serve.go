@@ -90,8 +90,8 @@ or a certificate that cannot be used, or an address that is taken.`,
   gatehouse serve --config /etc/gatehouse --tls-cert tls.crt --tls-key tls.key --client-ca client-ca.crt
 
   # on one machine, with a certificate of its own; the CA and a client
-  # certificate for the API server are written to ./certs
-  gatehouse serve --config ./config --listen 127.0.0.1:9443 --self-signed 127.0.0.1 --self-signed-dir ./certs
+  # certificate for the API server are written to ./gatehouse-certs
+  gatehouse serve --config ./config --listen 127.0.0.1:9443 --self-signed 127.0.0.1 --self-signed-dir ./gatehouse-certs
 
   # in a pod, one of several replicas, with a CA that they share in a Secret and
   # keep in the webhook configurations "gatehouse"
