@@ -50,34 +50,42 @@ func (w *watching) problems() []error {
 func (w *watching) follow(ctx context.Context, kind string, open func(context.Context) (watch.Interface, error), changed func()) {
 	defer w.set(kind, nil)
 	for ctx.Err() == nil {
-		stream, err := open(ctx)
+		began := time.Now()
+		err := watchOnce(ctx, open, changed)
 		if ctx.Err() == nil {
 			w.set(kind, err)
 		}
-		if err == nil {
-			changed()
-			if drain(ctx, stream, changed) {
-				continue
-			}
+		if err == nil && time.Since(began) > steadyTime {
+			continue
 		}
 		pause(ctx, rewatchTime)
 	}
 }
 
-// drain calls changed for every event of a watch, and tells whether it has ended
-// as watches do, so that the next one can begin at once.
-func drain(ctx context.Context, stream watch.Interface, changed func()) bool {
+// watchOnce begins a watch, and calls changed then and for every event, until the
+// watch ends. The error tells that it did not begin. It does not wait for that
+// longer than for any request, and not for the end longer than watches last.
+func watchOnce(ctx context.Context, open func(context.Context) (watch.Interface, error), changed func()) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*watchTime+requestTime)
+	defer cancel()
+	impatient := time.AfterFunc(requestTime, cancel)
+	stream, err := open(ctx)
+	if err != nil {
+		return err
+	}
 	defer stream.Stop()
-	seen := false
+	if !impatient.Stop() {
+		return ctx.Err()
+	}
+	changed()
 	for {
 		select {
 		case <-ctx.Done():
-			return false
+			return nil
 		case event, ok := <-stream.ResultChan():
 			if !ok || event.Type == watch.Error {
-				return !ok && seen
+				return nil
 			}
-			seen = true
 			changed()
 		}
 	}

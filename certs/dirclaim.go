@@ -84,7 +84,7 @@ func readCompanion(file string) (companion, error) {
 		return c, nil
 	case err != nil:
 		return c, explainFile("file "+file, "read", err)
-	case !info.Mode().IsRegular(): // opening some of those makes a reader wait
+	case !info.Mode().IsRegular(), info.Size() > largestAuthority: // opening some of those makes a reader wait
 		c.there = true
 		return c, nil
 	}

@@ -101,15 +101,14 @@ func (d *DirReplicas) Report(ctx context.Context, r *rotation.Report) error {
 }
 
 // findPredecessors are the files of others with our name, seen from when ours was
-// written. Whatever cannot be read or removed is waited for until its certificate
-// ends.
-func (d *DirReplicas) findPredecessors() []predecessor {
+// written. Whatever cannot be removed is waited for until its certificate ends.
+func (d *DirReplicas) findPredecessors() ([]predecessor, error) {
 	own, err := os.Stat(d.file)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	var found []predecessor
-	_ = d.each(func(file string, t *told) {
+	err = d.each(func(file string, t *told) {
 		if t.replica == d.replica && file != d.file {
 			found = append(found, predecessor{silent: own.ModTime().Sub(t.written), remove: func(context.Context) {
 				if info, err := os.Stat(file); err == nil && info.ModTime().Equal(t.written) {
@@ -118,7 +117,7 @@ func (d *DirReplicas) findPredecessors() []predecessor {
 			}})
 		}
 	})
-	return found
+	return found, err
 }
 
 // List implements Replicas.

@@ -110,7 +110,7 @@ func joined(err error) []error {
 	return list
 }
 
-// some is a list in words, with the first of it named.
+// some is a list in words, with the first of them named.
 func some(list []string) string {
 	switch {
 	case len(list) > mostNamed:

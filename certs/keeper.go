@@ -1,23 +1,17 @@
 package certs
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
@@ -176,7 +170,11 @@ func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 	}
 	want := rotation.Merge(remembered, found, now)
 	what, reason := "", ReasonRecovered
-	late := k.elapsed(k.confirmed) > lateTime
+	if want == nil || want != found && k.elapsed(k.confirmed) > lateTime {
+		if err := k.waitForRescue(ctx, want); err != nil {
+			return fmt.Errorf("%s: %w: %w", k.store, cmp.Or(damage, errOlder), err)
+		}
+	}
 	switch {
 	case want == found && want != nil:
 		k.lost = time.Time{}
@@ -187,8 +185,6 @@ func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 			k.announce(ReasonRecovered, rotation.KeyBundle+" was damaged, and was written again", found)
 			return ErrConflict // what was written is read again before the next step
 		}
-	case (want == nil || late) && k.waitsForRescue(ctx, want):
-		return fmt.Errorf("%s: %w: %w", k.store, cmp.Or(damage, errOlder), errRescue)
 	case want != nil:
 		what = k.recovery(found, damage)
 	default:
@@ -212,106 +208,11 @@ func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 	return k.step(ctx, record, want, now)
 }
 
-// hasBundle tells whether the bundle that is stored for people is the state's. A
-// CA that has ended may be in it or not: replicas do not agree to the second.
-func hasBundle(data map[string][]byte, s *rotation.State, now time.Time) bool {
-	var all []*x509.Certificate
-	for _, a := range s.Authorities() {
-		all = append(all, a.Cert)
-	}
-	stored := data[rotation.KeyBundle]
-	return bytes.Equal(stored, rotation.Bundle(s.Trusted(now))) || bytes.Equal(stored, rotation.Bundle(all))
-}
-
-// recovery says why what is stored is replaced by what is remembered.
-func (k *keeper) recovery(found *rotation.State, damage error) string {
-	switch {
-	case found != nil:
-		return "somebody wrote another CA, or an older state: the one that clients trust was put back"
-	case errors.Is(damage, rotation.ErrEmpty):
-		return "the CA was deleted: it was written again from memory"
-	default:
-		return "the CA was damaged, and was written again from memory: " + damage.Error()
-	}
-}
-
-// errNotOffered tells that somebody else has to act first, who is watched by
-// others.
-var errNotOffered = errors.New("there is no CA yet: the issuer has not issued a certificate")
-
-// errRescue tells that somebody else should write.
-var errRescue = fmt.Errorf("waiting %s at most for a replica that remembers what was there", rescueTime)
-
-// errOlder tells that what is stored is older than what is remembered, and that
-// this may be right.
-var errOlder = errors.New("what is there is not what was there")
-
-// waitsForRescue tells whether to wait for another replica before something is
-// written: one that lives has in memory what was lost, and serves what whoever
-// remembers nothing, or something old, does not know.
-func (k *keeper) waitsForRescue(ctx context.Context, want *rotation.State) bool {
-	if k.lost.IsZero() {
-		k.lost = k.clock()
-	}
-	if k.elapsed(k.lost) >= rescueTime {
-		k.lost = time.Time{}
-		return false
-	}
-	list, err := k.replicas.List(ctx)
-	if err != nil {
-		return false
-	}
-	now := wall(k.now)
-	return slices.ContainsFunc(list, func(r rotation.Report) bool {
-		if r.Replica == k.replica || r.Issuer == "" || now.Sub(r.Seen) >= 2*ReportInterval {
-			return false
-		}
-		return want == nil || !slices.ContainsFunc(want.Authorities(), func(a *rotation.Authority) bool { return a.ID() == r.Issuer })
-	})
-}
-
 // clock is a time from which to measure how much has passed.
-func (k *keeper) clock() time.Time {
-	if k.now == nil {
-		return time.Now()
-	}
-	return k.now()
-}
+func (k *keeper) clock() time.Time { return ticking(k.now) }
 
 // elapsed is how much time has passed since a time of clock.
 func (k *keeper) elapsed(since time.Time) time.Duration { return k.clock().Sub(since) }
-
-// begin is the first state, of what can be used of a damaged one if there is
-// anything.
-func (k *keeper) begin(usable *rotation.State, damage error, now time.Time) (*rotation.State, string, error) {
-	lineage := make([]byte, 16)
-	_, _ = rand.Read(lineage) // it never fails
-	s := &rotation.State{
-		Lineage: hex.EncodeToString(lineage), Created: now, Generation: 1, Phase: rotation.Stable, Since: now, Cause: rotation.Recovery,
-	}
-	if usable != nil && !now.After(usable.Current.Cert.NotAfter) {
-		s.Current = usable.Current
-		return s, "the state was damaged, and begins anew with the CA that is there: " + damage.Error(), nil
-	}
-	if k.policy.New != nil {
-		authority, err := k.policy.New(now)
-		if err != nil {
-			return nil, "", err
-		}
-		s.Current = authority
-		if errors.Is(damage, rotation.ErrEmpty) {
-			s.Cause = ""
-			return s, "a CA was made: there was none", nil
-		}
-		return s, "a CA was made in the place of a damaged one: calls fail until all clients have been given the new one: " + damage.Error(), nil
-	}
-	offered := k.offered()
-	if offered == nil {
-		return nil, "", errNotOffered
-	}
-	s.Current, s.Cause = &rotation.Authority{Cert: offered}, rotation.Offered
-	return s, "the issuer's CA is the first", nil
-}
 
 // step takes the steps that are due.
 func (k *keeper) step(ctx context.Context, record Record, s *rotation.State, now time.Time) error {
@@ -358,41 +259,6 @@ func (k *keeper) keep(s *rotation.State) {
 	}
 }
 
-// report tells the other replicas what is served, when that changes and from
-// time to time.
-func (k *keeper) report(ctx context.Context, now time.Time) error {
-	cert := k.serving()
-	if cert == nil {
-		return nil
-	}
-	r := rotation.Report{Replica: k.replica, Version: k.version, SHA256: eventOf("", cert.Leaf).SHA256, NotAfter: cert.Leaf.NotAfter}
-	if issuer := issuerOf(cert, k.state.Load()); issuer != nil {
-		r.Issuer = issuer.ID()
-	} else {
-		r.Issuer = UnreadableIssuer // of none that is known here, and so waited for
-	}
-	if r == k.last && now.Sub(k.heard) < ReportInterval && !now.Before(k.heard) {
-		return nil
-	}
-	if err := k.replicas.Report(ctx, &r); err != nil {
-		return err
-	}
-	k.last, k.heard = r, now
-	k.reported.Store(&r.NotAfter)
-	return nil
-}
-
-// issuerOf is the authority of a state to which a certificate leads, nil if it
-// leads to none.
-func issuerOf(cert *tls.Certificate, s *rotation.State) *rotation.Authority {
-	for _, a := range s.Authorities() {
-		if leadsTo(a.Cert, cert) {
-			return a
-		}
-	}
-	return nil
-}
-
 // watchTrust notes since when the state is what it is, and since when every
 // registration trusts its CAs.
 func (k *keeper) watchTrust(s *rotation.State) {
@@ -423,96 +289,6 @@ func (k *keeper) held(s *rotation.State) bool {
 	}
 	since, seen := k.doubted[s.Current.ID()]
 	return seen && k.trust.Holds(s.Current.Cert) == nil && k.elapsed(since) >= k.policy.HoldFor(s.Cause)
-}
-
-// tell reports what is wrong, once.
-func (k *keeper) tell(now time.Time, err error) {
-	cert := k.serving()
-	event := Event{Subject: k.subject, Object: k.object()}
-	switch expiring := k.expiring(cert, now); {
-	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, errNotOffered):
-		event.Reason, event.Err = ReasonStoreFailed, err
-	case expiring != nil:
-		event.Reason, event.Err = ReasonExpiring, expiring
-	}
-	if s := k.state.Load(); s != nil {
-		trusted := eventOf(k.subject, s.Trusted(now)...)
-		event.NotAfter, event.SHA256 = s.Current.Cert.NotAfter, trusted.SHA256
-	}
-	k.problems.report(event)
-}
-
-// expiring is an error if a certificate ends soon that should have been renewed.
-func (k *keeper) expiring(cert *tls.Certificate, now time.Time) error {
-	if cert != nil {
-		life := cert.Leaf.NotAfter.Sub(cert.Leaf.NotBefore.Add(rotation.Backdate))
-		if left := cert.Leaf.NotAfter.Sub(now); k.policy.New != nil && left < life/6 {
-			return fmt.Errorf("the serving certificate ends at %s and was not renewed", stamp(cert.Leaf.NotAfter))
-		}
-	}
-	s := k.state.Load()
-	if s == nil || k.policy.New == nil {
-		return nil
-	}
-	if left := s.Current.Cert.NotAfter.Sub(now); left < 2*k.policy.LeafLife && s.Phase != rotation.Activate {
-		return fmt.Errorf("the CA ends at %s, and the next one is not trusted by every registration", stamp(s.Current.Cert.NotAfter))
-	}
-	return nil
-}
-
-// announce reports what happened to the state, with the CAs that are there now,
-// as people name them.
-func (k *keeper) announce(reason, what string, s *rotation.State) {
-	event := eventOf(k.subject, s.Current.Cert)
-	event.Reason, event.Object = reason, k.object()
-	event.Generation, event.Phase = s.Generation, s.Phase
-	const short = 12 // characters, of which no two CAs have the same
-	names := []string{"current " + s.Current.ID()[:short]}
-	if s.Pending != nil {
-		names = append(names, "pending "+s.Pending.ID()[:short])
-	}
-	if s.Previous != nil {
-		names = append(names, "previous "+s.Previous.ID()[:short])
-	}
-	event.Message = what + " (" + strings.Join(names, ", ") + ")"
-	if reason == ReasonReplaced {
-		event.Err = errors.New(event.Message)
-	}
-	k.steps.report(event)
-}
-
-// refused tells whether an error is what an API server said, a refusal say, and
-// not that there was none to be reached.
-func refused(err error) bool {
-	_, foreign := errors.AsType[*ForeignError](err)
-	return foreign || answered(err)
-}
-
-// forgotten is an error if the other replicas may have gone on without this one:
-// it cannot read what they share, and they wait no longer than until the end of
-// the certificate that they know of. It is none if registrations are seen to trust
-// what is served. Where nobody can tell, a store that refuses to be read is taken
-// to refuse that to all of them.
-func (k *keeper) forgotten(now time.Time) error {
-	until := k.reported.Load()
-	if k.object().Kind == "" || !k.away.Load() || until == nil || !now.After(*until) {
-		return nil
-	}
-	if k.trust == nil && k.refused.Load() {
-		return nil
-	}
-	if cert := k.serving(); k.trust != nil && cert != nil && k.trust.Fresh() && k.trust.Verify(cert, now) == nil {
-		return nil
-	}
-	return fmt.Errorf("%s has not been read since before %s: the other replicas may have had the CA forgotten that this one uses", k.store, stamp(*until))
-}
-
-// object is the state in the cluster, if it is there.
-func (k *keeper) object() corev1.ObjectReference {
-	if in, ok := k.store.(interface{ Object() corev1.ObjectReference }); ok {
-		return in.Object()
-	}
-	return corev1.ObjectReference{}
 }
 
 // run looks until the context ends.
@@ -555,14 +331,6 @@ func (k *keeper) every() time.Duration {
 		return min(k.interval, rotateInterval)
 	}
 	return k.interval
-}
-
-// leave takes back this replica's report. It has a moment to do so, whatever has
-// become of the context of the caller.
-func (k *keeper) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	_ = k.replicas.Leave(ctx) // a report that stays is waited for until its certificate ends
 }
 
 // wake tells who waits for Changed.

@@ -444,6 +444,11 @@ func TestStartsWhileTheStoreIsAway(t *testing.T) {
 	}
 	s.place.set(nil, errors.New("may not write Leases"))
 	a.look(t.Context())
+	if a.Certificate() != nil {
+		t.Error("a CA was made although nobody can tell who lives")
+	}
+	s.clock.advance(rescueTime)
+	a.look(t.Context())
 	if err := a.Healthy(); err == nil || !strings.Contains(err.Error(), "may not write Leases") {
 		t.Errorf("ready before anybody was told of it: %v", err)
 	}

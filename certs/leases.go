@@ -103,7 +103,7 @@ func (l *Leases) Report(ctx context.Context, r *rotation.Report) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
-	l.predecessors.settle(ctx, ticking(l.cfg.Now), func() []predecessor { return l.findPredecessors(ctx, lease) })
+	l.predecessors.settle(ctx, ticking(l.cfg.Now), func() ([]predecessor, error) { return l.findPredecessors(ctx, lease) })
 	return nil
 }
 
@@ -130,17 +130,16 @@ func (l *Leases) apply(ctx context.Context, r *rotation.Report) (*coordinationv1
 }
 
 // findPredecessors are the Leases of others with our name, seen from when ours was
-// written. Whatever cannot be read or removed is waited for until its certificate
-// ends.
-func (l *Leases) findPredecessors(ctx context.Context, own *coordinationv1.Lease) []predecessor {
+// written. Whatever cannot be removed is waited for until its certificate ends.
+func (l *Leases) findPredecessors(ctx context.Context, own *coordinationv1.Lease) ([]predecessor, error) {
 	now := toldBy(own).written
 	var found []predecessor
-	_ = l.each(ctx, func(lease *coordinationv1.Lease) {
+	err := l.each(ctx, func(lease *coordinationv1.Lease) {
 		if t := toldBy(lease); t.replica == l.cfg.Replica && t.place != l.name {
 			found = append(found, predecessor{silent: now.Sub(t.written), remove: func(ctx context.Context) { l.remove(ctx, lease) }})
 		}
 	})
-	return found
+	return found, err
 }
 
 // each reads all Leases of the group, not from a cache.

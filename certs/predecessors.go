@@ -44,12 +44,16 @@ type predecessors struct {
 }
 
 // settle removes those that have been silent for long enough. Now is a time by
-// which to measure how much has passed. Find is called once.
-func (p *predecessors) settle(ctx context.Context, now time.Time, find func() []predecessor) {
+// which to measure how much has passed. Find is called until it succeeds once.
+func (p *predecessors) settle(ctx context.Context, now time.Time, find func() ([]predecessor, error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.looked {
-		p.looked, p.at, p.left = true, now, find()
+		left, err := find()
+		if err != nil {
+			return // whoever needs the list tells what is wrong with it
+		}
+		p.looked, p.at, p.left = true, now, left
 	}
 	passed := now.Sub(p.at)
 	p.left = slices.DeleteFunc(p.left, func(one predecessor) bool {

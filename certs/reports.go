@@ -12,7 +12,8 @@ import (
 
 const (
 	// UnreadableIssuer is the Issuer of a Report that does not say, in a way that
-	// can be read, what its replica serves. Such a replica is waited for.
+	// can be read, what its replica serves, and of one whose certificate leads to
+	// none of the CAs of the state. Such a replica is waited for.
 	UnreadableIssuer = "unreadable"
 	// longestLeafLife is how long a serving certificate may last where nobody says
 	// how long they do.
@@ -39,12 +40,13 @@ type told struct {
 }
 
 // report is what can be believed of it, by a reader whose own certificates last so
-// long. Those of others may last for the usual time all the same. Over tells that the replica has been away for a day, and that what it
-// served has ended.
+// long. Those of others may last for the usual time all the same. Over tells that
+// the replica has been away for a day, and that what it served has ended.
 //
 // No report makes anybody wait for ever: what its replica serves has ended at the
-// latest when a certificate has that was issued when it was last heard of. And none that cannot be read makes anybody wait for less than that: a
-// replica that is cut off may serve it still.
+// latest when a certificate has that was issued when it was last heard of. And
+// none that cannot be read makes anybody wait for less than that: a replica that
+// is cut off may serve it still.
 func (t *told) report(now time.Time, life time.Duration) (r rotation.Report, over bool) {
 	if life <= 0 {
 		life = longestLeafLife

@@ -1,13 +1,13 @@
 // Package certs holds what a TLS server presents and whom it trusts: sources of
-// serving certificates (files that somebody else renews, or a certificate
-// authority of the process's own) and a pool of authorities for client
+// serving certificates (files that somebody else renews, a certificate authority
+// that replicas share, cert-manager) and a pool of authorities for client
 // certificates, each renewed while the server runs. It knows nothing of what is
 // served.
 //
 // A source never takes away what works: whatever goes wrong with a renewal, the
 // last good certificate stays in use and the problem is reported. Starting with
-// something unreadable is an error, because then there is nothing to fall back
-// to.
+// files that cannot be used is an error, because then there is nothing to fall
+// back to; an API server that cannot be reached is none, because that passes.
 package certs
 
 import (
@@ -38,8 +38,9 @@ type Source interface {
 	// then and not before: no problem with a certificate ends it. It is called
 	// once.
 	Run(ctx context.Context) error
-	// Healthy is an error if clients cannot accept the certificate in use,
-	// because it has expired or is not valid yet. A renewal that failed is not
+	// Healthy is an error if clients cannot accept the certificate in use, because
+	// there is none, it has expired or is not valid yet, or if other replicas do not
+	// know of this one, or may have gone on without it. A renewal that failed is not
 	// unhealthy while the certificate before it is valid: it is reported as an
 	// Event. Were it otherwise, one broken file would take every replica out of
 	// service at once.
@@ -67,7 +68,8 @@ const (
 // metric. A state that lasts is reported once, and what happens again is each time.
 type Event struct {
 	// Subject says what the event is about: ServingCertificate, ClientCA,
-	// SelfSignedCA, IssuerCA, or the Subject of package cabundle.
+	// SelfSignedCA, IssuerCA, the Subject of package cabundle, or a SecretStore by
+	// its name.
 	Subject string
 	// NotAfter is the end of what is in use now: of ClientCA that of the certificate
 	// that ends first among those that have not ended, of SelfSignedCA and IssuerCA
@@ -85,7 +87,7 @@ type Event struct {
 	// Warnings are remarks about what is in use.
 	Warnings []string
 	// Reason is one word for what happened, as in Events of Kubernetes:
-	// "RotationStarted". It is "" for what is no news to anybody but the log.
+	// "CARotation". It is "" for what is no news to anybody but the log.
 	Reason string
 	// Message says what happened, for an administrator, where Err does not.
 	Message string
@@ -93,7 +95,7 @@ type Event struct {
 	// configuration. Its kind is "" where there is none.
 	Object corev1.ObjectReference
 	// Phase and Generation are those of the state that was written, with
-	// ReasonCreated, ReasonRotation and ReasonRecovered.
+	// ReasonCreated, ReasonRotation, ReasonRecovered and ReasonReplaced.
 	Phase      rotation.Phase
 	Generation int64
 }
@@ -107,7 +109,7 @@ const (
 	// ReasonRecovered is a state that was lost, damaged or overwritten by somebody
 	// else, and was written again from memory.
 	ReasonRecovered = "CARecovered"
-	// ReasonReplaced is a state that was lost or damaged, and that nobody remembered:
+	// ReasonReplaced is a state that was damaged, and that nobody remembered:
 	// clients have to be told of a new CA.
 	ReasonReplaced = "CAReplaced"
 	// ReasonStoreFailed is a state that cannot be read, written or understood.

@@ -19,7 +19,7 @@ const (
 )
 
 // rivalry is what a Publisher remembers of another Gatehouse, with another CA,
-// that publishes into the same configuration. None of the two can know which is
+// that publishes into the same configuration. Neither can know which is
 // meant to. So neither gives up, which is right if the other is on its way out, and
 // both wait longer each time: what is not right must not wear out the API server
 // and everybody who watches.

@@ -215,9 +215,10 @@ func (f *certsRotateFlags) await(ctx context.Context, place *certsPlace, from *r
 	defer ticks.Stop()
 	var p rotationProgress
 	p.remember(from)
+	p.old = from.Current.ID()
 	for {
 		seen := f.look(waiting, place)
-		if waiting.Err() == nil {
+		if waiting.Err() == nil || ctx.Err() == nil && seen.whole() {
 			line, done, err := p.look(seen, id)
 			if line != "" {
 				_, _ = fmt.Fprintf(progress, "%s %s\n", instant(&seen.now), oneLine(line)) // a remark
@@ -255,6 +256,8 @@ type rotationProgress struct {
 	begun bool
 	// unread is why the state, or who trusts it, cannot be read now.
 	unread error
+	// old is the ID of the CA that signed before.
+	old string
 	// known are the IDs of all CAs that the state had.
 	known []string
 }
@@ -277,14 +280,13 @@ func (p *rotationProgress) look(seen *certsSight, id string) (line string, done 
 	}
 	p.remember(state)
 	switch {
-	case state.Done == id && state.Phase == rotation.Stable, p.begun && state.Done != id:
-		p.begun = true
+	case state.Done == id && state.Phase == rotation.Stable, p.begun && state.Done != id && seen.role(p.old) == "":
 		line, done = p.confirm(seen)
 		return line, done, nil
-	case state.Done != id && (state.Request == nil || state.Request.ID != id):
+	case !p.begun && state.Done != id && (state.Request == nil || state.Request.ID != id):
 		return "", false, errors.New("the request is not there any more: another took its place, or servers wrote an older state again from memory (hint: ask again)")
 	}
-	p.unread, p.begun = nil, state.Done == id
+	p.unread, p.begun = nil, p.begun || state.Done == id
 	next := seen.next()
 	p.last = string(state.Phase) + ": " + next.text(seen.now)
 	if len(next.WaitsFor) > 0 {

@@ -104,6 +104,16 @@ func TestCertsRotateWaits(t *testing.T) {
 	}
 }
 
+// aCA is one that nobody knows yet.
+func aCA(t *testing.T) *rotation.Authority {
+	t.Helper()
+	server, err := certs.NewSelfSigned(t.Context(), certs.SelfSignedConfig{Hosts: []string{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server.State().Current
+}
+
 func (r *rotateStage) state(t *testing.T) *rotation.State {
 	t.Helper()
 	return r.read(t.Context(), t)
@@ -210,9 +220,21 @@ func TestCertsRotate(t *testing.T) {
 				time.Sleep(time.Minute)
 				r.change(t, func(s *rotation.State) { s.Done, s.Request, s.Phase = s.Request.ID, nil, rotation.Activate })
 				time.Sleep(time.Minute)
-				r.change(t, func(s *rotation.State) { s.Done = "other" })
+				r.change(t, func(s *rotation.State) { s.Done, s.Current = "other", aCA(t) })
 			}()
 			wantCode(t, r.rotate(t.Context(), false, true), exitYes, "")
+		},
+		"another request finds its CA pending": func(t *testing.T) {
+			r := newRotateStage(t, 0)
+			go func() {
+				time.Sleep(time.Minute)
+				r.change(t, func(s *rotation.State) {
+					s.Done, s.Request, s.Phase, s.Pending = s.Request.ID, nil, rotation.Hold, aCA(t)
+				})
+				time.Sleep(time.Minute)
+				r.change(t, func(s *rotation.State) { s.Done = "other" }) // the old CA signs as before
+			}()
+			wantCode(t, r.rotate(t.Context(), false, true), exitNo, "not done after")
 		},
 		"the store is away for a while": func(t *testing.T) {
 			r := newRotateStage(t, 1)

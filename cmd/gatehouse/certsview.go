@@ -324,8 +324,7 @@ func (s *certsSight) refused(e *trustEntry) (names, away []string) {
 	return names, away
 }
 
-// isID tells whether an issuer is an ID. Of a CA that a replica does not know, it
-// knows but the key's.
+// isID tells whether an issuer is an ID, and not certs.UnreadableIssuer.
 func isID(issuer string) bool { return len(issuer) == hex.EncodedLen(sha256.Size) }
 
 // lacking are the entries that can be read and do not trust the CA.

@@ -450,7 +450,7 @@ func TestCertsView(t *testing.T) {
 		"a replica that cannot say what it serves": {
 			func(_ *testing.T, s *certsSight) { s.replicas[0].Issuer = certs.UnreadableIssuer }, authn.Unknown,
 			"next: renewal is due at 2027-06-21T20:00:00Z (in 213d), when the current CA has used up two thirds of its life\n" +
-				"unknown: replica gatehouse-0: does not say in a way that can be read what it serves",
+				"unknown: replica gatehouse-0: serves what is of no CA that is known here, or does not say what in a way that can be read",
 		},
 		"somebody else's Secret": {
 			func(_ *testing.T, s *certsSight) {
