@@ -397,7 +397,7 @@ func TestStoreAway(t *testing.T) {
 		ready int
 	}{
 		"cut off":                      {errors.New("the API server cannot be reached"), true, 7},
-		"cut off from the Secret":      {errors.New("a proxy is in between"), false, 30},
+		"cut off, and nobody noticed":  {errors.New("the API server cannot be reached"), false, 7},
 		"without right":                {apierrors.NewForbidden(corev1.Resource("secrets"), "ca", errors.New("no")), false, 30},
 		"unknown to the API server":    {apierrors.NewUnauthorized("no"), true, 7},
 		"another Secret is in the way": {&ForeignError{Place: "Secret ca", Problem: "is of type kubernetes.io/tls"}, false, 30},

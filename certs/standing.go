@@ -54,18 +54,15 @@ func refused(err error) bool {
 
 // forgotten is an error if the other replicas may have gone on without this one:
 // it cannot read what they share, and they wait no longer than until the end of
-// the certificate that they know of. It is none if registrations are seen to trust
-// what is served. Where nobody can tell, a store that refuses to be read is taken
-// to refuse that to all of them.
+// the certificate that they know of. It is none where the store refuses to be read
+// and registrations are seen to trust what is served; or where nobody can tell
+// that, because then it is taken to refuse that to all of them.
 func (k *keeper) forgotten(now time.Time) error {
 	until := k.reported.Load()
 	if k.object().Kind == "" || !k.away.Load() || until == nil || !now.After(*until) {
 		return nil
 	}
-	if k.trust == nil && k.refused.Load() {
-		return nil
-	}
-	if cert := k.serving(); k.trust != nil && cert != nil && k.trust.Fresh() && k.trust.Verify(cert, now) == nil {
+	if cert := k.serving(); k.refused.Load() && (k.trust == nil || cert != nil && k.trust.Fresh() && k.trust.Verify(cert, now) == nil) {
 		return nil
 	}
 	return fmt.Errorf("%s has not been read since before %s: the other replicas may have had the CA forgotten that this one uses", k.store, stamp(*until))

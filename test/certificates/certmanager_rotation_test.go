@@ -73,7 +73,7 @@ func held(t *testing.T, p passage) {
 // renewed has the certificate renewed, without a new CA, and returns both.
 func (m *managed) renewed(t *testing.T, ps programs) (ca, leaf *x509.Certificate) {
 	t.Helper()
-	ca, err := m.issued(t.Context(), m.authority())
+	ca, err := m.issued(t.Context(), m.authoritySecret())
 	must(t, err)
 	leaf = m.renew(t, m.name, m.leafSecret())
 	took := m.follow(t, ps, leaf, ca)

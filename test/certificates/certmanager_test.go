@@ -46,10 +46,11 @@ type managed struct {
 	kubeconfig string
 }
 
-// leafSecret is the name of the Certificate's Secret, and authority those of the CA that is made for it alone, and of the
-// Secret of that.
-func (m *managed) leafSecret() string { return m.name + "-tls" }
-func (m *managed) authority() string  { return m.name + "-ca" }
+// leafSecret is the name of the Certificate's Secret, authority that of the CA that is made for it alone, and
+// authoritySecret that of the Secret of that.
+func (m *managed) leafSecret() string      { return m.name + "-tls" }
+func (m *managed) authority() string       { return m.name + "-ca" }
+func (m *managed) authoritySecret() string { return m.authority() + "-tls" }
 
 // stateSecret is the name of the Secret in which replicas agree on what to publish.
 func (m *managed) stateSecret() string { return m.name + "-ca-bundle" }
@@ -179,7 +180,7 @@ func (m *managed) renew(t *testing.T, name, secret string) *x509.Certificate {
 // changeCA has a new CA issued, and then a certificate of it, both of which it returns.
 func (m *managed) changeCA(t *testing.T) (ca, leaf *x509.Certificate) {
 	t.Helper()
-	ca = m.renew(t, m.authority(), m.authority())
+	ca = m.renew(t, m.authority(), m.authoritySecret())
 	eventually(t, "a certificate of the new CA", func() error {
 		leaf = m.renew(t, m.name, m.leafSecret())
 		return leaf.CheckSignatureFrom(ca)
