@@ -254,7 +254,7 @@ func (s *certsSight) ofReplica(r *rotation.Report) (level certsLevel, message, r
 	case ended:
 		return levelProblem, "serves a certificate that has ended at " + dated(r.NotAfter, s.now), log + "; check its clock"
 	case r.Issuer == certs.UnreadableIssuer:
-		return levelUnknown, "serves what is of no CA that is known here, or does not say what in a way that can be read", "it says it anew within a minute, unless it is a program of another version: "+log
+		return levelUnknown, "serves what is of no CA that is known here, or does not say what in a way that can be read", "it says it anew within a minute, unless it is a program of another version: " + log
 	case s.whole() && s.role(r.Issuer) == "":
 		return levelProblem, "serves a certificate of the CA " + shortID(r.Issuer) + ", which is not in " + s.place, "it takes one of the current CA within a minute: if it does not, " + log
 	case r.NotAfter.Sub(s.now) < certsLastDay:
