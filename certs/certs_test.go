@@ -150,7 +150,7 @@ func (a *authority) valid(t testing.TB, life time.Duration) pair {
 
 func write(t testing.TB, file string, data []byte) {
 	t.Helper()
-	if err := writeFile(file, data, 0o600); err != nil {
+	if err := replaceFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -91,7 +91,7 @@ func (d *DirReplicas) Report(ctx context.Context, r *rotation.Report) error {
 		err = os.MkdirAll(d.dir, sharedDir)
 	}
 	if err == nil {
-		err = replaceFile(d.file, append(content, '\n'))
+		err = replaceFile(d.file, append(content, '\n'), privateFile)
 	}
 	if err != nil {
 		return explainFile("file "+d.file, "write", err)

@@ -203,7 +203,7 @@ func (s *DirStore) Save(ctx context.Context, old Record, data map[string][]byte)
 		return fmt.Errorf("%s: %w", s, err)
 	}
 	s.tidy()
-	if err := replaceFile(s.file, append(encoded, '\n')); err != nil {
+	if err := replaceFile(s.file, append(encoded, '\n'), privateFile); err != nil {
 		return explainFile(s.String(), "write", err)
 	}
 	return nil
@@ -244,8 +244,8 @@ func (s *DirStore) lock(ctx context.Context) (unlock func(), err error) {
 }
 
 // replaceFile puts a file in its place as a whole, so that no reader and no power
-// cut meets a half of it. It is readable by its owner alone.
-func replaceFile(name string, content []byte) (err error) {
+// cut meets a half of it.
+func replaceFile(name string, content []byte, mode fs.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // of mode 0600
 	if err != nil {
 		return err
@@ -256,7 +256,7 @@ func replaceFile(name string, content []byte) (err error) {
 		}
 	}()
 	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	if err = os.Rename(f.Name(), name); err != nil {

@@ -35,9 +35,8 @@ type FilesConfig struct {
 // within ten seconds. A pair that cannot be read, whose parts do not fit
 // together, that is expired or not valid yet, or that is not for a name by which
 // Trust knows clients to call is left aside as long as the one before it is valid,
-// and tried again at every look. One that waits for
-// clients to trust it is remembered, whatever becomes of the files; a newer one
-// takes its place.
+// and tried again at every look. One that waits for clients to trust it is
+// remembered, whatever becomes of the files; a newer one takes its place.
 type Files struct {
 	cfg     FilesConfig
 	current atomic.Pointer[tls.Certificate]

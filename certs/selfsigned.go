@@ -10,7 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -113,18 +112,13 @@ func NewSelfSigned(ctx context.Context, cfg SelfSignedConfig) (*SelfSigned, erro
 	if len(cfg.Hosts) == 0 {
 		return nil, errors.New("self-signed certificate: no host: give the DNS names and IP addresses under which clients reach the server")
 	}
-	var problems []error
-	for _, host := range cfg.Hosts {
-		if ip := net.ParseIP(host); ip != nil {
-			s.ips = append(s.ips, ip)
-		} else if name := strings.ToLower(host); isDNSName(name) {
-			s.dns = append(s.dns, name)
-		} else {
-			problems = append(problems, fmt.Errorf("self-signed certificate: host %q is neither a DNS name nor an IP address: write it without scheme, port and brackets", host))
-		}
+	dns, ips, err := splitHosts(cfg.Hosts)
+	if err != nil {
+		return nil, fmt.Errorf("self-signed certificate: %w", err)
 	}
-	if err := errors.Join(problems...); err != nil {
-		return nil, err
+	s.dns = dns
+	for _, ip := range ips {
+		s.ips = append(s.ips, net.ParseIP(ip))
 	}
 	s.cfg.Life = cmp.Or(cfg.Life, DefaultCALife)
 	s.cfg.LeafLife = cmp.Or(cfg.LeafLife, DefaultLeafLife)
@@ -342,7 +336,7 @@ func writeDir(dir string, state *rotation.State, now time.Time) error {
 		if err := checkReplaceable(name, there, state); err != nil {
 			return err
 		}
-		if err := writeFile(name, bundle, 0o644); err != nil {
+		if err := replaceFile(name, bundle, 0o644); err != nil {
 			return err
 		}
 	}
@@ -355,8 +349,8 @@ func writeDir(dir string, state *rotation.State, now time.Time) error {
 		return err
 	}
 	return errors.Join(
-		writeFile(filepath.Join(dir, ClientKeyFile), key, 0o600),
-		writeFile(filepath.Join(dir, ClientCertFile), cert, 0o644),
+		replaceFile(filepath.Join(dir, ClientKeyFile), key, 0o600),
+		replaceFile(filepath.Join(dir, ClientCertFile), cert, 0o644),
 	)
 }
 
@@ -386,24 +380,4 @@ func isDNSName(name string) bool {
 		}
 	}
 	return true
-}
-
-// writeFile puts data into a new file beside the old one and renames it over
-// that.
-func writeFile(name string, data []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
 }

@@ -262,7 +262,7 @@ func TestSelfSignedClockSetBack(t *testing.T) {
 	now.advance(-25 * time.Hour)
 	o.tick()
 	o.await("the clock", func(e Event) bool {
-		return e.Err != nil && strings.Contains(e.Err.Error(), "the CA is not valid before 2026-11-19T12:00:00Z, and it is 2026-11-19T11:00:00Z: check the clock of this machine")
+		return e.Err != nil && strings.Contains(e.Err.Error(), "the CA is not valid before 2026-11-19T12:00:00Z: check the clock of this machine")
 	})
 	if err := s.Healthy(); err == nil || !strings.Contains(err.Error(), "check the clock") {
 		t.Errorf("Healthy: %v", err)
@@ -362,7 +362,7 @@ func TestWriteDir(t *testing.T) {
 	// A directory that cannot be written is tried again until it can.
 	for deadline := time.Now().Add(time.Minute); ; {
 		// A look that is going on makes it anew.
-		err := errors.Join(os.RemoveAll(dir), writeFile(dir, []byte("a file is in the way"), 0o600))
+		err := errors.Join(os.RemoveAll(dir), replaceFile(dir, []byte("a file is in the way"), 0o600))
 		if err == nil {
 			break
 		}

@@ -243,7 +243,9 @@ func (c *chain) verify(b *bundle, server string, now time.Time) error {
 	case errors.As(err, &host):
 		return fmt.Errorf("it calls %q, and the serving certificate is not for that name: serve the name too, or correct the clientConfig (%w)", server, err)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return fmt.Errorf("the serving certificate or one that signed it has expired or is not valid yet: check the clock, or renew it (%w)%s", err, remark)
+		// What x509 says has the time in it, and a state that lasts is reported once.
+		return fmt.Errorf("the serving certificate or one that signed it has expired or is not valid yet: check the clock, or renew it (%q is valid from %s until %s)%s",
+			invalid.Cert.Subject, invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339), remark)
 	default:
 		return fmt.Errorf("its caBundle does not verify the serving certificate (%w)%s", err, remark)
 	}

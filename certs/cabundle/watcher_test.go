@@ -594,3 +594,23 @@ func TestTrustThatDoesNotLastIsNotReady(t *testing.T) {
 		}
 	})
 }
+
+// A certificate that has ended is one state, whatever time it is: it is reported
+// once.
+func TestDoubtOfWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, reported := newAPIServer(), &events{}
+		ca := newCA(t, "ca", nil)
+		leaf := ca.serve(t, service)
+		server.put("mutating/x", webhooks(ca.pem(), map[string]string{"one": service}))
+		w := NewWatcher(WatcherConfig{
+			Client: server.client(t), Registrations: registrations(t, "x"), Notify: reported.notify,
+			Now: func() time.Time { return time.Now().AddDate(100, 0, 0) },
+		})
+		inBackground(t, w.Run)
+		inBackground(t, func(ctx context.Context) error { return w.Doubt(ctx, func() *tls.Certificate { return leaf }) })
+		time.Sleep(10 * doubtTime)
+		wantError(t, reported.one(t).Err, "has expired or is not valid yet: check the clock, or renew it")
+	})
+}

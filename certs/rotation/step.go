@@ -93,8 +93,8 @@ func (p *Policy) HoldFor(c Cause) time.Duration {
 // next.
 func Step(s *State, o *Observation, p *Policy) (next *State, what string, err error) {
 	if o.Now.Before(s.Current.Cert.NotBefore) && p.New != nil && (s.Request == nil || !s.Request.Emergency) {
-		return nil, "", fmt.Errorf("the CA is not valid before %s, and it is %s: check the clock of this machine; "+
-			"if the CA was made by a clock that was wrong, rotate in an emergency", stamp(s.Current.Cert.NotBefore), stamp(o.Now))
+		return nil, "", fmt.Errorf("the CA is not valid before %s: check the clock of this machine; "+
+			"if the CA was made by a clock that was wrong, rotate in an emergency", stamp(s.Current.Cert.NotBefore))
 	}
 	if s.useless(o, p) {
 		return s.replace(o, p)
@@ -387,9 +387,12 @@ const Backdate = 24 * time.Hour
 
 // IsDue tells whether a certificate that was issued by us has used up two thirds
 // of its life.
-func IsDue(cert *x509.Certificate, now time.Time) bool {
+func IsDue(cert *x509.Certificate, now time.Time) bool { return !now.Before(DueAt(cert)) }
+
+// DueAt is from when on IsDue is true.
+func DueAt(cert *x509.Certificate) time.Time {
 	issued := cert.NotBefore.Add(Backdate)
-	return !now.Before(issued.Add(cert.NotAfter.Sub(issued) / 3 * 2))
+	return issued.Add(cert.NotAfter.Sub(issued) / 3 * 2)
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

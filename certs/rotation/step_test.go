@@ -246,7 +246,7 @@ func TestStep(t *testing.T) {
 		"ended, the same one offered": {situation{state: current(stable, ext(a)), at: end + time.Second, foreign: true, offered: a}, "none", "nobody offers another"},
 		"ended, one offered":          {situation{state: current(stable, ext(a)), at: end + time.Second, foreign: true, offered: late}, "l/8 Activate Recovery current b(no key) pending - previous - request - done -", "takes its place at once"},
 		"ended, one pending":          {situation{state: pending(current(hold, ext(a)), ext(late)), at: end + time.Second, foreign: true, offered: late}, "l/8 Activate Due current b(no key) pending - previous - request - done -", ""},
-		"before it began":             {situation{state: stable, at: -25 * time.Hour}, "none", "the CA is not valid before 2026-11-19T09:00:00Z, and it is 2026-11-19T08:00:00Z: check the clock of this machine"},
+		"before it began":             {situation{state: stable, at: -25 * time.Hour}, "none", "the CA is not valid before 2026-11-19T09:00:00Z: check the clock of this machine"},
 		"before it began, wish":       {situation{state: asked(stable, calm), at: -25 * time.Hour}, "none", "check the clock"},
 		"before it began, emergency":  {situation{state: asked(stable, hurry), at: -25 * time.Hour}, "l/8 Activate Recovery current new pending - previous a(no key) request - done r", "a new one signs at once"},
 		"before, somebody else's":     {situation{state: current(stable, ext(a)), at: -25 * time.Hour, foreign: true, offered: a}, "none", ""},

@@ -10,13 +10,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
-// renewalDue is when a CA has used up two thirds of its life: from then on
-// rotation.IsDue is true.
-func renewalDue(a *rotation.Authority) time.Time {
-	issued := a.Cert.NotBefore.Add(rotation.Backdate)
-	return issued.Add(a.Cert.NotAfter.Sub(issued) / 3 * 2)
-}
-
 // next is what a server does next with a state that is whole: what rotation.Step
 // waits for.
 func (s *certsSight) next() *certsNext {
@@ -49,7 +42,7 @@ func (s *certsSight) after() *certsNext {
 	case state.Current.Key == nil:
 		return &certsNext{What: "a rotation begins", When: "the issuer has another CA"}
 	default:
-		return &certsNext{What: "renewal is due", When: "the current CA has used up two thirds of its life", At: someTime(renewalDue(state.Current))}
+		return &certsNext{What: "renewal is due", When: "the current CA has used up two thirds of its life", At: someTime(rotation.DueAt(state.Current.Cert))}
 	}
 }
 

@@ -563,16 +563,6 @@ func TestCertsRemedies(t *testing.T) {
 	}
 }
 
-// TestRenewalDue keeps what is said equal to what servers do.
-func TestRenewalDue(t *testing.T) {
-	t.Parallel()
-	a := testCA(t, 1, certsNow())
-	due := renewalDue(a)
-	if rotation.IsDue(a.Cert, due.Add(-time.Second)) || !rotation.IsDue(a.Cert, due) {
-		t.Errorf("the CA is not due from %s on", due)
-	}
-}
-
 // TestCertsGuide keeps the output in the guide equal to what is printed.
 func TestCertsGuide(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"errors"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -56,7 +55,7 @@ func (t *Telemetry) Certificate(e certs.Event) {
 	// What somebody published is not in use here: of several replicas one writes, and
 	// would show for ever what it wrote.
 	if !e.NotAfter.IsZero() && e.Subject != cabundle.Subject {
-		t.CertificateEnds(e.Subject, e.NotAfter)
+		t.certificates.notAfter.WithLabelValues(e.Subject).Set(float64(e.NotAfter.Unix()))
 	}
 	if e.Subject == certs.ServingCertificate {
 		t.certificates.refused.Set(oneIf(e.Err != nil && !errors.Is(e.Err, certs.ErrWaiting)))
@@ -91,12 +90,6 @@ func (t *Telemetry) Publisher(stats func() cabundle.Stats) {
 		counter("gatehouse_ca_bundle_publish_failures_total", "Attempts to write CA bundles into webhook configurations that failed.",
 			func(s cabundle.Stats) int64 { return s.Failed }),
 	)
-}
-
-// CertificateEnds notes when a certificate in use ends. The subject is one of a
-// bounded set of names.
-func (t *Telemetry) CertificateEnds(subject string, at time.Time) {
-	t.certificates.notAfter.WithLabelValues(subject).Set(float64(at.Unix()))
 }
 
 // HandshakeFailed counts a TLS handshake that failed. It fits

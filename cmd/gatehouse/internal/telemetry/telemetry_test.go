@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -120,7 +121,7 @@ func TestLabelsAreBounded(t *testing.T) {
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	observe, _ := newTelemetry(slog.LevelError)
-	observe.CertificateEnds("serving certificate", time.Unix(300, 0))
+	observe.Certificate(certs.Event{Subject: certs.ServingCertificate, NotAfter: time.Unix(300, 0)})
 	for _, step := range []struct {
 		name                          string
 		happens                       func()
