@@ -40,6 +40,9 @@ type Finding struct {
 	// Code names the kind of finding, where it can be looked up or suppressed by
 	// a name: "missing-message".
 	Code string `json:"code,omitempty"`
+	// Others are the other objects that take part in it, with spaces between them: any
+	// of them could be changed to mend it. Nobody is shown them.
+	Others string `json:"-"`
 }
 
 // token is the text of an access token or of a login token, which may have been

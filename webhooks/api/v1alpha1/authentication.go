@@ -10,12 +10,31 @@ import (
 // id, and its creationTimestamp is when it was issued. It is cluster-scoped.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:resource:scope=Cluster,shortName=ghat,categories=gatehouse
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=1"
+// +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`
+// +kubebuilder:printcolumn:name="User",type=string,JSONPath=`.spec.user.username`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`
+// +kubebuilder:printcolumn:name="Last used",type=date,JSONPath=`.status.lastUsed`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",message="the name is the token's id: 1 to 63 lower-case letters, digits and \"-\""
 type AccessToken struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec never changes: a token that is to prove something else is another token.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an access token does not change: delete it and issue another"
 	Spec AccessTokenSpec `json:"spec"`
+
+	// Status is what Gatehouse says of the object in a cluster. In a directory it is
+	// not looked at.
+	// +optional
+	Status AccessTokenStatus `json:"status,omitzero"`
 }
 
 // AccessTokenList is a list of AccessToken.
@@ -29,18 +48,28 @@ type AccessTokenList struct {
 }
 
 // AccessTokenSpec says what a token proves and until when.
+//
+// The rule about sha256 is one of the whole, because the API server repeats the value
+// that a rule of its own refuses, and what stands there by mistake may be the secret.
+//
+// +kubebuilder:validation:XValidation:rule="self.sha256.matches('^[0-9a-f]{64}$')",fieldPath=".sha256",message="must be the SHA-256 of the token's text, 64 lower-case hexadecimal digits, as gatehouse token issue writes it: if this is the token itself, it is known to others now, so issue a new one"
 type AccessTokenSpec struct {
 	// SHA256 is the hash of the whole token text, in 64 lower-case hexadecimal
 	// digits.
+	// +kubebuilder:validation:MaxLength=64
 	SHA256 string `json:"sha256"`
 	// User is the identity that the token proves. Names, groups and extra keys
 	// that Kubernetes reserves for itself are refused.
+	// +kubebuilder:validation:XValidation:rule="has(self.username) && size(self.username) > 0",message="is required",fieldPath=".username",reason=FieldValueRequired
 	User authenticationv1.UserInfo `json:"user"`
 	// ExpiresAt is the moment from which the token is refused.
 	ExpiresAt metav1.Time `json:"expiresAt"`
 	// Audiences are the audiences that the token is good for. Without any, it
 	// is good for the API server's own audiences and no others.
 	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
 	Audiences []string `json:"audiences,omitempty"`
 }
 
@@ -49,12 +78,28 @@ type AccessTokenSpec struct {
 // is refused, whoever issued it. It is cluster-scoped.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:resource:scope=Cluster,shortName=ghtr,categories=gatehouse
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=1"
+// +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`
+// +kubebuilder:printcolumn:name="User",type=string,JSONPath=`.spec.user`
+// +kubebuilder:printcolumn:name="Issued before",type=string,JSONPath=`.spec.issuedBefore`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
 type TokenRevocation struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec says whose tokens are refused.
 	Spec TokenRevocationSpec `json:"spec"`
+
+	// Status is what Gatehouse says of the object in a cluster. In a directory it is
+	// not looked at.
+	// +optional
+	Status TokenRevocationStatus `json:"status,omitzero"`
 }
 
 // TokenRevocationList is a list of TokenRevocation.
@@ -70,12 +115,15 @@ type TokenRevocationList struct {
 // TokenRevocationSpec says whose tokens are refused.
 type TokenRevocationSpec struct {
 	// User is the user name as the API server sees it, prefixes included.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
 	User string `json:"user"`
 	// IssuedBefore is the moment before which a token must have been issued to
 	// be refused. A token that does not say when it was issued is refused too.
 	IssuedBefore metav1.Time `json:"issuedBefore"`
 	// Reason is for people.
 	// +optional
+	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -23,12 +23,32 @@ const (
 // cluster-scoped.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:resource:scope=Cluster,shortName=ghsp,categories=gatehouse
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=1"
+// +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`
+// +kubebuilder:printcolumn:name="Injection",type=string,priority=1,JSONPath=`.spec.injection`
+// +kubebuilder:printcolumn:name="Percent",type=integer,priority=1,JSONPath=`.spec.rollout.percent`
+// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.pods.matched`
+// +kubebuilder:printcolumn:name="Injected",type=integer,JSONPath=`.status.pods.injected`
+// +kubebuilder:printcolumn:name="Stale",type=integer,JSONPath=`.status.pods.stale`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
+// +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['true', 'false'])",message="a profile cannot be named \"true\" or \"false\": these have a meaning of their own in the annotation sidecar.gatehouse.dev/inject"
 type SidecarProfile struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is what is wanted.
 	Spec SidecarProfileSpec `json:"spec"`
+
+	// Status is what Gatehouse says of the object in a cluster. In a directory it is
+	// not looked at.
+	// +optional
+	Status SidecarProfileStatus `json:"status,omitzero"`
 }
 
 // SidecarProfileList is a list of SidecarProfile.
@@ -92,17 +112,21 @@ type SidecarProfileSpec struct {
 	// proxy from the application by its user.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
 	DistinctUsers []string `json:"distinctUsers,omitempty"`
 	// Parameters are what a pod or a namespace may set.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
 	Parameters []SidecarParameter `json:"parameters,omitempty"`
 	// Presets are sets of values that expressions may read when a pod is
 	// created, kept apart from the profile.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
 	Presets []SidecarPreset `json:"presets,omitempty"`
 	// Template is the partial pod that is added.
 	// +optional
@@ -110,11 +134,13 @@ type SidecarProfileSpec struct {
 	// AppContainers are additions to the pod's own containers.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
 	AppContainers []AppContainerAdditions `json:"appContainers,omitempty"`
 	// Share gives what the pod's own containers mount and have in their
 	// environment to containers of the template.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
 	Share []SidecarShare `json:"share,omitempty"`
 }
 
@@ -134,6 +160,7 @@ type SidecarMatch struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
 	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 }
 
@@ -152,6 +179,7 @@ type SidecarRollout struct {
 	// annotations of pods and namespaces too. Without it, pods outside the
 	// share get nothing.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Replaces string `json:"replaces,omitempty"`
 }
 
@@ -183,10 +211,14 @@ type SidecarPlacement struct {
 	// Before names profiles whose containers stand behind this one's.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
 	Before []string `json:"before,omitempty"`
 	// After names profiles whose containers stand in front of this one's.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
 	After []string `json:"after,omitempty"`
 }
 
@@ -252,6 +284,12 @@ const (
 // annotation <profile>.sidecar.gatehouse.dev/<parameter>. The pod's annotation
 // beats the namespace's, and that the default, each parameter for itself.
 // Expressions read it as params.<name>.
+//
+// +kubebuilder:validation:XValidation:rule="self.type != 'enum' || (has(self.enum) && size(self.enum) > 0)",message="is required for a parameter of type enum: list the values allowed",fieldPath=".enum",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule="!has(self.enum) || size(self.enum) == 0 || self.type in ['enum', 'string', 'list']",message="a parameter of this type has no enum: enum, string and list have",fieldPath=".enum"
+// +kubebuilder:validation:XValidation:rule="!has(self.pattern) || size(self.pattern) == 0 || self.type in ['string', 'list']",message="a parameter of this type has no pattern: string and list have",fieldPath=".pattern"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxLength) || self.type in ['string', 'list']",message="a parameter of this type has no maxLength: string and list have",fieldPath=".maxLength"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxItems) || self.type == 'list'",message="a parameter of this type has no maxItems: list has",fieldPath=".maxItems"
 type SidecarParameter struct {
 	// Name is a letter followed by letters and digits.
 	// +kubebuilder:validation:Pattern=`^[a-z][A-Za-z0-9]*$`
@@ -259,6 +297,7 @@ type SidecarParameter struct {
 	Name string `json:"name"`
 	// Description says what it is for.
 	// +optional
+	// +kubebuilder:validation:MaxLength=1024
 	Description string `json:"description,omitempty"`
 	// Type is one of string, integer, boolean, quantity, duration, port, enum
 	// and list.
@@ -283,18 +322,24 @@ type SidecarParameter struct {
 	// Pattern is a regular expression (RE2) that the whole of a string, or each
 	// text of a list, must match.
 	// +optional
+	// +kubebuilder:validation:MaxLength=1024
 	Pattern string `json:"pattern,omitempty"`
 	// MaxLength is the largest number of characters of a string, or of each
 	// text of a list. The default is 1024.
 	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=262144
 	MaxLength *int32 `json:"maxLength,omitempty"`
 	// MaxItems is the largest number of texts in a list. The default is 64.
 	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=262144
 	MaxItems *int32 `json:"maxItems,omitempty"`
 	// Enum are the values allowed: required for the type enum, possible for
 	// string and for the texts of a list.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
 	Enum []string `json:"enum,omitempty"`
 	// OnInvalid says what happens to a pod for which the value is none of
 	// those allowed, or missing: Refuse (default), or Skip, which leaves the
@@ -328,8 +373,14 @@ type SidecarPreset struct {
 
 // ObjectReference names an object in a namespace.
 type ObjectReference struct {
+	// Namespace is the namespace that the object is in.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
+	// Name is the object's name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }
 
 // SidecarTemplate is a partial pod. A text in it may hold CEL expressions over
@@ -349,8 +400,10 @@ type SidecarTemplate struct {
 
 // SidecarTemplateMetadata is what a profile may add to a pod's metadata.
 type SidecarTemplateMetadata struct {
+	// Labels are added to the pod's.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations are added to the pod's.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -361,10 +414,14 @@ type AppContainerAdditions struct {
 	// Names are the containers. Nothing stands for all.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
 	Names []string `json:"names,omitempty"`
 	// Except are containers that get nothing.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
 	Except []string `json:"except,omitempty"`
 	// InitContainers adds to the pod's own init containers too, native sidecars
 	// among them.
@@ -381,12 +438,18 @@ type AppContainerAdditions struct {
 
 // SidecarShare gives a container of the template what the pod's own containers
 // have.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.volumeMounts) && self.volumeMounts) || (has(self.volumeDevices) && self.volumeDevices) || (has(self.env) && size(self.env) > 0)",message="nothing is shared: volumeMounts, volumeDevices or env must say something"
+// +kubebuilder:validation:XValidation:rule="!has(self.readOnly) || !self.readOnly || (has(self.volumeMounts) && self.volumeMounts)",message="says something about volumeMounts, and these are not shared",fieldPath=".readOnly"
 type SidecarShare struct {
 	// Container is the container of the template.
+	// +kubebuilder:validation:MaxLength=253
 	Container string `json:"container"`
 	// From are the pod's own containers. Nothing stands for all.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
 	From []string `json:"from,omitempty"`
 	// VolumeMounts shares every volume mount, with subPath, and of one with a
 	// subPathExpr the environment variables that it names, and those that these
@@ -405,5 +468,7 @@ type SidecarShare struct {
 	// sidecar's own win.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=1024
 	Env []string `json:"env,omitempty"`
 }

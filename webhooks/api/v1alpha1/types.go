@@ -26,6 +26,12 @@ const (
 	ParameterDomain = "sidecar.gatehouse.dev"
 )
 
+// BreakGlassGroup is the group whose members' requests are not sent to Gatehouse by
+// the registrations that fail closed. Nobody is in it: a cluster administrator says
+// so for one command, kubectl --as-group, which takes the right to impersonate it
+// and is in the audit log. No source of identities may give it.
+const BreakGlassGroup = "gatehouse.dev:break-glass"
+
 // GroupVersion is the API group and version of every kind in this package.
 //
 //nolint:gochecknoglobals // the constant that every Kubernetes API package exports under this name
@@ -36,12 +42,29 @@ var GroupVersion = schema.GroupVersion{Group: "gatehouse.dev", Version: "v1alpha
 // cluster-scoped, and with validationActions of its own it needs no binding.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:resource:scope=Cluster,shortName=ghap,categories=gatehouse
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=1"
+// +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`
+// +kubebuilder:printcolumn:name="Actions",type=string,JSONPath=`.spec.validationActions`
+// +kubebuilder:printcolumn:name="Evaluations",type=integer,JSONPath=`.status.requests.evaluations`
+// +kubebuilder:printcolumn:name="Refusals",type=integer,JSONPath=`.status.requests.refusals`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
 type AdmissionPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec says what the policy is about and what it asks.
 	Spec AdmissionPolicySpec `json:"spec"`
+
+	// Status is what Gatehouse says of the object in a cluster. In a directory it is
+	// not looked at.
+	// +optional
+	Status AdmissionPolicyStatus `json:"status,omitzero"`
 }
 
 // AdmissionPolicyList is a list of AdmissionPolicy.
@@ -56,6 +79,13 @@ type AdmissionPolicyList struct {
 
 // AdmissionPolicySpec is upstream's ValidatingAdmissionPolicySpec with what
 // Gatehouse adds. A policy has podSecurity, or validations, or both.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.podSecurity) || (has(self.validations) && size(self.validations) > 0) || (has(self.auditAnnotations) && size(self.auditAnnotations) > 0)",message="a policy needs podSecurity, validations or auditAnnotations"
+// +kubebuilder:validation:XValidation:rule="has(self.matchConstraints) && has(self.matchConstraints.resourceRules) && size(self.matchConstraints.resourceRules) > 0",message="a policy needs matchConstraints.resourceRules: say which requests it is about",fieldPath=".matchConstraints"
+// +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || self.failurePolicy in ['Fail', 'Ignore']",message="must be Fail or Ignore",fieldPath=".failurePolicy"
+// +kubebuilder:validation:XValidation:rule="!has(self.matchConditions) || size(self.matchConditions) <= 64",message="has too many items, allowed are 64",fieldPath=".matchConditions"
+// +kubebuilder:validation:XValidation:rule="!has(self.auditAnnotations) || size(self.auditAnnotations) <= 20",message="has too many items, allowed are 20",fieldPath=".auditAnnotations"
+// +kubebuilder:validation:XValidation:rule="!has(self.validationActions) || !('Deny' in self.validationActions && 'Warn' in self.validationActions)",message="\"Deny\" and \"Warn\" exclude each other: a denial shows the message already",fieldPath=".validationActions"
 type AdmissionPolicySpec struct {
 	admissionregistrationv1.ValidatingAdmissionPolicySpec `json:",inline"`
 
@@ -67,6 +97,9 @@ type AdmissionPolicySpec struct {
 	// other. A policy that has them is in force without a binding, for
 	// everything that it matches and without params.
 	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:items:Enum=Deny;Warn;Audit
 	ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions,omitempty"`
 	// WorkloadTemplates is Check or Ignore. With Check, the default, a policy
 	// that matches the creation of pods checks the pod templates of workloads
@@ -127,6 +160,7 @@ type PodSecurity struct {
 	// v1.NN. The default is latest.
 	// +optional
 	// +kubebuilder:default=latest
+	// +kubebuilder:validation:Pattern=`^(latest|v1\.(0|[1-9][0-9]*))$`
 	Version string `json:"version,omitempty"`
 	// NamespaceLabels is Ignore, the default, or Honor. With Honor the
 	// namespace's own pod-security.kubernetes.io labels decide: enforce takes
@@ -152,12 +186,35 @@ const (
 // cluster-scoped.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:resource:scope=Cluster,shortName=ghapb,categories=gatehouse
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=1"
+// +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`
+// +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policyName`
+// +kubebuilder:printcolumn:name="Actions",type=string,JSONPath=`.spec.validationActions`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
 type AdmissionPolicyBinding struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is upstream's ValidatingAdmissionPolicyBindingSpec. The policy that it names is
+	// an AdmissionPolicy.
+	// +kubebuilder:validation:XValidation:rule="has(self.policyName) && size(self.policyName) > 0",message="is required: name the AdmissionPolicy that is bound",fieldPath=".policyName"
+	// +kubebuilder:validation:XValidation:rule="has(self.validationActions) && size(self.validationActions) > 0",message="is required: say what a violation leads to, for example [\"Deny\"]",fieldPath=".validationActions"
+	// +kubebuilder:validation:XValidation:rule="!has(self.validationActions) || size(self.validationActions) == ('Deny' in self.validationActions ? 1 : 0) + ('Warn' in self.validationActions ? 1 : 0) + ('Audit' in self.validationActions ? 1 : 0)",message="must be of Deny, Warn and Audit",fieldPath=".validationActions"
+	// +kubebuilder:validation:XValidation:rule="!has(self.validationActions) || !('Deny' in self.validationActions && 'Warn' in self.validationActions)",message="\"Deny\" and \"Warn\" exclude each other: a denial shows the message already",fieldPath=".validationActions"
+	// +kubebuilder:validation:XValidation:rule="!has(self.paramRef) || (has(self.paramRef.name) && size(self.paramRef.name) > 0) != has(self.paramRef.selector)",message="exactly one of name and selector is required: an empty selector selects every param",fieldPath=".paramRef"
+	// +kubebuilder:validation:XValidation:rule="!has(self.paramRef) || (has(self.paramRef.parameterNotFoundAction) && self.paramRef.parameterNotFoundAction in ['Allow', 'Deny'])",message="parameterNotFoundAction must be Allow or Deny: \"Deny\" refuses requests while there is no param, \"Allow\" skips the binding",fieldPath=".paramRef"
 	Spec admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec `json:"spec"`
+
+	// Status is what Gatehouse says of the object in a cluster. In a directory it is
+	// not looked at.
+	// +optional
+	Status AdmissionPolicyBindingStatus `json:"status,omitzero"`
 }
 
 // AdmissionPolicyBindingList is a list of AdmissionPolicyBinding.
@@ -175,11 +232,28 @@ type AdmissionPolicyBindingList struct {
 // of PolicyConfiguration: an exception in any other namespace does nothing.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=ghpe,categories=gatehouse
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=1"
+// +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`
+// +kubebuilder:printcolumn:name="For",type=string,priority=1,JSONPath=`.spec.reason`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
 type PolicyException struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec says what is excepted from what.
 	Spec PolicyExceptionSpec `json:"spec"`
+
+	// Status is what Gatehouse says of the object in a cluster. In a directory it is
+	// not looked at.
+	// +optional
+	Status PolicyExceptionStatus `json:"status,omitzero"`
 }
 
 // PolicyExceptionList is a list of PolicyException.
@@ -195,11 +269,16 @@ type PolicyExceptionList struct {
 // PolicyExceptionSpec says what is excepted from what.
 type PolicyExceptionSpec struct {
 	// Policies are those whose violations are let pass. At least one.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
 	Policies []ExceptedPolicy `json:"policies"`
 	// Match says which objects are excepted. Every field that is given must
 	// match; at least one must be given.
+	// +kubebuilder:validation:XValidation:rule="(has(self.namespaces) && size(self.namespaces) > 0) || (has(self.names) && size(self.names) > 0) || has(self.namespaceSelector) || has(self.objectSelector) || (has(self.matchConditions) && size(self.matchConditions) > 0)",message="is empty: an exception must say what it is about; to drop a policy, delete its binding"
 	Match ExceptionMatch `json:"match"`
 	// Reason says why, for who reads the audit log. Required.
+	// +kubebuilder:validation:XValidation:rule="size(self.trim()) > 0",message="is required: say why, for who reads the audit log",reason=FieldValueRequired
+	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason"`
 	// ExpiresAt is the moment from which the exception does nothing.
 	// +optional
@@ -215,10 +294,14 @@ type ExceptedPolicy struct {
 	// +kubebuilder:validation:Enum=ValidatingAdmissionPolicy;AdmissionPolicy
 	Kind string `json:"kind,omitempty"`
 	// Name is the policy's name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// Rules are the rules of the policy that are meant, as answers name them:
 	// "validations[2]", "podSecurity.hostPorts". Without any, all are.
 	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
 	Rules []string `json:"rules,omitempty"`
 }
 
@@ -227,24 +310,38 @@ type ExceptionMatch struct {
 	// Namespaces are names of namespaces. An exception that holds in its own
 	// namespace alone can name no other.
 	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
 	Namespaces []string `json:"namespaces,omitempty"`
 	// Names are names of objects. A "*" at the end stands for any rest, as the
 	// names of pods need: "legacy-*". Before an object has a name, its
 	// generateName counts, for patterns with a "*". Of a pod template it is the
 	// workload's name.
 	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[^*]*[*]?$`
 	Names []string `json:"names,omitempty"`
 	// NamespaceSelector selects namespaces by labels. It selects nothing that
 	// is not in a namespace.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchLabels) || size(self.matchLabels) <= 64",message="has too many labels, allowed are 64",fieldPath=".matchLabels"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || size(self.matchExpressions) <= 64",message="has too many items, allowed are 64",fieldPath=".matchExpressions"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// ObjectSelector selects objects by labels: of an update the new object and
 	// the old one must both be selected.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchLabels) || size(self.matchLabels) <= 64",message="has too many labels, allowed are 64",fieldPath=".matchLabels"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || size(self.matchExpressions) <= 64",message="has too many items, allowed are 64",fieldPath=".matchExpressions"
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 	// MatchConditions are CEL expressions that must all be true, over object,
 	// oldObject, request and namespaceObject. One that fails is not true.
 	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(c, size(c.name) <= 317 && size(c.expression) <= 10240)",message="a name may have 317 characters, and an expression 10240"
 	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 }
 
