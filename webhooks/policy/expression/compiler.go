@@ -17,7 +17,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
@@ -42,12 +41,12 @@ type Compiler struct {
 
 	// mutex guards what follows, and that the variables of one policy at a time
 	// are declared.
-	mutex        sync.Mutex
-	environments map[declared]*cel.Env
-	current      *Variables
+	mutex    sync.Mutex
+	planners map[declared]*planner
+	current  *Variables
 }
 
-// declared tells environments apart.
+// declared tells environments, and so planners, apart.
 type declared struct{ params, authorizer, variables bool }
 
 // NewCompiler is a compiler for a Kubernetes version, such as "1.36", whose
@@ -57,18 +56,32 @@ func NewCompiler(compatibility string) (*Compiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%q is not a Kubernetes version such as \"1.36\"", compatibility)
 	}
-	return &Compiler{base: environment.MustBaseEnvSet(parsed), environments: map[declared]*cel.Env{}}, nil
+	return &Compiler{base: environment.MustBaseEnvSet(parsed), planners: map[declared]*planner{}}, nil
 }
 
 // variablesType is upstream's name for the type of variables.
 const variablesType = "kubernetes.variables"
 
-// environment is the environment for the declarations. The mutex is held.
-func (c *Compiler) environment(d Declarations) (*cel.Env, error) {
+// planner is that of the environment for the declarations. The mutex is held.
+func (c *Compiler) planner(d Declarations) (*planner, error) {
 	key := declared{d.Params, d.Authorizer, d.Variables != nil}
-	if env := c.environments[key]; env != nil {
-		return env, nil
+	if p := c.planners[key]; p != nil {
+		return p, nil
 	}
+	env, err := c.environment(key)
+	if err != nil {
+		return nil, fmt.Errorf("declare the variables of policies: %w", err)
+	}
+	p, err := newPlanner(env)
+	if err != nil {
+		return nil, fmt.Errorf("plan expressions: %w", err)
+	}
+	c.planners[key] = p
+	return p, nil
+}
+
+// environment is what expressions with the declarations may name.
+func (c *Compiler) environment(d declared) (*cel.Env, error) {
 	request, namespace := plugincel.BuildRequestType(), plugincel.BuildNamespaceType()
 	options := []cel.EnvOption{
 		cel.Variable(plugincel.ObjectVarName, cel.DynType),
@@ -76,10 +89,10 @@ func (c *Compiler) environment(d Declarations) (*cel.Env, error) {
 		cel.Variable(plugincel.NamespaceVarName, namespace.CelType()),
 		cel.Variable(plugincel.RequestVarName, request.CelType()),
 	}
-	if d.Params {
+	if d.params {
 		options = append(options, cel.Variable(plugincel.ParamsVarName, cel.DynType))
 	}
-	if d.Authorizer {
+	if d.authorizer {
 		options = append(options,
 			cel.Variable(plugincel.AuthorizerVarName, library.AuthorizerType),
 			cel.Variable(plugincel.RequestResourceAuthorizerVarName, library.ResourceCheckType),
@@ -92,20 +105,16 @@ func (c *Compiler) environment(d Declarations) (*cel.Env, error) {
 		DeclTypes:         []*apiservercel.DeclType{namespace, request},
 	}, environment.StrictCostOpt)
 	if err != nil {
-		return nil, fmt.Errorf("declare the variables of policies: %w", err)
+		return nil, err
 	}
 	env := set.NewExpressionsEnv()
-	if d.Variables != nil {
-		env, err = env.Extend(
-			cel.CustomTypeProvider(&provider{Provider: env.CELTypeProvider(), compiler: c}),
-			cel.Variable(plugincel.VariableVarName, cel.ObjectType(variablesType)),
-		)
-		if err != nil {
-			return nil, fmt.Errorf("declare the variables of policies: %w", err)
-		}
+	if !d.variables {
+		return env, nil
 	}
-	c.environments[key] = env
-	return env, nil
+	return env.Extend(
+		cel.CustomTypeProvider(&provider{Provider: env.CELTypeProvider(), compiler: c}),
+		cel.Variable(plugincel.VariableVarName, cel.ObjectType(variablesType)),
+	)
 }
 
 // provider knows the fields of variables, which every policy has others of.
@@ -162,11 +171,11 @@ func (c *Compiler) Declare(name, text string, d Declarations) *apiservercel.Erro
 // compile is Compile with the mutex held, and returns the parsed expression too.
 func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (*Program, ast.Expr, *apiservercel.Error) {
 	c.current = d.Variables
-	env, err := c.environment(d)
+	planner, err := c.planner(d)
 	if err != nil {
 		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: err.Error()}
 	}
-	checked, issues := env.Compile(text)
+	checked, issues := planner.env.Compile(text)
 	if issues != nil {
 		return nil, nil, &apiservercel.Error{
 			Type: apiservercel.ErrorTypeInvalid, Detail: "compilation failed: " + issues.String(), Cause: apiservercel.NewCompilationError(issues),
@@ -183,12 +192,7 @@ func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (*P
 	root := checked.NativeRep().Expr()
 	out := &Program{text: text, output: output, variables: d.Variables}
 	out.uses, out.shape = look(root)
-	options := []cel.ProgramOption{cel.InterruptCheckFrequency(celconfig.CheckFrequency)}
-	if out.shape.limited {
-		options = append(options, limited(env))
-	}
-	out.program, err = env.Program(checked, options...)
-	if err != nil {
+	if out.plan, err = planner.plan(checked.NativeRep(), out.shape.limited); err != nil {
 		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: "program instantiation failed: " + err.Error()}
 	}
 	return out, root, nil

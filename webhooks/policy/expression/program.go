@@ -7,13 +7,14 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
 // Program is a compiled expression. It is immutable and safe for concurrent use.
 type Program struct {
 	text      string
-	program   cel.Program
+	plan      *interpreter.ObservableInterpretable
 	output    *cel.Type
 	uses      Uses
 	shape     shape
@@ -138,24 +139,9 @@ func (p *Phase) Eval(ctx context.Context, program *Program) (value ref.Val, cost
 	return value, cost, nil
 }
 
-// run evaluates a program. A cost that cannot be had is more than any budget.
+// run evaluates a program, and counts what it costs.
 func (in *Input) run(ctx context.Context, program *Program) (ref.Val, int64, error) {
-	var (
-		value   ref.Val
-		details *cel.EvalDetails
-		err     error
-	)
-	if program.shape.loops {
-		value, details, err = program.program.ContextEval(ctx, in)
-	} else {
-		value, details, err = program.program.Eval(in)
-	}
-	cost := int64(math.MaxInt64)
-	if details != nil {
-		if actual := details.ActualCost(); actual != nil && *actual < math.MaxInt64 {
-			cost = int64(*actual)
-		}
-	}
+	value, cost, err := program.evaluate(ctx, in)
 	in.Spent = add(in.Spent, cost)
 	return value, cost, err
 }

@@ -1,0 +1,104 @@
+package expression
+
+import (
+	"errors"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/interpreter"
+)
+
+// planner plans the expressions of an environment.
+//
+// A cel.Program holds much more than the plan of its expression: an index of all
+// functions that there are, and what calls of them cost, which is five times as
+// much and the same for all. So of the cel.Program that an expression is planned
+// with nothing but the plan is kept.
+type planner struct {
+	env *cel.Env
+	// costs is how every plan counts what it costs.
+	costs *interpreter.CostTracker
+	// counted is a plan with what begins to count each time that it is evaluated.
+	counted interpreter.ObservableInterpretable
+}
+
+// errNoPlan means that the library does not plan as it did.
+var errNoPlan = errors.New("the plan of the expression was not found")
+
+func newPlanner(env *cel.Env) (*planner, error) {
+	p := &planner{env: env}
+	checked, issues := env.Compile("null")
+	if issues != nil {
+		return nil, issues.Err()
+	}
+	constant := checked.NativeRep()
+	if _, err := p.part(constant, false); err != nil {
+		return nil, err
+	}
+	if p.costs == nil {
+		return nil, errNoPlan
+	}
+	provider, adapter := env.CELTypeProvider(), env.CELTypeAdapter()
+	attributes := interpreter.NewAttributeFactory(env.Container, adapter, provider)
+	plan, err := interpreter.NewInterpreter(interpreter.NewDispatcher(), env.Container, provider, adapter, attributes).
+		NewInterpretable(constant, interpreter.CostObserver(interpreter.CostTrackerFactory(p.costs.Clone)))
+	if err != nil {
+		return nil, err
+	}
+	counted, ok := plan.(*interpreter.ObservableInterpretable)
+	if !ok {
+		return nil, errNoPlan
+	}
+	p.counted = *counted
+	return p, nil
+}
+
+// plan plans a checked expression. If limits is true, functions keep to theirs.
+func (p *planner) plan(checked *ast.AST, limits bool) (*interpreter.ObservableInterpretable, error) {
+	part, err := p.part(checked, limits)
+	if err != nil {
+		return nil, err
+	}
+	out := p.counted
+	out.InterpretableV2 = part
+	return &out, nil
+}
+
+// part plans an expression as part of another one, a list of it, because decorators
+// are shown parts when all else is done to them, and the whole one before.
+func (p *planner) part(checked *ast.AST, limits bool) (plan interpreter.InterpretableV2, err error) {
+	id := ast.MaxID(checked) + 1
+	list := ast.NewExprFactory().NewList(id, []ast.Expr{checked.Expr()}, nil)
+	whole := ast.NewCheckedAST(ast.NewAST(list, checked.SourceInfo()), checked.TypeMap(), checked.ReferenceMap())
+	options := []cel.ProgramOption{
+		cel.InterruptCheckFrequency(interruptCheckFrequency),
+		cel.CostTrackerOptions(p.share),
+		cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+			if list, ok := i.(interpreter.InterpretableConstructor); ok && i.ID() == id && len(list.InitVals()) == 1 {
+				plan = list.InitVals()[0]
+			}
+			return i, nil
+		}),
+	}
+	if limits {
+		options = append(options, limited(p.env))
+	}
+	if _, err := p.env.PlanProgram(whole, options...); err != nil {
+		return nil, err
+	}
+	if plan == nil {
+		return nil, errNoPlan
+	}
+	return plan, nil
+}
+
+// share makes all plans count in one way, that of the environment's options, which
+// come before this one.
+func (p *planner) share(own *interpreter.CostTracker) error {
+	if p.costs == nil {
+		p.costs = own
+	} else {
+		*own = *p.costs
+	}
+	return nil
+}
