@@ -156,6 +156,12 @@ type maker struct {
 // Decide decides about a pod that is to be created. It is safe for concurrent
 // use.
 func (s *Set) Decide(in Input) Decision {
+	d, _ := s.decide(in)
+	return d
+}
+
+// decide is Decide, and what the pod's status annotation says, nil without one.
+func (s *Set) decide(in Input) (Decision, *status) {
 	sc, _ := s.scratch.Get().(*scratch)
 	// Nothing of the request may be kept.
 	defer func() {
@@ -166,7 +172,7 @@ func (s *Set) Decide(in Input) Decision {
 	m := &sc.maker
 	m.set, m.in, m.pod, m.text, m.reader = s, &in, &sc.pod, in.Pod, &sc.reader
 	m.decide(sc)
-	return m.Decision
+	return m.Decision, m.status
 }
 
 func (m *maker) decide(sc *scratch) {

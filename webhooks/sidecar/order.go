@@ -18,6 +18,15 @@ func (s *Set) link() finding.List {
 			Message: fmt.Sprintf(format, args...), Hint: hint,
 		})
 	}
+	// involve names the profiles that take part in what was reported last.
+	involve := func(others ...int) {
+		last := &found[len(found)-1]
+		for _, k := range others {
+			if name := "SidecarProfile/" + s.profiles[k].name; name != last.Object && !slices.Contains(strings.Fields(last.Others), name) {
+				last.Others = strings.TrimSpace(last.Others + " " + name)
+			}
+		}
+	}
 	names := make([]string, len(s.profiles))
 	for i, p := range s.profiles {
 		names[i] = p.name
@@ -35,8 +44,10 @@ func (s *Set) link() finding.List {
 			report(p, finding.Error, path, "", "the profile replaces itself")
 		case s.profiles[k].replaces != "":
 			report(p, finding.Error, path, "", "profile %q replaces another one itself", p.replaces)
+			involve(k)
 		case s.profiles[k].replacedBy >= 0:
 			report(p, finding.Error, path, "", "profile %q is replaced by %q already", p.replaces, s.profiles[s.profiles[k].replacedBy].name)
+			involve(s.profiles[k].replacedBy)
 		default:
 			s.profiles[k].replacedBy = i
 		}
@@ -69,6 +80,7 @@ func (s *Set) link() finding.List {
 					if s.profiles[ahead].contradicts(s.profiles[behind], l) {
 						report(p, finding.Error, path, "", "profile %q has its %s behind the pod's own, and profile %q in front of them, so that the first cannot stand before the second",
 							s.profiles[ahead].name, l, s.profiles[behind].name)
+						involve(ahead, behind)
 					}
 				}
 			}
@@ -86,6 +98,7 @@ func (s *Set) link() finding.List {
 			chain[i] = s.profiles[k].name
 		}
 		report(s.profiles[cycle[0]], finding.Error, "spec.placement", "", "the profiles stand before each other in a circle: %s", strings.Join(chain, " before "))
+		involve(cycle...)
 	}
 	return found
 }

@@ -22,9 +22,20 @@ func checkNames(profiles []Profile) finding.List {
 			first[p.Name] = p.Source
 			continue
 		}
-		found = append(found, errorAt(p, "metadata.name", fmt.Sprintf("%q is the name of the profile in %q too", p.Name, source)))
+		found = append(found, errorAt(p, "metadata.name", fmt.Sprintf("%q is the name of the profile %s too", p.Name, origin(source))))
 	}
 	return found
+}
+
+// clusterSource is the Source of profiles that are custom resources.
+const clusterSource = "cluster"
+
+// origin is where a profile is, for the sentence of another profile's finding.
+func origin(source string) string {
+	if source == clusterSource {
+		return "of the cluster"
+	}
+	return fmt.Sprintf("in %q", source)
 }
 
 // checkShared refuses profiles that could apply to one pod and would then both
@@ -39,8 +50,9 @@ func checkShared(profiles []*profile) finding.List {
 	report := func(p, other *profile, path, what string) {
 		found = append(found, finding.Finding{
 			Severity: finding.Error, Source: p.source, Object: "SidecarProfile/" + p.name, Field: path,
-			Message: fmt.Sprintf("%s, and so does profile %q in %q; both can apply to one pod", what, other.name, other.source),
+			Message: fmt.Sprintf("%s, and so does profile %q %s; both can apply to one pod", what, other.name, origin(other.source)),
 			Hint:    "change one, or give the profiles selectors that exclude each other",
+			Others:  "SidecarProfile/" + other.name,
 		})
 	}
 	for _, p := range profiles {

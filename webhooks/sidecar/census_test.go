@@ -1,0 +1,73 @@
+package sidecar_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// TestCensus counts pods as they are in a cluster: with what was injected, by this
+// version of a profile or by another, and with what others have written since.
+func TestCensus(t *testing.T) {
+	t.Parallel()
+	const text = "metadata: {name: %s}\nspec: {injection: OptOut, match: {objectSelector: {matchLabels: {app: shop}}}, template: {spec: {containers: [{name: %s, image: 'example/%s:%d'}]}}}"
+	profiles := func(version int) *sidecar.Set {
+		return compile(t, fmt.Sprintf(text, "a", "a", "a", version), fmt.Sprintf(text, "b", "b", "b", 1),
+			"metadata: {name: asked}\nspec: {injection: OptIn, template: {spec: {containers: [{name: c, image: c}]}}}")
+	}
+	now, later := profiles(1), profiles(2)
+	if got := now.Profiles(); !slices.Equal(got, []string{"a", "asked", "b"}) {
+		t.Errorf("the profiles are %q", got)
+	}
+	created := toJSON(t, "metadata: {name: x, namespace: shop, labels: {app: shop}}\nspec: {containers: [{name: app, image: app}]}")
+	other := toJSON(t, "metadata: {name: x, namespace: shop, labels: {app: other}}\nspec: {containers: [{name: app, image: app}]}")
+	decision := now.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(created)})
+	if decision.Err != nil || decision.Patches == nil {
+		t.Fatalf("not injected: %+v", decision)
+	}
+	injected := apply(t, created, decision.Patches)
+	// Somebody changed the label that it was selected by.
+	relabelled := strings.Replace(injected, `"app":"shop"`, `"app":"other"`, 1)
+	both := []sidecar.Standing{{Profile: "a", Matched: true, Injected: true}, {Profile: "b", Matched: true, Injected: true}}
+	for _, tc := range []struct {
+		name string
+		set  *sidecar.Set
+		pod  string
+		want []sidecar.Standing
+		err  bool
+	}{
+		{"never injected", now, created, []sidecar.Standing{{Profile: "a", Matched: true}, {Profile: "b", Matched: true}}, false},
+		{"not selected", now, other, nil, false},
+		{"injected", now, injected, both, false},
+		{"by an earlier version", later, injected, []sidecar.Standing{{Profile: "a", Matched: true, Injected: true, Stale: true}, both[1]}, false},
+		{"not selected any more", now, relabelled, []sidecar.Standing{{Profile: "a", Injected: true}, {Profile: "b", Injected: true}}, false},
+		{"neither, and by an earlier version", later, relabelled, []sidecar.Standing{{Profile: "a", Injected: true, Stale: true}, {Profile: "b", Injected: true}}, false},
+		{"by a profile that is no more", compile(t, fmt.Sprintf(text, "b", "b", "b", 1)), injected, both[1:], false},
+		{"a status that nobody wrote", now, toJSON(t, "metadata: {labels: {app: other}, annotations: {sidecar.gatehouse.dev/status: 'no'}}\nspec: {}"), nil, false},
+		{"no pod", now, "[", nil, true},
+		{"nothing", now, "", nil, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := tc.set.Census(t.Context(), "shop", []byte(tc.pod))
+			if !slices.Equal(got, tc.want) || (err != nil) != tc.err {
+				t.Errorf("%+v and error %v, want %+v and %t", got, err, tc.want, tc.err)
+			}
+		})
+	}
+}
+
+// TestCensusCouldNotTell wants what a pod has told, though its namespace is not known.
+func TestCensusCouldNotTell(t *testing.T) {
+	t.Parallel()
+	set := compile(t, shipper())
+	created := toJSON(t, "metadata: {name: x}\nspec: {containers: [{name: app, image: app}]}")
+	injected := apply(t, created, set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(created)}).Patches)
+	got, err := set.Census(t.Context(), "elsewhere", []byte(injected))
+	if want := []sidecar.Standing{{Profile: "log-shipper", Injected: true}}; err == nil || !slices.Equal(got, want) {
+		t.Errorf("%+v and error %v, want %+v and an error", got, err, want)
+	}
+}
