@@ -175,8 +175,9 @@ func (c *tokenChecker) check(t *Token) [sha256.Size]byte {
 	if message != "" {
 		report(finding.Error, "spec.sha256", message, hint)
 	} else if first, taken := c.hashes[digest]; taken {
-		report(finding.Error, "spec.sha256", fmt.Sprintf("%s is already the hash of %s in %s", quote(t.Spec.SHA256), object(first), place(first)),
+		report(finding.Error, "spec.sha256", "is already the hash of "+other(t, first),
 			"the id is part of a token's text, so no text has both ids: issue a token for each")
+		c.found[len(c.found)-1].Others = object(first)
 	} else {
 		c.hashes[digest] = t
 	}
@@ -227,6 +228,19 @@ func parseDigest(text string) (digest [sha256.Size]byte, message, hint string) {
 
 // object names a token as findings do.
 func object(t *Token) string { return "AccessToken/" + t.Name }
+
+// clusterSource is the Source of tokens that are custom resources.
+const clusterSource = "cluster"
+
+// other names the token that has the hash of t already. Who may write tokens to
+// the cluster need not know those of the directory, nor its files, so that a
+// token of the cluster is told of these without a name.
+func other(t, first *Token) string {
+	if t.Source == clusterSource && first.Source != clusterSource {
+		return "another token, in the directory"
+	}
+	return object(first) + " in " + place(first)
+}
 
 // place is where a token was read, for the sentence of another token's finding.
 func place(t *Token) string {

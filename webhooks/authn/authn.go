@@ -33,7 +33,8 @@ import (
 
 // Token is an AccessToken and the place that it was read from.
 type Token struct {
-	// Source is the file and document, "tokens/ci.yaml#2", only for messages.
+	// Source is the file and document, "tokens/ci.yaml#2", or "cluster" of a custom
+	// resource. It is for messages, and decides what those say of other tokens.
 	Source string
 	v1alpha1.AccessToken
 }

@@ -141,6 +141,8 @@ func (p *configurationProblems) checkGuard(spec *Spec) {
 	for i, allowed := range spec.Configuration.Guard.AllowedGroups {
 		field := fmt.Sprintf("guard.allowedGroups[%d]", i)
 		switch f := nameFault(allowed.Name); {
+		case breaksGlass(allowed.Name):
+			p.error(field+".name", quote(allowed.Name)+" is never given by a source of identities", "a cluster administrator gives it for one command, by impersonation: see docs/registration.md")
 		case isNeverAllowed(allowed.Name):
 			p.error(field+".name", quote(allowed.Name)+" is the API server's own to give", "it gives system:authenticated to everybody whom a webhook says yes to")
 		case f == "":

@@ -97,7 +97,7 @@ func TestCompileConfiguration(t *testing.T) {
 		},
 		"groups that nobody may allow": {
 			edit: func(s *authn.Spec) {
-				for _, name := range []string{"system:authenticated", "dev", " system:masters", "System:masters", "system:masters", ""} {
+				for _, name := range []string{"system:authenticated", "dev", " system:masters", "System:masters", "system:masters", "", "gatehouse.dev:break-glass"} {
 					s.Configuration.Guard.AllowedGroups = append(s.Configuration.Guard.AllowedGroups, v1alpha1.AllowedGroup{Name: name, Sources: []string{"corp"}})
 				}
 			},
@@ -105,6 +105,7 @@ func TestCompileConfiguration(t *testing.T) {
 				"error guard.allowedGroups[0].name: the API server's own", "warning guard.allowedGroups[1].name: is not reserved",
 				"error guard.allowedGroups[2].name: not the name of a reserved group", "error guard.allowedGroups[3].name: not the name of a reserved group",
 				"warning guard.allowedGroups[4].name: passes every authorizer", "error guard.allowedGroups[5].name: not the name of a reserved group",
+				`error guard.allowedGroups[6].name: "gatehouse.dev:break-glass" is never given by a source of identities`,
 			},
 		},
 		"prefixes that lock everybody out": {

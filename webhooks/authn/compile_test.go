@@ -51,12 +51,25 @@ func TestCompileFindings(t *testing.T) {
 		{
 			"hash taken",
 			[]authn.Token{doc("ci", 1), doc("cd", 2, sha(good))},
-			[]string{`tokens/cd.yaml: AccessToken/cd: spec.sha256: "` + good + `" is already the hash of AccessToken/ci in tokens/ci.yaml (hint: the id is part of`},
+			[]string{`tokens/cd.yaml: AccessToken/cd: spec.sha256: is already the hash of AccessToken/ci in tokens/ci.yaml (hint: the id is part of`},
+		},
+		{
+			"hash taken by a token of the directory, which who writes to the cluster need not know",
+			[]authn.Token{doc("ci", 1), from("cluster", doc("cd", 2, sha(good)))},
+			[]string{`cluster: AccessToken/cd: spec.sha256: is already the hash of another token, in the directory (hint: the id is part of`},
+		},
+		{
+			"hash taken by a token of the cluster, for the directory and the cluster",
+			[]authn.Token{from("cluster", doc("ci", 1)), from("cluster", doc("cd", 2, sha(good))), doc("ce", 2, sha(good))},
+			[]string{
+				`cluster: AccessToken/cd: spec.sha256: is already the hash of AccessToken/ci in cluster (hint`,
+				`tokens/ce.yaml: AccessToken/ce: spec.sha256: is already the hash of AccessToken/ci in cluster (hint`,
+			},
 		},
 		{
 			"the whole document twice",
 			[]authn.Token{doc("ci", 1), doc("ci", 1)},
-			[]string{`metadata.name: "ci" is already the id`, `spec.sha256: "` + good + `" is already the hash of AccessToken/ci`},
+			[]string{`metadata.name: "ci" is already the id`, `spec.sha256: is already the hash of AccessToken/ci`},
 		},
 		{
 			"no hash",

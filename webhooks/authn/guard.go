@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // The identity guard refuses identities that are not a backend's to give. It is
@@ -45,6 +47,10 @@ import (
 // Authorizers compare names exactly, so a variant such as " System:Masters"
 // has no power; it is refused because people who read a log take it for what it
 // looks like.
+//
+// One group is Gatehouse's own: what its members do is not sent to Gatehouse where
+// that fails closed. A cluster administrator says by impersonation that it is an
+// emergency; no source of identities may, and there is no exception.
 
 // maxNameBytes bounds every text of an identity. Long names are no longer read
 // by anybody, and every audit event of the user repeats them. X.509 subjects and
@@ -58,6 +64,7 @@ type fault string
 const (
 	faultEmpty    fault = `must not be empty`
 	faultReserved fault = `is reserved: names that begin with "system:" belong to Kubernetes itself`
+	faultGlass    fault = `is reserved: what members of "` + v1alpha1.BreakGlassGroup + `" do is not sent to Gatehouse, so that the group is given by impersonation alone`
 	faultSpace    fault = `must not begin or end with white space`
 	faultControl  fault = `must not hold control or invisible characters`
 	faultUTF8     fault = `must be valid UTF-8`
@@ -95,6 +102,10 @@ func violations(u *authenticationv1.UserInfo, by Backend, rules *guardRules) []v
 		add(f, u.UID, "uid")
 	}
 	for i, group := range u.Groups {
+		if breaksGlass(group) {
+			add(faultGlass, group, "groups[%d]", i)
+			continue
+		}
 		if rules.allows(group) {
 			continue
 		}
@@ -226,11 +237,19 @@ func unseen(r rune) bool {
 	return r == emptyBraille || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// reserved tells whether a name begins with "system:" to somebody who reads it:
-// whatever the case, and whatever white space or invisible characters are
+// reserved tells whether a name begins with "system:" to somebody who reads it.
+func reserved(name string) bool { return readsAs(name, "system:") }
+
+// breaksGlass tells whether a group is, or reads like, that of emergencies.
+func breaksGlass(group string) bool {
+	return len(group) <= maxNameBytes && readsAs(group, v1alpha1.BreakGlassGroup)
+}
+
+// readsAs tells whether a name begins with a text, in lower case, to somebody who
+// reads it: whatever the case, and whatever white space or invisible characters are
 // before it or in it.
-func reserved(name string) bool {
-	rest := "system:"
+func readsAs(name, text string) bool {
+	rest := text
 	for _, r := range name {
 		if unicode.IsSpace(r) || unicode.IsControl(r) || unseen(r) {
 			continue

@@ -155,6 +155,37 @@ func TestGuardStandsBehindEveryBackend(t *testing.T) {
 	}
 }
 
+// breakGlassNames are the group of emergencies and names that read like it.
+func breakGlassNames() []string {
+	return []string{
+		"gatehouse.dev:break-glass", "Gatehouse.dev:Break-Glass", " gatehouse.dev:break-glass", "gatehouse.dev:break-glass ",
+		"gatehouse.dev:\u200bbreak-glass", "gatehouse.dev: break-glass", "gatehouse.dev:break-glass-team",
+	}
+}
+
+// No source gives the group of emergencies, not even one that the configuration would allow it, and every other group
+// that begins alike is an ordinary one.
+func TestNobodyIsGivenTheGroupOfEmergencies(t *testing.T) {
+	for _, name := range breakGlassNames() {
+		identity := authenticationv1.UserInfo{Username: "jane", Groups: []string{"dev", name}}
+		for backend, decide := range backends(t, identity) {
+			t.Run(backend+"/"+name, func(t *testing.T) {
+				if outcome, reason := decide(); outcome != No || reason != ReasonGuard {
+					t.Errorf("got %s, %s", outcome, reason)
+				}
+			})
+		}
+		found := violations(&identity, JWTs, &guardRules{allowed: []string{name}})
+		if len(found) != 1 || found[0].field != "groups[1]" || !strings.Contains(found[0].message, "given by impersonation alone") {
+			t.Errorf("%q, allowed: got %+v", name, found)
+		}
+	}
+	good := authenticationv1.UserInfo{Username: "gatehouse.dev:break-glass", Groups: []string{"gatehouse.dev", "gatehouse.dev:auditors", "break-glass"}}
+	if found := violations(&good, AccessTokens, nil); len(found) > 0 {
+		t.Errorf("refused: %+v", found)
+	}
+}
+
 func TestGuardRules(t *testing.T) {
 	named := func(name string) authenticationv1.UserInfo { return authenticationv1.UserInfo{Username: name} }
 	extra := func(key string, values ...string) authenticationv1.UserInfo {

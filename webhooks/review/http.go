@@ -74,6 +74,8 @@ type Options struct {
 	Admit func(*http.Request) error
 	// Observe, if set, gets each finished review. It must not keep the Outcome.
 	Observe func(*Outcome)
+	// TraceParents has each Outcome hold the caller's trace context.
+	TraceParents bool
 	// Now is the clock. Required.
 	Now func() time.Time
 }
@@ -153,6 +155,9 @@ type endpoint struct {
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := scratches.Get().(*scratch)
 	s.out.Endpoint, s.out.Started = e.Name, e.Now()
+	if e.TraceParents {
+		s.out.TraceParent = r.Header.Get("Traceparent")
+	}
 	left := e.patience(r)
 	// No more than a quarter of the caller's patience is spent on waiting.
 	s.held = holding{budget: e.InFlight, patience: left / 4, now: e.Now}

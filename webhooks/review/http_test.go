@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -446,6 +447,33 @@ func TestBytesInFlight(t *testing.T) {
 	}
 	_ = stop.CloseWithError(io.ErrUnexpectedEOF)
 	first.Wait()
+}
+
+// TestTraceParent has the trace of the caller in the Outcome, where that is asked for,
+// and of no other caller.
+func TestTraceParent(t *testing.T) {
+	t.Parallel()
+	for _, asked := range []bool{true, false} {
+		var got []string
+		o := options(nil)
+		o.TraceParents, o.Observe = asked, func(o *review.Outcome) { got = append(got, o.TraceParent) }
+		handler := review.Admission(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, o)
+		want := []string{"00-a", "", "00-b"}
+		for _, header := range want {
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(admissionBody()))
+			request.Header.Set("Content-Type", "application/json")
+			if header != "" {
+				request.Header.Set("traceparent", header)
+			}
+			handler.ServeHTTP(httptest.NewRecorder(), request)
+		}
+		if !asked {
+			want = make([]string, len(want))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("asked for %t, the outcomes have %q, want %q", asked, got, want)
+		}
+	}
 }
 
 func jsonOperation(value any) jsonpatch.Operation {

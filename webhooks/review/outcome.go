@@ -68,6 +68,10 @@ type Outcome struct {
 	Backend string
 	Source  string
 
+	// TraceParent is the caller's header traceparent (W3C Trace Context), as it came
+	// and so of any shape. It is empty without one, and unless Options ask for it.
+	TraceParent string
+
 	// Started is when the request's header had been read.
 	Started time.Time
 	// Took is the time from Started to the end of the answer.
