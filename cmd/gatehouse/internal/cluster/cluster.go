@@ -61,6 +61,8 @@ type Cluster struct {
 	mu    sync.Mutex
 	// running are the followers that run.
 	running map[target]*running
+	// resources are the followers of the custom resources, which run for ever.
+	resources []*follower
 }
 
 // target is what a follower follows: namespaces as such, or params, which may be
@@ -207,7 +209,7 @@ func (c *Cluster) Ready() error {
 func (c *Cluster) followers() []*follower {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make([]*follower, 0, len(c.running))
+	all := slices.Clone(c.resources)
 	for _, r := range c.running {
 		all = append(all, r.follower)
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +29,22 @@ type follower struct {
 	source source
 	// vital tells that nothing works without these objects.
 	vital bool
-	log   *slog.Logger
+	// absent says what to do where the cluster has no such kind.
+	absent string
+	// grace is how long objects stay in use after the API server said that there is no
+	// such kind: one that is starting says so of every custom resource.
+	grace time.Duration
+	// belief is how long the API server must have said so before it is believed at a
+	// start.
+	belief time.Duration
+	// transform makes of an object what is kept of it.
+	transform cache.TransformFunc
+	// keep makes the reflector's store of the one that is looked into; nil stands for
+	// the same.
+	keep func(*store) cache.ReflectorStore
+	// changed is called when other objects are there than before.
+	changed func()
+	log     *slog.Logger
 	// count counts an error.
 	count func(trouble)
 
@@ -35,6 +52,8 @@ type follower struct {
 	// are, or that there is no such kind.
 	settled chan struct{}
 	settle  sync.Once
+	// late tells that it was waited for in vain.
+	late atomic.Bool
 
 	// asking are look-ups by name in progress.
 	asking singleflight.Group
@@ -51,10 +70,16 @@ type state struct {
 	store *store
 	// err is what keeps them from being brought up to date.
 	err error
+	// unservedSince is since when there is no such kind.
+	unservedSince time.Time
 }
 
 func newFollower(target Target, s source, log *slog.Logger, count func(trouble)) *follower {
-	f := &follower{Target: target, source: s, log: log.With("kind", kindLabel(target.Kind)), count: count, settled: make(chan struct{})}
+	f := &follower{
+		Target: target, source: s, log: log.With("kind", kindLabel(target.Kind)), count: count, settled: make(chan struct{}),
+		absent:    "it is looked for again; until it is there, the failurePolicy of the policies decides",
+		transform: strip, changed: func() {},
+	}
 	if target.Namespace != "" {
 		f.log = f.log.With("namespace", target.Namespace)
 	}
@@ -105,16 +130,21 @@ func (f *follower) find(ctx context.Context) (*resource, error) {
 // says that there is no such resource. That may be a passing weakness of an API
 // server that is starting, so what is in memory stays for now.
 func (f *follower) follow(ctx context.Context, found *resource) {
-	s := newStore()
+	s := newStore(f.transform)
 	s.replaced = func() {
 		before := f.state.Load().store
 		f.change(func(next *state) { next.store = s })
+		f.changed()
 		if before == nil {
 			f.log.Info("read from the cluster", "objects", len(s.ListKeys()))
 		}
 		f.settle.Do(func() { close(f.settled) })
 	}
-	reflector := cache.NewReflectorWithOptions(f.listWatch(found), f.source.example(), s, cache.ReflectorOptions{
+	var kept cache.ReflectorStore = s
+	if f.keep != nil {
+		kept = f.keep(s)
+	}
+	reflector := cache.NewReflectorWithOptions(f.listWatch(found), f.source.example(), kept, cache.ReflectorOptions{
 		Name: "cluster", Backoff: pauses(),
 	})
 	pause := pauses()
@@ -141,6 +171,10 @@ func (f *follower) listWatch(found *resource) cache.ListerWatcher {
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			narrow(&o)
 			list, err := f.source.list(ctx, found, f.Namespace, o)
+			if err == nil && !isList(list) {
+				// Taken for one, it would be an empty one, and no policy would be left.
+				err = errNoList
+			}
 			if err != nil {
 				f.note(ctx, "list", err)
 			}
@@ -159,6 +193,14 @@ func (f *follower) listWatch(found *resource) cache.ListerWatcher {
 	}, f.source)
 }
 
+var errNoList = errors.New("what the API server answers is no list: it has no resourceVersion (hint: is there a proxy in front of it?)")
+
+// isList tells a list of an API server, which may be empty, from any other answer.
+func isList(answer runtime.Object) bool {
+	list, err := meta.ListAccessor(answer)
+	return err == nil && list.GetResourceVersion() != ""
+}
+
 // change changes a copy of the state.
 func (f *follower) change(edit func(*state)) {
 	f.mu.Lock()
@@ -175,13 +217,26 @@ func (f *follower) note(ctx context.Context, verb string, err error) {
 	}
 	class := classify(err)
 	var before trouble
+	dropped, now := false, time.Now()
 	f.change(func(s *state) {
 		before = classify(s.err)
 		s.err = err
-		if class == unserved {
+		if class != unserved {
+			s.unservedSince = time.Time{}
+			return
+		}
+		if s.unservedSince.IsZero() {
+			s.unservedSince = now
+		}
+		if now.Sub(s.unservedSince) >= f.grace {
+			dropped = s.store != nil
 			s.resource, s.store = nil, nil
 		}
 	})
+	if dropped {
+		f.log.Warn("the cluster has no such kind: its objects are not used any more", "after", f.grace.String())
+		f.changed()
+	}
 	if class == none {
 		if before != none {
 			f.log.Info("reading from the cluster again")
@@ -189,7 +244,7 @@ func (f *follower) note(ctx context.Context, verb string, err error) {
 		return
 	}
 	f.count(class)
-	if class == unserved || class == misplaced {
+	if class == unserved && now.Sub(f.state.Load().unservedSince) >= f.belief || class == misplaced {
 		f.settle.Do(func() { close(f.settled) })
 	}
 	if class == before {
@@ -200,7 +255,7 @@ func (f *follower) note(ctx context.Context, verb string, err error) {
 	case forbidden:
 		level, hint = slog.LevelError, f.right()
 	case unserved:
-		hint = "it is looked for again; until it is there, the failurePolicy of the policies decides"
+		hint = f.absent
 	case misplaced:
 		hint = "drop paramRef.namespace from the binding"
 	case unreachable, none:

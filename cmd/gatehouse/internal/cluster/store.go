@@ -15,15 +15,20 @@ type store struct {
 	cache.Indexer
 	// replaced is called when the store has got everything that there is.
 	replaced func()
+	// transform makes of an object what is kept of it.
+	transform cache.TransformFunc
 }
 
-func newStore() *store {
-	return &store{Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc,
-		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, cache.WithTransformer(strip))}
+func newStore(transform cache.TransformFunc) *store {
+	return &store{
+		Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, cache.WithTransformer(transform)),
+		transform: transform,
+	}
 }
 
-// Transformer lets the reflector strip objects when it reads them first.
-func (s *store) Transformer() cache.TransformFunc { return strip }
+// Transformer lets the reflector transform objects when it reads them first.
+func (s *store) Transformer() cache.TransformFunc { return s.transform }
 
 // Replace implements cache.Store.
 func (s *store) Replace(list []any, resourceVersion string) error {

@@ -6,6 +6,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // trouble is a class of errors of the API server, for metrics and so that a log
@@ -32,6 +34,9 @@ type unservedError struct {
 }
 
 func (e *unservedError) Error() string {
+	if e.kind.Group == v1alpha1.GroupVersion.Group {
+		return fmt.Sprintf("there are no custom resources of kind %s: %s", e.kind.Kind, e.reason)
+	}
 	return fmt.Sprintf("failed to find resource referenced by paramKind: '%v': %s", e.kind, e.reason)
 }
 

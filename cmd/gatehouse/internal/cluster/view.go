@@ -146,16 +146,7 @@ func (v *View) ConfigMapData(namespace, name string) (map[string]string, bool) {
 
 // Wait returns when everything has been read, but for kinds that the cluster
 // does not have, or with ctx. Then the error names what is missing and why.
-func (v *View) Wait(ctx context.Context) error {
-	for _, f := range v.all {
-		select {
-		case <-f.settled:
-		case <-ctx.Done():
-			return missing(v.all)
-		}
-	}
-	return nil
-}
+func (v *View) Wait(ctx context.Context) error { return waitFor(ctx, v.all) }
 
 // missing is an error that names what has not been read, or nil.
 func missing(all []*follower) error {

@@ -54,6 +54,8 @@ type tree struct {
 	// digest stands for files, state for files, attached and found. What is attached
 	// may be a secret, which whoever sees a digest must not be able to guess at.
 	digest, state string
+	// mayBeEmpty tells that there need not be a document.
+	mayBeEmpty bool
 	// seen is what the directory looked like from outside.
 	seen sight
 }

@@ -35,6 +35,20 @@ const (
 // was, both are reported. Calls come one after the other, from the goroutine
 // that called Watch.
 func Watch(ctx context.Context, dir, known string, onChange func(*Config, error)) {
+	follow(ctx, dir, known, false, onChange)
+}
+
+// WatchBeside is Watch for a directory as InspectBeside reads it. Without a
+// directory it waits for ctx.
+func WatchBeside(ctx context.Context, dir, known string, onChange func(*Config, error)) {
+	if dir == "" {
+		<-ctx.Done()
+		return
+	}
+	follow(ctx, dir, known, true, onChange)
+}
+
+func follow(ctx context.Context, dir, known string, mayBeEmpty bool, onChange func(*Config, error)) {
 	events, sync, closeEvents := watchFiles(dir)
 	defer closeEvents()
 	w := watcher{
@@ -44,6 +58,7 @@ func Watch(ctx context.Context, dir, known string, onChange func(*Config, error)
 			for sync(t.dirs) {
 				t = readStable(dir)
 			}
+			t.mayBeEmpty = mayBeEmpty
 			return t
 		},
 		looksAs:  func(last *tree) bool { return looksAs(dir, last) },

@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// resourceBelief is how long an API server must say at a start that it has no
+// definition before this server is ready without the custom resources.
+const resourceBelief = 10 * time.Second
+
+// resourceGrace is how long custom resources stay in use after their definition
+// was last seen. An API server that starts says for a moment that it has none, and one
+// of several that is not well may say so for longer: a gate must not be open for that.
+const resourceGrace = 10 * time.Minute
+
+// Resources are the custom resources of a cluster that are configuration. It is
+// safe for concurrent use.
+type Resources struct {
+	followers []*follower
+	changed   chan struct{}
+}
+
+// Resources begins to read the custom resources. It is called once.
+func (c *Cluster) Resources() *Resources {
+	r := &Resources{changed: make(chan struct{}, 1)}
+	for _, kind := range config.ResourceKinds() {
+		f := newFollower(Target{Kind: kind}, &paramSource{kind: kind, client: c.dynamic, discovery: c.discovery}, c.log, c.metrics.counter(kind))
+		// Without access tokens nobody is let in who should not be; without a policy or
+		// a revocation somebody may be.
+		f.vital = kind != v1alpha1.GroupVersion.WithKind("AccessToken")
+		f.absent = "install the definitions (gatehouse manifests --crds); they are looked for again"
+		f.grace, f.belief = resourceGrace, resourceBelief
+		f.transform = readResource
+		f.keep = func(s *store) cache.ReflectorStore { return &resourceStore{s, r.touch} }
+		f.changed = r.touch
+		r.followers = append(r.followers, f)
+	}
+	c.mu.Lock()
+	c.resources = r.followers
+	c.mu.Unlock()
+	for _, f := range r.followers {
+		c.group.Go(func() { f.run(c.ctx) })
+	}
+	return r
+}
+
+// Changed has a value whenever All may be something else than before.
+func (r *Resources) Changed() <-chan struct{} { return r.changed }
+
+func (r *Resources) touch() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Wait returns when all of them have been read, but for kinds that the cluster does
+// not have, or with ctx. Then the error names what is missing and why.
+func (r *Resources) Wait(ctx context.Context) error { return waitFor(ctx, r.followers) }
+
+// All are the resources that are there, in no order. They must not be changed.
+func (r *Resources) All() []*config.Resource {
+	var all []*config.Resource
+	for _, f := range r.followers {
+		s := f.state.Load().store
+		if s == nil {
+			continue
+		}
+		for _, item := range s.List() {
+			if resource, ok := item.(*config.Resource); ok {
+				all = append(all, resource)
+			}
+		}
+	}
+	return all
+}
+
+// readResource is what is kept of a custom resource. It is harmless to do twice.
+func readResource(object any) (any, error) {
+	switch object := object.(type) {
+	case *config.Resource:
+		return object, nil
+	case *unstructured.Unstructured:
+		return config.ReadResource(object), nil
+	default:
+		return nil, fmt.Errorf("a %s is no custom resource", reflect.TypeOf(object))
+	}
+}
+
+// resourceStore tells when there are others than before. What changes is the status
+// most often, which means nothing here.
+type resourceStore struct {
+	*store
+	changed func()
+}
+
+// Add implements cache.ReflectorStore.
+func (s *resourceStore) Add(object any) error { return s.put(object) }
+
+// Update implements cache.ReflectorStore.
+func (s *resourceStore) Update(object any) error { return s.put(object) }
+
+func (s *resourceStore) put(object any) error {
+	kept, err := readResource(object)
+	if err != nil {
+		return err
+	}
+	read, _ := kept.(*config.Resource)                        // it is one
+	known, _, _ := s.GetByKey(key(read.Namespace, read.Name)) // it has no error
+	if before, ok := known.(*config.Resource); ok && before.ResourceID == read.ResourceID {
+		return nil
+	}
+	err = s.store.Add(read)
+	s.changed()
+	return err
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *resourceStore) Delete(object any) error {
+	err := s.store.Delete(object)
+	s.changed()
+	return err
+}
+
+// waitFor returns when all followers have settled, or with ctx. One that was waited
+// for in vain is not waited for again: every new configuration would be late.
+func waitFor(ctx context.Context, all []*follower) error {
+	for _, f := range all {
+		if f.late.Load() {
+			continue
+		}
+		select {
+		case <-f.settled:
+		case <-ctx.Done():
+			f.late.Store(!errors.Is(ctx.Err(), context.Canceled))
+		}
+	}
+	return missing(slices.Clone(all))
+}

@@ -1,0 +1,256 @@
+package config
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// ClusterSource is the Source of findings about custom resources, where those about
+// documents of a directory have a file.
+const ClusterSource = "cluster"
+
+// ResourceKinds are the kinds that may be custom resources, in the order of their
+// names.
+func ResourceKinds() []schema.GroupVersionKind {
+	names := []string{accessToken, admissionPolicy, admissionBinding, policyException, sidecarProfile, tokenRevocation}
+	kinds := make([]schema.GroupVersionKind, len(names))
+	for i, name := range names {
+		kinds[i] = v1alpha1.GroupVersion.WithKind(name)
+	}
+	return kinds
+}
+
+// ResourceID tells custom resources from each other, also one that was deleted and
+// made again, and what was written to one at different times.
+type ResourceID struct {
+	Kind, Namespace, Name string
+	UID                   types.UID
+	Generation            int64
+	// Sum stands for the content, of which a definition with other defaults changes
+	// some without a new generation.
+	Sum string
+}
+
+// Object is the resource as findings name it.
+func (id *ResourceID) Object() string {
+	if id.Namespace != "" {
+		return shape.Printable(id.Kind) + "/" + shape.Printable(id.Namespace) + "/" + shape.Printable(id.Name)
+	}
+	return shape.Printable(id.Kind) + "/" + shape.Printable(id.Name)
+}
+
+// Resource is a custom resource as it was read. It never changes.
+type Resource struct {
+	ResourceID
+
+	// Value is one of *v1alpha1.SidecarProfile, AdmissionPolicy,
+	// AdmissionPolicyBinding, PolicyException, AccessToken and TokenRevocation. It is
+	// nil if nothing of the object could be read.
+	Value any
+	// Found is what is wrong with the object by itself. With an error it must not be
+	// used.
+	Found finding.List
+	// ChangedAt is when somebody changed it last, to the second, by the clock of the API
+	// server: who changed last what does not go together has to mend it.
+	ChangedAt time.Time
+	// Deleting tells that the object is being deleted, and waits for its finalizers.
+	Deleting bool
+
+	metadata metav1.ObjectMeta
+}
+
+var _ metav1.ObjectMetaAccessor = (*Resource)(nil)
+
+// GetObjectMeta has the names and versions of the object, for stores of client-go.
+func (r *Resource) GetObjectMeta() metav1.Object { return &r.metadata }
+
+// ReadResource reads a custom resource as strictly as a document of a directory: a
+// field that this version does not know is an error. It is pure and does not change
+// the object.
+func ReadResource(u *unstructured.Unstructured) *Resource {
+	r := &Resource{
+		ResourceID: ResourceID{Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), Generation: u.GetGeneration()},
+		ChangedAt:  changedAt(u), Deleting: u.GetDeletionTimestamp() != nil,
+		metadata: metav1.ObjectMeta{Name: u.GetName(), Namespace: u.GetNamespace(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()},
+	}
+	fields := content(u)
+	text, err := json.Marshal(fields)
+	if err != nil || len(text) > maxResourceBytes {
+		r.Found = finding.List{{
+			Severity: finding.Error, Source: ClusterSource, Object: r.Object(),
+			Message: fmt.Sprintf("is larger than %d KiB without its status and annotations", maxResourceBytes>>10), Hint: "make several of it",
+		}}
+	}
+	sum := sha256.Sum256(text)
+	const enough = 12 // bytes
+	r.Sum = hex.EncodeToString(sum[:enough])
+	if r.Found != nil {
+		return r
+	}
+	d := newDecoder(&tree{})
+	o := object{decoder: d, source: ClusterSource, file: ClusterSource}
+	o.read(fields)
+	switch {
+	case len(d.profiles) > 0:
+		r.Value = &d.profiles[0].SidecarProfile
+	case len(d.admissionPolicies) > 0:
+		r.Value = &d.admissionPolicies[0].AdmissionPolicy
+	case len(d.admissionBindings) > 0:
+		r.Value = &d.admissionBindings[0].AdmissionPolicyBinding
+	case len(d.exceptions) > 0:
+		r.Value = &d.exceptions[0].PolicyException
+	case len(d.tokens) > 0:
+		r.Value = &d.tokens[0].AccessToken
+	case len(d.revocations) > 0:
+		r.Value = &d.revocations[0].TokenRevocation
+	case len(d.found) == 0:
+		o.report(problem{field: "kind", message: fmt.Sprintf("%q is not a kind of custom resources", shape.Cut(u.GetKind(), 60))})
+	}
+	d.found.Sort()
+	r.Found = slices.Concat(d.found, d.warnings)
+	return r
+}
+
+// maxResourceBytes bounds one custom resource. Those of real life have a tenth of it;
+// the API server stores three times as much, and all of them are kept in memory.
+const maxResourceBytes = 512 << 10
+
+// content is what counts of a custom resource: not its status, which is ours, nor what
+// was noted about it in annotations and managed fields, which may be as much as the
+// object itself.
+func content(u *unstructured.Unstructured) map[string]any {
+	fields := make(map[string]any, len(u.Object))
+	for name, value := range u.Object {
+		if name != "status" {
+			fields[name] = value
+		}
+	}
+	if metadata, ok := fields["metadata"].(map[string]any); ok {
+		kept := make(map[string]any, len(metadata))
+		for name, value := range metadata {
+			switch name {
+			case "managedFields", "annotations", "resourceVersion", "labels", "ownerReferences":
+			default:
+				kept[name] = value
+			}
+		}
+		fields["metadata"] = kept
+	}
+	return fields
+}
+
+// changedAt is when a manager of fields other than those of the status wrote last.
+func changedAt(u *unstructured.Unstructured) time.Time {
+	at := u.GetCreationTimestamp().Time
+	for _, entry := range u.GetManagedFields() {
+		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(at) {
+			at = entry.Time.Time
+		}
+	}
+	return at
+}
+
+// With is this configuration and custom resources, whose own findings have no
+// errors. The two share what does not change. Of an object that a document of the
+// directory has too, the document counts, and the resource is among the findings,
+// with an error.
+func (c *Config) With(resources []*Resource) (*Config, finding.List) {
+	resources = slices.SortedFunc(slices.Values(resources), func(a, b *Resource) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	out := *c
+	out.Sidecar.Profiles = slices.Clone(c.Sidecar.Profiles)
+	out.Policy.AdmissionPolicies = slices.Clone(c.Policy.AdmissionPolicies)
+	out.Policy.AdmissionPolicyBindings = slices.Clone(c.Policy.AdmissionPolicyBindings)
+	out.Policy.Exceptions = slices.Clone(c.Policy.Exceptions)
+	out.Authn.Tokens = slices.Clone(c.Authn.Tokens)
+	out.Authn.Revocations = slices.Clone(c.Authn.Revocations)
+	out.Authn.Directories = slices.Clone(c.Authn.Directories)
+	known := c.objects()
+	digest := sha256.New()
+	_, _ = fmt.Fprintln(digest, c.Digest)
+	var found finding.List
+	for _, r := range resources {
+		if source, twice := known[r.Object()]; twice {
+			found = append(found, finding.Finding{
+				Severity: finding.Error, Source: ClusterSource, Object: r.Object(),
+				Message: fmt.Sprintf("there is a document of this name in the directory too, in %q, and that one is in use", source),
+				Hint:    "remove one of the two or give it another name",
+			})
+			continue
+		}
+		_, _ = fmt.Fprintln(digest, r.Object(), r.UID, r.Generation, r.Sum)
+		switch v := r.Value.(type) {
+		case *v1alpha1.SidecarProfile:
+			out.Sidecar.Profiles = append(out.Sidecar.Profiles, sidecar.Profile{Source: ClusterSource, SidecarProfile: *v})
+		case *v1alpha1.AdmissionPolicy:
+			out.Policy.AdmissionPolicies = append(out.Policy.AdmissionPolicies, policy.AdmissionPolicy{Source: ClusterSource, AdmissionPolicy: *v})
+		case *v1alpha1.AdmissionPolicyBinding:
+			out.Policy.AdmissionPolicyBindings = append(out.Policy.AdmissionPolicyBindings, policy.AdmissionPolicyBinding{Source: ClusterSource, AdmissionPolicyBinding: *v})
+		case *v1alpha1.PolicyException:
+			out.Policy.Exceptions = append(out.Policy.Exceptions, policy.Exception{Source: ClusterSource, PolicyException: *v})
+		case *v1alpha1.AccessToken:
+			out.Authn.Tokens = append(out.Authn.Tokens, authn.Token{Source: ClusterSource, AccessToken: *v})
+		case *v1alpha1.TokenRevocation:
+			out.Authn.Revocations = append(out.Authn.Revocations, authn.Revocation{Source: ClusterSource, TokenRevocation: *v})
+		}
+	}
+	if len(resources) > 0 {
+		out.Digest = hex.EncodeToString(digest.Sum(nil))
+	}
+	return &out, found
+}
+
+// WithoutProfiles is this configuration without some profiles, by their names in
+// findings.
+func (c *Config) WithoutProfiles(names map[string]bool) *Config {
+	if len(names) == 0 {
+		return c
+	}
+	out := *c
+	out.Sidecar.Profiles = slices.DeleteFunc(slices.Clone(c.Sidecar.Profiles), func(p sidecar.Profile) bool { return names[sidecarProfile+"/"+p.Name] })
+	return &out
+}
+
+// objects are the files of the documents of kinds that may be custom resources, by
+// the name that findings have for each.
+func (c *Config) objects() map[string]string {
+	all := map[string]string{}
+	for i := range c.Sidecar.Profiles {
+		all[sidecarProfile+"/"+c.Sidecar.Profiles[i].Name] = c.Sidecar.Profiles[i].Source
+	}
+	for i := range c.Policy.AdmissionPolicies {
+		all[admissionPolicy+"/"+c.Policy.AdmissionPolicies[i].Name] = c.Policy.AdmissionPolicies[i].Source
+	}
+	for i := range c.Policy.AdmissionPolicyBindings {
+		all[admissionBinding+"/"+c.Policy.AdmissionPolicyBindings[i].Name] = c.Policy.AdmissionPolicyBindings[i].Source
+	}
+	for i := range c.Policy.Exceptions {
+		e := &c.Policy.Exceptions[i]
+		all[policyException+"/"+e.Namespace+"/"+e.Name] = e.Source
+	}
+	for i := range c.Authn.Tokens {
+		all[accessToken+"/"+c.Authn.Tokens[i].Name] = c.Authn.Tokens[i].Source
+	}
+	for i := range c.Authn.Revocations {
+		all[tokenRevocation+"/"+c.Authn.Revocations[i].Name] = c.Authn.Revocations[i].Source
+	}
+	return all
+}

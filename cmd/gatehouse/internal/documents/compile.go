@@ -1,0 +1,86 @@
+package documents
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+// about parts findings into those about an object and those about others.
+func about(found finding.List, object string) (own, others finding.List) {
+	for _, f := range found {
+		if f.Object == object {
+			own = append(own, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+	return own, others
+}
+
+func hasErrors(found finding.List) bool { return found.Err() != nil }
+
+func same(a, b finding.Finding) bool {
+	return a.Severity == b.Severity && a.Object == b.Object && a.Field == b.Field && a.Message == b.Message
+}
+
+// listOf are the findings of a compilation that failed. Any other error is not
+// about documents: the panic ends the review, and not the program.
+func listOf(err error) finding.List {
+	if list, ok := errors.AsType[finding.List](err); ok {
+		return list
+	}
+	panic(fmt.Errorf("compiling: %w", err))
+}
+
+// shadowed warns of an object that a document of the directory stands in for.
+func shadowed(current *config.Config, one *config.Resource) finding.List {
+	source, there := "", false
+	each := func(kind, namespace, name, from string) {
+		if kind == one.Kind && namespace == one.Namespace && name == one.Name && from != config.ClusterSource {
+			source, there = from, true
+		}
+	}
+	switch one.Kind {
+	case sidecarProfile:
+		for i := range current.Sidecar.Profiles {
+			p := &current.Sidecar.Profiles[i]
+			each(sidecarProfile, "", p.Name, p.Source)
+		}
+	case admissionPolicy:
+		for i := range current.Policy.AdmissionPolicies {
+			p := &current.Policy.AdmissionPolicies[i]
+			each(admissionPolicy, "", p.Name, p.Source)
+		}
+	case admissionPolicyBinding:
+		for i := range current.Policy.AdmissionPolicyBindings {
+			b := &current.Policy.AdmissionPolicyBindings[i]
+			each(admissionPolicyBinding, "", b.Name, b.Source)
+		}
+	case policyException:
+		for i := range current.Policy.Exceptions {
+			x := &current.Policy.Exceptions[i]
+			each(policyException, x.Namespace, x.Name, x.Source)
+		}
+	case accessToken:
+		for i := range current.Authn.Tokens {
+			t := &current.Authn.Tokens[i]
+			each(accessToken, "", t.Name, t.Source)
+		}
+	case tokenRevocation:
+		for i := range current.Authn.Revocations {
+			t := &current.Authn.Revocations[i]
+			each(tokenRevocation, "", t.Name, t.Source)
+		}
+	}
+	if !there {
+		return nil
+	}
+	return finding.List{{
+		Severity: finding.Warning, Source: config.ClusterSource, Object: one.Object(),
+		Message: fmt.Sprintf("there is a document of this name in the directory too, in %q, and that one is in use", source),
+		Hint:    "remove one of the two or give it another name",
+	}}
+}

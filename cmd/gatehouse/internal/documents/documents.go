@@ -1,0 +1,190 @@
+// Package documents answers for Gatehouse's own kinds at kubectl apply: a custom
+// resource that could not be used is refused with everything that is wrong with
+// it, where it would otherwise be stored and do nothing.
+//
+// An object is read as strictly as a document of the directory, and compiled with
+// what it depends on in the configuration that is in use. It is refused for its
+// own errors, and for those that it makes in others. What was wrong with others
+// before is no reason, and neither is that something which it names is not there
+// yet: whoever applies several objects at once need not know their order.
+package documents
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/followon"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+// Group is the API group whose objects are reviewed here.
+const Group = "gatehouse.dev"
+
+// atOneTime is how many objects are compiled at one time. Compiling does not look
+// at its context, so that a slow one may outlast the review that it is for.
+const atOneTime = 2
+
+// Options is what a Reviewer needs.
+type Options struct {
+	// Current is the configuration in use. It is called once a review, possibly by
+	// several goroutines, and what it returns is never nil and never changes. It is
+	// required.
+	Current func() *config.Config
+	// NotSent returns remarks, for people, on what an object is about and the
+	// registrations do not send. The kind is that of the object, which is a pointer
+	// to a type of webhooks/api/v1alpha1 and must not be changed. It may be nil, and
+	// is safe for concurrent use otherwise.
+	NotSent func(kind string, object any) []string
+	// Offline says that the configuration is a directory which stands for the
+	// cluster, so that a document of an object's name is the object as it was before.
+	// Otherwise such a document counts in place of the object, of which there is a
+	// warning.
+	Offline bool
+}
+
+// Reviewer reviews objects of the group gatehouse.dev. It is safe for concurrent
+// use.
+type Reviewer struct {
+	options  Options
+	slots    chan struct{}
+	compiler compiler
+}
+
+// New is a Reviewer.
+func New(o Options) *Reviewer {
+	return &Reviewer{options: o, slots: make(chan struct{}, atOneTime)}
+}
+
+// Review decides on one request. It is about an object that is created, or whose
+// spec changes; everything else is allowed. So is every update of an object that
+// is being deleted: whoever removes a finalizer must not have to mend the object
+// first.
+//
+// A refusal is Invalid (422), with a cause for each error. The answer is "could
+// not tell", code 500, if the request cannot be read, or if the context ends first.
+// A dry run is like any other request: nothing is kept of either.
+func (r *Reviewer) Review(ctx context.Context, req admission.Request) admission.Response {
+	kind, ours := kindOf(&req)
+	if !ours {
+		return allowed(nil)
+	}
+	given, err := readRequest(&req, kind)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if given.untouched() {
+		return allowed(nil)
+	}
+	found, err := r.within(ctx, func() finding.List { return r.judge(given.object()) })
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return answer(given, found)
+}
+
+// Concerns tells whether a request at the endpoint for policies is one for a
+// Reviewer. Policies are never about these.
+func Concerns(req *admission.Request) bool { return req.Resource.Group == Group }
+
+// kindOf is the kind that a request is about, and false if it is not one to be
+// reviewed.
+func kindOf(req *admission.Request) (kind string, ours bool) {
+	if !Concerns(req) || req.SubResource != "" || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+		return "", false
+	}
+	for _, r := range resources() {
+		if r.plural == req.Resource.Resource {
+			return r.kind, true
+		}
+	}
+	return "", false
+}
+
+// within does work until the context ends. Work that goes on then holds its slot,
+// so that there is never more of it than slots.
+func (r *Reviewer) within(ctx context.Context, work func() finding.List) (finding.List, error) {
+	late := func() error { return fmt.Errorf("no decision in time: %w", context.Cause(ctx)) }
+	if ctx.Err() != nil {
+		return nil, late()
+	}
+	select {
+	case r.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, late()
+	}
+	type outcome struct {
+		found    finding.List
+		panicked any
+		stack    []byte
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		defer func() {
+			if o.panicked = recover(); o.panicked != nil {
+				o.stack = debug.Stack()
+			}
+			<-r.slots
+			done <- o
+		}()
+		o.found = work()
+	}()
+	select {
+	case o := <-done:
+		if o.panicked != nil {
+			// Whoever recovers from a review's panics does so in its own goroutine.
+			panic(fmt.Sprintf("%v\n%s", o.panicked, o.stack))
+		}
+		return o.found, nil
+	case <-ctx.Done():
+		return nil, late()
+	}
+}
+
+// judge is everything that there is to say about an object, in a fixed order: its
+// errors and those that it makes in others, and warnings.
+func (r *Reviewer) judge(one *config.Resource) finding.List {
+	found := one.Found
+	if one.Value != nil {
+		current := r.options.Current()
+		found = append(slices.Clip(found), followon.Without(found, r.compile(current, one))...)
+		if !r.options.Offline {
+			found = append(found, shadowed(current, one)...)
+		}
+		if r.options.NotSent != nil {
+			for _, remark := range r.options.NotSent(one.Kind, one.Value) {
+				found = append(found, finding.Finding{Severity: finding.Warning, Source: config.ClusterSource, Object: one.Object(), Message: remark})
+			}
+		}
+	}
+	found.Sort()
+	return distinct(found)
+}
+
+// compile compiles an object with what it depends on.
+func (r *Reviewer) compile(current *config.Config, one *config.Resource) finding.List {
+	switch v := one.Value.(type) {
+	case *v1alpha1.SidecarProfile:
+		return judgeProfile(current, v)
+	case *v1alpha1.AdmissionPolicy:
+		return r.compiler.judgePolicy(current, v)
+	case *v1alpha1.AdmissionPolicyBinding:
+		return r.compiler.judgeBinding(current, v)
+	case *v1alpha1.PolicyException:
+		return r.compiler.judgeException(current, v)
+	case *v1alpha1.AccessToken:
+		return judgeToken(current, v)
+	case *v1alpha1.TokenRevocation:
+		return judgeRevocation(current, v)
+	default:
+		return nil
+	}
+}

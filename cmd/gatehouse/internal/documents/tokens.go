@@ -1,0 +1,54 @@
+package documents
+
+import (
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+// judgeToken compiles a token with the guard that is in use, and with the tokens of
+// the same hash, of which there should be none.
+func judgeToken(current *config.Config, t *v1alpha1.AccessToken) finding.List {
+	var tokens []authn.Token
+	for i := range current.Authn.Tokens {
+		if other := &current.Authn.Tokens[i]; other.Name != t.Name && other.Spec.SHA256 == t.Spec.SHA256 {
+			tokens = append(tokens, *other)
+		}
+	}
+	tokens = append(tokens, authn.Token{Source: config.ClusterSource, AccessToken: *t})
+	own, _ := about(compileAuthn(current, authn.Spec{Tokens: tokens}), accessToken+"/"+t.Name)
+	return own
+}
+
+// judgeRevocation compiles a revocation, and says if it is about nobody.
+func judgeRevocation(current *config.Config, revocation *v1alpha1.TokenRevocation) finding.List {
+	object := tokenRevocation + "/" + revocation.Name
+	own, _ := about(compileAuthn(current, authn.Spec{
+		Revocations: []authn.Revocation{{Source: config.ClusterSource, TokenRevocation: *revocation}},
+	}), object)
+	if problem, hint := authn.NoSuchUser(&current.Authn, revocation.Spec.User); problem != "" && revocation.Spec.User != "" {
+		own = append(own, finding.Finding{
+			Severity: finding.Warning, Source: config.ClusterSource, Object: object, Field: "spec.user", Code: "no-such-user",
+			Message: problem + ", so nothing is revoked", Hint: hint,
+		})
+	}
+	return own
+}
+
+// compileAuthn is everything that there is to say about a spec, to which it adds
+// the guard. What the configuration says of directories and issuers is not looked
+// at: it has compiled before.
+func compileAuthn(current *config.Config, spec authn.Spec) finding.List {
+	spec.Configuration = current.Authn.Configuration
+	if spec.Now = current.Authn.Now; spec.Now == nil {
+		spec.Now = time.Now
+	}
+	set, err := authn.Compile(spec)
+	if err != nil {
+		return listOf(err)
+	}
+	return set.Warnings()
+}
