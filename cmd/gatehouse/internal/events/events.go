@@ -1,5 +1,6 @@
-// Package events tells the people of a cluster what happens to certificates, as
-// Events of Kubernetes, where kubectl events and kubectl describe show them.
+// Package events tells the people of a cluster what happens to certificates and to
+// custom resources, as Events of Kubernetes, where kubectl events and kubectl
+// describe show them.
 //
 // An Event is a courtesy: nothing waits for it and nothing fails without it.
 package events
@@ -86,11 +87,26 @@ func New(ctx context.Context, c Config) *Recorder {
 // is about. It returns at once; where too many wait to be written it does nothing.
 // It fits Notify of package certs.
 func (r *Recorder) Record(e certs.Event) {
-	if e.Reason == "" || e.Object.Kind == "" || e.Object.Name == "" {
+	r.write(e.Object, typeOf(&e), e.Reason, noteOf(&e))
+}
+
+// Write writes an Event about an object soon: with warning, one of type Warning,
+// else Normal. The reason is one word in upper camel case. The note is shown on one
+// line and cut where it is too long. As with Record, nothing is waited for, and
+// without a reason or an object there is no Event.
+func (r *Recorder) Write(object corev1.ObjectReference, warning bool, reason, note string) {
+	kind := corev1.EventTypeNormal
+	if warning {
+		kind = corev1.EventTypeWarning
+	}
+	r.write(object, kind, reason, clean(note))
+}
+
+func (r *Recorder) write(object corev1.ObjectReference, kind, reason, note string) {
+	if reason == "" || object.Kind == "" || object.Name == "" {
 		return
 	}
-	object := e.Object
-	r.recorder.Event(&object, typeOf(&e), e.Reason, noteOf(&e))
+	r.recorder.Event(&object, kind, reason, note)
 }
 
 // typeOf tells what somebody should look at from what is as it should be.
@@ -107,7 +123,7 @@ func typeOf(e *certs.Event) string {
 	}
 }
 
-// noteOf is one line of bounded length.
+// noteOf is what an Event of package certs says.
 func noteOf(e *certs.Event) string {
 	parts := make([]string, 0, 2)
 	if e.Message != "" {
@@ -116,7 +132,12 @@ func noteOf(e *certs.Event) string {
 	if e.Err != nil {
 		parts = append(parts, e.Err.Error())
 	}
-	note := strings.ReplaceAll(strings.ToValidUTF8(strings.Join(parts, ": "), "?"), "\n", "; ")
+	return clean(strings.Join(parts, ": "))
+}
+
+// clean makes one line of bounded length.
+func clean(text string) string {
+	note := strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\n", "; ")
 	note = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '

@@ -140,6 +140,49 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// TestWrite has Events about objects of any kind.
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	policy := corev1.ObjectReference{APIVersion: "gatehouse.dev/v1alpha1", Kind: "AdmissionPolicy", Name: "registries", UID: "u3"}
+	for _, tc := range []struct {
+		name    string
+		object  corev1.ObjectReference
+		warning bool
+		reason  string
+		note    string
+		// kind is "" where there is no Event.
+		kind, want string
+	}{
+		{"a warning", policy, true, "Invalid", "spec.validations[0].expression: is missing", "Warning", "spec.validations[0].expression: is missing"},
+		{"of interest", policy, false, "Compiled", "it can be used", "Normal", "it can be used"},
+		{"lines and what is no text", policy, true, "Invalid", "one\ntwo\x1b[0m \xff", "Warning", "one; two [0m ?"},
+		{"too long", policy, true, "Invalid", strings.Repeat("x", 5000), "Warning", strings.Repeat("x", 1024-32-3) + "…"},
+		{"no reason", policy, true, "", "of no interest", "", ""},
+		{"no object", corev1.ObjectReference{Kind: "AdmissionPolicy"}, true, "Invalid", "of no interest", "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T, ctx context.Context) {
+				r, client, _ := recorder(ctx)
+				r.Write(tc.object, tc.warning, tc.reason, tc.note)
+				list := written(t, client)
+				if tc.kind == "" {
+					if len(list) > 0 {
+						t.Errorf("there is an Event: %+v", list)
+					}
+					return
+				}
+				if len(list) != 1 {
+					t.Fatalf("%d Events", len(list))
+				}
+				if e := list[0]; e.Type != tc.kind || e.Reason != tc.reason || e.Message != tc.want || e.InvolvedObject != tc.object {
+					t.Errorf("the Event is %+v", e)
+				}
+			})
+		})
+	}
+}
+
 // TestNoteIsBounded has an error that is longer than an API server takes.
 func TestNoteIsBounded(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,177 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// fields are those of a status that are ours. A kind has some of them.
+type fields struct {
+	v1alpha1.ObjectStatus `json:",inline"`
+
+	Requests *v1alpha1.PolicyCounts     `json:"requests,omitempty"`
+	Pods     *v1alpha1.SidecarPodCounts `json:"pods,omitempty"`
+}
+
+// entry is what is known of an object in the cluster.
+type entry struct {
+	uid        types.UID
+	generation int64
+	version    string // metadata.resourceVersion
+	fields     fields
+	// stale is whether somebody wrote it since.
+	stale bool
+
+	memory
+}
+
+// memory is what is known of the writes of an object, whatever is read of it.
+type memory struct {
+	// looked is the version of the object that it was read for.
+	looked version
+	// next is before when it is not tried again, after failures in a row.
+	next     time.Time
+	failures int
+	// countedAt is when counts were last written.
+	countedAt time.Time
+	// unplaced is whether its status could not be found.
+	unplaced bool
+	contest  *contest
+}
+
+// version is one of an object that can be told from all others.
+type version struct {
+	uid        types.UID
+	generation int64
+}
+
+// contest is that another manager keeps a field of ours.
+type contest struct {
+	manager string
+	// wrote is when it wrote last, as the API server has it, and since is from when
+	// on it has been that, by our clock.
+	wrote, since time.Time
+	// taken is whether fields were taken from it, and alive whether it wrote after
+	// that.
+	taken, alive bool
+	// tries is how often in a row it was left alone.
+	tries int
+}
+
+func (c *Controller) resource(k key) dynamic.ResourceInterface {
+	resource, _ := meta.UnsafeGuessKindToResource(v1alpha1.GroupVersion.WithKind(k.kind))
+	if k.namespace == "" {
+		return c.cfg.Client.Resource(resource)
+	}
+	return c.cfg.Client.Resource(resource).Namespace(k.namespace)
+}
+
+// list reads all objects of a kind, page by page.
+func (c *Controller) list(ctx context.Context, kind string, do func(*unstructured.Unstructured)) error {
+	options := metav1.ListOptions{Limit: page}
+	for {
+		list, err := c.listPage(ctx, kind, options)
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			do(&list.Items[i])
+		}
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+func (c *Controller) listPage(ctx context.Context, kind string, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return c.resource(key{kind: kind}).List(ctx, options)
+}
+
+func (c *Controller) read(ctx context.Context, k key) (*unstructured.Unstructured, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return c.resource(k).Get(ctx, k.name, metav1.GetOptions{})
+}
+
+// apply writes our fields of a status, if the object is still as it was read.
+func (c *Controller) apply(ctx context.Context, k key, e *entry, f *fields, force bool) (*unstructured.Unstructured, error) {
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(f)
+	if err != nil {
+		return nil, err
+	}
+	metadata := map[string]any{"name": k.name, "resourceVersion": e.version}
+	if k.namespace != "" {
+		metadata["namespace"] = k.namespace
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": k.kind, "metadata": metadata, "status": status,
+	}}
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return c.resource(k).ApplyStatus(ctx, k.name, object, metav1.ApplyOptions{FieldManager: c.manager, Force: force})
+}
+
+// take notes what an object is in the cluster. A status that is not ours to read
+// counts as none.
+func (e *entry) take(object *unstructured.Unstructured) {
+	e.uid, e.generation, e.version, e.stale = object.GetUID(), object.GetGeneration(), object.GetResourceVersion(), false
+	e.fields = fields{}
+	status, ok := object.Object["status"].(map[string]any)
+	if !ok {
+		return
+	}
+	var f fields
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(status, &f); err == nil {
+		e.fields = f
+	}
+}
+
+// reference is the object for an Event.
+func reference(o *Object) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID,
+	}
+}
+
+// otherManager finds in the words of the API server who keeps a field of ours.
+var otherManager = regexp.MustCompile(`conflict with "([^"]{1,200})"`)
+
+// contestant tells whose field it is that an error of a write is about.
+func contestant(err error) (string, bool) {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsConflict(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
+		return "", false
+	}
+	for _, cause := range status.ErrStatus.Details.Causes {
+		if found := otherManager.FindStringSubmatch(cause.Message); found != nil {
+			return found[1], true
+		}
+	}
+	return "unknown", true
+}
+
+// lastWrite is when a manager last wrote an object, as the API server has it.
+func lastWrite(object *unstructured.Unstructured, manager string) time.Time {
+	var last time.Time
+	for _, m := range object.GetManagedFields() {
+		if m.Manager == manager && m.Time != nil && m.Time.After(last) {
+			last = m.Time.Time
+		}
+	}
+	return last
+}

@@ -1,0 +1,306 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// page is how many objects are read at a time.
+	page = 250
+	// mostReports bounds what is kept in memory: more processes than that are not one
+	// install.
+	mostReports = 2000
+	// tidied is how many reports are removed in a row at most, and tidyPause is what
+	// comes between.
+	tidied, tidyPause = 5, time.Minute
+)
+
+// replica is another process of the install, as it reports.
+type replica struct {
+	lease, name string
+	uid         types.UID
+	version     string // metadata.resourceVersion
+	created     time.Time
+	digest      string
+	started     time.Time
+	text        string // of the counts
+	counts      map[string]PolicyCount
+	// seen is when the report was last seen to change, by our clock.
+	seen time.Time
+	// alive is whether it is waited for.
+	alive bool
+}
+
+// replicas are the other processes of the install. It is safe for concurrent use.
+//
+// Whether one is alive is told by when its report was last seen to change, and not
+// by the times in it, because clocks differ. It is told at each change that is seen,
+// of our own report too, which comes three times a minute: while nothing can be
+// seen, nobody is taken for dead.
+type replicas struct {
+	c          *Controller
+	complaints *complaints
+	// changed is told that something is different that status may depend on. It has
+	// room for one value.
+	changed chan struct{}
+
+	mu      sync.Mutex
+	known   map[string]*replica // by name of the Lease
+	listed  bool
+	version string
+	tidyAt  time.Time
+}
+
+func newReplicas(c *Controller, complaints *complaints) *replicas {
+	return &replicas{c: c, complaints: complaints, changed: make(chan struct{}, 1), known: map[string]*replica{}}
+}
+
+// alive are the others that are waited for, by name, and false until all are known.
+func (r *replicas) alive() ([]replica, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var list []replica
+	for _, one := range r.known {
+		if one.alive && one.lease != r.c.lease {
+			list = append(list, *one)
+		}
+	}
+	slices.SortFunc(list, func(a, b replica) int { return strings.Compare(a.name+"\x00"+a.lease, b.name+"\x00"+b.lease) })
+	return list, r.listed
+}
+
+// follow keeps up with the reports until the context ends.
+func (r *replicas) follow(ctx context.Context) {
+	what := fmt.Sprintf("follow the Leases with label %s in namespace %q, by which replicas report", r.selector(), r.c.cfg.Namespace)
+	for failures := 0; ctx.Err() == nil; {
+		began := time.Now()
+		err := r.list(ctx)
+		for err == nil && ctx.Err() == nil {
+			began = time.Now()
+			err = r.watch(ctx, func() { r.complaints.works(what) })
+		}
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			err = nil // it is listed anew
+		}
+		if time.Since(began) > requestTime {
+			failures = 0
+		}
+		if failures++; err != nil {
+			t := classify(err)
+			r.complaints.failed(ctx, what, t, err, r.c.leaseHint(t, "conditions are written late or not at all"))
+			pause(ctx, t.retry(failures))
+		} else {
+			pause(ctx, time.Second)
+		}
+	}
+}
+
+func (r *replicas) selector() string {
+	return labels.SelectorFromSet(labels.Set{reportLabel: r.c.labelValue()}).String()
+}
+
+func (r *replicas) list(ctx context.Context) error {
+	options := metav1.ListOptions{LabelSelector: r.selector(), Limit: page}
+	found := map[string]*coordinationv1.Lease{}
+	for {
+		list, err := r.listPage(ctx, options)
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			found[list.Items[i].Name] = &list.Items[i]
+		}
+		if options.Continue = list.Continue; options.Continue != "" && len(found) < mostReports {
+			continue
+		}
+		r.replace(found, list.ResourceVersion)
+		return nil
+	}
+}
+
+func (r *replicas) listPage(ctx context.Context, options metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return r.c.cfg.Leases.Leases(r.c.cfg.Namespace).List(ctx, options)
+}
+
+func (r *replicas) replace(found map[string]*coordinationv1.Lease, version string) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range r.known {
+		if found[name] == nil {
+			delete(r.known, name)
+		}
+	}
+	for _, lease := range found {
+		r.put(lease, now)
+		// Nobody knows when it was last written while nobody looked.
+		r.known[lease.Name].seen = now
+	}
+	r.version, r.listed = version, true
+	r.judge(now)
+	poke(r.changed)
+}
+
+// watch returns nil when the API server ends the watch in good order.
+func (r *replicas) watch(ctx context.Context, works func()) error {
+	seconds := int64(300 + rand.N(300)) //nolint:gosec // so that not all end at once
+	began := time.Now()
+	w, err := r.c.cfg.Leases.Leases(r.c.cfg.Namespace).Watch(ctx, metav1.ListOptions{
+		LabelSelector: r.selector(), ResourceVersion: r.version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+	})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	works()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case event, open := <-w.ResultChan():
+			if !open {
+				if time.Since(began) < time.Second {
+					return fmt.Errorf("the watch ended at once")
+				}
+				return nil
+			}
+			if event.Type == watch.Error {
+				return apierrors.FromObject(event.Object)
+			}
+			if lease, ok := event.Object.(*coordinationv1.Lease); ok {
+				r.happened(ctx, event.Type, lease)
+			}
+		}
+	}
+}
+
+func (r *replicas) happened(ctx context.Context, how watch.EventType, lease *coordinationv1.Lease) {
+	now := time.Now()
+	r.mu.Lock()
+	r.version = lease.ResourceVersion
+	different := false
+	switch how {
+	case watch.Deleted:
+		different = r.known[lease.Name] != nil
+		delete(r.known, lease.Name)
+	case watch.Added, watch.Modified:
+		different = r.put(lease, now)
+	case watch.Bookmark, watch.Error:
+	}
+	different = r.judge(now) || different
+	over := r.over(now)
+	r.mu.Unlock()
+	if different {
+		poke(r.changed)
+	}
+	for _, one := range over {
+		r.remove(ctx, &one)
+	}
+}
+
+// put notes what a Lease says, and tells whether its digest is another one.
+func (r *replicas) put(lease *coordinationv1.Lease, now time.Time) (different bool) {
+	before := r.known[lease.Name]
+	if before != nil && before.version == lease.ResourceVersion {
+		return false
+	}
+	one := &replica{
+		lease: lease.Name, name: lease.Name, uid: lease.UID, version: lease.ResourceVersion, created: lease.CreationTimestamp.Time,
+		digest: lease.Annotations[digestAnnotation], text: lease.Annotations[countsAnnotation], seen: now,
+	}
+	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
+		one.name = *holder
+	}
+	// Without a time it counts as started when the Lease was made.
+	one.started = one.created
+	if started, err := time.Parse(time.RFC3339, lease.Annotations[startedAnnotation]); err == nil {
+		one.started = started
+	}
+	if before != nil && before.text == one.text {
+		one.counts = before.counts
+	} else if counts, err := decodeCounts(one.text); err == nil {
+		one.counts = counts // what cannot be read is not counted
+	}
+	if before != nil {
+		one.alive = before.alive
+	}
+	r.known[lease.Name] = one
+	return before == nil || before.digest != one.digest
+}
+
+// judge finds out who is waited for, and tells whether that is different. A process
+// whose name was given to a newer one is not: it has ended.
+func (r *replicas) judge(now time.Time) (different bool) {
+	newest := r.newest()
+	for _, one := range r.known {
+		alive := now.Sub(one.seen) <= silence && !one.created.Before(newest[one.name])
+		different = different || alive != one.alive
+		one.alive = alive
+	}
+	return different
+}
+
+// newest is when the last process of each name reported for the first time.
+func (r *replicas) newest() map[string]time.Time {
+	newest := make(map[string]time.Time, len(r.known))
+	for _, one := range r.known {
+		if one.created.After(newest[one.name]) {
+			newest[one.name] = one.created
+		}
+	}
+	return newest
+}
+
+// over are reports that can be removed.
+func (r *replicas) over(now time.Time) []replica {
+	if now.Before(r.tidyAt) {
+		return nil
+	}
+	newest := r.newest()
+	var over []replica
+	for _, one := range r.known {
+		life := reportLife
+		if one.created.Before(newest[one.name]) {
+			life = silence
+		}
+		if now.Sub(one.seen) > life && one.lease != r.c.lease && len(over) < tidied {
+			over = append(over, *one)
+		}
+	}
+	if len(over) > 0 {
+		r.tidyAt = now.Add(tidyPause)
+	}
+	return over
+}
+
+// remove deletes a Lease as it was seen: one that was written since stays.
+func (r *replicas) remove(ctx context.Context, one *replica) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	what := "remove Leases of replicas that are gone"
+	err := r.c.cfg.Leases.Leases(r.c.cfg.Namespace).Delete(ctx, one.lease, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &one.uid, ResourceVersion: &one.version},
+	})
+	switch {
+	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		r.complaints.works(what)
+	default:
+		t := classify(err)
+		r.complaints.failed(ctx, what, t, err, r.c.leaseHint(t, "they stay, and nothing else comes of it"))
+	}
+}

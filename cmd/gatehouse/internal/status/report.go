@@ -1,0 +1,108 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
+)
+
+const (
+	// reportLabel on a Lease tells that it is a report, and of which install.
+	reportLabel       = "gatehouse.dev/report"
+	digestAnnotation  = "gatehouse.dev/digest"
+	startedAnnotation = "gatehouse.dev/started"
+	countsAnnotation  = "gatehouse.dev/policy-counts"
+
+	// A report is written again after renewLeast to renewMost without a change.
+	renewLeast, renewMost = 20 * time.Second, 30 * time.Second
+	// reportPause is between two changes of a report, and countsPause between two
+	// looks at the counts.
+	reportPause, countsPause = time.Second, time.Minute
+	// silence is how long a replica that does not renew its report is waited for, and
+	// reportLife how long its report is kept.
+	silence, reportLife = time.Minute, 10 * time.Minute
+	// leaveTime bounds how long the removal of a report is waited for.
+	leaveTime = 5 * time.Second
+)
+
+// report keeps the Lease of this process until the context ends.
+func (c *Controller) report(ctx context.Context) {
+	complaints := &complaints{log: c.cfg.Log}
+	what := fmt.Sprintf("write Lease %s/%s, by which this replica reports what it uses", c.cfg.Namespace, c.lease)
+	var (
+		counts    string
+		countedAt time.Time
+		failures  int
+	)
+	defer c.leave(ctx)
+	for ctx.Err() == nil {
+		if countedAt.IsZero() || time.Since(countedAt) >= countsPause {
+			counts, countedAt = encodeCounts(c.cfg.Policies(), maxCounts), time.Now()
+		}
+		if err := c.writeReport(ctx, counts); err != nil {
+			failures++
+			t := classify(err)
+			complaints.failed(ctx, what, t, err, c.leaseHint(t, "the status of custom resources does not count this replica; what it decides does not depend on that"))
+			pause(ctx, t.retry(failures))
+			continue
+		}
+		failures = 0
+		complaints.works(what)
+		renew := time.NewTimer(renewLeast + rand.N(renewMost-renewLeast)) //nolint:gosec // so that replicas do not write in step
+		pause(ctx, reportPause)
+		select {
+		case <-c.reported:
+		case <-renew.C:
+		case <-ctx.Done():
+		}
+		renew.Stop()
+	}
+}
+
+func (c *Controller) writeReport(ctx context.Context, counts string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	lease := coordinationv1ac.Lease(c.lease, c.cfg.Namespace).
+		WithLabels(map[string]string{reportLabel: c.labelValue()}).
+		WithAnnotations(map[string]string{
+			digestAnnotation: c.history.get().digest, startedAnnotation: c.started.UTC().Format(time.RFC3339), countsAnnotation: counts,
+		}).
+		WithSpec(coordinationv1ac.LeaseSpec().
+			WithHolderIdentity(c.cfg.Replica).
+			WithLeaseDurationSeconds(int32(silence / time.Second)).
+			WithRenewTime(metav1.NewMicroTime(c.cfg.Now())))
+	// The Lease is ours alone: whatever else is in these fields is a mistake.
+	_, err := c.cfg.Leases.Leases(c.cfg.Namespace).Apply(ctx, lease, metav1.ApplyOptions{FieldManager: c.manager, Force: true})
+	return err
+}
+
+// leave removes the report, so that nobody waits for this process. Where it cannot,
+// the others wait for a minute.
+func (c *Controller) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	err := c.cfg.Leases.Leases(c.cfg.Namespace).Delete(ctx, c.lease, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		c.cfg.Log.Info("status", "error", "cannot remove Lease "+c.cfg.Namespace+"/"+c.lease+": "+cut(err.Error(), longestError),
+			"hint", "the others wait a minute for this replica, and remove the Lease after ten")
+	}
+}
+
+func (c *Controller) labelValue() string {
+	return shortened(c.cfg.Group, validation.LabelValueMaxLength)
+}
+
+// leaseHint is what to do about trouble with Leases, and what it costs.
+func (c *Controller) leaseHint(t trouble, cost string) string {
+	if t != forbidden {
+		return cost
+	}
+	return fmt.Sprintf("a Role in namespace %q must allow create, delete, get, list, patch, update and watch of leases in coordination.k8s.io; until then, %s",
+		c.cfg.Namespace, cost)
+}

@@ -1,0 +1,469 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+const (
+	// Conditions are written at this rate per second, for all objects together, and
+	// this many at once. Counts are less urgent: each write costs every replica that
+	// follows the object.
+	conditionsRate, conditionsBurst = 20, 50
+	countsRate, countsBurst         = 2, 10
+	// relistPause is between two looks at all objects of a kind.
+	relistPause = 10 * time.Minute
+	// mostConflicts is how often in a row a write is tried at once with an object that
+	// changed in between.
+	mostConflicts = 3
+	// contestPause is how long a manager that keeps a field of ours must not have
+	// written for it to be taken from it, and contestMost the longest pause between two
+	// tries.
+	contestPause, contestMost = 10 * time.Minute, time.Hour
+)
+
+// writer writes status while this replica is the one that does. All but its channels
+// belongs to one goroutine.
+type writer struct {
+	c          *Controller
+	complaints *complaints
+	replicas   *replicas
+	podsMoved  <-chan struct{}
+
+	conditions, counts *rate.Limiter
+
+	kinds map[string]*kind
+	known map[key]*entry
+	// order is that of the objects of the report that it was made of.
+	order   []*outcome
+	orderOf *current
+	unknown map[string]time.Time
+	// outdated are the remarks on kinds that were told by an Event, and contestants
+	// the managers.
+	outdated    map[string]string
+	contestants map[string]bool
+
+	numbers numbers
+}
+
+// kind is what is known of all objects of a kind.
+type kind struct {
+	listed time.Time // zero until they were
+	// next is before when nothing is tried, after failures in a row.
+	next     time.Time
+	failures int
+}
+
+// lead writes status until the context ends.
+func (c *Controller) lead(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.cfg.Log.Info("status", "leader", c.cfg.Replica)
+	c.metrics.leader.Set(1)
+	defer c.metrics.leader.Set(0)
+	complaints := &complaints{log: c.cfg.Log}
+	w := &writer{
+		c: c, complaints: complaints, replicas: newReplicas(c, complaints),
+		conditions: rate.NewLimiter(conditionsRate, conditionsBurst), counts: rate.NewLimiter(countsRate, countsBurst),
+		kinds: map[string]*kind{}, known: map[key]*entry{}, unknown: map[string]time.Time{},
+		outdated: map[string]string{}, contestants: map[string]bool{},
+		numbers: numbers{next: time.Now().Add(countsPause)},
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { w.replicas.follow(ctx) })
+	if c.cfg.Pods != nil {
+		w.podsMoved = c.cfg.Pods.Changed()
+		wg.Go(func() { c.cfg.Pods.Run(ctx) })
+	}
+	w.run(ctx)
+	wg.Wait()
+}
+
+func (w *writer) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		next := w.pass(ctx)
+		timer := time.NewTimer(time.Until(next))
+		select {
+		case <-w.c.decided:
+		case <-w.replicas.changed:
+		case <-w.podsMoved:
+			w.numbers.hurry()
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// agenda is the earliest time at which there is something to do.
+type agenda struct{ next time.Time }
+
+func (a *agenda) add(t time.Time) {
+	if a.next.IsZero() || t.Before(a.next) {
+		a.next = t
+	}
+}
+
+// pass does what is to be done now, and tells when to look again.
+func (w *writer) pass(ctx context.Context) time.Time {
+	a := &agenda{}
+	a.add(time.Now().Add(relistPause))
+	v, ok := w.view()
+	if !ok {
+		return a.next // whoever finds the replicas tells
+	}
+	for _, name := range w.kindsOf() {
+		w.look(ctx, v, name, a)
+	}
+	for _, o := range w.order {
+		if ctx.Err() != nil {
+			return a.next
+		}
+		if w.overtaken(v) {
+			a.add(time.Now())
+			return a.next
+		}
+		if w.due(v, o, a) {
+			if err := w.conditions.Wait(ctx); err != nil {
+				return a.next
+			}
+			w.write(ctx, v, o, nil)
+			w.due(v, o, a) // when to try again, if that failed
+		}
+	}
+	w.writeCounts(ctx, v, a)
+	return a.next
+}
+
+// overtaken tells whether something happened that a pass does not know.
+func (w *writer) overtaken(v *view) bool {
+	select {
+	case <-w.replicas.changed:
+		return true
+	default:
+		return w.c.history.get() != v.current
+	}
+}
+
+// view is what is known now, and false as long as that is not enough.
+func (w *writer) view() (*view, bool) {
+	others, ok := w.replicas.alive()
+	now := time.Now()
+	v := &view{current: w.c.history.get(), others: others, unknown: w.unknown, now: now}
+	if w.orderOf != v.current {
+		w.orderOf = v.current
+		w.order = slices.SortedFunc(maps.Values(v.outcomes), func(a, b *outcome) int {
+			return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+		})
+		maps.DeleteFunc(w.known, func(k key, _ *entry) bool { return v.outcomes[k] == nil })
+	}
+	still := make(map[string]bool, len(others))
+	for i := range others {
+		lease := others[i].lease
+		still[lease] = true
+		if _, ours := v.seen[others[i].digest]; ours {
+			delete(w.unknown, lease)
+		} else if w.unknown[lease].IsZero() {
+			w.unknown[lease] = now
+		}
+	}
+	maps.DeleteFunc(w.unknown, func(lease string, _ time.Time) bool { return !still[lease] })
+	return v, ok
+}
+
+// kindsOf are the kinds that there are objects of, in order.
+func (w *writer) kindsOf() []string {
+	var names []string
+	for _, o := range w.order {
+		if len(names) == 0 || names[len(names)-1] != o.Kind {
+			names = append(names, o.Kind)
+		}
+	}
+	return names
+}
+
+// look reads all objects of a kind, if that is due.
+func (w *writer) look(ctx context.Context, v *view, name string, a *agenda) {
+	k := w.kinds[name]
+	if k == nil {
+		k = &kind{}
+		w.kinds[name] = k
+	}
+	now := time.Now()
+	if !k.listed.IsZero() && now.Sub(k.listed) < relistPause {
+		a.add(k.listed.Add(relistPause))
+		return
+	}
+	if now.Before(k.next) {
+		a.add(k.next)
+		return
+	}
+	found := map[key]bool{}
+	err := w.c.list(ctx, name, func(object *unstructured.Unstructured) {
+		at := key{name, object.GetNamespace(), object.GetName()}
+		if v.outcomes[at] == nil {
+			return
+		}
+		found[at] = true
+		e := w.known[at]
+		if e == nil {
+			e = &entry{}
+			w.known[at] = e
+		}
+		e.take(object)
+		if degraded := find(e.fields.Conditions, v1alpha1.DegradedCondition); degraded != nil {
+			if text := v.outdated[name]; text != "" && strings.Contains(degraded.Message, cut(text, maxRemark)) {
+				w.outdated[name] = text
+			}
+		}
+	})
+	if err != nil {
+		w.failed(ctx, k, name, "list "+resourceOf(name), err)
+		a.add(k.next)
+		return
+	}
+	w.worked(k, "list "+resourceOf(name))
+	k.listed = time.Now()
+	a.add(k.listed.Add(relistPause))
+	maps.DeleteFunc(w.known, func(at key, _ *entry) bool { return at.kind == name && !found[at] })
+}
+
+func resourceOf(kind string) string {
+	resource, _ := meta.UnsafeGuessKindToResource(v1alpha1.GroupVersion.WithKind(kind))
+	return resource.Resource
+}
+
+// due tells whether the conditions of an object are to be written now. If there is
+// something to be done later, it is put on the agenda.
+func (w *writer) due(v *view, o *outcome, a *agenda) bool {
+	k := w.kinds[o.Kind]
+	if k.listed.IsZero() {
+		return false // its list is on the agenda
+	}
+	now := time.Now()
+	e := w.known[keyOf(&o.Object)]
+	wanted := e == nil || e.stale || e.toBeRead(o)
+	if !wanted {
+		if e.other(o) {
+			return false // there will be a report of it as it is
+		}
+		conditions, again := v.conditions(o)
+		if !again.IsZero() {
+			a.add(again)
+			return false
+		}
+		wanted = e.fields.ObservedGeneration != o.Generation || !sameConditions(conditions, e.fields.Conditions)
+	}
+	if !wanted {
+		return false
+	}
+	next := k.next
+	if e != nil && e.next.After(next) {
+		next = e.next
+	}
+	if now.Before(next) {
+		a.add(next)
+		return false
+	}
+	return true
+}
+
+// other tells whether the object in the cluster is not the one that the outcome is of.
+func (e *entry) other(o *outcome) bool { return e.uid != o.UID || e.generation != o.Generation }
+
+// toBeRead tells whether the object may have become what the outcome is of since it
+// was read. One that is newer than the outcome is not read again.
+func (e *entry) toBeRead(o *outcome) bool {
+	return (e.uid != o.UID || e.generation < o.Generation) && e.looked != version{o.UID, o.Generation}
+}
+
+// write brings the status of an object up to date, with counts if there are any. It
+// reads the object if it may have changed.
+func (w *writer) write(ctx context.Context, v *view, o *outcome, counts *fields) {
+	at := keyOf(&o.Object)
+	e := w.known[at]
+	if e == nil {
+		e = &entry{stale: true}
+		w.known[at] = e
+	}
+	for tries := 1; ; tries++ {
+		if e.stale || e.toBeRead(o) {
+			if object := w.readAgain(ctx, o, e); object == nil {
+				return
+			}
+		}
+		if e.other(o) {
+			return
+		}
+		conditions, again := v.conditions(o)
+		if !again.IsZero() {
+			return
+		}
+		f := &fields{
+			ObjectStatus: v1alpha1.ObjectStatus{
+				ObservedGeneration: o.Generation, Conditions: settled(conditions, e.fields.Conditions, w.c.cfg.Now()),
+			},
+			Requests: e.fields.Requests, Pods: e.fields.Pods,
+		}
+		if counts != nil {
+			f.Requests, f.Pods = counts.Requests, counts.Pods
+		} else if e.fields.ObservedGeneration == o.Generation && sameConditions(conditions, e.fields.Conditions) {
+			return // somebody did it in between
+		}
+		if !w.send(ctx, v, o, e, f) || tries == mostConflicts {
+			return
+		}
+	}
+}
+
+// readAgain reads an object, and returns nil if that cannot be done, or there is
+// none.
+func (w *writer) readAgain(ctx context.Context, o *outcome, e *entry) *unstructured.Unstructured {
+	k := w.kinds[o.Kind]
+	object, err := w.c.read(ctx, keyOf(&o.Object))
+	switch {
+	case err == nil:
+		w.worked(k, "get "+resourceOf(o.Kind))
+		e.take(object)
+		e.looked = version{o.UID, o.Generation}
+		return object
+	case apierrors.IsNotFound(err) && !isUnserved(err):
+		// It was removed, and a report will say so.
+		*e = entry{memory: memory{looked: version{o.UID, o.Generation}}}
+		return nil
+	default:
+		w.failed(ctx, k, o.Kind, "get "+resourceOf(o.Kind), err)
+		return nil
+	}
+}
+
+// send writes a status, and tells whether it is worth another try at once.
+func (w *writer) send(ctx context.Context, v *view, o *outcome, e *entry, f *fields) (again bool) {
+	k := w.kinds[o.Kind]
+	what := "write the status of " + resourceOf(o.Kind)
+	object, err := w.c.apply(ctx, keyOf(&o.Object), e, f, false)
+	if manager, is := contestant(err); is {
+		w.c.metrics.count(contested)
+		object, err = w.contested(ctx, o, e, f, manager)
+		if object == nil && err == nil {
+			return false // later
+		}
+	}
+	switch {
+	case err == nil:
+		w.c.metrics.count(written)
+		w.worked(k, what)
+		before := e.fields
+		e.take(object)
+		e.failures, e.unplaced, e.next = 0, false, time.Time{}
+		if f.Requests != before.Requests || f.Pods != before.Pods {
+			e.countedAt = time.Now()
+		}
+		w.announce(ctx, v, o, before.Conditions, f.Conditions)
+		return false
+	case apierrors.IsConflict(err):
+		w.c.metrics.count(conflict)
+		e.stale = true
+		w.postpone(e, time.Second) // if it is not tried at once
+		return true
+	case apierrors.IsNotFound(err) && !isUnserved(err) && !e.unplaced:
+		// Either the object was removed, or it has no status.
+		e.unplaced, e.stale = true, true
+		return true
+	case apierrors.IsNotFound(err):
+		err = fmt.Errorf("%w: %w", errNoStatus, err)
+	}
+	w.c.metrics.count(failed)
+	w.failed(ctx, k, o.Kind, what, err)
+	// The others of its kind go first next time: it may be to blame.
+	e.failures++
+	e.stale = true
+	w.postpone(e, classify(err).retry(e.failures)+time.Second)
+	return false
+}
+
+func (w *writer) postpone(e *entry, d time.Duration) { e.next = time.Now().Add(d) }
+
+// contested is called when another manager keeps a field of ours. If it has not
+// written for a while it is gone, and its fields are taken from it. One that writes
+// after that is not gone, and is never fought again.
+func (w *writer) contested(ctx context.Context, o *outcome, e *entry, f *fields, manager string) (*unstructured.Unstructured, error) {
+	if !w.contestants[manager] {
+		w.contestants[manager] = true
+		text := fmt.Sprintf("the status is written by %q too", cut(manager, longestError))
+		hint := "look who that is: kubectl get --show-managed-fields -o yaml; it is left alone, and its fields are taken over if it has not written for ten minutes"
+		if install, ours := strings.CutPrefix(manager, managerPrefix); ours {
+			hint = fmt.Sprintf("another install of Gatehouse, namespace/name %q, runs in this cluster: remove one of them; it is left alone, and its status is taken over if it has not written for ten minutes",
+				install)
+		}
+		w.c.cfg.Log.Warn("status", "error", text, "object", o.Kind+" "+o.Name, "hint", hint)
+		w.c.cfg.Record(reference(&o.Object), true, "StatusContested", text+" (hint: "+hint+")")
+	}
+	object := w.readAgain(ctx, o, e)
+	if object == nil {
+		return nil, nil //nolint:nilnil // it is told, and tried again
+	}
+	if e.other(o) {
+		return nil, nil //nolint:nilnil // a report will come
+	}
+	now, wrote := time.Now(), lastWrite(object, manager)
+	known := e.contest
+	if known == nil || known.manager != manager {
+		e.contest = &contest{manager: manager, wrote: wrote, since: now}
+		w.postpone(e, contestPause)
+		return nil, nil //nolint:nilnil // as above
+	}
+	if !known.wrote.Equal(wrote) {
+		known.wrote, known.since = wrote, now
+		known.alive = known.taken
+	} else if !known.alive && now.Sub(known.since) >= contestPause {
+		known.taken = true
+		w.c.cfg.Log.Info("status", "takenOverFrom", cut(manager, longestError), "object", o.Kind+" "+o.Name)
+		return w.c.apply(ctx, keyOf(&o.Object), e, f, true)
+	}
+	known.tries++
+	w.postpone(e, min(contestMost, contestPause<<min(known.tries-1, 3)))
+	return nil, nil //nolint:nilnil // as above
+}
+
+// failed notes that something about a kind failed, and postpones all that is about
+// it.
+func (w *writer) failed(ctx context.Context, k *kind, name, what string, err error) {
+	t := classify(err)
+	k.failures++
+	k.next = time.Now().Add(t.retry(k.failures))
+	resource := resourceOf(name)
+	hint := "it is tried again; only status is late, what is decided does not depend on it"
+	switch t {
+	case forbidden:
+		hint = fmt.Sprintf("a ClusterRole must allow get and list of %s and patch of %s/status in gatehouse.dev; nothing but status depends on it", resource, resource)
+	case unserved:
+		hint = fmt.Sprintf("apply the CustomResourceDefinition %s.gatehouse.dev of this version of Gatehouse; status is tried again", resource)
+	case refused:
+		hint = fmt.Sprintf("the CustomResourceDefinition %s.gatehouse.dev may be of another version: apply that of this version of Gatehouse; status is tried again", resource)
+	case unreachable:
+	}
+	w.complaints.failed(ctx, what, t, err, hint)
+}
+
+func (w *writer) worked(k *kind, what string) {
+	k.failures, k.next = 0, time.Time{}
+	w.complaints.works(what)
+}
+
+// stamp is a time as a status has it.
+func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
