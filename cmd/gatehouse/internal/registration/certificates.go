@@ -17,7 +17,7 @@ const injectCAFrom = certmanagerv1.WantInjectAnnotation
 // a certificate from it.
 func (o *Options) certificates() []Document {
 	use := "Mount the Secret " + o.Name + servingSecret + "."
-	if o.grantsRights() {
+	if o.grantsCertificateRights() {
 		use = "Gatehouse reads the Secret " + o.Name + servingSecret + " by the API."
 	}
 	var documents []Document

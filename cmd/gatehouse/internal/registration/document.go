@@ -3,6 +3,7 @@ package registration
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -15,6 +16,35 @@ type Document struct {
 	// reasons are comments for people too: of a role one for each of its rules, nil
 	// of everything else.
 	reasons []string
+	part    Part
+}
+
+// Part is a group of documents of which an installation has its own place for
+// each.
+type Part string
+
+// The parts, in the order of their documents.
+const (
+	// PartRights are who Gatehouse is to the API server, and what it may do there.
+	PartRights Part = "rights"
+	// PartCertificates are what cert-manager needs.
+	PartCertificates Part = "certificates"
+	// PartRegistration are the webhook configurations.
+	PartRegistration Part = "registration"
+)
+
+// Parts are all parts, in the order of their documents.
+func Parts() []Part { return []Part{PartRights, PartCertificates, PartRegistration} }
+
+// Only are the documents of some parts, in the order in which they are.
+func Only(documents []Document, parts ...Part) []Document {
+	var some []Document
+	for _, d := range documents {
+		if slices.Contains(parts, d.part) {
+			some = append(some, d)
+		}
+	}
+	return some
 }
 
 // value is the document without the fields that only a server fills in: a map,

@@ -2,6 +2,7 @@ package registration
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -72,20 +74,33 @@ type request struct {
 	group, version, resource string // resource with its subresource
 	namespace                string
 	object                   map[string]any // nil where there is none
+	old                      map[string]any // that of an update, of which it is object if it is nil
 }
 
-// calls are the names of the webhooks that are called for a request, each with
-// its failure policy.
+// calls are the names of the webhooks that are called for a request of somebody
+// ordinary, each with its failure policy.
 func (s *apiServer) calls(t *testing.T, r request) []string {
+	t.Helper()
+	return s.callsOf(t, &user.DefaultInfo{Name: "alice"}, r)
+}
+
+// callsOf is calls for a request of somebody.
+func (s *apiServer) callsOf(t *testing.T, who user.Info, r request) []string {
 	t.Helper()
 	resource, sub, _ := strings.Cut(r.resource, "/")
 	gvk := schema.GroupVersionKind{Group: r.group, Version: r.version, Kind: "X"}
-	var object runtime.Object
+	var object, old runtime.Object
 	if r.object != nil {
 		object = &unstructured.Unstructured{Object: r.object}
 	}
-	a := admission.NewAttributesRecord(object, nil, gvk, r.namespace, "x",
-		schema.GroupVersionResource{Group: r.group, Version: r.version, Resource: resource}, sub, r.operation, nil, false, &user.DefaultInfo{Name: "alice"})
+	if r.operation == admission.Update {
+		old = object
+	}
+	if r.old != nil {
+		old = &unstructured.Unstructured{Object: r.old}
+	}
+	a := admission.NewAttributesRecord(object, old, gvk, r.namespace, "x",
+		schema.GroupVersionResource{Group: r.group, Version: r.version, Resource: resource}, sub, r.operation, nil, false, who)
 	var called []string
 	for _, w := range s.webhooks {
 		matched := false
@@ -103,7 +118,7 @@ func (s *apiServer) calls(t *testing.T, r request) []string {
 		if !selected {
 			continue
 		}
-		result := w.GetCompiledMatcher(s.compiler).Match(t.Context(), &admission.VersionedAttributes{Attributes: a, VersionedKind: gvk, VersionedObject: admission.NewLazyObject(object)}, nil, nil)
+		result := w.GetCompiledMatcher(s.compiler).Match(t.Context(), &admission.VersionedAttributes{Attributes: a, VersionedKind: gvk, VersionedObject: admission.NewLazyObject(object), VersionedOldObject: admission.NewLazyObject(old)}, nil, nil)
 		if result.Error != nil {
 			t.Errorf("%s: a match condition fails for %+v: %v", w.GetName(), r, result.Error)
 		}
@@ -140,7 +155,7 @@ func TestWhatIsSent(t *testing.T) {
 		return pod(map[string]any{"name": "x", "annotations": map[string]any{"sidecar.gatehouse.dev/inject": value}})
 	}
 	podIn := func(namespace string, object map[string]any) request {
-		return request{admission.Create, "", "v1", "pods", namespace, object}
+		return request{admission.Create, "", "v1", "pods", namespace, object, nil}
 	}
 	other := map[string]any{"apiVersion": "v1", "kind": "X", "metadata": map[string]any{"name": "x"}}
 	servers := map[string]*apiServer{}
@@ -169,33 +184,33 @@ func TestWhatIsSent(t *testing.T) {
 		"pod in kube-system":                {podIn("kube-system", annotated("true")), nil},
 		"pod in the gate's namespace":       {podIn("gatehouse-system", annotated("true")), nil},
 		"pod in an excluded namespace":      {podIn("calico-system", annotated("true")), nil},
-		"pod update":                        {request{admission.Update, "", "v1", "pods", "default", annotated("true")}, []string{validate}},
-		"pod status":                        {request{admission.Update, "", "v1", "pods/status", "default", annotated("true")}, []string{validate}},
-		"pod binding":                       {request{admission.Create, "", "v1", "pods/binding", "default", other}, []string{validate}},
-		"pod deletion":                      {request{admission.Delete, "", "v1", "pods", "default", nil}, []string{validate}},
-		"pod exec":                          {request{admission.Connect, "", "v1", "pods/exec", "default", other}, []string{validate}},
-		"deployment":                        {request{admission.Create, "apps", "v1", "deployments", "default", other}, []string{validate}},
-		"cluster role":                      {request{admission.Create, "rbac.authorization.k8s.io", "v1", "clusterroles", "", other}, []string{validate}},
-		"namespace":                         {request{admission.Create, "", "v1", "namespaces", "default", other}, []string{validate}},
-		"the gate's own namespace":          {request{admission.Update, "", "v1", "namespaces", "gatehouse-system", map[string]any{"metadata": map[string]any{"labels": map[string]any{"kubernetes.io/metadata.name": "gatehouse-system"}}}}, nil},
-		"node":                              {request{admission.Create, "", "v1", "nodes", "", other}, nil},
-		"node status":                       {request{admission.Update, "", "v1", "nodes/status", "", other}, nil},
-		"node deletion":                     {request{admission.Delete, "", "v1", "nodes", "", nil}, nil},
-		"CSI node":                          {request{admission.Create, "storage.k8s.io", "v1", "csinodes", "", other}, nil},
-		"CSI driver":                        {request{admission.Create, "storage.k8s.io", "v1", "csidrivers", "", other}, []string{validate}},
-		"nodes of metrics":                  {request{admission.Create, "metrics.k8s.io", "v1", "nodes", "", other}, []string{validate}},
-		"node lease":                        {request{admission.Update, "coordination.k8s.io", "v1", "leases", "kube-node-lease", other}, nil},
-		"lease of a leader":                 {request{admission.Update, "coordination.k8s.io", "v1", "leases", "default", other}, nil},
-		"event":                             {request{admission.Create, "", "v1", "events", "default", other}, nil},
-		"event of the new group":            {request{admission.Create, "events.k8s.io", "v1", "events", "default", other}, nil},
-		"certificate signing request":       {request{admission.Create, "certificates.k8s.io", "v1", "certificatesigningrequests", "", other}, nil},
-		"its approval":                      {request{admission.Update, "certificates.k8s.io", "v1", "certificatesigningrequests/approval", "", other}, nil},
-		"cluster trust bundle":              {request{admission.Create, "certificates.k8s.io", "v1beta1", "clustertrustbundles", "", other}, []string{validate}},
-		"token review":                      {request{admission.Create, "authentication.k8s.io", "v1", "tokenreviews", "", other}, nil},
-		"self subject review":               {request{admission.Create, "authentication.k8s.io", "v1", "selfsubjectreviews", "", other}, nil},
-		"subject access review":             {request{admission.Create, "authorization.k8s.io", "v1", "subjectaccessreviews", "", other}, nil},
-		"local subject access review":       {request{admission.Create, "authorization.k8s.io", "v1", "localsubjectaccessreviews", "default", other}, nil},
-		"self subject rules review":         {request{admission.Create, "authorization.k8s.io", "v1", "selfsubjectrulesreviews", "", other}, nil},
+		"pod update":                        {request{admission.Update, "", "v1", "pods", "default", annotated("true"), nil}, []string{validate}},
+		"pod status":                        {request{admission.Update, "", "v1", "pods/status", "default", annotated("true"), nil}, []string{validate}},
+		"pod binding":                       {request{admission.Create, "", "v1", "pods/binding", "default", other, nil}, []string{validate}},
+		"pod deletion":                      {request{admission.Delete, "", "v1", "pods", "default", nil, nil}, []string{validate}},
+		"pod exec":                          {request{admission.Connect, "", "v1", "pods/exec", "default", other, nil}, []string{validate}},
+		"deployment":                        {request{admission.Create, "apps", "v1", "deployments", "default", other, nil}, []string{validate}},
+		"cluster role":                      {request{admission.Create, "rbac.authorization.k8s.io", "v1", "clusterroles", "", other, nil}, []string{validate}},
+		"namespace":                         {request{admission.Create, "", "v1", "namespaces", "default", other, nil}, []string{validate}},
+		"the gate's own namespace":          {request{admission.Update, "", "v1", "namespaces", "gatehouse-system", map[string]any{"metadata": map[string]any{"labels": map[string]any{"kubernetes.io/metadata.name": "gatehouse-system"}}}, nil}, nil},
+		"node":                              {request{admission.Create, "", "v1", "nodes", "", other, nil}, nil},
+		"node status":                       {request{admission.Update, "", "v1", "nodes/status", "", other, nil}, nil},
+		"node deletion":                     {request{admission.Delete, "", "v1", "nodes", "", nil, nil}, nil},
+		"CSI node":                          {request{admission.Create, "storage.k8s.io", "v1", "csinodes", "", other, nil}, nil},
+		"CSI driver":                        {request{admission.Create, "storage.k8s.io", "v1", "csidrivers", "", other, nil}, []string{validate}},
+		"nodes of metrics":                  {request{admission.Create, "metrics.k8s.io", "v1", "nodes", "", other, nil}, []string{validate}},
+		"node lease":                        {request{admission.Update, "coordination.k8s.io", "v1", "leases", "kube-node-lease", other, nil}, nil},
+		"lease of a leader":                 {request{admission.Update, "coordination.k8s.io", "v1", "leases", "default", other, nil}, nil},
+		"event":                             {request{admission.Create, "", "v1", "events", "default", other, nil}, nil},
+		"event of the new group":            {request{admission.Create, "events.k8s.io", "v1", "events", "default", other, nil}, nil},
+		"certificate signing request":       {request{admission.Create, "certificates.k8s.io", "v1", "certificatesigningrequests", "", other, nil}, nil},
+		"its approval":                      {request{admission.Update, "certificates.k8s.io", "v1", "certificatesigningrequests/approval", "", other, nil}, nil},
+		"cluster trust bundle":              {request{admission.Create, "certificates.k8s.io", "v1beta1", "clustertrustbundles", "", other, nil}, []string{validate}},
+		"token review":                      {request{admission.Create, "authentication.k8s.io", "v1", "tokenreviews", "", other, nil}, nil},
+		"self subject review":               {request{admission.Create, "authentication.k8s.io", "v1", "selfsubjectreviews", "", other, nil}, nil},
+		"subject access review":             {request{admission.Create, "authorization.k8s.io", "v1", "subjectaccessreviews", "", other, nil}, nil},
+		"local subject access review":       {request{admission.Create, "authorization.k8s.io", "v1", "localsubjectaccessreviews", "default", other, nil}, nil},
+		"self subject rules review":         {request{admission.Create, "authorization.k8s.io", "v1", "selfsubjectrulesreviews", "", other, nil}, nil},
 		"pod whose metadata has no members": {podIn("default", pod(map[string]any{})), []string{silent, validate}},
 	} {
 		for kubernetes, s := range servers {
@@ -217,21 +232,182 @@ func TestWhatIsSentByDefault(t *testing.T) {
 		request request
 		sent    bool
 	}{
-		"pod":                  {request{admission.Create, "", "v1", "pods", "default", other}, true},
-		"ephemeral containers": {request{admission.Update, "", "v1", "pods/ephemeralcontainers", "default", other}, true},
-		"deployment":           {request{admission.Update, "apps", "v1", "deployments", "default", other}, true},
-		"cron job":             {request{admission.Create, "batch", "v1", "cronjobs", "default", other}, true},
-		"pod status":           {request{admission.Update, "", "v1", "pods/status", "default", other}, false},
-		"pod deletion":         {request{admission.Delete, "", "v1", "pods", "default", nil}, false},
-		"deployment scale":     {request{admission.Update, "apps", "v1", "deployments/scale", "default", other}, false},
-		"config map":           {request{admission.Create, "", "v1", "configmaps", "default", other}, false},
-		"secret":               {request{admission.Create, "", "v1", "secrets", "default", other}, false},
-		"token request":        {request{admission.Create, "", "v1", "serviceaccounts/token", "default", other}, false},
+		"pod":                  {request{admission.Create, "", "v1", "pods", "default", other, nil}, true},
+		"ephemeral containers": {request{admission.Update, "", "v1", "pods/ephemeralcontainers", "default", other, nil}, true},
+		"deployment":           {request{admission.Update, "apps", "v1", "deployments", "default", other, nil}, true},
+		"cron job":             {request{admission.Create, "batch", "v1", "cronjobs", "default", other, nil}, true},
+		"pod status":           {request{admission.Update, "", "v1", "pods/status", "default", other, nil}, false},
+		"pod deletion":         {request{admission.Delete, "", "v1", "pods", "default", nil, nil}, false},
+		"deployment scale":     {request{admission.Update, "apps", "v1", "deployments/scale", "default", other, nil}, false},
+		"config map":           {request{admission.Create, "", "v1", "configmaps", "default", other, nil}, false},
+		"secret":               {request{admission.Create, "", "v1", "secrets", "default", other, nil}, false},
+		"token request":        {request{admission.Create, "", "v1", "serviceaccounts/token", "default", other, nil}, false},
 	} {
 		got := s.calls(t, c.request)
 		validated := len(got) > 0 && got[len(got)-1] == "fail.validate.gatehouse.dev Fail"
 		if validated != c.sent {
 			t.Errorf("%s: called are %q, want validation: %v", name, got, c.sent)
+		}
+	}
+}
+
+// What takes finalizers away from a pod or a workload that is being deleted is not sent, and nothing else is kept back by
+// that, however little the old object says.
+func TestBeingDeletedIsNotSent(t *testing.T) {
+	t.Parallel()
+	ordinary := map[string]any{"metadata": map[string]any{"name": "x"}}
+	deleted := map[string]any{"metadata": map[string]any{"name": "x", "deletionTimestamp": "2026-01-02T03:04:05Z"}}
+	const validate = "fail.validate.gatehouse.dev Fail"
+	for name, c := range map[string]struct {
+		request request
+		sent    bool
+	}{
+		"pod":                        {request{admission.Update, "", "v1", "pods", "default", ordinary, deleted}, false},
+		"replication controller":     {request{admission.Update, "", "v1", "replicationcontrollers", "default", ordinary, deleted}, false},
+		"deployment":                 {request{admission.Update, "apps", "v1", "deployments", "default", ordinary, deleted}, false},
+		"daemon set":                 {request{admission.Update, "apps", "v1", "daemonsets", "default", ordinary, deleted}, false},
+		"replica set":                {request{admission.Update, "apps", "v1", "replicasets", "default", ordinary, deleted}, false},
+		"stateful set":               {request{admission.Update, "apps", "v1", "statefulsets", "default", ordinary, deleted}, false},
+		"job":                        {request{admission.Update, "batch", "v1", "jobs", "default", ordinary, deleted}, false},
+		"cron job":                   {request{admission.Update, "batch", "v1", "cronjobs", "default", ordinary, deleted}, false},
+		"service":                    {request{admission.Update, "", "v1", "services", "default", ordinary, deleted}, true},
+		"pod template":               {request{admission.Update, "", "v1", "podtemplates", "default", ordinary, deleted}, true},
+		"job of another group":       {request{admission.Update, "example.org", "v1", "jobs", "default", ordinary, deleted}, true},
+		"deployment that stays":      {request{admission.Update, "apps", "v1", "deployments", "default", ordinary, ordinary}, true},
+		"one that says it goes":      {request{admission.Update, "apps", "v1", "deployments", "default", deleted, ordinary}, true},
+		"creation":                   {request{admission.Create, "", "v1", "pods", "default", deleted, nil}, true},
+		"deletion":                   {request{admission.Delete, "", "v1", "pods", "default", nil, deleted}, true},
+		"ephemeral containers":       {request{admission.Update, "", "v1", "pods/ephemeralcontainers", "default", ordinary, deleted}, true},
+		"scale":                      {request{admission.Update, "apps", "v1", "deployments/scale", "default", ordinary, deleted}, true},
+		"connection":                 {request{admission.Connect, "", "v1", "pods/exec", "default", ordinary, nil}, true},
+		"old object without members": {request{admission.Update, "", "v1", "pods", "default", ordinary, map[string]any{}}, true},
+		"old object without a name":  {request{admission.Update, "", "v1", "pods", "default", ordinary, map[string]any{"metadata": map[string]any{}}}, true},
+		"no objects at all":          {request{admission.Update, "", "v1", "pods", "default", nil, nil}, true},
+	} {
+		for _, kubernetes := range versions() {
+			t.Run(name+" "+kubernetes.String(), func(t *testing.T) {
+				t.Parallel()
+				s := newAPIServer(t, kubernetes, options(func(o *Options) { o.Spec = everything() }))
+				if got := slices.Contains(s.calls(t, c.request), validate); got != c.sent {
+					t.Errorf("sent: %v, want %v", got, c.sent)
+				}
+			})
+		}
+	}
+}
+
+// A request of the group of emergencies is sent to nobody, whatever it is about, and no other group is taken for it. Custom
+// resources are checked even then, by a webhook that fails open.
+func TestBreakGlassIsNotSent(t *testing.T) {
+	t.Parallel()
+	asks := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"sidecar.gatehouse.dev/inject": "true"}}}
+	object := map[string]any{"metadata": map[string]any{"name": "x"}}
+	requests := map[string]request{
+		"pod":           {admission.Create, "", "v1", "pods", "default", object, nil},
+		"pod that asks": {admission.Create, "", "v1", "pods", "default", asks, nil},
+		"deployment":    {admission.Update, "apps", "v1", "deployments", "default", object, nil},
+		"deletion":      {admission.Delete, "", "v1", "services", "default", nil, nil},
+		"exec":          {admission.Connect, "", "v1", "pods/exec", "default", object, nil},
+		"cluster role":  {admission.Update, "rbac.authorization.k8s.io", "v1", "clusterroles", "", object, nil},
+	}
+	document := request{admission.Create, "gatehouse.dev", "v1alpha1", "admissionpolicies", "", object, nil}
+	group := v1alpha1.BreakGlassGroup
+	for name, c := range map[string]struct {
+		who  user.DefaultInfo
+		sent bool
+	}{
+		"no groups":               {user.DefaultInfo{Name: "alice"}, true},
+		"other groups":            {user.DefaultInfo{Name: "alice", Groups: []string{"system:masters", group + "-team", "break-glass"}}, true},
+		"the group's name":        {user.DefaultInfo{Name: group}, true},
+		"the group":               {user.DefaultInfo{Name: "alice", Groups: []string{group}}, false},
+		"the group behind others": {user.DefaultInfo{Name: "alice", Groups: []string{"system:masters", "system:authenticated", group}}, false},
+	} {
+		for _, kubernetes := range versions() {
+			s := newAPIServer(t, kubernetes, options(func(o *Options) { o.Spec, o.CustomResources = everything(), true }))
+			t.Run(name+" "+kubernetes.String(), func(t *testing.T) {
+				t.Parallel()
+				for what, r := range requests {
+					if got := s.callsOf(t, &c.who, r); (len(got) > 0) != c.sent {
+						t.Errorf("%s: called are %q, want any: %v", what, got, c.sent)
+					}
+				}
+				if got := s.callsOf(t, &c.who, document); !slices.Equal(got, []string{"documents.validate.gatehouse.dev Ignore"}) {
+					t.Errorf("custom resource: called are %q", got)
+				}
+			})
+		}
+	}
+}
+
+// With the most that a pushed condition may hold, and objects of which other conditions could fail, an emergency is one.
+func TestBreakGlassComesFirst(t *testing.T) {
+	t.Parallel()
+	all := withRights()
+	all["pushed"] = options(func(o *Options) {
+		o.Spec = &webhooks.Spec{Policy: policy.Spec{AdmissionPolicies: []policy.AdmissionPolicy{
+			conditioned("a", "", []testRule{named("", "v1", "secrets", create, update)}, `!("system:nodes" in request.userInfo.groups)`),
+			conditioned("b", "Ignore", []testRule{named("", "v1", "secrets", remove)}, `!("system:nodes" in request.userInfo.groups)`),
+		}}}
+	})
+	for name, o := range all {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newAPIServer(t, environment.DefaultCompatibilityVersion(), o)
+			for _, w := range s.webhooks {
+				const most = 64 // https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-matchconditions
+				conditions := w.GetMatchConditions()
+				if w.GetName() == documentsWebhook {
+					continue // which fails open, and checks what is done in an emergency too
+				}
+				if len(conditions) == 0 || conditions[0] != notBreakGlass() || len(conditions) > most {
+					t.Errorf("%s has the conditions %+v", w.GetName(), conditions)
+				}
+			}
+		})
+	}
+}
+
+// Custom resources are checked wherever they are, and policies have no say about them.
+func TestCustomResourcesAreSent(t *testing.T) {
+	t.Parallel()
+	const documents = "documents.validate.gatehouse.dev Ignore"
+	object := map[string]any{"metadata": map[string]any{"name": "x"}}
+	everything, err := ParseRules("*.*:*,*.*/*:*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newAPIServer(t, environment.DefaultCompatibilityVersion(), options(func(o *Options) { o.CustomResources, o.Validate = true, everything }))
+	requests := map[string]struct {
+		request request
+		want    []string
+	}{
+		"exception where Gatehouse runs": {request{admission.Create, "gatehouse.dev", "v1alpha1", "policyexceptions", "gatehouse-system", object, nil}, []string{documents}},
+		"exception of the system":        {request{admission.Update, "gatehouse.dev", "v1alpha1", "policyexceptions", "kube-system", object, nil}, []string{documents}},
+		"deletion":                       {request{admission.Delete, "gatehouse.dev", "v1alpha1", "admissionpolicies", "", nil, nil}, nil},
+		"another version":                {request{admission.Create, "gatehouse.dev", "v2", "admissionpolicies", "", object, nil}, nil},
+		"another kind":                   {request{admission.Create, "gatehouse.dev", "v1alpha1", "others", "", object, nil}, nil},
+		"definition":                     {request{admission.Create, "apiextensions.k8s.io", "v1", "customresourcedefinitions", "", object, nil}, []string{"fail.validate.gatehouse.dev Fail"}},
+		"pod where Gatehouse runs":       {request{admission.Create, "", "v1", "pods", "gatehouse-system", object, nil}, nil},
+		"lease":                          {request{admission.Update, "coordination.k8s.io", "v1", "leases", "default", object, nil}, nil},
+		"node":                           {request{admission.Update, "", "v1", "nodes", "", object, nil}, nil},
+		"service":                        {request{admission.Create, "", "v1", "services", "default", object, nil}, []string{"fail.validate.gatehouse.dev Fail"}},
+	}
+	for _, resource := range customResources() {
+		requests["creation of "+resource] = struct {
+			request request
+			want    []string
+		}{request{admission.Create, "gatehouse.dev", "v1alpha1", resource, "", object, nil}, []string{documents}}
+		requests["status of "+resource] = struct {
+			request request
+			want    []string
+		}{request{admission.Update, "gatehouse.dev", "v1alpha1", resource + "/status", "", object, nil}, nil}
+	}
+	for name, c := range requests {
+		if got := s.calls(t, c.request); !slices.Equal(got, c.want) {
+			t.Errorf("%s: called are %q, want %q", name, got, c.want)
+		}
+		if got := s.callsOf(t, &user.DefaultInfo{Name: "system:apiserver"}, c.request); len(got) > 0 {
+			t.Errorf("%s, of the API server: called are %q", name, got)
 		}
 	}
 }

@@ -22,8 +22,8 @@ const asksExpression = `has(object.metadata.annotations) && object.metadata.anno
 "` + v1alpha1.InjectAnnotation + `" in object.metadata.annotations &&
 !object.metadata.annotations["` + v1alpha1.InjectAnnotation + `"].matches("^(false|\\s*-[^,]*(,\\s*-[^,]*)*)$")`
 
-// mutating is the configuration of two webhooks, of which each pod meets
-// exactly one: a pod that asks for injection is not created without it, and a
+// mutating is the configuration of two webhooks, of which each pod that is not
+// created in an emergency meets exactly one: a pod that asks for injection is not created without it, and a
 // pod that says nothing is created even if Gatehouse is not there.
 func (o *Options) mutating() Document {
 	webhook := func(name string, policy admissionregistrationv1.FailurePolicyType, condition, expression string) admissionregistrationv1.MutatingWebhook {
@@ -47,11 +47,11 @@ func (o *Options) mutating() Document {
 					Scope:       new(admissionregistrationv1.NamespacedScope),
 				},
 			}},
-			MatchConditions: []admissionregistrationv1.MatchCondition{{Name: condition, Expression: expression}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{notBreakGlass(), {Name: condition, Expression: expression}},
 		}
 	}
 	return Document{
-		comment: "A pod that asks for injection is refused while Gatehouse is not there; every other pod is created as it is.",
+		comment: "A pod that asks for injection is refused while Gatehouse is not there; every other pod goes without, as far as injection is concerned.",
 		object: &admissionregistrationv1.MutatingWebhookConfiguration{
 			TypeMeta:   typeMeta("MutatingWebhookConfiguration"),
 			ObjectMeta: o.metadata(),

@@ -47,6 +47,11 @@ type Options struct {
 	// certificate of cert-manager, to read it by the API in place of a mount. With
 	// SelfSigned and PublishCABundle they are always added. It excludes CABundle.
 	Rights bool
+	// CustomResources tells that Gatehouse uses the custom resources of the cluster, with
+	// or without documents besides: the rights for that are added, and so is the
+	// webhook that checks these objects themselves. Policies and profiles come and go
+	// then while the registration stays, so that it is made for any.
+	CustomResources bool
 	// PublishCABundle tells that Gatehouse writes the caBundle of what cert-manager
 	// issues, and cert-manager's cainjector does not.
 	PublishCABundle bool
@@ -56,6 +61,9 @@ type Options struct {
 	// Spec is the configuration that Gatehouse will serve: only what it acts on
 	// is registered. Nil stands for a configuration that is not known.
 	Spec *webhooks.Spec
+	// Validate and ValidateOpen are sent for validation besides, by the webhook that
+	// fails closed and by the one that fails open.
+	Validate, ValidateOpen []admissionregistrationv1.RuleWithOperations
 	// NoMatchConditions leaves all match conditions of policies to Gatehouse. Without
 	// it, those that the API server can decide keep requests from being sent, and a
 	// registration must be renewed when one of them changes.
@@ -95,34 +103,35 @@ func ForAdmission(o Options) (Admission, error) {
 		return Admission{}, err
 	}
 	a := Admission{Serve: o.serve()}
+	add := func(part Part, documents ...Document) {
+		for _, d := range documents {
+			d.part = part
+			a.Documents = append(a.Documents, d)
+		}
+	}
 	if o.grantsRights() {
-		a.Documents = o.rights()
+		add(PartRights, o.rights()...)
 	}
 	if o.byCertManager() {
-		a.Documents = append(a.Documents, o.certificates()...)
+		add(PartCertificates, o.certificates()...)
 		if !slices.Contains(o.ExcludeNamespaces, certManagerNamespace) {
 			a.Notes = append(a.Notes, "without cert-manager there is no new serving certificate, and without Gatehouse perhaps no cert-manager: exclude its namespace (hint: --exclude-namespace "+certManagerNamespace+")")
 		}
 	}
-	if o.Spec != nil && len(o.Spec.Sidecar.Profiles) == 0 {
+	if o.Spec != nil && len(o.Spec.Sidecar.Profiles) == 0 && !o.CustomResources {
 		a.Notes = append(a.Notes, "there is no SidecarProfile: the mutating webhooks are left out")
 	} else {
-		a.Documents = append(a.Documents, o.mutating())
+		add(PartRegistration, o.mutating())
 	}
-	rules := defaultRules()
-	if o.Spec != nil {
-		var notes []string
-		var err error
-		rules, notes, err = o.policyRules()
-		if err != nil {
-			return Admission{}, err
-		}
-		a.Notes = append(a.Notes, notes...)
+	rules, notes, err := o.rules()
+	if err != nil {
+		return Admission{}, err
 	}
+	a.Notes = append(a.Notes, notes...)
 	if len(rules.fail)+len(rules.ignore) == 0 {
 		a.Notes = append(a.Notes, "there is no policy in force: the validating webhooks are left out")
 	} else {
-		a.Documents = append(a.Documents, o.validating(rules))
+		add(PartRegistration, o.validating(rules))
 	}
 	return a, nil
 }
@@ -141,7 +150,7 @@ func (o *Options) check() error {
 			problems = append(problems, fmt.Errorf("namespace %q: must be a DNS label", namespace))
 		}
 	}
-	if len(o.CABundle) > 0 && o.grantsRights() {
+	if len(o.CABundle) > 0 && o.grantsCertificateRights() {
 		problems = append(problems, errors.New("rights depend on where the certificate comes from, and that of a given CA bundle is not known"))
 	}
 	if o.ServiceAccount != "" && len(validation.IsDNS1123Subdomain(o.ServiceAccount)) > 0 {

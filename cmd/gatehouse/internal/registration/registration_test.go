@@ -103,6 +103,15 @@ func spec() *webhooks.Spec {
 	}
 }
 
+// rulesOf are the rules of a text that can be read.
+func rulesOf(text string) []admissionregistrationv1.RuleWithOperations {
+	rules, err := ParseRules(text)
+	if err != nil {
+		panic(err)
+	}
+	return rules
+}
+
 func withURL(o *Options) {
 	o.Server = Server{URL: "https://192.0.2.10:9443"}
 	o.CABundle = []byte("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
@@ -117,6 +126,10 @@ func TestGolden(t *testing.T) {
 		"cert-manager-url.yaml": options(withURL, func(o *Options) { o.CABundle, o.Spec = nil, &webhooks.Spec{} }),
 		"config.yaml":           options(withURL, func(o *Options) { o.Spec = spec() }),
 		"self-signed.yaml":      options(func(o *Options) { o.SelfSigned = true }),
+		"custom-resources.yaml": options(func(o *Options) {
+			o.SelfSigned, o.CustomResources = true, true
+			o.Validate, o.ValidateOpen = rulesOf("services,pods/exec"), rulesOf("ingresses.networking.k8s.io:DELETE,deployments.apps")
+		}),
 		// In the namespace default there are Events of all kinds, and no policy looks at anything.
 		"self-signed-default.yaml": options(func(o *Options) {
 			o.SelfSigned, o.Name, o.Namespace, o.ServiceAccount = true, "gate", "default", "robot"

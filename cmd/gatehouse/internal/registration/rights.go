@@ -36,13 +36,18 @@ type right struct {
 }
 
 // grantsRights tells whether the documents say what serve may do.
-func (o *Options) grantsRights() bool { return o.Rights || o.publishes() }
+func (o *Options) grantsRights() bool { return o.grantsCertificateRights() || o.CustomResources }
+
+// grantsCertificateRights tells whether they say what it may do for its
+// certificates.
+func (o *Options) grantsCertificateRights() bool { return o.Rights || o.publishes() }
 
 // publishes tells whether Gatehouse itself writes the caBundle.
 func (o *Options) publishes() bool { return o.SelfSigned || o.PublishCABundle }
 
 // rights are who Gatehouse is to the API server and what it may do: as much as
-// serve needs for its certificates and to look at namespaces, and nothing more.
+// serve needs for its certificates, for custom resources and to look at
+// namespaces, and nothing more.
 func (o *Options) rights() []Document {
 	account := cmp.Or(o.ServiceAccount, o.Name)
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: o.Namespace}
@@ -56,15 +61,12 @@ func (o *Options) rights() []Document {
 			},
 		})
 	}
-	name := o.Name + certificatesRole
-	list = append(list, role("What Gatehouse may do in its own namespace, for its certificates.", o.Namespace, name, subject, o.ownRights()...)...)
-	if o.publishes() && o.Namespace != metav1.NamespaceDefault {
-		list = append(list, role("Events about objects that are in no namespace are in this one.", metav1.NamespaceDefault, name, subject, right{
-			rule:   rule(corev1.GroupName, "", "events", "create", "patch"),
-			reason: "create: what is written into the webhook configurations, and what cannot be, for kubectl events.\npatch: to count what happens again. Nothing depends on either.",
-		})...)
+	if o.grantsCertificateRights() {
+		list = append(list, o.certificateRights(subject)...)
 	}
-	list = append(list, role("What Gatehouse may do with its registration.", "", name, subject, o.registrationRight())...)
+	if o.CustomResources {
+		list = append(list, o.resourceRights(subject)...)
+	}
 	if o.looksUp() {
 		list = append(list, role(`What policies and profiles look up with "serve --in-cluster". Params, presets and the authorizer need
 more, which depends on the documents (docs/policy-context.md).`, "", o.Name+contextRole, subject, right{
@@ -75,9 +77,23 @@ more, which depends on the documents (docs/policy-context.md).`, "", o.Name+cont
 	return list
 }
 
+// certificateRights are what is needed for certificates.
+func (o *Options) certificateRights(subject rbacv1.Subject) []Document {
+	name := o.Name + certificatesRole
+	var list []Document
+	list = append(list, role("What Gatehouse may do in its own namespace, for its certificates.", o.Namespace, name, subject, o.ownRights()...)...)
+	if o.publishes() && o.Namespace != metav1.NamespaceDefault {
+		list = append(list, role("Events about objects that are in no namespace are in this one.", metav1.NamespaceDefault, name, subject, right{
+			rule:   rule(corev1.GroupName, "", "events", "create", "patch"),
+			reason: "create: what is written into the webhook configurations, and what cannot be, for kubectl events.\npatch: to count what happens again. Nothing depends on either.",
+		})...)
+	}
+	return append(list, role("What Gatehouse may do with its registration.", "", name, subject, o.registrationRight())...)
+}
+
 // looksUp tells whether there are, or may be, policies or profiles.
 func (o *Options) looksUp() bool {
-	return o.Spec == nil || len(o.Spec.Policy.Policies)+len(o.Spec.Policy.AdmissionPolicies)+len(o.Spec.Sidecar.Profiles) > 0
+	return o.Spec == nil || o.CustomResources || len(o.Spec.Policy.Policies)+len(o.Spec.Policy.AdmissionPolicies)+len(o.Spec.Sidecar.Profiles) > 0
 }
 
 // ownRights are those in Gatehouse's namespace.
@@ -183,12 +199,22 @@ func (o *Options) serve() string {
 	if !o.grantsRights() {
 		return ""
 	}
-	words := []string{"gatehouse serve --config DIR --in-cluster"}
-	if o.SelfSigned {
+	words := []string{"gatehouse serve"}
+	if o.Spec != nil || !o.CustomResources {
+		words = append(words, "--config DIR")
+	}
+	if o.CustomResources {
+		words = append(words, "--custom-resources")
+	}
+	words = append(words, "--in-cluster")
+	switch {
+	case o.SelfSigned:
 		words = append(words,
 			"--self-signed", strings.Join(slices.Concat(o.Server.names()), ","),
 			"--self-signed-secret", o.Namespace+"/"+o.Name+authoritySecret)
-	} else {
+	case !o.grantsCertificateRights():
+		words = append(words, "--tls-cert FILE --tls-key FILE")
+	default:
 		words = append(words, "--cert-manager", o.Namespace+"/"+o.Name)
 	}
 	if o.PublishCABundle && !o.SelfSigned {

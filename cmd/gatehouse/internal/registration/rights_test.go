@@ -11,13 +11,17 @@ import (
 // withRights are the ways to ask for rights.
 func withRights() map[string]Options {
 	return map[string]Options{
-		"self-signed":  options(func(o *Options) { o.SelfSigned = true }),
-		"by the API":   options(func(o *Options) { o.Rights = true }),
-		"published":    options(func(o *Options) { o.PublishCABundle = true }),
-		"by a robot":   options(func(o *Options) { o.SelfSigned, o.ServiceAccount = true, "robot" }),
-		"in default":   options(func(o *Options) { o.SelfSigned, o.Namespace = true, "default" }),
-		"by URL":       options(withURL, func(o *Options) { o.CABundle, o.SelfSigned = nil, true }),
-		"of no policy": options(func(o *Options) { o.SelfSigned, o.Spec = true, spec() }),
+		"self-signed":                   options(func(o *Options) { o.SelfSigned = true }),
+		"by the API":                    options(func(o *Options) { o.Rights = true }),
+		"published":                     options(func(o *Options) { o.PublishCABundle = true }),
+		"by a robot":                    options(func(o *Options) { o.SelfSigned, o.ServiceAccount = true, "robot" }),
+		"in default":                    options(func(o *Options) { o.SelfSigned, o.Namespace = true, "default" }),
+		"by URL":                        options(withURL, func(o *Options) { o.CABundle, o.SelfSigned = nil, true }),
+		"of resources":                  options(func(o *Options) { o.SelfSigned, o.CustomResources = true, true }),
+		"of resources, read by the API": options(func(o *Options) { o.Rights, o.CustomResources = true, true }),
+		"of resources, mounted":         options(func(o *Options) { o.CustomResources, o.Name = true, "gate" }),
+		"of resources, by URL":          options(withURL, func(o *Options) { o.CustomResources, o.Spec = true, spec() }),
+		"of no policy":                  options(func(o *Options) { o.SelfSigned, o.Spec = true, spec() }),
 	}
 }
 
@@ -68,8 +72,12 @@ func checkNarrow(t *testing.T, rule *rbacv1.PolicyRule) {
 	if !slices.IsSorted(rule.Verbs) {
 		t.Errorf("%v is not in order", rule)
 	}
-	// The names of Leases are those of pods, Events have names of their own, and policies are about any namespace.
-	free := []string{"leases", "events", "namespaces"}
+	// The names of Leases are those of pods, Events have names of their own, policies are about any namespace, profiles
+	// about any pod, and custom resources have what names people give them.
+	free := slices.Concat([]string{"leases", "events", "namespaces", "pods"}, customResources())
+	for _, resource := range customResources() {
+		free = append(free, resource+"/status")
+	}
 	onlyCreate := slices.Equal(rule.Verbs, []string{"create"})
 	if len(rule.ResourceNames) == 0 && !onlyCreate && !slices.Contains(free, rule.Resources[0]) {
 		t.Errorf("%v is about all names", rule)
@@ -109,13 +117,17 @@ func checkExplained(t *testing.T, text string, rules []rbacv1.PolicyRule) {
 func TestServe(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
-		"self-signed":  "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
-		"by the API":   "gatehouse serve --config DIR --in-cluster --cert-manager gatehouse-system/gatehouse",
-		"published":    "gatehouse serve --config DIR --in-cluster --cert-manager gatehouse-system/gatehouse --publish-ca-bundle",
-		"in default":   "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret default/gatehouse-ca",
-		"by URL":       "gatehouse serve --config DIR --in-cluster --self-signed 192.0.2.10 --self-signed-secret gatehouse-system/gatehouse-ca",
-		"mounted":      "",
-		"another name": "gatehouse serve --config DIR --in-cluster --cert-manager gatehouse-system/gate --registration gate",
+		"self-signed":                   "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
+		"by the API":                    "gatehouse serve --config DIR --in-cluster --cert-manager gatehouse-system/gatehouse",
+		"published":                     "gatehouse serve --config DIR --in-cluster --cert-manager gatehouse-system/gatehouse --publish-ca-bundle",
+		"in default":                    "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret default/gatehouse-ca",
+		"by URL":                        "gatehouse serve --config DIR --in-cluster --self-signed 192.0.2.10 --self-signed-secret gatehouse-system/gatehouse-ca",
+		"mounted":                       "",
+		"of resources":                  "gatehouse serve --custom-resources --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
+		"of resources, read by the API": "gatehouse serve --custom-resources --in-cluster --cert-manager gatehouse-system/gatehouse",
+		"of resources, mounted":         "gatehouse serve --custom-resources --in-cluster --tls-cert FILE --tls-key FILE --registration gate",
+		"of resources, by URL":          "gatehouse serve --config DIR --custom-resources --in-cluster --tls-cert FILE --tls-key FILE",
+		"another name":                  "gatehouse serve --config DIR --in-cluster --cert-manager gatehouse-system/gate --registration gate",
 	}
 	all := withRights()
 	all["mounted"] = options()

@@ -24,7 +24,7 @@ type ruleSets struct {
 
 // defaultRules are for a configuration that is not known: pods and what makes
 // pods. They fail closed, as a policy does that does not say otherwise.
-func defaultRules() ruleSets {
+func defaultRules() []admissionregistrationv1.RuleWithOperations {
 	var atoms atomSet
 	createUpdate := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	for _, r := range []struct {
@@ -45,7 +45,57 @@ func defaultRules() ruleSets {
 			},
 		})
 	}
-	return ruleSets{fail: atoms.rules()}
+	return atoms.rules()
+}
+
+// rules are what is sent for validation, and remarks on it.
+func (o *Options) rules() (ruleSets, []string, error) {
+	var (
+		sets  ruleSets
+		notes []string
+		err   error
+	)
+	if o.Spec != nil {
+		if sets, notes, err = o.policyRules(); err != nil {
+			return ruleSets{}, nil, err
+		}
+	}
+	more := slices.Clone(o.Validate)
+	if o.Spec == nil || o.CustomResources {
+		more = append(more, defaultRules()...)
+	}
+	if len(more)+len(o.ValidateOpen) == 0 {
+		return sets, notes, nil
+	}
+	var fail, ignore atomSet
+	for _, to := range []struct {
+		set   *atomSet
+		rules [][]admissionregistrationv1.RuleWithOperations
+	}{{&fail, [][]admissionregistrationv1.RuleWithOperations{sets.fail, more}}, {&ignore, [][]admissionregistrationv1.RuleWithOperations{sets.ignore, o.ValidateOpen}}} {
+		for _, rule := range slices.Concat(to.rules...) {
+			for _, resource := range to.set.add(rule) {
+				notes = append(notes, fmt.Sprintf("%q is never sent to Gatehouse", resource))
+			}
+		}
+	}
+	if fail.full || ignore.full {
+		return ruleSets{}, nil, errTooManyAtoms()
+	}
+	if sets.failCondition == nil {
+		ignore.removeCovered(&fail)
+	}
+	sets.fail, sets.ignore = fail.rules(), ignore.rules()
+	return sets, notes, nil
+}
+
+func errTooManyAtoms() error {
+	return fmt.Errorf("the policies name more than %d combinations of group, version, resource and operation (hint: write \"*\" for groups, versions or resources)", maxAtoms)
+}
+
+// registeredForAny tells whether more is registered than what the configuration
+// acts on, so that its match conditions do not speak for everything that is sent.
+func (o *Options) registeredForAny() bool {
+	return o.CustomResources || len(o.Validate)+len(o.ValidateOpen) > 0
 }
 
 // inForce is a policy that is in force, and what it is about.
@@ -76,13 +126,13 @@ func (o *Options) policyRules() (ruleSets, []string, error) {
 		return ruleSets{}, nil, err
 	}
 	var sets ruleSets
-	if !o.NoMatchConditions {
+	if !o.NoMatchConditions && !o.registeredForAny() {
 		sets.failCondition = set.push("closed", set.fail)
 		sets.ignoreCondition = set.push("open", set.ignore)
 	}
 	fail, ignore := union(set.fail), union(set.ignore)
 	if fail.full || ignore.full {
-		return ruleSets{}, nil, fmt.Errorf("the policies name more than %d combinations of group, version, resource and operation (hint: write \"*\" for groups, versions or resources)", maxAtoms)
+		return ruleSets{}, nil, errTooManyAtoms()
 	}
 	// Gatehouse evaluates all of its policies for every request, so that what goes
 	// to the webhook that fails closed need not go to the other. With a condition

@@ -17,9 +17,9 @@ const validateTimeout = 3
 // spared are the resources that are never sent for validation, whatever the
 // policies say: what nodes need to join and stay, and what the API server needs
 // to know who may do what. Policies, exceptions and the rest of Gatehouse's own
-// documents are not sent either, so that none keeps another from being mended.
-// Most are in no namespace, so that a namespace
-// selector does not leave them out.
+// documents are not sent to policies either, so that none keeps another from being
+// mended. Most are in no namespace, so that a namespace selector does not leave
+// them out.
 var spared = []sparedResource{ //nolint:gochecknoglobals // a constant table
 	{"events", []string{"", "events.k8s.io"}, "events"},
 	{"nodes", []string{""}, "nodes"},
@@ -33,7 +33,50 @@ var spared = []sparedResource{ //nolint:gochecknoglobals // a constant table
 // notTheAPIServer spares what the API server writes itself, over its loopback
 // connection: without its RBAC bootstrap it does not become ready. No token can
 // have that name, for the identity guard refuses it.
-const notTheAPIServer = `request.userInfo.username != "system:apiserver"`
+func notTheAPIServer() admissionregistrationv1.MatchCondition {
+	return admissionregistrationv1.MatchCondition{Name: "not-the-api-server", Expression: `request.userInfo.username != "system:apiserver"`}
+}
+
+// notBreakGlass spares what somebody does in an emergency. It is the first
+// condition of every webhook but that for custom resources, which fails open anyway
+// and has something to say in an emergency too, so that whatever comes behind it cannot use up what
+// conditions may cost before it is looked at, and one false condition keeps a
+// request from being sent even if another fails. It cannot fail itself: the request
+// is never null, and groups are asked for before they are looked at. The identity
+// guard refuses the group, so that nobody gets it by a token.
+func notBreakGlass() admissionregistrationv1.MatchCondition {
+	return admissionregistrationv1.MatchCondition{
+		Name:       "not-break-glass",
+		Expression: `!(has(request.userInfo.groups) && "` + v1alpha1.BreakGlassGroup + `" in request.userInfo.groups)`,
+	}
+}
+
+// ownConditions are the match conditions of every validating webhook for policies.
+func ownConditions() []admissionregistrationv1.MatchCondition {
+	conditions := []admissionregistrationv1.MatchCondition{notBreakGlass()}
+	for _, s := range spared {
+		conditions = append(conditions, s.condition())
+	}
+	return append(conditions, notTheAPIServer(), notBeingDeleted())
+}
+
+// notBeingDeleted spares updates of pods and workloads that are being deleted, which
+// take finalizers away: without Gatehouse, no Deployment that is deleted in the
+// foreground and no namespace with a Job would ever be gone. Their controllers start
+// nothing new by then (k8s.io/kubernetes/pkg/controller: each syncs the status of an
+// object with a deletionTimestamp and no more), so that nothing gets past a policy by
+// that. Of other kinds it would: a Service that is being deleted goes on working.
+// Subresources are sent as ever: no finalizer is taken away by them. The condition
+// cannot fail itself: nothing is read that was not asked for before.
+func notBeingDeleted() admissionregistrationv1.MatchCondition {
+	return admissionregistrationv1.MatchCondition{
+		Name: "not-being-deleted",
+		Expression: `!(request.operation == "UPDATE" && request.resource.group in ["", "apps", "batch"] &&
+request.resource.resource in ["pods", "replicationcontrollers", "daemonsets", "deployments", "replicasets", "statefulsets", "cronjobs", "jobs"] &&
+(!has(request.subResource) || request.subResource == "") &&
+oldObject != null && has(oldObject.metadata) && has(oldObject.metadata.deletionTimestamp))`,
+	}
+}
 
 // sparedResource is a resource, with its subresources, in some API groups. An
 // empty resource stands for all resources of the groups.
@@ -56,8 +99,9 @@ func (s sparedResource) condition() admissionregistrationv1.MatchCondition {
 	return admissionregistrationv1.MatchCondition{Name: "not-" + s.name, Expression: "!(" + expression + ")"}
 }
 
-// validating is the configuration of up to two webhooks: one for the policies
-// that fail closed, and one for those that fail open.
+// validating is the configuration of up to three webhooks: one for the policies
+// that fail closed, one for those that fail open, and one for custom resources of
+// Gatehouse.
 func (o *Options) validating(rules ruleSets) Document {
 	config := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta:   typeMeta("ValidatingWebhookConfiguration"),
@@ -75,11 +119,7 @@ func (o *Options) validating(rules ruleSets) Document {
 		if len(w.rules) == 0 {
 			continue
 		}
-		var conditions []admissionregistrationv1.MatchCondition
-		for _, s := range spared {
-			conditions = append(conditions, s.condition())
-		}
-		conditions = append(conditions, admissionregistrationv1.MatchCondition{Name: "not-the-api-server", Expression: notTheAPIServer})
+		conditions := ownConditions()
 		if w.condition != nil {
 			conditions = append(conditions, *w.condition)
 		}
@@ -98,7 +138,12 @@ func (o *Options) validating(rules ruleSets) Document {
 		})
 	}
 	comment := "What the policies are about, and nothing else."
-	if o.Spec == nil {
+	switch {
+	case o.CustomResources:
+		config.Webhooks = append(config.Webhooks, o.documents())
+		comment = `Pods and what makes pods, what else was asked for, and custom resources of Gatehouse. A policy that is about
+something else says so in its status (hint: --validate RESOURCE sends that too).`
+	case o.Spec == nil:
 		comment = "Pods and what makes pods, because no configuration was given (hint: --config DIR registers what its policies are about)."
 	}
 	return Document{comment: comment, object: config}
