@@ -18,9 +18,8 @@ const (
 	// without one; each keeps 25 connections open that are idle, and has one more for
 	// each call in progress.
 	mostStrangers = 2048
-	// strangerPatience is how long a connection may be open before its first call. On
-	// HTTP/1.1, net/http waits no longer than readHeaderTimeout.
-	strangerPatience = 30 * time.Second
+	// strangerPatience is how long a connection may be open before its first call.
+	strangerPatience = firstCallTimeout
 )
 
 // crowd bounds the connections that anybody can make. Whoever has the most of them

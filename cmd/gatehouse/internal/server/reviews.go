@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -38,18 +39,23 @@ const (
 func KeyWaits() int { return runtime.GOMAXPROCS(0) }
 
 // ReviewOptions is what Reviews needs. Every field is required but for
-// RequireClientCertificate.
+// RequireClientCertificate, Documents and TraceParents.
 type ReviewOptions struct {
 	// Bytes bounds what admission reviews, and decoding them, take in memory at
 	// one time; it must be more than the largest of them.
 	Bytes int64
 	// Observe is shown every finished review.
 	Observe func(*review.Outcome)
+	// TraceParents has what Observe is shown hold the caller's trace context.
+	TraceParents bool
 	// Profiles is shown the verdicts about a pod, and Policies what became of
 	// policies. Neither is shown anything of a dry run, which is to leave no
 	// trace, and neither may keep the slice.
 	Profiles func([]sidecar.Verdict)
 	Policies func([]policy.Observation)
+	// Documents answers /validate about Gatehouse's own kinds, which no policy is asked
+	// about. Without it, they are allowed.
+	Documents func(context.Context, admission.Request) admission.Response
 	// RequireClientCertificate makes the webhooks of admission answer only callers
 	// with a verified client certificate, as that of authentication always does.
 	RequireClientCertificate bool
@@ -68,7 +74,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 	admitting := review.Options{
 		MaxBytes: review.MaxAdmissionBytes, MaxTime: admissionTime,
 		InFlight: review.NewBudget(options.Bytes), Slots: review.NewSlots(slots),
-		Observe: options.Observe, Now: now,
+		Observe: options.Observe, TraceParents: options.TraceParents, Now: now,
 	}
 	admissionWorth := always
 	if options.RequireClientCertificate {
@@ -90,6 +96,9 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 			o := admitting
 			o.Name = endpoint.Name
 			handler = review.Admission(func(ctx context.Context, r admission.Request) admission.Response {
+				if options.Documents != nil && r.Resource.Group == v1alpha1.GroupVersion.Group {
+					return options.Documents(ctx, r)
+				}
 				set := current.Load().Policy
 				if r.DryRun != nil && *r.DryRun {
 					return set.ReviewObserved(ctx, r, nil)
@@ -103,7 +112,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 			}, review.Options{
 				Name: endpoint.Name, MaxBytes: review.MaxTokenBytes, MaxTime: tokenTime,
 				InFlight: review.NewBudget(options.Bytes / 4), Slots: review.NewSlots(slots),
-				Admit: certified(authenticationRemedy, now), Observe: options.Observe, Now: now,
+				Admit: certified(authenticationRemedy, now), Observe: options.Observe, TraceParents: options.TraceParents, Now: now,
 			})
 		}
 		mux.Handle(endpoint.Path, lasting(handler, worth))

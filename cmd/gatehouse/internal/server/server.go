@@ -24,6 +24,11 @@ import (
 const (
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = 15 * time.Second
+	// firstCallTimeout is how long a connection for reviews may be open before its first
+	// call. API servers have connections that they made for a call which found another
+	// one, and use them up to 90 seconds later: whoever closes first loses that call, as
+	// with idleTimeout. What strangers could make of it the crowd bounds.
+	firstCallTimeout = 100 * time.Second
 	// writeTimeout runs from the end of the header, so it must exceed the 30
 	// seconds that the API server may wait for an answer.
 	writeTimeout = 40 * time.Second
@@ -40,8 +45,8 @@ const (
 	shutdownTimeout = 35 * time.Second
 )
 
-// Options are what a Server is made of. All are required but for ConnectionAge and
-// HandshakeFailed.
+// Options are what a Server is made of. All are required but for ConnectionAge,
+// HandshakeFailed and Debug.
 type Options struct {
 	// Reviews is where the API server connects. TLS is put on top of it.
 	Reviews net.Listener
@@ -53,6 +58,9 @@ type Options struct {
 	Ops net.Listener
 	// Metrics answers /metrics.
 	Metrics http.Handler
+	// Debug answers /debug/ and /log-level on Ops, which nobody else may reach who
+	// should not: it decides itself whom it answers.
+	Debug http.Handler
 	// Ready says why the server should not get reviews, and nil if it should.
 	Ready func() error
 	// DrainDelay is how long the server goes on answering after it has been
@@ -73,8 +81,10 @@ type Options struct {
 type Server struct {
 	options  Options
 	draining atomic.Bool
-	busy     busy
-	crowd    crowd
+	// unready is what /readyz said last, wasReady whether it ever said yes.
+	unready, wasReady atomic.Bool
+	busy              busy
+	crowd             crowd
 }
 
 // New makes a server. It does nothing before Run.
@@ -97,8 +107,7 @@ func (s *Server) Run(ctx context.Context) error {
 	reviews := &http.Server{
 		Handler:           s.closing(o.Handler),
 		TLSConfig:         o.TLS,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
+		ReadHeaderTimeout: firstCallTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -161,6 +170,8 @@ func (s *Server) Run(ctx context.Context) error {
 // net/http makes it a GOAWAY. No call is lost by either.
 func (s *Server) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Not by http.Server.ReadTimeout, which begins with the connection.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // both protocols know it
 		if s.draining.Load() || time.Now().After(connectionOf(r.Context()).end) {
 			w.Header().Set("Connection", "close")
 		}
@@ -168,8 +179,21 @@ func (s *Server) closing(next http.Handler) http.Handler {
 	})
 }
 
-// ops answers /livez while the process runs, /readyz as Options.Ready says, and
-// /metrics.
+// tellReadiness logs when a server that was ready is not, and when it is again: who
+// finds no endpoints looks for the reason here.
+func (s *Server) tellReadiness(err error) {
+	was := s.unready.Swap(err != nil)
+	switch {
+	case err != nil && !was && s.wasReady.Load():
+		s.options.Log.Warn("not ready", "reason", err.Error())
+	case err == nil && (was || !s.wasReady.Load()):
+		s.wasReady.Store(true)
+		s.options.Log.Info("ready")
+	}
+}
+
+// ops answers /livez while the process runs, /readyz as Options.Ready says,
+// /metrics, and what Options.Debug does.
 func (s *Server) ops() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
@@ -178,6 +202,7 @@ func (s *Server) ops() http.Handler {
 		if s.draining.Load() {
 			err = errors.New("draining")
 		}
+		s.tellReadiness(err)
 		if err != nil {
 			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
 			return
@@ -185,5 +210,9 @@ func (s *Server) ops() http.Handler {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.Handle("/metrics", s.options.Metrics)
+	if s.options.Debug != nil {
+		mux.Handle("/debug/", s.options.Debug)
+		mux.Handle("/log-level", s.options.Debug)
+	}
 	return mux
 }

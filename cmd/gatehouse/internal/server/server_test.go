@@ -297,3 +297,24 @@ func TestDrainingIsLogged(t *testing.T) {
 		t.Errorf("logged is %s", &log)
 	}
 }
+
+// TestDebug is on the listener for health and metrics, and on no other.
+func TestDebug(t *testing.T) {
+	t.Parallel()
+	debug := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("debug " + r.URL.Path)) })
+	r := startAs(t, http.NotFoundHandler(), func() error { return nil }, 0, func(o server.Options) *server.Server {
+		o.Debug = debug
+		return server.New(o)
+	})
+	for _, path := range []string{"/debug/pprof/heap", "/log-level"} {
+		if response, body, err := get(t, r.client, r.ops+path); err != nil || response.StatusCode != http.StatusOK || body != "debug "+path {
+			t.Errorf("%s is answered %q, %v", path, body, err)
+		}
+		if response, _, err := get(t, r.client, r.reviews+path); err != nil || response.StatusCode != http.StatusNotFound {
+			t.Errorf("%s is answered where reviews are, %v", path, err)
+		}
+	}
+	if response, _, err := get(t, r.client, r.ops+"/log-level/more"); err != nil || response.StatusCode != http.StatusNotFound {
+		t.Errorf("what is not there is answered, %v", err)
+	}
+}

@@ -42,6 +42,8 @@ type Telemetry struct {
 	// successful is of the configuration that was read last.
 	successful   prometheus.Gauge
 	certificates *certificates
+	// resources is nil without custom resources.
+	resources *prometheus.GaugeVec
 }
 
 // New makes the metrics and registers them with a registry of their own.

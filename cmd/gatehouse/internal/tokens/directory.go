@@ -39,7 +39,10 @@ func (d Directory) Create(ctx context.Context, token *v1alpha1.AccessToken) (str
 }
 
 // Revoke writes the revocation to <name>.yaml, never over a file.
-func (d Directory) Revoke(ctx context.Context, revocation *v1alpha1.TokenRevocation) (string, error) {
+func (d Directory) Revoke(ctx context.Context, revocation *v1alpha1.TokenRevocation, dryRun bool) (string, error) {
+	if dryRun {
+		return d.Dir, ctx.Err()
+	}
 	return d.create(ctx, filepath.Join(d.Dir, revocation.Name+".yaml"), revocation)
 }
 

@@ -2,7 +2,7 @@
 // removes them, and knows when they were last used.
 //
 // A token is an AccessToken document, and what removes it revokes it. Where the
-// documents are is behind Store: in a directory today.
+// documents are is behind Store: in a directory, or in a cluster.
 package tokens
 
 import (
@@ -27,6 +27,12 @@ var (
 	// ErrChanged is a document that somebody else changed at the same moment.
 	// Trying again may help.
 	ErrChanged = errors.New("was changed by somebody else meanwhile")
+	// ErrForbidden is a right in a cluster that is missing. The error around it says
+	// which.
+	ErrForbidden = errors.New("is forbidden")
+	// ErrRefused is a document with errors that a cluster does not take. The error
+	// around it is a finding.List too.
+	ErrRefused = errors.New("is refused")
 )
 
 // Store keeps the documents of access tokens. It is safe for concurrent use, by
@@ -44,8 +50,8 @@ type Store interface {
 	// result.
 	Delete(ctx context.Context, tokens []authn.Token, dryRun bool) []Removal
 	// Revoke keeps a revocation, and says where. The error of a name that is taken
-	// is ErrExists.
-	Revoke(ctx context.Context, revocation *v1alpha1.TokenRevocation) (place string, err error)
+	// is ErrExists. A dry run keeps nothing.
+	Revoke(ctx context.Context, revocation *v1alpha1.TokenRevocation, dryRun bool) (place string, err error)
 	// Used tells when each token was last used, by its id. It knows only what was
 	// noted: a token that is not in it may have been used all the same.
 	Used(ctx context.Context) (map[string]time.Time, error)
@@ -69,6 +75,9 @@ type Listing struct {
 	// Found is what is wrong where the tokens are kept. With an error in it, tokens
 	// may be missing from the listing, and servers use what they had before.
 	Found finding.List
+	// Unused says of tokens that are there, by id, why servers do not use them. Of a
+	// directory it is empty: its documents are used all or not at all.
+	Unused map[string]string
 }
 
 // RevokedBy is the revocation that ends the token, if there is one.

@@ -1,0 +1,453 @@
+package tracing
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+// collector takes spans as a collector does, over a network that is a function: so
+// that time can be the test's.
+type collector struct {
+	mu       sync.Mutex
+	requests [][]byte
+	at       []time.Time
+	// answer, if set, is for the request of this number, from 0.
+	answer func(n int, r *http.Request) (*http.Response, error)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *collector) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	n := len(c.requests)
+	c.requests, c.at = append(c.requests, body), append(c.at, time.Now())
+	c.mu.Unlock()
+	if c.answer != nil {
+		return c.answer(n, r)
+	}
+	return says(http.StatusOK, nil), nil
+}
+
+func says(status int, body []byte) *http.Response {
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body))}
+}
+
+// received is what a collector understands of a request.
+func received(t *testing.T, body []byte) *tracepb.ResourceSpans {
+	t.Helper()
+	var request collectorpb.ExportTraceServiceRequest
+	if err := proto.Unmarshal(body, &request); err != nil {
+		t.Fatal(err)
+	}
+	if len(request.GetResourceSpans()) != 1 || len(request.GetResourceSpans()[0].GetScopeSpans()) != 1 {
+		t.Fatalf("the request has not one resource with one scope: %v", &request)
+	}
+	return request.GetResourceSpans()[0]
+}
+
+func spans(t *testing.T, bodies [][]byte) []*tracepb.Span {
+	t.Helper()
+	var list []*tracepb.Span
+	for _, body := range bodies {
+		list = append(list, received(t, body).GetScopeSpans()[0].GetSpans()...)
+	}
+	return list
+}
+
+func config(c *collector, ratio float64, log io.Writer) Config {
+	return Config{
+		Endpoint: &url.URL{Scheme: "http", Host: "collector:4318", Path: defaultPath}, Ratio: ratio, Version: "v1.2.3",
+		Instance: "gatehouse-0", Log: slog.New(slog.NewTextHandler(log, nil)), Client: &http.Client{Transport: c},
+	}
+}
+
+// run runs a Tracer until the function that it returns is called.
+func run(t *Tracer) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		t.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func values(list []*commonpb.KeyValue) map[string]string {
+	m := map[string]string{}
+	for _, a := range list {
+		switch v := a.GetValue().GetValue().(type) {
+		case *commonpb.AnyValue_StringValue:
+			m[a.GetKey()] = v.StringValue
+		case *commonpb.AnyValue_BoolValue:
+			m[a.GetKey()] = fmt.Sprint(v.BoolValue)
+		case *commonpb.AnyValue_IntValue:
+			m[a.GetKey()] = fmt.Sprint(v.IntValue)
+		case *commonpb.AnyValue_DoubleValue:
+			m[a.GetKey()] = fmt.Sprint(v.DoubleValue)
+		}
+	}
+	return m
+}
+
+const sampled = "00-" + traceID + "-" + spanID + "-01"
+
+// TestSpan sends one review to a real HTTP server, and looks at all that arrives.
+func TestSpan(t *testing.T) {
+	t.Parallel()
+	requests := make(chan *http.Request, 1)
+	bodies := make(chan []byte, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body) // what is not all there cannot be read below
+		requests <- r
+		bodies <- body
+	}))
+	defer server.Close()
+	endpoint, err := ParseEndpoint(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracer := New(Config{Endpoint: endpoint, Version: "v1.2.3", Instance: "gatehouse-0", Log: slog.New(slog.DiscardHandler)})
+	started := time.Unix(1_700_000_000, 123)
+	tracer.Review(&review.Outcome{
+		Endpoint: "mutate", Decision: review.Denied, Reason: "Invalid", UID: "some-uid", Operation: "CREATE", Subresource: "scale",
+		Resource: metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Namespace: "shop",
+		Object: "an-object", User: "a-user", Detail: "a-detail", TokenID: "a-token-id", DryRun: true, Patched: true,
+		Audit:       map[string]string{"key": "an-annotation"},
+		TraceParent: sampled, Started: started, Took: 3 * time.Millisecond, Waited: 500 * time.Millisecond, Bytes: 4321,
+	})
+	run(tracer)()
+	request, body := <-requests, <-bodies
+	if request.Method != http.MethodPost || request.URL.Path != "/v1/traces" || request.Header.Get("Content-Type") != "application/x-protobuf" ||
+		request.Header.Get("User-Agent") != "gatehouse/v1.2.3" {
+		t.Errorf("the request is %s %s with %v", request.Method, request.URL, request.Header)
+	}
+	of := received(t, body)
+	if got, want := fmt.Sprint(values(of.GetResource().GetAttributes())), "map[service.instance.id:gatehouse-0 service.name:gatehouse service.version:v1.2.3]"; got != want {
+		t.Errorf("the resource is %s, want %s", got, want)
+	}
+	list := of.GetScopeSpans()[0].GetSpans()
+	if len(list) != 1 {
+		t.Fatalf("%d spans", len(list))
+	}
+	s := list[0]
+	if fmt.Sprintf("%x", s.GetTraceId()) != traceID || fmt.Sprintf("%x", s.GetParentSpanId()) != spanID || len(s.GetSpanId()) != 8 ||
+		s.GetName() != "mutate" || s.GetKind() != tracepb.Span_SPAN_KIND_SERVER || s.GetStatus() != nil || s.GetFlags() != 0x301 ||
+		s.GetStartTimeUnixNano() != 1_700_000_000_000_000_123 || s.GetEndTimeUnixNano() != 1_700_000_000_003_000_123 {
+		t.Errorf("the span is %v", s)
+	}
+	want := map[string]string{
+		"gatehouse.decision": "denied", "gatehouse.reason": "Invalid", "gatehouse.patched": "true", "gatehouse.request.bytes": "4321",
+		"gatehouse.wait_seconds": "0.5", "k8s.admission.uid": "some-uid", "k8s.admission.operation": "CREATE", "k8s.admission.group": "apps",
+		"k8s.admission.version": "v1", "k8s.admission.resource": "deployments", "k8s.admission.subresource": "scale",
+		"k8s.admission.dry_run": "true", "k8s.namespace.name": "shop",
+	}
+	if got := values(s.GetAttributes()); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the attributes are %v, want %v", got, want)
+	}
+	for _, not := range []string{"a-user", "an-object", "a-detail", "a-token-id", "an-annotation"} {
+		if bytes.Contains(body, []byte(not)) {
+			t.Errorf("%q was sent", not)
+		}
+	}
+}
+
+// TestSampling is who decides whether a review is traced.
+func TestSampling(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, header string
+		ratio        float64
+		want         bool
+	}{
+		{"the caller's trace is recorded", sampled, 0, true},
+		{"the caller's trace is not", "00-" + traceID + "-" + spanID + "-00", 1, false},
+		{"no trace, none wanted", "", 0, false},
+		{"no trace, all wanted", "", 1, true},
+		{"no header that can be read, none wanted", "garbage", 0, false},
+		{"no header that can be read, all wanted", "garbage", 1, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c := &collector{}
+			tracer := New(config(c, tc.ratio, io.Discard))
+			tracer.Review(&review.Outcome{Endpoint: "validate", Decision: review.Allowed, TraceParent: tc.header})
+			run(tracer)()
+			list := spans(t, c.requests)
+			if got := len(list) == 1; got != tc.want {
+				t.Fatalf("%d spans, traced should be %t", len(list), tc.want)
+			}
+			if tc.want && tc.header != sampled {
+				if s := list[0]; len(s.GetParentSpanId()) != 0 || len(s.GetTraceId()) != 16 || bytes.Equal(s.GetTraceId(), make([]byte, 16)) || s.GetFlags() != 0 {
+					t.Errorf("the first span of a trace is %v", s)
+				}
+			}
+		})
+	}
+	t.Run("a part of them", func(t *testing.T) {
+		t.Parallel()
+		tracer := newTracer(config(&collector{}, 0.25, io.Discard), 10_000)
+		for range 10_000 {
+			tracer.Review(&review.Outcome{Endpoint: "validate"})
+		}
+		if got := len(tracer.queue); got < 2_200 || got > 2_800 { // standard deviation 43
+			t.Errorf("%d of 10000 reviews are traced at a ratio of 0.25", got)
+		}
+	})
+}
+
+// TestStatus is which reviews went wrong.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	for decision, want := range map[review.Decision]string{
+		review.Allowed: "", review.Denied: "", review.Unknown: "unknown: why", review.Refused: "refused: why", review.Shed: "shed: why",
+	} {
+		s := span(&review.Outcome{Decision: decision, Reason: "why"}, parent{})
+		if got := s.GetStatus().GetMessage(); got != want || (s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR) != (want != "") {
+			t.Errorf("%s: the status is %v", decision, s.GetStatus())
+		}
+	}
+}
+
+// TestHostileTexts are in requests: a collector must be able to read them, and not
+// be filled by them.
+func TestHostileTexts(t *testing.T) {
+	t.Parallel()
+	c := &collector{}
+	tracer := New(config(c, 1, io.Discard))
+	for _, hostile := range []string{"\xff\xfe", strings.Repeat("ä", 1<<20), "a\x00b\n"} {
+		tracer.Review(&review.Outcome{Endpoint: "validate", Namespace: hostile, Reason: hostile, Decision: review.Refused, Operation: hostile})
+	}
+	run(tracer)()
+	if got := len(spans(t, c.requests)); got != 3 {
+		t.Errorf("%d of 3 spans can be read", got)
+	}
+	if got := len(c.requests[0]); got > 10<<10 {
+		t.Errorf("they take %d bytes", got)
+	}
+}
+
+// TestBatches has spans wait for each other, not for long, and not in endless
+// numbers.
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &collector{}
+		tracer := New(config(c, 1, io.Discard))
+		stop := run(tracer)
+		start := time.Now()
+		for range 3 {
+			tracer.Review(&review.Outcome{Endpoint: "validate"})
+			time.Sleep(time.Second / 2)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(c.requests) != 1 || len(spans(t, c.requests)) != 3 || c.at[0].Sub(start) != batchTime {
+			t.Errorf("%d requests with %d spans, at %v", len(c.requests), len(spans(t, c.requests)), c.at)
+		}
+		for range batchSpans + 1 {
+			tracer.Review(&review.Outcome{Endpoint: "validate"})
+		}
+		synctest.Wait()
+		if len(c.requests) != 2 {
+			t.Errorf("%d requests as soon as there are enough spans", len(c.requests))
+		}
+		stop()
+		if len(c.requests) != 3 || len(spans(t, c.requests)) != 3+batchSpans+1 {
+			t.Errorf("%d requests with %d spans at the end", len(c.requests), len(spans(t, c.requests)))
+		}
+	})
+}
+
+// TestCollectorAway has a collector hang, refuse and come back: reviews never wait,
+// what is lost is counted, and the log has a line at the start and the end.
+func TestCollectorAway(t *testing.T) {
+	t.Parallel()
+	partial, err := proto.Marshal(&collectorpb.ExportTraceServiceResponse{PartialSuccess: &collectorpb.ExportTracePartialSuccess{
+		RejectedSpans: 1, ErrorMessage: "too old",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name   string
+		answer func(n int, r *http.Request) (*http.Response, error)
+		// requests are those that one batch of two spans leads to.
+		requests, sent, dropped int
+		log                     []string
+	}{
+		{
+			"hangs", func(_ int, r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			},
+			4, 0, 2,
+			[]string{"context deadline exceeded"},
+		},
+		{"is away", func(int, *http.Request) (*http.Response, error) { return nil, errors.New("no route") }, 4, 0, 2, []string{"no route"}},
+		{"is away for a moment", func(n int, _ *http.Request) (*http.Response, error) {
+			if n < 2 {
+				return says(http.StatusServiceUnavailable, nil), nil
+			}
+			return says(http.StatusOK, nil), nil
+		}, 3, 2, 0, []string{"it answers 503", "traces are sent again"}},
+		{"asks for an hour's pause", func(n int, _ *http.Request) (*http.Response, error) {
+			if n > 0 {
+				return says(http.StatusOK, nil), nil
+			}
+			r := says(http.StatusTooManyRequests, nil)
+			r.Header.Set("Retry-After", "3600")
+			return r, nil
+		}, 2, 2, 0, []string{"it answers 429", "traces are sent again"}},
+		{
+			"is something else", func(int, *http.Request) (*http.Response, error) {
+				return says(http.StatusNotFound, []byte("secret")), nil
+			},
+			1, 0, 2,
+			[]string{"it answers 404", "mostly on port 4318"},
+		},
+		{"takes one", func(int, *http.Request) (*http.Response, error) { return says(http.StatusOK, partial), nil }, 1, 1, 1, []string{"too old"}},
+		{"says what cannot be read", func(int, *http.Request) (*http.Response, error) {
+			return says(http.StatusOK, []byte("\xff\xff")), nil
+		}, 1, 2, 0, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := &collector{answer: tc.answer}
+				var log bytes.Buffer
+				config := config(c, 1, &log)
+				config.Client.Timeout = sendTimeout
+				tracer := New(config)
+				stop := run(tracer)
+				for range 2 {
+					tracer.Review(&review.Outcome{Endpoint: "validate"})
+				}
+				time.Sleep(2 * time.Minute)
+				stop()
+				if got := len(c.requests); got != tc.requests || tracer.sent.Load() != int64(tc.sent) || tracer.dropped.Load() != int64(tc.dropped) {
+					t.Errorf("%d requests, %d sent, %d dropped; want %d, %d and %d", got, tracer.sent.Load(), tracer.dropped.Load(), tc.requests, tc.sent, tc.dropped)
+				}
+				if got := strings.Count(log.String(), "\n"); got > 2 || strings.Contains(log.String(), "secret") {
+					t.Errorf("the log is\n%s", &log)
+				}
+				for _, want := range tc.log {
+					if !strings.Contains(log.String(), want) {
+						t.Errorf("the log does not have %q:\n%s", want, &log)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestFull has more reviews than the queue takes.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	tracer := newTracer(config(&collector{}, 1, io.Discard), 5)
+	for range 12 {
+		tracer.Review(&review.Outcome{Endpoint: "validate"})
+	}
+	if err := testutil.CollectAndCompare(tracer, strings.NewReader(`
+# HELP gatehouse_traces_dropped_total Spans that were not sent: the collector is away, slow or refuses them.
+# TYPE gatehouse_traces_dropped_total counter
+gatehouse_traces_dropped_total 7
+# HELP gatehouse_traces_sent_total Spans that the collector took.
+# TYPE gatehouse_traces_sent_total counter
+gatehouse_traces_sent_total 0
+`)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEnd ends with a collector that hangs.
+func TestEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &collector{answer: func(_ int, r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}}
+		tracer := New(config(c, 1, io.Discard))
+		stop := run(tracer)
+		for range 3 * batchSpans {
+			tracer.Review(&review.Outcome{Endpoint: "validate"})
+		}
+		synctest.Wait()
+		start := time.Now()
+		stop()
+		if took := time.Since(start); took != lastTime {
+			t.Errorf("it took %s to end", took)
+		}
+		if got := tracer.dropped.Load(); got != 3*batchSpans {
+			t.Errorf("%d spans are counted as dropped", got)
+		}
+	})
+}
+
+// TestUntracedCostsNothing is what most reviews are, also where tracing is on.
+func TestUntracedCostsNothing(t *testing.T) {
+	tracer := New(config(&collector{}, 0.5, io.Discard))
+	o := &review.Outcome{Endpoint: "validate", TraceParent: "00-" + traceID + "-" + spanID + "-00"}
+	if got := testing.AllocsPerRun(100, func() { tracer.Review(o) }); got != 0 {
+		t.Errorf("a review that is not traced allocates %v times", got)
+	}
+}
+
+func TestParseEndpoint(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, text, want, problem string }{
+		{"host and port", "http://collector:4318", "http://collector:4318/v1/traces", ""},
+		{"a slash", "https://collector/", "https://collector/v1/traces", ""},
+		{"a path", "https://collector/otlp/traces", "https://collector/otlp/traces", ""},
+		{"IPv6", "http://[::1]:4318", "http://[::1]:4318/v1/traces", ""},
+		{"nothing", "", "", "must be http://HOST:PORT"},
+		{"no scheme", "collector:4318", "", "must be http://HOST:PORT"},
+		{"gRPC", "grpc://collector:4317", "", "must be http://HOST:PORT"},
+		{"no host", "http:///v1/traces", "", "must be http://HOST:PORT"},
+		{"control characters", "http://a\x00b", "", "must be http://HOST:PORT"},
+		{"a password", "http://user:sesame@collector:4318", "", "must not hold a user or a password"},
+		{"a password and a port that is none", "http://user:sesame@collector:x", "", "must be http://HOST:PORT"},
+		{"a query", "http://collector:4318/?key=sesame", "", "must end with its path"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			u, err := ParseEndpoint(tc.text)
+			if tc.problem != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.problem) || strings.Contains(err.Error(), "sesame") {
+					t.Errorf("ParseEndpoint(%q) = %v", tc.text, err)
+				}
+				return
+			}
+			if err != nil || u.String() != tc.want {
+				t.Errorf("ParseEndpoint(%q) = %v, %v", tc.text, u, err)
+			}
+		})
+	}
+}
