@@ -109,11 +109,17 @@ func noArguments(cmd *cobra.Command) error {
 		}
 	}
 	such := ""
-	flags.VisitAll(func(flag *pflag.Flag) {
-		if such == "" && isRequired(flag) {
+	told := func(flag *pflag.Flag) {
+		if flag != nil && such == "" {
 			such = ", and is told by flags such as --" + flag.Name
 		}
+	}
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if isRequired(flag) {
+			told(flag)
+		}
 	})
+	told(flags.Lookup("config")) // which some commands need unless a cluster is named
 	return fmt.Errorf("%s takes no arguments%s (hint: see '%s --help')", path, such, cmd.CommandPath())
 }
 

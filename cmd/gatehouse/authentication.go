@@ -43,6 +43,11 @@ type provided struct {
 // issuers a moment to be fetched before it is used: until they are, tokens of these
 // issuers are "could not tell".
 func (p *identityProviders) provide(ctx context.Context, c *config.Config) (provided, error) {
+	return p.provideWithin(ctx, c, true)
+}
+
+// provideWithin is provide, which waits for new issuers or does not.
+func (p *identityProviders) provideWithin(ctx context.Context, c *config.Config, wait bool) (provided, error) {
 	c.Authn.Attempts = p.attempts
 	known := make([]ldap.Options, len(c.Directories))
 	for i := range c.Directories {
@@ -56,6 +61,9 @@ func (p *identityProviders) provide(ctx context.Context, c *config.Config) (prov
 		c.Authn.Directories[i].Directory = directories[i]
 	}
 	of := provided{issuers: p.issuers.Provide(&c.Authn), directories: view}
+	if !wait {
+		return of, nil
+	}
 	const moment = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, moment)
 	defer cancel()

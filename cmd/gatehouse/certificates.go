@@ -182,7 +182,7 @@ func (f *certificateFlags) checkNeeds(cluster bool) []error {
 	const (
 		anyCluster = "--in-cluster or --kubeconfig"
 		hold       = "--self-signed or --registration"
-		shared     = "--self-signed-secret, --self-signed-dir, --cert-manager or --registration"
+		shared     = "--self-signed-secret, --self-signed-dir, --cert-manager, --registration or --custom-resources"
 	)
 	var (
 		problems []error
@@ -204,7 +204,7 @@ func (f *certificateFlags) checkNeeds(cluster bool) []error {
 		{"cert-manager-hosts", f.given("cert-manager"), "--cert-manager"},
 		{"cert-manager-issuer", f.given("cert-manager-hosts"), "--cert-manager-hosts"},
 		{"rotation-hold", looked || f.given("self-signed"), hold},
-		{"replica", share, shared},
+		{"replica", share || f.given("custom-resources"), shared},
 		{"require-client-certificate", !f.requireClientForAll || f.given("client-ca") || f.given("self-signed-dir"), "--client-ca"},
 	} {
 		if f.given(needs.flag) && !needs.has {

@@ -11,13 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 )
 
 func newCertsCommand(s streams) *cobra.Command {
@@ -39,10 +36,9 @@ const defaultCertsSecret = "gatehouse-system/gatehouse-ca" // #nosec G101 -- the
 
 // certsFlags say where a state is, and who trusts it.
 type certsFlags struct {
-	contextFlags
+	clusterFlags
 	secret, dir   string
 	registrations []string
-	inCluster     bool
 	hold          time.Duration
 
 	now func() time.Time
@@ -53,11 +49,9 @@ func (f *certsFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.secret, "secret", defaultCertsSecret, "NAMESPACE/NAME of the Secret, as --self-signed-secret of serve")
 	flags.StringVar(&f.dir, "dir", "", "directory instead of a Secret, as --self-signed-dir of serve")
 	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA: NAME, mutating/NAME or validating/NAME; may be repeated, and empty is none (default "+defaultRegistration+"; with --dir none)")
-	flags.BoolVar(&f.inCluster, "in-cluster", false, "ask the API server of the pod that this runs in, as its service account")
 	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "what servers were told of --rotation-hold, to say when a hold ends")
-	f.contextFlags.add(cmd)
+	f.clusterFlags.add(cmd)
 	_ = cmd.MarkFlagDirname("dir") // the flags exist
-	_ = cmd.MarkFlagFilename("kubeconfig")
 	for _, name := range []string{"secret", "registration", "rotation-hold"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
@@ -97,11 +91,11 @@ func (f *certsFlags) open(cmd *cobra.Command) (*certsPlace, error) {
 	if cmd.Flags().Changed("dir") && f.dir == "" {
 		problems = append(problems, errors.New(`--dir "": must not be empty`))
 	}
-	if f.inCluster && f.named() {
-		problems = append(problems, errors.New("--in-cluster goes with neither --kubeconfig nor --context"))
+	if err := f.check(); err != nil {
+		problems = append(problems, err)
 	}
 	names := f.names()
-	if f.dir != "" && len(names) == 0 && (f.named() || f.inCluster) {
+	if f.dir != "" && len(names) == 0 && f.given() {
 		problems = append(problems, errors.New("--kubeconfig, --context and --in-cluster say where registrations are, and with --dir there are none (hint: --registration "+defaultRegistration+", or leave them out)"))
 	}
 	if f.hold < 0 {
@@ -182,11 +176,8 @@ func forgetFile(replicas *certs.DirReplicas) func(replica string) string {
 // the flags name, "" if none was found when it was read.
 func (f *certsFlags) forgetLease(leases *certs.Leases, namespace string) func(replica string) string {
 	command := "kubectl"
-	if f.kubeconfig != "" {
-		command += " --kubeconfig " + shellWord(f.kubeconfig)
-	}
-	if f.context != "" {
-		command += " --context " + shellWord(f.context)
+	if f.named() {
+		command += f.words()
 	}
 	return func(replica string) string {
 		if lease := leases.LeaseOf(replica); lease != "" {
@@ -198,24 +189,10 @@ func (f *certsFlags) forgetLease(leases *certs.Leases, namespace string) func(re
 
 // client asks the API server that the flags name.
 func (f *certsFlags) client() (certs.Client, error) {
-	var (
-		config *rest.Config
-		err    error
-	)
-	if f.inCluster {
-		if config, err = cluster.InCluster(); err != nil {
-			return nil, fmt.Errorf("--in-cluster: %w", err)
-		}
-	} else {
-		config, err = f.config().ClientConfig()
-		if clientcmd.IsEmptyConfig(err) {
-			return nil, errors.New("there is no kubeconfig, which says where the API server is (hint: --kubeconfig FILE, or --dir DIR for servers without a cluster)")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
-		}
+	config, err := f.connect("--dir DIR for servers without a cluster")
+	if err != nil {
+		return nil, err
 	}
-	config.Timeout = apiServerTimeout
 	client, err := certs.NewClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("the API server cannot be asked: %w", err)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
@@ -28,12 +28,19 @@ type inUse struct {
 	dir     string
 	log     *slog.Logger
 	metrics *telemetry.Telemetry
-	// usage, if it is not nil, is told which access tokens there are.
-	usage *tokens.Usage
+	// usage is told which access tokens there are.
+	usage useNotes
 
 	seed     maphash.Seed
 	snapshot atomic.Pointer[webhooks.Snapshot]
+	// config is what the snapshot was compiled from, if there are custom resources: it
+	// holds what others are checked against.
+	config   atomic.Pointer[config.Config]
 	reminder telemetry.Reminder
+	// reminds is what it reminds of.
+	reminds string
+	// told are the findings about custom resources in use that the log has.
+	told map[string]bool
 	// whole is false if there is something in it that does not compile.
 	whole bool
 	// policies is how many there are.
@@ -56,10 +63,20 @@ type issued struct {
 
 // use answers by this configuration from now on, and takes the documents of access
 // tokens out of it.
-func (u *inUse) use(c *config.Config, s *webhooks.Snapshot) {
-	u.reminder.Stop()
+func (u *inUse) use(c *config.Config, s *webhooks.Snapshot) { u.useWith(c, s, nil) }
+
+// useWith is use for a configuration with custom resources, Of is nil for one
+// without.
+func (u *inUse) useWith(c *config.Config, s *webhooks.Snapshot, of *settled) {
 	u.snapshot.Store(s)
 	found := s.Warnings()
+	if of != nil {
+		kept := *c
+		kept.Policy.Previous = nil // a whole Set
+		u.config.Store(&kept)
+		found = of.findings(found)
+		u.metrics.CustomResources(of.counts())
+	}
 	broken := found.Err()
 	u.whole = broken == nil
 	u.metrics.ConfigLoaded(c.Digest, time.Now(), u.whole)
@@ -74,39 +91,56 @@ func (u *inUse) use(c *config.Config, s *webhooks.Snapshot) {
 	}
 	u.policies = policies
 	u.tokens, u.authn, u.revocations = u.issuedIn(c, s.Authn), s.Authn, nil
-	if u.usage != nil {
-		u.usage.Know(c.Authn.Tokens)
+	for _, one := range u.usage {
+		one.Know(c.Authn.Tokens)
 	}
+	told := make(map[string]bool, len(u.told))
 	for _, w := range slices.Concat(c.Warnings, found) {
-		logFinding(u.log, w)
+		text := w.String()
+		// One resource changes, and everything that is said of all others was said.
+		if told[text] = of != nil; !u.told[text] {
+			logFinding(u.log, w)
+		}
 	}
+	u.told = told
 	if broken != nil {
 		u.tell(notUsable(found), broken)
+	} else {
+		u.reminder.Stop()
+		u.reminds = ""
 	}
-	// What was compiled holds copies, and there may be a hundred thousand.
-	c.Authn.Tokens = nil
+	// What was compiled holds copies, and there may be a hundred thousand. The Set
+	// before is not needed any more.
+	c.Authn.Tokens, c.Policy.Previous = nil, nil
 	debug.FreeOSMemory() // Compiling leaves many times of what it makes.
-	pace(len(u.tokens))
+}
+
+// compiling keeps the garbage of compiling few, of which there is much and whose
+// room would be left behind in fragments. Pace ends it.
+func compiling() {
+	const percent = 25
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
 }
 
 // pace sets how much garbage there may be before it is collected, unless the
-// operator has. The live heap is a few megabytes, so that at Go's default of 100 a
-// collection is due every hundred reviews; some megabytes more of garbage cost a
-// tenth less processor time a review. A hundred thousand access tokens are much
-// that is alive, and less than the default is room enough then.
-func pace(tokens int) {
+// operator has. With few policies the live heap is a few megabytes, so that at Go's
+// default of 100 a collection is due every hundred reviews; some megabytes more of
+// garbage cost a tenth less processor time a review. The larger the live heap is, the
+// smaller a part of it is room enough: a thousand policies, or a hundred thousand
+// access tokens, take little more than what they are.
+func pace() {
 	const (
-		many          = 10_000
-		percent       = 150
-		percentOfMany = 75
+		room        = 16 << 20 // bytes
+		most, least = 150, 50  // percent of what is alive
 	)
-	switch {
-	case os.Getenv("GOGC") != "":
-	case tokens > many:
-		debug.SetGCPercent(percentOfMany)
-	default:
-		debug.SetGCPercent(percent)
+	if os.Getenv("GOGC") != "" {
+		return
 	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	debug.SetGCPercent(int(min(max(100*room/max(memory.HeapAlloc, 1), least), most)))
 }
 
 // keep answers by the same configuration as before, because another one cannot be
@@ -121,6 +155,7 @@ func (u *inUse) keep(c *config.Config, found, err error) {
 	if !u.whole {
 		serves = "the one before, of which not everything compiles, serves on"
 	}
+	u.reminds = "" // each attempt is told of
 	u.tell("configuration not used; "+serves, err)
 	logFindings(u.log, err)
 	u.metrics.ConfigFailed() // behind the lines that say why
@@ -215,10 +250,15 @@ func unreadableFiles(dir string, found error) (paths, bool) {
 	return files, true
 }
 
-// tell logs what is wrong, at once and again for as long as it lasts.
+// tell logs what is wrong, at once and again for as long as it lasts. What it reminds
+// of already, it does not begin with anew.
 func (u *inUse) tell(message string, err error) {
 	since := time.Now()
 	n, first := errorsIn(err)
+	if u.reminds == message+first {
+		return
+	}
+	u.reminds = message + first
 	u.log.Error(message, "dir", u.dir)
 	u.reminder.Remind(func() {
 		u.log.Error("still: "+message, "dir", u.dir, "since", since, "errors", n, "first", first)
@@ -227,9 +267,16 @@ func (u *inUse) tell(message string, err error) {
 
 // notUsable says what it means that there are errors in a configuration in use.
 func notUsable(found finding.List) string {
-	const policies, exceptions = "policies do not compile: for what they match, their failurePolicy decides", "exceptions cannot be used: they let nothing pass"
+	const (
+		policies   = "policies do not compile: for what they match, their failurePolicy decides"
+		exceptions = "exceptions cannot be used: they let nothing pass"
+		resources  = "custom resources have errors: the last version without errors is in use, or none, and of a policy its failurePolicy decides (hint: kubectl get gatehouse)"
+	)
 	var ofPolicies, ofExceptions bool
 	for _, f := range found {
+		if f.Severity == finding.Error && f.Source == config.ClusterSource {
+			return resources
+		}
 		if f.Severity == finding.Error {
 			ofException := strings.HasPrefix(f.Object, "PolicyException/")
 			ofPolicies, ofExceptions = ofPolicies || !ofException, ofExceptions || ofException

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/followon"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/policylint"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
@@ -120,9 +121,12 @@ func besides(errs, read, found finding.List) finding.List {
 			broken[place{f.Source, f.Field}] = true
 		}
 	}
-	unread := newUnread(read)
+	unread := map[string]bool{}
+	for _, f := range read {
+		unread[f.Source] = unread[f.Source] || f.Severity == finding.Error
+	}
 	return slices.DeleteFunc(found, func(f finding.Finding) bool {
-		return len(unread[f.Source]) > 0 || broken[place{f.Source, f.Field}]
+		return unread[f.Source] || broken[place{f.Source, f.Field}]
 	})
 }
 
@@ -156,9 +160,9 @@ func compiled(c *config.Config, found finding.List) (*webhooks.Snapshot, finding
 	var list finding.List
 	switch {
 	case err == nil:
-		found = append(found, newUnread(found).without(snapshot.Warnings())...)
+		found = append(found, followon.Without(found, snapshot.Warnings())...)
 	case errors.As(err, &list):
-		found = append(found, newUnread(found).without(list)...)
+		found = append(found, followon.Without(found, list)...)
 	default:
 		found = append(found, finding.Finding{Severity: finding.Error, Message: err.Error()})
 	}

@@ -25,6 +25,8 @@ type manifestsFlags struct {
 	excludeNamespaces             []string
 	authentication                bool
 	noMatchConditions             bool
+	customResources, crds         bool
+	validate, validateOpen, parts []string
 	rights, publish               bool
 	serviceAccount                string
 	clientCert, clientKey, output string
@@ -63,6 +65,13 @@ ServiceAccount, is printed with self-signed, and with --rights for cert-manager:
 roles for these objects and nothing else, with the reason of each verb, and the
 command line of serve that they are for.
 
+With --custom-resources policies and profiles come and go by kubectl apply while
+the registration stays: pods and workloads are sent, what --validate names besides,
+and Gatehouse's custom resources themselves, so that one that cannot be used is
+refused. A policy about something that is not sent says so in its status. The
+rights for it are printed too. With --crds the CustomResourceDefinitions are printed
+and nothing else; apply them first.
+
 With --authentication it prints the kubeconfig for kube-apiserver's
 --authentication-token-webhook-config-file instead, which is a file on the hosts
 of kube-apiserver and not an object of the API. With --for it prints what makes
@@ -70,9 +79,11 @@ kube-apiserver read that file: its flags, the part of kubeadm's configuration fo
 a new or a running cluster, or a patch for kubeadm --patches, for one node alone.
 The files are on the hosts of kube-apiserver; none of them is read here.
 
-Nothing in kube-system, kube-node-lease and Gatehouse's own namespace is ever
-sent to Gatehouse, and neither are nodes, certificate signing requests, leases,
-events, reviews and Gatehouse's own documents: a cluster can come up without it.
+No policy is asked about anything in kube-system, kube-node-lease and Gatehouse's
+own namespace, nor about nodes, certificate signing requests, leases, events,
+reviews and Gatehouse's own documents: a cluster can come up without it. What a
+member of the group gatehouse.dev:break-glass does is not sent either, in an
+emergency: kubectl --as-group.
 
 Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used.`,
 		Example: `  # in the cluster, with a CA of its own
@@ -80,6 +91,11 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 
   # in the cluster, with certificates from cert-manager, in a mounted Secret; with --rights, read by the API
   gatehouse manifests --service gatehouse-system/gatehouse --certificates cert-manager --config DIR | kubectl apply -f -
+
+  # in the cluster, with custom resources, for policies about Services too
+  gatehouse manifests --crds | kubectl apply --server-side -f -
+  gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed --custom-resources \
+    --validate services | kubectl apply -f -
 
   # outside of the cluster
   gatehouse manifests --url https://192.0.2.10:9443 --ca-file certs/ca.crt --config DIR | kubectl apply -f -
@@ -92,6 +108,12 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
   gatehouse manifests --authentication ... --for kubeadm`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.crds {
+				if err := f.checkCRDs(cmd); err != nil {
+					return err
+				}
+				return printCRDs(s.out, f.output)
+			}
 			f.purposeGiven = cmd.Flags().Changed("for")
 			text, notes, err := f.run()
 			if err != nil {
@@ -118,6 +140,11 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
 	flags.StringVar(&f.namespace, "namespace", "", "namespace that Gatehouse runs in (default: that of --service, else gatehouse-system)")
 	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "further namespaces that nothing is sent from, such as those of the network and storage drivers")
+	flags.BoolVar(&f.customResources, "custom-resources", false, "for Gatehouse with --custom-resources: register what checks them, and whatever policies and profiles come, and print the rights that it takes")
+	flags.BoolVar(&f.crds, "crds", false, "print the CustomResourceDefinitions of this version instead")
+	flags.StringArrayVar(&f.validate, "validate", nil, "have more validated than the configuration tells, or than pods and workloads: "+validateText+"; refused while Gatehouse is away")
+	flags.StringArrayVar(&f.validateOpen, "validate-open", nil, "the same, but let pass while Gatehouse is away")
+	flags.StringSliceVar(&f.parts, "part", nil, "print nothing but this part: "+partsText()+" (default: all)")
 	flags.BoolVar(&f.noMatchConditions, "no-match-conditions", false, "leave all match conditions of policies to Gatehouse")
 	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews instead, or what --for says")
 	flags.StringVar(&f.purpose, "for", forKubeconfig, "what to print with --authentication: "+purposesText())
@@ -126,6 +153,7 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver, with --authentication")
 	addOutputFlag(cmd, &f.output, "yaml", "json")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(purposes(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists, here and below
+	_ = cmd.RegisterFlagCompletionFunc("part", cobra.FixedCompletions(partNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions(certificateSources(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -163,6 +191,7 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	o := registration.Options{
 		Name: f.name, Namespace: f.namespace, ExcludeNamespaces: f.excludeNamespaces, Server: server,
 		NoMatchConditions: f.noMatchConditions,
+		CustomResources:   f.customResources,
 		SelfSigned:        f.certificates == selfSigned, Rights: f.rights, PublishCABundle: f.publish, ServiceAccount: f.serviceAccount,
 	}
 	switch {
@@ -171,6 +200,9 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 		o.Namespace = server.Namespace
 	default:
 		o.Namespace = "gatehouse-system"
+	}
+	if o.Validate, o.ValidateOpen, err = f.validated(); err != nil {
+		return nil, nil, err
 	}
 	if f.caFile != "" {
 		if o.CABundle, err = readCABundle(f.caFile); err != nil {
@@ -191,7 +223,11 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 	if admission.Serve != "" {
 		header += fmt.Sprintf("\n\nThis is for Gatehouse in the namespace %q, which must be there first (kubectl create namespace %s), started as\nfollows, with flags besides as you like:\n%s", o.Namespace, o.Namespace, admission.Serve)
 	}
-	text, err := f.render(header, admission.Documents)
+	documents := registration.Only(admission.Documents, f.wantedParts()...)
+	if len(documents) == 0 {
+		return nil, nil, fmt.Errorf("--part %s: there is nothing of it with these flags", strings.Join(f.parts, ","))
+	}
+	text, err := f.render(header, documents)
 	return text, admission.Notes, err
 }
 
@@ -267,6 +303,7 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 		problem("there is no CA: give --ca-file, or --certificates " + certificatesText())
 	}
 	f.checkRights(problem)
+	f.checkContents(problem)
 	if f.authentication && (f.clientCert == "" || f.clientKey == "") {
 		problem("token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver, because Gatehouse answers nobody else: give --client-cert and --client-key")
 	}
@@ -308,8 +345,8 @@ func (f *manifestsFlags) checkRights(problem func(string)) {
 			problem(flag.name + " needs --certificates: with --ca-file somebody else renews the certificate and says whom to trust")
 		}
 	}
-	if f.serviceAccount != "" && !f.rights && !f.publish && f.certificates != selfSigned {
-		problem("--service-account needs --rights, --publish-ca-bundle or --certificates " + selfSigned + ": without, no rights are printed")
+	if f.serviceAccount != "" && !f.rights && !f.publish && !f.customResources && f.certificates != selfSigned {
+		problem("--service-account needs --rights, --publish-ca-bundle, --custom-resources or --certificates " + selfSigned + ": without, no rights are printed")
 	}
 }
 

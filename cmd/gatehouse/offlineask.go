@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,8 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/admit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/documents"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
@@ -114,6 +118,8 @@ type asker struct {
 	old map[objectKey]*manifest.Object
 	// matchers are the resource rules of all policies.
 	matchers []*admissionregistrationv1.MatchResources
+	// documents answers for custom resources of our own.
+	documents *documents.Reviewer
 }
 
 // objectKey is what only one object has, whatever version it is written in.
@@ -121,11 +127,12 @@ type objectKey struct{ group, kind, namespace, name string }
 
 // asker reads what there is to read besides.
 func (o *offline) asker(f *askFlags, stdin io.Reader) (*asker, error) {
-	a := &asker{offline: o, user: f.user(), operation: admissionv1.Operation(f.operation)}
-	crds, err := o.config.Policy.Objects.List(crdKind(), "", labels.Everything())
+	a := &asker{offline: o, user: f.user(), operation: admissionv1.Operation(f.operation), documents: offlineDocuments(o.config)}
+	given, err := o.config.Policy.Objects.List(crdKind(), "", labels.Everything())
 	if err != nil {
 		return nil, err
 	}
+	crds := append(documents.Definitions(), given...)
 	for _, s := range o.sources {
 		for _, object := range s.Objects {
 			if object.GroupVersionKind() == crdKind() {
@@ -252,6 +259,10 @@ func (a *asker) ask(ctx context.Context, o *manifest.Object, explain bool) *answ
 	if req.Operation != admissionv1.Delete {
 		out.warnings = slices.Concat(misplaced(o), out.warnings)
 	}
+	if documents.Concerns(&req) {
+		response := a.documents.Review(ctx, req)
+		out.documented(&response)
+	}
 	_, known := a.config.Policy.Objects.Namespace(req.Namespace)
 	d := a.snapshot.Policy.Decide(ctx, req, explain || !known && req.Namespace != "")
 	if !known {
@@ -364,6 +375,39 @@ func (out *answer) injected(d *sidecar.Decision, namespace, template string) {
 		out.err = errors.Join(out.err, errors.New(f.String()))
 		out.unequipped = template != ""
 	}
+}
+
+// documented adds what there is to say about a custom resource of our own, which is
+// about no policy: the object itself stands in its place, and the field in that of
+// the rule.
+func (out *answer) documented(response *admission.Response) {
+	if response.Result != nil && response.Result.Code >= http.StatusInternalServerError {
+		out.err = errors.Join(out.err, errors.New(response.Result.Message))
+		return
+	}
+	for _, text := range response.Warnings {
+		// The object is named above all that is said about it.
+		_, text, _ = strings.Cut(text, ": ")
+		out.warnings, out.warned = append(out.warnings, text), true
+	}
+	if response.Allowed {
+		return
+	}
+	out.refused = true
+	details := response.Result.Details
+	for _, cause := range details.Causes {
+		out.violations = append(out.violations, policy.Violation{
+			Kind: details.Kind, Policy: details.Name, Rule: cause.Field, Message: cause.Message,
+			Reason: response.Result.Reason, Outcome: policy.Violated,
+			Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		})
+	}
+}
+
+// offlineDocuments answers for custom resources of our own as the server does, with
+// the configuration of a directory in the place of the cluster's.
+func offlineDocuments(c *config.Config) *documents.Reviewer {
+	return documents.New(documents.Options{Current: func() *config.Config { return c }, Offline: true})
 }
 
 // guessed says what was assumed of a kind that is not known, where a policy may

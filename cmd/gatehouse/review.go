@@ -17,9 +17,11 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/documents"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -60,7 +62,7 @@ decided.`,
 			if err := found.Err(); err != nil {
 				return unusable(dir, err)
 			}
-			answer, err := answerer(args[0], snapshot)
+			answer, err := answerer(args[0], c, snapshot)
 			if err != nil {
 				return err
 			}
@@ -96,7 +98,7 @@ func isReview(text []byte) bool {
 
 // answerer is the pure function behind an endpoint: from the text of a review to
 // the text of its answer, or to the error that the server would have logged.
-func answerer(name string, s *webhooks.Snapshot) (func(context.Context, []byte) ([]byte, verdict, error), error) {
+func answerer(name string, c *config.Config, s *webhooks.Snapshot) (func(context.Context, []byte) ([]byte, verdict, error), error) {
 	admit := func(f review.AdmissionFunc) func(context.Context, []byte) ([]byte, verdict, error) {
 		return func(ctx context.Context, body []byte) ([]byte, verdict, error) {
 			request, err := review.DecodeAdmission(body)
@@ -122,7 +124,13 @@ func answerer(name string, s *webhooks.Snapshot) (func(context.Context, []byte) 
 	case "mutate":
 		return admit(s.Sidecar.Review), nil
 	case "validate":
-		return admit(s.Policy.Review), nil
+		own := offlineDocuments(c)
+		return admit(func(ctx context.Context, r admission.Request) admission.Response {
+			if documents.Concerns(&r) {
+				return own.Review(ctx, r)
+			}
+			return s.Policy.Review(ctx, r)
+		}), nil
 	case "authenticate":
 		return func(ctx context.Context, body []byte) ([]byte, verdict, error) {
 			request, apiVersion, err := review.DecodeToken(body)

@@ -21,9 +21,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/podcount"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tracing"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
@@ -34,9 +36,16 @@ import (
 type serveFlags struct {
 	certificateFlags
 
-	config        string
-	kubeconfig    string
-	inCluster     bool
+	operations operationFlags
+
+	config     string
+	kubeconfig string
+	inCluster  bool
+	namespace  string
+	// customResources tells that they are configuration beside the directory.
+	customResources bool
+	// countPods is how long after one count of the pods of profiles the next begins, 0 for none.
+	countPods     time.Duration
 	listen        string
 	opsListen     string
 	tlsMinVersion string
@@ -45,8 +54,13 @@ type serveFlags struct {
 	inFlight      int64
 	drainDelay    time.Duration
 	logLevel      slog.Level
-	logFormat     string
+	// level is that of the log from the start on; it can be changed while this runs.
+	level     slog.LevelVar
+	logFormat string
 }
+
+// usualNamespace is that of an install that does not say otherwise.
+const usualNamespace = "gatehouse-system"
 
 func newServeCommand(s streams) *cobra.Command {
 	var f serveFlags
@@ -109,15 +123,19 @@ or a certificate that cannot be used, or an address that is taken.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.config, "config", "", "directory of documents (required)")
+	flags.StringVar(&f.config, "config", "", "directory of documents (required without --custom-resources)")
+	flags.BoolVar(&f.customResources, "custom-resources", false, "use the custom resources of the cluster as documents too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens and TokenRevocations")
+	flags.StringVar(&f.namespace, "namespace", "", "namespace that this runs in, with --custom-resources (default: that of the service account, else "+usualNamespace+")")
+	flags.DurationVar(&f.countPods, "count-pods-every", podcount.Usual, "how long after one count of the pods that profiles match the next one begins, for the status of SidecarProfiles, with --custom-resources; 0 for no counts")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; its current context is the cluster in which policies and profiles look things up")
 	flags.BoolVar(&f.inCluster, "in-cluster", false, "look things up in the cluster of the pod that this runs in, as its service account")
 	flags.StringVar(&f.listen, "listen", ":9443", "address for reviews")
 	flags.StringVar(&f.opsListen, "ops-listen", ":8080", "address for health and metrics")
 	f.add(cmd)
+	f.operations.add(cmd)
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "lowest TLS version: 1.3 or 1.2")
 	flags.BoolVar(&f.audit, "audit-authentication", false, "log every token review at level info, also those that end in a yes: who, by which source, which token's id")
-	flags.StringVar(&f.stateDir, "state-dir", "", "directory to keep in when access tokens were last used; without it nobody knows")
+	flags.StringVar(&f.stateDir, "state-dir", "", "directory to keep in when access tokens were last used; without it nobody knows, but for custom resources, whose status tells")
 	flags.Int64Var(&f.inFlight, "max-in-flight-bytes", 128<<20, "bytes that the reviews held in memory at one time, and decoding them, may take; more are shed")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 15*time.Second, "how long to go on answering after SIGTERM")
 	flags.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "lowest level that is logged: debug (every review), info (denials, and what exceptions let pass), warn or error")
@@ -131,15 +149,20 @@ or a certificate that cannot be used, or an address that is taken.`,
 	}
 	_ = cmd.MarkFlagFilename("kubeconfig")
 	_ = cmd.MarkFlagDirname("state-dir")
-	_ = cmd.MarkFlagRequired("config")
 	return cmd
 }
 
 // check reports everything that is wrong with the flags at once.
 func (f *serveFlags) check() error {
-	problems := f.certificateFlags.check(f.inCluster || f.kubeconfig != "")
+	problems := append(f.certificateFlags.check(f.inCluster || f.kubeconfig != ""), f.operations.check()...)
 	if f.kubeconfig != "" && f.inCluster {
 		problems = append(problems, errors.New("--kubeconfig and --in-cluster exclude each other"))
+	}
+	switch {
+	case f.config == "" && !f.customResources:
+		problems = append(problems, errors.New("no configuration: give --config DIR, or --custom-resources"))
+	case f.customResources && !f.inCluster && f.kubeconfig == "":
+		problems = append(problems, errors.New("--custom-resources needs --in-cluster or --kubeconfig"))
 	}
 	if _, ok := tlsVersions(f.tlsMinVersion); !ok {
 		problems = append(problems, fmt.Errorf("--tls-min-version %q: must be 1.3 or 1.2", f.tlsMinVersion))
@@ -149,6 +172,9 @@ func (f *serveFlags) check() error {
 	}
 	if f.inFlight <= review.MaxAdmissionBytes {
 		problems = append(problems, fmt.Errorf("--max-in-flight-bytes %d: must be more than %d, the largest review", f.inFlight, review.MaxAdmissionBytes))
+	}
+	if f.countPods < 0 {
+		problems = append(problems, fmt.Errorf("--count-pods-every %s: must not be negative (hint: 0 for no counts)", f.countPods))
 	}
 	if f.drainDelay < 0 {
 		problems = append(problems, fmt.Errorf("--drain-delay %s: must not be negative", f.drainDelay))
@@ -168,7 +194,8 @@ func tlsVersions(text string) (uint16, bool) {
 }
 
 func (f *serveFlags) logger(s streams) *slog.Logger {
-	o := &slog.HandlerOptions{Level: f.logLevel}
+	f.level.Set(f.logLevel)
+	o := &slog.HandlerOptions{Level: &f.level}
 	if f.logFormat == "text" {
 		return slog.New(slog.NewTextHandler(s.err, o))
 	}
@@ -178,6 +205,8 @@ func (f *serveFlags) logger(s streams) *slog.Logger {
 // serve is the composition root: it reads, compiles, listens, and runs until ctx
 // ends.
 func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
+	memory := f.operations.memoryLimit(log)
+	memory.apply()
 	metrics := telemetry.New(log, version())
 	if f.audit {
 		metrics.AuditAuthentication()
@@ -193,34 +222,37 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	defer world.close()
 	providers := newIdentityProviders(log, metrics)
 	defer providers.close()
-	loaded, found := config.Inspect(f.config)
+	usage, err := f.usage(access, log)
+	if err != nil {
+		return err
+	}
+	current := &inUse{dir: f.config, log: log, metrics: metrics, usage: usage, seed: maphash.MakeSeed()}
+	defer current.reminder.Stop()
+	configuration := &configurator{dir: f.config, current: current, world: world, providers: providers}
+	var reports *reporting
+	if f.customResources {
+		if reports, err = f.reports(ctx, access, world, current, log, metrics); err != nil {
+			return err
+		}
+		reports.follow(configuration)
+		configuration.resources = world.cluster.Resources()
+	}
+	tracer, err := f.operations.tracer(f.replica, log)
+	if err != nil {
+		return err
+	}
+	loaded, found := configuration.inspect()
 	certify := sync.OnceValues(func() (*certificates, error) { return f.certificates(ctx, access, log, metrics) })
 	var asking sync.WaitGroup
 	if access != nil && found.Err() == nil {
 		// An API server that hangs keeps this waiting, and what comes next too.
 		asking.Go(func() { _, _ = certify() }) // the error is kept
 	}
-	view := world.provide(ctx, loaded)
+	err = configuration.start(ctx, loaded, found)
 	asking.Wait()
-	var identities provided
-	if found.Err() == nil {
-		if identities, err = providers.provide(ctx, loaded); err != nil {
-			return err
-		}
-	}
-	snapshot, err := first(loaded, found)
-	if err != nil {
-		return unusable(f.config, err)
-	}
-	world.keep(view)
-	providers.keep(identities)
-	usage, err := f.usage(log)
 	if err != nil {
 		return err
 	}
-	current := inUse{dir: f.config, log: log, metrics: metrics, usage: usage, seed: maphash.MakeSeed()}
-	defer current.reminder.Stop()
-	current.use(loaded, snapshot)
 
 	certificates, err := certify()
 	if err != nil {
@@ -246,15 +278,17 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 		Reviews: reviews, TLS: certificates.tlsConfig(minVersion), HandshakeFailed: metrics.HandshakeFailed,
 		Handler: server.Reviews(&current.snapshot, server.ReviewOptions{
 			Bytes: f.inFlight, RequireClientCertificate: f.requireClientForAll, Now: time.Now,
-			Observe:  observer(metrics, usage), //nolint:contextcheck // calls have contexts of their own
-			Profiles: metrics.Profiles, Policies: metrics.Policies,
+			Observe:  observer(metrics, usage, tracer), //nolint:contextcheck // calls have contexts of their own
+			Profiles: metrics.Profiles, Policies: metrics.Policies, TraceParents: tracer != nil,
+			Documents: reports.documents(current),
 			Login: login.Handler(login.HandlerOptions{
 				Current: func() *authn.Set { return current.snapshot.Load().Authn }, Now: time.Now,
 				Observe: metrics.Login, Familiar: providers.attempts.Familiar,
 			}),
 		}),
-		Ops: ops, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
-		Ready: func() error { return errors.Join(certificates.ready(), world.ready()) }, DrainDelay: f.drainDelay, Log: log,
+		Debug: f.operations.debug(&f.level, log),
+		Ops:   ops, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
+		Ready: func() error { return errors.Join(certificates.ready(), configuration.ready()) }, DrainDelay: f.drainDelay, Log: log,
 	})
 	log.Info("serving", "version", version(), "reviews", reviews.Addr().String(), "ops", ops.Addr().String())
 
@@ -266,38 +300,26 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 		return srv.Run(groupCtx)
 	})
 	certificates.run(background, group)
-	if usage != nil {
+	for _, one := range usage {
 		group.Go(func() error {
-			usage.Run(background)
+			one.Run(background)
+			return nil
+		})
+	}
+	reports.run(background, group)
+	group.Go(func() error {
+		memory.run(background)
+		return nil
+	})
+	if tracer != nil {
+		metrics.Registry.MustRegister(tracer)
+		group.Go(func() error {
+			tracer.Run(background)
 			return nil
 		})
 	}
 	group.Go(func() error {
-		config.Watch(background, f.config, loaded.State, func(c *config.Config, found error) {
-			current.withdraw(c, found) // Services are waited for below.
-			var s *webhooks.Snapshot
-			err := found
-			if err == nil {
-				view := world.provide(background, c)
-				var of provided
-				of, err = providers.provide(background, c)
-				if err == nil {
-					c.Policy.Previous = current.snapshot.Load().Policy
-					s, err = webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
-				}
-				if err == nil {
-					world.keep(view)
-					identities = of
-				}
-				world.clean()
-				defer providers.keep(identities)
-			}
-			if err != nil {
-				current.keep(c, found, err)
-				return
-			}
-			current.use(c, s)
-		})
+		configuration.run(background, loaded)
 		return nil
 	})
 	if err := group.Wait(); err != nil {
@@ -307,27 +329,53 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	return nil
 }
 
-// usage is what notes when access tokens are used, nil without a directory for it.
-func (f *serveFlags) usage(log *slog.Logger) (*tokens.Usage, error) {
-	if f.stateDir == "" {
-		return nil, nil //nolint:nilnil // nothing is noted
-	}
-	usage, err := tokens.OpenUsage(f.stateDir, func(err error) { log.Error("use of access tokens", "error", err.Error()) })
-	if err != nil {
-		return nil, fmt.Errorf("--state-dir: %w", err)
-	}
-	return usage, nil
+// useNotes is what notes when access tokens are used.
+type useNotes []interface {
+	// Know is told which tokens there are.
+	Know([]authn.Token)
+	// Note is told of a use. It waits for nobody.
+	Note(id string, at time.Time)
+	// Run keeps what was noted until the context is done.
+	Run(context.Context)
 }
 
-// observer is shown every finished review.
-func observer(metrics *telemetry.Telemetry, usage *tokens.Usage) func(*review.Outcome) {
-	if usage == nil {
+// usage notes into a directory, if there is one for it, and into the status of
+// custom resources.
+func (f *serveFlags) usage(access *rest.Config, log *slog.Logger) (useNotes, error) {
+	var all useNotes
+	if f.stateDir != "" {
+		one, err := tokens.OpenUsage(f.stateDir, func(err error) { log.Error("use of access tokens", "error", err.Error()) })
+		if err != nil {
+			return nil, fmt.Errorf("--state-dir: %w", err)
+		}
+		all = append(all, one)
+	}
+	if f.customResources {
+		access = rest.CopyConfig(access)
+		access.UserAgent = "gatehouse-tokens/" + version()
+		one, err := tokens.NewClusterUsage(access, log)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// observer is shown every finished review. Tracer may be nil.
+func observer(metrics *telemetry.Telemetry, usage useNotes, tracer *tracing.Tracer) func(*review.Outcome) {
+	if len(usage) == 0 && tracer == nil {
 		return metrics.Review
 	}
 	return func(o *review.Outcome) {
 		metrics.Review(o)
 		if o.Decision == review.Allowed && o.Backend == string(authn.AccessTokens) {
-			usage.Note(o.TokenID, o.Started)
+			for _, one := range usage {
+				one.Note(o.TokenID, o.Started)
+			}
+		}
+		if tracer != nil {
+			tracer.Review(o)
 		}
 	}
 }

@@ -265,7 +265,12 @@ func TestTokenCommandUsage(t *testing.T) {
 		{[]string{"issue", "--user", "jane", "-o", "xml"}, `--output "xml": must be yaml or json`},
 		{[]string{"issue", "--user", "jane", "extra"}, "takes no arguments, and is told by flags such as --user (hint: see "},
 		{[]string{"issue", "--user", "jane", "--ttl", "soon"}, "--ttl"},
-		{[]string{"list"}, "--config is required (hint: the directory of documents)"},
+		{[]string{"list"}, "where are the tokens: give --config DIR; or for a cluster --kubeconfig FILE, --context NAME or --in-cluster"},
+		{[]string{"revoke", "ci"}, "where are the tokens: "},
+		{[]string{"revoke", "--config", ".", "--context", "x", "ci"}, "give one of the two"},
+		{[]string{"list", "--in-cluster", "--context", "x"}, "--in-cluster goes with neither --kubeconfig nor --context"},
+		{[]string{"issue", "--user", "jane", "--in-cluster", "--kubeconfig", "x"}, "--in-cluster goes with neither --kubeconfig nor --context"},
+		{[]string{"list", "--context", "x", "--state-dir", "."}, "--state-dir goes with --config: "},
 		{[]string{"key", "-o", "yaml"}, `--output "yaml": must be text or json`},
 		{[]string{"revoke", "--config", ".", "-o", "yaml", "ci"}, `--output "yaml": must be text or json`},
 	} {

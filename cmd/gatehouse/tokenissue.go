@@ -40,8 +40,18 @@ token to standard error. With -o json both go to standard output, as the members
 token and document of an object. The token is shown this once and cannot be had
 again.
 
+With --kubeconfig, --context or --in-cluster the document becomes a custom resource
+of that cluster, for servers with --custom-resources, and the token alone goes to
+standard output. The cluster gets the hash and never the token. Whoever may create
+AccessTokens can do this, and may be anybody whom Kubernetes does not keep for
+itself.
+
 Identities that Kubernetes keeps for itself, such as the group system:masters,
-are refused, but for groups that the guard in --config allows to access tokens.
+are refused, but for groups that the guard in --config allows to access tokens. What
+the servers of a cluster have as a guard is in no custom resource: give their
+directory with --config beside --kubeconfig to have it judge here too. It is not
+written to. Without it the servers judge when the object is created, and what they
+refuse is not issued.
 
 Exit codes: 0 issued, 1 refused, 2 bad usage, or the document cannot be written,
 or servers do not use it yet because of errors in --config: the token is shown
@@ -51,7 +61,10 @@ then, and is good when they are mended.`,
   kubectl --token "$TOKEN" auth whoami
 
   # the document for a Git repository, the token for a person
-  gatehouse token issue --user jane --group dev >access-token.yaml`,
+  gatehouse token issue --user jane --group dev >access-token.yaml
+
+  # a token for the cluster of a context, known to every replica within two seconds
+  TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 24h --context prod)`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.output != "yaml" && f.output != "json" {
@@ -68,7 +81,7 @@ then, and is good when they are mended.`,
 	flags.StringArrayVar(&f.extra, "extra", nil, "KEY=VALUE of the user's extra; may be repeated, for a key with several values too")
 	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is good for; may be repeated (default the API server's own)")
 	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is good for")
-	flags.StringVar(&f.config, "config", "", "directory of documents to write token-<id>.yaml to")
+	f.add(cmd, "directory of documents to write token-<id>.yaml to, or, for a cluster, whose guard is to judge")
 	addOutputFlag(cmd, &f.output, "yaml", "json")
 	_ = cmd.MarkFlagRequired("user") // the flag exists
 	return cmd
@@ -80,7 +93,8 @@ type tokenFlags struct {
 	id, user, uid            string
 	groups, extra, audiences []string
 	ttl                      time.Duration
-	config, output           string
+	output                   string
+	tokenPlace
 
 	now    func() time.Time
 	random io.Reader
@@ -93,9 +107,15 @@ type issuedToken struct {
 }
 
 func (f *tokenFlags) issue(ctx context.Context, s streams) error {
+	if err := f.clusterFlags.check(); err != nil {
+		return err
+	}
 	issued, err := f.make()
 	if err != nil {
 		return err
+	}
+	if f.given() {
+		return f.issueInCluster(ctx, s, &issued)
 	}
 	store := tokens.Directory{Dir: f.config}
 	sound, err := f.check(ctx, store, &issued)
@@ -120,7 +140,11 @@ func (f *tokenFlags) issue(ctx context.Context, s streams) error {
 	if !sound {
 		later = f.later(ctx, store)
 	}
-	if err := f.print(s, file, issued, document, later == nil); err != nil {
+	written := ""
+	if file != "" {
+		written = file + " written"
+	}
+	if err := f.print(s, written, issued, document, later == nil); err != nil {
 		// Nobody has the token, so nobody needs its document.
 		if file != "" {
 			err = errors.Join(err, os.Remove(file))
@@ -185,22 +209,33 @@ func (f *tokenFlags) make() (issuedToken, error) {
 // the directory already and behind its guard, and fails with every finding about
 // it. What is wrong with other documents is for lint to say; sound is false then.
 func (f *tokenFlags) check(ctx context.Context, store tokens.Directory, issued *issuedToken) (sound bool, err error) {
-	var known tokens.Listing
-	if f.config != "" {
-		if err := checkDir("--config", f.config); err != nil {
-			return false, err
-		}
-		file := store.TokenFile(issued.Document.Name)
-		if _, err := os.Lstat(file); err == nil {
-			return false, existsError(file)
-		}
-		if known, err = store.List(ctx); err != nil {
-			return false, err
-		}
-		if err := f.behind(&known, issued); err != nil {
-			return false, err
-		}
+	known, err := f.known(ctx, store, issued.Document.Name)
+	if err != nil {
+		return false, err
 	}
+	if err := f.behind(&known, issued); err != nil {
+		return false, err
+	}
+	return f.judge(known, issued)
+}
+
+// known is what is in --config, where no document must have the new one's name.
+func (f *tokenFlags) known(ctx context.Context, store tokens.Directory, id string) (tokens.Listing, error) {
+	if f.config == "" {
+		return tokens.Listing{}, nil
+	}
+	if err := checkDir("--config", f.config); err != nil {
+		return tokens.Listing{}, err
+	}
+	file := store.TokenFile(id)
+	if _, err := os.Lstat(file); err == nil {
+		return tokens.Listing{}, existsError(file)
+	}
+	return store.List(ctx)
+}
+
+// judge compiles the document beside what is known.
+func (f *tokenFlags) judge(known tokens.Listing, issued *issuedToken) (sound bool, err error) {
 	// The last of the tokens, so that what two have in common is its fault.
 	source := "the new token"
 	known.Tokens = append(known.Tokens, authn.Token{Source: source, AccessToken: issued.Document})
@@ -236,22 +271,22 @@ func (f *tokenFlags) behind(known *tokens.Listing, issued *issuedToken) error {
 		}
 		end := revocation.Spec.IssuedBefore
 		if end.Sub(f.now()) > time.Second {
-			return &exitError{code: exitNo, err: fmt.Errorf("no token was issued: TokenRevocation/%s in %s refuses all that is issued to %q before %s",
-				revocation.Name, revocation.Source, f.user, end.UTC().Format(time.RFC3339))}
+			return revokedError(&revocation, f.user)
 		}
 		issued.Document.CreationTimestamp = end
 	}
 }
 
-// print shows the token where it was asked for. It is the one place that does.
-func (f *tokenFlags) print(s streams, file string, issued issuedToken, document []byte, good bool) error {
+// print shows the token where it was asked for. It is the one place that does. What
+// became of the document is "" if it is to be shown too.
+func (f *tokenFlags) print(s streams, done string, issued issuedToken, document []byte, good bool) error {
 	if f.output == "json" {
 		encoder := json.NewEncoder(s.out)
 		encoder.SetIndent("", "  ")
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(issued)
 	}
-	if file == "" {
+	if done == "" {
 		if _, err := s.out.Write(document); err != nil {
 			return err
 		}
@@ -266,8 +301,8 @@ func (f *tokenFlags) print(s streams, file string, issued issuedToken, document 
 		until = "not good yet, ends at"
 	}
 	// A remark; the token is out, so nothing hangs on it.
-	_, _ = fmt.Fprintf(s.err, "%s written; the token is %s %s and is not shown again\n",
-		file, until, issued.Document.Spec.ExpiresAt.Format(time.RFC3339))
+	_, _ = fmt.Fprintf(s.err, "%s; the token is %s %s and is not shown again\n",
+		done, until, issued.Document.Spec.ExpiresAt.Format(time.RFC3339))
 	return nil
 }
 

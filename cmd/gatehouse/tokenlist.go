@@ -25,19 +25,21 @@ import (
 func newTokenListCommand(s streams) *cobra.Command {
 	f := tokenListFlags{now: time.Now}
 	cmd := &cobra.Command{
-		Use:   "list --config DIR",
+		Use:   "list (--config DIR | --context NAME)",
 		Short: "Show the access tokens that there are",
-		Long: `List shows every access token in the directory, by id: whom it proves, when it was
-issued, when it ends and when it was last used, and whether it is good, expired,
-or revoked by a TokenRevocation. The hash of a token is not shown.
+		Long: `List shows every access token in a directory or a cluster, by id: whom it proves,
+when it was issued, when it ends and when it was last used, and whether it is good,
+expired, or revoked by a TokenRevocation; or unused, which in a cluster is one that
+servers do not use, and standard error says why. The hash of a token is not shown.
 
-When a token was last used is in the --state-dir of the server. Each replica of a
-server knows of what it was asked itself, and the API server asks nobody about a
-token that its cache has.
+When a token was last used is in the --state-dir of the server, and in a cluster, to
+the hour, in the status of the AccessToken. A server knows of what it was asked
+itself, and the API server asks nobody about a token that its cache has.
 
 Exit codes: 0 listed, 2 bad usage, or there are errors in the directory: tokens
 may then be missing from the list.`,
 		Example: `  gatehouse token list --config ./config --state-dir /var/lib/gatehouse
+  gatehouse token list --context prod
   gatehouse token list --config ./config --user ci-bot -o wide
 
   # remove what has expired
@@ -53,15 +55,12 @@ may then be missing from the list.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.config, "config", "", "directory of documents (required)")
-	flags.StringVar(&f.stateDir, "state-dir", "", "directory in which a server keeps when tokens were last used")
+	f.add(cmd, "directory of documents")
+	flags.StringVar(&f.stateDir, "state-dir", "", "directory in which a server keeps when tokens were last used; with --config")
 	flags.StringVar(&f.user, "user", "", "show the tokens of this user")
 	flags.BoolVar(&f.expired, "expired", false, "show the tokens that have expired")
 	addOutputFlag(cmd, &f.output, listFormats()...)
-	for _, name := range []string{"config", "state-dir"} {
-		_ = cmd.MarkFlagDirname(name) // the flag exists
-	}
-	_ = cmd.MarkFlagRequired("config")
+	_ = cmd.MarkFlagDirname("state-dir") // the flags exist
 	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers)
 	return cmd
 }
@@ -70,8 +69,9 @@ func listFormats() []string { return []string{"table", "wide", "json"} }
 
 // tokenListFlags are what the command line of token list says.
 type tokenListFlags struct {
-	config, stateDir, user, output string
-	expired                        bool
+	tokenPlace
+	stateDir, user, output string
+	expired                bool
 
 	now func() time.Time
 }
@@ -83,6 +83,8 @@ const (
 	stateGood    tokenState = "good"
 	stateExpired tokenState = "expired"
 	stateRevoked tokenState = "revoked"
+	// stateUnused is of one that is in a cluster and has errors.
+	stateUnused tokenState = "unused"
 )
 
 // listedToken is a token as token list shows it.
@@ -108,32 +110,44 @@ type listedRevocation struct {
 	documentPlace
 }
 
-// documentPlace is where a document is.
+// documentPlace is where a document is. It is empty for an object of a cluster.
 type documentPlace struct {
-	File string `json:"file"`
+	File string `json:"file,omitempty"`
 	// Document is which one of the file it is, where it is not the only one: the
 	// second is "2", and the first of its items "2.items[0]".
 	Document string `json:"document,omitempty"`
 }
 
-// placeIn is the place in a directory that findings have this source for.
-func placeIn(dir, source string) documentPlace {
+// placeIn is the place that findings have this source for.
+func (f *tokenListFlags) placeIn(source string) documentPlace {
+	if f.given() {
+		return documentPlace{}
+	}
 	file, document, _ := strings.Cut(source, "#")
-	return documentPlace{File: filepath.Join(dir, filepath.FromSlash(file)), Document: document}
+	return documentPlace{File: filepath.Join(f.config, filepath.FromSlash(file)), Document: document}
 }
 
 func (f *tokenListFlags) list(ctx context.Context, s streams) error {
-	if err := checkDir("--config", f.config); err != nil {
+	if err := f.one(); err != nil {
 		return err
+	}
+	if f.stateDir != "" && f.given() {
+		return errors.New("--state-dir goes with --config: in a cluster, when a token was last used is in its status")
 	}
 	if f.stateDir != "" {
 		if err := checkDir("--state-dir", f.stateDir); err != nil {
 			return err
 		}
 	}
-	store := tokens.Directory{Dir: f.config, StateDir: f.stateDir}
-	used, err := store.Used(ctx)
+	store, err := f.open(f.stateDir, s)
 	if err != nil {
+		return err
+	}
+	used, err := store.Used(ctx)
+	switch {
+	case err != nil && f.given():
+		return err
+	case err != nil:
 		return fmt.Errorf("--state-dir: %w", err)
 	}
 	listing, err := store.List(ctx)
@@ -150,17 +164,33 @@ func (f *tokenListFlags) list(ctx context.Context, s streams) error {
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b listedToken) int { return strings.Compare(a.ID, b.ID) })
-	if err := f.print(s, rows, f.stateDir != ""); err != nil {
+	if err := f.print(s, rows, f.stateDir != "" || f.given()); err != nil {
 		return err
 	}
+	if f.given() {
+		return f.remark(s, rows, &listing)
+	}
 	return listingError(f.config, &listing, now)
+}
+
+// remark says of what is in the cluster why it is not used.
+func (f *tokenListFlags) remark(s streams, rows []listedToken, listing *tokens.Listing) error {
+	for i := range rows {
+		if why, unused := listing.Unused[rows[i].ID]; unused {
+			_, _ = fmt.Fprintf(s.err, "AccessToken/%s is not used: %s\n", shape.Printable(rows[i].ID), oneLine(why)) // a remark
+		}
+	}
+	if err := listing.Found.Err(); err != nil {
+		return fmt.Errorf("there are revocations with errors, which end nothing:\n%w", err)
+	}
+	return nil
 }
 
 func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, used map[string]time.Time, now time.Time) listedToken {
 	row := listedToken{
 		ID: token.Name, User: token.Spec.User, Audiences: token.Spec.Audiences,
 		ExpiresAt: token.Spec.ExpiresAt.UTC(), State: stateGood,
-		documentPlace: placeIn(f.config, token.Source), source: token.Source,
+		documentPlace: f.placeIn(token.Source), source: token.Source,
 	}
 	if issued := token.CreationTimestamp.UTC(); !issued.IsZero() {
 		row.IssuedAt = &issued
@@ -170,10 +200,13 @@ func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, use
 		row.LastUsedAt = &at
 	}
 	revocation, revoked := listing.RevokedBy(&token.AccessToken)
+	_, unused := listing.Unused[token.Name]
 	switch {
+	case unused:
+		row.State = stateUnused
 	case revoked:
 		row.State = stateRevoked
-		row.RevokedBy = &listedRevocation{Name: revocation.Name, documentPlace: placeIn(f.config, revocation.Source)}
+		row.RevokedBy = &listedRevocation{Name: revocation.Name, documentPlace: f.placeIn(revocation.Source)}
 	case !now.Before(row.ExpiresAt):
 		row.State = stateExpired
 	}

@@ -28,7 +28,7 @@ import (
 func newTokenRevokeCommand(s streams) *cobra.Command {
 	f := tokenRevokeFlags{now: time.Now, random: rand.Reader}
 	cmd := &cobra.Command{
-		Use:   "revoke --config DIR [ID...]",
+		Use:   "revoke (--config DIR | --context NAME) [ID...]",
 		Short: "Make access tokens, or all that a user has, worthless",
 		Long: `Revoke removes the documents of access tokens. A document that is the only one of
 its file is removed with the file; of a file with others it is taken out, and
@@ -41,6 +41,12 @@ must stay out has to be removed from the directory or the issuer as well. A name
 that nobody can have, such as one without the prefix of the directory, is refused
 unless --unknown-user says that it is meant.
 
+With --kubeconfig, --context or --in-cluster it is the custom resources of that
+cluster that are deleted, and the TokenRevocation is made there. A dry run then asks
+the API server, so that a right that is missing comes to light. Which names
+directories and issuers give is not known from there: of a name that nobody can have
+the servers warn.
+
 An id may be given as the whole text of a token, such as one that leaked.
 
 With -o json standard output has an object: the tokens that were removed and the
@@ -51,6 +57,8 @@ could not be removed, or documents cannot be read in which the token may be. Wha
 can be is removed all the same.`,
 		Example: `  gatehouse token revoke --config ./config ci
   gatehouse token revoke --config ./config --user jane --reason "laptop stolen, INC-4711"
+
+  gatehouse token revoke --context prod ci
 
   # what would happen
   gatehouse token revoke --config ./config --user jane --dry-run`,
@@ -66,15 +74,13 @@ can be is removed all the same.`,
 		ValidArgsFunction: completeIDs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.config, "config", "", "directory of documents (required)")
+	f.add(cmd, "directory of documents")
 	flags.StringVar(&f.user, "user", "", "revoke everything that this user has; the name as the API server sees it, prefixes included")
 	flags.BoolVar(&f.unknownUser, "unknown-user", false, "with --user, revoke what nobody of this name can have by the documents in --config")
 	flags.StringVar(&f.reason, "reason", "", "why, for people; with --user")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and say what would be done")
 	addOutputFlag(cmd, &f.output, "text", "json")
-	_ = cmd.MarkFlagDirname("config") // the flags exist
-	_ = cmd.MarkFlagRequired("config")
-	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers)
+	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers) // the flags exist
 	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
 	return cmd
 }
@@ -82,9 +88,10 @@ can be is removed all the same.`,
 // tokenRevokeFlags are what the command line of token revoke says, and what it
 // needs of the world.
 type tokenRevokeFlags struct {
-	config, user, reason, output string
-	unknownUser, dryRun          bool
-	ids                          []string
+	tokenPlace
+	user, reason, output string
+	unknownUser, dryRun  bool
+	ids                  []string
 	// report is what was done.
 	report revokeReport
 
@@ -106,14 +113,15 @@ type writtenRevocation struct {
 	// User has a name and nothing else.
 	User         authenticationv1.UserInfo `json:"user"`
 	IssuedBefore time.Time                 `json:"issuedBefore"`
-	// File is empty in a dry run.
+	// File is empty in a dry run, and in a cluster.
 	File string `json:"file,omitempty"`
 }
 
 type removedToken struct {
 	ID   string                    `json:"id"`
 	User authenticationv1.UserInfo `json:"user"`
-	File string                    `json:"file"`
+	// File is empty in a cluster.
+	File string `json:"file,omitempty"`
 }
 
 // check reports everything that is wrong with the command line, and keeps the
@@ -151,7 +159,7 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 			f.ids = append(f.ids, arg)
 		}
 	}
-	if err := checkDir("--config", f.config); err != nil {
+	if err := f.one(); err != nil {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
@@ -159,7 +167,11 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 
 // revoke revokes, and reports what was done, however it ends.
 func (f *tokenRevokeFlags) revoke(ctx context.Context, s streams) error {
-	err := f.withdraw(ctx, s, tokens.Directory{Dir: f.config})
+	store, err := f.open("", s)
+	if err != nil {
+		return err
+	}
+	err = f.withdraw(ctx, s, store)
 	if f.output != "json" {
 		return err
 	}
@@ -201,7 +213,7 @@ func (f *tokenRevokeFlags) withdraw(ctx context.Context, s streams, store tokens
 	}
 	if f.user != "" || removed > 0 {
 		_, _ = io.WriteString(s.err, f.effect()) // a remark
-		if err := listingErrorAfter(f.config, listing); err != nil && !f.dryRun {
+		if err := listingErrorAfter(f.config, listing); err != nil && !f.dryRun && !f.given() {
 			problems = append(problems, err)
 		}
 	}
@@ -243,8 +255,8 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s streams, store tokens.S
 				verb = "would remove"
 			}
 			user := wanted[i].Spec.User
-			f.report.Removed = append(f.report.Removed, removedToken{ID: r.ID, User: user, File: r.Place})
-			if err := f.say(s, "%s AccessToken %s of %s, in %s\n", verb, shape.Printable(r.ID), shape.Printable(user.Username), r.Place); err != nil {
+			f.report.Removed = append(f.report.Removed, removedToken{ID: r.ID, User: user, File: f.file(r.Place)})
+			if err := f.say(s, "%s AccessToken %s of %s, in %s\n", verb, shape.Printable(r.ID), shape.Printable(user.Username), f.placeText(r.Place)); err != nil {
 				return removed, listing, err
 			}
 		}
@@ -269,11 +281,11 @@ func (f *tokenRevokeFlags) notThere(id string, listing *tokens.Listing) error {
 	if len(validation.IsDNS1123Label(id)) > 0 { // no id, so it may be anything
 		shown = "of this id"
 	}
-	if listing != nil && slices.ContainsFunc(listing.Found, mayHideTokens) {
+	if listing != nil && !f.given() && slices.ContainsFunc(listing.Found, mayHideTokens) {
 		return fmt.Errorf("whether there is an AccessToken %s in %s cannot be told: documents that cannot be read were not looked at, and servers may take it by what they read before "+
 			"(hint: %s lint --config %s; or %s token revoke --config %s --user NAME, which ends all that its user has)", shown, f.config, program, f.config, program, f.config)
 	}
-	return &exitError{code: exitNo, err: fmt.Errorf("there is no AccessToken %s in %s (hint: %s token list --config %s)", shown, f.config, program, f.config)}
+	return &exitError{code: exitNo, err: fmt.Errorf("there is no AccessToken %s in %s (hint: %s token list%s)", shown, f.where(), program, f.flags())}
 }
 
 // mayHideTokens tells whether an error is about what may be an access token, and
@@ -291,9 +303,9 @@ func (f *tokenRevokeFlags) wants(t *authn.Token) bool {
 }
 
 // checkUser refuses a name that nobody can have: its revocation would look like a
-// success and end nothing.
+// success and end nothing. In a cluster the servers tell.
 func (f *tokenRevokeFlags) checkUser(ctx context.Context, store tokens.Store) error {
-	if f.unknownUser {
+	if f.unknownUser || f.given() {
 		return nil
 	}
 	listing, err := store.List(ctx)
@@ -304,7 +316,7 @@ func (f *tokenRevokeFlags) checkUser(ctx context.Context, store tokens.Store) er
 	if problem == "" {
 		return nil
 	}
-	if listing.Found.Err() != nil {
+	if listing.Found.Err() != nil && !f.given() {
 		problem += ", as far as " + f.config + " can be read"
 	}
 	return &exitError{code: exitNo, err: fmt.Errorf("nothing was revoked: --user: %s (hint: %s; --unknown-user revokes it all the same)", problem, hint)}
@@ -333,24 +345,39 @@ func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s streams, store toke
 	if err != nil {
 		return err
 	}
-	verb, place := "would write", f.config
+	verb := "would write"
 	report := &writtenRevocation{Name: revocation.Name, User: authenticationv1.UserInfo{Username: f.user}, IssuedBefore: before.UTC()}
+	place, err := store.Revoke(ctx, revocation, f.dryRun)
+	if errors.Is(err, tokens.ErrRefused) {
+		return &exitError{code: exitNo, err: fmt.Errorf("nothing was revoked:\n%w", err)}
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was revoked: %w", err)
+	}
 	if !f.dryRun {
-		verb = "wrote"
-		if place, err = store.Revoke(ctx, revocation); err != nil {
-			return fmt.Errorf("nothing was revoked: %w", err)
-		}
-		report.File = place
+		verb, report.File = "wrote", f.file(place)
 	}
 	f.report.Revocation = report
 	return f.say(s, "%s a TokenRevocation, in %s: what was issued to %s before %s is refused, JWTs and login tokens too\n",
-		verb, place, shape.Printable(f.user), before.Format(time.RFC3339))
+		verb, f.placeText(place), shape.Printable(f.user), before.Format(time.RFC3339))
+}
+
+// placeText is the place of a document in a sentence.
+func (f *tokenRevokeFlags) placeText(place string) string {
+	if f.given() {
+		return f.where()
+	}
+	return place
 }
 
 // effect says from when on what was revoked is refused.
 func (f *tokenRevokeFlags) effect() string {
 	if f.dryRun {
 		return "nothing was changed\n"
+	}
+	if f.given() {
+		return "servers with --custom-resources refuse what was revoked within two seconds; API servers go on with what they have in\n" +
+			"their caches for --authentication-token-webhook-cache-ttl (2m unless set) and 10s more\n"
 	}
 	return "servers that read " + f.config + " refuse what was revoked within seconds, usually at once; API servers go on with what they\n" +
 		"have in their caches for --authentication-token-webhook-cache-ttl (2m unless set) and 10s more\n"
@@ -398,7 +425,7 @@ func worstCode(err error) int {
 	return exitUnknown
 }
 
-// completeIDs completes the ids of the tokens in --config.
+// completeIDs completes the ids of the tokens that there are.
 func completeIDs(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return completeTokens(cmd, prefix, func(t *authn.Token) (string, string) {
 		if slices.Contains(args, t.Name) {
@@ -408,7 +435,7 @@ func completeIDs(cmd *cobra.Command, args []string, prefix string) ([]string, co
 	})
 }
 
-// completeUsers completes the users who have tokens in --config.
+// completeUsers completes the users who have tokens.
 func completeUsers(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	return completeTokens(cmd, prefix, func(t *authn.Token) (string, string) { return t.Spec.User.Username, "" })
 }
@@ -416,11 +443,18 @@ func completeUsers(cmd *cobra.Command, _ []string, prefix string) ([]string, cob
 // completeTokens completes with what is of interest of tokens, and says with it
 // what describes that.
 func completeTokens(cmd *cobra.Command, prefix string, of func(*authn.Token) (word, about string)) ([]string, cobra.ShellCompDirective) {
-	dir := cmd.Flag("config").Value.String()
-	if dir == "" {
+	place := givenPlace(cmd)
+	if place.one() != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	listing, err := tokens.Directory{Dir: dir}.List(cmd.Context())
+	store, err := place.open("", streams{err: io.Discard})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	const patience = 3 * time.Second // somebody waits at a terminal
+	ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+	defer cancel()
+	listing, err := store.List(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -1,0 +1,341 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/status"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+)
+
+// configurator brings one configuration after the other into use: from documents of
+// a directory, from custom resources, or from both.
+type configurator struct {
+	dir       string
+	current   *inUse
+	world     *surroundings
+	providers *identityProviders
+	// resources is nil without custom resources.
+	resources *cluster.Resources
+	settling  settling
+	// report is told what is in use of the custom resources. It may be nil.
+	report func(status.Report)
+	// notSent is what tells of policies, for one report. It may be nil.
+	notSent func(*config.Config) func(*v1alpha1.AdmissionPolicy) []string
+	// retell are told when something else is to be reported about the same resources.
+	// There are two of them, or none.
+	retell []<-chan struct{}
+
+	// base is the last configuration of the directory that could be used.
+	base *config.Config
+	// read are the custom resources that were read last, and failed tells that they
+	// could not be brought into use.
+	read   []*config.Resource
+	failed bool
+	// rest is until when custom resources are left alone.
+	rest time.Time
+	// last is what is in use, nil without custom resources.
+	last *settled
+	// identities are of the configuration in use.
+	identities provided
+	// complete tells that what is in use has everything that was there at the start.
+	complete atomic.Bool
+}
+
+// Somebody who changes resources without end must not keep the processors from
+// reviews: between two settlings is a rest of several times what the one before took.
+const (
+	restAfterSettling = 5
+	restAtMost        = 5 * time.Second
+)
+
+// Resources are taken together that change within settleResources of each other, as
+// those of one kubectl apply do, but nobody waits longer than settleAtMost for one
+// that follows another.
+const (
+	settleResources = 100 * time.Millisecond
+	settleAtMost    = 500 * time.Millisecond
+)
+
+// inspect reads the directory for the first time.
+func (c *configurator) inspect() (*config.Config, finding.List) {
+	if c.resources != nil {
+		return config.InspectBeside(c.dir)
+	}
+	return config.Inspect(c.dir)
+}
+
+// start brings the first configuration into use. There is none that could serve on
+// in its place, so that what does not compile in it is kept where that is possible.
+func (c *configurator) start(ctx context.Context, loaded *config.Config, found finding.List) error {
+	compiling()
+	defer pace()
+	if found.Err() != nil {
+		_, found = compiled(loaded, found)
+		return unusable(c.dir, found.Err())
+	}
+	if c.resources == nil {
+		view := c.world.provide(ctx, loaded)
+		identities, err := c.providers.provide(ctx, loaded)
+		if err != nil {
+			return err
+		}
+		snapshot, err := first(loaded, found)
+		if err != nil {
+			return unusable(c.dir, err)
+		}
+		c.world.keep(view)
+		c.identities = identities
+		c.providers.keep(identities)
+		c.current.use(loaded, snapshot)
+		return nil
+	}
+	const moment = 5 * time.Second
+	waiting, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	_ = c.resources.Wait(waiting) // what is missing is logged, and keeps this from being ready
+	read := c.world.ready() == nil
+	c.read = c.resources.All()
+	if err := c.settle(ctx, loaded, true); err != nil {
+		return unusable(c.dir, err)
+	}
+	c.complete.Store(read)
+	return nil
+}
+
+// run follows the directory and the custom resources until ctx ends.
+func (c *configurator) run(ctx context.Context, loaded *config.Config) {
+	if c.resources == nil {
+		config.Watch(ctx, c.dir, loaded.State, func(read *config.Config, found error) { c.replace(ctx, read, found) })
+		return
+	}
+	type reading struct {
+		config *config.Config
+		found  error
+	}
+	readings := make(chan reading)
+	go config.WatchBeside(ctx, c.dir, loaded.State, func(read *config.Config, found error) {
+		select {
+		case readings <- reading{read, found}:
+		case <-ctx.Done():
+		}
+	})
+	var retell [2]<-chan struct{}
+	copy(retell[:], c.retell)
+	incomplete := time.NewTicker(time.Second)
+	defer incomplete.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-readings:
+			c.documents(ctx, r.config, r.found)
+		case <-c.resources.Changed():
+			if all := c.resources.All(); time.Now().Before(c.rest) && !sameResources(all, c.read) {
+				c.withdraw(all)
+			}
+			c.quiet(ctx)
+			c.look(ctx)
+		case <-retell[0]:
+			c.tell()
+		case <-retell[1]:
+			c.tell()
+		case <-incomplete.C:
+			if c.complete.Load() {
+				incomplete.Stop()
+				continue
+			}
+			c.look(ctx)
+		}
+	}
+}
+
+// look brings custom resources into use if there are others than before.
+func (c *configurator) look(ctx context.Context) {
+	read := c.world.ready() == nil
+	if all := c.resources.All(); !sameResources(all, c.read) {
+		c.read = all
+		if c.failed = c.changed(ctx) != nil; c.failed {
+			return
+		}
+	}
+	if read && !c.failed {
+		c.complete.Store(true)
+	}
+}
+
+// ready tells what keeps this from being asked: that not all custom resources were
+// read since the start and are in use.
+func (c *configurator) ready() error {
+	if err := c.world.ready(); err != nil {
+		return err
+	}
+	if c.resources != nil && !c.complete.Load() {
+		return errNotInUse
+	}
+	return nil
+}
+
+// quiet waits until nothing more changes, and not for long.
+func (c *configurator) quiet(ctx context.Context) {
+	rested := time.NewTimer(time.Until(c.rest))
+	defer rested.Stop()
+	select {
+	case <-rested.C:
+	case <-ctx.Done():
+		return
+	}
+	longest := time.NewTimer(settleAtMost)
+	defer longest.Stop()
+	for {
+		still := time.NewTimer(settleResources)
+		select {
+		case <-c.resources.Changed():
+			still.Stop()
+		case <-still.C:
+			return
+		case <-longest.C:
+			still.Stop()
+			return
+		case <-ctx.Done():
+			still.Stop()
+			return
+		}
+	}
+}
+
+// replace brings a configuration into use that has no custom resources.
+func (c *configurator) replace(ctx context.Context, read *config.Config, found error) {
+	compiling()
+	defer pace()
+	c.current.withdraw(read, found) // Services are waited for below.
+	var s *webhooks.Snapshot
+	err := found
+	if err == nil {
+		view := c.world.provide(ctx, read)
+		var of provided
+		of, err = c.providers.provide(ctx, read)
+		if err == nil {
+			read.Policy.Previous = c.current.snapshot.Load().Policy
+			s, err = webhooks.Compile(webhooks.Spec{Sidecar: read.Sidecar, Policy: read.Policy, Authn: read.Authn})
+		}
+		if err == nil {
+			c.world.keep(view)
+			c.identities = of
+		}
+		c.world.clean()
+		defer c.providers.keep(c.identities)
+	}
+	if err != nil {
+		c.current.keep(read, found, err)
+		return
+	}
+	c.current.use(read, s)
+}
+
+// documents brings changed documents into use, beside the custom resources.
+func (c *configurator) documents(ctx context.Context, read *config.Config, found error) {
+	merged := c.merged(read)
+	c.current.withdraw(merged, found)
+	err := found
+	if err == nil {
+		err = c.settle(ctx, read, false)
+	}
+	if err != nil {
+		c.current.keep(merged, found, err)
+	}
+}
+
+// changed brings changed custom resources into use, beside the documents.
+func (c *configurator) changed(ctx context.Context) error {
+	c.current.withdraw(c.merged(c.base), nil) // What is looked up for policies is waited for below.
+	err := c.settle(ctx, c.base, true)
+	if err != nil {
+		// The documents were usable with others, and are with none.
+		c.current.keep(c.merged(c.base), nil, err)
+	}
+	return err
+}
+
+// withdraw ends access tokens that are gone or revoked in what was read, before it is
+// brought into use.
+func (c *configurator) withdraw(read []*config.Resource) {
+	c.current.withdraw(c.mergedWith(c.base, read), nil)
+}
+
+// merged are documents with the custom resources as they were read.
+func (c *configurator) merged(base *config.Config) *config.Config { return c.mergedWith(base, c.read) }
+
+func (c *configurator) mergedWith(base *config.Config, read []*config.Resource) *config.Config {
+	usable := make([]*config.Resource, 0, len(read))
+	for _, r := range read {
+		if r.Found.Err() == nil && r.Value != nil && (!r.Deleting || !permits(r.Kind)) {
+			usable = append(usable, r)
+		}
+	}
+	merged, _ := base.With(usable)
+	return merged
+}
+
+// settle brings the documents and the custom resources into use.
+func (c *configurator) settle(ctx context.Context, base *config.Config, tolerant bool) error {
+	var (
+		view       *cluster.View
+		identities provided
+	)
+	compiling()
+	defer pace()
+	began := time.Now()
+	defer func() { c.rest = time.Now().Add(min(restAfterSettling*time.Since(began), restAtMost)) }()
+	sameServices := base == c.base
+	c.settling.prepare = func(merged *config.Config) error {
+		view = c.world.provide(ctx, merged)
+		var err error
+		if identities, err = c.providers.provideWithin(ctx, merged, !sameServices); err != nil {
+			return err
+		}
+		if before := c.current.snapshot.Load(); before != nil {
+			merged.Policy.Previous = before.Policy
+		}
+		merged.Policy.KeepBroken = true
+		return nil
+	}
+	of, err := c.settling.settle(base, c.read, tolerant)
+	if err != nil && c.last == nil {
+		return err // Nothing is in use that anything could be kept for.
+	}
+	if err == nil {
+		c.world.keep(view)
+		c.identities = identities
+	}
+	c.world.clean()
+	c.providers.keep(c.identities)
+	if err != nil {
+		return err
+	}
+	c.base, c.last = base, of
+	c.settling.keep(of)
+	c.current.useWith(of.config, of.snapshot, of)
+	c.tell()
+	return nil
+}
+
+// tell reports what is in use of the custom resources.
+func (c *configurator) tell() {
+	if c.report != nil && c.last != nil {
+		var notSent func(*v1alpha1.AdmissionPolicy) []string
+		if c.notSent != nil {
+			notSent = c.notSent(c.last.config)
+		}
+		c.report(c.last.report(notSent))
+	}
+}
+
+// errNotInUse keeps a server from being ready before its custom resources are.
+var errNotInUse = errors.New("custom resources were read and are not in use yet")

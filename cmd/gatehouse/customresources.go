@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/definitions"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/documents"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/events"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/podcount"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/status"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+)
+
+// reporting tells the people of a cluster what becomes of their custom resources.
+type reporting struct {
+	status        *status.Controller
+	definitions   *definitions.Definitions
+	registrations *cluster.Registrations
+}
+
+// Requests of status and definitions share a client of their own, so that they
+// never keep look-ups of reviews waiting.
+const reportingQPS, reportingBurst = 30, 60
+
+// reports makes what tells of custom resources. Nothing of the cluster needs to be
+// reachable yet.
+func (f *serveFlags) reports(ctx context.Context, access *rest.Config, world *surroundings, current *inUse, log *slog.Logger, metrics *telemetry.Telemetry) (*reporting, error) {
+	access = rest.CopyConfig(access)
+	access.UserAgent = "gatehouse-status/" + version()
+	access.QPS, access.Burst = reportingQPS, reportingBurst
+	client, err := certs.NewClient(access)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := dynamic.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("no client for %s: %w", access.Host, err)
+	}
+	checked, err := definitions.New(definitions.Config{Client: objects, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	replica := certs.ReplicaName(f.replica)
+	recorder := events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: replica, Log: log})
+	r := &reporting{definitions: checked}
+	r.status = status.New(status.Config{
+		Client: objects, Leases: client.CoordinationV1(), Namespace: f.ownNamespace(), Group: usualGroup, Replica: replica,
+		Record: recorder.Write, Log: log,
+		Policies: func() map[string]status.PolicyCount { return policyCounts(metrics, current.config.Load()) },
+		Pods:     f.podCounter(client, current, log),
+	})
+	metrics.Registry.MustRegister(r.status)
+	if names := f.names(); len(names) > 0 {
+		r.registrations = world.cluster.Registrations(names)
+	}
+	return r, nil
+}
+
+// podCounter counts the pods of profiles, but for those of namespaces that are never
+// sent. It is nil if nobody wants to know.
+func (f *serveFlags) podCounter(client certs.Client, current *inUse, log *slog.Logger) status.PodCounter {
+	if f.countPods == 0 {
+		return nil
+	}
+	left := []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease, f.ownNamespace()}
+	return podcount.New(podcount.Config{
+		Client: client.CoreV1().RESTClient(), Every: f.countPods, Log: log,
+		Set: func() *sidecar.Set {
+			if s := current.snapshot.Load(); s != nil {
+				return s.Sidecar
+			}
+			return nil
+		},
+		Left: func(namespace string) bool { return slices.Contains(left, namespace) },
+	})
+}
+
+// usualGroup is what the replicas of an install have in common in its namespace.
+const usualGroup = "gatehouse"
+
+// ownNamespace is the namespace that this runs in.
+func (f *serveFlags) ownNamespace() string {
+	if f.namespace != "" {
+		return f.namespace
+	}
+	if f.inCluster {
+		text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+		if name := string(bytes.TrimSpace(text)); err == nil && len(validation.IsDNS1123Label(name)) == 0 {
+			return name
+		}
+	}
+	return usualNamespace
+}
+
+// notSent is what makes remarks on what a policy is about and the webhook
+// configurations do not send, nil while these are not known. Of the configuration are
+// the kinds of workloads.
+func (r *reporting) notSent(c *config.Config) func(*v1alpha1.AdmissionPolicy) []string {
+	if r.registrations == nil {
+		return nil
+	}
+	configurations, known := r.registrations.Validating()
+	if !known {
+		return nil
+	}
+	workloads := workload.FromAPI(c.Workloads())
+	return func(p *v1alpha1.AdmissionPolicy) []string { return registration.NotSent(p, workloads, configurations) }
+}
+
+// follow makes the configurator tell.
+func (r *reporting) follow(c *configurator) {
+	c.report = func(report status.Report) {
+		report.Outdated = r.definitions.Outdated()
+		r.status.Use(report)
+	}
+	c.notSent = r.notSent
+	c.retell = []<-chan struct{}{r.definitions.Changed(), nil}
+	if r.registrations != nil {
+		c.retell[1] = r.registrations.Changed()
+	}
+}
+
+// documents answers /validate about custom resources, nil without any.
+func (r *reporting) documents(current *inUse) func(context.Context, admission.Request) admission.Response {
+	if r == nil {
+		return nil
+	}
+	return documents.New(documents.Options{
+		Current: current.config.Load,
+		NotSent: func(_ string, object any) []string {
+			p, ok := object.(*v1alpha1.AdmissionPolicy)
+			if !ok {
+				return nil
+			}
+			if notSent := r.notSent(current.config.Load()); notSent != nil {
+				return notSent(p)
+			}
+			return nil
+		},
+	}).Review
+}
+
+// run goes on until the context ends.
+func (r *reporting) run(ctx context.Context, group *errgroup.Group) {
+	if r == nil {
+		return
+	}
+	group.Go(func() error { return r.status.Run(ctx) })
+	group.Go(func() error {
+		r.definitions.Run(ctx)
+		return nil
+	})
+}
+
+// policyCounts are the counts of this replica.
+func policyCounts(metrics *telemetry.Telemetry, c *config.Config) map[string]status.PolicyCount {
+	refusing := map[[2]string]bool{}
+	if c != nil {
+		for i := range c.Policy.AdmissionPolicies {
+			p := &c.Policy.AdmissionPolicies[i]
+			refusing[[2]string{p.Name, ""}] = slices.Contains(p.Spec.ValidationActions, admissionregistrationv1.Deny)
+		}
+		for i := range c.Policy.AdmissionPolicyBindings {
+			b := &c.Policy.AdmissionPolicyBindings[i]
+			refusing[[2]string{b.Spec.PolicyName, b.Name}] = slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Deny)
+		}
+	}
+	counts := map[string]status.PolicyCount{}
+	for name, n := range metrics.PolicyCounts(func(policy, binding string) bool { return refusing[[2]string{policy, binding}] }) {
+		counts[name] = status.PolicyCount{Evaluations: n.Evaluations, Refusals: n.Refusals}
+	}
+	return counts
+}
