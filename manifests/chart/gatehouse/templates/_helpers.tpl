@@ -1,0 +1,52 @@
+{{/* Labels of every object. What selects pods never changes: "gatehouse.selector". */}}
+{{- define "gatehouse.labels" -}}
+app.kubernetes.io/name: gatehouse
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/part-of: gatehouse
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "gatehouse.selector" -}}
+app.kubernetes.io/name: gatehouse
+app.kubernetes.io/component: server
+{{- end }}
+
+{{- define "gatehouse.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{/* The directory of files/ that holds what is generated for certificates.source. */}}
+{{- define "gatehouse.variant" -}}
+{{ ternary "cert-manager" "self-signed" (eq .Values.certificates.source "certManager") }}
+{{- end }}
+
+{{/*
+The objects of a file that "gatehouse manifests" made, as a list under "items", for the namespace of the release and with the
+labels of the chart, of which none replaces theirs. They are taken from the program and not written a second time, so that rights and webhooks are those of
+the program. Takes a list of the root and the file's name below files/.
+*/}}
+{{- define "gatehouse.generated" -}}
+{{- $root := index . 0 -}}
+{{- $path := printf "files/%s" (index . 1) -}}
+{{- $text := $root.Files.Get $path -}}
+{{- if not $text }}{{ fail (printf "%s is not in the chart (hint: make chart)" $path) }}{{ end -}}
+{{- $items := list -}}
+{{- range $document := regexSplit "(?m)^---$" ($text | replace "gatehouse-system" $root.Release.Namespace) -1 -}}
+{{- $object := fromYaml $document -}}
+{{- if hasKey $object "Error" }}{{ fail (printf "%s: %s" $path (get $object "Error")) }}{{ end -}}
+{{- if $object -}}
+{{- $labels := fromYaml (include "gatehouse.labels" $root) -}}
+{{- $_ := set $object.metadata "labels" (mergeOverwrite $labels (get $object.metadata "labels" | default dict)) -}}
+{{- $items = append $items $object -}}
+{{- end -}}
+{{- end -}}
+{{ dict "items" $items | toJson }}
+{{- end }}
