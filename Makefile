@@ -15,7 +15,22 @@ CONTROLLER_GEN_VERSION := v0.23.0
 GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 CONTROLLER_GEN := $(BIN)/controller-gen-$(CONTROLLER_GEN_VERSION)
 
+MANIFESTS := $(BIN)/gatehouse manifests --service gatehouse-system/gatehouse
+# As manifests/kustomize and manifests/chart install it, with either kind of certificates.
+INSTALLED := $(MANIFESTS) --custom-resources --exclude-namespace cert-manager
+
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.released=$(VERSION)'
+
+# What is released. Timestamps in the image are those of the commit, so that the same files give the same image.
+DIST := bin/dist
+RELEASED := $(addprefix $(DIST)/gatehouse-,linux-amd64 linux-arm64)
+CYCLONEDX := $(BIN)/cyclonedx-gomod
+CHART := manifests/chart/gatehouse
+IMAGE ?= gatehouse
+IMAGE_TAG ?= $(patsubst v%,%,$(VERSION))
+PLATFORMS ?= linux/amd64,linux/arm64
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+comma := ,
 
 .PHONY: help
 help: ## Print this help.
@@ -28,9 +43,14 @@ build: ## Build bin/gatehouse.
 
 .PHONY: test
 test: build controlplane peers ## Run all tests, end-to-end on a real API server included.
-	go test -race -timeout 20m $$(go list ./... | grep -v '/test/certificates$$')
-	@# It puts the machine under load, which would keep what else runs from its deadlines.
+	go test -race -timeout 20m $$(go list ./... | grep -vE '/test/(certificates|incluster)$$')
+	@# They put the machine under load, which would keep what else runs from its deadlines.
 	go test -race -timeout 20m ./test/certificates
+	go test -race -timeout 30m ./test/incluster
+
+.PHONY: soak
+soak: build controlplane peers ## Keep an install under load and change for SOAK (default 30m): memory, goroutines and files must not grow.
+	SOAK=$${SOAK:-30m} go test -tags soak -run '^(TestSoak|TestIdleRequests)$$' -count 1 -timeout 0 -v ./test/incluster
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 20s) each.
@@ -52,8 +72,8 @@ fmt: $(GOLANGCI_LINT) ## Format all Go files.
 	$(GOLANGCI_LINT) fmt ./...
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Write generated code and the example registration anew.
-	$(CONTROLLER_GEN) object paths=./webhooks/api/...
+generate: $(CONTROLLER_GEN) ## Write generated code, the definitions of custom resources and the example registration anew.
+	$(CONTROLLER_GEN) object crd paths=./webhooks/api/... output:crd:dir=manifests/crds
 	$(MAKE) --no-print-directory manifests
 
 .PHONY: verify
@@ -61,17 +81,24 @@ verify: $(CONTROLLER_GEN) ## Check in a copy that 'make generate' and 'go mod ti
 	@./test/verify.sh
 
 .PHONY: manifests
-manifests: build ## Write manifests/registration: what 'gatehouse manifests' prints for the usual ways to install.
-	@mkdir -p manifests/registration
-	$(BIN)/gatehouse manifests --service gatehouse-system/gatehouse --certificates cert-manager --exclude-namespace cert-manager > manifests/registration/cert-manager.yaml
-	$(BIN)/gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed > manifests/registration/self-signed.yaml
+manifests: build ## Write what 'gatehouse manifests' prints for the usual ways to install: manifests/registration, parts of manifests/kustomize.
+	@mkdir -p manifests/registration manifests/kustomize/self-signed manifests/kustomize/cert-manager
+	$(MANIFESTS) --certificates cert-manager --exclude-namespace cert-manager > manifests/registration/cert-manager.yaml
+	$(MANIFESTS) --certificates self-signed > manifests/registration/self-signed.yaml
+	@set -e; for part in rights registration; do \
+		$(INSTALLED) --certificates self-signed --part $$part > manifests/kustomize/self-signed/$$part.yaml; \
+	done
+	@set -e; for part in rights certificates registration; do \
+		$(INSTALLED) --certificates cert-manager --rights --part $$part > manifests/kustomize/cert-manager/$$part.yaml; \
+	done
+	@$(MAKE) --no-print-directory chart
 
 .PHONY: controlplane
 controlplane: ## Build kube-apiserver, kube-controller-manager, kubectl, etcd and podvalidate (once, about 5 minutes).
 	@sh test/controlplane/build.sh
 
 .PHONY: peers
-peers: slapd dex certmanager ## Get what the tests work with: slapd, dex, cert-manager.
+peers: slapd dex certmanager installers ## Get what the tests work with: slapd, dex, cert-manager, helm and kustomize.
 
 .PHONY: slapd
 slapd: ## Get OpenLDAP's slapd, from Debian packages if it is not installed (once).
@@ -85,6 +112,10 @@ dex: ## Build dex, an OpenID Connect provider (once, about a minute).
 certmanager: ## Build cert-manager's controllers (once, about two minutes).
 	@sh test/certmanager/build.sh
 
+.PHONY: installers
+installers: ## Build helm and kustomize (once, about three minutes).
+	@sh test/installers/build.sh
+
 .PHONY: demo
 demo: build controlplane ## Show all three endpoints on a real API server; KEEP=1 leaves it running.
 	@go run ./test/demo $(if $(KEEP),--keep)
@@ -93,9 +124,47 @@ demo: build controlplane ## Show all three endpoints on a real API server; KEEP=
 bench: build ## Measure against a null webhook and the usual pattern; ARGS='--quick' and others: see ARGS=--help.
 	@go run ./test/bench $(ARGS)
 
+.PHONY: chart
+chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, registrations, their guard, alerts and the dashboard.
+	@rm -rf $(CHART)/files
+	@mkdir -p $(CHART)/files/crds $(CHART)/files/self-signed $(CHART)/files/cert-manager $(CHART)/files/monitoring
+	cp manifests/crds/gatehouse.dev_*.yaml $(CHART)/files/crds/
+	cp manifests/kustomize/self-signed/{rights,registration}.yaml $(CHART)/files/self-signed/
+	cp manifests/kustomize/cert-manager/{rights,certificates,registration}.yaml $(CHART)/files/cert-manager/
+	cp manifests/monitoring/{prometheusrule.yaml,dashboard.json} $(CHART)/files/monitoring/
+	cp manifests/kustomize/components/guard-registration/policy.yaml $(CHART)/files/guard-registration.yaml
+
+.PHONY: dist
+dist: $(RELEASED) ## Build the static binaries of a release and their checksums, bin/dist; the same bytes wherever it is done.
+	cd $(DIST) && sha256sum $(notdir $^) > SHA256SUMS
+
+# bin/dist/gatehouse-OS-ARCHITECTURE, always anew: the Go toolchain knows what has changed. What it would note of the repository
+# is left out, because VERSION says it, and where there is no repository it would be missing.
+$(DIST)/gatehouse-%: FORCE
+	@mkdir -p $(DIST)
+	GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) $(GO_BUILD) -buildvcs=false -o $@ ./cmd/gatehouse
+
+.PHONY: FORCE
+FORCE:
+
+.PHONY: reproducible
+reproducible: dist ## Check that bin/dist comes out the same when it is built elsewhere from nothing (some minutes).
+	@./test/reproducible.sh '$(VERSION)'
+
+.PHONY: sbom
+sbom: $(CYCLONEDX) $(DIST)/gatehouse-linux-amd64 ## Write bin/dist/gatehouse.cdx.json: the modules that are in the binary, in CycloneDX.
+	$(CYCLONEDX) bin -json -licenses -std -noserial -notimestamp -version '$(VERSION)' -output $(DIST)/gatehouse.cdx.json $(DIST)/gatehouse-linux-amd64
+
+.PHONY: image
+image: ## Build the image for PLATFORMS into bin/dist, or to a registry: make image IMAGE=REGISTRY/gatehouse PUSH=1.
+	@mkdir -p $(DIST)
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) docker buildx build --platform $(PLATFORMS) --provenance=mode=max --sbom=true \
+		--build-arg VERSION=$(VERSION) --build-arg GO_VERSION=$(patsubst go%,%,$(shell go env GOVERSION)) --tag $(IMAGE):$(IMAGE_TAG) \
+		--output $(if $(PUSH),type=image$(comma)push=true,type=oci$(comma)dest=$(DIST)/gatehouse-image.tar),rewrite-timestamp=true .
+
 .PHONY: clean
-clean: ## Remove what was built, but for the control plane, slapd, dex and cert-manager.
-	find $(BIN) -mindepth 1 -maxdepth 1 ! -name controlplane ! -name slapd ! -name dex ! -name certmanager -exec rm -rf {} +
+clean: ## Remove what was built, but for the control plane, slapd, dex, cert-manager, helm and kustomize.
+	find $(BIN) -mindepth 1 -maxdepth 1 ! -name controlplane ! -name slapd ! -name dex ! -name certmanager ! -name installers -exec rm -rf {} +
 
 # Tools are built from the module proxy, each in its own version, outside go.mod.
 $(GOLANGCI_LINT):
@@ -107,3 +176,7 @@ $(CONTROLLER_GEN):
 	@echo "building controller-gen $(CONTROLLER_GEN_VERSION) (once)…" >&2
 	@GOBIN=$(BIN) go install sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)
 	@mv $(BIN)/controller-gen $@
+
+$(CYCLONEDX): build/sbom/go.mod build/sbom/go.sum
+	@echo "building cyclonedx-gomod (once)…" >&2
+	@cd build/sbom && GOWORK=off CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=false -o $@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
