@@ -52,8 +52,8 @@ func TestLoadSeesCAForgottenTooEarly(t *testing.T) {
 	l.last(t, lag)
 	servers[0].cert.Store(h.issue(t, next, now.Add(-time.Hour), now.AddDate(0, 0, 7)))
 	l.last(t, lag)
-	if failed := l.failed.Load(); failed > 0 {
-		t.Errorf("%d calls failed before the CA was forgotten: %s", failed, l.why())
+	if failed := l.Failed(); failed > 0 {
+		t.Errorf("%d calls failed before the CA was forgotten: %s", failed, l.Why())
 	}
 
 	h.trust(t, bundleOf(next))

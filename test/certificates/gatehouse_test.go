@@ -79,7 +79,7 @@ func TestGatehouseRotates(t *testing.T) {
 	l.more(t, enough/10)
 	for _, flags := range [][]string{{"--wait"}, {"--wait", "--emergency"}} {
 		before := h.inPhase(t, rotation.Stable)
-		target := l.calls.Load() + enough
+		target := l.Calls() + enough
 		said, err := h.certs(t.Context(), "rotate", flags...)
 		must(t, err)
 		if !strings.Contains(said, "done: the old CA is forgotten") {
@@ -90,7 +90,7 @@ func TestGatehouseRotates(t *testing.T) {
 			t.Errorf("gatehouse certs rotate %q came back with the old CA", flags)
 		}
 		must(t, h.trusts(t.Context(), after))
-		l.more(t, max(workers, target-l.calls.Load()))
+		l.more(t, max(workers, target-l.Calls()))
 	}
 	l.noneFailed(t, 2*enough)
 	said, err := h.certs(t.Context(), "status")

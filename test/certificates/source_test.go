@@ -254,12 +254,12 @@ func TestChangeOfSourceWhilePublishing(t *testing.T) {
 	c.endpoints(t, ps.ports()...)
 	l := c.load(t, func() work { return c.all.work() })
 	l.more(t, enough/20)
-	if failed := l.failed.Load(); failed > 0 {
-		t.Errorf("%d calls failed before the new source: %s", failed, l.why())
+	if failed := l.Failed(); failed > 0 {
+		t.Errorf("%d calls failed before the new source: %s", failed, l.Why())
 	}
 	c.begin(t, newSecret)
 	eventually(t, "a call fails", func() error {
-		if l.failed.Load() == 0 {
+		if l.Failed() == 0 {
 			return errNotYet
 		}
 		return nil

@@ -123,6 +123,13 @@ func (p *Process) Signal(signal os.Signal) error {
 	return nil
 }
 
+// Exited is closed when the program that runs, or ran last, has ended. It is nil before the first start.
+func (p *Process) Exited() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.exited
+}
+
 // PID returns the process id, of the last run when the program has stopped, or 0 when it never ran.
 func (p *Process) PID() int {
 	p.mu.Lock()

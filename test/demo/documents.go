@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// documents are the demonstration's own configuration, and the pods that are
-// created.
+// documents are the demonstration's own configuration, the pods that are created,
+// and custom resources.
 //
-//go:embed config/*.yaml pods/*.yaml
+//go:embed config/*.yaml pods/*.yaml resources/*.yaml
 var documents embed.FS
 
 // What is shown of the repository's own examples.

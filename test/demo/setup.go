@@ -74,11 +74,9 @@ func (s *stage) startGatehouse(ctx context.Context) error {
 		"serve", "--config", configDir, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
 		"--self-signed", "127.0.0.1", "--self-signed-dir", certsDir, "--log-format", "text",
 	}
-	const log = "gatehouse.log"
 	s.out.note("The server, with a certificate of its own.")
-	s.out.command("gatehouse " + strings.Join(args[:7], " ") + " \\\n  " + strings.Join(args[7:], " ") + " 2> " + log + " &")
 	var err error
-	s.gatehouse, err = s.start(log, "gatehouse", args...)
+	s.gatehouse, err = s.serve(args, 7)
 	if err != nil {
 		return err
 	}
@@ -91,6 +89,13 @@ func (s *stage) startGatehouse(ctx context.Context) error {
 		}
 		return ready(ctx, "http://"+s.ops+"/readyz")
 	})
+}
+
+// serve starts the server. It shows the command, broken behind so many words.
+func (s *stage) serve(args []string, words int) (*program, error) {
+	const log = "gatehouse.log"
+	s.out.command("gatehouse " + strings.Join(args[:words], " ") + " \\\n  " + strings.Join(args[words:], " ") + " 2>> " + log + " &")
+	return s.start(log, "gatehouse", args...)
 }
 
 func ready(ctx context.Context, url string) error {
@@ -232,6 +237,10 @@ Then try:
   sed 's/3.2.4/3.2.10/' config/log-shipper.yaml > new && mv new config/log-shipper.yaml
   gatehouse lint --config config
   kubectl --token $TOKEN create -f pods/cart.yaml --dry-run=server -o yaml | grep image:
+
+  # the custom resources that there are, and what became of them
+  kubectl --context admin get gatehouse -A -o wide
+  kubectl --context admin describe sidecarprofile tracer
 
   # what the API server was told to ask; the context admin needs no token
   kubectl --context admin get mutatingwebhookconfiguration,validatingwebhookconfiguration

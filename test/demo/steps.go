@@ -54,6 +54,12 @@ func steps() []step {
 			summary: "a changed policy is in force without a restart",
 			show:    edit,
 		},
+		{
+			title:   "In a cluster",
+			says:    "There people write custom resources instead of files. What could not be used is refused at kubectl apply.",
+			summary: "custom resources are in use as soon as they are applied, or refused with what is wrong",
+			show:    customResources,
+		},
 	}
 }
 

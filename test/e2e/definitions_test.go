@@ -1,0 +1,743 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/manifests/crds"
+	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+)
+
+// definitionsKustomization is what people apply.
+const definitionsKustomization = "../../manifests/crds"
+
+// defined is a control plane with the definitions of Gatehouse, and without Gatehouse.
+type defined struct {
+	*cluster.Cluster
+	client    dynamic.Interface
+	resources map[string]schema.GroupVersionResource // by kind
+}
+
+func newDefined(t *testing.T) *defined {
+	t.Helper()
+	d := &defined{Cluster: cluster.New(t, cluster.Options{}), resources: map[string]schema.GroupVersionResource{}}
+	var err error
+	d.client, err = dynamic.NewForConfig(d.Config())
+	must(t, err)
+	d.run(t, "apply", "--server-side", "--kustomize", definitionsKustomization)
+	all, err := crds.All()
+	must(t, err)
+	for _, definition := range all {
+		kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+		resource, group, _ := strings.Cut(definition.GetName(), ".")
+		d.resources[kind] = schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: resource}
+		d.run(t, "wait", "--for=condition=Established", "--timeout=30s", "customresourcedefinition/"+definition.GetName())
+	}
+	must(t, d.CreateNamespace(t.Context(), system, nil))
+	// A kind is established a moment before the API server has it.
+	for kind, resource := range d.resources {
+		eventually(t, "the API server serves "+kind, func() error {
+			_, err := d.client.Resource(resource).List(t.Context(), metav1.ListOptions{})
+			return err
+		})
+	}
+	return d
+}
+
+// run runs kubectl and returns what it says.
+func (d *defined) run(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	output, err := d.Kubectl(ctx, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, output)
+	}
+	return string(output)
+}
+
+// of is the interface for the objects of an object's kind, in its namespace.
+func (d *defined) of(object *unstructured.Unstructured) dynamic.ResourceInterface {
+	all := d.client.Resource(d.resources[object.GetKind()])
+	if object.GetKind() == "PolicyException" {
+		return all.Namespace(object.GetNamespace())
+	}
+	return all
+}
+
+func (d *defined) create(ctx context.Context, object *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
+	options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	return d.of(object).Create(ctx, object, options)
+}
+
+// store creates an object, and returns it as it is read.
+func (d *defined) store(t *testing.T, object *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	if namespace := object.GetNamespace(); namespace != "" {
+		err := d.CreateNamespace(t.Context(), namespace, nil)
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	_, err := d.create(t.Context(), object, false)
+	if err != nil {
+		t.Fatalf("%s/%s: %v", object.GetKind(), object.GetName(), err)
+	}
+	t.Cleanup(func() {
+		err := d.of(object).Delete(context.WithoutCancel(t.Context()), object.GetName(), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
+	stored, err := d.of(object).Get(t.Context(), object.GetName(), metav1.GetOptions{})
+	must(t, err)
+	return stored
+}
+
+// object is a document of a custom resource in YAML.
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	out := &unstructured.Unstructured{}
+	must(t, yaml.Unmarshal([]byte(text), &out.Object))
+	if out.GetAPIVersion() == "" {
+		out.SetAPIVersion("gatehouse.dev/v1alpha1")
+	}
+	return out
+}
+
+// TestDefinitions looks at the custom resources as people and programs see them.
+func TestDefinitions(t *testing.T) {
+	d := newDefined(t)
+	t.Run("documents", d.testDocuments)
+	t.Run("stored", d.testStored)
+	t.Run("refused", d.testRefused)
+	t.Run("secret", d.testNoSecretInRefusal)
+	t.Run("defaults", d.testDefaults)
+	t.Run("columns", d.testColumns)
+	t.Run("explain", d.testExplain)
+	t.Run("names", d.testNames)
+	t.Run("status", d.testStatus)
+	t.Run("immutable", d.testImmutable)
+	t.Run("upgrade", d.testUpgrade)
+}
+
+// documentsOf are the documents of custom resources below the directories, by where they are.
+func (d *defined) documentsOf(t *testing.T, roots ...string) map[string]*unstructured.Unstructured {
+	t.Helper()
+	fence := regexp.MustCompile("(?s)```yaml[^\n]*\n(.*?)\n```")
+	out := map[string]*unstructured.Unstructured{}
+	for _, root := range roots {
+		must(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			var texts []string
+			switch filepath.Ext(path) {
+			case ".yaml":
+				texts = []string{string(content)}
+			case ".md":
+				for _, found := range fence.FindAllStringSubmatch(string(content), -1) {
+					texts = append(texts, found[1])
+				}
+			}
+			for i, text := range texts {
+				for k, document := range strings.Split("\n"+text, "\n---") {
+					u := &unstructured.Unstructured{}
+					err := yaml.Unmarshal([]byte(document), &u.Object)
+					_, ours := d.resources[u.GetKind()]
+					if err == nil && ours && strings.HasPrefix(u.GetAPIVersion(), "gatehouse.dev/") {
+						out[fmt.Sprintf("%s#%d.%d", path, i, k)] = u
+					}
+				}
+			}
+			return nil
+		}))
+	}
+	return out
+}
+
+// testDocuments holds the schemas to being no stricter than the program: what it ships and documents is accepted. The
+// exceptions are what a guide shows the API server refuse, and bounds of size, which hold for resources only (see
+// testRefused): in a directory of documents nobody is whom memory must be kept from.
+func (d *defined) testDocuments(t *testing.T) {
+	all := d.documentsOf(t, "../../manifests/examples", "../../manifests/policies", "../../docs", "../../README.md", "testdata/config", "testdata/loopback")
+	shownRefused := map[string]string{"SidecarProfile/shape": `spec.injection: Unsupported value: "Always"`}
+	kinds := map[string]int{}
+	for _, where := range slices.Sorted(maps.Keys(all)) {
+		u := all[where]
+		kinds[u.GetKind()]++
+		if namespace := u.GetNamespace(); namespace != "" {
+			err := d.CreateNamespace(t.Context(), namespace, nil)
+			if err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatal(err)
+			}
+		}
+		_, err := d.create(t.Context(), u, true)
+		if says := shownRefused[u.GetKind()+"/"+u.GetName()]; says != "" {
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: the API server says %v, and the guide %s", where, err, says)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+	for kind, least := range map[string]int{
+		"SidecarProfile": 6, "AdmissionPolicy": 14, "AdmissionPolicyBinding": 5, "PolicyException": 4, "TokenRevocation": 1,
+	} {
+		if kinds[kind] < least {
+			t.Errorf("there are %d documents of kind %s, and at least %d were expected", kinds[kind], kind, least)
+		}
+	}
+}
+
+// testStored gives the program what the API server has made of its documents, with defaults, managed fields and a
+// status: it must find in them what it found in the documents.
+func (d *defined) testStored(t *testing.T) {
+	library, err := filepath.Glob("../../manifests/policies/*/tests.yaml")
+	must(t, err)
+	directories := []string{"../../manifests/examples/policies", "testdata/loopback"}
+	for _, name := range exampleNames() {
+		directories = append(directories, filepath.Join(examples, name))
+	}
+	for _, path := range library {
+		directories = append(directories, filepath.Dir(path))
+	}
+	for _, directory := range directories {
+		t.Run(filepath.Base(directory), func(t *testing.T) {
+			paths, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
+			must(t, err)
+			documents := map[string]*unstructured.Unstructured{}
+			for _, path := range paths {
+				content, err := os.ReadFile(path)
+				must(t, err)
+				for i, text := range strings.Split("\n"+string(content), "\n---") {
+					u := &unstructured.Unstructured{}
+					must(t, yaml.Unmarshal([]byte(text), &u.Object))
+					if len(u.Object) > 0 {
+						documents[fmt.Sprintf("%s-%d.json", filepath.Base(path), i)] = u
+					}
+				}
+			}
+			d.compareStored(t, documents)
+		})
+	}
+	t.Run("small", func(t *testing.T) {
+		documents := map[string]*unstructured.Unstructured{}
+		for _, text := range smallObjects() {
+			u := object(t, text)
+			documents[u.GetKind()+".json"] = u
+		}
+		d.compareStored(t, documents)
+	})
+	t.Run("defaults", func(t *testing.T) {
+		documents := map[string]*unstructured.Unstructured{"profile.json": object(t, bareProfile)}
+		for name, text := range barePods() {
+			pod := object(t, "{apiVersion: v1, kind: Pod, "+text+"}")
+			pod.SetName(name)
+			pod.SetNamespace("shop")
+			documents["pod-"+name+".json"] = pod
+		}
+		d.compareStored(t, documents)
+	})
+}
+
+// bareProfile leaves everything to defaults that has one, and each of barePods is another's matter.
+const bareProfile = `{kind: SidecarProfile, metadata: {name: bare}, spec: {placement: {},
+  parameters: [{name: level, type: enum, enum: [low, high], default: low}],
+  template: {spec: {
+    initContainers: [{name: set-up, image: set-up, env: [{name: LEVEL, value: "${params.level}"}]}],
+    containers: [{name: agent, image: agent, ports: [{name: agent, containerPort: 4000}]}]}}}}`
+
+func barePods() map[string]string {
+	const asks = `annotations: {sidecar.gatehouse.dev/inject: "true"}`
+	return map[string]string{
+		"silent":    `spec: {containers: [{name: app, image: app}]}`,
+		"asking":    `metadata: {` + asks + `}, spec: {initContainers: [{name: first, image: first}], containers: [{name: app, image: app}]}`,
+		"ending":    `metadata: {` + asks + `}, spec: {restartPolicy: Never, containers: [{name: app, image: app}]}`,
+		"host":      `metadata: {` + asks + `}, spec: {hostNetwork: true, containers: [{name: app, image: app}]}`,
+		"conflict":  `metadata: {` + asks + `}, spec: {containers: [{name: app, image: app, ports: [{containerPort: 4000}]}]}`,
+		"same-name": `metadata: {` + asks + `}, spec: {containers: [{name: agent, image: other}]}`,
+		"parameter": `metadata: {annotations: {sidecar.gatehouse.dev/inject: "true", bare.sidecar.gatehouse.dev/level: middle}}, spec: {containers: [{name: app, image: app}]}`,
+	}
+}
+
+// compareStored compares what the program makes of a directory, whose documents are given by the names of their files,
+// with what it makes of one where the custom resources are as the API server has stored them.
+func (d *defined) compareStored(t *testing.T, documents map[string]*unstructured.Unstructured) {
+	t.Helper()
+	given, stored := t.TempDir(), t.TempDir()
+	kinds := map[string]bool{}
+	var pods []string
+	for name, u := range documents {
+		kinds[u.GetKind()] = true
+		writeJSON(t, filepath.Join(given, name), u.Object)
+		if _, ours := d.resources[u.GetKind()]; ours {
+			u = d.withStatus(t, d.store(t, u))
+		}
+		writeJSON(t, filepath.Join(stored, name), u.Object)
+		if u.GetKind() == "Pod" || u.GetKind() == "Deployment" {
+			pods = append(pods, filepath.Join(given, name))
+		}
+	}
+	compare := func(refused bool, args ...string) {
+		t.Helper()
+		with := func(directory string) string {
+			out := outcome(t, directory, append([]string{args[0], "--config", directory}, args[1:]...)...)
+			return strings.ReplaceAll(out, given, "DIR") // pods are read from there in both cases
+		}
+		want, got := with(given), with(stored)
+		if !strings.HasPrefix(want, "0\n") && (!refused || !strings.HasPrefix(want, "1\n")) {
+			t.Fatalf("of the documents gatehouse %s says %s", args[0], want)
+		}
+		if got != want {
+			t.Errorf("of the stored objects gatehouse %s says\n%s\nand of the documents\n%s", args[0], got, want)
+		}
+	}
+	compare(false, "lint", "--output", "json")
+	for _, pod := range pods {
+		compare(true, "inject", "--filename", pod) // some are to be refused
+	}
+	if kinds["Test"] {
+		compare(false, "test", "-v")
+	}
+}
+
+func writeJSON(t *testing.T, path string, value any) {
+	t.Helper()
+	raw, err := json.Marshal(value)
+	must(t, err)
+	must(t, os.WriteFile(path, raw, 0o600))
+}
+
+// outcome is the exit code and the output of the program, without the directory and what is new in every run.
+func outcome(t *testing.T, directory string, args ...string) string {
+	t.Helper()
+	code := 0
+	output, err := gatehouse.Run(t.Context(), args...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = exit.ExitCode()
+		output += err.Error()
+	} else {
+		must(t, err)
+	}
+	output = strings.ReplaceAll(output, directory, "DIR")
+	return fmt.Sprintf("%d\n%s", code, regexp.MustCompile(`[0-9.]+ ?(ms|µs|s)\b|"digest": "[0-9a-f]+"`).ReplaceAllString(output, "NEW"))
+}
+
+// withStatus gives an object a whole status, and returns it as it is read then.
+func (d *defined) withStatus(t *testing.T, stored *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	now := time.Now().UTC().Format(time.RFC3339)
+	status := map[string]any{
+		"observedGeneration": stored.GetGeneration(),
+		"conditions":         []any{condition("Ready", "True", "InUse"), condition("Compiled", "True", "Compiled"), condition("Degraded", "False", "Healthy")},
+	}
+	switch stored.GetKind() {
+	case "SidecarProfile":
+		status["pods"] = map[string]any{"matched": int64(12), "injected": int64(11), "stale": int64(3), "countedAt": now}
+	case "AdmissionPolicy":
+		status["requests"] = map[string]any{"evaluations": int64(420), "refusals": int64(17), "since": now}
+	case "AccessToken":
+		status["lastUsed"] = now
+	}
+	stored.Object["status"] = status
+	_, err := d.of(stored).UpdateStatus(t.Context(), stored, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+	must(t, err)
+	out, err := d.of(stored).Get(t.Context(), stored.GetName(), metav1.GetOptions{})
+	must(t, err)
+	if len(out.GetManagedFields()) == 0 {
+		t.Errorf("%s/%s has no managed fields, so nothing is said about them", out.GetKind(), out.GetName())
+	}
+	return out
+}
+
+func condition(kind, status, reason string) map[string]any {
+	return map[string]any{
+		"type": kind, "status": status, "reason": reason, "message": "a message about " + kind, "observedGeneration": int64(1),
+		"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+	}
+}
+
+// Objects that are as small as they can be.
+const (
+	smallProfile = `{kind: SidecarProfile, metadata: {name: small}, spec: {template: {metadata: {labels: {team: red}}}}}`
+	smallPolicy  = `{kind: AdmissionPolicy, metadata: {name: small}, spec: {podSecurity: {level: baseline}, validationActions: [Deny],
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}}}`
+	smallBinding   = `{kind: AdmissionPolicyBinding, metadata: {name: small}, spec: {policyName: small, validationActions: [Deny, Audit]}}`
+	smallException = `{kind: PolicyException, metadata: {name: small, namespace: gatehouse-system}, spec: {reason: because, policies: [{name: small}], match: {namespaces: [shop]}}}`
+	smallToken     = `{kind: AccessToken, metadata: {name: small}, spec: {expiresAt: "2036-01-01T00:00:00Z", user: {username: robot, groups: [robots]},
+  sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08}}`
+	smallRevocation = `{kind: TokenRevocation, metadata: {name: small}, spec: {user: jane, issuedBefore: "2026-01-01T00:00:00Z"}}`
+)
+
+func smallObjects() []string {
+	return []string{smallProfile, smallPolicy, smallBinding, smallException, smallToken, smallRevocation}
+}
+
+// testRefused tells what a schema refuses at kubectl apply, and in which words.
+func (d *defined) testRefused(t *testing.T) {
+	parameter := func(text string) string {
+		return "{kind: SidecarProfile, metadata: {name: p}, spec: {parameters: [" + text + "]}}"
+	}
+	policy := func(text string) string {
+		return "{kind: AdmissionPolicy, metadata: {name: p}, spec: {" + text + "}}"
+	}
+	const (
+		constraints = `matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}`
+		baseline    = `podSecurity: {level: baseline}`
+	)
+	binding := func(text string) string {
+		return "{kind: AdmissionPolicyBinding, metadata: {name: p}, spec: {" + text + "}}"
+	}
+	exception := func(policies, match, reason string) string {
+		return "{kind: PolicyException, metadata: {name: p, namespace: gatehouse-system}, spec: {policies: " + policies + ", match: " + match + ", reason: " + reason + "}}"
+	}
+	token := func(name, sha256, user string) string {
+		return `{kind: AccessToken, metadata: {name: ` + name + `}, spec: {expiresAt: "2036-01-01T00:00:00Z", user: ` + user + `, sha256: "` + sha256 + `"}}`
+	}
+	const hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+	// Bounds are of size: n texts or objects, each other than the others, and a text of n characters.
+	many := func(n int, format string) string {
+		items := make([]string, n)
+		for i := range items {
+			items[i] = fmt.Sprintf(format, i)
+		}
+		return strings.Join(items, ", ")
+	}
+	long := func(n int) string { return strings.Repeat("a", n) }
+	for name, c := range map[string]struct{ document, says string }{
+		"a field that there is not": {`{kind: SidecarProfile, metadata: {name: p}, spec: {injecton: OptIn}}`, `unknown field "spec.injecton"`},
+		"no spec":                   {`{kind: SidecarProfile, metadata: {name: p}}`, `spec: Required value`},
+		"a profile named as a word": {`{kind: SidecarProfile, metadata: {name: "true"}, spec: {}}`, `a profile cannot be named "true" or "false"`},
+		"injection":                 {`{kind: SidecarProfile, metadata: {name: p}, spec: {injection: Always}}`, `spec.injection: Unsupported value: "Always": supported values: "OptIn", "OptOut"`},
+		"percent":                   {`{kind: SidecarProfile, metadata: {name: p}, spec: {rollout: {percent: 101}}}`, `spec.rollout.percent in body should be less than or equal to 100`},
+		"a template that is a text": {`{kind: SidecarProfile, metadata: {name: p}, spec: {template: {spec: x}}}`, `spec.template.spec: Invalid value: "string"`},
+		"two conditions of a name": {
+			`{kind: SidecarProfile, metadata: {name: p}, spec: {match: {matchConditions: [{name: a, expression: "true"}, {name: a, expression: "true"}]}}}`,
+			`spec.match.matchConditions[1]: Duplicate value`,
+		},
+		"a share of nothing":             {`{kind: SidecarProfile, metadata: {name: p}, spec: {share: [{container: c}]}}`, `spec.share[0]: Invalid value: nothing is shared`},
+		"a preset without a name":        {`{kind: SidecarProfile, metadata: {name: p}, spec: {presets: [{name: a, configMap: {namespace: shop, name: ""}}]}}`, `spec.presets[0].configMap.name`},
+		"a parameter's name":             {parameter(`{name: Log-Level, type: string}`), `spec.parameters[0].name in body should match`},
+		"a parameter's type":             {parameter(`{name: a, type: text}`), `spec.parameters[0].type: Unsupported value: "text"`},
+		"an enum without values":         {parameter(`{name: a, type: enum}`), `spec.parameters[0].enum: Required value: is required for a parameter of type enum`},
+		"an integer with a pattern":      {parameter(`{name: a, type: integer, pattern: "[a-z]+"}`), `spec.parameters[0].pattern: Invalid value: a parameter of this type has no pattern`},
+		"a string with maxItems":         {parameter(`{name: a, type: string, maxItems: 3}`), `spec.parameters[0].maxItems: Invalid value: a parameter of this type has no maxItems`},
+		"a boolean with maxLength":       {parameter(`{name: a, type: boolean, maxLength: 3}`), `spec.parameters[0].maxLength: Invalid value: a parameter of this type has no maxLength`},
+		"a port with an enum":            {parameter(`{name: a, type: port, enum: ["80"]}`), `spec.parameters[0].enum: Invalid value: a parameter of this type has no enum`},
+		"a policy without rules":         {policy(constraints), `spec: Invalid value: a policy needs podSecurity, validations or auditAnnotations`},
+		"a policy about nothing":         {policy(baseline), `spec.matchConstraints: Invalid value: a policy needs matchConstraints.resourceRules`},
+		"failurePolicy":                  {policy(constraints + ", " + baseline + ", failurePolicy: Fial"), `spec.failurePolicy: Invalid value: must be Fail or Ignore`},
+		"Deny and Warn":                  {policy(constraints + ", " + baseline + ", validationActions: [Deny, Warn]"), `spec.validationActions: Invalid value: "Deny" and "Warn" exclude each other`},
+		"an action":                      {policy(constraints + ", " + baseline + ", validationActions: [Block]"), `spec.validationActions[0]: Unsupported value: "Block"`},
+		"an action twice":                {policy(constraints + ", " + baseline + ", validationActions: [Deny, Deny]"), `spec.validationActions[1]: Duplicate value`},
+		"a level":                        {policy(constraints + ", podSecurity: {level: strict}"), `spec.podSecurity.level: Unsupported value: "strict"`},
+		"a version":                      {policy(constraints + `, podSecurity: {level: baseline, version: "1.30"}`), `spec.podSecurity.version in body should match`},
+		"workloadTemplates":              {policy(constraints + ", " + baseline + ", workloadTemplates: Skip"), `spec.workloadTemplates: Unsupported value: "Skip"`},
+		"a binding of nothing":           {binding(`policyName: "", validationActions: [Deny]`), `spec.policyName: Invalid value: is required`},
+		"a binding without actions":      {binding(`policyName: a, validationActions: []`), `spec.validationActions: Invalid value: is required`},
+		"a binding's actions":            {binding(`policyName: a, validationActions: [Deny, Block]`), `spec.validationActions: Invalid value: must be of Deny, Warn and Audit`},
+		"a binding with Deny and Warn":   {binding(`policyName: a, validationActions: [Deny, Warn]`), `spec.validationActions: Invalid value: "Deny" and "Warn" exclude each other`},
+		"a binding with name and labels": {binding(`policyName: a, validationActions: [Deny], paramRef: {name: a, selector: {}, parameterNotFoundAction: Deny}`), `spec.paramRef: Invalid value: exactly one of name and selector`},
+		"a binding without the action":   {binding(`policyName: a, validationActions: [Deny], paramRef: {name: a}`), `spec.paramRef: Invalid value: parameterNotFoundAction must be Allow or Deny`},
+		"an exception from nothing":      {exception(`[]`, `{names: [a]}`, "x"), `spec.policies in body should have at least 1 items`},
+		"an exception for everything":    {exception(`[{name: a}]`, `{namespaces: []}`, "x"), `spec.match: Invalid value: is empty: an exception must say what it is about`},
+		"an exception without a reason":  {exception(`[{name: a}]`, `{names: [a]}`, `" "`), `spec.reason: Required value: is required: say why`},
+		"an exception's kind":            {exception(`[{name: a, kind: Policy}]`, `{names: [a]}`, "x"), `spec.policies[0].kind: Unsupported value: "Policy"`},
+		"a star in the middle":           {exception(`[{name: a}]`, `{names: ["a*b"]}`, "x"), `spec.match.names[0] in body should match`},
+		"too many policies":              {exception("["+many(65, "{name: a%d}")+"]", `{names: [a]}`, "x"), `spec.policies: Too many: 65: must have at most 64 items`},
+		"too many rules":                 {exception("[{name: a, rules: ["+many(65, "'validations[%d]'")+"]}]", `{names: [a]}`, "x"), `spec.policies[0].rules: Too many: 65`},
+		"a policy's name too long":       {exception("[{name: "+long(254)+"}]", `{names: [a]}`, "x"), `spec.policies[0].name: Too long`},
+		"a rule too long":                {exception("[{name: a, rules: ["+long(254)+"]}]", `{names: [a]}`, "x"), `spec.policies[0].rules[0]: Too long`},
+		"too many names":                 {exception(`[{name: a}]`, "{names: ["+many(257, "a%d")+"]}", "x"), `spec.match.names: Too many: 257: must have at most 256 items`},
+		"a name too long":                {exception(`[{name: a}]`, "{names: ["+long(254)+"]}", "x"), `spec.match.names[0]: Too long`},
+		"too many namespaces":            {exception(`[{name: a}]`, "{namespaces: ["+many(257, "a%d")+"]}", "x"), `spec.match.namespaces: Too many: 257`},
+		"a namespace too long":           {exception(`[{name: a}]`, "{namespaces: ["+long(254)+"]}", "x"), `spec.match.namespaces[0]: Too long`},
+		"a reason too long":              {exception(`[{name: a}]`, `{names: [a]}`, long(1025)), `spec.reason: Too long: may not be more than 1024`},
+		"too many conditions": {
+			exception(`[{name: a}]`, "{matchConditions: ["+many(65, "{name: a%d, expression: 'true'}")+"]}", "x"), `spec.match.matchConditions: Too many: 65`,
+		},
+		"a condition too long": {
+			exception(`[{name: a}]`, "{matchConditions: [{name: a, expression: "+long(10241)+"}]}", "x"), `spec.match.matchConditions: Invalid value: a name may have 317 characters, and an expression 10240`,
+		},
+		"too many labels": {
+			exception(`[{name: a}]`, "{objectSelector: {matchLabels: {"+many(65, "a%d: b")+"}}}", "x"), `spec.match.objectSelector.matchLabels: Invalid value: has too many labels, allowed are 64`,
+		},
+		"too many expressions about labels": {
+			exception(`[{name: a}]`, "{namespaceSelector: {matchExpressions: ["+many(65, "{key: a%d, operator: Exists}")+"]}}", "x"),
+			`spec.match.namespaceSelector.matchExpressions: Invalid value: has too many items, allowed are 64`,
+		},
+		"too many parameters": {parameter(many(257, "{name: a%d, type: string}")), `spec.parameters: Too many: 257: must have at most 256 items`},
+		"too many audiences": {
+			`{kind: AccessToken, metadata: {name: a}, spec: {expiresAt: "2036-01-01T00:00:00Z", user: {username: robot}, sha256: ` + hash + `, audiences: [` + many(65, "a%d") + `]}}`,
+			`spec.audiences: Too many: 65`,
+		},
+		"a revocation's reason too long": {
+			`{kind: TokenRevocation, metadata: {name: p}, spec: {user: jane, issuedBefore: "2026-01-01T00:00:00Z", reason: ` + long(1025) + `}}`, `spec.reason: Too long`,
+		},
+		"a token's id":                  {token("a.b", hash, "{username: robot}"), `the name is the token's id`},
+		"a token's hash in capitals":    {token("a", strings.ToUpper(hash), "{username: robot}"), `spec.sha256: Invalid value: must be the SHA-256 of the token's text`},
+		"a token of nobody":             {token("a", hash, "{groups: [robots]}"), `spec.user.username: Required value: is required`},
+		"a revocation of nobody":        {`{kind: TokenRevocation, metadata: {name: p}, spec: {user: "", issuedBefore: "2026-01-01T00:00:00Z"}}`, `spec.user in body should be at least 1 chars long`},
+		"a revocation without a moment": {`{kind: TokenRevocation, metadata: {name: p}, spec: {user: jane}}`, `spec.issuedBefore: Required value`},
+		"a moment in words":             {`{kind: TokenRevocation, metadata: {name: p}, spec: {user: jane, issuedBefore: yesterday}}`, `spec.issuedBefore in body must be of type date-time`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := d.create(t.Context(), object(t, c.document), true)
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the API server says\n%v\nwant in it\n%s", err, c.says)
+			}
+		})
+	}
+	for _, text := range smallObjects() {
+		_, err := d.create(t.Context(), object(t, text), true)
+		if err != nil {
+			t.Errorf("what the others are made from is refused: %v", err)
+		}
+	}
+}
+
+// testNoSecretInRefusal gives a token where its hash must be: what the API server answers is read by others.
+func (d *defined) testNoSecretInRefusal(t *testing.T) {
+	for _, length := range []int{20, 64, 90} {
+		pasted := strings.Repeat("s3cr3t", 20)[:length]
+		u := object(t, smallToken)
+		must(t, unstructured.SetNestedField(u.Object, pasted, "spec", "sha256"))
+		_, err := d.create(t.Context(), u, true)
+		if err == nil {
+			t.Fatal("it is accepted")
+		}
+		raw, marshalErr := json.Marshal(err)
+		must(t, marshalErr)
+		if strings.Contains(err.Error(), pasted[:12]) || strings.Contains(string(raw), pasted[:12]) {
+			t.Errorf("the refusal repeats a token of %d characters: %v", length, err)
+		}
+	}
+}
+
+// testDefaults tells what is filled in. That it changes nothing is what the stored objects are compared for.
+func (d *defined) testDefaults(t *testing.T) {
+	for text, want := range map[string]string{
+		`{kind: SidecarProfile, metadata: {name: defaults}, spec: {placement: {}, parameters: [{name: a, type: string}]}}`: `{"hostNetwork":"Skip","injection":"OptIn","onConflict":"Refuse","onSameName":"Refuse",` +
+			`"parameters":[{"name":"a","onInvalid":"Refuse","type":"string"}],"placement":{"containers":"Last","initContainers":"First"},"podsThatEnd":"Skip"}`,
+		`{kind: SidecarProfile, metadata: {name: values}, spec: {parameters: [{name: a, type: integer, default: 5, minimum: 1}, {name: b, type: boolean, default: true},
+  {name: c, type: list, default: [red, blue]}, {name: d, type: quantity, default: 1.5, maximum: 2Gi}]}}`: `{"hostNetwork":"Skip","injection":"OptIn","onConflict":"Refuse","onSameName":"Refuse","parameters":[` +
+			`{"default":5,"minimum":1,"name":"a","onInvalid":"Refuse","type":"integer"},{"default":true,"name":"b","onInvalid":"Refuse","type":"boolean"},` +
+			`{"default":["red","blue"],"name":"c","onInvalid":"Refuse","type":"list"},{"default":1.5,"maximum":"2Gi","name":"d","onInvalid":"Refuse","type":"quantity"}],"podsThatEnd":"Skip"}`,
+		smallPolicy: `{"existingViolations":"Allow","matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]},` +
+			`"podSecurity":{"level":"baseline","namespaceLabels":"Ignore","version":"latest"},"validationActions":["Deny"],"workloadTemplates":"Check"}`,
+	} {
+		stored := d.store(t, object(t, text))
+		got, err := json.Marshal(stored.Object["spec"])
+		must(t, err)
+		if string(got) != want {
+			t.Errorf("stored is\n%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+// testColumns tells what kubectl get shows.
+func (d *defined) testColumns(t *testing.T) {
+	want := map[string][]string{
+		"SidecarProfile":         {`NAME +READY +REASON +DEGRADED +MATCHED +INJECTED +STALE +AGE`, `small +True +InUse +Healthy +12 +11 +3 +[0-9]+s`},
+		"AdmissionPolicy":        {`NAME +READY +REASON +DEGRADED +ACTIONS +EVALUATIONS +REFUSALS +AGE`, `small +True +InUse +Healthy +\["Deny"\] +420 +17 +[0-9]+s`},
+		"AdmissionPolicyBinding": {`NAME +READY +REASON +DEGRADED +POLICY +ACTIONS +AGE`, `small +True +InUse +Healthy +small +\["Deny","Audit"\] +[0-9]+s`},
+		"PolicyException":        {`NAME +READY +REASON +DEGRADED +EXPIRES +AGE`, `small +True +InUse +Healthy +[0-9]+s`},
+		"AccessToken":            {`NAME +READY +REASON +DEGRADED +USER +EXPIRES +LAST USED +AGE`, `small +True +InUse +Healthy +robot +2036-01-01T00:00:00Z +[0-9]+s +[0-9]+s`},
+		"TokenRevocation":        {`NAME +READY +REASON +DEGRADED +USER +ISSUED BEFORE +AGE`, `small +True +InUse +Healthy +jane +2026-01-01T00:00:00Z +[0-9]+s`},
+	}
+	for _, text := range smallObjects() {
+		u := d.withStatus(t, d.store(t, object(t, text)))
+		got := d.run(t, "get", "--namespace", system, d.resources[u.GetKind()].Resource+".gatehouse.dev")
+		for _, line := range want[u.GetKind()] {
+			if !regexp.MustCompile(`(?m)^` + line + ` *$`).MatchString(got) {
+				t.Errorf("%s: kubectl get shows\n%s\nwant a line as\n%s", u.GetKind(), got, line)
+			}
+		}
+		if wide := d.run(t, "get", "--namespace", system, "--output", "wide", d.resources[u.GetKind()].Resource+".gatehouse.dev"); !strings.Contains(wide, "a message about Compiled") {
+			t.Errorf("%s: kubectl get -o wide shows no message:\n%s", u.GetKind(), wide)
+		}
+	}
+}
+
+func (d *defined) testExplain(t *testing.T) {
+	for path, want := range map[string][]string{
+		"sidecarprofile":                          {"SidecarProfile describes what is added to pods, and which pods get it.", "spec\t<Object> -required-", "status\t"},
+		"sidecarprofile.spec.match":               {"Match selects the pods that the profile is about.", "matchConditions\t<[]Object>", "namespaceSelector\t<Object>"},
+		"sidecarprofile.spec.parameters.type":     {"ENUM: string integer boolean quantity", "Type is one of"},
+		"sidecarprofile.spec.template.spec":       {"Spec is a partial pod spec."},
+		"admissionpolicy.spec.workloadTemplates":  {"ENUM: Check Ignore", "With Check, the default"},
+		"admissionpolicy.spec.validations":        {"expression\t<string> -required-"},
+		"admissionpolicybinding.spec.paramRef":    {"parameterNotFoundAction"},
+		"policyexception.spec.match":              {"Match says which objects are excepted."},
+		"accesstoken.spec":                        {"sha256\t<string> -required-"},
+		"tokenrevocation.spec.issuedBefore":       {"IssuedBefore is the moment before which"},
+		"sidecarprofile.status.pods":              {"matched\t<integer> -required-"},
+		"policyexception.spec.policies":           {"Rules are the rules of the policy that are meant"},
+		"sidecarprofile.spec.parameters.default":  {"Default holds where neither the pod nor the namespace says anything."},
+		"sidecarprofile.spec.presets.configMap":   {"namespace\t<string> -required-"},
+		"sidecarprofile.spec.template.metadata":   {"Labels are added to the pod's."},
+		"admissionpolicy.spec.existingViolations": {"ENUM: Allow Deny"},
+	} {
+		got := d.run(t, "explain", path)
+		folded := strings.Join(strings.Fields(got), " ")
+		for _, text := range want {
+			if !strings.Contains(folded, strings.Join(strings.Fields(text), " ")) {
+				t.Errorf("kubectl explain %s says\n%s\nwant in it %q", path, got, text)
+			}
+		}
+	}
+}
+
+// testNames tells that short names are ours alone, and that one word lists all.
+func (d *defined) testNames(t *testing.T) {
+	for _, text := range smallObjects() {
+		d.store(t, object(t, text))
+	}
+	for short, resource := range map[string]string{
+		"ghsp": "sidecarprofile", "ghap": "admissionpolicy", "ghapb": "admissionpolicybinding", "ghpe": "policyexception", "ghat": "accesstoken", "ghtr": "tokenrevocation",
+	} {
+		if got := d.run(t, "get", "--namespace", system, short, "--output", "name"); got != resource+".gatehouse.dev/small\n" {
+			t.Errorf("kubectl get %s shows %q", short, got)
+		}
+	}
+	all := strings.Fields(d.run(t, "get", "--namespace", system, "gatehouse", "--output", "name"))
+	if len(all) != len(d.resources) {
+		t.Errorf("kubectl get gatehouse shows %v", all)
+	}
+	taken := map[string]string{}
+	for line := range strings.Lines(d.run(t, "api-resources", "--no-headers", "--output", "wide")) {
+		columns := strings.Fields(line)
+		if len(columns) > 1 && !strings.Contains(columns[1], "/") && columns[1] != "v1" {
+			for short := range strings.SplitSeq(columns[1], ",") {
+				if first, twice := taken[short]; twice && first != columns[0] { // events are in two groups
+					t.Errorf("%s and %s have the short name %q", first, columns[0], short)
+				}
+				taken[short] = columns[0]
+			}
+		}
+	}
+	if len(taken) < 20 {
+		t.Errorf("kubectl api-resources shows %d short names", len(taken))
+	}
+}
+
+// testStatus tells that who writes an object does not write its status, and the other way round.
+func (d *defined) testStatus(t *testing.T) {
+	for _, text := range smallObjects() {
+		u := object(t, text)
+		must(t, unstructured.SetNestedField(u.Object, int64(7), "status", "observedGeneration"))
+		stored := d.store(t, u)
+		if status, has := stored.Object["status"]; has {
+			t.Errorf("%s: a status was created: %v", u.GetKind(), status)
+		}
+		stored = d.withStatus(t, stored)
+		before := stored.GetGeneration()
+
+		stored.SetLabels(map[string]string{"a": "b"})
+		stored.Object["status"] = map[string]any{"observedGeneration": int64(99)}
+		updated, err := d.of(stored).Update(t.Context(), stored, metav1.UpdateOptions{})
+		must(t, err)
+		if got, _, _ := unstructured.NestedInt64(updated.Object, "status", "observedGeneration"); got != before {
+			t.Errorf("%s: an update of the object changed its status: observedGeneration is %d", u.GetKind(), got)
+		}
+		updated.Object["spec"] = map[string]any{}
+		must(t, unstructured.SetNestedField(updated.Object, int64(5), "status", "observedGeneration"))
+		updated, err = d.of(stored).UpdateStatus(t.Context(), updated, metav1.UpdateOptions{})
+		must(t, err)
+		if got, _, _ := unstructured.NestedInt64(updated.Object, "status", "observedGeneration"); got != 5 || updated.GetGeneration() != before ||
+			(u.GetKind() != "SidecarProfile" && len(updated.Object["spec"].(map[string]any)) == 0) {
+			t.Errorf("%s: an update of the status made %v", u.GetKind(), updated.Object)
+		}
+	}
+}
+
+// testImmutable tells that a token proves what it did when it was issued.
+func (d *defined) testImmutable(t *testing.T) {
+	stored := d.store(t, object(t, smallToken))
+	must(t, unstructured.SetNestedStringSlice(stored.Object, []string{"robots", "admins"}, "spec", "user", "groups"))
+	_, err := d.of(stored).Update(t.Context(), stored, metav1.UpdateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "an access token does not change: delete it and issue another") {
+		t.Errorf("the API server says: %v", err)
+	}
+}
+
+// testUpgrade applies the definitions over those of a version before, as an upgrade does: the objects stay, and what the
+// new schema says holds at once.
+func (d *defined) testUpgrade(t *testing.T) {
+	definitions := d.client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	stored := d.store(t, object(t, smallProfile))
+	const name = "sidecarprofiles.gatehouse.dev"
+	all, err := crds.All()
+	must(t, err)
+	i := slices.IndexFunc(all, func(u *unstructured.Unstructured) bool { return u.GetName() == name })
+	older := all[i]
+	versions, _, err := unstructured.NestedSlice(older.Object, "spec", "versions")
+	must(t, err)
+	version, _ := versions[0].(map[string]any)
+	unstructured.RemoveNestedField(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "rollout")
+	must(t, unstructured.SetNestedSlice(older.Object, versions, "spec", "versions"))
+	older.SetAnnotations(map[string]string{crds.RevisionAnnotation: "0"})
+	raw, err := json.Marshal(older)
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "older.json")
+	must(t, os.WriteFile(file, raw, 0o600))
+	d.run(t, "apply", "--server-side", "--filename", file)
+
+	rollout := object(t, `{kind: SidecarProfile, metadata: {name: rollout}, spec: {rollout: {percent: 101}}}`)
+	eventually(t, "the older definition knows no rollout", func() error {
+		_, err := d.create(t.Context(), rollout, true)
+		if err == nil || !strings.Contains(err.Error(), `unknown field "spec.rollout"`) {
+			return fmt.Errorf("the API server says: %w", err)
+		}
+		return nil
+	})
+	d.run(t, "apply", "--server-side", "--kustomize", definitionsKustomization)
+	eventually(t, "the definition is the new one", func() error {
+		_, err := d.create(t.Context(), rollout, true)
+		if err == nil || !strings.Contains(err.Error(), `spec.rollout.percent`) {
+			return fmt.Errorf("the API server says: %w", err)
+		}
+		return nil
+	})
+	after, err := d.of(stored).Get(t.Context(), stored.GetName(), metav1.GetOptions{})
+	must(t, err)
+	if after.GetUID() != stored.GetUID() {
+		t.Error("the object is another one after the upgrade")
+	}
+	definition, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
+	must(t, err)
+	if revision, ok := crds.Revision(definition); !ok || revision == 0 {
+		t.Errorf("the annotations are %v after the upgrade", definition.GetAnnotations())
+	}
+}

@@ -1,0 +1,225 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// deleteDefinitions deletes CustomResourceDefinitions with all their objects.
+func (w *world) deleteDefinitions(ctx context.Context, names ...string) error {
+	output, err := w.Kubectl(ctx, append([]string{"delete", "crd", "--timeout=60s"}, names...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, output)
+	}
+	return nil
+}
+
+// unserved tells that the log says of a kind that there is no definition, with the remedy.
+func unserved(kind string) func(*logLine) bool {
+	return func(l *logLine) bool {
+		return l.Message == "cannot read from the cluster" && strings.HasPrefix(l.Kind, kind+".") &&
+			strings.Contains(l.Error, "there are no custom resources of kind "+kind) && strings.Contains(l.Hint, "gatehouse manifests --crds")
+	}
+}
+
+// Without definitions the server starts, says what is missing, and uses custom resources as soon as there can be any.
+func TestMissingDefinitions(t *testing.T) {
+	t.Parallel()
+	w := apart(t)
+	w.shop(t)
+	c := customise(t, w, customisation{})
+	began := time.Now()
+	c.start(t)
+	t.Logf("ready without any definition after %v", time.Since(began))
+	for _, kind := range []string{"AdmissionPolicy", "SidecarProfile", "AccessToken"} {
+		if n := c.logged(t, kind, unserved(kind)); n != 1 {
+			t.Errorf("%d lines tell that there is no %s", n, kind)
+		}
+		eventually(t, "the metric of "+kind, func() error {
+			n, err := c.server.Metric(t.Context(), "gatehouse_cluster_watch_errors_total", kind, `reason="unserved"`)
+			if err == nil && n == 0 {
+				err = errors.New("none is counted")
+			}
+			return err
+		})
+	}
+	w.refuses(t, "red", "")
+	c.logged(t, "the definition", func(l *logLine) bool {
+		return strings.Contains(l.Problem, `"admissionpolicies.gatehouse.dev" is missing`) && strings.Contains(l.Hint, "gatehouse manifests --crds")
+	})
+
+	// They arrive: what is applied then counts within seconds.
+	must(t, w.applyDefinitions(t.Context()))
+	must(t, w.apply(t.Context(), policyNamed("red", "object.metadata.name != 'red'", "")+profileNamed("logs")))
+	began = time.Now()
+	w.refuses(t, "red", "no red")
+	w.images(t, "x")
+	t.Logf("used %v after the definitions", time.Since(began))
+	w.tells(t, "admissionpolicy", "", "red", "Compiled=True/Compiled", inUse, healthy)
+
+	// One is deleted, with its objects. A gate that was there stays for a while: of an API server that is starting, this
+	// is what it would say.
+	must(t, w.deleteDefinitions(t.Context(), "sidecarprofiles.gatehouse.dev"))
+	w.refuses(t, "red", "no red")
+}
+
+// An old definition drops fields, and everybody is told; a new one is an upgrade that is under way, and nothing is wrong.
+func TestOutdatedDefinitions(t *testing.T) {
+	t.Parallel()
+	w := apart(t)
+	must(t, w.applyDefinitions(t.Context()))
+	w.shop(t)
+	const policies = "admissionpolicies.gatehouse.dev"
+	old := definition(t, policies, "", func(schema map[string]any) {
+		spec := schema["properties"].(map[string]any)["spec"].(map[string]any)["properties"].(map[string]any)
+		delete(spec, "variables")
+	})
+	newer := definition(t, "sidecarprofiles.gatehouse.dev", "1000", func(map[string]any) {})
+	for _, text := range []string{old, newer} {
+		kubectl := w.Kubectl(t.Context(), "apply", "--server-side", "--force-conflicts", "--filename", "-")
+		kubectl.Stdin = strings.NewReader(text)
+		if output, err := kubectl.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+	}
+	c := customise(t, w, customisation{}).start(t)
+	must(t, w.apply(t.Context(), policyNamed("red", "object.metadata.name != 'red'", "")+profileNamed("logs")))
+	w.refuses(t, "red", "no red")
+	w.images(t, "x")
+	const remedy = "gatehouse manifests --crds | kubectl apply --server-side -f -"
+	w.tells(t, "admissionpolicy", "", "red", "Compiled=True/Compiled", inUse, "Degraded=True/DefinitionOutdated", remedy)
+	w.event(t, metav1.NamespaceDefault, "CustomResourceDefinition", policies, "DefinitionOutdated", remedy)
+	told := func(name string) func(*logLine) bool {
+		return func(l *logLine) bool { return strings.Contains(l.Problem, `"`+name+`"`) && l.Hint != "" }
+	}
+	if n := c.logged(t, policies, told(policies)); n != 1 {
+		t.Errorf("%d lines are about the old definition", n)
+	}
+	c.logged(t, "the new definition", func(l *logLine) bool {
+		return told("sidecarprofiles.gatehouse.dev")(l) && l.Level == "INFO" && strings.Contains(l.Hint, "finish the upgrade")
+	})
+	w.tells(t, "sidecarprofile", "", "logs", "Compiled=True/Compiled", inUse, healthy)
+
+	must(t, w.applyDefinitions(t.Context()))
+	w.tells(t, "admissionpolicy", "", "red", inUse, healthy)
+}
+
+// definition is a CustomResourceDefinition with another revision of its schema ("" for none), and another schema.
+func definition(t *testing.T, name, revision string, change func(schema map[string]any)) string {
+	t.Helper()
+	plural, group, _ := strings.Cut(name, ".")
+	content, err := os.ReadFile(filepath.Join("../../manifests/crds", group+"_"+plural+".yaml"))
+	must(t, err)
+	var fields map[string]any
+	must(t, yaml.Unmarshal(content, &fields))
+	annotations := fields["metadata"].(map[string]any)["annotations"].(map[string]any)
+	annotations["gatehouse.dev/schema-revision"] = revision
+	version := fields["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
+	change(version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any))
+	text, err := json.Marshal(fields)
+	must(t, err)
+	return string(text)
+}
+
+// Without any one of its rights a server says which it is and what to do, and everything else goes on.
+func TestMissingRightsOnCustomResources(t *testing.T) {
+	t.Parallel()
+	w := apart(t)
+	must(t, w.applyDefinitions(t.Context()))
+	w.shop(t)
+	must(t, w.apply(t.Context(), policyNamed("red", "object.metadata.name != 'red'", "")+profileNamed("logs")))
+	for name, test := range map[string]struct {
+		without []withoutRight
+		// says is what a line of the log says, and its hint.
+		says, hint string
+		// unready is what /readyz says if it is not ready.
+		unready string
+		// goesOn tells that it uses the others all the same.
+		goesOn bool
+		// first tells that the others would do what it may not.
+		first bool
+	}{
+		"policies-list": {
+			without: []withoutRight{{"admissionpolicies", "list"}, {"admissionpolicies", "watch"}},
+			says:    `resource \"admissionpolicies\"`, hint: "a ClusterRole must allow get, list and watch of admissionpolicies.gatehouse.dev",
+			unready: "AdmissionPolicy",
+		},
+		"policies-watch": {
+			without: []withoutRight{{"admissionpolicies", "watch"}},
+			says:    `cannot watch resource \"admissionpolicies\"`, hint: "a ClusterRole must allow get, list and watch of admissionpolicies.gatehouse.dev",
+		},
+		"tokens": {
+			without: []withoutRight{{"accesstokens", "list"}, {"accesstokens", "watch"}},
+			says:    `resource \"accesstokens\"`, hint: "a ClusterRole must allow get, list and watch of accesstokens.gatehouse.dev",
+			unready: "AccessToken", goesOn: true, // and ready half a minute after its start
+		},
+		"status": {
+			without: []withoutRight{{"admissionpolicies/status", "patch"}},
+			says:    `cannot patch resource \"admissionpolicies/status\"`, hint: "patch of admissionpolicies/status", first: true,
+		},
+		"elections": {
+			without: []withoutRight{{"leases", "update"}, {"leases", "create"}},
+			says:    "lease", hint: "leases",
+		},
+		"definitions": {
+			without: []withoutRight{{"customresourcedefinitions", "get"}},
+			says:    "customresourcedefinitions", hint: "let the ServiceAccount get customresourcedefinitions",
+		},
+		"pods": {
+			without: []withoutRight{{"pods", "list"}},
+			says:    `cannot list resource \"pods\"`, hint: "pods",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !test.first {
+				t.Parallel() // and so behind it
+			}
+			namespace := "rights-" + name
+			must(t, w.CreateNamespace(t.Context(), namespace, nil))
+			c := customise(t, w, customisation{namespace: namespace, name: "gatehouse-" + name, without: test.without, alone: true})
+			ops := c.launched(t)
+			fits := func(l *logLine) bool {
+				return strings.Contains(l.text, test.says) && strings.Contains(l.Hint, test.hint)
+			}
+			c.logged(t, "the right", fits)
+			eventually(t, "what /readyz says", func() error {
+				code, text, err := readyz(t.Context(), ops)
+				switch {
+				case err != nil:
+					return err
+				case test.unready == "" && code != http.StatusOK:
+					return fmt.Errorf("not ready: %s", text)
+				case test.unready != "" && (code == http.StatusOK || !strings.Contains(text, test.unready) || !strings.Contains(text, test.hint)):
+					return fmt.Errorf("it says %d: %s", code, text)
+				}
+				return nil
+			})
+			n := 0
+			for _, line := range c.lines(t) {
+				if fits(&line) {
+					n++
+				}
+			}
+			if n > 1 {
+				t.Errorf("it is told %d times", n)
+			}
+			if test.unready != "" && !test.goesOn {
+				return
+			}
+			c.logged(t, "what is in use", func(l *logLine) bool {
+				return l.Message == "configuration in use" && strings.Contains(l.text, `"profiles":1,"policies":1`)
+			})
+		})
+	}
+}

@@ -1,0 +1,82 @@
+package incluster
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/certmanager"
+	"github.com/gatehouse-dev/gatehouse/test/cluster"
+)
+
+// Every overlay is applied in one command, comes up by itself, and does what it is for. The processes have the rights of
+// their ServiceAccount, so that one that is missing shows.
+func TestInstall(t *testing.T) {
+	for _, test := range []struct {
+		overlay string
+		// replicas is how many there are without anybody saying so.
+		replicas int
+		// certManager is what the overlay needs in the cluster.
+		certManager bool
+	}{
+		{overlay: "self-signed", replicas: 3},
+		{overlay: "cert-manager", replicas: 3, certManager: true},
+		{overlay: "high-availability", replicas: 3},
+		{overlay: "development", replicas: 1},
+	} {
+		t.Run(test.overlay, func(t *testing.T) {
+			s := newSite(t, cluster.Options{})
+			if test.certManager {
+				certmanager.New(t, s.Cluster)
+			}
+			s.install(t, test.overlay)
+			s.settled(t, test.replicas)
+			s.stock(t)
+			s.trusted(t)
+			for _, pod := range s.kubelet.Pods() {
+				content, err := os.ReadFile(pod.Log())
+				must(t, err)
+				for line := range strings.Lines(string(content)) {
+					if strings.Contains(line, "forbidden") {
+						t.Errorf("the replica %s may not do what it has to: %s", pod.Name, line)
+					}
+				}
+				if n := pod.Restarts(); n > 0 {
+					t.Errorf("the replica %s was started again %d times", pod.Name, n)
+				}
+			}
+		})
+	}
+}
+
+// trusted waits until every webhook has a CA to trust, whoever wrote it.
+func (s *site) trusted(t *testing.T) {
+	t.Helper()
+	configurations := s.Client().AdmissionregistrationV1()
+	eventually(t, "every webhook trusts somebody", func() error {
+		bundles := map[string][]byte{}
+		mutating, err := configurations.MutatingWebhookConfigurations().Get(t.Context(), "gatehouse", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, webhook := range mutating.Webhooks {
+			bundles[webhook.Name] = webhook.ClientConfig.CABundle
+		}
+		validating, err := configurations.ValidatingWebhookConfigurations().Get(t.Context(), "gatehouse", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, webhook := range validating.Webhooks {
+			bundles[webhook.Name] = webhook.ClientConfig.CABundle
+		}
+		for name, bundle := range bundles {
+			if len(bundle) == 0 {
+				return fmt.Errorf("the caBundle of %s is empty", name)
+			}
+		}
+		return nil
+	})
+}

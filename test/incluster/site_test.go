@@ -1,0 +1,221 @@
+// Package incluster installs Gatehouse on a real API server with kube-controller-manager, as a platform team does, runs
+// its pods as a node would, and looks at what becomes of the cluster: while it is rolled out, killed, upgraded, away, and
+// removed.
+package incluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/kubelet"
+)
+
+const (
+	// system is the namespace of the install.
+	system = "gatehouse-system"
+	// deadline bounds every wait for something that comes about by itself, on a busy machine too.
+	deadline = 90 * time.Second
+	// overlays are the installs by kustomize.
+	overlays = "../../manifests/kustomize/overlays"
+)
+
+func TestMain(m *testing.M) { os.Exit(cluster.RunInNamespace(m)) }
+
+// site is a cluster with a node.
+type site struct {
+	*cluster.Cluster
+	kubelet *kubelet.Kubelet
+	log     *lockedLog
+}
+
+// newSite starts a cluster in which nothing is installed.
+func newSite(t *testing.T, options cluster.Options) *site {
+	t.Helper()
+	if !cluster.Namespaced() {
+		t.Fatal("a network namespace is needed, in which pods have addresses (hint: allow unprivileged user namespaces, or run as root)")
+	}
+	binary, err := gatehouse.Binary()
+	must(t, err)
+	options.ControllerManager = true
+	s := &site{Cluster: cluster.New(t, options), log: &lockedLog{began: time.Now()}}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("what happened:\n%s", s.log.text())
+		}
+	})
+	s.kubelet, err = kubelet.Start(t.Context(), kubelet.Options{
+		Cluster: s.Cluster, Namespace: system, Programs: map[string]string{"gatehouse": binary, "registry.example/gatehouse": binary}, Dir: t.TempDir(), Log: s.log,
+	})
+	must(t, err)
+	t.Cleanup(func() {
+		s.kubelet.Stop()
+		if !t.Failed() {
+			return
+		}
+		for _, p := range s.kubelet.Pods() {
+			content, _ := os.ReadFile(p.Log())
+			const most = 8 << 10
+			t.Logf("pod %s logged, at the end:\n%s", p.Name, content[max(0, len(content)-most):])
+		}
+	})
+	return s
+}
+
+// kubectl runs a command of kubectl as the administrator. What it prints is returned, and its error has that too.
+func (s *site) kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+	command := s.Kubectl(ctx, args...)
+	command.Stdin = strings.NewReader(stdin)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		return string(output), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, output)
+	}
+	return string(output), nil
+}
+
+// install applies an overlay, in one command, and waits until it is rolled out.
+func (s *site) install(t *testing.T, overlay string) {
+	t.Helper()
+	_, err := s.kubectl(t.Context(), "", "apply", "--server-side", "--kustomize", filepath.Join(overlays, overlay))
+	must(t, err)
+	s.rolledOut(t)
+}
+
+// installTwo applies the overlay "self-signed" with two replicas, and without long waits between the steps of a rollout.
+func (s *site) installTwo(t *testing.T) {
+	t.Helper()
+	const overlay = "self-signed"
+	documents, err := s.kubectl(t.Context(), "", "kustomize", filepath.Join(overlays, overlay))
+	must(t, err)
+	for _, field := range []struct{ usual, here string }{{"\n  replicas: 3\n", "\n  replicas: 2\n"}, {"\n  minReadySeconds: 10\n", "\n  minReadySeconds: 2\n"}} {
+		if strings.Count(documents, field.usual) != 1 {
+			t.Fatalf("the overlay %s has %q %d times, want once", overlay, field.usual, strings.Count(documents, field.usual))
+		}
+		documents = strings.ReplaceAll(documents, field.usual, field.here)
+	}
+	_, err = s.kubectl(t.Context(), documents, "apply", "--server-side", "--filename", "-")
+	must(t, err)
+	s.rolledOut(t)
+}
+
+// rolledOut waits until every replica of the Deployment is as it should be.
+func (s *site) rolledOut(t *testing.T) {
+	t.Helper()
+	_, err := s.kubectl(t.Context(), "", "rollout", "status", "deployment/gatehouse", "--namespace", system, "--timeout", deadline.String())
+	must(t, err)
+}
+
+// restart replaces every replica as an administrator does, and waits until the new ones are there. The old ones may still
+// be on their way out.
+func (s *site) restart(t *testing.T) {
+	t.Helper()
+	_, err := s.kubectl(t.Context(), "", "rollout", "restart", "deployment/gatehouse", "--namespace", system)
+	must(t, err)
+	s.rolledOut(t)
+}
+
+// settled waits until exactly so many replicas run, and all are ready.
+func (s *site) settled(t *testing.T, replicas int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d replicas run, and no others", replicas), func() error {
+		pods := s.kubelet.Pods()
+		if len(pods) != replicas {
+			return fmt.Errorf("there are %d", len(pods))
+		}
+		for _, pod := range pods {
+			if !pod.Ready() {
+				return fmt.Errorf("the replica %s is not ready", pod.Name)
+			}
+		}
+		return nil
+	})
+}
+
+// apply applies documents as a user does.
+func (s *site) apply(ctx context.Context, documents string) error {
+	_, err := s.kubectl(ctx, documents, "apply", "--filename", "-")
+	return err
+}
+
+// asking is a pod that asks for injection.
+func asking(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"sidecar.gatehouse.dev/inject": "true"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
+	}
+}
+
+// profile is a SidecarProfile with a native sidecar of its name.
+func profile(name string) string {
+	return fmt.Sprintf(`
+apiVersion: gatehouse.dev/v1alpha1
+kind: SidecarProfile
+metadata: {name: %[1]s}
+spec: {template: {spec: {initContainers: [{name: %[1]s, image: sidecar, restartPolicy: Always}]}}}
+`, name)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, condition func() error) {
+	t.Helper()
+	err := poll(t.Context(), condition)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// poll waits until a condition holds, and returns what was missing last if it does not come about.
+func poll(ctx context.Context, condition func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := condition()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it has not come about after %s: %w", deadline, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// lockedLog is what happened, line by line.
+type lockedLog struct {
+	began time.Time
+	mu    sync.Mutex
+	lines strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.Write(p)
+}
+
+func (l *lockedLog) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.String()
+}

@@ -1,0 +1,227 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/gatehouse-dev/gatehouse/test/cluster"
+)
+
+// deadline bounds every wait for something that comes about by itself, on a busy machine too.
+const deadline = 60 * time.Second
+
+// poll waits for a condition that comes about by itself.
+func poll(t *testing.T, condition func() error) {
+	t.Helper()
+	for end := time.Now().Add(deadline); ; time.Sleep(50 * time.Millisecond) {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %s: %v", deadline, err)
+		}
+	}
+}
+
+// site is a cluster that Gatehouse is installed in, without anybody who would run its pods.
+type site struct {
+	*cluster.Cluster
+	dynamic dynamic.Interface
+	mapper  *restmapper.DeferredDiscoveryRESTMapper
+}
+
+func newSite(t *testing.T, options cluster.Options) *site {
+	t.Helper()
+	s := &site{Cluster: cluster.New(t, options)}
+	var err error
+	s.dynamic, err = dynamic.NewForConfig(s.Config())
+	must(t, err)
+	client, err := discovery.NewDiscoveryClientForConfig(s.Config())
+	must(t, err)
+	s.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))
+	return s
+}
+
+// foreignDefinitions makes what the objects are of that others define, as cert-manager does: an API server takes no
+// object of a kind that it does not know.
+func (s *site) foreignDefinitions(t *testing.T, v *variant) {
+	t.Helper()
+	groups := map[string]bool{}
+	for _, o := range v.objects {
+		groups[o.GroupVersionKind().Group] = true
+	}
+	if !groups["cert-manager.io"] {
+		return
+	}
+	s.kubectl(t, nil, "apply", "--server-side", "-f", filepath.Join(root(t), "bin", "certmanager", "crds"))
+	s.kubectl(t, nil, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+	s.mapper.Reset()
+}
+
+// kubectl runs kubectl, and returns what it says to standard error.
+func (s *site) kubectl(t *testing.T, input []byte, args ...string) string {
+	t.Helper()
+	said, err := s.tryKubectl(t.Context(), input, args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, said)
+	}
+	return said
+}
+
+func (s *site) tryKubectl(ctx context.Context, input []byte, args ...string) (string, error) {
+	command := s.Kubectl(ctx, args...)
+	var stderr bytes.Buffer
+	command.Stdin, command.Stderr = bytes.NewReader(input), &stderr
+	err := command.Run()
+	return stderr.String(), err
+}
+
+// install applies a variant as people do: in one command.
+func (s *site) install(t *testing.T, v *variant) (warnings string) {
+	t.Helper()
+	return s.kubectl(t, v.lasting(t), "apply", "--server-side", "-f", "-")
+}
+
+// lasting is the text of a variant without what Helm makes for a moment only.
+func (v *variant) lasting(t *testing.T) []byte {
+	t.Helper()
+	var text bytes.Buffer
+	for _, o := range v.objects {
+		if isHook(o) {
+			continue
+		}
+		document, err := o.MarshalJSON()
+		must(t, err)
+		text.WriteString("---\n")
+		text.Write(document)
+	}
+	return text.Bytes()
+}
+
+// client is the client for an object.
+func (s *site) client(t *testing.T, o *unstructured.Unstructured) dynamic.ResourceInterface {
+	t.Helper()
+	gvk := o.GroupVersionKind()
+	mapping, err := s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) {
+		s.mapper.Reset()
+		mapping, err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	}
+	must(t, err)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		return s.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace())
+	}
+	return s.dynamic.Resource(mapping.Resource)
+}
+
+// state is what each object of a variant is now: its identity, and how often what it specifies has changed. An object
+// without a generation changes with each write.
+func (s *site) state(t *testing.T, v *variant) map[string]string {
+	t.Helper()
+	state := map[string]string{}
+	for _, o := range v.objects {
+		if isHook(o) {
+			continue
+		}
+		live, err := s.client(t, o).Get(t.Context(), o.GetName(), metav1.GetOptions{})
+		must(t, err)
+		version := fmt.Sprintf("generation %d", live.GetGeneration())
+		if live.GetGeneration() == 0 {
+			version = "resourceVersion " + live.GetResourceVersion()
+		}
+		state[fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())] = fmt.Sprintf("%s, uid %s", version, live.GetUID())
+	}
+	return state
+}
+
+// TestApply: the API server takes every object of each variant without a word, and applying it again changes nothing.
+// What helm renders with the values of an overlay's name is applied over that: the objects are the same (TestSameObjects).
+func TestApply(t *testing.T) {
+	t.Parallel()
+	names := overlayNames(t)
+	for _, v := range variants(t) {
+		if values, ok := strings.CutPrefix(v.name, "helm "); ok && slices.Contains(names, values) {
+			continue
+		}
+		t.Run(v.name, func(t *testing.T) {
+			s := newSite(t, cluster.Options{})
+			s.foreignDefinitions(t, v)
+			if said := s.install(t, v); said != "" {
+				t.Errorf("kubectl apply says %q, want nothing", said)
+			}
+			before := s.state(t, v)
+			if said := s.install(t, v); said != "" {
+				t.Errorf("kubectl apply says the second time %q, want nothing", said)
+			}
+			s.unchanged(t, before, s.state(t, v))
+			if over, ok := strings.CutPrefix(v.name, "kustomize "); ok {
+				s.helmOver(t, over, before)
+			}
+		})
+	}
+}
+
+func (s *site) unchanged(t *testing.T, before, after map[string]string) {
+	t.Helper()
+	for object, state := range before {
+		if after[object] != state {
+			t.Errorf("%s: was %s, is %s", object, state, after[object])
+		}
+	}
+}
+
+// helmOver applies what helm renders over what kustomize rendered: somebody may change over. It is the same manager, so
+// that what only differs in labels is no conflict, and what is specified stays.
+func (s *site) helmOver(t *testing.T, values string, before map[string]string) {
+	t.Helper()
+	helm := charted(t, values)
+	if said := s.install(t, helm); said != "" {
+		t.Errorf("kubectl apply of the chart says %q, want nothing", said)
+	}
+	after := s.state(t, helm)
+	for object, state := range before {
+		if strings.HasPrefix(state, "generation") && after[object] != "" && after[object] != state {
+			t.Errorf("%s: was %s by kustomize, is %s by helm", object, state, after[object])
+		}
+	}
+}
+
+// gone tells whether there is no such object.
+func gone(err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err == nil:
+		return errors.New("it is still there")
+	default:
+		return err
+	}
+}
+
+// writeKubeconfig writes a kubeconfig for a token.
+func (s *site) writeKubeconfig(t *testing.T, token string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],
+"clusters":[{"name":"x","cluster":{"server":%q,"certificate-authority":%q}}],"users":[{"name":"x","user":{"token":%q}}]}`, s.Config().Host, s.CAFile(), token)
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}

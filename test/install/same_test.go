@@ -1,0 +1,132 @@
+package install
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/diff"
+)
+
+// TestSameObjects: the chart with the values of an overlay's name renders what the overlay does. What differs, and may:
+//
+//   - labels that say by which tool, chart and version something was installed, and that of kustomize that says of what
+//     it is a part;
+//   - the namespace, which helm install --create-namespace makes;
+//   - what Helm makes for its pre-delete hook, and takes away again.
+func TestSameObjects(t *testing.T) {
+	t.Parallel()
+	values := valuesNames(t)
+	for _, overlay := range overlayNames(t) {
+		t.Run(overlay, func(t *testing.T) {
+			t.Parallel()
+			if !slices.Contains(values, overlay) {
+				t.Fatalf("the chart has no ci/%s-values.yaml: there are %q", overlay, values)
+			}
+			difference := compare(alike(kustomized(t, overlay)), alike(charted(t, overlay)))
+			if difference != "" {
+				t.Error(difference)
+			}
+		})
+	}
+}
+
+// alike are the objects of a variant without what may differ, by kind, namespace and name.
+func alike(v *variant) map[string]*unstructured.Unstructured {
+	objects := map[string]*unstructured.Unstructured{}
+	for _, o := range v.objects {
+		if isHook(o) || o.GetKind() == "Namespace" {
+			continue
+		}
+		o = o.DeepCopy()
+		for _, path := range [][]string{{"metadata"}, {"spec", "template", "metadata"}} {
+			withoutTool(o, path)
+		}
+		key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+		if objects[key] != nil {
+			key += " (again)"
+		}
+		objects[key] = o
+	}
+	return objects
+}
+
+// withoutTool removes the labels that say how an object was installed.
+func withoutTool(o *unstructured.Unstructured, metadata []string) {
+	path := slices.Concat(metadata, []string{"labels"})
+	labels, found, _ := unstructured.NestedStringMap(o.Object, path...)
+	if !found {
+		return
+	}
+	for _, label := range []string{"helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "app.kubernetes.io/part-of"} {
+		delete(labels, label)
+	}
+	_ = unstructured.SetNestedStringMap(o.Object, labels, path...) // it was there
+}
+
+// compare says what differs, object by object.
+func compare(kustomize, helm map[string]*unstructured.Unstructured) string {
+	var text strings.Builder
+	keys := map[string]bool{}
+	for _, objects := range []map[string]*unstructured.Unstructured{kustomize, helm} {
+		for key := range objects {
+			keys[key] = true
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		switch {
+		case helm[key] == nil:
+			fmt.Fprintf(&text, "%s: kustomize renders it, helm does not\n", key)
+		case kustomize[key] == nil:
+			fmt.Fprintf(&text, "%s: helm renders it, kustomize does not\n", key)
+		default:
+			if !equality.Semantic.DeepEqual(kustomize[key].Object, helm[key].Object) {
+				fmt.Fprintf(&text, "%s: differs, - kustomize, + helm:\n%s\n", key, diff.Diff(kustomize[key].Object, helm[key].Object))
+			}
+		}
+	}
+	return text.String()
+}
+
+// TestCompare: what is missing, too much or other is found. Without this, a comparison of nothing with nothing would do.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*unstructured.Unstructured) []*unstructured.Unstructured
+		want   string
+	}{
+		"missing": {func(*unstructured.Unstructured) []*unstructured.Unstructured { return nil }, "Deployment gatehouse-system/gatehouse: kustomize renders it"},
+		"extra": {func(o *unstructured.Unstructured) []*unstructured.Unstructured {
+			other := o.DeepCopy()
+			other.SetName("other")
+			return []*unstructured.Unstructured{o, other}
+		}, "Deployment gatehouse-system/other: helm renders it"},
+		"twice": {func(o *unstructured.Unstructured) []*unstructured.Unstructured {
+			return []*unstructured.Unstructured{o, o}
+		}, "(again): helm renders it"},
+		"another value": {func(o *unstructured.Unstructured) []*unstructured.Unstructured {
+			_ = unstructured.SetNestedField(o.Object, int64(7), "spec", "replicas") // there is a spec
+			return []*unstructured.Unstructured{o}
+		}, "Deployment gatehouse-system/gatehouse: differs"},
+		"the label of a tool": {func(o *unstructured.Unstructured) []*unstructured.Unstructured {
+			labels := o.GetLabels()
+			labels["helm.sh/chart"] = "gatehouse-1.0.0"
+			o.SetLabels(labels)
+			return []*unstructured.Unstructured{o}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := kustomized(t, "self-signed").find(t, "Deployment", "gatehouse")
+			before := alike(&variant{objects: []*unstructured.Unstructured{o}})
+			got := compare(before, alike(&variant{objects: c.change(o.DeepCopy())}))
+			if !strings.Contains(got, c.want) || c.want == "" && got != "" {
+				t.Errorf("the difference is %q, want %q", got, c.want)
+			}
+		})
+	}
+}
