@@ -79,6 +79,9 @@ var (
 	errAway   = errors.New("connection refused")
 )
 
+// leases is the resource that can be watched.
+const leases = "leases"
+
 func newFakeAPI() *fakeAPI {
 	return &fakeAPI{changed: make(chan struct{}), objects: map[string]*stored{}}
 }
@@ -160,7 +163,13 @@ func (a *fakeAPI) serve(who string, req *http.Request) (*http.Response, error) {
 		}
 		return respond(req, o.shown(), nil)
 	case "list":
-		return respond(req, a.listed(resource, q.Get("labelSelector"), q.Get("limit"), q.Get("continue")), nil)
+		apiVersion, kind := "gatehouse.dev/v1alpha1", "List"
+		if resource == leases {
+			apiVersion, kind = "coordination.k8s.io/v1", "LeaseList"
+		}
+		list := a.listed(resource, q.Get("labelSelector"), q.Get("limit"), q.Get("continue"))
+		list["apiVersion"], list["kind"] = apiVersion, kind
+		return respond(req, list, nil)
 	case "watch":
 		since, _ := strconv.Atoi(q.Get("resourceVersion"))
 		seconds, _ := strconv.Atoi(q.Get("timeoutSeconds"))
@@ -270,7 +279,7 @@ func (a *fakeAPI) note(resource, how string, o *stored) {
 	if how == "DELETED" {
 		a.version++
 	}
-	if resource == "leases" {
+	if resource == leases {
 		a.log = append(a.log, change{a.version, resource, how, o.shown()})
 		a.log = a.log[max(0, len(a.log)-200):] // nobody who watches is further behind
 	}
@@ -341,8 +350,16 @@ func (a *fakeAPI) apply(at, resource, subresource string, sent map[string]any, m
 	if o == nil && subresource != "" {
 		return nil, missing(resource, at)
 	}
+	how := "MODIFIED"
 	if o == nil {
-		o = a.put(at, resource, map[string]any{"apiVersion": sent["apiVersion"], "kind": sent["kind"], "metadata": sent["metadata"]}, "ADDED")
+		how = "ADDED"
+		metadata, _ := sent["metadata"].(map[string]any)
+		o = &stored{
+			object: map[string]any{"apiVersion": sent["apiVersion"], "kind": sent["kind"], "metadata": map[string]any{"name": metadata["name"], "namespace": metadata["namespace"]}},
+			owners: map[string]map[string]bool{}, wrote: map[string]time.Time{},
+		}
+		a.stamp(o, nil)
+		a.objects[at] = o
 	} else if version := versionOf(sent); version != "" && version != o.version() {
 		return nil, &statusError{code: 409, reason: "Conflict", message: "the object has been modified; please apply your changes to the latest version"}
 	}
@@ -408,7 +425,7 @@ func (a *fakeAPI) apply(at, resource, subresource string, sent map[string]any, m
 	if changed || o.wrote[manager].IsZero() {
 		o.wrote[manager] = time.Now()
 		a.stamp(o, maps.Clone(metadata))
-		a.note(resource, "MODIFIED", o)
+		a.note(resource, how, o)
 	}
 	return o, nil
 }
@@ -438,7 +455,7 @@ func (a *fakeAPI) listed(resource, selector, limitText, from string) map[string]
 		items = append(items, o.shown())
 	}
 	return map[string]any{
-		"kind": "List", "apiVersion": "v1", "items": items,
+		"items":    items,
 		"metadata": map[string]any{"resourceVersion": strconv.Itoa(a.version), "continue": next},
 	}
 }
