@@ -10,7 +10,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/status"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
@@ -26,8 +25,9 @@ type configurator struct {
 	settling  settling
 	// report is told what is in use of the custom resources. It may be nil.
 	report func(status.Report)
-	// notSent is what tells of policies, for one report. It may be nil.
-	notSent func(*config.Config) func(*v1alpha1.AdmissionPolicy) []string
+	// notSent is what makes remarks on what objects are about and is not sent, for one
+	// report. It may be nil.
+	notSent func(*config.Config) func(object any) []string
 	// retell are told when something else is to be reported about the same resources.
 	// There are two of them, or none.
 	retell []<-chan struct{}
@@ -329,7 +329,7 @@ func (c *configurator) settle(ctx context.Context, base *config.Config, tolerant
 // tell reports what is in use of the custom resources.
 func (c *configurator) tell() {
 	if c.report != nil && c.last != nil {
-		var notSent func(*v1alpha1.AdmissionPolicy) []string
+		var notSent func(object any) []string
 		if c.notSent != nil {
 			notSent = c.notSent(c.last.config)
 		}

@@ -37,6 +37,8 @@ type reporting struct {
 	status        *status.Controller
 	definitions   *definitions.Definitions
 	registrations *cluster.Registrations
+	// assumed tells that nobody said which the registrations are.
+	assumed bool
 }
 
 // Requests of status and definitions share a client of their own, so that they
@@ -71,7 +73,11 @@ func (f *serveFlags) reports(ctx context.Context, access *rest.Config, world *su
 		Pods:     f.podCounter(client, current, log),
 	})
 	metrics.Registry.MustRegister(r.status)
-	if names := f.names(); len(names) > 0 {
+	names := f.names()
+	if r.assumed = !f.given("registration") && len(names) == 0; r.assumed {
+		names = []string{defaultRegistration}
+	}
+	if len(names) > 0 {
 		r.registrations = world.cluster.Registrations(names)
 	}
 	return r, nil
@@ -113,19 +119,29 @@ func (f *serveFlags) ownNamespace() string {
 	return usualNamespace
 }
 
-// notSent is what makes remarks on what a policy is about and the webhook
+// notSent is what makes remarks on what an object is about and the webhook
 // configurations do not send, nil while these are not known. Of the configuration are
 // the kinds of workloads.
-func (r *reporting) notSent(c *config.Config) func(*v1alpha1.AdmissionPolicy) []string {
+func (r *reporting) notSent(c *config.Config) func(object any) []string {
 	if r.registrations == nil {
 		return nil
 	}
-	configurations, known := r.registrations.Validating()
-	if !known {
+	mutating, knowsMutating := r.registrations.Mutating()
+	validating, knowsValidating := r.registrations.Validating()
+	if !knowsMutating || !knowsValidating || r.assumed && len(mutating)+len(validating) == 0 {
 		return nil
 	}
-	workloads := workload.FromAPI(c.Workloads())
-	return func(p *v1alpha1.AdmissionPolicy) []string { return registration.NotSent(p, workloads, configurations) }
+	ofProfiles, workloads := registration.ProfilesNotSent(mutating), workload.FromAPI(c.Workloads())
+	return func(object any) []string {
+		switch o := object.(type) {
+		case *v1alpha1.SidecarProfile:
+			return ofProfiles
+		case *v1alpha1.AdmissionPolicy:
+			return registration.NotSent(o, workloads, validating)
+		default:
+			return nil
+		}
+	}
 }
 
 // follow makes the configurator tell.
@@ -148,13 +164,9 @@ func (r *reporting) documents(current *inUse) func(context.Context, admission.Re
 	}
 	return documents.New(documents.Options{
 		Current: current.config.Load,
-		NotSent: func(_ string, object any) []string {
-			p, ok := object.(*v1alpha1.AdmissionPolicy)
-			if !ok {
-				return nil
-			}
+		NotSent: func(object any) []string {
 			if notSent := r.notSent(current.config.Load()); notSent != nil {
-				return notSent(p)
+				return notSent(object)
 			}
 			return nil
 		},

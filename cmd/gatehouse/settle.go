@@ -12,7 +12,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/status"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -341,7 +340,7 @@ func (s *settling) keep(of *settled) {
 }
 
 // report is what the people of the cluster are told. NotSent may be nil.
-func (of *settled) report(notSent func(*v1alpha1.AdmissionPolicy) []string) status.Report {
+func (of *settled) report(notSent func(object any) []string) status.Report {
 	report := status.Report{Outcomes: make([]status.Outcome, 0, len(of.standings))}
 	digest := sha256.New()
 	for _, one := range of.standings {
@@ -356,8 +355,8 @@ func (of *settled) report(notSent func(*v1alpha1.AdmissionPolicy) []string) stat
 		case !one.current():
 			o.Use = status.Previous
 		}
-		if p, ok := one.read.Value.(*v1alpha1.AdmissionPolicy); ok && notSent != nil && one.read.Found.Err() == nil {
-			o.NotSent = notSent(p)
+		if notSent != nil && one.read.Found.Err() == nil {
+			o.NotSent = notSent(one.read.Value)
 		}
 		// What is in use of one with errors depends on when a replica started, and must not
 		// make it look behind in everything else.

@@ -1,43 +1,29 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
 )
 
-// customised is a server whose policies and profiles are custom resources. It runs as the ServiceAccount that
-// 'gatehouse manifests' prints, with the rights and the command line of that.
+// customised is a server whose policies and profiles are custom resources.
 type customised struct {
-	*world
-	namespace, name string
-	flags           []string
-	log             string
-	server          *gatehouse.Server
+	*install
+	server *gatehouse.Server
 }
 
 // customisation is how an install differs from the printed one.
@@ -82,113 +68,40 @@ func customise(t *testing.T, w *world, how customisation) *customised {
 	if how.namespace == "" {
 		how.namespace, how.name = system, "gatehouse"
 	}
-	c := &customised{world: w, namespace: how.namespace, name: how.name, log: w.path(how.name + ".log")}
-	t.Cleanup(func() {
-		if t.Failed() {
-			log, _ := os.ReadFile(c.log)
-			const most = 16 << 10
-			t.Logf("%s logged, at the end:\n%s", c.name, log[max(0, len(log)-most):])
-		}
-	})
-	address, listen := []string{"--service", c.namespace + "/" + c.name}, net.JoinHostPort(cluster.ListenAddress(), "0")
-	if !cluster.Namespaced() {
-		var err error
-		listen, err = cluster.UnusedAddress(cluster.ListenAddress())
-		must(t, err)
-		address = []string{"--url", "https://" + listen}
-	}
-	printed, err := gatehouse.Run(t.Context(), append([]string{
-		"manifests", "--certificates", "self-signed", "--custom-resources", "--name", c.name, "--namespace", c.namespace,
-	}, address...)...)
-	must(t, err)
-	must(t, w.apply(t.Context(), c.narrow(t, printed, how)))
-	for line := range strings.Lines(printed) {
-		if command, ok := strings.CutPrefix(strings.TrimSpace(line), "# gatehouse serve "); ok {
-			c.flags = strings.Fields(command)
-		}
-	}
-	for i, word := range c.flags {
-		if word == "--in-cluster" {
-			c.flags[i] = "--kubeconfig=" + c.kubeconfig(t, how.reach)
-		}
-	}
-	c.flags = append(c.flags, "--namespace", c.namespace, "--replica", c.name, "--listen", listen, "--ops-listen", "127.0.0.1:0",
-		"--drain-delay", "0s", "--rotation-hold", "1s", "--log-level", "info")
+	c := &customised{install: w.newInstall(t, how.namespace, how.name, "--custom-resources")}
+	printed := c.manifests(t)
+	must(t, w.apply(t.Context(), c.without(t, printed, how)))
+	c.command(t, printed, map[string]string{"--in-cluster": c.kubeconfig(t, how.reach)}, "--namespace", c.namespace, "--log-level", "info")
 	return c
 }
 
-// narrow takes rights away, and the webhooks but that for documents if it is to be alone.
-func (c *customised) narrow(t *testing.T, printed string, how customisation) string {
+// without takes rights away, and the webhooks but that for documents if it is to be alone.
+func (c *customised) without(t *testing.T, printed string, how customisation) string {
 	t.Helper()
-	var applied []string
 	missing := slices.Clone(how.without)
-	for text := range strings.SplitSeq(printed, "\n---\n") {
-		var document map[string]any
-		must(t, yaml.Unmarshal([]byte(text), &document))
-		o := unstructured.Unstructured{Object: document}
+	text := rewritten(t, printed, func(o *unstructured.Unstructured) {
 		switch o.GetKind() {
-		case "":
-			continue // the header
 		case "Role", "ClusterRole":
 			if !strings.HasSuffix(o.GetName(), "-resources") {
 				break
 			}
-			var role rbacv1.ClusterRole
-			must(t, yaml.UnmarshalStrict([]byte(text), &role))
-			var rules []rbacv1.PolicyRule
-			for _, rule := range role.Rules {
-				for _, resource := range rule.Resources {
-					one := rule
-					one.Resources = []string{resource}
-					one.Verbs = slices.DeleteFunc(slices.Clone(rule.Verbs), func(verb string) bool {
-						i := slices.Index(how.without, withoutRight{resource, verb})
-						if i >= 0 {
-							missing = slices.DeleteFunc(missing, func(r withoutRight) bool { return r == how.without[i] })
-						}
-						return i >= 0
-					})
-					if len(one.Verbs) > 0 {
-						rules = append(rules, one)
-					}
-				}
-			}
-			document["rules"] = rules
+			narrow(t, o, func(resource, verb string) bool {
+				this := withoutRight{resource, verb}
+				missing = slices.DeleteFunc(missing, func(r withoutRight) bool { return r == this })
+				return slices.Contains(how.without, this)
+			})
 		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
-			list, _, err := unstructured.NestedSlice(document, "webhooks")
-			must(t, err)
-			for i := range list {
-				if how.alone {
-					must(t, unstructured.SetNestedMap(list[i].(map[string]any), map[string]any{"nobody": "has-this"}, "namespaceSelector", "matchLabels"))
-				}
+			if how.alone {
+				eachWebhook(t, o, func(webhook map[string]any) {
+					must(t, unstructured.SetNestedField(webhook, "has-this", "namespaceSelector", "matchLabels", "nobody"))
+				})
 			}
-			document["webhooks"] = list
 		}
-		content, err := yaml.Marshal(document)
-		must(t, err)
-		applied = append(applied, string(content))
-	}
+	})
 	if len(missing) > 0 {
 		t.Fatalf("no role has %+v:\n%s", missing, printed)
 	}
-	return strings.Join(applied, "---\n")
-}
-
-// kubeconfig is one for the ServiceAccount, with a token as a pod has it.
-func (c *customised) kubeconfig(t *testing.T, reach string) string {
-	t.Helper()
-	request, err := c.Client().CoreV1().ServiceAccounts(c.namespace).CreateToken(t.Context(), c.name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(t, err)
-	access, config := c.Config(), clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: access.Host, CertificateAuthority: c.CAFile()}
-	if reach != "" {
-		config.Clusters["c"] = &clientcmdapi.Cluster{Server: reach, CertificateAuthority: c.path("ca.crt")}
-	}
-	config.AuthInfos["c"] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
-	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
-	config.CurrentContext = "c"
-	path := c.path(c.name + ".kubeconfig")
-	must(t, clientcmd.WriteToFile(*config, path))
-	return path
+	return text
 }
 
 // start starts the server, waits until it is ready, and makes it the endpoint of its Service.
@@ -258,14 +171,10 @@ type logLine struct {
 
 func (c *customised) lines(t *testing.T) []logLine {
 	t.Helper()
-	content, err := os.ReadFile(c.log)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
 	var lines []logLine
-	for text := range bytes.Lines(content) {
-		line := logLine{text: string(text)}
-		if json.Unmarshal(text, &line) == nil { // the last may not be whole
+	for text := range strings.Lines(c.written(t)) {
+		line := logLine{text: text}
+		if json.Unmarshal([]byte(text), &line) == nil { // the last may not be whole
 			lines = append(lines, line)
 		}
 	}
@@ -375,55 +284,12 @@ func (w *world) refuses(t *testing.T, name, text string) {
 	})
 }
 
-// reviewer asks the server itself, as the API server does, which need not be there for it.
-type reviewer struct {
-	url    string
-	client *http.Client
-}
-
+// reviewer asks about pods in the namespace "shop".
 func (c *customised) reviewer(t *testing.T) *reviewer {
 	t.Helper()
 	found, err := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), c.name, metav1.GetOptions{})
 	must(t, err)
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(found.Webhooks[0].ClientConfig.CABundle)
-	name := c.name + "." + c.namespace + ".svc"
-	if !cluster.Namespaced() {
-		name = c.server.Reviews.Addr().String()
-	}
-	return &reviewer{"https://" + c.server.Reviews.String() + "/validate", &http.Client{
-		Timeout: deadline, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13}},
-	}}
-}
-
-// ask is the refusal of a pod of that name, "" for none.
-func (r *reviewer) ask(ctx context.Context, name string) (string, error) {
-	review := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","name":%[1]q,"namespace":"shop",
-		"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"userInfo":{"username":"somebody"},
-		"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":%[1]q,"namespace":"shop"},"spec":{"containers":[{"name":"a","image":"a"}]}}}}`, name)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(review))
-	if err != nil {
-		return "", err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := r.client.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close() //nolint:errcheck // it was read
-	var answer struct {
-		Response struct {
-			Allowed bool
-			Status  struct{ Message string }
-		}
-	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		return "", fmt.Errorf("it answers %s: %w", response.Status, err)
-	}
-	if answer.Response.Allowed {
-		return "", nil
-	}
-	return "refused: " + answer.Response.Status.Message, nil
+	return c.trusting(found.Webhooks[0].ClientConfig.CABundle, c.server.Reviews, "shop")
 }
 
 // shop makes the namespace that the tests of custom resources create pods in.

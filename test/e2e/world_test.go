@@ -320,13 +320,19 @@ func (w *world) endpoints(ctx context.Context, service string, servers ...*gateh
 }
 
 func (w *world) apply(ctx context.Context, documents string) error {
+	_, err := w.applySaying(ctx, documents)
+	return err
+}
+
+// applySaying is apply, and returns what kubectl says.
+func (w *world) applySaying(ctx context.Context, documents string) (string, error) {
 	kubectl := w.Kubectl(ctx, "apply", "--filename", "-")
 	kubectl.Stdin = strings.NewReader(documents)
 	output, err := kubectl.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("kubectl apply: %w: %s", err, output)
+		return "", fmt.Errorf("kubectl apply: %w: %s", err, output)
 	}
-	return nil
+	return string(output), nil
 }
 
 // waitUntilRegistered waits until the API server, which learns of a registration by a watch, asks both endpoints.

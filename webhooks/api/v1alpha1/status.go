@@ -37,8 +37,8 @@ const (
 	// it is used. Of a policy whose expressions do not compile, its failurePolicy
 	// decides what it matches; one whose match constraints have errors is left out.
 	NotUsedReason = "NotUsed"
-	// NotSentReason is of Degraded: the webhook configurations do not send all that a
-	// policy is about.
+	// NotSentReason is of Degraded: the webhook configurations do not send all that an
+	// object is about.
 	NotSentReason = "NotSent"
 	// OutdatedReason is of Degraded: the CustomResourceDefinition in the cluster is
 	// not that of this version of Gatehouse.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 )
@@ -12,26 +13,31 @@ import (
 // Registrations are webhook configurations of a cluster, which say what is sent. It
 // is safe for concurrent use.
 type Registrations struct {
-	validating []*follower
-	changed    chan struct{}
+	mutating, validating []*follower
+	changed              chan struct{}
 }
 
-// Registrations begins to read the ValidatingWebhookConfigurations of these names.
-// Nothing waits for them.
+// Registrations begins to read the MutatingWebhookConfigurations and
+// ValidatingWebhookConfigurations of these names. Nothing waits for them.
 func (c *Cluster) Registrations(names []string) *Registrations {
 	r := &Registrations{changed: make(chan struct{}, 1)}
-	kind := admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration")
-	for _, name := range names {
-		f := newFollower(Target{Kind: kind, Name: name}, &paramSource{kind: kind, client: c.dynamic, discovery: c.discovery}, c.log, c.metrics.counter(kind))
+	follow := func(kind, name string) *follower {
+		target := Target{Kind: admissionregistrationv1.SchemeGroupVersion.WithKind(kind), Name: name}
+		f := newFollower(target, &paramSource{kind: target.Kind, client: c.dynamic, discovery: c.discovery}, c.log, c.metrics.counter(target.Kind))
 		f.keep = func(s *store) cache.ReflectorStore { return &touchingStore{s, r.touch} }
 		f.changed = r.touch
-		r.validating = append(r.validating, f)
 		c.group.Go(func() { f.run(c.ctx) })
+		return f
+	}
+	for _, name := range names {
+		r.mutating = append(r.mutating, follow("MutatingWebhookConfiguration", name))
+		r.validating = append(r.validating, follow("ValidatingWebhookConfiguration", name))
 	}
 	return r
 }
 
-// Changed has a value whenever Validating may be something else than before.
+// Changed has a value whenever Mutating or Validating may be something else than
+// before.
 func (r *Registrations) Changed() <-chan struct{} { return r.changed }
 
 func (r *Registrations) touch() {
@@ -41,11 +47,24 @@ func (r *Registrations) touch() {
 	}
 }
 
-// Validating are the configurations that there are, in the order of their names, and
+// Mutating are the configurations that there are, in the order of their names, and
 // false while it is not known of each name whether there is one.
+func (r *Registrations) Mutating() ([]admissionregistrationv1.MutatingWebhookConfiguration, bool) {
+	return configurations[admissionregistrationv1.MutatingWebhookConfiguration](r.mutating)
+}
+
+// Validating is Mutating for those that validate.
 func (r *Registrations) Validating() ([]admissionregistrationv1.ValidatingWebhookConfiguration, bool) {
-	var all []admissionregistrationv1.ValidatingWebhookConfiguration
-	for _, f := range r.validating {
+	return configurations[admissionregistrationv1.ValidatingWebhookConfiguration](r.validating)
+}
+
+// configurations are what followers have, in the order of their names.
+func configurations[T any, P interface {
+	*T
+	metav1.Object
+}](followers []*follower) ([]T, bool) {
+	var all []T
+	for _, f := range followers {
 		s := f.state.Load().store
 		if s == nil {
 			return nil, false
@@ -55,15 +74,13 @@ func (r *Registrations) Validating() ([]admissionregistrationv1.ValidatingWebhoo
 			if !ok {
 				continue
 			}
-			var one admissionregistrationv1.ValidatingWebhookConfiguration
+			var one T
 			if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &one) == nil {
 				all = append(all, one)
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b admissionregistrationv1.ValidatingWebhookConfiguration) int {
-		return cmp.Compare(a.Name, b.Name)
-	})
+	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(P(&a).GetName(), P(&b).GetName()) })
 	return all, true
 }
 

@@ -39,10 +39,10 @@ type Options struct {
 	// required.
 	Current func() *config.Config
 	// NotSent returns remarks, for people, on what an object is about and the
-	// registrations do not send. The kind is that of the object, which is a pointer
-	// to a type of webhooks/api/v1alpha1 and must not be changed. It may be nil, and
-	// is safe for concurrent use otherwise.
-	NotSent func(kind string, object any) []string
+	// registrations do not send. The object is a pointer to a type of
+	// webhooks/api/v1alpha1 and must not be changed. It may be nil, and is safe for
+	// concurrent use otherwise.
+	NotSent func(object any) []string
 	// Offline says that the configuration is a directory which stands for the
 	// cluster, so that a document of an object's name is the object as it was before.
 	// Otherwise such a document counts in place of the object, of which there is a
@@ -160,7 +160,7 @@ func (r *Reviewer) judge(one *config.Resource) finding.List {
 			found = append(found, shadowed(current, one)...)
 		}
 		if r.options.NotSent != nil {
-			for _, remark := range r.options.NotSent(one.Kind, one.Value) {
+			for _, remark := range r.options.NotSent(one.Value) {
 				found = append(found, finding.Finding{Severity: finding.Warning, Source: config.ClusterSource, Object: one.Object(), Message: remark})
 			}
 		}

@@ -133,9 +133,9 @@ func TestNotSent(t *testing.T) {
 	c := configOf(t)
 	r := documents.New(documents.Options{
 		Current: func() *config.Config { return c },
-		NotSent: func(kind string, _ any) []string { return []string{kind + " is not\tsent", kind + " is not sent"} },
+		NotSent: func(any) []string { return []string{"it is not\tsent", "it is not sent"} },
 	})
-	want := "allowed\nwarning: AdmissionPolicy/p: AdmissionPolicy is not sent\n"
+	want := "allowed\nwarning: AdmissionPolicy/p: it is not sent\n"
 	if got := text(t, r.Review(t.Context(), about(t, admissionPolicy("p", rules+deny), ""))); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -42,7 +42,7 @@ type Outcome struct {
 	// Findings are about the object as it was read, errors and warnings. Without an
 	// error Use is Current.
 	Findings finding.List
-	// NotSent are remarks, for people, on what a policy is about and the webhook
+	// NotSent are remarks, for people, on what the object is about and the webhook
 	// configurations do not send.
 	NotSent []string
 }
