@@ -26,10 +26,11 @@ func (s series) add(name string, labels ...string) {
 	}
 }
 
-// others are metrics of what else runs in a cluster, as far as the files may use them, with their labels: of
-// kube-state-metrics and of the kubelet's cAdvisor. Neither is here to ask.
+// others are metrics of what else runs in a cluster, as far as the files may use them, with their labels: of Prometheus itself, of
+// kube-state-metrics and of the kubelet's cAdvisor. None is here to ask.
 func others() series {
 	s := series{}
+	s.add("up")
 	for _, name := range []string{"kube_deployment_status_replicas_available", "kube_deployment_status_replicas_unavailable"} {
 		s.add(name, "namespace", "deployment")
 	}

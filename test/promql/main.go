@@ -1,95 +1,59 @@
-// Command promql takes PromQL apart: it reads expressions from standard input, one JSON string a line, and writes what
-// is in each, one JSON object a line. It is a module of its own, so that Prometheus is no dependency of the program.
+// Command promql does with PromQL what tests need of Prometheus. `promql parts` takes expressions apart; `promql evaluate`
+// evaluates alerts and queries on series of samples, with Prometheus' own rules. Both read JSON values from standard input and
+// write one for each. It is a module of its own, so that Prometheus is no dependency of the program.
 package main
 
 import (
-	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Parts are what an expression is made of.
-type Parts struct {
-	// Error says why it is none.
-	Error string `json:"error,omitempty"`
-	// Selectors are the series that it reads.
-	Selectors []Selector `json:"selectors,omitempty"`
-	// Groupings are labels that it groups, joins or sorts by, each with the metrics that these may come from.
-	Groupings []Selector `json:"groupings,omitempty"`
-}
-
-// Selector are labels, and the metrics that are to have them.
-type Selector struct {
-	Metrics []string `json:"metrics"`
-	Labels  []string `json:"labels"`
-}
+var syntax = parser.NewParser(parser.Options{})
 
 func main() {
-	err := run()
+	err := run(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "promql:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
-	in := bufio.NewScanner(os.Stdin)
-	out := json.NewEncoder(os.Stdout)
-	for in.Scan() {
-		var text string
-		err := json.Unmarshal(in.Bytes(), &text)
+func run(args []string) error {
+	switch {
+	case len(args) == 1 && args[0] == "parts":
+		return each(func(text string) (Parts, error) { return parts(text), nil })
+	case len(args) == 1 && args[0] == "evaluate":
+		return each(func(e Evaluation) (Result, error) { return evaluate(context.Background(), e) })
+	default:
+		return errors.New("usage: promql parts|evaluate")
+	}
+}
+
+// each answers each value of standard input.
+func each[In, Out any](answer func(In) (Out, error)) error {
+	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for {
+		var value In
+		err := in.Decode(&value)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		err = out.Encode(parts(text))
+		answered, err := answer(value)
+		if err != nil {
+			return err
+		}
+		err = out.Encode(answered)
 		if err != nil {
 			return err
 		}
 	}
-	return in.Err()
-}
-
-func parts(text string) Parts {
-	expr, err := parser.NewParser(parser.Options{}).ParseExpr(text)
-	if err != nil {
-		return Parts{Error: err.Error()}
-	}
-	var p Parts
-	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
-		switch n := node.(type) {
-		case *parser.VectorSelector:
-			s := Selector{Metrics: []string{n.Name}}
-			for _, m := range n.LabelMatchers {
-				if m.Name != "__name__" {
-					s.Labels = append(s.Labels, m.Name)
-				}
-			}
-			p.Selectors = append(p.Selectors, s)
-		case *parser.AggregateExpr:
-			if len(n.Grouping) > 0 {
-				p.Groupings = append(p.Groupings, Selector{metrics(n.Expr), n.Grouping})
-			}
-		case *parser.BinaryExpr:
-			if m := n.VectorMatching; m != nil && len(m.MatchingLabels)+len(m.Include) > 0 {
-				p.Groupings = append(p.Groupings, Selector{metrics(n), append(m.MatchingLabels, m.Include...)})
-			}
-		}
-		return nil
-	})
-	return p
-}
-
-// metrics are the names of all series below a node.
-func metrics(node parser.Node) []string {
-	var names []string
-	parser.Inspect(node, func(n parser.Node, _ []parser.Node) error {
-		if s, ok := n.(*parser.VectorSelector); ok {
-			names = append(names, s.Name)
-		}
-		return nil
-	})
-	return names
 }
