@@ -73,8 +73,8 @@ type Cluster struct {
 }
 
 const (
-	// startTimeout is ten times what a start takes on a busy machine with two cores.
-	startTimeout = time.Minute
+	// startTimeout is thirty times what a start takes on a busy machine with two cores: some start at the same time.
+	startTimeout = 3 * time.Minute
 	// askTimeout bounds one question to a program that is starting, or hangs.
 	askTimeout = 2 * time.Second
 
@@ -90,7 +90,7 @@ const (
 )
 
 // Start starts a control plane and returns when it answers and pods can be created in the namespace "default". The
-// context bounds the start only, which takes a minute at most; [Cluster.Stop] ends what was started.
+// context bounds the start only, which takes three minutes at most; [Cluster.Stop] ends what was started.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
 	defer cancel()

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -336,7 +337,7 @@ func (p *Pod) prepare(ctx context.Context) (*cluster.Process, error) {
 		if arg == "--in-cluster" {
 			// Where a pod's credentials are is fixed in a place that this machine has for others.
 			args = append(args, "--kubeconfig="+kubeconfig)
-			if len(args) > 0 && args[0] == "serve" {
+			if args[0] == "serve" && slices.Contains(container.Args, "--custom-resources") {
 				args = append(args, "--namespace="+p.spec.Namespace)
 			}
 			continue

@@ -8,7 +8,6 @@ package definitions
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -98,31 +97,8 @@ func New(c Config) (*Definitions, error) {
 	return d, nil
 }
 
-// Names are the names of the definitions that are looked at, sorted: the
-// resourceNames of the right to get them.
-func Names() ([]string, error) {
-	all, err := crds.All()
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(all))
-	for i, definition := range all {
-		names[i] = definition.GetName()
-	}
-	return names, nil
-}
-
-// Check looks once. It returns the problems by kind, and an error if of some kinds
-// nothing could be told: these are not among the problems.
-func (d *Definitions) Check(ctx context.Context) (map[string]Problem, error) {
-	problems, failures := d.look(ctx)
-	errs := make([]error, 0, len(failures))
-	for _, kind := range slices.Sorted(maps.Keys(failures)) {
-		errs = append(errs, failures[kind])
-	}
-	return problems, errors.Join(errs...)
-}
-
+// look compares all of them once. It returns the problems by kind, and the errors of
+// the kinds of which nothing could be told: these are not among the problems.
 func (d *Definitions) look(ctx context.Context) (problems map[string]Problem, failures map[string]error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -269,7 +245,7 @@ func (d *Definitions) Outdated() map[string]string {
 	return out
 }
 
-// Changed has something to receive after Outdated has changed. It is for one
+// Changed has something to receive after Outdated may have changed. It is for one
 // receiver, and is never closed.
 func (d *Definitions) Changed() <-chan struct{} { return d.changed }
 

@@ -3,8 +3,10 @@ package definitions
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -12,14 +14,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/registration"
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 )
 
@@ -86,7 +92,7 @@ func definitionsOf(t *testing.T, client dynamic.Interface) (*Definitions, *lines
 	return d, log
 }
 
-func TestCheck(t *testing.T) {
+func TestLook(t *testing.T) {
 	t.Parallel()
 	only := func(name string, change func(*unstructured.Unstructured)) func(*unstructured.Unstructured) bool {
 		return func(definition *unstructured.Unstructured) bool {
@@ -127,6 +133,13 @@ func TestCheck(t *testing.T) {
 		"one that is not yet ready":  {conditions("NamesAccepted", "True"), NotEstablished, []string{"is not established yet", "kubectl describe customresourcedefinition sidecarprofiles.gatehouse.dev"}},
 		"a schema that holds nobody": {conditions("Established", "True", "NonStructuralSchema", "True"), NotStructural, []string{"not structural", Remedy}},
 		"one on its way out":         {conditions("Established", "True", "Terminating", "True"), Deleted, []string{"is being deleted, with every object of the kind", Remedy}},
+		"one that was deleted a moment ago": {
+			only(profiles, func(definition *unstructured.Unstructured) {
+				definition.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1_700_000_000, 0)})
+			}),
+			Deleted,
+			[]string{"is being deleted, with every object of the kind", Remedy},
+		},
 		"no version": {
 			only(profiles, func(definition *unstructured.Unstructured) { set(t, definition, []any{}, "spec", "versions") }),
 			NotServed,
@@ -158,9 +171,9 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, _ := definitionsOf(t, clusterOf(t, c.change))
-			problems, err := d.Check(t.Context())
-			if err != nil {
-				t.Fatal(err)
+			problems, failures := d.look(t.Context())
+			if len(failures) != 0 {
+				t.Fatal(failures)
 			}
 			if c.reason == "" {
 				if len(problems) != 0 {
@@ -191,9 +204,9 @@ func TestOlderRevision(t *testing.T) {
 	for i := range d.wanted {
 		d.wanted[i].revision += 2
 	}
-	problems, err := d.Check(t.Context())
-	if err != nil || len(problems) != len(d.wanted) {
-		t.Fatalf("the problems are %v, %v", problems, err)
+	problems, failures := d.look(t.Context())
+	if len(failures) != 0 || len(problems) != len(d.wanted) {
+		t.Fatalf("the problems are %v, %v", problems, failures)
 	}
 	for kind, problem := range problems {
 		if problem.Reason != Older || !strings.Contains(problem.Text, "has revision 1 of its schema, and this version of Gatehouse has 3: fields that it lacks are dropped") {
@@ -202,7 +215,7 @@ func TestOlderRevision(t *testing.T) {
 	}
 }
 
-func TestCheckTellsWhatItCouldNotTell(t *testing.T) {
+func TestLookTellsWhatItCouldNotTell(t *testing.T) {
 	t.Parallel()
 	client := clusterOf(t, func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles })
 	broken := errors.New("no route to host")
@@ -211,36 +224,64 @@ func TestCheckTellsWhatItCouldNotTell(t *testing.T) {
 		return get != nil && get.GetName() == tokens, nil, broken
 	})
 	d, _ := definitionsOf(t, client)
-	problems, err := d.Check(t.Context())
-	if !errors.Is(err, broken) || !strings.Contains(err.Error(), tokens) {
-		t.Errorf("the error is %v", err)
+	problems, failures := d.look(t.Context())
+	if err := failures["AccessToken"]; len(failures) != 1 || !errors.Is(err, broken) || !strings.Contains(err.Error(), tokens) {
+		t.Errorf("the failures are %v", failures)
 	}
 	if _, has := problems["AccessToken"]; has || problems["SidecarProfile"].Reason != Missing {
 		t.Errorf("the problems are %v", problems)
 	}
 }
 
-func TestNamesAreThoseOfTheRight(t *testing.T) {
+// What is granted is to get by name, and an API server answers nothing else.
+func TestAsksForWhatIsGranted(t *testing.T) {
 	t.Parallel()
-	names, err := Names()
+	service, err := registration.ParseService("gatehouse-system/gatehouse")
 	if err != nil {
 		t.Fatal(err)
 	}
+	install, err := registration.ForAdmission(registration.Options{
+		Name: "gatehouse", Namespace: "gatehouse-system", Server: service, SelfSigned: true, CustomResources: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := registration.JSON(install.Documents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct{ Items []rbacv1.ClusterRole }
+	if err := json.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	var granted []string
+	for i := range list.Items {
+		for _, rule := range list.Items[i].Rules {
+			if slices.Equal(rule.Resources, []string{"customresourcedefinitions"}) && slices.Equal(rule.Verbs, []string{"get"}) {
+				granted = append(granted, rule.ResourceNames...)
+			}
+		}
+	}
+
 	client := clusterOf(t, nil)
 	d, _ := definitionsOf(t, client)
-	if _, err := d.Check(t.Context()); err != nil {
-		t.Fatal(err)
+	if _, failures := d.look(t.Context()); len(failures) != 0 {
+		t.Fatal(failures)
 	}
 	var asked []string
 	for _, action := range client.Actions() {
-		get, ok := action.(clienttesting.GetAction)
+		get, ok := action.(clienttesting.GetActionImpl)
 		if !ok {
 			t.Fatalf("it asks for more than to get by name: %v", action)
 		}
-		asked = append(asked, get.GetName())
+		if get.GetOptions.ResourceVersion != "0" {
+			t.Errorf("it asks etcd for %s, and not the API server's memory", get.Name)
+		}
+		asked = append(asked, get.Name)
 	}
-	if !slices.Equal(asked, names) || len(names) != 6 {
-		t.Errorf("it asks for %v, and the right is for %v", asked, names)
+	slices.Sort(granted)
+	if !slices.Equal(asked, granted) || len(granted) != 6 {
+		t.Errorf("it asks for %v, and %v are granted", asked, granted)
 	}
 }
 
@@ -364,6 +405,36 @@ func TestRunLooksOftenWhileSomethingIsWrong(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An API server that never answers is told about, unless it is the end that comes first.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ ends, lines int }{"goes on": {ends: 2, lines: 1}, "ends": {ends: 0, lines: 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://api.example"}, &http.Client{Transport: silence{}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				d, log := definitionsOf(t, client)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(c.ends)*patience+time.Second)
+				defer cancel()
+				d.Run(ctx)
+				if lines := log.take(); len(lines) != c.lines {
+					t.Errorf("it says %q", lines)
+				}
+			})
+		})
+	}
+}
+
+type silence struct{}
+
+func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
 }
 
 // An upgrade begins with the definitions: for as long as it is under way nothing is wrong.

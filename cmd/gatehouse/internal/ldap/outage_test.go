@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,7 +172,11 @@ func TestTimeout(t *testing.T) {
 	s := slapd.New(t, slapd.Options{LDIF: tree})
 	c := within(config(s), 500*time.Millisecond)
 	d := open(t, c)
-	jane := mustFind(t, d, "jane")
+	jane, err := eventuallyTold(t, d, "jane")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := d.Stats().Servers[0].Failures
 	s.Pause()
 	for name, ask := range map[string]func(context.Context) error{
 		"find":   func(ctx context.Context) error { _, err := d.Find(ctx, "jane"); return err },
@@ -191,11 +196,11 @@ func TestTimeout(t *testing.T) {
 		}
 	}
 
-	failures := d.Stats().Servers[0].Failures
+	failures := d.Stats().Servers[0].Failures - before
 	patient := open(t, within(config(s), time.Minute))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	_, err := patient.Find(ctx, "jane")
+	_, err = patient.Find(ctx, "jane")
 	if !couldNotTell(err) || !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller left: %v", err)
 	}
@@ -207,6 +212,9 @@ func TestTimeout(t *testing.T) {
 	}
 	s.Resume()
 	err = login(t.Context(), d)
+	for end := time.Now().Add(time.Minute); couldNotTell(err) && time.Now().Before(end); {
+		err = login(t.Context(), d)
+	}
 	if err != nil {
 		t.Errorf("after the pause: %v", err)
 	}
@@ -217,22 +225,35 @@ func TestTimeout(t *testing.T) {
 func TestBindOnce(t *testing.T) {
 	t.Parallel()
 	second := slapd.New(t, slapd.Options{LDIF: tree})
+	var asked atomic.Bool
 	first := newFake(t, func(f *fakeConn, m message) {
 		if m.operation == bindRequest && m.dn == janeDN {
+			asked.Store(true)
 			f.hang()
 			return
 		}
 		f.answerLikeAServer(m)
 	})
-	c := within(config(second), time.Second)
-	c.Servers = append([]string{first.url}, c.Servers...)
-	c.CertificateAuthority += first.authority
-	d := open(t, c)
-	err := d.Verify(t.Context(), &authn.Account{DN: janeDN}, password)
+	var (
+		d      *ldap.Directory
+		err    error
+		before int
+	)
+	// A busy machine may not come as far as the password in a second, and then it may be tried elsewhere.
+	for timeout := time.Second; !asked.Load(); timeout *= 2 {
+		if timeout > time.Minute {
+			t.Fatal("the first server is never asked")
+		}
+		c := within(config(second), timeout)
+		c.Servers = append([]string{first.url}, c.Servers...)
+		c.CertificateAuthority += first.authority
+		d, before = open(t, c), len(binds(second))
+		err = d.Verify(t.Context(), &authn.Account{DN: janeDN}, password)
+	}
 	if !couldNotTell(err) {
 		t.Errorf("a password without an answer: %v", err)
 	}
-	if got := binds(second); len(got) > 0 {
+	if got := binds(second)[before:]; len(got) > 0 {
 		t.Errorf("the password was tried elsewhere, as %q", got)
 	}
 	if s := d.Stats().Servers[0]; s.Failures != 1 || !s.PassedOver {

@@ -53,8 +53,6 @@ type Config struct {
 	Page int64
 	// Log may be nil.
 	Log *slog.Logger
-	// Now is the clock; nil stands for time.Now.
-	Now func() time.Time
 }
 
 // Counter counts pods. Run must not be called while it runs; everything else is safe
@@ -81,9 +79,6 @@ func New(config Config) *Counter {
 	}
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
-	}
-	if config.Now == nil {
-		config.Now = time.Now
 	}
 	return &Counter{config: config, changed: make(chan struct{}, 1)}
 }
@@ -139,7 +134,7 @@ func (c *Counter) once(ctx context.Context) {
 		c.config.Log.Warn("of some pods it cannot be told what they would get: they are counted only if they are injected",
 			"pods", t.untold, "first", t.err.Error())
 	}
-	at := metav1.NewTime(c.config.Now())
+	at := metav1.Now()
 	for name, counts := range t.counts {
 		counts.CountedAt = at
 		t.counts[name] = counts

@@ -112,7 +112,7 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 			StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)), Request: r,
 		}, err
 	}
-	if r.URL.Path != "/api/v1/pods" || r.Header.Get("Accept") != "application/json" || query.Get("fieldSelector") == "" || query.Has("resourceVersion") {
+	if r.URL.Path != "/api/v1/pods" || r.Header.Get("Accept") != "application/json" || query.Get("fieldSelector") != "status.phase!=Succeeded,status.phase!=Failed" || query.Has("resourceVersion") {
 		return answer(http.StatusBadRequest, metav1.Status{Status: metav1.StatusFailure, Message: "not as expected: " + r.URL.String()})
 	}
 	if s.failure != nil {
@@ -230,52 +230,113 @@ func TestFailure(t *testing.T) {
 	})
 }
 
-// TestRests wants pages with pauses between them, so that counting takes a tenth of
-// the time, and an end at once when the context ends in one.
-func TestRests(t *testing.T) {
+// TestUntold counts a pod of which it cannot be told what it would get only by what it
+// has, and says so once for as long as there are any.
+func TestUntold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		set := profiles(t, 1)
-		s := &server{late: 10 * time.Millisecond}
-		for range 20 {
-			s.pods = append(s.pods, pod("default", "shop", "Running", "", ""))
+		told := profiles(t, 1)
+		var unknowing sidecar.Profile // asks for labels of a namespace that it does not know
+		if err := yaml.UnmarshalStrict([]byte(fmt.Sprintf(shipper, "shop", "shop", "shipper", 1)), &unknowing.SidecarProfile); err != nil {
+			t.Fatal(err)
 		}
-		c := podcount.New(podcount.Config{Client: client(t, s), Set: func() *sidecar.Set { return set }, Page: 1})
+		unknowing.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+		untold, err := sidecar.Compile(sidecar.Spec{Profiles: []sidecar.Profile{unknowing}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var set atomic.Pointer[sidecar.Set]
+		set.Store(untold)
+		s := &server{pods: []map[string]any{
+			pod("default", "shop", "Running", "", ""), pod("default", "shop", "Running", "shop", revision(t, told)),
+		}}
+		var log bytes.Buffer
+		c := podcount.New(podcount.Config{
+			Client: client(t, s), Set: set.Load, Log: slog.New(slog.NewTextHandler(&log, nil)), Every: time.Minute,
+		})
 		ctx, stop := context.WithCancel(t.Context())
-		start := time.Now()
 		go c.Run(ctx)
-		<-c.Changed()
-		if took := time.Since(start); took != 19*100*time.Millisecond+10*time.Millisecond {
-			t.Errorf("it took %s", took)
+		for _, now := range []struct {
+			set             *sidecar.Set
+			matched, logged int
+		}{{untold, 0, 1}, {untold, 0, 1}, {told, 2, 1}, {untold, 0, 2}} {
+			set.Store(now.set)
+			<-c.Changed()
+			if got := c.Counts()["shop"]; int(got.Matched) != now.matched || got.Injected != 1 {
+				t.Errorf("the counts are %+v, want %d matched and 1 injected", got, now.matched)
+			}
+			if got := log.String(); strings.Count(got, "\n") != now.logged || strings.Count(got, "pods=2 first=\"pod \\\"x\\\" in namespace") != now.logged {
+				t.Errorf("it logged %s, want %d lines", got, now.logged)
+			}
 		}
-		time.Sleep(5*time.Minute + 50*time.Millisecond) // within the first pause of the next count
 		stop()
 		synctest.Wait()
-		if asked := len(s.asked); asked != 21 {
-			t.Errorf("asked %d times", asked)
-		}
 	})
 }
 
-// TestHostileAnswers keeps the counts whatever comes back.
+// TestRests wants pages with pauses between them, so that counting takes a tenth of
+// the time unless that would be long, and an end at once when the context ends in one.
+func TestRests(t *testing.T) {
+	t.Parallel()
+	for late, each := range map[time.Duration]time.Duration{10 * time.Millisecond: 100 * time.Millisecond, time.Second: 6 * time.Second} {
+		t.Run(late.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				set := profiles(t, 1)
+				s := &server{late: late}
+				for range 20 {
+					s.pods = append(s.pods, pod("default", "shop", "Running", "", ""))
+				}
+				var log bytes.Buffer
+				c := podcount.New(podcount.Config{
+					Client: client(t, s), Set: func() *sidecar.Set { return set }, Page: 1, Log: slog.New(slog.NewTextHandler(&log, nil)),
+				})
+				ctx, stop := context.WithCancel(t.Context())
+				start := time.Now()
+				go c.Run(ctx)
+				<-c.Changed()
+				if took := time.Since(start); took != 19*each+late {
+					t.Errorf("it took %s", took)
+				}
+				time.Sleep(5*time.Minute + 2*late) // within the first pause of the next count
+				stop()
+				synctest.Wait()
+				if asked := len(s.asked); asked != 21 || log.Len() > 0 {
+					t.Errorf("asked %d times, and logged %s", asked, &log)
+				}
+			})
+		})
+	}
+}
+
+// TestHostileAnswers keeps the counts whatever comes back, and tries again later.
 func TestHostileAnswers(t *testing.T) {
 	t.Parallel()
-	for name, body := range map[string]string{
-		"nothing": "", "no JSON": "<html>", "another kind": `{"kind":"Table","items":[]}`, "no list": `{"kind":"PodList","items":{}}`,
-		"no items": `{"kind":"PodList"}`, "half": `{"kind":"PodList","items":[{`,
+	forgotten := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"metadata":{"continue":"x"}}`
+	for name, answer := range map[string]struct {
+		code int // 0 for none at all
+		body string
+	}{
+		"nothing": {200, ""}, "no JSON": {200, "<html>"}, "another kind": {200, `{"kind":"Table","items":[]}`}, "no list": {200, `{"kind":"PodList","items":{}}`},
+		"no items": {200, `{"kind":"PodList"}`}, "half": {200, `{"kind":"PodList","items":[{`}, "a list that is always forgotten": {410, forgotten},
+		"silence": {0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				set := profiles(t, 1)
 				transport := roundTripper(func(r *http.Request) (*http.Response, error) {
-					return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+					if answer.code == 0 {
+						<-r.Context().Done()
+						return nil, r.Context().Err()
+					}
+					return &http.Response{StatusCode: answer.code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(answer.body)), Request: r}, nil
 				})
 				var log bytes.Buffer
 				c := podcount.New(podcount.Config{Client: client(t, transport), Set: func() *sidecar.Set { return set }, Log: slog.New(slog.NewTextHandler(&log, nil))})
 				ctx, stop := context.WithCancel(t.Context())
 				go c.Run(ctx)
-				synctest.Wait()
+				time.Sleep(time.Minute) // the clock of the bubble
 				stop()
 				synctest.Wait()
 				if c.Counts() != nil || strings.Count(log.String(), "level=ERROR") != 1 {

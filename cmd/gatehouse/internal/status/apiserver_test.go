@@ -22,17 +22,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-// soon waits until something is so.
+// soon waits until something is so, for as long as the third try may take of what somebody has to mend, and a busy
+// machine.
 func soon(t *testing.T, what string, is func() (bool, string)) {
 	t.Helper()
+	const most = 3 * time.Minute
 	var last string
-	for deadline := time.Now().Add(45 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(most); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		var ok bool
 		if ok, last = is(); ok {
 			return
 		}
 	}
-	t.Fatalf("not within 45 s: %s: %s", what, last)
+	t.Fatalf("not within %s: %s: %s", most, what, last)
 }
 
 // server is a real API server with our definitions, and processes with our rights.
@@ -200,6 +202,26 @@ func (s *server) wantStatus(t *testing.T, o Object, want string) {
 	})
 }
 
+// told waits until Events with these words are recorded, in this order and no others: they come after the write that they
+// are about.
+func (s *server) told(t *testing.T, wants ...string) {
+	t.Helper()
+	var list []string
+	soon(t, "Events", func() (bool, string) {
+		list = append(list, s.events.taken()...)
+		return len(list) >= len(wants), fmt.Sprintf("%q", list)
+	})
+	if len(list) != len(wants) {
+		t.Errorf("%d Events, want %d: %q", len(list), len(wants), list)
+		return
+	}
+	for i, want := range wants {
+		if !strings.Contains(list[i], want) {
+			t.Errorf("Event %d is %q, want %q in it", i, list[i], want)
+		}
+	}
+}
+
 // TestAPIServer is the life of an install on a real API server, with the rights that
 // the documentation of Controller names.
 func TestAPIServer(t *testing.T) {
@@ -246,12 +268,11 @@ func TestAPIServer(t *testing.T) {
 	changed := time.Now()
 	b.Use(report("2", policy, token))
 	s.wantStatus(t, policy, "observed 2, "+healthy)
-	if took := time.Since(changed); took > 3*time.Second {
+	// Not with the next report that would come anyway. A busy machine may take a while for the one that comes now.
+	if took := time.Since(changed); took > reportPause+requestTime {
 		t.Errorf("Ready came %s after the last replica", took)
 	}
-	if list := s.events.taken(); len(list) != 0 {
-		t.Errorf("Events: %q", list)
-	}
+	s.told(t)
 
 	// The fields of others in a status stay.
 	used := `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AccessToken","status":{"lastUsed":"2026-01-01T00:00:00Z"}}`
@@ -266,9 +287,7 @@ func TestAPIServer(t *testing.T) {
 	if lastUsed, _, _ := unstructured.NestedString(found.Object, "status", "lastUsed"); lastUsed != "2026-01-01T00:00:00Z" {
 		t.Errorf("lastUsed is %q", lastUsed)
 	}
-	if list := s.events.taken(); len(list) != 2 || !strings.HasPrefix(list[0], "Warning Invalid AccessToken ci: spec: bad") {
-		t.Errorf("Events: %q", list)
-	}
+	s.told(t, "Warning Invalid AccessToken ci: spec: bad", "Warning PreviousVersionInUse AccessToken ci")
 
 	// The leader leaves, and the other one goes on in its place.
 	if !a.leads(t) {
@@ -279,9 +298,7 @@ func TestAPIServer(t *testing.T) {
 	before, _ := s.get(t, token)
 	b.Use(report("4", token, policy))
 	s.wantStatus(t, token, "observed 1, "+healthy)
-	if list := s.events.taken(); len(list) != 1 || !strings.HasPrefix(list[0], "Normal Compiled AccessToken ci") {
-		t.Errorf("Events: %q", list)
-	}
+	s.told(t, "Normal Compiled AccessToken ci")
 	after, _ := s.get(t, token)
 	if before.GetResourceVersion() == after.GetResourceVersion() {
 		t.Error("nothing was written")
@@ -296,9 +313,7 @@ func TestAPIServer(t *testing.T) {
 		return strings.Contains(text, `another install of Gatehouse, namespace/name \"`+namespace+`/gatehouse\"`), text
 	})
 	s.wantStatus(t, policy, "observed 2, "+healthy)
-	if list := s.events.taken(); len(list) != 1 || !strings.Contains(list[0], "StatusContested") {
-		t.Errorf("Events: %q", list)
-	}
+	s.told(t, "StatusContested")
 	other.stop()
 
 	// A definition loses its status, a right is taken away, and a definition goes.

@@ -34,13 +34,14 @@ func (t *Telemetry) PolicyCounts(refuses func(policyName, binding string) bool) 
 			continue // a counter can be written
 		}
 		n, count := int64(read.GetCounter().GetValue()), counts[labels.policy]
-		switch {
-		case labels.outcome == policy.Violated, labels.outcome == policy.Failed:
+		switch labels.outcome {
+		case policy.Violated, policy.Failed:
 			if refuses(labels.policy, labels.binding) {
 				count.Refusals += n
 			}
-		case labels.rule == "" && labels.outcome == policy.Done:
+		case policy.Done:
 			count.Evaluations += n
+		case policy.Passed, policy.Ignored, policy.Excepted, policy.Existing: // They refuse nothing.
 		}
 		counts[labels.policy] = count
 	}

@@ -19,7 +19,7 @@ func TestPolicyCounts(t *testing.T) {
 	observe, _ := newTelemetry(slog.LevelInfo)
 	want := func(when string, want map[string]telemetry.PolicyCount) {
 		t.Helper()
-		refuses := func(_, binding string) bool { return binding != "warns" }
+		refuses := func(name, binding string) bool { return name != "kept" && binding != "warns" }
 		if got := observe.PolicyCounts(refuses); !maps.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", when, got, want)
 		}
@@ -35,7 +35,7 @@ func TestPolicyCounts(t *testing.T) {
 	observe.Policies(evaluated(own, "limits", "some", 1, policy.Ignored))
 	observe.Policies(evaluated(own, "limits", "some", 1, policy.Excepted))
 	observe.Policies(evaluated(own, "limits", "some", 1, policy.Existing))
-	observe.Policies(evaluated(own, "kept", "", 1, policy.Passed))
+	observe.Policies(evaluated(own, "kept", "", 1, policy.Violated))
 	observe.Policies(evaluated(upstream, "limits", "all", 1, policy.Violated))
 	// One that could not be evaluated at all.
 	observe.Policies([]policy.Observation{{Kind: own, Policy: "broken", Outcome: policy.Failed}})

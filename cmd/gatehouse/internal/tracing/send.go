@@ -113,7 +113,7 @@ func (t *Tracer) send(ctx context.Context, batch []*tracepb.Span) {
 		if !a.again || attempt == attempts {
 			break
 		}
-		if sleep(ctx, min(max(pause, a.pause), longestPause)) {
+		if sleep(ctx, max(pause, a.pause)) {
 			pause, err = 2*pause, nil
 		}
 	}
@@ -169,7 +169,7 @@ func (t *Tracer) post(ctx context.Context, body []byte) (answer, error) {
 		return a, nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // A date is as good as nothing.
-		pause := min(time.Duration(min(seconds, int(longestPause/time.Second)))*time.Second, longestPause)
+		pause := time.Duration(min(seconds, int(longestPause/time.Second))) * time.Second
 		return answer{again: true, pause: pause}, fmt.Errorf("it answers %d", response.StatusCode)
 	default:
 		return answer{}, fmt.Errorf("it answers %d (hint: --tracing-endpoint must take OTLP over HTTP, mostly on port 4318)", response.StatusCode)

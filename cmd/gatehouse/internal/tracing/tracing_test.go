@@ -142,7 +142,7 @@ func TestSpan(t *testing.T) {
 		Audit:       map[string]string{"key": "an-annotation"},
 		TraceParent: sampled, Started: started, Took: 3 * time.Millisecond, Waited: 500 * time.Millisecond, Bytes: 4321,
 	})
-	run(tracer)()
+	tracer.send(t.Context(), tracer.waiting(nil)) // unlike Run at its end, for as long as it takes
 	request, body := <-requests, <-bodies
 	if request.Method != http.MethodPost || request.URL.Path != "/v1/traces" || request.Header.Get("Content-Type") != "application/x-protobuf" ||
 		request.Header.Get("User-Agent") != "gatehouse/v1.2.3" {
@@ -289,34 +289,36 @@ func TestBatches(t *testing.T) {
 // what is lost is counted, and the log has a line at the start and the end.
 func TestCollectorAway(t *testing.T) {
 	t.Parallel()
-	partial, err := proto.Marshal(&collectorpb.ExportTraceServiceResponse{PartialSuccess: &collectorpb.ExportTracePartialSuccess{
-		RejectedSpans: 1, ErrorMessage: "too old",
-	}})
-	if err != nil {
-		t.Fatal(err)
+	rejects := func(n int64) func(int, *http.Request) (*http.Response, error) {
+		text, err := proto.Marshal(&collectorpb.ExportTraceServiceResponse{PartialSuccess: &collectorpb.ExportTracePartialSuccess{
+			RejectedSpans: n, ErrorMessage: "too old",
+		}})
+		return func(int, *http.Request) (*http.Response, error) { return says(http.StatusOK, text), err }
 	}
 	for _, tc := range []struct {
 		name   string
 		answer func(n int, r *http.Request) (*http.Response, error)
 		// requests are those that one batch of two spans leads to.
 		requests, sent, dropped int
-		log                     []string
+		// lasts is from the first of them to the last.
+		lasts time.Duration
+		log   []string
 	}{
 		{
 			"hangs", func(_ int, r *http.Request) (*http.Response, error) {
 				<-r.Context().Done()
 				return nil, r.Context().Err()
 			},
-			4, 0, 2,
+			4, 0, 2, 3*sendTimeout + (1+2+4)*time.Second,
 			[]string{"context deadline exceeded"},
 		},
-		{"is away", func(int, *http.Request) (*http.Response, error) { return nil, errors.New("no route") }, 4, 0, 2, []string{"no route"}},
+		{"is away", func(int, *http.Request) (*http.Response, error) { return nil, errors.New("no route") }, 4, 0, 2, (1 + 2 + 4) * time.Second, []string{"no route"}},
 		{"is away for a moment", func(n int, _ *http.Request) (*http.Response, error) {
 			if n < 2 {
 				return says(http.StatusServiceUnavailable, nil), nil
 			}
 			return says(http.StatusOK, nil), nil
-		}, 3, 2, 0, []string{"it answers 503", "traces are sent again"}},
+		}, 3, 2, 0, (1 + 2) * time.Second, []string{"it answers 503", "traces are sent again"}},
 		{"asks for an hour's pause", func(n int, _ *http.Request) (*http.Response, error) {
 			if n > 0 {
 				return says(http.StatusOK, nil), nil
@@ -324,18 +326,20 @@ func TestCollectorAway(t *testing.T) {
 			r := says(http.StatusTooManyRequests, nil)
 			r.Header.Set("Retry-After", "3600")
 			return r, nil
-		}, 2, 2, 0, []string{"it answers 429", "traces are sent again"}},
+		}, 2, 2, 0, longestPause, []string{"it answers 429", "traces are sent again"}},
 		{
 			"is something else", func(int, *http.Request) (*http.Response, error) {
 				return says(http.StatusNotFound, []byte("secret")), nil
 			},
-			1, 0, 2,
+			1, 0, 2, 0,
 			[]string{"it answers 404", "mostly on port 4318"},
 		},
-		{"takes one", func(int, *http.Request) (*http.Response, error) { return says(http.StatusOK, partial), nil }, 1, 1, 1, []string{"too old"}},
+		{"takes one", rejects(1), 1, 1, 1, 0, []string{"too old"}},
+		{"rejects more than there are", rejects(1000), 1, 0, 2, 0, []string{"too old"}},
+		{"rejects fewer than none", rejects(-1), 1, 2, 0, 0, nil},
 		{"says what cannot be read", func(int, *http.Request) (*http.Response, error) {
 			return says(http.StatusOK, []byte("\xff\xff")), nil
-		}, 1, 2, 0, nil},
+		}, 1, 2, 0, 0, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -354,6 +358,9 @@ func TestCollectorAway(t *testing.T) {
 				if got := len(c.requests); got != tc.requests || tracer.sent.Load() != int64(tc.sent) || tracer.dropped.Load() != int64(tc.dropped) {
 					t.Errorf("%d requests, %d sent, %d dropped; want %d, %d and %d", got, tracer.sent.Load(), tracer.dropped.Load(), tc.requests, tc.sent, tc.dropped)
 				}
+				if lasts := c.at[len(c.at)-1].Sub(c.at[0]); lasts != tc.lasts {
+					t.Errorf("the last request is %s after the first, want %s", lasts, tc.lasts)
+				}
 				if got := strings.Count(log.String(), "\n"); got > 2 || strings.Contains(log.String(), "secret") {
 					t.Errorf("the log is\n%s", &log)
 				}
@@ -364,6 +371,43 @@ func TestCollectorAway(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestRedirect has a collector that would have the spans sent elsewhere.
+func TestRedirect(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != defaultPath {
+			t.Errorf("the spans are sent to %s", r.URL)
+		}
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	endpoint, err := ParseEndpoint(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	tracer := New(Config{Endpoint: endpoint, Ratio: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	tracer.Review(&review.Outcome{Endpoint: "validate"})
+	tracer.send(t.Context(), tracer.waiting(nil))
+	if tracer.dropped.Load() != 1 || !strings.Contains(log.String(), "it answers 307") {
+		t.Errorf("%d spans are dropped, and the log is\n%s", tracer.dropped.Load(), &log)
+	}
+}
+
+// TestEndlessAnswer has a collector answer with more than is worth reading.
+func TestEndlessAnswer(t *testing.T) {
+	t.Parallel()
+	endless := strings.NewReader(strings.Repeat("\xff", 2*maxAnswer))
+	tracer := New(config(&collector{answer: func(int, *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(endless)}, nil
+	}}, 1, io.Discard))
+	tracer.Review(&review.Outcome{Endpoint: "validate"})
+	tracer.send(t.Context(), tracer.waiting(nil))
+	if endless.Len() < maxAnswer || tracer.sent.Load() != 1 {
+		t.Errorf("%d bytes were not read, %d spans sent", endless.Len(), tracer.sent.Load())
 	}
 }
 
