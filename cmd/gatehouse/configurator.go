@@ -21,7 +21,7 @@ type configurator struct {
 	world     *surroundings
 	providers *identityProviders
 	// resources is nil without custom resources.
-	resources *cluster.Resources
+	resources customResources
 	settling  settling
 	// report is told what is in use of the custom resources. It may be nil.
 	report func(status.Report)
@@ -46,6 +46,13 @@ type configurator struct {
 	identities provided
 	// complete tells that what is in use has everything that was there at the start.
 	complete atomic.Bool
+}
+
+// customResources are those of a cluster, as cluster.Resources has them.
+type customResources interface {
+	Changed() <-chan struct{}
+	All() []*config.Resource
+	Wait(ctx context.Context) error
 }
 
 // Somebody who changes resources without end must not keep the processors from
@@ -176,20 +183,38 @@ func (c *configurator) ready() error {
 	if err := c.world.ready(); err != nil {
 		return err
 	}
+	return c.whole()
+}
+
+// whole is why nothing can be decided: what is in use lacks what was there at the
+// start, and would admit what that refuses. Whoever is asked all the same, because an
+// API server came back that takes this for ready as it was before, could not tell.
+func (c *configurator) whole() error {
 	if c.resources != nil && !c.complete.Load() {
 		return errNotInUse
 	}
 	return nil
 }
 
-// quiet waits until nothing more changes, and not for long.
+// quiet waits until nothing more changes, and not for long. Access tokens that are
+// gone or revoked end while it rests.
 func (c *configurator) quiet(ctx context.Context) {
 	rested := time.NewTimer(time.Until(c.rest))
 	defer rested.Stop()
-	select {
-	case <-rested.C:
-	case <-ctx.Done():
-		return
+	changed, again := c.resources.Changed(), (<-chan time.Time)(nil)
+	for resting := true; resting; {
+		select {
+		case <-changed:
+			began := time.Now()
+			c.withdraw(c.resources.All())
+			changed, again = nil, time.After(max(settleResources, restAfterSettling*time.Since(began)))
+		case <-again:
+			changed, again = c.resources.Changed(), nil
+		case <-rested.C:
+			resting = false
+		case <-ctx.Done():
+			return
+		}
 	}
 	longest := time.NewTimer(settleAtMost)
 	defer longest.Stop()
@@ -338,4 +363,4 @@ func (c *configurator) tell() {
 }
 
 // errNotInUse keeps a server from being ready before its custom resources are.
-var errNotInUse = errors.New("custom resources were read and are not in use yet")
+var errNotInUse = errors.New("not all custom resources are in use yet")

@@ -97,7 +97,7 @@ func (s *screen) echoes(t *testing.T) bool {
 // until waits for what a test waits for.
 func (s *screen) until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) { // polled with a deadline
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) { // polled with a deadline
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not seen on\n%s", what, s)
 		}

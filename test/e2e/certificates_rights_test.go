@@ -3,12 +3,9 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -18,18 +15,13 @@ import (
 	"syscall"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/test/cluster"
@@ -49,20 +41,15 @@ spec:
   - {expression: '!has(namespaceObject.metadata.labels.red)', message: not red}
 `
 
-// rightsSite is a server that runs as the ServiceAccount that 'gatehouse manifests' prints, with the rights and the
-// command line of that.
+// rightsSite is an install, and what its ServiceAccount may do.
 type rightsSite struct {
-	*world
-	name, namespace string
+	*install
 	// user is the ServiceAccount to the API server.
 	user string
 	// rules are the printed ones, by the namespace that they are for.
 	rules map[string][]rbacv1.PolicyRule
 	// documents are what was printed, as applied.
 	documents string
-	// flags are what was printed for serve.
-	flags []string
-	log   string
 }
 
 // aRight is one verb of one rule. The namespace is "" for what is granted in all of the cluster.
@@ -73,111 +60,54 @@ type aRight struct{ namespace, resource, verb string }
 func (w *world) newRightsSite(t *testing.T, namespace, name string, without aRight, served ...string) *rightsSite {
 	t.Helper()
 	s := &rightsSite{
-		world: w, name: name, namespace: namespace, user: "system:serviceaccount:" + namespace + ":" + name,
-		rules: map[string][]rbacv1.PolicyRule{}, log: w.path(name + ".log"),
+		install: w.newInstall(t, namespace, name), user: "system:serviceaccount:" + namespace + ":" + name, rules: map[string][]rbacv1.PolicyRule{},
 	}
-	dir := t.TempDir()
-	config := filepath.Join(dir, "config")
-	must(t, os.Mkdir(config, 0o700))
+	config := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(config, "policy.yaml"), []byte(rightsPolicy), 0o600))
-
-	address, listen := []string{"--service", namespace + "/" + name}, net.JoinHostPort(cluster.ListenAddress(), "0")
-	if !cluster.Namespaced() {
-		var err error
-		listen, err = cluster.UnusedAddress(cluster.ListenAddress())
-		must(t, err)
-		address = []string{"--url", "https://" + listen}
-	}
-	printed, err := gatehouse.Run(t.Context(), append([]string{
-		"manifests", "--certificates", "self-signed", "--name", name, "--namespace", namespace,
-	}, address...)...)
-	must(t, err)
+	printed := s.manifests(t)
 	if strings.Contains(printed, "caBundle:") {
 		t.Fatalf("a caBundle is printed, which would overwrite the server's:\n%s", printed)
 	}
-	s.documents = s.narrow(t, printed, without, served)
+	s.documents = s.without(t, printed, without, served)
 	must(t, w.apply(t.Context(), s.documents))
 	t.Cleanup(s.withdraw)
 	s.waitForRights(t, without)
-
-	for line := range strings.Lines(printed) {
-		if command, ok := strings.CutPrefix(strings.TrimSpace(line), "# gatehouse serve "); ok {
-			s.flags = strings.Fields(command)
-		}
-	}
-	for i, word := range s.flags {
-		switch word {
-		case "DIR":
-			s.flags[i] = config
-		case "--in-cluster":
-			s.flags[i] = "--kubeconfig=" + s.kubeconfig(t, dir)
-		}
-	}
-	s.flags = append(s.flags, "--listen", listen, "--ops-listen", "127.0.0.1:0", "--rotation-hold", "1s", "--replica", name, "--drain-delay", "0s")
+	s.command(t, printed, map[string]string{"DIR": config, "--in-cluster": s.kubeconfig(t, "")})
 	return s
 }
 
-// narrow takes the right away, notes the others, and has nothing sent to the server but what is in the namespaces.
-func (s *rightsSite) narrow(t *testing.T, printed string, without aRight, served []string) string {
+// without takes the right away, notes the others, and has nothing sent to the server but what is in the namespaces.
+func (s *rightsSite) without(t *testing.T, printed string, without aRight, served []string) string {
 	t.Helper()
-	var (
-		applied []string
-		removed int
-	)
-	for text := range strings.SplitSeq(printed, "\n---\n") {
-		var document map[string]any
-		must(t, yaml.Unmarshal([]byte(text), &document))
-		o := unstructured.Unstructured{Object: document}
-		switch o.GetKind() {
-		case "":
-			continue // the header
-		case "Role", "ClusterRole":
-			var role rbacv1.ClusterRole
-			must(t, yaml.UnmarshalStrict([]byte(text), &role))
-			s.rules[o.GetNamespace()] = append(s.rules[o.GetNamespace()], role.Rules...)
-			var rules []any
-			for _, rule := range role.Rules {
-				if o.GetNamespace() == without.namespace && slices.Contains(rule.Resources, without.resource) {
-					if i := slices.Index(rule.Verbs, without.verb); i >= 0 {
-						rule.Verbs = slices.Delete(slices.Clone(rule.Verbs), i, i+1)
-						removed++
-					}
-				}
-				fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&rule)
-				must(t, err)
-				if len(rule.Verbs) > 0 {
-					rules = append(rules, fields)
-				}
-			}
-			document["rules"] = rules
-		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
-			list, _, err := unstructured.NestedSlice(document, "webhooks")
-			must(t, err)
-			for i := range list {
-				expressions, _, err := unstructured.NestedSlice(list[i].(map[string]any), "namespaceSelector", "matchExpressions")
-				must(t, err)
-				must(t, unstructured.SetNestedSlice(list[i].(map[string]any), append(expressions, map[string]any{
-					"key": corev1.LabelMetadataName, "operator": "In", "values": toAny(append(served, s.namespace)), // its own is left out all the same
-				}), "namespaceSelector", "matchExpressions"))
-			}
-			document["webhooks"] = list
-		}
-		content, err := yaml.Marshal(document)
-		must(t, err)
-		applied = append(applied, string(content))
+	var names []any
+	for _, name := range append(served, s.namespace) { // its own is left out all the same
+		names = append(names, name)
 	}
+	removed := 0
+	text := rewritten(t, printed, func(o *unstructured.Unstructured) {
+		switch namespace := o.GetNamespace(); o.GetKind() {
+		case "Role", "ClusterRole":
+			s.rules[namespace] = append(s.rules[namespace], narrow(t, o, func(resource, verb string) bool {
+				taken := aRight{namespace, resource, verb} == without
+				if taken {
+					removed++
+				}
+				return taken
+			})...)
+		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+			eachWebhook(t, o, func(webhook map[string]any) {
+				expressions, _, err := unstructured.NestedSlice(webhook, "namespaceSelector", "matchExpressions")
+				must(t, err)
+				must(t, unstructured.SetNestedSlice(webhook, append(expressions, map[string]any{
+					"key": corev1.LabelMetadataName, "operator": "In", "values": names,
+				}), "namespaceSelector", "matchExpressions"))
+			})
+		}
+	})
 	if want := min(1, len(without.verb)); removed != want {
 		t.Fatalf("%d rules have the verb %q of %q, want %d:\n%s", removed, without.verb, without.resource, want, printed)
 	}
-	return strings.Join(applied, "---\n")
-}
-
-func toAny(list []string) []any {
-	var all []any
-	for _, text := range list {
-		all = append(all, text)
-	}
-	return all
+	return text
 }
 
 // withdraw takes back what others would notice.
@@ -185,21 +115,6 @@ func (s *rightsSite) withdraw() {
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	_ = s.Kubectl(ctx, "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", s.name, "--ignore-not-found").Run()
-}
-
-// kubeconfig is one for the ServiceAccount, with a token as a pod has it.
-func (s *rightsSite) kubeconfig(t *testing.T, dir string) string {
-	t.Helper()
-	request, err := s.Client().CoreV1().ServiceAccounts(s.namespace).CreateToken(t.Context(), s.name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(t, err)
-	access, config := s.Config(), clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: access.Host, CertificateAuthority: s.CAFile()}
-	config.AuthInfos["c"] = &clientcmdapi.AuthInfo{Token: s.secret(request.Status.Token)}
-	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
-	config.CurrentContext = "c"
-	path := filepath.Join(dir, "kubeconfig")
-	must(t, clientcmd.WriteToFile(*config, path))
-	return path
 }
 
 // may asks the API server what the ServiceAccount may do.
@@ -226,7 +141,7 @@ func (s *rightsSite) waitForRights(t *testing.T, without aRight) {
 					if len(rule.ResourceNames) > 0 {
 						a.Name = rule.ResourceNames[0]
 					}
-					want := without.namespace != namespace || !slices.Contains(rule.Resources, without.resource) || without.verb != verb
+					want := aRight{namespace, resource, verb} != without
 					eventually(t, fmt.Sprintf("who may %+v", a), func() error {
 						allowed, err := s.may(t.Context(), a)
 						if err == nil && allowed != want {
@@ -238,15 +153,6 @@ func (s *rightsSite) waitForRights(t *testing.T, without aRight) {
 			}
 		}
 	}
-}
-
-func (s *rightsSite) logged(t *testing.T) string {
-	t.Helper()
-	log, err := os.ReadFile(s.log)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	return string(log)
 }
 
 // bundles are the caBundles of all webhooks of the registration.
@@ -270,31 +176,12 @@ func (s *rightsSite) bundles(ctx context.Context) ([][]byte, error) {
 	return list, nil
 }
 
-// ask sends a review about a namespace that does not exist, as the API server does, and trusts who answers as that.
+// ask sends a review about a namespace that does not exist.
 func (s *rightsSite) ask(ctx context.Context, to netip.AddrPort, bundle []byte) error {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(bundle)
-	name := s.name + "." + s.namespace + ".svc"
-	if !cluster.Namespaced() {
-		name = to.Addr().String()
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS13}}}
-	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","name":"p","namespace":"certificate-rights-unknown",
-		"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},
-		"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"certificate-rights-unknown"}}}}`
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+to.String()+"/validate", strings.NewReader(review))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("it answers %s", response.Status)
-	}
-	return errors.Join(err, response.Body.Close())
+	r := s.trusting(bundle, to, "certificate-rights-unknown")
+	defer r.client.CloseIdleConnections()
+	_, err := r.ask(ctx, "p")
+	return err
 }
 
 // asked are the rights that the ServiceAccount has made use of, by the audit log, and what it was refused.
@@ -367,11 +254,6 @@ func TestPrintedRightsAreEnoughAndNoMore(t *testing.T) {
 	server, err := gatehouse.Start(t.Context(), s.log, s.flags...)
 	must(t, err)
 	t.Cleanup(server.Kill)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the server logged\n%s", s.logged(t))
-		}
-	})
 	if cluster.Namespaced() {
 		must(t, w.ServiceFor(t.Context(), namespace, name, int(server.Reviews.Port())))
 	}
@@ -445,7 +327,7 @@ func TestPrintedRightsAreEnoughAndNoMore(t *testing.T) {
 		t.Errorf("it leaves %d leases, %v", len(found.Items), err)
 	}
 	for _, wrong := range []string{"forbidden", "may not", "cannot be"} {
-		if log := s.logged(t); strings.Contains(log, wrong) {
+		if log := s.written(t); strings.Contains(log, wrong) {
 			t.Errorf("%q is in its log", wrong)
 		}
 	}
@@ -559,7 +441,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 				must(t, err)
 			}
 			eventually(t, "what it says", func() error {
-				log := s.logged(t)
+				log := s.written(t)
 				for _, want := range c.want {
 					if !strings.Contains(log, want) {
 						return fmt.Errorf("%s is not in its log:\n%s", want, log)

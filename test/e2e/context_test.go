@@ -175,13 +175,7 @@ func apart(t *testing.T) *world {
 func lookUp(t *testing.T, w *world) *looked {
 	t.Helper()
 	l := &looked{world: w, config: w.path("config"), log: w.path("context.log")}
-	t.Cleanup(func() {
-		if t.Failed() {
-			log, _ := os.ReadFile(l.log)
-			const most = 8 << 10
-			t.Logf("gatehouse serve logged, at the end:\n%s", log[max(0, len(log)-most):])
-		}
-	})
+	showIfFailed(t, "gatehouse serve", l.log)
 	must(t, os.Mkdir(l.config, 0o700))
 	for name, content := range contextDocuments() {
 		must(t, os.WriteFile(filepath.Join(l.config, name), []byte(content), 0o600))

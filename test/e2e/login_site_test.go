@@ -107,6 +107,7 @@ func (s *site) serveMore(t *testing.T, name string) *gatehouse.Server {
 	t.Helper()
 	server, err := s.serve(t.Context(), name, s.documents)
 	must(t, err)
+	showIfFailed(t, name, server.Log())
 	t.Cleanup(func() {
 		// What it counted is looked through for secrets, and nothing else of it is needed.
 		_, metrics, err := server.Get(context.WithoutCancel(t.Context()), "/metrics")
@@ -117,11 +118,6 @@ func (s *site) serveMore(t *testing.T, name string) *gatehouse.Server {
 			t.Log(err)
 		}
 		server.Kill()
-		if t.Failed() {
-			log, _ := os.ReadFile(server.Log())
-			const most = 8 << 10
-			t.Logf("%s logged, at the end:\n%s", name, log[max(0, len(log)-most):])
-		}
 	})
 	return server
 }

@@ -64,14 +64,8 @@ func (w *world) servePolicies(t *testing.T, name, documents, registered string, 
 	must(t, os.WriteFile(keyFile, key, 0o600))
 	p.server, err = w.serve(t.Context(), name, p.config, "--tls-cert", certFile, "--tls-key", keyFile)
 	must(t, err)
-	t.Cleanup(func() {
-		p.server.Kill()
-		if t.Failed() {
-			log, _ := os.ReadFile(p.server.Log())
-			const most = 8 << 10
-			t.Logf("the server %s logged, at the end:\n%s", name, log[max(0, len(log)-most):])
-		}
-	})
+	showIfFailed(t, name, p.server.Log())
+	t.Cleanup(p.server.Kill)
 
 	address := []string{"--url", "https://" + p.server.Reviews.String()}
 	if cluster.Namespaced() {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -211,4 +213,58 @@ func TestCustomResourcesThroughAnOutage(t *testing.T) {
 	if now > memory+(64<<20) {
 		t.Error("it holds on to memory")
 	}
+}
+
+// A server that could not read the custom resources since its start could not tell what they refuse, and says so to who
+// asks all the same: failurePolicy decides, and no login is answered without the revocations.
+func TestAskedBeforeCustomResourcesAreRead(t *testing.T) {
+	t.Parallel()
+	w := apart(t)
+	must(t, w.applyDefinitions(t.Context()))
+	w.shop(t)
+	must(t, w.apply(t.Context(), policyNamed("red", "object.metadata.name != 'red'", "")))
+	f := newFaultyAPI(t, w)
+	broken := says(http.StatusInternalServerError, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"InternalError","code":500}`)
+	f.become(func(rw http.ResponseWriter, r *http.Request, upstream http.Handler) {
+		if strings.HasPrefix(r.URL.Path, "/apis/gatehouse.dev/") {
+			broken(rw, r, upstream)
+			return
+		}
+		upstream.ServeHTTP(rw, r)
+	})
+	c := customise(t, w, customisation{namespace: system, name: "gatehouse", reach: f.url})
+	ops := c.launched(t)
+	var r *reviewer
+	eventually(t, "the CA in the registration", func() error {
+		found, err := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), c.name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if r = c.trusting(found.Webhooks[0].ClientConfig.CABundle, c.reviews(t), "shop"); len(found.Webhooks[0].ClientConfig.CABundle) == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	validate := r.url
+	for _, path := range []string{"/validate", "/mutate"} {
+		r.url = strings.TrimSuffix(validate, "/validate") + path
+		for _, pod := range []string{"red", "green"} {
+			if got, err := r.ask(t.Context(), pod); err == nil || !strings.Contains(err.Error(), "500 ") {
+				t.Errorf("%s answers about %s %q, %v; want no answer", path, pod, got, err)
+			}
+		}
+	}
+	if code, text, err := readyz(t.Context(), ops); err != nil || code == http.StatusOK {
+		t.Errorf("/readyz says %d %s, %v", code, text, err)
+	}
+	r.url = validate
+	f.become(nil)
+	eventually(t, "the verdicts once they are read", func() error {
+		for pod, want := range map[string]bool{"red": true, "green": false} {
+			if got, err := r.ask(t.Context(), pod); err != nil || (got != "") != want {
+				return fmt.Errorf("%s is judged %q, %w", pod, got, err)
+			}
+		}
+		return nil
+	})
 }

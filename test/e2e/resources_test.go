@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -117,6 +118,20 @@ func (c *customised) start(t *testing.T) *customised {
 	return c
 }
 
+// reviews is where a server that was launched answers reviews.
+func (c *customised) reviews(t *testing.T) netip.AddrPort {
+	t.Helper()
+	for _, line := range c.lines(t) {
+		if line.Message == "serving" {
+			address, err := netip.ParseAddrPort(line.Reviews)
+			must(t, err)
+			return address
+		}
+	}
+	t.Fatal("it does not serve")
+	return netip.AddrPort{}
+}
+
 // launched starts a server that need not become ready, and returns the address of its listener for health once it says.
 func (c *customised) launched(t *testing.T) string {
 	t.Helper()
@@ -163,7 +178,7 @@ func readyz(ctx context.Context, ops string) (int, string, error) {
 
 // logLine is what tests look at of a line of the log.
 type logLine struct {
-	Level, Kind, Object, Error, Hint, Finding, Digest, Ops, Missing, Problem string
+	Level, Kind, Object, Error, Hint, Finding, Digest, Ops, Reviews, Missing, Problem string
 
 	Message string `json:"msg"`
 	text    string

@@ -247,9 +247,6 @@ func (s *Server) Metric(ctx context.Context, name string, labels ...string) (flo
 // Log returns the file that the server logs to.
 func (s *Server) Log() string { return s.log }
 
-// PID returns the process id.
-func (s *Server) PID() int { return s.process.Pid }
-
 // Signal sends a signal. That the program has ended already is an error.
 func (s *Server) Signal(signal os.Signal) error { return s.process.Signal(signal) }
 

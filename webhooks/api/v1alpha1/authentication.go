@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Last used",type=date,JSONPath=`.status.lastUsed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
+// +kubebuilder:printcolumn:name="Degraded because",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].message`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",message="the name is the token's id: 1 to 63 lower-case letters, digits and \"-\""
 type AccessToken struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -89,6 +90,7 @@ type AccessTokenSpec struct {
 // +kubebuilder:printcolumn:name="Issued before",type=string,JSONPath=`.spec.issuedBefore`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
+// +kubebuilder:printcolumn:name="Degraded because",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].message`
 type TokenRevocation struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -37,6 +37,7 @@ const (
 // +kubebuilder:printcolumn:name="Stale",type=integer,JSONPath=`.status.pods.stale`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
+// +kubebuilder:printcolumn:name="Degraded because",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].message`
 // +kubebuilder:validation:XValidation:rule="!(self.metadata.name in ['true', 'false'])",message="a profile cannot be named \"true\" or \"false\": these have a meaning of their own in the annotation sidecar.gatehouse.dev/inject"
 type SidecarProfile struct {
 	metav1.TypeMeta   `json:",inline"`

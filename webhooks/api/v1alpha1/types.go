@@ -54,6 +54,7 @@ var GroupVersion = schema.GroupVersion{Group: "gatehouse.dev", Version: "v1alpha
 // +kubebuilder:printcolumn:name="Refusals",type=integer,JSONPath=`.status.requests.refusals`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
+// +kubebuilder:printcolumn:name="Degraded because",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].message`
 type AdmissionPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -197,6 +198,7 @@ const (
 // +kubebuilder:printcolumn:name="Actions",type=string,JSONPath=`.spec.validationActions`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
+// +kubebuilder:printcolumn:name="Degraded because",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].message`
 type AdmissionPolicyBinding struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -205,7 +207,7 @@ type AdmissionPolicyBinding struct {
 	// an AdmissionPolicy.
 	// +kubebuilder:validation:XValidation:rule="has(self.policyName) && size(self.policyName) > 0",message="is required: name the AdmissionPolicy that is bound",fieldPath=".policyName"
 	// +kubebuilder:validation:XValidation:rule="has(self.validationActions) && size(self.validationActions) > 0",message="is required: say what a violation leads to, for example [\"Deny\"]",fieldPath=".validationActions"
-	// +kubebuilder:validation:XValidation:rule="!has(self.validationActions) || size(self.validationActions) == ('Deny' in self.validationActions ? 1 : 0) + ('Warn' in self.validationActions ? 1 : 0) + ('Audit' in self.validationActions ? 1 : 0)",message="must be of Deny, Warn and Audit",fieldPath=".validationActions"
+	// +kubebuilder:validation:XValidation:rule="!has(self.validationActions) || size(self.validationActions) == ('Deny' in self.validationActions ? 1 : 0) + ('Warn' in self.validationActions ? 1 : 0) + ('Audit' in self.validationActions ? 1 : 0)",message="must be of Deny, Warn and Audit, each at most once",fieldPath=".validationActions"
 	// +kubebuilder:validation:XValidation:rule="!has(self.validationActions) || !('Deny' in self.validationActions && 'Warn' in self.validationActions)",message="\"Deny\" and \"Warn\" exclude each other: a denial shows the message already",fieldPath=".validationActions"
 	// +kubebuilder:validation:XValidation:rule="!has(self.paramRef) || (has(self.paramRef.name) && size(self.paramRef.name) > 0) != has(self.paramRef.selector)",message="exactly one of name and selector is required: an empty selector selects every param",fieldPath=".paramRef"
 	// +kubebuilder:validation:XValidation:rule="!has(self.paramRef) || (has(self.paramRef.parameterNotFoundAction) && self.paramRef.parameterNotFoundAction in ['Allow', 'Deny'])",message="parameterNotFoundAction must be Allow or Deny: \"Deny\" refuses requests while there is no param, \"Allow\" skips the binding",fieldPath=".paramRef"
@@ -243,6 +245,7 @@ type AdmissionPolicyBindingList struct {
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
+// +kubebuilder:printcolumn:name="Degraded because",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].message`
 type PolicyException struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

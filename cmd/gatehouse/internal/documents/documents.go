@@ -159,7 +159,7 @@ func (r *Reviewer) judge(one *config.Resource) finding.List {
 		if !r.options.Offline {
 			found = append(found, shadowed(current, one)...)
 		}
-		if r.options.NotSent != nil {
+		if r.options.NotSent != nil && found.Err() == nil { // what is wrong is not what it is about
 			for _, remark := range r.options.NotSent(one.Value) {
 				found = append(found, finding.Finding{Severity: finding.Warning, Source: config.ClusterSource, Object: one.Object(), Message: remark})
 			}

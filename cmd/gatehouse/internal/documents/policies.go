@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -65,6 +66,13 @@ func (c *compiler) judgeException(current *config.Config, x *v1alpha1.PolicyExce
 			return false
 		})
 		hint(own, fmt.Sprintf("spec.policies[%d].name", i), p.Name, names)
+	}
+	if at := x.Spec.ExpiresAt; at != nil && !clock(current)().Before(at.Time) {
+		own = append(own, finding.Finding{
+			Severity: finding.Warning, Source: config.ClusterSource, Object: policyException + "/" + x.Namespace + "/" + x.Name, Field: "spec.expiresAt",
+			Message: fmt.Sprintf("%q has passed: the exception does nothing", at.UTC().Format(time.RFC3339)),
+			Hint:    "delete it, or give it more time",
+		})
 	}
 	return own
 }

@@ -38,14 +38,20 @@ func judgeRevocation(current *config.Config, revocation *v1alpha1.TokenRevocatio
 	return own
 }
 
+// clock is that of a configuration.
+func clock(current *config.Config) func() time.Time {
+	if current.Authn.Now != nil {
+		return current.Authn.Now
+	}
+	return time.Now
+}
+
 // compileAuthn is everything that there is to say about a spec, to which it adds
 // the guard. What the configuration says of directories and issuers is not looked
 // at: it has compiled before.
 func compileAuthn(current *config.Config, spec authn.Spec) finding.List {
 	spec.Configuration = current.Authn.Configuration
-	if spec.Now = current.Authn.Now; spec.Now == nil {
-		spec.Now = time.Now
-	}
+	spec.Now = clock(current)
 	set, err := authn.Compile(spec)
 	if err != nil {
 		return listOf(err)

@@ -275,13 +275,23 @@ func TestCertifiedConnectionsDoNotCount(t *testing.T) {
 // other.
 func TestConnectionWithoutACall(t *testing.T) {
 	t.Parallel()
-	r, s, _ := bounded(t, emptyReviews(t), 100, 100*time.Millisecond)
+	r, s, _ := bounded(t, emptyReviews(t), 100, time.Hour)
 	r.review(t, r.client)
 	conn := r.dial(t, "h2")
 	// The preface of HTTP/2 with settings, none of them.
 	if _, err := conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")); err != nil {
 		t.Fatal(err)
 	}
+	const acknowledged = "\x00\x00\x00\x04\x01\x00\x00\x00\x00" // that the server has read them
+	heard, piece := "", make([]byte, 100)
+	for !strings.Contains(heard, acknowledged) {
+		n, err := conn.Read(piece)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard += string(piece[:n])
+	}
+	s.EndPatience() // a short one would have run out before that on a busy machine
 	if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
 		t.Error("the connection is kept without a call")
 	}

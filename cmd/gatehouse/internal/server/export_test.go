@@ -15,3 +15,14 @@ func (s *Server) Connections() int {
 	defer s.crowd.mu.Unlock()
 	return len(s.crowd.all)
 }
+
+// EndPatience has the patience with all connections run out.
+func (s *Server) EndPatience() {
+	s.crowd.mu.Lock()
+	defer s.crowd.mu.Unlock()
+	for _, one := range s.crowd.all {
+		if one.patience.Stop() { // else it has run out, or there is a reason to keep the connection
+			one.patience.Reset(0)
+		}
+	}
+}

@@ -34,7 +34,11 @@ import (
 // all the same.
 func TestHangingIssuer(t *testing.T) {
 	t.Parallel()
-	hanging := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	gaveUp := make(chan struct{}, 100) // has a value once nobody waits for the issuer any more
+	hanging := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		gaveUp <- struct{}{}
+	}))
 	defer hanging.Close()
 	known := issuers.New(issuers.Options{Log: slog.New(slog.DiscardHandler), Waiting: server.KeyWaits()})
 	defer known.Close()
@@ -77,20 +81,21 @@ func TestHangingIssuer(t *testing.T) {
 	for n := range forged {
 		go func() { answers <- ask(forge(hanging.URL, n)) }()
 	}
-	deadline := time.After(5 * time.Second) // less than the time of a token review
 	for range forged - server.KeyWaits() {
 		select {
 		case answer := <-answers:
 			if !strings.Contains(answer, `"error"`) {
 				t.Errorf("a forged token is answered %s", answer)
 			}
-		case <-deadline:
+		case <-gaveUp:
 			t.Fatal("forged tokens wait for an issuer that hangs, and hold the slots")
 		}
 	}
-	begun := time.Now()
-	if answer := ask(token); !strings.Contains(answer, `"authenticated":true`) || time.Since(begun) > 2*time.Second {
-		t.Errorf("after %s, a good token is answered %s", time.Since(begun), answer)
+	if answer := ask(token); !strings.Contains(answer, `"authenticated":true`) {
+		t.Errorf("a good token is answered %s", answer)
+	}
+	if len(gaveUp) > 0 {
+		t.Error("a good token waits for an issuer that hangs")
 	}
 	hanging.CloseClientConnections() // the others need not wait
 	for range server.KeyWaits() {

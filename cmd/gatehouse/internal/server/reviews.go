@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/documents"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -59,6 +59,10 @@ type ReviewOptions struct {
 	// RequireClientCertificate makes the webhooks of admission answer only callers
 	// with a verified client certificate, as that of authentication always does.
 	RequireClientCertificate bool
+	// Whole, if set, tells why the snapshot must not be decided by: it lacks something
+	// that is known to be there. Its error is for the log. It is called once a review,
+	// by several goroutines.
+	Whole func() error
 	// Login answers login.Path and login.WhoamiPath, for anybody.
 	Login http.Handler
 	// Now tells the time.
@@ -90,14 +94,20 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 			o := admitting
 			o.Name = endpoint.Name
 			handler = review.Admission(func(ctx context.Context, r admission.Request) admission.Response {
+				if err := options.whole(); err != nil {
+					return admission.Errored(http.StatusInternalServerError, err)
+				}
 				return current.Load().Sidecar.ReviewObserved(ctx, r, options.Profiles)
 			}, o)
 		case webhooks.ValidatePath:
 			o := admitting
 			o.Name = endpoint.Name
 			handler = review.Admission(func(ctx context.Context, r admission.Request) admission.Response {
-				if options.Documents != nil && r.Resource.Group == v1alpha1.GroupVersion.Group {
+				if options.Documents != nil && documents.Concerns(&r) {
 					return options.Documents(ctx, r)
+				}
+				if err := options.whole(); err != nil {
+					return admission.Errored(http.StatusInternalServerError, err)
 				}
 				set := current.Load().Policy
 				if r.DryRun != nil && *r.DryRun {
@@ -108,6 +118,9 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 		case webhooks.AuthenticatePath:
 			worth = verified
 			handler = review.Token(func(ctx context.Context, r authentication.Request) authentication.Response {
+				if err := options.whole(); err != nil {
+					return authentication.Errored(err)
+				}
 				return current.Load().Authn.Review(ctx, r)
 			}, review.Options{
 				Name: endpoint.Name, MaxBytes: review.MaxTokenBytes, MaxTime: tokenTime,
@@ -117,7 +130,14 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 		}
 		mux.Handle(endpoint.Path, lasting(handler, worth))
 	}
-	people := lasting(options.Login, never)
+	people := lasting(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if options.whole() != nil {
+			w.Header().Set("Retry-After", "5")
+			http.Error(w, "starting: not all of the configuration was read yet (hint: try again in a moment)", http.StatusServiceUnavailable)
+			return
+		}
+		options.Login.ServeHTTP(w, r)
+	}), never)
 	mux.Handle(login.Path, people)
 	mux.Handle(login.WhoamiPath, people)
 	// A webhook configuration with a misspelt path is an outage that must show.
@@ -126,6 +146,13 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 		http.Error(w, "no endpoint has this path (hint: /authenticate, /mutate, /validate, /login and /whoami have)", http.StatusNotFound)
 	}), never))
 	return mux
+}
+
+func (o *ReviewOptions) whole() error {
+	if o.Whole == nil {
+		return nil
+	}
+	return o.Whole()
 }
 
 func always(*http.Request) bool { return true }

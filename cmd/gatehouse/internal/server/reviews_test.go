@@ -1,9 +1,12 @@
 package server_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,10 +16,12 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -98,7 +103,7 @@ func TestPoliciesAreObserved(t *testing.T) {
 // too where that is required. People show none and are answered all the same.
 func TestWhoIsAnswered(t *testing.T) {
 	t.Parallel()
-	snapshot, err := webhooks.Compile(webhooks.Spec{})
+	snapshot, err := webhooks.Compile(webhooks.Spec{Policy: policy.Spec{Now: time.Now}, Authn: authn.Spec{Now: time.Now}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +144,7 @@ func TestWhoIsAnswered(t *testing.T) {
 				handler := server.Reviews(&current, server.ReviewOptions{
 					Bytes: 2 * review.MaxAdmissionBytes, Observe: func(o *review.Outcome) { last = *o }, Profiles: func([]sidecar.Verdict) {},
 					Policies: func([]policy.Observation) {}, RequireClientCertificate: admissionToo,
-					Login: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), Now: func() time.Time { return now },
+					Login: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), Now: time.Now,
 				})
 				for path, want := range map[string][]string{
 					"/mutate": tc.admission, "/validate": tc.admission, "/authenticate": tc.token, "/login": nil, "/whoami": nil,
@@ -179,6 +184,74 @@ func TestWhoIsAnswered(t *testing.T) {
 						t.Errorf("%s: the connection is kept: %v", path, kept)
 					}
 				}
+			}
+		})
+	}
+}
+
+// TestNotWhole: while the configuration lacks something nothing is decided by it, in any endpoint, but that custom
+// resources are reviewed, with which it could be mended.
+func TestNotWhole(t *testing.T) {
+	t.Parallel()
+	snapshot, err := webhooks.Compile(webhooks.Spec{Policy: policy.Spec{Now: time.Now}, Authn: authn.Spec{Now: time.Now}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var current atomic.Pointer[webhooks.Snapshot]
+	current.Store(snapshot)
+	certificates := []*x509.Certificate{{NotAfter: time.Now().Add(time.Hour)}}
+	var whole atomic.Bool
+	var outcomes []review.Outcome
+	handler := server.Reviews(&current, server.ReviewOptions{
+		Login: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") }),
+		Bytes: 2 * review.MaxAdmissionBytes, Observe: func(o *review.Outcome) { outcomes = append(outcomes, *o) },
+		Profiles: func([]sidecar.Verdict) {}, Policies: func([]policy.Observation) {}, Now: time.Now,
+		Documents: func(context.Context, admission.Request) admission.Response { return admission.Allowed("") },
+		Whole: func() error {
+			if whole.Load() {
+				return nil
+			}
+			return errors.New("some are missing")
+		},
+	})
+	admissionOf := func(group, resource string) string {
+		return fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u1",
+			"kind":{"group":%[1]q,"version":"v1","kind":"X"},"resource":{"group":%[1]q,"version":"v1","resource":%[2]q},
+			"name":"x","namespace":"shop","operation":"CREATE","userInfo":{"username":"jane"},
+			"object":{"kind":"X","apiVersion":"v1","metadata":{"name":"x","namespace":"shop"}}}}`, group, resource)
+	}
+	for _, tc := range []struct {
+		name, path, body string
+		code             int
+		says, detail     string
+	}{
+		{"mutate", "/mutate", admissionOf("", "pods"), 500, "could not decide", "some are missing"},
+		{"validate", "/validate", admissionOf("", "configmaps"), 500, "could not decide", "some are missing"},
+		{"our own", "/validate", admissionOf("gatehouse.dev", "policyexceptions"), 200, `"allowed":true`, ""},
+		{"authenticate", "/authenticate", `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","spec":{"token":"t"}}`, 200, `"error":`, "some are missing"},
+		{"login", "/login", "{}", 503, "try again", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ask := func() (int, string) {
+				outcomes = nil
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, tc.path+"?timeout=10s", strings.NewReader(tc.body))
+				r.Header.Set("Content-Type", "application/json")
+				r.TLS = &tls.ConnectionState{PeerCertificates: certificates, VerifiedChains: [][]*x509.Certificate{certificates}}
+				recorder := httptest.NewRecorder()
+				handler.ServeHTTP(recorder, r)
+				return recorder.Code, recorder.Body.String()
+			}
+			whole.Store(false)
+			code, body := ask()
+			if code != tc.code || !strings.Contains(body, tc.says) || strings.Contains(body, `"authenticated":true`) {
+				t.Errorf("answered %d %s, want %d and %q", code, body, tc.code, tc.says)
+			}
+			if tc.detail != "" && (len(outcomes) != 1 || outcomes[0].Decision != review.Unknown || !strings.Contains(outcomes[0].Detail, tc.detail)) {
+				t.Errorf("the outcomes are %+v", outcomes)
+			}
+			whole.Store(true)
+			if code, body := ask(); code != 200 || strings.Contains(body, `"error"`) {
+				t.Errorf("with everything there it answers %d %s", code, body)
 			}
 		})
 	}
