@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -95,7 +97,7 @@ func (u *inUse) useWith(c *config.Config, s *webhooks.Snapshot, of *settled) {
 		one.Know(c.Authn.Tokens)
 	}
 	told := make(map[string]bool, len(u.told))
-	for _, w := range slices.Concat(c.Warnings, found) {
+	for _, w := range fewOfEach(slices.Concat(c.Warnings, found)) {
 		text := w.String()
 		// One resource changes, and everything that is said of all others was said.
 		if told[text] = of != nil; !u.told[text] {
@@ -113,6 +115,36 @@ func (u *inUse) useWith(c *config.Config, s *webhooks.Snapshot, of *settled) {
 	// before is not needed any more.
 	c.Authn.Tokens, c.Policy.Previous = nil, nil
 	debug.FreeOSMemory() // Compiling leaves many times of what it makes.
+}
+
+// mostOfOne is how many findings of one custom resource are logged. Somebody who may
+// write one and not read the log must not fill it.
+const mostOfOne = 20
+
+// fewOfEach are the findings with at most so many of each custom resource, and how
+// many more it has. Those of documents are all told: their author reads the log.
+func fewOfEach(found finding.List) finding.List {
+	few := make(finding.List, 0, len(found))
+	counts := map[string]int{}
+	severest := map[string]finding.Severity{}
+	for _, f := range found {
+		if f.Source == config.ClusterSource {
+			if counts[f.Object]++; counts[f.Object] > mostOfOne {
+				if severest[f.Object] != finding.Error {
+					severest[f.Object] = f.Severity
+				}
+				continue
+			}
+		}
+		few = append(few, f)
+	}
+	for _, object := range slices.Sorted(maps.Keys(severest)) {
+		few = append(few, finding.Finding{
+			Severity: severest[object], Source: config.ClusterSource, Object: object,
+			Message: fmt.Sprintf("there are %d findings more", counts[object]-mostOfOne), Hint: "the conditions of the object say the same",
+		})
+	}
+	return few
 }
 
 // compiling keeps the garbage of compiling few, of which there is much and whose
@@ -157,6 +189,9 @@ func (u *inUse) keep(c *config.Config, found, err error) {
 	}
 	u.reminds = "" // each attempt is told of
 	u.tell("configuration not used; "+serves, err)
+	if list, ok := errors.AsType[finding.List](err); ok {
+		err = fewOfEach(list)
+	}
 	logFindings(u.log, err)
 	u.metrics.ConfigFailed() // behind the lines that say why
 }

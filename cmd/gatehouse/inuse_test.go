@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -137,6 +138,36 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestFewOfEach: a custom resource with thousands of findings takes some lines of the log, and no document less than all.
+func TestFewOfEach(t *testing.T) {
+	t.Parallel()
+	var all finding.List
+	for i := range 100 {
+		severity := finding.Warning
+		if i == 50 {
+			severity = finding.Error
+		}
+		for _, of := range [][2]string{{"p.yaml", "AdmissionPolicy/p"}, {config.ClusterSource, "PolicyException/shop/x"}, {config.ClusterSource, "AdmissionPolicy/p"}} {
+			if i < 5 || of[1] != "AdmissionPolicy/p" || of[0] == "p.yaml" {
+				all = append(all, finding.Finding{Severity: severity, Source: of[0], Object: of[1], Message: strconv.Itoa(i)})
+			}
+		}
+	}
+	counts := map[[2]string]int{}
+	few := fewOfEach(all)
+	for _, f := range few {
+		counts[[2]string{f.Source, f.Object}]++
+	}
+	want := map[[2]string]int{{"p.yaml", "AdmissionPolicy/p"}: 100, {config.ClusterSource, "PolicyException/shop/x"}: mostOfOne + 1, {config.ClusterSource, "AdmissionPolicy/p"}: 5}
+	if !maps.Equal(counts, want) {
+		t.Errorf("the findings left are %v, want %v", counts, want)
+	}
+	last := few[len(few)-1]
+	if last.Object != "PolicyException/shop/x" || last.Severity != finding.Error || !strings.Contains(last.Message, "80 findings more") {
+		t.Errorf("the last is %+v", last)
 	}
 }
 

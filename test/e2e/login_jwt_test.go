@@ -161,7 +161,7 @@ func TestFloodOfUnknownKeys(t *testing.T) {
 	if healthy < 10 {
 		t.Errorf("%d healthy logins beside %d forged tokens", healthy, len(tokens))
 	}
-	if slowest > 5*time.Second {
+	if slowest > 7*time.Second { // waiting for the issuer it would take 8
 		t.Errorf("a healthy login took %s", slowest)
 	}
 }
@@ -234,7 +234,7 @@ func TestTakenBack(t *testing.T) {
 	s.login(t, map[string]string{"token": session.Token}).out(t, http.StatusUnauthorized, "credentials")
 	s.login(t, d.with("leaver")).out(t, http.StatusUnauthorized, "credentials")
 
-	const late = 5 * time.Second // of a busy machine
+	const late = 15 * time.Second // of a busy machine
 	for _, wait := range []struct {
 		what, token string
 		until       time.Time
@@ -292,7 +292,7 @@ func TestIssuerThatHangs(t *testing.T) {
 				err = errors.New("a forged token is taken")
 			case status.Error == "":
 				err = errors.New("got a definite no, and nothing can be told while the issuer hangs")
-			case took > 9*time.Second: // the server's own deadline is 8 s
+			case took > 20*time.Second: // the server's own deadline is 8 s, and the API server's 30
 				err = fmt.Errorf("it took %s to tell that nothing can be told", took)
 			}
 			answers <- err
@@ -313,7 +313,7 @@ func TestIssuerThatHangs(t *testing.T) {
 		}
 	}
 	t.Logf("two healthy logins took %s at most", slowest.Round(time.Millisecond))
-	if slowest > 4*time.Second {
+	if slowest > 7*time.Second { // with those who wait it would take 8
 		t.Errorf("a healthy login took %s while an issuer hangs", slowest)
 	}
 }

@@ -159,7 +159,7 @@ func TestSuspendedServer(t *testing.T) {
 		}
 		start := time.Now()
 		err = login(t.Context(), d)
-		if took := time.Since(start); err != nil || took > time.Second {
+		if took := time.Since(start); err != nil || took > 1900*time.Millisecond { // by way of the first it would be 2 s
 			t.Errorf("%s: the next login takes %s, %v", name, took, err)
 		}
 		first.Resume()
