@@ -227,8 +227,12 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 	if len(documents) == 0 {
 		return nil, nil, fmt.Errorf("--part %s: there is nothing of it with these flags", strings.Join(f.parts, ","))
 	}
+	var notes []string
+	if slices.Contains(f.wantedParts(), registration.PartRegistration) {
+		notes = slices.Concat(admission.Notes, unknownResources(slices.Concat(o.Validate, o.ValidateOpen)))
+	}
 	text, err := f.render(header, documents)
-	return text, admission.Notes, err
+	return text, notes, err
 }
 
 // forAuthentication is run for token reviews.

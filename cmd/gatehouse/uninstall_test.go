@@ -90,6 +90,20 @@ func (s *objectStore) isObject(p string) bool {
 
 const ourDeploymentPath = "/apis/apps/v1/namespaces/gatehouse-system/deployments/gatehouse"
 
+// labelled is an object with a label.
+func labelled(apiVersion, kind, name, label, value string) map[string]any {
+	return map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{
+		"name": name, "namespace": "gatehouse-system", "uid": "1", "labels": map[string]any{label: value},
+	}}
+}
+
+// addOther adds what another install of the namespace has alone.
+func (s *objectStore) addOther() {
+	s.objects[path.Dir(ourDeploymentPath)+"/gatehouse-other"] = labelled("apps/v1", "Deployment", "gatehouse-other", "app.kubernetes.io/name", "gatehouse")
+	s.objects[path.Dir(secretPath)+"/gatehouse-other-ca"] = labelled("v1", "Secret", "gatehouse-other-ca", "gatehouse.dev/certificates", "gatehouse-other-ca")
+	s.objects[leasesPath+"/gatehouse-other-ca-x"] = labelled("coordination.k8s.io/v1", "Lease", "gatehouse-other-ca-x", "gatehouse.dev/certificates", "gatehouse-other-ca")
+}
+
 // newObjectStore has an install.
 func newObjectStore() *objectStore {
 	registration := func(kind, webhook string) map[string]any {
@@ -98,20 +112,15 @@ func newObjectStore() *objectStore {
 			"webhooks": []any{map[string]any{"name": webhook, "clientConfig": map[string]any{"service": map[string]any{"namespace": "gatehouse-system", "name": "gatehouse"}}}},
 		}
 	}
-	labelled := func(apiVersion, kind, name, label string) map[string]any {
-		return map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{
-			"name": name, "namespace": "gatehouse-system", "uid": "1", "labels": map[string]any{label: "gatehouse"},
-		}}
-	}
 	return &objectStore{objects: map[string]map[string]any{
 		mutatingPath:                     registration("MutatingWebhookConfiguration", "asked.mutate.gatehouse.dev"),
 		validatingPath:                   registration("ValidatingWebhookConfiguration", "fail.validate.gatehouse.dev"),
-		ourDeploymentPath:                labelled("apps/v1", "Deployment", "gatehouse", "app.kubernetes.io/name"),
-		secretPath:                       labelled("v1", "Secret", "gatehouse-ca", "gatehouse.dev/certificates"),
-		leasesPath + "/gatehouse-ca-x":   labelled("coordination.k8s.io/v1", "Lease", "gatehouse-ca-x", "gatehouse.dev/certificates"),
-		leasesPath + "/gatehouse-r-x":    labelled("coordination.k8s.io/v1", "Lease", "gatehouse-r-x", "gatehouse.dev/report"),
-		leasesPath + "/somebody-else":    labelled("coordination.k8s.io/v1", "Lease", "somebody-else", "x"),
-		leasesPath + "/gatehouse-status": labelled("coordination.k8s.io/v1", "Lease", "gatehouse-status", "x"),
+		ourDeploymentPath:                labelled("apps/v1", "Deployment", "gatehouse", "app.kubernetes.io/name", "gatehouse"),
+		secretPath:                       labelled("v1", "Secret", "gatehouse-ca", "gatehouse.dev/certificates", "gatehouse-ca"),
+		leasesPath + "/gatehouse-ca-x":   labelled("coordination.k8s.io/v1", "Lease", "gatehouse-ca-x", "gatehouse.dev/certificates", "gatehouse-ca"),
+		leasesPath + "/gatehouse-r-x":    labelled("coordination.k8s.io/v1", "Lease", "gatehouse-r-x", "gatehouse.dev/report", "gatehouse"),
+		leasesPath + "/somebody-else":    labelled("coordination.k8s.io/v1", "Lease", "somebody-else", "x", "gatehouse"),
+		leasesPath + "/gatehouse-status": labelled("coordination.k8s.io/v1", "Lease", "gatehouse-status", "x", "gatehouse"),
 	}}
 }
 
@@ -143,7 +152,7 @@ func TestUninstallOrder(t *testing.T) {
 	stdout, problem, code := uninstallFrom(t, store, nil)
 	want := []string{
 		"mutatingwebhookconfigurations/gatehouse", "validatingwebhookconfigurations/gatehouse", "deployments/gatehouse", "secrets/gatehouse-ca",
-		"leases/gatehouse-status", "leases/gatehouse-ca-x", "leases/gatehouse-r-x",
+		"leases/gatehouse-ca-x", "leases/gatehouse-status", "leases/gatehouse-r-x",
 	}
 	if code != 0 || !slices.Equal(store.removed(), want) {
 		t.Errorf("it ends with %d, %s, and has removed %q, want %q", code, problem, store.removed(), want)
@@ -152,8 +161,8 @@ func TestUninstallOrder(t *testing.T) {
 removed ValidatingWebhookConfiguration/gatehouse
 removed Deployment/gatehouse-system/gatehouse
 removed Secret/gatehouse-system/gatehouse-ca
-removed Lease/gatehouse-system/gatehouse-status
 removed Lease/gatehouse-system/gatehouse-ca-x
+removed Lease/gatehouse-system/gatehouse-status
 removed Lease/gatehouse-system/gatehouse-r-x
 `
 	if stdout != text {
@@ -162,6 +171,45 @@ removed Lease/gatehouse-system/gatehouse-r-x
 	stdout, problem, code = uninstallFrom(t, store, nil)
 	if code != 0 || stdout != "there is nothing to remove of \"gatehouse\" in the namespace \"gatehouse-system\"\n" {
 		t.Errorf("again, it ends with %d, %s, and says %q", code, problem, stdout)
+	}
+}
+
+// TestUninstallLeavesOthers: what belongs to another install of the namespace stays, and so does what both use; it goes with
+// the last of them.
+func TestUninstallLeavesOthers(t *testing.T) {
+	t.Parallel()
+	named := func(name string) func(*uninstallFlags) {
+		return func(f *uninstallFlags) { f.name = name }
+	}
+	store := newObjectStore()
+	expect := func(name string, want ...string) string {
+		t.Helper()
+		store.deleted = nil
+		stdout, problem, code := uninstallFrom(t, store, named(name))
+		if code != 0 || !slices.Equal(store.removed(), want) {
+			t.Errorf("of %s, it ends with %d, %s, and has removed %q, want %q", name, code, problem, store.removed(), want)
+		}
+		return stdout
+	}
+	if said := expect("misspelt"); said != "there is nothing to remove of \"misspelt\" in the namespace \"gatehouse-system\"\n" {
+		t.Errorf("of an install that is none, it says %q", said)
+	}
+	store.addOther()
+	const kept = `kept Lease/gatehouse-system/gatehouse-status: the Deployment "gatehouse" is of another install here, which uses this and the Leases of reports; to remove it: kubectl -n gatehouse-system delete lease gatehouse-status` + "\n"
+	other := []string{"deployments/gatehouse-other", "secrets/gatehouse-other-ca", "leases/gatehouse-other-ca-x"}
+	if said := expect("gatehouse-other", other...); !strings.HasSuffix(said, kept) {
+		t.Errorf("of one of two, it says %q, want %q", said, kept)
+	}
+	store.addOther()
+	usual := []string{
+		"mutatingwebhookconfigurations/gatehouse", "validatingwebhookconfigurations/gatehouse", "deployments/gatehouse", "secrets/gatehouse-ca", "leases/gatehouse-ca-x",
+	}
+	if said := expect("gatehouse", usual...); !strings.Contains(said, `the Deployment "gatehouse-other" is of another install`) {
+		t.Errorf("of the usual one of two, it says %q", said)
+	}
+	expect("gatehouse-other", append(other, "leases/gatehouse-status", "leases/gatehouse-r-x")...)
+	if len(store.objects) != 1 || store.objects[leasesPath+"/somebody-else"] == nil {
+		t.Errorf("left is %v, want the Lease of somebody else", store.objects)
 	}
 }
 
@@ -192,9 +240,9 @@ func TestUninstallTrouble(t *testing.T) {
 				s.objects[ourDeploymentPath]["metadata"].(map[string]any)["finalizers"] = []any{"foregroundDeletion"}
 				s.onDelete = func(name string) bool { return name != ourDeploymentPath }
 			},
-			flags: func(f *uninstallFlags) { f.timeout = 500 * time.Millisecond },
+			flags: func(f *uninstallFlags) { f.timeout = 2 * time.Second }, // for all that comes before it, too
 			code:  exitUnknown, deleted: 3,
-			want: []string{"has not ended: gave up after --timeout 500ms", `finalizers ["foregroundDeletion"]`, "Secret/gatehouse-system/gatehouse-ca is left, or may be: Deployment/gatehouse-system/gatehouse is in the way"},
+			want: []string{"has not ended: gave up after --timeout 2s", `finalizers ["foregroundDeletion"]`, "Secret/gatehouse-system/gatehouse-ca is left, or may be: Deployment/gatehouse-system/gatehouse is in the way"},
 		},
 		"an API server that falters": {
 			change: func(s *objectStore) {
@@ -224,14 +272,26 @@ func TestUninstallTrouble(t *testing.T) {
 		"leases that cannot be listed": {
 			change: func(s *objectStore) {
 				s.fault = func(r *http.Request) int {
-					if r.URL.Query().Has("labelSelector") {
+					if r.URL.Path == leasesPath && r.Method == http.MethodGet {
 						return http.StatusForbidden
 					}
 					return 0
 				}
 			},
 			code: exitUnknown, deleted: 5,
-			want: []string{"kubectl -n gatehouse-system delete leases -l gatehouse.dev/certificates", "kubectl -n gatehouse-system delete leases -l gatehouse.dev/report"},
+			want: []string{"kubectl -n gatehouse-system delete leases -l gatehouse.dev/certificates=gatehouse-ca", "kubectl -n gatehouse-system delete leases -l gatehouse.dev/report=gatehouse"},
+		},
+		"Deployments that cannot be listed": {
+			change: func(s *objectStore) {
+				s.fault = func(r *http.Request) int {
+					if r.URL.Path == path.Dir(ourDeploymentPath) {
+						return http.StatusForbidden
+					}
+					return 0
+				}
+			},
+			code: exitUnknown, deleted: 5,
+			want: []string{"Lease/gatehouse-system/gatehouse-status is left, or may be: whether another install uses it", "kubectl -n gatehouse-system delete leases -l gatehouse.dev/report=gatehouse"},
 		},
 		"a Secret that somebody made": {
 			change: func(s *objectStore) { delete(s.objects[secretPath]["metadata"].(map[string]any), "labels") },

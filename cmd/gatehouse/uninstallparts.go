@@ -116,45 +116,94 @@ func (u *uninstaller) survey(ctx context.Context) {
 		return
 	}
 	deployment := &uninstallPart{
-		Kind: "Deployment", Namespace: f.namespace, Name: f.name, stage: programStage,
-		resource: uninstallResource("apps", "deployments"),
+		Kind: "Deployment", Namespace: f.namespace, Name: f.name, stage: programStage, resource: deployments(),
 	}
-	if object := u.look(ctx, deployment); object != nil && object.GetLabels()["app.kubernetes.io/name"] != "gatehouse" {
-		deployment.foreign(`it lacks the label "app.kubernetes.io/name=gatehouse"`)
+	if object := u.look(ctx, deployment); object != nil && object.GetLabels()[ourLabel] != ourValue {
+		deployment.foreign(`it lacks the label "` + ourLabel + "=" + ourValue + `"`)
 	}
 	u.surveyLeftovers(ctx)
+	u.surveyShared(ctx, deployment.Outcome == uninstallFound)
 	u.surveyKept(ctx)
 }
 
-// surveyLeftovers finds what the process has made.
+const (
+	// ourLabel is on the Deployment of every install, with ourValue.
+	ourLabel = "app.kubernetes.io/name"
+	ourValue = "gatehouse"
+	// certificatesLabel on a Secret and on Leases has the name of the Secret, and
+	// reportLabel on Leases is usualGroup.
+	certificatesLabel = "gatehouse.dev/certificates"
+	reportLabel       = "gatehouse.dev/report"
+)
+
+func deployments() schema.GroupVersionResource { return uninstallResource("apps", "deployments") }
+
+// lease is a part that is a Lease.
+func (u *uninstaller) lease(name string) *uninstallPart {
+	return &uninstallPart{
+		Kind: "Lease", Namespace: u.flags.namespace, Name: name, stage: leftoversStage,
+		resource: uninstallResource("coordination.k8s.io", "leases"),
+	}
+}
+
+// leases finds those with a label.
+func (u *uninstaller) leases(ctx context.Context, label, value string) {
+	all := u.lease("")
+	err := u.each(ctx, all.resource, label, value, func(o *unstructured.Unstructured) {
+		part := u.lease(o.GetName())
+		part.Outcome, part.uid, part.Command = uninstallFound, o.GetUID(), u.command(part)
+		u.parts = append(u.parts, part)
+	})
+	if err != nil {
+		all.Command = u.kubectl + " -n " + u.flags.namespace + " delete leases -l " + label + "=" + value
+		all.fail(ctx, err)
+		u.parts = append(u.parts, all)
+	}
+}
+
+// surveyLeftovers finds what the process has made under the name of the install.
 func (u *uninstaller) surveyLeftovers(ctx context.Context) {
 	f := u.flags
 	secret := &uninstallPart{
 		Kind: "Secret", Namespace: f.namespace, Name: f.name + "-ca", stage: leftoversStage,
 		resource: uninstallResource("", "secrets"),
 	}
-	if object := u.look(ctx, secret); object != nil && object.GetLabels()["gatehouse.dev/certificates"] == "" {
-		secret.foreign(`it lacks the label "gatehouse.dev/certificates", so that somebody else made it`)
+	if object := u.look(ctx, secret); object != nil && object.GetLabels()[certificatesLabel] == "" {
+		secret.foreign(`it lacks the label "` + certificatesLabel + `", so that somebody else made it`)
 	}
-	leases := uninstallResource("coordination.k8s.io", "leases")
-	lease := func(name string) *uninstallPart {
-		return &uninstallPart{Kind: "Lease", Namespace: f.namespace, Name: name, stage: leftoversStage, resource: leases}
+	u.leases(ctx, certificatesLabel, secret.Name)
+}
+
+// surveyShared finds what the process has made under a name that is the same for all
+// installs of a namespace: who writes status, and what each replica reports. It goes
+// with the last of them: with the one of the usual name, or one whose Deployment goes, while
+// there is the Deployment of no other.
+func (u *uninstaller) surveyShared(ctx context.Context, deployed bool) {
+	f := u.flags
+	election := u.lease(usualGroup + "-status")
+	if !deployed && f.name != usualGroup {
+		return
 	}
-	u.look(ctx, lease(f.name+"-status"))
-	// Those of another install in the namespace are among them, and are written again
-	// by whoever lives.
-	for _, label := range []string{"gatehouse.dev/certificates", "gatehouse.dev/report"} {
-		err := u.each(ctx, leases, label, func(o *unstructured.Unstructured) {
-			part := lease(o.GetName())
-			part.Outcome, part.uid, part.Command = uninstallFound, o.GetUID(), u.command(part)
-			u.parts = append(u.parts, part)
-		})
-		if err != nil {
-			all := lease("")
-			all.Command = u.kubectl + " -n " + f.namespace + " delete leases -l " + label
-			all.fail(ctx, err)
-			u.parts = append(u.parts, all)
+	var other string
+	err := u.each(ctx, deployments(), ourLabel, ourValue, func(o *unstructured.Unstructured) {
+		if o.GetName() != f.name {
+			other = o.GetName()
 		}
+	})
+	switch {
+	case err == nil && other == "":
+		u.look(ctx, election)
+		u.leases(ctx, reportLabel, usualGroup)
+	case err == nil:
+		election.stage = keptStage
+		if u.look(ctx, election) != nil {
+			election.Outcome = uninstallKept
+			election.Message = fmt.Sprintf("the Deployment %q is of another install here, which uses this and the Leases of reports", other)
+		}
+	default:
+		election.Command = u.kubectl + " -n " + f.namespace + " delete leases -l " + reportLabel + "=" + usualGroup
+		election.fail(ctx, fmt.Errorf("whether another install uses it, and the Leases of reports, cannot be told: %w", err))
+		u.parts = append(u.parts, election)
 	}
 }
 
@@ -233,8 +282,9 @@ func (u *uninstaller) command(p *uninstallPart) string {
 	return u.kubectl + " -n " + p.Namespace + " delete " + strings.ToLower(p.Kind) + " " + p.Name
 }
 
-// each reads all objects with a label in the namespace.
-func (u *uninstaller) each(ctx context.Context, resource schema.GroupVersionResource, label string, do func(*unstructured.Unstructured)) error {
+// each reads all objects with a label in the namespace. The value is compared here: it
+// may be a name that is too long for a label, and then there is none.
+func (u *uninstaller) each(ctx context.Context, resource schema.GroupVersionResource, label, value string, do func(*unstructured.Unstructured)) error {
 	options := metav1.ListOptions{LabelSelector: label, Limit: 250}
 	for {
 		list, err := u.client.Resource(resource).Namespace(u.flags.namespace).List(ctx, options)
@@ -242,7 +292,9 @@ func (u *uninstaller) each(ctx context.Context, resource schema.GroupVersionReso
 			return err
 		}
 		for i := range list.Items {
-			do(&list.Items[i])
+			if o := &list.Items[i]; o.GetLabels()[label] == value {
+				do(o)
+			}
 		}
 		if options.Continue = list.GetContinue(); options.Continue == "" {
 			return nil

@@ -35,6 +35,12 @@ func TestChartRefuses(t *testing.T) {
 	extra := func(group, resource string) string {
 		return `webhooks.validate.extraRules=[{"apiGroups":["` + group + `"],"apiVersions":["*"],"operations":["CREATE"],"resources":["` + resource + `"]}]`
 	}
+	rule := func(fields string) string {
+		return `webhooks.validate.extraRules=[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["services"]` + fields + `}]`
+	}
+	workload := func(fields string) string {
+		return `policyConfiguration={"workloads":[{"group":"argoproj.io","kind":"Rollout","resource":"rollouts",` + fields + `}]}`
+	}
 	const (
 		grace   = "terminationGracePeriodSeconds 60: must be at least drainDelay"
 		locks   = "must not fail closed"
@@ -58,10 +64,10 @@ func TestChartRefuses(t *testing.T) {
 		"rule about services":                {[]string{extra("", "services")}, ""},
 		"rule about scale":                   {[]string{extra("apps", "deployments/scale")}, ""},
 		"rule about nodes of another group":  {[]string{extra("metrics.k8s.io", "nodes")}, ""},
-		"rule about all groups":              {[]string{extra("*", "services")}, "/webhooks/validate/extraRules/0/apiGroups/0"},
+		"rule about all groups":              {[]string{extra("*", "services")}, "/webhooks/validate/extraRules/0/apiGroups/0': '*' does not match pattern"},
 		"rule about everything":              {[]string{extra("", "*")}, pattern},
 		"rule about subresources":            {[]string{extra("", "pods/*")}, pattern},
-		"rule about a status":                {[]string{extra("apps", "deployments/status")}, "/webhooks/validate/extraRules/0/resources/0"},
+		"rule about a status":                {[]string{extra("apps", "deployments/status")}, locks},
 		"rule about nodes":                   {[]string{extra("", "nodes")}, locks},
 		"rule about a subresource of nodes":  {[]string{extra("", "nodes/proxy")}, locks},
 		"rule about evictions":               {[]string{extra("", "pods/eviction")}, locks},
@@ -71,6 +77,36 @@ func TestChartRefuses(t *testing.T) {
 		"rule about definitions":             {[]string{extra("apiextensions.k8s.io", "customresourcedefinitions")}, locks},
 		"rule about webhook configurations":  {[]string{extra("admissionregistration.k8s.io", "validatingwebhookconfigurations")}, locks},
 		"rule about aggregated API services": {[]string{extra("apiregistration.k8s.io", "apiservices")}, locks},
+		"rule with a scope":                  {[]string{rule(`,"scope":"Namespaced"`)}, ""},
+		"rule with a scope that is none":     {[]string{rule(`,"scope":"Namespace"`)}, "must be one of 'Namespaced', 'Cluster', '*'"},
+		"rule with a field that is none":     {[]string{rule(`,"apiGroup":"apps"`)}, "additional properties 'apiGroup' not allowed"},
+		"rule without most of it":            {[]string{`webhooks.validate.extraRules=[{"resources":["services"]}]`}, "missing properties 'apiGroups', 'apiVersions', 'operations'"},
+		"rule without any group":             {[]string{rule(`,"apiGroups":[]`)}, "/webhooks/validate/extraRules/0/apiGroups"},
+		"rule about an operation of no name": {[]string{rule(`,"operations":["CREAT"]`)}, "must be one of 'CREATE', 'UPDATE', 'DELETE', 'CONNECT', '*'"},
+		"rule about a version that is none":  {[]string{rule(`,"apiVersions":["1"]`)}, pattern},
+		"field of no PolicyConfiguration":    {[]string{`policyConfiguration={"exceptionz":{}}`}, "additional properties 'exceptionz' not allowed"},
+		"kind of a PolicyConfiguration":      {[]string{`policyConfiguration={"kind":"PolicyConfiguration"}`}, "additional properties 'kind' not allowed"},
+		"field of no ExceptionRules":         {[]string{`policyConfiguration={"exceptions":{"namespace":[]}}`}, "additional properties 'namespace' not allowed"},
+		"version of CEL that is a number":    {[]string{`policyConfiguration={"celCompatibilityVersion":1.36}`}, "got number, want string"},
+		"nothing to spend":                   {[]string{`policyConfiguration={"requestCostBudget":0}`}, "/policyConfiguration/requestCostBudget"},
+		"workload":                           {[]string{workload(`"template":"spec.template"`)}, ""},
+		"workload without a template":        {[]string{workload(`"resource":"rollouts"`)}, "missing property 'template'"},
+		"workload that is a resource":        {[]string{workload(`"template":"spec.template","kind":"rollout"`)}, pattern},
+		"workload's template with its spec":  {[]string{workload(`"template":"spec.template.spec"`)}, "hint: spec.template)"},
+		"workload's template in a list":      {[]string{workload(`"template":"spec.templates[0]"`)}, pattern},
+		"collector":                          {[]string{`tracing.endpoint="https://collector.monitoring:4318/v1/traces"`}, ""},
+		"collector without a scheme":         {[]string{`tracing.endpoint="collector:4318"`}, pattern},
+		"collector with a password":          {[]string{`tracing.endpoint="http://a:b@collector:4318"`}, pattern},
+		"address":                            {[]string{`service.clusterIP="10.96.0.10"`}, ""},
+		"address of IPv6":                    {[]string{`service.clusterIP="fd00::a"`}, ""},
+		"address that is none":               {[]string{`service.clusterIP="foo"`}, "'foo' is not valid ipv4"},
+		"class of the system, made":          {[]string{`priorityClass.name="system-cluster-critical"`}, `"system-cluster-critical": must not begin with system-`},
+		"class of the system":                {[]string{`priorityClass={"name":"system-cluster-critical","create":false}`}, ""},
+		"no class":                           {[]string{`priorityClass={"name":"","create":false}`}, ""},
+		"label":                              {[]string{`commonLabels={"team":"a"}`, `podLabels={"tier":"b"}`}, ""},
+		"label of all that is the chart's":   {[]string{`commonLabels={"helm.sh/chart":"x"}`}, `commonLabels: the label "helm.sh/chart" is the chart's own`},
+		"label of pods that is the chart's":  {[]string{`podLabels={"app.kubernetes.io/name":"x"}`}, `podLabels: the label "app.kubernetes.io/name" is the chart's own`},
+		"secret for images without a name":   {[]string{`imagePullSecrets=[{}]`}, "missing property 'name'"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -160,7 +160,7 @@ func TestSelectsOwnPods(t *testing.T) {
 func command(t *testing.T, args []string) (int, string) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), binary(t), args...)
-	c.Env = []string{"POD_NAME=gatehouse-x", "HOME=" + t.TempDir()}
+	c.Env = []string{"HOME=" + t.TempDir()}
 	output, err := c.CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode(), string(output)
@@ -181,6 +181,7 @@ func TestArgumentsFitProgram(t *testing.T) {
 			if strings.HasPrefix(args[i], "--config=") {
 				args[i] = "--config=" + t.TempDir()
 			}
+			args[i] = strings.ReplaceAll(args[i], "$(POD_NAME)", "gatehouse-x") // which the kubelet does
 		}
 		return command(t, args)
 	}

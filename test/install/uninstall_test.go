@@ -134,8 +134,8 @@ func TestUninstall(t *testing.T) {
 	tenant := s.NewNamespace(t, nil)
 	s.blocked(t, tenant)
 	all := []string{
-		"MutatingWebhookConfiguration gatehouse", "ValidatingWebhookConfiguration gatehouse", "Deployment gatehouse", "Secret gatehouse-ca", "Lease gatehouse-status",
-		"Lease gatehouse-ca-x-1", "Lease gatehouse-ca-y-2", "Lease gatehouse-report-x",
+		"MutatingWebhookConfiguration gatehouse", "ValidatingWebhookConfiguration gatehouse", "Deployment gatehouse", "Secret gatehouse-ca",
+		"Lease gatehouse-ca-x-1", "Lease gatehouse-ca-y-2", "Lease gatehouse-status", "Lease gatehouse-report-x",
 	}
 
 	code, report, stderr := s.uninstall(t, s.Kubeconfig(), "--dry-run")
@@ -143,6 +143,12 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("a dry run ends with %d, finds %q and says %q, want %q", code, report.of("found"), stderr, all)
 	}
 	s.blocked(t, tenant) // nothing is gone
+
+	// Nothing of it is of an install of another name.
+	code, report, stderr = s.uninstall(t, s.Kubeconfig(), "--name", "other", "--yes")
+	if code != 0 || stderr != "" || len(report.of("removed")) > 0 {
+		t.Errorf("of another name it ends with %d, removes %q and says %q, want nothing", code, report.of("removed"), stderr)
+	}
 
 	code, report, stderr = s.uninstall(t, s.Kubeconfig())
 	if code != 2 || len(report.Parts) > 0 || !strings.Contains(stderr, "--yes") {

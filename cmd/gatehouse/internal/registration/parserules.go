@@ -69,9 +69,15 @@ func isOperation(o admissionregistrationv1.OperationType) bool {
 }
 
 func operationError(word, operation string) error {
-	hint := finding.DidYouMean(strings.ToUpper(operation), operations()...)
+	const usual = "services:CREATE,UPDATE"
+	if operation == "" {
+		return fmt.Errorf("%.100q: there is no operation behind the colon: give some of %s, or leave out the colon (hint: %s)", word, strings.Join(operations(), ", "), usual)
+	}
+	// Nobody means all of them who writes something else: what is one letter long would be near.
+	named := slices.DeleteFunc(operations(), func(o string) bool { return o == all })
+	hint := finding.DidYouMean(strings.ToUpper(operation), named...)
 	if hint == "" {
-		hint = "services:CREATE,UPDATE"
+		hint = usual
 	}
 	return fmt.Errorf("%.100q: the operation %.100q must be one of %s (hint: %s)", word, operation, strings.Join(operations(), ", "), hint)
 }

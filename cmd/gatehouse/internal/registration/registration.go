@@ -74,7 +74,8 @@ type Options struct {
 type Admission struct {
 	// Documents are to be applied in this order.
 	Documents []Document
-	// Notes are remarks for the person who applies them.
+	// Notes are remarks for the person who applies those of PartRegistration: none is
+	// about another part.
 	Notes []string
 	// Serve is the command line of serve that the documents are for, "" if they do
 	// not depend on it.
@@ -114,7 +115,7 @@ func ForAdmission(o Options) (Admission, error) {
 	}
 	if o.byCertManager() {
 		add(PartCertificates, o.certificates()...)
-		if !slices.Contains(o.ExcludeNamespaces, certManagerNamespace) {
+		if !slices.Contains(o.ExcludeNamespaces, certManagerNamespace) { // from the webhooks
 			a.Notes = append(a.Notes, "without cert-manager there is no new serving certificate, and without Gatehouse perhaps no cert-manager: exclude its namespace (hint: --exclude-namespace "+certManagerNamespace+")")
 		}
 	}

@@ -1,0 +1,245 @@
+package install
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/test/installers"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+)
+
+// valueSchema is what the tests look at of a JSON schema.
+type valueSchema struct {
+	Description          string
+	Type                 string
+	Properties           map[string]*valueSchema
+	AdditionalProperties any
+	Items                *valueSchema
+	Enum                 []any
+}
+
+// valuesSchema is that of the chart's values.
+func valuesSchema(t *testing.T) *valueSchema {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root(t), chart, "values.schema.json"))
+	must(t, err)
+	s := &valueSchema{}
+	must(t, json.Unmarshal(text, s))
+	return s
+}
+
+// differences are the fields of a Go type that a schema lacks, or has too many, or in which it takes another kind of value,
+// each by its path.
+func (s *valueSchema) differences(of reflect.Type, path string) []string {
+	for of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	want := map[reflect.Kind]string{
+		reflect.String: "string", reflect.Int64: "integer", reflect.Int32: "integer", reflect.Bool: "boolean", reflect.Slice: "array", reflect.Struct: "object",
+	}[of.Kind()]
+	if s.Type != want {
+		return []string{fmt.Sprintf("%s: the schema has the type %q, the Go type is %s", path, s.Type, of)}
+	}
+	var found []string
+	switch s.Type {
+	case "array":
+		if s.Items == nil {
+			return []string{path + ": the schema takes anything in the list"}
+		}
+		found = s.Items.differences(of.Elem(), path+"[]")
+	case "object":
+		if s.AdditionalProperties != false {
+			found = append(found, path+": the schema takes other fields too")
+		}
+		fields := shape.Fields(of)
+		for _, field := range slices.Sorted(maps.Keys(fields)) {
+			if s.Properties[field] == nil {
+				found = append(found, path+"."+field+": the schema lacks it")
+				continue
+			}
+			found = append(found, s.Properties[field].differences(fields[field], path+"."+field)...)
+		}
+		for _, field := range slices.Sorted(maps.Keys(s.Properties)) {
+			if fields[field] == nil {
+				found = append(found, path+"."+field+": the Go type lacks it")
+			}
+		}
+	}
+	return found
+}
+
+// TestSchemaFitsPolicyConfiguration: policyConfiguration takes the fields that the program takes, and no others, or every
+// new pod would end at once. apiVersion and kind are in the template.
+func TestSchemaFitsPolicyConfiguration(t *testing.T) {
+	t.Parallel()
+	of := valuesSchema(t).Properties["policyConfiguration"]
+	for field := range shape.Fields(reflect.TypeFor[metav1.TypeMeta]()) {
+		of.Properties[field] = &valueSchema{Type: "string"}
+	}
+	if found := of.differences(reflect.TypeFor[v1alpha1.PolicyConfiguration](), "policyConfiguration"); len(found) > 0 {
+		t.Error(strings.Join(found, "\n"))
+	}
+}
+
+// TestSchemaFitsRules: so do the rules of a webhook, which the API server would refuse.
+func TestSchemaFitsRules(t *testing.T) {
+	t.Parallel()
+	of := valuesSchema(t).Properties["webhooks"].Properties["validate"].Properties["extraRules"]
+	if found := of.differences(reflect.TypeFor[[]admissionregistrationv1.RuleWithOperations](), "extraRules"); len(found) > 0 {
+		t.Error(strings.Join(found, "\n"))
+	}
+}
+
+// TestSchemaDifferences: a field too many, one that is missing and one of another kind are found.
+func TestSchemaDifferences(t *testing.T) {
+	t.Parallel()
+	type inner struct {
+		A []string `json:"a"`
+	}
+	type outer struct {
+		metav1.TypeMeta `json:",inline"`
+		B               *int64  `json:"b,omitempty"`
+		C               []inner `json:"c,omitempty"`
+		D               bool    `json:"d"`
+	}
+	s := &valueSchema{}
+	must(t, json.Unmarshal([]byte(`{"type":"object","additionalProperties":false,"properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},
+"b":{"type":"number"},"c":{"type":"array","items":{"type":"object","properties":{"a":{"type":"array"},"e":{}}}}}}`), s))
+	want := []string{
+		`x.b: the schema has the type "number", the Go type is int64`, "x.c[]: the schema takes other fields too", "x.c[].a: the schema takes anything in the list",
+		"x.c[].e: the Go type lacks it", "x.d: the schema lacks it",
+	}
+	if got := s.differences(reflect.TypeFor[outer](), "x"); !slices.Equal(got, want) {
+		t.Errorf("found is %q, want %q", got, want)
+	}
+}
+
+// configured is what a ConfigMap of the chart holds with a policyConfiguration, in a directory for the program.
+func configured(t *testing.T, policyConfiguration string) (directory string) {
+	t.Helper()
+	program, err := installers.Binary(installers.Helm)
+	must(t, err)
+	text := run(t, program, "template", name, filepath.Join(root(t), chart), "--namespace", system, "--set-json", "policyConfiguration="+policyConfiguration)
+	config := as[corev1.ConfigMap](t, newVariant(t, "helm", text).find(t, "ConfigMap", "gatehouse-config"))
+	directory = t.TempDir()
+	for file, text := range config.Data {
+		must(t, os.WriteFile(filepath.Join(directory, file), []byte(text), 0o600))
+	}
+	return directory
+}
+
+// TestPolicyConfigurationFitsProgram: the program takes every field of what the schema takes, and of versions of CEL exactly
+// those that the schema lists.
+func TestPolicyConfigurationFitsProgram(t *testing.T) {
+	t.Parallel()
+	lint := func(directory string) (string, error) {
+		output, err := exec.CommandContext(t.Context(), binary(t), "lint", "--config", directory).CombinedOutput()
+		return string(output), err
+	}
+	full := `{"requestCostBudget":20000000,"exceptions":{"namespaces":["a"],"ownNamespaces":["*"],"requireExpiry":true},
+"workloads":[{"group":"argoproj.io","kind":"Rollout","resource":"rollouts","template":"spec.template"}],"celCompatibilityVersion":"%s"}`
+	versions := valuesSchema(t).Properties["policyConfiguration"].Properties["celCompatibilityVersion"].Enum
+	if len(versions) == 0 {
+		t.Fatal("the schema lists no versions of CEL")
+	}
+	first, last := fmt.Sprint(versions[0]), fmt.Sprint(versions[len(versions)-1])
+	for _, version := range []string{first, last} {
+		if said, err := lint(configured(t, fmt.Sprintf(full, version))); err != nil {
+			t.Errorf("CEL of %s: %v\n%s", version, err, said)
+		}
+	}
+	directory := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(directory, "x.yaml"), []byte("apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyConfiguration\ncelCompatibilityVersion: '1.0'\n"), 0o600))
+	said, err := lint(directory)
+	if want := fmt.Sprintf("allowed are %q to %q", first, last); err == nil || !strings.Contains(said, want) {
+		t.Errorf("of CEL of 1.0 the program says %q, want %q", said, want)
+	}
+}
+
+// row is a value in a table of the chart's README.
+type row struct{ description, value string }
+
+// documented are the values that have a description, by their paths.
+func (s *valueSchema) documented(t *testing.T, path string, values any, into map[string]row) {
+	t.Helper()
+	for name, of := range s.Properties {
+		below, _ := values.(map[string]any)
+		at, value := strings.TrimPrefix(path+"."+name, "."), below[name]
+		if of.Description == "" {
+			of.documented(t, at, value, into)
+			continue
+		}
+		text, err := json.Marshal(value)
+		must(t, err)
+		into[at] = row{of.Description, string(text)}
+	}
+}
+
+// TestValuesAreDocumented: the table of the README, the schema and values.yaml have the same values, and say the same of
+// them.
+func TestValuesAreDocumented(t *testing.T) {
+	t.Parallel()
+	read := func(file string) []byte {
+		text, err := os.ReadFile(filepath.Join(root(t), chart, file))
+		must(t, err)
+		return text
+	}
+	var values map[string]any
+	must(t, yaml.Unmarshal(read("values.yaml"), &values))
+	want := map[string]row{}
+	valuesSchema(t).documented(t, "", values, want)
+	delete(want, "global") // which the text below the heading is about
+	got := map[string]row{}
+	plain := strings.NewReplacer("`", "")
+	for _, match := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (.*) \\| `([^`]+)` \\|$").FindAllStringSubmatch(string(read("README.md")), -1) {
+		var value any
+		must(t, json.Unmarshal([]byte(match[3]), &value))
+		text, err := json.Marshal(value)
+		must(t, err)
+		got[match[1]] = row{plain.Replace(match[2]), string(text)}
+	}
+	for _, path := range slices.Sorted(maps.Keys(want)) {
+		if got[path] != want[path] {
+			t.Errorf("%s: the table has %q, the schema and values.yaml %q", path, got[path], want[path])
+		}
+		delete(got, path)
+	}
+	for _, path := range slices.Sorted(maps.Keys(got)) {
+		t.Errorf("%s: the table has it, the schema has not", path)
+	}
+	// And the other way round: values.yaml has nothing that the schema does not list.
+	for _, path := range undocumented(values, valuesSchema(t), "") {
+		t.Errorf("%s: values.yaml has it, the schema has not", path)
+	}
+}
+
+// undocumented are the values that a schema does not list.
+func undocumented(values map[string]any, s *valueSchema, path string) []string {
+	var found []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		of, at := s.Properties[name], strings.TrimPrefix(path+"."+name, ".")
+		below, _ := values[name].(map[string]any)
+		switch {
+		case of == nil:
+			found = append(found, at)
+		case of.Description == "":
+			found = append(found, undocumented(below, of, at)...)
+		}
+	}
+	return found
+}
