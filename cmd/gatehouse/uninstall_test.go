@@ -174,6 +174,42 @@ removed Lease/gatehouse-system/gatehouse-r-x
 	}
 }
 
+// TestUninstallAgainstWhoKeeps: a registration that is made anew after it was gone, before the program goes or while it
+// does, is told, because it calls nobody.
+func TestUninstallAgainstWhoKeeps(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		// behind is the deletion behind which it is made anew.
+		behind string
+		// program tells whether the program is removed all the same.
+		program bool
+	}{
+		"before the program goes": {behind: "validatingwebhookconfigurations", program: false},
+		"while the program goes":  {behind: "deployments", program: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := newObjectStore()
+			again := store.objects[mutatingPath]
+			store.onDelete = func(path string) bool {
+				if strings.Contains(path, c.behind) {
+					again["metadata"].(map[string]any)["uid"] = "another"
+					store.objects[mutatingPath] = again
+				}
+				return true
+			}
+			stdout, problem, code := uninstallFrom(t, store, nil)
+			const want = "MutatingWebhookConfiguration/gatehouse is left, or may be: it was made anew, by whoever keeps it there, such as a GitOps controller: stop that first"
+			if code != 2 || !strings.Contains(problem, want) {
+				t.Errorf("it ends with %d, %s %s, want %q", code, stdout, problem, want)
+			}
+			if gone := slices.Contains(store.removed(), "deployments/gatehouse"); gone != c.program {
+				t.Errorf("the program is removed: %v, want %v", gone, c.program)
+			}
+		})
+	}
+}
+
 // TestUninstallLeavesOthers: what belongs to another install of the namespace stays, and so does what both use; it goes with
 // the last of them.
 func TestUninstallLeavesOthers(t *testing.T) {
@@ -233,7 +269,7 @@ func TestUninstallTrouble(t *testing.T) {
 				}
 			},
 			code: exitUnknown, deleted: 2,
-			want: []string{"made anew at once", "Deployment/gatehouse-system/gatehouse is left, or may be: MutatingWebhookConfiguration/gatehouse is in the way"},
+			want: []string{"made anew", "Deployment/gatehouse-system/gatehouse is left, or may be: MutatingWebhookConfiguration/gatehouse is in the way"},
 		},
 		"pods do not end": {
 			change: func(s *objectStore) {

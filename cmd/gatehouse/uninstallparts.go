@@ -366,9 +366,30 @@ func (u *uninstaller) remove(ctx context.Context) {
 		}
 		if removed && stage == registrationsStage {
 			pause(ctx, u.flags.lag)
+			u.lookAgain(ctx)
+		}
+	}
+	if !u.flags.registrationsOnly {
+		u.lookAgain(ctx) // the program took a while to end
+	}
+}
+
+// lookAgain notes registrations that are back: API servers would call nobody, and
+// refuse what fails closed. One that cannot be looked at was seen to be gone before.
+func (u *uninstaller) lookAgain(ctx context.Context) {
+	for _, p := range u.parts {
+		if p.stage != registrationsStage || p.Outcome != uninstallRemoved {
+			continue
+		}
+		if object, err := u.of(p).Get(ctx, p.Name, metav1.GetOptions{}); err == nil && object.GetUID() != p.uid {
+			p.fail(ctx, errMadeAnew)
+			p.blocks = true
 		}
 	}
 }
+
+// errMadeAnew tells of what is there again.
+var errMadeAnew = errors.New("it was made anew, by whoever keeps it there, such as a GitOps controller: stop that first")
 
 // hold leaves what may only go after something that is left.
 func (u *uninstaller) hold(stages ...uninstallStage) {
@@ -428,7 +449,7 @@ func (u *uninstaller) await(ctx context.Context, p *uninstallPart) {
 			p.fail(ctx, fmt.Errorf("its deletion was asked for, and whether it is gone cannot be told: %w", err))
 			return
 		case err == nil && object.GetUID() != p.uid:
-			p.fail(ctx, errors.New("it was made anew at once, by whoever keeps it there, such as a GitOps controller: stop that first"))
+			p.fail(ctx, errMadeAnew)
 			return
 		case err == nil:
 			finalizers = object.GetFinalizers()
