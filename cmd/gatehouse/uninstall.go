@@ -34,9 +34,10 @@ func newUninstallCommand(s streams) *cobra.Command {
 		Long: `Uninstall removes the webhook configurations first, and waits until they are gone:
 from then on nothing in the cluster depends on Gatehouse. Only then it removes the
 Deployment, waits until its pods have ended, and removes what these made and no
-installer knows: the Secret with the CA, and the Leases of certificates, reports
-and election. While a webhook configuration is left that may call Gatehouse,
-nothing else is removed, because what it fails closed for would be refused.
+installer knows: the Secret with the CA, and the Leases of certificates, and with
+the last install of the namespace those of reports and election. While a webhook
+configuration is left that may call Gatehouse, nothing else is removed, because what
+it fails closed for would be refused.
 
 The rest of the install is left to what installed it: helm uninstall, or kubectl
 delete -k. It can be used before or after, and again: what is not there is fine.
