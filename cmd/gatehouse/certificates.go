@@ -77,7 +77,13 @@ func (f *certificateFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.replica, "replica", "", "name of this replica, unlike that of any other (default: the host name, which is that of the pod)")
 	flags.StringVar(&f.clientCA, "client-ca", "", "file of the CAs of client certificates, in PEM; /authenticate answers nobody else (default: with --self-signed-dir, the CA made there)")
 	flags.BoolVar(&f.requireClientForAll, "require-client-certificate", false, "make /mutate and /validate too answer only callers with a client certificate of --client-ca")
-	_ = cmd.MarkFlagDirname("self-signed-dir") // the flags exist, here and below
+	for _, name := range []string{
+		"self-signed", "self-signed-secret", "self-signed-ca-duration", "self-signed-duration",
+		"cert-manager", "cert-manager-hosts", "cert-manager-issuer", "registration", "rotation-hold", "replica",
+	} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist, here and below
+	}
+	_ = cmd.MarkFlagDirname("self-signed-dir")
 	for _, name := range []string{"tls-cert", "tls-key", "client-ca"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
@@ -102,10 +108,10 @@ func (f *certificateFlags) check(cluster bool) []error {
 		}
 	}
 	if _, _, err := namespacedName(f.selfSignedSecret); err != nil {
-		problem("--self-signed-secret: %w", err)
+		problem("--self-signed-secret: %w (hint: %s)", err, defaultCertsSecret)
 	}
 	if _, _, err := namespacedName(f.certManager); err != nil {
-		problem("--cert-manager: %w", err)
+		problem("--cert-manager: %w (hint: %s/%s)", err, usualNamespace, defaultRegistration)
 	}
 	if _, err := f.issuer(); err != nil {
 		problem("--cert-manager-issuer: %w", err)
@@ -221,7 +227,7 @@ func namespacedName(text string) (namespace, name string, err error) {
 	}
 	namespace, name, found := strings.Cut(text, "/")
 	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return "", "", fmt.Errorf("%.100q must be NAMESPACE/NAME (hint: gatehouse-system/gatehouse)", text)
+		return "", "", fmt.Errorf("%.100q must be NAMESPACE/NAME", text)
 	}
 	return namespace, name, nil
 }

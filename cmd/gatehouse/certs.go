@@ -104,7 +104,7 @@ func (f *certsFlags) open(cmd *cobra.Command) (*certsPlace, error) {
 	namespace, name, err := namespacedName(f.secret)
 	switch {
 	case err != nil:
-		problems = append(problems, fmt.Errorf("--secret: %w", err))
+		problems = append(problems, fmt.Errorf("--secret: %w (hint: %s)", err, defaultCertsSecret))
 	case name == "":
 		problems = append(problems, errors.New(`--secret "": must not be empty`))
 	}

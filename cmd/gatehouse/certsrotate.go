@@ -88,6 +88,7 @@ requested, or what became of it cannot be read.`,
 	flags.BoolVar(&f.emergency, "emergency", false, "be done with the old CA as soon as that can be, because its key may be known to others")
 	flags.BoolVar(&f.wait, "wait", false, "show the steps, and return when it is done")
 	flags.DurationVar(&f.timeout, "timeout", certsPatience, "how long to wait, with --wait")
+	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions) // the flag exists
 	f.add(cmd)
 	addOutputFlag(cmd, &f.output, "text", "json")
 	return cmd

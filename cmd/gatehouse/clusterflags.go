@@ -21,7 +21,6 @@ type clusterFlags struct {
 func (f *clusterFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.inCluster, "in-cluster", false, "ask the API server of the pod that this runs in, as its service account")
 	f.contextFlags.add(cmd)
-	_ = cmd.MarkFlagFilename("kubeconfig") // the flag exists
 }
 
 // given tells whether a cluster was asked for.

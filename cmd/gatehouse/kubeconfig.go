@@ -70,6 +70,9 @@ Exit codes: 0 written, 1 refused, 2 bad usage, or a file cannot be read or writt
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "file for --merge (default the first of $KUBECONFIG, or ~/.kube/config)")
 	f.add(flags)
 	completeLoginFlags(cmd)
+	for _, flag := range []string{"api-server-ca", "exec-command", "kubeconfig"} {
+		_ = cmd.MarkFlagFilename(flag) // the flag exists
+	}
 	for _, flag := range []string{"api-server", "name", "namespace"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flag exists
 	}

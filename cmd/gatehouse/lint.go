@@ -40,6 +40,7 @@ Exit codes: 0 no error, 1 an error, 2 the directory cannot be read.`,
 		Args: noArgs(func(arg string) string {
 			return "the directory is given with --config (hint: gatehouse lint --config " + arg + ")"
 		}),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			if output != "text" && output != "json" {
 				return outputError(output, "text", "json")
@@ -50,6 +51,7 @@ Exit codes: 0 no error, 1 an error, 2 the directory cannot be read.`,
 	cmd.Flags().StringVar(&dir, "config", "", "directory of documents (required)")
 	addOutputFlag(cmd, &output, "text", "json")
 	_ = cmd.MarkFlagRequired("config") // the flag exists
+	_ = cmd.MarkFlagDirname("config")
 	return cmd
 }
 

@@ -22,7 +22,8 @@ type contextFlags struct{ kubeconfig, context string }
 func (f *contextFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG or ~/.kube/config)")
 	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig (default the current one)")
-	_ = cmd.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) { // the flag exists
+	_ = cmd.MarkFlagFilename("kubeconfig") // the flags exist
+	_ = cmd.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		config, err := f.config().RawConfig()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError

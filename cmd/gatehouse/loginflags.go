@@ -71,6 +71,9 @@ func completeLoginFlags(cmd *cobra.Command) {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	}
 	_ = cmd.MarkFlagDirname("cache-dir") // the flag exists
+	for _, flag := range []string{"issuer-ca", "client-secret-file", "server-ca"} {
+		_ = cmd.MarkFlagFilename(flag) // the flag exists
+	}
 	for _, flag := range []string{"issuer", "client-id", "server", "directory", "username", "timeout", "issuer-ca-data", "server-ca-data"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flag exists
 	}

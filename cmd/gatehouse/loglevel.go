@@ -46,8 +46,18 @@ Exit codes: 0 shown or changed, 2 bad usage, or the server cannot be asked.`,
 
   # back to what serve was started with, here info
   kubectl -n gatehouse-system exec gatehouse-5f7d9c-x2x7k -- gatehouse log-level info`,
-		Args:      cobra.MatchAll(cobra.MaximumNArgs(1)),
-		ValidArgs: ops.Levels(),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return errors.New("one argument is taken, the level (hint: gatehouse log-level debug --for 1h)")
+			}
+			return nil
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return ops.Levels(), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			change, err := f.change(args, cmd.Flags().Changed("for"))
 			if err != nil {
@@ -64,6 +74,9 @@ Exit codes: 0 shown or changed, 2 bad usage, or the server cannot be asked.`,
 	flags.DurationVar(&f.lasts, "for", ops.DefaultFor, "how long the level holds, from 1s to 24h; that which serve was started with holds for good")
 	flags.StringVar(&f.address, "ops-address", "127.0.0.1:8080", "address for health and metrics of the server, on this host")
 	addOutputFlag(cmd, &f.output, "text", "json")
+	for _, name := range []string{"for", "ops-address"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
+	}
 	return cmd
 }
 
@@ -76,24 +89,29 @@ func (f *logLevelFlags) change(args []string, limited bool) (*ops.Change, error)
 	if host, port, err := net.SplitHostPort(f.address); err != nil || host == "" || port == "" {
 		problems = append(problems, fmt.Errorf("--ops-address %.100q: must be HOST:PORT (hint: 127.0.0.1:8080)", f.address))
 	}
+	if f.lasts < ops.ShortestFor || f.lasts > ops.LongestFor {
+		problems = append(problems, fmt.Errorf("--for %s: must be from %s to %s (hint: --for 1h)", f.lasts, ops.ShortestFor, ops.LongestFor))
+	}
 	var change *ops.Change
 	switch {
 	case len(args) > 0 && !slices.Contains(ops.Levels(), strings.ToLower(args[0])):
 		// It is not repeated: what stands where it should not may be a secret.
-		hint := ""
-		if near := finding.DidYouMean(args[0], ops.Levels()...); near != "" {
-			hint = " (hint: " + near + ")"
-		}
-		problems = append(problems, fmt.Errorf("the level must be one of %s%s", strings.Join(ops.Levels(), ", "), hint))
+		problems = append(problems, errors.New("the level must be "+oneLevel(args[0])))
 	case len(args) > 0:
 		change = &ops.Change{Level: args[0], For: f.lasts.String()}
-		if err := change.Check(); err != nil {
-			problems = append(problems, err)
-		}
 	case limited:
 		problems = append(problems, errors.New("--for needs a level (hint: gatehouse log-level debug --for 1h)"))
 	}
 	return change, errors.Join(problems...)
+}
+
+// oneLevel is what a level must be, for somebody who gave another text.
+func oneLevel(given string) string {
+	text := "one of " + strings.Join(ops.Levels(), ", ")
+	if near := finding.DidYouMean(given, ops.Levels()...); near != "" {
+		text += " (hint: " + near + ")"
+	}
+	return text
 }
 
 // ask asks the server, by no proxy.

@@ -106,7 +106,8 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 
   # the same command with this at its end: what to tell kubeadm
   gatehouse manifests --authentication ... --for kubeadm`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.crds {
 				if err := f.checkCRDs(cmd); err != nil {
@@ -152,7 +153,15 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver, with --authentication")
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver, with --authentication")
 	addOutputFlag(cmd, &f.output, "yaml", "json")
-	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(purposes(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists, here and below
+	_ = cmd.MarkFlagFilename("ca-file") // the flags exist, here and below
+	_ = cmd.MarkFlagDirname("config")
+	// The client certificate and the kubeconfig are on other hosts.
+	for _, name := range []string{
+		"url", "service", "service-account", "name", "namespace", "exclude-namespace", "validate", "validate-open", "kubeconfig-path", "client-cert", "client-key",
+	} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(purposes(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("part", cobra.FixedCompletions(partNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions(certificateSources(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd

@@ -32,6 +32,9 @@ func (f *operationFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.tracingEndpoint, "tracing-endpoint", "", "URL of a collector to send traces of reviews to, by OTLP over HTTP; without a path it is /v1/traces")
 	flags.Float64Var(&f.tracingRatio, "tracing-sample-ratio", 0, "part of the reviews to trace that come without a trace, from 0 to 1; those that come with one are traced if the caller's trace is recorded")
 	flags.Float64Var(&f.memoryRatio, "memory-limit-ratio", 0.9, "part of the cgroup's memory limit above which garbage is collected harder, from 0 to 1; 0 for never; GOMEMLIMIT in the environment has precedence")
+	for _, name := range []string{"tracing-endpoint", "tracing-sample-ratio", "memory-limit-ratio"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
+	}
 }
 
 // check reports everything that is wrong with the flags.

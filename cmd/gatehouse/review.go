@@ -72,6 +72,7 @@ decided.`,
 	}
 	cmd.Flags().StringVar(&dir, "config", "", "directory of documents (required)")
 	_ = cmd.MarkFlagRequired("config") // the flag exists
+	_ = cmd.MarkFlagDirname("config")
 	return cmd
 }
 

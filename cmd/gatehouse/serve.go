@@ -8,19 +8,23 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/ops"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/podcount"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
@@ -53,7 +57,7 @@ type serveFlags struct {
 	audit         bool
 	inFlight      int64
 	drainDelay    time.Duration
-	logLevel      slog.Level
+	logLevel      string
 	// level is that of the log from the start on; it can be changed while this runs.
 	level     slog.LevelVar
 	logFormat string
@@ -62,10 +66,13 @@ type serveFlags struct {
 // usualNamespace is that of an install that does not say otherwise.
 const usualNamespace = "gatehouse-system"
 
+// What is listened at unless told otherwise, on all addresses.
+const usualListen, usualOpsListen = ":9443", ":8080"
+
 func newServeCommand(s streams) *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
-		Use:   "serve --config DIR",
+		Use:   "serve [--config DIR] [--custom-resources]",
 		Short: "Answer the API server's webhooks",
 		Long: `Serve answers token reviews on /authenticate and admission reviews on /mutate
 and /validate, with TLS, from the documents in a directory, and people on /login
@@ -85,6 +92,10 @@ cluster: namespaces, params and presets are watched, those that the documents
 name and no others, and the authorizer of policies asks the API server.
 Namespaces and other objects in the directory are then not looked at.
 
+With --custom-resources those of Gatehouse in the cluster are documents too,
+beside a directory or without one. They come and go by kubectl apply, and their
+status tells what became of them: one with errors keeps no other from use.
+
 The serving certificate comes from files that somebody else renews (--tls-cert),
 from a CA of its own (--self-signed) that replicas share in a Secret or that is
 kept in a directory, or from cert-manager (--cert-manager). With --registration
@@ -93,7 +104,8 @@ back from the webhook configurations; with --publish-ca-bundle it writes their
 caBundle itself, and no call fails while one CA follows another.
 
 Health and metrics are on a second listener, without TLS: /livez, /readyz and
-/metrics.
+/metrics. It has /log-level too, and with --profiling /debug/pprof/, for callers
+on the same host alone.
 
 SIGTERM drains: the server reports unready, closes each connection behind its
 answer, goes on answering for the drain delay, and then stops.
@@ -112,9 +124,14 @@ or a certificate that cannot be used, or an address that is taken.`,
   gatehouse serve --config /etc/gatehouse --in-cluster --self-signed gatehouse.gatehouse-system.svc \
     --self-signed-secret gatehouse-system/gatehouse-ca --client-ca client-ca.crt
 
+  # the same, with custom resources and no directory
+  gatehouse serve --custom-resources --in-cluster --self-signed gatehouse.gatehouse-system.svc \
+    --self-signed-secret gatehouse-system/gatehouse-ca --client-ca client-ca.crt
+
   # in a pod, with a certificate that cert-manager issues
   gatehouse serve --config /etc/gatehouse --in-cluster --cert-manager gatehouse-system/gatehouse --client-ca client-ca.crt`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -129,8 +146,8 @@ or a certificate that cannot be used, or an address that is taken.`,
 	flags.DurationVar(&f.countPods, "count-pods-every", podcount.Usual, "how long after one count of the pods that profiles match the next one begins, for the status of SidecarProfiles, with --custom-resources; 0 for no counts")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; its current context is the cluster in which policies and profiles look things up")
 	flags.BoolVar(&f.inCluster, "in-cluster", false, "look things up in the cluster of the pod that this runs in, as its service account")
-	flags.StringVar(&f.listen, "listen", ":9443", "address for reviews")
-	flags.StringVar(&f.opsListen, "ops-listen", ":8080", "address for health and metrics")
+	flags.StringVar(&f.listen, "listen", usualListen, "address for reviews")
+	flags.StringVar(&f.opsListen, "ops-listen", usualOpsListen, "address for health and metrics")
 	f.add(cmd)
 	f.operations.add(cmd)
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "lowest TLS version: 1.3 or 1.2")
@@ -138,17 +155,22 @@ or a certificate that cannot be used, or an address that is taken.`,
 	flags.StringVar(&f.stateDir, "state-dir", "", "directory to keep in when access tokens were last used; without it nobody knows, but for custom resources, whose status tells")
 	flags.Int64Var(&f.inFlight, "max-in-flight-bytes", 128<<20, "bytes that the reviews held in memory at one time, and decoding them, may take; more are shed")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 15*time.Second, "how long to go on answering after SIGTERM")
-	flags.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "lowest level that is logged: debug (every review), info (denials, and what exceptions let pass), warn or error")
+	flags.StringVar(&f.logLevel, "log-level", "info", "lowest level that is logged: debug (every review), info (denials, and what exceptions let pass), warn or error")
 	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
 	for name, values := range map[string][]string{
 		"tls-min-version": {"1.3", "1.2"},
-		"log-level":       {"debug", "info", "warn", "error"},
+		"log-level":       ops.Levels(),
 		"log-format":      {"json", "text"},
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flags exist
 	}
+	for _, name := range []string{"namespace", "count-pods-every", "listen", "ops-listen", "max-in-flight-bytes", "drain-delay"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
 	_ = cmd.MarkFlagFilename("kubeconfig")
-	_ = cmd.MarkFlagDirname("state-dir")
+	for _, name := range []string{"config", "state-dir"} {
+		_ = cmd.MarkFlagDirname(name)
+	}
 	return cmd
 }
 
@@ -164,8 +186,17 @@ func (f *serveFlags) check() error {
 	case f.customResources && !f.inCluster && f.kubeconfig == "":
 		problems = append(problems, errors.New("--custom-resources needs --in-cluster or --kubeconfig"))
 	}
+	problems = append(problems, f.checkNames()...)
+	for _, address := range []struct{ flag, text, usual string }{{"listen", f.listen, usualListen}, {"ops-listen", f.opsListen, usualOpsListen}} {
+		if !isAddress(address.text) {
+			problems = append(problems, fmt.Errorf("--%s %.100q: must be HOST:PORT, with a port from 0 to 65535 (hint: %s is on all addresses)", address.flag, address.text, address.usual))
+		}
+	}
 	if _, ok := tlsVersions(f.tlsMinVersion); !ok {
 		problems = append(problems, fmt.Errorf("--tls-min-version %q: must be 1.3 or 1.2", f.tlsMinVersion))
+	}
+	if err := new(slog.LevelVar).UnmarshalText([]byte(f.logLevel)); err != nil {
+		problems = append(problems, fmt.Errorf("--log-level %.100q: must be %s", f.logLevel, oneLevel(f.logLevel)))
 	}
 	if f.logFormat != "json" && f.logFormat != "text" {
 		problems = append(problems, fmt.Errorf("--log-format %q: must be json or text", f.logFormat))
@@ -182,6 +213,43 @@ func (f *serveFlags) check() error {
 	return errors.Join(problems...)
 }
 
+// checkNames reports what is wrong with the flags that are for custom resources
+// alone, and with the names that an install and a replica of it have in the cluster.
+func (f *serveFlags) checkNames() []error {
+	var problems []error
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	for _, flag := range []string{"namespace", "count-pods-every"} {
+		if f.given(flag) && !f.customResources {
+			problem("--%s needs --custom-resources", flag)
+		}
+	}
+	if f.given("namespace") {
+		if wrong := validation.IsDNS1123Label(f.namespace); f.namespace == "" {
+			problem("--namespace: must not be empty (hint: leave it out, or look where its value comes from)")
+		} else if len(wrong) > 0 {
+			problem("--namespace %.100q: is no name of a namespace: %s (hint: %s)", f.namespace, wrong[0], usualNamespace)
+		}
+	}
+	// The Lease by which a replica reports on custom resources is called after it. The
+	// others hold its name, as any text.
+	if wrong := validation.IsDNS1123Subdomain(f.replica); f.customResources && f.replica != "" && len(wrong) > 0 {
+		problem("--replica %.100q: is no name that a pod can have: %s (hint: leave it out for the host name)", f.replica, wrong[0])
+	} else if !utf8.ValidString(f.replica) || oneLine(f.replica) != f.replica {
+		problem("--replica %.100q: must be text that can be printed", f.replica)
+	}
+	return problems
+}
+
+// isAddress tells whether a text has the form of an address to listen at. Whether it
+// can be had only listening tells.
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	return err == nil
+}
+
 func tlsVersions(text string) (uint16, bool) {
 	switch text {
 	case "1.3":
@@ -194,7 +262,7 @@ func tlsVersions(text string) (uint16, bool) {
 }
 
 func (f *serveFlags) logger(s streams) *slog.Logger {
-	f.level.Set(f.logLevel)
+	_ = f.level.UnmarshalText([]byte(f.logLevel)) // checked with the flags
 	o := &slog.HandlerOptions{Level: &f.level}
 	if f.logFormat == "text" {
 		return slog.New(slog.NewTextHandler(s.err, o))
@@ -269,28 +337,28 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	defer func() { _ = reviews.Close() }()
-	ops, err := listen.Listen(ctx, "tcp", f.opsListen)
+	health, err := listen.Listen(ctx, "tcp", f.opsListen)
 	if err != nil {
 		return fmt.Errorf("--ops-listen: %w", err)
 	}
-	defer func() { _ = ops.Close() }()
+	defer func() { _ = health.Close() }()
 	srv := server.New(server.Options{
 		Reviews: reviews, TLS: certificates.tlsConfig(minVersion), HandshakeFailed: metrics.HandshakeFailed,
 		Handler: server.Reviews(&current.snapshot, server.ReviewOptions{
 			Bytes: f.inFlight, RequireClientCertificate: f.requireClientForAll, Now: time.Now,
 			Observe:  observer(metrics, usage, tracer), //nolint:contextcheck // calls have contexts of their own
 			Profiles: metrics.Profiles, Policies: metrics.Policies, TraceParents: tracer != nil,
-			Documents: reports.documents(current),
+			Documents: reports.documents(current), Whole: configuration.whole,
 			Login: login.Handler(login.HandlerOptions{
 				Current: func() *authn.Set { return current.snapshot.Load().Authn }, Now: time.Now,
 				Observe: metrics.Login, Familiar: providers.attempts.Familiar,
 			}),
 		}),
 		Debug: f.operations.debug(&f.level, log),
-		Ops:   ops, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
+		Ops:   health, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
 		Ready: func() error { return errors.Join(certificates.ready(), configuration.ready()) }, DrainDelay: f.drainDelay, Log: log,
 	})
-	log.Info("serving", "version", version(), "reviews", reviews.Addr().String(), "ops", ops.Addr().String())
+	log.Info("serving", "version", version(), "reviews", reviews.Addr().String(), "ops", health.Addr().String())
 
 	// What keeps things fresh goes on until the last call is answered.
 	group, groupCtx := errgroup.WithContext(ctx)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,13 +67,9 @@ then, and is good when they are mended.`,
 
   # a token for the cluster of a context, known to every replica within two seconds
   TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 24h --context prod)`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.output != "yaml" && f.output != "json" {
-				return outputError(f.output, "yaml", "json")
-			}
-			return f.issue(cmd.Context(), s)
-		},
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return f.issue(cmd.Context(), s) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.id, "id", "", "the token's id and the document's name, public: lower-case letters, digits and dashes (default 12 random characters)")
@@ -83,7 +81,10 @@ then, and is good when they are mended.`,
 	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is good for")
 	f.add(cmd, "directory of documents to write token-<id>.yaml to, or, for a cluster, whose guard is to judge")
 	addOutputFlag(cmd, &f.output, "yaml", "json")
-	_ = cmd.MarkFlagRequired("user") // the flag exists
+	_ = cmd.MarkFlagRequired("user") // the flags exist
+	for _, name := range []string{"id", "user", "uid", "group", "extra", "audience", "ttl"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
 	return cmd
 }
 
@@ -107,12 +108,12 @@ type issuedToken struct {
 }
 
 func (f *tokenFlags) issue(ctx context.Context, s streams) error {
-	if err := f.clusterFlags.check(); err != nil {
-		return err
-	}
 	issued, err := f.make()
 	if err != nil {
 		return err
+	}
+	if problems := f.misused(); len(problems) > 0 {
+		return f.refuseAll(ctx, problems, &issued)
 	}
 	if f.given() {
 		return f.issueInCluster(ctx, s, &issued)
@@ -169,26 +170,79 @@ func (f *tokenFlags) later(ctx context.Context, store tokens.Store) error {
 		thereAre(n), f.config, displayName(os.Args[0]), f.config, first)
 }
 
-// make makes the token and its document, without judging either.
+// issueProblem is what is wrong with a flag of token issue, which is for a field of
+// the document, or for none.
+type issueProblem struct {
+	field string
+	err   error
+}
+
+// place is where the flag stands among those of the command.
+func (p issueProblem) place() int {
+	fields := []string{"metadata.name", "spec.user.username", "spec.user.uid", "spec.user.groups", "spec.user.extra", "spec.audiences", "spec.expiresAt"}
+	if i := slices.IndexFunc(fields, func(field string) bool { return strings.HasPrefix(p.field, field) }); i >= 0 {
+		return i
+	}
+	return len(fields)
+}
+
+// misused is what is wrong with the flags, whatever the token is for.
+func (f *tokenFlags) misused() []issueProblem {
+	var problems []issueProblem
+	if _, err := parseExtra(f.extra); err != nil {
+		problems = append(problems, issueProblem{"spec.user.extra", err})
+	}
+	if f.ttl < time.Second {
+		problems = append(problems, issueProblem{"spec.expiresAt", fmt.Errorf("--ttl %s: must be a second or more", f.ttl)})
+	}
+	if err := f.clusterFlags.check(); err != nil {
+		problems = append(problems, issueProblem{"", err})
+	}
+	if f.output != "yaml" && f.output != "json" {
+		problems = append(problems, issueProblem{"", outputError(f.output, "yaml", "json")})
+	}
+	return problems
+}
+
+// refuseAll tells of the problems, and of those of the document beside them, in the
+// order of the flags. Of a directory that cannot be read nobody knows what its guard
+// would refuse.
+func (f *tokenFlags) refuseAll(ctx context.Context, problems []issueProblem, issued *issuedToken) error {
+	known, err := f.known(ctx, tokens.Directory{Dir: f.config}, issued.Document.Name)
+	if err == nil {
+		var own finding.List
+		own, _, err = f.findings(known, issued)
+		for _, one := range own {
+			problems = append(problems, issueProblem{one.Field, finding.List{one}})
+		}
+	}
+	if err != nil {
+		problems = append([]issueProblem{{"", err}}, problems...)
+	}
+	slices.SortStableFunc(problems, func(a, b issueProblem) int { return cmp.Compare(a.place(), b.place()) })
+	all := make([]error, len(problems))
+	for i, one := range problems {
+		all[i] = one.err
+	}
+	return errors.Join(all...)
+}
+
+// make makes the token and its document, without judging either. What of the flags is
+// misused is left out.
 func (f *tokenFlags) make() (issuedToken, error) {
 	var issued issuedToken
-	if f.ttl < time.Second {
-		return issued, fmt.Errorf("--ttl %s: must be a second or more", f.ttl)
-	}
-	extra, err := parseExtra(f.extra)
-	if err != nil {
-		return issued, err
-	}
 	var random [25]byte
 	if _, err := io.ReadFull(f.random, random[:]); err != nil {
 		return issued, fmt.Errorf("random bytes: %w", err)
 	}
 	id := f.id
 	if id == "" {
+		var err error
 		if id, err = randomID(f.random); err != nil {
 			return issued, err
 		}
 	}
+	extra, _ := parseExtra(f.extra)
 	text, hash := authn.NewToken(id, random)
 	issued.Token = text
 	now := f.now().UTC().Truncate(time.Second)
@@ -234,16 +288,26 @@ func (f *tokenFlags) known(ctx context.Context, store tokens.Directory, id strin
 	return store.List(ctx)
 }
 
-// judge compiles the document beside what is known.
+// judge refuses the document if there is anything wrong with it.
 func (f *tokenFlags) judge(known tokens.Listing, issued *issuedToken) (sound bool, err error) {
+	own, sound, err := f.findings(known, issued)
+	if len(own) > 0 {
+		err = &exitError{code: exitNo, err: fmt.Errorf("no token was issued:\n%w", own)}
+	}
+	return sound, err
+}
+
+// findings are the errors of the document, compiled beside what is known. Sound tells
+// that nothing else has any.
+func (f *tokenFlags) findings(known tokens.Listing, issued *issuedToken) (own finding.List, sound bool, err error) {
 	// The last of the tokens, so that what two have in common is its fault.
 	source := "the new token"
 	known.Tokens = append(known.Tokens, authn.Token{Source: source, AccessToken: issued.Document})
 	known.Now = f.now
 	_, err = authn.Compile(known.Spec)
-	var found, own finding.List
+	var found finding.List
 	if err != nil && !errors.As(err, &found) {
-		return false, err
+		return nil, false, err
 	}
 	for _, one := range found {
 		if one.Source != source || one.Severity != finding.Error {
@@ -254,10 +318,7 @@ func (f *tokenFlags) judge(known tokens.Listing, issued *issuedToken) (sound boo
 		}
 		own = append(own, one)
 	}
-	if len(own) > 0 {
-		return false, &exitError{code: exitNo, err: fmt.Errorf("no token was issued:\n%w", own)}
-	}
-	return found.Err() == nil && known.Found.Err() == nil, nil
+	return own, found.Err() == nil && known.Found.Err() == nil, nil
 }
 
 // behind lets the token be issued behind the revocation of what the user had

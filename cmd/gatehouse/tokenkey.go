@@ -33,7 +33,8 @@ Exit codes: 0 made, 2 bad usage, or the file exists or cannot be written.`,
 
   # as a Secret, for all replicas
   kubectl create secret generic gatehouse-login --from-file=login.key=<(gatehouse token key)`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			if output != "text" && output != "json" {
 				return outputError(output, "text", "json")

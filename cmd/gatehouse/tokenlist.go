@@ -46,7 +46,8 @@ may then be missing from the list.`,
   for id in $(gatehouse token list --config ./config --expired -o json | jq -r .id); do
     gatehouse token revoke --config ./config "$id"
   done`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(listFormats(), f.output) {
 				return outputError(f.output, listFormats()...)

@@ -33,7 +33,8 @@ func newVersionCommand(s streams) *cobra.Command {
 		Short: "Print the version of this program and of the Kubernetes libraries in it",
 		Example: `  gatehouse version
   gatehouse version -o json`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			v := struct {
 				Version    string `json:"version"`

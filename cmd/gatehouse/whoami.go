@@ -77,6 +77,9 @@ not look at.`,
 	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is shown to; may be repeated (default the API server's own)")
 	f.add(cmd)
 	addOutputFlag(cmd, &f.output, "text", "json")
+	for _, flag := range []string{"server-ca", "token-file"} {
+		_ = cmd.MarkFlagFilename(flag) // the flag exists
+	}
 	for _, flag := range []string{"server", "audience"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flag exists
 	}

@@ -31,6 +31,15 @@ func TestCensus(t *testing.T) {
 	injected := apply(t, created, decision.Patches)
 	// Somebody changed the label that it was selected by.
 	relabelled := strings.Replace(injected, `"app":"shop"`, `"app":"other"`, 1)
+	var others []string
+	for i := range 20 { // so many that those which cannot be selected are left out
+		others = append(others, fmt.Sprintf("metadata: {name: other-%[1]d}\nspec: {match: {objectSelector: {matchLabels: {app: none}}}, template: {spec: {containers: [{name: c-%[1]d, image: c}]}}}", i))
+	}
+	many := compile(t, append(others, fmt.Sprintf(text, "a", "a", "a", 2))...)
+	named := func(version int) *sidecar.Set { // what it adds depends on the pod
+		return compile(t, fmt.Sprintf("metadata: {name: named}\nspec: {injection: OptOut, match: {objectSelector: {matchLabels: {app: shop}}}, template: {spec: {containers: [{name: named, image: 'example/named:%d', args: ['${pod.metadata.name}']}]}}}", version))
+	}
+	byName := apply(t, created, named(1).Decide(sidecar.Input{Namespace: "shop", Pod: []byte(created)}).Patches)
 	both := []sidecar.Standing{{Profile: "a", Matched: true, Injected: true}, {Profile: "b", Matched: true, Injected: true}}
 	for _, tc := range []struct {
 		name string
@@ -45,6 +54,14 @@ func TestCensus(t *testing.T) {
 		{"by an earlier version", later, injected, []sidecar.Standing{{Profile: "a", Matched: true, Injected: true, Stale: true}, both[1]}, false},
 		{"not selected any more", now, relabelled, []sidecar.Standing{{Profile: "a", Injected: true}, {Profile: "b", Injected: true}}, false},
 		{"neither, and by an earlier version", later, relabelled, []sidecar.Standing{{Profile: "a", Injected: true, Stale: true}, {Profile: "b", Injected: true}}, false},
+		{"the same, among many profiles", many, relabelled, []sidecar.Standing{{Profile: "a", Injected: true, Stale: true}}, false},
+		{"by name", named(1), byName, []sidecar.Standing{{Profile: "named", Matched: true, Injected: true}}, false},
+		{"by name, and by an earlier version", named(2), byName, []sidecar.Standing{{Profile: "named", Matched: true, Injected: true, Stale: true}}, false},
+		{
+			"by name, and not selected any more, so that it cannot be told", named(2), strings.Replace(byName, `"app":"shop"`, `"app":"other"`, 1),
+			[]sidecar.Standing{{Profile: "named", Injected: true}},
+			false,
+		},
 		{"by a profile that is no more", compile(t, fmt.Sprintf(text, "b", "b", "b", 1)), injected, both[1:], false},
 		{"a status that nobody wrote", now, toJSON(t, "metadata: {labels: {app: other}, annotations: {sidecar.gatehouse.dev/status: 'no'}}\nspec: {}"), nil, false},
 		{"no pod", now, "[", nil, true},

@@ -11,8 +11,10 @@ const (
 	// DefaultFor is how long another level holds if nothing else is said: whoever asks
 	// for debug in an outage has other things to do than to undo it.
 	DefaultFor = 10 * time.Minute
-	// longestFor bounds it.
-	longestFor = 24 * time.Hour
+	// ShortestFor bounds it below.
+	ShortestFor = time.Second
+	// LongestFor bounds it above.
+	LongestFor = 24 * time.Hour
 )
 
 // Levels are the names of levels, the one that logs most first.
@@ -38,8 +40,6 @@ type Level struct {
 	mu    sync.Mutex
 	until time.Time
 	back  *time.Timer
-	// changes tells a timer that another change came before it.
-	changes int
 }
 
 // NewLevel changes the level of a log by its variable. The level that it has now is
@@ -71,21 +71,21 @@ func (l *Level) Set(level slog.Level, lasts time.Duration) State {
 		l.back.Stop()
 		l.back = nil
 	}
-	l.changes++
 	if level == l.base {
 		l.change(level, "for", "good")
 		return l.state()
 	}
-	change := l.changes
 	l.until = time.Now().Add(lasts)
-	l.back = time.AfterFunc(lasts, func() {
+	var back *time.Timer
+	back = time.AfterFunc(lasts, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.changes == change {
+		if l.back == back { // no other change came before it
 			l.back = nil
 			l.change(l.base, "for", "good")
 		}
 	})
+	l.back = back
 	l.change(level, "for", lasts.String())
 	return l.state()
 }

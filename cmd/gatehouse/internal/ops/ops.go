@@ -76,7 +76,7 @@ func isLoopback(address string) bool {
 		address = host
 	}
 	ip, err := netip.ParseAddr(strings.Trim(address, "[]"))
-	return err == nil && ip.Unmap().IsLoopback()
+	return err == nil && ip.IsLoopback()
 }
 
 // Change is what a PUT of LevelPath asks for.
@@ -147,12 +147,6 @@ func parseChange(body []byte) (change, error) {
 	return asked.parse()
 }
 
-// Check reports what is wrong with a Change.
-func (c Change) Check() error {
-	_, err := c.parse()
-	return err
-}
-
 func (c Change) parse() (change, error) {
 	level, known := parseLevel(c.Level)
 	if !known {
@@ -161,8 +155,8 @@ func (c Change) parse() (change, error) {
 	lasts := DefaultFor
 	if c.For != "" {
 		var err error
-		if lasts, err = time.ParseDuration(c.For); err != nil || lasts < time.Second || lasts > longestFor {
-			return change{}, fmt.Errorf("for %.100q: must be a time from 1s to %s (hint: 10m)", c.For, longestFor)
+		if lasts, err = time.ParseDuration(c.For); err != nil || lasts < ShortestFor || lasts > LongestFor {
+			return change{}, fmt.Errorf("for %.100q: must be a time from %s to %s (hint: 10m)", c.For, ShortestFor, LongestFor)
 		}
 	}
 	return change{level, lasts}, nil

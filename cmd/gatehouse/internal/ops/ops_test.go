@@ -61,6 +61,9 @@ func TestLevel(t *testing.T) {
 		}
 		// The clock begins at midnight of the year 2000.
 		want(200, "", `{"level":"info","base":"info"}`)
+		if code, _ := s.ask(t, http.MethodHead, "/log-level", ""); code != 200 {
+			t.Errorf("HEAD is answered %d", code)
+		}
 		want(200, "debug", `{"level":"debug","base":"info","until":"2000-01-01T00:10:00Z"}`)
 		time.Sleep(9 * time.Minute)
 		s.log.Debug("seen")
@@ -106,6 +109,7 @@ func TestRefused(t *testing.T) {
 		{"a level in between", "PUT", "info+1", nil, 400, "must be debug"},
 		{"no time", "PUT", "debug soon", nil, 400, `for "soon": must be a time from 1s to 24h0m0s`},
 		{"a time that has passed", "PUT", "debug -1m", nil, 400, "must be a time from 1s"},
+		{"a moment", "PUT", "debug 999ms", nil, 400, "must be a time from 1s"},
 		{"for ever", "PUT", "debug 25h", nil, 400, "must be a time from 1s"},
 		{"three words", "PUT", "debug 10m please", nil, 400, "more than two words"},
 		{"a field that nobody knows", "PUT", `{"level":"debug","forever":true}`, nil, 400, "cannot be read"},

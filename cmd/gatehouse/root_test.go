@@ -1,0 +1,52 @@
+package main
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// takesFile tells whether a flag is declared to take a file or a directory.
+func takesFile(flag *pflag.Flag) bool {
+	_, file := flag.Annotations[cobra.BashCompFilenameExt]
+	_, directory := flag.Annotations[cobra.BashCompSubdirsInDir]
+	return file || directory
+}
+
+// Shells offer files where there is nothing else to offer. So every flag with a value
+// is declared to take a file or says what it takes, and every command says what its
+// arguments are.
+func TestCompletionOffersFilesWhereTheyBelong(t *testing.T) {
+	t.Parallel()
+	root := newRootCommand(streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard})
+	flags := 0
+	for _, path := range commandPaths(root) {
+		cmd, _, err := root.Find(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ofCobra := len(path) > 0 && slices.Contains([]string{"help", "completion"}, path[0]); ofCobra || !cmd.Runnable() {
+			continue
+		}
+		if cmd.ValidArgsFunction == nil {
+			t.Errorf("%q: nothing says what its arguments are", path)
+		}
+		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+			if flag.Value.Type() == "bool" {
+				return
+			}
+			flags++
+			if _, says := cmd.GetFlagCompletionFunc(flag.Name); says == takesFile(flag) {
+				t.Errorf("%q --%s: it is to take a file or to say what it takes, one of the two", path, flag.Name)
+			}
+		})
+	}
+	const atLeast = 150 // or the walk has gone wrong
+	if flags < atLeast {
+		t.Errorf("only %d flags", flags)
+	}
+}
