@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/yaml"
 
@@ -160,6 +161,20 @@ func TestTokenIssueIsAccepted(t *testing.T) {
 	}
 }
 
+// TestTokenGuideTellsOfIssue: what the command can say about a token stands in the guide.
+func TestTokenGuideTellsOfIssue(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/access-tokens.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newTokenIssueCommand(streams{}).LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if name := "--" + flag.Name + " "; flag.Name != "output" && !strings.Contains(strings.ReplaceAll(string(guide), "`", " "), name) {
+			t.Errorf("docs/access-tokens.md does not tell of %s", name)
+		}
+	})
+}
+
 func TestTokenIssueRefusals(t *testing.T) {
 	cases := []struct {
 		name string
@@ -181,6 +196,15 @@ func TestTokenIssueRefusals(t *testing.T) {
 		{"no time", func(f *tokenFlags) { f.ttl = 0 }, exitUnknown, []string{"--ttl 0s: must be a second or more"}},
 		{"negative time", func(f *tokenFlags) { f.ttl = -time.Hour }, exitUnknown, []string{"--ttl -1h0m0s"}},
 		{"extra without a value", func(f *tokenFlags) { f.extra = []string{"a", "b=c", "d"} }, exitUnknown, []string{`--extra "a": must be KEY=VALUE`, `--extra "d"`}},
+		{"everything at once, in the order of the flags", func(f *tokenFlags) {
+			f.id, f.groups, f.extra, f.audiences, f.ttl, f.output = "CI", []string{"system:masters"}, []string{"a"}, []string{""}, 0, "xml"
+		}, exitUnknown, []string{
+			"metadata.name: \"CI\" is not a DNS-1123 label, and it is the token's id: 1 to 63 lower-case letters, digits and \"-\", with a letter or a digit at both ends\n" +
+				"the new token: AccessToken/CI: spec.user.groups[0]: \"system:masters\" is reserved: names that begin with \"system:\" belong to Kubernetes itself\n" +
+				"--extra \"a\": must be KEY=VALUE (hint: --extra example.org/team=blue)\n" +
+				"the new token: AccessToken/CI: spec.audiences[0]: \"\" must not be empty (hint: without any audiences the token is good for the API server's own)\n" +
+				"--ttl 0s: must be a second or more\n--output \"xml\": must be yaml or json",
+		}},
 		{"no directory", func(f *tokenFlags) { f.config = filepath.Join(f.config, "none") }, exitUnknown, []string{"--config: ", "no such file"}},
 		{"too little randomness", func(f *tokenFlags) { f.random = strings.NewReader("0123456789") }, exitUnknown, []string{"random bytes: "}},
 	}
