@@ -13,7 +13,7 @@ func TestPodMonitorsKeepLabels(t *testing.T) {
 	t.Parallel()
 	server := start(t)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // #nosec G402 -- who answers is not asked
-	for _, path := range []string{"/mutate", "/validate", "/authenticate"} { // each is counted once it was called
+	for _, path := range []string{"/mutate", "/validate", "/authenticate"} {                                   // each is counted once it was called
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+server.Reviews.String()+path, http.NoBody)
 		must(t, err)
 		response, err := client.Do(request)
