@@ -400,14 +400,18 @@ func (of *settled) counts() map[string]map[string]int {
 }
 
 // sameResources tells whether two readings gave the same versions of the same
-// objects.
+// objects, changed at the same times. The times alone may decide which of two is used,
+// and a replica that starts knows only those of now.
 func sameResources(a, b []*config.Resource) bool {
 	if len(a) != len(b) {
 		return false
 	}
-	known := make(map[config.ResourceID]bool, len(a))
+	known := make(map[config.ResourceID]*config.Resource, len(a))
 	for _, r := range a {
-		known[r.ResourceID] = true
+		known[r.ResourceID] = r
 	}
-	return !slices.ContainsFunc(b, func(r *config.Resource) bool { return !known[r.ResourceID] })
+	return !slices.ContainsFunc(b, func(r *config.Resource) bool {
+		before := known[r.ResourceID]
+		return before == nil || !before.Equal(r)
+	})
 }

@@ -296,7 +296,7 @@ func TestSettleBlamesWhoChangedLast(t *testing.T) {
 		return custom(t, 1, fmt.Sprintf(`
 kind: SidecarProfile
 metadata: {name: %s, creationTimestamp: "2026-01-01T00:00:00Z", managedFields: [
-  {manager: kubectl, operation: Apply, time: "2026-01-01T00:%02d:00Z"}, {manager: gatehouse, operation: Apply, subresource: status, time: "2026-02-01T00:00:00Z"}]}
+  {manager: kubectl, operation: Apply, time: "2026-01-01T00:%02d:00Z", fieldsV1: {"f:spec": {}}}, {manager: gatehouse, operation: Apply, subresource: status, time: "2026-02-01T00:00:00Z"}]}
 spec: {template: {spec: {containers: [{name: agent, image: img}]}}}
 `, name, minute))
 	}
@@ -313,6 +313,54 @@ spec: {template: {spec: {containers: [{name: agent, image: img}]}}}
 					t.Errorf("%s, %s last: %s is in use: %v, with %v", name, test.last, one.read.Name, one.use != nil, one.found.Err())
 				}
 			}
+		}
+	}
+}
+
+// Whoever labels one of two resources that exclude each other does not change which of
+// them is in use; who writes its spec once more does, also in replicas that run, where
+// nothing else of it is new.
+func TestSettleAfterNothingButATimeChanged(t *testing.T) {
+	t.Parallel()
+	base := documentsOf(t, "")
+	profile := func(name, more string, managers ...string) *config.Resource {
+		return custom(t, 1, fmt.Sprintf(`
+kind: SidecarProfile
+metadata: {name: %s, creationTimestamp: "2026-01-01T00:00:00Z"%s, managedFields: [%s]}
+spec: {template: {spec: {containers: [{name: agent, image: img}]}}}
+`, name, more, strings.Join(managers, ", ")))
+	}
+	spec := func(minute int) string {
+		return fmt.Sprintf(`{manager: apply, operation: Apply, time: "2026-01-01T00:%02d:00Z", fieldsV1: {"f:spec": {}}}`, minute)
+	}
+	const label = `{manager: label, operation: Update, time: "2026-01-01T00:03:00Z", fieldsV1: {"f:metadata": {"f:labels": {"f:team": {}}}}}`
+	before := []*config.Resource{profile("a", "", spec(1)), profile("b", "", spec(2))}
+	for name, test := range map[string]struct {
+		a    *config.Resource
+		same bool
+		want []string
+	}{
+		"labelled":      {profile("a", ", labels: {team: x}", spec(1), label), true, []string{"SidecarProfile/a Current", "SidecarProfile/b Unused"}},
+		"applied again": {profile("a", ", labels: {team: x}", spec(3)), false, []string{"SidecarProfile/a Unused", "SidecarProfile/b Current"}},
+	} {
+		after := []*config.Resource{before[1], test.a}
+		if same := sameResources(before, after); same != test.same {
+			t.Errorf("%s: nothing to settle: %v, want %v", name, same, test.same)
+		}
+		ran := running(t, base, before...)
+		digests := map[string]bool{}
+		for who, s := range map[string]*settling{"running": ran, "started": {prepare: prepareKept}} {
+			of, err := s.settle(base, after, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			digests[of.report(nil).Digest] = true
+			if got := usesOf(of); !slices.Equal(got, test.want) {
+				t.Errorf("%s, %s: got %q, want %q", name, who, got, test.want)
+			}
+		}
+		if len(digests) != 1 {
+			t.Errorf("%s: one replica looks as if it were behind the other", name)
 		}
 	}
 }

@@ -80,10 +80,11 @@ func newAPIServer(t testing.TB) *apiServer {
 // start makes the server reachable, at the same address each time.
 func (a *apiServer) start(t testing.TB) {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", a.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var listener net.Listener
+	eventually(t, "to listen", func() (err error) { // somebody else may call from that port for a moment
+		listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", a.address)
+		return err
+	})
 	a.set(func() { a.ending = false })
 	a.address = listener.Addr().String()
 	a.server, a.served = &http.Server{Handler: a}, make(chan struct{})

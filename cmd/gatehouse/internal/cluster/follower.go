@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // follower keeps the objects of one target in memory, for as long as it runs.
@@ -96,9 +98,20 @@ func pauses() *wait.Backoff {
 	return &wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: 5 * time.Second}
 }
 
+const (
+	// steady is how long reading must have gone well for the next attempt to be soon
+	// again. What ends at once would be read in full several times a second.
+	steady = time.Minute
+	// unsteady is how many watches in a row that end before that are told of. One does
+	// whenever an API server has forgotten what happened since the list.
+	unsteady = 4
+)
+
 // run returns when ctx is done.
 func (f *follower) run(ctx context.Context) {
 	f.log.Info("reading from the cluster")
+	// What client-go has to say of it has the kind, and the form of all else.
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(quiet{f.log.Handler()}))
 	pause := pauses()
 	for ctx.Err() == nil {
 		found, err := f.find(ctx)
@@ -109,8 +122,11 @@ func (f *follower) run(ctx context.Context) {
 			f.change(func(s *state) { s.resource = found })
 		}
 		if err == nil {
-			pause = pauses()
+			began := time.Now()
 			f.follow(ctx, found)
+			if time.Since(began) >= steady {
+				pause = pauses()
+			}
 		} else {
 			f.note(ctx, "find", err)
 		}
@@ -147,14 +163,23 @@ func (f *follower) follow(ctx context.Context, found *resource) {
 	reflector := cache.NewReflectorWithOptions(f.listWatch(found), f.source.example(), kept, cache.ReflectorOptions{
 		Name: "cluster", Backoff: pauses(),
 	})
-	pause := pauses()
+	pause, short := pauses(), 0
 	for ctx.Err() == nil {
+		began := time.Now()
 		err := reflector.ListAndWatchWithContext(ctx)
 		switch {
 		case apierrors.IsNotFound(err):
 			return
-		case err == nil:
-			pause = pauses()
+		case time.Since(began) >= steady:
+			pause, short = pauses(), 0
+		case err == nil && ctx.Err() == nil: // others are noted
+			if short++; short == unsteady {
+				f.log.Warn("watches of the cluster end at once",
+					"hint", "everything is read again every few seconds instead; is the API server overloaded, or is there a proxy in front of it that lets no watch last?")
+			}
+			if short >= unsteady {
+				f.count(unreachable)
+			}
 		}
 		sleep(ctx, pause.Step())
 	}

@@ -118,7 +118,7 @@ func (s *resourceStore) put(object any) error {
 	}
 	read, _ := kept.(*config.Resource)                        // it is one
 	known, _, _ := s.GetByKey(key(read.Namespace, read.Name)) // it has no error
-	if before, ok := known.(*config.Resource); ok && before.ResourceID == read.ResourceID {
+	if before, ok := known.(*config.Resource); ok && before.Equal(read) {
 		return nil
 	}
 	err = s.store.Add(read)

@@ -67,8 +67,9 @@ type Resource struct {
 	// Found is what is wrong with the object by itself. With an error it must not be
 	// used.
 	Found finding.List
-	// ChangedAt is when somebody changed it last, to the second, by the clock of the API
-	// server: who changed last what does not go together has to mend it.
+	// ChangedAt is when a manager of fields of its spec wrote last, to the second, by the
+	// clock of the API server: who changed last what does not go together has to mend it.
+	// It may change without the version, when such a manager writes something else.
 	ChangedAt time.Time
 	// Deleting tells that the object is being deleted, and waits for its finalizers.
 	Deleting bool
@@ -80,6 +81,12 @@ var _ metav1.ObjectMetaAccessor = (*Resource)(nil)
 
 // GetObjectMeta has the names and versions of the object, for stores of client-go.
 func (r *Resource) GetObjectMeta() metav1.Object { return &r.metadata }
+
+// Equal tells whether a and b are readings of the same version of an object, changed
+// at the same time: one is used as the other is, beside whatever others.
+func (r *Resource) Equal(other *Resource) bool {
+	return r.ResourceID == other.ResourceID && r.ChangedAt.Equal(other.ChangedAt)
+}
 
 // ReadResource reads a custom resource as strictly as a document of a directory: a
 // field that this version does not know is an error. It is pure and does not change
@@ -156,12 +163,22 @@ func content(u *unstructured.Unstructured) map[string]any {
 	return fields
 }
 
-// changedAt is when a manager of fields other than those of the status wrote last.
+// changedAt is when a manager of fields of the spec wrote last, and not one of labels,
+// say. Without such a manager it is when the object was made.
 func changedAt(u *unstructured.Unstructured) time.Time {
 	at := u.GetCreationTimestamp().Time
-	for _, entry := range u.GetManagedFields() {
-		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(at) {
-			at = entry.Time.Time
+	value, _, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "managedFields") // what is no list is none
+	entries, _ := value.([]any)
+	for _, value := range entries {
+		// Only this is looked at: a manager has a field for every line of an object.
+		entry, _ := value.(map[string]any)
+		fields, _ := entry["fieldsV1"].(map[string]any)
+		if _, ofSpec := fields["f:spec"]; !ofSpec || entry["subresource"] != nil && entry["subresource"] != "" {
+			continue
+		}
+		text, _ := entry["time"].(string)
+		if written, err := time.Parse(time.RFC3339, text); err == nil && written.After(at) {
+			at = written
 		}
 	}
 	return at

@@ -95,6 +95,45 @@ func TestResourceVersions(t *testing.T) {
 	}
 }
 
+// Who changed last is told by the managers of the spec: not by who labels an object or
+// writes its status.
+func TestResourceChangedAt(t *testing.T) {
+	t.Parallel()
+	const made, written, later = "2026-01-02T03:04:05Z", "2026-01-02T03:05:00Z", "2026-01-02T03:06:00Z"
+	for name, test := range map[string]struct{ managedFields, want string }{
+		"none":                   {"", made},
+		"the spec":               {`{time: "` + written + `", fieldsV1: {"f:spec": {"f:template": {}}}}`, written},
+		"the later of two":       {`{time: "` + later + `", fieldsV1: {"f:spec": {}}}, {time: "` + written + `", fieldsV1: {"f:spec": {}}}`, later},
+		"labels":                 {`{time: "` + written + `", fieldsV1: {"f:spec": {}}}, {time: "` + later + `", fieldsV1: {"f:metadata": {"f:labels": {"f:a": {}}}}}`, written},
+		"a label of that name":   {`{time: "` + later + `", fieldsV1: {"f:metadata": {"f:labels": {"f:spec": {}}, "f:annotations": {"f:spec": {}}}}}`, made},
+		"a subresource":          {`{time: "` + later + `", subresource: status, fieldsV1: {"f:spec": {}, "f:status": {}}}`, made},
+		"no subresource":         {`{time: "` + later + `", subresource: "", fieldsV1: {"f:spec": {}}}`, later},
+		"labels and the spec":    {`{time: "` + later + `", fieldsV1: {"f:metadata": {"f:labels": {}}, "f:spec": {}}}`, later},
+		"no fields":              {`{time: "` + later + `"}`, made},
+		"no time":                {`{fieldsV1: {"f:spec": {}}}`, made},
+		"what no API server has": {`7, [], {time: 7, fieldsV1: {"f:spec": 7}}, {time: "` + later + `", fieldsV1: 7}`, made},
+		"before it was made":     {`{time: "2025-01-02T03:04:05Z", fieldsV1: {"f:spec": {}}}`, made},
+		"in another zone":        {`{time: "2026-01-02T04:05:00+01:00", fieldsV1: {"f:spec": {}}}`, written},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const old = `[{manager: kubectl, operation: Apply, fieldsType: FieldsV1, fieldsV1: {"f:spec": {}}}]`
+			r := resource(t, strings.Replace(storedProfile, old, "["+test.managedFields+"]", 1))
+			if got := r.ChangedAt.UTC().Format(time.RFC3339); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+			first := resource(t, storedProfile)
+			if r.ResourceID != first.ResourceID || r.Equal(first) != (test.want == made) {
+				t.Errorf("the same: %v", r.Equal(first))
+			}
+		})
+	}
+	r := config.ReadResource(&unstructured.Unstructured{Object: map[string]any{"kind": "SidecarProfile", "metadata": map[string]any{"managedFields": "none"}}})
+	if !r.ChangedAt.IsZero() {
+		t.Errorf("changed at %s", r.ChangedAt)
+	}
+}
+
 // One object cannot fill the memory, whatever its author may store.
 func TestReadResourceSize(t *testing.T) {
 	t.Parallel()

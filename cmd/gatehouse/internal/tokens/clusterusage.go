@@ -27,7 +27,8 @@ const (
 	// usageManager is who the API server notes as the author of status.lastUsed.
 	usageManager = "gatehouse-tokens"
 	// usageGrain is how far status.lastUsed may be behind.
-	usageGrain = time.Hour
+	usageGrain   = time.Hour
+	grainSeconds = int64(usageGrain / time.Second)
 	// usageQPS and usageBurst bound what all uses cost the API server, in requests a
 	// second and at one time.
 	usageQPS, usageBurst = 5, 5
@@ -64,8 +65,8 @@ type ClusterUsage struct {
 // clusterUse is what is known of the use of a token.
 type clusterUse struct {
 	uid types.UID
-	// next is the Unix second before which no use is noted, and at that of the use
-	// that waits to be.
+	// next is the Unix second before which no use is noted, which is an hour away at
+	// most, and at that of the use that waits to be.
 	next, at atomic.Int64
 	waits    atomic.Bool
 }
@@ -109,7 +110,11 @@ func (u *ClusterUsage) Know(tokens []authn.Token) {
 // for an id that is not known.
 func (u *ClusterUsage) Note(id string, at time.Time) {
 	use := (*u.known.Load())[id]
-	if use == nil || at.Unix() < use.next.Load() || use.waits.Load() || !use.waits.CompareAndSwap(false, true) {
+	if use == nil || use.waits.Load() {
+		return
+	}
+	// Longer than that is by a clock that was ahead.
+	if pause := use.next.Load() - at.Unix(); pause > 0 && pause <= grainSeconds || !use.waits.CompareAndSwap(false, true) {
 		return
 	}
 	use.at.Store(at.Unix())
@@ -146,12 +151,14 @@ func (u *ClusterUsage) Run(ctx context.Context) {
 	}
 }
 
-// write writes the use that waits, unless another of the hour is there.
+// write writes the use that waits, unless another of the hour or a later one is there.
+// One that is said to be yet to come is by a clock that was ahead.
 func (u *ClusterUsage) write(ctx context.Context, id string, use *clusterUse) {
 	defer use.waits.Store(false)
-	at := time.Unix(use.at.Load(), 0)
+	now := time.Now()
+	at := time.Unix(min(use.at.Load(), now.Unix()), 0)
 	last, err := u.last(ctx, id, use.uid)
-	if err == nil && !at.Before(last.Add(usageGrain)) {
+	if err == nil && (!at.Before(last.Add(usageGrain)) || last.After(now.Add(usageGrain))) {
 		last, err = at, u.patch(ctx, id, use.uid, at)
 	}
 	if ctx.Err() != nil {
@@ -163,7 +170,7 @@ func (u *ClusterUsage) write(ctx context.Context, id string, use *clusterUse) {
 	}
 	switch trouble {
 	case noTrouble:
-		use.next.Store(last.Add(usageGrain).Unix())
+		use.next.Store(min(last.Unix(), now.Unix()) + grainSeconds)
 	case forbidden, unserved:
 		use.next.Store(time.Now().Add(usageForbidden).Unix())
 	case gone, unreachable:

@@ -149,32 +149,72 @@ func comesTrue(t *testing.T, what string, is func() bool) {
 
 func TestClusterUsageNotesOnceAnHour(t *testing.T) {
 	t.Parallel()
-	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	s := &tokenServer{uses: map[string]string{"a": "", "b": noon.Add(-30 * time.Minute).Format(time.RFC3339), "c": ""}}
+	then := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Second)
+	stamp := func(after time.Duration) string { return then.Add(after).Format(time.RFC3339) }
+	s := &tokenServer{uses: map[string]string{"a": "", "b": stamp(-30 * time.Minute), "c": ""}}
 	u, _ := startUsage(t, s, "a", "b")
 	u.Know([]authn.Token{clusterToken("a"), clusterToken("b"), {Source: "token-f.yaml", AccessToken: v1alpha1.AccessToken{ObjectMeta: metav1.ObjectMeta{Name: "f", UID: "x"}}}})
 	for _, id := range []string{"a", "b", "f", "nobody"} {
-		u.Note(id, noon)
+		u.Note(id, then)
 	}
-	comesTrue(t, "the use of a", func() bool { return s.used("a") == "2026-11-20T12:00:00Z" })
+	comesTrue(t, "the use of a", func() bool { return s.used("a") == stamp(0) })
 	comesTrue(t, "the look at b", func() bool { return s.count("GET") == 2 })
 	// Within the hour nobody is asked; another replica's use counts as one.
 	comesTrue(t, "b is done", func() bool {
 		use := (*u.known.Load())["b"]
-		return !use.waits.Load() && use.next.Load() == noon.Add(30*time.Minute).Unix()
+		return !use.waits.Load() && use.next.Load() == then.Add(30*time.Minute).Unix()
 	})
-	u.Note("a", noon.Add(59*time.Minute))
-	u.Note("b", noon.Add(29*time.Minute))
-	u.Note("b", noon.Add(31*time.Minute))
-	comesTrue(t, "the use of b", func() bool { return s.used("b") == "2026-11-20T12:31:00Z" })
+	u.Note("a", then.Add(59*time.Minute))
+	u.Note("b", then.Add(29*time.Minute))
+	u.Note("b", then.Add(31*time.Minute))
+	comesTrue(t, "the use of b", func() bool { return s.used("b") == stamp(31*time.Minute) })
 	if asked := s.count(""); asked != 5 {
 		t.Errorf("%d requests, want 5: %q", asked, s.asked)
 	}
 	if s.count("PATCH /apis/gatehouse.dev/v1alpha1/accesstokens/a/status?fieldManager=gatehouse-tokens ") != 1 {
 		t.Errorf("%q", s.asked)
 	}
-	u.Note("a", noon.Add(time.Hour))
-	comesTrue(t, "the next use of a", func() bool { return s.used("a") == "2026-11-20T13:00:00Z" })
+	u.Note("a", then.Add(time.Hour))
+	comesTrue(t, "the next use of a", func() bool { return s.used("a") == stamp(time.Hour) })
+}
+
+// A clock that was ahead, here or where another replica runs, keeps no use from being
+// noted once it is right.
+func TestClusterUsageAfterAClockThatWasAhead(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC().Truncate(time.Second)
+	stamp := func(after time.Duration) string { return now.Add(after).Format(time.RFC3339) }
+	s := &tokenServer{uses: map[string]string{"a": stamp(7 * 24 * time.Hour), "b": stamp(30 * time.Minute), "c": ""}}
+	u, _ := startUsage(t, s, "a", "b", "c")
+	u.Note("a", now)
+	comesTrue(t, "the use of a", func() bool { return s.used("a") == stamp(0) })
+	// A little ahead is of the hour.
+	u.Note("b", now)
+	comesTrue(t, "b is done", func() bool {
+		use := (*u.known.Load())["b"]
+		next := use.next.Load() - now.Unix()
+		return !use.waits.Load() && next >= grainSeconds && next < grainSeconds+1800
+	})
+	if used := s.used("b"); used != stamp(30*time.Minute) {
+		t.Errorf("b was used %s", used)
+	}
+	(*u.known.Load())["c"].next.Store(now.Add(7 * 24 * time.Hour).Unix())
+	u.Note("c", now)
+	comesTrue(t, "the use of c", func() bool { return s.used("c") == stamp(0) })
+}
+
+// A use that waited for long does not take the place of a later one.
+func TestClusterUsageThatWaited(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC().Truncate(time.Second)
+	last := now.Add(-time.Hour).Format(time.RFC3339)
+	s := &tokenServer{uses: map[string]string{"a": last}}
+	u, _ := startUsage(t, s, "a")
+	u.Note("a", now.Add(-5*time.Hour))
+	comesTrue(t, "a is done", func() bool { return !(*u.known.Load())["a"].waits.Load() })
+	if used := s.used("a"); used != last {
+		t.Errorf("a was used %s, want %s", used, last)
+	}
 }
 
 // What was noted of a token is not written to another of its name.
