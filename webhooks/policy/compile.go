@@ -47,6 +47,8 @@ type Set struct {
 	// selectors is how many distinct namespace and object selectors there are.
 	selectors int
 	warnings  finding.List
+	// conditions are those of the exceptions, by their titles.
+	conditions map[string]*exceptionConditions
 	// compiler made the policies for the version.
 	compiler *expression.Compiler
 	version  string
@@ -114,7 +116,7 @@ func Compile(spec Spec) (*Set, error) {
 	c := &compilation{
 		set: &Set{
 			objects: spec.Objects, authorizer: spec.Authorizer, inject: spec.Inject, now: spec.Now,
-			budget: defaultBudget, version: CompatibilityVersion,
+			budget: defaultBudget, version: CompatibilityVersion, conditions: map[string]*exceptionConditions{},
 		},
 		selectors:  selectors{byText: map[string]*selector{}},
 		previous:   map[exceptedPolicy]*compiledPolicy{},
@@ -159,7 +161,9 @@ type compilation struct {
 	compiler    *expression.Compiler
 	podSecurity *podsecurity.Evaluator
 	// previous are policies whose programs can be used again.
-	previous   map[exceptedPolicy]*compiledPolicy
+	previous map[exceptedPolicy]*compiledPolicy
+	// conditions are those of exceptions of which the same holds.
+	conditions map[string]*exceptionConditions
 	keepBroken bool
 	// broken is how many errors are in expressions and exceptions, which need not
 	// keep the rest from working.
@@ -224,7 +228,7 @@ func compatibilityVersions() []string {
 // compiled, if it is for the same version.
 func (c *compilation) compilerFor(previous *Set) error {
 	if previous != nil && previous.version == c.set.version {
-		c.compiler = previous.compiler
+		c.compiler, c.conditions = previous.compiler, previous.conditions
 		for _, p := range previous.policies {
 			c.previous[exceptedPolicy{p.kind, p.name}] = p
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
@@ -195,8 +196,9 @@ func (c *compilation) exceptions(spec *Spec) {
 			d.errorf(field.NewPath("metadata", "name"), fmt.Sprintf("the first is in %s", first), "%q is taken by another document", x.Name)
 		}
 		seen[title] = x.Source
-		before := c.wrong()
-		compiled := c.exception(d, x, &rules)
+		before, found := c.wrong(), len(c.findings)
+		compiled, more := c.exception(d, x, &rules)
+		c.findings = append(c.findings[:found], few(d, c.findings[found:], more)...)
 		if c.wrong() == before {
 			all = append(all, compiled)
 		}
@@ -215,10 +217,10 @@ func (c *compilation) exceptions(spec *Spec) {
 	}
 }
 
-// exception compiles an exception.
-func (c *compilation) exception(d document, x *Exception, rules *v1alpha1.ExceptionRules) *exception {
+// exception compiles an exception, and says how many findings more there are.
+func (c *compilation) exception(d document, x *Exception, rules *v1alpha1.ExceptionRules) (out *exception, more int) {
 	path := field.NewPath("spec")
-	out := &exception{title: x.Namespace + "/" + x.Name, policies: map[exceptedPolicy][]string{}}
+	out = &exception{title: x.Namespace + "/" + x.Name, policies: map[exceptedPolicy][]string{}}
 	if strings.TrimSpace(x.Spec.Reason) == "" {
 		d.required(path.Child("reason"), "say why, for who reads the audit log")
 	}
@@ -247,7 +249,34 @@ func (c *compilation) exception(d document, x *Exception, rules *v1alpha1.Except
 		out.inert = cmp.Or(out.inert, "it has no expiresAt")
 		d.warnf(path.Child("expiresAt"), "PolicyConfiguration requires it", "is missing, so the exception does nothing")
 	}
-	return out
+	return out, c.exceptionConditions(d, x, out)
+}
+
+// maxFindings is how many findings about one exception are told: whoever may write
+// one must not fill a log.
+const maxFindings = 20
+
+// few are the findings about an exception if there are not too many, and otherwise
+// the first of them, errors before warnings, and how many more there are. There are
+// more beside those that were found only if these are too many.
+func few(d document, found finding.List, more int) finding.List {
+	if more += len(found) - maxFindings; more <= 0 {
+		return found
+	}
+	slices.SortStableFunc(found, func(a, b finding.Finding) int {
+		if a.Severity == b.Severity {
+			return 0
+		}
+		if a.Severity == finding.Error {
+			return -1
+		}
+		return 1
+	})
+	severity := found[min(maxFindings, len(found)-1)].Severity
+	found = slices.Clone(found[:maxFindings])
+	d.findings = &found
+	d.add(severity, "", "", fmt.Sprintf("and %d more", more))
+	return found
 }
 
 // exceptedPolicies checks and compiles the policies of an exception.
@@ -330,10 +359,70 @@ func (c *compilation) exceptionMatch(d document, match *v1alpha1.ExceptionMatch,
 	out.inNamespaces = selector(match.NamespaceSelector, "namespaceSelector")
 	out.objects = selector(match.ObjectSelector, "objectSelector")
 	checkMatchConditions(d, match.MatchConditions, path.Child("matchConditions"))
-	s := &scope{document: d, compiler: c.compiler, declarations: expression.Declarations{Authorizer: true}}
-	for i, given := range match.MatchConditions {
-		if program := s.compile(path.Child("matchConditions").Index(i).Child("expression"), given.Expression, cel.BoolType); program != nil {
-			out.conditions = append(out.conditions, condition{given.Name, program})
-		}
+}
+
+// maxConditionsText is how many bytes the conditions of one exception may have
+// together. Tenants may write exceptions, and every replica compiles them and keeps
+// what comes of it, which is a hundred times as much.
+const maxConditionsText = 16 << 10
+
+// maxConditionsPatterns is how many parts the regular expressions in them may have
+// together.
+const maxConditionsPatterns = 8_000
+
+// exceptionConditions compiles the conditions of an exception, or takes what they
+// compiled to before, and says how many findings it leaves out.
+//
+// Of an exception that does nothing they are not compiled while broken policies are
+// kept, that is where the exceptions of a cluster are used: who may have none in
+// force must not cost more than a look.
+func (c *compilation) exceptionConditions(d document, x *Exception, out *exception) (more int) {
+	given, path := x.Spec.Match.MatchConditions, field.NewPath("spec", "match", "matchConditions")
+	text := 0
+	for i := range given {
+		text += len(given[i].Expression)
 	}
+	switch {
+	case text > maxConditionsText:
+		d.errorf(path, "say it in fewer conditions, or in several exceptions", "have %d bytes together, allowed are %d", text, maxConditionsText)
+		return 0
+	case len(given) == 0, out.inert != "" && c.keepBroken:
+		return 0
+	}
+	known := c.conditions[out.title]
+	if known == nil || !slices.Equal(known.given, given) {
+		var found finding.List
+		patterns := 0
+		s := &scope{document: document{d.source, d.object, &found}, compiler: c.compiler, declarations: expression.Declarations{Authorizer: true}}
+		known = &exceptionConditions{given: slices.Clone(given)}
+		for i := range given {
+			if program := s.compile(path.Index(i).Child("expression"), given[i].Expression, cel.BoolType); program != nil {
+				known.compiled = append(known.compiled, condition{given[i].Name, program})
+				patterns += program.Patterns()
+			}
+			if patterns > maxConditionsPatterns {
+				known.compiled = nil
+				s.errorf(path.Index(i).Child("expression"), "repeat less in patterns", "the regular expressions of the conditions are too large: with repetitions written out they may have %d parts together", maxConditionsPatterns)
+				break
+			}
+		}
+		kept := min(maxFindings, len(found))
+		known.found, known.more = slices.Clone(found[:kept]), len(found)-kept
+	}
+	c.set.conditions[out.title] = known
+	out.conditions = known.compiled
+	for _, f := range known.found {
+		f.Source = d.source
+		c.findings = append(c.findings, f)
+	}
+	return known.more
+}
+
+// exceptionConditions are the conditions of an exception, right or wrong.
+type exceptionConditions struct {
+	given    []admissionregistrationv1.MatchCondition
+	compiled []condition
+	// found are the first findings, and more how many there are beside them.
+	found finding.List
+	more  int
 }

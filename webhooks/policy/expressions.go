@@ -12,6 +12,7 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
@@ -51,6 +52,8 @@ func (s *scope) refuse(path *field.Path, expression string, err *apiservercel.Er
 	if !errors.As(err.Cause, &compilation) {
 		hint := ""
 		switch {
+		case errors.Is(err.Cause, celbound.ErrTooLarge):
+			hint = celbound.Hint
 		case strings.HasSuffix(err.Detail, "to string but got dyn"), strings.Contains(err.Detail, "[string null_type]") && strings.HasSuffix(err.Detail, "got dyn"):
 			hint = "its type is not known before the request: write string(…) around it"
 		case strings.HasSuffix(err.Detail, "got dyn"):

@@ -114,12 +114,13 @@ type Spec struct {
 	// Now is the time by which exceptions expire, and by which evaluations are
 	// measured. If it is nil, an exception that expires has expired.
 	Now func() time.Time
-	// Previous may be a Set of an earlier configuration: policies that have not
-	// changed are not compiled again.
+	// Previous may be a Set of an earlier configuration: policies and conditions of
+	// exceptions that have not changed are not compiled again.
 	Previous *Set
 	// KeepBroken keeps policies with expressions that do not compile: what they
 	// match, their failurePolicy decides. Their findings are among the Set's
-	// warnings, as errors. Without it they are Compile's error.
+	// warnings, as errors. Without it they are Compile's error. With it, conditions
+	// of exceptions that do nothing are not compiled.
 	KeepBroken bool
 }
 

@@ -20,6 +20,8 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 )
 
 // Declarations say what an expression may name besides object, oldObject,
@@ -146,7 +148,7 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 
 // Compile compiles an expression whose result must have one of the types. The
 // error is upstream's: its Cause is an *apiservercel.CompilationError if the
-// expression itself does not compile.
+// expression itself does not compile, and celbound.ErrTooLarge if nobody tried.
 func (c *Compiler) Compile(text string, d Declarations, results ...*cel.Type) (*Program, *apiservercel.Error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -175,7 +177,14 @@ func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (*P
 	if err != nil {
 		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: err.Error()}
 	}
-	checked, issues := planner.env.Compile(text)
+	parsed, issues, err := planner.bounds.Parse(planner.env, text, d.Variables.field)
+	if err != nil {
+		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: err.Error(), Cause: err}
+	}
+	var checked *cel.Ast
+	if issues == nil {
+		checked, issues = planner.env.Check(parsed)
+	}
 	if issues != nil {
 		return nil, nil, &apiservercel.Error{
 			Type: apiservercel.ErrorTypeInvalid, Detail: "compilation failed: " + issues.String(), Cause: apiservercel.NewCompilationError(issues),
@@ -192,6 +201,7 @@ func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (*P
 	root := checked.NativeRep().Expr()
 	out := &Program{text: text, output: output, variables: d.Variables}
 	out.uses, out.shape = look(root)
+	out.patterns = celbound.Patterns(root)
 	if out.plan, err = planner.plan(checked.NativeRep(), out.shape.limited); err != nil {
 		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: "program instantiation failed: " + err.Error()}
 	}

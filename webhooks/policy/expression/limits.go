@@ -6,12 +6,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 )
 
 // limit tells why a function must not be called with arguments: it would take
@@ -30,9 +33,30 @@ func limitOf(function string) limit {
 		return limitReplace
 	case "join":
 		return limitJoin
-	default:
-		return nil
 	}
+	if celbound.IsPattern(function) {
+		return limitPattern
+	}
+	return nil
+}
+
+// isLimited tells whether a call is of a function that has a limit. A pattern that is
+// written down was judged with its expression, and is compiled already.
+func isLimited(call ast.CallExpr) bool {
+	args := call.Args()
+	written := len(args) > 0 && args[patternOf(len(args), call.IsMemberFunction())].Kind() == ast.LiteralKind
+	if written && celbound.IsPattern(call.FunctionName()) {
+		return false
+	}
+	return limitOf(call.FunctionName()) != nil
+}
+
+// patternOf is which argument is the pattern: the first behind the text.
+func patternOf(n int, member bool) int {
+	if member || n < 2 {
+		return 0
+	}
+	return 1
 }
 
 const (
@@ -44,7 +68,13 @@ const (
 	mostText = 10 * celconfig.PerCallLimit
 )
 
+// mostPattern is how many parts a regular expression may have that is not written
+// down. It is compiled each time.
+const mostPattern = 10_000
+
 var (
+	errHugePattern = fmt.Errorf("a regular expression must not have more than %d parts, with repetitions written out", mostPattern)
+
 	errHugeRange = fmt.Errorf("a list must not have more than %d elements", mostElements)
 	errHugeText  = fmt.Errorf("a text must not have more than %d bytes", mostText)
 )
@@ -90,6 +120,16 @@ func limitReplace(args []ref.Val) error {
 	return nil
 }
 
+func limitPattern(args []ref.Val) error {
+	if len(args) < 2 { // text, pattern
+		return nil
+	}
+	if text, ok := args[1].(types.String); ok && celbound.PatternSize(string(text)) > mostPattern {
+		return errHugePattern
+	}
+	return nil
+}
+
 // limitJoin reckons how long the text gets that is made of a list of texts.
 func limitJoin(args []ref.Val) error {
 	list, ok := args[0].(traits.Lister)
@@ -113,7 +153,7 @@ func limited(env *cel.Env) cel.ProgramOption {
 			return part, nil
 		}
 		limit := limitOf(call.Function())
-		if limit == nil {
+		if limit == nil || celbound.IsPattern(call.Function()) && len(call.Args()) > 1 && isConstant(call.Args()[1]) {
 			return part, nil
 		}
 		inner, err := binding(env, call)
@@ -127,6 +167,11 @@ func limited(env *cel.Env) cel.ProgramOption {
 			return inner(args...)
 		}), nil
 	})
+}
+
+func isConstant(part interpreter.InterpretableV2) bool {
+	_, ok := part.(interpreter.InterpretableConst)
+	return ok
 }
 
 // binding is what a function of upstream's does: the overload that is called, or
@@ -147,7 +192,12 @@ func binding(env *cel.Env, call interpreter.InterpretableCall) (functions.Functi
 	case n == 1 && found.Unary != nil:
 		return func(args ...ref.Val) ref.Val { return found.Unary(args[0]) }, nil
 	case n == 2 && found.Binary != nil:
-		return func(args ...ref.Val) ref.Val { return found.Binary(args[0], args[1]) }, nil
+		return func(args ...ref.Val) ref.Val {
+			if found.OperandTrait != 0 && !args[0].Type().HasTrait(found.OperandTrait) {
+				return types.NewErr("no such overload: %s", call.Function())
+			}
+			return found.Binary(args[0], args[1])
+		}, nil
 	case found.Function != nil:
 		return found.Function, nil
 	}

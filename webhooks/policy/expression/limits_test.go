@@ -69,6 +69,31 @@ func TestHugeText(t *testing.T) {
 	}
 }
 
+// TestHugePattern holds that a regular expression that is too large is not even
+// compiled, whatever it is made of.
+func TestHugePattern(t *testing.T) {
+	t.Parallel()
+	compiler := newCompiler(t)
+	const tooLarge = "error: a regular expression must not have more than 10000 parts, with repetitions written out"
+	object := `{"p": "(?:` + strings.Repeat("a", 20) + `){1000}", "q": "a{1000}", "text": "a"}`
+	for text, want := range map[string]string{
+		"object.text.matches(object.p)":                        tooLarge,
+		"matches(object.text, object.p)":                       tooLarge,
+		"object.text.matches(object.p + 'b')":                  tooLarge,
+		"object.text.find(object.p)":                           tooLarge,
+		"object.text.findAll(object.p)":                        tooLarge,
+		"object.text.findAll(object.p, 1)":                     tooLarge,
+		"object.text.matches(object.q)":                        "bool false",
+		"object.text.matches('^a$')":                           "bool true",
+		"'aa'.find('a' + object.text)":                         `string "aa"`,
+		"object.p.matches('a{3}') && 'a'.matches(object.text)": "bool true",
+	} {
+		if got := evaluate(compile(t, compiler, nil, text), nil, withObject(t, object)); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
 // TestLimitedFunctionsCostTheSame compares with a program that upstream's environment
 // makes of the same expression.
 func TestLimitedFunctionsCostTheSame(t *testing.T) {
@@ -92,6 +117,10 @@ func TestLimitedFunctionsCostTheSame(t *testing.T) {
 		"dyn(1).join('a') == ''",
 		"dyn([1]).join(',') == ''",
 		"dyn([1]).join() == ''",
+		"object.q.matches(string(object.q) + '$') && 'a1'.matches('[a-z]' + '[0-9]') && 'a'.matches('^a{1,3}$')",
+		"object.q.find('0' + '+') + object.q.find('1.') + object.q.findAll('0' + '0', 2)[1] + object.q.findAll('0' + '+')[0]",
+		"matches(object.q, '^1' + '0') && object.q.matches('(' + object.q)",
+		"dyn(1).matches('a' + 'b')",
 	} {
 		checked, issues := env.Compile(text)
 		if issues.Err() != nil {

@@ -60,7 +60,7 @@ func look(root ast.Expr) (uses Uses, s shape) {
 			s.bounded, s.loops = false, true
 		case ast.CallKind:
 			function := e.AsCall().FunctionName()
-			s.limited = s.limited || limitOf(function) != nil
+			s.limited = s.limited || isLimited(e.AsCall())
 			s.bounded = s.bounded && isBounded(function)
 		case ast.SelectKind:
 			if selected := e.AsSelect(); isRequest(selected.Operand()) && isSubject(selected.FieldName()) {

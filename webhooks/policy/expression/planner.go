@@ -6,6 +6,8 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 )
 
 // planner plans the expressions of an environment.
@@ -16,6 +18,8 @@ import (
 // with nothing but the plan is kept.
 type planner struct {
 	env *cel.Env
+	// bounds are those of what env may check.
+	bounds *celbound.Bounds
 	// costs is how every plan counts what it costs.
 	costs *interpreter.CostTracker
 	// counted is a plan with what begins to count each time that it is evaluated.
@@ -26,7 +30,11 @@ type planner struct {
 var errNoPlan = errors.New("the plan of the expression was not found")
 
 func newPlanner(env *cel.Env) (*planner, error) {
-	p := &planner{env: env}
+	bounds, err := celbound.New(env)
+	if err != nil {
+		return nil, err
+	}
+	p := &planner{env: env, bounds: bounds}
 	checked, issues := env.Compile("null")
 	if issues != nil {
 		return nil, issues.Err()

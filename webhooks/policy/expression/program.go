@@ -18,12 +18,17 @@ type Program struct {
 	output    *cel.Type
 	uses      Uses
 	shape     shape
+	patterns  int
 	reads     *Reads
 	variables *Variables
 }
 
 // Text is the expression as it was written.
 func (p *Program) Text() string { return p.text }
+
+// Patterns is how large the regular expressions are that are written down in the
+// expression, which are kept with it: a hundred bytes for each.
+func (p *Program) Patterns() int { return p.patterns }
 
 // Uses are the names that the expression mentions, with what the variables that
 // it may ask for mention.

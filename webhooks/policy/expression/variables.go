@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
@@ -70,6 +71,14 @@ func (v *Variables) root(name string) ast.Expr {
 		return v.list[i].root
 	}
 	return nil
+}
+
+// field is the type of a field of the name variables, nil of any other.
+func (v *Variables) field(name, field string) *types.Type {
+	if v == nil || name != plugincel.VariableVarName {
+		return nil
+	}
+	return v.types[field]
 }
 
 // fieldType is the type that upstream gives a variable whose expression has the

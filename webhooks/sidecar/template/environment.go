@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
 )
 
@@ -45,7 +46,9 @@ const CompatibilityVersion = "1.36"
 // Environment is what the expressions of all profiles share. It is immutable and
 // safe for concurrent use.
 type Environment struct {
-	cel     *cel.Env
+	cel *cel.Env
+	// bounds are those of the expressions of all profiles.
+	bounds  *celbound.Bounds
 	base    types.Provider
 	objects objectTypes
 	checker *shape.Checker
@@ -72,5 +75,9 @@ func NewEnvironment() (*Environment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("declare the variables of templates: %w", err)
 	}
-	return &Environment{cel: extended, base: base.CELTypeProvider(), objects: objects, checker: new(shape.Checker)}, nil
+	bounds, err := celbound.New(extended)
+	if err != nil {
+		return nil, fmt.Errorf("bound the expressions of templates: %w", err)
+	}
+	return &Environment{cel: extended, bounds: bounds, base: base.CELTypeProvider(), objects: objects, checker: new(shape.Checker)}, nil
 }

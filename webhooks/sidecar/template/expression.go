@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
 )
@@ -109,7 +110,16 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 		r.errorf(path, "", "cannot be compiled: %v", err)
 		return nil
 	}
-	checked, issues := env.Compile(renamed)
+	// No field has a larger type than those of Kubernetes' own objects.
+	parsed, issues, err := s.environment.bounds.Parse(env, renamed, nil)
+	if err != nil {
+		r.errorf(path, celbound.Hint, "%q: %v", excerpt(text, 1), err)
+		return nil
+	}
+	var checked *cel.Ast
+	if issues.Err() == nil {
+		checked, issues = env.Check(parsed)
+	}
 	if issues.Err() != nil {
 		s.issues(r, path, text, issues.Errors(), use)
 		return nil

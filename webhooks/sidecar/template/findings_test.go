@@ -80,6 +80,11 @@ func TestTreeFindings(t *testing.T) {
 		"too many":       {`[` + strings.Repeat(`"${params.on}${params.on}",`, 500) + `"${params.on}"]`, `t: has 1001 placeholders, and 1000 are allowed`, reflect.TypeFor[any]()},
 		"too long":       {`"${'` + strings.Repeat("x", 10<<10) + `'}"`, `t: the expression is longer than 10240 bytes`, reflect.TypeFor[any]()},
 		"too deep":       {`"${` + strings.Repeat("(", 300) + "1" + strings.Repeat(")", 300) + `}"`, `t: 1:1 in "` + strings.Repeat("(", 80) + `…": expression recursion limit exceeded: 250`, reflect.TypeFor[any]()},
+		"too large": {
+			`"${optional.of(1)` + strings.Repeat(".optMap(x, x)", 40) + `.value()}"`,
+			`t: "optional.of(1).optMap(x, x).optMap(x, x).optMap(x, x).optMap(x, x).optMap(x, x).…": this expression is too large to check: with what optMap and other macros repeat it may have 1584 parts` +
+				` (hint: take it apart, nest lists and maps less, call optMap fewer times, or repeat less in patterns)`, reflect.TypeFor[any](),
+		},
 		"too costly": {
 			`"${[` + strings.Repeat("1,", 100) + `1].map(a, [` + strings.Repeat("1,", 100) + `1].map(b, [` + strings.Repeat("1,", 100) + `1].map(c, a))).size()}"`,
 			`t: "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1…" costs at least 13733901, and 1000000 is allowed`, reflect.TypeFor[any](),

@@ -61,6 +61,7 @@ func FuzzTree(f *testing.F) {
 		`["${pod.metadata.?labels[?'a']}",1,"$${x}","${null}",{"a":"x${pod.metadata.name}"}]`,
 		`{"hostname":"${'}'}","priority":"${params.count}"}`, `"${"`, `{"${a}":1}`, `{"a":1,"a":2}`, `"${dyn(pod)}"`, `{"a":"${pod.spec}"}`, `null`, ``, `"${1/0}"`,
 		`{"overhead":{"cpu":"${pod.metadata.name}Mi"}}`, `[[[["${params.on}"]]]]`,
+		`"${optional.of(1)` + strings.Repeat(".optMap(x,x)", 40) + `.value()}"`, `"${[1]` + strings.Repeat(".map(a,{a:a})", 20) + `.size()}"`,
 	} {
 		f.Add(seed, `{"metadata":{"name":"n","labels":{"a":"\",\"x\":\""}}}`)
 	}

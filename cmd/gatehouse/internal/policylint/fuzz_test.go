@@ -2,6 +2,7 @@ package policylint_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -19,6 +20,10 @@ func FuzzExpressions(f *testing.F) {
 	f.Add("object.spec.replicas.orValue(1) > 2 ? {'a': [?object.?b]}.a[0] : dyn(\"\u00e9\n\")", "*")
 	f.Add("!(request.namespace in ['a']) && authorizer.requestResource.check('x').allowed()", "Pods")
 	f.Add("{1: 2}.all(k, v, k < v) && object == null && lists.range(5).sum() == cel.bind(x, 1, x)", "")
+	f.Add("optional.of(1)"+strings.Repeat(".optMap(x, x)", 40)+".hasValue()", "pods")
+	f.Add("object.spec.containers"+strings.Repeat(".map(a, {a: a})", 40)+" == []", "pods")
+	f.Add("{'a': object.metadata, 'b': object.metadata}"+strings.Repeat(".transformMap(k, v, {v: v})", 40)+" == {}", "pods")
+	f.Add("'a'"+strings.Repeat(".matches('^a{1,900}b') && 'a'", 40)+" == 'a'", "pods")
 	f.Fuzz(func(t *testing.T, expression, resource string) {
 		spec := admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{

@@ -110,8 +110,8 @@ func (s *subject) parse(e *expression) {
 	if strings.TrimSpace(e.text) == "" {
 		return
 	}
-	parsed, issues := s.checker.Env.Parse(e.text)
-	if issues.Err() != nil {
+	parsed, err := s.checker.Parse(e.text)
+	if err != nil {
 		s.doesNotCompile(e)
 		return
 	}

@@ -15,6 +15,8 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 )
 
 // Checker parses and checks expressions in the environment of the API server's
@@ -26,6 +28,7 @@ type Checker struct {
 	Env *cel.Env
 	// declared has the functions and is copied for each Scope.
 	declared *checker.Env
+	bounds   *celbound.Bounds
 }
 
 // NewChecker is a Checker with the functions of a Kubernetes version, "1.36":
@@ -52,7 +55,20 @@ func NewChecker(schemas *Schemas, compatibility string) (*Checker, error) {
 			return nil, fmt.Errorf("function %q: %w", f.Name(), err)
 		}
 	}
+	if c.bounds, err = celbound.New(c.Env); err != nil {
+		return nil, err
+	}
 	return c, c.declared.AddIdents(withoutObjects(c.Env.Variables())...)
+}
+
+// Parse parses an expression. The error is what is wrong with it, or
+// celbound.ErrTooLarge.
+func (c *Checker) Parse(text string) (*cel.Ast, error) {
+	parsed, issues, err := c.bounds.Parse(c.Env, text, nil)
+	if err != nil {
+		return nil, err
+	}
+	return parsed, issues.Err()
 }
 
 // Environment is what expressions of policies are compiled in, with everything
@@ -139,8 +155,20 @@ type Checked struct {
 	scope  *Scope
 }
 
-// Check checks a parsed expression, which it leaves as it is.
+// Check checks a parsed expression, which it leaves as it is. One with types that
+// are too large has an issue that says so, and parts of any type.
 func (s *Scope) Check(parsed *cel.Ast) Checked {
+	fields := func(variable, field string) *types.Type {
+		if variable != plugincel.VariableVarName {
+			return nil
+		}
+		return s.variables[field]
+	}
+	if err := s.checker.bounds.Check(parsed, fields); err != nil {
+		root := parsed.NativeRep().Expr().ID()
+		untyped := ast.NewCheckedAST(ast.Copy(parsed.NativeRep()), map[int64]*types.Type{}, map[int64]*ast.ReferenceInfo{})
+		return Checked{AST: untyped, Issues: []*common.Error{{Location: common.NoLocation, Message: err.Error(), ExprID: root}}, scope: s}
+	}
 	typed, issues := checker.Check(ast.Copy(parsed.NativeRep()), parsed.Source(), s.env)
 	return Checked{AST: typed, Issues: issues.GetErrors(), scope: s}
 }

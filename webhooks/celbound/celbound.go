@@ -1,0 +1,245 @@
+// Package celbound keeps CEL's type checker from work that has no bound.
+//
+// A type can be exponentially larger than the text of its expression: {v: v} is
+// twice as large as v, and [{v: v}].all(w, …) gives it a name. The checker copies
+// types for every part of an expression, and writes them out to find type
+// parameters. Neither the length of an expression nor the depth of its nesting
+// bounds that. Nor do they bound how many parts there are: optMap and optFlatMap
+// repeat what they are called on.
+//
+// A regular expression that is written down is compiled and kept, and its
+// repetitions are written out.
+//
+// So whoever compiles an expression that was written by others parses it here,
+// and checks nothing that is refused. What is reckoned are upper bounds; they are
+// far above what expressions for people need.
+package celbound
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/parser"
+)
+
+// ErrTooLarge refuses an expression.
+var ErrTooLarge = errors.New("this expression is too large to check")
+
+// Hint says what to do about it.
+const Hint = "take it apart, nest lists and maps less, call optMap fewer times, or repeat less in patterns"
+
+// What an expression may have grows with the length of its text, so that many short
+// ones cost no more than a long one. An expression that names no type twice has a
+// part for every two bytes or so.
+const (
+	leastParts, partsPerByte = 500, 2
+	leastWork, workPerByte   = 12_000, 20
+	leastPairs, bytesPerPair = 50_000, 32 // of the square of the bytes
+
+	leastPatterns, patternsPerByte = 4_000, 8
+)
+
+func mostParts(bytes int) int { return leastParts + partsPerByte*bytes }
+func mostWork(bytes int) int  { return leastWork + workPerByte*bytes }
+func mostPairs(bytes int) int { return leastPairs + bytes*bytes/bytesPerPair }
+
+// fewRepeats of what optMap is called on are four times the text at most.
+const fewRepeats = 2
+
+// largest is where sizes are no longer told apart.
+const largest = 1 << 20
+
+// Bounds are those of an environment. They are immutable and safe for concurrent
+// use.
+type Bounds struct {
+	functions map[string]function
+	names     map[string]kind
+	// plain parses without macros.
+	plain *parser.Parser
+}
+
+// function is what the result of a function can be: of at most fixed types beside
+// those of its arguments, of which the largest occurs often times.
+type function struct {
+	fixed, often int
+	// sure is true if the result is of one type that is neither dyn nor one of
+	// those, and generic if the types of arguments depend on each other.
+	sure, generic bool
+	// maps are the arguments, the one that it is called on first, that make a type
+	// that is not known one of a map.
+	maps uint64
+}
+
+// kind is what is known of a type.
+type kind struct {
+	// size is how many types it is made of, itself included, at most.
+	size int
+	// optional is true for an optional type, and dyn for dyn, and for an optional
+	// type of it: for sure.
+	optional, dyn bool
+	// free is true if there may be a type in it that is not known yet, a type
+	// parameter, and bare if it is nothing else, and is of this part alone.
+	free, bare bool
+	// sure is true for a type that is neither dyn nor a type parameter.
+	sure bool
+}
+
+// New reckons for the functions and variables of the environment.
+func New(env *cel.Env) (*Bounds, error) {
+	b := &Bounds{functions: map[string]function{}, names: map[string]kind{}}
+	for name, declared := range env.Functions() {
+		var f function
+		var result *types.Type
+		for _, overload := range declared.OverloadDecls() {
+			fixed, often := count(overload.ResultType())
+			f.fixed, f.often = max(f.fixed, fixed), max(f.often, often)
+			f.sure = (result == nil || f.sure && result.IsExactType(overload.ResultType())) && isSure(overload.ResultType())
+			result = overload.ResultType()
+			f.generic = f.generic || len(overload.TypeParams()) > 0
+			for i, t := range overload.ArgTypes() {
+				if _, parameters := count(t); t.Kind() == types.MapKind && parameters > 0 {
+					f.maps |= 1 << i
+				}
+			}
+		}
+		b.functions[name] = f
+	}
+	for _, v := range env.Variables() {
+		b.names[v.Name()] = known(v.Type())
+	}
+	var err error
+	b.plain, err = parser.NewParser(parser.EnableOptionalSyntax(true), parser.EnableIdentEscapeSyntax(true))
+	return b, err
+}
+
+// count counts the types that a type is made of, and its type parameters.
+func count(t *types.Type) (fixed, parameters int) {
+	if t.Kind() == types.TypeParamKind {
+		return 0, 1
+	}
+	fixed = 1
+	for _, p := range t.Parameters() {
+		f, n := count(p)
+		fixed, parameters = fixed+f, parameters+n
+	}
+	return fixed, parameters
+}
+
+// Size is how many types a type is made of.
+func Size(t *types.Type) int {
+	fixed, parameters := count(t)
+	return min(largest, fixed+parameters)
+}
+
+// known is what is known of a declared type.
+func known(t *types.Type) kind {
+	return kind{size: Size(t), dyn: t.Kind() == types.DynKind, sure: isSure(t)}
+}
+
+func isSure(t *types.Type) bool {
+	switch t.Kind() { //nolint:exhaustive // all others are
+	case types.DynKind, types.AnyKind, types.TypeParamKind, types.ErrorKind:
+		return false
+	default:
+		return true
+	}
+}
+
+// Fields are the types of the fields of variables that have others than Kubernetes'
+// own objects have, and nil of all others.
+type Fields func(variable, field string) *types.Type
+
+// Parse parses an expression that env is to check. The error is ErrTooLarge. The
+// fields may be nil.
+func (b *Bounds) Parse(env *cel.Env, text string, fields Fields) (*cel.Ast, *cel.Issues, error) {
+	if repeats := strings.Count(text, "optMap") + strings.Count(text, "optFlatMap"); repeats > fewRepeats {
+		source := common.NewTextSource(text)
+		parsed, errs := b.plain.Parse(source)
+		if len(errs.GetErrors()) > 0 {
+			return nil, cel.NewIssuesWithSourceInfo(errs, parsed.SourceInfo()), nil
+		}
+		if expanded(parsed.Expr()) > mostParts(len(text)) {
+			return nil, nil, tooManyParts(len(text))
+		}
+	}
+	parsed, issues := env.Parse(text)
+	if parsed == nil {
+		return nil, issues, nil
+	}
+	if err := b.Check(parsed, fields); err != nil {
+		return nil, nil, err
+	}
+	return parsed, nil, nil
+}
+
+// Check tells whether a parsed expression may be checked: the error is ErrTooLarge.
+func (b *Bounds) Check(parsed *cel.Ast, fields Fields) error {
+	r := reckoning{Bounds: b, fields: fields}
+	r.of(parsed.NativeRep().Expr())
+	text := len(parsed.Source().Content())
+	switch {
+	case r.parts > mostParts(text):
+		return tooManyParts(text)
+	case r.calls*r.generic > mostPairs(text):
+		return fmt.Errorf("%w: it may have %d pairs of calls", ErrTooLarge, mostPairs(text))
+	case r.total() > mostWork(text):
+		return fmt.Errorf("%w: its types are too large, the squares of their sizes may come to %d", ErrTooLarge, mostWork(text))
+	case r.patterns > mostPatterns(text):
+		return fmt.Errorf("%w: its regular expressions may have %d parts, with repetitions written out", ErrTooLarge, mostPatterns(text))
+	default:
+		return nil
+	}
+}
+
+func mostPatterns(bytes int) int { return leastPatterns + patternsPerByte*bytes }
+
+func tooManyParts(text int) error {
+	return fmt.Errorf("%w: with what optMap and other macros repeat it may have %d parts", ErrTooLarge, mostParts(text))
+}
+
+// expanded is how many parts an expression that was parsed without macros has with
+// them, but for those that are the same for every call.
+func expanded(e ast.Expr) int {
+	n := 1
+	add := func(e ast.Expr) { n = min(largest, n+expanded(e)) }
+	switch e.Kind() {
+	case ast.CallKind:
+		call := e.AsCall()
+		if call.IsMemberFunction() {
+			of := expanded(call.Target())
+			if repeatsTarget(call.FunctionName()) {
+				of *= 2
+			}
+			n = min(largest, n+of)
+		}
+		for _, arg := range call.Args() {
+			add(arg)
+		}
+	case ast.SelectKind:
+		add(e.AsSelect().Operand())
+	case ast.ListKind:
+		for _, element := range e.AsList().Elements() {
+			add(element)
+		}
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			add(entry.AsMapEntry().Key())
+			add(entry.AsMapEntry().Value())
+		}
+	case ast.StructKind:
+		for _, field := range e.AsStruct().Fields() {
+			add(field.AsStructField().Value())
+		}
+	case ast.IdentKind, ast.LiteralKind, ast.ComprehensionKind, ast.UnspecifiedExprKind:
+	}
+	return n
+}
+
+// repeatsTarget tells whether the macro repeats what it is called on, as of all
+// macros that there are these two do.
+func repeatsTarget(macro string) bool { return macro == "optMap" || macro == "optFlatMap" }
