@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"io/fs"
 	"log/slog"
@@ -118,8 +117,9 @@ func (u *inUse) useWith(c *config.Config, s *webhooks.Snapshot, of *settled) {
 }
 
 // mostOfOne is how many findings of one custom resource are logged. Somebody who may
-// write one and not read the log must not fill it.
-const mostOfOne = 20
+// write one and not read the log must not fill it. An exception has no more than
+// 20, and one that says how many there are beside them.
+const mostOfOne = 25
 
 // fewOfEach are the findings with at most so many of each custom resource, and how
 // many more it has. Those of documents are all told: their author reads the log.
@@ -141,7 +141,7 @@ func fewOfEach(found finding.List) finding.List {
 	for _, object := range slices.Sorted(maps.Keys(severest)) {
 		few = append(few, finding.Finding{
 			Severity: severest[object], Source: config.ClusterSource, Object: object,
-			Message: fmt.Sprintf("there are %d findings more", counts[object]-mostOfOne), Hint: "the conditions of the object say the same",
+			Message: "and " + count(counts[object]-mostOfOne, "finding") + " more", Hint: "the conditions of the object say the same",
 		})
 	}
 	return few
