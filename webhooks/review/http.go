@@ -17,6 +17,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -53,6 +54,18 @@ const (
 	// retryAfter is the pause that a refused caller is asked for, with time left
 	// for the attempt itself. Below it the caller could not come back in time.
 	retryAfter = 1200 * time.Millisecond
+
+	// What is sent of a body must have arrived within these times after the header:
+	// FirstByteTime is for the first byte, which the server sets as the read deadline
+	// before it calls an endpoint; smallBodyTime for as much as a small review has, and
+	// bodyTime for all.
+	FirstByteTime = 2 * time.Second
+	smallBodyTime = 5 * time.Second
+	bodyTime      = 15 * time.Second
+	// minBuffer is the first buffer for a body of unknown size, and bufferGrowth by how
+	// much the next one is larger.
+	minBuffer    = 8 << 10
+	bufferGrowth = 4
 )
 
 // Options are what an endpoint needs from its server.
@@ -64,11 +77,13 @@ type Options struct {
 	// MaxTime bounds the time for one review. What the caller states in
 	// ?timeout= holds if it is shorter.
 	MaxTime time.Duration
-	// InFlight bounds the memory that bodies, and decoding them, take at one time.
-	// Endpoints may share one. Required.
+	// InFlight bounds the memory that requests, bodies, and decoding them, take at
+	// one time. Endpoints may share one. Required.
 	InFlight *Budget
 	// Slots bounds the decisions that are made at one time. Required.
 	Slots *Slots
+	// Caller, if set, identifies the caller. Without it all are one.
+	Caller func(*http.Request) Caller
 	// Admit, if set, says whether the caller may ask at all. Its error is for
 	// the caller.
 	Admit func(*http.Request) error
@@ -80,10 +95,16 @@ type Options struct {
 	Now func() time.Time
 }
 
+// bounded is o with a bound on the body for which there is memory.
+func (o Options) bounded() Options {
+	o.MaxBytes = min(o.MaxBytes, o.InFlight.LargestBody())
+	return o
+}
+
 // Admission serves f as an admission webhook, mutating or validating.
 func Admission(f AdmissionFunc, o Options) http.Handler {
 	return &endpoint{
-		Options: o,
+		Options: o.bounded(),
 		decode: func(s *scratch) (int, error) {
 			values, err := decodeAdmission(s.room[:0], s.body, &s.admission.AdmissionRequest)
 			s.out.of(&s.admission.AdmissionRequest)
@@ -110,7 +131,7 @@ func Admission(f AdmissionFunc, o Options) http.Handler {
 // Token serves f as a token authentication webhook.
 func Token(f TokenFunc, o Options) http.Handler {
 	return &endpoint{
-		Options: o,
+		Options: o.bounded(),
 		decode: func(s *scratch) (int, error) {
 			apiVersion, values, err := decodeToken(s.room[:0], s.body, &s.token)
 			s.apiVersion = apiVersion
@@ -147,12 +168,20 @@ type endpoint struct {
 	// decide writes the answer into the scratch.
 	decide func(context.Context, *scratch) *failure
 	// refuse answers for a failure. left is how long the caller will go on
-	// waiting.
+	// waiting. Before anything was read there is no scratch.
 	refuse func(w http.ResponseWriter, f *failure, left time.Duration, s *scratch)
 }
 
 // ServeHTTP implements http.Handler.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var caller Caller
+	if e.Caller != nil {
+		caller = e.Caller(r)
+	}
+	if !e.InFlight.enter(caller) {
+		e.refuseEntry(w, r)
+		return
+	}
 	s := scratches.Get().(*scratch)
 	s.out.Endpoint, s.out.Started = e.Name, e.Now()
 	if e.TraceParents {
@@ -160,7 +189,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	left := e.patience(r)
 	// No more than a quarter of the caller's patience is spent on waiting.
-	s.held = holding{budget: e.InFlight, patience: left / 4, now: e.Now}
+	s.held = holding{budget: e.InFlight, caller: caller, held: requestBytes, used: requestOverhead, patience: left / 4, now: e.Now}
 	answered := false
 	defer func() {
 		if recovered := recover(); recovered != nil {
@@ -185,7 +214,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The deadline leaves time for the answer to travel.
 	ctx, cancel := context.WithDeadline(r.Context(), s.out.Started.Add(max(left-margin(left), minTime)))
 	defer cancel()
-	failed := e.review(ctx, r, s)
+	failed := e.review(ctx, w, r, s)
 	answered = true
 	if failed != nil {
 		switch {
@@ -208,6 +237,23 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// refuseEntry refuses a request for which there is no memory, not even to read its
+// body. Whoever does not read such answers gets none.
+func (e *endpoint) refuseEntry(w http.ResponseWriter, r *http.Request) {
+	f := &failure{status: http.StatusServiceUnavailable, reason: "overload", text: "too many reviews at one time"}
+	if e.Observe != nil {
+		out := Outcome{Endpoint: e.Name, Started: e.Now()}
+		out.failed(f)
+		e.Observe(&out)
+	}
+	defer e.InFlight.refusals.Add(-1)
+	if e.InFlight.refusals.Add(1) > maxRefusals {
+		panic(http.ErrAbortHandler)
+	}
+	e.refuse(w, f, e.patience(r), nil)
+	_ = http.NewResponseController(w).Flush() // a caller that has gone away hears nothing
+}
+
 // panicDetail is what the log is told of a panic: where it was, and of the value
 // only what cannot hold anything of a request.
 func panicDetail(recovered any) string {
@@ -225,7 +271,7 @@ var jsonType = []string{"application/json"}
 
 // review does everything between the request's header and the answer, which it
 // leaves in the scratch.
-func (e *endpoint) review(ctx context.Context, r *http.Request, s *scratch) *failure {
+func (e *endpoint) review(ctx context.Context, w http.ResponseWriter, r *http.Request, s *scratch) *failure {
 	if r.Method != http.MethodPost {
 		return &failure{status: http.StatusMethodNotAllowed, reason: "method", text: "only POST is answered here"}
 	}
@@ -237,7 +283,13 @@ func (e *endpoint) review(ctx context.Context, r *http.Request, s *scratch) *fai
 	if !isJSON(r.Header.Get("Content-Type")) {
 		return &failure{status: http.StatusUnsupportedMediaType, reason: "media-type", text: "the media type must be application/json"}
 	}
-	err := e.read(ctx, r, s)
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return &failure{
+			status: http.StatusUnsupportedMediaType, reason: "media-type",
+			text: fmt.Sprintf("Content-Encoding %.40q is not supported (hint: send the review uncompressed)", encoding),
+		}
+	}
+	err := e.read(ctx, w, r, s)
 	s.out.Bytes = len(s.body)
 	if err != nil {
 		return bodyFailure(err, e.MaxBytes)
@@ -247,12 +299,19 @@ func (e *endpoint) review(ctx context.Context, r *http.Request, s *scratch) *fai
 		return &failure{status: http.StatusBadRequest, reason: "malformed", text: err.Error()}
 	}
 	queued := e.Now()
-	entered := s.held.takeForValues(ctx, values) && e.Slots.enter(ctx, &s.held)
+	err = s.held.grow(ctx, int64(values)*valueBytes)
+	entered := err == nil && e.Slots.acquire(ctx, &s.held, 1)
 	s.out.Waited = e.Now().Sub(queued)
+	if most, ok := errors.AsType[tooMuch](err); ok {
+		return &failure{
+			status: http.StatusRequestEntityTooLarge, reason: "too-large",
+			text: fmt.Sprintf("the review has %d JSON values; beside its %d bytes at most %d can be decoded", values, len(s.body), int64(most)/valueBytes),
+		}
+	}
 	if !entered {
 		return &failure{status: http.StatusServiceUnavailable, reason: "overload", text: "too many reviews at one time"}
 	}
-	defer e.Slots.leave()
+	defer e.Slots.release(s.held.caller, 1)
 	return e.decide(ctx, s)
 }
 
@@ -282,66 +341,96 @@ func isJSON(contentType string) bool {
 	return err == nil && mediaType == "application/json"
 }
 
-var (
-	errTooLarge = errors.New("body too large")
-	errOverload = errors.New("too many bytes in flight")
-)
+var errTooLarge = errors.New("body too large")
 
-// read reads the body into the scratch. It reserves what it is about to read:
-// a first step, and when that has come the rest of what was announced, or as much
-// again if nothing was. So a caller who announces much and sends nothing
-// reserves little.
-func (e *endpoint) read(ctx context.Context, r *http.Request, s *scratch) error {
-	announced := r.ContentLength // -1 if unknown
-	if announced > e.MaxBytes {
-		return errTooLarge
+// read reads the body into the scratch. Memory is reserved for the buffer before it is
+// made, and a buffer is at most bufferGrowth times as large as what has arrived: what a
+// caller announces makes buffers smaller, never larger.
+func (e *endpoint) read(ctx context.Context, w http.ResponseWriter, r *http.Request, s *scratch) error {
+	limit := e.MaxBytes + 1
+	if r.ContentLength >= 0 {
+		if r.ContentLength > e.MaxBytes {
+			return errTooLarge
+		}
+		limit = r.ContentLength + 1 // one more, to see the end
 	}
 	body := s.body[:0]
+	if !s.held.tryGrow(int64(cap(body))) {
+		body = nil
+	}
 	defer func() { s.body = body }()
-	reserved := int64(firstStep)
-	if announced >= 0 {
-		reserved = min(reserved, announced)
-	}
-	if !s.held.takeFirst(ctx, reserved) {
-		return errOverload
-	}
+	deadline := FirstByteTime
 	for {
-		limit := int(reserved) + 1 // one more, to see the end
-		if cap(body) < limit {
-			grown := make([]byte, len(body), limit)
-			copy(grown, body)
-			body = grown
-		}
-		for len(body) < limit {
-			n, err := r.Body.Read(body[len(body):limit])
-			body = body[:len(body)+n]
-			if int64(len(body)) > e.MaxBytes {
-				return errTooLarge
-			}
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if err != nil {
+		if len(body) == cap(body) {
+			size := nextBuffer(int64(cap(body)), limit)
+			if err := s.held.grow(ctx, size); err != nil {
 				return err
 			}
+			grown := make([]byte, len(body), size)
+			copy(grown, body)
+			s.held.shrink(int64(cap(body)))
+			body = grown
 		}
-		step := reserved
-		if announced > reserved {
-			step = announced - reserved
+		n, err := r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case int64(len(body)) > e.MaxBytes:
+			return errTooLarge
+		case errors.Is(err, io.EOF):
+			if r.ProtoMajor == 1 {
+				// The server goes on reading, to see the caller go away.
+				setReadDeadline(w, time.Time{})
+			}
+			return nil
+		case err != nil:
+			return err
 		}
-		if !s.held.takeMore(ctx, step) {
-			return errOverload
+		if next := timeFor(len(body)); next > deadline && int64(len(body)) != r.ContentLength {
+			deadline = next
+			setReadDeadline(w, s.out.Started.Add(deadline))
 		}
-		reserved += step
 	}
 }
 
-func bodyFailure(err error, limit int64) *failure {
+// nextBuffer is the size of the buffer that follows a full one, and may have to hold
+// limit bytes. Sizes are a power of bufferGrowth below the limit, so that the last one
+// is not made beside one that is almost as large.
+func nextBuffer(full, limit int64) int64 {
+	size := max(limit, full+1)
+	for smaller := size/bufferGrowth + 1; smaller > full && smaller >= minBuffer; smaller = size/bufferGrowth + 1 {
+		size = smaller
+	}
+	return size
+}
+
+// timeFor is how long the body may take of which n bytes have arrived.
+func timeFor(n int) time.Duration {
 	switch {
-	case errors.Is(err, errTooLarge):
+	case n == 0:
+		return FirstByteTime
+	case n < requestBytes:
+		return smallBodyTime
+	default:
+		return bodyTime
+	}
+}
+
+func setReadDeadline(w http.ResponseWriter, deadline time.Time) {
+	_ = http.NewResponseController(w).SetReadDeadline(deadline) // both protocols know it, and tests need not
+}
+
+func bodyFailure(err error, limit int64) *failure {
+	_, impossible := errors.AsType[tooMuch](err)
+	switch {
+	case impossible, errors.Is(err, errTooLarge):
 		return &failure{
 			status: http.StatusRequestEntityTooLarge, reason: "too-large",
 			text: fmt.Sprintf("the body is larger than %d bytes", limit),
+		}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &failure{
+			status: http.StatusRequestTimeout, reason: "aborted", text: "the body did not arrive in time",
+			detail: fmt.Sprintf("the body did not arrive in time (hint: its first byte must follow the header within %s, %d bytes within %s, all within %s)", FirstByteTime, requestBytes, smallBodyTime, bodyTime),
 		}
 	case errors.Is(err, errOverload):
 		return &failure{status: http.StatusServiceUnavailable, reason: "overload", text: "too many bytes of reviews at one time"}
@@ -371,7 +460,7 @@ func refuse(w http.ResponseWriter, f *failure, again bool) {
 // there was no room to read them, it is a 503, which the API server neither
 // repeats nor caches without a Retry-After. What is no POST is no review.
 func refuseToken(w http.ResponseWriter, f *failure, _ time.Duration, s *scratch) {
-	if f.status == http.StatusMethodNotAllowed || f.status == http.StatusServiceUnavailable && s.apiVersion == "" {
+	if f.status == http.StatusMethodNotAllowed || f.status == http.StatusServiceUnavailable && (s == nil || s.apiVersion == "") {
 		refuse(w, f, false)
 		return
 	}

@@ -408,7 +408,7 @@ func TestBytesInFlight(t *testing.T) {
 	large := admissionBody(`"spec":{`, `"spec":{"x":"`+strings.Repeat("x", 900<<10)+`",`)
 	seen := make(observed, 32)
 	o := options(seen)
-	o.InFlight = review.NewBudget(1<<20 + 1)
+	o.InFlight = review.NewBudget(9 << 18)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	holding := review.Admission(func(context.Context, admission.Request) admission.Response {
 		close(entered)

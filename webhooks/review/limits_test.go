@@ -39,24 +39,38 @@ func TestNoAnswerRepeatsTheAudiences(t *testing.T) {
 	o := options(nil)
 	o.Observe = nil
 	o.InFlight = review.NewBudget(1 << 20)
-	stalled, stop := io.Pipe()
 	var holding sync.WaitGroup
-	for range 8 {
+	stop := make(chan struct{})
+	for full := false; !full; {
+		body := &stalled{reached: make(chan struct{}), stop: stop}
+		refused := make(chan struct{})
 		holding.Go(func() {
-			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", stalled)
+			defer close(refused)
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
 			request.Header.Set("Content-Type", "application/json")
 			review.Token(known, o).ServeHTTP(httptest.NewRecorder(), request)
 		})
-	}
-	for full := false; !full; {
-		recorder := post(t, review.Token(known, o), "/?timeout=40ms", body)
-		full = recorder.Code == http.StatusServiceUnavailable
-		if full && recorder.Header().Get("Retry-After") != "" {
-			t.Errorf("the API server would come back: %v", recorder.Header())
+		select {
+		case <-body.reached:
+		case <-refused:
+			full = true
 		}
 	}
-	_ = stop.CloseWithError(io.ErrUnexpectedEOF)
+	recorder := post(t, review.Token(known, o), "/?timeout=40ms", body)
+	if recorder.Code != http.StatusServiceUnavailable || recorder.Header().Get("Retry-After") != "" {
+		t.Errorf("without room it is answered %d %v", recorder.Code, recorder.Header())
+	}
+	close(stop)
 	holding.Wait()
+}
+
+// stalled is a body of which nothing comes until it is stopped.
+type stalled struct{ reached, stop chan struct{} }
+
+func (s *stalled) Read([]byte) (int, error) {
+	close(s.reached)
+	<-s.stop
+	return 0, io.ErrUnexpectedEOF
 }
 
 // TestSmallReviewsDoNotQueueBehindLargeOnes lets one large review wait for room
@@ -66,7 +80,7 @@ func TestSmallReviewsDoNotQueueBehindLargeOnes(t *testing.T) {
 	large := admissionBody(`"spec":{`, `"spec":{"x":"`+strings.Repeat("x", 900<<10)+`",`)
 	o := options(nil)
 	o.Observe = nil
-	o.InFlight = review.NewBudget(1<<20 + 1)
+	o.InFlight = review.NewBudget(9 << 18)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -79,7 +93,7 @@ func TestSmallReviewsDoNotQueueBehindLargeOnes(t *testing.T) {
 	<-entered
 	waiting := make(chan struct{})
 	running.Go(func() {
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/?timeout=30s", &signalling{Reader: strings.NewReader(large), at: 64 << 10, reached: waiting})
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/?timeout=30s", &signalling{Reader: strings.NewReader(large), at: 8 << 10, reached: waiting})
 		request.ContentLength = int64(len(large))
 		request.Header.Set("Content-Type", "application/json")
 		review.Admission(allow, o).ServeHTTP(httptest.NewRecorder(), request)
@@ -110,9 +124,9 @@ func (s *signalling) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestManyValuesAreShed sends text that is cheap to send and dear to decode: no
+// TestManyValues sends text that is cheap to send and dear to decode: no
 // decision may see it.
-func TestManyValuesAreShed(t *testing.T) {
+func TestManyValues(t *testing.T) {
 	t.Parallel()
 	for _, unit := range []string{`{},`, `300,`, `{"a":{"b":0}},`} {
 		seen := make(observed, 1)
@@ -122,9 +136,12 @@ func TestManyValuesAreShed(t *testing.T) {
 		recorder := post(t, review.Admission(func(context.Context, admission.Request) admission.Response {
 			t.Errorf("a megabyte of %s is decided on", unit)
 			return admission.Allowed("")
-		}, o), "/?timeout=40ms", body)
-		if recorder.Code != http.StatusServiceUnavailable {
-			t.Errorf("a megabyte of %s is answered %d", unit, recorder.Code)
+		}, o), "/?timeout=10s", body)
+		if want := "JSON values; beside its"; recorder.Code != http.StatusRequestEntityTooLarge || !strings.Contains(recorder.Body.String(), want) {
+			t.Errorf("a megabyte of %s is answered %d %s, want %q", unit, recorder.Code, recorder.Body, want)
+		}
+		if out := <-seen; out.Reason != "too-large" {
+			t.Errorf("the outcome is %s (%s)", out.Decision, out.Reason)
 		}
 	}
 }

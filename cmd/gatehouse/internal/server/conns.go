@@ -2,37 +2,10 @@ package server
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
-
-	"golang.org/x/time/rate"
 )
-
-// connectionLog writes what net/http has to say of connections, such as failed
-// handshakes, at a bounded rate: anybody who reaches the port can cause it. All
-// failed handshakes are counted.
-type connectionLog struct {
-	log  *slog.Logger
-	rate *rate.Limiter
-	// failed is Options.HandshakeFailed.
-	failed func(HandshakeFailure)
-}
-
-// Write implements io.Writer for one line.
-func (c *connectionLog) Write(text []byte) (int, error) {
-	if c.failed != nil {
-		if why, ok := failedHandshake(string(text)); ok {
-			c.failed(why)
-		}
-	}
-	if c.rate.Allow() {
-		c.log.Warn("connection", "error", strings.TrimSpace(string(text)))
-	}
-	return len(text), nil
-}
 
 // busy counts the connections on which a call is in progress or may be about to
 // arrive: new ones, and active ones. It exists because http.Server.Shutdown drops

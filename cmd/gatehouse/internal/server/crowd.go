@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
 const (
@@ -67,12 +68,34 @@ func connectionOf(ctx context.Context) *connection {
 	return c
 }
 
+// callerOf identifies the caller of a request.
+func callerOf(r *http.Request) review.Caller {
+	c := review.Caller{Certified: verified(r)}
+	if one := connectionOf(r.Context()); one != nil {
+		c.Address = one.client
+	} else {
+		c.Address = login.ClientOf(r.RemoteAddr)
+	}
+	return c
+}
+
 // enter takes a connection in, and closes one if there are too many, which may be
 // the new one.
-func (c *crowd) enter(conn net.Conn, end time.Time) *connection {
+func (c *crowd) enter(conn net.Conn, end time.Time) {
 	one := &connection{end: end, crowd: c, conn: conn, client: login.ClientOf(conn.RemoteAddr().String()), quiet: time.Now()}
 	if victim := c.add(one); victim != nil {
 		c.full(victim.client)
+	}
+}
+
+// find returns a connection that was taken in, nil if it was closed for another. One
+// with a verified client certificate counts no more: it is not anybody's.
+func (c *crowd) find(conn net.Conn, certified bool) *connection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.all[conn]
+	if one != nil && certified {
+		one.leave()
 	}
 	return one
 }
@@ -162,9 +185,8 @@ func (one *connection) tire() {
 	}
 }
 
-// keep notes that a review came over the connection; the first says all. With a verified client
-// certificate it counts no more: it is not anybody's.
-func (one *connection) keep(certified bool) {
+// keep notes that a review came over the connection; the first says all.
+func (one *connection) keep() {
 	if one.kept.Swap(true) {
 		return
 	}
@@ -172,9 +194,6 @@ func (one *connection) keep(certified bool) {
 	defer one.crowd.mu.Unlock()
 	one.worth = true
 	one.patience.Stop()
-	if certified {
-		one.leave()
-	}
 }
 
 // state follows http.Server.ConnState.
@@ -204,7 +223,7 @@ func lasting(next http.Handler, worth func(*http.Request) bool) http.Handler {
 		case !worth(r):
 			w.Header().Set("Connection", "close")
 		case one != nil:
-			one.keep(verified(r))
+			one.keep()
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -1,8 +1,15 @@
 package server
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // HandshakeFailure is why a TLS handshake failed.
@@ -29,17 +36,14 @@ func HandshakeFailures() []HandshakeFailure {
 	return []HandshakeFailure{Untrusted, ClientCertificate, Protocol, Abandoned, OtherFailure}
 }
 
-// failedHandshake is why a handshake failed, told by the line that net/http writes
-// about it: it says so nowhere else. Of what it writes of other things, ok is
-// false.
-func failedHandshake(line string) (why HandshakeFailure, ok bool) {
-	text, ok := strings.CutPrefix(line, "http: TLS handshake error from ")
-	if !ok {
-		return "", false
-	}
-	// In front there is an address, and behind it ": ", of which an address has none.
-	_, text, _ = strings.Cut(text, ": ")
-	text = strings.TrimSpace(text)
+// errHTTP is a handshake's error if the client speaks HTTP without TLS.
+var errHTTP = errors.New("client sent an HTTP request to an HTTPS server")
+
+// failureOf is why a handshake failed. crypto/tls has types for few of its errors, so
+// that the others are told apart by their text.
+func failureOf(err error) HandshakeFailure {
+	text := err.Error()
+	has := func(part string) bool { return strings.Contains(text, part) }
 	if alert, ok := strings.CutPrefix(text, "remote error: tls: "); ok {
 		// crypto/tls says "bad certificate" whatever is wrong with it, others are more
 		// exact.
@@ -47,19 +51,21 @@ func failedHandshake(line string) (why HandshakeFailure, ok bool) {
 			"bad certificate", "unsupported certificate", "revoked certificate", "expired certificate",
 			"unknown certificate", "unknown certificate authority",
 		}, alert) {
-			return Untrusted, true
+			return Untrusted
 		}
-		return Protocol, true
+		return Protocol
 	}
-	has := func(part string) bool { return strings.Contains(text, part) }
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return ClientCertificate
+	}
 	switch {
-	case strings.HasPrefix(text, "tls: ") && slices.ContainsFunc([]string{"client certificate", "client sent certificate", "client didn't provide a certificate", "failed to verify certificate"}, has):
-		return ClientCertificate, true
-	case strings.HasPrefix(text, "tls: "), text == "client sent an HTTP request to an HTTPS server":
-		return Protocol, true
-	case text == "EOF", slices.ContainsFunc([]string{"unexpected EOF", "i/o timeout", "connection reset", "broken pipe", "use of closed network connection"}, has):
-		return Abandoned, true
+	case strings.HasPrefix(text, "tls: ") && slices.ContainsFunc([]string{"client certificate", "client sent certificate", "client didn't provide a certificate"}, has):
+		return ClientCertificate
+	case strings.HasPrefix(text, "tls: "), errors.Is(err, errHTTP):
+		return Protocol
+	case slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, context.DeadlineExceeded, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}, func(one error) bool { return errors.Is(err, one) }):
+		return Abandoned
 	default:
-		return OtherFailure, true
+		return OtherFailure
 	}
 }

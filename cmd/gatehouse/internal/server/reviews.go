@@ -78,7 +78,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 	admitting := review.Options{
 		MaxBytes: review.MaxAdmissionBytes, MaxTime: admissionTime,
 		InFlight: review.NewBudget(options.Bytes), Slots: review.NewSlots(slots),
-		Observe: options.Observe, TraceParents: options.TraceParents, Now: now,
+		Caller: callerOf, Observe: options.Observe, TraceParents: options.TraceParents, Now: now,
 	}
 	admissionWorth := always
 	if options.RequireClientCertificate {
@@ -125,7 +125,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 			}, review.Options{
 				Name: endpoint.Name, MaxBytes: review.MaxTokenBytes, MaxTime: tokenTime,
 				InFlight: review.NewBudget(options.Bytes / 4), Slots: review.NewSlots(slots),
-				Admit: certified(authenticationRemedy, now), Observe: options.Observe, TraceParents: options.TraceParents, Now: now,
+				Caller: callerOf, Admit: certified(authenticationRemedy, now), Observe: options.Observe, TraceParents: options.TraceParents, Now: now,
 			})
 		}
 		mux.Handle(endpoint.Path, lasting(handler, worth))
@@ -136,6 +136,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 			http.Error(w, "starting: not all of the configuration was read yet (hint: try again in a moment)", http.StatusServiceUnavailable)
 			return
 		}
+		r.Body = allow(w, r)
 		options.Login.ServeHTTP(w, r)
 	}), never)
 	mux.Handle(login.Path, people)

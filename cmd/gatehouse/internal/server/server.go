@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"math/rand/v2"
@@ -19,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
 const (
@@ -35,8 +38,17 @@ const (
 	// idleTimeout must exceed the 90 seconds after which the API server closes
 	// an idle connection itself: the side that closes first loses the call that
 	// is on its way (measured: 17 of 2,927 at equal time-outs).
-	idleTimeout    = 5 * time.Minute
-	maxHeaderBytes = 64 << 10
+	idleTimeout = 5 * time.Minute
+	// maxHeaderBytes is many times what an API server sends.
+	maxHeaderBytes = 16 << 10
+	// certifiedStreams bounds the calls in progress on one connection with a client
+	// certificate: an API server sends all token reviews over one.
+	certifiedStreams = 250
+	// streams, frameBytes and receiveBytes bound what HTTP/2 holds for one connection
+	// without one: calls, a frame, and what was received and not read yet.
+	streams      = 32
+	frameBytes   = 16 << 10
+	receiveBytes = 64 << 10
 	// defaultConnectionAge is how long a connection is used: a client with one
 	// connection would otherwise stay with one replica for ever, and with the
 	// client certificate that it once showed.
@@ -99,29 +111,13 @@ func New(o Options) *Server {
 // ctx: being told to stop cancels no review.
 func (s *Server) Run(ctx context.Context) error {
 	o := &s.options
-	errorLog := log.New(&connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20), failed: o.HandshakeFailed}, "", 0)
+	connections := &connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20)}
+	errorLog := log.New(connections, "", 0)
 	s.crowd.full = func(client netip.Prefix) {
-		errorLog.Printf("there are %d without a client certificate: one from %s is closed, which has the most of them", s.crowd.most, client)
+		connections.warn(fmt.Sprintf("there are %d without a client certificate: one from %s is closed, which has the most of them", s.crowd.most, client))
 	}
-	age := cmp.Or(o.ConnectionAge, defaultConnectionAge)
-	reviews := &http.Server{
-		Handler:           s.closing(o.Handler),
-		TLSConfig:         o.TLS,
-		ReadHeaderTimeout: firstCallTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          errorLog,
-		ConnState: func(conn net.Conn, state http.ConnState) {
-			s.busy.state(conn, state)
-			s.crowd.state(conn, state)
-		},
-		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			// Jitter keeps connections that were made together from ending together.
-			end := time.Now().Add(age + rand.N(age/2+1)) //nolint:gosec // jitter, no secret
-			return context.WithValue(ctx, connectionKey{}, s.crowd.enter(conn, end))
-		},
-	}
+	reviews := s.front(connections)
+	others, certified := s.reviews(false, errorLog), s.reviews(true, errorLog)
 	ops := &http.Server{
 		Handler:           s.ops(),
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -132,13 +128,17 @@ func (s *Server) Run(ctx context.Context) error {
 		ErrorLog:          errorLog,
 	}
 	failed := make(chan error, 2)
-	go func() { failed <- fmt.Errorf("serving reviews: %w", reviews.ServeTLS(o.Reviews, "", "")) }()
+	go func() { failed <- fmt.Errorf("serving reviews: %w", reviews.serve()) }()
+	go func() { _ = others.Serve(reviews.others) }()       // ends with Shutdown
+	go func() { _ = certified.Serve(reviews.certified) }() // ends with Shutdown
 	go func() { failed <- fmt.Errorf("serving health and metrics: %w", ops.Serve(o.Ops)) }()
 	defer func() { _ = ops.Close() }() // Health is answered to the very end.
 
 	select {
 	case err := <-failed:
-		_ = reviews.Close()
+		_ = o.Reviews.Close()
+		_ = others.Close()
+		_ = certified.Close()
 		return err
 	case <-ctx.Done():
 	}
@@ -159,10 +159,69 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	s.busy.wait(end)
-	if err := reviews.Shutdown(end); err != nil {
+	if err := errors.Join(others.Shutdown(end), certified.Shutdown(end)); err != nil {
 		return fmt.Errorf("calls were still in progress after %s: %w", shutdownTimeout, err)
 	}
 	return nil
+}
+
+// front takes the connections for reviews.
+func (s *Server) front(connections *connectionLog) *front {
+	o := &s.options
+	config := o.TLS.Clone()
+	if len(config.NextProtos) == 0 {
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
+	age := cmp.Or(o.ConnectionAge, defaultConnectionAge)
+	addr := o.Reviews.Addr()
+	return &front{
+		listener: o.Reviews, tls: config, others: newHandover(addr), certified: newHandover(addr),
+		taken: func(conn *tls.Conn) {
+			s.busy.state(conn, http.StateNew)
+			// Jitter keeps connections that were made together from ending together.
+			s.crowd.enter(conn, time.Now().Add(age+rand.N(age/2+1))) //nolint:gosec // jitter, no secret
+		},
+		dropped: func(conn *tls.Conn) {
+			s.crowd.state(conn, http.StateClosed)
+			s.busy.state(conn, http.StateClosed)
+		},
+		wait: func(err error) { connections.warn(err.Error()) },
+		failed: func(conn *tls.Conn, err error) {
+			if o.HandshakeFailed != nil {
+				o.HandshakeFailed(failureOf(err))
+			}
+			connections.warn(fmt.Sprintf("http: TLS handshake error from %s: %v", conn.RemoteAddr(), err))
+		},
+	}
+}
+
+// reviews serves connections with a verified client certificate, or all others. Over
+// these anybody may call, so that each gets little memory before a handler decides.
+func (s *Server) reviews(certified bool, errorLog *log.Logger) *http.Server {
+	server := &http.Server{
+		Handler:           s.closing(s.options.Handler),
+		ReadHeaderTimeout: firstCallTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          errorLog,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: certifiedStreams},
+		ConnState: func(conn net.Conn, state http.ConnState) {
+			s.busy.state(conn, state)
+			s.crowd.state(conn, state)
+		},
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, s.crowd.find(conn, certified))
+		},
+	}
+	if !certified {
+		server.HTTP2 = &http.HTTP2Config{
+			MaxConcurrentStreams: streams, MaxReadFrameSize: frameBytes,
+			MaxReceiveBufferPerConnection: receiveBytes, MaxReceiveBufferPerStream: receiveBytes,
+			WriteByteTimeout: readHeaderTimeout,
+		}
+	}
+	return server
 }
 
 // closing asks the caller to connect anew while the server drains, and when the
@@ -171,8 +230,11 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Not by http.Server.ReadTimeout, which begins with the connection.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // both protocols know it
-		if s.draining.Load() || time.Now().After(connectionOf(r.Context()).end) {
+		// A handler that is to wait for longer says so.
+		now := time.Now()
+		_ = http.NewResponseController(w).SetReadDeadline(now.Add(review.FirstByteTime)) // both protocols know it
+		// One that is closed for another has no connection here.
+		if one := connectionOf(r.Context()); s.draining.Load() || one == nil || now.After(one.end) {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)
@@ -190,6 +252,30 @@ func (s *Server) tellReadiness(err error) {
 		s.wasReady.Store(true)
 		s.options.Log.Info("ready")
 	}
+}
+
+// allow gives the body of a request readTimeout to arrive, which ends with the body: a
+// read deadline that passes later would cancel the call on HTTP/1.1.
+func allow(w http.ResponseWriter, r *http.Request) io.ReadCloser {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(readTimeout)) // both protocols know it
+	return &allowed{r.Body, control}
+}
+
+// allowed is a body for which allow has set a deadline.
+type allowed struct {
+	io.ReadCloser
+
+	control *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (a *allowed) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		_ = a.control.SetReadDeadline(time.Time{}) // both protocols know it
+	}
+	return n, err
 }
 
 // ops answers /livez while the process runs, /readyz as Options.Ready says,
