@@ -53,6 +53,9 @@ func TestExistingViolations(t *testing.T) {
 	config := func(metadata, rest string) string {
 		return `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop` + metadata + `}, ` + rest + `}`
 	}
+	template := func(containers, label string) string {
+		return `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: shop}, spec: {template: {metadata: {labels: {team: ` + label + `}}, spec: {containers: [` + containers + `]}}}}`
+	}
 	for _, tc := range []struct {
 		name, documents, old, object string
 		want                         string
@@ -114,7 +117,20 @@ func TestExistingViolations(t *testing.T) {
 			config(", finalizers: [x/y]", "data: {a: x}"), config("", "data: {a: x}"), "Existing ",
 		},
 
-		{"a standard, another image", restricted, pod(`{name: a, image: x, securityContext: {privileged: true}}`), pod(`{name: a, image: w, securityContext: {privileged: true}}`), "Existing podSecurity.privileged"},
+		{"a standard, another image", restricted, pod(`{name: a, image: x, securityContext: {privileged: true}}`), pod(`{name: a, image: w, securityContext: {privileged: true}}`), "Violated podSecurity.privileged"},
+		{"a standard, the image of an init container", restricted, strings.Replace(pod(`{name: a, image: x}`), "spec: {", "spec: {initContainers: [{name: i, image: x, securityContext: {privileged: true}}], ", 1), strings.Replace(pod(`{name: a, image: x}`), "spec: {", "spec: {initContainers: [{name: i, image: w, securityContext: {privileged: true}}], ", 1), "Violated podSecurity.privileged"},
+		{"a standard, the image of another container", restricted, pod(`{name: a, image: x, securityContext: {privileged: true}}, {name: b, image: x}`), pod(`{name: a, image: x, securityContext: {privileged: true}}, {name: b, image: w}`), "Existing podSecurity.privileged"},
+		{"a standard, images change places", restricted, pod(`{name: a, image: x, securityContext: {privileged: true}}, {name: b, image: w}`), pod(`{name: a, image: w, securityContext: {privileged: true}}, {name: b, image: x}`), "Violated podSecurity.privileged"},
+		{"a standard, a harmless ephemeral container", restricted, pod(`{name: a, image: x, securityContext: {privileged: true}}`), strings.Replace(pod(`{name: a, image: x, securityContext: {privileged: true}}`), "spec: {", "spec: {ephemeralContainers: [{name: d, image: d}], ", 1), "Existing podSecurity.privileged"},
+		{"a standard, a label", restricted, pod(`{name: a, image: x, securityContext: {privileged: true}}`), strings.Replace(pod(`{name: a, image: x, securityContext: {privileged: true}}`), "team: a", "team: b", 1), ""},
+		{"a standard, another image in the host's network", restricted, strings.Replace(pod(`{name: a, image: x}`), "spec: {", "spec: {hostNetwork: true, ", 1), strings.Replace(pod(`{name: a, image: w}`), "spec: {", "spec: {hostNetwork: true, ", 1), "Violated podSecurity.hostNamespaces"},
+		{"a standard, another image beside a volume of the host", restricted, pod(`{name: a, image: x}], volumes: [{name: v, hostPath: {path: /tmp}}`), pod(`{name: a, image: w}], volumes: [{name: v, hostPath: {path: /tmp}}`), "Violated podSecurity.hostPathVolumes"},
+		{"a standard, one container less beside a volume of the host", restricted, pod(`{name: a, image: x}, {name: b, image: x}], volumes: [{name: v, hostPath: {path: /tmp}}`), pod(`{name: a, image: x}], volumes: [{name: v, hostPath: {path: /tmp}}`), "Existing podSecurity.hostPathVolumes"},
+		{"a standard, another image with a sysctl", restricted, strings.Replace(pod(`{name: a, image: x}`), "spec: {", "spec: {securityContext: {sysctls: [{name: kernel.x, value: a}]}, ", 1), strings.Replace(pod(`{name: a, image: w}`), "spec: {", "spec: {securityContext: {sysctls: [{name: kernel.x, value: a}]}, ", 1), "Violated podSecurity.sysctls"},
+		{"a standard, one container less with a sysctl", restricted, strings.Replace(pod(`{name: a, image: x}, {name: b, image: x}`), "spec: {", "spec: {securityContext: {sysctls: [{name: kernel.x, value: a}]}, ", 1), strings.Replace(pod(`{name: a, image: x}`), "spec: {", "spec: {securityContext: {sysctls: [{name: kernel.x, value: a}]}, ", 1), "Existing podSecurity.sysctls"},
+		{"a standard, one container less with an annotation", restricted, strings.Replace(pod(`{name: a, image: x}, {name: b, image: x}`), "labels:", "annotations: {container.apparmor.security.beta.kubernetes.io/a: unconfined}, labels:", 1), strings.Replace(pod(`{name: a, image: x}`), "labels:", "annotations: {container.apparmor.security.beta.kubernetes.io/a: unconfined}, labels:", 1), "Existing podSecurity.appArmorProfile"},
+		{"a standard, the label of a template", strings.Replace(restricted, "validationActions", "workloadTemplates: Check, validationActions", 1), template(`{name: a, image: x, securityContext: {privileged: true}}`, "a"), template(`{name: a, image: x, securityContext: {privileged: true}}`, "b"), "Existing podSecurity.privileged in spec.template"},
+		{"a standard, another image in a template", strings.Replace(restricted, "validationActions", "workloadTemplates: Check, validationActions", 1), template(`{name: a, image: x, securityContext: {privileged: true}}`, "a"), template(`{name: a, image: w, securityContext: {privileged: true}}`, "a"), "Violated podSecurity.privileged in spec.template"},
 		{"a standard, another container", restricted, pod(`{name: a, image: x, securityContext: {privileged: true}}`), pod(`{name: a, image: w, securityContext: {privileged: true}}, {name: b, image: w, securityContext: {privileged: true}}`), "Violated podSecurity.privileged"},
 		{"a standard, another path", restricted, pod(`{name: a, image: x}], volumes: [{name: v, hostPath: {path: /tmp}}`), pod(`{name: a, image: x2}], volumes: [{name: v, hostPath: {path: /}}`), "Violated podSecurity.hostPathVolumes"},
 		{"a standard, worse in the same container", restricted, pod(`{name: a, image: x, securityContext: {capabilities: {add: [SYS_TIME]}}}`), pod(`{name: a, image: w, securityContext: {capabilities: {add: [SYS_TIME, SYS_ADMIN]}}}`), "Violated podSecurity.capabilities_baseline"},

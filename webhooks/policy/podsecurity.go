@@ -2,8 +2,11 @@ package policy
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -156,7 +159,7 @@ func (p *podSecurity) violations(r *request, level podsecurity.Level) ([]podsecu
 	if err != nil {
 		return nil, err
 	}
-	if r.Operation == admissionv1.Update && !r.whole && len(old) > 0 && !changesSecurity(object, old) {
+	if r.Operation == admissionv1.Update && !r.whole && len(old) > 0 && !changesSecurity(r.context, object, old) {
 		return nil, nil
 	}
 	meta, spec, err := r.pod()
@@ -166,33 +169,55 @@ func (p *podSecurity) violations(r *request, level podsecurity.Level) ([]podsecu
 	return p.evaluator.Violations(level, meta, spec), nil
 }
 
-// stood tells whether the pod of an earlier request failed the check in the same
-// way: by the pod as a whole, or by containers of the same names.
+// stood reports whether the pod of an earlier request failed the check in every way
+// in which it fails it now: as a whole, or by containers of the same names and images.
 func (p *podSecurity) stood(now, earlier *request, s *standardResult) bool {
-	before, err := p.failing(earlier, s)
+	before, err := p.failures(earlier, s.level)
 	if err != nil {
 		return false
 	}
-	after, err := p.failing(now, s)
+	after, err := p.failures(now, s.level)
 	if err != nil {
 		return false
 	}
-	for key := range after {
-		if !before[key] {
+	for f := range after[s.violation.Check] {
+		if !before[s.violation.Check][f] {
 			return false
 		}
 	}
 	return true
 }
 
-// failure is a way in which a pod fails a check: by one container or volume, or
-// without any, and what is wrong with it.
-type failure struct{ part, detail string }
+// failure is one way in which a pod fails a check. Another image is another failure:
+// it is other code that gets what the check forbids.
+type failure struct {
+	// part is the container or volume that fails, and "" is the pod.
+	part string
+	// image is that of the container.
+	image string
+	// detail is what upstream says is wrong.
+	detail string
+}
 
-// failing are the ways in which a pod fails a check, part by part. Upstream's
-// details name volumes and sysctls and not what they are, so that their text is
-// part of it.
-func (p *podSecurity) failing(r *request, s *standardResult) (map[failure]bool, error) {
+// podFailures are the ways in which a pod fails each check of a level.
+type podFailures struct {
+	level  podsecurity.Level
+	checks map[string]map[failure]bool
+}
+
+// failures returns the ways in which the request's pod fails the checks of a level.
+// They are computed once for all checks. An error means that the pod cannot be read, or
+// that the context has ended.
+//
+// Each container and volume is evaluated alone, with the fields of the pod that decide
+// about containers. Lists of the pod, its sysctls and annotations, are evaluated once,
+// so that the work grows with the size of the pod and not with its square. What the pod
+// or a volume of it violates concerns every container: then the images of all are
+// compared too.
+func (p *podSecurity) failures(r *request, level podsecurity.Level) (map[string]map[failure]bool, error) {
+	if r.podFailures.checks != nil && r.podFailures.level == level {
+		return r.podFailures.checks, nil
+	}
 	meta, spec, err := r.pod()
 	if err != nil {
 		return nil, err
@@ -201,69 +226,133 @@ func (p *podSecurity) failing(r *request, s *standardResult) (map[failure]bool, 
 	if err != nil {
 		return nil, err
 	}
-	out := map[failure]bool{}
-	look := func(part string, spec *corev1.PodSpec) {
-		for _, v := range p.evaluator.Violations(s.level, meta, spec) {
-			if v.Check == s.violation.Check {
-				out[failure{part, v.Detail}] = true
-			}
+	out := map[string]map[failure]bool{}
+	add := func(check string, f failure) {
+		if out[check] == nil {
+			out[check] = map[failure]bool{}
 		}
+		out[check][f] = true
 	}
 	bare := *spec
 	bare.Containers, bare.InitContainers, bare.EphemeralContainers, bare.Volumes = nil, nil, nil, nil
-	look(string(object.Get("spec", "securityContext", "sysctls")), &bare)
+	// Upstream's details name volumes and sysctls and not what they are.
+	sysctls := string(object.Get("spec", "securityContext", "sysctls"))
+	for _, v := range p.evaluator.Violations(level, meta, &bare) {
+		add(v.Check, failure{part: sysctls, detail: v.Detail})
+	}
+	if bare.SecurityContext != nil {
+		security := *bare.SecurityContext
+		security.Sysctls = nil
+		bare.SecurityContext = &security
+	}
 	for i, volume := range object.Get("spec", "volumes").Elements() {
+		if err := r.context.Err(); err != nil {
+			return nil, err
+		}
 		if i < len(spec.Volumes) {
 			one := bare
 			one.Volumes = spec.Volumes[i : i+1]
-			look(string(volume), &one)
+			for _, v := range p.evaluator.Violations(level, &metav1.ObjectMeta{}, &one) {
+				add(v.Check, failure{part: string(volume), detail: v.Detail})
+			}
 		}
 	}
-	for i := range spec.Containers {
-		one := bare
-		one.Containers = spec.Containers[i : i+1]
-		look("containers/"+spec.Containers[i].Name, &one)
+	concernsAll := slices.Collect(maps.Keys(out))
+	annotations := annotationsByContainer(meta.Annotations)
+	for _, list := range [...]struct {
+		name string
+		take func(to *corev1.PodSpec, i int) (name string, ok bool)
+	}{
+		{"containers", func(to *corev1.PodSpec, i int) (string, bool) {
+			if i >= len(spec.Containers) {
+				return "", false
+			}
+			to.Containers = spec.Containers[i : i+1]
+			return spec.Containers[i].Name, true
+		}},
+		{"initContainers", func(to *corev1.PodSpec, i int) (string, bool) {
+			if i >= len(spec.InitContainers) {
+				return "", false
+			}
+			to.InitContainers = spec.InitContainers[i : i+1]
+			return spec.InitContainers[i].Name, true
+		}},
+		{"ephemeralContainers", func(to *corev1.PodSpec, i int) (string, bool) {
+			if i >= len(spec.EphemeralContainers) {
+				return "", false
+			}
+			to.EphemeralContainers = spec.EphemeralContainers[i : i+1]
+			return spec.EphemeralContainers[i].Name, true
+		}},
+	} {
+		for i, container := range object.Get("spec", list.name).Elements() {
+			if err := r.context.Err(); err != nil {
+				return nil, err
+			}
+			one := bare
+			name, ok := list.take(&one, i)
+			if !ok {
+				continue
+			}
+			f := failure{part: list.name + "/" + name, image: container.Get("image").Text()}
+			for _, v := range p.evaluator.Violations(level, &metav1.ObjectMeta{Annotations: annotations[name]}, &one) {
+				f.detail = v.Detail
+				add(v.Check, f)
+			}
+			f.detail = ""
+			for _, check := range concernsAll {
+				add(check, f)
+			}
+		}
 	}
-	for i := range spec.InitContainers {
-		one := bare
-		one.InitContainers = spec.InitContainers[i : i+1]
-		look("initContainers/"+spec.InitContainers[i].Name, &one)
-	}
-	for i := range spec.EphemeralContainers {
-		one := bare
-		one.EphemeralContainers = spec.EphemeralContainers[i : i+1]
-		look("ephemeralContainers/"+spec.EphemeralContainers[i].Name, &one)
-	}
+	r.podFailures = podFailures{level, out}
 	return out, nil
 }
 
-// changesSecurity tells whether an update of a pod can change the outcome: of
+// annotationsByContainer returns the annotations by the container that they are about,
+// which their names have behind the slash.
+func annotationsByContainer(all map[string]string) map[string]map[string]string {
+	out := map[string]map[string]string{}
+	for key, value := range all {
+		_, container, _ := strings.Cut(key, "/")
+		if out[container] == nil {
+			out[container] = map[string]string{}
+		}
+		out[container][key] = value
+	}
+	return out
+}
+
+// changesSecurity reports whether an update of a pod can change the outcome: of
 // what a standard looks at, only images, and the list of ephemeral containers,
 // can be changed in a pod that exists. The rule is upstream's,
 // https://github.com/kubernetes/kubernetes/blob/v1.37.0/staging/src/k8s.io/pod-security-admission/admission/admission.go.
-func changesSecurity(object, old rawjson.Value) bool {
+// It takes an update for one that can if the context ends.
+func changesSecurity(ctx context.Context, object, old rawjson.Value) bool {
 	for _, list := range []string{"containers", "initContainers"} {
-		if !sameImages(object.Get("spec", list), old.Get("spec", list)) {
+		if !sameImages(ctx, object.Get("spec", list), old.Get("spec", list)) {
 			return true
 		}
 	}
-	before := old.Get("spec", "ephemeralContainers")
-	for _, container := range object.Get("spec", "ephemeralContainers").Elements() {
-		name, known := container.Get("name").Text(), false
-		for _, other := range before.Elements() {
-			if other.Get("name").Text() == name {
-				known = sameText(container.Get("image"), other.Get("image"))
-				break
-			}
+	before := map[string]rawjson.Value{}
+	for _, container := range old.Get("spec", "ephemeralContainers").Elements() {
+		if ctx.Err() != nil {
+			return true
 		}
-		if !known {
+		if name := container.Get("name").Text(); before[name] == nil {
+			before[name] = container
+		}
+	}
+	for _, container := range object.Get("spec", "ephemeralContainers").Elements() {
+		known, ok := before[container.Get("name").Text()]
+		if !ok || ctx.Err() != nil || !sameText(container.Get("image"), known.Get("image")) {
 			return true
 		}
 	}
 	return false
 }
 
-func sameImages(a, b rawjson.Value) bool {
+func sameImages(ctx context.Context, a, b rawjson.Value) bool {
 	if a.Len() != b.Len() {
 		return false
 	}
@@ -271,7 +360,7 @@ func sameImages(a, b rawjson.Value) bool {
 	defer stop()
 	for _, container := range a.Elements() {
 		_, other, _ := next()
-		if !sameText(container.Get("image"), other.Get("image")) {
+		if ctx.Err() != nil || !sameText(container.Get("image"), other.Get("image")) {
 			return false
 		}
 	}

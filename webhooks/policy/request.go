@@ -57,7 +57,9 @@ type request struct {
 
 	record  apiserveradmission.Attributes
 	podRead *podsecurity.Pod
-	values  requestValues
+	// podFailures are those of podRead, of the level that was asked for last.
+	podFailures podFailures
+	values      requestValues
 	// earlier is the request by which the object before the update is judged, nil
 	// if there is none. It is made by before.
 	earlier     *request
