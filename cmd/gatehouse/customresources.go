@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
@@ -158,7 +157,7 @@ func (r *reporting) follow(c *configurator) {
 }
 
 // documents answers /validate about custom resources, nil without any.
-func (r *reporting) documents(current *inUse) func(context.Context, admission.Request) admission.Response {
+func (r *reporting) documents(current *inUse) *documents.Reviewer {
 	if r == nil {
 		return nil
 	}
@@ -170,7 +169,7 @@ func (r *reporting) documents(current *inUse) func(context.Context, admission.Re
 			}
 			return nil
 		},
-	}).Review
+	})
 }
 
 // run goes on until the context ends.

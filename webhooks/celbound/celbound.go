@@ -12,7 +12,8 @@
 //
 // So whoever compiles an expression that was written by others parses it here,
 // and checks nothing that is refused. What is reckoned are upper bounds; they are
-// far above what expressions for people need.
+// far above what expressions for people need. A Budget bounds what the expressions and
+// patterns of one document cost together.
 package celbound
 
 import (
@@ -157,6 +158,22 @@ type Fields func(variable, field string) *types.Type
 // Parse parses an expression that env is to check. The error is ErrTooLarge. The
 // fields may be nil.
 func (b *Bounds) Parse(env *cel.Env, text string, fields Fields) (*cel.Ast, *cel.Issues, error) {
+	return b.ParseWithin(nil, env, text, fields)
+}
+
+// maxText is how many bytes an expression may have: parsing it takes some kilobytes of
+// memory for each, all at one time.
+const maxText = 16 << 10
+
+// ParseWithin parses an expression, which was added to the budget of its document. The
+// error is ErrTooLarge or ErrDocument, or that of the budget's Stop.
+func (b *Bounds) ParseWithin(budget *Budget, env *cel.Env, text string, fields Fields) (*cel.Ast, *cel.Issues, error) {
+	if err := budget.stopped(); err != nil {
+		return nil, nil, err
+	}
+	if len(text) > maxText {
+		return nil, nil, fmt.Errorf("%w: it may have %d bytes", ErrTooLarge, maxText)
+	}
 	if repeats := strings.Count(text, "optMap") + strings.Count(text, "optFlatMap"); repeats > fewRepeats {
 		source := common.NewTextSource(text)
 		parsed, errs := b.plain.Parse(source)
@@ -171,14 +188,16 @@ func (b *Bounds) Parse(env *cel.Env, text string, fields Fields) (*cel.Ast, *cel
 	if parsed == nil {
 		return nil, issues, nil
 	}
-	if err := b.Check(parsed, fields); err != nil {
+	if err := b.check(budget, parsed, fields); err != nil {
 		return nil, nil, err
 	}
 	return parsed, nil, nil
 }
 
-// Check tells whether a parsed expression may be checked: the error is ErrTooLarge.
-func (b *Bounds) Check(parsed *cel.Ast, fields Fields) error {
+// Check returns an error if a parsed expression must not be checked by CEL: ErrTooLarge.
+func (b *Bounds) Check(parsed *cel.Ast, fields Fields) error { return b.check(nil, parsed, fields) }
+
+func (b *Bounds) check(budget *Budget, parsed *cel.Ast, fields Fields) error {
 	r := reckoning{Bounds: b, fields: fields}
 	r.of(parsed.NativeRep().Expr())
 	text := len(parsed.Source().Content())
@@ -192,7 +211,7 @@ func (b *Bounds) Check(parsed *cel.Ast, fields Fields) error {
 	case r.patterns > mostPatterns(text):
 		return fmt.Errorf("%w: its regular expressions may have %d parts, with repetitions written out", ErrTooLarge, mostPatterns(text))
 	default:
-		return nil
+		return budget.take(&r)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
@@ -111,7 +112,7 @@ const defaultBudget = 10 * celconfig.RuntimeCELCostBudget
 
 // Compile makes a Set of the spec, which it leaves as it is. The error is a
 // finding.List with everything that is wrong with the documents, in a fixed
-// order.
+// order, or that of the spec's Stop.
 func Compile(spec Spec) (*Set, error) {
 	c := &compilation{
 		set: &Set{
@@ -121,6 +122,7 @@ func Compile(spec Spec) (*Set, error) {
 		selectors:  selectors{byText: map[string]*selector{}},
 		previous:   map[exceptedPolicy]*compiledPolicy{},
 		keepBroken: spec.KeepBroken,
+		stop:       spec.Stop,
 	}
 	if c.set.objects == nil {
 		c.set.objects = nothing{}
@@ -139,6 +141,11 @@ func Compile(spec Spec) (*Set, error) {
 		return cmp.Or(cmp.Compare(a.name, b.name), -cmp.Compare(a.kind, b.kind))
 	})
 	c.exceptions(&spec)
+	if spec.Stop != nil {
+		if err := spec.Stop(); err != nil {
+			return nil, err
+		}
+	}
 
 	c.findings.Sort()
 	if err := c.findings.Err(); err != nil && (!spec.KeepBroken || c.fatal()) {
@@ -165,9 +172,14 @@ type compilation struct {
 	// conditions are those of exceptions of which the same holds.
 	conditions map[string]*exceptionConditions
 	keepBroken bool
+	// stop is that of the spec.
+	stop func() error
 	// broken is how many errors are in expressions and exceptions, which need not
 	// keep the rest from working.
 	broken int
+	// counted is how many findings wrong has counted, and errors how many of these are
+	// errors.
+	counted, errors int
 	// named are the policies of all documents.
 	named []exceptedPolicy
 }
@@ -250,15 +262,16 @@ func (c *compilation) document(source, kind, name string) document {
 	return document{source: source, object: kind + "/" + name, findings: &c.findings}
 }
 
-// wrong is the number of findings so far, to tell whether there are new errors.
+// wrong is the number of errors so far, to tell whether there are new ones. It looks at
+// each finding once.
 func (c *compilation) wrong() int {
-	n := 0
-	for _, f := range c.findings {
+	for _, f := range c.findings[c.counted:] {
 		if f.Severity == finding.Error {
-			n++
+			c.errors++
 		}
 	}
-	return n
+	c.counted = len(c.findings)
+	return c.errors
 }
 
 // names reports names that occur twice among the documents of a kind.
@@ -475,7 +488,7 @@ func (c *compilation) program(p *policyDocument, reads bool) *program {
 	if earlier != nil && earlier.broken == nil && earlier.existing == reads && apiequality.Semantic.DeepEqual(earlier.spec, p.spec) {
 		return earlier.program
 	}
-	return compileProgram(p.document, c.compiler, p.name, p.spec, reads)
+	return compileProgram(p.document, c.compiler, p.name, p.spec, reads, &celbound.Budget{Stop: c.stop})
 }
 
 // extras are what a policy asks for beyond upstream's semantics: an

@@ -18,6 +18,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
@@ -199,6 +200,7 @@ func (c *compilation) exceptions(spec *Spec) {
 		before, found := c.wrong(), len(c.findings)
 		compiled, more := c.exception(d, x, &rules)
 		c.findings = append(c.findings[:found], few(d, c.findings[found:], more)...)
+		c.counted, c.errors = found, before
 		if c.wrong() == before {
 			all = append(all, compiled)
 		}
@@ -393,9 +395,15 @@ func (c *compilation) exceptionConditions(d document, x *Exception, out *excepti
 	if known == nil || !slices.Equal(known.given, given) {
 		var found finding.List
 		patterns := 0
-		s := &scope{document: document{d.source, d.object, &found}, compiler: c.compiler, declarations: expression.Declarations{Authorizer: true}}
+		budget := &celbound.Budget{Stop: c.stop}
+		s := &scope{document: document{d.source, d.object, &found}, compiler: c.compiler, declarations: expression.Declarations{Authorizer: true, Budget: budget}}
 		known = &exceptionConditions{given: slices.Clone(given)}
 		for i := range given {
+			if err := budget.Add(given[i].Expression); err != nil {
+				known.compiled = nil
+				s.errorf(path, celbound.DocumentHint, "%v", err)
+				break
+			}
 			if program := s.compile(path.Index(i).Child("expression"), given[i].Expression, cel.BoolType); program != nil {
 				known.compiled = append(known.compiled, condition{given[i].Name, program})
 				patterns += program.Patterns()

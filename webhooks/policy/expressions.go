@@ -54,6 +54,8 @@ func (s *scope) refuse(path *field.Path, expression string, err *apiservercel.Er
 		switch {
 		case errors.Is(err.Cause, celbound.ErrTooLarge):
 			hint = celbound.Hint
+		case errors.Is(err.Cause, celbound.ErrDocument):
+			hint = celbound.DocumentHint
 		case strings.HasSuffix(err.Detail, "to string but got dyn"), strings.Contains(err.Detail, "[string null_type]") && strings.HasSuffix(err.Detail, "got dyn"):
 			hint = "its type is not known before the request: write string(…) around it"
 		case strings.HasSuffix(err.Detail, "got dyn"):

@@ -122,6 +122,9 @@ type Spec struct {
 	// warnings, as errors. Without it they are Compile's error. With it, conditions
 	// of exceptions that do nothing are not compiled.
 	KeepBroken bool
+	// Stop returns an error once Compile is to end, as a context's Err does. Compile calls
+	// it before each expression and returns its error. It may be nil.
+	Stop func() error
 }
 
 // nothing is the context of a Spec without Objects.

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
@@ -60,10 +62,17 @@ type note struct {
 	published string
 }
 
-// compileProgram reports every expression that does not compile.
-func compileProgram(d document, compiler *expression.Compiler, policy string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, reads bool) *program {
-	s := &scope{document: d, compiler: compiler, declarations: expression.Declarations{Params: spec.ParamKind != nil, Authorizer: true}}
+// compileProgram reports every expression that does not compile. It compiles none of a
+// policy that has too many, or too large ones.
+func compileProgram(d document, compiler *expression.Compiler, policy string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, reads bool, budget *celbound.Budget) *program {
+	s := &scope{document: d, compiler: compiler, declarations: expression.Declarations{Params: spec.ParamKind != nil, Authorizer: true, Budget: budget}}
 	path, out := field.NewPath("spec"), new(program)
+	for text := range expressionsOf(spec) {
+		if err := budget.Add(text); err != nil {
+			d.errorf(path, celbound.DocumentHint, "%v", err)
+			return out
+		}
+	}
 
 	// As in the API server's validation, match conditions have no variables.
 	for _, v := range spec.Variables {
@@ -111,6 +120,32 @@ func compileProgram(d document, compiler *expression.Compiler, policy string, sp
 	}
 	out.uses = s.uses
 	return out
+}
+
+// expressionsOf yields the expressions of a policy.
+func expressionsOf(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range spec.MatchConditions {
+			if !yield(spec.MatchConditions[i].Expression) {
+				return
+			}
+		}
+		for i := range spec.Variables {
+			if !yield(spec.Variables[i].Expression) {
+				return
+			}
+		}
+		for i := range spec.Validations {
+			if v := &spec.Validations[i]; !yield(v.Expression) || v.MessageExpression != "" && !yield(v.MessageExpression) {
+				return
+			}
+		}
+		for i := range spec.AuditAnnotations {
+			if !yield(spec.AuditAnnotations[i].ValueExpression) {
+				return
+			}
+		}
+	}
 }
 
 // message compiles a messageExpression, which as upstream cannot ask the

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -176,7 +177,7 @@ type part struct {
 
 // Compile checks the profiles and prepares all that does not depend on a pod.
 // The error is a finding.List of everything that is wrong, in the order of
-// sources, and then there is no Set.
+// sources, or that of the spec's Stop, and then there is no Set.
 func Compile(spec Spec) (*Set, error) {
 	s := &Set{namespaces: spec.Namespaces, configMaps: spec.ConfigMaps}
 	s.scratch.New = func() any { return new(scratch) }
@@ -192,8 +193,13 @@ func Compile(spec Spec) (*Set, error) {
 	}
 	found := checkNames(spec.Profiles)
 	for i := range spec.Profiles {
-		c := compiler{environment: environment, profile: &spec.Profiles[i], configMaps: spec.ConfigMaps}
+		c := compiler{environment: environment, profile: &spec.Profiles[i], configMaps: spec.ConfigMaps, budget: celbound.Budget{Stop: spec.Stop}}
 		p := c.compile()
+		if spec.Stop != nil {
+			if err := spec.Stop(); err != nil {
+				return nil, err
+			}
+		}
 		found = append(found, c.found...)
 		if c.found.Err() == nil {
 			p.clean = c.clean(s.security, p)
@@ -223,7 +229,9 @@ type compiler struct {
 	environment *template.Environment
 	profile     *Profile
 	configMaps  ConfigMaps
-	found       finding.List
+	// budget is that of the profile's expressions and patterns.
+	budget celbound.Budget
+	found  finding.List
 	// typed is what the profile adds, as it would be in a plausible pod.
 	typed typed
 	// says tells whether the profile adds anything.
@@ -263,7 +271,7 @@ func (c *compiler) compile() *profile {
 		p.byName, p.nameOnly = nameRequirements(p.namespaces)
 	}
 	var found finding.List
-	p.scope, found = c.environment.Scope(cmp.Or(p.replaces, from.Name), from.Spec.Parameters, from.Spec.Presets)
+	p.scope, found = c.environment.ScopeWithin(&c.budget, cmp.Or(p.replaces, from.Name), from.Spec.Parameters, from.Spec.Presets)
 	c.add(found)
 	c.checkProfile()
 	c.checkRequired(p)

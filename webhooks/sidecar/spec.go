@@ -55,4 +55,7 @@ type Spec struct {
 	// Known are namespaces whose annotations are checked at once, where they are
 	// known beforehand, as those of a directory are.
 	Known []KnownNamespace
+	// Stop returns an error once Compile is to end, as a context's Err does. Compile calls
+	// it before each profile and each expression and returns its error. It may be nil.
+	Stop func() error
 }

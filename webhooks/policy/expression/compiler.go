@@ -34,6 +34,8 @@ type Declarations struct {
 	Variables *Variables
 	// Reads asks for what the expression looks at.
 	Reads bool
+	// Budget is that of the document, to which the expression was added. It may be nil.
+	Budget *celbound.Budget
 }
 
 // Compiler compiles expressions. It is safe for concurrent use, and so is what
@@ -177,7 +179,7 @@ func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (*P
 	if err != nil {
 		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: err.Error()}
 	}
-	parsed, issues, err := planner.bounds.Parse(planner.env, text, d.Variables.field)
+	parsed, issues, err := planner.bounds.ParseWithin(d.Budget, planner.env, text, d.Variables.field)
 	if err != nil {
 		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: err.Error(), Cause: err}
 	}

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -100,6 +101,10 @@ func (s *Scope) plain(text string) *expression {
 
 // program compiles with CEL.
 func (s *Scope) program(r *report, path, text string, use use) *expression {
+	if err := s.budget.Add(text); err != nil {
+		r.errorf(path, celbound.DocumentHint, "%q: %v", excerpt(text, 1), err)
+		return nil
+	}
 	renamed, ok := rename(text)
 	if !ok {
 		r.errorf(path, `write "namespace"`, "%q: %q is not declared", excerpt(text, 1), namespaceVariable)
@@ -111,9 +116,9 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 		return nil
 	}
 	// No field has a larger type than those of Kubernetes' own objects.
-	parsed, issues, err := s.environment.bounds.Parse(env, renamed, nil)
+	parsed, issues, err := s.environment.bounds.ParseWithin(s.budget, env, renamed, nil)
 	if err != nil {
-		r.errorf(path, celbound.Hint, "%q: %v", excerpt(text, 1), err)
+		r.errorf(path, boundHint(err), "%q: %v", excerpt(text, 1), err)
 		return nil
 	}
 	var checked *cel.Ast
@@ -144,6 +149,14 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 		return nil
 	}
 	return e
+}
+
+// boundHint is a hint for an expression or pattern that is too large to compile.
+func boundHint(err error) string {
+	if errors.Is(err, celbound.ErrDocument) {
+		return celbound.DocumentHint
+	}
+	return celbound.Hint
 }
 
 // env is what expressions for the use are compiled in. Conditions do not know

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
@@ -37,7 +39,11 @@ func isReserved(word string) bool {
 }
 
 // report collects findings.
-type report struct{ found finding.List }
+type report struct {
+	found finding.List
+	// budget is that of the profile, for its patterns.
+	budget *celbound.Budget
+}
 
 func (r *report) errorf(field, hint, format string, args ...any) {
 	r.found = append(r.found, finding.Finding{
@@ -105,7 +111,10 @@ func (r *report) parameter(path string, in *v1alpha1.SidecarParameter) parameter
 	before := len(r.found)
 	p := parameter{
 		name: in.Name, kind: in.Type, skip: in.OnInvalid == v1alpha1.SkipInvalid,
-		maxLength: defaultMaxLength, maxItems: defaultMaxItems, enum: slices.Clone(in.Enum),
+		maxLength: defaultMaxLength, maxItems: defaultMaxItems, enum: slices.Clone(in.Enum), among: make(map[string]bool, len(in.Enum)),
+	}
+	for _, text := range in.Enum {
+		p.among[text] = true
 	}
 	switch in.OnInvalid {
 	case "", v1alpha1.RefuseInvalid, v1alpha1.SkipInvalid:
@@ -285,9 +294,12 @@ func (r *report) pattern(path string, in *v1alpha1.SidecarParameter) *regexp.Reg
 		return nil
 	}
 	// Alone first: "a)|(b" would be one inside of a group.
-	_, err := regexp.Compile(in.Pattern)
-	if err != nil {
+	if _, err := syntax.Parse(in.Pattern, syntax.Perl); err != nil {
 		r.errorf(path, "the syntax is that of RE2", "%q is not a regular expression: %v", shape.Cut(in.Pattern, mostQuoted), err)
+		return nil
+	}
+	if err := r.budget.AddPattern(in.Pattern); err != nil {
+		r.errorf(path, boundHint(err), "%q: %v", shape.Cut(in.Pattern, mostQuoted), err)
 		return nil
 	}
 	whole, err := regexp.Compile(`\A(?:` + in.Pattern + `)\z`)

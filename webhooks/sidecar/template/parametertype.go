@@ -59,6 +59,8 @@ type parameter struct {
 	maxLength        int
 	maxItems         int
 	enum             []string
+	// among has the texts of enum.
+	among map[string]bool
 	// fallback is nil for a parameter without a default.
 	fallback *value
 	// allowed is the accepted form, for people.
@@ -202,7 +204,7 @@ func (p *parameter) list(text string) (*value, error) {
 // takes tells whether the parameter accepts one text.
 func (p *parameter) takes(text string) bool {
 	return isPlain(text) && utf8.RuneCountInString(text) <= p.maxLength &&
-		(len(p.enum) == 0 || slices.Contains(p.enum, text)) &&
+		(len(p.enum) == 0 || p.among[text]) &&
 		(p.pattern == nil || p.pattern.MatchString(text))
 }
 
@@ -228,9 +230,9 @@ func (p *parameter) describe(pattern string) string {
 	case v1alpha1.BooleanParameter:
 		return "true or false"
 	case v1alpha1.QuantityParameter:
-		return shape.Quantity + p.among()
+		return shape.Quantity + p.limits()
 	case v1alpha1.DurationParameter:
-		return "a duration such as 90s or 5m" + p.among()
+		return "a duration such as 90s or 5m" + p.limits()
 	case v1alpha1.EnumParameter:
 		return oneOf(p.enum)
 	case v1alpha1.StringParameter:
@@ -270,8 +272,8 @@ func (p *parameter) between() string {
 	}
 }
 
-// among is the bounds behind a noun with examples.
-func (p *parameter) among() string {
+// limits is the bounds behind a noun with examples.
+func (p *parameter) limits() string {
 	if text := p.between(); text != "" {
 		return "," + strings.TrimPrefix(text, " of")
 	}

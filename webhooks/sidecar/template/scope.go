@@ -8,6 +8,7 @@ import (
 	"github.com/google/cel-go/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 )
 
@@ -29,6 +30,8 @@ type Scope struct {
 	defaults, sample Params
 
 	mu sync.Mutex
+	// budget is that of the profile.
+	budget *celbound.Budget
 	// envs are what expressions are compiled in. Each is made when the first
 	// expression needs it: most profiles have none.
 	envs [uses]*cel.Env
@@ -47,9 +50,15 @@ type source struct {
 // findings, so that what is wrong with expressions can be reported too. The
 // fields of the findings are paths in the profile.
 func (e *Environment) Scope(profile string, parameters []v1alpha1.SidecarParameter, presets []v1alpha1.SidecarPreset) (*Scope, finding.List) {
-	var r report
+	return e.ScopeWithin(new(celbound.Budget), profile, parameters, presets)
+}
+
+// ScopeWithin is Scope for a profile whose patterns and expressions must keep to a
+// budget.
+func (e *Environment) ScopeWithin(budget *celbound.Budget, profile string, parameters []v1alpha1.SidecarParameter, presets []v1alpha1.SidecarPreset) (*Scope, finding.List) {
+	r := report{budget: budget}
 	s := &Scope{
-		environment: e, profile: profile, parameters: r.parameters(parameters), index: map[string]int{}, presets: r.presets(presets),
+		environment: e, budget: budget, profile: profile, parameters: r.parameters(parameters), index: map[string]int{}, presets: r.presets(presets),
 		compiled: map[source]*expression{},
 	}
 	params, own := map[string]*cel.Type{}, objectTypes{}

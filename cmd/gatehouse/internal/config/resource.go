@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -98,12 +100,16 @@ func ReadResource(u *unstructured.Unstructured) *Resource {
 		metadata: metav1.ObjectMeta{Name: u.GetName(), Namespace: u.GetNamespace(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()},
 	}
 	fields := content(u)
+	tooLarge := func(message string) {
+		r.Found = finding.List{{Severity: finding.Error, Source: ClusterSource, Object: r.Object(), Message: message, Hint: "make several of it"}}
+	}
+	if message := tooMany(fields, 0); message != "" {
+		tooLarge(message)
+		return r
+	}
 	text, err := json.Marshal(fields)
 	if err != nil || len(text) > maxResourceBytes {
-		r.Found = finding.List{{
-			Severity: finding.Error, Source: ClusterSource, Object: r.Object(),
-			Message: fmt.Sprintf("is larger than %d KiB without its status and annotations", maxResourceBytes>>10), Hint: "make several of it",
-		}}
+		tooLarge(fmt.Sprintf("is larger than %d KiB without its status and annotations", maxResourceBytes>>10))
 	}
 	sum := sha256.Sum256(text)
 	const enough = 12 // bytes
@@ -138,6 +144,41 @@ func ReadResource(u *unstructured.Unstructured) *Resource {
 // maxResourceBytes bounds one custom resource. Those of real life have a tenth of it;
 // the API server stores three times as much, and all of them are kept in memory.
 const maxResourceBytes = 512 << 10
+
+// The bounds of what is in a custom resource. The definitions allow fewer elements of most
+// lists, but whoever calls the webhook itself is not held to a definition. What is read
+// here is compared with each other, element by element.
+const (
+	maxElements = 1000
+	maxNesting  = 100
+)
+
+// tooMany is what is wrong with a value that has lists or mappings that are too long, or
+// too many of them in each other, and "" if nothing is.
+func tooMany(value any, depth int) string {
+	var below iter.Seq[any]
+	n, what := 0, ""
+	switch v := value.(type) {
+	case map[string]any:
+		below, n, what = maps.Values(v), len(v), "mapping"
+	case []any:
+		below, n, what = slices.Values(v), len(v), "list"
+	default:
+		return ""
+	}
+	if n > maxElements {
+		return fmt.Sprintf("has a %s of %d elements, allowed are %d", what, n, maxElements)
+	}
+	if depth == maxNesting {
+		return fmt.Sprintf("has more than %d lists and mappings in each other", maxNesting)
+	}
+	for element := range below {
+		if message := tooMany(element, depth+1); message != "" {
+			return message
+		}
+	}
+	return ""
+}
 
 // content is what counts of a custom resource: not its status, which is ours, nor what
 // was noted about it in annotations and managed fields, which may be as much as the

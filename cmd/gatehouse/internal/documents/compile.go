@@ -26,11 +26,15 @@ func same(a, b finding.Finding) bool {
 	return a.Severity == b.Severity && a.Object == b.Object && a.Field == b.Field && a.Message == b.Message
 }
 
-// listOf are the findings of a compilation that failed. Any other error is not
-// about documents: the panic ends the review, and not the program.
-func listOf(err error) finding.List {
+// listOf are the findings of a compilation that failed, and none of one that was
+// stopped. Any other error is not about documents: the panic ends the review, and not
+// the program.
+func listOf(err error, stop func() error) finding.List {
 	if list, ok := errors.AsType[finding.List](err); ok {
 		return list
+	}
+	if stop != nil && stop() != nil {
+		return nil
 	}
 	panic(fmt.Errorf("compiling: %w", err))
 }

@@ -28,9 +28,12 @@ import (
 // Group is the API group whose objects are reviewed here.
 const Group = "gatehouse.dev"
 
-// atOneTime is how many objects are compiled at one time. Compiling does not look
-// at its context, so that a slow one may outlast the review that it is for.
-const atOneTime = 2
+// How many objects are reviewed at one time, for callers with a verified certificate and
+// for all others: reading and compiling an object can take tens of megabytes and seconds.
+const (
+	verifiedAtOneTime   = 2
+	unverifiedAtOneTime = 1
+)
 
 // Options is what a Reviewer needs.
 type Options struct {
@@ -53,44 +56,70 @@ type Options struct {
 // Reviewer reviews objects of the group gatehouse.dev. It is safe for concurrent
 // use.
 type Reviewer struct {
-	options  Options
-	slots    chan struct{}
-	compiler compiler
+	options              Options
+	verified, unverified slots
+	compiler             compiler
 }
+
+// slots has a place for each review under way.
+type slots chan struct{}
 
 // New is a Reviewer.
 func New(o Options) *Reviewer {
-	return &Reviewer{options: o, slots: make(chan struct{}, atOneTime)}
+	return &Reviewer{options: o, verified: make(slots, verifiedAtOneTime), unverified: make(slots, unverifiedAtOneTime)}
 }
 
-// Review decides on one request. It is about an object that is created, or whose
+// Review decides on one request of a caller that has shown a verified certificate. It is about an object that is created, or whose
 // spec changes; everything else is allowed. So is every update of an object that
 // is being deleted: whoever removes a finalizer must not have to mend the object
 // first.
 //
-// A refusal is Invalid (422), with a cause for each error. The answer is "could
-// not tell", code 500, if the request cannot be read, or if the context ends first.
+// A refusal is Invalid (422), with a cause for each error. The answer is "cannot
+// decide", code 500, if the request cannot be read, or if the context ends first.
 // A dry run is like any other request: nothing is kept of either.
 func (r *Reviewer) Review(ctx context.Context, req admission.Request) admission.Response {
-	kind, ours := kindOf(&req)
+	return r.review(ctx, r.verified, &req)
+}
+
+// ReviewUnverified is Review for any other caller, who may be anybody. Such callers wait
+// for each other, and nobody waits for them.
+func (r *Reviewer) ReviewUnverified(ctx context.Context, req admission.Request) admission.Response {
+	return r.review(ctx, r.unverified, &req)
+}
+
+func (r *Reviewer) review(ctx context.Context, s slots, req *admission.Request) admission.Response {
+	kind, ours := kindOf(req)
 	if !ours {
 		return allowed(nil)
 	}
-	given, err := readRequest(&req, kind)
+	response, err := s.within(ctx, func() admission.Response {
+		given, err := readRequest(req, kind)
+		if err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+		if given.untouched() {
+			return allowed(nil)
+		}
+		return answer(given, r.judge(given.object(), func() error { return context.Cause(ctx) }))
+	})
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	if given.untouched() {
-		return allowed(nil)
-	}
-	found, err := r.within(ctx, func() finding.List { return r.judge(given.object()) })
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	return answer(given, found)
+	return response
 }
 
-// Concerns tells whether a request at the endpoint for policies is one for a
+// Before has a method of the Reviewer answer the requests that are about the group, and
+// a next handler all others: no policy is about these.
+func (r *Reviewer) Before(next, review func(context.Context, admission.Request) admission.Response) func(context.Context, admission.Request) admission.Response {
+	return func(ctx context.Context, req admission.Request) admission.Response {
+		if Concerns(&req) {
+			return review(ctx, req)
+		}
+		return next(ctx, req)
+	}
+}
+
+// Concerns reports whether a request at the endpoint for policies is one for a
 // Reviewer. Policies are never about these.
 func Concerns(req *admission.Request) bool { return req.Resource.Group == Group }
 
@@ -108,20 +137,20 @@ func kindOf(req *admission.Request) (kind string, ours bool) {
 	return "", false
 }
 
-// within does work until the context ends. Work that goes on then holds its slot,
-// so that there is never more of it than slots.
-func (r *Reviewer) within(ctx context.Context, work func() finding.List) (finding.List, error) {
+// within does work until the context ends. Work that goes on then, until it looks at the
+// context, holds its slot, so that there is never more of it than slots.
+func (s slots) within(ctx context.Context, work func() admission.Response) (admission.Response, error) {
 	late := func() error { return fmt.Errorf("no decision in time: %w", context.Cause(ctx)) }
 	if ctx.Err() != nil {
-		return nil, late()
+		return admission.Response{}, late()
 	}
 	select {
-	case r.slots <- struct{}{}:
+	case s <- struct{}{}:
 	case <-ctx.Done():
-		return nil, late()
+		return admission.Response{}, late()
 	}
 	type outcome struct {
-		found    finding.List
+		response admission.Response
 		panicked any
 		stack    []byte
 	}
@@ -132,10 +161,10 @@ func (r *Reviewer) within(ctx context.Context, work func() finding.List) (findin
 			if o.panicked = recover(); o.panicked != nil {
 				o.stack = debug.Stack()
 			}
-			<-r.slots
+			<-s
 			done <- o
 		}()
-		o.found = work()
+		o.response = work()
 	}()
 	select {
 	case o := <-done:
@@ -143,19 +172,23 @@ func (r *Reviewer) within(ctx context.Context, work func() finding.List) (findin
 			// Whoever recovers from a review's panics does so in its own goroutine.
 			panic(fmt.Sprintf("%v\n%s", o.panicked, o.stack))
 		}
-		return o.found, nil
+		if ctx.Err() != nil {
+			return admission.Response{}, late() // the work may have ended early
+		}
+		return o.response, nil
 	case <-ctx.Done():
-		return nil, late()
+		return admission.Response{}, late()
 	}
 }
 
 // judge is everything that there is to say about an object, in a fixed order: its
-// errors and those that it makes in others, and warnings.
-func (r *Reviewer) judge(one *config.Resource) finding.List {
+// errors and those that it makes in others, and warnings. It is incomplete once stop
+// returns an error.
+func (r *Reviewer) judge(one *config.Resource, stop func() error) finding.List {
 	found := one.Found
 	if one.Value != nil {
 		current := r.options.Current()
-		found = append(slices.Clip(found), followon.Without(found, r.compile(current, one))...)
+		found = append(slices.Clip(found), followon.Without(found, r.compile(current, one, stop))...)
 		if !r.options.Offline {
 			found = append(found, shadowed(current, one)...)
 		}
@@ -170,16 +203,16 @@ func (r *Reviewer) judge(one *config.Resource) finding.List {
 }
 
 // compile compiles an object with what it depends on.
-func (r *Reviewer) compile(current *config.Config, one *config.Resource) finding.List {
+func (r *Reviewer) compile(current *config.Config, one *config.Resource, stop func() error) finding.List {
 	switch v := one.Value.(type) {
 	case *v1alpha1.SidecarProfile:
-		return judgeProfile(current, v)
+		return judgeProfile(current, v, stop)
 	case *v1alpha1.AdmissionPolicy:
-		return r.compiler.judgePolicy(current, v)
+		return r.compiler.judgePolicy(current, v, stop)
 	case *v1alpha1.AdmissionPolicyBinding:
-		return r.compiler.judgeBinding(current, v)
+		return r.compiler.judgeBinding(current, v, stop)
 	case *v1alpha1.PolicyException:
-		return r.compiler.judgeException(current, v)
+		return r.compiler.judgeException(current, v, stop)
 	case *v1alpha1.AccessToken:
 		return judgeToken(current, v)
 	case *v1alpha1.TokenRevocation:

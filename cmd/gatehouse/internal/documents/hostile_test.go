@@ -109,7 +109,7 @@ func TestBounds(t *testing.T) {
 	}
 	b.WriteString("  validations:\n")
 	for range 100 {
-		fmt.Fprintf(&b, "  - {expression: \"%s\"}\n", strings.Repeat("x", 2000))
+		fmt.Fprintf(&b, "  - {expression: \"%s\"}\n", strings.Repeat("x", 300))
 	}
 	response := reviewer(configOf(t)).Review(t.Context(), about(t, b.String(), ""))
 	lines := strings.Split(text(t, response), "\n")

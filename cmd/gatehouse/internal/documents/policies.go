@@ -25,22 +25,22 @@ type compiler struct {
 }
 
 // judgePolicy compiles a policy with the bindings that name it.
-func (c *compiler) judgePolicy(current *config.Config, p *v1alpha1.AdmissionPolicy) finding.List {
+func (c *compiler) judgePolicy(current *config.Config, p *v1alpha1.AdmissionPolicy, stop func() error) finding.List {
 	spec := policy.Spec{AdmissionPolicies: []policy.AdmissionPolicy{{Source: config.ClusterSource, AdmissionPolicy: *p}}}
 	for _, b := range current.Policy.AdmissionPolicyBindings {
 		if b.Spec.PolicyName == p.Name {
 			spec.AdmissionPolicyBindings = append(spec.AdmissionPolicyBindings, b)
 		}
 	}
-	own, _ := about(c.compile(current, &spec), admissionPolicy+"/"+p.Name)
+	own, _ := about(c.compile(current, &spec, stop), admissionPolicy+"/"+p.Name)
 	return own
 }
 
 // judgeBinding compiles a binding with its policy, if that is there.
-func (c *compiler) judgeBinding(current *config.Config, b *v1alpha1.AdmissionPolicyBinding) finding.List {
+func (c *compiler) judgeBinding(current *config.Config, b *v1alpha1.AdmissionPolicyBinding, stop func() error) finding.List {
 	spec := policy.Spec{AdmissionPolicyBindings: []policy.AdmissionPolicyBinding{{Source: config.ClusterSource, AdmissionPolicyBinding: *b}}}
 	spec.Policies, spec.AdmissionPolicies = named(current, func(_, name string) bool { return name == b.Spec.PolicyName })
-	own, _ := about(c.compile(current, &spec), admissionPolicyBinding+"/"+b.Name)
+	own, _ := about(c.compile(current, &spec, stop), admissionPolicyBinding+"/"+b.Name)
 	if len(spec.AdmissionPolicies) == 0 {
 		var names []string
 		for i := range current.Policy.AdmissionPolicies {
@@ -53,12 +53,12 @@ func (c *compiler) judgeBinding(current *config.Config, b *v1alpha1.AdmissionPol
 
 // judgeException compiles an exception with the policies that it names, those of
 // them that are there.
-func (c *compiler) judgeException(current *config.Config, x *v1alpha1.PolicyException) finding.List {
+func (c *compiler) judgeException(current *config.Config, x *v1alpha1.PolicyException, stop func() error) finding.List {
 	spec := policy.Spec{Exceptions: []policy.Exception{{Source: config.ClusterSource, PolicyException: *x}}}
 	spec.Policies, spec.AdmissionPolicies = named(current, func(kind, name string) bool {
 		return slices.ContainsFunc(x.Spec.Policies, func(p v1alpha1.ExceptedPolicy) bool { return p.Name == name && (p.Kind == "" || p.Kind == kind) })
 	})
-	own, _ := about(c.compile(current, &spec), policyException+"/"+x.Namespace+"/"+x.Name)
+	own, _ := about(c.compile(current, &spec, stop), policyException+"/"+x.Namespace+"/"+x.Name)
 	for i, p := range x.Spec.Policies {
 		var names []string
 		_, _ = named(current, func(_, name string) bool {
@@ -104,13 +104,14 @@ func named(current *config.Config, wanted func(kind, name string) bool) (upstrea
 
 // compile is everything that there is to say about the policies, bindings and
 // exceptions of a spec, which it completes with what holds for all of them.
-func (c *compiler) compile(current *config.Config, spec *policy.Spec) finding.List {
+func (c *compiler) compile(current *config.Config, spec *policy.Spec, stop func() error) finding.List {
 	spec.Configuration, spec.Objects, spec.Authorizer, spec.Now = current.Policy.Configuration, current.Policy.Objects, current.Policy.Authorizer, current.Policy.Now
 	spec.KeepBroken = true // a policy that is broken says no less about its bindings
+	spec.Stop = stop
 	spec.Previous = c.declarations(spec.Configuration)
 	set, err := policy.Compile(*spec)
 	if err != nil {
-		return listOf(err)
+		return listOf(err, stop)
 	}
 	return set.Warnings()
 }

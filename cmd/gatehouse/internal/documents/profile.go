@@ -13,15 +13,15 @@ import (
 
 // judgeProfile compiles a profile with all others that are in use, because profiles
 // name each other, and must not add the same to one pod.
-func judgeProfile(current *config.Config, profile *v1alpha1.SidecarProfile) finding.List {
+func judgeProfile(current *config.Config, profile *v1alpha1.SidecarProfile, stop func() error) finding.List {
 	others := slices.DeleteFunc(slices.Clone(current.Sidecar.Profiles), func(p sidecar.Profile) bool { return p.Name == profile.Name })
 	one := sidecar.Profile{Source: config.ClusterSource, SidecarProfile: *profile}
-	found := compileProfiles(current, append(slices.Clip(others), one))
+	found := compileProfiles(current, append(slices.Clip(others), one), stop)
 	object := sidecarProfile + "/" + profile.Name
 	own, elsewhere := about(found, object)
 	if hasErrors(elsewhere) {
 		// What is wrong without this profile is not for its author to mend.
-		own = append(own, caused(object, elsewhere, compileProfiles(current, others))...)
+		own = append(own, caused(object, elsewhere, compileProfiles(current, others, stop))...)
 	}
 	if rollout := profile.Spec.Rollout; rollout != nil && rollout.Replaces != "" && rollout.Replaces != profile.Name && !isProfile(others, rollout.Replaces) {
 		for i := range own {
@@ -39,10 +39,10 @@ func isProfile(profiles []sidecar.Profile, name string) bool {
 }
 
 // compileProfiles is everything that there is to say about profiles together.
-func compileProfiles(current *config.Config, profiles []sidecar.Profile) finding.List {
-	set, err := sidecar.Compile(sidecar.Spec{Profiles: profiles, Namespaces: current.Sidecar.Namespaces, ConfigMaps: current.Sidecar.ConfigMaps})
+func compileProfiles(current *config.Config, profiles []sidecar.Profile, stop func() error) finding.List {
+	set, err := sidecar.Compile(sidecar.Spec{Profiles: profiles, Namespaces: current.Sidecar.Namespaces, ConfigMaps: current.Sidecar.ConfigMaps, Stop: stop})
 	if err != nil {
-		return listOf(err)
+		return listOf(err, stop)
 	}
 	return set.Warnings()
 }
@@ -50,9 +50,16 @@ func compileProfiles(current *config.Config, profiles []sidecar.Profile) finding
 // caused are the errors in other objects that are not there without an object, as
 // errors of that object.
 func caused(object string, with, without finding.List) finding.List {
+	type identity struct{ object, field, message string }
+	before := make(map[identity]bool, len(without))
+	for _, f := range without {
+		if f.Severity == finding.Error {
+			before[identity{f.Object, f.Field, f.Message}] = true
+		}
+	}
 	var out finding.List
 	for _, f := range with {
-		if f.Severity != finding.Error || slices.ContainsFunc(without, func(before finding.Finding) bool { return same(f, before) }) {
+		if f.Severity != finding.Error || before[identity{f.Object, f.Field, f.Message}] {
 			continue
 		}
 		f.Message = fmt.Sprintf("makes %s wrong: %s: %s", f.Object, cmp.Or(f.Field, "spec"), f.Message)

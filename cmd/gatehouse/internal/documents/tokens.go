@@ -54,7 +54,7 @@ func compileAuthn(current *config.Config, spec authn.Spec) finding.List {
 	spec.Now = clock(current)
 	set, err := authn.Compile(spec)
 	if err != nil {
-		return listOf(err)
+		return listOf(err, nil)
 	}
 	return set.Warnings()
 }

@@ -55,7 +55,7 @@ type ReviewOptions struct {
 	Policies func([]policy.Observation)
 	// Documents answers /validate about Gatehouse's own kinds, which no policy is asked
 	// about. Without it, they are allowed.
-	Documents func(context.Context, admission.Request) admission.Response
+	Documents *documents.Reviewer
 	// RequireClientCertificate makes the webhooks of admission answer only callers
 	// with a verified client certificate, as that of authentication always does.
 	RequireClientCertificate bool
@@ -102,10 +102,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 		case webhooks.ValidatePath:
 			o := admitting
 			o.Name = endpoint.Name
-			handler = review.Admission(func(ctx context.Context, r admission.Request) admission.Response {
-				if options.Documents != nil && documents.Concerns(&r) {
-					return options.Documents(ctx, r)
-				}
+			policies := func(ctx context.Context, r admission.Request) admission.Response {
 				if err := options.whole(); err != nil {
 					return admission.Errored(http.StatusInternalServerError, err)
 				}
@@ -114,7 +111,11 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 					return set.ReviewObserved(ctx, r, nil)
 				}
 				return set.ReviewObserved(ctx, r, options.Policies)
-			}, o)
+			}
+			handler = review.Admission(policies, o)
+			if d := options.Documents; d != nil {
+				handler = byCaller(review.Admission(d.Before(policies, d.Review), o), review.Admission(d.Before(policies, d.ReviewUnverified), o))
+			}
 		case webhooks.AuthenticatePath:
 			worth = verified
 			handler = review.Token(func(ctx context.Context, r authentication.Request) authentication.Response {
@@ -147,6 +148,18 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 		http.Error(w, "no endpoint has this path (hint: /authenticate, /mutate, /validate, /login and /whoami have)", http.StatusNotFound)
 	}), never))
 	return mux
+}
+
+// byCaller lets one handler answer callers with a verified certificate and another one
+// all others.
+func byCaller(certified, others http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if verified(r) {
+			certified.ServeHTTP(w, r)
+		} else {
+			others.ServeHTTP(w, r)
+		}
+	})
 }
 
 func (o *ReviewOptions) whole() error {

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -16,8 +15,9 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/documents"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -206,7 +206,7 @@ func TestNotWhole(t *testing.T) {
 		Login: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") }),
 		Bytes: 2 * review.MaxAdmissionBytes, Observe: func(o *review.Outcome) { outcomes = append(outcomes, *o) },
 		Profiles: func([]sidecar.Verdict) {}, Policies: func([]policy.Observation) {}, Now: time.Now,
-		Documents: func(context.Context, admission.Request) admission.Response { return admission.Allowed("") },
+		Documents: documents.New(documents.Options{Current: func() *config.Config { return new(config.Config) }}),
 		Whole: func() error {
 			if whole.Load() {
 				return nil
@@ -227,7 +227,7 @@ func TestNotWhole(t *testing.T) {
 	}{
 		{"mutate", "/mutate", admissionOf("", "pods"), 500, "could not decide", "some are missing"},
 		{"validate", "/validate", admissionOf("", "configmaps"), 500, "could not decide", "some are missing"},
-		{"our own", "/validate", admissionOf("gatehouse.dev", "policyexceptions"), 200, `"allowed":true`, ""},
+		{"our own", "/validate", admissionOf("gatehouse.dev", "others"), 200, `"allowed":true`, ""},
 		{"authenticate", "/authenticate", `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","spec":{"token":"t"}}`, 200, `"error":`, "some are missing"},
 		{"login", "/login", "{}", 503, "try again", ""},
 	} {

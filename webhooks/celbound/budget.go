@@ -1,0 +1,93 @@
+package celbound
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrDocument refuses the expressions and patterns of one document.
+var ErrDocument = errors.New("the expressions and patterns of this document are too large together")
+
+// DocumentHint says what to do about it.
+const DocumentHint = "make several documents of it"
+
+// The bounds of one document. Compiling takes some kilobytes and tens of microseconds
+// for each byte of an expression, and the bounds above for one expression leave room for
+// small ones that cost more.
+const (
+	documentTexts    = 500
+	documentBytes    = 32 << 10
+	documentParts    = 10_000
+	documentWork     = 100_000
+	documentPatterns = 20_000
+)
+
+// Budget is what the expressions and patterns of one document may cost together. The
+// zero value is a document without any so far, and nil has no bounds. It is not safe for
+// concurrent use.
+type Budget struct {
+	// Stop returns an error once the work is to end, as a context's Err does. It may be
+	// nil.
+	Stop func() error
+
+	texts, bytes, parts, work, patterns int
+}
+
+// Add counts an expression, which is to be compiled later. The error is ErrDocument.
+func (b *Budget) Add(text string) error {
+	if b == nil {
+		return nil
+	}
+	b.texts++
+	b.bytes += len(text)
+	switch {
+	case b.texts > documentTexts:
+		return fmt.Errorf("%w: allowed are %d", ErrDocument, documentTexts)
+	case b.bytes > documentBytes:
+		return fmt.Errorf("%w: allowed are %d bytes", ErrDocument, documentBytes)
+	default:
+		return nil
+	}
+}
+
+// AddPattern counts a regular expression, which is to be compiled next. The error is
+// ErrDocument, ErrTooLarge, or that of Stop.
+func (b *Budget) AddPattern(text string) error {
+	if err := b.stopped(); err != nil {
+		return err
+	}
+	if err := b.Add(text); err != nil {
+		return err
+	}
+	size := PatternSize(text)
+	if size > mostPatterns(len(text)) {
+		return fmt.Errorf("%w: a regular expression of this length may have %d parts, with repetitions written out", ErrTooLarge, mostPatterns(len(text)))
+	}
+	return b.take(&reckoning{patterns: size})
+}
+
+// take counts what an expression was reckoned to cost.
+func (b *Budget) take(r *reckoning) error {
+	if b == nil {
+		return nil
+	}
+	b.parts, b.work, b.patterns = b.parts+r.parts, b.work+r.total(), b.patterns+r.patterns
+	switch {
+	case b.parts > documentParts:
+		return fmt.Errorf("%w: with what macros repeat they may have %d parts", ErrDocument, documentParts)
+	case b.work > documentWork:
+		return fmt.Errorf("%w: the squares of the sizes of their types may come to %d", ErrDocument, documentWork)
+	case b.patterns > documentPatterns:
+		return fmt.Errorf("%w: their regular expressions may have %d parts, with repetitions written out", ErrDocument, documentPatterns)
+	default:
+		return nil
+	}
+}
+
+// stopped returns the error of Stop.
+func (b *Budget) stopped() error {
+	if b == nil || b.Stop == nil {
+		return nil
+	}
+	return b.Stop()
+}
