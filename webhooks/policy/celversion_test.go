@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"encoding/json"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,26 +12,35 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// TestReviewedVersions fails when the module selection moves: what expressions
-// mean depends on these two modules, and Kubernetes 1.37 itself has cel-go
-// 0.29.2. Before the versions here are changed, the expressions below, and a
-// library of policies, have to give the verdicts that they give in the API
-// server of that version.
-func TestReviewedVersions(t *testing.T) {
+// TestVersions fails when the selected cel-go is not the one that the selected
+// k8s.io/apiserver requires, which is the one that the API server is built with:
+// what expressions mean depends on both. Before another k8s.io/apiserver is
+// selected, the expressions below, and a library of policies, must give the
+// verdicts that they give in the API server of that version.
+func TestVersions(t *testing.T) {
 	t.Parallel()
 	text := readFile(t, "../../go.mod")
-	for module, reviewed := range map[string]string{
-		"github.com/google/cel-go":      "v0.30.0",
-		"k8s.io/apiserver":              "v0.37.2",
-		"k8s.io/pod-security-admission": "v0.37.2",
-	} {
-		got := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(module) + ` (\S+)`).FindStringSubmatch(text)
-		if got == nil || got[1] != reviewed {
-			t.Errorf("go.mod selects %s %v, reviewed is %s", module, got, reviewed)
+	required := func(text, module string) string {
+		t.Helper()
+		found := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(module) + ` (\S+)`).FindStringSubmatch(text)
+		if found == nil {
+			t.Fatalf("no version of %s in go.mod", module)
+		}
+		return found[1]
+	}
+	for _, module := range []string{"k8s.io/apiserver", "k8s.io/pod-security-admission"} {
+		if got, reviewed := required(text, module), "v0.37.2"; got != reviewed {
+			t.Errorf("go.mod selects %s %s, reviewed is %s", module, got, reviewed)
 		}
 	}
-	if strings.Contains(text, "replace") {
-		t.Error("go.mod replaces modules")
+	const celgo = "github.com/google/cel-go"
+	file, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.GoMod}}", "k8s.io/apiserver").Output()
+	must(t, err)
+	if got, want := required(text, celgo), required(readFile(t, strings.TrimSpace(string(file))), celgo); got != want {
+		t.Errorf("go.mod selects %s %s, k8s.io/apiserver requires %s (hint: 'go mod graph' names the module that raises it)", celgo, got, want)
+	}
+	if regexp.MustCompile(`(?m)^\s*(replace|exclude)\b`).MatchString(text) {
+		t.Error("go.mod replaces or excludes modules")
 	}
 	if got := environment.DefaultCompatibilityVersion().String(); got != policy.CompatibilityVersion {
 		t.Errorf("the library's default compatibility version is %s, ours %s", got, policy.CompatibilityVersion)

@@ -68,7 +68,7 @@ func TestExplain(t *testing.T) {
     "expression": "object.data.none == 'x'",
     "outcome": "Failed",
     "message": "expression 'object.data.none == 'x'' resulted in error: no such key: none",
-    "cost": 3
+    "cost": 4
    }
   ],
   "auditAnnotations": [
@@ -79,7 +79,7 @@ func TestExplain(t *testing.T) {
     "cost": 2
    }
   ],
-  "cost": 22
+  "cost": 23
  },
  {
   "kind": "ValidatingAdmissionPolicy",
