@@ -3,14 +3,15 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"math"
 
+	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/cel/common"
 )
 
 // params finds the params of a binding. Its zero value is a binding without.
@@ -88,7 +89,27 @@ func (p *param) value() ref.Val {
 	if p == nil {
 		return nil
 	}
-	return common.SchemalessTypedToVal(p.object.Object)
+	return adapter{}.NativeToValue(p.object.Object)
+}
+
+// adapter gives the values of params, which upstream decodes from JSON: a double
+// that is an integer is written as one there.
+type adapter struct{}
+
+// NativeToValue is cel-go's own but for such doubles.
+func (a adapter) NativeToValue(value any) ref.Val {
+	switch v := value.(type) {
+	case map[string]any:
+		return types.NewStringInterfaceMap(a, v)
+	case []any:
+		return types.NewDynamicList(a, v)
+	case float64:
+		const most = 1 << 63
+		if v == math.Trunc(v) && v >= -most && v < most {
+			return types.Int(v)
+		}
+	}
+	return types.DefaultTypeAdapter.NativeToValue(value)
 }
 
 // name is that of the object, with its namespace.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
@@ -78,7 +79,7 @@ type requestValues struct {
 	object, oldObject, request, asked, namespace ref.Val
 	authorizer, resourceAuthorizer               ref.Val
 	// matching is true while match conditions are evaluated, for which upstream
-	// shows the resource that was asked for.
+	// shows the resource that was asked for, and no namespace.
 	matching bool
 	size     int
 }
@@ -204,7 +205,7 @@ func (r *request) value(from *payload, to *ref.Val) ref.Val {
 	if *to == nil {
 		text, err := from.json()
 		if err == nil {
-			*to = rawcel.Value(text)
+			*to = rawcel.Typed(text, builtin.TypeOf(schema.GroupVersionKind(r.Kind)))
 			if failure, bad := (*to).(*types.Err); bad {
 				err = fmt.Errorf("%s: %w", from.name, failure)
 			}
@@ -242,8 +243,12 @@ func (r *request) described(resource schema.GroupVersionResource) ref.Val {
 	return common.SchemalessTypedToVal(plugincel.CreateAdmissionRequest(r.attributes(), metav1.GroupVersionResource(resource), r.Kind))
 }
 
-// NamespaceValue is the value of namespaceObject.
+// NamespaceValue is the value of namespaceObject. As upstream, match conditions see
+// none.
 func (r *request) NamespaceValue() ref.Val {
+	if r.values.matching {
+		return types.NullValue
+	}
 	if r.values.namespace == nil {
 		namespace, _ := r.inNamespace()
 		r.values.namespace = common.SchemalessTypedToVal(plugincel.CreateNamespaceObject(namespace))

@@ -42,18 +42,30 @@ func (d *document) slot(at, node int) (s slot, next int) {
 	return s, next
 }
 
-// value reads what is in a slot. Who owns the slot keeps others from it.
-func (d *document) value(s *slot) ref.Val {
+// value reads what is in a slot, as a value of the type. Who owns the slot keeps
+// others from it.
+func (d *document) value(s *slot, of *Type) ref.Val {
 	if s.read != nil {
 		return s.read
 	}
 	switch d.text[s.start] {
 	case '{':
-		s.read = &object{composite: composite{document: d, at: s.start, node: s.node}}
+		if of != nil && (of.kind == structType || of.kind == mapType) {
+			s.read = &typedObject{mapping: mapping{composite: composite{document: d, at: s.start, node: s.node, of: of}}}
+		} else {
+			s.read = &object{mapping{composite: composite{document: d, at: s.start, node: s.node}}}
+		}
 	case '[':
-		s.read = &list{composite: composite{document: d, at: s.start, node: s.node}}
+		if of != nil && of.kind == listType {
+			s.read = &typedList{sequence: sequence{composite: composite{document: d, at: s.start, node: s.node, of: of}}}
+		} else {
+			s.read = &list{sequence{composite: composite{document: d, at: s.start, node: s.node}}}
+		}
 	default:
 		s.read = scalar(d.part(s.span))
+		if n, ok := s.read.(types.Int); ok && of != nil && of.kind == floatType {
+			s.read = types.Double(n)
+		}
 	}
 	return s.read
 }
@@ -62,6 +74,8 @@ func (d *document) value(s *slot) ref.Val {
 type composite struct {
 	document *document
 	at, node int
+	// of is nil for values that are not typed.
+	of *Type
 	// mutex guards what the object or list notes while it is read.
 	mutex sync.Mutex
 }

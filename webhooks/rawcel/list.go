@@ -10,14 +10,17 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// list is a JSON array as a CEL list.
-type list struct {
+// sequence is what the arrays of untyped and typed JSON share.
+type sequence struct {
 	composite
 	// elements are nil until one is asked for.
 	elements []slot
 	// whole is cel-go's own list of the elements, nil until it is asked for.
 	whole traits.Lister
 }
+
+// list is a JSON array as a CEL list.
+type list struct{ sequence }
 
 var (
 	_ traits.Lister   = (*list)(nil)
@@ -27,14 +30,14 @@ var (
 )
 
 // element reads an element. The index is in range.
-func (l *list) element(i int) ref.Val {
+func (l *sequence) element(i int) ref.Val {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return l.read(i)
 }
 
 // read is element with the mutex held.
-func (l *list) read(i int) ref.Val {
+func (l *sequence) read(i int) ref.Val {
 	d := l.document
 	if l.elements == nil {
 		l.elements = make([]slot, l.size())
@@ -44,7 +47,11 @@ func (l *list) read(i int) ref.Val {
 			at = l.elements[i].end
 		}
 	}
-	return d.value(&l.elements[i])
+	var of *Type
+	if l.of != nil {
+		of = l.of.element
+	}
+	return d.value(&l.elements[i], of)
 }
 
 // Get is the element at the index.
@@ -70,18 +77,18 @@ func (l *list) Contains(value ref.Val) ref.Val {
 }
 
 // Size is the number of elements.
-func (l *list) Size() ref.Val { return types.Int(l.size()) }
+func (l *sequence) Size() ref.Val { return types.Int(l.size()) }
 
 // IsZeroValue tells whether there are no elements.
 func (l *list) IsZeroValue() bool { return l.size() == 0 }
 
 // Iterator goes through the elements.
-func (l *list) Iterator() traits.Iterator {
+func (l *sequence) Iterator() traits.Iterator {
 	return &iterator{size: l.size(), at: l.element}
 }
 
 // Fold gives the elements to the folder until it has enough.
-func (l *list) Fold(f traits.Folder) {
+func (l *sequence) Fold(f traits.Folder) {
 	for i := range l.size() {
 		if !f.FoldEntry(types.Int(i), l.element(i)) {
 			return
@@ -107,7 +114,7 @@ func (l *list) Add(other ref.Val) ref.Val {
 // copied is cel-go's own list of the elements, which alone can be the first part
 // of a longer one. It is kept, so that adding to a list again and again costs as
 // little as it does with cel-go's own.
-func (l *list) copied() traits.Lister {
+func (l *sequence) copied() traits.Lister {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if l.whole == nil {
@@ -143,13 +150,13 @@ func (l *list) equal(other ref.Val) ref.Val {
 }
 
 // Type is list.
-func (*list) Type() ref.Type { return types.ListType }
+func (*sequence) Type() ref.Type { return types.ListType }
 
 // Value is the decoded array, an []any of the caller's own.
-func (l *list) Value() any { return l.decode() }
+func (l *sequence) Value() any { return l.decode() }
 
 // native is the array as cel-go's own list.
-func (l *list) native() ref.Val { return types.DefaultTypeAdapter.NativeToValue(l.decode()) }
+func (l *sequence) native() ref.Val { return types.DefaultTypeAdapter.NativeToValue(l.decode()) }
 
 // ConvertToNative converts as cel-go's own list does.
 func (l *list) ConvertToNative(to reflect.Type) (any, error) {
@@ -172,4 +179,4 @@ func (l *list) ConvertToType(to ref.Type) ref.Val {
 }
 
 // String is for people.
-func (l *list) String() string { return fmt.Sprint(l.native()) }
+func (l *sequence) String() string { return fmt.Sprint(l.native()) }

@@ -11,8 +11,8 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// object is a JSON object as a CEL map.
-type object struct {
+// mapping is what the objects of untyped and typed JSON share.
+type mapping struct {
 	composite
 	// members are in the order written, and nil until one is asked for.
 	members []member
@@ -21,6 +21,9 @@ type object struct {
 	// keys are nil until they are asked for.
 	keys []ref.Val
 }
+
+// object is a JSON object as a CEL map.
+type object struct{ mapping }
 
 type member struct {
 	name span
@@ -35,7 +38,7 @@ var (
 )
 
 // read finds the members. The mutex is held.
-func (o *object) read() {
+func (o *mapping) read() {
 	if o.members != nil {
 		return
 	}
@@ -64,19 +67,38 @@ func (o *object) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return nil, false
 	}
+	return o.find(string(name))
+}
+
+// find returns the member with the name, and false if there is none.
+func (o *mapping) find(name string) (ref.Val, bool) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	o.read()
-	i := o.index(string(name))
+	i := o.index(name)
 	if i < 0 {
 		return nil, false
 	}
-	return o.document.value(&o.members[i].slot), true
+	return o.member(i), true
+}
+
+// member reads a member. The mutex is held, and the members have been read.
+func (o *mapping) member(i int) ref.Val {
+	m := &o.members[i]
+	var of *Type
+	if o.of != nil && m.slot.read == nil {
+		if name := o.document.part(m.name); bytes.IndexByte(name, '\\') < 0 {
+			of = o.of.member(name[1 : len(name)-1])
+		} else {
+			of = o.of.member([]byte(name.Text()))
+		}
+	}
+	return o.document.value(&m.slot, of)
 }
 
 // index is that of the member with the name, or -1. The mutex is held, and the
 // members have been read.
-func (o *object) index(name string) int {
+func (o *mapping) index(name string) int {
 	if o.places != nil {
 		i, found := o.places[name]
 		if !found {
@@ -88,7 +110,7 @@ func (o *object) index(name string) int {
 }
 
 // names are the names of the members.
-func (o *object) names() []ref.Val {
+func (o *mapping) names() []ref.Val {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	if o.keys == nil {
@@ -102,10 +124,10 @@ func (o *object) names() []ref.Val {
 }
 
 // value is the value of a member. The members have been read.
-func (o *object) value(i int) ref.Val {
+func (o *mapping) value(i int) ref.Val {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
-	return o.document.value(&o.members[i].slot)
+	return o.member(i)
 }
 
 // Get is Find for who takes an error.
@@ -124,19 +146,19 @@ func (o *object) Contains(key ref.Val) ref.Val {
 }
 
 // Size is the number of members.
-func (o *object) Size() ref.Val { return types.Int(o.size()) }
+func (o *mapping) Size() ref.Val { return types.Int(o.size()) }
 
 // IsZeroValue tells whether there are no members.
 func (o *object) IsZeroValue() bool { return o.size() == 0 }
 
 // Iterator goes through the names.
-func (o *object) Iterator() traits.Iterator {
+func (o *mapping) Iterator() traits.Iterator {
 	names := o.names()
 	return &iterator{size: len(names), at: func(i int) ref.Val { return names[i] }}
 }
 
 // Fold gives the members to the folder until it has enough.
-func (o *object) Fold(f traits.Folder) {
+func (o *mapping) Fold(f traits.Folder) {
 	for i, name := range o.names() {
 		if !f.FoldEntry(name, o.value(i)) {
 			return
@@ -168,13 +190,13 @@ func (o *object) equal(other ref.Val) ref.Val {
 }
 
 // Type is map.
-func (*object) Type() ref.Type { return types.MapType }
+func (*mapping) Type() ref.Type { return types.MapType }
 
 // Value is the decoded object, a map[string]any of the caller's own.
-func (o *object) Value() any { return o.decode() }
+func (o *mapping) Value() any { return o.decode() }
 
 // native is the object as cel-go's own map.
-func (o *object) native() ref.Val { return types.DefaultTypeAdapter.NativeToValue(o.decode()) }
+func (o *mapping) native() ref.Val { return types.DefaultTypeAdapter.NativeToValue(o.decode()) }
 
 // ConvertToNative converts as cel-go's own map does.
 func (o *object) ConvertToNative(to reflect.Type) (any, error) {
@@ -197,7 +219,7 @@ func (o *object) ConvertToType(to ref.Type) ref.Val {
 }
 
 // String is for people.
-func (o *object) String() string { return fmt.Sprint(o.native()) }
+func (o *mapping) String() string { return fmt.Sprint(o.native()) }
 
 // isOneOf tells whether a value has the type as it is. An interface without
 // methods takes anything, and is asked for what a value is made of.

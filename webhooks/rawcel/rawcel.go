@@ -39,7 +39,19 @@ import (
 // concurrent use, and keeps what was read once: each text is decoded once,
 // however often an expression asks. It shares the memory of v, which must not
 // change while it is in use; strings are copies.
-func Value(v rawjson.Value) ref.Val {
+func Value(v rawjson.Value) ref.Val { return Typed(v, nil) }
+
+// Typed returns the value that the API server gives expressions of an object that
+// it has decoded into a Go type; of is nil for an object that it has not, as of a
+// custom resource. The text is one that the API server has written.
+//
+// Operators of such a value differ from those of Value. Only a string can be
+// looked up in an object, and only an int in a list: anything else is an error, as
+// is comparing an object or list with what is none. Two structs are equal if what
+// they mean is: 1Gi is 1073741824. Neither objects nor lists are ever the zero value
+// of optional.ofNonZeroValue. A floating-point field is a double, however it is
+// written.
+func Typed(v rawjson.Value, of *Type) ref.Val {
 	if kind := v.Kind(); kind != rawjson.Object && kind != rawjson.Array {
 		return scalar(v)
 	}
@@ -49,7 +61,7 @@ func Value(v rawjson.Value) ref.Val {
 	}
 	d := &document{text: v, nodes: nodes}
 	s, _ := d.slot(0, 0)
-	return d.value(&s)
+	return d.value(&s, of)
 }
 
 // failure is an error that evaluations may share: they write the place of an
