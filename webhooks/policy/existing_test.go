@@ -104,6 +104,16 @@ func TestExistingViolations(t *testing.T) {
 		{"a rule that asks the authorizer", own(`validations: [{expression: "object.kind == 'Pod' || authorizer.requestResource.check('get').allowed()"}]`), config("", "data: {a: x}"), config("", "data: {a: evil}"), "Failed validations[0]"},
 		{"who asks, by a variable", own(`variables: [{name: who, expression: request.userInfo.username}], validations: [{expression: "object.data.owner == variables.who"}]`), config("", "data: {owner: bob, a: x}"), config("", "data: {owner: bob, a: evil}"), "Violated validations[0]"},
 		{"what is asked for", own(`validations: [{expression: "request.namespace == 'lab' || object.data.b == 'x'"}]`), config("", "data: {a: x, b: z}"), config("", "data: {a: y2, b: z}"), "Existing validations[0]"},
+		// A violation by presence or size sees nothing of the value, so that another
+		// value is not what was there before.
+		{"external addresses, others", own(`validations: [{expression: "object.spec.?externalIPs.orValue([]).size() == 0"}]`), config("", "spec: {externalIPs: [192.0.2.1]}"), config("", "spec: {externalIPs: [10.96.0.1]}"), "Violated validations[0]"},
+		{"external addresses, in another order", own(`validations: [{expression: "!has(object.spec.externalIPs)"}]`), config("", "spec: {externalIPs: [192.0.2.1, 192.0.2.2]}"), config("", "spec: {externalIPs: [192.0.2.2, 192.0.2.1], x: 1}"), "Existing validations[0]"},
+		{"an external name, another", own(`validations: [{expression: "!has(object.spec.externalName)"}]`), config("", "spec: {externalName: good}"), config("", "spec: {externalName: evil}"), "Violated validations[0]"},
+		{"an external name, by a condition", own(`matchConditions: [{name: c, expression: "has(object.spec.externalName)"}], validations: [{expression: "object.spec.type == 'x'"}]`), config("", "spec: {externalName: good, type: w}"), config("", "spec: {externalName: evil, type: w}"), "Violated validations[0]"},
+		{"an external name, the same, by a condition", own(`matchConditions: [{name: c, expression: "has(object.spec.externalName)"}], validations: [{expression: "object.spec.type == 'x'"}]`), config("", "spec: {externalName: good, type: w}"), config("", "spec: {externalName: good, type: w, x: 1}"), "Existing validations[0]"},
+		{"a snippet, another", own(`validations: [{expression: "!object.metadata.?annotations.orValue({}).exists(a, a.endsWith('-snippet'))"}]`), config(", annotations: {x/server-snippet: good}", "data: {}"), config(", annotations: {x/server-snippet: evil}", "data: {}"), "Violated validations[0]"},
+		{"a label is missing, another one changes", labels, config(", labels: {team: x}", "data: {a: x}"), config(", labels: {team: z}", "data: {a: x}"), "Existing validations[0]"},
+		{"conditions alone look at the object", own(`matchConditions: [{name: c, expression: "has(object.data)"}], validations: [{expression: "request.namespace != 'shop'"}]`), config("", "data: {a: x}"), config("", "data: {a: x}, b: x"), "Violated validations[0]"},
 		{"another error", own(`validations: [{expression: "object.data[object.data.k] == 'x'"}]`), config("", "data: {k: a1}"), config("", "data: {k: a2}"), "Failed validations[0]"},
 
 		// What is taken away can be what made good.

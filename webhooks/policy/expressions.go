@@ -31,10 +31,17 @@ type scope struct {
 // compile compiles an expression, and returns nil if there is none, or if it does
 // not compile, which it reports.
 func (s *scope) compile(path *field.Path, text string, results ...*cel.Type) *expression.Program {
+	return s.compiled(path, text, func(text string, d expression.Declarations) (*expression.Program, *apiservercel.Error) {
+		return s.compiler.Compile(text, d, results...)
+	})
+}
+
+// compiled is compile by a method of the compiler.
+func (s *scope) compiled(path *field.Path, text string, by func(string, expression.Declarations) (*expression.Program, *apiservercel.Error)) *expression.Program {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}
-	compiled, err := s.compiler.Compile(text, s.declarations, results...)
+	compiled, err := by(text, s.declarations)
 	if err != nil {
 		s.refuse(path, text, err)
 		return nil

@@ -79,8 +79,10 @@ func compileProgram(d document, compiler *expression.Compiler, policy string, sp
 		s.variables = append(s.variables, v.Name)
 	}
 	for i, c := range spec.MatchConditions {
-		if p := s.compile(path.Child("matchConditions").Index(i).Child("expression"), c.Expression, cel.BoolType); p != nil {
+		at := path.Child("matchConditions").Index(i).Child("expression")
+		if p := s.compiled(at, c.Expression, s.compiler.CompileCondition); p != nil {
 			out.conditions = append(out.conditions, condition{c.Name, p})
+			s.declarations.Conditions = append(s.declarations.Conditions, p)
 		}
 	}
 	if len(spec.Variables) > 0 {
@@ -117,6 +119,9 @@ func compileProgram(d document, compiler *expression.Compiler, policy string, sp
 	}
 	if out.variables != nil {
 		out.variables.Seal()
+	}
+	for i := range out.conditions {
+		out.conditions[i].Seal()
 	}
 	out.uses = s.uses
 	return out

@@ -32,8 +32,10 @@ type Declarations struct {
 	// Variables are those that may be named as variables.x; nil if there can be
 	// none.
 	Variables *Variables
-	// Reads asks for what the expression looks at.
-	Reads bool
+	// Reads asks for what the expression looks at, and Conditions are those that
+	// must be true for it to be asked at all.
+	Reads      bool
+	Conditions []*Program
 	// Budget is that of the document, to which the expression was added. It may be nil.
 	Budget *celbound.Budget
 }
@@ -156,7 +158,23 @@ func (c *Compiler) Compile(text string, d Declarations, results ...*cel.Type) (*
 	defer c.mutex.Unlock()
 	program, root, err := c.compile(text, d, results)
 	if err == nil && d.Reads {
-		program.reads = readsOf(root, d.Variables)
+		var conditions []ast.Expr
+		for _, condition := range d.Conditions {
+			conditions = append(conditions, condition.root)
+		}
+		program.reads = readsOf(root, conditions, d.Variables)
+	}
+	return program, err
+}
+
+// CompileCondition is Compile for a condition of others: their
+// Declarations.Conditions. It must be sealed.
+func (c *Compiler) CompileCondition(text string, d Declarations) (*Program, *apiservercel.Error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	program, root, err := c.compile(text, d, []*cel.Type{cel.BoolType})
+	if err == nil {
+		program.root = root
 	}
 	return program, err
 }

@@ -37,14 +37,35 @@ func (r *reader) comprehension(c ast.ComprehensionExpr, u use) *part {
 	case isOther:
 		return r.anyLoop(c, u)
 	}
-	r.loopVariables(c, over)
+	var counted []presence
+	list := r.traced(func() { counted = r.loopVariables(c, over) })
+	why := cause{}
 	if loop.condition != nil {
-		r.visit(loop.condition, body).all()
+		why = r.judged(loop.condition, body)
 	}
-	if loop.element != nil {
-		return &part{elements: r.visit(loop.element, exactly)}
+	switch loop.kind {
+	case isAll:
+		r.because(why.ofAll(list, counted))
+		return nil
+	case isExists:
+		r.because(why.negated().ofAll(list, counted).negated())
+		return nil
+	case isExistsOne:
+		why = why.ofAny()
+		r.because(resting(withoutThose(counted, why.whenTrue.read)).follows(why).follows(list))
+		return nil
+	case isGathering, isOther:
 	}
-	return nil
+	r.because(list)
+	if loop.condition != nil {
+		if body == fails {
+			why.whenFalse = why.whenTrue // what counts is that there is one
+		}
+		why = why.ofAny()
+		counted = withoutThose(counted, why.whenTrue.read)
+		r.because(why)
+	}
+	return &part{elements: r.visit(loop.element, exactly), counted: counted}
 }
 
 // gathering is what a filter or map needs of the list that it goes through and of
@@ -66,8 +87,8 @@ func (l loop) gathering(u use) (over, condition use) {
 }
 
 // loopVariables declares the variables of a loop over a list or map that is put
-// to that use.
-func (r *reader) loopVariables(c ast.ComprehensionExpr, u use) {
+// to that use, and returns the elements that it is as long as.
+func (r *reader) loopVariables(c ast.ComprehensionExpr, u use) []presence {
 	made := u
 	if c.HasIterVar2() {
 		made = exactly // an index tells where in the list an element stands
@@ -87,6 +108,7 @@ func (r *reader) loopVariables(c ast.ComprehensionExpr, u use) {
 		r.names[c.IterVar()] = nil
 		r.names[c.IterVar2()] = element
 	}
+	return sizedBy(over)
 }
 
 // isKey tells whether the key is one that the map has, whatever it has: it is the
@@ -128,7 +150,7 @@ func (r *reader) path(e ast.Expr) (string, bool) {
 // anyLoop is a loop of which no more is known.
 func (r *reader) anyLoop(c ast.ComprehensionExpr, u use) *part {
 	init := r.visit(c.AccuInit(), exactly)
-	r.loopVariables(c, exactly)
+	counted := r.loopVariables(c, exactly)
 	r.names[c.AccuVar()] = init
 	delete(r.keysOf, c.AccuVar())
 	if isEmptyLiteral(c.IterRange()) {
@@ -136,14 +158,17 @@ func (r *reader) anyLoop(c ast.ComprehensionExpr, u use) *part {
 		return r.visit(c.Result(), u)
 	}
 	// What is gathered in the first round may be gathered further in the second.
-	for range 2 {
-		r.visit(c.LoopCondition(), exactly).all()
-		gathered := r.visit(c.LoopStep(), exactly)
-		if gathered.isNothing() {
-			break
+	body := r.traced(func() {
+		for range 2 {
+			r.visit(c.LoopCondition(), exactly).all()
+			gathered := r.visit(c.LoopStep(), exactly)
+			if gathered.isNothing() {
+				break
+			}
+			r.names[c.AccuVar()] = join(r.names[c.AccuVar()], gathered)
 		}
-		r.names[c.AccuVar()] = join(r.names[c.AccuVar()], gathered)
-	}
+	})
+	r.because(resting(withoutThose(counted, body.whenTrue.read)).follows(body))
 	return r.visit(c.Result(), exactly)
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -21,7 +22,13 @@ type Program struct {
 	patterns  int
 	reads     *Reads
 	variables *Variables
+	// root is nil for all but conditions that are not sealed.
+	root ast.Expr
 }
+
+// Seal says that no more expressions will be compiled that the program is a
+// condition of: what is kept for these is dropped.
+func (p *Program) Seal() { p.root = nil }
 
 // Text is the expression as it was written.
 func (p *Program) Text() string { return p.text }

@@ -19,16 +19,53 @@ type reader struct {
 	keysOf map[string]string
 	// left is how many parts may still be looked at.
 	left *int
+	*tracer
 }
 
-// readsOf is what an expression looks at in the object.
-func readsOf(root ast.Expr, variables *Variables) *Reads {
-	left := maxParts
-	r := &reader{object: new(Reads), variables: variables, names: map[string]*part{}, keysOf: map[string]string{}, left: &left}
-	r.visit(root, holds).all()
+// readsOf is what a rule looks at in the object, which is violated only if the
+// conditions are true.
+func readsOf(root ast.Expr, conditions []ast.Expr, variables *Variables) *Reads {
+	left, tracer := maxParts, new(tracer)
+	r := &reader{
+		object: &Reads{tracer: tracer}, variables: variables, names: map[string]*part{}, keysOf: map[string]string{}, left: &left, tracer: tracer,
+	}
+	violated := r.judged(root, holds).whenFalse
+	nothing := r.object.IsNothing()
+	for _, condition := range conditions {
+		violated = violated.and(r.judged(condition, fails).whenTrue)
+	}
+	r.object.onlyOfConditions = nothing && !r.object.IsNothing()
+	for _, p := range violated.presences {
+		p.count()
+	}
 	r.object.settle()
 	return r.object
 }
+
+// judged notes all of what a condition looks at, and returns its cause.
+func (r *reader) judged(e ast.Expr, u use) cause {
+	of, why := r.judge(e, u)
+	all := r.traced(of.all)
+	return why.follows(all)
+}
+
+// judge is visit for a condition whose cause is told apart from what is noted
+// else.
+func (r *reader) judge(e ast.Expr, u use) (of *part, why cause) {
+	why = r.traced(func() { of = r.visitKind(e, u) })
+	return of, why
+}
+
+// traced is the cause that is noted meanwhile.
+func (r *reader) traced(note func()) cause {
+	outer := r.cause
+	r.cause = cause{}
+	note()
+	inner := r.cause
+	r.cause = outer
+	return inner
+}
+
 
 // maxParts is how many parts of an expression are looked at: what is in a loop is
 // looked at twice, and so is what variables stand for. It is far above what real
@@ -40,6 +77,13 @@ const maxParts = 1 << 14
 // what goes into a value that is made here; for a value of the object, who uses
 // it notes that.
 func (r *reader) visit(e ast.Expr, u use) *part {
+	of, why := r.judge(e, u)
+	r.because(why.ofAny())
+	return of
+}
+
+// visitKind is visit for each kind of expression.
+func (r *reader) visitKind(e ast.Expr, u use) *part {
 	if *r.left--; *r.left < 0 {
 		r.object.whole = true
 		return nil
@@ -57,8 +101,10 @@ func (r *reader) visit(e ast.Expr, u use) *part {
 		out := new(part)
 		for i, element := range e.AsList().Elements() {
 			of := r.visit(element, exactly)
+			of.unused()
 			if e.AsList().IsOptional(int32(i)) {
 				of.there()
+				r.because(resting(presencesOf(of)))
 				of = of.instead(isError)
 			}
 			out.elements = join(out.elements, of)
@@ -73,7 +119,9 @@ func (r *reader) visit(e ast.Expr, u use) *part {
 		for _, field := range e.AsStruct().Fields() {
 			r.visit(field.AsStructField().Value(), exactly).all()
 		}
-	case ast.LiteralKind, ast.UnspecifiedExprKind:
+	case ast.LiteralKind:
+		r.whenFalse.impossible, r.whenTrue.impossible = isLiteral(e, types.True), isLiteral(e, types.False)
+	case ast.UnspecifiedExprKind:
 	}
 	return nil
 }
@@ -114,8 +162,10 @@ func (r *reader) variable(name string, u use) *part {
 	if root == nil {
 		return nil
 	}
-	inner := &reader{object: r.object, variables: r.variables, names: map[string]*part{}, keysOf: map[string]string{}, left: r.left}
-	return inner.visit(root, u)
+	inner := &reader{object: r.object, variables: r.variables, names: map[string]*part{}, keysOf: map[string]string{}, left: r.left, tracer: r.tracer}
+	of, why := inner.judge(root, u)
+	r.because(why)
+	return of
 }
 
 func (r *reader) selected(s ast.SelectExpr, u use) *part {
@@ -125,6 +175,7 @@ func (r *reader) selected(s ast.SelectExpr, u use) *part {
 	out := r.visit(s.Operand(), exactly).member(s.FieldName(), s.IsTestOnly())
 	if s.IsTestOnly() {
 		out.there()
+		r.presentIf(true, presencesOf(out))
 		return nil
 	}
 	return out
@@ -157,35 +208,56 @@ func (r *reader) call(c ast.CallExpr, u use) *part {
 		} else {
 			of = of.element(anyOrder)
 		}
+		of.unused()
 		if optional {
 			return of.instead(isNone)
 		}
 		return of
 	case operators.Conditional:
-		r.visit(args[0], exactly).all()
-		return join(r.visit(args[1], u), r.visit(args[2], u))
-	case operators.LogicalAnd, operators.LogicalOr:
-		for _, arg := range args {
-			r.visit(arg, u.ofCondition()).all()
+		condition := r.judged(args[0], exactly)
+		a, whyA := r.judge(args[1], u)
+		b, whyB := r.judge(args[2], u)
+		// Who uses the value reads it.
+		for _, branch := range []struct {
+			of  *part
+			why *cause
+		}{{a, &whyA}, {b, &whyB}} {
+			for _, p := range presencesOf(branch.of) {
+				branch.why.whenFalse.isRead(p.Reads)
+				branch.why.whenTrue.isRead(p.Reads)
+			}
 		}
+		r.because(conditional(condition, whyA, whyB))
+		return join(a, b)
+	case operators.LogicalAnd:
+		a, b := r.judged(args[0], u.ofCondition()), r.judged(args[1], u.ofCondition())
+		r.because(cause{a.whenFalse.or(b.whenFalse), a.whenTrue.and(b.whenTrue)})
+		return nil
+	case operators.LogicalOr:
+		a, b := r.judged(args[0], u.ofCondition()), r.judged(args[1], u.ofCondition())
+		r.because(cause{a.whenFalse.and(b.whenFalse), a.whenTrue.or(b.whenTrue)})
 		return nil
 	case operators.LogicalNot:
-		r.visit(args[0], u.negated()).all()
+		r.because(r.judged(args[0], u.negated()).negated())
 		return nil
 	case operators.Equals, operators.NotEquals:
-		if isNull(args[1]) {
-			r.visit(args[0], exactly).isNull()
-			return nil
-		}
-		if isNull(args[0]) {
-			r.visit(args[1], exactly).isNull()
-			return nil
+		for i := range args {
+			if isNull(args[1-i]) {
+				of := r.visit(args[i], exactly)
+				of.isNull()
+				r.presentIf(c.FunctionName() == operators.NotEquals, presencesOf(of))
+				return nil
+			}
 		}
 	case operators.In:
 		// A member's name is looked for, or an element.
 		of := r.visit(args[1], anyOrder)
 		if name, ok := constant(args[0]); ok && !of.isNothing() {
 			of.contains(name)
+			for _, p := range of.places {
+				r.presentIf(true, []presence{{Reads: p.under(name)}})
+				r.whenFalse.rests(presence{p.Reads, name, true})
+			}
 			return nil
 		}
 		r.visit(args[0], exactly).all()
@@ -198,12 +270,16 @@ func (r *reader) call(c ast.CallExpr, u use) *part {
 		return join(a, b)
 	case "size":
 		if of := sized(c); of != nil {
-			r.visit(of, anyOrder).element(anyOrder)
+			list := r.visit(of, anyOrder)
+			list.element(anyOrder)
+			r.because(resting(sizedBy(list)))
 			return nil
 		}
 	case "dyn":
 		if !c.IsMemberFunction() && len(args) == 1 {
-			return r.visit(args[0], u)
+			of, why := r.judge(args[0], u)
+			r.because(why)
+			return of
 		}
 	case "orValue", "or":
 		if c.IsMemberFunction() && len(args) == 1 {
@@ -213,11 +289,14 @@ func (r *reader) call(c ast.CallExpr, u use) *part {
 		if c.IsMemberFunction() && len(args) == 0 {
 			of := r.visit(c.Target(), exactly)
 			of.there()
+			of.unused()
 			return of.instead(isError)
 		}
 	case "hasValue":
 		if c.IsMemberFunction() && len(args) == 0 {
-			r.visit(c.Target(), exactly).there()
+			of := r.visit(c.Target(), exactly)
+			of.there()
+			r.presentIf(true, presencesOf(of))
 			return nil
 		}
 	}

@@ -29,6 +29,19 @@ type Reads struct {
 	// contained are names of members, or texts among the elements, of which it is
 	// asked whether they are there.
 	contained []string
+	// content is true if a violation may rest on the presence or the size of the
+	// value alone, so that all of it counts, of a list in any order. The same holds
+	// of a list in which one of the required strings is missing.
+	content  bool
+	required []string
+	// unread is true if an expression selects the value, and nothing may come of
+	// that but an error.
+	unread bool
+	// tracer is nil once the Reads are made.
+	tracer *tracer
+	// onlyOfConditions is true if the expression itself looks at nothing of the
+	// object, but a match condition does.
+	onlyOfConditions bool
 }
 
 // Touches tells whether the expression may look at what is at the path.
@@ -47,7 +60,7 @@ func (r *Reads) Touches(path ...string) bool {
 
 // IsNothing tells whether the expression looks at nothing of the object.
 func (r *Reads) IsNothing() bool {
-	return r == nil || !r.whole && !r.presence && !r.null && !r.exact && !r.orObject && !r.orArray &&
+	return r == nil || r.onlyOfConditions || !r.whole && !r.presence && !r.null && !r.exact && !r.orObject && !r.orArray &&
 		len(r.members) == 0 && r.each == nil && len(r.contained) == 0
 }
 
@@ -57,6 +70,8 @@ func (r *Reads) settle() {
 	if r == nil {
 		return
 	}
+	r.tracer = nil
+	r.content = r.content || r.unread && len(r.members) == 0 && r.each == nil && len(r.contained) == 0
 	r.names = slices.Sorted(maps.Keys(r.members))
 	for _, member := range r.members {
 		member.settle()
@@ -69,6 +84,9 @@ func (r *Reads) settle() {
 type part struct {
 	places   []place
 	elements *part
+	// counted are the elements, of a list made of elements, that there are as
+	// many of because the object has them, and not because of what is in them.
+	counted []presence
 }
 
 // place is a value of the object, and what an expression has if it is absent.
@@ -91,7 +109,9 @@ const (
 	isEmptyArray
 )
 
-func (p *part) isNothing() bool { return p == nil || len(p.places) == 0 && p.elements == nil }
+func (p *part) isNothing() bool {
+	return p == nil || len(p.places) == 0 && p.elements == nil && len(p.counted) == 0
+}
 
 // mostPlaces is how many places a value may be at. It is far above what real
 // expressions have; beyond it, all of them are taken to be looked at.
@@ -115,6 +135,10 @@ func join(a, b *part) *part {
 		out.places = nil
 	}
 	out.elements = join(a.elements, b.elements)
+	var both outcome
+	both.rests(a.counted...)
+	both.rests(b.counted...)
+	out.counted = both.presences
 	return out
 }
 
@@ -125,6 +149,7 @@ func (p *part) goInto() {
 		return
 	}
 	for _, place := range p.places {
+		place.tracer.isRead(place.Reads)
 		switch place.absent {
 		case isError:
 			place.exact = true
@@ -145,21 +170,26 @@ func (p *part) member(name string, optional bool) *part {
 	p.goInto()
 	out := new(part)
 	for _, of := range p.places {
-		if of.members == nil {
-			of.members = map[string]*Reads{}
-		}
-		if of.members[name] == nil {
-			of.members[name] = new(Reads)
-		}
-		found := place{Reads: of.members[name], absent: isError}
+		found := place{Reads: of.under(name), absent: isError}
 		if optional || of.absent == isNone {
 			found.absent = isNone
 		} else {
-			found.presence = true
+			found.presence, found.unread = true, true
 		}
 		out.places = append(out.places, found)
 	}
 	return out
+}
+
+// under is what is looked at under a name.
+func (r *Reads) under(name string) *Reads {
+	if r.members == nil {
+		r.members = map[string]*Reads{}
+	}
+	if r.members[name] == nil {
+		r.members[name] = &Reads{tracer: r.tracer}
+	}
+	return r.members[name]
 }
 
 // element is what an element may be, of a list that is put to that use.
@@ -178,7 +208,7 @@ func (p *part) element(u use) *part {
 			of.kept, of.inOrder = true, true
 		}
 		if of.each == nil {
-			of.each = new(Reads)
+			of.each = &Reads{tracer: of.tracer}
 		}
 		// There is no element that is absent.
 		found := place{Reads: of.each}
@@ -205,7 +235,7 @@ func (p *part) instead(absent absence) *part {
 	if p.isNothing() {
 		return nil
 	}
-	out := &part{elements: p.elements}
+	out := &part{elements: p.elements, counted: p.counted}
 	for _, at := range p.places {
 		out.places = append(out.places, place{Reads: at.Reads, absent: absent})
 	}
@@ -218,9 +248,26 @@ func (p *part) all() {
 		return
 	}
 	for _, place := range p.places {
+		place.tracer.isRead(place.Reads)
 		place.whole = true
 	}
+	for _, of := range p.counted {
+		// How many there are is looked at, too.
+		if !slices.Contains(of.tracer.whenFalse.read, of.Reads) {
+			of.tracer.because(resting([]presence{of}))
+		}
+	}
 	p.elements.all()
+}
+
+// unused notes that nothing may be looked at but whether it can be selected.
+func (p *part) unused() {
+	if p == nil {
+		return
+	}
+	for _, place := range p.places {
+		place.unread = true
+	}
 }
 
 // there notes that it is looked at whether it is there.

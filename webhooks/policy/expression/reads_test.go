@@ -48,7 +48,8 @@ func TestSameIn(t *testing.T) {
 			{`{"a": [1, 2]}`, `{"a": [1]}`, false},
 		}},
 		"null": {nil, "object.a == null || object == null", []change{
-			{`{"a": 1}`, `{"a": "x", "b": 1}`, true},
+			{`{"a": 1}`, `{"a": 1, "b": 1}`, true},
+			{`{"a": 1}`, `{"a": "x", "b": 1}`, false}, // that it is not null is all that is wrong
 			{`{"a": null}`, `{"a": 1}`, false},
 			{`{}`, `{"a": 1}`, false},
 		}},
@@ -104,7 +105,8 @@ func TestSameIn(t *testing.T) {
 			{`{"a": []}`, `{}`, false},
 		}},
 		"something else instead": {nil, "object.?a.orValue(object.b).size() == 1", []change{
-			{`{"b": [1]}`, `{"b": [2]}`, true},
+			{`{"b": [1]}`, `{"b": [1], "c": 1}`, true},
+			{`{"b": [1]}`, `{"b": [2]}`, false},
 			{`{"b": [1]}`, `{"a": [1], "b": [1]}`, false},
 			{`{"a": [1], "b": [1]}`, `{"a": [1], "b": {}}`, false},
 		}},
@@ -155,7 +157,8 @@ func TestSameIn(t *testing.T) {
 			{`{"a": [{"b": 1, "c": "x"}]}`, `{"a": [{"b": 1, "c": "y"}]}`, false},
 		}},
 		"how many are left": {nil, "object.a.filter(x, has(x.b)).size() == 1", []change{
-			{`{"a": [{"b": 1}]}`, `{"a": [{"b": 2}]}`, true},
+			{`{"a": [{"b": 1}]}`, `{"a": [{"b": 1, "c": 1}]}`, true},
+			{`{"a": [{"b": 1}]}`, `{"a": [{"b": 2}]}`, false},
 			{`{"a": [{"b": 1}]}`, `{"a": [{}]}`, false},
 		}},
 		"transformList": {nil, "object.a.transformList(i, v, v.b)[0] == 1", []change{
@@ -167,18 +170,21 @@ func TestSameIn(t *testing.T) {
 			{`{"a": {"x": {"b": 1}}}`, `{"a": {"x": {"b": 2}}}`, false},
 		}},
 		"size": {nil, "object.a.size() > 1 || size(object.b) > 1", []change{
-			{`{"a": [1, 2], "b": "xx"}`, `{"a": [3, 4], "b": "xx"}`, true},
-			{`{"a": {"x": 1}, "b": ""}`, `{"a": {"x": 2}, "b": ""}`, true},
+			{`{"a": [1, 2], "b": "xx"}`, `{"a": [2, 1], "b": "xx"}`, true},
+			{`{"a": [1, 2], "b": "xx"}`, `{"a": [3, 4], "b": "xx"}`, false},
+			{`{"a": {"x": 1}, "b": ""}`, `{"a": {"x": 2}, "b": ""}`, false},
 			{`{"a": [1, 2], "b": ""}`, `{"a": [1, 2, 3], "b": ""}`, false},
 			{`{"a": [1], "b": "x"}`, `{"a": [1], "b": "xy"}`, false},
 			{`{"a": {"x": 1}, "b": ""}`, `{"a": {"y": 1}, "b": ""}`, false},
 		}},
 		"size of a list of values": {nil, "[object.a, object.b].size() == 2", []change{
-			{`{"a": 1, "b": 1}`, `{"a": 2, "b": {}}`, true},
+			{`{"a": 1, "b": 1}`, `{"a": 1, "b": 1, "c": 1}`, true},
+			{`{"a": 1, "b": 1}`, `{"a": 2, "b": 1}`, false},
 			{`{"a": 1}`, `{"a": 1, "b": 1}`, false},
 		}},
 		"size of a list of what is there": {nil, "[?object.?a].size() == 1", []change{
-			{`{"a": 1}`, `{"a": 2}`, true},
+			{`{"a": 1}`, `{"a": 1, "b": 1}`, true},
+			{`{"a": 1}`, `{"a": 2}`, false},
 			{`{}`, `{"a": 1}`, false},
 		}},
 		"sum": {nil, "(object.a + object.b)[0].c == 1", []change{
@@ -203,7 +209,8 @@ func TestSameIn(t *testing.T) {
 			{`{"a": {"b": 1}}`, `{"a": {"b": 1, "c": 1}}`, false},
 		}},
 		"a name for nothing": {nil, "[object.a.b].all(x, true)", []change{
-			{`{"a": {"b": 1}}`, `{"a": {"b": 2}}`, true},
+			{`{"a": {"b": 1}}`, `{"a": {"b": 1, "c": 1}}`, true},
+			{`{"a": {"b": 1}}`, `{"a": {"b": 2}}`, false},
 			{`{"a": {"b": 1}}`, `{"a": {}}`, false},
 		}},
 		"a name that hides": {nil, "[{'a': 1}].all(object, object.a == 1)", []change{

@@ -2,6 +2,7 @@ package expression
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -78,11 +79,16 @@ func (c *comparison) seen(r *Reads, object, old rawjson.Value) bool {
 		return c.equal(object, old)
 	case r.presence && (len(object) == 0) != (len(old) == 0),
 		r.null && (object.Kind() == rawjson.Null) != (old.Kind() == rawjson.Null),
-		!r.sameKind(object, old):
+		!r.sameKind(object, old),
+		r.content && !c.sameContent(object, old):
 		return false
 	}
 	for _, text := range r.contained {
-		if !c.charge(object, old) || contains(object, text) != contains(old, text) {
+		if !c.charge(object, old) {
+			return false
+		}
+		has := contains(object, text)
+		if has != contains(old, text) || !has && object.Kind() == rawjson.Array && slices.Contains(r.required, text) && !c.sameContent(object, old) {
 			return false
 		}
 	}
@@ -92,6 +98,11 @@ func (c *comparison) seen(r *Reads, object, old rawjson.Value) bool {
 		}
 	}
 	return r.each == nil || c.sameEach(r, object, old)
+}
+
+// sameContent reports whether all of two values is equal, of lists in any order.
+func (c *comparison) sameContent(object, old rawjson.Value) bool {
+	return (len(object) == 0) == (len(old) == 0) && c.sameEach(&Reads{kept: true, each: &Reads{whole: true}}, object, old)
 }
 
 // sameKind tells whether the kinds are the same, as far as they matter.

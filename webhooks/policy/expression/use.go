@@ -55,9 +55,15 @@ func (r *reader) bounded(c ast.CallExpr, u use) bool {
 	args := c.Args()
 	left, right := args[0], args[1]
 	for _, operator := range []string{c.FunctionName(), exchanged} {
-		if of, use, ok := comparedSize(operator, left, right, u); ok {
-			r.visit(of, use).element(use)
+		if of, use, is, ok := comparedSize(operator, left, right, u); ok {
+			list := r.visit(of, use)
+			list.element(use)
 			r.visit(right, exactly).all()
+			if is == ofAnySize {
+				r.because(resting(sizedBy(list)))
+			} else {
+				r.presentIf(is == notEmpty, sizedBy(list))
+			}
 			return true
 		}
 		left, right = right, left
@@ -84,9 +90,18 @@ func mirrored(operator string) (string, bool) {
 	}
 }
 
-// comparedSize is what has its size compared, and to what use, if the left side
-// is a size or what is on the right is empty.
-func comparedSize(operator string, left, right ast.Expr, u use) (of ast.Expr, _ use, ok bool) {
+// sizeIs is what a comparison of a size says if it is true.
+type sizeIs uint8
+
+const (
+	ofAnySize sizeIs = iota
+	isEmpty
+	notEmpty
+)
+
+// comparedSize is what has its size compared, to what use and what for, if the
+// left side is a size or what is on the right is empty.
+func comparedSize(operator string, left, right ast.Expr, u use) (of ast.Expr, _ use, is sizeIs, ok bool) {
 	limit, isNumber := int64(0), true
 	if left.Kind() == ast.CallKind {
 		of = sized(left.AsCall())
@@ -97,7 +112,7 @@ func comparedSize(operator string, left, right ast.Expr, u use) (of ast.Expr, _ 
 	case isEmptyLiteral(right) && (operator == operators.Equals || operator == operators.NotEquals):
 		of = left
 	default:
-		return nil, exactly, false
+		return nil, exactly, ofAnySize, false
 	}
 	// A small size is wanted of what is to be true, or to be false.
 	wanted, none := holds, false
@@ -105,12 +120,12 @@ func comparedSize(operator string, left, right ast.Expr, u use) (of ast.Expr, _ 
 	case operators.Equals:
 		none = isNumber && limit == 0
 		if !none {
-			return of, anyOrder, true
+			return of, anyOrder, ofAnySize, true
 		}
 	case operators.NotEquals:
 		wanted, none = fails, isNumber && limit == 0
 		if !none {
-			return of, anyOrder, true
+			return of, anyOrder, ofAnySize, true
 		}
 	case operators.LessEquals:
 		none = isNumber && limit == 0
@@ -122,12 +137,18 @@ func comparedSize(operator string, left, right ast.Expr, u use) (of ast.Expr, _ 
 		wanted, none = fails, isNumber && limit == 1
 	}
 	switch {
-	case u != wanted:
-		return of, anyOrder, true
+	case none && wanted == holds:
+		is = isEmpty
 	case none:
-		return of, empty, true
+		is = notEmpty
+	}
+	switch {
+	case u != wanted:
+		return of, anyOrder, is, true
+	case none:
+		return of, empty, is, true
 	default:
-		return of, fewer, true
+		return of, fewer, is, true
 	}
 }
 
