@@ -230,7 +230,7 @@ func (m *CertManager) Healthy() error {
 		return fmt.Errorf("%s: there is none yet: %s", ServingCertificate, *m.why.Load())
 	}
 	now := wall(m.cfg.Now)
-	if err := cmp.Or(checkValidity(pair.Leaf, now), m.forgotten(now)); err != nil {
+	if err := cmp.Or(checkPair(pair, now), m.forgotten(now)); err != nil {
 		return fmt.Errorf("%s: %s: %w", ServingCertificate, m, err)
 	}
 	if m.cfg.Store == nil || m.told.Load() {
@@ -250,7 +250,7 @@ func (m *CertManager) Run(ctx context.Context) error {
 	if m.cfg.Store != nil {
 		group.Go(func() {
 			m.run(ctx)
-			m.leave(ctx)
+			m.Leave(ctx)
 		})
 	}
 	woken := make(chan struct{}, 1)
@@ -362,7 +362,7 @@ func (m *CertManager) look(ctx context.Context) {
 func (m *CertManager) tell(used *tls.Certificate, waits error, wrong problems, now time.Time) {
 	event := m.event(used)
 	if used != nil {
-		event.Warnings = remarks(used)
+		event.Warnings = remarks(used, now)
 	}
 	event.Warnings = append(event.Warnings, m.rivals...)
 	if len(wrong) > 0 {
@@ -404,7 +404,7 @@ func overdue(pair *tls.Certificate, now time.Time) error {
 	if pair == nil {
 		return nil
 	}
-	if err := checkValidity(pair.Leaf, now); err != nil {
+	if err := checkPair(pair, now); err != nil {
 		return err
 	}
 	if left := pair.Leaf.NotAfter.Sub(now); left < pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore)/6 {

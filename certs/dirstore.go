@@ -132,6 +132,31 @@ func (s *DirStore) foreign(problem string) error {
 	return &ForeignError{Place: s.String(), Problem: problem, Remedy: "name another directory, or move the file away"}
 }
 
+// ErrUnwritten is what errors are that say that a file could not be written: the disk is
+// full or read-only, say. What was read is as good as before.
+var ErrUnwritten = errors.New("cannot be written")
+
+// unwritten is an ErrUnwritten in words for an administrator.
+type unwritten struct{ error }
+
+func (u unwritten) Unwrap() error      { return u.error }
+func (unwritten) Is(target error) bool { return target == ErrUnwritten } //nolint:errorlint // this is what errors.Is asks
+
+// onlyUnwritten reports whether an error says of files that they could not be written,
+// and nothing else.
+func onlyUnwritten(err error) bool {
+	switch err := err.(type) { //nolint:errorlint // whatever is wrapped is looked at
+	case unwritten:
+		return true
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(err.Unwrap(), func(err error) bool { return !onlyUnwritten(err) })
+	case interface{ Unwrap() error }:
+		return onlyUnwritten(err.Unwrap())
+	default:
+		return false
+	}
+}
+
 // explainFile puts what an error of the system is about in front of it, and the
 // remedy behind it.
 func explainFile(object, verb string, err error) error {
@@ -139,10 +164,14 @@ func explainFile(object, verb string, err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		text = path.Err
 	}
+	explained := fmt.Errorf("%s: cannot %s it: %w", object, verb, text)
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%s: user %d of this machine may not %s it: %w (hint: make the directory and what is in it that user's)", object, os.Getuid(), verb, text)
+		explained = fmt.Errorf("%s: user %d of this machine may not %s it: %w (hint: make the directory and what is in it that user's)", object, os.Getuid(), verb, text)
 	}
-	return fmt.Errorf("%s: cannot %s it: %w", object, verb, text)
+	if verb == "write" {
+		return unwritten{explained}
+	}
+	return explained
 }
 
 // parseAuthority is what the file holds. Something else than an object of texts
@@ -235,7 +264,7 @@ func (s *DirStore) lock(ctx context.Context) (unlock func(), err error) {
 		err = fmt.Errorf("%s: another process holds the lock %s (hint: end it if it hangs; the file itself does no harm)", s, file)
 	case errors.Is(err, context.Canceled):
 		err = fmt.Errorf("%s: %w", s, err)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOSPC):
 		err = explainFile(s.String(), "write", err)
 	default:
 		err = fmt.Errorf("%s: %s cannot be locked: %w (hint: use a directory on a disk of this machine)", s, file, err)

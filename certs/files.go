@@ -84,7 +84,7 @@ func (f *Files) Run(ctx context.Context) error {
 
 // Healthy implements Source.
 func (f *Files) Healthy() error {
-	if err := checkValidity(f.current.Load().Leaf, wall(f.cfg.Now)); err != nil {
+	if err := checkPair(f.current.Load(), wall(f.cfg.Now)); err != nil {
 		return fmt.Errorf("%s: %s: %w", ServingCertificate, f.cfg.CertFile, err)
 	}
 	return nil
@@ -101,12 +101,12 @@ func (f *Files) reload() Event {
 		f.current.Store(used)
 	}
 	event := eventOf(ServingCertificate, used.Leaf)
-	event.Warnings = remarks(used)
+	event.Warnings = remarks(used, now)
 	if problem != nil {
 		problem = fmt.Errorf("not in use, the one before it is until %s: %w", stamp(used.Leaf.NotAfter), problem)
 	}
 	event.Err = beside(problem, why)
-	if invalid := checkValidity(used.Leaf, now); event.Err == nil && invalid != nil {
+	if invalid := checkPair(used, now); event.Err == nil && invalid != nil {
 		event.Err = fmt.Errorf("%s: %w", f.cfg.CertFile, invalid)
 	}
 	return event
@@ -140,7 +140,7 @@ func withChanges(ctx context.Context, ticks <-chan time.Time, trust Trust) <-cha
 
 // remarks are what is odd about a serving certificate that works, or that works
 // for some clients only.
-func remarks(pair *tls.Certificate) []string {
+func remarks(pair *tls.Certificate, now time.Time) []string {
 	var list []string
 	leaf := pair.Leaf
 	if leaf.IsCA {
@@ -152,14 +152,14 @@ func remarks(pair *tls.Certificate) []string {
 	if !hasUsage(leaf, x509.ExtKeyUsageServerAuth) {
 		list = append(list, "the certificate is not for servers: its extended key usage has no serverAuth, and clients will refuse it")
 	}
-	signed := leaf
-	for i, der := range pair.Certificate[1:] {
-		issuer, err := x509.ParseCertificate(der)
-		if err != nil || signed.CheckSignatureFrom(issuer) != nil {
-			list = append(list, fmt.Sprintf("certificate %d of the file did not sign the one before it: clients may not find the way to their root", i+2))
-			break
+	chain := chainOf(pair)
+	for i, cert := range chain {
+		if now.After(cert.NotAfter) {
+			list = append(list, fmt.Sprintf("certificate %d of the file expired at %s: clients that have no newer one of its key refuse what it signed", i+2, stamp(cert.NotAfter)))
 		}
-		signed = issuer
+	}
+	if len(chain) < len(pair.Certificate)-1 {
+		list = append(list, fmt.Sprintf("certificate %d of the file did not sign the one before it: clients may not find the way to their root", len(chain)+2))
 	}
 	return list
 }

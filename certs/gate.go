@@ -61,7 +61,7 @@ func (g *Gate) Decide(current, found *tls.Certificate, now time.Time) Decision {
 	if current == nil {
 		return Decision{Take: true, Why: "there is nothing else to serve"}
 	}
-	if invalid := checkValidity(current.Leaf, now); invalid != nil {
+	if invalid := checkPair(current, now); invalid != nil {
 		return Decision{Take: true, Why: "the one before it is of no use: " + invalid.Error()}
 	}
 	var (
@@ -187,7 +187,7 @@ func (s *succession) refuse(current, found *tls.Certificate, now time.Time) erro
 	if !validNow(current, now) {
 		return nil
 	}
-	if err := checkValidity(found.Leaf, now); err != nil {
+	if err := checkPair(found, now); err != nil {
 		return err
 	}
 	return s.gate.misnamed(current, found, now)
@@ -208,5 +208,5 @@ func beside(refused, waits error) error {
 
 // validNow tells whether there is a certificate, and it is valid.
 func validNow(pair *tls.Certificate, now time.Time) bool {
-	return pair != nil && checkValidity(pair.Leaf, now) == nil
+	return pair != nil && checkPair(pair, now) == nil
 }

@@ -74,7 +74,8 @@ type keeper struct {
 	// reported is until when others wait for what this replica serves, nil before
 	// it was ever reported.
 	reported atomic.Pointer[time.Time]
-	// told tells that the state was read once after the others knew of this replica.
+	// told tells that the state was read once after the others knew of this replica, or
+	// where nothing can be written by which they would know.
 	told atomic.Bool
 
 	problems, steps reporter
@@ -114,10 +115,12 @@ func (k *keeper) look(ctx context.Context) {
 			// Until now nobody waited for this replica, and others may have gone on.
 			again := k.settleAndUse(ctx, now)
 			err = errors.Join(err, again, k.report(ctx, now))
-			if again == nil {
+			if again == nil || onlyUnwritten(again) {
 				k.told.Store(true)
 			}
-		} else if until != nil && err == nil {
+		} else if until != nil && err == nil || onlyUnwritten(err) {
+			// Where nothing can be written nobody can be told, and what is read is followed
+			// all the same: one that starts goes on as one that runs would.
 			k.told.Store(true)
 		}
 	}
@@ -179,6 +182,7 @@ func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 	case want == found && want != nil:
 		k.lost = time.Time{}
 		if !hasBundle(record.Data, found, now) {
+			k.keep(found) // which is stored already
 			if err := k.save(ctx, record, found, now); err != nil {
 				return err
 			}

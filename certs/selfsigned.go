@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -203,7 +204,7 @@ func (s *SelfSigned) Healthy() error {
 // WriteDir again.
 func (s *SelfSigned) Run(ctx context.Context) error {
 	s.run(ctx)
-	s.leave(ctx)
+	s.Leave(ctx)
 	return nil
 }
 
@@ -302,27 +303,31 @@ func newest(state *rotation.State) *rotation.Authority {
 // ClientCertFile and ClientKeyFile, the key readable by the owner alone. The
 // directory is made if it does not exist. Each file is replaced as a whole: a
 // reader never sees half of one. What is there and good for a while stays. A CAFile
-// that holds no CA of ours is a ForeignError, and everything stays as it is. Run
-// keeps the directory up to date from then on.
+// that holds no CA of ours is a ForeignError, and everything stays as it is. What
+// cannot be written is ErrUnwritten, and Run tries again: it keeps the directory up to
+// date from then on.
 func (s *SelfSigned) WriteDir(dir string) error {
 	state := s.state.Load()
 	if state == nil {
 		return errors.Join(errors.New("self-signed certificate: there is no CA yet"), s.wrong())
 	}
-	if err := writeDir(dir, state, wall(s.cfg.Now)); err != nil {
-		return fmt.Errorf("self-signed certificate: %w", err)
+	err := writeDir(dir, state, wall(s.cfg.Now))
+	if err != nil {
+		err = fmt.Errorf("self-signed certificate: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !slices.Contains(s.dirs, dir) {
-		s.dirs = append(s.dirs, dir)
+	if err == nil || errors.Is(err, ErrUnwritten) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !slices.Contains(s.dirs, dir) {
+			s.dirs = append(s.dirs, dir)
+		}
 	}
-	return nil
+	return err
 }
 
 func writeDir(dir string, state *rotation.State, now time.Time) error {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
+	if err := os.MkdirAll(dir, sharedDir); err != nil {
+		return explainFile("directory "+dir, "write", err)
 	}
 	// The CA first, so that the server accepts the certificate before anybody
 	// can show it.
@@ -337,7 +342,7 @@ func writeDir(dir string, state *rotation.State, now time.Time) error {
 			return err
 		}
 		if err := replaceFile(name, bundle, 0o644); err != nil {
-			return err
+			return explainFile("file "+name, "write", err)
 		}
 	}
 	if there, err := readPair(filepath.Join(dir, ClientCertFile), filepath.Join(dir, ClientKeyFile)); err == nil &&
@@ -348,10 +353,18 @@ func writeDir(dir string, state *rotation.State, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(
-		replaceFile(filepath.Join(dir, ClientKeyFile), key, 0o600),
-		replaceFile(filepath.Join(dir, ClientCertFile), cert, 0o644),
-	)
+	var problems []error
+	for _, file := range []struct {
+		name    string
+		content []byte
+		mode    fs.FileMode
+	}{{ClientKeyFile, key, privateFile}, {ClientCertFile, cert, 0o644}} {
+		name := filepath.Join(dir, file.name)
+		if err := replaceFile(name, file.content, file.mode); err != nil {
+			problems = append(problems, explainFile("file "+name, "write", err))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // rewrite writes the known directories again.

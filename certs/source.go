@@ -11,6 +11,7 @@
 package certs
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -152,6 +153,38 @@ func checkValidity(cert *x509.Certificate, now time.Time) error {
 		return fmt.Errorf("expired at %s: renew it", stamp(cert.NotAfter))
 	}
 	return nil
+}
+
+// checkPair is an error if clients cannot accept a certificate at the time: it is not
+// valid, the one behind it that signed it has expired, or one that follows in the chain
+// is not valid yet. What else has expired in the chain clients may have in a newer
+// version, and remarks tells of it.
+func checkPair(pair *tls.Certificate, now time.Time) error {
+	if err := checkValidity(pair.Leaf, now); err != nil {
+		return err
+	}
+	for i, cert := range chainOf(pair) {
+		isRoot := bytes.Equal(cert.RawSubject, cert.RawIssuer)
+		if now.Before(cert.NotBefore) || now.After(cert.NotAfter) && i == 0 && !isRoot {
+			return fmt.Errorf("certificate %d of the chain, %q, is %w", i+2, cert.Subject.String(), checkValidity(cert, now))
+		}
+	}
+	return nil
+}
+
+// chainOf returns the certificates behind the first one, as far as each signed the one
+// before it.
+func chainOf(pair *tls.Certificate) []*x509.Certificate {
+	var chain []*x509.Certificate
+	signed := pair.Leaf
+	for _, der := range pair.Certificate[1:] {
+		issuer, err := x509.ParseCertificate(der)
+		if err != nil || signed.CheckSignatureFrom(issuer) != nil {
+			break
+		}
+		chain, signed = append(chain, issuer), issuer
+	}
+	return chain
 }
 
 // eventOf is the part of an event that says what is in use. Of several

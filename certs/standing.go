@@ -68,9 +68,10 @@ func (k *keeper) forgotten(now time.Time) error {
 	return fmt.Errorf("%s has not been read since before %s: the other replicas may have had the CA forgotten that this one uses", k.store, stamp(*until))
 }
 
-// leave takes back this replica's report. It has a moment to do so, whatever has
-// become of the context of the caller.
-func (k *keeper) leave(ctx context.Context) {
+// Leave takes back what the other replicas were told of this one, which Run does at its
+// end: it is for whoever does not come to call Run. It takes two seconds at most, whatever
+// has become of the context of the caller.
+func (k *keeper) Leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	_ = k.replicas.Leave(ctx) // a report that stays is waited for until its certificate ends

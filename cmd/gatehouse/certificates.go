@@ -287,13 +287,21 @@ type certificates struct {
 	watcher   *cabundle.Watcher
 	publisher *cabundle.Publisher
 	events    *events.Recorder
+	// leave takes back what the other replicas were told of this one. It is for a server
+	// that does not come to run.
+	leave func(context.Context)
 }
 
 // certificates makes the source of serving certificates and what belongs to it.
 // Access is the cluster's, nil without one. Nothing of the cluster needs to be
 // reachable yet.
-func (f *certificateFlags) certificates(ctx context.Context, access *rest.Config, log *slog.Logger, metrics *telemetry.Telemetry) (*certificates, error) {
-	c := &certificates{}
+func (f *certificateFlags) certificates(ctx context.Context, access *rest.Config, log *slog.Logger, metrics *telemetry.Telemetry) (made *certificates, failed error) {
+	c := &certificates{leave: func(context.Context) {}}
+	defer func() {
+		if failed != nil {
+			c.leave(ctx)
+		}
+	}()
 	client, objects, err := f.clients(access)
 	if err != nil {
 		return nil, err
@@ -325,6 +333,9 @@ func (f *certificateFlags) certificates(ctx context.Context, access *rest.Config
 	switch {
 	case len(f.selfSigned) > 0:
 		own, err := f.ownCA(ctx, client, trust, log, notify)
+		if own != nil {
+			c.leave = own.Leave
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -336,7 +347,7 @@ func (f *certificateFlags) certificates(ctx context.Context, access *rest.Config
 		if err != nil {
 			return nil, err
 		}
-		c.source, authorities = issued, issued
+		c.source, authorities, c.leave = issued, issued, issued.Leave
 		if f.publishes() {
 			metrics.Rotation(issued.State)
 			metrics.CAStore(issued.Kept)
@@ -386,7 +397,9 @@ func (f *certificateFlags) clients(access *rest.Config) (certs.Client, dynamic.I
 	return client, objects, nil
 }
 
-// ownCA is a CA in a Secret, in a directory or in memory.
+// ownCA is a CA in a Secret, in a directory or in memory. A directory in which nothing
+// can be written does as long as a CA can be read from it: a server that runs would go
+// on too. One that is returned beside an error has to leave.
 func (f *certificateFlags) ownCA(
 	ctx context.Context, client certs.Client, trust certs.Trust, log *slog.Logger, notify func(certs.Event),
 ) (*certs.SelfSigned, error) {
@@ -421,9 +434,12 @@ func (f *certificateFlags) ownCA(
 	}
 	// A directory that cannot be used now is one that was named wrongly.
 	if err := own.Healthy(); err != nil {
-		return nil, err
+		return own, err
 	}
-	return own, own.WriteDir(f.selfSignedDir)
+	if err := own.WriteDir(f.selfSignedDir); err != nil && !errors.Is(err, certs.ErrUnwritten) {
+		return own, err
+	}
+	return own, nil
 }
 
 // inheritance is what to say of files of a CA of ours whose key is gone.

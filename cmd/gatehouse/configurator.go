@@ -32,6 +32,9 @@ type configurator struct {
 	// There are two of them, or none.
 	retell []<-chan struct{}
 
+	// refuseEmptied makes a file that has lost all its documents an error.
+	refuseEmptied bool
+
 	// base is the last configuration of the directory that could be used.
 	base *config.Config
 	// read are the custom resources that were read last, and failed tells that they
@@ -111,6 +114,9 @@ func (c *configurator) start(ctx context.Context, loaded *config.Config, found f
 	c.read = c.resources.All()
 	if err := c.settle(ctx, loaded, true); err != nil {
 		return unusable(c.dir, err)
+	}
+	if c.dir != "" && loaded.Documents == 0 {
+		c.current.log.Warn("the directory has no document: custom resources alone are in use", "dir", c.dir)
 	}
 	c.complete.Store(read)
 	return nil
@@ -239,7 +245,8 @@ func (c *configurator) quiet(ctx context.Context) {
 func (c *configurator) replace(ctx context.Context, read *config.Config, found error) {
 	compiling()
 	defer pace()
-	c.current.withdraw(read, found) // Services are waited for below.
+	found = c.lost(read, found)
+	c.current.withdraw(read) // Services are waited for below.
 	var s *webhooks.Snapshot
 	err := found
 	if err == nil {
@@ -258,32 +265,55 @@ func (c *configurator) replace(ctx context.Context, read *config.Config, found e
 		defer c.providers.keep(c.identities)
 	}
 	if err != nil {
-		c.current.keep(read, found, err)
+		c.current.keep(read, err)
 		return
 	}
 	c.current.use(read, s)
 }
 
+// lost returns the errors of a reading, found or else what it has lost: all documents
+// of the directory, or those of a file that is still there. What is lost so counts as
+// not read, so that nothing ends by it.
+func (c *configurator) lost(read *config.Config, found error) error {
+	if found != nil {
+		return found
+	}
+	if c.resources != nil && read.Documents == 0 && c.base.Documents > 0 {
+		read.Unread.All = true
+		return finding.List{{
+			Severity: finding.Error, Source: c.dir, Message: "there is no document in this directory any more",
+			Hint: "put the documents back; to go on with custom resources alone, start without --config",
+		}}
+	}
+	if !c.refuseEmptied {
+		return nil
+	}
+	emptied := c.current.emptiedBy(read)
+	read.Unread.Paths = append(read.Unread.Paths, emptied...)
+	return emptiedFiles(finding.Error, emptied).Err()
+}
+
 // documents brings changed documents into use, beside the custom resources.
 func (c *configurator) documents(ctx context.Context, read *config.Config, found error) {
+	found = c.lost(read, found)
 	merged := c.merged(read)
-	c.current.withdraw(merged, found)
+	c.current.withdraw(merged)
 	err := found
 	if err == nil {
 		err = c.settle(ctx, read, false)
 	}
 	if err != nil {
-		c.current.keep(merged, found, err)
+		c.current.keep(merged, err)
 	}
 }
 
 // changed brings changed custom resources into use, beside the documents.
 func (c *configurator) changed(ctx context.Context) error {
-	c.current.withdraw(c.merged(c.base), nil) // What is looked up for policies is waited for below.
+	c.current.withdraw(c.merged(c.base)) // What is looked up for policies is waited for below.
 	err := c.settle(ctx, c.base, true)
 	if err != nil {
 		// The documents were usable with others, and are with none.
-		c.current.keep(c.merged(c.base), nil, err)
+		c.current.keep(c.merged(c.base), err)
 	}
 	return err
 }
@@ -291,7 +321,7 @@ func (c *configurator) changed(ctx context.Context) error {
 // withdraw ends access tokens that are gone or revoked in what was read, before it is
 // brought into use.
 func (c *configurator) withdraw(read []*config.Resource) {
-	c.current.withdraw(c.mergedWith(c.base, read), nil)
+	c.current.withdraw(c.mergedWith(c.base, read))
 }
 
 // merged are documents with the custom resources as they were read.

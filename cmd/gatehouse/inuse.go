@@ -1,9 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"hash/maphash"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -46,6 +46,10 @@ type inUse struct {
 	whole bool
 	// policies is how many there are.
 	policies int
+	// filled are the files with documents, and emptied those without any that held
+	// some in a configuration before.
+	filled  config.FileSet
+	emptied []string
 	// tokens are the access tokens in it, authn what decides by all of them, and
 	// revocations what configurations after it have said.
 	tokens      []issued
@@ -95,8 +99,10 @@ func (u *inUse) useWith(c *config.Config, s *webhooks.Snapshot, of *settled) {
 	for _, one := range u.usage {
 		one.Know(c.Authn.Tokens)
 	}
+	u.emptied, u.filled = u.emptiedBy(c), c.Filled
+	u.metrics.ConfigEmptiedFiles(len(u.emptied))
 	told := make(map[string]bool, len(u.told))
-	for _, w := range fewOfEach(slices.Concat(c.Warnings, found)) {
+	for _, w := range fewOfEach(slices.Concat(c.Warnings, emptiedFiles(finding.Warning, u.emptied), found)) {
 		text := w.String()
 		// One resource changes, and everything that is said of all others was said.
 		if told[text] = of != nil; !u.told[text] {
@@ -104,9 +110,13 @@ func (u *inUse) useWith(c *config.Config, s *webhooks.Snapshot, of *settled) {
 		}
 	}
 	u.told = told
-	if broken != nil {
-		u.tell(notUsable(found), broken)
-	} else {
+	switch {
+	case broken != nil:
+		n, first := errorsIn(broken)
+		u.tell(slog.LevelError, notUsable(found), "errors", n, first)
+	case len(u.emptied) > 0:
+		u.tell(slog.LevelWarn, "files have lost all their documents, which are not in force any more", "files", len(u.emptied), u.emptied[0])
+	default:
 		u.reminder.Stop()
 		u.reminds = ""
 	}
@@ -176,10 +186,9 @@ func pace() {
 }
 
 // keep answers by the same configuration as before, because another one cannot be
-// used; but what that one ends, ends. Found are the errors of reading it, if it is
-// these that keep it from being used.
-func (u *inUse) keep(c *config.Config, found, err error) {
-	if removed := u.withdraw(c, found); removed > 0 || len(c.Authn.Revocations) > 0 {
+// used; but what that one ends, ends.
+func (u *inUse) keep(c *config.Config, err error) {
+	if removed := u.withdraw(c); removed > 0 || len(c.Authn.Revocations) > 0 {
 		u.log.Info("access tokens and revocations were taken over from a configuration that is not used otherwise",
 			"dir", u.dir, "removed", removed, "revocations", len(c.Authn.Revocations))
 	}
@@ -188,7 +197,8 @@ func (u *inUse) keep(c *config.Config, found, err error) {
 		serves = "the one before, of which not everything compiles, serves on"
 	}
 	u.reminds = "" // each attempt is told of
-	u.tell("configuration not used; "+serves, err)
+	n, first := errorsIn(err)
+	u.tell(slog.LevelError, "configuration not used; "+serves, "errors", n, first)
 	if list, ok := errors.AsType[finding.List](err); ok {
 		err = fewOfEach(list)
 	}
@@ -199,11 +209,11 @@ func (u *inUse) keep(c *config.Config, found, err error) {
 // withdraw ends the access tokens whose documents are gone, and what revocations
 // end, whatever becomes of the rest of a configuration that was read: somebody has
 // revoked them, and must not have to mend other people's documents first, or wait
-// for services. What may be in a file that cannot be read is taken to be there
-// still. It returns how many access tokens are gone.
-func (u *inUse) withdraw(c *config.Config, found error) int {
-	unreadable, known := unreadableFiles(u.dir, found)
-	if !known || u.authn == nil {
+// for services. What was not read is taken to be there still: a document is gone only
+// if its file was read in whole without it, or is gone itself. It returns how many
+// access tokens are gone.
+func (u *inUse) withdraw(c *config.Config) int {
+	if u.authn == nil {
 		return 0
 	}
 	left := make(map[string]uint64, len(c.Authn.Tokens))
@@ -212,7 +222,7 @@ func (u *inUse) withdraw(c *config.Config, found error) int {
 	}
 	var gone []string
 	for _, token := range u.tokens {
-		if sum, is := left[token.id]; (!is || sum != token.sum) && !unreadable.holds(*token.file) {
+		if sum, is := left[token.id]; (!is || sum != token.sum) && !c.Unread.MayHold(*token.file) {
 			gone = append(gone, token.id)
 		}
 	}
@@ -252,52 +262,44 @@ func (u *inUse) issuedIn(c *config.Config, set *authn.Set) []issued {
 // sum stands for the hash of a token, and takes less room.
 func (u *inUse) sum(token *authn.Token) uint64 { return maphash.String(u.seed, token.Spec.SHA256) }
 
-// paths are files and directories that could not be read in whole.
-type paths []string
-
-// holds tells whether a file is among them, or in one of them.
-func (p paths) holds(file string) bool {
-	return slices.ContainsFunc(p, func(path string) bool { return file == path || strings.HasPrefix(file, path+"/") })
-}
-
-// unreadableFiles are the files that errors of reading a configuration are about,
-// and whether that is known of each.
-func unreadableFiles(dir string, found error) (paths, bool) {
-	if found == nil {
-		return nil, true
-	}
-	list, ok := errors.AsType[finding.List](found)
-	if !ok {
-		return nil, false
-	}
-	var files paths
-	for _, f := range list {
-		if f.Severity != finding.Error {
-			continue
-		}
-		// What is about the directory as a whole has its path.
-		file, _, _ := strings.Cut(f.Source, "#")
-		if file == "" || file == dir || !fs.ValidPath(file) {
-			return nil, false
-		}
-		files = append(files, file)
-	}
-	return files, true
-}
-
 // tell logs what is wrong, at once and again for as long as it lasts. What it reminds
 // of already, it does not begin with anew.
-func (u *inUse) tell(message string, err error) {
+// There are n of what counts, and this is the first.
+func (u *inUse) tell(level slog.Level, message, counts string, n int, first string) {
 	since := time.Now()
-	n, first := errorsIn(err)
 	if u.reminds == message+first {
 		return
 	}
 	u.reminds = message + first
-	u.log.Error(message, "dir", u.dir)
+	u.log.Log(context.Background(), level, message, "dir", u.dir)
 	u.reminder.Remind(func() {
-		u.log.Error("still: "+message, "dir", u.dir, "since", since, "errors", n, "first", first)
+		u.log.Log(context.Background(), level, "still: "+message, "dir", u.dir, "since", since, counts, n, "first", first)
 	})
+}
+
+// emptiedBy returns the files that a configuration finds without documents, and that
+// held some in the one in use or were found so then already. A file that was deleted
+// is none of them: whoever deletes it means to remove what is in it.
+func (u *inUse) emptiedBy(c *config.Config) []string {
+	var emptied []string
+	for _, file := range c.Empty {
+		if u.filled.Has(file) || slices.Contains(u.emptied, file) {
+			emptied = append(emptied, file)
+		}
+	}
+	return emptied
+}
+
+// emptiedFiles returns a finding about each file that has lost its documents.
+func emptiedFiles(severity finding.Severity, files []string) finding.List {
+	var list finding.List
+	for _, file := range files {
+		list = append(list, finding.Finding{
+			Severity: severity, Source: file, Message: "holds no document any more, and held some before",
+			Hint: "put the documents back; to remove them, delete the file",
+		})
+	}
+	return list
 }
 
 // notUsable says what it means that there are errors in a configuration in use.

@@ -97,17 +97,17 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 		},
 		{
 			"good, then not used",
-			[]func(*inUse){good, func(u *inUse) { u.keep(&config.Config{}, wrong, wrong) }},
+			[]func(*inUse){good, func(u *inUse) { u.keep(&config.Config{}, wrong) }},
 			[]string{"ERROR configuration not used; the last good one serves on", "WARN configuration", "ERROR configuration", "ERROR configuration"},
 			[]string{"ERROR still: configuration not used; the last good one serves on 2 b.yaml: wrong"},
 		},
 		{
 			"what does not compile, then not used",
-			[]func(*inUse){broken, func(u *inUse) { u.keep(&config.Config{}, errors.New("no directory"), errors.New("no directory")) }},
+			[]func(*inUse){broken, func(u *inUse) { u.keep(&config.Config{}, errors.New("no directory")) }},
 			[]string{"ERROR configuration not used; the one before, of which not everything compiles, serves on", "ERROR configuration"},
 			[]string{"ERROR still: configuration not used; the one before, of which not everything compiles, serves on 1 no directory"},
 		},
-		{"repaired", []func(*inUse){broken, func(u *inUse) { u.keep(&config.Config{}, wrong, wrong) }, good}, nil, nil},
+		{"repaired", []func(*inUse){broken, func(u *inUse) { u.keep(&config.Config{}, wrong) }, good}, nil, nil},
 		{
 			"no policy any more",
 			[]func(*inUse){good, func(u *inUse) { u.use(configured(t, "none", "")) }},
@@ -237,13 +237,8 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 		}
 		return c
 	}
-	broken := func(sources ...string) error {
-		var list finding.List
-		for _, source := range sources {
-			list = append(list, finding.Finding{Severity: finding.Error, Source: source, Message: "broken"})
-		}
-		return list
-	}
+	everything := config.Unread{All: true}
+	broken := func(paths ...string) config.Unread { return config.Unread{Paths: paths} }
 	reissued := with("one", "two", "three")
 	reissued.Authn.Tokens[0].Spec.SHA256 = strings.Repeat("0", 64)
 	revoking := with("one", "two", "three")
@@ -251,19 +246,18 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 	revocation.Spec.User, revocation.Spec.IssuedBefore = "joe", metav1.Now()
 	revoking.Authn.Revocations = []authn.Revocation{revocation}
 	for name, test := range map[string]struct {
-		next  *config.Config
-		found error // of reading; nil is a configuration that does not compile
-		want  string
+		next   *config.Config
+		unread config.Unread
+		want   string
 	}{
 		"nothing is gone":                           {with("one", "two", "three"), broken("p.yaml"), "one two three"},
-		"one is gone, and another file is broken":   {with("two", "three"), broken("p.yaml", "q.yaml#3"), "two three"},
-		"one is gone, and nothing compiles":         {with("two", "three"), nil, "two three"},
+		"one is gone, and another file is broken":   {with("two", "three"), broken("p.yaml", "q.yaml"), "two three"},
+		"one is gone, and nothing compiles":         {with("two", "three"), broken(), "two three"},
 		"one was issued anew, and a file is broken": {reissued, broken("p.yaml"), "two three"},
 		"the file of one is broken":                 {with("two", "three"), broken("tokens/one.yaml"), "one two three"},
-		"a document of the file of one is broken":   {with("two", "three"), broken("tokens/one.yaml#1"), "one two three"},
 		"a directory cannot be read":                {with(), broken("tokens"), "one two three"},
-		"the directory cannot be read":              {with(), broken("config"), "one two three"},
-		"nobody knows what is broken":               {with(), errors.New("broken"), "one two three"},
+		"the directory cannot be read":              {with(), everything, "one two three"},
+		"a limit is met, and a revocation was read": {revoking, everything, "one two"},
 		"a revocation, and a file is broken":        {revoking, broken("p.yaml"), "one two"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -277,12 +271,10 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 				t.Fatal(err)
 			}
 			u.use(first, s)
-			err = test.found
-			if err == nil {
-				err = broken("p.yaml")
-			}
-			u.keep(test.next, test.found, err)
-			u.keep(test.next, test.found, err) // as when it changes, and is broken still
+			err = errors.New("broken")
+			test.next.Unread = test.unread
+			u.keep(test.next, err)
+			u.keep(test.next, err) // as when it changes, and is broken still
 			var good []string
 			for _, id := range []string{"one", "two", "three"} {
 				if u.snapshot.Load().Authn.Decide(t.Context(), text[id], nil).Outcome == authn.Yes {
@@ -294,7 +286,7 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 			}
 			// What is back counts, although the rest is broken still.
 			if len(test.next.Authn.Revocations) == 0 {
-				u.keep(with("one", "two", "three"), broken("p.yaml"), broken("p.yaml"))
+				u.keep(with("one", "two", "three"), err)
 				if u.snapshot.Load().Authn.Decide(t.Context(), text["one"], nil).Outcome != authn.Yes {
 					t.Error("a token whose document is back is refused while another is broken")
 				}

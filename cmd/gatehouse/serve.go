@@ -48,6 +48,8 @@ type serveFlags struct {
 	namespace  string
 	// customResources tells that they are configuration beside the directory.
 	customResources bool
+	// onEmptied is what becomes of a change that leaves a file without documents.
+	onEmptied string
 	// countPods is how long after one count of the pods of profiles the next begins, 0 for none.
 	countPods     time.Duration
 	listen        string
@@ -68,6 +70,9 @@ const usualNamespace = "gatehouse-system"
 
 // What is listened at unless told otherwise, on all addresses.
 const usualListen, usualOpsListen = ":9443", ":8080"
+
+// What to do when a file has lost all its documents.
+const emptiedWarn, emptiedRefuse = "warn", "refuse"
 
 func newServeCommand(s streams) *cobra.Command {
 	var f serveFlags
@@ -141,6 +146,7 @@ or a certificate that cannot be used, or an address that is taken.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "directory of documents (required without --custom-resources)")
+	flags.StringVar(&f.onEmptied, "on-emptied-file", emptiedWarn, "what to do when a file of --config is still there and has lost all its documents: warn (use the rest) or refuse (keep the configuration in use)")
 	flags.BoolVar(&f.customResources, "custom-resources", false, "use the custom resources of the cluster as documents too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens and TokenRevocations")
 	flags.StringVar(&f.namespace, "namespace", "", "namespace that this runs in, with --custom-resources (default: that of the service account, else "+usualNamespace+")")
 	flags.DurationVar(&f.countPods, "count-pods-every", podcount.Usual, "how long after one count of the pods that profiles match the next one begins, for the status of SidecarProfiles, with --custom-resources; 0 for no counts")
@@ -159,6 +165,7 @@ or a certificate that cannot be used, or an address that is taken.`,
 	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
 	for name, values := range map[string][]string{
 		"tls-min-version": {"1.3", "1.2"},
+		"on-emptied-file": {emptiedWarn, emptiedRefuse},
 		"log-level":       ops.Levels(),
 		"log-format":      {"json", "text"},
 	} {
@@ -194,6 +201,9 @@ func (f *serveFlags) check() error {
 	}
 	if _, ok := tlsVersions(f.tlsMinVersion); !ok {
 		problems = append(problems, fmt.Errorf("--tls-min-version %q: must be 1.3 or 1.2", f.tlsMinVersion))
+	}
+	if f.onEmptied != emptiedWarn && f.onEmptied != emptiedRefuse {
+		problems = append(problems, fmt.Errorf("--on-emptied-file %.100q: must be %s or %s", f.onEmptied, emptiedWarn, emptiedRefuse))
 	}
 	if err := new(slog.LevelVar).UnmarshalText([]byte(f.logLevel)); err != nil {
 		problems = append(problems, fmt.Errorf("--log-level %.100q: must be %s", f.logLevel, oneLevel(f.logLevel)))
@@ -296,7 +306,7 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	}
 	current := &inUse{dir: f.config, log: log, metrics: metrics, usage: usage, seed: maphash.MakeSeed()}
 	defer current.reminder.Stop()
-	configuration := &configurator{dir: f.config, current: current, world: world, providers: providers}
+	configuration := &configurator{dir: f.config, current: current, world: world, providers: providers, refuseEmptied: f.onEmptied == emptiedRefuse}
 	var reports *reporting
 	if f.customResources {
 		if reports, err = f.reports(ctx, access, world, current, log, metrics); err != nil {
@@ -310,15 +320,36 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 		return err
 	}
 	loaded, found := configuration.inspect()
+	if found.Err() != nil {
+		return configuration.start(ctx, loaded, found) // which says what is wrong
+	}
+	// Before anything makes this replica known to the others, which would wait for one
+	// that cannot serve.
+	var listen net.ListenConfig
+	reviews, err := listen.Listen(ctx, "tcp", f.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	defer func() { _ = reviews.Close() }()
+	health, err := listen.Listen(ctx, "tcp", f.opsListen)
+	if err != nil {
+		return fmt.Errorf("--ops-listen: %w", err)
+	}
+	defer func() { _ = health.Close() }()
 	certify := sync.OnceValues(func() (*certificates, error) { return f.certificates(ctx, access, log, metrics) })
 	var asking sync.WaitGroup
-	if access != nil && found.Err() == nil {
+	if access != nil {
 		// An API server that hangs keeps this waiting, and what comes next too.
 		asking.Go(func() { _, _ = certify() }) // the error is kept
 	}
 	err = configuration.start(ctx, loaded, found)
 	asking.Wait()
 	if err != nil {
+		if access != nil {
+			if made, failed := certify(); failed == nil {
+				made.leave(ctx)
+			}
+		}
 		return err
 	}
 
@@ -331,17 +362,6 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	}
 	minVersion, _ := tlsVersions(f.tlsMinVersion) // checked with the flags
 
-	var listen net.ListenConfig
-	reviews, err := listen.Listen(ctx, "tcp", f.listen)
-	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
-	}
-	defer func() { _ = reviews.Close() }()
-	health, err := listen.Listen(ctx, "tcp", f.opsListen)
-	if err != nil {
-		return fmt.Errorf("--ops-listen: %w", err)
-	}
-	defer func() { _ = health.Close() }()
 	srv := server.New(server.Options{
 		Reviews: reviews, TLS: certificates.tlsConfig(minVersion), HandshakeFailed: metrics.HandshakeFailed,
 		Handler: server.Reviews(&current.snapshot, server.ReviewOptions{

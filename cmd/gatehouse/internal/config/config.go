@@ -31,8 +31,14 @@ type Config struct {
 	// included. It is not to be shown: there are passwords among these, and who knows
 	// everything else could guess them by it.
 	State string
-	// Files is the number of files read.
-	Files int
+	// Files is the number of files read, and Documents that of the documents in them,
+	// tests left out.
+	Files, Documents int
+	// Empty are the files without such a document, and Filled those with one.
+	Empty  []string
+	Filled FileSet
+	// Unread is what of the directory may hold documents that this Config lacks.
+	Unread Unread
 	// Sidecar, Policy and Authn are the specs of the endpoints. The context
 	// objects of the directory are in Sidecar.Namespaces, Sidecar.ConfigMaps and Policy.Objects,
 	// and its RBAC objects, if it has any, are Policy.Authorizer. Policy.Now and
@@ -99,12 +105,12 @@ func InspectBeside(dir string) (*Config, finding.List) {
 func (t tree) decode() (*Config, finding.List) {
 	d := newDecoder(&t)
 	d.found = append(d.found, t.found...)
-	for _, f := range t.files {
-		d.file(f)
-	}
+	c := &Config{Digest: t.digest, State: t.state, Files: len(t.files), Unread: t.unread}
+	d.files(c)
 	authorizer, found := rbac.New(&d.rbac)
 	d.warnings = append(d.warnings, found...)
-	if d.documents == d.tests && len(d.found) == 0 && !t.mayBeEmpty {
+	if c.Documents == 0 && len(d.found) == 0 && !t.mayBeEmpty {
+		c.Unread.All = true
 		d.found = append(d.found, finding.Finding{
 			Severity: finding.Error,
 			Source:   t.dir,
@@ -118,7 +124,7 @@ func (t tree) decode() (*Config, finding.List) {
 	}
 	d.staticKeys(&spec)
 	d.found.Sort()
-	c := &Config{Digest: t.digest, State: t.state, Files: len(t.files), Warnings: d.warnings}
+	c.Warnings = d.warnings
 	c.Warnings.Sort()
 	objects := newObjects(d.namespaces, d.context)
 	c.Sidecar = sidecar.Spec{Profiles: d.profiles, Namespaces: objects, ConfigMaps: objects, Known: d.namespaces}

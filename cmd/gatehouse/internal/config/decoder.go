@@ -71,6 +71,28 @@ func newDecoder(t *tree) *decoder {
 	}
 }
 
+// files reads the documents of all files, and notes in c which files hold any, and
+// which may hold more than was read.
+func (d *decoder) files(c *Config) {
+	var filled []string
+	for _, f := range d.tree.files {
+		documents, found := d.documents-d.tests, len(d.found)
+		d.file(f)
+		switch {
+		case len(d.found) > found:
+			c.Unread.Paths = append(c.Unread.Paths, f.path)
+		case d.documents-d.tests > documents:
+			filled = append(filled, f.path)
+		default:
+			c.Empty = append(c.Empty, f.path)
+		}
+	}
+	if d.parser.budget < 0 || d.documents > maxDocuments {
+		c.Unread.All = true // files behind the one that met the limit were not decoded
+	}
+	c.Documents, c.Filled = d.documents-d.tests, NewFileSet(filled)
+}
+
 // file reads the documents of a file.
 func (d *decoder) file(f file) {
 	if d.parser.budget < 0 {

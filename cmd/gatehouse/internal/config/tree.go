@@ -47,6 +47,8 @@ type tree struct {
 	dir   string
 	files []file // sorted by path
 	found finding.List
+	// unread is what found is about.
+	unread Unread
 	// dirs are the directories that were read, by a path that can be opened.
 	dirs []string
 	// attached are the files that documents name.
@@ -82,6 +84,7 @@ func stable(last tree, read func() tree) tree {
 		}
 		last = next
 	}
+	last.unread.All = true
 	last.found = append(last.found, finding.Finding{
 		Severity: finding.Error,
 		Source:   last.dir,
@@ -113,9 +116,9 @@ func (r *reader) root() {
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:
-		r.problem(dir, "cannot be read: "+reason(err), "--config takes a directory of YAML and JSON documents")
+		r.problem("", "cannot be read: "+reason(err), "--config takes a directory of YAML and JSON documents")
 	case !info.IsDir():
-		r.problem(dir, "is not a directory", "--config takes a directory of YAML and JSON documents")
+		r.problem("", "is not a directory", "--config takes a directory of YAML and JSON documents")
 	default:
 		r.directory(dir, "", []fs.FileInfo{info})
 	}
@@ -157,7 +160,15 @@ type reader struct {
 	outside bool
 }
 
-func (r *reader) problem(source, message, hint string) {
+// problem reports what is wrong with a file or a directory by its path below the
+// root. The path "" is the root, and stands for all that is below it.
+func (r *reader) problem(rel, message, hint string) {
+	source := rel
+	if rel == "" {
+		source, r.tree.unread.All = r.tree.dir, true
+	} else {
+		r.tree.unread.Paths = append(r.tree.unread.Paths, rel)
+	}
 	r.sight.problem(source, message)
 	r.tree.found = append(r.tree.found, finding.Finding{
 		Severity: finding.Error, Source: source, Message: message, Hint: hint,
@@ -172,13 +183,13 @@ func (r *reader) directory(path, rel string, above []fs.FileInfo) {
 		return
 	}
 	if len(r.tree.dirs) == maxDocuments {
-		r.problem(r.tree.dir, fmt.Sprintf("holds more than %d directories", maxDocuments), "")
+		r.problem("", fmt.Sprintf("holds more than %d directories", maxDocuments), "")
 		r.full = true
 		return
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		r.problem(sourceOf(rel, r.tree.dir), "cannot be read: "+reason(err), "")
+		r.problem(rel, "cannot be read: "+reason(err), "")
 		return
 	}
 	r.tree.dirs = append(r.tree.dirs, path)
@@ -215,7 +226,7 @@ func (r *reader) directory(path, rel string, above []fs.FileInfo) {
 
 func (r *reader) file(path, rel string) {
 	if r.files++; r.files > maxDocuments {
-		r.problem(r.tree.dir, fmt.Sprintf("holds more than %d files", maxDocuments), "")
+		r.problem("", fmt.Sprintf("holds more than %d files", maxDocuments), "")
 		r.full = true
 		return
 	}
@@ -233,7 +244,7 @@ func (r *reader) file(path, rel string) {
 	}
 	r.total += int64(len(data))
 	if r.total > maxTotalBytes {
-		r.problem(r.tree.dir, fmt.Sprintf("its files are larger than %d MiB together", maxTotalBytes>>20), "")
+		r.problem("", fmt.Sprintf("its files are larger than %d MiB together", maxTotalBytes>>20), "")
 		r.full = true
 		return
 	}
@@ -270,13 +281,6 @@ func joinRel(rel, name string) string {
 		return name
 	}
 	return rel + "/" + name
-}
-
-func sourceOf(rel, dir string) string {
-	if rel == "" {
-		return dir
-	}
-	return rel
 }
 
 // reason is an error of package os without operation and path, which the

@@ -41,6 +41,7 @@ type Telemetry struct {
 	loadedAt        prometheus.Gauge
 	// successful is of the configuration that was read last.
 	successful   prometheus.Gauge
+	emptied      prometheus.Gauge
 	certificates *certificates
 	// resources is nil without custom resources.
 	resources *prometheus.GaugeVec
@@ -96,6 +97,10 @@ func New(log *slog.Logger, version string) *Telemetry {
 			Name: "gatehouse_config_last_load_successful",
 			Help: "1 if all of the configuration that was read last is in use, 0 if an older one is, or if policies in use do not compile.",
 		}),
+		emptied: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "gatehouse_config_emptied_files",
+			Help: "Files of the configuration in use that hold no document and held some before, since the start.",
+		}),
 		loaded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "gatehouse_config_info",
 			Help: "1 for the digest of the configuration in use.",
@@ -112,7 +117,7 @@ func New(log *slog.Logger, version string) *Telemetry {
 	}, []string{"version", "go"})
 	build.WithLabelValues(version, goVersion()).Set(1)
 	t.Registry.MustRegister(t.duration, t.reviews, t.waited, t.size, t.warnings, t.patched, t.profiles,
-		t.reloads, t.successful, t.loaded, t.loadedAt, build,
+		t.reloads, t.successful, t.emptied, t.loaded, t.loadedAt, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	t.Registry.MustRegister(t.policies.collectors()...)
 	t.Registry.MustRegister(t.authentications.collectors()...)
@@ -284,6 +289,10 @@ func (t *Telemetry) ConfigLoaded(digest string, at time.Time, whole bool) {
 	t.reloads.WithLabelValues("ok").Inc()
 	t.successful.Set(1)
 }
+
+// ConfigEmptiedFiles notes how many files the configuration in use has without
+// documents that held some before.
+func (t *Telemetry) ConfigEmptiedFiles(n int) { t.emptied.Set(float64(n)) }
 
 // ConfigFailed notes that a configuration could not be used.
 func (t *Telemetry) ConfigFailed() {

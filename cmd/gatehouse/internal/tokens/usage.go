@@ -2,11 +2,13 @@ package tokens
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -34,11 +36,17 @@ type Usage struct {
 }
 
 // OpenUsage reads what is in the state directory. The error is about a directory
-// that cannot be used. A file that cannot be understood is a problem, and written
-// anew, as is one that cannot be written: problem is called once for as long as
-// that lasts, from the goroutine of OpenUsage or Run.
+// in which this user cannot write. A file that cannot be understood is a problem,
+// and written anew, and so is a disk that is full or read-only: problem is called once
+// for as long as that lasts, from the goroutine of OpenUsage or Run.
 func OpenUsage(stateDir string, problem func(error)) (*Usage, error) {
-	if err := writable(stateDir); err != nil {
+	if err := checkDir(stateDir); err != nil {
+		return nil, err
+	}
+	switch err := writable(stateDir); {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):
+		problem(fmt.Errorf("when tokens are used cannot be kept for now: %w", err))
+	case err != nil:
 		return nil, err
 	}
 	u := &Usage{file: filepath.Join(stateDir, UsageFile), problem: problem}

@@ -99,15 +99,16 @@ func replace(file string, write func(io.Writer) error) error {
 	return nil
 }
 
-// writable tells why files cannot be written into a directory.
-func writable(dir string) error {
+func checkDir(dir string) error {
 	info, err := os.Stat(dir)
-	if err != nil {
-		return err
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%q is not a directory", dir)
 	}
-	if !info.IsDir() {
-		return fmt.Errorf("%q is not a directory", dir)
-	}
+	return err
+}
+
+// writable returns why files cannot be written into a directory.
+func writable(dir string) error {
 	probe, err := os.CreateTemp(dir, "."+UsageFile+"-*")
 	if err != nil {
 		return err
