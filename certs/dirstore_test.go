@@ -3,11 +3,14 @@ package certs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -350,5 +353,92 @@ func TestDirReplicasErrors(t *testing.T) {
 	}
 	if err := d.Leave(t.Context()); err == nil || !strings.Contains(err.Error(), ": cannot remove it: not a directory") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A replica that starts where nothing can be written goes on with the CA that it can
+// read, as one that runs would, and says what it could not write.
+func TestStartsWhereNothingCanBeWritten(t *testing.T) {
+	t.Parallel()
+	dir, c := t.TempDir(), newClock()
+	var events []Event
+	start := func() *SelfSigned {
+		s, err := NewSelfSigned(t.Context(), SelfSignedConfig{
+			Hosts: []string{"localhost"}, Store: NewDirStore(dir), Replicas: NewDirReplicas(dir, "one", c.Now), Replica: "one", Now: c.Now,
+			Notify: func(e Event) { events = append(events, e) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first := start()
+	if err := errors.Join(first.Healthy(), first.WriteDir(dir)); err != nil {
+		t.Fatal(err)
+	}
+	first.Leave(t.Context())
+	// What is in the place of the files lets nothing be written for root either.
+	for _, name := range []string{replicasDir, ClientKeyFile} {
+		remove(t, filepath.Join(dir, name))
+	}
+	write(t, filepath.Join(dir, replicasDir), nil)
+	if err := os.Mkdir(filepath.Join(dir, ClientKeyFile), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	events = nil
+	second := start()
+	if err := second.Healthy(); err != nil {
+		t.Errorf("Healthy: %v", err)
+	}
+	if second.State().Current.ID() != first.State().Current.ID() || second.Kept() {
+		t.Errorf("the CA is another one, or all is said to be kept: %v", second.Kept())
+	}
+	if !slices.ContainsFunc(events, func(e Event) bool {
+		return e.Reason == ReasonStoreFailed && errors.Is(e.Err, ErrUnwritten) && strings.Contains(e.Err.Error(), "replicas") && strings.Contains(e.Err.Error(), ": cannot write it: not a directory")
+	}) {
+		t.Errorf("the events are %+v", events)
+	}
+	if err := second.WriteDir(dir); !errors.Is(err, ErrUnwritten) || !strings.Contains(err.Error(), ClientKeyFile+": cannot write it: ") {
+		t.Errorf("WriteDir: %v", err)
+	}
+	// What WriteDir could not write is tried again.
+	remove(t, filepath.Join(dir, ClientKeyFile))
+	remove(t, filepath.Join(dir, replicasDir))
+	c.advance(ReportInterval)
+	second.look(t.Context())
+	if _, err := readPair(filepath.Join(dir, ClientCertFile), filepath.Join(dir, ClientKeyFile)); err != nil || !second.Kept() {
+		t.Errorf("what can be written again is not: %v, %v", err, second.wrong())
+	}
+
+	// Without a CA to read there is nothing to serve.
+	empty := t.TempDir()
+	if err := os.Mkdir(filepath.Join(empty, lockFile), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir = empty
+	if err := start().Healthy(); err == nil {
+		t.Error("a replica without a CA is healthy")
+	}
+}
+
+func TestOnlyUnwritten(t *testing.T) {
+	t.Parallel()
+	full := explainFile("file x", "write", syscall.ENOSPC)
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"nothing":         {nil, false},
+		"a full disk":     {full, true},
+		"wrapped":         {fmt.Errorf("certificate: %w", full), true},
+		"two":             {errors.Join(full, fmt.Errorf("certificate: %w", errors.Join(full))), true},
+		"one of two":      {fmt.Errorf("certificate: %w", errors.Join(full, errors.New("odd"))), false},
+		"something else":  {fmt.Errorf("certificate: %w", errors.New("odd")), false},
+		"an unread file":  {explainFile("file x", "read", syscall.EIO), false},
+		"two of one kind": {fmt.Errorf("%w: %w", full, ErrConflict), false},
+	} {
+		if got := onlyUnwritten(c.err); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }

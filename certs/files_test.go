@@ -3,11 +3,14 @@ package certs
 import (
 	"bytes"
 	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
+	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
 const day = 24 * time.Hour
@@ -458,5 +463,87 @@ func TestFilesServeWhileRotating(t *testing.T) {
 	group.Wait()
 	if len(seen) < 2 {
 		t.Errorf("clients saw %d certificates: they did not connect while pairs were replaced", len(seen))
+	}
+}
+
+// Clients look at the whole way to their root: a CA that is not valid yet, or an
+// intermediate one that has expired, is as bad as a certificate that is.
+func TestFilesChainAndTime(t *testing.T) {
+	root := func(from, until time.Time) *authority {
+		a, err := newAuthority(from.Add(rotation.Backdate), until.Sub(from)-rotation.Backdate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &authority{a}
+	}
+	below := func(above *authority, from, until time.Time) *authority {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+			SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "intermediate"}, NotBefore: from, NotAfter: until,
+			IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, SubjectKeyId: []byte{2},
+		}, above.Cert, &key.PublicKey, above.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &authority{&rotation.Authority{Cert: cert, Key: key}}
+	}
+	good := root(noon.Add(-day), noon.Add(100*day))
+	later := root(noon.Add(day), noon.Add(100*day))
+	ended := root(noon.Add(-10*day), noon.Add(-day))
+	for name, c := range map[string]struct {
+		issuer  *authority
+		chain   []*authority
+		healthy string // contained in the error; "" is none
+		remark  string
+	}{
+		"no chain":                    {good, nil, "", ""},
+		"a good one":                  {below(good, noon.Add(-day), noon.Add(day)), []*authority{good}, "", ""},
+		"a CA that starts tomorrow":   {later, []*authority{}, `certificate 2 of the chain, "CN=gatehouse self-signed CA `, ""},
+		"a root that starts tomorrow": {below(later, noon.Add(-day), noon.Add(day)), []*authority{later}, `certificate 3 of the chain, "CN=gatehouse self-signed CA `, ""},
+		"an intermediate that ended":  {below(good, noon.Add(-10*day), noon.Add(-day)), []*authority{good}, `certificate 2 of the chain, "CN=intermediate", is expired at `, "certificate 2 of the file expired"},
+		"a root that ended, which is of no consequence to clients with a newer one": {ended, []*authority{}, "", "certificate 2 of the file expired at "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// It is issued without regard to the end of its issuer, as others do.
+			issuer := *c.issuer.Cert
+			issuer.NotAfter = noon.Add(day)
+			p := (&authority{&rotation.Authority{Cert: &issuer, Key: c.issuer.Key}}).valid(t, day)
+			if c.chain != nil {
+				for _, a := range append([]*authority{c.issuer}, c.chain...) {
+					p.cert = append(p.cert, encodeCertificate(a.Cert.Raw)...)
+				}
+			}
+			dir := dirOf(t, p)
+			f, err := NewFiles(FilesConfig{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: newClock().Now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Healthy(); err == nil && c.healthy != "" || err != nil && (c.healthy == "" || !strings.Contains(err.Error(), c.healthy)) {
+				t.Errorf("Healthy: %v, want %q", err, c.healthy)
+			}
+			if got := strings.Join(remarks(f.current.Load(), noon), "; "); c.remark == "" && got != "" || !strings.Contains(got, c.remark) {
+				t.Errorf("remarks are %q, want %q", got, c.remark)
+			}
+			// What clients cannot accept yet does not replace what they can.
+			before := good.valid(t, day)
+			dir = dirOf(t, before)
+			follower, o := followed(t, dir, newClock())
+			write(t, filepath.Join(dir, "tls.key"), p.key)
+			write(t, filepath.Join(dir, "tls.crt"), p.cert)
+			if c.healthy == "" {
+				return
+			}
+			o.await("a pair that is refused", func(e Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), c.healthy) })
+			if !bytes.Equal(serving(t, follower), before.cert) {
+				t.Error("a good pair makes way for one that clients cannot accept")
+			}
+		})
 	}
 }
