@@ -311,7 +311,7 @@ func tokenHint(d *authn.Decision) string {
 	case authn.ReasonSourceGone:
 		return "log in again, at a directory that is configured"
 	case authn.ReasonOK:
-	case authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSlowed, authn.ReasonSession, authn.ReasonDirectory, authn.ReasonTooLarge:
+	case authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSession, authn.ReasonDirectory, authn.ReasonTooLarge:
 		// These are of logins, and of no token.
 	}
 	return ""

@@ -371,7 +371,7 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 			Documents: reports.documents(current), Whole: configuration.whole,
 			Login: login.Handler(login.HandlerOptions{
 				Current: func() *authn.Set { return current.snapshot.Load().Authn }, Now: time.Now,
-				Observe: metrics.Login, Familiar: providers.attempts.Familiar,
+				Observe: metrics.Login, Attempts: providers.attempts,
 			}),
 		}),
 		Debug: f.operations.debug(&f.level, log),

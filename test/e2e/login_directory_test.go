@@ -257,6 +257,23 @@ func (p *place) testDirectory(t *testing.T) {
 		}
 	})
 
+	t.Run("nobody is told who there is, by other spellings of a name either", func(t *testing.T) {
+		t.Parallel()
+		// The directory takes all of them for one name.
+		known, unknown := s.elsewhere(t), s.elsewhere(t)
+		spellings := func(plain, wide string) []string {
+			return []string{plain, plain, plain, strings.ToUpper(plain), wide}
+		}
+		names := spellings("ned", "ｎｅｄ")
+		for i, name := range spellings("bob", "ｂｏｂ") {
+			first := known.login(t, map[string]string{"username": name, "password": "wrong"})
+			second := unknown.login(t, map[string]string{"username": names[i], "password": "wrong"})
+			if fmt.Sprint(first) != fmt.Sprint(second) {
+				t.Errorf("attempt %d, with a name that there is: %+v, with one that there is not: %+v", i+1, first, second)
+			}
+		}
+	})
+
 	t.Run("guessing", func(t *testing.T) {
 		t.Parallel()
 		guesser, eve := s.elsewhere(t), s.elsewhere(t)

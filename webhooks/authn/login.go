@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
@@ -41,8 +40,9 @@ type logins struct {
 }
 
 // Login takes a password, or a login token to renew, and issues a login token.
-// Whether there is an account of a name does not show in the answer; a name that
-// nobody has is given the same work, as far as a directory takes the same time.
+// Without the password, the decision but for its Detail does not depend on whether
+// an account has the name. A name that no account has costs the same work, as far
+// as a directory takes the same time.
 func (s *Set) Login(ctx context.Context, req LoginRequest) LoginDecision {
 	switch {
 	case s.logins == nil:
@@ -73,22 +73,23 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 	// Directories compare names without space around, so that this is one name.
 	name := strings.TrimSpace(req.Username)
 	account, err := directory.Directory.Find(ctx, name)
-	key := directory.Config.Name + " " + folded(name)
 	switch {
 	case err == nil:
-		key = directory.Config.Name + " " + account.Key
 	case errors.Is(err, ErrNoAccount):
 		account = nil
 	default:
 		return d.notAsked(err)
 	}
-	notFound := err
-
-	end, wait := l.begin(key, req.Client)
-	if wait > 0 {
-		d.Outcome, d.Reason, d.RetryAfter = Unknown, ReasonSlowed, wait
-		d.Message = "too many attempts failed, so the next one has to wait"
-		return d
+	notFound, end := err, func(Outcome) {}
+	if account != nil {
+		var wait time.Duration
+		end, wait = l.begin(directory.Config.Name+" "+account.Key, req.Client)
+		if wait > 0 {
+			// The caller must not learn that there is an account whose limit is reached:
+			// the name is treated like one that no account has.
+			notFound = fmt.Errorf("%s: too many attempts failed, so the password is not tried for %s", account.DN, wait)
+			account, end = nil, func(Outcome) {}
+		}
 	}
 	outcome := Unknown
 	defer func() { end(outcome) }() // also when a directory panics
@@ -97,8 +98,8 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 	switch {
 	case err == nil && account != nil:
 	case err == nil || errors.Is(err, ErrWrongPassword):
-		outcome = No
-		d.Reason, d.Message = ReasonCredentials, "the user name or the password is wrong, or the account may not log in"
+		outcome, d.Failed = No, true
+		d.Reason, d.Message = ReasonCredentials, credentialsMessage
 		if account == nil {
 			d.Detail = notFound.Error()
 		} else {
@@ -107,7 +108,7 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 		return d
 	default:
 		if errors.Is(err, ErrPasswordSent) {
-			outcome = No
+			outcome, d.Failed = No, true
 		}
 		return d.notAsked(err)
 	}
@@ -117,6 +118,10 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 		Source: directory.Config.Name, Session: now.Unix(), Ends: now.Add(l.sessionTTL).Unix(), Name: name,
 	})
 }
+
+// credentialsMessage is the answer to every name and password that do not log in.
+const credentialsMessage = "the user name or the password is wrong, or the account may not log in " +
+	"(hint: after several failed attempts the right password is refused too, for several minutes)"
 
 // renew takes a login token instead of a password: the directory is asked again
 // whether the user is still there, and for everything about the user.
@@ -213,6 +218,19 @@ func (s *Set) issue(ctx context.Context, directory *NamedDirectory, account *Acc
 	return d
 }
 
+// DirectoryName returns the name of the directory that a login with this
+// LoginRequest.Directory asks, or "" if there is none.
+func (s *Set) DirectoryName(requested string) string {
+	if s.logins == nil {
+		return ""
+	}
+	directory, _ := s.logins.directory(requested)
+	if directory == nil {
+		return ""
+	}
+	return directory.Config.Name
+}
+
 // directory finds the directory that a login names.
 func (l *logins) directory(name string) (*NamedDirectory, LoginDecision) {
 	names := make([]string, len(l.directories))
@@ -290,12 +308,6 @@ func inputProblem(name, password string) string {
 	default:
 		return ""
 	}
-}
-
-// folded makes one name of those that directories take for the same: they compare
-// without case and without space around.
-func folded(name string) string {
-	return strings.Join(strings.FieldsFunc(strings.ToLower(strings.ToUpper(name)), unicode.IsSpace), " ")
 }
 
 // newLoginTokens makes the authenticator of login tokens. There always is one: a

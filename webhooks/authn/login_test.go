@@ -167,7 +167,7 @@ func TestLoginRefused(t *testing.T) {
 		ended authn.Outcome
 	}{
 		"wrong password":         {name: "jane", password: "x", outcome: authn.No, reason: authn.ReasonCredentials, ended: authn.No},
-		"no such user":           {name: "joe", password: "Secret1!", outcome: authn.No, reason: authn.ReasonCredentials, ended: authn.No},
+		"no such user":           {name: "joe", password: "Secret1!", outcome: authn.No, reason: authn.ReasonCredentials},
 		"no name":                {password: "Secret1!", outcome: authn.No, reason: authn.ReasonInput},
 		"a name of spaces":       {name: "  ", password: "Secret1!", outcome: authn.No, reason: authn.ReasonInput},
 		"a name with NUL":        {name: "jane\x00", password: "Secret1!", outcome: authn.No, reason: authn.ReasonInput},
@@ -191,7 +191,7 @@ func TestLoginRefused(t *testing.T) {
 		},
 		"too soon": {
 			name: "jane", password: "Secret1!", prepare: func(g *gate) { g.attempts.wait = time.Minute },
-			outcome: authn.Unknown, reason: authn.ReasonSlowed,
+			outcome: authn.No, reason: authn.ReasonCredentials,
 		},
 		"a reserved group": {
 			name: "jane", password: "Secret1!", prepare: func(g *gate) {
@@ -234,8 +234,9 @@ func TestLoginRefused(t *testing.T) {
 			if !reflect.DeepEqual(g.attempts.ended, ended) {
 				t.Errorf("attempts ended %q, want %q", g.attempts.ended, ended)
 			}
-			if (test.reason == authn.ReasonSlowed) != (d.RetryAfter > 0) {
-				t.Errorf("retry after %s", d.RetryAfter)
+			failed := test.reason == authn.ReasonCredentials || test.ended == authn.No
+			if d.Failed != failed {
+				t.Errorf("counts as a failed guess: %t", d.Failed)
 			}
 			if strings.Contains(d.Message, "one.example") {
 				t.Errorf("the message names a server: %q", d.Message)
@@ -249,16 +250,37 @@ func TestLoginTellsNobodyWhichNamesThereAre(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	there, nobody := g.login(t, "jane", "x"), g.login(t, "joe", "x")
-	there.Detail, nobody.Detail = "", "" // for the operator
-	if !reflect.DeepEqual(there, nobody) {
-		t.Errorf("%+v\n%+v", there, nobody)
+	g.attempts.wait = time.Minute
+	limited := g.login(t, "jane", "Secret1!")
+	if !strings.Contains(limited.Detail, "uid=jane,dc=example: too many attempts failed") {
+		t.Errorf("the operator is told %q of a limit that is reached", limited.Detail)
 	}
-	if want := []string{"uid=jane,dc=example", "nobody"}; !reflect.DeepEqual(g.corp.asked, want) {
+	there.Detail, nobody.Detail, limited.Detail = "", "", "" // for the operator
+	if !reflect.DeepEqual(there, nobody) || !reflect.DeepEqual(limited, nobody) {
+		t.Errorf("%+v\n%+v\n%+v", there, nobody, limited)
+	}
+	if want := []string{"uid=jane,dc=example", "nobody", "nobody"}; !reflect.DeepEqual(g.corp.asked, want) {
 		t.Errorf("passwords were checked of %q", g.corp.asked)
 	}
 }
 
-// However a name is written, it is one account that is slowed down.
+// DirectoryName names the directory that Login asks.
+func TestDirectoryName(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	for requested, want := range map[string]string{"": "corp", "corp": "corp", "corpo": ""} {
+		if got := g.set(t).DirectoryName(requested); got != want {
+			t.Errorf("%q is %q, want %q", requested, got, want)
+		}
+	}
+	g.spec = authn.Spec{}
+	if got := g.set(t).DirectoryName(""); got != "" {
+		t.Errorf("without directories, it is %q", got)
+	}
+}
+
+// However a name is written, it is one account that is slowed down; a name that no
+// account has is none.
 func TestLoginAttemptsAreOfTheAccount(t *testing.T) {
 	t.Parallel()
 	g := newGate()
@@ -268,10 +290,9 @@ func TestLoginAttemptsAreOfTheAccount(t *testing.T) {
 	for _, name := range []string{"joe", "JOE", " joe "} {
 		g.login(t, name, "x")
 	}
-	for i, want := range []string{"uid=jane,dc=example", "uid=jane,dc=example", "uid=jane,dc=example", "joe", "joe", "joe"} {
-		if got := g.attempts.begun[i]; got != "corp "+want+" from 192.0.2.7" {
-			t.Errorf("attempt %d was of %q", i, got)
-		}
+	jane := "corp uid=jane,dc=example from 192.0.2.7"
+	if want := []string{jane, jane, jane}; !reflect.DeepEqual(g.attempts.begun, want) {
+		t.Errorf("attempts were of %q", g.attempts.begun)
 	}
 }
 

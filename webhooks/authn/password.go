@@ -66,13 +66,14 @@ type NamedDirectory struct {
 	Directory Directory
 }
 
-// Attempts slow down guessing. Implementations are safe for concurrent use.
+// Attempts bound the guesses at each account, whatever names are typed for it.
+// Implementations are safe for concurrent use.
 type Attempts interface {
 	// Begin asks whether a password of an account may be tried now. The account is
-	// the directory's name and the account's Key, or the folded name if there is
-	// no such account; the client is whatever tells callers apart. If it may not,
-	// wait is positive and end is nil. If it may, end must be called, once, with
-	// how it went.
+	// the directory's name and the account's Key; the client is whatever tells
+	// callers apart. If it may not, wait is positive and end is nil; no caller is
+	// told, because a name that nobody has never has to wait here. If it may, end
+	// must be called, once, with how it went.
 	Begin(account, client string) (end func(Outcome), wait time.Duration)
 }
 
@@ -110,6 +111,8 @@ type LoginDecision struct {
 	Message string
 	// Detail is for the operator's log: names of accounts and servers, no secret.
 	Detail string
-	// RetryAfter is positive if the answer may be another one after it.
-	RetryAfter time.Duration
+	// Failed reports whether the attempt counts as a failed guess: the name or the
+	// password is wrong, or the directory may have checked the password and nobody
+	// knows what it found.
+	Failed bool
 }

@@ -93,8 +93,6 @@ const (
 	// ReasonInput is a request that cannot be right: no name, no password, a
 	// directory that there is not.
 	ReasonInput Reason = "input"
-	// ReasonSlowed is an attempt that came too soon after others that failed.
-	ReasonSlowed Reason = "slowed"
 	// ReasonSession is a token whose session has ended.
 	ReasonSession Reason = "session"
 	// ReasonDirectory is a directory that could not be asked.

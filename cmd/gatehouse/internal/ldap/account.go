@@ -25,13 +25,16 @@ func (d *Directory) find(ctx context.Context, c *connection, name string) (*auth
 		BaseDN: search.BaseDN, Filter: fill(search.Filter, name), Attributes: d.userAttributes(), SizeLimit: 2,
 	})
 	code, _ := resultCode(err)
-	many := result != nil && len(result.Entries) > 1
-	if err != nil && (!many || code != ldap.LDAPResultSizeLimitExceeded) {
+	// A server with a smaller limit than ours returns one of several.
+	cut := code == ldap.LDAPResultSizeLimitExceeded && result != nil && len(result.Entries) > 0
+	if err != nil && !cut {
 		return nil, c.server.failure(ctx, "search a user", err)
 	}
 	switch {
-	case many:
+	case len(result.Entries) > 1:
 		return nil, fmt.Errorf("%w: it has several, %s and %s", authn.ErrNoAccount, quote(result.Entries[0].DN), quote(result.Entries[1].DN))
+	case cut:
+		return nil, fmt.Errorf("%w: it has several, %s and others", authn.ErrNoAccount, quote(result.Entries[0].DN))
 	case len(result.Entries) == 0:
 		return nil, authn.ErrNoAccount
 	}
@@ -82,7 +85,7 @@ func (d *Directory) account(entry *ldap.Entry) (*authn.Account, error) {
 	config := d.options.Config
 	key, err := keyOf(entry)
 	if err != nil {
-		return nil, fmt.Errorf("the DN of an entry, %s, cannot be parsed: %w", quote(entry.DN), err)
+		return nil, fmt.Errorf("%w: the DN of an entry, %s, cannot be parsed: %w", authn.ErrNoAccount, quote(entry.DN), err)
 	}
 	account := &authn.Account{Key: key, DN: entry.DN, Member: entry.DN}
 	account.User.Username, err = required(entry, config.UserSearch.UsernameAttribute)

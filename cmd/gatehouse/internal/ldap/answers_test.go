@@ -59,15 +59,15 @@ func TestBindResults(t *testing.T) {
 		"locked by policy":      {goldap.LDAPResultConstraintViolation, password, true, "result 19"},
 		"no password":           {goldap.LDAPResultInappropriateAuthentication, "", true, "result 48"},
 		"gone":                  {goldap.LDAPResultNoSuchObject, "", true, "result 32"},
-		"unwilling":             {goldap.LDAPResultUnwillingToPerform, password, false, "result 53"},
+		"unwilling":             {goldap.LDAPResultUnwillingToPerform, password, true, "result 53"},
 		"busy":                  {goldap.LDAPResultBusy, password, false, "result 51"},
 		"unavailable":           {goldap.LDAPResultUnavailable, "", false, "result 52"},
-		"referral":              {goldap.LDAPResultReferral, "", false, "result 10"},
-		"operations error":      {goldap.LDAPResultOperationsError, "", false, "result 1 "},
-		"other":                 {goldap.LDAPResultOther, fmt.Sprintf(data, "52e"), false, "result 80"},
-		"strong authentication": {goldap.LDAPResultStrongAuthRequired, "", false, "result 8 "},
-		"in progress":           {goldap.LDAPResultSaslBindInProgress, "", false, "result 14"},
-		"unknown":               {190, "", false, "result 190"},
+		"referral":              {goldap.LDAPResultReferral, "", true, "result 10"},
+		"operations error":      {goldap.LDAPResultOperationsError, "", true, "result 1 "},
+		"other":                 {goldap.LDAPResultOther, fmt.Sprintf(data, "52e"), true, "result 80"},
+		"strong authentication": {goldap.LDAPResultStrongAuthRequired, "", true, "result 8 "},
+		"in progress":           {goldap.LDAPResultSaslBindInProgress, "", true, "result 14"},
+		"unknown":               {190, "", true, "result 190"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -210,7 +210,7 @@ func TestActiveDirectoryEntries(t *testing.T) {
 			})
 			account, err := ofFakes(t, f).Find(t.Context(), "jane")
 			if test.want != "" {
-				if err == nil || !strings.Contains(err.Error(), test.want) || account != nil {
+				if !errors.Is(err, authn.ErrNoAccount) || !strings.Contains(err.Error(), test.want) || account != nil {
 					t.Errorf("jane is %+v, %v, want an error with %s", account, err, test.want)
 				}
 				return
@@ -219,6 +219,24 @@ func TestActiveDirectoryEntries(t *testing.T) {
 				t.Errorf("jane is %+v, %v", account, err)
 			}
 		})
+	}
+}
+
+// TestSeveralOfALimitedServer has a server return one of several entries: it is no
+// account, as without that limit.
+func TestSeveralOfALimitedServer(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, func(f *fakeConn, m message) {
+		if m.operation != searchRequest {
+			f.answerLikeAServer(m)
+			return
+		}
+		f.entry(m, janeDN, map[string][]string{"uid": {"jane"}, "objectGUID": {"x"}})
+		f.result(m, goldap.LDAPResultSizeLimitExceeded, "")
+	})
+	account, err := ofFakes(t, f).Find(t.Context(), "jane")
+	if !errors.Is(err, authn.ErrNoAccount) || !strings.Contains(err.Error(), "several") || account != nil {
+		t.Errorf("jane is %+v, %v, want no account", account, err)
 	}
 }
 

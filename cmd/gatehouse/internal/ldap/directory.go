@@ -149,7 +149,7 @@ func (d *Directory) Verify(ctx context.Context, account *authn.Account, password
 		case errors.Is(err, errUnauthenticated):
 			return err
 		case err != nil:
-			return s.bindFailure(ctx, account, err)
+			return s.bindFailure(ctx, err)
 		case account == nil:
 			return authn.ErrWrongPassword
 		}

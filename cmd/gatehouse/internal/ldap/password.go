@@ -24,9 +24,11 @@ func isPassword(password string) bool {
 // that it could not be told. The server's own words are left out, because
 // they are about the password.
 //
-// For no account, whatever a server answers is a wrong password: it may have an
-// answer of its own for a DN that no entry has.
-func (s *server) bindFailure(ctx context.Context, account *authn.Account, err error) error {
+// Every answer about the password is a wrong password, with the result's name for
+// the operator: servers give some results only for an entry that exists, such as
+// unwillingToPerform for a locked one, and others only for a DN that no entry has.
+// An error that callers can tell from a wrong password would show which.
+func (s *server) bindFailure(ctx context.Context, err error) error {
 	const doing = "check a password"
 	code, answered := resultCode(err)
 	if ctx.Err() != nil || !answered {
@@ -44,27 +46,14 @@ func (s *server) bindFailure(ctx context.Context, account *authn.Account, err er
 		// The server says that it has not looked at it.
 		return &failure{server: s.address.url, doing: doing, err: errors.New(codeText(code)), down: true}
 	}
-	switch code {
-	case ldap.LDAPResultInvalidCredentials:
-		if why := activeDirectoryReason(err); why != "" {
-			return fmt.Errorf("%w: %s", authn.ErrWrongPassword, why)
-		}
-		return authn.ErrWrongPassword
-	case ldap.LDAPResultNoSuchObject, ldap.LDAPResultInvalidDNSyntax:
-		// The entry went away since it was found. For no account, it never was.
-		if account != nil {
-			return fmt.Errorf("%w: %s", authn.ErrWrongPassword, codeText(code))
-		}
-		return authn.ErrWrongPassword
-	case ldap.LDAPResultInappropriateAuthentication, ldap.LDAPResultConstraintViolation:
-		// An entry without a password, and one that a password policy has locked.
-		return fmt.Errorf("%w: %s", authn.ErrWrongPassword, codeText(code))
-	default:
-		if account == nil {
-			return fmt.Errorf("%w: %s", authn.ErrWrongPassword, codeText(code))
-		}
-		return &failure{server: s.address.url, doing: doing, err: fmt.Errorf("%w: %s", authn.ErrPasswordSent, codeText(code))}
+	why := codeText(code)
+	if code == ldap.LDAPResultInvalidCredentials {
+		why = activeDirectoryReason(err)
 	}
+	if why == "" {
+		return authn.ErrWrongPassword
+	}
+	return fmt.Errorf("%w: %s", authn.ErrWrongPassword, why)
 }
 
 var errBroken = errors.New("the connection broke before the answer")

@@ -3,14 +3,27 @@ package login
 import (
 	"crypto/sha256"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// The limits on guessing passwords. An account is one whatever was typed, and a
-// client is an address, so that no alias of a name begins anew.
+// The limits on guessing passwords. They apply twice, with the same numbers.
+//
+// Once by the name that is typed (BeginName). Callers see this limit: they have to
+// wait. It depends on nothing but the names and addresses of earlier attempts that
+// failed, so it is the same whether or not an account has the name. Success does
+// not reset it, or callers at the user's address would see that there is a user.
+//
+// And once by the account that the directory finds (Begin), which is one whatever
+// alias of its name is typed. Callers do not see this limit: the password is
+// refused without being tried. So the numbers of guesses below hold for an account
+// by all of its names together.
 //
 // One client at one account has freeFailures attempts, and waits for
 // firstWait after the last of them, for twice as long after each further one, and
@@ -23,7 +36,8 @@ import (
 // can; therefore a client that has logged in to the account in the last
 // familiarFor passes this limit, and only the first one holds it. An account
 // with n such addresses can so be guessed at 288 + 180n times a day at most: the
-// further ones are the user's own, or shared with somebody who guesses.
+// further ones are the user's own, or shared with somebody who guesses. At one
+// typed name, this limit is for clients that have logged in to no account.
 //
 // In any ten minutes there are at most 9 guesses by strangers. A directory that
 // locks accounts after fewer lets strangers lock them, by whatever asks it.
@@ -43,7 +57,7 @@ const (
 	strangersAtOnce = 16
 )
 
-// accountRate is how often strangers may fail at one account.
+// accountRate is how often strangers may fail at one account, and at one name.
 func accountRate() Rate { return Rate{Burst: 7, Every: 5 * time.Minute} }
 
 // clientRate is how often one client may fail at all accounts together, familiar
@@ -58,7 +72,7 @@ func strangersRate() Rate { return Rate{Burst: 100, Every: 100 * time.Millisecon
 // fail 36,100 times in the hour for which a pair is kept, 21,100 times in the 35
 // minutes for which an account is and 3,100 times in the 5 minutes for which a
 // client is: they cannot drive out an entry of theirs before it is over.
-// All tables full take 34 MiB (measured).
+// All tables full take 48 MiB (measured).
 const (
 	mostPairs    = 1 << 16
 	mostAccounts = 1 << 15
@@ -78,10 +92,10 @@ func digestOf(name string) digest {
 	return digest(sum[:])
 }
 
-// pairKey is a client at an account.
+// pairKey is a client at an account, or at a typed name.
 type pairKey struct{ account, client digest }
 
-// pair is what became of a client's attempts at an account.
+// pair is what became of a client's attempts at an account or a name.
 type pair struct {
 	failed  int
 	last    time.Time
@@ -123,24 +137,31 @@ type address struct {
 	last   time.Time
 }
 
-// Attempts slow down guessing, and implement authn.Attempts. Success forgives what
-// the same client has failed at the same account, and makes it familiar. An
-// attempt of which nothing could be told counts as neither. They are safe for
+// Attempts bound guessing, and implement authn.Attempts. They are safe for
 // concurrent use. There is one for the process, so that a new configuration
 // forgets nothing.
 type Attempts struct {
 	now func() time.Time
 
-	mu       sync.Mutex
-	pairs    table[pairKey, pair]
-	accounts table[digest, tally]
-	clients  table[digest, tally]
+	mu sync.Mutex
+	// names are the attempts by typed name, and accounts those by account.
+	names, accounts attemptTables
+	clients         tallies
+	// strangers has one entry, of the zero key.
+	strangers tallies
 	// familiar are the clients that are familiar to an account, the last one first.
 	familiar table[digest, []address]
 	// known counts the accounts that a client is familiar to.
-	known     map[digest]int
-	strangers tally
+	known map[digest]int
 }
+
+// attemptTables count the attempts at accounts, or at names.
+type attemptTables struct {
+	pairs table[pairKey, pair]
+	all   tallies
+}
+
+type tallies = table[digest, tally]
 
 // AttemptsOptions is what NewAttempts needs.
 type AttemptsOptions struct {
@@ -151,13 +172,8 @@ type AttemptsOptions struct {
 // NewAttempts makes Attempts that know of nothing.
 func NewAttempts(o AttemptsOptions) *Attempts {
 	a := &Attempts{now: o.Now, known: make(map[digest]int)}
-	a.pairs = table[pairKey, pair]{
-		most: mostPairs,
-		used: func(p *pair) bool { return p.pending > 0 },
-		over: func(p *pair) bool { return p.failed == 0 || a.now().Sub(p.last) >= forgetAfter },
-	}
-	a.accounts = a.tallies(mostAccounts)
-	a.clients = a.tallies(mostClients)
+	a.names, a.accounts = a.newTables(), a.newTables()
+	a.clients, a.strangers = a.newTallies(mostClients), a.newTallies(1)
 	a.familiar = table[digest, []address]{
 		most: mostFamiliar,
 		used: func(*[]address) bool { return false },
@@ -167,92 +183,144 @@ func NewAttempts(o AttemptsOptions) *Attempts {
 	return a
 }
 
-func (a *Attempts) tallies(most int) table[digest, tally] {
-	return table[digest, tally]{
+func (a *Attempts) newTables() attemptTables {
+	return attemptTables{
+		pairs: table[pairKey, pair]{
+			most: mostPairs,
+			used: func(p *pair) bool { return p.pending > 0 },
+			over: func(p *pair) bool { return p.failed == 0 || a.now().Sub(p.last) >= forgetAfter },
+		},
+		all: a.newTallies(mostAccounts),
+	}
+}
+
+func (a *Attempts) newTallies(most int) tallies {
+	return tallies{
 		most: most,
 		used: func(t *tally) bool { return t.pending > 0 },
 		over: func(t *tally) bool { return t.bucket.idle(a.now()) },
 	}
 }
 
+// BeginName asks whether a login with a typed name may be tried now. If it may not,
+// wait is positive and end is nil; the attempt is not counted and makes no wait
+// longer. If it may, end must be called, once, when the answer is sent, with how it
+// went.
+func (a *Attempts) BeginName(directory, name, client string) (end func(authn.Outcome), wait time.Duration) {
+	k := pairKey{account: digestOf(directory + " " + foldName(name)), client: digestOf(client)}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	limits := []limit{{&a.clients, k.client, clientRate(), clientAtOnce}}
+	if a.known[k.client] == 0 {
+		limits = append(limits,
+			limit{&a.names.all, k.account, accountRate(), accountRate().Burst},
+			limit{&a.strangers, digest{}, strangersRate(), strangersAtOnce})
+	}
+	p, wait := a.begin(&a.names.pairs, k, limits)
+	if wait > 0 {
+		return nil, wait
+	}
+	return a.once(func(outcome authn.Outcome) { a.end(&a.names.pairs, k, p, limits, outcome) }), 0
+}
+
 // Begin implements authn.Attempts. An attempt that may not be made is not counted
-// and makes no wait longer.
+// and makes no wait longer. Success forgives what the same client has failed at the
+// same account, and makes it familiar. An attempt with an unknown result counts as
+// neither.
 func (a *Attempts) Begin(account, client string) (end func(authn.Outcome), wait time.Duration) {
 	k := pairKey{account: digestOf(account), client: digestOf(client)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	var limits []limit
+	if !a.isFamiliar(k, a.now()) {
+		limits = append(limits, limit{&a.accounts.all, k.account, accountRate(), accountRate().Burst})
+	}
+	p, wait := a.begin(&a.accounts.pairs, k, limits)
+	if wait > 0 {
+		return nil, wait
+	}
+	return a.once(func(outcome authn.Outcome) {
+		if outcome == authn.Yes {
+			p.failed = 0
+			a.meet(k, a.now())
+		}
+		a.end(&a.accounts.pairs, k, p, limits, outcome)
+	}), 0
+}
+
+// limit is a tally in which an attempt counts, and what bounds it.
+type limit struct {
+	in     *tallies
+	key    digest
+	rate   Rate
+	atOnce int
+}
+
+// begin counts an attempt as a failure, until it is known how it went, so that
+// attempts at the same time do not pass what attempts in turn would not. If a limit
+// is reached, nothing is counted and wait is positive.
+func (a *Attempts) begin(pairs *table[pairKey, pair], k pairKey, limits []limit) (p *pair, wait time.Duration) {
 	now := a.now()
-	p := a.pairs.get(k)
-	if p != nil && p.pending == 0 && a.pairs.over(p) {
-		a.pairs.remove(k)
+	p = pairs.get(k)
+	if p != nil && p.pending == 0 && pairs.over(p) {
+		pairs.remove(k)
 		p = nil
 	}
-	atAccount, anywhere := a.isFamiliar(k, now), a.known[k.client] > 0
-	wait = max(p.wait(now), a.clients.get(k.client).wait(now, clientRate(), clientAtOnce))
-	if !atAccount {
-		wait = max(wait, a.accounts.get(k.account).wait(now, accountRate(), accountRate().Burst))
-	}
-	if !anywhere {
-		wait = max(wait, a.strangers.wait(now, strangersRate(), strangersAtOnce))
+	wait = p.wait(now)
+	for _, l := range limits {
+		wait = max(wait, l.in.get(l.key).wait(now, l.rate, l.atOnce))
 	}
 	if wait > 0 {
 		return nil, wait
 	}
-	// Until it is known how it went, it counts as a failure, so that attempts at
-	// the same time do not pass what attempts in turn would not.
-	p = a.pairs.use(k)
+	p = pairs.use(k)
 	p.pending++
-	counted := []count{{a.clients.use(k.client), clientRate()}}
-	if !atAccount {
-		counted = append(counted, count{a.accounts.use(k.account), accountRate()})
+	for _, l := range limits {
+		t := l.in.use(l.key)
+		t.pending++
+		t.bucket.take(now, l.rate)
 	}
-	if !anywhere {
-		counted = append(counted, count{&a.strangers, strangersRate()})
+	return p, 0
+}
+
+// end records how an attempt went. Entries that are in use have stayed in their
+// tables.
+func (a *Attempts) end(pairs *table[pairKey, pair], k pairKey, p *pair, limits []limit, outcome authn.Outcome) {
+	p.pending--
+	if outcome == authn.No {
+		p.failed++
+		p.last = a.now()
 	}
-	for _, c := range counted {
-		c.tally.pending++
-		c.tally.bucket.take(now, c.rate)
+	pairs.tidy(k)
+	for _, l := range limits {
+		t := l.in.get(l.key)
+		t.pending--
+		if outcome != authn.No {
+			t.bucket.give(l.rate)
+		}
+		l.in.tidy(l.key)
 	}
+}
+
+// once returns a function that calls end the first time that it is called, with the
+// lock held.
+func (a *Attempts) once(end func(authn.Outcome)) func(authn.Outcome) {
 	ended := false
 	return func(outcome authn.Outcome) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if ended {
-			return
-		}
-		ended = true
-		a.end(k, p, counted, outcome)
-	}, 0
-}
-
-// count is a tally in which an attempt counts.
-type count struct {
-	tally *tally
-	rate  Rate
-}
-
-// end notes how an attempt went. What is in use has stayed in its table.
-func (a *Attempts) end(k pairKey, p *pair, counted []count, outcome authn.Outcome) {
-	now := a.now()
-	p.pending--
-	for _, c := range counted {
-		c.tally.pending--
-		if outcome != authn.No {
-			c.tally.bucket.give(c.rate)
+		if !ended {
+			ended = true
+			end(outcome)
 		}
 	}
-	switch outcome {
-	case authn.Yes:
-		p.failed = 0
-		a.meet(k, now)
-	case authn.No:
-		p.failed++
-		p.last = now
-	case authn.Unknown:
-	}
-	a.pairs.tidy(k)
-	a.accounts.tidy(k.account)
-	a.clients.tidy(k.client)
+}
+
+// foldName returns the same text for names that differ only in case, in
+// compatibility forms of characters (NFKC) or in white space.
+func foldName(name string) string {
+	name = strings.ToLower(strings.ToUpper(norm.NFKC.String(name)))
+	return strings.Join(strings.FieldsFunc(norm.NFKC.String(name), unicode.IsSpace), " ")
 }
 
 // Familiar tells whether a client has logged in to any account recently.

@@ -13,6 +13,9 @@ type Fake struct {
 	OnDecide func(ctx context.Context, token string, audiences []string) authn.Decision
 }
 
+// DirectoryName is that of the only directory.
+func (f *Fake) DirectoryName(string) string { return "corp" }
+
 func (f *Fake) Login(ctx context.Context, r authn.LoginRequest) authn.LoginDecision {
 	return f.OnLogin(ctx, r)
 }

@@ -26,6 +26,9 @@ const (
 	ReasonBodyTooLarge = "body-too-large"
 	// ReasonRateLimited is a client that asks too often.
 	ReasonRateLimited = "rate-limited"
+	// ReasonSlowed is an attempt that came too soon after others with the same name
+	// that failed, or from the same address.
+	ReasonSlowed = "slowed"
 	// ReasonOverload is a server with too much to do at one time.
 	ReasonOverload = "overload"
 	// ReasonInternal is a defect of the server.
@@ -54,10 +57,10 @@ type HandlerOptions struct {
 	Now func() time.Time
 	// Observe, if set, is shown each finished call. It must not keep the Event.
 	Observe func(*Event)
-	// Familiar, if set, tells whether somebody has logged in from a client
-	// recently: Attempts.Familiar. Such clients have room of their own, so that
-	// strangers do not take it all.
-	Familiar func(client string) bool
+	// Attempts bounds attempts by the name that is typed. A client from which
+	// somebody has logged in recently has a share of LoginsAtOnce of its own. Nil is
+	// a new one.
+	Attempts *Attempts
 	// Limits bound the work. The zero Limits are the default.
 	Limits Limits
 }
@@ -86,6 +89,7 @@ func (l *Limits) complete() {
 
 // authenticator is what is asked of an *authn.Set.
 type authenticator interface {
+	DirectoryName(requested string) string
 	Login(ctx context.Context, req authn.LoginRequest) authn.LoginDecision
 	Decide(ctx context.Context, token string, audiences []string) authn.Decision
 }
@@ -98,8 +102,8 @@ func Handler(o HandlerOptions) http.Handler {
 
 func newHandler(o HandlerOptions, current func() authenticator) http.Handler {
 	o.Limits.complete()
-	if o.Familiar == nil {
-		o.Familiar = func(string) bool { return false }
+	if o.Attempts == nil {
+		o.Attempts = NewAttempts(AttemptsOptions{Now: o.Now})
 	}
 	s := &service{HandlerOptions: o, current: current}
 	mux := http.NewServeMux()
@@ -187,7 +191,7 @@ func (e *endpoint) handle(ctx context.Context, c *call, client netip.Prefix) (a 
 // turn runs the part of a call that is bounded in number, and tells whether it was
 // run at all.
 func (c *call) turn(ctx context.Context, run func()) bool {
-	leave := c.endpoint.turns.enter(ctx, c.endpoint.Familiar(c.event.Client))
+	leave := c.endpoint.turns.enter(ctx, c.endpoint.Attempts.Familiar(c.event.Client))
 	if leave == nil {
 		return false
 	}

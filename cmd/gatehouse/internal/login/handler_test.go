@@ -247,22 +247,18 @@ func TestLoginAnswers(t *testing.T) {
 		name     string
 		decision authn.LoginDecision
 		status   int
-		retry    int
 		want     review.Decision
 	}{
-		{"wrong name or password", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonCredentials}, 401, 0, review.Denied},
-		{"the session has ended", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonSession}, 401, 0, review.Denied},
-		{"revoked", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonRevoked}, 401, 0, review.Denied},
-		{"a forged token", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonSignature}, 401, 0, review.Denied},
-		{"refused by the guard", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonGuard}, 403, 0, review.Denied},
-		{"too large for a token", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonTooLarge}, 403, 0, review.Denied},
-		{"no such directory", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonInput}, 400, 0, review.Denied},
-		{"slowed", authn.LoginDecision{Outcome: authn.Unknown, Reason: authn.ReasonSlowed, RetryAfter: 29001 * time.Millisecond}, 429, 30, review.Shed},
-		{"slowed, and a no", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonSlowed}, 429, 1, review.Shed},
-		{"the directory is down", authn.LoginDecision{Outcome: authn.Unknown, Reason: authn.ReasonDirectory}, 503, 0, review.Unknown},
-		{"the directory is busy", authn.LoginDecision{Outcome: authn.Unknown, Reason: authn.ReasonDirectory, RetryAfter: time.Second}, 503, 1, review.Unknown},
-		{"a decision that is none", authn.LoginDecision{Token: fresh}, 503, 0, review.Unknown},
-		{"a yes without a token", authn.LoginDecision{Outcome: authn.Yes, Reason: authn.ReasonOK}, 500, 0, review.Unknown},
+		{"wrong name or password", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonCredentials}, 401, review.Denied},
+		{"the session has ended", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonSession}, 401, review.Denied},
+		{"revoked", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonRevoked}, 401, review.Denied},
+		{"a forged token", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonSignature}, 401, review.Denied},
+		{"refused by the guard", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonGuard}, 403, review.Denied},
+		{"too large for a token", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonTooLarge}, 403, review.Denied},
+		{"no such directory", authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonInput}, 400, review.Denied},
+		{"the directory is down", authn.LoginDecision{Outcome: authn.Unknown, Reason: authn.ReasonDirectory}, 503, review.Unknown},
+		{"a decision that is none", authn.LoginDecision{Token: fresh}, 503, review.Unknown},
+		{"a yes without a token", authn.LoginDecision{Outcome: authn.Yes, Reason: authn.ReasonOK}, 500, review.Unknown},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -270,10 +266,10 @@ func TestLoginAnswers(t *testing.T) {
 			fake := &login.Fake{OnLogin: func(context.Context, authn.LoginRequest) authn.LoginDecision { return tc.decision }}
 			recorder, event := call(t, fake, request(t, login.Path, loginBody))
 			f := decode[login.Failure](t, recorder)
-			if recorder.Code != tc.status || f.RetryAfterSeconds != tc.retry || f.Message == "" {
-				t.Errorf("answer is %d %+v, want %d after %d s", recorder.Code, f, tc.status, tc.retry)
+			if recorder.Code != tc.status || f.RetryAfterSeconds != 0 || f.Message == "" {
+				t.Errorf("answer is %d %+v, want %d", recorder.Code, f, tc.status)
 			}
-			if header := recorder.Header().Get("Retry-After"); header != "" != (tc.retry > 0) || tc.retry > 0 && header != strconv.Itoa(tc.retry) {
+			if header := recorder.Header().Get("Retry-After"); header != "" {
 				t.Errorf("Retry-After is %q", header)
 			}
 			if tc.status != http.StatusInternalServerError && f.Reason != string(tc.decision.Reason) {
@@ -405,7 +401,8 @@ func TestHangingUp(t *testing.T) {
 		hangUp()
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if len(seen) != 1 || seen[0].Took != 10*time.Second || seen[0].Reason != string(authn.ReasonCredentials) {
+		time.Sleep(time.Second)
+		if len(seen) != 1 || seen[0].Took != 10*time.Second+250*time.Millisecond || seen[0].Reason != string(authn.ReasonCredentials) {
 			t.Errorf("events are %+v", seen)
 		}
 	})
@@ -434,18 +431,24 @@ func TestRefusalsTakeEvenTime(t *testing.T) {
 					return authn.LoginDecision{Outcome: authn.No, Reason: tc.reason}
 				}}
 				handler := login.HandlerOf(login.HandlerOptions{Now: time.Now, Limits: login.Limits{LoginsAtOnce: 1}}, fake)
+				names := 0
+				attempt := func() *http.Request { // of another name each time
+					names++
+					return request(t, login.Path, fmt.Sprintf(`{"username":"u%d","password":"x"}`, names))
+				}
 				send := func(r *http.Request) time.Duration {
 					begun := time.Now()
 					handler.ServeHTTP(httptest.NewRecorder(), r)
 					return time.Since(begun)
 				}
-				if took := send(request(t, login.Path, loginBody)); took != tc.want {
+				if took := send(attempt()); took != tc.want {
 					t.Errorf("the answer took %s, want %s", took, tc.want)
 				}
 				// There is one turn, and whoever waits has left it.
 				all := make(chan time.Duration, 2)
 				for range cap(all) {
-					go func() { all <- send(request(t, login.Path, loginBody)) }()
+					r := attempt()
+					go func() { all <- send(r) }()
 				}
 				most := 2 * tc.took
 				if tc.reason == authn.ReasonCredentials {
@@ -458,12 +461,26 @@ func TestRefusalsTakeEvenTime(t *testing.T) {
 				}
 				gone, hangUp := context.WithCancel(t.Context())
 				hangUp()
-				if took := send(request(t, login.Path, loginBody).WithContext(gone)); took != tc.took {
-					t.Errorf("for a caller that has gone it took %s, want %s", took, tc.took)
+				if took := send(attempt().WithContext(gone)); took != tc.want {
+					t.Errorf("for a caller that has gone it took %s, want %s", took, tc.want)
+				}
+				// A body that ends late does not move the end of the work to another quarter.
+				late := attempt()
+				late.Body = io.NopCloser(io.MultiReader(lateReader(249*time.Millisecond), late.Body))
+				if took := send(late); took != 249*time.Millisecond+tc.want {
+					t.Errorf("after a late body it took %s, want %s", took, tc.want)
 				}
 			})
 		})
 	}
+}
+
+// lateReader is an empty body that takes its time.
+type lateReader time.Duration
+
+func (d lateReader) Read([]byte) (int, error) {
+	time.Sleep(time.Duration(d))
+	return 0, io.EOF
 }
 
 // TestPanic wants a 500 with nothing in it, and for the log the place and nothing
@@ -557,6 +574,8 @@ func TestClientName(t *testing.T) {
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		attempts := newAttempts()
+		try(attempts, victim, "192.0.2.1", authn.Yes)
 		stuck, fake := make(chan struct{}), yes()
 		answer := fake.OnLogin
 		fake.OnLogin = func(ctx context.Context, r authn.LoginRequest) authn.LoginDecision {
@@ -566,7 +585,7 @@ func TestRoom(t *testing.T) {
 			return answer(ctx, r)
 		}
 		handler := login.HandlerOf(login.HandlerOptions{
-			Now: time.Now, Familiar: func(client string) bool { return client == "192.0.2.1" },
+			Now: time.Now, Attempts: attempts,
 		}, fake)
 		send := func(from, body string) *httptest.ResponseRecorder {
 			r := request(t, login.Path, body)
@@ -576,7 +595,7 @@ func TestRoom(t *testing.T) {
 			return recorder
 		}
 		for i := range 16 {
-			go send(fmt.Sprint("198.51.100.", i/4), `{"username":"eve"}`)
+			go send(fmt.Sprint("198.51.100.", i/4), fmt.Sprintf(`{"username":"eve%d"}`, i))
 		}
 		synctest.Wait()
 		start := time.Now()
@@ -615,7 +634,7 @@ func TestOneAddressTakesNotAllRoom(t *testing.T) {
 		for range cap(codes) {
 			go func() {
 				recorder := httptest.NewRecorder()
-				handler.ServeHTTP(recorder, request(t, login.Path, loginBody))
+				handler.ServeHTTP(recorder, request(t, login.Path, `{"token":"`+token+`"}`))
 				codes <- recorder.Code
 			}()
 		}

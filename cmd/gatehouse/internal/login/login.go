@@ -20,18 +20,41 @@ func (s *service) login(ctx context.Context, c *call) answer {
 		return c.refused(err)
 	}
 	c.event.Typed, c.event.Renewal = r.Username, r.Token != ""
+	set := s.current()
+	c.event.Directory = set.DirectoryName(r.Directory)
+	attempt, end := authn.Unknown, func(authn.Outcome) {}
+	// The attempt ends when the answer goes out. An earlier end would show other calls
+	// how long the directory took.
+	defer func() { end(attempt) }()
+	// The caller chooses when the body ends, so the time until then does not count.
+	begun := s.Now()
+	var wait time.Duration
 	var d authn.LoginDecision
 	if !c.turn(ctx, func() {
-		attempt, cancel := enduring(ctx)
+		if r.Token == "" && c.event.Directory != "" {
+			var ended func(authn.Outcome)
+			ended, wait = s.Attempts.BeginName(c.event.Directory, r.Username, c.event.Client)
+			if wait > 0 {
+				return
+			}
+			end = ended
+		}
+		enduring, cancel := enduring(ctx)
 		defer cancel()
-		d = s.current().Login(attempt, authn.LoginRequest{
+		d = set.Login(enduring, authn.LoginRequest{
 			Directory: r.Directory, Username: r.Username, Password: r.Password, Token: r.Token, Client: c.event.Client,
 		})
 	}) {
 		return c.overloaded()
 	}
+	if wait > 0 {
+		return c.later(http.StatusTooManyRequests, ReasonSlowed, "too many attempts failed, so the next one has to wait", wait)
+	}
+	if d.Failed {
+		attempt = authn.No
+	}
 	if d.Reason == authn.ReasonCredentials {
-		s.even(ctx, c.event.Started)
+		s.even(begun)
 	}
 	c.event.Reason, c.event.Detail = string(d.Reason), d.Detail
 	c.event.Directory, c.event.TokenID, c.event.User = d.Directory, d.TokenID, d.User.Username
@@ -47,24 +70,15 @@ func (s *service) login(ctx context.Context, c *call) answer {
 			Token: d.Token, ExpiresAt: d.ExpiresAt, SessionEnds: d.SessionEnds, User: d.User,
 		}}
 	}
-	f := Failure{Reason: string(d.Reason), Message: d.Message, RetryAfterSeconds: wholeSeconds(d.RetryAfter)}
+	f := Failure{Reason: string(d.Reason), Message: d.Message}
 	if f.Message == "" {
 		f.Message = loginSentence(d.Reason)
 	}
-	a := answer{status: loginStatus(&d), retryAfter: d.RetryAfter}
-	if a.status == http.StatusTooManyRequests && a.retryAfter <= 0 {
-		a.retryAfter, f.RetryAfterSeconds = busyWait, wholeSeconds(busyWait)
-	}
-	a.body = f
-	switch {
-	case a.status == http.StatusTooManyRequests:
-		c.event.Decision = review.Shed
-	case d.Outcome == authn.No:
+	c.event.Decision = review.Unknown
+	if d.Outcome == authn.No {
 		c.event.Decision = review.Denied
-	default:
-		c.event.Decision = review.Unknown
 	}
-	return a
+	return answer{status: loginStatus(&d), body: f}
 }
 
 // enduring is a context with the time limit of ctx, which does not end when the
@@ -84,24 +98,17 @@ func enduring(ctx context.Context) (context.Context, context.CancelFunc) {
 // directories usually take to compare a password with a slow hash.
 const evenTime = 250 * time.Millisecond
 
-// even waits until the call has taken a multiple of evenTime, or until the caller
-// hangs up: a directory takes longer to compare a password than to find that there
-// is no account or no password to compare, and that must not be seen.
-func (s *service) even(ctx context.Context, started time.Time) {
-	timer := time.NewTimer(evenTime - max(0, s.Now().Sub(started))%evenTime)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+// even waits until a multiple of evenTime has passed since the work began: a
+// directory takes longer to compare a password than to find that there is no
+// account or no password to compare, and that must not be seen. It waits also when
+// the caller has hung up, because another call would see that the attempt is over.
+func (s *service) even(begun time.Time) {
+	<-time.NewTimer(evenTime - max(0, s.Now().Sub(begun))%evenTime).C
 }
 
 // loginStatus is the status of an answer that is no token.
 func loginStatus(d *authn.LoginDecision) int {
-	switch d.Reason { //nolint:exhaustive // the others are tokens that cannot be renewed
-	case authn.ReasonSlowed:
-		return http.StatusTooManyRequests
-	case authn.ReasonInput:
+	if d.Reason == authn.ReasonInput {
 		return http.StatusBadRequest
 	}
 	if d.Outcome != authn.No {

@@ -48,8 +48,6 @@ func sentence(r authn.Reason) string {
 		return "the name or the password is wrong"
 	case authn.ReasonInput:
 		return "the request cannot be right"
-	case authn.ReasonSlowed:
-		return "too many attempts have failed (hint: wait, then try again)"
 	case authn.ReasonDirectory:
 		return "the directory cannot be asked for now (hint: try again in a minute)"
 	case authn.ReasonTooLarge:

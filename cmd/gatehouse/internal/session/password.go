@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
@@ -188,7 +189,7 @@ func failed(server string, status int, answer []byte) error {
 	if slices.Contains(definite, authn.Reason(f.Reason)) {
 		return &RefusedError{Reason: f.Reason, Message: message}
 	}
-	if f.RetryAfterSeconds > 0 {
+	if f.RetryAfterSeconds > 0 && !strings.Contains(message, "try again in") {
 		message += fmt.Sprintf("; try again in %d s", f.RetryAfterSeconds)
 	}
 	return fmt.Errorf("%s: %s (reason %s)", server, message, printable(f.Reason))

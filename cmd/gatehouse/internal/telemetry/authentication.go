@@ -121,7 +121,7 @@ func isAuthn(reason string) bool {
 	case authn.ReasonOK, authn.ReasonForeign, authn.ReasonMalformed, authn.ReasonUnknownID, authn.ReasonWrongSecret,
 		authn.ReasonExpired, authn.ReasonAudience, authn.ReasonGuard, authn.ReasonRevoked, authn.ReasonUnknownKey,
 		authn.ReasonSignature, authn.ReasonAlgorithm, authn.ReasonNotYetValid, authn.ReasonClaims, authn.ReasonKeys,
-		authn.ReasonSourceGone, authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSlowed, authn.ReasonSession,
+		authn.ReasonSourceGone, authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSession,
 		authn.ReasonDirectory, authn.ReasonTooLarge, authn.ReasonDeadline, authn.ReasonVersion:
 		return true
 	default:
@@ -135,7 +135,7 @@ func loginReason(reason string) string {
 	case string(authn.ReasonOK):
 		return ""
 	case "", login.ReasonMethod, login.ReasonMediaType, login.ReasonBodyTooLarge, login.ReasonRateLimited,
-		login.ReasonOverload, login.ReasonInternal:
+		login.ReasonSlowed, login.ReasonOverload, login.ReasonInternal:
 		return reason
 	default:
 		if isAuthn(reason) {
