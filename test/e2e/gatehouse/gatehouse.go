@@ -81,6 +81,7 @@ type Server struct {
 	Reviews, Ops netip.AddrPort
 
 	log     string
+	limit   *memoryLimit // nil without one
 	process *os.Process
 	exited  chan struct{}
 	// state is set once exited is closed.
@@ -90,9 +91,19 @@ type Server struct {
 // Start runs 'gatehouse serve' with these flags and returns when it is ready. What it logs is appended to a file. The
 // context bounds the start only.
 func Start(ctx context.Context, log string, flags ...string) (*Server, error) {
+	return start(ctx, nil, log, flags)
+}
+
+// StartLimited is [Start] with a memory limit, in bytes, as a container has one: a memory cgroup where this process may
+// create one, else the GOMEMLIMIT that Gatehouse would derive from it. [Server.Limited] reports which.
+func StartLimited(ctx context.Context, memory int64, log string, flags ...string) (*Server, error) {
+	return start(ctx, newMemoryLimit(memory), log, flags)
+}
+
+func start(ctx context.Context, limit *memoryLimit, log string, flags []string) (*Server, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
 	defer cancel()
-	s := &Server{log: log, exited: make(chan struct{})}
+	s := &Server{log: log, limit: limit, exited: make(chan struct{})}
 	offset, err := s.launch(flags)
 	if err != nil {
 		return nil, fmt.Errorf("start gatehouse serve: %w", err)
@@ -123,6 +134,7 @@ func (s *Server) launch(flags []string) (int64, error) {
 
 	// Kill ends it, not a context: it is needed for longer than its start.
 	command := exec.Command(binary, append([]string{"serve"}, flags...)...) //nolint:noctx,gosec // see above; the program under test
+	s.limit.apply(command)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = tiedToParent()
 	started := make(chan error)
@@ -133,9 +145,11 @@ func (s *Server) launch(flags []string) (int64, error) {
 		err := command.Start()
 		started <- err
 		if err != nil {
+			s.limit.remove()
 			return
 		}
 		_ = command.Wait() // what matters is in the state
+		s.limit.remove()
 		s.state = command.ProcessState
 		close(s.exited)
 	}()
@@ -265,6 +279,21 @@ func (s *Server) Wait(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("gatehouse serve has not ended: %w", context.Cause(ctx))
 	}
 }
+
+// Limited returns how the memory is limited: "cgroup", "GOMEMLIMIT", or "" without a limit.
+func (s *Server) Limited() string {
+	switch {
+	case s.limit == nil:
+		return ""
+	case s.limit.group == "":
+		return "GOMEMLIMIT"
+	default:
+		return "cgroup"
+	}
+}
+
+// Exited is closed when the program has ended, however.
+func (s *Server) Exited() <-chan struct{} { return s.exited }
 
 // PeakMemory returns the most memory, in bytes, that the program has had resident at one time. Only Linux tells.
 func (s *Server) PeakMemory() (int64, error) {
