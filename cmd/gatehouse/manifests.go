@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -24,21 +25,25 @@ type manifestsFlags struct {
 	name, namespace               string
 	excludeNamespaces             []string
 	authentication                bool
+	admissionConfiguration        bool
 	noMatchConditions             bool
 	customResources, crds         bool
 	validate, validateOpen, parts []string
 	rights, publish               bool
 	serviceAccount                string
 	clientCert, clientKey, output string
-	// purpose is what --authentication prints, and kubeconfigPath where the kubeconfig
-	// will be.
+	// purpose is what --authentication and --admission-configuration print, and
+	// kubeconfigPath where the kubeconfig will be.
 	purpose, kubeconfigPath string
 	purposeGiven            bool
 }
 
-// What --authentication prints: the file for kube-apiserver and three ways to
-// make kube-apiserver read it.
+// What --authentication and --admission-configuration print: the files for
+// kube-apiserver and three ways to make kube-apiserver read them.
 const (
+	// forConfiguration is the AdmissionConfiguration, which names the kubeconfig.
+	forConfiguration = "configuration"
+
 	forKubeconfig   = "kubeconfig"
 	forFlags        = "flags"
 	forKubeadm      = "kubeadm"
@@ -79,6 +84,12 @@ kube-apiserver read that file: its flags, the part of kubeadm's configuration fo
 a new or a running cluster, or a patch for kubeadm --patches, for one node alone.
 The files are on the hosts of kube-apiserver; none of them is read here.
 
+With --admission-configuration it prints the AdmissionConfiguration by which
+kube-apiserver presents a client certificate to the webhooks of Gatehouse, for serve
+--require-client-certificate, and for being served first when strangers call too.
+--for kubeconfig prints the second file, which the first one names; what makes
+kube-apiserver read them is as above. Managed control planes do not offer this.
+
 No policy is asked about anything in kube-system, kube-node-lease and Gatehouse's
 own namespace, nor about nodes, certificate signing requests, leases, events,
 reviews and Gatehouse's own documents: a cluster can come up without it. What a
@@ -105,7 +116,12 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
     --client-cert /etc/kubernetes/gatehouse/client.crt --client-key /etc/kubernetes/gatehouse/client.key
 
   # the same command with this at its end: what to tell kubeadm
-  gatehouse manifests --authentication ... --for kubeadm`,
+  gatehouse manifests --authentication ... --for kubeadm
+
+  # a client certificate for admission: both files, and what to tell kubeadm
+  gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse > admission.yaml
+  gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse --for kubeconfig > admission.kubeconfig.yaml
+  gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse --for kubeadm`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -148,10 +164,11 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	flags.StringSliceVar(&f.parts, "part", nil, "print nothing but this part: "+partsText()+" (default: all)")
 	flags.BoolVar(&f.noMatchConditions, "no-match-conditions", false, "leave all match conditions of policies to Gatehouse")
 	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews instead, or what --for says")
-	flags.StringVar(&f.purpose, "for", forKubeconfig, "what to print with --authentication: "+purposesText())
-	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver, with --authentication (default /etc/kubernetes/NAME/kubeconfig.yaml)")
-	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver, with --authentication")
-	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver, with --authentication")
+	flags.BoolVar(&f.admissionConfiguration, "admission-configuration", false, "print the AdmissionConfiguration by which kube-apiserver presents a client certificate to the webhooks instead, or what --for says")
+	flags.StringVar(&f.purpose, "for", "", "what to print with --authentication or --admission-configuration: "+purposesText()+"; configuration is of the latter alone, and its default, kubeconfig that of the former")
+	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml, or admission.kubeconfig.yaml there with --admission-configuration, which has admission.yaml beside it)")
+	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.crt)")
+	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.key)")
 	addOutputFlag(cmd, &f.output, "yaml", "json")
 	_ = cmd.MarkFlagFilename("ca-file") // the flags exist, here and below
 	_ = cmd.MarkFlagDirname("config")
@@ -180,11 +197,12 @@ func certificatesText() string { return strings.Join(certificateSources(), " or 
 
 // purposes are the values of --for.
 func purposes() []string {
-	return []string{forKubeconfig, forFlags, forKubeadm, forKubeadmPatch}
+	return []string{forConfiguration, forKubeconfig, forFlags, forKubeadm, forKubeadmPatch}
 }
 
-func purposesText() string {
-	all := purposes()
+func purposesText() string { return orText(purposes()) }
+
+func orText(all []string) string {
 	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
@@ -194,8 +212,8 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if f.authentication {
-		return f.forAuthentication(server)
+	if f.onHosts() {
+		return f.forHosts(server)
 	}
 	o := registration.Options{
 		Name: f.name, Namespace: f.namespace, ExcludeNamespaces: f.excludeNamespaces, Server: server,
@@ -244,10 +262,19 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 	return text, notes, err
 }
 
-// forAuthentication is run for token reviews.
-func (f *manifestsFlags) forAuthentication(server registration.Server) ([]byte, []string, error) {
+// onHosts reports whether files for the hosts of kube-apiserver are printed, and not
+// objects of its API.
+func (f *manifestsFlags) onHosts() bool { return f.authentication || f.admissionConfiguration }
+
+// forHosts is run for files on the hosts of kube-apiserver.
+func (f *manifestsFlags) forHosts(server registration.Server) ([]byte, []string, error) {
 	o := registration.KubeconfigOptions{
-		Name: f.name, Server: server, CAFile: f.caFile, ClientCert: f.clientCert, ClientKey: f.clientKey, Path: f.kubeconfigPath,
+		Admission: f.admissionConfiguration,
+		Name:      f.name, Server: server, CAFile: f.caFile, ClientCert: f.clientCert, ClientKey: f.clientKey, Path: f.kubeconfigPath,
+	}
+	if o.Admission {
+		o.ClientCert = cmp.Or(o.ClientCert, "/etc/kubernetes/"+f.name+"/client.crt")
+		o.ClientKey = cmp.Or(o.ClientKey, "/etc/kubernetes/"+f.name+"/client.key")
 	}
 	var (
 		document registration.Document
@@ -262,6 +289,8 @@ func (f *manifestsFlags) forAuthentication(server registration.Server) ([]byte, 
 		document, notes, err = registration.Kubeadm(o)
 	case forKubeadmPatch:
 		document, notes, err = registration.KubeadmPatch(o)
+	case forConfiguration:
+		document, err = registration.AdmissionConfiguration(o)
 	default:
 		document, err = registration.Kubeconfig(o)
 		notes = o.Notes()
@@ -310,6 +339,9 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 		problem("--ca-file and --certificates exclude each other")
 	case f.certificates != "" && f.authentication:
 		problem("--certificates does not go with --authentication: kube-apiserver needs the CA in a file on its host (hint: --ca-file)")
+	case f.admissionConfiguration && (f.certificates != "" || f.caFile != ""):
+		problem("--ca-file and --certificates are not for --admission-configuration: the CA is in the webhook configurations")
+	case f.admissionConfiguration:
 	case f.authentication && f.caFile == "":
 		problem("there is no CA: give --ca-file, the path of the CAs of the serving certificate on the hosts of kube-apiserver")
 	case f.certificates == "" && f.caFile == "":
@@ -317,32 +349,56 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 	}
 	f.checkRights(problem)
 	f.checkContents(problem)
-	if f.authentication && (f.clientCert == "" || f.clientKey == "") {
-		problem("token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver, because Gatehouse answers nobody else: give --client-cert and --client-key")
-	}
-	if !f.authentication && (f.clientCert != "" || f.clientKey != "") {
-		problem("--client-cert and --client-key are for --authentication")
-	}
-	if !f.authentication && (f.purposeGiven || f.kubeconfigPath != "") {
-		problem("--for and --kubeconfig-path are for --authentication")
-	}
-	if !slices.Contains(purposes(), f.purpose) {
-		text := fmt.Sprintf("--for %q: must be %s", f.purpose, purposesText())
-		if hint := finding.DidYouMean(f.purpose, purposes()...); hint != "" {
-			text += " (hint: " + hint + ")"
-		}
-		problem(text)
-	}
+	f.checkHosts(problem)
 	if f.noMatchConditions && f.config == "" {
 		problem("--no-match-conditions is for --config: without it there are none")
 	}
-	if f.authentication && f.config != "" {
-		problem("--config is not for --authentication, which does not depend on it")
+	if f.onHosts() && f.config != "" {
+		problem("--config is not for " + f.hostsFlag() + ", which does not depend on it")
 	}
 	if f.output != "yaml" && f.output != "json" {
 		problems = append(problems, outputError(f.output, "yaml", "json"))
 	}
 	return server, errors.Join(problems...)
+}
+
+// hostsFlag is the flag that makes onHosts true.
+func (f *manifestsFlags) hostsFlag() string {
+	if f.admissionConfiguration {
+		return "--admission-configuration"
+	}
+	return "--authentication"
+}
+
+// checkHosts is check for files on the hosts of kube-apiserver, and sets the default
+// of --for.
+func (f *manifestsFlags) checkHosts(problem func(string)) {
+	if f.authentication && f.admissionConfiguration {
+		problem("--authentication and --admission-configuration exclude each other")
+	}
+	if f.authentication && (f.clientCert == "" || f.clientKey == "") {
+		problem("token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver, because Gatehouse answers nobody else: give --client-cert and --client-key")
+	}
+	if !f.onHosts() && (f.clientCert != "" || f.clientKey != "") {
+		problem("--client-cert and --client-key are for --authentication and --admission-configuration")
+	}
+	if !f.onHosts() && (f.purposeGiven || f.kubeconfigPath != "") {
+		problem("--for and --kubeconfig-path are for --authentication and --admission-configuration")
+	}
+	allowed := purposes()
+	if !f.admissionConfiguration {
+		allowed = allowed[1:]
+	}
+	if !f.purposeGiven {
+		f.purpose = allowed[0]
+	}
+	if !slices.Contains(allowed, f.purpose) {
+		text := fmt.Sprintf("--for %q: must be %s", f.purpose, orText(allowed))
+		if hint := finding.DidYouMean(f.purpose, allowed...); hint != "" {
+			text += " (hint: " + hint + ")"
+		}
+		problem(text)
+	}
 }
 
 // checkRights is check for what Gatehouse may do.
@@ -352,8 +408,8 @@ func (f *manifestsFlags) checkRights(problem func(string)) {
 		name  string
 	}{{f.rights, "--rights"}, {f.publish, "--publish-ca-bundle"}} {
 		switch {
-		case flag.given && f.authentication:
-			problem(flag.name + " is not for --authentication: token reviews need no rights in the cluster")
+		case flag.given && f.onHosts():
+			problem(flag.name + " is not for " + f.hostsFlag() + ": files on the hosts of kube-apiserver need no rights in the cluster")
 		case flag.given && f.certificates == "":
 			problem(flag.name + " needs --certificates: with --ca-file somebody else renews the certificate and says whom to trust")
 		}

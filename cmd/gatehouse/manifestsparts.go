@@ -64,8 +64,8 @@ func (f *manifestsFlags) checkContents(problem func(string)) {
 		{len(f.validateOpen) > 0, "--validate-open"},
 		{len(f.parts) > 0, "--part"},
 	} {
-		if flag.given && f.authentication {
-			problem(flag.name + " is not for --authentication")
+		if flag.given && f.onHosts() {
+			problem(flag.name + " is not for " + f.hostsFlag())
 		}
 	}
 	for _, name := range f.parts {

@@ -5,41 +5,33 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
 )
 
-// admissionConfiguration is docs/certificates.md's, as a file, with the user of these webhooks.
-func admissionConfiguration(t *testing.T, user, certificate, key string) string {
+// admissionConfiguration writes the files that 'gatehouse manifests --admission-configuration' prints for an address, and
+// returns the flag of kube-apiserver that goes with them.
+func admissionConfiguration(t *testing.T, address []string, certificate, key string) string {
 	t.Helper()
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "admission.kubeconfig.yaml")
-	plugin := func(name string) map[string]any {
-		return map[string]any{"name": name, "configuration": map[string]any{
-			"apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": kubeconfig,
-		}}
-	}
-	for name, document := range map[string]any{
-		"admission.kubeconfig.yaml": map[string]any{
-			"apiVersion": "v1", "kind": "Config",
-			"users": []any{map[string]any{"name": user, "user": map[string]any{"client-certificate": certificate, "client-key": key}}},
-		},
-		"admission.yaml": map[string]any{
-			"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
-			"plugins": []any{plugin("MutatingAdmissionWebhook"), plugin("ValidatingAdmissionWebhook")},
-		},
-	} {
-		text, err := yaml.Marshal(document)
+	arguments := slices.Concat([]string{"manifests", "--admission-configuration"}, address,
+		[]string{"--kubeconfig-path", kubeconfig, "--client-cert", certificate, "--client-key", key})
+	for purpose, file := range map[string]string{"configuration": filepath.Join(dir, "admission.yaml"), "kubeconfig": kubeconfig} {
+		text, err := gatehouse.Run(t.Context(), append(arguments, "--for", purpose)...)
 		must(t, err)
-		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
-	return filepath.Join(dir, "admission.yaml")
+	flags, err := gatehouse.Run(t.Context(), append(arguments, "--for", "flags")...)
+	must(t, err)
+	return strings.TrimSpace(flags)
 }
 
 // With --require-client-certificate, admission is answered to an API server that shows a certificate, and to no other:
@@ -50,15 +42,15 @@ func TestAdmissionWithClientCertificates(t *testing.T) {
 	flags := append([]string{"--require-client-certificate"}, w.serving...)
 	server, err := w.serve(t.Context(), "certified", config, flags...)
 	must(t, err)
-	user := "outage." + system + ".svc"
+	address := []string{"--service", system + "/outage"}
 	if !cluster.Namespaced() {
-		user = server.Reviews.String()
+		address = []string{"--url", "https://" + server.Reviews.String()}
 	}
-	start := func(user string) kubernetes.Interface {
-		file := admissionConfiguration(t, user, w.path("client.crt"), w.path("client.key"))
-		return cluster.New(t, cluster.Options{Join: w.Cluster, APIServerFlags: []string{"--admission-control-config-file=" + file}}).Client()
+	start := func(address ...string) kubernetes.Interface {
+		flag := admissionConfiguration(t, address, w.path("client.crt"), w.path("client.key"))
+		return cluster.New(t, cluster.Options{Join: w.Cluster, APIServerFlags: []string{flag}}).Client()
 	}
-	certified, other := start(user), start("somebody-else."+system+".svc")
+	certified, other := start(address...), start("--service", system+"/somebody-else")
 	must(t, w.register(t.Context(), "outage", config, server))
 	t.Cleanup(func() { w.unregister(t, "outage", w.outageGone("outage")) })
 

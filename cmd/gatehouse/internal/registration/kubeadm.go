@@ -40,7 +40,8 @@ type hostPathMount struct {
 }
 
 // Kubeadm makes what a kubeadm cluster needs in its ClusterConfiguration for
-// kube-apiserver to ask Gatehouse about tokens, and remarks on it.
+// kube-apiserver to ask Gatehouse about tokens, or to present its certificate for
+// admission reviews, and remarks on it.
 //
 // It is the configuration and not a patch of the static pod, because kubeadm
 // keeps it in the cluster: every later upgrade and every further control plane
@@ -175,6 +176,9 @@ func (o *KubeconfigOptions) mounts() ([]hostPathMount, []string, error) {
 		mounts[i].Name = o.Name[:min(len(o.Name), validation.DNS1123LabelMaxLength-len(suffix))] + suffix
 	}
 	notes := o.Notes()
+	if o.Admission && len(mounts) > 0 {
+		notes = append(notes, "kube-apiserver has one --admission-control-config-file: where it is set already, add the plugins to that file (hint: where token reviews are set up, the directory is mounted already, and a volume can be there once)")
+	}
 	if len(mounts) > 1 {
 		notes = append(notes, fmt.Sprintf("the files are in different directories, and each becomes a volume of kube-apiserver's pod: %s (hint: put them into one)", quotedList(directories)))
 	}

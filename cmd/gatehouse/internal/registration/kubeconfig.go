@@ -15,16 +15,22 @@ import (
 )
 
 // KubeconfigOptions say where kube-apiserver finds Gatehouse for token reviews,
-// and which files it uses. The paths are on the hosts that kube-apiserver runs
-// on; a relative path is relative to the kubeconfig.
+// or to whom it presents its client certificate for admission reviews, and which
+// files it uses. The paths are on the hosts that kube-apiserver runs on; a relative
+// path is relative to the kubeconfig.
 type KubeconfigOptions struct {
+	// Admission is true for admission reviews: see AdmissionConfiguration. Their
+	// addresses and CAs are in the webhook configurations.
+	Admission bool
 	// Name is the name of the cluster and of the context, and of what is made for
 	// kubeadm: a DNS label.
 	Name string
-	// Server must be a URL: kube-apiserver does not resolve names of Services.
+	// Server must be a URL for token reviews: kube-apiserver does not resolve names of
+	// Services there.
 	Server Server
 	// CAFile has the CA certificates that the serving certificate is verified
-	// with, ClientCert and ClientKey what kube-apiserver shows to Gatehouse.
+	// with, for token reviews alone, ClientCert and ClientKey what kube-apiserver
+	// presents to Gatehouse.
 	CAFile, ClientCert, ClientKey string
 	// Path is where the kubeconfig itself will be, DefaultPath if empty.
 	Path string
@@ -34,7 +40,11 @@ type KubeconfigOptions struct {
 // it is said otherwise: in a directory of its own, which can be mounted whole
 // and then shows nothing else.
 func (o *KubeconfigOptions) DefaultPath() string {
-	return "/etc/kubernetes/" + o.Name + "/kubeconfig.yaml"
+	file := "kubeconfig.yaml"
+	if o.Admission {
+		file = "admission.kubeconfig.yaml"
+	}
+	return "/etc/kubernetes/" + o.Name + "/" + file
 }
 
 func (o *KubeconfigOptions) path() string {
@@ -50,6 +60,9 @@ func (o *KubeconfigOptions) path() string {
 func Kubeconfig(o KubeconfigOptions) (Document, error) {
 	if err := o.check(); err != nil {
 		return Document{}, err
+	}
+	if o.Admission {
+		return o.admissionKubeconfig(), nil
 	}
 	var flags strings.Builder
 	for _, flag := range o.flags() {
@@ -88,14 +101,21 @@ func (o *KubeconfigOptions) check() error {
 	if len(validation.IsDNS1123Label(o.Name)) > 0 {
 		problems = append(problems, fmt.Errorf("name %q: must be a DNS label", o.Name))
 	}
-	if o.Server.URL == "" {
+	if o.Admission && o.Server == (Server{}) {
+		problems = append(problems, errors.New("the certificate is presented to a Service or a URL, and there is neither"))
+	}
+	if !o.Admission && o.Server.URL == "" {
 		problems = append(problems, errors.New("token reviews need a URL: kube-apiserver reads their address from a file and does not resolve the names of Services"))
 	}
-	if o.CAFile == "" {
+	if !o.Admission && o.CAFile == "" {
 		problems = append(problems, errors.New("token reviews need the path of a CA file on the hosts of kube-apiserver"))
 	}
 	if o.ClientCert == "" || o.ClientKey == "" {
-		problems = append(problems, errors.New("token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver: Gatehouse answers nobody else"))
+		text := "token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver: Gatehouse answers nobody else"
+		if o.Admission {
+			text = "the paths of a client certificate and its key on the hosts of kube-apiserver are required"
+		}
+		problems = append(problems, errors.New(text))
 	}
 	for _, file := range []string{o.CAFile, o.ClientCert, o.ClientKey, o.path()} {
 		if strings.ContainsFunc(file, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -108,6 +128,9 @@ func (o *KubeconfigOptions) check() error {
 // Notes are remarks about options that are valid and may not be meant, in a fixed
 // order.
 func (o *KubeconfigOptions) Notes() []string {
+	if o.Admission {
+		return nil
+	}
 	host := o.Server.host()
 	if strings.HasSuffix(host, ".svc") || strings.Contains(host, ".svc.") {
 		return []string{fmt.Sprintf("the host %q looks like the name of a Service: kube-apiserver uses the DNS of its host, not the cluster's (hint: an IP address, or a name that its host resolves)", host)}
@@ -119,7 +142,13 @@ func (o *KubeconfigOptions) Notes() []string {
 // the kubeconfig is relative, each once.
 func (o *KubeconfigOptions) files() []string {
 	files := []string{path.Clean(o.path())}
+	if o.Admission {
+		files = append(files, o.configurationPath())
+	}
 	for _, file := range []string{o.CAFile, o.ClientCert, o.ClientKey} {
+		if file == "" {
+			continue // for admission reviews, the CA
+		}
 		if !path.IsAbs(file) {
 			file = path.Join(path.Dir(o.path()), file)
 		}

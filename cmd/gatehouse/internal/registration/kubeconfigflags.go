@@ -21,8 +21,12 @@ type flag struct {
 
 func (f flag) String() string { return "--" + f.Name + "=" + f.Value }
 
-// flags are those that make kube-apiserver ask Gatehouse about tokens.
+// flags are those that make kube-apiserver ask Gatehouse about tokens, or present its
+// certificate for admission reviews.
 func (o *KubeconfigOptions) flags() []flag {
+	if o.Admission {
+		return []flag{{"admission-control-config-file", o.configurationPath()}}
+	}
 	return []flag{
 		{"authentication-token-webhook-config-file", o.path()},
 		{"authentication-token-webhook-version", "v1"},
