@@ -166,7 +166,7 @@ func TestAdmissionPolicyBindings(t *testing.T) {
 		{"not in force", policies(`validations: [{expression: "false"}]`), ""},
 		{
 			"a kind that is not served", documents(policies(`paramKind: {apiVersion: example.com/v1, kind: Unserved}, validations: [{expression: "false"}]`), binding("validationActions: [Warn], paramRef: {name: x, parameterNotFoundAction: Allow}")),
-			`AdmissionPolicy 'own' with binding 'bound' denied request: failed to configure binding: no matches for kind "Unserved"`,
+			`AdmissionPolicy 'own' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'example.com/v1, Kind=Unserved': the kind is not served`,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -72,11 +72,11 @@ func (r *request) existed(p *compiledPolicy, b *binding, param *param, result *r
 	if r.template == "" && !p.match.createsSuch(r) {
 		return false
 	}
-	for i, c := range [...]*constraints{p.match, b.match} {
+	for _, c := range [...]*constraints{p.match, b.match} {
 		if c == nil {
 			continue
 		}
-		if why, err := c.matches(earlier, i == 0); err != nil || why != Evaluated {
+		if why, _, err := c.matches(earlier); err != nil || why != Evaluated {
 			return false
 		}
 	}

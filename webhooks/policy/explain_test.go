@@ -129,9 +129,8 @@ func TestExplain(t *testing.T) {
  {
   "kind": "ValidatingAdmissionPolicy",
   "policy": "g",
-  "binding": "g",
   "why": "Misconfigured",
-  "detail": "no matches for kind \"Unserved\"",
+  "detail": "failed to find resource referenced by paramKind: 'example.com/v1, Kind=Unserved': the kind is not served",
   "cost": 0
  }
 ]`

@@ -46,7 +46,7 @@ func (o objects) Namespace(name string) (*corev1.Namespace, bool) {
 // and those that begin with Cluster.
 func (o objects) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	if gvk.Kind == "Unserved" {
-		return false, errors.New("no matches for kind \"Unserved\"")
+		return false, fmt.Errorf("failed to find resource referenced by paramKind: '%v': %w", gvk, policy.ErrNotServed)
 	}
 	return !strings.HasPrefix(gvk.Kind, "Cluster") && !slices.ContainsFunc(o, func(object *unstructured.Unstructured) bool {
 		return object.GroupVersionKind() == gvk && object.GetNamespace() == ""

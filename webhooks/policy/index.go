@@ -7,6 +7,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
 )
 
 // index finds the policies that may be about a request without a look at the
@@ -130,6 +131,9 @@ func (x index) candidates(r *request) []int {
 	out := x.of(nil, r, r.requested.Group, r.requested.Resource)
 	if sent := r.sent(); sent.Group != r.requested.Group || sent.Resource != r.requested.Resource {
 		out = x.of(out, r, sent.Group, sent.Resource)
+	}
+	if group, ok := equivalent.OtherGroup(r.requested.GroupResource()); ok {
+		out = x.of(out, r, group, r.requested.Resource)
 	}
 	if len(out) > 1 {
 		slices.Sort(out)

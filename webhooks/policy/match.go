@@ -12,9 +12,8 @@ import (
 )
 
 // constraints are match resources, compiled. Their meaning is upstream's,
-// k8s.io/apiserver/pkg/admission/plugin/policy/matching, with one difference
-// that a webhook cannot avoid: upstream converts the object to a version that a
-// policy names, and a webhook gets the one version that its registration names.
+// k8s.io/apiserver/pkg/admission/plugin/policy/matching. A webhook gets the object
+// in the one version that its registration names: request.as converts it.
 type constraints struct {
 	// exact is false for matchPolicy Equivalent.
 	exact               bool
@@ -46,116 +45,87 @@ func (s *selectors) compileMatch(match *admissionregistrationv1.MatchResources) 
 	}
 }
 
-// form is the form of a request in which a rule is about it.
-type form uint8
+// match is how rules match a request.
+type match struct {
+	// as is the resource and version in which one of the rules names the request.
+	as schema.GroupVersionResource
+	// certain is false if it is not known whether API servers serve that version.
+	certain bool
+}
 
-const (
-	// noForm means that the rule is about something else.
-	noForm form = iota
-	// asRequested is the resource and version that the client named.
-	asRequested
-	// asSent is the resource and version that the API server sent.
-	asSent
-	// asOtherVersion is the same resource in a version that is neither.
-	asOtherVersion
-)
-
-// matches tells whether the request is one that the constraints select: then it
-// is Evaluated, and otherwise why not. An error means that they would select it
-// if something were known, or sent, that is not. For a policy the object must be
-// in a form that the rules name, for a binding it need not be.
-func (c *constraints) matches(r *request, inForm bool) (Why, error) {
-	var formErr error
-	switch c.find(r, c.exclude) {
-	case asRequested, asSent:
-		return OtherRequest, nil
-	case asOtherVersion:
-		// Whether that version is one in which the API server would have found
-		// the object is not known here, and what is excluded is let pass.
-		formErr = fmt.Errorf("the object was sent as %s, and is excluded in another version: name the version that is sent", r.sent().GroupVersion())
-	case noForm:
-	}
-	if len(c.rules) > 0 {
-		found := c.find(r, c.rules)
-		if found == noForm {
-			return OtherRequest, nil
+// matches reports whether the constraints select the request: then it is
+// Evaluated, and otherwise why not. It also returns the resource and version in
+// which the rules name the request. An error means that they would select it if
+// something were known that is not.
+func (c *constraints) matches(r *request) (Why, schema.GroupVersionResource, error) {
+	var excludeErr error
+	if excluded, ok := c.find(r, c.exclude); ok {
+		if excluded.certain {
+			return OtherRequest, excluded.as, nil
 		}
-		if inForm && formErr == nil {
-			formErr = c.evaluable(r, found)
+		// What is excluded is let pass.
+		excludeErr = fmt.Errorf("the object is %s, and excluded as %s, of which it is not known whether the API server has it", r.requested.GroupVersion(), excluded.as.GroupVersion())
+	}
+	found := match{as: r.requested}
+	if len(c.rules) > 0 {
+		var ok bool
+		if found, ok = c.find(r, c.rules); !ok {
+			return OtherRequest, found.as, nil
 		}
 	}
 	selected, namespaceErr := r.selectsNamespace(c.namespaces)
 	switch {
 	case !selected && namespaceErr == nil:
-		return NamespaceNotSelected, nil
+		return NamespaceNotSelected, found.as, nil
 	case !r.selectsObject(c.objects):
-		return ObjectNotSelected, nil
-	case formErr != nil:
-		return Evaluated, formErr
+		return ObjectNotSelected, found.as, nil
+	case excludeErr != nil:
+		return Evaluated, found.as, excludeErr
 	default:
-		return Evaluated, namespaceErr
+		return Evaluated, found.as, namespaceErr
 	}
 }
 
-// find is the first form in which one of the rules is about the request.
-func (c *constraints) find(r *request, list []rule) form {
+// find finds the resource and version in which one of the rules names the request:
+// as in the API server the one that was requested, or else the first of those that
+// are equivalent to it.
+func (c *constraints) find(r *request, list []rule) (match, bool) {
 	if len(list) == 0 {
-		return noForm
+		return match{}, false
 	}
 	attributes := r.attributes()
 	if anyAbout(list, attributes, r.Name) {
-		return asRequested
+		return match{r.requested, true}, true
 	}
 	if c.exact {
-		return noForm
+		return match{}, false
 	}
-	sent := r.sent()
-	if sent != r.requested && anyAbout(list, &otherResource{attributes, sent}, r.Name) {
-		return asSent
+	equivalents, known := r.equivalents()
+	if known && len(equivalents) == 1 {
+		return match{}, false // the most frequent case
 	}
 	for i := range list {
+		for _, e := range equivalents {
+			if e.GroupVersionResource != r.requested && list[i].about(&otherResource{attributes, e.GroupVersionResource}, r.Name) {
+				return match{e.GroupVersionResource, e.Standard || e.GroupVersionResource == r.sent()}, true
+			}
+		}
+	}
+	if known {
+		return match{}, false
+	}
+	// Any version that is named may be served.
+	for i := range list {
 		for _, version := range list[i].APIVersions {
-			for _, resource := range [...]schema.GroupVersionResource{r.requested, sent} {
-				// There is no other version to convert to, and "*" was tried
-				// before.
-				if version == "*" || resource.Version == "v1" && ServedInV1Alone(resource.Group) {
-					continue
-				}
+			for _, resource := range [...]schema.GroupVersionResource{r.requested, r.sent()} {
 				resource.Version = version
-				if list[i].about(&otherResource{attributes, resource}, r.Name) {
-					return asOtherVersion
+				if version != "*" && list[i].about(&otherResource{attributes, resource}, r.Name) {
+					return match{resource, false}, true
 				}
 			}
 		}
 	}
-	return noForm
-}
-
-// ServedInV1Alone tells whether every version of Kubernetes that has match
-// conditions serves the group in v1 and in no other version, so that a rule that
-// names another is about nothing.
-func ServedInV1Alone(group string) bool {
-	switch group {
-	case "", "apps", "batch", "rbac.authorization.k8s.io":
-		return true
-	default:
-		return false
-	}
-}
-
-// evaluable is an error if the object that was sent is not in a form that the
-// rules are about. Looking at it all the same could pass what the rules, written
-// for another version, would refuse.
-func (c *constraints) evaluable(r *request, found form) error {
-	sent := r.sent()
-	if found == asSent || found == asRequested && sent == r.requested {
-		return nil
-	}
-	if found == asRequested && !c.exact && anyAbout(c.rules, &otherResource{r.attributes(), sent}, r.Name) {
-		return nil
-	}
-	return fmt.Errorf("the object was sent as %s, a version that the policy does not name: "+
-		"name the versions of policies in the webhook configuration, with matchPolicy Equivalent", sent.GroupVersion())
+	return match{}, false
 }
 
 // createsPods tells whether the rules are about the creation of pods.
@@ -177,7 +147,8 @@ func (c *constraints) createsPods() bool {
 func (c *constraints) createsSuch(r *request) bool {
 	created := r.AdmissionRequest
 	created.Operation, created.SubResource, created.RequestSubResource = admissionv1.Create, "", ""
-	return c.find(newRequest(r.review, admissionRequest(created)), c.rules) != noForm
+	_, ok := c.find(newRequest(r.review, admissionRequest(created)), c.rules)
+	return ok
 }
 
 // anyAbout tells whether one of the rules is about a request of that name.

@@ -34,6 +34,20 @@ func compileParams(kind *admissionregistrationv1.ParamKind, ref *admissionregist
 	return out
 }
 
+// unservedParams is the error for a policy whose paramKind is not served. As
+// upstream it is an error of the policy, whatever its bindings match.
+func (p *compiledPolicy) unservedParams(objects Objects) error {
+	for i := range p.bindings {
+		if params := &p.bindings[i].params; params.ref != nil {
+			if _, err := objects.Namespaced(params.kind); errors.Is(err, ErrNotServed) {
+				return err
+			}
+			break
+		}
+	}
+	return nil
+}
+
 // errNoParams is upstream's.
 var errNoParams = errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
 

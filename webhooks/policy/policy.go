@@ -14,6 +14,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -76,7 +77,7 @@ type Objects interface {
 	// Namespace is the namespace of that name, and false if it is not known.
 	Namespace(name string) (*corev1.Namespace, bool)
 	// Namespaced tells whether objects of a kind are in namespaces. An error
-	// says why it is not known: there is no such kind, say.
+	// says why it is not known. It wraps ErrNotServed if there is no such kind.
 	Namespaced(gvk schema.GroupVersionKind) (bool, error)
 	// Get is an object of a kind by namespace and name, or nil if there is none.
 	// The namespace is "" for an object that has none. An error says why it is
@@ -86,6 +87,10 @@ type Objects interface {
 	// whose labels match, in the order of their names.
 	List(gvk schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error)
 }
+
+// ErrNotServed is wrapped by errors of Objects that say that API servers do not
+// serve a kind in its version.
+var ErrNotServed = errors.New("the kind is not served")
 
 // Injector makes of a pod what the mutating endpoint will make of it: the pod's
 // JSON text, unchanged if there is nothing to do. Workload is the kind and name,

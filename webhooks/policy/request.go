@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
@@ -69,6 +70,11 @@ type request struct {
 	harmless, harmlessRead bool
 	// kept are evaluations that hold for every binding.
 	kept map[*compiledPolicy]*evaluation
+	// equivalentTo and equivalentsKnown are what equivalents returns, once it was
+	// called, and conversions what as made.
+	equivalentTo     []equivalent.Resource
+	equivalentsKnown bool
+	conversions      map[schema.GroupVersionResource]conversion
 	// once are evaluations of an earlier request.
 	once map[evaluatedKey]*evaluation
 }

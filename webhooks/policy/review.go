@@ -7,6 +7,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
@@ -93,7 +94,7 @@ func (r *request) evaluateAll() {
 
 // evaluate adds what one policy says to the answer.
 func (r *request) evaluate(p *compiledPolicy) {
-	why, err := p.match.matches(r, true)
+	why, as, err := p.match.matches(r)
 	switch {
 	case r.err != nil:
 		return
@@ -110,17 +111,22 @@ func (r *request) evaluate(p *compiledPolicy) {
 		r.misconfigured(p, nil, p.broken)
 		return
 	}
+	if err := p.unservedParams(r.set.objects); err != nil {
+		r.misconfigured(p, nil, err)
+		return
+	}
 	for i := range p.bindings {
-		if r.bind(p, &p.bindings[i]); r.err != nil {
+		if r.bind(p, &p.bindings[i], as); r.err != nil {
 			return
 		}
 	}
 }
 
-// bind evaluates a policy as one binding puts it in force.
-func (r *request) bind(p *compiledPolicy, b *binding) {
+// bind evaluates a policy as one binding puts it in force, with the object as the
+// resource that the policy names.
+func (r *request) bind(p *compiledPolicy, b *binding, as schema.GroupVersionResource) {
 	if b.match != nil {
-		why, err := b.match.matches(r, false)
+		why, _, err := b.match.matches(r)
 		switch {
 		case r.err != nil:
 			return
@@ -141,6 +147,20 @@ func (r *request) bind(p *compiledPolicy, b *binding) {
 		r.explainNot(p, b, NoParams, "")
 		return
 	}
+	seen, err := r.as(p.match, as)
+	switch {
+	case r.err != nil:
+		return
+	case err != nil:
+		r.misconfigured(p, b, err)
+		return
+	}
+	seen.evaluateBound(p, b, found)
+}
+
+// evaluateBound evaluates a policy that a binding puts in force for each of the
+// params.
+func (r *request) evaluateBound(p *compiledPolicy, b *binding, found []*param) {
 	if p.looksAtNamespace {
 		if _, known := r.inNamespace(); !known {
 			why := "namespaceObject is used"

@@ -78,7 +78,7 @@ func TestReviewVerdicts(t *testing.T) {
 	apps := func(match string) string {
 		return denyAll("p", `matchConstraints: {`+match+`resourceRules: [{apiGroups: ["apps"], apiVersions: ["v1"], operations: ["CREATE"], resources: ["deployments"]}]}`, "")
 	}
-	const unconverted = "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: the object was sent as apps/%s, a version that the policy does not name: name the versions of policies in the webhook configuration, with matchPolicy Equivalent"
+	const unconverted = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: failed to configure binding: failed to convert object version: the object was sent as apps/%s, and the policy names apps/v1: name the versions of policies in the webhook configuration, with matchPolicy Equivalent"
 	const denied = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: p"
 	const unknown = "ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: namespace \"shop\" is not known, and its labels decide"
 	namespaceSelector := func(selector string) string {
@@ -110,7 +110,7 @@ func TestReviewVerdicts(t *testing.T) {
 		{"excluded in another version", apps(`excludeResourceRules: [{apiGroups: ["apps"], apiVersions: ["v1beta1"], operations: ["*"], resources: ["*"]}], `), deployment, none, denied},
 		{"excluded in another version that may be served", strings.ReplaceAll(apps(`excludeResourceRules: [{apiGroups: ["apps"], apiVersions: ["v2"], operations: ["*"], resources: ["*"]}], `), `"apps"`, `"example.org"`), deployment, func(req *admission.Request) {
 			req.Resource.Group, req.RequestResource = "example.org", nil
-		}, `ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: the object was sent as example.org/v1, and is excluded in another version: name the version that is sent`},
+		}, `ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: the object is example.org/v1, and excluded as example.org/v2, of which it is not known whether the API server has it`},
 		{"excluded in another version, exactly", apps(`matchPolicy: Exact, excludeResourceRules: [{apiGroups: ["apps"], apiVersions: ["v1beta1"], operations: ["*"], resources: ["*"]}], `), deployment, none, denied},
 		{"bound in another version", denyAll("p", "", `matchResources: {resourceRules: [{apiGroups: ["apps"], apiVersions: ["v1beta1"], operations: ["*"], resources: ["*"]}]}`), deployment, none, "allowed"},
 		{"an old request without the resource that was asked for", apps(""), deployment, func(req *admission.Request) { req.RequestResource = &req.Resource }, denied},

@@ -80,7 +80,7 @@ var (
 )
 
 func limitQuantity(args []ref.Val) error {
-	if text, ok := args[0].(types.String); ok && isHuge(string(text)) {
+	if text, ok := args[0].(types.String); ok && IsHugeQuantity(string(text)) {
 		return errHugeQuantity
 	}
 	return nil

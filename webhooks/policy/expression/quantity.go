@@ -6,7 +6,7 @@ import (
 )
 
 // errHugeQuantity is the failure of an expression that makes a quantity of a text
-// that isHuge.
+// that IsHugeQuantity.
 var errHugeQuantity = fmt.Errorf("a quantity must not have more than %d digits, or an exponent of more than %d", mostDigits, mostExponentDigits)
 
 const (
@@ -18,11 +18,11 @@ const (
 	mostExponentDigits = 2
 )
 
-// isHuge tells whether a text, if it is a quantity, is one that takes longer to
+// IsHugeQuantity reports whether a text, if it is a quantity, is one that takes longer to
 // read or to compare than its cost says: neither the cost limit nor the context
 // ends that. The grammar is that of
 // k8s.io/apimachinery/pkg/api/resource.ParseQuantity.
-func isHuge(text string) bool {
+func IsHugeQuantity(text string) bool {
 	if text != "" && (text[0] == '+' || text[0] == '-') {
 		text = text[1:]
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // trouble is a class of errors of the API server, for metrics and so that a log
@@ -39,6 +40,9 @@ func (e *unservedError) Error() string {
 	}
 	return fmt.Sprintf("failed to find resource referenced by paramKind: '%v': %s", e.kind, e.reason)
 }
+
+// Is reports whether the target is the error for kinds that are not served.
+func (e *unservedError) Is(target error) bool { return target == policy.ErrNotServed }
 
 var errMisplaced = errors.New("paramRef.namespace is given, and objects of the kind are in no namespace")
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -88,8 +91,14 @@ func (o *objects) List(gvk schema.GroupVersionKind, namespace string, selector l
 
 // Namespaced tells whether objects of a kind are in namespaces. Kinds of
 // Kubernetes are known; of others, the objects of the directory show it, and
-// without any, namespaces are assumed. There is never an error.
+// without any, namespaces are assumed. The error says that Kubernetes does not serve
+// a kind in its version.
 func (o *objects) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
+	if len(o.byKind[gvk]) == 0 {
+		if serves, known := equivalent.Serves(gvk); known && !serves {
+			return false, fmt.Errorf("failed to find resource referenced by paramKind: '%v': %w", gvk, policy.ErrNotServed)
+		}
+	}
 	if !strings.Contains(gvk.Group, ".") {
 		return !isClusterKind(gvk.Kind), nil
 	}

@@ -10,8 +10,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // apiVersion is how Kubernetes writes versions of an API.
@@ -89,7 +89,7 @@ func parseResource(text string) (admissionregistrationv1.RuleWithOperations, err
 	version, group, _ := strings.Cut(rest, ".")
 	switch {
 	case apiVersion.MatchString(version):
-	case policy.ServedInV1Alone(rest):
+	case equivalent.InV1Alone(rest):
 		version, group = "v1", rest
 	default:
 		version, group = all, rest

@@ -436,28 +436,51 @@ func TestNotes(t *testing.T) {
 			options(withURL, func(o *Options) {
 				o.Spec = spec()
 				o.Spec.Policy.AdmissionPolicies = []policy.AdmissionPolicy{
-					ours("a", specWith("", named("autoscaling,apps", "v1", "horizontalpodautoscalers,deployments", create))),
-					ours("b", specWith("", named("autoscaling", "v1,v2", "horizontalpodautoscalers", create))),
+					ours("a", specWith("", named("example.com,apps", "v1", "things,deployments", create))),
+					ours("b", specWith("", named("example.com", "v1,v2", "things", create))),
 					// Of these there is one version, so that "*" is no difference.
 					ours("c", specWith("", named("apps", "*", "deployments", create))),
 				}
 			}),
 			[]string{"Mutating", "Validating"},
-			[]string{`policies name different versions of "horizontalpodautoscalers.autoscaling" (v1; v1, v2): an object is sent in one version, and AdmissionPolicy/a cannot judge it`},
+			[]string{`policies name different versions of "things.example.com" (v1; v1, v2): an object is sent in one version, and AdmissionPolicy/a cannot judge it`},
 		},
 		"a version, and all versions by other names": {
 			options(withURL, func(o *Options) {
 				o.Spec = spec()
 				o.Spec.Policy.AdmissionPolicies = []policy.AdmissionPolicy{
 					ours("everything", specWith("", named("*", "*", "*", create))),
-					ours("a", specWith("", named("autoscaling,apps", "v1", "horizontalpodautoscalers", create))),
-					ours("b", specWith("", named("autoscaling", "v1", "horizontalpodautoscalers", create), named("autoscaling", "v2", "horizontalpodautoscalers", create))),
+					ours("a", specWith("", named("example.com,apps", "v1", "things", create))),
+					ours("b", specWith("", named("example.com", "v1", "things", create), named("example.com", "v2", "things", create))),
 					// "*" is no subresource.
 					ours("c", specWith("", named("policy", "v1", "poddisruptionbudgets/status", create))),
 				}
 			}),
 			[]string{"Mutating", "Validating"},
-			[]string{`policies name different versions of "horizontalpodautoscalers.autoscaling" (*; v1; v1, v2): an object is sent in one version, and AdmissionPolicy/a and 1 more cannot judge it`},
+			[]string{`policies name different versions of "things.example.com" (*; v1; v1, v2): an object is sent in one version, and AdmissionPolicy/a and 1 more cannot judge it`},
+		},
+		"different versions that Gatehouse converts": {
+			options(withURL, func(o *Options) {
+				o.Spec = spec()
+				o.Spec.Policy.AdmissionPolicies = []policy.AdmissionPolicy{
+					ours("a", specWith("", named("autoscaling", "v1", "horizontalpodautoscalers", create))),
+					ours("b", specWith("", named("autoscaling", "v2", "horizontalpodautoscalers,horizontalpodautoscalers/status", create))),
+					ours("c", specWith("", named("autoscaling", "*", "horizontalpodautoscalers", create))),
+				}
+			}),
+			[]string{"Mutating", "Validating"},
+			nil,
+		},
+		"different versions that Gatehouse does not convert": {
+			options(withURL, func(o *Options) {
+				o.Spec = spec()
+				o.Spec.Policy.AdmissionPolicies = []policy.AdmissionPolicy{
+					ours("a", specWith("", named("resource.k8s.io", "v1", "resourceclaims", create))),
+					ours("b", specWith("", named("resource.k8s.io", "v1beta1,v1beta2", "resourceclaims", create))),
+				}
+			}),
+			[]string{"Mutating", "Validating"},
+			[]string{`policies name different versions of "resourceclaims.resource.k8s.io" (v1; v1beta1, v1beta2): an object is sent in one version, and AdmissionPolicy/a cannot judge it`},
 		},
 		"different versions for policies that are about these alone": {
 			options(withURL, func(o *Options) {

@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
 )
 
 // versionSets are the versions of each resource that policies name.
@@ -72,7 +73,7 @@ func (v versionSets) of(key groupResource) map[string]*policyVersions {
 			continue
 		}
 		clear(p.versions)
-		if policy.ServedInV1Alone(key.group) {
+		if equivalent.InV1Alone(key.group) {
 			p.versions["v1"] = true
 		} else {
 			p.versions[all] = true
@@ -85,10 +86,32 @@ func (p *policyVersions) text() string {
 	return strings.Join(slices.Sorted(maps.Keys(p.versions)), ", ")
 }
 
+// canJudge reports whether a policy that names these versions of a resource can
+// judge an object that is sent in another one: Gatehouse converts what Kubernetes
+// itself serves in several versions.
+func (p *policyVersions) canJudge(key groupResource, sent string) bool {
+	resource, _, _ := strings.Cut(key.resource, "/")
+	in := func(version string) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Group: key.group, Version: version, Resource: resource}
+	}
+	possible := []string{sent}
+	if known := equivalent.Versions(key.group, resource); sent == all && known != nil {
+		possible = known
+	}
+	return !slices.ContainsFunc(possible, func(sent string) bool {
+		for version := range p.versions {
+			if version == sent || equivalent.Convertible(in(sent), in(version)) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // notes are about resources of which policies name different versions. A
-// webhook is sent an object in a version that any of them names, and cannot convert
-// it: a policy that is about equivalent objects cannot judge it if it does not name
-// that version.
+// webhook is sent an object in a version that any of them names: a policy that is
+// about equivalent objects cannot judge it if it does not name that version, unless
+// Gatehouse can convert the object.
 func (v versionSets) notes() []string {
 	var notes []string
 	for key := range v {
@@ -100,8 +123,14 @@ func (v versionSets) notes() []string {
 		}
 		var lacking []string
 		for name, p := range policies {
-			if !p.exact && !p.versions[all] && len(p.versions) < len(sent) {
-				lacking = append(lacking, name)
+			if p.exact || p.versions[all] {
+				continue
+			}
+			for version := range sent {
+				if !p.canJudge(key, version) {
+					lacking = append(lacking, name)
+					break
+				}
 			}
 		}
 		if len(lacking) == 0 {
