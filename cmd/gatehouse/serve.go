@@ -57,9 +57,11 @@ type serveFlags struct {
 	tlsMinVersion string
 	stateDir      string
 	audit         bool
-	inFlight      int64
-	drainDelay    time.Duration
-	logLevel      string
+	// inFlight and connections are 0 for what fits.
+	inFlight    int64
+	connections int
+	drainDelay  time.Duration
+	logLevel    string
 	// level is that of the log from the start on; it can be changed while this runs.
 	level     slog.LevelVar
 	logFormat string
@@ -159,7 +161,8 @@ or a certificate that cannot be used, or an address that is taken.`,
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "lowest TLS version: 1.3 or 1.2")
 	flags.BoolVar(&f.audit, "audit-authentication", false, "log every token review at level info, also those that end in a yes: who, by which source, which token's id")
 	flags.StringVar(&f.stateDir, "state-dir", "", "directory to keep in when access tokens were last used; without it nobody knows, but for custom resources, whose status tells")
-	flags.Int64Var(&f.inFlight, "max-in-flight-bytes", 128<<20, "bytes that the reviews held in memory at one time, and decoding them, may take; more are shed")
+	flags.Int64Var(&f.inFlight, "max-in-flight-bytes", 0, "bytes that reviews in progress, and decoding them, may take in memory at one time; more are shed (default: what the memory limit leaves, 128 MiB without one)")
+	flags.IntVar(&f.connections, "max-connections", 0, "connections without a client certificate that may be open at one time (default: what the memory limit and that of open files leave, at most 2048)")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 15*time.Second, "how long to go on answering after SIGTERM")
 	flags.StringVar(&f.logLevel, "log-level", "info", "lowest level that is logged: debug (every review), info (denials, and what exceptions let pass), warn or error")
 	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
@@ -171,7 +174,7 @@ or a certificate that cannot be used, or an address that is taken.`,
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flags exist
 	}
-	for _, name := range []string{"namespace", "count-pods-every", "listen", "ops-listen", "max-in-flight-bytes", "drain-delay"} {
+	for _, name := range []string{"namespace", "count-pods-every", "listen", "ops-listen", "max-in-flight-bytes", "max-connections", "drain-delay"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 	_ = cmd.MarkFlagFilename("kubeconfig")
@@ -211,8 +214,11 @@ func (f *serveFlags) check() error {
 	if f.logFormat != "json" && f.logFormat != "text" {
 		problems = append(problems, fmt.Errorf("--log-format %q: must be json or text", f.logFormat))
 	}
-	if f.inFlight <= review.MaxAdmissionBytes {
+	if f.given("max-in-flight-bytes") && f.inFlight <= review.MaxAdmissionBytes {
 		problems = append(problems, fmt.Errorf("--max-in-flight-bytes %d: must be more than %d, the largest review", f.inFlight, review.MaxAdmissionBytes))
+	}
+	if f.given("max-connections") && f.connections < leastConnections {
+		problems = append(problems, fmt.Errorf("--max-connections %d: must be at least %d (hint: leave it out for what fits)", f.connections, leastConnections))
 	}
 	if f.countPods < 0 {
 		problems = append(problems, fmt.Errorf("--count-pods-every %s: must not be negative (hint: 0 for no counts)", f.countPods))
@@ -362,10 +368,12 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 	}
 	minVersion, _ := tlsVersions(f.tlsMinVersion) // checked with the flags
 
+	budget := f.budget(memory, log)
 	srv := server.New(server.Options{
-		Reviews: reviews, TLS: certificates.tlsConfig(minVersion), HandshakeFailed: metrics.HandshakeFailed,
+		Connections: budget.connections,
+		Reviews:     reviews, TLS: certificates.tlsConfig(minVersion), HandshakeFailed: metrics.HandshakeFailed,
 		Handler: server.Reviews(&current.snapshot, server.ReviewOptions{
-			Bytes: f.inFlight, RequireClientCertificate: f.requireClientForAll, Now: time.Now,
+			Bytes: budget.inFlight, RequireClientCertificate: f.requireClientForAll, Now: time.Now,
 			Observe:  observer(metrics, usage, tracer), //nolint:contextcheck // calls have contexts of their own
 			Profiles: metrics.Profiles, Policies: metrics.Policies, TraceParents: tracer != nil,
 			Documents: reports.documents(current), Whole: configuration.whole,

@@ -172,26 +172,29 @@ func TestWaitersLeave(t *testing.T) {
 	})
 }
 
-// TestBuffers: a buffer is at most bufferGrowth times as large as what arrived, and the
-// last one is not made beside one that is almost as large.
+// TestBuffers: a buffer is at most bufferGrowth times as large as what arrived, until that
+// is large, and the last one is not made beside one that is almost as large.
 func TestBuffers(t *testing.T) {
 	t.Parallel()
-	for _, limit := range []int64{1, 100, minBuffer, 5_000, 60_001, 1<<20 + 1, MaxAdmissionBytes + 1} {
-		var full, sum int64
-		for full < limit {
-			next := nextBuffer(full, limit)
-			if next <= full || next > limit || next > max(bufferGrowth*(full+1), bufferGrowth*minBuffer) {
-				t.Fatalf("for %d bytes, a buffer of %d follows one of %d", limit, next, full)
+	for _, announced := range []bool{true, false} {
+		for _, limit := range []int64{1, 100, minBuffer, 5_000, 60_001, 1<<20 + 1, 4 << 20, MaxAdmissionBytes + 1} {
+			var full, before int64
+			for full < limit {
+				next := nextBuffer(full, limit, announced)
+				grown := next > max(bufferGrowth*(full+1), bufferGrowth*minBuffer)
+				if next <= full || next > limit || grown && (!announced || full < largeBuffer) {
+					t.Fatalf("for %d bytes, announced %v, a buffer of %d follows one of %d", limit, announced, next, full)
+				}
+				before, full = full, next
 			}
-			sum, full = full+next, next
+			if before > limit/bufferGrowth+1 && before > largeBuffer*bufferGrowth {
+				t.Errorf("for %d bytes, announced %v, the last buffer follows one of %d", limit, announced, before)
+			}
 		}
-		if sum > limit+limit/bufferGrowth+1 && limit > minBuffer {
-			t.Errorf("for %d bytes, %d are needed at one time", limit, sum)
-		}
-	}
-	for _, limit := range []int64{10, 300 << 10} {
-		if next := nextBuffer(256<<10, limit); next <= 256<<10 || next > 300<<10 {
-			t.Errorf("a pooled buffer of 256 KiB is followed by one of %d for %d bytes", next, limit)
+		for _, limit := range []int64{10, 300 << 10} {
+			if next := nextBuffer(256<<10, limit, announced); next <= 256<<10 || next > 300<<10 {
+				t.Errorf("a pooled buffer of 256 KiB is followed by one of %d for %d bytes", next, limit)
+			}
 		}
 	}
 }

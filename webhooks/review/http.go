@@ -66,6 +66,8 @@ const (
 	// much the next one is larger.
 	minBuffer    = 8 << 10
 	bufferGrowth = 4
+	// largeBuffer is from when on a body gets the memory that was announced for it.
+	largeBuffer = 512 << 10
 )
 
 // Options are what an endpoint needs from its server.
@@ -344,8 +346,8 @@ func isJSON(contentType string) bool {
 var errTooLarge = errors.New("body too large")
 
 // read reads the body into the scratch. Memory is reserved for the buffer before it is
-// made, and a buffer is at most bufferGrowth times as large as what has arrived: what a
-// caller announces makes buffers smaller, never larger.
+// made, and a buffer is at most bufferGrowth times as large as what has arrived, until
+// that is largeBuffer.
 func (e *endpoint) read(ctx context.Context, w http.ResponseWriter, r *http.Request, s *scratch) error {
 	limit := e.MaxBytes + 1
 	if r.ContentLength >= 0 {
@@ -362,7 +364,7 @@ func (e *endpoint) read(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	deadline := FirstByteTime
 	for {
 		if len(body) == cap(body) {
-			size := nextBuffer(int64(cap(body)), limit)
+			size := nextBuffer(int64(len(body)), limit, r.ContentLength >= 0)
 			if err := s.held.grow(ctx, size); err != nil {
 				return err
 			}
@@ -392,11 +394,16 @@ func (e *endpoint) read(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 }
 
-// nextBuffer is the size of the buffer that follows a full one, and may have to hold
-// limit bytes. Sizes are a power of bufferGrowth below the limit, so that the last one
-// is not made beside one that is almost as large.
-func nextBuffer(full, limit int64) int64 {
+// nextBuffer is the size of the buffer that follows a full one. The body has at most
+// limit bytes, and announced tells whether that is what was announced. Sizes are a power of
+// bufferGrowth below the limit, so that the last one is not made beside one that is almost
+// as large. A body that was announced and is large by then gets all of its memory at one
+// time: of many that grow side by side none would come to its end.
+func nextBuffer(full, limit int64, announced bool) int64 {
 	size := max(limit, full+1)
+	if announced && full >= largeBuffer {
+		return size
+	}
 	for smaller := size/bufferGrowth + 1; smaller > full && smaller >= minBuffer; smaller = size/bufferGrowth + 1 {
 		size = smaller
 	}

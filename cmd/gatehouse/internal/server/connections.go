@@ -80,6 +80,13 @@ func (f *front) shake(conn *tls.Conn) {
 	to := f.others
 	if len(conn.ConnectionState().VerifiedChains) > 0 {
 		to = f.certified
+	} else if socket, ok := conn.NetConn().(interface {
+		SetReadBuffer(bytes int) error
+		SetWriteBuffer(bytes int) error
+	}); ok {
+		// Else the kernel, whose memory counts as ours, keeps megabytes of what is not read.
+		_ = socket.SetReadBuffer(receiveBytes)  // without it there is more
+		_ = socket.SetWriteBuffer(receiveBytes) // as above
 	}
 	if !to.give(conn) {
 		f.drop(conn)

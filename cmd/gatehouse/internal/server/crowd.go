@@ -14,11 +14,13 @@ import (
 )
 
 const (
-	// mostStrangers bounds the connections that show no verified client certificate,
-	// 44 KiB each (measured), so 88 MiB together. API servers call for admission
-	// without one; each keeps 25 connections open that are idle, and has one more for
-	// each call in progress.
+	// mostStrangers bounds the connections that show no verified client certificate
+	// unless Options do. API servers call for admission without one; each keeps 25
+	// connections open that are idle, and has one more for each call in progress.
 	mostStrangers = 2048
+	// mostOps bounds the connections for health and metrics: the kubelet's, and one or
+	// two of whatever reads metrics.
+	mostOps = 24
 	// strangerPatience is how long a connection may be open before its first call.
 	strangerPatience = firstCallTimeout
 )

@@ -41,8 +41,7 @@ func KeyWaits() int { return runtime.GOMAXPROCS(0) }
 // ReviewOptions is what Reviews needs. Every field is required but for
 // RequireClientCertificate, Documents and TraceParents.
 type ReviewOptions struct {
-	// Bytes bounds what admission reviews, and decoding them, take in memory at
-	// one time; it must be more than the largest of them.
+	// Bytes bounds what reviews, and decoding them, take in memory at one time.
 	Bytes int64
 	// Observe is shown every finished review.
 	Observe func(*review.Outcome)
@@ -69,15 +68,24 @@ type ReviewOptions struct {
 	Now func() time.Time
 }
 
+// tokenBytes is the part of the bytes for reviews that token reviews have.
+func tokenBytes(bytes int64) int64 { return bytes / 8 }
+
+// LargestReview is the size of the largest admission review that is read with that many
+// bytes for all.
+func LargestReview(bytes int64) int64 {
+	return min(review.MaxAdmissionBytes, review.NewBudget(bytes-tokenBytes(bytes)).LargestBody())
+}
+
 // Reviews answers the three endpoints from whatever snapshot is current when a
-// review arrives. Token reviews have slots, and a quarter as many bytes, of their
+// review arrives. Token reviews have slots, and an eighth of the bytes, of their
 // own, so that a flood of admission reviews does not keep people from logging in.
 func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) http.Handler {
 	slots := slotsPerProcessor * runtime.GOMAXPROCS(0)
 	now := options.Now
 	admitting := review.Options{
 		MaxBytes: review.MaxAdmissionBytes, MaxTime: admissionTime,
-		InFlight: review.NewBudget(options.Bytes), Slots: review.NewSlots(slots),
+		InFlight: review.NewBudget(options.Bytes - tokenBytes(options.Bytes)), Slots: review.NewSlots(slots),
 		Caller: callerOf, Observe: options.Observe, TraceParents: options.TraceParents, Now: now,
 	}
 	admissionWorth := always
@@ -125,7 +133,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 				return current.Load().Authn.Review(ctx, r)
 			}, review.Options{
 				Name: endpoint.Name, MaxBytes: review.MaxTokenBytes, MaxTime: tokenTime,
-				InFlight: review.NewBudget(options.Bytes / 4), Slots: review.NewSlots(slots),
+				InFlight: review.NewBudget(tokenBytes(options.Bytes)), Slots: review.NewSlots(slots),
 				Caller: callerOf, Admit: certified(authenticationRemedy, now), Observe: options.Observe, TraceParents: options.TraceParents, Now: now,
 			})
 		}

@@ -57,9 +57,12 @@ const (
 	shutdownTimeout = 35 * time.Second
 )
 
-// Options are what a Server is made of. All are required but for ConnectionAge,
-// HandshakeFailed and Debug.
+// Options are what a Server is made of. All are required but for Connections,
+// ConnectionAge, HandshakeFailed and Debug.
 type Options struct {
+	// Connections bounds those for reviews that show no verified client certificate. The
+	// default is 2,048.
+	Connections int
 	// Reviews is where the API server connects. TLS is put on top of it.
 	Reviews net.Listener
 	// TLS serves Reviews.
@@ -96,12 +99,18 @@ type Server struct {
 	// unready is what /readyz said last, wasReady whether it ever said yes.
 	unready, wasReady atomic.Bool
 	busy              busy
-	crowd             crowd
+	// crowd are the connections for reviews without a verified client certificate, and
+	// opsCrowd those for health and metrics.
+	crowd, opsCrowd crowd
 }
 
 // New makes a server. It does nothing before Run.
 func New(o Options) *Server {
-	return &Server{options: o, crowd: crowd{most: mostStrangers, patience: strangerPatience}}
+	return &Server{
+		options:  o,
+		crowd:    crowd{most: cmp.Or(o.Connections, mostStrangers), patience: strangerPatience},
+		opsCrowd: crowd{most: mostOps, patience: strangerPatience},
+	}
 }
 
 // Run serves until ctx ends, then drains: it reports unready and closes each
@@ -116,16 +125,24 @@ func (s *Server) Run(ctx context.Context) error {
 	s.crowd.full = func(client netip.Prefix) {
 		connections.warn(fmt.Sprintf("there are %d without a client certificate: one from %s is closed, which has the most of them", s.crowd.most, client))
 	}
+	s.opsCrowd.full = func(client netip.Prefix) {
+		connections.warn(fmt.Sprintf("there are %d for health and metrics: one from %s is closed, which has the most of them", s.opsCrowd.most, client))
+	}
 	reviews := s.front(connections)
 	others, certified := s.reviews(false, errorLog), s.reviews(true, errorLog)
 	ops := &http.Server{
-		Handler:           s.ops(),
+		Handler:           lasting(s.ops(), always),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          errorLog,
+		ConnState:         s.opsCrowd.state,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			s.opsCrowd.enter(conn, time.Time{})
+			return context.WithValue(ctx, connectionKey{}, s.opsCrowd.find(conn, false))
+		},
 	}
 	failed := make(chan error, 2)
 	go func() { failed <- fmt.Errorf("serving reviews: %w", reviews.serve()) }()
