@@ -107,6 +107,12 @@ var rules = []rule{
 		reason:  "values know nothing but the text that they read",
 	},
 	{
+		from:    []string{"webhooks/builtin"},
+		tests:   true,
+		imports: []string{"/webhooks/sidecar", "/webhooks/policy", "/webhooks/authn", "/webhooks/review", "/webhooks/api"},
+		reason:  "the types of Kubernetes' kinds know nothing of what is decided about them",
+	},
+	{
 		from:    []string{"webhooks/policy/expression"},
 		imports: []string{"/webhooks/api", "/webhooks/finding", "/webhooks/shape", "/webhooks/podsecurity", "/webhooks/workload"},
 		reason:  "expressions know nothing of policies",

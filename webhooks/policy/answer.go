@@ -31,6 +31,10 @@ const (
 	maxFailures = 50
 	// maxAuditValue is upstream's limit, in bytes, for one audit annotation.
 	maxAuditValue = 10 * 1024
+	// maxFailuresText is how many bytes the list may have: webhooks/review cuts a
+	// longer value, and what is cut is not JSON. Upstream, which writes into the audit
+	// log itself, has no such limit.
+	maxFailuresText = 16 * 1024
 	// failuresKey is upstream's key for audited violations, without the prefix:
 	// the API server puts the name of the webhook there.
 	failuresKey = "validation_failure"
@@ -164,9 +168,7 @@ func (a *answer) response(r *request) admission.Response {
 		}
 	}
 	if len(a.failures) > 0 {
-		if text, err := json.Marshal(a.failures[:min(len(a.failures), maxFailures)]); err == nil { // strings and numbers: never fails
-			out.AuditAnnotations[failuresKey] = string(text)
-		}
+		out.AuditAnnotations[failuresKey] = auditedFailures(a.failures)
 	}
 	if len(a.denied) > 0 {
 		out.Result = a.status(r)
@@ -176,6 +178,56 @@ func (a *answer) response(r *request) admission.Response {
 		out.AuditAnnotations[DeniedByKey] = a.deniedBy()
 	}
 	return out
+}
+
+// auditedFailures returns the list of audited violations in upstream's format. If
+// not all of them fit, the last entry has nothing but a message, which says how
+// many are left out. A violation that is too long by itself has its message cut.
+func auditedFailures(failures []validating.ValidationFailureValue) string {
+	// Room for the entry that counts, and around it.
+	const last = 256
+	text := []byte{'['}
+	shown := failures[:min(len(failures), maxFailures)]
+	for i := range shown {
+		entry := marshalFailure(shown[i])
+		if i == 0 {
+			// Escaped, a byte of a message becomes six at most.
+			for cut := maxFailuresText / 2; len(entry) > maxFailuresText-last && cut > 0; cut /= 2 {
+				shown[i].Message = cutText(shown[i].Message, cut, "…")
+				entry = marshalFailure(shown[i])
+			}
+		}
+		room := last
+		if i == len(failures)-1 {
+			room = 2
+		}
+		if len(text)+len(entry)+room > maxFailuresText {
+			return string(append(appendLeftOut(text, len(failures)-i), ']'))
+		}
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, entry...)
+	}
+	return string(append(text, ']'))
+}
+
+// appendLeftOut appends the entry that says how many violations are left out.
+func appendLeftOut(text []byte, count int) []byte {
+	if len(text) > 1 {
+		text = append(text, ',')
+	}
+	return append(text, marshalFailure(validating.ValidationFailureValue{
+		Message: fmt.Sprintf("… and %d more", count), ValidationActions: []admissionregistrationv1.ValidationAction{},
+	})...)
+}
+
+func marshalFailure(failure validating.ValidationFailureValue) []byte {
+	text, err := json.Marshal(failure)
+	if err != nil {
+		return []byte("null") // strings and numbers: never fails
+	}
+	return text
 }
 
 // deniedBy names each policy and binding once, in the order of the violations.

@@ -85,6 +85,7 @@ func compileProgram(d document, compiler *expression.Compiler, policy string, sp
 			s.declarations.Conditions = append(s.declarations.Conditions, p)
 		}
 	}
+	s.uses &^= expression.UsesNamespace // match conditions see none
 	if len(spec.Variables) > 0 {
 		out.variables = expression.NewVariables()
 		s.declarations.Variables = out.variables

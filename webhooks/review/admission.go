@@ -257,11 +257,7 @@ func (d *reader) user(name string, v rawjson.Value, into *authenticationv1.UserI
 func (d *reader) texts(of, name string, v rawjson.Value) []string {
 	switch v.Kind() {
 	case rawjson.Array:
-		n := v.Len()
-		if n == 0 {
-			return nil
-		}
-		out := make([]string, 0, n)
+		out := make([]string, 0, v.Len()) // not nil: an empty list is not null
 		for _, element := range v.Elements() {
 			out = append(out, d.text(of, name, element))
 		}

@@ -38,17 +38,24 @@ func admissionBody(replace ...string) string {
 
 func TestDecodeAdmission(t *testing.T) {
 	t.Parallel()
-	got, err := review.DecodeAdmission([]byte(admissionBody()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want admissionv1.AdmissionReview
-	if err := json.Unmarshal([]byte(admissionBody()), &want); err != nil {
-		t.Fatal(err)
-	}
-	want.Request.OldObject.Raw = nil // encoding/json keeps the word null
-	if !reflect.DeepEqual(got.AdmissionRequest, *want.Request) {
-		t.Errorf("decoded\n%+v, want\n%+v", got.AdmissionRequest, *want.Request)
+	for _, body := range []string{
+		admissionBody(),
+		admissionBody(`["a","b"]`, `[]`),
+		admissionBody(`["a","b"]`, `null`),
+		admissionBody(`["dev","system:authenticated"]`, `[]`),
+	} {
+		got, err := review.DecodeAdmission([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want admissionv1.AdmissionReview
+		if err := json.Unmarshal([]byte(body), &want); err != nil {
+			t.Fatal(err)
+		}
+		want.Request.OldObject.Raw = nil // encoding/json keeps the word null
+		if !reflect.DeepEqual(got.AdmissionRequest, *want.Request) {
+			t.Errorf("decoded\n%+v, want\n%+v", got.AdmissionRequest, *want.Request)
+		}
 	}
 }
 

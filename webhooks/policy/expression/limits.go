@@ -160,13 +160,45 @@ func limited(env *cel.Env) cel.ProgramOption {
 		if err != nil {
 			return nil, err
 		}
-		return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
-			if err := limit(args); err != nil {
-				return types.WrapErr(err)
-			}
-			return inner(args...)
-		}), nil
+		return &limitedCall{InterpretableCall: call, limit: limit, inner: inner}, nil
 	})
+}
+
+// limitedCall is a call of a function that has a limit. Whatever else is evaluated
+// of it, and so costs something, is the same as without one.
+type limitedCall struct {
+	interpreter.InterpretableCall
+	limit limit
+	inner functions.FunctionOp
+}
+
+// Exec evaluates the arguments, and calls the function unless the limit forbids it.
+// As cel-go's own calls, one of two arguments evaluates both before it looks at
+// either, and any other stops at the first that is an error.
+func (c *limitedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	const binary = 2
+	parts := c.Args()
+	args := make([]ref.Val, len(parts))
+	for i, part := range parts {
+		args[i] = part.Exec(frame)
+		if len(parts) != binary && types.IsUnknownOrError(args[i]) {
+			return args[i]
+		}
+	}
+	for _, arg := range args {
+		if types.IsUnknownOrError(arg) {
+			return arg
+		}
+	}
+	if err := c.limit(args); err != nil {
+		return types.LabelErrNode(c.ID(), types.WrapErr(err))
+	}
+	return types.LabelErrNode(c.ID(), c.inner(args...))
+}
+
+// Eval is Exec for an activation.
+func (c *limitedCall) Eval(activation interpreter.Activation) ref.Val {
+	return c.Exec(interpreter.AsFrame(activation))
 }
 
 func isConstant(part interpreter.InterpretableV2) bool {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -26,6 +27,8 @@ import (
 type Context struct {
 	namespaces map[string]*corev1.Namespace
 	objects    map[schema.GroupVersionKind][]*unstructured.Unstructured
+	// scopes is whether the kinds of the CustomResourceDefinitions are in namespaces.
+	scopes map[schema.GroupKind]bool
 }
 
 // readContext reads the objects that the test brings along.
@@ -33,7 +36,11 @@ func (d *document) readContext() {
 	if len(d.test.Context) == 0 {
 		return
 	}
-	d.context = &Context{namespaces: map[string]*corev1.Namespace{}, objects: map[schema.GroupVersionKind][]*unstructured.Unstructured{}}
+	d.context = &Context{
+		namespaces: map[string]*corev1.Namespace{},
+		objects:    map[schema.GroupVersionKind][]*unstructured.Unstructured{},
+		scopes:     map[schema.GroupKind]bool{},
+	}
 	for i := range d.test.Context {
 		d.contextObject(shape.Element("context", i), d.test.Context[i].Raw)
 	}
@@ -88,6 +95,9 @@ func (d *document) contextObject(field string, raw []byte) {
 		object.SetLabels(n.Labels)
 		d.context.namespaces[n.Name] = n
 	}
+	if kind, namespaced, ok := config.CustomScope(object); ok {
+		d.context.scopes[kind] = namespaced
+	}
 	d.context.objects[gvk] = append(d.context.objects[gvk], object)
 }
 
@@ -125,9 +135,13 @@ func (o *Objects) Namespace(name string) (*corev1.Namespace, bool) {
 	return o.Objects.Namespace(name)
 }
 
-// Namespaced tells whether objects of a kind are in namespaces. What the test
-// brings along shows it for kinds that Kubernetes does not have.
+// Namespaced reports whether objects of a kind are in namespaces. For kinds that
+// Kubernetes does not have, what the test brings along says it: their
+// CustomResourceDefinition, or else their objects.
 func (o *Objects) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
+	if namespaced, defined := o.context.scopes[gvk.GroupKind()]; defined {
+		return namespaced, nil
+	}
 	own := strings.Contains(gvk.Group, ".") && !strings.HasSuffix(gvk.Group, ".k8s.io")
 	if own && slices.ContainsFunc(o.context.objects[gvk], func(u *unstructured.Unstructured) bool { return u.GetNamespace() == "" }) {
 		return false, nil

@@ -46,6 +46,7 @@ context:
 - {apiVersion: v1, kind: ConfigMap, metadata: {name: limits, namespace: shop, labels: {a: b}}, data: {most: "3"}}
 - {apiVersion: v1, kind: ConfigMap, metadata: {name: z, namespace: shop}, data: {most: "4"}}
 - {apiVersion: example.org/v1, kind: Quota, metadata: {name: q}}
+- {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: shares.example.org}, spec: {group: example.org, scope: Cluster, names: {kind: Share}}}
 cases: [{name: c, object: {}, expect: {verdict: Allowed}}]
 `,
 	})
@@ -109,7 +110,7 @@ cases: [{name: c, object: {}, expect: {verdict: Allowed}}]
 	}
 	for kind, want := range map[schema.GroupVersionKind]bool{
 		configMap: true, corev1.SchemeGroupVersion.WithKind("Namespace"): false,
-		{Group: "example.org", Version: "v1", Kind: "Quota"}: false, {Group: "example.org", Version: "v1", Kind: "Limit"}: true,
+		{Group: "example.org", Version: "v1", Kind: "Share"}: false, {Group: "example.org", Version: "v1", Kind: "Quota"}: false, {Group: "example.org", Version: "v1", Kind: "Limit"}: true,
 	} {
 		if got, err := objects.Namespaced(kind); got != want || err != nil {
 			t.Errorf("%s is in namespaces: %v, %v", kind.Kind, got, err)

@@ -166,12 +166,20 @@ func TestLoadReadsEveryKind(t *testing.T) {
 	}
 }
 
+// definition is a CustomResourceDefinition of a kind without objects.
+func definition(kind, scope string) string {
+	name := strings.ToLower(kind)
+	return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: " + name + "s.example.org}\n" +
+		"spec: {group: example.org, scope: " + scope + ", names: {kind: " + kind + ", plural: " + name + "s}, versions: [{name: v1, served: true, storage: true}]}\n"
+}
+
 func TestObjects(t *testing.T) {
 	dir := directory(t, map[string]string{"x.yaml": strings.Join([]string{
 		namespace, configMap,
 		strings.Replace(configMap, "name: limits", "name: also", 1),
 		strings.NewReplacer("namespace: shop", "namespace: other", "gold", "iron").Replace(configMap),
 		"apiVersion: example.org/v1\nkind: Limit\nmetadata: {name: one}\nspec: {max: 3, share: 0.5}\n",
+		definition("ClusterQuota", "Cluster"), definition("Share", "Namespaced"),
 	}, "---\n")})
 	c, err := Load(dir)
 	if err != nil {
@@ -241,6 +249,8 @@ func TestObjects(t *testing.T) {
 		"of a group with a domain, namespaced":   {schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}, true},
 		"custom, with an object that is in none": {limits, false},
 		"custom, without any object":             {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Quota"}, true},
+		"defined as of the cluster":              {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "ClusterQuota"}, false},
+		"defined as namespaced":                  {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Share"}, true},
 		"custom, with a name of Kubernetes":      {schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Node"}, true},
 	} {
 		if got, err := o.Namespaced(c.gvk); err != nil || got != c.want {

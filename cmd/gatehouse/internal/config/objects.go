@@ -23,6 +23,8 @@ type objects struct {
 	namespaces map[string]*corev1.Namespace
 	byKind     map[schema.GroupVersionKind]map[placed]*unstructured.Unstructured
 	sorted     map[schema.GroupVersionKind]map[string][]*unstructured.Unstructured
+	// scopes is whether the kinds of the CustomResourceDefinitions are in namespaces.
+	scopes map[schema.GroupKind]bool
 }
 
 // placed is the place of an object among those of its kind.
@@ -33,6 +35,7 @@ func newObjects(namespaces []sidecar.KnownNamespace, context []*unstructured.Uns
 		namespaces: make(map[string]*corev1.Namespace, len(namespaces)),
 		byKind:     map[schema.GroupVersionKind]map[placed]*unstructured.Unstructured{},
 		sorted:     map[schema.GroupVersionKind]map[string][]*unstructured.Unstructured{},
+		scopes:     map[schema.GroupKind]bool{},
 	}
 	for _, n := range namespaces {
 		o.namespaces[n.Name] = n.Namespace
@@ -45,6 +48,9 @@ func newObjects(namespaces []sidecar.KnownNamespace, context []*unstructured.Uns
 		}
 		o.byKind[gvk][placed{u.GetNamespace(), u.GetName()}] = u
 		o.sorted[gvk][u.GetNamespace()] = append(o.sorted[gvk][u.GetNamespace()], u)
+		if kind, namespaced, ok := CustomScope(u); ok {
+			o.scopes[kind] = namespaced
+		}
 	}
 	for _, byNamespace := range o.sorted {
 		for _, list := range byNamespace {
@@ -89,10 +95,10 @@ func (o *objects) List(gvk schema.GroupVersionKind, namespace string, selector l
 	return list, nil
 }
 
-// Namespaced tells whether objects of a kind are in namespaces. Kinds of
-// Kubernetes are known; of others, the objects of the directory show it, and
-// without any, namespaces are assumed. The error says that Kubernetes does not serve
-// a kind in its version.
+// Namespaced reports whether objects of a kind are in namespaces. Kinds of
+// Kubernetes are known; of others, the CustomResourceDefinition says it if it is in
+// the directory, or else its objects show it. Without any, namespaces are assumed.
+// The error says that Kubernetes does not serve a kind in its version.
 func (o *objects) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	if len(o.byKind[gvk]) == 0 {
 		if serves, known := equivalent.Serves(gvk); known && !serves {
@@ -105,7 +111,25 @@ func (o *objects) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	if strings.HasSuffix(gvk.Group, ".k8s.io") && isClusterKind(gvk.Kind) {
 		return false, nil
 	}
+	if namespaced, defined := o.scopes[gvk.GroupKind()]; defined {
+		return namespaced, nil
+	}
 	return len(o.sorted[gvk][""]) == 0, nil
+}
+
+// CustomScope returns the kind that a CustomResourceDefinition defines, and whether
+// its objects are in namespaces. It returns false for any other object.
+func CustomScope(u *unstructured.Unstructured) (kind schema.GroupKind, namespaced, ok bool) {
+	if u.GroupVersionKind() != (schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}) {
+		return schema.GroupKind{}, false, false
+	}
+	text := func(path ...string) string {
+		s, _, _ := unstructured.NestedString(u.Object, path...)
+		return s
+	}
+	kind = schema.GroupKind{Group: text("spec", "group"), Kind: text("spec", "names", "kind")}
+	scope := text("spec", "scope")
+	return kind, scope == "Namespaced", !kind.Empty() && (scope == "Namespaced" || scope == "Cluster")
 }
 
 // isClusterKind tells whether a kind of Kubernetes is cluster-scoped. Their

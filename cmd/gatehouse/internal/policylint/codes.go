@@ -12,6 +12,8 @@ const (
 	OptionalField Code = "optional-field"
 	// NullObject is object on DELETE, or oldObject on CREATE.
 	NullObject Code = "null-object"
+	// NamespaceObject is namespaceObject in a match condition.
+	NamespaceObject Code = "namespace-object"
 	// OrValue is a function of optional values on another value.
 	OrValue Code = "or-value"
 	// CELVersion is an expression that other versions of Kubernetes refuse.
@@ -59,7 +61,7 @@ const (
 // Codes are all codes, in the order in which they are documented.
 func Codes() []Code {
 	return []Code{
-		Type, OptionalField, NullObject, OrValue, InvalidLiteral, CELVersion,
+		Type, OptionalField, NullObject, NamespaceObject, OrValue, InvalidLiteral, CELVersion,
 		UnknownResource, Operation, Scope, Excluded, Selector, NamespaceSelector, MatchCondition,
 		Constant, Expensive, Regex, UnusedVariable, MissingMessage, Duplicate, PodSecurityVersion,
 		NamespaceName, Expired, Expires, UnknownCode,

@@ -33,7 +33,7 @@ func (s *subject) conditions() {
 			if equal {
 				s.whole(MatchCondition, e, "name it in resourceRules and drop the condition", "is what resourceRules say")
 			}
-		case "request.namespace", "namespaceObject.metadata.name":
+		case "request.namespace":
 			operator := "In"
 			if !equal {
 				operator = "NotIn"

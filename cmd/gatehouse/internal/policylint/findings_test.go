@@ -99,6 +99,12 @@ func TestFindings(t *testing.T) {
 			podRule, "failurePolicy: Ignore\n" + validations("oldObject.metadata.name == 'a'"),
 			`1:10 in "oldObject.metadata.name == 'a'": oldObject is null on CREATE, so the expression fails, and what it checks is not checked (hint: write oldObject == null || …, or request.operation == …) [null-object]`,
 		},
+		"a namespace in conditions": {
+			podRule, "matchConditions: [{name: c, expression: 'namespaceObject == null || has(namespaceObject.metadata.labels)'}, {name: d, expression: \"namespaceObject.metadata.name != 'a'\"}]\n" +
+				validations("namespaceObject.metadata.name != 'b'"),
+			`1:1 in "namespaceObject == null || has(namespaceObject.metadata.labels)": namespaceObject is always null in match conditions, also that of a request in a namespace (hint: write a namespaceSelector, or ask in the validations) [namespace-object]
+1:1 in "namespaceObject.metadata.name != 'a'": namespaceObject is always null in match conditions, also that of a request in a namespace (hint: write a namespaceSelector, or ask in the validations) [namespace-object]`,
+		},
 		"or on a plain value": {
 			podRule, validations("object.spec.or(optional.of(1)).hasValue()"),
 			`1:15 in "object.spec.or(optional.of(1)).hasValue()": "object.spec" is no optional value, so or is an error here and from Kubernetes 1.37 on, where versions before gave the value itself (hint: write object.?spec) [or-value]`,
@@ -136,6 +142,11 @@ func TestFindings(t *testing.T) {
 			"{apiGroups: [admissionregistration.k8s.io], apiVersions: ['*'], operations: ['*'], resources: [validatingadmissionpolicies]}",
 			validations("request.name != ''"),
 			`the API server asks no policy about "validatingadmissionpolicies", so this never matches (hint: drop it) [operation]`,
+		},
+		"what no webhook is asked about": {
+			"{apiGroups: [admissionregistration.k8s.io], apiVersions: ['*'], operations: ['*'], resources: [validatingwebhookconfigurations]}",
+			validations("request.name != ''"),
+			`the API server asks no webhook about "validatingwebhookconfigurations", so in a cluster Gatehouse never judges them (hint: apply the policy to the cluster, as a ValidatingAdmissionPolicy) [operation]`,
 		},
 		"resources of the other scope": {
 			"{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [namespaces, configmaps, nodes], scope: Namespaced}", validations("request.name != ''"),

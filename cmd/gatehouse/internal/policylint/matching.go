@@ -181,18 +181,25 @@ func (s *subject) scope(rule *admissionregistrationv1.NamedRuleWithOperations, a
 	}
 }
 
-// neverReviewed reports resources that no policy is ever asked about.
+// neverReviewed reports resources that no policy, or no webhook, is ever asked
+// about.
 func (s *subject) neverReviewed(rule *admissionregistrationv1.NamedRuleWithOperations, at *field.Path) {
 	for i, resource := range rule.Resources {
 		name, _, _ := strings.Cut(resource, "/")
 		group, exempt := unreviewed(name)
-		if exempt && len(rule.APIGroups) == 1 && rule.APIGroups[0] == group {
+		switch {
+		case !exempt || len(rule.APIGroups) != 1 || rule.APIGroups[0] != group:
+		case strings.HasSuffix(name, "webhookconfigurations"):
+			s.warn(Operation, at.Child("resources").Index(i), "apply the policy to the cluster, as a ValidatingAdmissionPolicy",
+				"the API server asks no webhook about %s, so in a cluster Gatehouse never judges them", quoted(name))
+		default:
 			s.warn(Operation, at.Child("resources").Index(i), "drop it", "the API server asks no policy about %s, so this never matches", quoted(name))
 		}
 	}
 }
 
 // unreviewed is the group of a resource that the API server asks no policy about,
+// and of webhook configurations, which it asks no webhook about,
 // https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/kubeapiserver/admission/exclusion/resources.go.
 func unreviewed(name string) (group string, exempt bool) {
 	switch name {

@@ -142,6 +142,7 @@ func (l *linter) policy(d document, given *admissionregistrationv1.ValidatingAdm
 	s.conditions()
 	s.types()
 	s.nullObjects()
+	s.namespaceObjects()
 	s.optionalFields()
 	s.optionals()
 	s.literals()
