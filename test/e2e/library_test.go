@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -48,8 +49,11 @@ const (
 // an API server refuses differs from version to version.
 func refusedBefore() map[string]string {
 	return map[string]string{
+		"host-paths/an empty path":                     "Required value",
 		"host-paths/out of an allowed path":            "must not contain '..'",
 		"host-paths/out of an allowed path at the end": "must not contain '..'",
+		"ingress-hosts/a host in capitals":             "a lowercase RFC 1123 subdomain must consist",
+		"ingress-hosts/a host with a dot at its end":   "a lowercase RFC 1123 subdomain must consist",
 		"pod-security-baseline/all of /proc":           "`hostUsers` must be false to use `Unmasked`",
 		// Pod Security Admission comes first.
 		"pod-security-labels/a namespace that enforces restricted, an ordinary pod": `violates PodSecurity "restricted:v1.36"`,
@@ -60,8 +64,12 @@ func refusedBefore() map[string]string {
 // it.
 func refusedUpstream() []string {
 	return []string{
+		"disruption-budgets/a budget from before the policy that is being deleted loses its finalizer",
+		"ingress-hosts/a route from before the policy that is being deleted loses its finalizer",
 		"ingress-hosts/an Ingress from before the policy may be changed",
+		"ingress-hosts/an Ingress from before the policy that is being deleted loses its finalizer",
 		"service-types/a NodePort from before the policy may be changed",
+		"service-types/a NodePort from before the policy that is being deleted loses its finalizer",
 	}
 }
 
@@ -249,6 +257,10 @@ func (f *folder) prepare(t *testing.T) {
 			_, err = resource.Create(t.Context(), old, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatalf("the old object of %q: %v", c.Name, err)
+			}
+			if old.GetDeletionTimestamp() != nil {
+				// Its finalizers keep it.
+				must(t, resource.Delete(t.Context(), old.GetName(), metav1.DeleteOptions{}))
 			}
 		}
 	}
@@ -513,11 +525,16 @@ func (f *folder) ask(t *testing.T, c *v1alpha1.TestCase, config *rest.Config) er
 		err = resource.Delete(t.Context(), old.GetName(), metav1.DeleteOptions{DryRun: dryRun.DryRun})
 	case admissionv1.Update:
 		// What the API server has added to the old object stays.
-		typed, unknown := scheme.Scheme.New(object.GroupVersionKind())
-		must(t, unknown)
-		patch, bad := strategicpatch.CreateTwoWayMergePatch(c.OldObject.Raw, c.Object.Raw, typed)
-		must(t, bad)
-		_, err = resource.Patch(t.Context(), object.GetName(), types.StrategicMergePatchType, patch, metav1.PatchOptions{DryRun: dryRun.DryRun}, subresources...)
+		kind := types.StrategicMergePatchType
+		var patch []byte
+		if typed, unknown := scheme.Scheme.New(object.GroupVersionKind()); unknown == nil {
+			patch, err = strategicpatch.CreateTwoWayMergePatch(c.OldObject.Raw, c.Object.Raw, typed)
+		} else { // a custom resource
+			kind = types.MergePatchType
+			patch, err = jsonpatch.CreateMergePatch(c.OldObject.Raw, c.Object.Raw)
+		}
+		must(t, err)
+		_, err = resource.Patch(t.Context(), object.GetName(), kind, patch, metav1.PatchOptions{DryRun: dryRun.DryRun}, subresources...)
 	case admissionv1.Connect:
 		t.Fatalf("there is nothing to connect with in %q", c.Name)
 	}

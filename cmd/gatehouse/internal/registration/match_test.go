@@ -257,11 +257,38 @@ func TestBeingDeletedIsNotSent(t *testing.T) {
 	t.Parallel()
 	ordinary := map[string]any{"metadata": map[string]any{"name": "x"}}
 	deleted := map[string]any{"metadata": map[string]any{"name": "x", "deletionTimestamp": "2026-01-02T03:04:05Z"}}
+	with := func(path string, value any) map[string]any {
+		object := map[string]any{
+			"metadata": map[string]any{"name": "x", "labels": map[string]any{"a": "b"}, "deletionTimestamp": "2026-01-02T03:04:05Z", "finalizers": []any{"x/y"}},
+			"spec":     map[string]any{"image": "a"},
+		}
+		if path != "" {
+			if err := unstructured.SetNestedField(object, value, strings.Split(path, ".")...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return object
+	}
+	without := func(field string) map[string]any {
+		object := with("", nil)
+		unstructured.RemoveNestedField(object, strings.Split(field, ".")...)
+		return object
+	}
 	const validate = "fail.validate.gatehouse.dev Fail"
 	for name, c := range map[string]struct {
 		request request
 		sent    bool
 	}{
+		// A finalizer of one's own keeps it, so that it can be changed.
+		"finalizers":                 {request{admission.Update, "", "v1", "pods", "default", without("metadata.finalizers"), with("", nil)}, false},
+		"owners":                     {request{admission.Update, "", "v1", "pods", "default", with("metadata.ownerReferences", []any{}), with("", nil)}, false},
+		"a label of a pod":           {request{admission.Update, "", "v1", "pods", "default", with("metadata.labels.a", "c"), with("", nil)}, true},
+		"a label of a pod goes":      {request{admission.Update, "", "v1", "pods", "default", without("metadata.labels"), with("", nil)}, true},
+		"a label of a pod comes":     {request{admission.Update, "", "v1", "pods", "default", with("", nil), without("metadata.labels")}, true},
+		"an annotation of a pod":     {request{admission.Update, "", "v1", "pods", "default", with("metadata.annotations", map[string]any{"a": "b"}), with("", nil)}, true},
+		"an image of a pod":          {request{admission.Update, "", "v1", "pods", "default", with("spec.image", "b"), with("", nil)}, true},
+		"a template of a Deployment": {request{admission.Update, "apps", "v1", "deployments", "default", with("spec.template", "b"), with("", nil)}, true},
+		"a spec that goes":           {request{admission.Update, "batch", "v1", "jobs", "default", without("spec"), with("", nil)}, true},
 		"pod":                        {request{admission.Update, "", "v1", "pods", "default", ordinary, deleted}, false},
 		"replication controller":     {request{admission.Update, "", "v1", "replicationcontrollers", "default", ordinary, deleted}, false},
 		"deployment":                 {request{admission.Update, "apps", "v1", "deployments", "default", ordinary, deleted}, false},

@@ -60,22 +60,32 @@ func ownConditions() []admissionregistrationv1.MatchCondition {
 	return append(conditions, notTheAPIServer(), notBeingDeleted())
 }
 
-// notBeingDeleted spares updates of pods and workloads that are being deleted, which
-// take finalizers away: without Gatehouse, no Deployment that is deleted in the
-// foreground and no namespace with a Job would ever be gone. Their controllers start
-// nothing new by then (k8s.io/kubernetes/pkg/controller: each syncs the status of an
-// object with a deletionTimestamp and no more), so that nothing gets past a policy by
-// that. Of other kinds it would: a Service that is being deleted goes on working.
-// Subresources are sent as ever: no finalizer is taken away by them. The condition
-// cannot fail itself: nothing is read that was not asked for before.
+// notBeingDeleted spares updates of pods and workloads that are being deleted and
+// change none of spec, labels and annotations: those that remove finalizers.
+// Without Gatehouse, no Deployment that is deleted in the foreground and no
+// namespace with a Job would ever be gone. All other updates are sent. A finalizer
+// and a long grace period keep an object, and the containers of a pod, for as long
+// as its author likes, and a pod that is given other labels meanwhile is let
+// through by other NetworkPolicies. Of other kinds every update is sent: a Service
+// that is being deleted goes on working. So are subresources: none of them removes
+// finalizers of these kinds. The condition cannot fail itself: nothing is read that
+// was not asked for before.
 func notBeingDeleted() admissionregistrationv1.MatchCondition {
 	return admissionregistrationv1.MatchCondition{
 		Name: "not-being-deleted",
 		Expression: `!(request.operation == "UPDATE" && request.resource.group in ["", "apps", "batch"] &&
 request.resource.resource in ["pods", "replicationcontrollers", "daemonsets", "deployments", "replicasets", "statefulsets", "cronjobs", "jobs"] &&
 (!has(request.subResource) || request.subResource == "") &&
-oldObject != null && has(oldObject.metadata) && has(oldObject.metadata.deletionTimestamp))`,
+oldObject != null && has(oldObject.metadata) && has(oldObject.metadata.deletionTimestamp) && object != null && has(object.metadata) &&
+` + isUnchanged("spec") + ` &&
+` + isUnchanged("metadata.labels") + ` &&
+` + isUnchanged("metadata.annotations") + `)`,
 	}
+}
+
+// isUnchanged is the expression for an update that leaves a field as it is.
+func isUnchanged(field string) string {
+	return strings.ReplaceAll("has(object.F) == has(oldObject.F) && (!has(object.F) || object.F == oldObject.F)", "F", field)
 }
 
 // sparedResource is a resource, with its subresources, in some API groups. An
