@@ -34,6 +34,8 @@ const (
 	NamespaceSelector Code = "namespace-selector"
 	// MatchCondition is one that match constraints say as well.
 	MatchCondition Code = "match-condition"
+	// BeingDeleted is an expression that spares objects that are being deleted.
+	BeingDeleted Code = "being-deleted"
 	// Constant is an expression whose value does not depend on the request.
 	Constant Code = "constant"
 	// Expensive is an expression that may cost more than the API server allows.
@@ -62,7 +64,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		Type, OptionalField, NullObject, NamespaceObject, OrValue, InvalidLiteral, CELVersion,
-		UnknownResource, Operation, Scope, Excluded, Selector, NamespaceSelector, MatchCondition,
+		UnknownResource, Operation, Scope, Excluded, Selector, NamespaceSelector, MatchCondition, BeingDeleted,
 		Constant, Expensive, Regex, UnusedVariable, MissingMessage, Duplicate, PodSecurityVersion,
 		NamespaceName, Expired, Expires, UnknownCode,
 	}

@@ -264,6 +264,65 @@ func TestNothingFound(t *testing.T) {
 	}
 }
 
+// TestBeingDeleted has which conditions and validations spare what is being
+// deleted.
+func TestBeingDeleted(t *testing.T) {
+	t.Parallel()
+	condition := func(expression string) string {
+		return fmt.Sprintf("matchConditions: [{name: c, expression: %q}]\n", expression) + validations("object.metadata.name != ''")
+	}
+	variables := func(expression, rule string) string {
+		return fmt.Sprintf("variables: [{name: leaving, expression: %q}, {name: again, expression: variables.leaving}]\n", expression) + validations(rule)
+	}
+	const deleted = "has(object.metadata.deletionTimestamp)"
+	for name, c := range map[string]struct {
+		spec string
+		want bool
+	}{
+		"a condition":                     {condition("!" + deleted), true},
+		"of the old object":               {condition("!has(oldObject.metadata.deletionTimestamp)"), true},
+		"of both":                         {condition("!(has(oldObject.metadata.deletionTimestamp) && " + deleted + ")"), true},
+		"optional":                        {condition("!object.metadata.?deletionTimestamp.hasValue()"), true},
+		"optional of all":                 {condition("!object.?metadata.?deletionTimestamp.hasValue()"), true},
+		"optional, none":                  {condition("object.metadata.?deletionTimestamp == optional.none()"), true},
+		"optional, null instead":          {condition("object.metadata.?deletionTimestamp.orValue(null) == null"), true},
+		"optional, a string instead":      {condition("object.metadata.?deletionTimestamp.orValue('') == ''"), true},
+		"by an index":                     {condition("object.metadata[?'deletionTimestamp'].orValue(null) == null"), true},
+		"in":                              {condition("!('deletionTimestamp' in object.metadata)"), true},
+		"by a loop":                       {condition("[object].all(o, !has(o.metadata.deletionTimestamp))"), true},
+		"and":                             {condition("object.metadata.name != 'x' && !" + deleted), true},
+		"or":                              {condition("object.metadata.name == 'x' || !" + deleted), true},
+		"or, on creation":                 {condition("oldObject == null || !" + deleted), true},
+		"or, by operation":                {condition("request.operation == 'CREATE' || !" + deleted), true},
+		"or, by person":                   {condition("request.userInfo.username == 'x' || !" + deleted), true},
+		"chosen":                          {condition(deleted + " ? object.metadata.name == 'x' : true"), true},
+		"or, if one thing changes":        {condition("!" + deleted + " || object.metadata.name == 'x' && object.spec != oldObject.spec"), true},
+		"a validation":                    {validations(deleted + " || object.spec.hostname != ''"), true},
+		"a validation, chosen":            {validations(deleted + " ? true : object.spec.hostname != ''"), true},
+		"a validation, by a variable":     {variables(deleted, "variables.leaving || object.spec.?hostname.orValue('') != ''"), true},
+		"a validation, by two variables":  {variables(deleted, "variables.again || object.spec.?hostname.orValue('') != ''"), true},
+		"a variable for what is there":    {variables("object.metadata.?deletionTimestamp", "variables.leaving.hasValue() || object.spec.?hostname.orValue('') != ''"), true},
+		"only what is being deleted":      {condition(deleted), false},
+		"nothing while it is deleted":     {validations("!" + deleted + " || object.spec == oldObject.spec"), false},
+		"refused while it is deleted":     {validations("!" + deleted), false},
+		"if the rest changes":             {condition("oldObject == null || !has(oldObject.metadata.deletionTimestamp) || object.spec != oldObject.spec"), false},
+		"if the rest changes, negated":    {condition("!(oldObject != null && has(oldObject.metadata.deletionTimestamp) && object.spec == oldObject.spec)"), false},
+		"if one of two things changes":    {condition("!(" + deleted + " && object.spec == oldObject.spec && object.metadata.?labels == oldObject.metadata.?labels)"), false},
+		"if it keeps finalizers":          {condition("!" + deleted + " || has(object.metadata.finalizers)"), false},
+		"by a variable that compares":     {variables("object.spec != oldObject.spec", "!("+deleted+" && variables.leaving)"), false},
+		"a variable that no rule is of":   {variables(deleted, "object.spec.?hostname.orValue('') != ''"), false},
+		"a test that makes no difference": {condition("has(object.metadata.deletionTimestamp) || true"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := lint(t, with("{apiGroups: [''], apiVersions: [v1], operations: [UPDATE], resources: [pods]}", c.spec))
+			if got := strings.Count(found, "[being-deleted]"); got > 1 || (got == 1) != c.want {
+				t.Errorf("found\n%s", found)
+			}
+		})
+	}
+}
+
 // TestUnknownVariables checks what reads a variable whose expression does not
 // compile as if the variable could be anything, and nothing else so.
 func TestUnknownVariables(t *testing.T) {

@@ -140,6 +140,7 @@ func (l *linter) policy(d document, given *admissionregistrationv1.ValidatingAdm
 		l.selectors(d, spec.MatchConstraints, field.NewPath("spec", "matchConstraints"))
 	}
 	s.conditions()
+	s.beingDeleted()
 	s.types()
 	s.nullObjects()
 	s.namespaceObjects()
