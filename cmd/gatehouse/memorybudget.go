@@ -41,16 +41,16 @@ type memoryBudget struct {
 	connections int
 }
 
-// divideMemory makes a budget. Flags that are 0 default to what fits. A fifth of what the
-// program leaves is for garbage that was not collected yet, a fifth for connections, and the
-// rest for reviews. Files is the limit of open files, 0 without one: a connection is one.
+// divideMemory makes a budget. Flags that are 0 default to what fits: of what the program
+// leaves, half for reviews and a sixth for connections. The last third is for garbage that
+// was not collected yet, and for what decisions take. Files is the limit of open files, 0 without one: a connection is one.
 func divideMemory(limit, liveHeap, inFlight int64, connections int, files uint64) memoryBudget {
 	b := memoryBudget{limit: limit, base: programBytes + 2*liveHeap, inFlight: inFlight, connections: connections}
 	left := max(0, limit-b.base)
 	if b.connections == 0 {
 		b.connections = usualConnections
 		if limit > 0 {
-			b.connections = int(min(usualConnections, max(leastConnections, left/5/connectionBytes)))
+			b.connections = int(min(usualConnections, max(leastConnections, left/6/connectionBytes)))
 		}
 		if files > 0 {
 			b.connections = min(b.connections, openFilesFor(files))
@@ -59,7 +59,7 @@ func divideMemory(limit, liveHeap, inFlight int64, connections int, files uint64
 	if b.inFlight == 0 {
 		b.inFlight = usualInFlight
 		if limit > 0 {
-			b.inFlight = max(leastInFlight, left/5*4-int64(b.connections)*connectionBytes)
+			b.inFlight = max(leastInFlight, left/2)
 		}
 	}
 	return b

@@ -198,3 +198,31 @@ func TestBuffers(t *testing.T) {
 		}
 	}
 }
+
+// TestLargestBody fits, in as many buffers as it takes.
+func TestLargestBody(t *testing.T) {
+	t.Parallel()
+	for _, bytes := range []int64{1 << 20, 8 << 20, 16 << 20, 64 << 20, 1 << 30} {
+		budget := NewBudget(bytes)
+		limit := budget.LargestBody() + 1
+		h := holding{budget: budget, held: requestBytes, used: requestOverhead}
+		if !budget.enter(Caller{}) {
+			t.Fatal("an empty budget has no room")
+		}
+		for full := int64(0); full < limit; {
+			next := nextBuffer(full, limit, true)
+			if !h.tryGrow(next) {
+				t.Errorf("of %d bytes, a buffer of %d beside one of %d does not fit, for a body of %d", bytes, next, full, limit-1)
+				break
+			}
+			h.shrink(full)
+			full = next
+		}
+		if limit < bytes*2/5 {
+			t.Errorf("of %d bytes, a body has at most %d", bytes, limit-1)
+		}
+		if h.release(); budget.used != 0 {
+			t.Errorf("%d bytes are not given back", budget.used)
+		}
+	}
+}

@@ -379,17 +379,13 @@ func (e *endpoint) read(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		case int64(len(body)) > e.MaxBytes:
 			return errTooLarge
 		case errors.Is(err, io.EOF):
-			if r.ProtoMajor == 1 {
-				// The server goes on reading, to see the caller go away.
-				setReadDeadline(w, time.Time{})
-			}
 			return nil
 		case err != nil:
 			return err
 		}
 		if next := timeFor(len(body)); next > deadline && int64(len(body)) != r.ContentLength {
 			deadline = next
-			setReadDeadline(w, s.out.Started.Add(deadline))
+			_ = http.NewResponseController(w).SetReadDeadline(s.out.Started.Add(deadline)) // both protocols know it
 		}
 	}
 }
@@ -422,14 +418,15 @@ func timeFor(n int) time.Duration {
 	}
 }
 
-func setReadDeadline(w http.ResponseWriter, deadline time.Time) {
-	_ = http.NewResponseController(w).SetReadDeadline(deadline) // both protocols know it, and tests need not
-}
-
 func bodyFailure(err error, limit int64) *failure {
-	_, impossible := errors.AsType[tooMuch](err)
+	most, impossible := errors.AsType[tooMuch](err)
 	switch {
-	case impossible, errors.Is(err, errTooLarge):
+	case impossible:
+		return &failure{
+			status: http.StatusRequestEntityTooLarge, reason: "too-large",
+			text: fmt.Sprintf("the body needs more memory than the %d bytes that are left for it (hint: announce its size in Content-Length)", int64(most)),
+		}
+	case errors.Is(err, errTooLarge):
 		return &failure{
 			status: http.StatusRequestEntityTooLarge, reason: "too-large",
 			text: fmt.Sprintf("the body is larger than %d bytes", limit),

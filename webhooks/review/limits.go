@@ -54,10 +54,11 @@ func NewBudget(bytes int64) *Budget {
 	return &Budget{pool: pool{size: bytes, reserved: bytes / 8, small: bytes / 8, share: share}}
 }
 
-// LargestBody is the size of the largest body that can be read.
+// LargestBody is the size of the largest body that can be read, if it is announced.
 func (b *Budget) LargestBody() int64 {
 	// While the last buffer is filled from the one before, both are held.
-	return max(0, (b.largest(Caller{})-requestBytes)*bufferGrowth/(bufferGrowth+1))
+	bytes := b.largest(Caller{}) - requestBytes
+	return max(0, bytes*bufferGrowth/(bufferGrowth+1), bytes-bufferGrowth*largeBuffer)
 }
 
 // Slots bounds the decisions that are made at one time. More than the machine

@@ -145,7 +145,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 			http.Error(w, "starting: not all of the configuration was read yet (hint: try again in a moment)", http.StatusServiceUnavailable)
 			return
 		}
-		r.Body = allow(w, r)
+		_ = http.NewResponseController(w).SetReadDeadline(now().Add(readTimeout)) // both protocols know it
 		options.Login.ServeHTTP(w, r)
 	}), never)
 	mux.Handle(login.Path, people)

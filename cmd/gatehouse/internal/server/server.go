@@ -9,7 +9,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"log/slog"
 	"math/rand/v2"
@@ -269,30 +268,6 @@ func (s *Server) tellReadiness(err error) {
 		s.wasReady.Store(true)
 		s.options.Log.Info("ready")
 	}
-}
-
-// allow gives the body of a request readTimeout to arrive, which ends with the body: a
-// read deadline that passes later would cancel the call on HTTP/1.1.
-func allow(w http.ResponseWriter, r *http.Request) io.ReadCloser {
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(readTimeout)) // both protocols know it
-	return &allowed{r.Body, control}
-}
-
-// allowed is a body for which allow has set a deadline.
-type allowed struct {
-	io.ReadCloser
-
-	control *http.ResponseController
-}
-
-// Read implements io.Reader.
-func (a *allowed) Read(p []byte) (int, error) {
-	n, err := a.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
-		_ = a.control.SetReadDeadline(time.Time{}) // both protocols know it
-	}
-	return n, err
 }
 
 // ops answers /livez while the process runs, /readyz as Options.Ready says,
