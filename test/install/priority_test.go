@@ -1,0 +1,93 @@
+package install
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/installers"
+)
+
+// TestPriorityClassInTheChart: the policy goes by the namespace and the class of the release, and is left out where it is not
+// wanted or the API server has no such policies. That it is the same as in the overlays is a matter of TestSameObjects.
+func TestPriorityClassInTheChart(t *testing.T) {
+	t.Parallel()
+	program, err := installers.Binary(installers.Helm)
+	must(t, err)
+	for what, c := range map[string]struct {
+		flags []string
+		want  []string // in what is rendered; none if there is no policy
+	}{
+		"as it is":              {nil, []string{"- elsewhere\n", `object.spec.priorityClassName != "gatehouse"`, "pods of namespace elsewhere;"}},
+		"another class":         {[]string{"--set", "priorityClass.name=first"}, []string{"- elsewhere\n", `object.spec.priorityClassName != "first"`}},
+		"a class of somebody":   {[]string{"--set", "priorityClass.create=false"}, nil},
+		"not wanted":            {[]string{"--set", "priorityClass.restrict=false"}, nil},
+		"an API server with it": {[]string{"--api-versions", "v1/Pod,admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"}, []string{"- elsewhere\n"}},
+		"an API server without": {[]string{"--api-versions", "v1/Pod"}, nil},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"template", name, filepath.Join(root(t), chart), "--namespace", "elsewhere"}, c.flags...)
+			_, policy, found := strings.Cut(string(run(t, program, args...)), "# Source: gatehouse/templates/priorityclasspolicy.yaml\n")
+			policy, _, _ = strings.Cut(policy, "\n# Source: gatehouse/templates/r")
+			if found != (c.want != nil) {
+				t.Fatalf("there is a policy: %v", found)
+			}
+			for _, text := range c.want {
+				if !strings.Contains(policy, text) {
+					t.Errorf("%q is not in\n%s", text, policy)
+				}
+			}
+		})
+	}
+}
+
+// TestPriorityClassIsForGatehouse: no pod of another namespace gets the PriorityClass that comes with Gatehouse.
+func TestPriorityClassIsForGatehouse(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, cluster.Options{})
+	s.install(t, kustomized(t, "self-signed"))
+	create := func(namespace, metadata, class string) error {
+		if class != "" {
+			class = fmt.Sprintf(`"priorityClassName": %q,`, class)
+		}
+		pod := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {%s, "namespace": %q}, "spec": {%s "serviceAccountName": "gatehouse",
+			"securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+			"containers": [{"name": "app", "image": "app", "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]}}`,
+			metadata, namespace, class)
+		// Nobody answers for Gatehouse here, and in an emergency its policies are not asked. This one is the API server's.
+		said, err := s.tryKubectl(t.Context(), []byte(pod), "create", "--dry-run=server", "--as=root", "--as-group=system:masters", "--as-group=gatehouse.dev:break-glass", "-f", "-")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, said)
+		}
+		return nil
+	}
+	said, err := s.tryKubectl(t.Context(), nil, "create", "serviceaccount", "gatehouse", "--namespace=default")
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	const refusal = `the PriorityClass "gatehouse" is for pods of namespace gatehouse-system`
+	isRefused := func(metadata string) error {
+		err := create("default", metadata, "gatehouse")
+		if err == nil || !strings.Contains(err.Error(), refusal) {
+			return fmt.Errorf("got %w, want a refusal of the class", err)
+		}
+		return nil
+	}
+	// The API server learns of a policy a moment after it was stored.
+	poll(t, func() error { return isRefused(`"name": "tenant"`) })
+	if err := isRefused(`"generateName": "tenant-"`); err != nil {
+		t.Error(err)
+	}
+	for what, err := range map[string]error{
+		"no class":           create("default", `"name": "tenant"`, ""),
+		"another class":      create("default", `"name": "tenant"`, "system-cluster-critical"),
+		"a pod of Gatehouse": create(system, `"name": "gatehouse-1"`, "gatehouse"),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
