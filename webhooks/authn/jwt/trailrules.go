@@ -75,6 +75,7 @@ func (a *Authenticator) tellRules(ctx context.Context, t *Token, info *authentic
 	for i, rule := range a.config.UserValidationRules {
 		rules.expression(ctx, fmt.Sprintf("userValidationRules[%d]", i), rule.Expression, a.programs.user[rule.Expression], who)
 	}
+	a.reportBreakGlass(ctx, t, info, trail)
 }
 
 func claimRulePath(i int) string { return fmt.Sprintf("claimValidationRules[%d]", i) }

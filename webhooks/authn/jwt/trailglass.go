@@ -1,0 +1,129 @@
+package jwt
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// reportBreakGlass warns of an issuer whose tokens can give the group for
+// emergencies. Gatehouse's guard refuses it from every source, but kube-apiserver
+// may read the same configuration itself (--authentication-config, or --oidc-*),
+// and then there is no guard.
+func (a *Authenticator) reportBreakGlass(ctx context.Context, t *Token, info *authenticationv1.UserInfo, trail Trail) {
+	const group = v1alpha1.BreakGlassGroup
+	if !a.canGive(ctx, t, group) || a.excludes(ctx, t, info, group) || ctx.Err() != nil {
+		return
+	}
+	trail("break-glass", "warning: if kube-apiserver reads this issuer itself (--authentication-config), its tokens can give the group "+quote(group)+
+		`: no webhook is asked about its members (hint: a prefix for groups, or the user validation rule !user.groups.exists(g, g.startsWith("gatehouse.dev:")))`)
+}
+
+// canGive reports whether the mapping of groups gives the group for some claims:
+// of an expression, for this token's with the group in place of every string.
+func (a *Authenticator) canGive(ctx context.Context, t *Token, group string) bool {
+	groups := &a.config.ClaimMappings.Groups
+	if groups.Claim != "" {
+		return strings.HasPrefix(group, a.groups.prefix)
+	}
+	program := a.programs.claims[groups.Expression]
+	if program == nil {
+		return false
+	}
+	changed, ok := t.changed(func(_ string, value any) any { return replaceStrings(value, group) })
+	if !ok {
+		return true
+	}
+	result, _, err := program.ContextEval(ctx, map[string]any{"claims": claimsValue(changed)})
+	if err != nil {
+		return true // for this token's other claims it may be another
+	}
+	list, _ := textList(result)
+	for _, g := range list {
+		if g == group {
+			return true
+		}
+	}
+	return false
+}
+
+// excludes reports whether there is a rule that refuses this token if it gives the
+// group as well, and does not without.
+func (a *Authenticator) excludes(ctx context.Context, t *Token, info *authenticationv1.UserInfo, group string) bool {
+	more := info.DeepCopy()
+	more.Groups = append(more.Groups, group)
+	for _, rule := range a.config.UserValidationRules {
+		program := a.programs.user[rule.Expression]
+		if isTrue(ctx, program, "user", userValue(info)) && !isTrue(ctx, program, "user", userValue(more)) {
+			return true
+		}
+	}
+	claim := a.config.ClaimMappings.Groups.Claim
+	if claim == "" {
+		return false
+	}
+	changed, ok := t.changed(func(name string, value any) any {
+		if name != claim {
+			return value
+		}
+		list, isList := value.([]any)
+		if !isList {
+			list = []any{value}
+		}
+		return append(list[:len(list):len(list)], strings.TrimPrefix(group, a.groups.prefix))
+	})
+	for _, rule := range a.config.ClaimValidationRules {
+		program := a.programs.claims[rule.Expression]
+		if rule.Claim == claim || ok && program != nil &&
+			isTrue(ctx, program, "claims", claimsValue(t)) && !isTrue(ctx, program, "claims", claimsValue(changed)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isTrue reports whether a rule holds.
+func isTrue(ctx context.Context, program cel.Program, name string, value any) bool {
+	result, _, err := program.ContextEval(ctx, map[string]any{name: value})
+	return err == nil && result == types.True
+}
+
+// changed is the token with other claims, as far as expressions see it.
+func (t *Token) changed(change func(name string, value any) any) (*Token, bool) {
+	out := &Token{claims: make([]claim, len(t.claims))}
+	for i, c := range t.claims {
+		var value any
+		if err := json.Unmarshal(c.value, &value); err != nil {
+			return nil, false
+		}
+		text, err := json.Marshal(change(c.name.Text(), value))
+		if err != nil {
+			return nil, false
+		}
+		out.claims[i] = claim{c.name, text}
+	}
+	return out, true
+}
+
+// replaceStrings is a value with a text in place of each of its strings.
+func replaceStrings(value any, text string) any {
+	switch v := value.(type) {
+	case string:
+		return text
+	case []any:
+		for i := range v {
+			v[i] = replaceStrings(v[i], text)
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = replaceStrings(v[name], text)
+		}
+	}
+	return value
+}
