@@ -328,6 +328,7 @@ func (c *compilation) policies(spec *Spec) {
 		add(p.Source, admissionKind, &p.ObjectMeta, &p.Spec.ValidatingAdmissionPolicySpec, &p.Spec)
 	}
 	bound := c.bindings(spec, all)
+	c.checkVersions(all)
 	for i := range all {
 		c.named = append(c.named, exceptedPolicy{all[i].kind, all[i].name})
 		c.policy(&all[i], bound[all[i].kind][all[i].name])

@@ -60,18 +60,23 @@ func ours(t testing.TB, response admission.Response) outcome {
 		out.Code, out.Reason, out.First = response.Result.Code, response.Result.Reason, response.Result.Details.Causes[0].Message
 	}
 	for key, value := range response.AuditAnnotations {
-		if key == policy.DeniedByKey {
-			continue // upstream has nothing like it
-		}
-		if key == "validation_failure" {
-			key = "validation.policy.admission.k8s.io/validation_failure"
-		}
-		if policy, name, found := strings.Cut(key, "_"); found && !strings.Contains(key, "/") {
-			key = policy + "/" + name
-		}
-		out.Audit[key] = value
+		out.publish(key, value)
 	}
 	return out
+}
+
+// publish adds one of our audit annotations.
+func (o *outcome) publish(key, value string) {
+	if key == policy.DeniedByKey {
+		return // upstream has nothing like it
+	}
+	if key == "validation_failure" {
+		key = "validation.policy.admission.k8s.io/validation_failure"
+	}
+	if policy, name, found := strings.Cut(key, "_"); found && !strings.Contains(key, "/") {
+		key = policy + "/" + name
+	}
+	o.Audit[key] = value
 }
 
 // upstream is the API server's own machinery over the same documents.
@@ -96,7 +101,11 @@ func newUpstream(t testing.TB, spec policy.Spec) *upstream {
 		}
 		must(t, params[gvk].Add(asInformed(t, object)))
 	}
-	out := &upstream{dispatcher: validating.NewDispatcher(testAuthorizer{},
+	var asks authorizer.UnconditionalAuthorizer = testAuthorizer{}
+	if spec.Authorizer != nil {
+		asks = spec.Authorizer
+	}
+	out := &upstream{dispatcher: validating.NewDispatcher(asks,
 		generic.NewPolicyMatcher(matching.NewMatcher(corelisters.NewNamespaceLister(namespaces), nil)))}
 	for i := range spec.Policies {
 		p := spec.Policies[i].DeepCopy()
@@ -117,7 +126,10 @@ func newUpstream(t testing.TB, spec policy.Spec) *upstream {
 			}
 			hook.ParamInformer = storeInformer{lister: ordered{GenericLister: cache.NewGenericLister(indexer, schema.GroupResource{Resource: "params"})}}
 			hook.ParamScope = meta.RESTScopeNamespace
-			if strings.HasPrefix(gvk.Kind, "Cluster") {
+			namespaced, err := spec.Objects.Namespaced(gvk)
+			if err != nil {
+				hook.ConfigurationError = err
+			} else if !namespaced {
 				hook.ParamScope = meta.RESTScopeRoot
 			}
 		}
@@ -270,6 +282,13 @@ func (r *recorder) AddWarning(_, text string) { r.warnings = append(r.warnings, 
 
 func (u *upstream) decide(t testing.TB, req admission.Request) outcome {
 	t.Helper()
+	r := newRecorder(t, req, typed(t, req.Object.Raw), typed(t, req.OldObject.Raw))
+	return r.outcome(t, u.dispatcher.Dispatch(r.context(), r, apiserveradmission.NewObjectInterfacesFromScheme(clientgoscheme.Scheme), u.hooks))
+}
+
+// newRecorder is a request as upstream's plug-ins get it.
+func newRecorder(t testing.TB, req admission.Request, object, oldObject runtime.Object) *recorder {
+	t.Helper()
 	info := &user.DefaultInfo{Name: req.UserInfo.Username, UID: req.UserInfo.UID, Groups: req.UserInfo.Groups, Extra: map[string][]string{}}
 	for key, value := range req.UserInfo.Extra {
 		info.Extra[key] = value
@@ -289,14 +308,21 @@ func (u *upstream) decide(t testing.TB, req admission.Request) outcome {
 	} else {
 		options = nil
 	}
-	r := &recorder{
-		Attributes: apiserveradmission.NewAttributesRecord(typed(t, req.Object.Raw), typed(t, req.OldObject.Raw),
+	return &recorder{
+		Attributes: apiserveradmission.NewAttributesRecord(object, oldObject,
 			schema.GroupVersionKind(*req.RequestKind), req.Namespace, req.Name, schema.GroupVersionResource(*req.RequestResource), req.SubResource,
 			apiserveradmission.Operation(req.Operation), options, req.DryRun != nil && *req.DryRun, info),
 		audit: map[string]string{},
 	}
-	ctx := warning.WithWarningRecorder(context.Background(), r)
-	err := u.dispatcher.Dispatch(ctx, r, apiserveradmission.NewObjectInterfacesFromScheme(clientgoscheme.Scheme), u.hooks)
+}
+
+func (r *recorder) context() context.Context {
+	return warning.WithWarningRecorder(context.Background(), r)
+}
+
+// outcome is what upstream's dispatcher has said.
+func (r *recorder) outcome(t testing.TB, err error) outcome {
+	t.Helper()
 	out := outcome{Allowed: err == nil, Warnings: r.warnings, Audit: r.audit}
 	if err != nil {
 		var status *apierrors.StatusError

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -68,7 +69,11 @@ func (r *request) as(c *constraints, resource schema.GroupVersionResource) (*req
 	if known, ok := r.conversions[resource]; ok {
 		return known.request, known.err
 	}
-	if r.Kind.Group != sent.Group || r.Kind.Version != sent.Version || !equivalent.Convertible(sent, resource) {
+	convertible := equivalent.Convertible(sent, resource)
+	if r.hasOwnKind() {
+		_, convertible = r.equivalents()
+	}
+	if !convertible {
 		// The rules may name what was sent as well as what was requested.
 		if !c.exact && anyAbout(c.rules, &otherResource{r.attributes(), sent}, r.Name) {
 			return r, nil
@@ -84,6 +89,13 @@ func (r *request) as(c *constraints, resource schema.GroupVersionResource) (*req
 	return converted, err
 }
 
+// hasOwnKind reports whether the object is of a kind that does not belong to the
+// version of the resource, such as the Scale of a subresource: it is the same for all
+// versions.
+func (r *request) hasOwnKind() bool {
+	return r.Kind.Group != r.Resource.Group || r.Kind.Version != r.Resource.Version
+}
+
 // conversion is a request as one of an equivalent resource, or why there is none.
 type conversion struct {
 	request *request
@@ -97,6 +109,9 @@ func (r *request) convert(resource schema.GroupVersionResource) (*request, error
 	}
 	req.RequestResource = (*metav1.GroupVersionResource)(&r.requested)
 	req.Resource = metav1.GroupVersionResource(resource)
+	if r.hasOwnKind() {
+		return r.converted(req), nil
+	}
 	req.Kind.Group, req.Kind.Version = resource.Group, resource.Version
 	for _, object := range [...]struct {
 		from *payload
@@ -114,8 +129,15 @@ func (r *request) convert(resource schema.GroupVersionResource) (*request, error
 			return nil, fmt.Errorf("failed to convert object version: %s: %w", object.from.name, err)
 		}
 	}
-	out := newRequest(r.review, admissionRequest(req))
+	out := r.converted(req)
 	out.object.checked, out.oldObject.checked = true, true
-	out.equivalentTo, out.equivalentsKnown, out.whole = r.equivalentTo, r.equivalentsKnown, r.whole
 	return out, nil
+}
+
+// converted is the request of the review in another form.
+func (r *request) converted(req admissionv1.AdmissionRequest) *request {
+	out := newRequest(r.review, admissionRequest(req))
+	out.object.checked, out.oldObject.checked = r.object.checked, r.oldObject.checked
+	out.equivalentTo, out.equivalentsKnown, out.whole = r.equivalentTo, r.equivalentsKnown, r.whole
+	return out
 }

@@ -37,6 +37,8 @@ func TestEquivalentResources(t *testing.T) {
 		thing      = `{apiVersion: example.com/v1, kind: Thing, metadata: {name: t, namespace: shop}}`
 		crd        = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com}, spec: {versions: [{name: v1, served: true}, {name: v1beta1, served: true}, {name: v1alpha1, served: false}]}}`
 
+		scale = `{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: t, namespace: shop}, spec: {replicas: 3}}`
+
 		autoscalers = "horizontalpodautoscalers"
 		seenV1      = "string(object.spec.?targetCPUUtilizationPercentage.orValue(-1)) + ' ' + request.kind.version + ' ' + request.resource.version + ' of ' + request.requestKind.version + ' ' + request.requestResource.version"
 		seenV2      = "string(object.spec.metrics[0].resource.target.averageUtilization) + ' ' + request.kind.version + ' ' + request.resource.version + ' of ' + request.requestKind.version + ' ' + request.requestResource.version"
@@ -49,6 +51,11 @@ func TestEquivalentResources(t *testing.T) {
 			req.RequestResource = &metav1.GroupVersionResource{Group: group, Version: version, Resource: req.Resource.Resource}
 			req.RequestKind = &metav1.GroupVersionKind{Group: group, Version: version, Kind: req.Kind.Kind}
 		}
+	}
+	scaling := func(req *admission.Request) {
+		updating(t, scale)(req)
+		req.Resource = metav1.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "things"}
+		req.SubResource = "scale"
 	}
 	binding := func(version string) string {
 		return `matchResources: {resourceRules: [{apiGroups: ["*"], apiVersions: [` + version + `], operations: ["*"], resources: ["*/*"]}]}`
@@ -113,6 +120,8 @@ func TestEquivalentResources(t *testing.T) {
 		{"a custom resource excluded in a version that is not served", documents(things(`"*"`, "", ""), crd), `excludeResourceRules: [{apiGroups: ["*"], apiVersions: [v1alpha1], operations: ["*"], resources: ["*"]}], `, thing, none, denied + "seen"},
 		{"a custom resource bound in a version that is served", documents(things("v1", "", binding("v1beta1")), crd), "", thing, none, denied + "seen"},
 		{"a custom resource bound in a version that is not served", documents(things("v1", "", binding("v1alpha1")), crd), "", thing, none, "allowed"},
+		{"the Scale of a custom resource, which has a version of its own", documents(aboutResource("example.com", "v1beta1", "things/scale", "", "request.kind.version + ' ' + request.resource.version + ' of ' + request.requestResource.version", ""), crd), "", scale, scaling, denied + "v1 v1beta1 of v1"},
+		{"the Scale of a custom resource of which nothing is known", aboutResource("example.com", "v1beta1", "things/scale", "", "'seen'", ""), "", scale, scaling, fmt.Sprintf(unconverted, "example.com/v1", "example.com/v1beta1")},
 		{"a custom resource bound in a version of which nothing is known", things("v1", "", binding("v1alpha1")), "", thing, none, denied + "seen"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -151,5 +160,43 @@ func TestConvertedOnce(t *testing.T) { //nolint:paralleltest // it counts alloca
 	more := func(version string) float64 { return allocations(named(5, version)) - allocations(named(1, version)) }
 	if converted, sent := more("v1"), more("v2"); converted > sent+4 {
 		t.Errorf("four more policies take %v more allocations, and %v if they name what was sent", converted, sent)
+	}
+}
+
+// TestDifferentVersions holds that a policy is warned about that cannot judge an
+// object in the version that another policy makes the API server send.
+func TestDifferentVersions(t *testing.T) {
+	t.Parallel()
+	named := func(name, group, versions, resource string) string {
+		return denyAll(name, fmt.Sprintf(`matchConstraints: {resourceRules: [{apiGroups: [%q], apiVersions: [%s], operations: ["*"], resources: [%q]}]}`, group, versions, resource), "")
+	}
+	const warning = `warning: test.yaml#1: ValidatingAdmissionPolicy/a: spec.matchConstraints.resourceRules: ValidatingAdmissionPolicy/b names version %q of %q, and objects that are sent in it cannot be converted for this policy: failurePolicy decides (hint: name the same versions in all policies)`
+	for name, tc := range map[string]struct{ documents, want string }{
+		"custom resources":             {documents(named("a", "example.com", "v1", "things"), named("b", "example.com", "v1, v1beta1", "things/status")), fmt.Sprintf(warning, "v1beta1", "things.example.com")},
+		"custom resources, all":        {documents(named("a", "example.com", "v1", "things"), named("b", "example.com", `"*"`, "things")), fmt.Sprintf(warning, "*", "things.example.com")},
+		"the same versions":            {documents(named("a", "example.com", "v1, v1beta1", "things"), named("b", "example.com", "v1beta1, v1", "things")), ""},
+		"exactly":                      {strings.Replace(documents(named("a", "example.com", "v1", "things"), named("b", "example.com", "v1, v1beta1", "things")), "matchConstraints: {", "matchConstraints: {matchPolicy: Exact, ", 1), ""},
+		"autoscalers":                  {documents(named("a", "autoscaling", "v1", "horizontalpodautoscalers"), named("b", "autoscaling", `"*"`, "horizontalpodautoscalers")), ""},
+		"a version that is not served": {documents(named("a", "apps", "v1", "deployments"), named("b", "apps", "v1, v1beta1", "deployments")), ""},
+		"what is not converted":        {documents(named("a", "resource.k8s.io", "v1", "resourceclaims"), named("b", "resource.k8s.io", "v1, v1beta1", "resourceclaims")), fmt.Sprintf(warning, "v1beta1", "resourceclaims.resource.k8s.io")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := strings.Join(lines(findingsOf(t, tc.documents)), "\n"); got != tc.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
+			}
+		})
+	}
+	many := func(prefix string) string {
+		var out []string
+		for i := range 300 {
+			out = append(out, fmt.Sprintf("%s%d", prefix, i))
+		}
+		return strings.Join(out, ", ")
+	}
+	// The lists multiply, and are not multiplied out.
+	bomb := denyAll("a", `matchConstraints: {resourceRules: [{apiGroups: [`+many("g")+`], apiVersions: [`+many("v")+`], operations: ["*"], resources: [`+many("r")+`]}]}`, "")
+	if got := lines(findingsOf(t, bomb)); len(got) != 0 {
+		t.Errorf("%q", got)
 	}
 }

@@ -37,13 +37,11 @@ func compileParams(kind *admissionregistrationv1.ParamKind, ref *admissionregist
 // unservedParams is the error for a policy whose paramKind is not served. As
 // upstream it is an error of the policy, whatever its bindings match.
 func (p *compiledPolicy) unservedParams(objects Objects) error {
-	for i := range p.bindings {
-		if params := &p.bindings[i].params; params.ref != nil {
-			if _, err := objects.Namespaced(params.kind); errors.Is(err, ErrNotServed) {
-				return err
-			}
-			break
-		}
+	if p.spec.ParamKind == nil {
+		return nil
+	}
+	if _, err := objects.Namespaced(schema.FromAPIVersionAndKind(p.spec.ParamKind.APIVersion, p.spec.ParamKind.Kind)); errors.Is(err, ErrNotServed) {
+		return err
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (v *View) Namespaced(kind schema.GroupVersionKind) (bool, error) {
 
 // unnamed is the error for a look-up of something that no policy names.
 func unnamed(kind schema.GroupVersionKind) error {
-	return &unservedError{kind, "no binding names it, so it is not read from the cluster"}
+	return fmt.Errorf("failed to find resource referenced by paramKind: '%v': no binding names it, so it is not read from the cluster", kind)
 }
 
 // covering is the follower that has an object, or all objects if the name is "".
