@@ -352,20 +352,6 @@ func TestSecretStoreErrors(t *testing.T) {
 	}
 }
 
-// refusing is an address where nobody listens.
-func refusing(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return address
-}
-
 // hang answers nothing as long as anybody waits.
 func hang(_ http.ResponseWriter, r *http.Request, _ string) bool {
 	<-r.Context().Done()
@@ -374,7 +360,7 @@ func hang(_ http.ResponseWriter, r *http.Request, _ string) bool {
 
 func TestSecretStoreUnreachable(t *testing.T) {
 	t.Parallel()
-	address := refusing(t)
+	const address = "127.0.0.1:1" // where nobody listens, and no other test will
 	plain, hung := newKubeAPI(t), newKubeAPI(t)
 	hung.set(hang)
 	strange := httptest.NewTLSServer(plain)

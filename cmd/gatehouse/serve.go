@@ -85,7 +85,10 @@ func newServeCommand(s streams) *cobra.Command {
 and /validate, with TLS, from the documents in a directory, and people on /login
 and /whoami, who need no client certificate. Changes in the
 directory are picked up without a restart, whole or not at all: a broken
-configuration never replaces a working one.
+configuration never replaces a working one. A directory that loses all its
+documents is broken, too. A file that loses all of its own is warned of, or with
+--on-emptied-file refuse keeps the change from being used; delete a file to
+remove what is in it.
 
 At the start there is no working one. Documents with errors then make the
 command print every finding and exit with 2. Policies with expressions that do
@@ -100,7 +103,7 @@ name and no others, and the authorizer of policies asks the API server.
 Namespaces and other objects in the directory are then not looked at.
 
 With --custom-resources those of Gatehouse in the cluster are documents too,
-beside a directory or without one. They come and go by kubectl apply, and their
+beside a directory or without one; at the start the directory may be empty. They come and go by kubectl apply, and their
 status tells what became of them: one with errors keeps no other from use.
 
 The serving certificate comes from files that somebody else renews (--tls-cert),
@@ -108,7 +111,9 @@ from a CA of its own (--self-signed) that replicas share in a Secret or that is
 kept in a directory, or from cert-manager (--cert-manager). With --registration
 it is ready only once the API server can trust the certificate, by what is read
 back from the webhook configurations; with --publish-ca-bundle it writes their
-caBundle itself, and no call fails while one CA follows another.
+caBundle itself, and no call fails while one CA follows another. A disk that is
+full keeps nothing from starting that can be read: the log says what cannot be
+written.
 
 Health and metrics are on a second listener, without TLS: /livez, /readyz and
 /metrics. It has /log-level too, and with --profiling /debug/pprof/, for callers

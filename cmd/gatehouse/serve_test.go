@@ -25,8 +25,8 @@ func TestFailedStartLeavesNoReplica(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const reserved = "apiVersion: gatehouse.dev/v1alpha1\nkind: AccessToken\nmetadata: {name: a}\nspec: {sha256: " +
-		"0000000000000000000000000000000000000000000000000000000000000000, user: {username: \"system:admin\"}, expiresAt: \"2100-01-01T00:00:00Z\"}\n"
+	const reserved = "apiVersion: gatehouse.dev/v1alpha1\nkind: AccessToken\nmetadata: {name: a}\nspec: {sha256: \"" +
+		"0000000000000000000000000000000000000000000000000000000000000000\", user: {username: \"system:admin\"}, expiresAt: \"2100-01-01T00:00:00Z\"}\n"
 	for name, test := range map[string]struct {
 		document string
 		flags    []string

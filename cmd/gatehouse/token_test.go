@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -302,6 +306,53 @@ func TestTokenCommandUsage(t *testing.T) {
 		code := run(t.Context(), append([]string{"token"}, c.args...), streams{out: io.Discard, err: &remarks})
 		if code != exitUnknown || !strings.Contains(remarks.String(), c.says) {
 			t.Errorf("%v: got %d and %q, want %q", c.args, code, &remarks, c.says)
+		}
+	}
+}
+
+// A token in a cluster is called good once a server has said so, and not before.
+func TestTokenListOfTokensNobodyReportedOf(t *testing.T) {
+	t.Parallel()
+	token := func(name, group, expires, status string) string {
+		return fmt.Sprintf(`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AccessToken","metadata":{"name":%q,"generation":1,"creationTimestamp":"2026-11-20T12:00:00Z"},`+
+			`"spec":{"sha256":"%064d","user":{"username":"jane","groups":[%q]},"expiresAt":%q}%s}`, name, 1, group, expires, status)
+	}
+	const (
+		later    = "2999-01-01T00:00:00Z"
+		compiled = `,"status":{"conditions":[{"type":"Compiled","status":"True","observedGeneration":1,"reason":"Compiled","message":"","lastTransitionTime":"2026-11-20T12:00:00Z"}]}`
+	)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		items, kind := "", "TokenRevocation"
+		if strings.HasSuffix(r.URL.Path, "/accesstokens") {
+			kind = "AccessToken"
+			items = strings.Join([]string{
+				token("used", "devs", later, compiled), token("new", "devs", later, ""), token("root", "system:masters", later, ""), token("over", "devs", "2026-11-20T13:00:00Z", ""),
+			}, ",")
+		}
+		_, _ = fmt.Fprintf(w, `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"%sList","metadata":{},"items":[%s]}`, kind, items)
+	}))
+	t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := runWith(t.Context(), "", "token", "list", "--kubeconfig", kubeconfig)
+	var states []string
+	for line := range strings.Lines(got.out) {
+		fields := strings.Fields(line)
+		states = append(states, fields[0]+" "+fields[len(fields)-1])
+	}
+	if want := []string{"ID STATE", "new pending", "over expired", "root pending", "used good"}; got.code != exitYes || !slices.Equal(states, want) {
+		t.Errorf("exit code %d, states %q, want %q", got.code, states, want)
+	}
+	for _, want := range []string{
+		`AccessToken/root is refused by every server whose guard makes no exception for it: `, `"system:masters" is reserved`,
+		"pending: 2 tokens; no server has reported yet whether it uses them (hint: kubectl get ghat)\n",
+	} {
+		if !strings.Contains(got.err, want) {
+			t.Errorf("standard error is %q, want %q", got.err, want)
 		}
 	}
 }

@@ -29,8 +29,9 @@ func newTokenListCommand(s streams) *cobra.Command {
 		Short: "Show the access tokens that there are",
 		Long: `List shows every access token in a directory or a cluster, by id: whom it proves,
 when it was issued, when it ends and when it was last used, and whether it is good,
-expired, or revoked by a TokenRevocation; or unused, which in a cluster is one that
-servers do not use, and standard error says why. The hash of a token is not shown.
+expired, or revoked by a TokenRevocation. In a cluster it may also be unused: servers
+refuse it, and standard error says why; or pending: no server has reported yet, in the
+status of the AccessToken, whether it uses it. The hash of a token is not shown.
 
 When a token was last used is in the --state-dir of the server, and in a cluster, to
 the hour, in the status of the AccessToken. A server knows of what it was asked
@@ -86,6 +87,8 @@ const (
 	stateRevoked tokenState = "revoked"
 	// stateUnused is of one that is in a cluster and has errors.
 	stateUnused tokenState = "unused"
+	// statePending is of one in a cluster that no server has reported of.
+	statePending tokenState = "pending"
 )
 
 // listedToken is a token as token list shows it.
@@ -176,10 +179,22 @@ func (f *tokenListFlags) list(ctx context.Context, s streams) error {
 
 // remark says of what is in the cluster why it is not used.
 func (f *tokenListFlags) remark(s streams, rows []listedToken, listing *tokens.Listing) error {
+	pending := 0
 	for i := range rows {
+		name := shape.Printable(rows[i].ID)
 		if why, unused := listing.Unused[rows[i].ID]; unused {
-			_, _ = fmt.Fprintf(s.err, "AccessToken/%s is not used: %s\n", shape.Printable(rows[i].ID), oneLine(why)) // a remark
+			_, _ = fmt.Fprintf(s.err, "AccessToken/%s is not used: %s\n", name, oneLine(why)) // remarks
 		}
+		if rows[i].State != statePending {
+			continue
+		}
+		pending++
+		if why := listing.Pending[rows[i].ID]; why != "" {
+			_, _ = fmt.Fprintf(s.err, "AccessToken/%s is refused by every server whose guard makes no exception for it: %s\n", name, oneLine(why))
+		}
+	}
+	if pending > 0 {
+		_, _ = fmt.Fprintf(s.err, "pending: %s; no server has reported yet whether it uses them (hint: kubectl get ghat)\n", count(pending, "token"))
 	}
 	if err := listing.Found.Err(); err != nil {
 		return fmt.Errorf("there are revocations with errors, which end nothing:\n%w", err)
@@ -202,6 +217,7 @@ func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, use
 	}
 	revocation, revoked := listing.RevokedBy(&token.AccessToken)
 	_, unused := listing.Unused[token.Name]
+	_, pending := listing.Pending[token.Name]
 	switch {
 	case unused:
 		row.State = stateUnused
@@ -210,6 +226,8 @@ func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, use
 		row.RevokedBy = &listedRevocation{Name: revocation.Name, documentPlace: f.placeIn(revocation.Source)}
 	case !now.Before(row.ExpiresAt):
 		row.State = stateExpired
+	case pending:
+		row.State = statePending
 	}
 	return row
 }

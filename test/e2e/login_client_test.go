@@ -17,7 +17,8 @@ func (p *place) testClient(t *testing.T) {
 	jwt, login := p.idToken(t, p.issuer, dex.Client, p.jane), p.login(t, p.directory.with("jane")).in(t)
 	access := p.issueHere(t, "vault", "--user", "robot", "--audience", "vault")
 	p.grant(t, "behind-vault", "--user", "robot")
-	damaged := login[:len(login)-4] + "AAAA"
+	last := len(login) - 4
+	damaged := login[:last] + string(login[last]^1) + login[last+1:]
 	for _, version := range []string{"v1", "v1beta1"} {
 		for _, test := range []struct {
 			name, token, audience string

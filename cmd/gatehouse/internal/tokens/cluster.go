@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -82,10 +83,10 @@ func (*Cluster) create(ctx context.Context, client dynamic.ResourceInterface, re
 }
 
 // List reads all tokens and revocations. A token that is not used is among them
-// all the same, and in Unused. Of what cannot be read as this version would, the
+// all the same, and in Unused, and one that no server has reported of in Pending. Of what cannot be read as this version would, the
 // name is there, and what is wrong is in Found.
 func (c *Cluster) List(ctx context.Context) (Listing, error) {
-	listing := Listing{Unused: map[string]string{}}
+	listing := Listing{Unused: map[string]string{}, Pending: map[string]string{}}
 	err := each(ctx, c.tokens, tokenResource, func(u *unstructured.Unstructured) { listing.addToken(u) })
 	if err != nil {
 		return Listing{}, err
@@ -123,15 +124,27 @@ func (l *Listing) addToken(u *unstructured.Unstructured) {
 	// Of a document that cannot be read these are known too.
 	token.Name, token.UID, token.ResourceVersion, token.CreationTimestamp = u.GetName(), u.GetUID(), u.GetResourceVersion(), u.GetCreationTimestamp()
 	token.Status = statusOf(u)
-	for _, condition := range token.Status.Conditions {
-		if condition.Type == v1alpha1.CompiledCondition && condition.Status == metav1.ConditionFalse && condition.ObservedGeneration == u.GetGeneration() {
-			l.Unused[token.Name] = condition.Message
-		}
-	}
-	if err := r.Found.Err(); err != nil {
+	compiled := meta.FindStatusCondition(token.Status.Conditions, v1alpha1.CompiledCondition)
+	reported := compiled != nil && compiled.ObservedGeneration == u.GetGeneration()
+	switch err := r.Found.Err(); {
+	case err != nil:
 		l.Unused[token.Name] = err.Error()
+	case reported && compiled.Status == metav1.ConditionFalse:
+		l.Unused[token.Name] = compiled.Message
+	case !reported || compiled.Status != metav1.ConditionTrue:
+		l.Pending[token.Name] = refusal(token)
 	}
 	l.Tokens = append(l.Tokens, token)
+}
+
+// refusal returns why a server refuses a token whose guard makes no exception for it, ""
+// if none does.
+func refusal(token authn.Token) string {
+	_, err := authn.Compile(authn.Spec{Tokens: []authn.Token{token}, Now: time.Now})
+	if err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // statusOf is the status of a token. One that is not ours to read counts as none.

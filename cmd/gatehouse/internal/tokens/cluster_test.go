@@ -23,6 +23,7 @@ func TestClusterList(t *testing.T) {
 			`"spec":{"sha256":"%064d","user":{"username":"jane"},"expiresAt":"2999-01-01T00:00:00Z"},"status":%s}`, id, id, 1, status)
 	}
 	const refused = `{"conditions":[{"type":"Compiled","status":"False","observedGeneration":1,"reason":"Invalid","message":"is reserved","lastTransitionTime":"2026-11-20T12:00:00Z"}]}`
+	compiled := strings.NewReplacer("False", "True", "Invalid", "Compiled").Replace(refused)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		body, _ := io.ReadAll(r.Body)
@@ -42,7 +43,11 @@ func TestClusterList(t *testing.T) {
 		case r.URL.Query().Get("continue") == "":
 			_, _ = io.WriteString(w, `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AccessTokenList","metadata":{"continue":"more"},"items":[`+token("a", `{"lastUsed":"2026-11-20T13:00:00Z"}`)+`]}`)
 		default:
-			_, _ = io.WriteString(w, `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AccessTokenList","items":[`+token("b", refused)+`,`+strings.Replace(token("c", `{}`), `"spec":{`, `"spec":{"newer":1,`, 1)+`]}`)
+			_, _ = io.WriteString(w, `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AccessTokenList","items":[`+strings.Join([]string{
+				token("b", refused), strings.Replace(token("c", `{}`), `"spec":{`, `"spec":{"newer":1,`, 1), token("good", compiled),
+				strings.Replace(token("m", strings.Replace(compiled, `"observedGeneration":1`, `"observedGeneration":0`, 1)), `"username":"jane"`, `"username":"jane","groups":["system:masters"]`, 1),
+				strings.Replace(token("n", refused), `"username":"jane"`, `"username":"jane","groups":["system:masters"]`, 1),
+			}, ",")+`]}`)
 		}
 	}))
 	t.Cleanup(server.Close)
@@ -55,11 +60,14 @@ func TestClusterList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(listing.Tokens) != 3 || listing.Tokens[2].Name != "c" || listing.Tokens[2].UID != "uid-c" {
+	if len(listing.Tokens) != 6 || listing.Tokens[2].Name != "c" || listing.Tokens[2].UID != "uid-c" {
 		t.Errorf("tokens: %+v", listing.Tokens)
 	}
-	if len(listing.Unused) != 2 || listing.Unused["b"] != "is reserved" || !strings.Contains(listing.Unused["c"], "newer") {
+	if len(listing.Unused) != 3 || listing.Unused["b"] != "is reserved" || !strings.Contains(listing.Unused["c"], "newer") {
 		t.Errorf("unused: %q", listing.Unused)
+	}
+	if why, pending := listing.Pending["a"]; len(listing.Pending) != 2 || !pending || why != "" || !strings.Contains(listing.Pending["m"], `"system:masters" is reserved`) {
+		t.Errorf("pending: %q", listing.Pending)
 	}
 	if len(listing.Revocations) != 1 || listing.Revocations[0].Name != "r" || listing.Found.Err() == nil || !strings.Contains(listing.Found.Error(), "TokenRevocation/s") {
 		t.Errorf("revocations: %+v, found %v", listing.Revocations, listing.Found)

@@ -78,6 +78,10 @@ type Listing struct {
 	// Unused says of tokens that are there, by id, why servers do not use them. Of a
 	// directory it is empty: its documents are used all or not at all.
 	Unused map[string]string
+	// Pending has the ids of tokens of which no server has reported yet whether it uses
+	// them, and what is wrong with them by the identities that Kubernetes keeps for itself:
+	// a server refuses them unless its guard allows that. It is "" for nothing.
+	Pending map[string]string
 }
 
 // RevokedBy is the revocation that ends the token, if there is one.
