@@ -92,6 +92,7 @@ manifests: build ## Write what 'gatehouse manifests' prints for the usual ways t
 	@set -e; for part in rights registration; do \
 		$(INSTALLED) --certificates self-signed --part $$part > manifests/kustomize/self-signed/$$part.yaml; \
 	done
+	$(INSTALLED) --certificates self-signed --part guard > manifests/kustomize/components/guard-registration/policy.yaml
 	@set -e; for part in rights certificates registration; do \
 		$(INSTALLED) --certificates cert-manager --rights --part $$part > manifests/kustomize/cert-manager/$$part.yaml; \
 	done

@@ -68,7 +68,10 @@ into the webhook configurations itself; with cert-manager that does both, and wh
 it needs is printed too. What Gatehouse may do in the cluster then, and as which
 ServiceAccount, is printed with self-signed, and with --rights for cert-manager:
 roles for these objects and nothing else, with the reason of each verb, and the
-command line of serve that they are for.
+command line of serve that they are for. Where Gatehouse writes into its webhook
+configurations, a ValidatingAdmissionPolicy is printed too, with which the API
+server lets it change caBundle and nothing else; --part rights,certificates,registration
+leaves it out.
 
 With --custom-resources policies and profiles come and go by kubectl apply while
 the registration stays: pods and workloads are sent, what --validate names besides,

@@ -2,65 +2,111 @@ package install
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/test/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/installers"
 )
 
-// guarded renders the install with the guard of its registration, once by kustomize and once by Helm.
-func guarded(t *testing.T) (kustomize, helm *variant) {
-	t.Helper()
-	program, err := installers.Binary(installers.Kustomize)
-	must(t, err)
-	// kustomize takes relative paths only.
-	overlay := filepath.Join(t.TempDir(), "guarded")
-	must(t, os.Mkdir(overlay, 0o700))
-	below := func(name string) string {
-		path, err := filepath.Rel(overlay, filepath.Join(root(t), "manifests/kustomize", name))
-		must(t, err)
-		return path
+// guardNames are the objects of the guard in a variant.
+func guardNames(v *variant) (names []string) {
+	for _, o := range v.objects {
+		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") && o.GetName() == "gatehouse-registration" {
+			names = append(names, o.GetKind())
+		}
 	}
-	raw, err := json.Marshal(map[string]any{
-		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-		"resources":  []string{below("base")},
-		"components": []string{below("self-signed"), below("components/guard-registration"), below("components/labels")},
-	})
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), raw, 0o600))
-	kustomize = newVariant(t, "kustomize guarded", run(t, program, "build", overlay))
-
-	program, err = installers.Binary(installers.Helm)
-	must(t, err)
-	directory := filepath.Join(root(t), chart)
-	helm = newVariant(t, "helm guarded", run(t, program, "template", name, directory, "--namespace", system, "--include-crds",
-		"--values", filepath.Join(directory, "ci", "self-signed-values.yaml"), "--set", "webhooks.guard.enabled=true"))
-	return kustomize, helm
+	return names
 }
 
-// TestSameGuard: the value of the chart and the component of kustomize are the same policy.
-func TestSameGuard(t *testing.T) {
+// TestGuardIsInstalled: where Gatehouse may patch its webhook configurations, the guard is part of every install, unless it
+// is left out on purpose or the API server has no such policies.
+func TestGuardIsInstalled(t *testing.T) {
 	t.Parallel()
-	kustomize, helm := guarded(t)
-	kustomize.find(t, "ValidatingAdmissionPolicy", "gatehouse-registration")
-	kustomize.find(t, "ValidatingAdmissionPolicyBinding", "gatehouse-registration")
-	if difference := compare(alike(kustomize), alike(helm)); difference != "" {
-		t.Error(difference)
+	program, err := installers.Binary(installers.Helm)
+	must(t, err)
+	directory := filepath.Join(root(t), chart)
+	helm := func(args ...string) func(t *testing.T) *variant {
+		return func(t *testing.T) *variant {
+			t.Helper()
+			return newVariant(t, "helm", run(t, program, append([]string{"template", name, directory, "--namespace", system}, args...)...))
+		}
 	}
+	overlay := func(name string) func(t *testing.T) *variant {
+		return func(t *testing.T) *variant {
+			t.Helper()
+			return kustomized(t, name)
+		}
+	}
+	const (
+		// What Helm knows of a cluster.
+		pods   = "--api-versions=v1/Pod"
+		policy = "--api-versions=admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
+	)
+	for what, c := range map[string]struct {
+		rendered func(t *testing.T) *variant
+		want     bool
+	}{
+		"kustomize, self-signed":             {overlay("self-signed"), true},
+		"kustomize, development":             {overlay("development"), true},
+		"kustomize, high availability":       {overlay("high-availability"), true},
+		"kustomize, cert-manager":            {overlay("cert-manager"), false},
+		"helm, no cluster":                   {helm(), true},
+		"helm, no cluster, oldest version":   {helm("--kube-version=1.30.0"), true},
+		"helm, a cluster with policies":      {helm(pods, policy), true},
+		"helm, a cluster without policies":   {helm(pods), false},
+		"helm, without policies, demanded":   {helm(pods, "--set", "webhooks.guard.enabled=true"), true},
+		"helm, left out":                     {helm(pods, policy, "--set", "webhooks.guard.enabled=false"), false},
+		"helm, left out, no cluster":         {helm("--set", "webhooks.guard.enabled=false"), false},
+		"helm, auto by name":                 {helm("--set", "webhooks.guard.enabled=auto"), true},
+		"helm, cert-manager":                 {helm("--set", "certificates.source=certManager"), false},
+		"helm, cert-manager, demanded":       {helm("--set", "certificates.source=certManager,webhooks.guard.enabled=true"), true},
+		"helm, files":                        {helm("--set", "certificates.source=files,certificates.files.secretName=x"), false},
+		"helm, another namespace, no policy": {helm("--namespace", "security", pods), false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			var want []string
+			if c.want {
+				want = []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+			}
+			if got := guardNames(c.rendered(t)); !slices.Equal(got, want) {
+				t.Errorf("it has %q, want %q", got, want)
+			}
+		})
+	}
+	elsewhere := helm("--namespace", "security")(t).find(t, "ValidatingAdmissionPolicy", "gatehouse-registration")
+	raw, err := elsewhere.MarshalJSON()
+	must(t, err)
+	if !strings.Contains(string(raw), `system:serviceaccount:security:gatehouse`) {
+		t.Errorf("in another namespace, the guard is for another ServiceAccount: %s", raw)
+	}
+	if refused := templated(t, `webhooks.guard.enabled="yes"`); !strings.Contains(refused, "webhooks.guard.enabled") && !strings.Contains(refused, "/webhooks/guard/enabled") {
+		t.Errorf("a value that is none is refused with %q", refused)
+	}
+}
+
+// without is a variant without the objects of some kinds.
+func (v *variant) without(kinds ...string) *variant {
+	return &variant{name: v.name, objects: slices.DeleteFunc(slices.Clone(v.objects), func(o *unstructured.Unstructured) bool {
+		return slices.Contains(kinds, o.GetKind())
+	})}
 }
 
 // TestGuardOfRegistration: with the guard Gatehouse's ServiceAccount changes caBundle and nothing else, and others are not
 // held to that.
 func TestGuardOfRegistration(t *testing.T) {
 	t.Parallel()
-	v, _ := guarded(t)
+	v := selfSigned(t)
 	s := newSite(t, cluster.Options{})
-	s.install(t, v)
+	// An upgrade of an install that has no guard yet.
+	s.install(t, v.without("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"))
 	patch := func(kind, text string, more ...string) error {
 		args := append([]string{"patch", kind, name, "--type=json", "--patch=" + text}, more...)
 		said, err := s.tryKubectl(t.Context(), nil, args...)
@@ -76,6 +122,17 @@ func TestGuardOfRegistration(t *testing.T) {
 	)
 	ca, err := os.ReadFile(s.CAFile())
 	must(t, err)
+	for _, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
+		if err := patch(kind, failure, gatehouse, "--dry-run=server"); err != nil {
+			t.Errorf("%s: RBAC alone refuses what it cannot tell from caBundle: %v", kind, err)
+		}
+	}
+	s.install(t, v)
+	// The guard holds also where somebody has granted more than the install does.
+	s.kubectl(t, []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"too-much"},"rules":[{`+
+		`"apiGroups":["admissionregistration.k8s.io"],"resources":["mutatingwebhookconfigurations","validatingwebhookconfigurations"],"verbs":["*"]}]}`),
+		"apply", "--server-side", "-f", "-")
+	s.kubectl(t, nil, "create", "clusterrolebinding", "too-much", "--clusterrole=too-much", "--serviceaccount=gatehouse-system:gatehouse")
 	kinds := map[string]struct{ kind, webhook string }{
 		"mutatingwebhookconfiguration":   {"MutatingWebhookConfiguration", "asked.mutate.gatehouse.dev"},
 		"validatingwebhookconfiguration": {"ValidatingWebhookConfiguration", "fail.validate.gatehouse.dev"},
@@ -132,14 +189,72 @@ func TestGuardOfRegistration(t *testing.T) {
 			"annotation": `[{"op":"add","path":"/metadata/annotations","value":{"cert-manager.io/inject-ca-from":"other/other"}}]`,
 			"label":      `[{"op":"add","path":"/metadata/labels/other","value":"other"}]`,
 			"finalizer":  `[{"op":"add","path":"/metadata/finalizers","value":["example.org/stay"]}]`,
+			// Which the garbage collector would act on.
+			"owner":        `[{"op":"add","path":"/metadata/ownerReferences","value":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}]`,
+			"scope":        `[{"op":"replace","path":"/webhooks/0/rules/0/scope","value":"Cluster"}]`,
+			"match policy": `[{"op":"replace","path":"/webhooks/0/matchPolicy","value":"Exact"}]`,
+			"versions":     `[{"op":"add","path":"/webhooks/0/admissionReviewVersions/-","value":"v1beta1"}]`,
 		} {
 			err := patch(kind, text, gatehouse, "--dry-run=server")
 			if err == nil || !strings.Contains(err.Error(), "'gatehouse-registration' denied request: Gatehouse may") {
 				t.Errorf("%s: %s: got %v, want a refusal by the guard", kind, what, err)
 			}
 		}
+		// By other ways than a patch.
+		object := func(metadata, webhook string) []byte {
+			return fmt.Appendf(nil, `{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{%s},"webhooks":[{"name":%q,%s}]}`,
+				kinds[kind].kind, metadata, kinds[kind].webhook, webhook)
+		}
+		whole := `"sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://example.org"}`
+		for what, c := range map[string]struct {
+			input []byte
+			args  []string
+			want  string
+		}{
+			"server-side apply": {
+				object(`"name":"gatehouse"`, `"failurePolicy":"Ignore"`),
+				[]string{"apply", "--server-side", "--force-conflicts", "--validate=false", "--field-manager=thief", "-f", "-"}, "nothing else",
+			},
+			"server-side apply of a label": {
+				object(`"name":"gatehouse","labels":{"a":"b"}`, `"clientConfig":{}`),
+				[]string{"apply", "--server-side", "--force-conflicts", "--validate=false", "--field-manager=thief", "-f", "-"}, "no labels",
+			},
+			"replace":           {object(`"name":"gatehouse"`, whole), []string{"replace", "-f", "-"}, "'gatehouse-registration' denied request: Gatehouse may"},
+			"create":            {object(`"name":"other"`, whole), []string{"create", "-f", "-"}, "neither create nor delete"},
+			"create by apply":   {object(`"name":"other"`, whole), []string{"apply", "--server-side", "-f", "-"}, "neither create nor delete"},
+			"delete":            {nil, []string{"delete", kind, name}, "neither create nor delete"},
+			"delete collection": {nil, []string{"delete", kind, "--all"}, "neither create nor delete"},
+		} {
+			said, err := s.tryKubectl(t.Context(), c.input, append(c.args, gatehouse, "--dry-run=server")...)
+			if err == nil || !strings.Contains(said, c.want) {
+				t.Errorf("%s: %s: got %v, %q, want a refusal with %q", kind, what, err, said, c.want)
+			}
+		}
 		if err := patch(kind, failure, "--dry-run=server"); err != nil {
 			t.Errorf("%s: an administrator is refused: %v", kind, err)
+		}
+	}
+	// Nor does it change the guard.
+	for _, kind := range []string{"validatingadmissionpolicy", "validatingadmissionpolicybinding"} {
+		for _, args := range [][]string{
+			{"delete", kind, "gatehouse-registration"},
+			{"patch", kind, "gatehouse-registration", "--type=json", `--patch=[{"op":"remove","path":"/spec"}]`},
+		} {
+			said, err := s.tryKubectl(t.Context(), nil, append(args, gatehouse, "--dry-run=server")...)
+			if err == nil || !strings.Contains(said, "forbidden") {
+				t.Errorf("%s %s: got %v, %q", args[0], kind, err, said)
+			}
+		}
+	}
+	// The registrations go first, and the guard is not in the way of those who remove them.
+	code, report, stderr := s.uninstall(t, s.Kubeconfig(), "--registrations-only", "--yes")
+	if removed := report.of("removed"); code != 0 || stderr != "" || len(removed) != 2 {
+		t.Errorf("uninstall ends with %d, removes %q and says %q", code, removed, stderr)
+	}
+	s.kubectl(t, v.lasting(t), "delete", "--ignore-not-found", "--wait=false", "-f", "-")
+	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
+		if err := gone(s.getError(t, "admissionregistration.k8s.io/v1", kind, "", "gatehouse-registration")); err != nil {
+			t.Errorf("after the install was removed: %v", err)
 		}
 	}
 }

@@ -285,7 +285,7 @@ func TestCustomResourcesAreRegisteredForAny(t *testing.T) {
 
 func TestOnly(t *testing.T) {
 	t.Parallel()
-	a, err := ForAdmission(options(func(o *Options) { o.Rights, o.CustomResources = true, true }))
+	a, err := ForAdmission(options(func(o *Options) { o.PublishCABundle, o.CustomResources = true, true }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,6 +300,9 @@ func TestOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(some) == 0 || strings.Contains(string(some), "WebhookConfiguration\n") != (part == PartRegistration) || strings.Contains(string(some), "kind: Issuer\n") != (part == PartCertificates) {
+			t.Errorf("%s is:\n%s", part, some)
+		}
+		if strings.Contains(string(some), "kind: ValidatingAdmissionPolicy\n") != (part == PartGuard) {
 			t.Errorf("%s is:\n%s", part, some)
 		}
 		together = append(together, string(some))

@@ -113,6 +113,9 @@ func ForAdmission(o Options) (Admission, error) {
 	if o.grantsRights() {
 		add(PartRights, o.rights()...)
 	}
+	if o.publishes() {
+		add(PartGuard, o.guard()...)
+	}
 	if o.byCertManager() {
 		add(PartCertificates, o.certificates()...)
 		if !slices.Contains(o.ExcludeNamespaces, certManagerNamespace) { // from the webhooks

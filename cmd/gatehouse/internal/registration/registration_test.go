@@ -241,6 +241,7 @@ func TestDocumentsAreStrictlyTyped(t *testing.T) {
 	registered := []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
 	issued := []string{"Issuer", "Certificate", "Issuer", "Certificate"}
 	context := []string{"ClusterRole", "ClusterRoleBinding"}
+	guard := []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 	for name, c := range map[string]struct {
 		options Options
 		// What others need comes before them.
@@ -253,11 +254,11 @@ func TestDocumentsAreStrictlyTyped(t *testing.T) {
 		},
 		"cert-manager, published": {
 			options(func(o *Options) { o.PublishCABundle, o.ServiceAccount = true, "gatehouse" }),
-			slices.Concat([]string{"Role", "RoleBinding", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}, context, issued, registered),
+			slices.Concat([]string{"Role", "RoleBinding", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}, context, guard, issued, registered),
 		},
 		"self-signed": {
 			options(func(o *Options) { o.SelfSigned = true }),
-			slices.Concat([]string{"ServiceAccount", "Role", "RoleBinding", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}, context, registered),
+			slices.Concat([]string{"ServiceAccount", "Role", "RoleBinding", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}, context, guard, registered),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -307,6 +308,10 @@ func strictly(t *testing.T, part string) string {
 		into = &admissionregistrationv1.MutatingWebhookConfiguration{}
 	case "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration":
 		into = &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	case "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy":
+		into = &admissionregistrationv1.ValidatingAdmissionPolicy{}
+	case "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding":
+		into = &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 	case "v1 ServiceAccount":
 		into = &corev1.ServiceAccount{}
 	case "rbac.authorization.k8s.io/v1 Role":

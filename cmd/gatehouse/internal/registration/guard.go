@@ -1,0 +1,92 @@
+package registration
+
+import (
+	"cmp"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// guardEnding is behind the name of the guard's policy and of its binding.
+const guardEnding = "-registration"
+
+// guard is a ValidatingAdmissionPolicy that holds Gatehouse's ServiceAccount to what
+// its right to patch webhook configurations is for, which RBAC cannot express. It is
+// the API server's own policy: it holds while Gatehouse is away, and webhook
+// configurations are never sent to webhooks.
+//
+// The CA that is written is not restricted. A CA that an administrator confirms would
+// stop rotation, and CEL cannot parse certificates. With a CA of a thief, reviews
+// fail, unless the thief can also answer at the address of the Service, and that
+// address is what the policy keeps.
+func (o *Options) guard() []Document {
+	const unchanged = `request.operation != "UPDATE" || `
+	account := "system:serviceaccount:" + o.Namespace + ":" + cmp.Or(o.ServiceAccount, o.Name)
+	name := o.Name + guardEnding
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: new(admissionregistrationv1.Fail),
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
+					Rule: admissionregistrationv1.Rule{
+						APIGroups: []string{admissionregistrationv1.GroupName}, APIVersions: []string{"*"},
+						Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
+					},
+				},
+			}}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{
+				Name: "by-gatehouse", Expression: fmt.Sprintf("request.userInfo.username == %q", account),
+			}},
+			// Everything is compared by whatever fields it has, so that one which a later
+			// version of Kubernetes adds is compared too.
+			Variables: []admissionregistrationv1.Variable{
+				{Name: "before", Expression: "dyn(has(oldObject.webhooks) ? oldObject.webhooks : [])"},
+				{Name: "after", Expression: "dyn(has(object.webhooks) ? object.webhooks : [])"},
+			},
+			Validations: []admissionregistrationv1.Validation{
+				{
+					Message:    "Gatehouse may neither create nor delete webhook configurations",
+					Expression: `request.operation == "UPDATE"`,
+				},
+				{
+					Message: "Gatehouse may change no labels, annotations, finalizers and owners of webhook configurations",
+					Expression: unchanged + `["labels", "annotations", "finalizers", "ownerReferences"].all(k, ` +
+						`(k in dyn(object.metadata)) == (k in dyn(oldObject.metadata)) && ` +
+						`(!(k in dyn(object.metadata)) || dyn(object.metadata)[k] == dyn(oldObject.metadata)[k]))`,
+				},
+				{
+					Message:    "Gatehouse may add, remove and reorder no webhooks",
+					Expression: unchanged + `variables.before.map(w, w.name) == variables.after.map(w, w.name)`,
+				},
+				{
+					Message: "Gatehouse may change clientConfig.caBundle of webhooks and nothing else",
+					Expression: unchanged + `variables.after.all(w, variables.before.exists(b, b.name == w.name && ` +
+						`b.all(k, k in w) && ` +
+						`w.all(k, k == "clientConfig" || (k in b && b[k] == w[k])) && ` +
+						`b.clientConfig.all(k, k == "caBundle" || k in w.clientConfig) && ` +
+						`w.clientConfig.all(k, k == "caBundle" || (k in b.clientConfig && b.clientConfig[k] == w.clientConfig[k]))))`,
+				},
+			},
+		},
+	}
+	return []Document{
+		{
+			comment: `The ServiceAccount of Gatehouse can change caBundle of webhook configurations and nothing else. It cannot change where
+reviews are sent, which ones, and what happens without an answer. The API server evaluates this itself, without Gatehouse.`,
+			object: policy,
+		},
+		{
+			object: &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+				TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"},
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+					PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+				},
+			},
+		},
+	}
+}
