@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
 // Review decides on one request.
@@ -67,8 +68,18 @@ func (r *request) decide() admission.Response {
 // evaluateAll evaluates the policies in their order, each for the object and then
 // for the pod template in it. It ends early if the request cannot be decided.
 func (r *request) evaluateAll() {
+	if r.Kind.Group == "" && r.Kind.Kind == "Pod" {
+		r.checkElements(&r.object)
+		r.checkElements(&r.oldObject)
+		if r.err != nil {
+			return
+		}
+	}
 	numbers := r.set.index.candidates(r)
 	template := r.templated()
+	if r.err != nil {
+		return
+	}
 	var inTemplate []int
 	if template != nil {
 		inTemplate = r.set.index.candidates(template)
@@ -89,6 +100,22 @@ func (r *request) evaluateAll() {
 			template.evaluate(p)
 		}
 		inTemplate = inTemplate[1:]
+	}
+}
+
+// smallest is the size of a pod whose elements are not worth counting.
+const smallest = 32 << 10
+
+// checkElements ends the review of a pod with more elements than are looked at. What
+// cannot be read is for others to report.
+func (r *request) checkElements(p *payload) {
+	if len(p.raw) < smallest {
+		return
+	}
+	if text, err := p.json(); err == nil {
+		if err := workload.CheckElements(text); err != nil {
+			r.fail(fmt.Errorf("the pod cannot be checked: %w", err))
+		}
 	}
 }
 

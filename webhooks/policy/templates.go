@@ -38,9 +38,18 @@ func (r *request) templated() *request {
 	if text.Kind() != rawjson.Object {
 		return nil
 	}
+	old, oldErr := r.oldObject.json()
+	for _, one := range [...]rawjson.Value{text, old.Get(path...)} {
+		if len(one) >= smallest {
+			if err := workload.CheckElements(one); err != nil {
+				r.fail(fmt.Errorf("the pod template cannot be checked: %s.%w", strings.Join(path, "."), err))
+				return nil
+			}
+		}
+	}
 	template := r.fromTemplate(r.review, text, path)
 	if r.Operation == admissionv1.Update {
-		if old, err := r.oldObject.json(); err == nil {
+		if oldErr == nil {
 			if before := old.Get(path...); before.Kind() == rawjson.Object {
 				template.earlier = r.fromTemplate(r.aside(), before, path)
 				template.sameTemplate = bytes.Equal(text, before)

@@ -427,9 +427,9 @@ func (pl *plan) insecure() Reason {
 // writeStatus adds the status annotation to the patch.
 func (m *maker) writeStatus() {
 	if m.status != nil {
-		there := m.pod.names()
+		there, ours := m.pod.names(), len(m.now.Profiles)
 		for i := range m.status.Profiles {
-			if kept := m.status.Profiles[i].prune(m.found, there); m.now.find(kept.Name) == nil && !kept.empty() {
+			if kept := m.status.Profiles[i].prune(m.found, there); !kept.empty() && !slices.ContainsFunc(m.now.Profiles[:ours], func(e entry) bool { return e.Name == kept.Name }) {
 				m.now.Profiles = append(m.now.Profiles, kept)
 			}
 		}

@@ -241,11 +241,7 @@ func (pl *plan) mergeContainers() error {
 // only its status claims of a container that it does not add is not believed.
 func (m *maker) added(l list, name string) bool {
 	if m.status != nil {
-		for i := range m.status.Profiles {
-			if m.status.Profiles[i].adds(l, name) {
-				return true
-			}
-		}
+		return m.claims().added[l][name]
 	}
 	for i := range m.now.Profiles {
 		if m.now.Profiles[i].claims(l, name) {
@@ -415,14 +411,13 @@ func (s *Set) rank(name string) int { return s.ranks[s.byName[name]] }
 
 // owner is the profile, of this set, that has added a container.
 func (m *maker) owner(l list, name string) (string, bool) {
-	for _, st := range [...]*status{m.status, &m.now} {
-		if st == nil {
-			continue
-		}
-		for i := range st.Profiles {
-			if _, known := m.set.byName[st.Profiles[i].Name]; known && st.Profiles[i].adds(l, name) {
-				return st.Profiles[i].Name, true
-			}
+	if m.status != nil {
+		owner, ok := m.claims().owners[l][name]
+		return owner, ok
+	}
+	for i := range m.now.Profiles {
+		if e := &m.now.Profiles[i]; e.adds(l, name) {
+			return e.Name, true
 		}
 	}
 	return "", false
@@ -463,9 +458,16 @@ func (pl *plan) record() {
 		// claim that went would change the next decision.
 		there := pl.earlier.prune(pl.found, pl.pod.names())
 		for l := range lists {
-			for _, name := range *there.list(l) {
-				if !e.claims(l, name) {
-					*e.list(l) = append(slices.Clip(*e.list(l)), name)
+			earlier := *there.list(l)
+			if len(earlier) == 0 {
+				continue
+			}
+			claimed := e.claimed(l)
+			*e.list(l) = slices.Clone(*e.list(l)) // it may be the profile's own
+			for _, name := range earlier {
+				if !claimed[name] {
+					claimed[name] = true
+					*e.list(l) = append(*e.list(l), name)
 				}
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
 // mark is in the name of every annotation that is for Gatehouse, and of those
@@ -262,6 +263,9 @@ func (p *pod) list(r *reader, l list) {
 		}
 	}
 	into.text, into.to = r.Since(start), len(p.items)
+	if n := into.to - into.from; n > workload.MaxElements {
+		p.cannotRead("spec.%s has %d elements, allowed are %d", l, n, workload.MaxElements)
+	}
 }
 
 // element reads a container or volume to its end, whatever is wrong with it.

@@ -82,6 +82,21 @@ func (e *entry) claims(l list, name string) bool {
 	}
 }
 
+// claimed are the names that claims is true for.
+func (e *entry) claimed(l list) map[string]bool {
+	out := map[string]bool{}
+	others := [...][]string{e.Merged, e.Replaced}
+	if l == volumes {
+		others = [...][]string{e.Reused, nil}
+	}
+	for _, names := range [...][]string{*e.list(l), others[0], others[1]} {
+		for _, name := range names {
+			out[name] = true
+		}
+	}
+	return out
+}
+
 // names are the names in each list of the pod.
 func (p *pod) names() [lists]map[string]bool {
 	var all [lists]map[string]bool
@@ -161,7 +176,7 @@ func (s *status) believable() {
 		}
 	}
 	s.Created = slices.DeleteFunc(s.Created, func(trail string) bool {
-		return trail != "/metadata" && !strings.HasPrefix(trail, "/metadata/") && !strings.HasPrefix(trail, "/spec/")
+		return strings.Count(trail, "/") > deepest || trail != "/metadata" && !strings.HasPrefix(trail, "/metadata/") && !strings.HasPrefix(trail, "/spec/")
 	})
 	for _, trail := range s.Created {
 		known[trail] = true
@@ -169,10 +184,16 @@ func (s *status) believable() {
 	maps.DeleteFunc(s.Originals, func(trail string, _ json.RawMessage) bool { return !known[trail] })
 }
 
+// deepest is how many steps a trail may have: no field of a pod is as deep.
+const deepest = 64
+
 // addable tells whether a decision can have added what stands at the end of a
 // trail: a label or annotation that a profile may set, or something in the spec
 // that is no container and no volume, which go by their names.
 func addable(trail string) bool {
+	if strings.Count(trail, "/") > deepest {
+		return false
+	}
 	tokens := strings.Split(trail, "/")
 	const (
 		field   = 3 // /spec/tolerations

@@ -1,6 +1,28 @@
 package workload
 
-import "github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+import (
+	"fmt"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// MaxElements is how many containers, init containers, ephemeral containers and volumes,
+// of each, a pod may have about which a decision is made. No node could run more. Each of
+// them is looked at many times, by profiles, rules and exceptions, so that without a bound
+// one pod could take the time of hundreds.
+const MaxElements = 1000
+
+// CheckElements returns an error for a pod, or the template of one, that has more.
+func CheckElements(pod rawjson.Value) error {
+	for member, list := range pod.Get("spec").Members() {
+		if member.Is("containers") || member.Is("initContainers") || member.Is("ephemeralContainers") || member.Is("volumes") {
+			if n := list.Len(); list.Kind() == rawjson.Array && n > MaxElements {
+				return fmt.Errorf("spec.%s has %d elements, allowed are %d", member.Text(), n, MaxElements)
+			}
+		}
+	}
+	return nil
+}
 
 // AppendPod appends the JSON text of the pod that a controller makes of a
 // template for the workload of that namespace and name, as the API server would
