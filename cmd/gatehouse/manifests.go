@@ -28,6 +28,7 @@ type manifestsFlags struct {
 	admissionConfiguration        bool
 	noMatchConditions             bool
 	customResources, crds         bool
+	countPods                     bool
 	validate, validateOpen, parts []string
 	rights, publish               bool
 	serviceAccount                string
@@ -161,6 +162,7 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	flags.StringVar(&f.namespace, "namespace", "", "namespace that Gatehouse runs in (default: that of --service, else gatehouse-system)")
 	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "further namespaces that nothing is sent from, such as those of the network and storage drivers")
 	flags.BoolVar(&f.customResources, "custom-resources", false, "for Gatehouse with --custom-resources: register what checks them, and whatever policies and profiles come, and print the rights that it takes")
+	flags.BoolVar(&f.countPods, "count-pods", false, "print the right to list pods in all namespaces too, for serve --count-pods-every, with --custom-resources")
 	flags.BoolVar(&f.crds, "crds", false, "print the CustomResourceDefinitions of this version instead")
 	flags.StringArrayVar(&f.validate, "validate", nil, "have more validated than the configuration tells, or than pods and workloads: "+validateText+"; refused while Gatehouse is away")
 	flags.StringArrayVar(&f.validateOpen, "validate-open", nil, "the same, but let pass while Gatehouse is away")
@@ -221,8 +223,8 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	o := registration.Options{
 		Name: f.name, Namespace: f.namespace, ExcludeNamespaces: f.excludeNamespaces, Server: server,
 		NoMatchConditions: f.noMatchConditions,
-		CustomResources:   f.customResources,
-		SelfSigned:        f.certificates == selfSigned, Rights: f.rights, PublishCABundle: f.publish, ServiceAccount: f.serviceAccount,
+		CustomResources:   f.customResources, CountPods: f.countPods,
+		SelfSigned: f.certificates == selfSigned, Rights: f.rights, PublishCABundle: f.publish, ServiceAccount: f.serviceAccount,
 	}
 	switch {
 	case o.Namespace != "":
@@ -416,6 +418,9 @@ func (f *manifestsFlags) checkRights(problem func(string)) {
 		case flag.given && f.certificates == "":
 			problem(flag.name + " needs --certificates: with --ca-file somebody else renews the certificate and says whom to trust")
 		}
+	}
+	if f.countPods && !f.customResources {
+		problem("--count-pods needs --custom-resources: it is about the status of SidecarProfiles")
 	}
 	if f.serviceAccount != "" && !f.rights && !f.publish && !f.customResources && f.certificates != selfSigned {
 		problem("--service-account needs --rights, --publish-ca-bundle, --custom-resources or --certificates " + selfSigned + ": without, no rights are printed")

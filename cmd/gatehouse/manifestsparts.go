@@ -60,6 +60,7 @@ func (f *manifestsFlags) checkContents(problem func(string)) {
 		name  string
 	}{
 		{f.customResources, "--custom-resources"},
+		{f.countPods, "--count-pods"},
 		{len(f.validate) > 0, "--validate"},
 		{len(f.validateOpen) > 0, "--validate-open"},
 		{len(f.parts) > 0, "--part"},

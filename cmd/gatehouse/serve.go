@@ -25,7 +25,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/ops"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/podcount"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
@@ -156,7 +155,7 @@ or a certificate that cannot be used, or an address that is taken.`,
 	flags.StringVar(&f.onEmptied, "on-emptied-file", emptiedWarn, "what to do when a file of --config is still there and has lost all its documents: warn (use the rest) or refuse (keep the configuration in use)")
 	flags.BoolVar(&f.customResources, "custom-resources", false, "use the custom resources of the cluster as documents too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens and TokenRevocations")
 	flags.StringVar(&f.namespace, "namespace", "", "namespace that this runs in, with --custom-resources (default: that of the service account, else "+usualNamespace+")")
-	flags.DurationVar(&f.countPods, "count-pods-every", podcount.Usual, "how long after one count of the pods that profiles match the next one begins, for the status of SidecarProfiles, with --custom-resources; 0 for no counts")
+	flags.DurationVar(&f.countPods, "count-pods-every", 0, "count the pods that profiles match, for the status of SidecarProfiles, and how long after one count the next one begins, such as 5m; with --custom-resources. It takes the right to list pods in all namespaces (0 is no counts)")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; its current context is the cluster in which policies and profiles look things up")
 	flags.BoolVar(&f.inCluster, "in-cluster", false, "look things up in the cluster of the pod that this runs in, as its service account")
 	flags.StringVar(&f.listen, "listen", usualListen, "address for reviews")

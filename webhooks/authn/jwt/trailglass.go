@@ -8,16 +8,18 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	authenticationv1 "k8s.io/api/authentication/v1"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
+
+// breakGlassGroup is v1alpha1.BreakGlassGroup: this package knows nothing of the
+// documents of Gatehouse.
+const breakGlassGroup = "gatehouse.dev:break-glass"
 
 // reportBreakGlass warns of an issuer whose tokens can give the group for
 // emergencies. Gatehouse's guard refuses it from every source, but kube-apiserver
 // may read the same configuration itself (--authentication-config, or --oidc-*),
 // and then there is no guard.
 func (a *Authenticator) reportBreakGlass(ctx context.Context, t *Token, info *authenticationv1.UserInfo, trail Trail) {
-	const group = v1alpha1.BreakGlassGroup
+	const group = breakGlassGroup
 	if !a.canGive(ctx, t, group) || a.excludes(ctx, t, info, group) || ctx.Err() != nil {
 		return
 	}

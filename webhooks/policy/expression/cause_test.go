@@ -401,4 +401,3 @@ func FuzzWhatIsWrongByItsPresenceDoesNotChange(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) { checkPresence(t, compiler, seed) })
 }
-

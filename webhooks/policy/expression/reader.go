@@ -66,7 +66,6 @@ func (r *reader) traced(note func()) cause {
 	return inner
 }
 
-
 // maxParts is how many parts of an expression are looked at: what is in a loop is
 // looked at twice, and so is what variables stand for. It is far above what real
 // expressions have; one that has more is taken to look at all of the object.

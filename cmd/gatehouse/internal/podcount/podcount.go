@@ -23,10 +23,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// Usual is how long after one count the next one begins, if nobody says otherwise.
-const Usual = 5 * time.Minute
-
 const (
+	// usual is how long after one count the next one begins, if nobody says otherwise.
+	usual       = 5 * time.Minute
 	defaultPage = 250
 	// restFactor is how much longer than a page took the pause behind it is, so that
 	// counting takes a tenth of one processor at most.
@@ -72,7 +71,7 @@ func New(config Config) *Counter {
 		config.Left = func(string) bool { return false }
 	}
 	if config.Every <= 0 {
-		config.Every = Usual
+		config.Every = usual
 	}
 	if config.Page <= 0 {
 		config.Page = defaultPage
@@ -149,7 +148,7 @@ func (c *Counter) once(ctx context.Context) {
 // hint is what to do about pods that cannot be listed.
 func hint(err error) string {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		return "the service account needs the right to list pods in all namespaces: apply the rights that gatehouse manifests prints"
+		return "the service account needs the right to list pods in all namespaces: apply the rights that gatehouse manifests --count-pods prints, or leave out --count-pods-every"
 	}
 	return "it is tried again with the next count"
 }

@@ -52,6 +52,9 @@ type Options struct {
 	// webhook that checks these objects themselves. Policies and profiles come and go
 	// then while the registration stays, so that it is made for any.
 	CustomResources bool
+	// CountPods adds the right to list pods in all namespaces, which serve
+	// --count-pods-every takes. It needs CustomResources.
+	CountPods bool
 	// PublishCABundle tells that Gatehouse writes the caBundle of what cert-manager
 	// issues, and cert-manager's cainjector does not.
 	PublishCABundle bool

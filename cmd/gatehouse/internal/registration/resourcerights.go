@@ -32,34 +32,38 @@ func (o *Options) resourceRights(subject rbacv1.Subject) []Document {
 	registrations := rule(admissionregistrationv1.GroupName, o.Name, "mutatingwebhookconfigurations", "list", "watch")
 	registrations.Resources = append(registrations.Resources, "validatingwebhookconfigurations")
 	name := o.Name + resourcesRole
-	list := role("What Gatehouse may do with its custom resources. It writes their status, and nothing else of them.", "", name, subject,
-		right{
+	rights := []right{
+		{
 			rule:   objects,
 			reason: "list, watch: Gatehouse is ready once it has read them, and uses what changes within two seconds.\nget: one object anew, before its status is written again.",
 		},
-		right{
+		{
 			rule:   status,
 			reason: "patch: conditions and counts, and when an access token was last used. Nothing that is decided depends on it.",
 		},
-		right{
+		{
 			rule:   definitions,
 			reason: "get: whether the definitions are those of this version. Without it that is not told.",
 		},
-		right{
+		{
 			rule:   registrations,
 			reason: "list, watch: to tell of a policy in its status that the API server does not send what it is about.",
 		},
-		right{
-			rule: rule(corev1.GroupName, "", "pods", "list"),
-			reason: `list: one replica counts now and then how many pods each SidecarProfile matches, and how many have it as it is.
-These are pods of all namespaces, for a profile may be about any. Leave the rule out to go without these counts.`,
-		},
-		right{
+		{
 			rule: rule(corev1.GroupName, "", "events", "create", "patch"),
 			reason: `create: what people should notice of an object, for kubectl events. The Event about a PolicyException is in its
 namespace, which may be any, and those about what is in no namespace are in "default".
 patch: to count what happens again. Nothing depends on either.`,
+		},
+	}
+	if o.CountPods {
+		rights = append(rights, right{
+			rule: rule(corev1.GroupName, "", "pods", "list"),
+			reason: `list: one replica counts now and then how many pods each SidecarProfile matches, and how many have it as it is.
+These are pods of all namespaces, for a profile may be about any.`,
 		})
+	}
+	list := role("What Gatehouse may do with its custom resources. It writes their status, and nothing else of them.", "", name, subject, rights...)
 	return append(list, role("What the replicas of Gatehouse tell each other about custom resources.", o.Namespace, name, subject, right{
 		rule: rule(coordinationv1.GroupName, "", "leases", "create", "delete", "get", "list", "patch", "update", "watch"),
 		reason: `create, get, update: one replica is elected to write status and Events.
