@@ -13,7 +13,10 @@ import (
 // unread are the places of documents that could not be read as their authors
 // mean them. What else is said about such a place follows from that, and would
 // lead whoever mends the document astray.
-type unread map[string][]string // from sources to fields
+type unread map[string]places // from sources to fields
+
+// places are fields of one document, and parents those that they are directly in.
+type places struct{ fields, parents map[string]bool }
 
 // newUnread collects the places of errors that were found in reading.
 func newUnread(found finding.List) unread {
@@ -31,10 +34,19 @@ func newUnread(found finding.List) unread {
 		if slices.Contains(places, "spec.podSecurity") || slices.Contains(places, "spec.auditAnnotations") {
 			places = append(places, "spec.validations")
 		}
-		out[f.Source] = append(out[f.Source], places...)
+		of, known := out[f.Source]
+		if !known {
+			of = newPlaces()
+			out[f.Source] = of
+		}
+		for _, place := range places {
+			of.fields[place], of.parents[parent(place)] = true, true
+		}
 	}
 	return out
 }
+
+func newPlaces() places { return places{map[string]bool{}, map[string]bool{}} }
 
 // didYouMean is the hint of finding.DidYouMean.
 var didYouMean = regexp.MustCompile(`^did you mean "([^"]+)"\?$`)
@@ -63,9 +75,19 @@ func (u unread) covers(f finding.Finding) bool {
 	if f.Field == "" && f.Severity == finding.Warning && len(u) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(u[f.Source], func(place string) bool {
-		return f.Field == "" || f.Field == place || f.Field == parent(place) || isBelow(f.Field, place)
-	})
+	of, known := u[f.Source]
+	if !known || f.Field == "" {
+		return known
+	}
+	if of.fields[f.Field] || of.parents[f.Field] {
+		return true
+	}
+	for i := 1; i < len(f.Field); i++ {
+		if (f.Field[i] == '.' || f.Field[i] == '[') && of.fields[f.Field[:i]] {
+			return true
+		}
+	}
+	return false
 }
 
 // Without is list without the findings that follow from errors which were found in
@@ -86,9 +108,4 @@ func Without(reading, list finding.List) finding.List {
 func parent(field string) string {
 	at := strings.LastIndexAny(field, ".[")
 	return field[:max(at, 0)]
-}
-
-func isBelow(field, place string) bool {
-	rest, below := strings.CutPrefix(field, place)
-	return below && place != "" && rest != "" && (rest[0] == '.' || rest[0] == '[')
 }

@@ -1,0 +1,45 @@
+package policy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+)
+
+// TestElements holds that a pod with more elements than are looked at is neither allowed
+// nor denied, whatever list has them, and that one with as many as allowed is.
+func TestElements(t *testing.T) {
+	t.Parallel()
+	set := compile(t, own(`validations: [{expression: "object.kind != 'x'"}]`))
+	list := func(n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(`{"name":"a","image":"registry.example/some/image"},`, n), ",") + "]"
+	}
+	for _, name := range []string{"containers", "initContainers", "ephemeralContainers", "volumes"} {
+		for n, want := range map[int]string{workload.MaxElements: "allowed", workload.MaxElements + 1: "could not tell"} {
+			spec := fmt.Sprintf(`{%q: %s}`, name, list(n))
+			pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"shop"},"spec":` + spec + `}`
+			deployment := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"p","namespace":"shop"},"spec":{"template":{"spec":` + spec + `}}}`
+			for _, tc := range []struct {
+				name, object string
+				options      []func(*admission.Request)
+			}{
+				{"created", pod, nil},
+				{"updated", pod, []func(*admission.Request){updating(t, plainPod)}},
+				{"updated to something small", plainPod, []func(*admission.Request){updating(t, pod)}},
+				{"in a template", deployment, nil},
+				{"in the template of before", strings.Replace(deployment, spec, "{}", 1), []func(*admission.Request){updating(t, deployment)}},
+			} {
+				response := decide(t, set, review(t, tc.object, tc.options...))
+				if got := verdict(response); got != want {
+					t.Errorf("%d %s %s: %s, want %s", n, name, tc.name, got, want)
+				} else if got != "allowed" && !strings.Contains(message(response), fmt.Sprintf("spec.%s has %d elements, allowed are %d", name, n, workload.MaxElements)) {
+					t.Errorf("it says %s", message(response))
+				}
+			}
+		}
+	}
+}
