@@ -1,12 +1,29 @@
 package builtin_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apiserver/pkg/cel/common"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // TestTypeOf holds that every kind that Kubernetes' clients know is known, and
@@ -36,5 +53,143 @@ func TestTypeOf(t *testing.T) {
 		if got := builtin.TypeOf(kind) != nil; got != want {
 			t.Errorf("%s: known %t, want %t", kind, got, want)
 		}
+	}
+}
+
+// TestSameAsUpstream holds, for every kind, the values of an object of which every
+// field is set against the API server's values: what is in them, and what the
+// operators do that differ between typed and untyped values.
+func TestSameAsUpstream(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	scheme.AddKnownTypes(apiextensionsv1.SchemeGroupVersion, &apiextensionsv1.CustomResourceDefinition{})
+	for kind := range scheme.AllKnownTypes() {
+		if kind.Version == runtime.APIVersionInternal || strings.HasSuffix(kind.Kind, "List") || strings.HasSuffix(kind.Kind, "Options") || kind.Kind == "WatchEvent" {
+			continue
+		}
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			object, err := scheme.New(kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fill(reflect.ValueOf(object).Elem(), 0)
+			text, err := json.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if object, err = scheme.New(kind); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(text, object); err != nil {
+				t.Fatal(err)
+			}
+			if text, err = json.Marshal(object); err != nil {
+				t.Fatal(err)
+			}
+			parsed, err := rawjson.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, want := behave(rawcel.Typed(parsed, builtin.TypeOf(kind))), behave(common.SchemalessTypedToVal(object))
+			if got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// fill sets every field of a value. Types that hold themselves end at a depth.
+func fill(v reflect.Value, depth int) {
+	const deepest = 12
+	if depth > deepest || !v.CanSet() {
+		return
+	}
+	switch into := v.Addr().Interface().(type) {
+	case *resource.Quantity:
+		*into = resource.MustParse("1536Mi")
+		return
+	case *metav1.Time:
+		*into = metav1.Unix(1_700_000_000, 0)
+		return
+	case *metav1.MicroTime:
+		*into = metav1.NewMicroTime(metav1.Unix(1_700_000_000, 0).Time)
+		return
+	case *intstr.IntOrString:
+		*into = intstr.FromInt32(7)
+		return
+	case *runtime.RawExtension:
+		into.Raw = []byte(`{"a":[1,2.5,{"b":{}}]}`)
+		return
+	case *metav1.FieldsV1:
+		into.Raw = []byte(`{"f:a":{}}`)
+		return
+	case *apiextensionsv1.JSON:
+		into.Raw = []byte(`{"a":[1,2.5,{"b":{}}]}`)
+		return
+	case *corev1.ObjectReference:
+		into.Name = "x"
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), depth+1)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), depth+1)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), depth+1)
+	case reflect.Map:
+		element := reflect.New(v.Type().Elem()).Elem()
+		fill(element, depth+1)
+		key := reflect.New(v.Type().Key()).Elem()
+		fill(key, depth+1)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, element)
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Float32, reflect.Float64:
+		v.SetFloat(3)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(3)
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(3)
+	default:
+	}
+}
+
+// behave writes what a value is, what is in it, and what operators come to that
+// differ between kinds of values.
+func behave(v ref.Val) string {
+	_, zeroer := v.(traits.Zeroer)
+	probe := func(result ref.Val) string { return fmt.Sprintf("%v", result) }
+	switch v := v.(type) {
+	case traits.Mapper:
+		lines := []string{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			lines = append(lines, fmt.Sprintf("%v: %s", key, behave(v.Get(key))))
+		}
+		slices.Sort(lines)
+		return fmt.Sprintf("map of %v, zeroer %t, 1 in it %s, it[1] %s, it == 1 %s, it == it %s {\n%s\n}", v.Size(), zeroer,
+			probe(v.Contains(types.Int(1))), probe(v.Get(types.Double(1))), probe(v.Equal(types.Int(1))), probe(v.Equal(v)), strings.Join(lines, "\n"))
+	case traits.Lister:
+		lines := []string{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			lines = append(lines, behave(it.Next()))
+		}
+		return fmt.Sprintf("list of %v, zeroer %t, it[0.0] %t, it[7] %s, it == 1 %s, it == it %s, 1 in it %s [\n%s\n]", v.Size(), zeroer,
+			types.IsError(v.Get(types.Double(0))), probe(v.Get(types.Int(7))), probe(v.Equal(types.Int(1))), probe(v.Equal(v)), probe(v.Contains(types.Int(1))),
+			strings.Join(lines, "\n"))
+	default:
+		return fmt.Sprintf("%T %v", v, v.Value())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
@@ -127,6 +129,7 @@ func Compile(spec Spec) (*Set, error) {
 	if c.set.objects == nil {
 		c.set.objects = nothing{}
 	}
+	builtin.TypeOf(corev1.SchemeGroupVersion.WithKind("Pod")) // so that no request waits for the table of types
 	var err error
 	if c.podSecurity, err = podsecurity.New(); err != nil {
 		return nil, err

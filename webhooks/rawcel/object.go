@@ -86,7 +86,7 @@ func (o *mapping) find(name string) (ref.Val, bool) {
 func (o *mapping) member(i int) ref.Val {
 	m := &o.members[i]
 	var of *Type
-	if o.of != nil && m.slot.read == nil {
+	if o.of != nil && m.read == nil {
 		if name := o.document.part(m.name); bytes.IndexByte(name, '\\') < 0 {
 			of = o.of.member(name[1 : len(name)-1])
 		} else {

@@ -68,7 +68,7 @@ func (all typeSet) typeOf(of reflect.Type) *Type {
 	if of.Implements(marshaler) || reflect.PointerTo(of).Implements(marshaler) {
 		return nil // the API server decodes what it writes
 	}
-	switch of.Kind() {
+	switch of.Kind() { //nolint:exhaustive // any other is a scalar
 	case reflect.Float32, reflect.Float64:
 		out.kind = floatType
 	case reflect.Slice:
@@ -94,8 +94,7 @@ func (all typeSet) typeOf(of reflect.Type) *Type {
 
 // addFields adds the fields of a struct, and of those that are inlined in it.
 func (all typeSet) addFields(to map[string]*Type, of reflect.Type) {
-	for i := range of.NumField() {
-		field := of.Field(i)
+	for field := range of.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name == "-" || field.PkgPath != "" && !field.Anonymous:
