@@ -140,7 +140,7 @@ var ErrUnwritten = errors.New("cannot be written")
 type unwritten struct{ error }
 
 func (u unwritten) Unwrap() error      { return u.error }
-func (unwritten) Is(target error) bool { return target == ErrUnwritten } //nolint:errorlint // this is what errors.Is asks
+func (unwritten) Is(target error) bool { return target == ErrUnwritten }
 
 // onlyUnwritten reports whether an error says of files that they could not be written,
 // and nothing else.

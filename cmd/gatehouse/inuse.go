@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"hash/maphash"
 	"log/slog"
@@ -113,9 +112,9 @@ func (u *inUse) useWith(c *config.Config, s *webhooks.Snapshot, of *settled) {
 	switch {
 	case broken != nil:
 		n, first := errorsIn(broken)
-		u.tell(slog.LevelError, notUsable(found), "errors", n, first)
+		u.tell(u.log.Error, notUsable(found), "errors", n, first)
 	case len(u.emptied) > 0:
-		u.tell(slog.LevelWarn, "files have lost all their documents, which are not in force any more", "files", len(u.emptied), u.emptied[0])
+		u.tell(u.log.Warn, "files have lost all their documents, which are not in force any more", "files", len(u.emptied), u.emptied[0])
 	default:
 		u.reminder.Stop()
 		u.reminds = ""
@@ -198,7 +197,7 @@ func (u *inUse) keep(c *config.Config, err error) {
 	}
 	u.reminds = "" // each attempt is told of
 	n, first := errorsIn(err)
-	u.tell(slog.LevelError, "configuration not used; "+serves, "errors", n, first)
+	u.tell(u.log.Error, "configuration not used; "+serves, "errors", n, first)
 	if list, ok := errors.AsType[finding.List](err); ok {
 		err = fewOfEach(list)
 	}
@@ -263,17 +262,17 @@ func (u *inUse) issuedIn(c *config.Config, set *authn.Set) []issued {
 func (u *inUse) sum(token *authn.Token) uint64 { return maphash.String(u.seed, token.Spec.SHA256) }
 
 // tell logs what is wrong, at once and again for as long as it lasts. What it reminds
-// of already, it does not begin with anew.
-// There are n of what counts, and this is the first.
-func (u *inUse) tell(level slog.Level, message, counts string, n int, first string) {
+// of already, it does not begin with anew. There are n of what counts names, and this
+// is the first.
+func (u *inUse) tell(write func(string, ...any), message, counts string, n int, first string) {
 	since := time.Now()
 	if u.reminds == message+first {
 		return
 	}
 	u.reminds = message + first
-	u.log.Log(context.Background(), level, message, "dir", u.dir)
+	write(message, "dir", u.dir)
 	u.reminder.Remind(func() {
-		u.log.Log(context.Background(), level, "still: "+message, "dir", u.dir, "since", since, counts, n, "first", first)
+		write("still: "+message, "dir", u.dir, "since", since, counts, n, "first", first)
 	})
 }
 

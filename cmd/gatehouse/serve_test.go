@@ -15,7 +15,7 @@ import (
 // for: replicas that are reported and serve nothing hold up every rotation.
 func TestFailedStartLeavesNoReplica(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // nothing ends it but the test
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func TestWhatIsNotReadIsNotWithdrawn(t *testing.T) {
 		change func(*testing.T, *directoryServer)
 		want   string
 	}{
-		"a token's file is deleted": {func(t *testing.T, s *directoryServer) { _ = os.Remove(in(s, "tokens/one.yaml")) }, "two"},
+		"a token's file is deleted": {func(_ *testing.T, s *directoryServer) { _ = os.Remove(in(s, "tokens/one.yaml")) }, "two"},
 		"that, and another is broken": {func(t *testing.T, s *directoryServer) {
 			_ = os.Remove(in(s, "tokens/one.yaml"))
 			s.write(t, "red.yaml", "{")
@@ -157,16 +157,16 @@ func TestWhatIsNotReadIsNotWithdrawn(t *testing.T) {
 		"half of a document": {func(t *testing.T, s *directoryServer) {
 			s.write(t, "tokens/one.yaml", "apiVersion: gatehouse.dev/v1alpha1\nkind: Acc")
 		}, "one two"},
-		"a link to nowhere": {func(t *testing.T, s *directoryServer) {
+		"a link to nowhere": {func(_ *testing.T, s *directoryServer) {
 			_ = os.Remove(in(s, "tokens/one.yaml"))
 			_ = os.Symlink("..data/one.yaml", in(s, "tokens/one.yaml"))
 		}, "one two"},
-		"a directory that is a circle": {func(t *testing.T, s *directoryServer) {
+		"a directory that is a circle": {func(_ *testing.T, s *directoryServer) {
 			_ = os.RemoveAll(in(s, "tokens"))
 			_ = os.Symlink(".", in(s, "tokens"))
 		}, "one two"},
-		"the directory is empty": {func(t *testing.T, s *directoryServer) { _ = os.RemoveAll(s.dir); _ = os.Mkdir(s.dir, 0o700) }, "one two"},
-		"the directory is gone":  {func(t *testing.T, s *directoryServer) { _ = os.RemoveAll(s.dir) }, "one two"},
+		"the directory is empty": {func(_ *testing.T, s *directoryServer) { _ = os.RemoveAll(s.dir); _ = os.Mkdir(s.dir, 0o700) }, "one two"},
+		"the directory is gone":  {func(_ *testing.T, s *directoryServer) { _ = os.RemoveAll(s.dir) }, "one two"},
 		"a limit, behind a revocation": {func(t *testing.T, s *directoryServer) {
 			s.write(t, "a.yaml", revocation)
 			s.write(t, "many.yaml", manyAliases)
