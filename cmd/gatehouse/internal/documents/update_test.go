@@ -13,6 +13,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/documents"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
 // broken is a profile that does not compile.
@@ -147,8 +149,6 @@ func TestBesideADirectory(t *testing.T) {
 	for _, document := range []string{
 		profile("a", "a", ""), admissionPolicy("p", rules+deny),
 		exception("gatehouse-system", "x", "{policies: [{name: p}], match: {names: [a]}, reason: r}"),
-		token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"),
-		revocation("r", "{user: jane, issuedBefore: '2020-01-01T00:00:00Z'}"),
 		binding("b", "{policyName: p, validationActions: [Deny]}"),
 	} {
 		c := configOf(t, document, admissionPolicy("q", rules+deny))
@@ -156,6 +156,30 @@ func TestBesideADirectory(t *testing.T) {
 		got := text(t, r.Review(t.Context(), about(t, document, "")))
 		if !strings.HasPrefix(got, "allowed\n") || !strings.Contains(got, `: there is a document of this name in the directory too, in "all.yaml#1", and that one is in use`) {
 			t.Errorf("%s: got %s", document, got)
+		}
+	}
+}
+
+// TestAnswersDoNotTellWhoHasTokens asks about tokens and revocations, as anybody who reaches the port can, with and without
+// a token of that id and that user.
+func TestAnswersDoNotTellWhoHasTokens(t *testing.T) {
+	t.Parallel()
+	ci := token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}")
+	stopped := revocation("r", "{user: ci, issuedBefore: '2020-01-01T00:00:00Z'}")
+	for _, document := range []string{
+		token("ci", "{sha256: "+strings.Repeat("a", 64)+", user: {username: x}, expiresAt: '2099-01-01T00:00:00Z'}"),
+		revocation("r", "{user: nobody, issuedBefore: '2020-01-01T00:00:00Z'}"),
+		revocation("s", "{user: ci, issuedBefore: '2020-01-01T00:00:00Z'}"),
+	} {
+		ask := func(c *config.Config) string {
+			// All names are those of tokens or begin so.
+			c.Authn.Directories = []authn.NamedDirectory{{Config: &v1alpha1.Directory{Name: "corp", UsernamePrefix: "corp:"}}}
+			r := documents.New(documents.Options{Current: func() *config.Config { return c }})
+			return text(t, r.Review(t.Context(), about(t, document, "")))
+		}
+		with, without := ask(configOf(t, ci, stopped)), ask(configOf(t))
+		if with != without || with != "allowed\n" {
+			t.Errorf("%s\nis answered with %q where there is such a token, and with %q where there is none", document, with, without)
 		}
 	}
 }
