@@ -181,11 +181,11 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		caller = e.Caller(r)
 	}
 	if !e.InFlight.enter(caller) {
-		e.refuseEntry(w, r)
+		e.refuseEntry(w, r, caller)
 		return
 	}
 	s := scratches.Get().(*scratch)
-	s.out.Endpoint, s.out.Started = e.Name, e.Now()
+	s.out.Endpoint, s.out.Caller, s.out.Started = e.Name, caller, e.Now()
 	if e.TraceParents {
 		s.out.TraceParent = r.Header.Get("Traceparent")
 	}
@@ -241,10 +241,10 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // refuseEntry refuses a request for which there is no memory, not even to read its
 // body. Whoever does not read such answers gets none.
-func (e *endpoint) refuseEntry(w http.ResponseWriter, r *http.Request) {
+func (e *endpoint) refuseEntry(w http.ResponseWriter, r *http.Request, caller Caller) {
 	f := &failure{status: http.StatusServiceUnavailable, reason: "overload", text: "too many reviews at one time"}
 	if e.Observe != nil {
-		out := Outcome{Endpoint: e.Name, Started: e.Now()}
+		out := Outcome{Endpoint: e.Name, Caller: caller, Started: e.Now()}
 		out.failed(f)
 		e.Observe(&out)
 	}

@@ -41,6 +41,8 @@ type Outcome struct {
 	// answer, or of a token that was refused. It never reaches the caller.
 	Detail string
 
+	// Caller is who sent the review.
+	Caller Caller
 	// UID names the review. It is empty if none could be read.
 	UID types.UID
 	// Operation, Resource, Subresource, Namespace, Object and DryRun say what an

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -29,8 +31,10 @@ type access struct {
 	delegate authorizer.Authorizer
 	log      *slog.Logger
 	reviews  *prometheus.CounterVec
-	// last is the trouble that was logged last.
-	last atomic.Value
+	// last is the class of the error that was logged last. Whoever is reviewed chooses what is
+	// asked, and so when errors come and go: lines bounds how often they are logged.
+	last  atomic.Value
+	lines *rate.Limiter
 }
 
 func newAccess(client authorizationv1client.AuthorizationV1Interface, log *slog.Logger, reviews *prometheus.CounterVec) (*access, error) {
@@ -43,7 +47,7 @@ func newAccess(client authorizationv1client.AuthorizationV1Interface, log *slog.
 	if err != nil {
 		return nil, err
 	}
-	a := &access{delegate: delegate, log: log, reviews: reviews}
+	a := &access{delegate: delegate, log: log, reviews: reviews, lines: rate.NewLimiter(rate.Every(10*time.Second), 10)}
 	a.last.Store(none)
 	return a, nil
 }
@@ -72,8 +76,13 @@ func (a *access) authorize(ctx context.Context, what authorizer.Attributes) (aut
 		result = "allowed"
 	}
 	a.reviews.WithLabelValues(result).Inc()
-	if class := classify(err); a.last.Swap(class) != class && class != none && ctx.Err() == nil {
-		a.log.Error("cannot ask the cluster who may do what", "error", err.Error())
+	if class := classify(err); a.last.Swap(class) != class && class != none && ctx.Err() == nil && a.lines.Allow() {
+		const most = 1 << 10
+		text := err.Error()
+		if len(text) > most {
+			text = strings.ToValidUTF8(text[:most], "") + "…"
+		}
+		a.log.Error("cannot ask the cluster who may do what", "error", text)
 	}
 	return decision, reason, err
 }

@@ -250,9 +250,14 @@ func (a *authentications) attributes(e *login.Event) []slog.Attr {
 		{"tokenID", e.TokenID},
 		{"client", e.Client},
 	} {
-		if x.value != "" {
-			attrs = append(attrs, slog.String(x.key, clip(x.value)))
+		if x.value == "" {
+			continue
 		}
+		most := maxValue
+		if x.key == "detail" {
+			most = maxDetail
+		}
+		attrs = append(attrs, slog.String(x.key, clip(x.value, most)))
 	}
 	if e.Renewal {
 		attrs = append(attrs, slog.Bool("renewal", true))

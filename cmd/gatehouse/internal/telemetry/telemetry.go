@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/time/rate"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -22,8 +23,9 @@ type Telemetry struct {
 	// Registry holds all metrics of the process.
 	Registry *prometheus.Registry
 
-	log     *slog.Logger
-	limiter limiter
+	log *slog.Logger
+	// limiter is for reviews that end in no answer, decisions for those that do.
+	limiter, decisions limiter
 	// audits tells whether token reviews that end in a yes are logged at level info.
 	audits   bool
 	duration *prometheus.HistogramVec
@@ -55,7 +57,6 @@ func New(log *slog.Logger, version string) *Telemetry {
 	t := &Telemetry{
 		Registry: prometheus.NewRegistry(),
 		log:      log,
-		limiter:  limiter{aSecond: linesASecond, atOnce: linesAtOnce},
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "gatehouse_review_duration_seconds",
 			Help:    "Time from a review's header to the end of its answer, by endpoint and decision.",
@@ -111,6 +112,11 @@ func New(log *slog.Logger, version string) *Telemetry {
 		}),
 		certificates: newCertificates(),
 	}
+	t.limiter = limiter{aSecond: linesASecond, atOnce: linesAtOnce, report: t.linesLeftOut}
+	t.decisions = limiter{
+		aSecond: decisionsASecond, atOnce: decisionsAtOnce, all: rate.NewLimiter(allDecisionsASecond, allDecisionsAtOnce), report: t.linesLeftOut,
+	}
+	t.authentications.refusals.report = t.linesLeftOut
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gatehouse_build_info",
 		Help: "1 for the version of this program.",
@@ -196,17 +202,23 @@ func (t *Telemetry) Review(o *review.Outcome) {
 	if !t.log.Enabled(ctx, level) {
 		return
 	}
-	attrs := attributes(o)
-	if t.byAnybody(o) {
-		suppressed, ok := t.limiter.pass(o.Endpoint+" "+o.Reason, o.Started.Add(o.Took))
-		if !ok {
+	suppressed := 0
+	if lines, key := t.limit(o); lines != nil && level > slog.LevelDebug {
+		var ok bool
+		if suppressed, ok = lines.pass(key, o.Started.Add(o.Took)); !ok {
 			return
 		}
-		if suppressed > 0 {
-			attrs = append(attrs, slog.Int("suppressed", suppressed))
-		}
+	}
+	attrs := attributes(o)
+	if suppressed > 0 {
+		attrs = append(attrs, slog.Int("suppressed", suppressed))
 	}
 	t.log.LogAttrs(ctx, level, "review", attrs...)
+}
+
+// linesLeftOut logs that lines were left out which no later line tells of.
+func (t *Telemetry) linesLeftOut(n int) {
+	t.log.Warn("log lines left out", "lines", n, "hint", "the metrics count everything")
 }
 
 // Profiles counts what became of the sidecar profiles that select a pod. Labels
@@ -238,10 +250,16 @@ func attributes(o *review.Outcome) []slog.Attr {
 		{"backend", o.Backend},
 		{"source", o.Source},
 		{"tokenID", o.TokenID},
+		{"client", client(o)},
 	} {
-		if a.value != "" {
-			attrs = append(attrs, slog.String(a.key, clip(a.value)))
+		if a.value == "" {
+			continue
 		}
+		most := maxValue
+		if a.key == "detail" {
+			most = maxDetail
+		}
+		attrs = append(attrs, slog.String(a.key, clip(a.value, most)))
 	}
 	if o.DryRun {
 		attrs = append(attrs, slog.Bool("dryRun", true))
@@ -249,7 +267,7 @@ func attributes(o *review.Outcome) []slog.Attr {
 	// Other audit annotations are written by policies and may repeat an object.
 	for _, key := range []string{sidecar.AuditKey, sidecar.AuditKeyAgain, policy.DeniedByKey, policy.ExceptedByKey} {
 		if value := o.Audit[key]; value != "" {
-			attrs = append(attrs, slog.String(key, clip(value)))
+			attrs = append(attrs, slog.String(key, clip(value, maxDetail)))
 		}
 	}
 	return append(attrs, slog.Int("bytes", o.Bytes), slog.Float64("seconds", o.Took.Seconds()))
@@ -266,10 +284,29 @@ func resource(o *review.Outcome) string {
 	return strings.Join(parts, "/")
 }
 
-// clip keeps one line of a log from becoming a page. A stack is the longest
-// thing worth keeping.
-func clip(text string) string {
-	const most = 4 << 10
+// client is the address of a caller without a certificate. That of others is an API
+// server's.
+func client(o *review.Outcome) string {
+	switch address := o.Caller.Address; {
+	case o.Caller.Certified || !address.IsValid():
+		return ""
+	case address.IsSingleIP():
+		return address.Addr().String()
+	default:
+		return address.String()
+	}
+}
+
+const (
+	// maxValue bounds what a line repeats of a request, in bytes. No name in Kubernetes
+	// has more than 253.
+	maxValue = 256
+	// maxDetail bounds what this program says itself. A stack is the longest.
+	maxDetail = 4 << 10
+)
+
+// clip keeps one line of a log from becoming a page.
+func clip(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

@@ -1,0 +1,147 @@
+package telemetry_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+// stranger is the nth client without a certificate.
+func stranger(n int) review.Caller {
+	address := netip.AddrFrom4([4]byte{192, 0, byte(n >> 8), byte(n)})
+	return review.Caller{Address: netip.PrefixFrom(address, 32)}
+}
+
+// TestDecisionsDoNotFillTheLog sends decisions faster than they are worth lines. The metrics have all.
+func TestDecisionsDoNotFillTheLog(t *testing.T) {
+	t.Parallel()
+	certified := review.Caller{Address: stranger(1).Address, Certified: true}
+	denied := review.Outcome{Endpoint: "validate", Decision: review.Denied, Reason: "Forbidden"}
+	excepted := review.Outcome{Endpoint: "validate", Decision: review.Allowed, Audit: map[string]string{"excepted-by": "shop/legacy:limits"}}
+	undecided := review.Outcome{Endpoint: "mutate", Decision: review.Unknown, Reason: "internal"}
+	one := func(int) review.Caller { return stranger(1) }
+	for _, tc := range []struct {
+		name    string
+		outcome review.Outcome
+		caller  func(i int) review.Caller
+		level   slog.Level
+		want    int // lines of 2,000
+	}{
+		{"denials", denied, one, slog.LevelInfo, 100},
+		{"exceptions", excepted, one, slog.LevelInfo, 100},
+		{"reviews that cannot be decided", undecided, one, slog.LevelInfo, 100},
+		{"denials of two clients", denied, func(i int) review.Caller { return stranger(i % 2) }, slog.LevelInfo, 200},
+		{"denials of many clients", denied, func(i int) review.Caller { return stranger(i % 200) }, slog.LevelInfo, 500},
+		{"denials of more clients than are told apart", denied, stranger, slog.LevelInfo, 256 + 100},
+		{"denials of certified callers", denied, func(int) review.Caller { return certified }, slog.LevelInfo, 2_000},
+		{"everything, on request", review.Outcome{Endpoint: "validate", Decision: review.Allowed}, one, slog.LevelDebug, 2_000},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				observe, log := newTelemetry(tc.level)
+				for i := range 2_000 {
+					o := tc.outcome
+					o.Caller, o.Started = tc.caller(i), time.Now()
+					observe.Review(&o)
+				}
+				if n := strings.Count(log.String(), "\n"); n != tc.want {
+					t.Errorf("%d lines, want %d", n, tc.want)
+				}
+				if n, err := testutil.GatherAndCount(observe.Registry, "gatehouse_reviews_total"); err != nil || n != 1 || reviews(t, observe) != 2_000 {
+					t.Errorf("%d time series of %v reviews (%v), want one of 2000", n, reviews(t, observe), err)
+				}
+
+				// What was left out is told of, once.
+				log.Reset()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				var line struct {
+					Msg   string
+					Lines int
+				}
+				left := 2_000 - tc.want
+				if left == 0 {
+					if log.Len() > 0 {
+						t.Errorf("logged %s", log)
+					}
+				} else if err := json.Unmarshal(log.Bytes(), &line); err != nil || line.Msg != "log lines left out" || line.Lines != left {
+					t.Errorf("got %s (%v), want one line that says %d", log, err, left)
+				}
+			})
+		})
+	}
+}
+
+func reviews(t *testing.T, observe *telemetry.Telemetry) float64 {
+	t.Helper()
+	families, err := observe.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum float64
+	for _, family := range families {
+		if family.GetName() != "gatehouse_reviews_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			sum += m.GetCounter().GetValue()
+		}
+	}
+	return sum
+}
+
+// A client of which nothing was heard for a while is not held for the flood of others.
+func TestQuietClientIsLogged(t *testing.T) {
+	t.Parallel()
+	observe, log := newTelemetry(slog.LevelInfo)
+	now := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	denied := func(n int, name string) {
+		observe.Review(&review.Outcome{Endpoint: "validate", Decision: review.Denied, Caller: stranger(n), Object: name, Started: now})
+	}
+	for range 10_000 {
+		denied(1, "flood")
+		now = now.Add(time.Millisecond)
+	}
+	denied(2, "quiet")
+	for i := range 100 { // a denial a second is written, each
+		now = now.Add(time.Second)
+		denied(2, fmt.Sprintf("quiet-%d", i))
+	}
+	if n := strings.Count(log.String(), `"name":"flood"`); n > 200 {
+		t.Errorf("%d lines of the flood, want 200 at most", n)
+	}
+	if n := strings.Count(log.String(), `"name":"quiet`); n != 101 {
+		t.Errorf("%d lines of the quiet client, want 101", n)
+	}
+	if !strings.Contains(log.String(), `"client":"192.0.0.2"`) {
+		t.Error("the lines do not name the client")
+	}
+}
+
+// TestLinesAreBounded fills every value that comes from a request.
+func TestLinesAreBounded(t *testing.T) {
+	t.Parallel()
+	observe, log := newTelemetry(slog.LevelInfo)
+	long := strings.Repeat("w", 2<<20)
+	observe.Review(&review.Outcome{
+		Endpoint: "validate", Decision: review.Denied, Reason: long, UID: types.UID(long), Operation: long,
+		Resource:    metav1.GroupVersionResource{Group: long, Version: long, Resource: long},
+		Subresource: long, Namespace: long, Object: long, User: long, TokenID: long, Source: long,
+	})
+	if log.Len() > 4<<10 || !json.Valid(log.Bytes()) {
+		t.Errorf("a line of %d bytes, want JSON of 4 KiB at most", log.Len())
+	}
+}
