@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -380,7 +381,8 @@ func serve(ctx context.Context, f *serveFlags, log *slog.Logger) error {
 			Bytes: budget.inFlight, RequireClientCertificate: f.requireClientForAll, Now: time.Now,
 			Observe:  observer(metrics, usage, tracer), //nolint:contextcheck // calls have contexts of their own
 			Profiles: metrics.Profiles, Policies: metrics.Policies, TraceParents: tracer != nil,
-			Documents: reports.documents(current), Whole: configuration.whole,
+			ReadNamespace: world.readNamespace(),
+			Documents:     reports.documents(current), Whole: configuration.whole,
 			Login: login.Handler(login.HandlerOptions{
 				Current: func() *authn.Set { return current.snapshot.Load().Authn }, Now: time.Now,
 				Observe: metrics.Login, Attempts: providers.attempts,
@@ -552,6 +554,14 @@ func (s *surroundings) provide(ctx context.Context, c *config.Config) *cluster.V
 	defer cancel()
 	_ = view.Wait(ctx) // what is missing is logged and measured by the cluster
 	return view
+}
+
+// readNamespace reads namespaces of requests, nil without a cluster.
+func (s *surroundings) readNamespace() func(string, netip.Prefix, bool) {
+	if s.cluster == nil {
+		return nil
+	}
+	return s.cluster.ReadNamespace
 }
 
 // keep notes what belongs to the configuration in use.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -49,6 +50,8 @@ type Cluster struct {
 	access     *access
 	asker      *asker
 	metrics    *metrics
+	// followed are the namespaces, nil until they are needed.
+	followed atomic.Pointer[follower]
 
 	// ctx ends with the Cluster. Followers begin and end with configurations, not
 	// with calls.
@@ -94,7 +97,7 @@ func New(config *rest.Config, version string, log *slog.Logger) (*Cluster, error
 		return nil, fmt.Errorf("no client for %s: %w", config.Host, err)
 	}
 	c.ctx, c.close = context.WithCancel(context.Background())
-	c.asker = newAsker(c.ctx)
+	c.asker = newAsker(c.ctx, c.followed.Load)
 	return c, nil
 }
 
@@ -144,6 +147,7 @@ func (c *Cluster) view(n Needs) *View {
 		t := target{Target{Kind: corev1.SchemeGroupVersion.WithKind("Namespace")}, true}
 		v.namespaces = c.follow(t, namespaceSource{c.namespaces})
 		v.all = append(v.all, v.namespaces)
+		c.followed.Store(v.namespaces)
 	}
 	for _, t := range n.Targets {
 		f := c.follow(target{t, false}, &paramSource{kind: t.Kind, client: c.dynamic, discovery: c.discovery})
@@ -151,6 +155,21 @@ func (c *Cluster) view(n Needs) *View {
 		v.all = append(v.all, f)
 	}
 	return v
+}
+
+// ReadNamespace asks for the namespace of a request if it is not in memory, so that the
+// decision finds it: it may have been created just before. What exists is in memory a moment
+// later and asked for no more, so that whoever sends names that do not exist uses up what his
+// own address may ask for, and nobody waits behind him. The address is that of the caller.
+func (c *Cluster) ReadNamespace(name string, caller netip.Prefix, certified bool) {
+	f := c.followed.Load()
+	if f == nil || name == "" {
+		return
+	}
+	if object, read := f.get("", name); object != nil || !read {
+		return
+	}
+	c.asker.askWithin(f, "", name, func() bool { return c.asker.allow(caller, certified) })
 }
 
 // follow is the follower of a target, which is started if it does not run.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -520,6 +521,74 @@ func TestFloodOfUnknownNames(t *testing.T) {
 	}
 	if got > most {
 		t.Errorf("%d calls for 1000 names, want at most %d", got, most)
+	}
+}
+
+// Whoever sends names of namespaces that do not exist uses up what his own address may ask for: a namespace that was just
+// created is found for everybody else, and what is asked for and remembered is bounded.
+func TestFloodOfInventedNamespaces(t *testing.T) {
+	t.Parallel()
+	a := newAPIServer(t)
+	c, _ := connected(t, a)
+	v := c.view(Needs{Namespaces: true})
+	read(t, v)
+	eventually(t, "the watch", func() error {
+		if a.count("watch "+namespacesPath) == 0 {
+			return errors.New("it has not begun")
+		}
+		return nil
+	})
+	a.set(func() { a.late = true }) // no events come
+	stranger, other, third := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32"), netip.MustParsePrefix("192.0.2.3/32")
+	invented := func(i int) string { return fmt.Sprint("invented-", i) }
+	flood := func(from, to int) {
+		for i := from; i < to; i++ {
+			c.ReadNamespace(invented(i), stranger, false)
+		}
+	}
+	begin := time.Now()
+	flood(0, 1000)
+	for i, caller := range []struct {
+		client    netip.Prefix
+		certified bool
+	}{{other, false}, {third, true}, {other, false}} {
+		name := fmt.Sprint("new-", i)
+		a.put(t, namespacesPath, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+		c.ReadNamespace(name, caller.client, caller.certified)
+		if a.count("get "+namespacesPath+"/"+name) != 1 {
+			t.Errorf("%s was not asked for", name)
+		}
+		eventually(t, name, func() error { // an answer that takes longer than askTime counts for none
+			c.ReadNamespace(name, caller.client, caller.certified)
+			if n, known := v.Namespace(name); !known || n.Name != name {
+				return fmt.Errorf("Namespace = %v, %v", n, known)
+			}
+			return nil
+		})
+		flood(1000*(i+1), 1000*(i+2))
+	}
+	most := clientAsksPerSecond * (3 + int(time.Since(begin)/time.Second))
+	got := 0
+	for i := range 4000 {
+		got += a.count("get " + namespacesPath + "/" + invented(i))
+	}
+	if got == 0 || got > most {
+		t.Errorf("%d calls for 4000 names, want 1 to %d", got, most)
+	}
+	if n := len(c.asker.missed.Keys()); n > most {
+		t.Errorf("%d names are remembered, want at most %d", n, most)
+	}
+
+	// What is not there has no params.
+	params := c.view(Needs{Namespaces: true, Targets: []Target{{Kind: configMaps}}})
+	read(t, params)
+	for i := range 100 {
+		if object, err := params.Get(configMaps, invented(i), "x"); err != nil || object != nil {
+			t.Errorf("Get = %v, %v", object, err)
+		}
+		if n := a.count("get /api/v1/namespaces/" + invented(i) + "/configmaps/x"); n > 0 {
+			t.Errorf("a param in the namespace %s was asked for", invented(i))
+		}
 	}
 }
 

@@ -54,6 +54,9 @@ type connection struct {
 	// kept is set once keep has noted a review, so that the reviews after it take no
 	// lock that all connections share.
 	kept atomic.Bool
+	// certified reports whether the caller showed a verified client certificate. It is set
+	// before kept is.
+	certified atomic.Bool
 
 	// The rest is guarded by the crowd's lock. A connection is worth keeping once a
 	// review came over it, active while there is a call on it, and quiet since it
@@ -188,7 +191,11 @@ func (one *connection) tire() {
 }
 
 // keep notes that a review came over the connection; the first says all.
-func (one *connection) keep() {
+func (one *connection) keep(certified bool) {
+	if one.kept.Load() {
+		return
+	}
+	one.certified.Store(certified)
 	if one.kept.Swap(true) {
 		return
 	}
@@ -225,7 +232,7 @@ func lasting(next http.Handler, worth func(*http.Request) bool) http.Handler {
 		case !worth(r):
 			w.Header().Set("Connection", "close")
 		case one != nil:
-			one.keep()
+			one.keep(verified(r))
 		}
 		next.ServeHTTP(w, r)
 	})

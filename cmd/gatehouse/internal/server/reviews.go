@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,9 @@ type ReviewOptions struct {
 	// that is known to be there. Its error is for the log. It is called once a review,
 	// by several goroutines.
 	Whole func() error
+	// ReadNamespace, if set, has the namespace of a request be in memory before it is
+	// decided on, if it exists, within what the caller may ask for.
+	ReadNamespace func(name string, caller netip.Prefix, certified bool)
 	// Login answers login.Path and login.WhoamiPath, for anybody.
 	Login http.Handler
 	// Now tells the time.
@@ -105,6 +109,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 				if err := options.whole(); err != nil {
 					return admission.Errored(http.StatusInternalServerError, err)
 				}
+				options.readNamespace(ctx, &r)
 				return current.Load().Sidecar.ReviewObserved(ctx, r, options.Profiles)
 			}, o)
 		case webhooks.ValidatePath:
@@ -114,6 +119,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 				if err := options.whole(); err != nil {
 					return admission.Errored(http.StatusInternalServerError, err)
 				}
+				options.readNamespace(ctx, &r)
 				set := current.Load().Policy
 				if r.DryRun != nil && *r.DryRun {
 					return set.ReviewObserved(ctx, r, nil)
@@ -168,6 +174,20 @@ func byCaller(certified, others http.Handler) http.Handler {
 			others.ServeHTTP(w, r)
 		}
 	})
+}
+
+func (o *ReviewOptions) readNamespace(ctx context.Context, r *admission.Request) {
+	if o.ReadNamespace == nil {
+		return
+	}
+	var (
+		caller    netip.Prefix
+		certified bool
+	)
+	if one := connectionOf(ctx); one != nil {
+		caller, certified = one.client, one.certified.Load()
+	}
+	o.ReadNamespace(r.Namespace, caller, certified)
 }
 
 func (o *ReviewOptions) whole() error {
