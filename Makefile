@@ -43,10 +43,16 @@ build: ## Build bin/gatehouse.
 
 .PHONY: test
 test: build controlplane peers ## Run all tests, end-to-end on a real API server included.
-	go test -race -timeout 20m $$(go list ./... | grep -vE '/test/(certificates|incluster)$$')
+	go test -race -timeout 20m $$(go list ./... | grep -vE '/test/(attack|certificates|incluster)$$')
 	@# They put the machine under load, which would keep what else runs from its deadlines.
 	go test -race -timeout 20m ./test/certificates
 	go test -race -timeout 30m ./test/incluster
+	@# Without -race: what is tested is the program, and slower attacks would be weaker ones.
+	go test -timeout 15m ./test/attack
+
+.PHONY: attack
+attack: build controlplane ## Attack the program as tests do, and have 99% of reviews take at most ATTACK_MAX_P99 (default 5) times as long as without an attack.
+	ATTACK_MAX_P99=$${ATTACK_MAX_P99:-5} go test -count 1 -timeout 15m -v ./test/attack
 
 .PHONY: soak
 soak: build controlplane peers ## Keep an install under load and change for SOAK (default 30m): memory, goroutines and files must not grow.

@@ -127,11 +127,8 @@ func body(encoding, text string) doer {
 	return func(ctx context.Context, t *target, reached *atomic.Int64) error {
 		transport := t.transport(attackerAddress, "HTTP/1.1")
 		defer transport.CloseIdleConnections()
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
-			if info.Err == nil {
-				reached.Add(1)
-			}
-		}})
+		// The server may refuse a body before it has come.
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { reached.Add(1) }})
 		for {
 			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+t.Reviews.String()+"/validate?timeout=10s", strings.NewReader(text))
 			if err != nil {
