@@ -213,11 +213,13 @@ func TestGuardOfRegistration(t *testing.T) {
 		}{
 			"server-side apply": {
 				object(`"name":"gatehouse"`, `"failurePolicy":"Ignore"`),
-				[]string{"apply", "--server-side", "--force-conflicts", "--validate=false", "--field-manager=thief", "-f", "-"}, "nothing else",
+				[]string{"apply", "--server-side", "--force-conflicts", "--validate=false", "--field-manager=thief", "-f", "-"},
+				"nothing else",
 			},
 			"server-side apply of a label": {
 				object(`"name":"gatehouse","labels":{"a":"b"}`, `"clientConfig":{}`),
-				[]string{"apply", "--server-side", "--force-conflicts", "--validate=false", "--field-manager=thief", "-f", "-"}, "no labels",
+				[]string{"apply", "--server-side", "--force-conflicts", "--validate=false", "--field-manager=thief", "-f", "-"},
+				"no labels",
 			},
 			"replace":           {object(`"name":"gatehouse"`, whole), []string{"replace", "-f", "-"}, "'gatehouse-registration' denied request: Gatehouse may"},
 			"create":            {object(`"name":"other"`, whole), []string{"create", "-f", "-"}, "neither create nor delete"},
