@@ -3,6 +3,7 @@ package jwt
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -47,12 +48,7 @@ func (a *Authenticator) canGive(ctx context.Context, t *Token, group string) boo
 		return true // for this token's other claims it may be another
 	}
 	list, _ := textList(result)
-	for _, g := range list {
-		if g == group {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(list, group)
 }
 
 // excludes reports whether there is a rule that refuses this token if it gives the
@@ -78,7 +74,7 @@ func (a *Authenticator) excludes(ctx context.Context, t *Token, info *authentica
 		if !isList {
 			list = []any{value}
 		}
-		return append(list[:len(list):len(list)], strings.TrimPrefix(group, a.groups.prefix))
+		return append(slices.Clip(list), strings.TrimPrefix(group, a.groups.prefix))
 	})
 	for _, rule := range a.config.ClaimValidationRules {
 		program := a.programs.claims[rule.Expression]
