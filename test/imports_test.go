@@ -101,6 +101,12 @@ var rules = []rule{
 		reason:  "the endpoints are made of these, and they know none of them",
 	},
 	{
+		from:    []string{"webhooks/equivalent"},
+		tests:   true,
+		imports: []string{"/webhooks/sidecar", "/webhooks/authn", "/webhooks/review", "/webhooks/api", "/webhooks/finding"},
+		reason:  "a conversion knows objects, and nothing of who needs it",
+	},
+	{
 		from:    []string{"webhooks/rawcel"},
 		tests:   true,
 		imports: []string{"/webhooks/api", "/webhooks/finding", "/webhooks/shape", "/webhooks/podsecurity"},

@@ -154,7 +154,7 @@ func Compile(spec Spec) (*Set, error) {
 	if err := c.findings.Err(); err != nil && (!spec.KeepBroken || c.fatal()) {
 		return nil, err
 	}
-	c.set.index = newIndex(c.set.policies)
+	c.set.index = newIndex(c.set.policies, c.set.objects)
 	for _, p := range c.set.policies {
 		c.set.checksTemplates = c.set.checksTemplates || p.checksTemplates && len(p.bindings) > 0
 	}

@@ -168,6 +168,10 @@ func TestAdmissionPolicyBindings(t *testing.T) {
 			"a kind that is not served", documents(policies(`paramKind: {apiVersion: example.com/v1, kind: Unserved}, validations: [{expression: "false"}]`), binding("validationActions: [Warn], paramRef: {name: x, parameterNotFoundAction: Allow}")),
 			`AdmissionPolicy 'own' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'example.com/v1, Kind=Unserved': the kind is not served`,
 		},
+		{
+			"a kind that is not served, and a binding about something else", documents(policies(`paramKind: {apiVersion: example.com/v1, kind: Unserved}, validations: [{expression: "false"}]`), binding("validationActions: [Warn], matchResources: {objectSelector: {matchLabels: {a: b}}}")),
+			`AdmissionPolicy 'own' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'example.com/v1, Kind=Unserved': the kind is not served`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

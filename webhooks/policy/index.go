@@ -45,23 +45,29 @@ func (l labelled) enter(n int, wanted []wantedLabel) {
 }
 
 // newIndex enters the policies that are in force.
-func newIndex(policies []*compiledPolicy) index {
+func newIndex(policies []*compiledPolicy, objects Objects) index {
 	x := index{byRequest: map[indexKey]*candidates{}}
 	for n, p := range policies {
 		x.all = append(x.all, n)
 		if len(p.bindings) == 0 {
 			continue
 		}
-		namespaces := p.wantedLabels(func(c *constraints) *selector { return c.namespaces })
-		var objects []wantedLabel
+		// A policy whose paramKind is not served refuses whatever its bindings match.
+		byBinding := p.spec.ParamKind == nil
+		if !byBinding {
+			_, err := objects.Namespaced(p.paramKind())
+			byBinding = err == nil
+		}
+		namespaces := p.wantedLabels(byBinding, func(c *constraints) *selector { return c.namespaces })
+		var ofObjects []wantedLabel
 		if len(namespaces) == 0 {
-			objects = p.wantedLabels(func(c *constraints) *selector { return c.objects })
+			ofObjects = p.wantedLabels(byBinding, func(c *constraints) *selector { return c.objects })
 		}
 		for _, rule := range p.match.rules {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					for _, operation := range rule.Operations {
-						x.enter(n, indexKey{group, resource, string(operation)}, namespaces, objects)
+						x.enter(n, indexKey{group, resource, string(operation)}, namespaces, ofObjects)
 					}
 				}
 			}
@@ -78,10 +84,14 @@ type wantedLabel struct {
 }
 
 // wantedLabels are labels of which a namespace, or an object, must have one for
-// the policy to be evaluated. None means that any may do.
-func (p *compiledPolicy) wantedLabels(of func(*constraints) *selector) []wantedLabel {
+// the policy to be evaluated. None means that any may do. Whether those of the
+// bindings count is said by byBinding.
+func (p *compiledPolicy) wantedLabels(byBinding bool, of func(*constraints) *selector) []wantedLabel {
 	if wanted, ok := of(p.match).wanted(); ok {
 		return []wantedLabel{wanted}
+	}
+	if !byBinding {
+		return nil
 	}
 	var out []wantedLabel
 	for i := range p.bindings {

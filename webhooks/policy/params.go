@@ -40,10 +40,15 @@ func (p *compiledPolicy) unservedParams(objects Objects) error {
 	if p.spec.ParamKind == nil {
 		return nil
 	}
-	if _, err := objects.Namespaced(schema.FromAPIVersionAndKind(p.spec.ParamKind.APIVersion, p.spec.ParamKind.Kind)); errors.Is(err, ErrNotServed) {
+	if _, err := objects.Namespaced(p.paramKind()); errors.Is(err, ErrNotServed) {
 		return err
 	}
 	return nil
+}
+
+// paramKind is the kind of the params of a policy that has one.
+func (p *compiledPolicy) paramKind() schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(p.spec.ParamKind.APIVersion, p.spec.ParamKind.Kind)
 }
 
 // errNoParams is upstream's.

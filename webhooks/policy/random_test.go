@@ -219,8 +219,13 @@ func (g *generator) object(t *target, name, namespace string) (runtime.Object, [
 	if err != nil {
 		panic(fmt.Sprintf("%v: %v", t.kind, err))
 	}
-	// An API server has read the object from a text.
-	if _, custom := object.(*unstructured.Unstructured); !custom {
+	// An API server has read the object from a text. What it writes of a custom
+	// resource has 1 for 1.0, which is documented.
+	if u, custom := object.(*unstructured.Unstructured); custom {
+		if err := u.UnmarshalJSON(raw); err != nil {
+			panic(err)
+		}
+	} else {
 		again := reflect.New(reflect.TypeOf(object).Elem()).Interface()
 		if err := json.Unmarshal(raw, again); err != nil {
 			panic(fmt.Sprintf("%v: %v: %s", t.kind, err, raw))
@@ -353,20 +358,33 @@ func (g *generator) send(req *admissionv1.AdmissionRequest, t *target) {
 	if !equivalent.Convertible(t.resource, to) {
 		return
 	}
+	for _, raw := range [][]byte{req.Object.Raw, req.OldObject.Raw} {
+		// Version v1 of an autoscaler puts the metrics into another order, which is
+		// documented.
+		if len(raw) > 0 && string(converted(converted(raw, t.resource, to), to, t.resource)) != string(raw) {
+			return
+		}
+	}
 	for _, object := range []*runtime.RawExtension{&req.Object, &req.OldObject} {
 		if len(object.Raw) == 0 {
 			continue
 		}
-		text, err := rawjson.Parse(object.Raw)
-		if err == nil {
-			object.Raw, err = equivalent.Convert(text, t.resource, to)
-		}
-		if err != nil {
-			panic(err)
-		}
+		object.Raw = converted(object.Raw, t.resource, to)
 	}
 	req.Resource = metav1.GroupVersionResource(to)
 	req.Kind = metav1.GroupVersionKind{Group: to.Group, Version: to.Version, Kind: t.kind.Kind}
+}
+
+// converted is an object as one of another resource.
+func converted(raw []byte, from, to schema.GroupVersionResource) []byte {
+	text, err := rawjson.Parse(raw)
+	if err == nil {
+		raw, err = equivalent.Convert(text, from, to)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return raw
 }
 
 // collect finds paths in objects that expressions can name.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -255,6 +256,14 @@ func TestObjects(t *testing.T) {
 	} {
 		if got, err := o.Namespaced(c.gvk); err != nil || got != c.want {
 			t.Errorf("%s: Namespaced = %v, %v, want %v", name, got, err, c.want)
+		}
+	}
+	for _, gvk := range []schema.GroupVersionKind{
+		{Version: "v2", Kind: "ConfigMap"}, {Group: "apps", Version: "v1beta1", Kind: "Deployment"}, {Group: "autoscaling", Version: "v2beta2", Kind: "HorizontalPodAutoscaler"},
+		{Group: "apps", Version: "v1", Kind: "Deploymnet"},
+	} {
+		if _, err := o.Namespaced(gvk); !errors.Is(err, policy.ErrNotServed) || !strings.HasPrefix(err.Error(), fmt.Sprintf("failed to find resource referenced by paramKind: '%v'", gvk)) {
+			t.Errorf("%v: %v", gvk, err)
 		}
 	}
 }
