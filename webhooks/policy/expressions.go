@@ -26,6 +26,8 @@ type scope struct {
 	variables []string
 	// uses are the names that the expressions mention.
 	uses expression.Uses
+	// tooLarge is true once the expressions are too large together.
+	tooLarge bool
 }
 
 // compile compiles an expression, and returns nil if there is none, or if it does
@@ -54,6 +56,12 @@ func (s *scope) compiled(path *field.Path, text string, by func(string, expressi
 func (s *scope) refuse(path *field.Path, expression string, err *apiservercel.Error) {
 	if err == nil {
 		return
+	}
+	if errors.Is(err.Cause, celbound.ErrDocument) {
+		if s.tooLarge {
+			return // said of the first expression that is too much
+		}
+		s.tooLarge = true
 	}
 	var compilation *apiservercel.CompilationError
 	if !errors.As(err.Cause, &compilation) {

@@ -164,5 +164,6 @@ func (s *scope) message(path *field.Path, text string) *expression.Program {
 	without.declarations.Authorizer, without.declarations.Reads = false, false
 	compiled := without.compile(path, text, cel.StringType)
 	s.uses |= without.uses
+	s.tooLarge = without.tooLarge
 	return compiled
 }

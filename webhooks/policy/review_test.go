@@ -404,7 +404,7 @@ func TestMessageBounds(t *testing.T) {
 		{"a long message with an odd byte", rules(1, "x"+strings.Repeat("€", 9000)), "€€…", 1},
 		{"a long message with two odd bytes", rules(1, "xx"+strings.Repeat("€", 9000)), "€€…", 1},
 		{"several long messages", rules(20, strings.Repeat("ä", 9000)), "\n… and 13 more", 8},
-		{"many messages", rules(1000, "no"), " more", 112},
+		{"many messages", rules(500, "no"), " more", 112},
 		{"many lines in a message", `validations: [{expression: "` + strings.Repeat(`\n`, 9000) + `false"}]`, "denied request: failed expression: false", 1},
 		{"many lines in many messages", `validations: [` + strings.Repeat(`{expression: "0`+strings.Repeat(`\n`, 900)+`== 1"}, `, 5) + `{expression: "false"}]`, "\n… and 4 more", 3},
 	} {

@@ -140,7 +140,7 @@ type maker struct {
 	status  *status // of the pod as it came, nil without one
 	found   *undo   // what of it is in the pod
 	claimed claims
-	now     status  // as it will be
+	now     status // as it will be
 	pending editor
 	// operations are those of all profiles so far.
 	operations []jsonpatch.Operation
