@@ -3,6 +3,7 @@ package policy_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -170,9 +171,12 @@ func (o outcome) bounded(of outcome) bool {
 	return true
 }
 
+// goTypeName is how a message names the Go type of a value.
+var goTypeName = regexp.MustCompile(`\*(rawcel|types|common)\.[A-Za-z]+`)
+
 func boundedText(text, of string) bool {
 	// Where cel-go names the Go type of a value, ours is another.
-	text = strings.NewReplacer("*rawcel.object", "*types.baseMap", "*rawcel.list", "*types.baseList").Replace(text)
+	text, of = goTypeName.ReplaceAllString(text, "*type"), goTypeName.ReplaceAllString(of, "*type")
 	if strings.ContainsFunc(of, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text != ""
 	}
