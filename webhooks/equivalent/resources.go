@@ -74,8 +74,10 @@ func several(resource schema.GroupResource) []served {
 		return []served{{resource.Group, "v1alpha3", false, 0}}
 	case "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io":
 		return []served{
-			{resource.Group, "v1beta1", false, 0}, {resource.Group, "v1alpha3", false, 0},
-			{resource.Group, "v1alpha2", false, 2}, {resource.Group, "v1alpha1", false, 1},
+			{resource.Group, "v1beta1", false, 0},
+			{resource.Group, "v1alpha3", false, 0},
+			{resource.Group, "v1alpha2", false, 2},
+			{resource.Group, "v1alpha1", false, 1},
 		}
 	case "compositepodgroups.scheduling.k8s.io":
 		return []served{{resource.Group, "v1alpha3", false, 0}}

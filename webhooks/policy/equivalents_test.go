@@ -105,8 +105,10 @@ func TestEquivalentResources(t *testing.T) {
 
 		// Versions that are served only if somebody asks for them.
 		{"a version of the same shape", aboutResource("networking.k8s.io", "v1", "servicecidrs", "", "object.apiVersion + ' ' + object.spec.cidrs[0]", ""), "", cidr, none, denied + "networking.k8s.io/v1 10.0.0.0/8"},
-		{"excluded in a version that may be served", aboutResource("*", `"*"`, "resourceclaims", "", "'seen'", ""), `excludeResourceRules: [{apiGroups: ["*"], apiVersions: [v1beta1], operations: ["*"], resources: ["*"]}], `, claim, none,
-			"ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: the object is resource.k8s.io/v1, and excluded as resource.k8s.io/v1beta1, of which it is not known whether the API server has it"},
+		{
+			"excluded in a version that may be served", aboutResource("*", `"*"`, "resourceclaims", "", "'seen'", ""), `excludeResourceRules: [{apiGroups: ["*"], apiVersions: [v1beta1], operations: ["*"], resources: ["*"]}], `, claim, none,
+			"ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: the object is resource.k8s.io/v1, and excluded as resource.k8s.io/v1beta1, of which it is not known whether the API server has it",
+		},
 		{"a version that is not converted", aboutResource("resource.k8s.io", "v1beta1", "resourceclaims", "", "'seen'", ""), "", claim, none, fmt.Sprintf(unconverted, "resource.k8s.io/v1", "resource.k8s.io/v1beta1")},
 		{"a version that is not converted, failures ignored", aboutResource("resource.k8s.io", "v1beta1", "resourceclaims", "failurePolicy: Ignore, ", "'seen'", ""), "", claim, none, "allowed"},
 		{"a version that is not converted, and not bound", aboutResource("resource.k8s.io", "v1beta1", "resourceclaims", "", "'seen'", "matchResources: {objectSelector: {matchLabels: {a: b}}}"), "", claim, none, "allowed"},

@@ -100,6 +100,7 @@ type interfaces struct {
 }
 
 func (i interfaces) GetEquivalentResourceMapper() runtime.EquivalentResourceMapper { return i.registry }
+
 func (i interfaces) GetObjectConvertor() runtime.ObjectConvertor {
 	return converter{clientgoscheme.Scheme}
 }

@@ -116,8 +116,12 @@ func (g *generator) policySpec(requests []asked) admissionregistrationv1.Validat
 	}
 	if g.maybe(0.4) {
 		kinds := []admissionregistrationv1.ParamKind{
-			{APIVersion: "v1", Kind: "ConfigMap"}, {APIVersion: "v1", Kind: "ConfigMap"}, {APIVersion: "example.com/v1", Kind: "Limit"},
-			{APIVersion: "example.com/v1", Kind: "ClusterLimit"}, {APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"}, {APIVersion: "example.com/v1", Kind: "Unserved"},
+			{APIVersion: "v1", Kind: "ConfigMap"},
+			{APIVersion: "v1", Kind: "ConfigMap"},
+			{APIVersion: "example.com/v1", Kind: "Limit"},
+			{APIVersion: "example.com/v1", Kind: "ClusterLimit"},
+			{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
+			{APIVersion: "example.com/v1", Kind: "Unserved"},
 		}
 		spec.ParamKind = &kinds[g.Intn(len(kinds))]
 		e.params = true

@@ -162,21 +162,37 @@ func targets() []target {
 		group, version, resource, kind string
 		namespaced                     bool
 	}{
-		{"", "v1", "pods", "Pod", true}, {"", "v1", "configmaps", "ConfigMap", true}, {"", "v1", "secrets", "Secret", true},
-		{"", "v1", "services", "Service", true}, {"", "v1", "namespaces", "Namespace", false}, {"", "v1", "nodes", "Node", false},
-		{"", "v1", "events", "Event", true}, {"events.k8s.io", "v1", "events", "Event", true},
-		{"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true}, {"", "v1", "resourcequotas", "ResourceQuota", true},
-		{"apps", "v1", "deployments", "Deployment", true}, {"apps", "v1", "statefulsets", "StatefulSet", true},
-		{"batch", "v1", "jobs", "Job", true}, {"batch", "v1", "cronjobs", "CronJob", true},
-		{"autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true}, {"autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true},
-		{"networking.k8s.io", "v1", "ingresses", "Ingress", true}, {"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true},
-		{"networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", false}, {"networking.k8s.io", "v1beta1", "servicecidrs", "ServiceCIDR", false},
+		{"", "v1", "pods", "Pod", true},
+		{"", "v1", "configmaps", "ConfigMap", true},
+		{"", "v1", "secrets", "Secret", true},
+		{"", "v1", "services", "Service", true},
+		{"", "v1", "namespaces", "Namespace", false},
+		{"", "v1", "nodes", "Node", false},
+		{"", "v1", "events", "Event", true},
+		{"events.k8s.io", "v1", "events", "Event", true},
+		{"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true},
+		{"", "v1", "resourcequotas", "ResourceQuota", true},
+		{"apps", "v1", "deployments", "Deployment", true},
+		{"apps", "v1", "statefulsets", "StatefulSet", true},
+		{"batch", "v1", "jobs", "Job", true},
+		{"batch", "v1", "cronjobs", "CronJob", true},
+		{"autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true},
+		{"autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true},
+		{"networking.k8s.io", "v1", "ingresses", "Ingress", true},
+		{"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true},
+		{"networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR", false},
+		{"networking.k8s.io", "v1beta1", "servicecidrs", "ServiceCIDR", false},
 		{"policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true},
-		{"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false}, {"rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", true},
-		{"resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", true}, {"resource.k8s.io", "v1beta1", "resourceclaims", "ResourceClaim", true},
+		{"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false},
+		{"rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", true},
+		{"resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", true},
+		{"resource.k8s.io", "v1beta1", "resourceclaims", "ResourceClaim", true},
 		{"resource.k8s.io", "v1beta2", "resourceclaims", "ResourceClaim", true},
-		{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false}, {"scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false},
-		{"example.com", "v1", "things", "Thing", true}, {"example.com", "v1beta1", "things", "Thing", true}, {"example.com", "v1", "gadgets", "Gadget", false},
+		{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false},
+		{"scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false},
+		{"example.com", "v1", "things", "Thing", true},
+		{"example.com", "v1beta1", "things", "Thing", true},
+		{"example.com", "v1", "gadgets", "Gadget", false},
 	} {
 		add(k.group, k.version, k.resource, "", k.kind, k.namespaced, all...)
 	}
@@ -435,8 +451,10 @@ func isPlainField(key string) bool {
 			return false
 		}
 	}
-	return key != "" && !slices.Contains([]string{"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if",
-		"import", "let", "loop", "package", "namespace", "return", "var", "void", "while"}, key)
+	return key != "" && !slices.Contains([]string{
+		"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if",
+		"import", "let", "loop", "package", "namespace", "return", "var", "void", "while",
+	}, key)
 }
 
 // world are policies and bindings, and what they look up.

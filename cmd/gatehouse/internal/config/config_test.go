@@ -259,7 +259,9 @@ func TestObjects(t *testing.T) {
 		}
 	}
 	for _, gvk := range []schema.GroupVersionKind{
-		{Version: "v2", Kind: "ConfigMap"}, {Group: "apps", Version: "v1beta1", Kind: "Deployment"}, {Group: "autoscaling", Version: "v2beta2", Kind: "HorizontalPodAutoscaler"},
+		{Version: "v2", Kind: "ConfigMap"},
+		{Group: "apps", Version: "v1beta1", Kind: "Deployment"},
+		{Group: "autoscaling", Version: "v2beta2", Kind: "HorizontalPodAutoscaler"},
 		{Group: "apps", Version: "v1", Kind: "Deploymnet"},
 	} {
 		if _, err := o.Namespaced(gvk); !errors.Is(err, policy.ErrNotServed) || !strings.HasPrefix(err.Error(), fmt.Sprintf("failed to find resource referenced by paramKind: '%v'", gvk)) {
