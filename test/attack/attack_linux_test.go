@@ -104,7 +104,7 @@ func (s *site) measureIdle(t *testing.T) time.Duration {
 	t.Helper()
 	server := s.start(t)
 	callers := server.callers()
-	server.during(t, callers, func(ctx context.Context) (int64, error) {
+	_, _ = server.during(t, callers, func(ctx context.Context) (int64, error) {
 		wait(ctx, duration)
 		return 0, nil
 	})
