@@ -407,7 +407,9 @@ func sysctls(containers, n int) []byte {
 func profile(patterns int) []byte {
 	const piece = "a{1000}"
 	pattern := strings.Repeat(piece, 1024/len(piece)) // as long as one may be
-	parameters := list(patterns, func(i int) string { return fmt.Sprintf(`{"name":"p%d","type":"string","default":"","pattern":"%s"}`, i, pattern) })
+	parameters := list(patterns, func(i int) string {
+		return fmt.Sprintf(`{"name":"p%d","type":"string","default":"","pattern":"%s"}`, i, pattern)
+	})
 	return reviewOf("1", "gatehouse.dev", "v1alpha1", "SidecarProfile", "sidecarprofiles",
 		`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"SidecarProfile","metadata":{"name":"web"},"spec":{"parameters":[`+parameters+
 			`],"template":{"spec":{"initContainers":[{"name":"logs","image":"logs:1","restartPolicy":"Always"}]}}}}`, "")
