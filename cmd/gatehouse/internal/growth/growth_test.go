@@ -69,13 +69,12 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-func run(t *testing.T, name string, args ...string) string {
+func run(t *testing.T, name string, args ...string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v: %s", name, err, out)
 	}
-	return string(out)
 }
 
 // blocks are the counts of a directory, by the place of the block.
