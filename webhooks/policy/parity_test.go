@@ -167,7 +167,7 @@ func parityExpressions() []string {
 		`object.spec.?containers[?0].?args.orValue([]).size() == 0`,
 		`size(object.metadata) > 3 && size(object.spec.containers) == 2 && size(object.metadata.labels) == 2`,
 		`object.metadata.labels.all(k, k != 'x') && object.metadata.all(k, k != 'x')`,
-		`object.metadata.labels.exists(k, v, v == 'web') && object.spec.containers.exists(i, c, i == 1 && c.name == 'b')`,
+		`object.metadata.labels.exists_one(k, v, v == 'web') && object.spec.containers.exists(i, c, i == 1 && c.name == 'b')`,
 		`object.metadata.labels.transformMap(k, v, v + '!').app == 'web!'`,
 		`object.metadata.labels.transformList(k, v, v).sort() == ['ops', 'web']`,
 		`object.metadata.labels.map(k, object.metadata.labels[k]).sort() == ['ops', 'web']`,

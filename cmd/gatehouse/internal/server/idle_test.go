@@ -229,6 +229,34 @@ func TestIdleRequests(t *testing.T) {
 	}
 }
 
+// A body that comes late, as on a busy machine, is read from a caller with a verified
+// certificate, and not from a stranger, who could hold memory by it.
+func TestLateBody(t *testing.T) {
+	t.Parallel()
+	for certified, want := range map[bool]int{false: http.StatusRequestTimeout, true: http.StatusOK} {
+		synctest.Test(t, func(t *testing.T) {
+			b := startBubble(t, emptyReviews(t))
+			conn := b.dial(t, "192.0.2.1", "http/1.1", certified)
+			if _, err := fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(admissionBody)); err != nil {
+				t.Fatal(err)
+			}
+			var sent sync.WaitGroup
+			sent.Go(func() {
+				for i := range 2 {
+					time.Sleep(6 * time.Second) // of the bubble's clock
+					_, _ = io.WriteString(conn, admissionBody[i*10:(i+1)*10+i*len(admissionBody[20:])]) // whether it is read shows in the answer
+				}
+			})
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil || response.StatusCode != want {
+				t.Errorf("certified %v: %v, %v, want %d", certified, response, err, want)
+			}
+			_ = conn.Close() // the server may have closed it
+			sent.Wait()
+		})
+	}
+}
+
 // TestDecisionOutlivesTheReadDeadline: the time for a body is not that for a decision.
 func TestDecisionOutlivesTheReadDeadline(t *testing.T) {
 	t.Parallel()

@@ -248,7 +248,7 @@ func (s *Server) closing(next http.Handler) http.Handler {
 		// Not by http.Server.ReadTimeout, which begins with the connection.
 		// A handler that is to wait for longer says so.
 		now := time.Now()
-		_ = http.NewResponseController(w).SetReadDeadline(now.Add(review.FirstByteTime)) // both protocols know it
+		_ = http.NewResponseController(w).SetReadDeadline(now.Add(review.BodyTime(review.Caller{Certified: verified(r)}, 0))) // both protocols know it
 		// One that is closed for another has no connection here.
 		if one := connectionOf(r.Context()); s.draining.Load() || one == nil || now.After(one.end) {
 			w.Header().Set("Connection", "close")
