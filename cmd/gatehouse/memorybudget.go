@@ -98,7 +98,7 @@ func (f *serveFlags) budget(m *memoryLimit, log *slog.Logger) memoryBudget {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	files := openFiles()
-	b := divideMemory(m.available(), int64(min(stats.HeapAlloc, math.MaxInt64/4)), f.inFlight, f.connections, files) //nolint:gosec // bounded
+	b := divideMemory(m.available(), int64(min(stats.HeapAlloc, math.MaxInt64/4)), f.inFlight, f.connections, files)
 	log.Info("limits", "maxInFlightBytes", b.inFlight, "maxConnections", b.connections, "largestReviewBytes", server.LargestReview(b.inFlight))
 	for _, problem := range b.problems(files) {
 		log.Warn("limits", "problem", problem)

@@ -83,8 +83,11 @@ func (c *h2) post(length int, further ...hpack.HeaderField) (stream uint32, err 
 	c.stream += 2
 	c.block.Reset()
 	all := []hpack.HeaderField{
-		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: serverName},
-		{Name: ":path", Value: "/validate?timeout=10s"}, {Name: "content-type", Value: "application/json"},
+		{Name: ":method", Value: "POST"},
+		{Name: ":scheme", Value: "https"},
+		{Name: ":authority", Value: serverName},
+		{Name: ":path", Value: "/validate?timeout=10s"},
+		{Name: "content-type", Value: "application/json"},
 	}
 	if length >= 0 {
 		all = append(all, hpack.HeaderField{Name: "content-length", Value: strconv.Itoa(length)})

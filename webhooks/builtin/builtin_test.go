@@ -125,7 +125,7 @@ func fill(v reflect.Value, depth int) {
 		into.Raw = []byte(`{"a":[1,2.5,{"b":{}}]}`)
 		return
 	case *metav1.FieldsV1:
-		into.Raw = []byte(`{"f:a":{}}`)
+		into.SetRawString(`{"f:a":{}}`)
 		return
 	case *apiextensionsv1.JSON:
 		into.Raw = []byte(`{"a":[1,2.5,{"b":{}}]}`)
@@ -134,13 +134,13 @@ func fill(v reflect.Value, depth int) {
 		into.Name = "x"
 		return
 	}
-	switch v.Kind() {
+	switch v.Kind() { //nolint:exhaustive // the others are not in API types
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(v.Elem(), depth+1)
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fill(v.Field(i), depth+1)
+		for _, field := range v.Fields() {
+			fill(field, depth+1)
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
@@ -171,6 +171,7 @@ func fill(v reflect.Value, depth int) {
 func behave(v ref.Val) string {
 	_, zeroer := v.(traits.Zeroer)
 	probe := func(result ref.Val) string { return fmt.Sprintf("%v", result) }
+	itself := v
 	switch v := v.(type) {
 	case traits.Mapper:
 		lines := []string{}
@@ -180,14 +181,14 @@ func behave(v ref.Val) string {
 		}
 		slices.Sort(lines)
 		return fmt.Sprintf("map of %v, zeroer %t, 1 in it %s, it[1] %s, it == 1 %s, it == it %s {\n%s\n}", v.Size(), zeroer,
-			probe(v.Contains(types.Int(1))), probe(v.Get(types.Double(1))), probe(v.Equal(types.Int(1))), probe(v.Equal(v)), strings.Join(lines, "\n"))
+			probe(v.Contains(types.Int(1))), probe(v.Get(types.Double(1))), probe(v.Equal(types.Int(1))), probe(v.Equal(itself)), strings.Join(lines, "\n"))
 	case traits.Lister:
 		lines := []string{}
 		for it := v.Iterator(); it.HasNext() == types.True; {
 			lines = append(lines, behave(it.Next()))
 		}
 		return fmt.Sprintf("list of %v, zeroer %t, it[0.0] %t, it[7] %s, it == 1 %s, it == it %s, 1 in it %s [\n%s\n]", v.Size(), zeroer,
-			types.IsError(v.Get(types.Double(0))), probe(v.Get(types.Int(7))), probe(v.Equal(types.Int(1))), probe(v.Equal(v)), probe(v.Contains(types.Int(1))),
+			types.IsError(v.Get(types.Double(0))), probe(v.Get(types.Int(7))), probe(v.Equal(types.Int(1))), probe(v.Equal(itself)), probe(v.Contains(types.Int(1))),
 			strings.Join(lines, "\n"))
 	default:
 		return fmt.Sprintf("%T %v", v, v.Value())

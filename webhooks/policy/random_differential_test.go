@@ -43,7 +43,7 @@ type randomAuthorizer struct{}
 
 func (randomAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	h := fnv.New32a()
-	fmt.Fprint(h, a.GetUser().GetName(), a.GetUser().GetGroups(), a.GetVerb(), a.GetNamespace(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(), a.GetSubresource(), a.GetName(), a.GetPath(), a.IsResourceRequest())
+	_, _ = fmt.Fprint(h, a.GetUser().GetName(), a.GetUser().GetGroups(), a.GetVerb(), a.GetNamespace(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(), a.GetSubresource(), a.GetName(), a.GetPath(), a.IsResourceRequest())
 	switch {
 	case a.GetVerb() == "fail":
 		return authorizer.DecisionNoOpinion, "", errors.New("backend away")

@@ -23,8 +23,7 @@ func (g *generator) rules(requests []asked) []admissionregistrationv1.NamedRuleW
 		if g.maybe(0.35) {
 			version = g.of("v1", "v2", "v1beta1", "v1beta2", "v1alpha1", "v2beta2", "*")
 		}
-		switch resource == "events" && g.maybe(0.5) {
-		case true:
+		if resource == "events" && g.maybe(0.5) {
 			group, version = g.of("", "events.k8s.io"), "v1"
 		}
 		rule := admissionregistrationv1.NamedRuleWithOperations{}

@@ -61,7 +61,7 @@ func newGenerator(seed int64) *generator {
 				*v = intstr.FromString(g.of("http", "25%", "", "80"))
 			}
 		},
-		func(f *metav1.FieldsV1, _ randfill.Continue) { f.Raw = []byte(`{"f:metadata":{}}`) },
+		func(f *metav1.FieldsV1, _ randfill.Continue) { f.SetRawString(`{"f:metadata":{}}`) },
 		func(r *runtime.RawExtension, _ randfill.Continue) { r.Raw = []byte(`{"a":` + g.value() + `}`) },
 		func(m *metav1.ObjectMeta, _ randfill.Continue) { *m = g.metadata() },
 		func(l *metav1.LabelSelector, _ randfill.Continue) { *l = metav1.LabelSelector{MatchLabels: g.labels()} },

@@ -19,7 +19,7 @@ const smallReview = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1
 // from sends a review as a caller.
 func from(c Caller, handler func(Options) http.Handler, o Options) *httptest.ResponseRecorder {
 	o.Caller = func(*http.Request) Caller { return c }
-	request := httptest.NewRequest(http.MethodPost, "/?timeout=10s", strings.NewReader(smallReview)) //nolint:noctx // the bubble ends it
+	request := httptest.NewRequest(http.MethodPost, "/?timeout=10s", strings.NewReader(smallReview))
 	request.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()
 	handler(o).ServeHTTP(recorder, request)

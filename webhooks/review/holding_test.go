@@ -30,7 +30,7 @@ func TestWaitingIsBoundedOnce(t *testing.T) {
 	if NewSlots(0).acquire(t.Context(), &other, 1) || other.patience > 0 {
 		t.Errorf("after waiting twice %s are left", other.patience)
 	}
-	if _, impossible := errors.AsType[tooMuch](h.grow(t.Context(), 1)); !impossible {
+	if _, impossible := errors.AsType[tooMuchError](h.grow(t.Context(), 1)); !impossible {
 		t.Error("more than the whole budget is taken")
 	}
 	h.release()

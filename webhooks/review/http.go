@@ -303,7 +303,7 @@ func (e *endpoint) review(ctx context.Context, w http.ResponseWriter, r *http.Re
 	err = s.held.grow(ctx, int64(values)*valueBytes)
 	entered := err == nil && e.Slots.acquire(ctx, &s.held, 1)
 	s.out.Waited = e.Now().Sub(queued)
-	if most, ok := errors.AsType[tooMuch](err); ok {
+	if most, ok := errors.AsType[tooMuchError](err); ok {
 		return &failure{
 			status: http.StatusRequestEntityTooLarge, reason: "too-large",
 			text: fmt.Sprintf("the review has %d JSON values; beside its %d bytes at most %d can be decoded", values, len(s.body), int64(most)/valueBytes),
@@ -427,7 +427,7 @@ func isTimeout(err error) bool {
 }
 
 func bodyFailure(err error, limit int64) *failure {
-	most, impossible := errors.AsType[tooMuch](err)
+	most, impossible := errors.AsType[tooMuchError](err)
 	switch {
 	case impossible:
 		return &failure{

@@ -297,11 +297,11 @@ type holding struct {
 	now        func() time.Time
 }
 
-// tooMuch is the error of a request that needs more than there can be. It is how much
+// tooMuchError is the error of a request that needs more than there can be. It is how much
 // there can be beside what the request has.
-type tooMuch int64
+type tooMuchError int64
 
-func (t tooMuch) Error() string { return fmt.Sprintf("more than %d bytes are needed", int64(t)) }
+func (t tooMuchError) Error() string { return fmt.Sprintf("more than %d bytes are needed", int64(t)) }
 
 var errOverload = errors.New("too many bytes in flight")
 
@@ -313,7 +313,7 @@ func (h *holding) grow(ctx context.Context, n int64) error {
 	if h.used+n > h.held {
 		more := h.used + n - h.held
 		if most := h.budget.largest(h.caller); h.used+n > most {
-			return tooMuch(max(0, most-h.used))
+			return tooMuchError(max(0, most-h.used))
 		}
 		if !h.budget.acquire(ctx, h, more) {
 			return errOverload

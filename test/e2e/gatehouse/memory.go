@@ -98,6 +98,6 @@ func (l *memoryLimit) remove() {
 	}
 	err := os.Remove(l.group)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		fmt.Fprintf(os.Stderr, "the cgroup of a test remains: %v\n", err) //nolint:errcheck // nobody is left to tell
+		fmt.Fprintf(os.Stderr, "the cgroup of a test remains: %v\n", err)
 	}
 }

@@ -243,7 +243,7 @@ func TestLateBody(t *testing.T) {
 			var sent sync.WaitGroup
 			sent.Go(func() {
 				for i := range 2 {
-					time.Sleep(6 * time.Second) // of the bubble's clock
+					time.Sleep(6 * time.Second)                                                         // of the bubble's clock
 					_, _ = io.WriteString(conn, admissionBody[i*10:(i+1)*10+i*len(admissionBody[20:])]) // whether it is read shows in the answer
 				}
 			})

@@ -144,9 +144,9 @@ func (s *Server) Run(ctx context.Context) error {
 		},
 	}
 	failed := make(chan error, 2)
-	go func() { failed <- fmt.Errorf("serving reviews: %w", reviews.serve()) }()
-	go func() { _ = others.Serve(reviews.others) }()       // ends with Shutdown
-	go func() { _ = certified.Serve(reviews.certified) }() // ends with Shutdown
+	go func() { failed <- fmt.Errorf("serving reviews: %w", reviews.serve()) }() //nolint:contextcheck // a handshake is not cut short by the signal to stop
+	go func() { _ = others.Serve(reviews.others) }()                             // ends with Shutdown
+	go func() { _ = certified.Serve(reviews.certified) }()                       // ends with Shutdown
 	go func() { failed <- fmt.Errorf("serving health and metrics: %w", ops.Serve(o.Ops)) }()
 	defer func() { _ = ops.Close() }() // Health is answered to the very end.
 
