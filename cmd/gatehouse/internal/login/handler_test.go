@@ -402,6 +402,7 @@ func TestHangingUp(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if len(seen) != 1 || seen[0].Took != 10*time.Second+250*time.Millisecond || seen[0].Reason != string(authn.ReasonCredentials) {
 			t.Errorf("events are %+v", seen)
 		}
