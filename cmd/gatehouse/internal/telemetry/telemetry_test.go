@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,10 +19,38 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-func newTelemetry(level slog.Level) (*telemetry.Telemetry, *bytes.Buffer) {
-	var log bytes.Buffer
+func newTelemetry(level slog.Level) (*telemetry.Telemetry, *logBuffer) {
+	var log logBuffer
 	return telemetry.New(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: level})), "v1"), &log
 }
+
+// logBuffer is a log that timers write to while the test reads it.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *logBuffer) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Reset()
+}
+
+func (b *logBuffer) Bytes() []byte { return []byte(b.String()) }
+
+func (b *logBuffer) Len() int { return len(b.String()) }
 
 // TestOneLineForWhatSomebodyMayHaveToActOn checks which reviews are logged, at
 // which level, and with what.
