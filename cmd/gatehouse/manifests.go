@@ -90,9 +90,9 @@ The files are on the hosts of kube-apiserver; none of them is read here.
 
 With --admission-configuration it prints the AdmissionConfiguration by which
 kube-apiserver presents a client certificate to the webhooks of Gatehouse, for serve
---require-client-certificate, and for being served first when strangers call too.
---for kubeconfig prints the second file, which the first one names; what makes
-kube-apiserver read them is as above. Managed control planes do not offer this.
+--require-client-certificate, and to be served first while other clients flood Gatehouse.
+--for kubeconfig prints the second file, which the first one names; --for flags,
+kubeadm and kubeadm-patch print what makes kube-apiserver read them. Managed control planes do not offer this.
 
 No policy is asked about anything in kube-system, kube-node-lease and Gatehouse's
 own namespace, nor about nodes, certificate signing requests, leases, events,
@@ -170,7 +170,7 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	flags.BoolVar(&f.noMatchConditions, "no-match-conditions", false, "leave all match conditions of policies to Gatehouse")
 	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews instead, or what --for says")
 	flags.BoolVar(&f.admissionConfiguration, "admission-configuration", false, "print the AdmissionConfiguration by which kube-apiserver presents a client certificate to the webhooks instead, or what --for says")
-	flags.StringVar(&f.purpose, "for", "", "what to print with --authentication or --admission-configuration: "+purposesText()+"; configuration is of the latter alone, and its default, kubeconfig that of the former")
+	flags.StringVar(&f.purpose, "for", "", "what to print with --authentication or --admission-configuration: "+purposesText()+" (default kubeconfig with --authentication, which has no configuration, and configuration with --admission-configuration)")
 	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml, or admission.kubeconfig.yaml there with --admission-configuration, which has admission.yaml beside it)")
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.crt)")
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.key)")

@@ -86,9 +86,9 @@ and /validate, with TLS, from the documents in a directory, and people on /login
 and /whoami, who need no client certificate. Changes in the
 directory are picked up without a restart, whole or not at all: a broken
 configuration never replaces a working one. A directory that loses all its
-documents is broken, too. A file that loses all of its own is warned of, or with
---on-emptied-file refuse keeps the change from being used; delete a file to
-remove what is in it.
+documents is broken, too. If a file loses all of its documents, the log warns and
+the rest is used; with --on-emptied-file refuse the configuration in use stays.
+Delete a file to remove what is in it.
 
 At the start there is no working one. Documents with errors then make the
 command print every finding and exit with 2. Policies with expressions that do
@@ -103,17 +103,18 @@ name and no others, and the authorizer of policies asks the API server.
 Namespaces and other objects in the directory are then not looked at.
 
 With --custom-resources those of Gatehouse in the cluster are documents too,
-beside a directory or without one; at the start the directory may be empty. They come and go by kubectl apply, and their
-status tells what became of them: one with errors keeps no other from use.
+beside a directory or without one. They come and go by kubectl apply, and their
+status tells what became of them: one with errors keeps no other from use. The
+directory may then be empty at the start.
 
 The serving certificate comes from files that somebody else renews (--tls-cert),
 from a CA of its own (--self-signed) that replicas share in a Secret or that is
 kept in a directory, or from cert-manager (--cert-manager). With --registration
 it is ready only once the API server can trust the certificate, by what is read
 back from the webhook configurations; with --publish-ca-bundle it writes their
-caBundle itself, and no call fails while one CA follows another. A disk that is
-full keeps nothing from starting that can be read: the log says what cannot be
-written.
+caBundle itself, and no call fails while one CA follows another. On a
+full or read-only disk it starts if the CA can be read: the log says what cannot
+be written.
 
 Health and metrics are on a second listener, without TLS: /livez, /readyz and
 /metrics. It has /log-level too, and with --profiling /debug/pprof/, for callers
@@ -156,7 +157,7 @@ or a certificate that cannot be used, or an address that is taken.`,
 	flags.StringVar(&f.onEmptied, "on-emptied-file", emptiedWarn, "what to do when a file of --config is still there and has lost all its documents: warn (use the rest) or refuse (keep the configuration in use)")
 	flags.BoolVar(&f.customResources, "custom-resources", false, "use the custom resources of the cluster as documents too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens and TokenRevocations")
 	flags.StringVar(&f.namespace, "namespace", "", "namespace that this runs in, with --custom-resources (default: that of the service account, else "+usualNamespace+")")
-	flags.DurationVar(&f.countPods, "count-pods-every", 0, "count the pods that profiles match, for the status of SidecarProfiles, and how long after one count the next one begins, such as 5m; with --custom-resources. It takes the right to list pods in all namespaces (0 is no counts)")
+	flags.DurationVar(&f.countPods, "count-pods-every", 0, "how long after one count of the pods that profiles match the next one begins, such as 5m, for the status of SidecarProfiles, with --custom-resources; it takes the right to list pods in all namespaces (default: no counts)")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; its current context is the cluster in which policies and profiles look things up")
 	flags.BoolVar(&f.inCluster, "in-cluster", false, "look things up in the cluster of the pod that this runs in, as its service account")
 	flags.StringVar(&f.listen, "listen", usualListen, "address for reviews")
@@ -166,8 +167,8 @@ or a certificate that cannot be used, or an address that is taken.`,
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "lowest TLS version: 1.3 or 1.2")
 	flags.BoolVar(&f.audit, "audit-authentication", false, "log every token review at level info, also those that end in a yes: who, by which source, which token's id")
 	flags.StringVar(&f.stateDir, "state-dir", "", "directory to keep in when access tokens were last used; without it nobody knows, but for custom resources, whose status tells")
-	flags.Int64Var(&f.inFlight, "max-in-flight-bytes", 0, "bytes that reviews in progress, and decoding them, may take in memory at one time; more are shed (default: what the memory limit leaves, 128 MiB without one)")
-	flags.IntVar(&f.connections, "max-connections", 0, "connections without a client certificate that may be open at one time (default: what the memory limit and that of open files leave, at most 2048)")
+	flags.Int64Var(&f.inFlight, "max-in-flight-bytes", 0, "bytes that reviews in progress, and decoding them, may take in memory at one time, more than 33554432; more reviews are shed (default: what the memory limit leaves, 128 MiB without one)")
+	flags.IntVar(&f.connections, "max-connections", 0, "connections without a client certificate that may be open at one time, at least 16 (default: what the memory limit and that of open files leave, at most 2048)")
 	flags.DurationVar(&f.drainDelay, "drain-delay", 15*time.Second, "how long to go on answering after SIGTERM")
 	flags.StringVar(&f.logLevel, "log-level", "info", "lowest level that is logged: debug (every review), info (denials, and what exceptions let pass), warn or error")
 	flags.StringVar(&f.logFormat, "log-format", "json", "json or text")
@@ -220,7 +221,7 @@ func (f *serveFlags) check() error {
 		problems = append(problems, fmt.Errorf("--log-format %q: must be json or text", f.logFormat))
 	}
 	if f.given("max-in-flight-bytes") && f.inFlight <= review.MaxAdmissionBytes {
-		problems = append(problems, fmt.Errorf("--max-in-flight-bytes %d: must be more than %d, the largest review", f.inFlight, review.MaxAdmissionBytes))
+		problems = append(problems, fmt.Errorf("--max-in-flight-bytes %d: must be more than %d, the largest review (hint: leave it out for what fits)", f.inFlight, review.MaxAdmissionBytes))
 	}
 	if f.given("max-connections") && f.connections < leastConnections {
 		problems = append(problems, fmt.Errorf("--max-connections %d: must be at least %d (hint: leave it out for what fits)", f.connections, leastConnections))

@@ -42,9 +42,9 @@ func (b *Budget) Add(text string) error {
 	b.bytes += len(text)
 	switch {
 	case b.texts > documentTexts:
-		return fmt.Errorf("%w: allowed are %d", ErrDocument, documentTexts)
+		return fmt.Errorf("%w: there are more than %d", ErrDocument, documentTexts)
 	case b.bytes > documentBytes:
-		return fmt.Errorf("%w: allowed are %d bytes", ErrDocument, documentBytes)
+		return fmt.Errorf("%w: they have more than %d bytes", ErrDocument, documentBytes)
 	default:
 		return nil
 	}
@@ -74,11 +74,11 @@ func (b *Budget) take(r *reckoning) error {
 	b.parts, b.work, b.patterns = b.parts+r.parts, b.work+r.total(), b.patterns+r.patterns
 	switch {
 	case b.parts > documentParts:
-		return fmt.Errorf("%w: with what macros repeat they may have %d parts", ErrDocument, documentParts)
+		return fmt.Errorf("%w: with what macros repeat they have more than %d parts", ErrDocument, documentParts)
 	case b.work > documentWork:
-		return fmt.Errorf("%w: the squares of the sizes of their types may come to %d", ErrDocument, documentWork)
+		return fmt.Errorf("%w: the squares of the sizes of their types come to more than %d", ErrDocument, documentWork)
 	case b.patterns > documentPatterns:
-		return fmt.Errorf("%w: their regular expressions may have %d parts, with repetitions written out", ErrDocument, documentPatterns)
+		return fmt.Errorf("%w: their regular expressions have more than %d parts, with repetitions written out", ErrDocument, documentPatterns)
 	default:
 		return nil
 	}

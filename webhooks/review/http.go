@@ -306,7 +306,7 @@ func (e *endpoint) review(ctx context.Context, w http.ResponseWriter, r *http.Re
 	if most, ok := errors.AsType[tooMuchError](err); ok {
 		return &failure{
 			status: http.StatusRequestEntityTooLarge, reason: "too-large",
-			text: fmt.Sprintf("the review has %d JSON values; beside its %d bytes at most %d can be decoded", values, len(s.body), int64(most)/valueBytes),
+			text: fmt.Sprintf("the review has %d JSON values; beside its %d bytes at most %d can be decoded (hint: raise the memory limit of Gatehouse or --max-in-flight-bytes)", values, len(s.body), int64(most)/valueBytes),
 		}
 	}
 	if !entered {
@@ -441,8 +441,8 @@ func bodyFailure(err error, limit int64) *failure {
 		}
 	case isTimeout(err):
 		return &failure{
-			status: http.StatusRequestTimeout, reason: "aborted", text: "the body did not arrive in time",
-			detail: fmt.Sprintf("the body did not arrive in time (hint: its first byte must follow the header within %s, %d bytes within %s, all within %s)", firstByteTime, requestBytes, smallBodyTime, bodyTime),
+			status: http.StatusRequestTimeout, reason: "aborted",
+			text: fmt.Sprintf("the body did not arrive in time (hint: its first byte must follow the header within %s, %d bytes within %s, all within %s)", firstByteTime, requestBytes, smallBodyTime, bodyTime),
 		}
 	case errors.Is(err, errOverload):
 		return &failure{status: http.StatusServiceUnavailable, reason: "overload", text: "too many bytes of reviews at one time"}

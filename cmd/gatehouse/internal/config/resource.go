@@ -170,7 +170,7 @@ func tooMany(value any, depth int) string {
 		return fmt.Sprintf("has a %s of %d elements, allowed are %d", what, n, maxElements)
 	}
 	if depth == maxNesting {
-		return fmt.Sprintf("has more than %d lists and mappings in each other", maxNesting)
+		return fmt.Sprintf("is nested more than %d deep", maxNesting)
 	}
 	for element := range below {
 		if message := tooMany(element, depth+1); message != "" {

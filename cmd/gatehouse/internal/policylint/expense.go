@@ -58,7 +58,7 @@ func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	switch {
 	case slices.Contains([]types.Kind{types.StringKind, types.BytesKind}, kind):
 		return &checker.SizeEstimate{Max: longText}
-	case slices.Contains([]types.Kind{types.ListKind, types.MapKind, types.DynKind, types.AnyKind}, kind):
+	case slices.Contains([]types.Kind{types.ListKind, types.MapKind, types.StructKind, types.DynKind, types.AnyKind}, kind):
 		return &checker.SizeEstimate{Max: manyElements}
 	default:
 		return nil

@@ -139,7 +139,7 @@ func (o *KubeconfigOptions) fileList() string {
 // kubeconfig first, and remarks on them.
 func (o *KubeconfigOptions) mounts() ([]hostPathMount, []string, error) {
 	problems := []error{o.check()}
-	if !path.IsAbs(o.path()) {
+	if !o.Admission && !path.IsAbs(o.path()) {
 		problems = append(problems, fmt.Errorf("the path %q of the kubeconfig must be absolute: it is mounted into kube-apiserver's pod", o.path()))
 		return nil, nil, errors.Join(problems...)
 	}

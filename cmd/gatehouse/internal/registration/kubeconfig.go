@@ -117,6 +117,12 @@ func (o *KubeconfigOptions) check() error {
 		}
 		problems = append(problems, errors.New(text))
 	}
+	if o.Admission && !path.IsAbs(o.path()) {
+		problems = append(problems, fmt.Errorf("the path %q of the kubeconfig must be absolute: kube-apiserver accepts no other as kubeConfigFile", o.path()))
+	}
+	if o.Admission && o.path() == o.configurationPath() {
+		problems = append(problems, fmt.Errorf("the path %q of the kubeconfig is that of the AdmissionConfiguration, which names it (hint: give the kubeconfig another name)", o.path()))
+	}
 	for _, file := range []string{o.CAFile, o.ClientCert, o.ClientKey, o.path()} {
 		if strings.ContainsFunc(file, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			problems = append(problems, fmt.Errorf("path %q: must be printable characters", file))
