@@ -110,6 +110,16 @@ func (result *ruleResult) touches(field string) bool {
 	return result.rule != nil && result.rule.Reads().Touches("metadata", field)
 }
 
+// looksBeyond tells whether a rule of the policy may look at what isHarmless lets
+// change, at the change itself or at who asks. If such a policy cannot be evaluated,
+// nobody knows what the rule would have said.
+func (p *compiledPolicy) looksBeyond() bool {
+	return slices.ContainsFunc(p.validations, func(rule ruleProgram) bool {
+		return rule.Program != nil && (!isLasting(rule.Program) ||
+			rule.Reads().Touches("metadata", "finalizers") || rule.Reads().Touches("metadata", "ownerReferences"))
+	})
+}
+
 // isLasting is lasting for one expression.
 func isLasting(p *expression.Program) bool {
 	return !p.Uses().Has(expression.UsesOldObject | expression.UsesAsker | expression.UsesAuthorizer)

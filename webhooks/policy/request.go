@@ -97,6 +97,10 @@ type review struct {
 	context context.Context //nolint:containedctx // it belongs to one call, like everything here
 	// err is why the request cannot be decided.
 	err error
+	// tooLarge is why the object is refused without a look at it. Who writes an object
+	// could otherwise have it not looked at, by padding: a kubelet does not even notice
+	// volumes that no container mounts.
+	tooLarge error
 	// spent is what all evaluations have cost so far.
 	spent int64
 	// explain and observe say what is to be recorded besides the answer.
@@ -143,6 +147,13 @@ func (r *request) sent() schema.GroupVersionResource {
 func (v *review) fail(err error) {
 	if v.err == nil {
 		v.err = err
+	}
+}
+
+// refuse makes the review end with a refusal of the object.
+func (v *review) refuse(err error) {
+	if v.tooLarge == nil {
+		v.tooLarge = err
 	}
 }
 

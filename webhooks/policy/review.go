@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -47,7 +49,7 @@ func (s *Set) Decide(ctx context.Context, req admission.Request, explain bool) D
 	v := newReview(ctx, s)
 	v.explain = explain
 	response := newRequest(v, req).decide()
-	return Decision{Response: response, Err: v.err, Violations: v.violations, Evaluations: v.evaluations}
+	return Decision{Response: response, Err: cmp.Or(v.err, v.tooLarge), Violations: v.violations, Evaluations: v.evaluations}
 }
 
 // decide evaluates every policy that is about the request.
@@ -59,25 +61,30 @@ func (r *request) decide() admission.Response {
 	} else {
 		r.evaluateAll()
 	}
-	if r.err != nil {
-		return admission.Errored(500, r.err)
+	switch {
+	case r.err != nil:
+		return admission.Errored(http.StatusInternalServerError, r.err)
+	case r.tooLarge != nil:
+		// Not "could not tell", which a webhook that fails open takes for a yes.
+		return admission.Errored(http.StatusUnprocessableEntity, r.tooLarge)
+	default:
+		return r.response(r)
 	}
-	return r.response(r)
 }
 
 // evaluateAll evaluates the policies in their order, each for the object and then
 // for the pod template in it. It ends early if the request cannot be decided.
 func (r *request) evaluateAll() {
 	if r.Kind.Group == "" && r.Kind.Kind == "Pod" {
-		r.checkElements(&r.object)
-		r.checkElements(&r.oldObject)
-		if r.err != nil {
+		r.checkElements(&r.object, r.refuse)
+		r.checkElements(&r.oldObject, r.fail)
+		if r.err != nil || r.tooLarge != nil {
 			return
 		}
 	}
 	numbers := r.set.index.candidates(r)
 	template := r.templated()
-	if r.err != nil {
+	if r.err != nil || r.tooLarge != nil {
 		return
 	}
 	var inTemplate []int
@@ -108,13 +115,13 @@ const smallest = 32 << 10
 
 // checkElements ends the review of a pod with more elements than are looked at. What
 // cannot be read is for others to report.
-func (r *request) checkElements(p *payload) {
+func (r *request) checkElements(p *payload, end func(error)) {
 	if len(p.raw) < smallest {
 		return
 	}
 	if text, err := p.json(); err == nil {
 		if err := workload.CheckElements(text); err != nil {
-			r.fail(fmt.Errorf("the pod cannot be checked: %w", err))
+			end(fmt.Errorf("the pod cannot be checked: %w", err))
 		}
 	}
 }
@@ -289,7 +296,7 @@ func (r *request) misconfigured(p *compiledPolicy, b *binding, err error) {
 		Kind: p.kind, Policy: p.name, Binding: name, Template: r.template, Outcome: outcome,
 		Message: fmt.Sprintf("failed to configure %s: %v", what, err),
 	}
-	r.forgive(&v, p, func() bool { return r.isHarmless() })
+	r.forgive(&v, p, func() bool { return !p.looksBeyond() && r.isHarmless() })
 	r.observeWhole(p, name, &v)
 	r.add(p, v, -1)
 }
@@ -302,7 +309,7 @@ func (r *request) judge(p *compiledPolicy, b *binding, param *param, ev *evaluat
 	v := Violation{Kind: p.kind, Policy: p.name, Binding: b.name, Param: param.name(), Template: r.template, Actions: b.actions}
 	if ev.failed {
 		v.Rule, v.Message, v.Outcome = ev.part, ev.failure, Failed
-		r.forgive(&v, p, func() bool { return r.isHarmless() })
+		r.forgive(&v, p, func() bool { return !p.looksBeyond() && r.isHarmless() })
 		r.observeRule(p, b, &v, ev.cost)
 		r.add(p, v, 0)
 		return

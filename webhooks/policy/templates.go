@@ -39,10 +39,13 @@ func (r *request) templated() *request {
 		return nil
 	}
 	old, oldErr := r.oldObject.json()
-	for _, one := range [...]rawjson.Value{text, old.Get(path...)} {
-		if len(one) >= smallest {
-			if err := workload.CheckElements(one); err != nil {
-				r.fail(fmt.Errorf("the pod template cannot be checked: %s.%w", strings.Join(path, "."), err))
+	for _, one := range [...]struct {
+		template rawjson.Value
+		end      func(error)
+	}{{text, r.refuse}, {old.Get(path...), r.fail}} {
+		if len(one.template) >= smallest {
+			if err := workload.CheckElements(one.template); err != nil {
+				one.end(fmt.Errorf("the pod template cannot be checked: %s.%w", strings.Join(path, "."), err))
 				return nil
 			}
 		}

@@ -61,6 +61,9 @@ const (
 	firstByteTime = 2 * time.Second
 	smallBodyTime = 5 * time.Second
 	bodyTime      = 15 * time.Second
+	// answerTime is how long a caller without a verified certificate may take to receive
+	// the end of an answer.
+	answerTime = 5 * time.Second
 	// minBuffer is the first buffer for a body of unknown size, and bufferGrowth by how
 	// much the next one is larger.
 	minBuffer    = 8 << 10
@@ -201,9 +204,11 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.out.failed(failed)
 		}
 		s.out.Took = e.Now().Sub(s.out.Started)
+		// A stream whose caller takes no answer keeps its memory until then.
+		sent := e.sent(w, r, caller)
 		s.held.release()
 		if e.Observe != nil {
-			if s.out.Decision != Allowed {
+			if !sent && s.out.Decision != Allowed {
 				// It is going to be logged, and the caller need not wait for that.
 				_ = http.NewResponseController(w).Flush() // a caller that has gone away hears nothing
 			}
@@ -238,6 +243,25 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// sent sends the answer to a caller without a verified certificate now, over a protocol
+// with several streams on a connection, and reports whether it did: a caller that opens no
+// window for it would otherwise have many of them wait for that after their memory was
+// given back.
+func (e *endpoint) sent(w http.ResponseWriter, r *http.Request, caller Caller) bool {
+	if caller.Certified || r.ProtoMajor < 2 {
+		return false
+	}
+	Send(w)
+	return true
+}
+
+// Send sends what was written of an answer, within a time that is short.
+func Send(w http.ResponseWriter) {
+	c := http.NewResponseController(w)
+	_ = c.SetWriteDeadline(time.Now().Add(answerTime)) // both protocols know it
+	_ = c.Flush()                                      // a caller that has gone away hears nothing
+}
+
 // refuseEntry refuses a request for which there is no memory, not even to read its
 // body. Whoever does not read such answers gets none.
 func (e *endpoint) refuseEntry(w http.ResponseWriter, r *http.Request, caller Caller) {
@@ -252,7 +276,7 @@ func (e *endpoint) refuseEntry(w http.ResponseWriter, r *http.Request, caller Ca
 		panic(http.ErrAbortHandler)
 	}
 	e.refuse(w, f, e.patience(r), nil)
-	_ = http.NewResponseController(w).Flush() // a caller that has gone away hears nothing
+	Send(w)
 }
 
 // panicDetail is what the log is told of a panic: where it was, and of the value

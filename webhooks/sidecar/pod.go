@@ -264,7 +264,7 @@ func (p *pod) list(r *reader, l list) {
 	}
 	into.text, into.to = r.Since(start), len(p.items)
 	if n := into.to - into.from; n > workload.MaxElements {
-		p.cannotRead("spec.%s has %d elements, allowed are %d", l, n, workload.MaxElements)
+		p.cannotRead("%w: spec.%s has %d elements, allowed are %d", workload.ErrElements, l, n, workload.MaxElements)
 	}
 }
 

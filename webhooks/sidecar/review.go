@@ -10,6 +10,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
 const (
@@ -75,7 +77,10 @@ func (s *Set) review(ctx context.Context, request *admission.Request, observe fu
 }
 
 func (d *Decision) response() admission.Response {
-	if d.Err != nil {
+	switch {
+	case errors.Is(d.Err, workload.ErrElements):
+		return admission.Errored(codeInvalid, d.Err)
+	case d.Err != nil:
 		return admission.Errored(codeCouldNotTell, d.Err)
 	}
 	key := AuditKey

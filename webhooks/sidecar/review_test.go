@@ -2,9 +2,11 @@ package sidecar_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
 // TestReasonsAreTold: every reason has words of its own, and one name.
@@ -49,5 +51,19 @@ func TestObserver(t *testing.T) {
 			plain := set.Review(t.Context(), request("shop", `{"spec":{}}`))
 			check(t, "pod", apply(t, `{"spec":{}}`, observed.Patches), apply(t, `{"spec":{}}`, plain.Patches))
 		})
+	}
+}
+
+// TestElements: a pod with more elements than are looked at is refused, and not left to
+// the webhook that fails open, by which it would do without what all others get.
+func TestElements(t *testing.T) {
+	t.Parallel()
+	set := compile(t, spec("a", "{}", "OptOut"))
+	for n, code := range map[int]int32{workload.MaxElements: 0, workload.MaxElements + 1: 422} {
+		volumes := strings.TrimSuffix(strings.Repeat(`{"name":"v","emptyDir":{}},`, n), ",")
+		got := set.Review(t.Context(), request("shop", `{"spec":{"containers":[{"name":"app","image":"x"}],"volumes":[`+volumes+`]}}`))
+		if got.Allowed != (code == 0) || code != 0 && got.Result.Code != code {
+			t.Errorf("%d volumes: allowed %t, %+v", n, got.Allowed, got.Result)
+		}
 	}
 }

@@ -1,23 +1,29 @@
 package workload
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // MaxElements is how many containers, init containers, ephemeral containers and volumes,
-// of each, a pod may have about which a decision is made. No node could run more. Each of
-// them is looked at many times, by profiles, rules and exceptions, so that without a bound
-// one pod could take the time of hundreds.
+// of each, a pod may have about which a decision is made. Each of them is looked at many
+// times, by profiles, rules and exceptions, so that without a bound one pod could take the
+// time of hundreds. Nodes run pods with more: a kubelet passes over volumes that no
+// container mounts.
 const MaxElements = 1000
+
+// ErrElements is wrapped by the error for a pod that has more. Such a pod is refused: if
+// nothing were decided, padding would be a way past every webhook that fails open.
+var ErrElements = errors.New("too many elements")
 
 // CheckElements returns an error for a pod, or the template of one, that has more.
 func CheckElements(pod rawjson.Value) error {
 	for member, list := range pod.Get("spec").Members() {
 		if member.Is("containers") || member.Is("initContainers") || member.Is("ephemeralContainers") || member.Is("volumes") {
 			if n := list.Len(); list.Kind() == rawjson.Array && n > MaxElements {
-				return fmt.Errorf("spec.%s has %d elements, allowed are %d", member.Text(), n, MaxElements)
+				return fmt.Errorf("%w: spec.%s has %d elements, allowed are %d", ErrElements, member.Text(), n, MaxElements)
 			}
 		}
 	}

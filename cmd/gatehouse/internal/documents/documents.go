@@ -92,15 +92,17 @@ func (r *Reviewer) review(ctx context.Context, s slots, req *admission.Request) 
 	if !ours {
 		return allowed(nil)
 	}
-	response, err := s.within(ctx, func() admission.Response {
+	response, err := s.within(ctx, func() func() admission.Response {
 		given, err := readRequest(req, kind)
-		if err != nil {
-			return admission.Errored(http.StatusInternalServerError, err)
+		return func() admission.Response {
+			if err != nil {
+				return admission.Errored(http.StatusInternalServerError, err)
+			}
+			if given.untouched() {
+				return allowed(nil)
+			}
+			return answer(given, r.judge(given.object(), func() error { return context.Cause(ctx) }))
 		}
-		if given.untouched() {
-			return allowed(nil)
-		}
-		return answer(given, r.judge(given.object(), func() error { return context.Cause(ctx) }))
 	})
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
@@ -138,8 +140,10 @@ func kindOf(req *admission.Request) (kind string, ours bool) {
 }
 
 // within does work until the context ends. Work that goes on then, until it looks at the
-// context, holds its slot, so that there is never more of it than slots.
-func (s slots) within(ctx context.Context, work func() admission.Response) (admission.Response, error) {
+// context, holds its slot, so that there is never more of it than slots. What it needs of
+// the request it reads before, whatever becomes of the context: the memory of the request
+// is another's after the call.
+func (s slots) within(ctx context.Context, read func() (work func() admission.Response)) (admission.Response, error) {
 	late := func() error { return fmt.Errorf("no decision in time: %w", context.Cause(ctx)) }
 	if ctx.Err() != nil {
 		return admission.Response{}, late()
@@ -155,6 +159,15 @@ func (s slots) within(ctx context.Context, work func() admission.Response) (admi
 		stack    []byte
 	}
 	done := make(chan outcome, 1)
+	var work func() admission.Response
+	func() {
+		defer func() {
+			if work == nil { // it panics
+				<-s
+			}
+		}()
+		work = read()
+	}()
 	go func() {
 		var o outcome
 		defer func() {

@@ -17,6 +17,33 @@ import (
 // handshakeTimeout bounds a TLS handshake.
 const handshakeTimeout = 10 * time.Second
 
+// handshakeBytes bounds what a client may send in a handshake, which is kept until then:
+// crypto/tls takes 256 KiB of certificates. API servers send less than 16.
+const handshakeBytes = 32 << 10
+
+var errLongHandshake = errors.New("tls: the client has sent too much before the end of the handshake")
+
+// greeting is a connection of which a handshake reads a bounded number of bytes.
+type greeting struct {
+	net.Conn
+
+	// left may be read until over is set, behind the handshake.
+	left int
+	over bool
+}
+
+func (g *greeting) Read(into []byte) (int, error) {
+	if g.over {
+		return g.Conn.Read(into)
+	}
+	if g.left == 0 {
+		return 0, errLongHandshake
+	}
+	n, err := g.Conn.Read(into[:min(len(into), g.left)])
+	g.left -= n
+	return n, err
+}
+
 // front takes connections, does their handshakes and gives each to one of two
 // servers: net/http has one set of limits a server, and callers with a verified client
 // certificate need others than everybody else.
@@ -50,14 +77,15 @@ func (f *front) serve() error {
 			return err
 		}
 		pause = 0
-		over := tls.Server(conn, f.tls)
+		below := &greeting{Conn: conn, left: handshakeBytes}
+		over := tls.Server(below, f.tls)
 		f.taken(over)
-		go f.shake(over)
+		go f.shake(over, below)
 	}
 }
 
 // shake does the handshake.
-func (f *front) shake(conn *tls.Conn) {
+func (f *front) shake(conn *tls.Conn, below *greeting) {
 	deadline := time.Now().Add(handshakeTimeout)
 	err := conn.SetDeadline(deadline)
 	if err == nil {
@@ -77,10 +105,11 @@ func (f *front) shake(conn *tls.Conn) {
 		f.drop(conn)
 		return
 	}
+	below.over = true
 	to := f.others
 	if len(conn.ConnectionState().VerifiedChains) > 0 {
 		to = f.certified
-	} else if socket, ok := conn.NetConn().(interface {
+	} else if socket, ok := below.Conn.(interface {
 		SetReadBuffer(bytes int) error
 		SetWriteBuffer(bytes int) error
 	}); ok {

@@ -154,14 +154,42 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 		_ = http.NewResponseController(w).SetReadDeadline(now().Add(readTimeout)) // both protocols know it
 		options.Login.ServeHTTP(w, r)
 	}), never)
+	others := newFew()
+	people = others.of(people)
 	mux.Handle(login.Path, people)
 	mux.Handle(login.WhoamiPath, people)
 	// A webhook configuration with a misspelt path is an outage that must show.
-	mux.Handle("/", lasting(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("/", others.of(lasting(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		options.Observe(&review.Outcome{Endpoint: "none", Decision: review.Refused, Reason: "path", Started: now()})
 		http.Error(w, "no endpoint has this path (hint: /authenticate, /mutate, /validate, /login and /whoami have)", http.StatusNotFound)
-	}), never))
+	}), never)))
 	return mux
+}
+
+// mostOthers bounds the calls in progress that are no reviews, for which no memory is
+// reserved.
+const mostOthers = 512
+
+// few bounds the calls that are in progress at one time.
+type few chan struct{}
+
+func newFew() few { return make(few, mostOthers) }
+
+// of aborts calls that are too many. One is in progress until its answer was sent: over
+// HTTP/2 the caller says when it takes it.
+func (f few) of(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case f <- struct{}{}:
+		default:
+			panic(http.ErrAbortHandler)
+		}
+		defer func() { <-f }()
+		next.ServeHTTP(w, r)
+		if r.ProtoMajor > 1 {
+			review.Send(w)
+		}
+	})
 }
 
 // byCaller lets one handler answer callers with a verified certificate and another one
