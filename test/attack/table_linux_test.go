@@ -29,6 +29,7 @@ func attacks() []attack {
 		{"2 connections of 250 idle streams that announce nothing", 2, 100, streams(-1, "")},
 		{"80 connections of 250 idle streams that announce 10 bytes", 80, 20, streams(10, "")},
 		{"80 connections of 250 streams whose bodies stop short", 80, 20, streams(64*kibibyte, "{")},
+		{"450 connections whose answers are not read", 450, 20, unread},
 		{"1,500 connections that announce 100,000 bytes and send one", 1500, 5, http1(post(100_000)+"{", "", 0)},
 		{"500 connections with a byte of the body a second", 500, 5, http1(post(2_000), "{", time.Second)},
 		{"2,000 connections with a byte of the header a second", 2000, 5, http1("POST /validate HTTP/1.1\r\nHost: x\r\nX-A: ", "a", time.Second)},
@@ -191,6 +192,28 @@ func streams(length int, begin string) doer {
 		<-c.closed
 		return io.EOF
 	}
+}
+
+// unread opens no window for answers, so that each waits until the server gives it up.
+func unread(ctx context.Context, t *target, reached *atomic.Int64) error {
+	c, err := t.h2(ctx)
+	if err != nil {
+		return err
+	}
+	err = c.write(func(f *http2.Framer) error {
+		return f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	})
+	for range 32 {
+		if err == nil {
+			_, err = c.post(0)
+		}
+		if err != nil {
+			break // the server has closed the connection
+		}
+		reached.Add(1)
+	}
+	<-c.closed
+	return io.EOF
 }
 
 // rapidReset begins reviews and takes them back.

@@ -10,6 +10,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,9 @@ type Options struct {
 	Slots *Slots
 	// Caller, if set, identifies the caller. Without it all are one.
 	Caller func(*http.Request) Caller
+	// SlotsFor, if set, returns the slots for an admission request that is to take none of
+	// Slots, and nil for any other.
+	SlotsFor func(*admission.Request) *Slots
 	// Admit, if set, says whether the caller may ask at all. Its error is for
 	// the caller.
 	Admit func(*http.Request) error
@@ -325,7 +329,11 @@ func (e *endpoint) review(ctx context.Context, w http.ResponseWriter, r *http.Re
 	}
 	queued := e.Now()
 	err = s.held.grow(ctx, int64(values)*valueBytes)
-	entered := err == nil && e.Slots.acquire(ctx, &s.held, 1)
+	slots := e.Slots
+	if e.SlotsFor != nil {
+		slots = cmp.Or(e.SlotsFor(&s.admission), slots)
+	}
+	entered := err == nil && slots.acquire(ctx, &s.held, 1)
 	s.out.Waited = e.Now().Sub(queued)
 	if most, ok := errors.AsType[tooMuchError](err); ok {
 		return &failure{
@@ -336,7 +344,7 @@ func (e *endpoint) review(ctx context.Context, w http.ResponseWriter, r *http.Re
 	if !entered {
 		return &failure{status: http.StatusServiceUnavailable, reason: "overload", text: "too many reviews at one time"}
 	}
-	defer e.Slots.release(s.held.caller, 1)
+	defer slots.release(s.held.caller, 1)
 	return e.decide(ctx, s)
 }
 

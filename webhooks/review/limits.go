@@ -190,6 +190,7 @@ func (p *pool) acquire(ctx context.Context, h *holding, n int64) bool {
 	}
 	one.waiting = slices.Delete(one.waiting, i, i+1)
 	p.put(h.caller, one)
+	p.grant() // with one caller less, the shares of the others are larger
 	return false
 }
 

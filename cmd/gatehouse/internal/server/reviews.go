@@ -128,6 +128,14 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 			}
 			handler = review.Admission(policies, o)
 			if d := options.Documents; d != nil {
+				// What waits for its turn to be compiled keeps no other review from its decision.
+				own := review.NewSlots(1)
+				o.SlotsFor = func(r *admission.Request) *review.Slots {
+					if documents.Concerns(r) {
+						return own
+					}
+					return nil
+				}
 				handler = byCaller(review.Admission(d.Before(policies, d.Review), o), review.Admission(d.Before(policies, d.ReviewUnverified), o))
 			}
 		case webhooks.AuthenticatePath:
@@ -154,37 +162,35 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 		_ = http.NewResponseController(w).SetReadDeadline(now().Add(readTimeout)) // both protocols know it
 		options.Login.ServeHTTP(w, r)
 	}), never)
-	others := newFew()
-	people = others.of(people)
+	others := make(callLimit, maxOtherCalls)
+	people = others.wrap(people)
 	mux.Handle(login.Path, people)
 	mux.Handle(login.WhoamiPath, people)
 	// A webhook configuration with a misspelt path is an outage that must show.
-	mux.Handle("/", others.of(lasting(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("/", others.wrap(lasting(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		options.Observe(&review.Outcome{Endpoint: "none", Decision: review.Refused, Reason: "path", Started: now()})
 		http.Error(w, "no endpoint has this path (hint: /authenticate, /mutate, /validate, /login and /whoami have)", http.StatusNotFound)
 	}), never)))
 	return mux
 }
 
-// mostOthers bounds the calls in progress that are no reviews, for which no memory is
+// maxOtherCalls bounds the calls in progress that are no reviews, for which no memory is
 // reserved.
-const mostOthers = 512
+const maxOtherCalls = 512
 
-// few bounds the calls that are in progress at one time.
-type few chan struct{}
+// callLimit bounds the calls that are in progress at one time.
+type callLimit chan struct{}
 
-func newFew() few { return make(few, mostOthers) }
-
-// of aborts calls that are too many. One is in progress until its answer was sent: over
-// HTTP/2 the caller says when it takes it.
-func (f few) of(next http.Handler) http.Handler {
+// wrap aborts calls beyond the limit. A call is in progress until its answer was sent: over
+// HTTP/2 the caller decides when it takes it.
+func (l callLimit) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case f <- struct{}{}:
+		case l <- struct{}{}:
 		default:
 			panic(http.ErrAbortHandler)
 		}
-		defer func() { <-f }()
+		defer func() { <-l }()
 		next.ServeHTTP(w, r)
 		if r.ProtoMajor > 1 {
 			review.Send(w)

@@ -25,7 +25,11 @@ import (
 
 const (
 	readHeaderTimeout = 10 * time.Second
-	readTimeout       = 15 * time.Second
+	// unreadTimeout is how long a caller without a client certificate may read nothing of
+	// what it is sent over HTTP/2. net/http queues up to 10,000 answers to its pings
+	// meanwhile, for which no memory is reserved.
+	unreadTimeout = 2 * time.Second
+	readTimeout   = 15 * time.Second
 	// firstCallTimeout is how long a connection for reviews may be open before its first
 	// call. API servers have connections that they made for a call which found another
 	// one, and use them up to 90 seconds later: whoever closes first loses that call, as
@@ -234,7 +238,7 @@ func (s *Server) reviews(certified bool, errorLog *log.Logger) *http.Server {
 		server.HTTP2 = &http.HTTP2Config{
 			MaxConcurrentStreams: streams, MaxReadFrameSize: frameBytes,
 			MaxReceiveBufferPerConnection: receiveBytes, MaxReceiveBufferPerStream: receiveBytes,
-			WriteByteTimeout: readHeaderTimeout,
+			WriteByteTimeout: unreadTimeout,
 		}
 	}
 	return server
