@@ -3,6 +3,7 @@ package finding
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // longestWord bounds the words that Nearest compares: no name of ours is as
@@ -18,6 +19,9 @@ func Nearest(word string, names ...string) (string, bool) {
 	}
 	best, least := "", max(1, len(word)/3)+1
 	for _, name := range names {
+		if more := utf8.RuneCountInString(name) - utf8.RuneCountInString(word); more >= least || -more >= least {
+			continue // it differs in that many characters
+		}
 		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < least {
 			best, least = name, d
 		}

@@ -32,14 +32,16 @@ func checkMatch(d document, match *admissionregistrationv1.MatchResources, path 
 }
 
 func checkRule(d document, rule *admissionregistrationv1.NamedRuleWithOperations, path *field.Path) {
+	seen := make(map[string]bool, len(rule.ResourceNames))
 	for i, name := range rule.ResourceNames {
 		at := path.Child("resourceNames").Index(i)
 		for _, reason := range content.IsPathSegmentName(name) {
 			d.errorf(at, "", "%q is not a name: %s", name, reason)
 		}
-		if slices.Contains(rule.ResourceNames[:i], name) {
+		if seen[name] {
 			d.duplicate(at, name)
 		}
+		seen[name] = true
 	}
 	operations := path.Child("operations")
 	checkWildcard(d, rule.Operations, operations, "operations")
@@ -93,6 +95,7 @@ func checkResources(d document, resources []string, path *field.Path) {
 	if plain && slices.Contains(resources, "*") {
 		d.errorf(path, "", `"*" stands for all resources, so no other resource may be named beside it`)
 	}
+	first := make(map[string]int, len(resources)) // indexes of those with a subresource
 	for i, resource := range resources {
 		at := path.Index(i)
 		if resource == "" {
@@ -107,10 +110,14 @@ func checkResources(d document, resources []string, path *field.Path) {
 		if !found {
 			continue
 		}
-		for _, other := range resources[:i] {
-			if other == name+"/*" || other == "*/"+subresource {
-				d.errorf(at, "", "%q includes %q already", other, resource)
-			}
+		including := slices.Compact([]string{name + "/*", "*/" + subresource})
+		including = slices.DeleteFunc(including, func(other string) bool { _, there := first[other]; return !there })
+		slices.SortFunc(including, func(a, b string) int { return first[a] - first[b] })
+		for _, other := range including {
+			d.errorf(at, "", "%q includes %q already", other, resource)
+		}
+		if _, twice := first[resource]; !twice {
+			first[resource] = i
 		}
 	}
 }

@@ -187,15 +187,17 @@ func checkActions(d document, actions []admissionregistrationv1.ValidationAction
 	if len(actions) == 0 {
 		d.required(path, `say what a violation leads to, for example ["Deny"]`)
 	}
+	seen := make(map[admissionregistrationv1.ValidationAction]bool)
 	for i, action := range actions {
 		switch action {
 		case admissionregistrationv1.Deny, admissionregistrationv1.Warn, admissionregistrationv1.Audit:
 		default:
 			d.oneOf(path.Index(i), string(action), "Deny", "Warn", "Audit")
 		}
-		if slices.Contains(actions[:i], action) {
+		if seen[action] {
 			d.duplicate(path.Index(i), string(action))
 		}
+		seen[action] = true
 	}
 	if slices.Contains(actions, admissionregistrationv1.Deny) && slices.Contains(actions, admissionregistrationv1.Warn) {
 		d.errorf(path, `a denial shows the message already: drop "Warn"`, `"Deny" and "Warn" exclude each other`)

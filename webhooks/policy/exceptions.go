@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
@@ -312,8 +313,9 @@ func (c *compilation) exceptedPolicies(d document, x *Exception, out *exception)
 			}
 			continue
 		}
+		knows := sets.New(known...)
 		for k, rule := range p.Rules {
-			if rule == "podSecurity" || !slices.Contains(known, rule) {
+			if rule == "podSecurity" || !knows.Has(rule) {
 				d.warnf(at.Child("rules").Index(k), nearestRule(rule, known), "the policy has no rule %q", rule)
 			}
 		}

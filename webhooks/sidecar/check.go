@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
@@ -103,8 +104,12 @@ func (c *compiler) checkRequired(p *profile) {
 	}
 	nothing := func(string) (string, bool) { return "", false }
 	_, invalid := p.scope.Resolve(nothing, nothing)
+	parameters := make(map[string]int, len(c.profile.Spec.Parameters))
+	for i := range c.profile.Spec.Parameters {
+		parameters[c.profile.Spec.Parameters[i].Name] = i
+	}
 	for _, missing := range invalid {
-		i := slices.IndexFunc(c.profile.Spec.Parameters, func(q v1alpha1.SidecarParameter) bool { return q.Name == missing.Parameter })
+		i := parameters[missing.Parameter]
 		what := "is refused"
 		if missing.Skip {
 			what = "does not get the profile"
@@ -180,7 +185,12 @@ func (c *compiler) checkTemplate(p *profile) {
 		}
 		c.podFields(path, t)
 		c.podSpec(path, t)
+		c.claims = make(map[string]bool, len(t.ResourceClaims))
+		for i := range t.ResourceClaims {
+			c.claims[t.ResourceClaims[i].Name] = true
+		}
 	}
+	c.blocks = make(map[string]bool, len(p.elements[volumes]))
 	declared := make(map[string]string, len(p.elements[volumes]))
 	for i := range p.elements[volumes] {
 		at := fmt.Sprintf("%s.volumes[%d]", path, i)
@@ -194,12 +204,15 @@ func (c *compiler) checkTemplate(p *profile) {
 			continue
 		}
 		t.Volumes = append(t.Volumes, v)
+		if _, twice := c.blocks[v.Name]; !twice {
+			c.blocks[v.Name] = v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+		}
 		c.name(at+".name", v.Name, declared)
 		c.source(at, &v)
 	}
 	// Containers and init containers share one space of names and of ports.
 	names := make(map[string]string)
-	var ports portList
+	ports := new(takenPorts)
 	for l := initContainers; l <= containers; l++ {
 		for i := range p.elements[l] {
 			e := &p.elements[l][i]
@@ -219,7 +232,7 @@ func (c *compiler) checkTemplate(p *profile) {
 				continue
 			}
 			e.ports = declaredPorts(&container)
-			mine := &ports
+			mine := ports
 			switch {
 			case l == containers:
 				t.Containers = append(t.Containers, container)
@@ -229,7 +242,7 @@ func (c *compiler) checkTemplate(p *profile) {
 			default:
 				t.InitContainers = append(t.InitContainers, container)
 				c.plainInit(at, &container)
-				mine = new(portList)
+				mine = new(takenPorts)
 			}
 			c.container(at, &container, names, declared, mine)
 		}
@@ -250,12 +263,15 @@ func (c *compiler) checkTemplate(p *profile) {
 		c.typed.app = append(c.typed.app, container)
 		c.appContainer(at, &p.app[i], &container, declared)
 	}
+	var known []string
+	const mostHinted = 32 // each name is compared with that of each share
+	if len(names) <= mostHinted {
+		known = slices.Sorted(maps.Keys(names))
+	}
 	for i := range p.share {
-		c.checkShare(fmt.Sprintf("spec.share[%d]", i), &p.share[i], names)
+		c.checkShare(fmt.Sprintf("spec.share[%d]", i), &p.share[i], names, known)
 	}
-	for i, name := range p.distinctUsers {
-		c.checkDistinctUser(fmt.Sprintf("spec.distinctUsers[%d]", i), name, t)
-	}
+	c.checkDistinctUsers(p.distinctUsers, t)
 	p.systems = c.typed.systems()
 	p.demands = c.typed.demands()
 	if !c.says {
@@ -335,8 +351,9 @@ func (c *compiler) appContainer(at string, a *additions, container *corev1.Conta
 	if container.Name != "" {
 		c.error(at+".template.name", "say in names which containers are meant", "the containers have names already")
 	}
+	except := sets.New(a.Except...)
 	for i, name := range a.Names {
-		if slices.Contains(a.Except, name) {
+		if except.Has(name) {
 			c.error(fmt.Sprintf("%s.names[%d]", at, i), "", "%q is among the exceptions too", name)
 		}
 	}
@@ -346,7 +363,7 @@ func (c *compiler) appContainer(at string, a *additions, container *corev1.Conta
 		c.plainInit(at, container)
 	}
 	for i := range container.Ports {
-		c.port(indexed(at+".ports", i), "", &container.Ports[i], new(portList))
+		c.port(indexed(at+".ports", i), "", &container.Ports[i], new(takenPorts))
 	}
 	c.portNames(at, container)
 	c.env(at, container)
@@ -357,10 +374,10 @@ func (c *compiler) appContainer(at string, a *additions, container *corev1.Conta
 	c.mounts(at, "what is added", container, declared)
 }
 
-func (c *compiler) checkShare(at string, s *v1alpha1.SidecarShare, names map[string]string) {
+// checkShare checks a share of containers with names, of which known are suggested.
+func (c *compiler) checkShare(at string, s *v1alpha1.SidecarShare, names map[string]string, known []string) {
 	if names[s.Container] == "" {
-		all := slices.Sorted(maps.Keys(names))
-		c.error(at+".container", finding.DidYouMean(s.Container, all...), "%q is not a container of the template", s.Container)
+		c.error(at+".container", finding.DidYouMean(s.Container, known...), "%q is not a container of the template", s.Container)
 	}
 	if !s.VolumeMounts && !s.VolumeDevices && len(s.Env) == 0 {
 		c.error(at, "", "nothing is shared: volumeMounts, volumeDevices or env must say something")
@@ -370,19 +387,24 @@ func (c *compiler) checkShare(at string, s *v1alpha1.SidecarShare, names map[str
 	}
 }
 
-func (c *compiler) checkDistinctUser(at, name string, t *corev1.PodSpec) {
+func (c *compiler) checkDistinctUsers(names []string, t *corev1.PodSpec) {
+	hasUser := make(map[string]bool)
 	for _, all := range [...][]corev1.Container{t.InitContainers, t.Containers} {
 		for i := range all {
-			if all[i].Name != name {
-				continue
+			if _, twice := hasUser[all[i].Name]; !twice {
+				hasUser[all[i].Name] = all[i].SecurityContext != nil && all[i].SecurityContext.RunAsUser != nil
 			}
-			if all[i].SecurityContext == nil || all[i].SecurityContext.RunAsUser == nil {
-				c.error(at, "", "container %q must have securityContext.runAsUser", name)
-			}
-			return
 		}
 	}
-	c.error(at, "", "%q is not a container of the template", name)
+	for i, name := range names {
+		at := fmt.Sprintf("spec.distinctUsers[%d]", i)
+		switch has, there := hasUser[name]; {
+		case !there:
+			c.error(at, "", "%q is not a container of the template", name)
+		case !has:
+			c.error(at, "", "container %q must have securityContext.runAsUser", name)
+		}
+	}
 }
 
 // name checks the name of a container or volume and notes it in taken, where
@@ -431,7 +453,7 @@ func (c *compiler) plainInit(at string, init *corev1.Container) {
 	}
 }
 
-func (c *compiler) container(at string, container *corev1.Container, names, declared map[string]string, ports *portList) {
+func (c *compiler) container(at string, container *corev1.Container, names, declared map[string]string, ports *takenPorts) {
 	c.name(at+".name", container.Name, names)
 	if strings.TrimSpace(container.Image) == "" {
 		c.error(at+".image", "", "container %q needs an image", container.Name)
@@ -496,7 +518,7 @@ func (c *compiler) volume(path, name string, declared map[string]string) {
 	}
 }
 
-func (c *compiler) port(at, container string, p *corev1.ContainerPort, taken *portList) {
+func (c *compiler) port(at, container string, p *corev1.ContainerPort, taken *takenPorts) {
 	if p.ContainerPort < 1 || p.ContainerPort > 65535 {
 		c.error(at+".containerPort", "", "%q is out of range: allowed is 1 to 65535", strconv.Itoa(int(p.ContainerPort)))
 	}
@@ -513,5 +535,5 @@ func (c *compiler) port(at, container string, p *corev1.ContainerPort, taken *po
 	if other, field := taken.clash(&port); other != nil {
 		c.error(at+"."+field, "", "%s is declared at %s too", port.text(field), other.path)
 	}
-	*taken = append(*taken, port)
+	taken.add(&port)
 }

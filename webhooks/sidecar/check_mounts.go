@@ -1,10 +1,6 @@
 package sidecar
 
-import (
-	"slices"
-
-	corev1 "k8s.io/api/core/v1"
-)
+import corev1 "k8s.io/api/core/v1"
 
 // mount checks how a volume is mounted.
 func (c *compiler) mount(path string, m *corev1.VolumeMount, container *corev1.Container, whole bool) {
@@ -26,11 +22,17 @@ func (c *compiler) mount(path string, m *corev1.VolumeMount, container *corev1.C
 // devices checks raw block devices, of which the volumes are claims and neither
 // name nor path is that of a mount.
 func (c *compiler) devices(at string, container *corev1.Container) {
+	if len(container.VolumeDevices) == 0 {
+		return
+	}
+	mounted, paths := make(map[string]bool), make(map[string]bool)
+	for i := range container.VolumeMounts {
+		mounted[container.VolumeMounts[i].Name], paths[container.VolumeMounts[i].MountPath] = true, true
+	}
 	seen := make(map[string]bool)
 	for i := range container.VolumeDevices {
 		d, path := &container.VolumeDevices[i], indexed(at+".volumeDevices", i)
-		v := slices.IndexFunc(c.typed.spec.Volumes, func(v corev1.Volume) bool { return v.Name == d.Name })
-		if v >= 0 && c.typed.spec.Volumes[v].PersistentVolumeClaim == nil && c.typed.spec.Volumes[v].Ephemeral == nil {
+		if block, there := c.blocks[d.Name]; there && !block {
 			c.error(path+".name", "", "%q is no persistentVolumeClaim, and cannot be a device", d.Name)
 		}
 		if c.needs(path+".devicePath", d.DevicePath) {
@@ -40,14 +42,11 @@ func (c *compiler) devices(at string, container *corev1.Container) {
 			c.error(path+".devicePath", "", "%q is the path of another device", d.DevicePath)
 		}
 		seen[d.DevicePath] = true
-		for k := range container.VolumeMounts {
-			m := &container.VolumeMounts[k]
-			if m.MountPath == d.DevicePath {
-				c.error(path+".devicePath", "", "%q is the path of a mount too", d.DevicePath)
-			}
-			if m.Name == d.Name {
-				c.error(path+".name", "", "%q is mounted too", d.Name)
-			}
+		if paths[d.DevicePath] {
+			c.error(path+".devicePath", "", "%q is the path of a mount too", d.DevicePath)
+		}
+		if mounted[d.Name] {
+			c.error(path+".name", "", "%q is mounted too", d.Name)
 		}
 	}
 }

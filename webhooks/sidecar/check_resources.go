@@ -43,7 +43,7 @@ func (c *compiler) resources(at string, container *corev1.Container) {
 	}
 	for i := range r.Claims {
 		claim := r.Claims[i].Name
-		if !slices.ContainsFunc(c.typed.spec.ResourceClaims, func(p corev1.PodResourceClaim) bool { return p.Name == claim }) {
+		if !c.claims[claim] {
 			c.broken(indexed(at+".resources.claims", i)+".name", "%q is not among the template's resourceClaims", claim)
 		}
 	}

@@ -21,43 +21,41 @@ func (c *compiler) broken(path, format string, args ...any) {
 	}
 }
 
-// placeholder tells whether the profile has a placeholder at the path of a
-// field.
+// placeholders are the places of a JSON value with a placeholder, by the names of
+// members and the indexes of elements on the way there. What is empty and not nil is
+// such a place itself.
+type placeholders map[string]placeholders
+
+func placeholdersIn(v rawjson.Value) placeholders {
+	var out placeholders
+	note := func(token string, below placeholders) {
+		if below == nil {
+			return
+		}
+		if out == nil {
+			out = make(placeholders)
+		}
+		out[token] = below
+	}
+	if strings.Contains(strings.ReplaceAll(v.Text(), "$${", ""), "${") {
+		return placeholders{}
+	}
+	for name, value := range v.Members() {
+		note(name.Text(), placeholdersIn(value))
+	}
+	for i, element := range v.Elements() {
+		note(indexed("", i), placeholdersIn(element))
+	}
+	return out
+}
+
+// placeholder reports whether the profile has a placeholder at the path of a field.
 func (c *compiler) placeholder(path string) bool {
-	var v rawjson.Value
-	rest, inSpec := strings.CutPrefix(path, "spec.template.spec.")
-	switch {
-	case inSpec:
-		v = rawjson.Value(c.profile.Spec.Template.Spec.Raw)
-	case strings.HasPrefix(path, "spec.appContainers["):
-		number, after, _ := strings.Cut(strings.TrimPrefix(path, "spec.appContainers["), "].template.")
-		i, err := strconv.Atoi(number)
-		if err != nil || i >= len(c.profile.Spec.AppContainers) {
-			return false
-		}
-		v, rest = rawjson.Value(c.profile.Spec.AppContainers[i].Template.Raw), after
-	default:
-		return false
+	at := c.placeholders
+	for token := range strings.SplitSeq(strings.ReplaceAll(path, "[", ".["), ".") {
+		at = at[token]
 	}
-	for token := range strings.SplitSeq(strings.ReplaceAll(rest, "[", ".["), ".") {
-		number, isIndex := strings.CutPrefix(token, "[")
-		if !isIndex {
-			v = v.Get(token)
-			continue
-		}
-		at, err := strconv.Atoi(strings.TrimSuffix(number, "]"))
-		if err != nil {
-			return false
-		}
-		var next rawjson.Value
-		for i, element := range v.Elements() {
-			if i == at {
-				next = element
-			}
-		}
-		v = next
-	}
-	return strings.Contains(strings.ReplaceAll(v.Text(), "$${", ""), "${")
+	return at != nil && len(at) == 0
 }
 
 // needs reports a text that is missing. It returns false if it is.

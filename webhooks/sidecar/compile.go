@@ -236,6 +236,11 @@ type compiler struct {
 	typed typed
 	// says tells whether the profile adds anything.
 	says bool
+	// placeholders are those of the template's spec and of the additions.
+	placeholders placeholders
+	// blocks has the names of the template's volumes, and whether each can be a block
+	// device, and claims those of its resourceClaims.
+	blocks, claims map[string]bool
 }
 
 func (c *compiler) compile() *profile {
@@ -321,6 +326,8 @@ func (c *compiler) trees(p *profile) {
 	before := len(c.found)
 	spec, ok := c.object("spec.template.spec", from.Template.Spec.Raw)
 	c.says = c.says || len(c.found) > before
+	added := make(placeholders, len(from.AppContainers))
+	c.placeholders = placeholders{"spec": {"template": {"spec": placeholdersIn(spec)}, "appContainers": added}}
 	if ok {
 		var rest []byte
 		for nameText, value := range spec.Members() {
@@ -363,6 +370,7 @@ func (c *compiler) trees(p *profile) {
 		path := fmt.Sprintf("spec.appContainers[%d].template", i)
 		before := len(c.found)
 		raw, ok := c.object(path, from.AppContainers[i].Template.Raw)
+		added[indexed("", i)] = placeholders{"template": placeholdersIn(raw)}
 		a := additions{AppContainerAdditions: from.AppContainers[i]}
 		switch {
 		case ok && raw.Len() > 0:

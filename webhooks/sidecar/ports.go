@@ -30,15 +30,86 @@ func newPort(p *corev1.ContainerPort, container string) declaredPort {
 
 type portList []declaredPort
 
-// clash returns the first port in the list that p clashes with, and over which
-// of its fields.
-func (l portList) clash(p *declaredPort) (*declaredPort, string) {
-	for i := range l {
-		if field := p.clash(&l[i]); field != "" {
-			return &l[i], field
+// portUse is a number that a port takes. Two ports that clash have one in common.
+type portUse struct {
+	host     bool
+	number   int32
+	protocol corev1.Protocol
+	// of is empty but in takenPorts.
+	of string
+}
+
+func (p *declaredPort) uses() []portUse {
+	protocol := cmp.Or(p.protocol, corev1.ProtocolTCP)
+	var out []portUse
+	if p.hostPort != 0 {
+		out = append(out, portUse{host: true, number: p.hostPort, protocol: protocol})
+	}
+	if p.number != 0 {
+		out = append(out, portUse{number: p.number, protocol: protocol})
+	}
+	return out
+}
+
+// takenPorts are the ports of a pod, among which one that clashes with another is found
+// without a look at all of them.
+type takenPorts struct {
+	list portList
+	// first is the first port of each use. With of, it is the first of an address of the
+	// node, or the first of another container than that of the first port.
+	first map[portUse]int
+}
+
+const (
+	everyIP        = "*"
+	otherContainer = "other"
+)
+
+func (p *declaredPort) address() string {
+	if everyAddress(p.hostIP) {
+		return everyIP
+	}
+	return p.hostIP
+}
+
+func (t *takenPorts) add(p *declaredPort) {
+	if t.first == nil {
+		t.first = make(map[portUse]int)
+	}
+	note := func(use portUse) {
+		if _, there := t.first[use]; !there {
+			t.first[use] = len(t.list)
 		}
 	}
-	return nil, ""
+	for _, use := range p.uses() {
+		i, there := t.first[use]
+		note(use)
+		if use.host {
+			use.of = p.address()
+			note(use)
+		} else if there && t.list[i].container != p.container {
+			use.of = otherContainer
+			note(use)
+		}
+	}
+	t.list = append(t.list, *p)
+}
+
+// clash returns the first port that p clashes with, and over which of its fields.
+func (t *takenPorts) clash(p *declaredPort) (*declaredPort, string) {
+	at := len(t.list)
+	for _, use := range p.uses() {
+		for _, of := range [...]string{"", p.address(), everyIP, otherContainer} {
+			use.of = of
+			if i, there := t.first[use]; there && i < at && p.clash(&t.list[i]) != "" {
+				at = i
+			}
+		}
+	}
+	if at == len(t.list) {
+		return nil, ""
+	}
+	return &t.list[at], p.clash(&t.list[at])
 }
 
 // clash tells over which field two ports of one pod clash, if they do.

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -46,6 +47,7 @@ func checkShared(profiles []*profile) finding.List {
 		found finding.List
 		names = make(map[string][]*profile)
 		ports portList
+		users = make(map[portUse][]int) // indexes of ports
 	)
 	report := func(p, other *profile, path, what string) {
 		found = append(found, finding.Finding{
@@ -56,6 +58,7 @@ func checkShared(profiles []*profile) finding.List {
 		})
 	}
 	for _, p := range profiles {
+		var own portList
 		for l := range lists {
 			for i := range p.elements[l] {
 				e := &p.elements[l][i]
@@ -70,7 +73,9 @@ func checkShared(profiles []*profile) finding.List {
 						report(p, other, path+".name", fmt.Sprintf("adds a %s named %q", what, e.name))
 					}
 				}
-				names[key] = append(names[key], p)
+				if all := names[key]; len(all) == 0 || all[len(all)-1] != p {
+					names[key] = append(all, p)
+				}
 				if !e.runs(l) {
 					continue
 				}
@@ -78,15 +83,26 @@ func checkShared(profiles []*profile) finding.List {
 					port := e.ports[k]
 					port.profile = p
 					port.container = p.name + "/" + e.name // Names are unique in a profile only.
-					for i := range ports {
+					var near []int
+					for _, use := range port.uses() {
+						near = append(near, users[use]...)
+					}
+					slices.Sort(near)
+					for _, i := range slices.Compact(near) {
 						other := &ports[i]
 						if field := port.clash(other); field != "" && other.profile.name != p.name && overlap(p, other.profile) {
 							report(p, other.profile, fmt.Sprintf("%s.ports[%d].%s", path, k, field), "declares "+port.text(field))
 						}
 					}
-					ports = append(ports, port)
+					own = append(own, port)
 				}
 			}
+		}
+		for i := range own {
+			for _, use := range own[i].uses() {
+				users[use] = append(users[use], len(ports))
+			}
+			ports = append(ports, own[i])
 		}
 	}
 	return found

@@ -84,6 +84,7 @@ func refusal(g *given, errs finding.List) *metav1.Status {
 // object, because kubectl does not say which of many it is about.
 func warnings(found finding.List) []string {
 	var all []string
+	said := make(map[string]bool)
 	for _, f := range found {
 		if f.Severity != finding.Warning {
 			continue
@@ -97,7 +98,8 @@ func warnings(found finding.List) []string {
 		if runes := []rune(text); len(runes) > maxWarningRunes {
 			text = string(runes[:maxWarningRunes-1]) + "…"
 		}
-		if !slices.Contains(all, text) {
+		if !said[text] {
+			said[text] = true
 			all = append(all, text)
 		}
 	}

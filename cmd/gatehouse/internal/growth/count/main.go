@@ -357,6 +357,25 @@ func ownDocuments() map[string]func(n int) request {
 		"volumes-and-mounts": spec(func(n int) string {
 			return `"volumes":` + list(n, `{"name":"c%[1]d","emptyDir":{}}`) + `,"containers":` + list(n, `{"name":"c%[1]d","image":"i","volumeMounts":[{"name":"c%[1]d","mountPath":"/a"}]}`)
 		}),
+		"container-ports": spec(func(n int) string {
+			return `"initContainers":` + list(10, `{"name":"c%[1]d","image":"i","restartPolicy":"Always","ports":`+
+				list(n/2, `{"containerPort":%[1]d}`)+`}`)
+		}),
+		"devices-and-mounts": spec(func(n int) string {
+			return `"volumes":` + list(n, `{"name":"v%[1]d","emptyDir":{}}`) + `,"containers":[{"name":"c","image":"i","volumeMounts":` +
+				list(n, `{"name":"v%[1]d","mountPath":"/a"}`) + `,"volumeDevices":` + list(n, `{"name":"v%[1]d","devicePath":"/a"}`) + `}]`
+		}),
+		"claims": spec(func(n int) string {
+			return `"resourceClaims":` + list(n, `{"name":"c%[1]d","resourceClaimName":"x"}`) +
+				`,"containers":[{"name":"c","image":"i","resources":{"claims":` + list(n, `{"name":"c%[1]d"}`) + `}}]`
+		}),
+		"wrong-words": spec(func(n int) string {
+			return `"tolerations":` + list(n, `{"key":"k%[1]d","operator":"x","effect":"${params.p}"}`)
+		}),
+		"wrong-shares": profile(func(n int) string {
+			return `"share":` + list(n, `{"container":"x%[1]d","env":["*"]}`) + `,"distinctUsers":` + list(n, `"u%[1]d"`) +
+				`,"template":{"spec":{"containers":` + list(n, `{"name":"c%[1]d","image":"i"}`) + `}}`
+		}),
 		"missing-volumes": spec(func(n int) string {
 			return `"containers":` + list(n, `{"name":"c%[1]d","image":"i","volumeMounts":[{"name":"c%[1]d","mountPath":"/a"}]}`)
 		}),
@@ -392,6 +411,7 @@ func ownDocuments() map[string]func(n int) request {
 			return rules + `,"validations":[{"expression":"true"}],"validationActions":` + list(n, `"A%[1]d"`)
 		}),
 		"resources":      rule("resources", `"r%[1]d/status"`),
+		"wildcards":      rule("resources", `"pods/*"`),
 		"resource-names": rule("resourceNames", `"n%[1]d"`),
 		"versions":       rule("apiVersions", `"v%[1]d"`),
 		"selectors": policies(func(n int) string {
