@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -63,10 +62,10 @@ func (r *request) decide() admission.Response {
 	}
 	switch {
 	case r.err != nil:
-		return admission.Errored(http.StatusInternalServerError, r.err)
+		return admission.Errored(500, r.err)
 	case r.tooLarge != nil:
 		// Not "could not tell", which a webhook that fails open takes for a yes.
-		return admission.Errored(http.StatusUnprocessableEntity, r.tooLarge)
+		return admission.Errored(422, r.tooLarge)
 	default:
 		return r.response(r)
 	}

@@ -255,14 +255,14 @@ func (e *endpoint) sent(w http.ResponseWriter, r *http.Request, caller Caller) b
 	if caller.Certified || r.ProtoMajor < 2 {
 		return false
 	}
-	Send(w)
+	Send(w, e.Now())
 	return true
 }
 
-// Send sends what was written of an answer, within a time that is short.
-func Send(w http.ResponseWriter) {
+// Send sends what was written of an answer, within a short time from now on.
+func Send(w http.ResponseWriter, now time.Time) {
 	c := http.NewResponseController(w)
-	_ = c.SetWriteDeadline(time.Now().Add(answerTime)) // both protocols know it
+	_ = c.SetWriteDeadline(now.Add(answerTime)) // both protocols know it
 	_ = c.Flush()                                      // a caller that has gone away hears nothing
 }
 
@@ -280,7 +280,7 @@ func (e *endpoint) refuseEntry(w http.ResponseWriter, r *http.Request, caller Ca
 		panic(http.ErrAbortHandler)
 	}
 	e.refuse(w, f, e.patience(r), nil)
-	Send(w)
+	Send(w, e.Now())
 }
 
 // panicDetail is what the log is told of a panic: where it was, and of the value
