@@ -263,7 +263,7 @@ func (e *endpoint) sent(w http.ResponseWriter, r *http.Request, caller Caller) b
 func Send(w http.ResponseWriter, now time.Time) {
 	c := http.NewResponseController(w)
 	_ = c.SetWriteDeadline(now.Add(answerTime)) // both protocols know it
-	_ = c.Flush()                                      // a caller that has gone away hears nothing
+	_ = c.Flush()                               // a caller that has gone away hears nothing
 }
 
 // refuseEntry refuses a request for which there is no memory, not even to read its
