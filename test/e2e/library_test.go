@@ -65,6 +65,7 @@ func refusedBefore() map[string]string {
 func refusedUpstream() []string {
 	return []string{
 		"disruption-budgets/a budget from before the policy that is being deleted loses its finalizer",
+		"ingress-hosts/a rule for every host from before the policy may stay beside another host",
 		"ingress-hosts/a route from before the policy that is being deleted loses its finalizer",
 		"ingress-hosts/an Ingress from before the policy may be changed",
 		"ingress-hosts/an Ingress from before the policy that is being deleted loses its finalizer",

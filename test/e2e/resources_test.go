@@ -69,7 +69,7 @@ func customise(t *testing.T, w *world, how customisation) *customised {
 	if how.namespace == "" {
 		how.namespace, how.name = system, "gatehouse"
 	}
-	c := &customised{install: w.newInstall(t, how.namespace, how.name, "--custom-resources")}
+	c := &customised{install: w.newInstall(t, how.namespace, how.name, "--custom-resources", "--count-pods")}
 	printed := c.manifests(t)
 	must(t, w.apply(t.Context(), c.without(t, printed, how)))
 	c.command(t, printed, map[string]string{"--in-cluster": c.kubeconfig(t, how.reach)}, "--namespace", c.namespace, "--log-level", "info")

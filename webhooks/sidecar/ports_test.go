@@ -1,6 +1,9 @@
 package sidecar
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestTakenPorts compares the port that is found with the first of all that clashes.
 func TestTakenPorts(t *testing.T) {
@@ -38,7 +41,7 @@ func TestTakenPorts(t *testing.T) {
 			return
 		}
 		for i := range kinds {
-			check(append(list[:len(list):len(list)], kinds[i]))
+			check(append(slices.Clip(list), kinds[i]))
 		}
 	}
 	check(nil)

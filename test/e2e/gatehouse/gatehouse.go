@@ -295,7 +295,8 @@ func (s *Server) Limited() string {
 // Exited is closed when the program has ended, however.
 func (s *Server) Exited() <-chan struct{} { return s.exited }
 
-// PeakMemory returns the most memory, in bytes, that the program has had resident at one time. Only Linux tells.
+// PeakMemory returns the most memory, in bytes, that the program has had resident at one time, without the pages of files
+// (the program itself) that are resident now: the kernel takes those back where memory is short. Only Linux tells.
 func (s *Server) PeakMemory() (int64, error) {
 	if runtime.GOOS != "linux" {
 		return 0, errors.ErrUnsupported
@@ -304,12 +305,17 @@ func (s *Server) PeakMemory() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	kibibytes := map[string]int64{}
 	for line := range strings.Lines(string(content)) {
 		fields := strings.Fields(line)
-		if len(fields) == 3 && fields[0] == "VmHWM:" {
-			kibibytes, err := strconv.ParseInt(fields[1], 10, 64)
-			return kibibytes << 10, err
+		if len(fields) == 3 && fields[2] == "kB" {
+			if kibibytes[fields[0]], err = strconv.ParseInt(fields[1], 10, 64); err != nil {
+				return 0, fmt.Errorf("/proc/%d/status: %w", s.process.Pid, err)
+			}
 		}
 	}
-	return 0, fmt.Errorf("no VmHWM in /proc/%d/status", s.process.Pid)
+	if kibibytes["VmHWM:"] == 0 {
+		return 0, fmt.Errorf("no VmHWM in /proc/%d/status", s.process.Pid)
+	}
+	return (kibibytes["VmHWM:"] - kibibytes["RssFile:"]) << 10, nil
 }
