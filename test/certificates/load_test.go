@@ -93,8 +93,9 @@ func (l *load) noneFailed(t *testing.T, least int64) {
 	if refused > 0 {
 		t.Errorf("servers say that an API server did not accept their certificates, %d times", refused)
 	}
-	// That no call failed means something only if calls needed new connections all the time.
-	const plenty = 250
+	// That no call failed means something only if calls needed new connections all the time. How many they need depends
+	// on how many calls are in progress at one time, and so on the machine: fewer where answers come faster.
+	const plenty = 100
 	if least := min(int(calls/100), plenty); handshakes < least {
 		t.Errorf("there were %d handshakes for %d calls, want %d at least", handshakes, calls, least)
 	}
