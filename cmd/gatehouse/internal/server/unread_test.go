@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Whoever takes no answers, by windows of 0 bytes, does not have calls without number wait for that.
+// Calls of clients that take no answers, by windows of 0 bytes, are bounded in number while they wait for that.
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	const conns, streams, most = 60, 32, 1_300 // 1,920 streams; 768 reviews have memory, 256 are being refused, 512 are no reviews
