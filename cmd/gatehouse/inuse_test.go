@@ -272,9 +272,10 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 			}
 			u.use(first, s)
 			err = errors.New("broken")
-			test.next.Unread = test.unread
-			u.keep(test.next, err)
-			u.keep(test.next, err) // as when it changes, and is broken still
+			next := *test.next // cases share configurations
+			next.Unread = test.unread
+			u.keep(&next, err)
+			u.keep(&next, err) // as when it changes, and is broken still
 			var good []string
 			for _, id := range []string{"one", "two", "three"} {
 				if u.snapshot.Load().Authn.Decide(t.Context(), text[id], nil).Outcome == authn.Yes {
