@@ -90,12 +90,12 @@ var rules = []rule{
 		reason:  "the codec carries any function, whatever it decides",
 	},
 	{
-		from:    []string{"webhooks/rawjson", "webhooks/finding", "webhooks/api"},
+		from:    []string{"webhooks/rawjson", "webhooks/diagnostic", "webhooks/api"},
 		imports: []string{module},
 		reason:  "these are the bottom: everybody may import them",
 	},
 	{
-		from:    []string{"webhooks/rawcel", "webhooks/shape", "webhooks/podsecurity", "webhooks/workload"},
+		from:    []string{"webhooks/rawcel", "webhooks/strict", "webhooks/podsecurity", "webhooks/workload"},
 		tests:   true,
 		imports: []string{"/webhooks/sidecar", "/webhooks/policy", "/webhooks/authn", "/webhooks/review"},
 		reason:  "the endpoints are made of these, and they know none of them",
@@ -103,13 +103,13 @@ var rules = []rule{
 	{
 		from:    []string{"webhooks/equivalent"},
 		tests:   true,
-		imports: []string{"/webhooks/sidecar", "/webhooks/authn", "/webhooks/review", "/webhooks/api", "/webhooks/finding"},
+		imports: []string{"/webhooks/sidecar", "/webhooks/authn", "/webhooks/review", "/webhooks/api", "/webhooks/diagnostic"},
 		reason:  "a conversion knows objects, and nothing of who needs it",
 	},
 	{
 		from:    []string{"webhooks/rawcel"},
 		tests:   true,
-		imports: []string{"/webhooks/api", "/webhooks/finding", "/webhooks/shape", "/webhooks/podsecurity"},
+		imports: []string{"/webhooks/api", "/webhooks/diagnostic", "/webhooks/strict", "/webhooks/podsecurity"},
 		reason:  "values know nothing but the text that they read",
 	},
 	{
@@ -120,12 +120,12 @@ var rules = []rule{
 	},
 	{
 		from:    []string{"webhooks/policy/expression"},
-		imports: []string{"/webhooks/api", "/webhooks/finding", "/webhooks/shape", "/webhooks/podsecurity", "/webhooks/workload"},
+		imports: []string{"/webhooks/api", "/webhooks/diagnostic", "/webhooks/strict", "/webhooks/podsecurity", "/webhooks/workload"},
 		reason:  "expressions know nothing of policies",
 	},
 	{
 		from:    []string{"webhooks/authn/jwt"},
-		imports: []string{"/webhooks/api", "/webhooks/finding"},
+		imports: []string{"/webhooks/api", "/webhooks/diagnostic"},
 		reason:  "verifying a token knows nothing of the documents of Gatehouse",
 	},
 	{
@@ -340,7 +340,7 @@ func TestImportRules(t *testing.T) {
 		{"endpoint and HTTP, below", "webhooks/authn/deep/x.go", `import "net/http/httptest"`, `imports "net/http/httptest"`},
 		{"endpoint's test and HTTP", "webhooks/authn/x_test.go", `import "net/http"`, ""},
 		{"codec and HTTP", "webhooks/review/x.go", `import "net/http"`, ""},
-		{"bottom and network", "webhooks/finding/x.go", `import "net/url"`, `imports "net/url": of all packages here`},
+		{"bottom and network", "webhooks/diagnostic/x.go", `import "net/url"`, `imports "net/url": of all packages here`},
 		{"endpoint and files", "webhooks/sidecar/x.go", `import "os"`, `imports "os": decisions are pure`},
 		{"endpoint and files, renamed", "webhooks/sidecar/x.go", `import . "os"`, `imports "os": decisions are pure`},
 		{"endpoint and a name that begins alike", "webhooks/sidecar/x.go", `import "ossify"`, ""},
@@ -359,7 +359,7 @@ func TestImportRules(t *testing.T) {
 		{"authn and sidecar", "webhooks/authn/x.go", `import s "` + module + `/webhooks/sidecar"`, "do not know each other"},
 		{"endpoint and codec", "webhooks/policy/x.go", `import "` + module + `/webhooks/review"`, "how it is served"},
 		{"codec and endpoint", "webhooks/review/x.go", `import "` + module + `/webhooks/policy"`, "carries any function"},
-		{"bottom and anything", "webhooks/rawjson/x.go", `import "` + module + `/webhooks/finding"`, "the bottom"},
+		{"bottom and anything", "webhooks/rawjson/x.go", `import "` + module + `/webhooks/diagnostic"`, "the bottom"},
 		{"endpoint and certs", "webhooks/policy/x.go", `import "` + module + `/certs"`, "how it is run"},
 		{"certs and table", "certs/x.go", `import "` + module + `/webhooks"`, "what is served"},
 		{"certs and endpoint", "certs/x.go", `import "` + module + `/webhooks/authn"`, "what is served"},

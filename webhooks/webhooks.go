@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -56,7 +56,7 @@ type Snapshot struct {
 	Policy  *policy.Set
 	Authn   *authn.Set
 
-	warnings finding.List
+	warnings diagnostic.List
 }
 
 // Compile compiles all three parts. If any has an error there is no Snapshot,
@@ -66,7 +66,7 @@ type Snapshot struct {
 func Compile(spec Spec) (*Snapshot, error) {
 	var (
 		snapshot Snapshot
-		found    finding.List
+		found    diagnostic.List
 		err      error
 	)
 	if snapshot.Authn, err = authn.Compile(spec.Authn); err != nil {
@@ -95,13 +95,13 @@ func Compile(spec Spec) (*Snapshot, error) {
 	return &snapshot, nil
 }
 
-func appendFindings(found finding.List, err error) finding.List {
-	if list, ok := errors.AsType[finding.List](err); ok {
+func appendFindings(found diagnostic.List, err error) diagnostic.List {
+	if list, ok := errors.AsType[diagnostic.List](err); ok {
 		return append(found, list...)
 	}
-	return append(found, finding.Finding{Severity: finding.Error, Message: err.Error()})
+	return append(found, diagnostic.Finding{Severity: diagnostic.Error, Message: err.Error()})
 }
 
 // Warnings are the findings that did not keep the Snapshot from being compiled,
 // in the order in which they are shown.
-func (s *Snapshot) Warnings() finding.List { return slices.Clone(s.warnings) }
+func (s *Snapshot) Warnings() diagnostic.List { return slices.Clone(s.warnings) }

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -43,7 +43,7 @@ func TestCompileReportsEverything(t *testing.T) {
 		Policy:  policy.Spec{AdmissionPolicies: []policy.AdmissionPolicy{gate}},
 		Authn:   authn.Spec{Tokens: []authn.Token{access}, Now: time.Now},
 	})
-	list, ok := errors.AsType[finding.List](err)
+	list, ok := errors.AsType[diagnostic.List](err)
 	if !ok || snapshot != nil {
 		t.Fatalf("Compile = %v, %v", snapshot, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // What is printed is kept: by logs, by CI, by the scroll-back of a terminal. People
@@ -37,7 +37,7 @@ func unknownCommand(group *cobra.Command, word string) error {
 			names = append(names, cmd.Name())
 		}
 	}
-	hint := finding.DidYouMean(word, names...)
+	hint := diagnostic.DidYouMean(word, names...)
 	if hint == "" {
 		hint = "see '" + group.CommandPath() + " --help'"
 	}
@@ -178,5 +178,5 @@ var jwtText = regexp.MustCompile(`\bey[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Z
 // withoutTokens is a text without the tokens that are in it, such as one that was
 // taken for the name of a file.
 func withoutTokens(text string) string {
-	return jwtText.ReplaceAllString(finding.Finding{Message: text}.Redacted().Message, "…")
+	return jwtText.ReplaceAllString(diagnostic.Finding{Message: text}.Redacted().Message, "…")
 }

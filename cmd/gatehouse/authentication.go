@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/issuers"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/ldap"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/issuers"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/ldap"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 )

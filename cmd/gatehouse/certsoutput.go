@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 func shortTime(d time.Duration) string { return duration.HumanDuration(d) }
@@ -77,7 +77,7 @@ func (v *certsView) printTables(text *strings.Builder) {
 	var cas, replicas, webhooks [][]string
 	for i := range v.Authorities {
 		a := &v.Authorities[i]
-		cas = append(cas, []string{a.Role, shape.Printable(a.Subject), shortID(a.ID), dated(a.NotAfter, v.At)})
+		cas = append(cas, []string{a.Role, strict.Printable(a.Subject), shortID(a.ID), dated(a.NotAfter, v.At)})
 	}
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
@@ -86,7 +86,7 @@ func (v *certsView) printTables(text *strings.Builder) {
 		case r.Issuer == "":
 			issuer = "-"
 		case issuer == "":
-			issuer = shape.Printable(shortID(r.Issuer))
+			issuer = strict.Printable(shortID(r.Issuer))
 		}
 		ends, seen := "-", "-"
 		if r.NotAfter != nil {
@@ -98,11 +98,11 @@ func (v *certsView) printTables(text *strings.Builder) {
 		if r.Away {
 			seen += ", away"
 		}
-		replicas = append(replicas, []string{shape.Printable(r.Name), issuer, ends, seen, orDash(shape.Printable(r.Version))})
+		replicas = append(replicas, []string{strict.Printable(r.Name), issuer, ends, seen, orDash(strict.Printable(r.Version))})
 	}
 	for i := range v.Webhooks {
 		w := &v.Webhooks[i]
-		webhooks = append(webhooks, []string{w.Object, orDash(shape.Printable(w.Webhook)), orDash(w.trusts()), w.verdict()})
+		webhooks = append(webhooks, []string{w.Object, orDash(strict.Printable(w.Webhook)), orDash(w.trusts()), w.verdict()})
 	}
 	printTable(text, []string{"CA", "SUBJECT", "ID", "VALID UNTIL"}, cas)
 	printTable(text, []string{"REPLICA", "CA", "CERTIFICATE ENDS", "LAST SEEN", "VERSION"}, replicas)
@@ -128,7 +128,7 @@ func (w *webhookView) verdict() string {
 	case w.Outcome == authn.Unknown:
 		return "could not tell"
 	case len(w.Refuses) > 0:
-		return shape.Printable("not " + listed(w.Refuses))
+		return strict.Printable("not " + listed(w.Refuses))
 	case w.Outcome == authn.No:
 		return "no"
 	default:

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/tools/txtar"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/sarif"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/sarif"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 

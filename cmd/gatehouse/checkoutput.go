@@ -12,8 +12,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/junit"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/sarif"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/sarif"
 )
 
 func (f *checkFlags) write(s streams, report *checkReport) error {

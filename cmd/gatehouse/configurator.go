@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/status"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // configurator brings one configuration after the other into use: from documents of
@@ -74,7 +74,7 @@ const (
 )
 
 // inspect reads the directory for the first time.
-func (c *configurator) inspect() (*config.Config, finding.List) {
+func (c *configurator) inspect() (*config.Config, diagnostic.List) {
 	if c.resources != nil {
 		return config.InspectBeside(c.dir)
 	}
@@ -83,7 +83,7 @@ func (c *configurator) inspect() (*config.Config, finding.List) {
 
 // start brings the first configuration into use. There is none that could serve on
 // in its place, so that what does not compile in it is kept where that is possible.
-func (c *configurator) start(ctx context.Context, loaded *config.Config, found finding.List) error {
+func (c *configurator) start(ctx context.Context, loaded *config.Config, found diagnostic.List) error {
 	compiling()
 	defer pace()
 	if found.Err() != nil {
@@ -280,8 +280,8 @@ func (c *configurator) lost(read *config.Config, found error) error {
 	}
 	if c.resources != nil && read.Documents == 0 && c.base.Documents > 0 {
 		read.Unread.All = true
-		return finding.List{{
-			Severity: finding.Error, Source: c.dir, Message: "there is no document in this directory any more",
+		return diagnostic.List{{
+			Severity: diagnostic.Error, Source: c.dir, Message: "there is no document in this directory any more",
 			Hint: "put the documents back; to go on with custom resources alone, start without --config",
 		}}
 	}
@@ -290,7 +290,7 @@ func (c *configurator) lost(read *config.Config, found error) error {
 	}
 	emptied := c.current.emptiedBy(read)
 	read.Unread.Paths = append(read.Unread.Paths, emptied...)
-	return emptiedFiles(finding.Error, emptied).Err()
+	return emptiedFiles(diagnostic.Error, emptied).Err()
 }
 
 // documents brings changed documents into use, beside the custom resources.

@@ -17,14 +17,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/definitions"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/documents"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/events"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/podcount"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/status"
+	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/podcount"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
+	crdversion "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/version"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -34,7 +34,7 @@ import (
 // reporting tells the people of a cluster what becomes of their custom resources.
 type reporting struct {
 	status        *status.Controller
-	definitions   *definitions.Definitions
+	definitions   *crdversion.Definitions
 	registrations *cluster.Registrations
 	// assumed tells that nobody said which the registrations are.
 	assumed bool
@@ -58,7 +58,7 @@ func (f *serveFlags) reports(ctx context.Context, access *rest.Config, world *su
 	if err != nil {
 		return nil, fmt.Errorf("no client for %s: %w", access.Host, err)
 	}
-	checked, err := definitions.New(definitions.Config{Client: objects, Log: log})
+	checked, err := crdversion.New(crdversion.Config{Client: objects, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -157,11 +157,11 @@ func (r *reporting) follow(c *configurator) {
 }
 
 // documents answers /validate about custom resources, nil without any.
-func (r *reporting) documents(current *inUse) *documents.Reviewer {
+func (r *reporting) documents(current *inUse) *crdadmission.Reviewer {
 	if r == nil {
 		return nil
 	}
-	return documents.New(documents.Options{
+	return crdadmission.New(crdadmission.Options{
 		Current: current.config.Load,
 		NotSent: func(object any) []string {
 			if notSent := r.notSent(current.config.Load()); notSent != nil {

@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -124,7 +124,7 @@ type explained struct {
 	// Profiles is never nil, so that programs can go through it.
 	Profiles []explainedProfile `json:"profiles"`
 	Warnings []string           `json:"warnings,omitempty"`
-	Refusals finding.List       `json:"refusals,omitempty"`
+	Refusals diagnostic.List    `json:"refusals,omitempty"`
 	// Policies are all of them, those that are not about the object too. A pod
 	// that injection refuses is not shown to them.
 	Policies []policy.Evaluation `json:"policies,omitempty"`

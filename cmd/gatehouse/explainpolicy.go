@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/admit"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // policies explains what policies say about an object, and what becomes of it.
@@ -134,7 +134,7 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 	expression := func(what string, x *policy.Expression) {
 		value := " = " + oneLine(x.Value)
 		if !all {
-			value = shape.Cut(value, mostValue)
+			value = strict.Cut(value, mostValue)
 		}
 		if x.Error != "" {
 			value = " failed: " + oneLine(x.Error)
@@ -167,7 +167,7 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 		}
 		line("      %-*s  %-*s  %s%s", width, r.Name, result, strings.ToLower(string(r.Outcome)), spent, message)
 		for _, tried := range r.Tried {
-			line("          PolicyException %s does not hold: %s", shape.Printable(tried.Exception), oneLine(tried.Why))
+			line("          PolicyException %s does not hold: %s", strict.Printable(tried.Exception), oneLine(tried.Why))
 		}
 		if r.Text != "" && (all || r.Outcome != policy.Passed) {
 			line("          %s", folded(r.Text))

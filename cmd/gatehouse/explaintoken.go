@@ -19,11 +19,11 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/issuers"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/issuers"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // tokenFileFlag is the flag that makes explain tell of a token.
@@ -324,10 +324,10 @@ func (e *explainedToken) print(out io.Writer, now time.Time) {
 	}
 	title := cmp.Or(string(e.Backend), "foreign token")
 	if e.TokenID != "" {
-		title += " " + shape.Printable(e.TokenID)
+		title += " " + strict.Printable(e.TokenID)
 	}
 	if e.Source != "" {
-		title += " of " + shape.Printable(e.Source)
+		title += " of " + strict.Printable(e.Source)
 	}
 	line("%s", title)
 	steps := e.Steps
@@ -373,22 +373,22 @@ func (e *explainedToken) printVerdict(line func(string, ...any), now time.Time) 
 		line("  the answer is a yes%s, with", until)
 	}
 	user := &e.Status.User
-	line("    username   %s", shape.Printable(user.Username))
+	line("    username   %s", strict.Printable(user.Username))
 	if user.UID != "" {
-		line("    uid        %s", shape.Printable(user.UID))
+		line("    uid        %s", strict.Printable(user.UID))
 	}
 	for _, group := range user.Groups {
-		line("    group      %s", shape.Printable(group))
+		line("    group      %s", strict.Printable(group))
 	}
 	for _, key := range slices.Sorted(maps.Keys(user.Extra)) {
 		for _, value := range user.Extra[key] {
-			line("    extra      %s = %s", shape.Printable(key), shape.Printable(value))
+			line("    extra      %s = %s", strict.Printable(key), strict.Printable(value))
 		}
 	}
 	if len(e.Status.Audiences) == 0 {
 		line("    audiences  none, which stands for its own (--api-audiences)")
 	}
 	for _, audience := range e.Status.Audiences {
-		line("    audience   %s", shape.Printable(audience))
+		line("    audience   %s", strict.Printable(audience))
 	}
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -76,7 +76,7 @@ become. With 1 and 2 nothing is printed or written.`,
 // inject decides about every pod, and changes those that get something.
 func (f *changeFlags) inject(ctx context.Context, s streams, sources []source, decide decider) error {
 	said := about{quiet: f.quiet}
-	var refused, unknown finding.List
+	var refused, unknown diagnostic.List
 	for _, source := range sources {
 		for _, o := range source.Objects {
 			if o.NoPod != "" {
@@ -94,7 +94,7 @@ func (f *changeFlags) inject(ctx context.Context, s streams, sources []source, d
 				d.Err = o.Apply(d.Patches)
 			}
 			if d.Err != nil {
-				unknown = append(unknown, inObject(o, finding.List{couldNotTell(&in, &d)})...)
+				unknown = append(unknown, inObject(o, diagnostic.List{couldNotTell(&in, &d)})...)
 				continue
 			}
 			for _, warning := range slices.Concat(misplaced(o), d.Warnings) {
@@ -115,8 +115,8 @@ func (f *changeFlags) inject(ctx context.Context, s streams, sources []source, d
 }
 
 // inObject are findings about a pod, as findings about the object that holds it.
-func inObject(o *manifest.Object, list finding.List) finding.List {
-	found := make(finding.List, len(list))
+func inObject(o *manifest.Object, list diagnostic.List) diagnostic.List {
+	found := make(diagnostic.List, len(list))
 	for i, f := range list {
 		f.Source, f.Object, f.Field = o.Source, o.Title(), o.Field(f.Field)
 		found[i] = f

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // inUse is the configuration by which a server answers. It tells log and metrics
@@ -101,7 +101,7 @@ func (u *inUse) useWith(c *config.Config, s *webhooks.Snapshot, of *settled) {
 	u.emptied, u.filled = u.emptiedBy(c), c.Filled
 	u.metrics.ConfigEmptiedFiles(len(u.emptied))
 	told := make(map[string]bool, len(u.told))
-	for _, w := range fewOfEach(slices.Concat(c.Warnings, emptiedFiles(finding.Warning, u.emptied), found)) {
+	for _, w := range fewOfEach(slices.Concat(c.Warnings, emptiedFiles(diagnostic.Warning, u.emptied), found)) {
 		text := w.String()
 		// One resource changes, and everything that is said of all others was said.
 		if told[text] = of != nil; !u.told[text] {
@@ -132,14 +132,14 @@ const mostOfOne = 25
 
 // fewOfEach are the findings with at most so many of each custom resource, and how
 // many more it has. Those of documents are all told: their author reads the log.
-func fewOfEach(found finding.List) finding.List {
-	few := make(finding.List, 0, len(found))
+func fewOfEach(found diagnostic.List) diagnostic.List {
+	few := make(diagnostic.List, 0, len(found))
 	counts := map[string]int{}
-	severest := map[string]finding.Severity{}
+	severest := map[string]diagnostic.Severity{}
 	for _, f := range found {
 		if f.Source == config.ClusterSource {
 			if counts[f.Object]++; counts[f.Object] > mostOfOne {
-				if severest[f.Object] != finding.Error {
+				if severest[f.Object] != diagnostic.Error {
 					severest[f.Object] = f.Severity
 				}
 				continue
@@ -148,7 +148,7 @@ func fewOfEach(found finding.List) finding.List {
 		few = append(few, f)
 	}
 	for _, object := range slices.Sorted(maps.Keys(severest)) {
-		few = append(few, finding.Finding{
+		few = append(few, diagnostic.Finding{
 			Severity: severest[object], Source: config.ClusterSource, Object: object,
 			Message: "and " + count(counts[object]-mostOfOne, "finding") + " more", Hint: "the conditions of the object say the same",
 		})
@@ -198,7 +198,7 @@ func (u *inUse) keep(c *config.Config, err error) {
 	u.reminds = "" // each attempt is told of
 	n, first := errorsIn(err)
 	u.tell(u.log.Error, "configuration not used; "+serves, "errors", n, first)
-	if list, ok := errors.AsType[finding.List](err); ok {
+	if list, ok := errors.AsType[diagnostic.List](err); ok {
 		err = fewOfEach(list)
 	}
 	logFindings(u.log, err)
@@ -290,10 +290,10 @@ func (u *inUse) emptiedBy(c *config.Config) []string {
 }
 
 // emptiedFiles returns a finding about each file that has lost its documents.
-func emptiedFiles(severity finding.Severity, files []string) finding.List {
-	var list finding.List
+func emptiedFiles(severity diagnostic.Severity, files []string) diagnostic.List {
+	var list diagnostic.List
 	for _, file := range files {
-		list = append(list, finding.Finding{
+		list = append(list, diagnostic.Finding{
 			Severity: severity, Source: file, Message: "holds no document any more, and held some before",
 			Hint: "put the documents back; to remove them, delete the file",
 		})
@@ -302,7 +302,7 @@ func emptiedFiles(severity finding.Severity, files []string) finding.List {
 }
 
 // notUsable says what it means that there are errors in a configuration in use.
-func notUsable(found finding.List) string {
+func notUsable(found diagnostic.List) string {
 	const (
 		policies   = "policies do not compile: for what they match, their failurePolicy decides"
 		exceptions = "exceptions cannot be used: they let nothing pass"
@@ -310,10 +310,10 @@ func notUsable(found finding.List) string {
 	)
 	var ofPolicies, ofExceptions bool
 	for _, f := range found {
-		if f.Severity == finding.Error && f.Source == config.ClusterSource {
+		if f.Severity == diagnostic.Error && f.Source == config.ClusterSource {
 			return resources
 		}
-		if f.Severity == finding.Error {
+		if f.Severity == diagnostic.Error {
 			ofException := strings.HasPrefix(f.Object, "PolicyException/")
 			ofPolicies, ofExceptions = ofPolicies || !ofException, ofExceptions || ofException
 		}
@@ -330,12 +330,12 @@ func notUsable(found finding.List) string {
 
 // errorsIn are how many errors there are, and the first.
 func errorsIn(err error) (n int, first string) {
-	list, ok := errors.AsType[finding.List](err)
+	list, ok := errors.AsType[diagnostic.List](err)
 	if !ok {
 		return 1, err.Error()
 	}
 	for _, f := range list {
-		if f.Severity == finding.Error {
+		if f.Severity == diagnostic.Error {
 			if n++; n == 1 {
 				first = f.Redacted().String()
 			}

@@ -25,7 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -61,10 +61,10 @@ func configured(t *testing.T, digest, expression string, exceptions ...policy.Ex
 func TestWhatIsToldOfConfigurations(t *testing.T) {
 	t.Parallel()
 	unreasoned := policy.Exception{PolicyException: v1alpha1.PolicyException{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "gatehouse-system"}}, Source: "x.yaml"}
-	wrong := finding.List{
-		{Severity: finding.Warning, Source: "a.yaml", Message: "odd"},
-		{Severity: finding.Error, Source: "b.yaml", Message: "wrong"},
-		{Severity: finding.Error, Source: "c.yaml", Message: "wrong too"},
+	wrong := diagnostic.List{
+		{Severity: diagnostic.Warning, Source: "a.yaml", Message: "odd"},
+		{Severity: diagnostic.Error, Source: "b.yaml", Message: "wrong"},
+		{Severity: diagnostic.Error, Source: "c.yaml", Message: "wrong too"},
 	}
 	const policies = "policies do not compile: for what they match, their failurePolicy decides"
 	good := func(u *inUse) { u.use(configured(t, "good", "true")) }
@@ -144,15 +144,15 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 // TestFewOfEach: a custom resource with thousands of findings takes some lines of the log, and no document less than all.
 func TestFewOfEach(t *testing.T) {
 	t.Parallel()
-	var all finding.List
+	var all diagnostic.List
 	for i := range 100 {
-		severity := finding.Warning
+		severity := diagnostic.Warning
 		if i == 50 {
-			severity = finding.Error
+			severity = diagnostic.Error
 		}
 		for _, of := range [][2]string{{"p.yaml", "AdmissionPolicy/p"}, {config.ClusterSource, "PolicyException/shop/x"}, {config.ClusterSource, "AdmissionPolicy/p"}} {
 			if i < 5 || of[1] != "AdmissionPolicy/p" || of[0] == "p.yaml" {
-				all = append(all, finding.Finding{Severity: severity, Source: of[0], Object: of[1], Message: strconv.Itoa(i)})
+				all = append(all, diagnostic.Finding{Severity: severity, Source: of[0], Object: of[1], Message: strconv.Itoa(i)})
 			}
 		}
 	}
@@ -166,7 +166,7 @@ func TestFewOfEach(t *testing.T) {
 		t.Errorf("the findings left are %v, want %v", counts, want)
 	}
 	last := few[len(few)-1]
-	if last.Object != "PolicyException/shop/x" || last.Severity != finding.Error || !strings.Contains(last.Message, "and 75 findings more") {
+	if last.Object != "PolicyException/shop/x" || last.Severity != diagnostic.Error || !strings.Contains(last.Message, "and 75 findings more") {
 		t.Errorf("the last is %+v", last)
 	}
 }

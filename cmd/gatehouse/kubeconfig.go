@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/session"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // kubeconfigFlags are what the command line of kubeconfig says.
@@ -107,7 +107,7 @@ func parseAPIServer(text string) (string, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Scheme == "" || u.Opaque != "":
-		return "", fmt.Errorf("%q is not a URL (hint: https://192.0.2.1:6443)", shape.Cut(text, maxShownAddress))
+		return "", fmt.Errorf("%q is not a URL (hint: https://192.0.2.1:6443)", strict.Cut(text, maxShownAddress))
 	case u.User != nil:
 		// Not repeated: it may hold a password.
 		return "", errors.New("a URL with user information is not allowed")

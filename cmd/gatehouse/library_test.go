@@ -11,7 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cases"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
@@ -247,7 +247,7 @@ func libraryExcepted(t *testing.T, folders []string, exception string, now time.
 		if err := found.Err(); err != nil {
 			t.Fatalf("%s with the exception\n%s\n%v", folder, exception, err)
 		}
-		all, found := cases.Load([]string{dir})
+		all, found := testrunner.Load([]string{dir})
 		if err := found.Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +258,7 @@ func libraryExcepted(t *testing.T, folders []string, exception string, now time.
 		if err != nil {
 			t.Fatal(err)
 		}
-		runner := cases.Runner{Resources: resources, Compile: variants(c, snapshot), Workers: 1}
+		runner := testrunner.Runner{Resources: resources, Compile: variants(c, snapshot), Workers: 1}
 		results, err := runner.Run(t.Context(), all)
 		if err != nil {
 			t.Fatal(err)

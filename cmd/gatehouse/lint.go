@@ -14,9 +14,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/followon"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/policylint"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 func newLintCommand(s streams) *cobra.Command {
@@ -45,7 +45,7 @@ Exit codes: 0 no error, 1 an error, 2 the directory cannot be read.`,
 			if output != "text" && output != "json" {
 				return outputError(output, "text", "json")
 			}
-			return lint(s.out, dir, output)
+			return runLint(s.out, dir, output)
 		},
 	}
 	cmd.Flags().StringVar(&dir, "config", "", "directory of documents (required)")
@@ -57,15 +57,15 @@ Exit codes: 0 no error, 1 an error, 2 the directory cannot be read.`,
 
 // lintReport is what lint says as JSON.
 type lintReport struct {
-	Findings finding.List `json:"findings"`
-	Errors   int          `json:"errors"`
-	Warnings int          `json:"warnings"`
-	Files    int          `json:"files"`
+	Findings diagnostic.List `json:"findings"`
+	Errors   int             `json:"errors"`
+	Warnings int             `json:"warnings"`
+	Files    int             `json:"files"`
 	// Digest names the configuration, as the log of serve does.
 	Digest string `json:"digest"`
 }
 
-func lint(out io.Writer, dir, output string) error {
+func runLint(out io.Writer, dir, output string) error {
 	info, err := os.Stat(dir)
 	const hint = "(hint: --config takes a directory of YAML and JSON documents)"
 	if err != nil {
@@ -99,11 +99,11 @@ func newLintReport(dir string) lintReport {
 	found = append(found, besides(found, read, lintPolicies(c, time.Now()))...)
 	found.Sort()
 	if found == nil {
-		found = finding.List{} // [] and not null
+		found = diagnostic.List{} // [] and not null
 	}
 	report := lintReport{Findings: found, Files: c.Files, Digest: c.Digest}
 	for _, f := range found {
-		if f.Severity == finding.Error {
+		if f.Severity == diagnostic.Error {
 			report.Errors++
 		} else {
 			report.Warnings++
@@ -115,32 +115,32 @@ func newLintReport(dir string) lintReport {
 // besides are those of the findings of lint alone that are worth a word besides
 // errors: they are about documents that could be read, and about fields that
 // compile.
-func besides(errs, read, found finding.List) finding.List {
+func besides(errs, read, found diagnostic.List) diagnostic.List {
 	type place struct{ source, field string }
 	broken := map[place]bool{}
 	for _, f := range errs {
-		if f.Severity == finding.Error {
+		if f.Severity == diagnostic.Error {
 			broken[place{f.Source, f.Field}] = true
 		}
 	}
 	unread := map[string]bool{}
 	for _, f := range read {
-		unread[f.Source] = unread[f.Source] || f.Severity == finding.Error
+		unread[f.Source] = unread[f.Source] || f.Severity == diagnostic.Error
 	}
-	return slices.DeleteFunc(found, func(f finding.Finding) bool {
+	return slices.DeleteFunc(found, func(f diagnostic.Finding) bool {
 		return unread[f.Source] || broken[place{f.Source, f.Field}]
 	})
 }
 
 // lintPolicies is what only lint says about policies, by the time that is given.
-func lintPolicies(c *config.Config, now time.Time) finding.List {
+func lintPolicies(c *config.Config, now time.Time) diagnostic.List {
 	namespaces := make([]*corev1.Namespace, len(c.Sidecar.Known))
 	for i, known := range c.Sidecar.Known {
 		namespaces[i] = known.Namespace
 	}
-	found, err := policylint.Lint(policylint.Input{Policy: c.Policy, Namespaces: namespaces, Now: now})
+	found, err := lint.Lint(lint.Input{Policy: c.Policy, Namespaces: namespaces, Now: now})
 	if err != nil {
-		found = append(found, finding.Finding{Severity: finding.Warning, Message: "policies are compiled and not looked at further: " + err.Error()})
+		found = append(found, diagnostic.Finding{Severity: diagnostic.Warning, Message: "policies are compiled and not looked at further: " + err.Error()})
 	}
 	return found
 }
@@ -149,7 +149,7 @@ func lintPolicies(c *config.Config, now time.Time) finding.List {
 // warning of both, in a fixed order: what cannot be read of a document does not
 // hide what is wrong with the rest of it. With an error there is no Snapshot,
 // and the Config is not to be used.
-func examine(dir string) (*config.Config, *webhooks.Snapshot, finding.List) {
+func examine(dir string) (*config.Config, *webhooks.Snapshot, diagnostic.List) {
 	c, found := config.Inspect(dir)
 	snapshot, found := compiled(c, found)
 	return c, snapshot, found
@@ -157,16 +157,16 @@ func examine(dir string) (*config.Config, *webhooks.Snapshot, finding.List) {
 
 // compiled is a configuration compiled, with every error and warning of that
 // besides those that were found when it was read.
-func compiled(c *config.Config, found finding.List) (*webhooks.Snapshot, finding.List) {
+func compiled(c *config.Config, found diagnostic.List) (*webhooks.Snapshot, diagnostic.List) {
 	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
-	var list finding.List
+	var list diagnostic.List
 	switch {
 	case err == nil:
 		found = append(found, followon.Without(found, snapshot.Warnings())...)
 	case errors.As(err, &list):
 		found = append(found, followon.Without(found, list)...)
 	default:
-		found = append(found, finding.Finding{Severity: finding.Error, Message: err.Error()})
+		found = append(found, diagnostic.Finding{Severity: diagnostic.Error, Message: err.Error()})
 	}
 	found.Sort()
 	if found.Err() != nil {

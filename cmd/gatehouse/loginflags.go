@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/util/homedir"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/session"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 )
 
 // defaultLoginTimeout is how long a person may take to log in elsewhere.

@@ -10,7 +10,7 @@ import (
 func TestGuidesShowLogin(t *testing.T) {
 	t.Parallel()
 	const (
-		registration = "internal/registration/testdata/"
+		registration = "internal/install/registration/testdata/"
 		explained    = "testdata/explaintoken/"
 	)
 	for guide, outputs := range map[string]map[string]string{

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/ops"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // logLevelFlags are what the command line of log-level says.
@@ -56,7 +56,7 @@ Exit codes: 0 shown or changed, 2 bad usage, or the server cannot be asked.`,
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return ops.Levels(), cobra.ShellCompDirectiveNoFileComp
+			return debug.Levels(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			change, err := f.change(args, cmd.Flags().Changed("for"))
@@ -71,7 +71,7 @@ Exit codes: 0 shown or changed, 2 bad usage, or the server cannot be asked.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&f.lasts, "for", ops.DefaultFor, "how long the level holds, from 1s to 24h; that which serve was started with holds for good")
+	flags.DurationVar(&f.lasts, "for", debug.DefaultFor, "how long the level holds, from 1s to 24h; that which serve was started with holds for good")
 	flags.StringVar(&f.address, "ops-address", "127.0.0.1:8080", "address for health and metrics of the server, on this host")
 	addOutputFlag(cmd, &f.output, "text", "json")
 	for _, name := range []string{"for", "ops-address"} {
@@ -81,7 +81,7 @@ Exit codes: 0 shown or changed, 2 bad usage, or the server cannot be asked.`,
 }
 
 // change is what to ask for, nil to change nothing.
-func (f *logLevelFlags) change(args []string, limited bool) (*ops.Change, error) {
+func (f *logLevelFlags) change(args []string, limited bool) (*debug.Change, error) {
 	var problems []error
 	if f.output != "text" && f.output != "json" {
 		problems = append(problems, outputError(f.output, "text", "json"))
@@ -89,16 +89,16 @@ func (f *logLevelFlags) change(args []string, limited bool) (*ops.Change, error)
 	if host, port, err := net.SplitHostPort(f.address); err != nil || host == "" || port == "" {
 		problems = append(problems, fmt.Errorf("--ops-address %.100q: must be HOST:PORT (hint: 127.0.0.1:8080)", f.address))
 	}
-	if f.lasts < ops.ShortestFor || f.lasts > ops.LongestFor {
-		problems = append(problems, fmt.Errorf("--for %s: must be from %s to %s (hint: --for 1h)", f.lasts, ops.ShortestFor, ops.LongestFor))
+	if f.lasts < debug.ShortestFor || f.lasts > debug.LongestFor {
+		problems = append(problems, fmt.Errorf("--for %s: must be from %s to %s (hint: --for 1h)", f.lasts, debug.ShortestFor, debug.LongestFor))
 	}
-	var change *ops.Change
+	var change *debug.Change
 	switch {
-	case len(args) > 0 && !slices.Contains(ops.Levels(), strings.ToLower(args[0])):
+	case len(args) > 0 && !slices.Contains(debug.Levels(), strings.ToLower(args[0])):
 		// It is not repeated: what stands where it should not may be a secret.
 		problems = append(problems, errors.New("the level must be "+oneLevel(args[0])))
 	case len(args) > 0:
-		change = &ops.Change{Level: args[0], For: f.lasts.String()}
+		change = &debug.Change{Level: args[0], For: f.lasts.String()}
 	case limited:
 		problems = append(problems, errors.New("--for needs a level (hint: gatehouse log-level debug --for 1h)"))
 	}
@@ -107,15 +107,15 @@ func (f *logLevelFlags) change(args []string, limited bool) (*ops.Change, error)
 
 // oneLevel is what a level must be, for somebody who gave another text.
 func oneLevel(given string) string {
-	text := "one of " + strings.Join(ops.Levels(), ", ")
-	if near := finding.DidYouMean(given, ops.Levels()...); near != "" {
+	text := "one of " + strings.Join(debug.Levels(), ", ")
+	if near := diagnostic.DidYouMean(given, debug.Levels()...); near != "" {
 		text += " (hint: " + near + ")"
 	}
 	return text
 }
 
 // ask asks the server, by no proxy.
-func (f *logLevelFlags) ask(ctx context.Context, change *ops.Change) (*ops.State, error) {
+func (f *logLevelFlags) ask(ctx context.Context, change *debug.Change) (*debug.State, error) {
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -127,7 +127,7 @@ func (f *logLevelFlags) ask(ctx context.Context, change *ops.Change) (*ops.State
 			return nil, err
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+f.address+ops.LevelPath, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+f.address+debug.LevelPath, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("--ops-address %.100q: must be HOST:PORT (hint: 127.0.0.1:8080)", f.address)
 	}
@@ -145,14 +145,14 @@ func (f *logLevelFlags) ask(ctx context.Context, change *ops.Change) (*ops.State
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answers %d: %s", f.address, response.StatusCode, oneLine(strings.TrimSpace(string(text))))
 	}
-	var state ops.State
+	var state debug.State
 	if err := json.Unmarshal(text, &state); err != nil || state.Level == "" {
 		return nil, fmt.Errorf("%s answers what no Gatehouse does (hint: --ops-address is what serve has in --ops-listen)", f.address)
 	}
 	return &state, nil
 }
 
-func (f *logLevelFlags) print(to io.Writer, state *ops.State) error {
+func (f *logLevelFlags) print(to io.Writer, state *debug.State) error {
 	if f.output == "json" {
 		return json.NewEncoder(to).Encode(state)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/session"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
 )
 
 func newLogoutCommand(s streams) *cobra.Command {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/session"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
 )
 
 // made is a way to log in that gives what a test made.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // manifestsFlags are what the command line of manifests says.
@@ -336,7 +336,7 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 	switch {
 	case f.certificates != "" && !slices.Contains(certificateSources(), f.certificates):
 		text := fmt.Sprintf("--certificates %.100q: must be %s", f.certificates, certificatesText())
-		if hint := finding.DidYouMean(f.certificates, certificateSources()...); hint != "" {
+		if hint := diagnostic.DidYouMean(f.certificates, certificateSources()...); hint != "" {
 			text += " (hint: " + hint + ")"
 		}
 		problem(text)
@@ -399,7 +399,7 @@ func (f *manifestsFlags) checkHosts(problem func(string)) {
 	}
 	if !slices.Contains(allowed, f.purpose) {
 		text := fmt.Sprintf("--for %q: must be %s", f.purpose, orText(allowed))
-		if hint := finding.DidYouMean(f.purpose, allowed...); hint != "" {
+		if hint := diagnostic.DidYouMean(f.purpose, allowed...); hint != "" {
 			text += " (hint: " + hint + ")"
 		}
 		problem(text)

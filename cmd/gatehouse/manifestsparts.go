@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/registration"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // checkCRDs reports flags that do not go with --crds.
@@ -74,7 +74,7 @@ func (f *manifestsFlags) checkContents(problem func(string)) {
 			continue
 		}
 		text := fmt.Sprintf("--part %.100q: must be %s", name, partsText())
-		if hint := finding.DidYouMean(name, partNames()...); hint != "" {
+		if hint := diagnostic.DidYouMean(name, partNames()...); hint != "" {
 			text += " (hint: " + hint + ")"
 		}
 		problem(text)

@@ -8,9 +8,9 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/registration"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/typecheck"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // validateText is what --validate takes.
@@ -49,7 +49,7 @@ func unknownResources(rules []admissionregistrationv1.RuleWithOperations) []stri
 					continue
 				}
 				note, meant := fmt.Sprintf("%.100q is no resource of Kubernetes", kubectlName(name, group)), ""
-				if near, ok := finding.Nearest(name, known...); ok {
+				if near, ok := diagnostic.Nearest(name, known...); ok {
 					meant = kubectlName(near, group)
 				}
 				if others := schemas.Groups(name); len(others) > 0 {

@@ -22,10 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
@@ -184,7 +184,7 @@ const maxManifest = 64 << 20
 func (f *offlineFlags) read(stdin io.Reader, configured ...workload.Kind) ([]source, error) {
 	var (
 		sources []source
-		found   finding.List
+		found   diagnostic.List
 		errs    []error
 	)
 	if len(validation.IsDNS1123Label(f.namespace)) > 0 {
@@ -229,7 +229,7 @@ func (f *offlineFlags) read(stdin io.Reader, configured ...workload.Kind) ([]sou
 			continue
 		}
 		s.File, err = manifest.Parse(name, s.text, workloads)
-		if list, ok := errors.AsType[finding.List](err); ok {
+		if list, ok := errors.AsType[diagnostic.List](err); ok {
 			for i := range list {
 				f.complete(&list[i])
 			}
@@ -268,7 +268,7 @@ func podHint(o *manifest.Object) string {
 
 // complete adds to the hint about a template how the command gets what it renders
 // to.
-func (f *offlineFlags) complete(found *finding.Finding) {
+func (f *offlineFlags) complete(found *diagnostic.Finding) {
 	if found.Hint == manifest.TemplateHint {
 		found.Hint += ", as in " + f.rendered()
 	}
@@ -455,8 +455,8 @@ func misplaced(o *manifest.Object) []string {
 }
 
 // couldNotTell is why it could not be told what becomes of a pod, on one line.
-func couldNotTell(in *sidecar.Input, d *sidecar.Decision) finding.Finding {
-	f := finding.Finding{Severity: finding.Error}
+func couldNotTell(in *sidecar.Input, d *sidecar.Decision) diagnostic.Finding {
+	f := diagnostic.Finding{Severity: diagnostic.Error}
 	var profiles []string
 	known := make(map[string]bool)
 	for i := range d.Verdicts {

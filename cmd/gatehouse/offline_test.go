@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -197,7 +197,7 @@ func TestInjectOutcomes(t *testing.T) {
 	t.Parallel()
 	const pods = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\nspec: {}\n"
 	add := []jsonpatch.Operation{{Operation: "add", Path: "/spec/x", Value: json.RawMessage("1")}}
-	refused := sidecar.Decision{Refusals: finding.List{{Severity: finding.Error, Field: "spec.x", Message: "must not be"}}}
+	refused := sidecar.Decision{Refusals: diagnostic.List{{Severity: diagnostic.Error, Field: "spec.x", Message: "must not be"}}}
 	for _, tt := range []struct {
 		name     string
 		a, b     sidecar.Decision

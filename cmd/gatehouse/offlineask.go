@@ -22,12 +22,12 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/documents"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/request"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -69,7 +69,7 @@ func (f *askFlags) check(files []string) error {
 	var errs []error
 	switch {
 	case f.operation != "" && !slices.Contains(operations(), f.operation):
-		hint := finding.DidYouMean(f.operation, operations()...)
+		hint := diagnostic.DidYouMean(f.operation, operations()...)
 		if hint != "" {
 			hint = " (hint: " + hint + ")"
 		}
@@ -119,7 +119,7 @@ type asker struct {
 	// matchers are the resource rules of all policies.
 	matchers []*admissionregistrationv1.MatchResources
 	// documents answers for custom resources of our own.
-	documents *documents.Reviewer
+	documents *crdadmission.Reviewer
 }
 
 // objectKey is what only one object has, whatever version it is written in.
@@ -132,7 +132,7 @@ func (o *offline) asker(f *askFlags, stdin io.Reader) (*asker, error) {
 	if err != nil {
 		return nil, err
 	}
-	crds := append(documents.Definitions(), given...)
+	crds := append(crdadmission.Definitions(), given...)
 	for _, s := range o.sources {
 		for _, object := range s.Objects {
 			if object.GroupVersionKind() == crdKind() {
@@ -259,7 +259,7 @@ func (a *asker) ask(ctx context.Context, o *manifest.Object, explain bool) *answ
 	if req.Operation != admissionv1.Delete {
 		out.warnings = slices.Concat(misplaced(o), out.warnings)
 	}
-	if documents.Concerns(&req) {
+	if crdadmission.Concerns(&req) {
 		response := a.documents.Review(ctx, req)
 		out.documented(&response)
 	}
@@ -406,8 +406,8 @@ func (out *answer) documented(response *admission.Response) {
 
 // offlineDocuments answers for custom resources of our own as the server does, with
 // the configuration of a directory in the place of the cluster's.
-func offlineDocuments(c *config.Config) *documents.Reviewer {
-	return documents.New(documents.Options{Current: func() *config.Config { return c }, Offline: true})
+func offlineDocuments(c *config.Config) *crdadmission.Reviewer {
+	return crdadmission.New(crdadmission.Options{Current: func() *config.Config { return c }, Offline: true})
 }
 
 // guessed says what was assumed of a kind that is not known, where a policy may

@@ -15,8 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/manifest"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // changeFlags are what the command line of a command that changes manifests
@@ -66,10 +66,10 @@ func (f *changeFlags) check(cmd *cobra.Command) error {
 // tells where aliases may have been written out.
 func (f *changeFlags) finish(s streams, sources []source, said *about, where string) error {
 	texts := make([][]byte, len(sources))
-	var found finding.List
+	var found diagnostic.List
 	for i, s := range sources {
 		text, err := s.Text()
-		if list, ok := errors.AsType[finding.List](err); ok {
+		if list, ok := errors.AsType[diagnostic.List](err); ok {
 			found = append(found, list...)
 		} else if err != nil {
 			return err

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // opened is what is wrong with the configuration in a directory as it is shown to
@@ -13,7 +13,7 @@ import (
 // that can be opened from where the command runs. Findings themselves name files
 // by their paths below the directory.
 func opened(dir string, err error) error {
-	list, ok := errors.AsType[finding.List](err)
+	list, ok := errors.AsType[diagnostic.List](err)
 	if !ok {
 		return err
 	}

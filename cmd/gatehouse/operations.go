@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/ops"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tracing"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
 )
 
 // operationFlags are what the command line of serve says about looking into the
@@ -78,5 +78,5 @@ func (f *operationFlags) tracer(replica string, log *slog.Logger) (*tracing.Trac
 // debug answers the operator on the listener for health and metrics. It changes the
 // level of the log by the variable.
 func (f *operationFlags) debug(level *slog.LevelVar, log *slog.Logger) http.Handler {
-	return ops.Handler(ops.Options{Level: ops.NewLevel(level, log), Profiling: f.profiling})
+	return debug.Handler(debug.Options{Level: debug.NewLevel(level, log), Profiling: f.profiling})
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/admit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // addOutputFlag adds -o with these values, the first being the default.
@@ -44,7 +44,7 @@ func oneLine(text string) string {
 func violationLine(v *policy.Violation) string {
 	text := ruleText(v) + ": " + oneLine(v.Message)
 	if v.Exception != "" {
-		text += " (PolicyException " + shape.Printable(v.Exception) + ")"
+		text += " (PolicyException " + strict.Printable(v.Exception) + ")"
 	}
 	return text
 }
@@ -52,17 +52,17 @@ func violationLine(v *policy.Violation) string {
 // ruleText is which rule of which policy is meant, and where. Injection may
 // refuse a pod for no profile.
 func ruleText(v *policy.Violation) string {
-	text := v.Kind + " " + shape.Printable(v.Policy)
+	text := v.Kind + " " + strict.Printable(v.Policy)
 	rule := v.Rule
 	if v.Kind == admit.InjectionKind && v.Policy == "" {
 		text, rule = "sidecar injection", ""
 	}
 	if v.Binding != "" {
-		text += " with binding " + shape.Printable(v.Binding)
+		text += " with binding " + strict.Printable(v.Binding)
 	}
 	for _, part := range []struct{ what, name string }{{"param ", v.Param}, {"template ", v.Template}, {"", rule}} {
 		if part.name != "" {
-			text += ", " + part.what + shape.Printable(part.name)
+			text += ", " + part.what + strict.Printable(part.name)
 		}
 	}
 	return text

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/documents"
+	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -127,7 +127,7 @@ func answerer(name string, c *config.Config, s *webhooks.Snapshot) (func(context
 	case "validate":
 		own := offlineDocuments(c)
 		return admit(func(ctx context.Context, r admission.Request) admission.Response {
-			if documents.Concerns(&r) {
+			if crdadmission.Concerns(&r) {
 				return own.Review(ctx, r)
 			}
 			return s.Policy.Review(ctx, r)

@@ -22,17 +22,17 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/ops"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tracing"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -175,7 +175,7 @@ or a certificate that cannot be used, or an address that is taken.`,
 	for name, values := range map[string][]string{
 		"tls-min-version": {"1.3", "1.2"},
 		"on-emptied-file": {emptiedWarn, emptiedRefuse},
-		"log-level":       ops.Levels(),
+		"log-level":       debug.Levels(),
 		"log-format":      {"json", "text"},
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flags exist
@@ -487,7 +487,7 @@ func observer(metrics *telemetry.Telemetry, usage useNotes, tracer *tracing.Trac
 // could serve on in its place, so that expressions of policies that do not compile
 // do not keep the server from starting: every other gate would be open, or
 // everything refused.
-func first(c *config.Config, found finding.List) (*webhooks.Snapshot, error) {
+func first(c *config.Config, found diagnostic.List) (*webhooks.Snapshot, error) {
 	if found.Err() == nil {
 		c.Policy.KeepBroken = true
 		snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
@@ -620,7 +620,7 @@ func logCertificate(log *slog.Logger, e certs.Event) {
 
 // logFindings logs each finding on a line of its own.
 func logFindings(log *slog.Logger, err error) {
-	list, ok := errors.AsType[finding.List](err)
+	list, ok := errors.AsType[diagnostic.List](err)
 	if !ok {
 		log.Error("configuration", "error", err.Error())
 		return
@@ -630,10 +630,10 @@ func logFindings(log *slog.Logger, err error) {
 	}
 }
 
-func logFinding(log *slog.Logger, f finding.Finding) {
+func logFinding(log *slog.Logger, f diagnostic.Finding) {
 	f = f.Redacted()
 	write := log.Error
-	if f.Severity == finding.Warning {
+	if f.Severity == diagnostic.Warning {
 		write = log.Warn
 	}
 	write("configuration", "source", f.Source, "object", f.Object, "field", f.Field, "finding", f.Message, "hint", f.Hint)

@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/status"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -44,7 +44,7 @@ type standing struct {
 	// use is the version that is compiled, nil for none.
 	use *config.Resource
 	// found is what is wrong with the version that was read.
-	found finding.List
+	found diagnostic.List
 	// broken tells that it has errors and is compiled all the same.
 	broken bool
 }
@@ -64,7 +64,7 @@ type settled struct {
 	snapshot  *webhooks.Snapshot
 	standings []*standing
 	// leftOut are errors of documents that are left out for them.
-	leftOut finding.List
+	leftOut diagnostic.List
 }
 
 // attempt is one settling in progress.
@@ -77,7 +77,7 @@ type attempt struct {
 	tolerant bool
 	// without are the profiles of the directory that are left out, and why.
 	without map[string]bool
-	leftOut finding.List
+	leftOut diagnostic.List
 }
 
 // settle compiles the documents of a directory with the custom resources. The error
@@ -130,7 +130,7 @@ func (s *settling) settle(base *config.Config, resources []*config.Resource, tol
 
 // note gives each resource what is said of the version that was read. What others
 // take part in too is for who has to mend it.
-func (a *attempt) note(found finding.List) {
+func (a *attempt) note(found diagnostic.List) {
 	for _, f := range found {
 		one := a.byName[f.Object]
 		if f.Source == config.ClusterSource && f.Others == "" && one != nil && one.current() && !slices.Contains(one.found, f) {
@@ -140,7 +140,7 @@ func (a *attempt) note(found finding.List) {
 }
 
 // merged is the configuration of the versions that stand.
-func (a *attempt) merged() (*config.Config, finding.List) {
+func (a *attempt) merged() (*config.Config, diagnostic.List) {
 	used := make([]*config.Resource, 0, len(a.all))
 	for _, one := range a.all {
 		if one.use != nil {
@@ -151,14 +151,14 @@ func (a *attempt) merged() (*config.Config, finding.List) {
 }
 
 // whole compiles everything. Without a result there are errors among the findings.
-func (a *attempt) whole() (*settled, finding.List, error) {
+func (a *attempt) whole() (*settled, diagnostic.List, error) {
 	merged, found := a.merged()
 	if err := a.prepare(merged); err != nil {
 		return nil, nil, err
 	}
 	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: merged.Sidecar, Policy: merged.Policy, Authn: merged.Authn})
 	if err != nil {
-		list, ok := errors.AsType[finding.List](err)
+		list, ok := errors.AsType[diagnostic.List](err)
 		if !ok {
 			return nil, nil, err
 		}
@@ -173,7 +173,7 @@ func (a *attempt) resolve(compile func(*config.Config) error) {
 	for {
 		merged, found := a.merged()
 		if err := compile(merged); err != nil {
-			list, _ := errors.AsType[finding.List](err)
+			list, _ := errors.AsType[diagnostic.List](err)
 			found = append(found, list...)
 		}
 		if !a.blame(found) {
@@ -184,7 +184,7 @@ func (a *attempt) resolve(compile func(*config.Config) error) {
 
 // policies compiles everything, and takes back versions of policies and what belongs
 // to them until that is possible.
-func (a *attempt) policies() (of *settled, found finding.List, err error) {
+func (a *attempt) policies() (of *settled, found diagnostic.List, err error) {
 	for {
 		of, found, err = a.whole()
 		if err != nil || !a.blamePolicies(found, of != nil) {
@@ -195,11 +195,11 @@ func (a *attempt) policies() (of *settled, found finding.List, err error) {
 
 // blame takes back one version for each error that is not of a policy, and tells
 // whether there was any.
-func (a *attempt) blame(found finding.List) (again bool) {
+func (a *attempt) blame(found diagnostic.List) (again bool) {
 	a.note(found)
 	touched := map[*standing]bool{}
 	for _, f := range found {
-		if f.Severity != finding.Error || strings.HasPrefix(f.Object, "AdmissionPolicy/") {
+		if f.Severity != diagnostic.Error || strings.HasPrefix(f.Object, "AdmissionPolicy/") {
 			continue
 		}
 		victim, known := a.victim(&f, touched)
@@ -220,7 +220,7 @@ func (a *attempt) blame(found finding.List) (again bool) {
 
 // victim is the resource that is to mend an error: of those that take part in it, the
 // one that was changed last. Known tells that one of them was taken back already.
-func (a *attempt) victim(f *finding.Finding, touched map[*standing]bool) (victim *standing, known bool) {
+func (a *attempt) victim(f *diagnostic.Finding, touched map[*standing]bool) (victim *standing, known bool) {
 	for _, name := range append(strings.Fields(f.Others), f.Object) {
 		one := a.byName[name]
 		if one == nil || one.use == nil {
@@ -242,13 +242,13 @@ func changedLater(a, b *config.Resource) bool {
 }
 
 // takeBack takes a version back, to the one before it or to none.
-func (a *attempt) takeBack(one *standing, f *finding.Finding) {
+func (a *attempt) takeBack(one *standing, f *diagnostic.Finding) {
 	current := one.current()
 	if current {
 		said := *f
 		if f.Object != one.read.Object() {
-			said = finding.Finding{
-				Severity: finding.Error, Source: config.ClusterSource, Object: one.read.Object(), Field: "spec", Hint: f.Hint,
+			said = diagnostic.Finding{
+				Severity: diagnostic.Error, Source: config.ClusterSource, Object: one.read.Object(), Field: "spec", Hint: f.Hint,
 				Message: fmt.Sprintf("makes %s wrong, and was changed last: %s: %s", f.Object, f.Field, f.Message),
 			}
 		}
@@ -266,14 +266,14 @@ func (a *attempt) takeBack(one *standing, f *finding.Finding) {
 // blamePolicies takes back versions with errors of policies, bindings and exceptions,
 // and tells whether there was any. A policy whose expressions do not compile stays
 // unless there is a version before: that it matches is what its failurePolicy needs.
-func (a *attempt) blamePolicies(found finding.List, compiled bool) (again bool) {
+func (a *attempt) blamePolicies(found diagnostic.List, compiled bool) (again bool) {
 	again = a.blame(found)
 	for _, one := range a.all {
 		one.broken = false
 	}
 	for _, f := range found {
 		one := a.byName[f.Object]
-		if f.Severity != finding.Error || f.Source != config.ClusterSource || one == nil || one.use == nil || one.broken ||
+		if f.Severity != diagnostic.Error || f.Source != config.ClusterSource || one == nil || one.use == nil || one.broken ||
 			!strings.HasPrefix(f.Object, "AdmissionPolicy/") {
 			continue
 		}
@@ -302,8 +302,8 @@ func (a *attempt) compilesKept(one *standing) bool {
 }
 
 // ofDocuments are findings about documents of the directory.
-func (a *attempt) ofDocuments(found finding.List) finding.List {
-	var list finding.List
+func (a *attempt) ofDocuments(found diagnostic.List) diagnostic.List {
+	var list diagnostic.List
 	for _, f := range found {
 		if f.Source != config.ClusterSource || a.byName[f.Object] == nil {
 			list = append(list, f)
@@ -369,8 +369,8 @@ func (of *settled) report(notSent func(object any) []string) status.Report {
 
 // findings are those of the snapshot, with all about the resources as they were
 // read.
-func (of *settled) findings(snapshot finding.List) finding.List {
-	list := slices.DeleteFunc(snapshot, func(f finding.Finding) bool { return f.Source == config.ClusterSource })
+func (of *settled) findings(snapshot diagnostic.List) diagnostic.List {
+	list := slices.DeleteFunc(snapshot, func(f diagnostic.Finding) bool { return f.Source == config.ClusterSource })
 	list = append(list, of.leftOut...)
 	for _, one := range of.standings {
 		list = append(list, one.found...)

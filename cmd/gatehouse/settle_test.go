@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // custom is a custom resource as an API server gives it.
@@ -190,7 +190,7 @@ spec: {policies: [{name: p}], match: {names: [a]}, reason: %q}
 				}
 				got = append(got, name+" "+string(o.Use))
 				for _, f := range o.Findings {
-					if f.Severity == finding.Error {
+					if f.Severity == diagnostic.Error {
 						found = append(found, f.String())
 					}
 				}
@@ -420,7 +420,7 @@ func TestSettleTellsAll(t *testing.T) {
 	for _, one := range of.standings {
 		n := 0
 		for _, f := range one.found {
-			if f.Severity == finding.Error {
+			if f.Severity == diagnostic.Error {
 				n++
 			}
 		}

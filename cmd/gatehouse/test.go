@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cases"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/request"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 )
 
@@ -111,15 +111,15 @@ func (f *testFlags) test(ctx context.Context, s streams, paths []string, selecte
 	if err != nil {
 		return err
 	}
-	runner := cases.Runner{Resources: resources, Compile: variants(c, snapshot), Workers: runtime.GOMAXPROCS(0)}
-	all, wrong := cases.Load(paths)
-	wrong = append(wrong, cases.NewKnown(&c.Policy, c.Sidecar.Profiles).Check(all)...)
+	runner := testrunner.Runner{Resources: resources, Compile: variants(c, snapshot), Workers: runtime.GOMAXPROCS(0)}
+	all, wrong := testrunner.Load(paths)
+	wrong = append(wrong, testrunner.NewKnown(&c.Policy, c.Sidecar.Profiles).Check(all)...)
 	wrong = append(wrong, runner.Check(all)...)
 	wrong.Sort()
 	if err := wrong.Err(); err != nil {
 		return fmt.Errorf("the tests cannot be used:\n%w", err)
 	}
-	some := cases.Select(all, selected.MatchString)
+	some := testrunner.Select(all, selected.MatchString)
 	if len(some) == 0 {
 		return fmt.Errorf("--run %q: matches none of %s (hint: it is matched against TEST/CASE)", f.run, count(len(all), "case"))
 	}
@@ -132,7 +132,7 @@ func (f *testFlags) test(ctx context.Context, s streams, paths []string, selecte
 	}
 	report := newTestReport(results)
 	if f.coverage || f.minCoverage > 0 {
-		report.Coverage, report.Untested = cases.NewCoverage(&c.Policy, results), cases.Untested(&c.Policy, results)
+		report.Coverage, report.Untested = testrunner.NewCoverage(&c.Policy, results), testrunner.Untested(&c.Policy, results)
 	}
 	if err := f.write(s, report); err != nil {
 		return err
@@ -158,8 +158,8 @@ func resourcesOf(c *config.Config) (*request.Resources, error) {
 
 // variants compiles a configuration as cases want it. What is compiled already
 // is not compiled again.
-func variants(c *config.Config, snapshot *webhooks.Snapshot) func(cases.Variant) (*webhooks.Snapshot, error) {
-	return func(v cases.Variant) (*webhooks.Snapshot, error) {
+func variants(c *config.Config, snapshot *webhooks.Snapshot) func(testrunner.Variant) (*webhooks.Snapshot, error) {
+	return func(v testrunner.Variant) (*webhooks.Snapshot, error) {
 		if v.RealTime && v.Inject && v.About == nil && v.Context == nil {
 			return snapshot, nil
 		}

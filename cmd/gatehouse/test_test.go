@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cases"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 )
 
 // TestGuideShowsTests keeps the example of docs/testing.md the one that the
@@ -92,7 +92,7 @@ func TestDifferencesAreVisible(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
 			p := testPrinter{out: &out}
-			p.difference(&cases.Difference{Field: "violations[0]", Problem: cases.Different, Lines: []cases.Line{{Name: "message", Expected: &c.expected, Got: &c.got}}})
+			p.difference(&testrunner.Difference{Field: "violations[0]", Problem: testrunner.Different, Lines: []testrunner.Line{{Name: "message", Expected: &c.expected, Got: &c.got}}})
 			_, got, _ := strings.Cut(strings.ReplaceAll(out.String(), "\n          ", "\n"), ":\n")
 			if got != c.want {
 				t.Errorf("got\n%swant\n%s", got, c.want)
@@ -106,13 +106,13 @@ func TestDifferencesAreVisible(t *testing.T) {
 func TestColourAddsNothingElse(t *testing.T) {
 	t.Parallel()
 	one, two := "one", "two"
-	report := newTestReport([]cases.Result{
-		{Case: &cases.Case{Source: "a.yaml", Test: "a", Name: "a", Field: "cases[0]"}},
-		{Case: &cases.Case{Source: "a.yaml", Test: "a", Name: "b", Field: "cases[1]"}, Differences: []cases.Difference{
-			{Field: "verdict", Problem: cases.Different, Lines: []cases.Line{{Name: "verdict", Expected: &one, Got: &two}}},
+	report := newTestReport([]testrunner.Result{
+		{Case: &testrunner.Case{Source: "a.yaml", Test: "a", Name: "a", Field: "cases[0]"}},
+		{Case: &testrunner.Case{Source: "a.yaml", Test: "a", Name: "b", Field: "cases[1]"}, Differences: []testrunner.Difference{
+			{Field: "verdict", Problem: testrunner.Different, Lines: []testrunner.Line{{Name: "verdict", Expected: &one, Got: &two}}},
 		}},
 	})
-	report.Coverage = cases.Coverage{{Kind: "AdmissionPolicy", Policy: "p", Rule: "validations[0]"}}
+	report.Coverage = testrunner.Coverage{{Kind: "AdmissionPolicy", Policy: "p", Rule: "validations[0]"}}
 	show := func(colour bool) string {
 		var out strings.Builder
 		p := testPrinter{out: &out, colour: colour}

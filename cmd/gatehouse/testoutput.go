@@ -10,35 +10,35 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cases"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/junit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // testReport is what test says as JSON.
 type testReport struct {
-	Cases    []testedCase   `json:"cases"`
-	Passed   int            `json:"passed"`
-	Failed   int            `json:"failed"`
-	Coverage cases.Coverage `json:"coverage,omitzero"`
+	Cases    []testedCase        `json:"cases"`
+	Passed   int                 `json:"passed"`
+	Failed   int                 `json:"failed"`
+	Coverage testrunner.Coverage `json:"coverage,omitzero"`
 	// Untested are policies that no test is about. They are not in Coverage.
 	Untested []string `json:"untested,omitempty"`
 
-	results []cases.Result
+	results []testrunner.Result
 }
 
 type testedCase struct {
-	Source      string             `json:"source"`
-	Field       string             `json:"field"`
-	Test        string             `json:"test"`
-	Name        string             `json:"name"`
-	Passed      bool               `json:"passed"`
-	Differences []cases.Difference `json:"differences,omitempty"`
-	Got         *cases.Outcome     `json:"got"`
+	Source      string                  `json:"source"`
+	Field       string                  `json:"field"`
+	Test        string                  `json:"test"`
+	Name        string                  `json:"name"`
+	Passed      bool                    `json:"passed"`
+	Differences []testrunner.Difference `json:"differences,omitempty"`
+	Got         *testrunner.Outcome     `json:"got"`
 }
 
-func newTestReport(results []cases.Result) *testReport {
+func newTestReport(results []testrunner.Result) *testReport {
 	report := &testReport{results: results}
 	for i := range results {
 		r := &results[i]
@@ -110,16 +110,16 @@ func (p *testPrinter) report(report *testReport) {
 				p.line("")
 			}
 			source = r.Case.Source
-			title := shape.Printable(source)
+			title := strict.Printable(source)
 			if r.Case.Test != source {
-				title = shape.Printable(r.Case.Test) + " (" + title + ")"
+				title = strict.Printable(r.Case.Test) + " (" + title + ")"
 			}
 			p.line("%s", title)
 		}
 		if r.Passed() {
-			p.line("  %s    %s", p.paint(paintGreen, "ok"), shape.Printable(r.Case.Name))
+			p.line("  %s    %s", p.paint(paintGreen, "ok"), strict.Printable(r.Case.Name))
 		} else {
-			p.line("  %s  %s: %s", p.paint(paintRed, "FAIL"), r.Case.Field, shape.Printable(r.Case.Name))
+			p.line("  %s  %s: %s", p.paint(paintRed, "FAIL"), r.Case.Field, strict.Printable(r.Case.Name))
 		}
 		for j := range r.Differences {
 			p.difference(&r.Differences[j])
@@ -132,7 +132,7 @@ func (p *testPrinter) report(report *testReport) {
 		p.line("")
 		p.coverage(report.Coverage)
 		for _, name := range report.Untested {
-			p.line("not counted, because none of these tests is about it: %s", shape.Printable(name))
+			p.line("not counted, because none of these tests is about it: %s", strict.Printable(name))
 		}
 	}
 	p.line("")
@@ -140,14 +140,14 @@ func (p *testPrinter) report(report *testReport) {
 }
 
 // difference writes what is expected and what came, line under line.
-func (p *testPrinter) difference(d *cases.Difference) {
+func (p *testPrinter) difference(d *testrunner.Difference) {
 	about := d.Field
 	switch d.Problem {
-	case cases.Different:
+	case testrunner.Different:
 		about += " not as expected"
-	case cases.Missing:
+	case testrunner.Missing:
 		about += " expected, and did not come"
-	case cases.Unexpected:
+	case testrunner.Unexpected:
 		about += " not expected, and came"
 	}
 	p.line("        %s:", about)
@@ -160,7 +160,7 @@ func (p *testPrinter) difference(d *cases.Difference) {
 		switch {
 		case l.Same():
 			p.value(" ", width, l.Name, *l.Got)
-		case l.Expected == nil && d.Problem == cases.Different && l.Name != "":
+		case l.Expected == nil && d.Problem == testrunner.Different && l.Name != "":
 			p.value(" ", width, l.Name, *l.Got) // it was not looked at
 		default:
 			if l.Expected != nil {
@@ -174,7 +174,7 @@ func (p *testPrinter) difference(d *cases.Difference) {
 }
 
 // expectedName is what the expectation calls what a line compares.
-func expectedName(l *cases.Line) string {
+func expectedName(l *testrunner.Line) string {
 	if l.Part {
 		return l.Name + "Contains"
 	}
@@ -188,7 +188,7 @@ func (p *testPrinter) value(mark string, width int, name, value string) {
 		width += 2
 	}
 	for line := range strings.SplitSeq(visible(value), "\n") {
-		text := strings.TrimRight(fmt.Sprintf("%s %-*s%s", mark, width, shape.Printable(name), line), " ")
+		text := strings.TrimRight(fmt.Sprintf("%s %-*s%s", mark, width, strict.Printable(name), line), " ")
 		if colour != "" {
 			text = p.paint(colour, text)
 		}
@@ -208,7 +208,7 @@ func visible(text string) string {
 }
 
 // outcome writes all that came.
-func (p *testPrinter) outcome(o *cases.Outcome) {
+func (p *testPrinter) outcome(o *testrunner.Outcome) {
 	detail := func(format string, args ...any) {
 		for line := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
 			p.line("        %s", line)
@@ -237,7 +237,7 @@ func (p *testPrinter) outcome(o *cases.Outcome) {
 		detail("warning %s", visible(warning))
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.AuditAnnotations)) {
-		detail("audit annotation %s = %s", shape.Printable(key), visible(o.AuditAnnotations[key]))
+		detail("audit annotation %s = %s", strict.Printable(key), visible(o.AuditAnnotations[key]))
 	}
 	for i := range o.Evaluations {
 		e := &o.Evaluations[i]
@@ -257,14 +257,14 @@ func violationText(v *policy.Violation) string {
 }
 
 // coverage writes what cases have seen of the rules.
-func (p *testPrinter) coverage(c cases.Coverage) {
+func (p *testPrinter) coverage(c testrunner.Coverage) {
 	width, last := 0, ""
 	for i := range c {
 		width = max(width, len(c[i].Rule))
 	}
 	for i := range c {
 		r := &c[i]
-		if title := r.Kind + " " + shape.Printable(r.Policy); title != last {
+		if title := r.Kind + " " + strict.Printable(r.Policy); title != last {
 			p.line("%s", title)
 			last = title
 		}
@@ -284,7 +284,7 @@ func (p *testPrinter) coverage(c cases.Coverage) {
 }
 
 // covered is how many of the rules are covered.
-func covered(c cases.Coverage) string {
+func covered(c testrunner.Coverage) string {
 	if len(c) == 0 {
 		return "there is no rule to cover"
 	}

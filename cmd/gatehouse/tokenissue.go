@@ -19,10 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // defaultTokenTTL is how long a token lives unless told otherwise.
@@ -210,10 +210,10 @@ func (f *tokenFlags) misused() []issueProblem {
 func (f *tokenFlags) refuseAll(ctx context.Context, problems []issueProblem, issued *issuedToken) error {
 	known, err := f.known(ctx, tokens.Directory{Dir: f.config}, issued.Document.Name)
 	if err == nil {
-		var own finding.List
+		var own diagnostic.List
 		own, _, err = f.findings(known, issued)
 		for _, one := range own {
-			problems = append(problems, issueProblem{one.Field, finding.List{one}})
+			problems = append(problems, issueProblem{one.Field, diagnostic.List{one}})
 		}
 	}
 	if err != nil {
@@ -299,18 +299,18 @@ func (f *tokenFlags) judge(known tokens.Listing, issued *issuedToken) (sound boo
 
 // findings are the errors of the document, compiled beside what is known. Sound tells
 // that nothing else has any.
-func (f *tokenFlags) findings(known tokens.Listing, issued *issuedToken) (own finding.List, sound bool, err error) {
+func (f *tokenFlags) findings(known tokens.Listing, issued *issuedToken) (own diagnostic.List, sound bool, err error) {
 	// The last of the tokens, so that what two have in common is its fault.
 	source := "the new token"
 	known.Tokens = append(known.Tokens, authn.Token{Source: source, AccessToken: issued.Document})
 	known.Now = f.now
 	_, err = authn.Compile(known.Spec)
-	var found finding.List
+	var found diagnostic.List
 	if err != nil && !errors.As(err, &found) {
 		return nil, false, err
 	}
 	for _, one := range found {
-		if one.Source != source || one.Severity != finding.Error {
+		if one.Source != source || one.Severity != diagnostic.Error {
 			continue
 		}
 		if f.config == "" && strings.HasPrefix(one.Field, "spec.user.groups[") && strings.HasPrefix(one.Message, `"system:`) {

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 func newTokenListCommand(s streams) *cobra.Command {
@@ -181,7 +181,7 @@ func (f *tokenListFlags) list(ctx context.Context, s streams) error {
 func (f *tokenListFlags) remark(s streams, rows []listedToken, listing *tokens.Listing) error {
 	pending := 0
 	for i := range rows {
-		name := shape.Printable(rows[i].ID)
+		name := strict.Printable(rows[i].ID)
 		if why, unused := listing.Unused[rows[i].ID]; unused {
 			_, _ = fmt.Fprintf(s.err, "AccessToken/%s is not used: %s\n", name, oneLine(why)) // remarks
 		}
@@ -269,11 +269,11 @@ func printTokens(out io.Writer, rows []listedToken, wide, lastUsed bool) error {
 			used = "?"
 		}
 		cells := []string{
-			shape.Printable(row.ID), orDash(shape.Printable(row.User.Username)), orDash(joined(row.User.Groups, wide)),
+			strict.Printable(row.ID), orDash(strict.Printable(row.User.Username)), orDash(joined(row.User.Groups, wide)),
 			instant(row.IssuedAt), instant(&row.ExpiresAt), used, string(row.State),
 		}
 		if wide {
-			cells = append(cells, orDash(shape.Printable(row.User.UID)), orDash(joined(row.Audiences, wide)), row.source)
+			cells = append(cells, orDash(strict.Printable(row.User.UID)), orDash(joined(row.Audiences, wide)), row.source)
 		}
 		line(cells...)
 	}
@@ -290,7 +290,7 @@ func joined(list []string, all bool) string {
 	}
 	shown := make([]string, len(list))
 	for i, text := range list {
-		shown[i] = shape.Printable(text)
+		shown[i] = strict.Printable(text)
 	}
 	return strings.Join(shown, ",") + more
 }
@@ -321,16 +321,16 @@ func listingError(dir string, listing *tokens.Listing, now time.Time) error {
 }
 
 // listingErrors are how many errors there are, and the first.
-func listingErrors(listing *tokens.Listing, now time.Time) (n int, first finding.Finding, err error) {
+func listingErrors(listing *tokens.Listing, now time.Time) (n int, first diagnostic.Finding, err error) {
 	spec := listing.Spec
 	spec.Now = func() time.Time { return now }
 	_, err = authn.Compile(spec)
-	var more finding.List
+	var more diagnostic.List
 	if err != nil && !errors.As(err, &more) {
 		return 0, first, err
 	}
 	for _, one := range slices.Concat(listing.Found, more) {
-		if one.Severity == finding.Error {
+		if one.Severity == diagnostic.Error {
 			if n++; n == 1 {
 				first = one
 			}

@@ -18,11 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/tokens"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 func newTokenRevokeCommand(s streams) *cobra.Command {
@@ -256,7 +256,7 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s streams, store tokens.S
 			}
 			user := wanted[i].Spec.User
 			f.report.Removed = append(f.report.Removed, removedToken{ID: r.ID, User: user, File: f.file(r.Place)})
-			if err := f.say(s, "%s AccessToken %s of %s, in %s\n", verb, shape.Printable(r.ID), shape.Printable(user.Username), f.placeText(r.Place)); err != nil {
+			if err := f.say(s, "%s AccessToken %s of %s, in %s\n", verb, strict.Printable(r.ID), strict.Printable(user.Username), f.placeText(r.Place)); err != nil {
 				return removed, listing, err
 			}
 		}
@@ -268,7 +268,7 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s streams, store tokens.S
 		problems = append(problems, f.notThere(id, listing))
 	}
 	if f.user != "" && removed == 0 && len(problems) == 0 {
-		_, _ = fmt.Fprintf(s.err, "%s has no access token\n", shape.Printable(f.user)) // a remark
+		_, _ = fmt.Fprintf(s.err, "%s has no access token\n", strict.Printable(f.user)) // a remark
 	}
 	return removed, listing, errors.Join(problems...)
 }
@@ -290,9 +290,9 @@ func (f *tokenRevokeFlags) notThere(id string, listing *tokens.Listing) error {
 
 // mayHideTokens tells whether an error is about what may be an access token, and
 // cannot be read.
-func mayHideTokens(one finding.Finding) bool {
+func mayHideTokens(one diagnostic.Finding) bool {
 	kind, _, known := strings.Cut(one.Object, "/")
-	return one.Severity == finding.Error && (!known || kind == "AccessToken" || strings.HasSuffix(kind, "List"))
+	return one.Severity == diagnostic.Error && (!known || kind == "AccessToken" || strings.HasSuffix(kind, "List"))
 }
 
 func (f *tokenRevokeFlags) wants(t *authn.Token) bool {
@@ -339,7 +339,7 @@ func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s streams, store toke
 	_, err = authn.Compile(authn.Spec{
 		Revocations: []authn.Revocation{{Source: "the revocation", TokenRevocation: *revocation}}, Now: f.now,
 	})
-	if list, ok := errors.AsType[finding.List](err); ok {
+	if list, ok := errors.AsType[diagnostic.List](err); ok {
 		return fmt.Errorf("nothing was revoked:\n%w", list)
 	}
 	if err != nil {
@@ -359,7 +359,7 @@ func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s streams, store toke
 	}
 	f.report.Revocation = report
 	return f.say(s, "%s a TokenRevocation, in %s: what was issued to %s before %s is refused, JWTs and login tokens too\n",
-		verb, f.placeText(place), shape.Printable(f.user), before.Format(time.RFC3339))
+		verb, f.placeText(place), strict.Printable(f.user), before.Format(time.RFC3339))
 }
 
 // placeText is the place of a document in a sentence.
@@ -390,7 +390,7 @@ func listingErrorAfter(dir string, listing *tokens.Listing) error {
 	if listing == nil {
 		return nil
 	}
-	at := slices.IndexFunc(listing.Found, func(one finding.Finding) bool { return one.Severity == finding.Error })
+	at := slices.IndexFunc(listing.Found, func(one diagnostic.Finding) bool { return one.Severity == diagnostic.Error })
 	if at < 0 {
 		return nil
 	}
@@ -465,7 +465,7 @@ func completeTokens(cmd *cobra.Command, prefix string, of func(*authn.Token) (wo
 			continue
 		}
 		if about != "" {
-			word = cobra.CompletionWithDesc(word, shape.Printable(about))
+			word = cobra.CompletionWithDesc(word, strict.Printable(about))
 		}
 		words = append(words, word)
 	}

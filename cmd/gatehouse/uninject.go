@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -51,7 +51,7 @@ func (f *changeFlags) uninject(s streams, takeOut func(pod []byte) (sidecar.Remo
 		return err
 	}
 	said := about{quiet: f.quiet}
-	var unknown finding.List
+	var unknown diagnostic.List
 	for _, source := range sources {
 		for _, o := range source.Objects {
 			if o.NoPod != "" {
@@ -64,7 +64,7 @@ func (f *changeFlags) uninject(s streams, takeOut func(pod []byte) (sidecar.Remo
 			}
 			switch {
 			case err != nil:
-				unknown = append(unknown, inObject(o, finding.List{{Severity: finding.Error, Message: err.Error()}})...)
+				unknown = append(unknown, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: err.Error()}})...)
 			case len(removal.Patches) == 0:
 				said.say(o, "left as it is: nothing was injected")
 			default:

@@ -20,7 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/test/installers"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // valueSchema is what the tests look at of a JSON schema.
@@ -66,7 +66,7 @@ func (s *valueSchema) differences(of reflect.Type, path string) []string {
 		if s.AdditionalProperties != false {
 			found = append(found, path+": the schema takes other fields too")
 		}
-		fields := shape.Fields(of)
+		fields := strict.Fields(of)
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
 			if s.Properties[field] == nil {
 				found = append(found, path+"."+field+": the schema lacks it")
@@ -88,7 +88,7 @@ func (s *valueSchema) differences(of reflect.Type, path string) []string {
 func TestSchemaFitsPolicyConfiguration(t *testing.T) {
 	t.Parallel()
 	of := valuesSchema(t).Properties["policyConfiguration"]
-	for field := range shape.Fields(reflect.TypeFor[metav1.TypeMeta]()) {
+	for field := range strict.Fields(reflect.TypeFor[metav1.TypeMeta]()) {
 		of.Properties[field] = &valueSchema{Type: "string"}
 	}
 	if found := of.differences(reflect.TypeFor[v1alpha1.PolicyConfiguration](), "policyConfiguration"); len(found) > 0 {

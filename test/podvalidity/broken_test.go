@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/podvalidation"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // part is what a row of TestBrokenProfiles breaks.
@@ -130,13 +130,13 @@ func TestBrokenProfiles(t *testing.T) {
 				t.Logf("the API server says %q", errs)
 			}
 			_, err := compile(profiles(t, "profile.yaml", profile))
-			var found finding.List
+			var found diagnostic.List
 			if !errors.As(err, &found) {
 				t.Fatalf("got %v:\n%s", err, profile)
 			}
 			named := false
 			for _, f := range found {
-				named = named || f.Severity == finding.Error && strings.HasSuffix(f.Field, row.field)
+				named = named || f.Severity == diagnostic.Error && strings.HasSuffix(f.Field, row.field)
 			}
 			if !named {
 				t.Errorf("no finding names %s: %v", row.field, found)

@@ -13,7 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // accessTokens authenticates access tokens by their id and their hash. A hash
@@ -45,7 +45,7 @@ type accessToken struct {
 // refused.
 func newAccessTokens(
 	tokens []Token, clock func() time.Time, guard func(*authenticationv1.UserInfo) []violation,
-) (*accessTokens, finding.List) {
+) (*accessTokens, diagnostic.List) {
 	a := &accessTokens{byID: make(map[string]*accessToken, len(tokens)), now: clock}
 	if len(tokens) == 0 {
 		return a, nil
@@ -149,23 +149,23 @@ type tokenChecker struct {
 	guard  func(*authenticationv1.UserInfo) []violation
 	ids    map[string]*Token
 	hashes map[[sha256.Size]byte]*Token
-	found  finding.List
+	found  diagnostic.List
 }
 
 // check checks one token, and is its hash.
 func (c *tokenChecker) check(t *Token) [sha256.Size]byte {
-	report := func(severity finding.Severity, field, message, hint string) {
-		c.found = append(c.found, finding.Finding{
+	report := func(severity diagnostic.Severity, field, message, hint string) {
+		c.found = append(c.found, diagnostic.Finding{
 			Severity: severity, Source: t.Source, Object: object(t),
 			Field: field, Message: message, Hint: hint,
 		})
 	}
 
 	if !isLabel(t.Name) {
-		report(finding.Error, "metadata.name", quote(t.Name)+` is not a DNS-1123 label, and it is the token's id: `+
+		report(diagnostic.Error, "metadata.name", quote(t.Name)+` is not a DNS-1123 label, and it is the token's id: `+
 			`1 to 63 lower-case letters, digits and "-", with a letter or a digit at both ends`, "")
 	} else if first, taken := c.ids[t.Name]; taken {
-		report(finding.Error, "metadata.name", fmt.Sprintf("%s is already the id of the token in %s", quote(t.Name), place(first)),
+		report(diagnostic.Error, "metadata.name", fmt.Sprintf("%s is already the id of the token in %s", quote(t.Name), place(first)),
 			"issue one of the two again under another id")
 	} else {
 		c.ids[t.Name] = t
@@ -173,9 +173,9 @@ func (c *tokenChecker) check(t *Token) [sha256.Size]byte {
 
 	digest, message, hint := parseDigest(t.Spec.SHA256)
 	if message != "" {
-		report(finding.Error, "spec.sha256", message, hint)
+		report(diagnostic.Error, "spec.sha256", message, hint)
 	} else if first, taken := c.hashes[digest]; taken {
-		report(finding.Error, "spec.sha256", "is already the hash of "+other(t, first),
+		report(diagnostic.Error, "spec.sha256", "is already the hash of "+other(t, first),
 			"the id is part of a token's text, so no text has both ids: issue a token for each")
 		c.found[len(c.found)-1].Others = object(first)
 	} else {
@@ -183,20 +183,20 @@ func (c *tokenChecker) check(t *Token) [sha256.Size]byte {
 	}
 
 	for _, v := range c.guard(&t.Spec.User) {
-		report(finding.Error, "spec.user."+v.field, v.message, "")
+		report(diagnostic.Error, "spec.user."+v.field, v.message, "")
 	}
 
 	switch {
 	case t.Spec.ExpiresAt.IsZero():
-		report(finding.Error, "spec.expiresAt", "is missing, and every access token expires", `for example "2027-01-31T00:00:00Z"`)
+		report(diagnostic.Error, "spec.expiresAt", "is missing, and every access token expires", `for example "2027-01-31T00:00:00Z"`)
 	case !c.now.Before(t.Spec.ExpiresAt.Time):
-		report(finding.Warning, "spec.expiresAt", fmt.Sprintf("%q has passed: the token is refused", t.Spec.ExpiresAt.UTC().Format(time.RFC3339)),
+		report(diagnostic.Warning, "spec.expiresAt", fmt.Sprintf("%q has passed: the token is refused", t.Spec.ExpiresAt.UTC().Format(time.RFC3339)),
 			"delete the document, or issue a new token")
 	}
 
 	for i, audience := range t.Spec.Audiences {
 		if audience == "" {
-			report(finding.Error, fmt.Sprintf("spec.audiences[%d]", i), `"" must not be empty`,
+			report(diagnostic.Error, fmt.Sprintf("spec.audiences[%d]", i), `"" must not be empty`,
 				"without any audiences the token is good for the API server's own")
 		}
 	}

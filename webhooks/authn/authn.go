@@ -28,7 +28,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // Token is an AccessToken and the place that it was read from.
@@ -116,7 +116,7 @@ type Set struct {
 	// withdrawn are the ids of access tokens that are not known any more.
 	withdrawn map[string]struct{}
 	logins    *logins
-	warnings  finding.List
+	warnings  diagnostic.List
 }
 
 // backend is one authenticator and the shape of the tokens that it is asked
@@ -206,7 +206,7 @@ func (s *Set) Explain(ctx context.Context, token string, audiences []string) (De
 
 // Warnings are the findings of Compile that did not keep the Spec from being
 // used, in a fixed order. The caller must not write to the list.
-func (s *Set) Warnings() finding.List { return s.warnings }
+func (s *Set) Warnings() diagnostic.List { return s.warnings }
 
 // Review answers a token review. The response holds the status, and what a log
 // may hold as annotations under ReasonAnnotation and its neighbours: they are in

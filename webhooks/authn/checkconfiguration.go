@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // The bounds of what is configured about keys of issuers.
@@ -22,7 +22,7 @@ const (
 
 // checkConfiguration reports what is wrong with our AuthenticationConfiguration,
 // by itself and beside the rest of the Spec.
-func checkConfiguration(spec *Spec) finding.List {
+func checkConfiguration(spec *Spec) diagnostic.List {
 	c := spec.Configuration
 	p := &configurationProblems{source: c.Source}
 	p.checkJWT(spec)
@@ -62,7 +62,7 @@ func (p *configurationProblems) checkLogin(spec *Spec) {
 		return
 	}
 	if len(spec.Directories) == 0 {
-		p.report(finding.Warning, "login", "there is no directory, so nobody can log in with a password", "")
+		p.report(diagnostic.Warning, "login", "there is no directory, so nobody can log in with a password", "")
 	}
 	if len(login.Keys) == 0 {
 		p.error("login.keys", "is empty, and a key has to sign the tokens", "gatehouse token key --out FILE makes one")
@@ -112,7 +112,7 @@ func (p *configurationProblems) checkGuard(spec *Spec) {
 		if slices.Contains(names, name) {
 			return
 		}
-		hint := finding.DidYouMean(name, names...)
+		hint := diagnostic.DidYouMean(name, names...)
 		if hint == "" {
 			hint = "the sources are " + strings.Join(names, ", ")
 		}
@@ -146,11 +146,11 @@ func (p *configurationProblems) checkGuard(spec *Spec) {
 		case isNeverAllowed(allowed.Name):
 			p.error(field+".name", quote(allowed.Name)+" is the API server's own to give", "it gives system:authenticated to everybody whom a webhook says yes to")
 		case f == "":
-			p.report(finding.Warning, field+".name", quote(allowed.Name)+" is not reserved, so nothing has to allow it", "")
+			p.report(diagnostic.Warning, field+".name", quote(allowed.Name)+" is not reserved, so nothing has to allow it", "")
 		case f != faultReserved || textFault(allowed.Name) != "" || !strings.HasPrefix(allowed.Name, "system:"):
 			p.error(field+".name", quote(allowed.Name)+" is not the name of a reserved group", `reserved groups begin with "system:"`)
 		case allowed.Name == "system:masters":
-			p.report(finding.Warning, field+".name", `"system:masters" passes every authorizer, and no binding can be taken away from it`,
+			p.report(diagnostic.Warning, field+".name", `"system:masters" passes every authorizer, and no binding can be taken away from it`,
 				"bind ClusterRole cluster-admin to an ordinary group instead")
 		}
 		if len(allowed.Sources) == 0 {
@@ -173,7 +173,7 @@ func (p *configurationProblems) unreachable(field, required, given string) {
 
 // checkIssuerPrefix reports prefixes that the guard demands and a mapping by claim
 // never gives.
-func checkIssuerPrefix(c *Configuration, issuer *Issuer) finding.List {
+func checkIssuerPrefix(c *Configuration, issuer *Issuer) diagnostic.List {
 	p := &configurationProblems{source: c.Source}
 	for i, prefix := range c.Guard.Prefixes {
 		if prefix.Source != issuer.Config.Issuer.URL {
@@ -192,8 +192,8 @@ func checkIssuerPrefix(c *Configuration, issuer *Issuer) finding.List {
 
 // checkDirectories reports what is wrong with directories that is about more than
 // LDAP.
-func checkDirectories(spec *Spec) finding.List {
-	var found finding.List
+func checkDirectories(spec *Spec) diagnostic.List {
+	var found diagnostic.List
 	for i := range spec.Directories {
 		d := &spec.Directories[i]
 		p := &configurationProblems{source: d.Source}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 const issuerURL = "https://issuer.example"
@@ -184,14 +184,14 @@ func TestCompileConfiguration(t *testing.T) {
 			spec.Issuers = []authn.Issuer{issuer()}
 			test.edit(&spec)
 			set, err := authn.Compile(spec)
-			var found finding.List
+			var found diagnostic.List
 			if err == nil {
 				found = set.Warnings()
 			} else if !errors.As(err, &found) {
 				t.Fatal(err)
 			}
-			found = slices.DeleteFunc(slices.Clone(found), func(f finding.Finding) bool {
-				return f.Severity == finding.Warning && strings.HasPrefix(f.Field, "jwt[") && f.Code == "" // of package jwt
+			found = slices.DeleteFunc(slices.Clone(found), func(f diagnostic.Finding) bool {
+				return f.Severity == diagnostic.Warning && strings.HasPrefix(f.Field, "jwt[") && f.Code == "" // of package jwt
 			})
 			var shown []string
 			for _, f := range found {

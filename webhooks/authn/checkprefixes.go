@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // named is a source whose user names all begin with a prefix.
@@ -15,7 +15,7 @@ type named struct {
 
 // checkPrefixes warns of sources that can give the same user name: whoever can
 // choose a name in one of them can be somebody of the other.
-func checkPrefixes(spec *Spec) finding.List {
+func checkPrefixes(spec *Spec) diagnostic.List {
 	var all []named
 	for i := range spec.Directories {
 		d := &spec.Directories[i]
@@ -28,7 +28,7 @@ func checkPrefixes(spec *Spec) finding.List {
 			all = append(all, named{"issuer", one.Field + ".claimMappings.username.prefix", one.Source, one.Config.Issuer.URL, *m.Prefix})
 		}
 	}
-	var found finding.List
+	var found diagnostic.List
 	for i, a := range all {
 		for _, b := range all[:i] {
 			if a.source == b.source && a.name == b.name {
@@ -37,8 +37,8 @@ func checkPrefixes(spec *Spec) finding.List {
 			if !strings.HasPrefix(a.prefix, b.prefix) && !strings.HasPrefix(b.prefix, a.prefix) {
 				continue
 			}
-			found = append(found, finding.Finding{
-				Severity: finding.Warning, Source: a.document, Object: authenticationConfiguration, Field: a.field, Code: "shared-names",
+			found = append(found, diagnostic.Finding{
+				Severity: diagnostic.Warning, Source: a.document, Object: authenticationConfiguration, Field: a.field, Code: "shared-names",
 				Message: fmt.Sprintf("%s %s gives names that begin with %s, and %s %s names that begin with %s: one user name can be two people",
 					a.source, quote(a.name), quote(a.prefix), b.source, quote(b.name), quote(b.prefix)),
 				Hint: "give each source a prefix that no other begins with, such as its name and a colon",

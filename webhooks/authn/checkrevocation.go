@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // NoSuchUser says why nothing in the Spec can prove a user name, and which name
@@ -25,7 +25,7 @@ func NoSuchUser(spec *Spec, user string) (problem, hint string) {
 
 // checkRevocationUsers warns of revocations that end nothing because nobody has
 // the name, such as one that lacks a prefix.
-func checkRevocationUsers(spec *Spec) finding.List {
+func checkRevocationUsers(spec *Spec) diagnostic.List {
 	p, ok := prefixesOf(spec)
 	if !ok {
 		return nil
@@ -43,15 +43,15 @@ func checkRevocationUsers(spec *Spec) finding.List {
 	for i := range spec.Tokens {
 		delete(unknown, spec.Tokens[i].Spec.User.Username)
 	}
-	var found finding.List
+	var found diagnostic.List
 	for i := range spec.Revocations {
 		one := &spec.Revocations[i]
 		if _, ok := unknown[one.Spec.User]; !ok {
 			continue
 		}
 		problem, hint := p.say(one.Spec.User)
-		found = append(found, finding.Finding{
-			Severity: finding.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: "spec.user", Code: "no-such-user",
+		found = append(found, diagnostic.Finding{
+			Severity: diagnostic.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: "spec.user", Code: "no-such-user",
 			Message: problem + ", so nothing is revoked",
 			Hint:    hint + "; if access tokens were meant that are gone, the revocation may go too",
 		})

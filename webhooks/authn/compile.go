@@ -10,7 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // Compile checks a Spec and makes a Set of it. The error, if there is one, is a
@@ -18,13 +18,13 @@ import (
 func Compile(spec Spec) (*Set, error) {
 	something := len(spec.Tokens)+len(spec.Revocations)+len(spec.Issuers)+len(spec.Directories)+len(spec.LoginKeys) > 0
 	if something && spec.Now == nil {
-		return nil, finding.List{{
-			Severity: finding.Error,
+		return nil, diagnostic.List{{
+			Severity: diagnostic.Error,
 			Message:  "tokens need a clock to expire by, and Spec.Now is nil",
 		}}
 	}
 	set := &Set{revoked: revoked{}}
-	var found finding.List
+	var found diagnostic.List
 	if spec.Configuration != nil {
 		set.guard = newGuard(&spec.Configuration.Guard)
 		found = append(found, checkConfiguration(&spec)...)
@@ -66,44 +66,44 @@ func Compile(spec Spec) (*Set, error) {
 }
 
 // compileIssuers compiles the issuers that can be.
-func compileIssuers(spec *Spec) (map[string]*issuer, finding.List) {
+func compileIssuers(spec *Spec) (map[string]*issuer, diagnostic.List) {
 	known := make(map[string]*issuer, len(spec.Issuers))
-	var found finding.List
+	var found diagnostic.List
 	for i := range spec.Issuers {
 		one := &spec.Issuers[i]
-		report := func(severity finding.Severity, field, message, hint string) {
+		report := func(severity diagnostic.Severity, field, message, hint string) {
 			if field != "" {
 				field = "." + field
 			}
-			found = append(found, finding.Finding{
+			found = append(found, diagnostic.Finding{
 				Severity: severity, Source: one.Source, Object: authenticationConfiguration,
 				Field: one.Field + field, Message: message, Hint: hint,
 			})
 		}
 		url := one.Config.Issuer.URL
 		if _, twice := known[url]; twice {
-			report(finding.Error, "issuer.url", quoteURL(url)+" is the url of an issuer before it", "an issuer is configured once, with all its audiences")
+			report(diagnostic.Error, "issuer.url", quoteURL(url)+" is the url of an issuer before it", "an issuer is configured once, with all its audiences")
 			continue
 		}
 		authenticator, problems := jwt.Compile(one.Config, one.Keys)
 		for _, p := range problems {
-			report(finding.Error, p.Field, withoutPassword(p), "")
+			report(diagnostic.Error, p.Field, withoutPassword(p), "")
 		}
 		if authenticator == nil {
 			continue
 		}
 		for _, w := range authenticator.Warnings() {
-			report(finding.Warning, w.Field, w.Message, w.Hint)
+			report(diagnostic.Warning, w.Field, w.Message, w.Hint)
 		}
 		known[url] = &issuer{url, authenticator}
 		if spec.Configuration != nil {
 			found = append(found, checkIssuerPrefix(spec.Configuration, one)...)
 		}
 		if problem := cannotPass(one.Config.ClaimMappings.Username.Prefix); problem != "" {
-			report(finding.Error, "claimMappings.username.prefix", problem, "nobody could log in")
+			report(diagnostic.Error, "claimMappings.username.prefix", problem, "nobody could log in")
 		}
 		if problem := cannotPass(one.Config.ClaimMappings.Groups.Prefix); problem != "" {
-			report(finding.Error, "claimMappings.groups.prefix", problem, "nobody with a group could log in")
+			report(diagnostic.Error, "claimMappings.groups.prefix", problem, "nobody with a group could log in")
 		}
 	}
 	return known, found
@@ -157,17 +157,17 @@ const authenticationConfiguration = "AuthenticationConfiguration"
 // configurationProblems collects findings about our configuration.
 type configurationProblems struct {
 	source string
-	found  finding.List
+	found  diagnostic.List
 }
 
-func (p *configurationProblems) report(severity finding.Severity, field, message, hint string) {
-	p.found = append(p.found, finding.Finding{
+func (p *configurationProblems) report(severity diagnostic.Severity, field, message, hint string) {
+	p.found = append(p.found, diagnostic.Finding{
 		Severity: severity, Source: p.source, Object: authenticationConfiguration, Field: field, Message: message, Hint: hint,
 	})
 }
 
 func (p *configurationProblems) error(field, message, hint string) {
-	p.report(finding.Error, field, message, hint)
+	p.report(diagnostic.Error, field, message, hint)
 }
 
 // duration reports a duration out of its bounds.

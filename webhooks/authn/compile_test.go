@@ -10,7 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 func TestCompileFindings(t *testing.T) {
@@ -138,7 +138,7 @@ func TestCompileFindings(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			set, err := authn.Compile(authn.Spec{Tokens: c.tokens, Now: atNoon})
-			var list finding.List
+			var list diagnostic.List
 			if set != nil || !errors.As(err, &list) {
 				t.Fatalf("got %v, %v, want a list of findings alone", set, err)
 			}
@@ -165,8 +165,8 @@ func TestCompileWarnings(t *testing.T) {
 	if len(list) != 1 {
 		t.Fatalf("got %v, want one warning", list)
 	}
-	want := finding.Finding{
-		Severity: finding.Warning, Source: "tokens/old.yaml", Object: "AccessToken/old", Field: "spec.expiresAt",
+	want := diagnostic.Finding{
+		Severity: diagnostic.Warning, Source: "tokens/old.yaml", Object: "AccessToken/old", Field: "spec.expiresAt",
 		Message: `"2026-11-20T12:00:00Z" has passed: the token is refused`, Hint: "delete the document, or issue a new token",
 	}
 	if list[0] != want {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // reservedNames are the names that Kubernetes gives a meaning to, wherever they
@@ -301,7 +301,7 @@ func TestCompileRefusesWhatTheGuardRefuses(t *testing.T) {
 		token.Spec.ExpiresAt = metav1.NewTime(time.Unix(2, 0))
 		token.Spec.User = authenticationv1.UserInfo{Username: name, Groups: []string{"dev", name}}
 		_, err := Compile(Spec{Tokens: []Token{token}, Now: func() time.Time { return time.Unix(1, 0) }})
-		var list finding.List
+		var list diagnostic.List
 		if !errors.As(err, &list) {
 			t.Fatalf("%q: error %v is not a list of findings", name, err)
 		}

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // revoked is, by user name, the moment before which tokens must have been issued
@@ -31,34 +31,34 @@ func (r revoked) add(one *Revocation) {
 }
 
 // check reports what is wrong with a revocation.
-func (one *Revocation) check() finding.List {
-	var found finding.List
-	report := func(severity finding.Severity, field, message, hint string) {
-		found = append(found, finding.Finding{
+func (one *Revocation) check() diagnostic.List {
+	var found diagnostic.List
+	report := func(severity diagnostic.Severity, field, message, hint string) {
+		found = append(found, diagnostic.Finding{
 			Severity: severity, Source: one.Source, Object: "TokenRevocation/" + one.Name,
 			Field: field, Message: message, Hint: hint,
 		})
 	}
 	if one.Spec.User == "" {
-		report(finding.Error, "spec.user", "is missing", "the user name as the API server sees it, prefixes included")
+		report(diagnostic.Error, "spec.user", "is missing", "the user name as the API server sees it, prefixes included")
 	} else if f := textFault(one.Spec.User); f != "" {
-		report(finding.Error, "spec.user", quote(one.Spec.User)+" "+string(f)+": no token proves this name", "")
+		report(diagnostic.Error, "spec.user", quote(one.Spec.User)+" "+string(f)+": no token proves this name", "")
 	}
 	if one.Spec.IssuedBefore.IsZero() {
-		report(finding.Error, "spec.issuedBefore", "is missing: nothing would be revoked", `for example "2026-11-20T12:00:00Z"`)
+		report(diagnostic.Error, "spec.issuedBefore", "is missing: nothing would be revoked", `for example "2026-11-20T12:00:00Z"`)
 	}
 	return found
 }
 
 // future warns of a moment that has not come: until then, every new token of the
 // user is refused too.
-func (one *Revocation) future(now time.Time) finding.List {
+func (one *Revocation) future(now time.Time) diagnostic.List {
 	// An hour is more than clocks are apart.
 	if one.Spec.IssuedBefore.Time.Before(now.Add(time.Hour)) {
 		return nil
 	}
-	return finding.List{{
-		Severity: finding.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: "spec.issuedBefore",
+	return diagnostic.List{{
+		Severity: diagnostic.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: "spec.issuedBefore",
 		Message: fmt.Sprintf("%q is in the future: until then the user cannot log in at all", one.Spec.IssuedBefore.UTC().Format(time.RFC3339)),
 	}}
 }

@@ -9,7 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -43,7 +43,7 @@ func refusals(t *testing.T, spec policy.Spec) []string {
 	must(t, err)
 	var out []string
 	for _, f := range set.Warnings() {
-		if f.Severity != finding.Error {
+		if f.Severity != diagnostic.Error {
 			continue
 		}
 		together := strings.Contains(f.Message, "are too large together: ") && f.Hint == celbound.DocumentHint
@@ -134,7 +134,7 @@ func TestConditionsOfExceptions(t *testing.T) {
 				got = err.Error()
 			} else {
 				for _, f := range set.Warnings() {
-					if f.Severity == finding.Error {
+					if f.Severity == diagnostic.Error {
 						got += f.String() + "\n"
 					}
 				}

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
@@ -49,7 +49,7 @@ type Set struct {
 	checksTemplates bool
 	// selectors is how many distinct namespace and object selectors there are.
 	selectors int
-	warnings  finding.List
+	warnings  diagnostic.List
 	// conditions are those of the exceptions, by their titles.
 	conditions map[string]*exceptionConditions
 	// compiler made the policies for the version.
@@ -59,7 +59,7 @@ type Set struct {
 
 // Warnings are what Compile found that does not keep the policies from being
 // used, in a fixed order.
-func (s *Set) Warnings() finding.List { return slices.Clone(s.warnings) }
+func (s *Set) Warnings() diagnostic.List { return slices.Clone(s.warnings) }
 
 // compiledPolicy is one policy with its bindings.
 type compiledPolicy struct {
@@ -166,7 +166,7 @@ func Compile(spec Spec) (*Set, error) {
 // compilation is one call of Compile.
 type compilation struct {
 	set         *Set
-	findings    finding.List
+	findings    diagnostic.List
 	selectors   selectors
 	compiler    *expression.Compiler
 	podSecurity *podsecurity.Evaluator
@@ -216,14 +216,14 @@ func (c *compilation) configuration(given *Configuration) {
 	switch {
 	case errors.As(err, &problems):
 		for _, problem := range problems {
-			c.findings = append(c.findings, finding.Finding{
-				Severity: finding.Error, Source: given.Source, Object: configurationKind,
+			c.findings = append(c.findings, diagnostic.Finding{
+				Severity: diagnostic.Error, Source: given.Source, Object: configurationKind,
 				Field: strings.TrimSuffix(fmt.Sprintf("workloads[%d].%s", problem.Index, problem.Field), "."), Message: problem.Reason, Hint: problem.Hint,
 			})
 		}
 		kinds, _ = workload.New(nil) // the built-in ones are right
 	case err != nil:
-		c.findings = append(c.findings, finding.Finding{Severity: finding.Error, Object: configurationKind, Field: "workloads", Message: err.Error()})
+		c.findings = append(c.findings, diagnostic.Finding{Severity: diagnostic.Error, Object: configurationKind, Field: "workloads", Message: err.Error()})
 	}
 	c.set.workloads = kinds
 }
@@ -269,7 +269,7 @@ func (c *compilation) document(source, kind, name string) document {
 // each finding once.
 func (c *compilation) wrong() int {
 	for _, f := range c.findings[c.counted:] {
-		if f.Severity == finding.Error {
+		if f.Severity == diagnostic.Error {
 			c.errors++
 		}
 	}
@@ -353,7 +353,7 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 		defaulted, before := withBindingDefaults(spec), c.wrong()
 		checkBindingSpec(d, of, defaulted)
 		if defaulted.PolicyName != "" && !slices.Contains(known[of], defaulted.PolicyName) {
-			hint := finding.DidYouMean(defaulted.PolicyName, known[of]...)
+			hint := diagnostic.DidYouMean(defaulted.PolicyName, known[of]...)
 			for kind, names := range known {
 				if kind != of && slices.Contains(names, defaulted.PolicyName) {
 					hint = fmt.Sprintf("there is %s %s of this name, which %sBinding binds", article(kind), kind, kind)

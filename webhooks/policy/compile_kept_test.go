@@ -9,7 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -27,7 +27,7 @@ func TestBrokenPolicies(t *testing.T) {
 	spec.KeepBroken = true
 	set, err := policy.Compile(spec)
 	must(t, err)
-	if found := set.Warnings(); len(found) != 1 || found[0].Severity != finding.Error || !strings.Contains(found[0].Message, `"objct" is not declared`) {
+	if found := set.Warnings(); len(found) != 1 || found[0].Severity != diagnostic.Error || !strings.Contains(found[0].Message, `"objct" is not declared`) {
 		t.Errorf("findings: %v", found)
 	}
 	response := decide(t, set, review(t, configMap))

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -442,7 +442,7 @@ func TestEmptySpecAllows(t *testing.T) {
 func TestWarningsAreACopy(t *testing.T) {
 	t.Parallel()
 	set := compile(t, replicasPolicy)
-	set.Warnings()[0] = finding.Finding{}
+	set.Warnings()[0] = diagnostic.Finding{}
 	if got := set.Warnings()[0].Object; got != "ValidatingAdmissionPolicy/replicas" {
 		t.Errorf("the set's warnings were changed: %q", got)
 	}

@@ -8,27 +8,27 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // document is what findings about one document are reported to.
 type document struct {
 	source, object string
-	findings       *finding.List
+	findings       *diagnostic.List
 }
 
 // errorf reports what keeps the document from being used.
 func (d document) errorf(path *field.Path, hint, format string, args ...any) {
-	d.add(finding.Error, pathText(path), hint, fmt.Sprintf(format, args...))
+	d.add(diagnostic.Error, pathText(path), hint, fmt.Sprintf(format, args...))
 }
 
 // warnf reports what is worth a person's time and changes nothing.
 func (d document) warnf(path *field.Path, hint, format string, args ...any) {
-	d.add(finding.Warning, pathText(path), hint, fmt.Sprintf(format, args...))
+	d.add(diagnostic.Warning, pathText(path), hint, fmt.Sprintf(format, args...))
 }
 
-func (d document) add(severity finding.Severity, place, hint, message string) {
-	*d.findings = append(*d.findings, finding.Finding{
+func (d document) add(severity diagnostic.Severity, place, hint, message string) {
+	*d.findings = append(*d.findings, diagnostic.Finding{
 		Severity: severity, Source: d.source, Object: d.object, Field: place, Message: message, Hint: hint,
 	})
 }
@@ -46,13 +46,13 @@ func (d document) upstream(errs field.ErrorList) {
 	for _, err := range errs {
 		body := err.ErrorBody()
 		first, size := utf8.DecodeRuneInString(body)
-		d.add(finding.Error, err.Field, "", string(unicode.ToLower(first))+body[size:])
+		d.add(diagnostic.Error, err.Field, "", string(unicode.ToLower(first))+body[size:])
 	}
 }
 
 // oneOf reports a value that is not among those allowed.
 func (d document) oneOf(path *field.Path, value string, allowed ...string) {
-	d.errorf(path, finding.DidYouMean(value, allowed...), "%q is not allowed; allowed are %s", value, quotedList(allowed))
+	d.errorf(path, diagnostic.DidYouMean(value, allowed...), "%q is not allowed; allowed are %s", value, quotedList(allowed))
 }
 
 // required reports a field that must be there and is not.

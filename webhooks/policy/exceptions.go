@@ -20,7 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
@@ -262,15 +262,15 @@ const maxFindings = 20
 // few are the findings about an exception if there are not too many, and otherwise
 // the first of them, errors before warnings, and how many more there are. There are
 // more beside those that were found only if these are too many.
-func few(d document, found finding.List, more int) finding.List {
+func few(d document, found diagnostic.List, more int) diagnostic.List {
 	if more += len(found) - maxFindings; more <= 0 {
 		return found
 	}
-	slices.SortStableFunc(found, func(a, b finding.Finding) int {
+	slices.SortStableFunc(found, func(a, b diagnostic.Finding) int {
 		if a.Severity == b.Severity {
 			return 0
 		}
-		if a.Severity == finding.Error {
+		if a.Severity == diagnostic.Error {
 			return -1
 		}
 		return 1
@@ -309,7 +309,7 @@ func (c *compilation) exceptedPolicies(d document, x *Exception, out *exception)
 		known := c.rulesOf(key)
 		if known == nil {
 			if !c.isPolicy(key) {
-				d.warnf(at.Child("name"), finding.DidYouMean(p.Name, c.policyNames()...), "there is no policy %q", p.Name)
+				d.warnf(at.Child("name"), diagnostic.DidYouMean(p.Name, c.policyNames()...), "there is no policy %q", p.Name)
 			}
 			continue
 		}
@@ -330,7 +330,7 @@ func nearestRule(rule string, known []string) string {
 			return fmt.Sprintf("did you mean %q?", name)
 		}
 	}
-	return finding.DidYouMean(rule, known...)
+	return diagnostic.DidYouMean(rule, known...)
 }
 
 // exceptionMatch checks and compiles what an exception is about.
@@ -395,7 +395,7 @@ func (c *compilation) exceptionConditions(d document, x *Exception, out *excepti
 	}
 	known := c.conditions[out.title]
 	if known == nil || !slices.Equal(known.given, given) {
-		var found finding.List
+		var found diagnostic.List
 		patterns := 0
 		budget := &celbound.Budget{Stop: c.stop}
 		s := &scope{document: document{d.source, d.object, &found}, compiler: c.compiler, declarations: expression.Declarations{Authorizer: true, Budget: budget}}
@@ -433,6 +433,6 @@ type exceptionConditions struct {
 	given    []admissionregistrationv1.MatchCondition
 	compiled []condition
 	// found are the first findings, and more how many there are beside them.
-	found finding.List
+	found diagnostic.List
 	more  int
 }

@@ -13,7 +13,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
@@ -111,12 +111,12 @@ func (s *scope) explain(message string) (text, hint string) {
 		if len(s.variables) > 0 {
 			known = append(known, plugincel.VariableVarName)
 		}
-		hint := finding.DidYouMean(name, known...)
+		hint := diagnostic.DidYouMean(name, known...)
 		if slices.Contains(s.variables, name) {
 			hint = fmt.Sprintf("did you mean %q?", plugincel.VariableVarName+"."+name)
 		}
 		if hint == "" {
-			hint = finding.DidYouMean(name, usualFunctions()...)
+			hint = diagnostic.DidYouMean(name, usualFunctions()...)
 		}
 		return fmt.Sprintf("%q is not declared", name), hint
 	}
@@ -127,7 +127,7 @@ func (s *scope) explain(message string) (text, hint string) {
 		case slices.Contains([]string{"username", "uid", "groups", "extra"}, name):
 			return fmt.Sprintf("there is no field %q", name), fmt.Sprintf("did you mean %q?", "request.userInfo."+name)
 		}
-		return fmt.Sprintf("there is no field %q", name), finding.DidYouMean(name, slices.Concat(s.variables, requestFields())...)
+		return fmt.Sprintf("there is no field %q", name), diagnostic.DidYouMean(name, slices.Concat(s.variables, requestFields())...)
 	}
 	if strings.Contains(message, "token recognition error at: '= '") {
 		return message, "equality is written =="

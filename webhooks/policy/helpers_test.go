@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -128,20 +128,20 @@ func compile(t testing.TB, documents string) *policy.Set {
 }
 
 // findingsOf compiles documents that have something wrong with them.
-func findingsOf(t testing.TB, documents string) finding.List {
+func findingsOf(t testing.TB, documents string) diagnostic.List {
 	t.Helper()
 	set, err := policy.Compile(specOf(t, documents))
 	if err == nil {
 		return set.Warnings()
 	}
-	var list finding.List
+	var list diagnostic.List
 	if !errors.As(err, &list) {
 		t.Fatalf("Compile gave %T: %v", err, err)
 	}
 	return list
 }
 
-func lines(list finding.List) []string {
+func lines(list diagnostic.List) []string {
 	out := make([]string, len(list))
 	for i, f := range list {
 		out[i] = string(f.Severity) + ": " + f.String()

@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -288,7 +288,7 @@ func (w *world) compiled(t testing.TB, base *policy.Set) *policy.Set {
 		spec := w.spec()
 		spec.Previous = base
 		set, err := policy.Compile(spec)
-		var list finding.List
+		var list diagnostic.List
 		if err == nil {
 			return set
 		}
@@ -296,7 +296,7 @@ func (w *world) compiled(t testing.TB, base *policy.Set) *policy.Set {
 			t.Fatal(err)
 		}
 		for _, f := range list {
-			if f.Severity == finding.Error && !w.replace(f) {
+			if f.Severity == diagnostic.Error && !w.replace(f) {
 				t.Fatalf("%s: %s", f.Field, f)
 			}
 		}
@@ -306,7 +306,7 @@ func (w *world) compiled(t testing.TB, base *policy.Set) *policy.Set {
 }
 
 // replace replaces the expression that a finding is about.
-func (w *world) replace(f finding.Finding) bool {
+func (w *world) replace(f diagnostic.Finding) bool {
 	for i := range w.policies {
 		p := &w.policies[i]
 		if p.Source != f.Source {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
@@ -322,7 +322,7 @@ func (pl *plan) invalid(invalid []template.Invalid) Reason {
 		for _, annotation := range marked(pl.first.annotations) {
 			name, ok := strings.CutPrefix(annotation, p.annotationPrefix)
 			if ok && !pl.set.hasParameter(p, name) {
-				pl.refuse("metadata.annotations["+shorten(p.annotationPrefix+name, maxName)+"]", finding.DidYouMean(name, p.scope.ParameterNames()...),
+				pl.refuse("metadata.annotations["+shorten(p.annotationPrefix+name, maxName)+"]", diagnostic.DidYouMean(name, p.scope.ParameterNames()...),
 					"%s is not a parameter of sidecar profile %q", quote(name), p.name)
 				pl.refused = true
 			}

@@ -17,14 +17,14 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 )
 
 func objectName(p *Profile) string { return "SidecarProfile/" + p.Name }
 
-func errorAt(p *Profile, path, message string) finding.Finding {
-	return finding.Finding{Severity: finding.Error, Source: p.Source, Object: objectName(p), Field: path, Message: message}
+func errorAt(p *Profile, path, message string) diagnostic.Finding {
+	return diagnostic.Finding{Severity: diagnostic.Error, Source: p.Source, Object: objectName(p), Field: path, Message: message}
 }
 
 func (c *compiler) error(path, hint, format string, args ...any) {
@@ -35,7 +35,7 @@ func (c *compiler) error(path, hint, format string, args ...any) {
 
 func (c *compiler) warn(path, hint, format string, args ...any) {
 	c.error(path, hint, format, args...)
-	c.found[len(c.found)-1].Severity = finding.Warning
+	c.found[len(c.found)-1].Severity = diagnostic.Warning
 }
 
 // checkProfile checks what a profile says besides its template.
@@ -93,7 +93,7 @@ func allow[T ~string](c *compiler, path string, word T, allowed ...T) {
 		quoted[i], plain[i] = strconv.Quote(string(a)), string(a)
 	}
 	last := len(quoted) - 1
-	c.error(path, finding.DidYouMean(string(word), plain...), "%q is not known: allowed are %s and %s", word, strings.Join(quoted[:last], ", "), quoted[last])
+	c.error(path, diagnostic.DidYouMean(string(word), plain...), "%q is not known: allowed are %s and %s", word, strings.Join(quoted[:last], ", "), quoted[last])
 }
 
 // checkRequired finds parameters that every pod must set though none has asked
@@ -377,7 +377,7 @@ func (c *compiler) appContainer(at string, a *additions, container *corev1.Conta
 // checkShare checks a share of containers with names, of which known are suggested.
 func (c *compiler) checkShare(at string, s *v1alpha1.SidecarShare, names map[string]string, known []string) {
 	if names[s.Container] == "" {
-		c.error(at+".container", finding.DidYouMean(s.Container, known...), "%q is not a container of the template", s.Container)
+		c.error(at+".container", diagnostic.DidYouMean(s.Container, known...), "%q is not a container of the template", s.Container)
 	}
 	if !s.VolumeMounts && !s.VolumeDevices && len(s.Env) == 0 {
 		c.error(at, "", "nothing is shared: volumeMounts, volumeDevices or env must say something")

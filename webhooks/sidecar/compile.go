@@ -19,7 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
@@ -38,14 +38,14 @@ type Set struct {
 	namespaces Namespaces
 	configMaps ConfigMaps
 	security   *podsecurity.Evaluator
-	warnings   finding.List
+	warnings   diagnostic.List
 	// scratch holds cleared *scratch values for Decide.
 	scratch sync.Pool
 }
 
 // Warnings are the findings that did not keep the Set from being compiled. The
 // caller may change the copy that it gets.
-func (s *Set) Warnings() finding.List { return slices.Clone(s.warnings) }
+func (s *Set) Warnings() diagnostic.List { return slices.Clone(s.warnings) }
 
 // list is one of the lists of a pod's spec that a profile adds to.
 type list uint8
@@ -231,7 +231,7 @@ type compiler struct {
 	configMaps  ConfigMaps
 	// budget is that of the profile's expressions and patterns.
 	budget celbound.Budget
-	found  finding.List
+	found  diagnostic.List
 	// typed is what the profile adds, as it would be in a plausible pod.
 	typed typed
 	// says tells whether the profile adds anything.
@@ -275,7 +275,7 @@ func (c *compiler) compile() *profile {
 	if p.namespaces != nil {
 		p.byName, p.nameOnly = nameRequirements(p.namespaces)
 	}
-	var found finding.List
+	var found diagnostic.List
 	p.scope, found = c.environment.ScopeWithin(&c.budget, cmp.Or(p.replaces, from.Name), from.Spec.Parameters, from.Spec.Presets)
 	c.add(found)
 	c.checkProfile()
@@ -297,7 +297,7 @@ func (c *compiler) compile() *profile {
 }
 
 // add takes over findings of the packages below, which do not know the document.
-func (c *compiler) add(found finding.List) {
+func (c *compiler) add(found diagnostic.List) {
 	for _, f := range found {
 		f.Source, f.Object = c.profile.Source, objectName(c.profile)
 		c.found = append(c.found, f)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -82,7 +82,7 @@ spec:
 		spec.Profiles = append(spec.Profiles, profile(t, document.source, document.text))
 	}
 	set, err := sidecar.Compile(spec)
-	var found finding.List
+	var found diagnostic.List
 	if set != nil || !errors.As(err, &found) {
 		t.Fatalf("got %v, %v", set, err)
 	}

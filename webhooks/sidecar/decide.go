@@ -12,7 +12,7 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
@@ -91,7 +91,7 @@ type Decision struct {
 	Err error
 	// Refusals say why the pod must not be created as it is. Then there are no
 	// patches.
-	Refusals finding.List
+	Refusals diagnostic.List
 	// Verdicts are those about the profiles, by name. Of a set of more than 16,
 	// profiles that the labels of the pod and its namespace exclude are left
 	// out, unless an explanation is asked for.
@@ -331,7 +331,7 @@ func (s *Set) strange(name string) (because, hint string) {
 		return "", ""
 	case domain == v1alpha1.ParameterDomain || domain == "gatehouse.dev" && rest == "inject":
 		hint = fmt.Sprintf(" (hint: did you mean %s?)", v1alpha1.InjectAnnotation)
-		if _, near := finding.Nearest(rest, "inject"); !near {
+		if _, near := diagnostic.Nearest(rest, "inject"); !near {
 			hint = ""
 		}
 		return "it is not known", hint
@@ -352,7 +352,7 @@ func (s *Set) strange(name string) (because, hint string) {
 func (m *maker) finish() {
 	m.unmet()
 	if m.moreRefusals > 0 {
-		m.Refusals = append(m.Refusals, finding.Finding{Severity: finding.Error, Message: fmt.Sprintf("and %d more", m.moreRefusals)})
+		m.Refusals = append(m.Refusals, diagnostic.Finding{Severity: diagnostic.Error, Message: fmt.Sprintf("and %d more", m.moreRefusals)})
 	}
 	if m.moreWarnings > 0 {
 		m.Warnings = append(m.Warnings, fmt.Sprintf("and %d more warnings", m.moreWarnings))
@@ -454,8 +454,8 @@ func (d *Decision) refuse(path, hint, format string, args ...any) {
 		d.moreRefusals++
 		return
 	}
-	d.Refusals = append(d.Refusals, finding.Finding{
-		Severity: finding.Error, Field: path, Message: fmt.Sprintf(format, args...), Hint: hint,
+	d.Refusals = append(d.Refusals, diagnostic.Finding{
+		Severity: diagnostic.Error, Field: path, Message: fmt.Sprintf(format, args...), Hint: hint,
 	})
 }
 

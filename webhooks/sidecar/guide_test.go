@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -85,7 +85,7 @@ func TestGuideYAML(t *testing.T) {
 }
 
 // lintFragment compiles a part of a profile's spec among profiles of the names that the guide uses.
-func lintFragment(t *testing.T, block string) finding.List {
+func lintFragment(t *testing.T, block string) diagnostic.List {
 	t.Helper()
 	const others = "spec: {template: {metadata: {labels: {%[1]s: added}}}}\nmetadata: {name: %[1]s}"
 	p := profile(t, "guide.yaml", "metadata: {name: fragment}\nspec:\n"+indented(block))
@@ -98,7 +98,7 @@ func lintFragment(t *testing.T, block string) finding.List {
 	}
 	set, err := sidecar.Compile(spec)
 	if err != nil {
-		return finding.List{{Message: err.Error()}}
+		return diagnostic.List{{Message: err.Error()}}
 	}
 	return set.Warnings()
 }

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
 
@@ -22,12 +22,12 @@ type KnownNamespace struct {
 
 // checkKnown warns about what namespaces that are known beforehand say to
 // profiles in vain. It is no error: a namespace is not the configuration's.
-func (s *Set) checkKnown(all []KnownNamespace) finding.List {
-	var found finding.List
+func (s *Set) checkKnown(all []KnownNamespace) diagnostic.List {
+	var found diagnostic.List
 	for _, ns := range all {
 		warn := func(key, hint, message string) {
-			found = append(found, finding.Finding{
-				Severity: finding.Warning, Source: ns.Source, Object: "Namespace/" + ns.Name,
+			found = append(found, diagnostic.Finding{
+				Severity: diagnostic.Warning, Source: ns.Source, Object: "Namespace/" + ns.Name,
 				Field: "metadata.annotations[" + key + "]", Message: message, Hint: hint,
 			})
 		}
@@ -49,7 +49,7 @@ func (s *Set) checkKnown(all []KnownNamespace) finding.List {
 			}
 			p := s.profiles[i]
 			if !s.hasParameter(p, name) {
-				warn(key, finding.DidYouMean(name, p.scope.ParameterNames()...), fmt.Sprintf("has no effect: %s is not a parameter of sidecar profile %q", quote(name), p.name))
+				warn(key, diagnostic.DidYouMean(name, p.scope.ParameterNames()...), fmt.Sprintf("has no effect: %s is not a parameter of sidecar profile %q", quote(name), p.name))
 			}
 		}
 		for _, p := range s.profiles {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -88,7 +88,7 @@ func lint(t *testing.T, bodies []string) string {
 		spec.Profiles = append(spec.Profiles, profile(t, "p.yaml", optOut(name, body)))
 	}
 	set, err := sidecar.Compile(spec)
-	found := finding.List{}
+	found := diagnostic.List{}
 	if err != nil && !errors.As(err, &found) {
 		t.Fatal(err)
 	}

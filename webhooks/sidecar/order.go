@@ -5,15 +5,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // link connects profiles that name each other, and puts them into the order in
 // which their containers stand.
-func (s *Set) link() finding.List {
-	var found finding.List
-	report := func(p *profile, severity finding.Severity, path, hint, format string, args ...any) {
-		found = append(found, finding.Finding{
+func (s *Set) link() diagnostic.List {
+	var found diagnostic.List
+	report := func(p *profile, severity diagnostic.Severity, path, hint, format string, args ...any) {
+		found = append(found, diagnostic.Finding{
 			Severity: severity, Source: p.source, Object: "SidecarProfile/" + p.name, Field: path,
 			Message: fmt.Sprintf(format, args...), Hint: hint,
 		})
@@ -39,14 +39,14 @@ func (s *Set) link() finding.List {
 		k, known := s.byName[p.replaces]
 		switch {
 		case !known:
-			report(p, finding.Error, path, finding.DidYouMean(p.replaces, names...), "%q is not the name of a sidecar profile", p.replaces)
+			report(p, diagnostic.Error, path, diagnostic.DidYouMean(p.replaces, names...), "%q is not the name of a sidecar profile", p.replaces)
 		case k == i:
-			report(p, finding.Error, path, "", "the profile replaces itself")
+			report(p, diagnostic.Error, path, "", "the profile replaces itself")
 		case s.profiles[k].replaces != "":
-			report(p, finding.Error, path, "", "profile %q replaces another one itself", p.replaces)
+			report(p, diagnostic.Error, path, "", "profile %q replaces another one itself", p.replaces)
 			involve(k)
 		case s.profiles[k].replacedBy >= 0:
-			report(p, finding.Error, path, "", "profile %q is replaced by %q already", p.replaces, s.profiles[s.profiles[k].replacedBy].name)
+			report(p, diagnostic.Error, path, "", "profile %q is replaced by %q already", p.replaces, s.profiles[s.profiles[k].replacedBy].name)
 			involve(s.profiles[k].replacedBy)
 		default:
 			s.profiles[k].replacedBy = i
@@ -65,10 +65,10 @@ func (s *Set) link() finding.List {
 				k, known := s.byName[name]
 				switch {
 				case !known:
-					report(p, finding.Warning, path, finding.DidYouMean(name, names...), "%q is not the name of a sidecar profile, and is ignored", name)
+					report(p, diagnostic.Warning, path, diagnostic.DidYouMean(name, names...), "%q is not the name of a sidecar profile, and is ignored", name)
 					continue
 				case k == i:
-					report(p, finding.Error, path, "", "the profile cannot stand before or after itself")
+					report(p, diagnostic.Error, path, "", "the profile cannot stand before or after itself")
 					continue
 				}
 				ahead, behind := i, k
@@ -78,7 +78,7 @@ func (s *Set) link() finding.List {
 				follows[ahead] = append(follows[ahead], behind)
 				for l := initContainers; l <= containers; l++ {
 					if s.profiles[ahead].contradicts(s.profiles[behind], l) {
-						report(p, finding.Error, path, "", "profile %q has its %s behind the pod's own, and profile %q in front of them, so that the first cannot stand before the second",
+						report(p, diagnostic.Error, path, "", "profile %q has its %s behind the pod's own, and profile %q in front of them, so that the first cannot stand before the second",
 							s.profiles[ahead].name, l, s.profiles[behind].name)
 						involve(ahead, behind)
 					}
@@ -97,7 +97,7 @@ func (s *Set) link() finding.List {
 		for i, k := range cycle {
 			chain[i] = s.profiles[k].name
 		}
-		report(s.profiles[cycle[0]], finding.Error, "spec.placement", "", "the profiles stand before each other in a circle: %s", strings.Join(chain, " before "))
+		report(s.profiles[cycle[0]], diagnostic.Error, "spec.placement", "", "the profiles stand before each other in a circle: %s", strings.Join(chain, " before "))
 		involve(cycle...)
 	}
 	return found

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -132,13 +132,13 @@ func TestPlacementFindings(t *testing.T) {
 				spec.Profiles = append(spec.Profiles, profile(t, "p.yaml", placed(string(rune('a'+i)), placement)))
 			}
 			_, err := sidecar.Compile(spec)
-			var found finding.List
+			var found diagnostic.List
 			if !errors.As(err, &found) {
 				t.Fatalf("got %v", err)
 			}
 			var got []string
 			for _, f := range found {
-				if f.Severity == finding.Error {
+				if f.Severity == diagnostic.Error {
 					got = append(got, strings.TrimPrefix(f.String(), "p.yaml: SidecarProfile/"))
 				}
 			}

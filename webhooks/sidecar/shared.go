@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // checkNames refuses profiles of the same name: the status annotation could not
 // tell them apart.
-func checkNames(profiles []Profile) finding.List {
-	var found finding.List
+func checkNames(profiles []Profile) diagnostic.List {
+	var found diagnostic.List
 	first := make(map[string]string, len(profiles))
 	for i := range profiles {
 		p := &profiles[i]
@@ -42,16 +42,16 @@ func origin(source string) string {
 // checkShared refuses profiles that could apply to one pod and would then both
 // add something of the same name or claim the same port. Which of them came
 // first would otherwise decide what pods look like.
-func checkShared(profiles []*profile) finding.List {
+func checkShared(profiles []*profile) diagnostic.List {
 	var (
-		found finding.List
+		found diagnostic.List
 		names = make(map[string][]*profile)
 		ports portList
 		users = make(map[portUse][]int) // indexes of ports
 	)
 	report := func(p, other *profile, path, what string) {
-		found = append(found, finding.Finding{
-			Severity: finding.Error, Source: p.source, Object: "SidecarProfile/" + p.name, Field: path,
+		found = append(found, diagnostic.Finding{
+			Severity: diagnostic.Error, Source: p.source, Object: "SidecarProfile/" + p.name, Field: path,
 			Message: fmt.Sprintf("%s, and so does profile %q %s; both can apply to one pod", what, other.name, origin(other.source)),
 			Hint:    "change one, or give the profiles selectors that exclude each other",
 			Others:  "SidecarProfile/" + other.name,

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // wish is what a pod or a namespace wants of one profile.
@@ -59,7 +59,7 @@ func (s *Set) parseWord(text string) (word, *wrong) {
 			}
 			return word{}, &wrong{
 				message: quote(rest) + " is not the name of a sidecar profile: " + accepted,
-				hint:    finding.DidYouMean(rest, append(names, "true", "false")...),
+				hint:    diagnostic.DidYouMean(rest, append(names, "true", "false")...),
 			}
 		case minus:
 			w.declined = append(w.declined, rest)

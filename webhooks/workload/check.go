@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // Field names a member of Kind, as a PolicyConfiguration writes it.
@@ -115,26 +115,26 @@ func (k *Kind) check() []*Error {
 	const most = 100 // characters of what is quoted
 	if k.Kind == "" || k.Kind[0] < 'A' || k.Kind[0] > 'Z' {
 		report(KindName, "a kind as manifests write it, such as Rollout, and not a resource",
-			"%q does not begin with a capital letter", shape.Cut(k.Kind, most))
+			"%q does not begin with a capital letter", strict.Cut(k.Kind, most))
 	}
-	switch group := shape.Cut(k.Group, most); {
+	switch group := strict.Cut(k.Group, most); {
 	case group == "":
-		report(Group, "such as argoproj.io", "the kind %q needs its API group", shape.Cut(k.Kind, most))
+		report(Group, "such as argoproj.io", "the kind %q needs its API group", strict.Cut(k.Kind, most))
 	case strings.Contains(k.Group, "/"):
 		report(Group, "such as argoproj.io", "the API group %q must be without a version", group)
 	case len(validation.IsDNS1123Subdomain(k.Group)) > 0:
 		report(Group, "such as argoproj.io", "%q is not an API group", group)
 	}
 	if k.Resource != "" && len(validation.IsDNS1035Label(k.Resource)) > 0 {
-		report(Resource, "such as rollouts", "%q is not a resource: the plural of the kind in lower case", shape.Cut(k.Resource, most))
+		report(Resource, "such as rollouts", "%q is not a resource: the plural of the kind in lower case", strict.Cut(k.Resource, most))
 	}
 	path := strings.Join(k.Template, ".")
 	last := len(k.Template) - 1
-	switch shown := shape.Cut(path, most); {
+	switch shown := strict.Cut(path, most); {
 	case path == "" || slices.ContainsFunc(k.Template, badStep):
 		report(Template, "", "%q is not the path of a pod template: names of fields with dots between them, without a list", shown)
 	case last > 0 && k.Template[last] == "spec":
-		report(Template, fmt.Sprintf("%q", shape.Cut(strings.Join(k.Template[:last], "."), most)),
+		report(Template, fmt.Sprintf("%q", strict.Cut(strings.Join(k.Template[:last], "."), most)),
 			"the path %q ends in spec: it must be that of the whole pod template, which has metadata too", shown)
 	}
 	return found

@@ -35,7 +35,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // CompatibilityVersion is the Kubernetes version whose functions expressions may
@@ -51,7 +51,7 @@ type Environment struct {
 	bounds  *celbound.Bounds
 	base    types.Provider
 	objects objectTypes
-	checker *shape.Checker
+	checker *strict.Checker
 }
 
 // NewEnvironment builds an environment, which takes some milliseconds. An error
@@ -79,5 +79,5 @@ func NewEnvironment() (*Environment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bound the expressions of templates: %w", err)
 	}
-	return &Environment{cel: extended, bounds: bounds, base: base.CELTypeProvider(), objects: objects, checker: new(shape.Checker)}, nil
+	return &Environment{cel: extended, bounds: bounds, base: base.CELTypeProvider(), objects: objects, checker: new(strict.Checker)}, nil
 }

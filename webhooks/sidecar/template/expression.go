@@ -16,8 +16,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // maxExpressionLength is the largest number of bytes of an expression. What
@@ -56,7 +56,7 @@ const (
 )
 
 // compile compiles an expression whose text is at path.
-func (s *Scope) compile(path, text string, use use) (*expression, finding.List) {
+func (s *Scope) compile(path, text string, use use) (*expression, diagnostic.List) {
 	var r report
 	switch {
 	case len(text) > maxExpressionLength:
@@ -252,7 +252,7 @@ func (s *Scope) explain(message string, use use) (text, hint string) {
 	}
 	if match := noField.FindStringSubmatch(message); match != nil {
 		owner, fields := s.provider.owner(match[1])
-		hint := finding.DidYouMean(match[1], fields...)
+		hint := diagnostic.DidYouMean(match[1], fields...)
 		switch owner {
 		case paramsType:
 			if hint == "" {
@@ -300,11 +300,11 @@ func (s *Scope) declared(name string, use use) string {
 	case use == forCondition && s.HasParameter(name):
 		return noParameters
 	case use == forCondition:
-		return finding.DidYouMean(name, "pod", "namespace", "presets")
+		return diagnostic.DidYouMean(name, "pod", "namespace", "presets")
 	case s.HasParameter(name):
 		return fmt.Sprintf("did you mean %q?", "params."+name)
 	}
-	return finding.DidYouMean(name, "pod", "namespace", "params", "presets")
+	return diagnostic.DidYouMean(name, "pod", "namespace", "params", "presets")
 }
 
 // joined lists names, but not all of many.
@@ -320,7 +320,7 @@ func joined(names []string) string {
 func excerpt(expression string, line int) string {
 	const most = 80 // characters: half a line of a wide terminal
 	lines := strings.Split(expression, "\n")
-	return shape.Cut(strings.TrimSpace(lines[min(max(line, 1), len(lines))-1]), most)
+	return strict.Cut(strings.TrimSpace(lines[min(max(line, 1), len(lines))-1]), most)
 }
 
 // Condition is a match condition. It is immutable and safe for concurrent use.
@@ -332,7 +332,7 @@ type Condition struct {
 // Condition compiles a match condition, whose text is at path. It must be a
 // boolean, and cannot read parameters: an Input needs no Params for it. With
 // findings there is no condition.
-func (s *Scope) Condition(path, expression string) (*Condition, finding.List) {
+func (s *Scope) Condition(path, expression string) (*Condition, diagnostic.List) {
 	var r report
 	e, found := s.compile(path, expression, forCondition)
 	if len(found) > 0 {

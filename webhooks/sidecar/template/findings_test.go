@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -46,7 +46,7 @@ func TestFindings(t *testing.T) {
 	}
 	found = append(found, more...)
 	for _, f := range found {
-		if f.Severity != finding.Error || f.Field == "" || f.Source != "" || f.Object != "" {
+		if f.Severity != diagnostic.Error || f.Field == "" || f.Source != "" || f.Object != "" {
 			t.Errorf("%#v", f)
 		}
 	}

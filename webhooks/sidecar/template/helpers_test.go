@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
@@ -100,7 +100,7 @@ func compile(t testing.TB, s *template.Scope, raw string, into reflect.Type) *te
 	return tree
 }
 
-func lines(found finding.List) string {
+func lines(found diagnostic.List) string {
 	texts := make([]string, len(found))
 	for i, f := range found {
 		texts[i] = f.String()

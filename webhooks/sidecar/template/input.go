@@ -13,7 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // ErrCouldNotTell is about an evaluation that came to no result for a reason that
@@ -236,7 +236,7 @@ func (e *expression) eval(path string, in *Input) (scalar, error) {
 
 func (e *expression) failed(path, message string) *EvaluationError {
 	const most = 200
-	return &EvaluationError{Path: path, Expression: excerpt(e.text, 1), Message: shape.Cut(spelled(message), most)}
+	return &EvaluationError{Path: path, Expression: excerpt(e.text, 1), Message: strict.Cut(spelled(message), most)}
 }
 
 // run runs the program. Every error that is not ErrCouldNotTell is the pod's.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 const (
@@ -40,27 +40,27 @@ func isReserved(word string) bool {
 
 // report collects findings.
 type report struct {
-	found finding.List
+	found diagnostic.List
 	// budget is that of the profile, for its patterns.
 	budget *celbound.Budget
 }
 
 func (r *report) errorf(field, hint, format string, args ...any) {
-	r.found = append(r.found, finding.Finding{
-		Severity: finding.Error, Field: field, Message: fmt.Sprintf(format, args...), Hint: hint,
+	r.found = append(r.found, diagnostic.Finding{
+		Severity: diagnostic.Error, Field: field, Message: fmt.Sprintf(format, args...), Hint: hint,
 	})
 }
 
 // name checks the name of a parameter or preset.
 func (r *report) name(path, name string, taken map[string]bool) {
-	path = shape.Member(path, "name")
+	path = strict.Member(path, "name")
 	switch {
 	case name == "":
 		r.errorf(path, "", "is required")
 	case len(name) > maxNameLength:
-		r.errorf(path, "", "%q is longer than %d characters", shape.Cut(name, mostQuoted), maxNameLength)
+		r.errorf(path, "", "%q is longer than %d characters", strict.Cut(name, mostQuoted), maxNameLength)
 	case !namePattern.MatchString(name):
-		r.errorf(path, "", "%q is not a name: expected a lower-case letter followed by letters and digits, as in logLevel", shape.Cut(name, mostQuoted))
+		r.errorf(path, "", "%q is not a name: expected a lower-case letter followed by letters and digits, as in logLevel", strict.Cut(name, mostQuoted))
 	case isReserved(name):
 		r.errorf(path, "choose another name", "%q is a reserved word of CEL", name)
 	case taken[name]:
@@ -74,12 +74,12 @@ func (r *report) presets(list []v1alpha1.SidecarPreset) []string {
 	var names []string
 	taken := map[string]bool{}
 	for i := range list {
-		preset, path := &list[i], shape.Element("spec.presets", i)
+		preset, path := &list[i], strict.Element("spec.presets", i)
 		r.name(path, preset.Name, taken)
 		names = append(names, preset.Name)
-		reference := shape.Member(path, "configMap")
-		r.reference(shape.Member(reference, "namespace"), preset.ConfigMap.Namespace, validation.IsDNS1123Label)
-		r.reference(shape.Member(reference, "name"), preset.ConfigMap.Name, validation.IsDNS1123Subdomain)
+		reference := strict.Member(path, "configMap")
+		r.reference(strict.Member(reference, "namespace"), preset.ConfigMap.Namespace, validation.IsDNS1123Label)
+		r.reference(strict.Member(reference, "name"), preset.ConfigMap.Name, validation.IsDNS1123Subdomain)
 	}
 	return names
 }
@@ -90,7 +90,7 @@ func (r *report) reference(path, name string, check func(string) []string) {
 		return
 	}
 	if problems := check(name); len(problems) > 0 {
-		r.errorf(path, "", "%q is not a name: %s", shape.Cut(name, mostQuoted), strings.Join(problems, "; "))
+		r.errorf(path, "", "%q is not a name: %s", strict.Cut(name, mostQuoted), strings.Join(problems, "; "))
 	}
 }
 
@@ -100,7 +100,7 @@ func (r *report) parameters(list []v1alpha1.SidecarParameter) []parameter {
 	out := make([]parameter, len(list))
 	taken := map[string]bool{}
 	for i := range list {
-		path := shape.Element("spec.parameters", i)
+		path := strict.Element("spec.parameters", i)
 		r.name(path, list[i].Name, taken)
 		out[i] = r.parameter(path, &list[i])
 	}
@@ -119,8 +119,8 @@ func (r *report) parameter(path string, in *v1alpha1.SidecarParameter) parameter
 	switch in.OnInvalid {
 	case "", v1alpha1.RefuseInvalid, v1alpha1.SkipInvalid:
 	default:
-		r.errorf(shape.Member(path, "onInvalid"), finding.DidYouMean(string(in.OnInvalid), string(v1alpha1.RefuseInvalid), string(v1alpha1.SkipInvalid)),
-			"%q is not allowed: expected Refuse or Skip", shape.Cut(string(in.OnInvalid), mostQuoted))
+		r.errorf(strict.Member(path, "onInvalid"), diagnostic.DidYouMean(string(in.OnInvalid), string(v1alpha1.RefuseInvalid), string(v1alpha1.SkipInvalid)),
+			"%q is not allowed: expected Refuse or Skip", strict.Cut(string(in.OnInvalid), mostQuoted))
 	}
 	if !r.kind(path, in.Type) {
 		return p
@@ -128,12 +128,12 @@ func (r *report) parameter(path string, in *v1alpha1.SidecarParameter) parameter
 	r.bounds(path, in, &p)
 	r.texts(path, in, &p)
 	p.allowed = p.describe(in.Pattern)
-	if in.Default == nil || !r.written(shape.Member(path, "default"), in.Type, in.Default) || len(r.found) > before {
+	if in.Default == nil || !r.written(strict.Member(path, "default"), in.Type, in.Default) || len(r.found) > before {
 		return p // against broken limits a default cannot be held
 	}
 	v, err := p.parse(in.Default.Text)
 	if err != nil {
-		r.errorf(shape.Member(path, "default"), "", "%q is not allowed: expected %s", shape.Cut(in.Default.Text, mostQuoted), p.allowed)
+		r.errorf(strict.Member(path, "default"), "", "%q is not allowed: expected %s", strict.Cut(in.Default.Text, mostQuoted), p.allowed)
 		return p
 	}
 	p.fallback = v
@@ -160,14 +160,14 @@ func (r *report) written(path string, kind v1alpha1.ParameterType, v *v1alpha1.P
 	case v1alpha1.ListParameter:
 		if items, ok := value.([]any); ok {
 			for i, item := range items {
-				r.item(shape.Element(path, i), item)
+				r.item(strict.Element(path, i), item)
 			}
 			return len(r.found) == before
 		}
 		into = reflect.TypeFor[[]string]()
 	case v1alpha1.StringParameter, v1alpha1.EnumParameter, v1alpha1.QuantityParameter, v1alpha1.DurationParameter:
 	}
-	r.found = append(r.found, new(shape.Checker).Compare(into, value, path, shape.Options{})...)
+	r.found = append(r.found, new(strict.Checker).Compare(into, value, path, strict.Options{})...)
 	return len(r.found) == before
 }
 
@@ -178,9 +178,9 @@ func (r *report) item(path string, item any) {
 	case item == nil:
 		r.errorf(path, "leave it out", "is null, expected a string")
 	case !ok:
-		r.found = append(r.found, new(shape.Checker).Compare(reflect.TypeFor[string](), item, path, shape.Options{})...)
+		r.found = append(r.found, new(strict.Checker).Compare(reflect.TypeFor[string](), item, path, strict.Options{})...)
 	case !isItem(text):
-		r.errorf(path, "", "%q cannot be in a list: expected a text without commas and space around it", shape.Cut(text, mostQuoted))
+		r.errorf(path, "", "%q cannot be in a list: expected a text without commas and space around it", strict.Cut(text, mostQuoted))
 	}
 }
 
@@ -197,12 +197,12 @@ func (r *report) kind(path string, kind v1alpha1.ParameterType) bool {
 	if slices.Contains(known, string(kind)) {
 		return true
 	}
-	path = shape.Member(path, "type")
+	path = strict.Member(path, "type")
 	if kind == "" {
 		r.errorf(path, "", "is required: one of %s", strings.Join(known, ", "))
 		return false
 	}
-	hint := finding.DidYouMean(string(kind), known...)
+	hint := diagnostic.DidYouMean(string(kind), known...)
 	switch kind { //nolint:exhaustive // none of these is a type
 	case "int", "number":
 		hint = `did you mean "integer"?`
@@ -212,7 +212,7 @@ func (r *report) kind(path string, kind v1alpha1.ParameterType) bool {
 		hint = `did you mean "string"?`
 	}
 	r.errorf(path, hint, "%q is not a type: expected one of %s",
-		shape.Cut(string(kind), mostQuoted), strings.Join(known, ", "))
+		strict.Cut(string(kind), mostQuoted), strings.Join(known, ", "))
 	return false
 }
 
@@ -232,7 +232,7 @@ func (r *report) bounds(path string, in *v1alpha1.SidecarParameter, p *parameter
 		if v == nil {
 			return nil
 		}
-		at := shape.Member(path, name)
+		at := strict.Member(path, name)
 		if !hasBounds(in.Type) {
 			r.errorf(at, "", "a parameter of type %s has no %s: integer, port, quantity and duration have", in.Type, name)
 			return nil
@@ -243,21 +243,21 @@ func (r *report) bounds(path string, in *v1alpha1.SidecarParameter, p *parameter
 		b, err := readBound(in.Type, v.Text)
 		if err != nil {
 			plain := parameter{kind: in.Type}
-			r.errorf(at, "", "%q is not %s", shape.Cut(v.Text, mostQuoted), plain.describe(""))
+			r.errorf(at, "", "%q is not %s", strict.Cut(v.Text, mostQuoted), plain.describe(""))
 			return nil
 		}
 		return &b
 	}
 	p.minimum, p.maximum = read("minimum", in.Minimum), read("maximum", in.Maximum)
 	if p.minimum != nil && p.maximum != nil && p.compare(*p.minimum, *p.maximum) > 0 {
-		r.errorf(shape.Member(path, "minimum"), "", "%q is more than the maximum, %q", p.minimum.text, p.maximum.text)
+		r.errorf(strict.Member(path, "minimum"), "", "%q is more than the maximum, %q", p.minimum.text, p.maximum.text)
 	}
 }
 
 // texts reads the limits of texts.
 func (r *report) texts(path string, in *v1alpha1.SidecarParameter, p *parameter) {
 	if in.MaxLength != nil {
-		at := shape.Member(path, "maxLength")
+		at := strict.Member(path, "maxLength")
 		switch n := int(*in.MaxLength); {
 		case !hasTexts(in.Type):
 			r.errorf(at, "", "a parameter of type %s has no maxLength: string and list have", in.Type)
@@ -268,7 +268,7 @@ func (r *report) texts(path string, in *v1alpha1.SidecarParameter, p *parameter)
 		}
 	}
 	if in.MaxItems != nil {
-		at := shape.Member(path, "maxItems")
+		at := strict.Member(path, "maxItems")
 		switch n := int(*in.MaxItems); {
 		case in.Type != v1alpha1.ListParameter:
 			r.errorf(at, "", "a parameter of type %s has no maxItems: list has", in.Type)
@@ -279,9 +279,9 @@ func (r *report) texts(path string, in *v1alpha1.SidecarParameter, p *parameter)
 		}
 	}
 	if in.Pattern != "" {
-		p.pattern = r.pattern(shape.Member(path, "pattern"), in)
+		p.pattern = r.pattern(strict.Member(path, "pattern"), in)
 	}
-	r.enum(shape.Member(path, "enum"), in, p)
+	r.enum(strict.Member(path, "enum"), in, p)
 }
 
 func (r *report) pattern(path string, in *v1alpha1.SidecarParameter) *regexp.Regexp {
@@ -295,16 +295,16 @@ func (r *report) pattern(path string, in *v1alpha1.SidecarParameter) *regexp.Reg
 	}
 	// Alone first: "a)|(b" would be one inside of a group.
 	if _, err := syntax.Parse(in.Pattern, syntax.Perl); err != nil {
-		r.errorf(path, "the syntax is that of RE2", "%q is not a regular expression: %v", shape.Cut(in.Pattern, mostQuoted), err)
+		r.errorf(path, "the syntax is that of RE2", "%q is not a regular expression: %v", strict.Cut(in.Pattern, mostQuoted), err)
 		return nil
 	}
 	if err := r.budget.AddPattern(in.Pattern); err != nil {
-		r.errorf(path, boundHint(err), "%q: %v", shape.Cut(in.Pattern, mostQuoted), err)
+		r.errorf(path, boundHint(err), "%q: %v", strict.Cut(in.Pattern, mostQuoted), err)
 		return nil
 	}
 	whole, err := regexp.Compile(`\A(?:` + in.Pattern + `)\z`)
 	if err != nil {
-		r.errorf(path, "", "%q cannot be matched against the whole of a text: %v", shape.Cut(in.Pattern, mostQuoted), err)
+		r.errorf(path, "", "%q cannot be matched against the whole of a text: %v", strict.Cut(in.Pattern, mostQuoted), err)
 		return nil
 	}
 	return whole
@@ -321,14 +321,14 @@ func (r *report) enum(path string, in *v1alpha1.SidecarParameter, p *parameter) 
 	}
 	seen := map[string]bool{}
 	for i, text := range in.Enum {
-		at := shape.Element(path, i)
+		at := strict.Element(path, i)
 		switch {
 		case seen[text]:
-			r.errorf(at, "", "%q is given twice", shape.Cut(text, mostQuoted))
+			r.errorf(at, "", "%q is given twice", strict.Cut(text, mostQuoted))
 		case in.Type == v1alpha1.ListParameter && !isItem(text):
 			r.item(at, text)
 		case !p.takes(text):
-			r.errorf(at, "", "%q does not fit the other limits of the parameter", shape.Cut(text, mostQuoted))
+			r.errorf(at, "", "%q does not fit the other limits of the parameter", strict.Cut(text, mostQuoted))
 		}
 		seen[text] = true
 	}

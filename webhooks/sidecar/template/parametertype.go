@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 const (
@@ -230,7 +230,7 @@ func (p *parameter) describe(pattern string) string {
 	case v1alpha1.BooleanParameter:
 		return "true or false"
 	case v1alpha1.QuantityParameter:
-		return shape.Quantity + p.limits()
+		return strict.Quantity + p.limits()
 	case v1alpha1.DurationParameter:
 		return "a duration such as 90s or 5m" + p.limits()
 	case v1alpha1.EnumParameter:

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // place is where a value ends up: a Go type that is no pointer, or nil where
@@ -123,7 +123,7 @@ func (p place) wants() string {
 	case p.t == reflect.TypeFor[metav1.Duration]():
 		return "a duration such as 90s or 24h"
 	case p.isQuantity():
-		return shape.Quantity
+		return strict.Quantity
 	case p.decides:
 		return "a " + strings.ToLower(p.t.Name())
 	}

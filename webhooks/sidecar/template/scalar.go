@@ -12,7 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // scalarKind is a kind of result that a placeholder may have.
@@ -121,7 +121,7 @@ func (s scalar) appendText(dst []byte) []byte {
 
 // quoted is the scalar for a message.
 func (s scalar) quoted() string {
-	return strconv.Quote(shape.Cut(string(s.appendText(nil)), mostQuoted))
+	return strconv.Quote(strict.Cut(string(s.appendText(nil)), mostQuoted))
 }
 
 // mostQuoted is how many characters of a value a message shows.

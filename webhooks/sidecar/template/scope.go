@@ -9,7 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // annotationDomain is behind a profile's name in the annotations that set its
@@ -49,13 +49,13 @@ type source struct {
 // The profile's name is that of the object. There is a scope even if there are
 // findings, so that what is wrong with expressions can be reported too. The
 // fields of the findings are paths in the profile.
-func (e *Environment) Scope(profile string, parameters []v1alpha1.SidecarParameter, presets []v1alpha1.SidecarPreset) (*Scope, finding.List) {
+func (e *Environment) Scope(profile string, parameters []v1alpha1.SidecarParameter, presets []v1alpha1.SidecarPreset) (*Scope, diagnostic.List) {
 	return e.ScopeWithin(new(celbound.Budget), profile, parameters, presets)
 }
 
 // ScopeWithin is Scope for a profile whose patterns and expressions must keep to a
 // budget.
-func (e *Environment) ScopeWithin(budget *celbound.Budget, profile string, parameters []v1alpha1.SidecarParameter, presets []v1alpha1.SidecarPreset) (*Scope, finding.List) {
+func (e *Environment) ScopeWithin(budget *celbound.Budget, profile string, parameters []v1alpha1.SidecarParameter, presets []v1alpha1.SidecarPreset) (*Scope, diagnostic.List) {
 	r := report{budget: budget}
 	s := &Scope{
 		environment: e, budget: budget, profile: profile, parameters: r.parameters(parameters), index: map[string]int{}, presets: r.presets(presets),

@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // maxPlaceholders is the largest number of placeholders in a tree.
@@ -33,7 +33,7 @@ type Tree struct {
 // value of the type: fields that it does not have, values of another kind and
 // expressions that cannot give what a place takes are findings, each with its
 // path. With findings there is no tree. Absent and null values are trees too.
-func (s *Scope) Tree(path string, raw []byte, into reflect.Type) (*Tree, finding.List) {
+func (s *Scope) Tree(path string, raw []byte, into reflect.Type) (*Tree, diagnostic.List) {
 	c := treeCompiler{scope: s, uses: map[string]bool{}}
 	t := &Tree{scope: s, root: node{kind: literalNode, literal: []byte("null")}, uses: c.uses, constant: true}
 	if len(raw) == 0 {
@@ -47,13 +47,13 @@ func (s *Scope) Tree(path string, raw []byte, into reflect.Type) (*Tree, finding
 	decoded, err := value.Decode()
 	if err != nil {
 		if duplicate, ok := errors.AsType[*rawjson.DuplicateKeyError](err); ok {
-			c.errorf(path, "remove one of the two", "%q is given twice in one mapping", shape.Printable(duplicate.Key))
+			c.errorf(path, "remove one of the two", "%q is given twice in one mapping", strict.Printable(duplicate.Key))
 		} else {
 			c.errorf(path, "", "%v", err)
 		}
 		return nil, c.found
 	}
-	c.found = s.environment.checker.Compare(into, decoded, path, shape.Options{Placeholder: hasPlaceholder})
+	c.found = s.environment.checker.Compare(into, decoded, path, strict.Options{Placeholder: hasPlaceholder})
 	t.root = c.value(path, value, into)
 	if t.root.kind == absentNode {
 		t.root = node{kind: literalNode, literal: []byte("null")}
@@ -103,7 +103,7 @@ func (c *treeCompiler) value(path string, v rawjson.Value, t reflect.Type) node 
 		element := c.scope.environment.checker.ElementType(t)
 		n := node{kind: listNode}
 		for i, below := range v.Elements() {
-			n.children = append(n.children, child{node: c.value(shape.Element(path, i), below, element)})
+			n.children = append(n.children, child{node: c.value(strict.Element(path, i), below, element)})
 		}
 		return n.folded('[', ']')
 	case rawjson.String:
@@ -117,13 +117,13 @@ func (c *treeCompiler) object(path string, v rawjson.Value, t reflect.Type) node
 	n := node{kind: objectNode}
 	for name, below := range v.Members() {
 		text := name.Text()
-		at := shape.Member(path, text)
+		at := strict.Member(path, text)
 		if hasPlaceholder(text) {
-			c.errorf(at, "write the name out", "%q: a name cannot have a placeholder", shape.Cut(text, mostQuoted))
+			c.errorf(at, "write the name out", "%q: a name cannot have a placeholder", strict.Cut(text, mostQuoted))
 			continue
 		}
 		if below.Kind() == rawjson.String && isLiteral(t, text) && hasPlaceholder(below.Text()) {
-			c.errorf(at, "write it out: what is added is told by it", "%q: this name cannot have a placeholder", shape.Cut(below.Text(), mostQuoted))
+			c.errorf(at, "write it out: what is added is told by it", "%q: this name cannot have a placeholder", strict.Cut(below.Text(), mostQuoted))
 			continue
 		}
 		key := append(rawjson.AppendString(nil, unescaped(text)), ':')
@@ -162,7 +162,7 @@ func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
 		if open, ok := errors.AsType[*unterminatedError](err); ok {
 			hint = unterminatedHint(open.rest)
 		}
-		c.errorf(path, hint, "%q %v", shape.Cut(text, mostQuoted), err)
+		c.errorf(path, hint, "%q %v", strict.Cut(text, mostQuoted), err)
 		return node{}
 	}
 	n := node{kind: textNode, path: path, place: placeOf(t)}
@@ -179,7 +179,7 @@ func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
 			continue // reported once, when they have been counted
 		}
 		if strings.TrimSpace(p.text) == "" {
-			c.errorf(path, "write $${} for the characters ${}", "%q has an empty placeholder", shape.Cut(text, mostQuoted))
+			c.errorf(path, "write $${} for the characters ${}", "%q has an empty placeholder", strict.Cut(text, mostQuoted))
 			good = false
 			continue
 		}
@@ -238,7 +238,7 @@ func (c *treeCompiler) fits(path, text string, e *expression, p place, within bo
 		return false
 	}
 	kind, known, ok := staticKind(e.output)
-	quoted := shape.Cut(text, mostQuoted)
+	quoted := strict.Cut(text, mostQuoted)
 	if !ok {
 		subject, hint := c.structure(e)
 		c.errorf(path, hint, "%q: %s cannot be the result of a placeholder", quoted, subject)
@@ -285,7 +285,7 @@ func (c *treeCompiler) structure(e *expression) (subject, hint string) {
 		}
 		return "the presets as a whole", hint
 	case "list(string)":
-		hint = fmt.Sprintf("write ${(%s).join(\",\")} for its texts with commas", strings.TrimSpace(shape.Cut(e.text, mostQuoted)))
+		hint = fmt.Sprintf("write ${(%s).join(\",\")} for its texts with commas", strings.TrimSpace(strict.Cut(e.text, mostQuoted)))
 	case "google.protobuf.Duration", "google.protobuf.Timestamp", "bytes":
 		hint = "write string(…) around it"
 	}

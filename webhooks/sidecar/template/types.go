@@ -13,7 +13,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // The object types that are not those of a pod.
@@ -78,7 +78,7 @@ func (o objectTypes) object(t reflect.Type, seen map[string]reflect.Type) (*cel.
 	seen[name] = t
 	fields := map[string]*types.FieldType{}
 	o[name] = fields
-	for field, below := range shape.Fields(t) {
+	for field, below := range strict.Fields(t) {
 		declared, err := o.reflected(below, seen)
 		if err != nil {
 			return cel.DynType, err

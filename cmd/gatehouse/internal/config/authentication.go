@@ -14,13 +14,13 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/apis/apiserver/install"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/issuers"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/ldap"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/issuers"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/ldap"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // Directory is an LDAP service as it is configured.
@@ -42,7 +42,7 @@ func (o *object) authenticate() {
 		d := Directory{NamedDirectory: authn.NamedDirectory{Source: o.source, Field: fmt.Sprintf("directories[%d]", i), Config: config}}
 		for _, f := range ldap.Check(config) {
 			f.Source, f.Object, f.Field = o.source, o.label, joinField(d.Field, f.Field)
-			if f.Severity == finding.Warning {
+			if f.Severity == diagnostic.Warning {
 				o.warnings = append(o.warnings, f)
 			} else {
 				o.found = append(o.found, f)
@@ -52,7 +52,7 @@ func (o *object) authenticate() {
 			data := o.attached(d.Field+".bindPasswordFile", file)
 			d.BindPassword = strings.TrimRight(string(data), " \t\r\n")
 			if data != nil && d.BindPassword == "" {
-				o.report(problem{field: d.Field + ".bindPasswordFile", message: fmt.Sprintf("%q is empty", shape.Cut(file, 200))})
+				o.report(problem{field: d.Field + ".bindPasswordFile", message: fmt.Sprintf("%q is empty", strict.Cut(file, 200))})
 			}
 		}
 		o.directories = append(o.directories, d)
@@ -68,7 +68,7 @@ func (o *object) authenticate() {
 		} else if data := o.attached(field, key.File); data != nil {
 			secret, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(data)))
 			if err != nil {
-				o.report(problem{field: field, message: fmt.Sprintf("%q does not hold base64", shape.Cut(key.File, 200)), hint: "gatehouse token key --out FILE makes one"})
+				o.report(problem{field: field, message: fmt.Sprintf("%q does not hold base64", strict.Cut(key.File, 200)), hint: "gatehouse token key --out FILE makes one"})
 			} else {
 				k.Secret = append([]byte{}, secret...)
 			}
@@ -91,7 +91,7 @@ func (o *object) attached(field, name string) []byte {
 		return nil
 	case file.problem != "":
 		o.report(problem{
-			field: field, message: fmt.Sprintf("%q cannot be read: %s", shape.Cut(name, 200), file.problem),
+			field: field, message: fmt.Sprintf("%q cannot be read: %s", strict.Cut(name, 200), file.problem),
 			hint: "the path is relative to the directory of the document",
 		})
 		return nil
@@ -138,14 +138,14 @@ func (o *object) authenticateUpstream() {
 		return
 	}
 	if len(c.JWT) == 0 {
-		o.warnings = append(o.warnings, finding.Finding{
-			Severity: finding.Warning, Source: o.source, Object: o.label, Field: "jwt",
+		o.warnings = append(o.warnings, diagnostic.Finding{
+			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "jwt",
 			Message: "has no issuer, so the document does nothing",
 		})
 	}
 	if c.Anonymous != nil {
-		o.warnings = append(o.warnings, finding.Finding{
-			Severity: finding.Warning, Source: o.source, Object: o.label, Field: "anonymous",
+		o.warnings = append(o.warnings, diagnostic.Finding{
+			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "anonymous",
 			Message: "is a matter of kube-apiserver and does nothing here",
 		})
 	}
@@ -161,21 +161,21 @@ func (o *object) authenticateUpstream() {
 // notUpstream reports why upstream's decoder does not take a document.
 func (o *object) notUpstream(err error) {
 	const hint = "the document is kube-apiserver's own: see AuthenticationConfiguration in the documentation of Kubernetes"
-	if strict, ok := runtime.AsStrictDecodingError(err); ok {
-		for _, e := range strict.Errors() {
-			o.report(problem{message: shape.Printable(e.Error()), hint: hint})
+	if strictErr, ok := runtime.AsStrictDecodingError(err); ok {
+		for _, e := range strictErr.Errors() {
+			o.report(problem{message: strict.Printable(e.Error()), hint: hint})
 		}
 		return
 	}
 	if runtime.IsNotRegisteredError(err) {
 		o.report(problem{
-			field: "apiVersion", message: fmt.Sprintf("%q is not a version of AuthenticationConfiguration that is read", shape.Cut(fmt.Sprint(o.fields["apiVersion"]), 60)),
+			field: "apiVersion", message: fmt.Sprintf("%q is not a version of AuthenticationConfiguration that is read", strict.Cut(fmt.Sprint(o.fields["apiVersion"]), 60)),
 			hint: "write apiserver.config.k8s.io/v1",
 		})
 		return
 	}
 	for _, e := range utilerrors.Flatten(utilerrors.NewAggregate([]error{err})).Errors() {
-		o.report(problem{message: shape.Printable(e.Error()), hint: hint})
+		o.report(problem{message: strict.Printable(e.Error()), hint: hint})
 	}
 }
 
@@ -208,7 +208,7 @@ func (d *decoder) staticKeys(spec *authn.Spec) {
 		keys, err := issuers.ParseKeys(data)
 		if err != nil {
 			o.report(problem{
-				field: field, message: fmt.Sprintf("%q is not a JSON Web Key Set that can be used: %s", shape.Cut(named.KeysFile, 200), err),
+				field: field, message: fmt.Sprintf("%q is not a JSON Web Key Set that can be used: %s", strict.Cut(named.KeysFile, 200), err),
 				hint: "it is what the issuer has at the address that its discovery document calls jwks_uri",
 			})
 			continue

@@ -12,10 +12,10 @@ import (
 	"crypto/rand"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/rbac"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/rbac"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -50,7 +50,7 @@ type Config struct {
 	// those of Authn.Directories, in the same order; nobody has connected there.
 	Directories []Directory
 	// Warnings are findings that do not keep the configuration from being used.
-	Warnings finding.List
+	Warnings diagnostic.List
 }
 
 // Workloads are the kinds that the PolicyConfiguration names as holding a pod
@@ -84,13 +84,13 @@ func Load(dir string) (*Config, error) {
 // errors: it returns every finding, together with whatever of the configuration
 // could be understood. With an error among the findings the Config is only good
 // for looking for further errors in it.
-func Inspect(dir string) (*Config, finding.List) {
+func Inspect(dir string) (*Config, diagnostic.List) {
 	return readStable(dir).decode()
 }
 
 // InspectBeside is Inspect for a directory beside which there are custom resources:
 // it may have no document, and "" is no directory.
-func InspectBeside(dir string) (*Config, finding.List) {
+func InspectBeside(dir string) (*Config, diagnostic.List) {
 	if dir == "" {
 		t := tree{mayBeEmpty: true}
 		t.seal()
@@ -102,7 +102,7 @@ func InspectBeside(dir string) (*Config, finding.List) {
 }
 
 // decode turns what was read into specs. It depends on nothing but t.
-func (t tree) decode() (*Config, finding.List) {
+func (t tree) decode() (*Config, diagnostic.List) {
 	d := newDecoder(&t)
 	d.found = append(d.found, t.found...)
 	c := &Config{Digest: t.digest, State: t.state, Files: len(t.files), Unread: t.unread}
@@ -111,8 +111,8 @@ func (t tree) decode() (*Config, finding.List) {
 	d.warnings = append(d.warnings, found...)
 	if c.Documents == 0 && len(d.found) == 0 && !t.mayBeEmpty {
 		c.Unread.All = true
-		d.found = append(d.found, finding.Finding{
-			Severity: finding.Error,
+		d.found = append(d.found, diagnostic.Finding{
+			Severity: diagnostic.Error,
 			Source:   t.dir,
 			Message:  "there is no document in this directory",
 			Hint:     "put files that end in .yaml, .yml or .json into it or below it",

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -55,7 +55,7 @@ func findings(t *testing.T, err error) []string {
 	if err == nil {
 		return nil
 	}
-	var list finding.List
+	var list diagnostic.List
 	if !errors.As(err, &list) {
 		t.Fatalf("the error is a %T, want a finding.List", err)
 	}
@@ -647,7 +647,7 @@ func TestInspect(t *testing.T) {
 	if len(c.Sidecar.Profiles) != 1 || !strings.Contains(string(c.Sidecar.Profiles[0].Spec.Template.Spec.Raw), `"containers"`) || len(c.Policy.Policies) != 1 {
 		t.Errorf("what could be understood is not there: %+v", c)
 	}
-	if found[2].Severity != finding.Warning || len(c.Warnings) != 1 {
+	if found[2].Severity != diagnostic.Warning || len(c.Warnings) != 1 {
 		t.Errorf("the lack of a namespace is %s, and among the warnings: %v", found[2].Severity, c.Warnings)
 	}
 }

@@ -16,13 +16,13 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/rbac"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/rbac"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // objectKey is what only one object can have. The version is no part of it: two
@@ -36,12 +36,12 @@ type objectKey struct {
 type decoder struct {
 	parser  parser
 	tree    *tree
-	checker shape.Checker
+	checker strict.Checker
 
 	documents int
 	tests     int // of the documents
-	found     finding.List
-	warnings  finding.List
+	found     diagnostic.List
+	warnings  diagnostic.List
 	// sources tells where an object was given first.
 	sources map[objectKey]string
 
@@ -126,8 +126,8 @@ type object struct {
 }
 
 func (o *object) report(p problem) {
-	o.found = append(o.found, finding.Finding{
-		Severity: finding.Error, Source: o.source, Object: o.label,
+	o.found = append(o.found, diagnostic.Finding{
+		Severity: diagnostic.Error, Source: o.source, Object: o.label,
 		Field: p.field, Message: p.message, Hint: p.hint,
 	})
 }
@@ -153,10 +153,10 @@ func (o *object) read(value any) {
 	if !kindOK || !versionOK {
 		return
 	}
-	o.label = shape.Printable(kind)
+	o.label = strict.Printable(kind)
 	groupVersion, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		o.report(problem{field: "apiVersion", message: fmt.Sprintf("%q is not a version", shape.Cut(apiVersion, 60)), hint: "write it as v1 or group.example/v1"})
+		o.report(problem{field: "apiVersion", message: fmt.Sprintf("%q is not a version", strict.Cut(apiVersion, 60)), hint: "write it as v1 or group.example/v1"})
 		return
 	}
 	gvk := groupVersion.WithKind(kind)
@@ -262,7 +262,7 @@ func (o *object) one(gvk schema.GroupVersionKind) {
 		}
 		o.report(problem{
 			field: "metadata.namespace", hint: hint,
-			message: fmt.Sprintf("%q is given, but no %s is in a namespace", shape.Cut(metadata.namespace, 60), gvk.Kind),
+			message: fmt.Sprintf("%q is given, but no %s is in a namespace", strict.Cut(metadata.namespace, 60), gvk.Kind),
 		})
 	}
 	key := objectKey{gvk.GroupKind(), metadata.namespace, metadata.name}
@@ -280,15 +280,15 @@ func (o *object) one(gvk schema.GroupVersionKind) {
 // name is the object as findings name it: its kind, the namespace of one that is
 // in a namespace, and its name.
 func (o *object) name(gvk schema.GroupVersionKind) string {
-	parts := []string{shape.Printable(gvk.Kind)}
+	parts := []string{strict.Printable(gvk.Kind)}
 	metadata, _ := o.fields["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	namespace, _ := metadata["namespace"].(string)
 	if clusterScoped := isTyped(gvk) && gvk.Kind != policyException; namespace != "" && name != "" && !clusterScoped {
-		parts = append(parts, shape.Printable(namespace))
+		parts = append(parts, strict.Printable(namespace))
 	}
 	if name != "" {
-		parts = append(parts, shape.Printable(name))
+		parts = append(parts, strict.Printable(name))
 	}
 	return strings.Join(parts, "/")
 }
@@ -348,7 +348,7 @@ func (o *object) metadata() (metadata, bool) {
 		}
 		text, isText := value.(string)
 		if !isText {
-			o.problems(o.checker.Compare(reflect.TypeFor[string](), value, "metadata."+field.name, shape.Options{}))
+			o.problems(o.checker.Compare(reflect.TypeFor[string](), value, "metadata."+field.name, strict.Options{}))
 			return metadata{}, false
 		}
 		*field.to = text
@@ -417,11 +417,11 @@ func (o *object) keepContext(gvk schema.GroupVersionKind) {
 	o.warnOfKind(gvk)
 	if !o.keepRBAC(gvk) {
 		// Selectors read the metadata, so it is held to its type.
-		o.problems(o.checker.Compare(reflect.TypeFor[metav1.ObjectMeta](), o.fields["metadata"], "metadata", shape.Options{}))
+		o.problems(o.checker.Compare(reflect.TypeFor[metav1.ObjectMeta](), o.fields["metadata"], "metadata", strict.Options{}))
 	}
 	if isNamespacedContext(gvk) && u.GetNamespace() == "" {
-		o.warnings = append(o.warnings, finding.Finding{
-			Severity: finding.Warning, Source: o.source, Object: o.label, Field: "metadata.namespace",
+		o.warnings = append(o.warnings, diagnostic.Finding{
+			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "metadata.namespace",
 			Message: fmt.Sprintf("is missing, so no lookup of a %s in a namespace finds it", gvk.Kind),
 			Hint:    "name the namespace that the object is in",
 		})
@@ -443,7 +443,7 @@ func isNamespacedContext(gvk schema.GroupVersionKind) bool {
 }
 
 // problems reports at most maxProblems problems of the object.
-func (o *object) problems(list finding.List) {
+func (o *object) problems(list diagnostic.List) {
 	for i, f := range list {
 		if i == maxProblems {
 			o.report(problem{message: fmt.Sprintf("and %d problems more", len(list)-i)})
@@ -460,9 +460,9 @@ func (o *object) problems(list finding.List) {
 func decodeInto[T any](o *object) (T, bool) {
 	// A misplaced token must not be repeated.
 	secret := strings.HasPrefix(o.label, accessToken+"/")
-	problems := o.checker.Compare(reflect.TypeFor[T](), o.fields, "", shape.Options{Secret: secret})
+	problems := o.checker.Compare(reflect.TypeFor[T](), o.fields, "", strict.Options{Secret: secret})
 	o.problems(problems)
-	into, strict, err := unmarshal[T](o.fields)
+	into, strictErrs, err := unmarshal[T](o.fields)
 	if err != nil && len(problems) > 0 {
 		// A decoder may give up at the first value that does not fit, and the rest
 		// of the document would look as if it were not there.
@@ -476,9 +476,9 @@ func decodeInto[T any](o *object) (T, bool) {
 		o.report(problem{message: err.Error()})
 		return into, false
 	}
-	for _, e := range strict {
+	for _, e := range strictErrs {
 		if field, ok := errors.AsType[sigsjson.FieldError](e); ok {
-			o.report(problem{field: shape.Printable(field.FieldPath()), message: "unknown or duplicate field"})
+			o.report(problem{field: strict.Printable(field.FieldPath()), message: "unknown or duplicate field"})
 		}
 	}
 	return into, true
@@ -486,18 +486,18 @@ func decodeInto[T any](o *object) (T, bool) {
 
 // unmarshal decodes a value. Strict are what the type does not have, err is what
 // it does not take.
-func unmarshal[T any](value any) (into T, strict []error, err error) {
+func unmarshal[T any](value any) (into T, strictErrs []error, err error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return into, nil, err
 	}
-	strict, err = sigsjson.UnmarshalStrict(raw, &into)
-	return into, strict, err
+	strictErrs, err = sigsjson.UnmarshalStrict(raw, &into)
+	return into, strictErrs, err
 }
 
 // fitting is a document without the values that there are problems with, which
 // it leaves as it is. The places of lists stay, so that paths do.
-func fitting(fields map[string]any, problems finding.List) any {
+func fitting(fields map[string]any, problems diagnostic.List) any {
 	wrong := make(map[string]bool, len(problems))
 	for _, p := range problems {
 		wrong[p.Field] = true
@@ -511,13 +511,13 @@ func fitting(fields map[string]any, problems finding.List) any {
 		case map[string]any:
 			out := make(map[string]any, len(value))
 			for name, member := range value {
-				out[name] = copied(member, shape.Member(path, name))
+				out[name] = copied(member, strict.Member(path, name))
 			}
 			return out
 		case []any:
 			out := make([]any, len(value))
 			for i, element := range value {
-				out[i] = copied(element, shape.Element(path, i))
+				out[i] = copied(element, strict.Element(path, i))
 			}
 			return out
 		default:

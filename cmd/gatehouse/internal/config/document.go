@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v2"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // document is one document of a file.
@@ -151,7 +151,7 @@ func (p *parser) jsonDocument(raw []byte) document {
 	for _, err := range duplicates {
 		path := ""
 		if field, ok := errors.AsType[sigsjson.FieldError](err); ok {
-			path = shape.Printable(field.FieldPath())
+			path = strict.Printable(field.FieldPath())
 		}
 		doc.problems = append(doc.problems, problem{field: path, message: "the key is given twice", hint: "remove one of the two"})
 	}
@@ -308,7 +308,7 @@ func (c chunk) problem(text, prefix string) problem {
 		hint = "put text with a colon and a space in it in quotes, and check the indentation"
 	}
 	const most = 200
-	return problem{message: place + ": " + shape.Cut(text, most), hint: hint}
+	return problem{message: place + ": " + strict.Cut(text, most), hint: hint}
 }
 
 // conversionError is about YAML that JSON cannot express.
@@ -363,7 +363,7 @@ func (p *parser) convert(value any) (any, error) {
 		for i, element := range v {
 			converted, err := p.convert(element)
 			if err != nil {
-				return nil, within(err, shape.Element("", i))
+				return nil, within(err, strict.Element("", i))
 			}
 			list[i] = converted
 		}
@@ -405,11 +405,11 @@ func (p *parser) convertMap(v map[any]any) (any, error) {
 			return nil, errTooLarge
 		}
 		if _, twice := object[m.key]; twice {
-			return nil, within(cannot("the key is given twice", "remove one of the two"), shape.Member("", m.key))
+			return nil, within(cannot("the key is given twice", "remove one of the two"), strict.Member("", m.key))
 		}
 		converted, err := p.convert(m.value)
 		if err != nil {
-			return nil, within(err, shape.Member("", m.key))
+			return nil, within(err, strict.Member("", m.key))
 		}
 		object[m.key] = converted
 	}

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // Document is a document of a file as it was written, which nobody has made sense
@@ -24,10 +24,10 @@ type Document struct {
 // Documents reads a file, or the files below a directory that Load would read,
 // with the same strictness and the same limits. The findings are errors: what
 // cannot be read, without hiding what can.
-func Documents(path string) ([]Document, finding.List) {
-	var found finding.List
+func Documents(path string) ([]Document, diagnostic.List) {
+	var found diagnostic.List
 	report := func(source string, p problem) {
-		found = append(found, finding.Finding{Severity: finding.Error, Source: source, Field: p.field, Message: p.message, Hint: p.hint})
+		found = append(found, diagnostic.Finding{Severity: diagnostic.Error, Source: source, Field: p.field, Message: p.message, Hint: p.hint})
 	}
 	root := filepath.ToSlash(path)
 	info, err := os.Stat(path)

@@ -14,7 +14,7 @@ import (
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // bomb is a document in which each of levels lists refers to the one before it
@@ -151,10 +151,10 @@ func agree[T any](t *testing.T, text string) {
 		t.Fatal(err)
 	}
 	var into T
-	strict, err := sigsjson.UnmarshalStrict(raw, &into)
-	problems := new(shape.Checker).Compare(reflect.TypeFor[T](), value, "", shape.Options{})
-	if taken := err == nil && len(strict) == 0; taken != (len(problems) == 0) {
-		t.Errorf("%s into %T: the decoder says %v %v, the checker %v", text, into, strict, err, problems)
+	strictErrs, err := sigsjson.UnmarshalStrict(raw, &into)
+	problems := new(strict.Checker).Compare(reflect.TypeFor[T](), value, "", strict.Options{})
+	if taken := err == nil && len(strictErrs) == 0; taken != (len(problems) == 0) {
+		t.Errorf("%s into %T: the decoder says %v %v, the checker %v", text, into, strictErrs, err, problems)
 	}
 }
 

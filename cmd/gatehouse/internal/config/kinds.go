@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // The kinds that mean something to Gatehouse. Every other kind is context.
@@ -89,7 +89,7 @@ func (o *object) known(gvk schema.GroupVersionKind) bool {
 		}
 		o.report(problem{
 			field:   "apiVersion",
-			message: fmt.Sprintf("%q is not a version of %s that is read", shape.Cut(gvk.GroupVersion().String(), 60), gvk.Kind),
+			message: fmt.Sprintf("%q is not a version of %s that is read", strict.Cut(gvk.GroupVersion().String(), 60), gvk.Kind),
 			hint:    "write " + accepted.String(),
 		})
 		return false
@@ -117,7 +117,7 @@ func (o *object) known(gvk schema.GroupVersionKind) bool {
 	if isUpstreamKind(gvk) {
 		return true
 	}
-	o.report(problem{field: "kind", message: fmt.Sprintf("%q is not a kind of %s", shape.Cut(gvk.Kind, 60), gvk.Group), hint: hint})
+	o.report(problem{field: "kind", message: fmt.Sprintf("%q is not a kind of %s", strict.Cut(gvk.Kind, 60), gvk.Group), hint: hint})
 	return false
 }
 
@@ -137,7 +137,7 @@ func isUpstreamKind(gvk schema.GroupVersionKind) bool {
 // our own kinds a part of the name is enough if no other has it, as of
 // PolicyConfig.
 func meant(gvk schema.GroupVersionKind, names []string) (string, bool) {
-	if near, isNear := finding.Nearest(gvk.Kind, names...); isNear {
+	if near, isNear := diagnostic.Nearest(gvk.Kind, names...); isNear {
 		return near, true
 	}
 	const least = 4 // characters: fewer are in too many names
@@ -171,10 +171,10 @@ func (o *object) warnOfKind(gvk schema.GroupVersionKind) {
 		}
 	}
 	slices.Sort(names)
-	if near, isNear := finding.Nearest(gvk.Kind, names...); isNear {
-		o.warnings = append(o.warnings, finding.Finding{
-			Severity: finding.Warning, Source: o.source, Object: o.label, Field: "kind",
-			Message: fmt.Sprintf("%q is not a kind of %s, so nothing looks the object up", shape.Cut(gvk.Kind, 60), gvk.GroupVersion()),
+	if near, isNear := diagnostic.Nearest(gvk.Kind, names...); isNear {
+		o.warnings = append(o.warnings, diagnostic.Finding{
+			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "kind",
+			Message: fmt.Sprintf("%q is not a kind of %s, so nothing looks the object up", strict.Cut(gvk.Kind, 60), gvk.GroupVersion()),
 			Hint:    fmt.Sprintf("did you mean %q?", near),
 		})
 	}

@@ -4,7 +4,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/rbac"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/rbac"
 )
 
 // The kinds of context that say who may do what.

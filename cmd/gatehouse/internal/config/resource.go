@@ -18,10 +18,10 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/shape"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // ClusterSource is the Source of findings about custom resources, where those about
@@ -53,9 +53,9 @@ type ResourceID struct {
 // Object is the resource as findings name it.
 func (id *ResourceID) Object() string {
 	if id.Namespace != "" {
-		return shape.Printable(id.Kind) + "/" + shape.Printable(id.Namespace) + "/" + shape.Printable(id.Name)
+		return strict.Printable(id.Kind) + "/" + strict.Printable(id.Namespace) + "/" + strict.Printable(id.Name)
 	}
-	return shape.Printable(id.Kind) + "/" + shape.Printable(id.Name)
+	return strict.Printable(id.Kind) + "/" + strict.Printable(id.Name)
 }
 
 // Resource is a custom resource as it was read. It never changes.
@@ -68,7 +68,7 @@ type Resource struct {
 	Value any
 	// Found is what is wrong with the object by itself. With an error it must not be
 	// used.
-	Found finding.List
+	Found diagnostic.List
 	// ChangedAt is when a manager of fields of its spec wrote last, to the second, by the
 	// clock of the API server: who changed last what does not go together has to mend it.
 	// It may change without the version, when such a manager writes something else.
@@ -101,7 +101,7 @@ func ReadResource(u *unstructured.Unstructured) *Resource {
 	}
 	fields := content(u)
 	tooLarge := func(message string) {
-		r.Found = finding.List{{Severity: finding.Error, Source: ClusterSource, Object: r.Object(), Message: message, Hint: "make several of it"}}
+		r.Found = diagnostic.List{{Severity: diagnostic.Error, Source: ClusterSource, Object: r.Object(), Message: message, Hint: "make several of it"}}
 	}
 	if message := tooMany(fields, 0); message != "" {
 		tooLarge(message)
@@ -134,7 +134,7 @@ func ReadResource(u *unstructured.Unstructured) *Resource {
 	case len(d.revocations) > 0:
 		r.Value = &d.revocations[0].TokenRevocation
 	case len(d.found) == 0:
-		o.report(problem{field: "kind", message: fmt.Sprintf("%q is not a kind of custom resources", shape.Cut(u.GetKind(), 60))})
+		o.report(problem{field: "kind", message: fmt.Sprintf("%q is not a kind of custom resources", strict.Cut(u.GetKind(), 60))})
 	}
 	d.found.Sort()
 	r.Found = slices.Concat(d.found, d.warnings)
@@ -229,7 +229,7 @@ func changedAt(u *unstructured.Unstructured) time.Time {
 // errors. The two share what does not change. Of an object that a document of the
 // directory has too, the document counts, and the resource is among the findings,
 // with an error.
-func (c *Config) With(resources []*Resource) (*Config, finding.List) {
+func (c *Config) With(resources []*Resource) (*Config, diagnostic.List) {
 	resources = slices.SortedFunc(slices.Values(resources), func(a, b *Resource) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
@@ -244,11 +244,11 @@ func (c *Config) With(resources []*Resource) (*Config, finding.List) {
 	known := c.objects()
 	digest := sha256.New()
 	_, _ = fmt.Fprintln(digest, c.Digest)
-	var found finding.List
+	var found diagnostic.List
 	for _, r := range resources {
 		if source, twice := known[r.Object()]; twice {
-			found = append(found, finding.Finding{
-				Severity: finding.Error, Source: ClusterSource, Object: r.Object(),
+			found = append(found, diagnostic.Finding{
+				Severity: diagnostic.Error, Source: ClusterSource, Object: r.Object(),
 				Message: fmt.Sprintf("there is a document of this name in the directory too, in %q, and that one is in use", source),
 				Hint:    "remove one of the two or give it another name",
 			})

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // The limits of a directory. They keep a mistake, such as a directory of
@@ -46,7 +46,7 @@ type file struct {
 type tree struct {
 	dir   string
 	files []file // sorted by path
-	found finding.List
+	found diagnostic.List
 	// unread is what found is about.
 	unread Unread
 	// dirs are the directories that were read, by a path that can be opened.
@@ -85,8 +85,8 @@ func stable(last tree, read func() tree) tree {
 		last = next
 	}
 	last.unread.All = true
-	last.found = append(last.found, finding.Finding{
-		Severity: finding.Error,
+	last.found = append(last.found, diagnostic.Finding{
+		Severity: diagnostic.Error,
 		Source:   last.dir,
 		Message:  fmt.Sprintf("the directory changed each of the %d times that it was read", maxReadings),
 		Hint:     "let whatever writes to it come to an end, or write to another directory and swap a symbolic link",
@@ -170,8 +170,8 @@ func (r *reader) problem(rel, message, hint string) {
 		r.tree.unread.Paths = append(r.tree.unread.Paths, rel)
 	}
 	r.sight.problem(source, message)
-	r.tree.found = append(r.tree.found, finding.Finding{
-		Severity: finding.Error, Source: source, Message: message, Hint: hint,
+	r.tree.found = append(r.tree.found, diagnostic.Finding{
+		Severity: diagnostic.Error, Source: source, Message: message, Hint: hint,
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 func TestMain(m *testing.M) {
@@ -223,7 +223,7 @@ func TestWatchDirectory(t *testing.T) {
 
 	write(t, filepath.Join(dir, "sub", "deeper", "c.yaml"), "{")
 	until(t, changes, "a broken file was written", func(c change) bool {
-		var list finding.List
+		var list diagnostic.List
 		return errors.As(c.err, &list) && list[0].Source == "sub/deeper/c.yaml"
 	})
 

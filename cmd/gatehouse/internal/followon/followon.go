@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/finding"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // unread are the places of documents that could not be read as their authors
@@ -19,10 +19,10 @@ type unread map[string]places // from sources to fields
 type places struct{ fields, parents map[string]bool }
 
 // newUnread collects the places of errors that were found in reading.
-func newUnread(found finding.List) unread {
+func newUnread(found diagnostic.List) unread {
 	out := unread{}
 	for _, f := range found {
-		if f.Severity != finding.Error {
+		if f.Severity != diagnostic.Error {
 			continue
 		}
 		places := []string{f.Field}
@@ -53,7 +53,7 @@ var didYouMean = regexp.MustCompile(`^did you mean "([^"]+)"\?$`)
 
 // meantField is the path of the field that the author of an unknown one has
 // meant, and "" if that is not known.
-func meantField(f finding.Finding) string {
+func meantField(f diagnostic.Finding) string {
 	match := didYouMean.FindStringSubmatch(f.Hint)
 	if match == nil {
 		return ""
@@ -71,8 +71,8 @@ func meantField(f finding.Finding) string {
 // such a place, what is below it, or what it is directly in, or about the
 // document as a whole. That nothing else names a document is not said while there
 // are others that could not be read.
-func (u unread) covers(f finding.Finding) bool {
-	if f.Field == "" && f.Severity == finding.Warning && len(u) > 0 {
+func (u unread) covers(f diagnostic.Finding) bool {
+	if f.Field == "" && f.Severity == diagnostic.Warning && len(u) > 0 {
 		return true
 	}
 	of, known := u[f.Source]
@@ -93,9 +93,9 @@ func (u unread) covers(f finding.Finding) bool {
 // Without is list without the findings that follow from errors which were found in
 // reading the documents: those are about places that could not be read as their
 // authors mean them.
-func Without(reading, list finding.List) finding.List {
+func Without(reading, list diagnostic.List) diagnostic.List {
 	u := newUnread(reading)
-	out := make(finding.List, 0, len(list))
+	out := make(diagnostic.List, 0, len(list))
 	for _, f := range list {
 		if !u.covers(f) {
 			out = append(out, f)

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/documents"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
+	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -55,7 +55,7 @@ type ReviewOptions struct {
 	Policies func([]policy.Observation)
 	// Documents answers /validate about Gatehouse's own kinds, which no policy is asked
 	// about. Without it, they are allowed.
-	Documents *documents.Reviewer
+	Documents *crdadmission.Reviewer
 	// RequireClientCertificate makes the webhooks of admission answer only callers
 	// with a verified client certificate, as that of authentication always does.
 	RequireClientCertificate bool
@@ -131,7 +131,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 				// What waits for its turn to be compiled keeps no other review from its decision.
 				own := review.NewSlots(1)
 				o.SlotsFor = func(r *admission.Request) *review.Slots {
-					if documents.Concerns(r) {
+					if crdadmission.Concerns(r) {
 						return own
 					}
 					return nil

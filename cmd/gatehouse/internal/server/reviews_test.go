@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/documents"
+	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -206,7 +206,7 @@ func TestNotWhole(t *testing.T) {
 		Login: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") }),
 		Bytes: 2 * review.MaxAdmissionBytes, Observe: func(o *review.Outcome) { outcomes = append(outcomes, *o) },
 		Profiles: func([]sidecar.Verdict) {}, Policies: func([]policy.Observation) {}, Now: time.Now,
-		Documents: documents.New(documents.Options{Current: func() *config.Config { return new(config.Config) }}),
+		Documents: crdadmission.New(crdadmission.Options{Current: func() *config.Config { return new(config.Config) }}),
 		Whole: func() error {
 			if whole.Load() {
 				return nil

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/documents"
+	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -113,7 +113,7 @@ func newHandler() (http.Handler, error) {
 	return server.Reviews(&current, server.ReviewOptions{
 		Bytes: 8 * review.MaxAdmissionBytes, Observe: func(*review.Outcome) {}, Login: http.NotFoundHandler(), Now: time.Now,
 		Profiles: func([]sidecar.Verdict) {}, Policies: func([]policy.Observation) {},
-		Documents: documents.New(documents.Options{Current: func() *config.Config { return c }}),
+		Documents: crdadmission.New(crdadmission.Options{Current: func() *config.Config { return c }}),
 	}), nil
 }
 

@@ -1,0 +1,93 @@
+package login_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
+)
+
+// strictly is encoding/json's reading of the same, as strict as that can be.
+func strictly(data []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
+}
+
+// FuzzParseRequest holds that what is read is what encoding/json reads, and that
+// an error repeats nothing of the body.
+func FuzzParseRequest(f *testing.F) {
+	for _, seed := range []string{
+		loginBody, `{"token":"` + token + `"}`, `{}`, ` {"directory":"corp"} `, `{"password":"\ud83d\ude00\u0000"}`,
+		`{"password":"a","Password":"b"}`, `{"password":"a","password":"b"}`, `{"password":null}`, `{"\u0070assword":"x"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, err := login.ParseRequest(body)
+		if err != nil {
+			silent(t, body, err)
+			return
+		}
+		var want login.Request
+		if err := strictly(body, &want); err != nil || got != want {
+			t.Fatalf("%q is read as %+v, by encoding/json as %+v (%v)", body, got, want, err)
+		}
+	})
+}
+
+// FuzzParseQuestion is the same for questions.
+func FuzzParseQuestion(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"audiences":["a","b"]}`, `{"audiences":[]}`, `{"audiences":["a"],"Audiences":["b"]}`, `{"audiences":[null]}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, err := login.ParseQuestion(body)
+		if err != nil {
+			silent(t, body, err)
+			return
+		}
+		var want login.Question
+		if err := strictly(body, &want); err != nil || len(got.Audiences)+len(want.Audiences) > 0 && !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q is read as %+v, by encoding/json as %+v (%v)", body, got, want, err)
+		}
+	})
+}
+
+// silent wants an error to be printable, short, and without a piece of the body
+// that is long enough to be a secret. What errors say by themselves is no secret.
+func silent(t *testing.T, body []byte, err error) {
+	t.Helper()
+	text := err.Error()
+	if len(text) > 200 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		t.Fatalf("the error is %q", text)
+	}
+	const secret = 8
+	for i := 0; i+secret <= len(body); i++ {
+		piece := string(body[i : i+secret])
+		if strings.Contains(text, piece) && !strings.Contains(ownWords, piece) {
+			t.Fatalf("the error %q repeats %q", text, piece)
+		}
+	}
+}
+
+// ownWords are those of which errors are made.
+const ownWords = `invalid JSON at byte 0123456789 the body must be a JSON object a member is not known here: there are ` +
+	`"directory", "username", "password" and "token" directory: username: password: token: must be a string must not occur twice ` +
+	`must not be longer than 1024 bytes must not be longer than 32768 bytes must be valid Unicode, without U+FFFD ` +
+	`there are "audiences" audiences: audiences[0]: must be an array of strings must not be more than 32 must not be empty`
+
+// FuzzClientName wants names of clients that fit into a log, whatever the address.
+func FuzzClientName(f *testing.F) {
+	for _, seed := range []string{"192.0.2.1:80", "[2001:db8::1]:80", "[fe80::1%eth0]:80", "", "@"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, remote string) {
+		if name := login.ClientName(remote); name == "" || len(name) > 64 || strings.Trim(name, "0123456789abcdefuknow.:/") != "" {
+			t.Fatalf("the client at %q is %q", remote, name)
+		}
+	})
+}

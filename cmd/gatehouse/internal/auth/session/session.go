@@ -1,0 +1,240 @@
+// Package session is the user's side of logging in: it gets a token from an
+// OpenID Connect issuer or from Gatehouse's login endpoint, keeps it in a cache
+// that nobody else can read, and renews it without asking as long as that goes.
+//
+// However many programs ask for the same token at one time, one of them logs in
+// and the others wait for what comes of it.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+)
+
+// Identity is all that tells one login from another: logins of equal Identity
+// share a credential. It holds no secret.
+type Identity struct {
+	// Method is "oidc" or "password".
+	Method string `json:"method"`
+	// Issuer, ClientID and Scopes are for oidc. Scopes are sorted, each once.
+	Issuer   string   `json:"issuer,omitempty"`
+	ClientID string   `json:"clientID,omitempty"`
+	Scopes   []string `json:"scopes,omitempty"`
+	// Server, Directory and Username are for password. The user name is empty if
+	// it is asked for.
+	Server    string `json:"server,omitempty"`
+	Directory string `json:"directory,omitempty"`
+	Username  string `json:"username,omitempty"`
+}
+
+// Credential is what a login gives. Token and RefreshToken are secrets.
+type Credential struct {
+	// Token is the bearer token for the API server.
+	Token string `json:"token"`
+	// ObtainedAt and ExpiresAt bound the token's life.
+	ObtainedAt time.Time `json:"obtainedAt"`
+	ExpiresAt  time.Time `json:"expiresAt"`
+	// RefreshToken renews a credential of an issuer.
+	RefreshToken string `json:"refreshToken,omitempty"`
+	// SessionEnds is until when a credential of Gatehouse can be renewed.
+	SessionEnds time.Time `json:"sessionEnds,omitzero"`
+	// Subject is the claim sub of an issuer's token: a renewed token is for the
+	// same.
+	Subject string `json:"subject,omitempty"`
+	// Name is the user name that was typed or given for a password: who the login
+	// was asked for, which is not what Gatehouse calls them.
+	Name string `json:"name,omitempty"`
+	// User is who logged in, for people: what the issuer or Gatehouse calls them.
+	User string `json:"user"`
+	// Source is where the login was, for people: the URL of the issuer or of
+	// Gatehouse.
+	Source string `json:"source"`
+}
+
+// UsableUntil is the moment from which the token is renewed: somewhat before its
+// end, so that a request that is under way arrives in time and clocks may differ
+// a little, but never more than a tenth of its life.
+func (c *Credential) UsableUntil() time.Time {
+	const most = 30 * time.Second
+	return c.ExpiresAt.Add(-max(0, min(most, c.ExpiresAt.Sub(c.ObtainedAt)/10)))
+}
+
+func (c *Credential) usable(now time.Time) bool {
+	return c.Token != "" && now.Before(c.UsableUntil())
+}
+
+// Method is a way to log in. Implementations are used by one goroutine at a time.
+type Method interface {
+	// Identity is the same for the life of the Method.
+	Identity() Identity
+	// Fits tells whether a credential of this Identity is of whom this login is for:
+	// where the Identity names nobody, the one in the cache may be somebody else's.
+	Fits(c *Credential) bool
+	// Login asks a person.
+	Login(ctx context.Context) (*Credential, error)
+	// Renew makes a new credential out of an old one without asking anybody. An
+	// error that is ErrEnded means that only Login can help, every other that it
+	// could not be told.
+	Renew(ctx context.Context, old *Credential) (*Credential, error)
+}
+
+// ErrEnded means that a credential cannot be renewed any more.
+var ErrEnded = errors.New("the session has ended")
+
+// ErrNeedsPerson means that somebody has to log in, and that nobody can be asked.
+var ErrNeedsPerson = errors.New("somebody has to log in, and nobody can be asked here")
+
+// RefusedError is a definite no to a login.
+type RefusedError struct {
+	// Reason is a word for programs, and Message a sentence for people. Neither
+	// holds a secret, and both can be shown on a terminal.
+	Reason, Message string
+}
+
+func (e *RefusedError) Error() string { return e.Message + " (reason " + e.Reason + ")" }
+
+// Session gets credentials of one Method through a Cache.
+type Session struct {
+	Method Method
+	Cache  *Cache
+	// Interactive says that there is a person to ask.
+	Interactive bool
+	// Anew asks for a login whatever is in the cache, and takes its place.
+	Anew bool
+	// Patience is how long another login is waited for. It must be longer than
+	// a Login may take.
+	Patience time.Duration
+	// Remarks is where progress goes.
+	Remarks io.Writer
+	Now     func() time.Time
+}
+
+// Get returns a credential that is good for now: the one in the cache, that one
+// renewed, or that of a new login, which takes the place of one that does not fit.
+// Fresh tells that it was not there at once. The error is ErrNeedsPerson, or a
+// *RefusedError for a definite no, or both if a renewal was refused and nobody can
+// be asked, or means that it could not be told.
+func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error) {
+	entry := s.Cache.entry(s.Method.Identity())
+	old, _, err := s.cached(entry)
+	if err != nil {
+		return nil, false, err
+	}
+	if old != nil && old.usable(s.Now()) && !s.Anew {
+		return old, false, nil
+	}
+	began := s.Now()
+	unlock, err := entry.lock(ctx, s.Patience, func() {
+		s.remark("another login is under way; waiting for it, at most %s", s.Patience)
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	defer unlock()
+	// What was true before the wait may not be any more.
+	old, others, err := s.cached(entry)
+	if err != nil {
+		return nil, false, err
+	}
+	if old != nil && old.usable(s.Now()) && !s.Anew {
+		return old, true, nil
+	}
+	if entry.failedSince(began) {
+		return nil, false, errors.New("the login that this one waited for failed")
+	}
+	c, err = s.obtain(ctx, old)
+	switch {
+	case errors.Is(err, ErrNeedsPerson):
+		return nil, false, err
+	case err != nil:
+		entry.markFailed(s.Now())
+		return nil, false, err
+	}
+	if c == old {
+		return c, true, nil
+	}
+	if err := entry.write(c); err != nil {
+		s.remark("the login is not kept: %s", err)
+	} else if others != nil {
+		s.remark("this takes the place of the login of %s", printable(others.User))
+	}
+	return c, true, nil
+}
+
+// cached is the credential in the cache: mine if it fits, else somebody else's,
+// which is neither used nor renewed.
+func (s *Session) cached(e entry) (mine, others *Credential, err error) {
+	c, err := e.read()
+	if c == nil || err != nil || s.Method.Fits(c) {
+		return c, nil, err
+	}
+	return nil, c, nil
+}
+
+// obtain gets a credential that is not in the cache.
+func (s *Session) obtain(ctx context.Context, old *Credential) (*Credential, error) {
+	needsPerson := ErrNeedsPerson
+	if old != nil && !s.Anew {
+		c, err := s.Method.Renew(ctx, old)
+		refused, ok := errors.AsType[*RefusedError](err)
+		switch {
+		case err == nil:
+			return c, nil
+		case ok && s.Interactive:
+			s.remark("the login is not renewed: %s", refused)
+		case ok:
+			needsPerson = fmt.Errorf("%w: the login is not renewed: %w", ErrNeedsPerson, refused)
+		case errors.Is(err, ErrEnded):
+		case s.Now().Before(old.ExpiresAt):
+			s.remark("the token is used until its end: it could not be renewed: %s", err)
+			return old, nil
+		default:
+			return nil, fmt.Errorf("the login cannot be renewed: %w", err)
+		}
+	}
+	if !s.Interactive {
+		return nil, needsPerson
+	}
+	return s.Method.Login(ctx)
+}
+
+// remark is for people; that nobody reads it is no error.
+func (s *Session) remark(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.Remarks, "gatehouse: "+format+"\n", args...)
+}
+
+// checkToken refuses a token that could not be sent, or would be refused at once.
+func checkToken(token string, expires, now time.Time) error {
+	const most = 64 << 10
+	if token == "" || len(token) > most {
+		return fmt.Errorf("the answer has a token of %d bytes, allowed are 1 to %d", len(token), most)
+	}
+	for i := range len(token) {
+		if token[i] <= ' ' || token[i] > '~' {
+			return errors.New("the answer has a token with characters that cannot be sent in a header")
+		}
+	}
+	if !now.Before(expires) {
+		return fmt.Errorf("the new token ended at %s and it is %s here (hint: is this machine's clock right)",
+			expires.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// printable is a text from elsewhere as it may be shown on a terminal.
+func printable(text string) string {
+	const most = 300
+	text = strict.Cut(text, most)
+	for _, r := range text {
+		if !strconv.IsPrint(r) {
+			return strconv.Quote(text)
+		}
+	}
+	return text
+}

@@ -1,0 +1,140 @@
+package admission
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+const (
+	// maxMessage is how many bytes all errors of a refusal may have, and maxLine is
+	// how many each may have, so that a long one does not keep others from being
+	// shown.
+	maxMessage = 8 * 1024
+	maxLine    = 1024
+	// maxWarnings and maxWarningRunes are well below what the API server passes on,
+	// 4096 runes for all of a request.
+	maxWarnings     = 10
+	maxWarningRunes = 200
+)
+
+// allowed is a yes.
+func allowed(warnings []string) admission.Response {
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true, Warnings: warnings}}
+}
+
+// answer is the answer about an object with the findings.
+func answer(g *given, found diagnostic.List) admission.Response {
+	out := allowed(warnings(found))
+	errs := slices.DeleteFunc(slices.Clone(found), func(f diagnostic.Finding) bool { return f.Severity != diagnostic.Error })
+	if len(errs) > 0 {
+		out.Allowed, out.Result = false, refusal(g, errs)
+	}
+	return out
+}
+
+// refusal is a status as the API server's own validation gives it, which kubectl
+// shows by its causes.
+func refusal(g *given, errs diagnostic.List) *metav1.Status {
+	const maxName = 253 // bytes, which no name has more of
+	name := cutText(printable(diagnostic.Finding{Message: g.name}.Redacted().Message), maxName)
+	status := &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+		Details: &metav1.StatusDetails{Group: Group, Kind: g.kind, Name: name},
+	}
+	var lines []string
+	size := 0
+	for i, f := range errs {
+		f = f.Redacted()
+		text := printable(f.Message)
+		if f.Hint != "" {
+			text += " (hint: " + printable(f.Hint) + ")"
+		}
+		field := printable(cmp.Or(f.Field, "spec")) // kubectl shows every cause behind a field
+		text = cutText(text, maxLine)
+		if size += len(field) + len(text); size > maxMessage {
+			more := fmt.Sprintf("… and %d more", len(errs)-i)
+			lines = append(lines, more)
+			status.Details.Causes = append(status.Details.Causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "…", Message: strings.TrimPrefix(more, "… ")})
+			break
+		}
+		lines = append(lines, field+": "+text)
+		status.Details.Causes = append(status.Details.Causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: text})
+	}
+	status.Message = fmt.Sprintf("%s %q is invalid: ", g.kind, name)
+	if len(lines) == 1 {
+		status.Message += lines[0]
+	} else {
+		status.Message = strings.TrimSuffix(status.Message, " ") + "\n* " + strings.Join(lines, "\n* ")
+	}
+	return status
+}
+
+// warnings are the warnings among findings, each once and with the name of its
+// object, because kubectl does not say which of many it is about.
+func warnings(found diagnostic.List) []string {
+	var all []string
+	said := make(map[string]bool)
+	for _, f := range found {
+		if f.Severity != diagnostic.Warning {
+			continue
+		}
+		f.Source, f.Code = "", ""
+		text := printable(f.String())
+		if f.Hint != "" && utf8.RuneCountInString(text) > maxWarningRunes {
+			f.Hint = "" // half of one helps nobody
+			text = printable(f.String())
+		}
+		if runes := []rune(text); len(runes) > maxWarningRunes {
+			text = string(runes[:maxWarningRunes-1]) + "…"
+		}
+		if !said[text] {
+			said[text] = true
+			all = append(all, text)
+		}
+	}
+	if len(all) > maxWarnings {
+		more := fmt.Sprintf("… and %d more warnings", len(all)-maxWarnings+1)
+		all = append(all[:maxWarnings-1], more)
+	}
+	return all
+}
+
+// distinct is a sorted list without findings that repeat the one before them.
+func distinct(found diagnostic.List) diagnostic.List {
+	return slices.CompactFunc(found, same)
+}
+
+// printable is a text on one line and without control characters, which can change
+// what a terminal shows.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Bidi_Control, r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// cutText cuts a text to a number of bytes, not within a character.
+func cutText(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const mark = "…"
+	most -= len(mark)
+	for !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most] + mark
+}

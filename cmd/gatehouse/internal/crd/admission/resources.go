@@ -1,0 +1,55 @@
+package admission
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// The kinds that are reviewed.
+const (
+	sidecarProfile         = "SidecarProfile"
+	admissionPolicy        = "AdmissionPolicy"
+	admissionPolicyBinding = "AdmissionPolicyBinding"
+	policyException        = "PolicyException"
+	accessToken            = "AccessToken"
+	tokenRevocation        = "TokenRevocation"
+	// validatingAdmissionPolicy is Kubernetes' own kind, which bindings and exceptions
+	// of others may mean.
+	validatingAdmissionPolicy = "ValidatingAdmissionPolicy"
+)
+
+// resource is what the API server calls a kind.
+type resource struct{ kind, plural, scope string }
+
+func resources() []resource {
+	const cluster, namespaced = "Cluster", "Namespaced"
+	return []resource{
+		{sidecarProfile, "sidecarprofiles", cluster},
+		{admissionPolicy, "admissionpolicies", cluster},
+		{admissionPolicyBinding, "admissionpolicybindings", cluster},
+		{policyException, "policyexceptions", namespaced},
+		{accessToken, "accesstokens", cluster},
+		{tokenRevocation, "tokenrevocations", cluster},
+	}
+}
+
+// Definitions are CustomResourceDefinitions of the kinds that are reviewed, with
+// nothing in them but their names, scopes and versions.
+func Definitions() []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	for _, r := range resources() {
+		out = append(out, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1",
+			"kind":       "CustomResourceDefinition",
+			"metadata":   map[string]any{"name": r.plural + "." + Group},
+			"spec": map[string]any{
+				"group":    Group,
+				"scope":    r.scope,
+				"names":    map[string]any{"kind": r.kind, "plural": r.plural},
+				"versions": []any{map[string]any{"name": v1alpha1.GroupVersion.Version}},
+			},
+		}})
+	}
+	return out
+}

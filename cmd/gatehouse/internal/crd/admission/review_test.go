@@ -1,0 +1,185 @@
+package admission_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// head is a document's apiVersion.
+const head = "apiVersion: gatehouse.dev/v1alpha1\n"
+
+// profile is a profile with a native sidecar and whatever else its spec says.
+func profile(name, container, more string) string {
+	return head + "kind: SidecarProfile\nmetadata: {name: " + name + "}\nspec:\n  injection: OptOut\n  template: {spec: {initContainers: [{name: " + container + ", image: example.com/a, restartPolicy: Always, startupProbe: {exec: {command: [x]}}}]}}\n" + more
+}
+
+// admissionPolicy is a policy about pods with whatever else its spec says.
+func admissionPolicy(name, more string) string {
+	return head + "kind: AdmissionPolicy\nmetadata: {name: " + name + "}\nspec:\n" +
+		"  matchConstraints: {resourceRules: [{apiGroups: [\"\"], apiVersions: [v1], resources: [pods], operations: [CREATE]}]}\n" + more
+}
+
+const (
+	rules = "  validations: [{expression: \"object.metadata.name != 'x'\", message: no x}]\n"
+	deny  = "  validationActions: [Deny]\n"
+	hash  = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+	// secret is the text of a token.
+	secret = "gatehouse_ci_unq3zlo745dva5breddgfhhzitomcrrzpxtpo67a7xgobgi"
+)
+
+func binding(name, spec string) string {
+	return head + "kind: AdmissionPolicyBinding\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
+}
+
+func exception(namespace, name, spec string) string {
+	return head + "kind: PolicyException\nmetadata: {name: " + name + ", namespace: " + namespace + "}\nspec: " + spec + "\n"
+}
+
+func token(name, spec string) string {
+	return head + "kind: AccessToken\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
+}
+
+func revocation(name, spec string) string {
+	return head + "kind: TokenRevocation\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
+}
+
+// TestReview has what people of each kind are told.
+func TestReview(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		config   []string
+		document string
+		old      string
+		want     string
+	}{
+		// SidecarProfile
+		{name: "a profile", document: profile("a", "a", ""), want: "allowed\n"},
+		{name: "a profile that was there", config: []string{profile("a", "a", "")}, document: profile("a", "b", ""), old: profile("a", "a", ""), want: "allowed\n"},
+		{name: "unknown fields and a wrong type", document: profile("a", "a", "  injektion: OptIn\n  rollout: {percent: many}\n"), want: `SidecarProfile "a" is invalid:
+* spec.injektion: unknown field (hint: did you mean "injection"?)
+* spec.rollout.percent: "many" is a string, expected an integer
+`},
+		{name: "an expression", document: profile("a", "a", "  match: {matchConditions: [{name: x, expression: 'object.spec.'}]}\n"), want: `SidecarProfile "a" is invalid: spec.match.matchConditions[0].expression: 1:13 in "object.spec.": Syntax error: no viable alternative at input '.'
+`},
+		{name: "the same container as another", config: []string{profile("b", "proxy", "")}, document: profile("a", "proxy", ""), want: `SidecarProfile "a" is invalid: spec: makes SidecarProfile/b wrong: spec.template.spec.initContainers[0].name: adds a container named "proxy", and so does profile "a" of the cluster; both can apply to one pod (hint: change one, or give the profiles selectors that exclude each other)
+`},
+		{name: "the same container as one before it", config: []string{profile("a", "proxy", "")}, document: profile("b", "proxy", ""), want: `SidecarProfile "b" is invalid: spec.template.spec.initContainers[0].name: adds a container named "proxy", and so does profile "a" in "all.yaml#1"; both can apply to one pod (hint: change one, or give the profiles selectors that exclude each other)
+`},
+		{name: "a circle", config: []string{profile("a", "a", "  placement: {before: [b]}\n"), profile("b", "b", "")}, document: profile("b", "b", "  placement: {before: [a]}\n"), want: `SidecarProfile "b" is invalid: spec: makes SidecarProfile/a wrong: spec.placement: the profiles stand before each other in a circle: a before b before a
+`},
+		{name: "after one that is not there", config: []string{profile("mesh", "mesh", "")}, document: profile("a", "a", "  placement: {after: [mesch]}\n"), want: `allowed
+warning: SidecarProfile/a: spec.placement.after[0]: "mesch" is not the name of a sidecar profile, and is ignored (hint: did you mean "mesh"?)
+`},
+		{name: "replaces one that is not there", config: []string{profile("mesh", "mesh", "")}, document: profile("a", "a", "  rollout: {percent: 10, replaces: mesch}\n"), want: `allowed
+warning: SidecarProfile/a: spec.rollout.replaces: "mesch" is not the name of a sidecar profile, so this one is not used until there is one (hint: did you mean "mesh"?)
+`},
+		{name: "replaces itself", document: profile("a", "a", "  rollout: {percent: 10, replaces: a}\n"), want: `SidecarProfile "a" is invalid: spec.rollout.replaces: the profile replaces itself
+`},
+		{name: "a second one replaces", config: []string{profile("m", "m", ""), profile("c", "c", "  rollout: {percent: 10, replaces: m}\n")}, document: profile("b", "b", "  rollout: {percent: 10, replaces: m}\n"), want: `SidecarProfile "b" is invalid: spec: makes SidecarProfile/c wrong: spec.rollout.replaces: profile "m" is replaced by "b" already
+`},
+		{name: "a preset that is not there", document: profile("a", "a", "  presets: [{name: p, configMap: {namespace: mesh, name: c}}]\n"), want: `allowed
+warning: SidecarProfile/a: spec.presets[0].configMap: there is no ConfigMap "c" in namespace "mesh": pods that ask for the profile are refused until there is, and others are created without it
+`},
+
+		// AdmissionPolicy
+		{name: "a policy", document: admissionPolicy("p", rules+deny), want: "allowed\n"},
+		{name: "a policy without a binding", document: admissionPolicy("p", rules), want: "allowed\nwarning: AdmissionPolicy/p: no binding names the policy, so it does nothing (hint: set spec.validationActions, or write an AdmissionPolicyBinding with this policyName)\n"},
+		{name: "a policy with a binding", config: []string{admissionPolicy("p", rules), binding("b", "{policyName: p, validationActions: [Deny]}")}, document: admissionPolicy("p", rules), want: "allowed\n"},
+		{name: "two expressions", document: admissionPolicy("p", "  validations: [{expression: 'object.'}, {expression: 'nothing'}]\n"+deny), want: `AdmissionPolicy "p" is invalid:
+* spec.validations[0].expression: 1:8 in "object.": Syntax error: no viable alternative at input '.'
+* spec.validations[1].expression: 1:1 in "nothing": "nothing" is not declared
+`},
+		{name: "actions that exclude each other", document: admissionPolicy("p", rules+"  validationActions: [Deny, Warn, Deni]\n"), want: `AdmissionPolicy "p" is invalid:
+* spec.validationActions: "Deny" and "Warn" exclude each other (hint: a denial shows the message already: drop "Warn")
+* spec.validationActions[2]: "Deni" is not allowed; allowed are "Deny", "Warn", "Audit" (hint: did you mean "Deny"?)
+`},
+		{name: "a policy with params and no binding", document: admissionPolicy("p", rules+"  paramKind: {apiVersion: v1, kind: ConfigMap}\n"), want: "allowed\nwarning: AdmissionPolicy/p: no binding names the policy, so it does nothing (hint: set spec.validationActions, or write an AdmissionPolicyBinding with this policyName)\n"},
+		{name: "a function of another version of Kubernetes", config: []string{"{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyConfiguration, celCompatibilityVersion: '1.30'}"}, document: admissionPolicy("p", "  validations: [{expression: \"isSemver('1.0.0')\"}]\n"+deny), want: `AdmissionPolicy "p" is invalid: spec.validations[0].expression: 1:9 in "isSemver('1.0.0')": "isSemver" is not declared (hint: did you mean "semver"?)
+`},
+
+		// AdmissionPolicyBinding
+		{name: "a binding", config: []string{admissionPolicy("p", rules+deny)}, document: binding("b", "{policyName: p, validationActions: [Deny]}"), want: "allowed\n"},
+		{name: "a binding before its policy", config: []string{admissionPolicy("images", rules+deny)}, document: binding("b", "{policyName: image, validationActions: [Deny]}"), want: `allowed
+warning: AdmissionPolicyBinding/b: spec.policyName: there is no AdmissionPolicy "image", so the binding does nothing (hint: did you mean "images"?)
+`},
+		{name: "a binding of upstream's policy", config: []string{strings.Replace(strings.Replace(admissionPolicy("p", rules), "gatehouse.dev/v1alpha1", "admissionregistration.k8s.io/v1", 1), "AdmissionPolicy", "ValidatingAdmissionPolicy", 1)}, document: binding("b", "{policyName: p, validationActions: [Deny]}"), want: `allowed
+warning: AdmissionPolicyBinding/b: spec.policyName: there is no AdmissionPolicy "p", so the binding does nothing
+`},
+		{name: "a binding without actions", config: []string{admissionPolicy("p", rules+deny)}, document: binding("b", "{policyName: p, paramRef: {name: x, selector: {}}}"), want: `AdmissionPolicyBinding "b" is invalid:
+* spec.paramRef: name and selector exclude each other (hint: drop one of them)
+* spec.paramRef.parameterNotFoundAction: is required (hint: "Deny" refuses requests while there is no param, "Allow" skips the binding)
+* spec.validationActions: is required (hint: say what a violation leads to, for example ["Deny"])
+`},
+		{name: "params that are not there", config: []string{admissionPolicy("p", rules+"  paramKind: {apiVersion: v1, kind: ConfigMap}\n")}, document: binding("b", "{policyName: p, validationActions: [Deny], paramRef: {name: x, namespace: default, parameterNotFoundAction: Deny}}"), want: `allowed
+warning: AdmissionPolicyBinding/b: spec.paramRef: there is no ConfigMap "x" in namespace "default", so that everything is refused that the policy is about (hint: parameterNotFoundAction is "Deny")
+`},
+
+		// PolicyException
+		{name: "an exception", config: []string{admissionPolicy("p", rules+deny)}, document: exception("gatehouse-system", "x", "{policies: [{name: p}], match: {namespaces: [default]}, reason: old}"), want: "allowed\n"},
+		{name: "an exception that does nothing", config: []string{admissionPolicy("p", rules+deny)}, document: exception("shop", "x", "{policies: [{name: p}], match: {names: [a]}, reason: old}"), want: `allowed
+warning: PolicyException/shop/x: metadata.namespace: exceptions in "shop" do nothing (hint: allowed are "gatehouse-system", see exceptions of PolicyConfiguration)
+`},
+		{name: "an exception without an end", config: []string{admissionPolicy("p", rules+deny), "{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyConfiguration, exceptions: {requireExpiry: true}}"}, document: exception("gatehouse-system", "x", "{policies: [{name: p}], match: {names: [a]}, reason: old}"), want: "allowed\nwarning: PolicyException/gatehouse-system/x: spec.expiresAt: is missing, so the exception does nothing (hint: PolicyConfiguration requires it)\n"},
+		{name: "an exception that has expired", config: []string{admissionPolicy("p", rules+deny)}, document: exception("gatehouse-system", "x", "{policies: [{name: p}], match: {names: [a]}, reason: old, expiresAt: '2020-01-01T00:00:00Z'}"), want: "allowed\nwarning: PolicyException/gatehouse-system/x: spec.expiresAt: \"2020-01-01T00:00:00Z\" has passed: the exception does nothing (hint: delete it, or give it more time)\n"},
+		{name: "an exception from what is not there", config: []string{admissionPolicy("images", rules+deny)}, document: exception("gatehouse-system", "x", "{policies: [{name: image}, {name: images, rules: ['validations[1]']}], match: {names: [a]}, reason: old}"), want: `allowed
+warning: PolicyException/gatehouse-system/x: spec.policies[0].name: there is no policy "image" (hint: did you mean "images"?)
+warning: PolicyException/gatehouse-system/x: spec.policies[1].rules[0]: the policy has no rule "validations[1]" (hint: did you mean "validations[0]"?)
+`},
+		{name: "an exception from everything", document: exception("gatehouse-system", "x", "{policies: [{name: p, kind: Policy}], match: {}, reason: ' '}"), want: `PolicyException "x" is invalid:
+* spec.match: is empty: an exception must say what it is about (hint: name namespaces or objects; to drop a policy, delete its binding)
+* spec.policies[0].kind: "Policy" is not allowed; allowed are "ValidatingAdmissionPolicy", "AdmissionPolicy"
+* spec.reason: is required (hint: say why, for who reads the audit log)
+`},
+		{name: "a condition of an exception", document: exception("gatehouse-system", "x", "{policies: [], match: {matchConditions: [{name: c, expression: 'object.'}]}, reason: old}"), want: `PolicyException "x" is invalid:
+* spec.match.matchConditions[0].expression: 1:8 in "object.": Syntax error: no viable alternative at input '.'
+* spec.policies: is required (hint: name the policies that are meant)
+`},
+
+		// AccessToken
+		{name: "a token", document: token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: "allowed\n"},
+		{name: "an expired token", document: token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2020-01-01T00:00:00Z'}"), want: `allowed
+warning: AccessToken/ci: spec.expiresAt: "2020-01-01T00:00:00Z" has passed: the token is refused (hint: delete the document, or issue a new token)
+`},
+		{name: "a token of the same hash", config: []string{token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}")}, document: token("cd", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "cd" is invalid: spec.sha256: is already the hash of another token, in the directory (hint: the id is part of a token's text, so no text has both ids: issue a token for each)
+`},
+		{name: "a token of the system", document: token("ci", "{sha256: "+hash+", user: {username: 'system:admin', groups: ['system:masters']}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "ci" is invalid:
+* spec.user.groups[0]: "system:masters" is reserved: names that begin with "system:" belong to Kubernetes itself
+* spec.user.username: "system:admin" is reserved: names that begin with "system:" belong to Kubernetes itself
+`},
+		{name: "a token without a prefix", config: []string{"{apiVersion: gatehouse.dev/v1alpha1, kind: AuthenticationConfiguration, guard: {prefixes: [{source: access-tokens, username: 'robot:'}]}}"}, document: token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "ci" is invalid: spec.user.username: "ci" must begin with "robot:", as the configuration demands of this source
+`},
+		{name: "a token's text in place of its hash", document: token("ci", "{sha256: "+secret+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "ci" is invalid: spec.sha256: holds the text of a token, and must hold its hash: 64 lower-case hexadecimal digits (hint: whoever can read this document has the token: remove it and issue a new one)
+`},
+		{name: "a token's text everywhere", document: token("ci", "{sha256: 5, user: {username: "+secret+", groups: "+secret+"}, expiresAt: "+secret+", audiences: ['', "+secret+"], "+secret+": 1}"), want: `AccessToken "ci" is invalid:
+* spec.audiences[0]: "" must not be empty (hint: without any audiences the token is good for the API server's own)
+* spec.expiresAt: the value is not a time such as 2026-12-31T23:59:59Z
+* spec.gatehouse_…: unknown field (hint: the fields here are audiences, expiresAt, sha256, user)
+* spec.sha256: the value is a number, expected a string (hint: put it in quotes)
+* spec.user.groups: the value is a string, expected a list
+`},
+		{name: "a token's text as a name", document: token("gatehouse_ci_abc", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "gatehouse_…" is invalid: metadata.name: "gatehouse_…" is not a DNS-1123 label, and it is the token's id: 1 to 63 lower-case letters, digits and "-", with a letter or a digit at both ends
+`},
+
+		// TokenRevocation
+		{name: "a revocation", document: revocation("r", "{user: jane, issuedBefore: '2020-01-01T00:00:00Z'}"), want: "allowed\n"},
+		{name: "a revocation of nobody and nothing", document: revocation("r", "{user: '', reason: x}"), want: `TokenRevocation "r" is invalid:
+* spec.issuedBefore: is missing: nothing would be revoked (hint: for example "2026-11-20T12:00:00Z")
+* spec.user: is missing (hint: the user name as the API server sees it, prefixes included)
+`},
+		{name: "a revocation of times to come", document: revocation("r", "{user: jane, issuedBefore: '2099-01-01T00:00:00Z'}"), want: `allowed
+warning: TokenRevocation/r: spec.issuedBefore: "2099-01-01T00:00:00Z" is in the future: until then the user cannot log in at all
+`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got := text(t, reviewer(configOf(t, tc.config...)).Review(t.Context(), about(t, tc.document, tc.old)))
+			if strings.Contains(got, secret[13:30]) {
+				t.Errorf("a secret is shown")
+			}
+			if want := tc.want; got != want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+		})
+	}
+}

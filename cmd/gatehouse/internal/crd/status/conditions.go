@@ -1,0 +1,218 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+const (
+	// grace is how long replicas may differ before it is worth a condition: each needs
+	// a moment to follow a change.
+	grace = 2 * time.Second
+	// maxMessage bounds the message of a condition, in bytes, and maxRemark one remark
+	// in it.
+	maxMessage, maxRemark = 2 << 10, 1 << 10
+	// maxNamed is how many replicas a message names.
+	maxNamed = 5
+)
+
+// view is what conditions depend on beside the object.
+type view struct {
+	*current
+	others []replica
+	// unknown is since when the digest of a replica, by its Lease, has been one that was
+	// never ours.
+	unknown map[string]time.Time
+	now     time.Time
+}
+
+// conditions are those of an object without their lastTransitionTime. As long as it
+// is too early to tell, they are nil, and the time is when to ask again.
+func (v *view) conditions(o *outcome) ([]metav1.Condition, time.Time) {
+	ready, again := v.ready(o)
+	if !again.IsZero() {
+		return nil, again
+	}
+	all := []metav1.Condition{compiled(o), ready, v.degraded(o)}
+	for i := range all {
+		all[i].ObservedGeneration = o.Generation
+	}
+	return all, time.Time{}
+}
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+func compiled(o *outcome) metav1.Condition {
+	switch {
+	case !o.usable():
+		return condition(v1alpha1.CompiledCondition, metav1.ConditionFalse, v1alpha1.InvalidReason, bounded(o.findings()))
+	case len(o.Findings) > 0:
+		return condition(v1alpha1.CompiledCondition, metav1.ConditionTrue, v1alpha1.WarningsReason, bounded(o.findings()))
+	default:
+		return condition(v1alpha1.CompiledCondition, metav1.ConditionTrue, v1alpha1.CompiledReason, "There are no errors.")
+	}
+}
+
+// usable tells whether the object as it was read has no errors.
+func (o *outcome) usable() bool { return o.Use == Current && o.Findings.Err() == nil }
+
+// findings are those of the object, errors first. Where they were found is known to
+// whoever looks at the object.
+func (o *outcome) findings() []string {
+	var errors, warnings []string
+	for _, f := range o.Findings {
+		f.Source = ""
+		if f.Object == o.Kind+"/"+o.Name || f.Object == o.Kind+"/"+o.Namespace+"/"+o.Name {
+			f.Object = ""
+		}
+		if f.Severity == diagnostic.Error {
+			errors = append(errors, f.String())
+		} else {
+			warnings = append(warnings, "warning: "+f.String())
+		}
+	}
+	return append(errors, warnings...)
+}
+
+// ready is the condition Ready. With a time it is too early to tell.
+func (v *view) ready(o *outcome) (metav1.Condition, time.Time) {
+	switch o.Use {
+	case Unused:
+		return condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.NotUsedReason,
+			"The object has errors, which the condition Compiled names, and there is no earlier version to use."), time.Time{}
+	case Previous:
+		return condition(v1alpha1.ReadyCondition, metav1.ConditionFalse, v1alpha1.PreviousVersionReason,
+			"The object has errors, which the condition Compiled names. The last version without errors is used."), time.Time{}
+	case Current:
+	}
+	var waiting []string
+	var again time.Time
+	for i := range v.others {
+		one := &v.others[i]
+		number, known := v.seen[one.digest]
+		if known && number >= o.since {
+			continue
+		}
+		from := o.sinceAt
+		if unknown := v.unknown[one.lease]; unknown.After(from) {
+			from = unknown
+		}
+		if soon := from.Add(grace); v.now.Before(soon) {
+			if again.IsZero() || soon.Before(again) {
+				again = soon
+			}
+			continue
+		}
+		waiting = append(waiting, one.name)
+	}
+	switch {
+	case len(waiting) > 0:
+		return condition(v1alpha1.ReadyCondition, metav1.ConditionUnknown, v1alpha1.WaitingReason, waitingMessage(waiting)), time.Time{}
+	case !again.IsZero():
+		return metav1.Condition{}, again
+	default:
+		return condition(v1alpha1.ReadyCondition, metav1.ConditionTrue, v1alpha1.InUseReason, "Every replica uses the object."), time.Time{}
+	}
+}
+
+func waitingMessage(names []string) string {
+	more := ""
+	if n := len(names) - maxNamed; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+		names = names[:maxNamed]
+	}
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = fmt.Sprintf("%q", cut(name, 100))
+	}
+	return "Not known to use the object as it is now: " + strings.Join(quoted, ", ") + more + "."
+}
+
+func (v *view) degraded(o *outcome) metav1.Condition {
+	var reasons, remarks []string
+	if o.Use == Previous {
+		reasons = append(reasons, v1alpha1.PreviousVersionReason)
+		remarks = append(remarks, "the last version without errors is used, in place of the object as it is now")
+	}
+	if text := v.outdated[o.Kind]; text != "" {
+		reasons = append(reasons, v1alpha1.OutdatedReason)
+		remarks = append(remarks, text)
+	}
+	if len(o.NotSent) > 0 {
+		reasons = append(reasons, v1alpha1.NotSentReason)
+		remarks = append(remarks, o.NotSent...)
+	}
+	if o.usable() && len(o.Findings) > 0 {
+		reasons = append(reasons, v1alpha1.WarningsReason)
+		remarks = append(remarks, o.findings()...)
+	}
+	switch {
+	case len(reasons) > 0:
+		return condition(v1alpha1.DegradedCondition, metav1.ConditionTrue, reasons[0], bounded(remarks))
+	case o.Use == Unused:
+		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.NotUsedReason, "The object is not used, which the condition Ready explains.")
+	default:
+		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.HealthyReason, "There is nothing wrong.")
+	}
+}
+
+// bounded is one remark a line, as many as there is room for.
+func bounded(remarks []string) string {
+	const room = len("\nand 1000000 more")
+	var b strings.Builder
+	for i, remark := range remarks {
+		remark = cut(strings.ToValidUTF8(remark, "?"), maxRemark)
+		if i > 0 && b.Len()+1+len(remark) > maxMessage-room {
+			fmt.Fprintf(&b, "\nand %d more", len(remarks)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(remark)
+	}
+	return b.String()
+}
+
+// find is the condition of a type, and nil if there is none.
+func find(all []metav1.Condition, kind string) *metav1.Condition {
+	for i := range all {
+		if all[i].Type == kind {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// settled are conditions with the times since when each has its status: that which it
+// has in the cluster, as long as it does not change.
+func settled(wanted, before []metav1.Condition, now time.Time) []metav1.Condition {
+	for i := range wanted {
+		wanted[i].LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+		if b := find(before, wanted[i].Type); b != nil && b.Status == wanted[i].Status && !b.LastTransitionTime.IsZero() {
+			wanted[i].LastTransitionTime = b.LastTransitionTime
+		}
+	}
+	return wanted
+}
+
+// sameConditions tells whether the cluster says what is wanted already. Conditions of
+// somebody else are not looked at.
+func sameConditions(wanted, found []metav1.Condition) bool {
+	for i := range wanted {
+		f := find(found, wanted[i].Type)
+		if f == nil || f.Status != wanted[i].Status || f.Reason != wanted[i].Reason || f.Message != wanted[i].Message ||
+			f.ObservedGeneration != wanted[i].ObservedGeneration {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,357 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+func isStatusWrite(a asking) bool {
+	return a.verb == "patch" && strings.HasSuffix(a.resource, "/status")
+}
+
+// TestConverges follows a policy from its creation through an error to its repair.
+func TestConverges(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, w *world) {
+		policy := w.make("AdmissionPolicy", "registries")
+		a, b := w.start(t, "a"), w.start(t, "b")
+		a.Use(report("1", policy))
+		b.Use(report("1", policy))
+		elected()
+		first := w.wantStatus(t, policy, "observed 1, "+healthy)
+		if a.leads(t) == b.leads(t) {
+			t.Errorf("a leads: %v, b leads: %v", a.leads(t), b.leads(t))
+		}
+		wantLines(t, "Events of a new object", w.events.taken(), nil)
+
+		policy = w.edit(policy)
+		broken := Report{Digest: "1", Outcomes: []Outcome{invalid(policy, Previous, `"x" is not a name`, "another one")}}
+		began := time.Now()
+		a.Use(broken)
+		b.Use(broken)
+		settle()
+		second := w.wantStatus(t, policy, "observed 2, Compiled False Invalid, Ready False PreviousVersionInUse, Degraded True PreviousVersionInUse")
+		if got, want := conditionOf(second.Conditions, "Compiled").Message, "spec: \"x\" is not a name\nspec: another one"; got != want {
+			t.Errorf("Compiled says %q, want %q", got, want)
+		}
+		if was, is := times(first), times(second); !is["Compiled"].After(was["Compiled"].Time) || is["Compiled"].After(began.Add(time.Second)) {
+			t.Errorf("Compiled has its status since %s, before since %s", is["Compiled"], was["Compiled"])
+		}
+		wantLines(t, "Events of an error", w.events.taken(), []string{
+			"Warning Invalid AdmissionPolicy registries: spec: \"x\" is not a name\nspec: another one",
+			"Warning PreviousVersionInUse AdmissionPolicy registries: The last version without errors is used, in place of the object as it is now.",
+		})
+		if n := len(w.asks(began, isStatusWrite)); n != 1 {
+			t.Errorf("%d writes for one change", n)
+		}
+
+		time.Sleep(time.Hour)
+		policy = w.edit(policy)
+		a.Use(report("2", policy))
+		time.Sleep(300 * time.Millisecond)
+		b.Use(report("2", policy))
+		settle()
+		third := w.wantStatus(t, policy, "observed 3, "+healthy)
+		wantLines(t, "Events of a repair", w.events.taken(), []string{"Normal Compiled AdmissionPolicy registries: The object can be used again: There are no errors."})
+		time.Sleep(time.Hour)
+		policy = w.edit(policy)
+		a.Use(report("3", policy))
+		time.Sleep(300 * time.Millisecond)
+		b.Use(report("3", policy))
+		began = time.Now()
+		settle()
+		if was, is := times(third), times(w.wantStatus(t, policy, "observed 4, "+healthy)); fmt.Sprint(is) != fmt.Sprint(was) {
+			t.Errorf("an edit that changes no status has the times %v, before %v", is, was)
+		}
+		if n := len(w.asks(began, isStatusWrite)); n != 1 {
+			t.Errorf("%d writes for one change, want that replicas differ for a moment not to be one", n)
+		}
+		wantLines(t, "Events of an edit", w.events.taken(), nil)
+		a.stop()
+		b.stop()
+		if left := w.reports(); len(left) != 0 {
+			t.Errorf("the reports %q are left", left)
+		}
+	})
+}
+
+// TestConditions has an object for each thing there is to say.
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	warning := diagnostic.List{{Severity: diagnostic.Warning, Field: "spec.rules[0]", Message: "matches nothing", Hint: "look"}}
+	var long diagnostic.List
+	for i := range 1000 {
+		long = append(long, diagnostic.Finding{Severity: diagnostic.Error, Message: fmt.Sprintf("%03d %s", i, strings.Repeat("é", 100))})
+	}
+	for _, tc := range []struct {
+		name       string
+		outcome    Outcome
+		outdated   map[string]string
+		want       string
+		wantEvents []string
+		inMessage  string // of Compiled or Degraded
+	}{
+		{"fine", Outcome{Use: Current}, nil, healthy, nil, "There is nothing wrong."},
+		{"warnings", Outcome{Use: Current, Findings: warning}, nil, "Compiled True Warnings, Ready True InUse, Degraded True Warnings", nil, "warning: spec.rules[0]: matches nothing (hint: look)"},
+		{
+			"never used",
+			Outcome{Use: Unused, Findings: diagnostic.List{{Severity: diagnostic.Error, Message: "bad"}, warning[0]}},
+			nil,
+			"Compiled False Invalid, Ready False NotUsed, Degraded False NotUsed",
+			[]string{"Warning Invalid SidecarProfile p: bad\nwarning: spec.rules[0]: matches nothing (hint: look)"},
+			"bad\nwarning: spec",
+		},
+		{
+			"not sent",
+			Outcome{Use: Current, NotSent: []string{"nobody sends configmaps"}},
+			nil, "Compiled True Compiled, Ready True InUse, Degraded True NotSent",
+			[]string{"Warning NotSent SidecarProfile p: nobody sends configmaps"},
+			"nobody sends configmaps",
+		},
+		{
+			"definition outdated",
+			Outcome{Use: Current},
+			map[string]string{"SidecarProfile": "apply the definition"},
+			"Compiled True Compiled, Ready True InUse, Degraded True DefinitionOutdated",
+			[]string{"Warning DefinitionOutdated CustomResourceDefinition sidecarprofiles.gatehouse.dev: apply the definition"},
+			"apply the definition",
+		},
+		{"another definition outdated", Outcome{Use: Current}, map[string]string{"AccessToken": "apply the definition"}, healthy, nil, "nothing wrong"},
+		{
+			"all of it",
+			Outcome{Use: Current, Findings: warning, NotSent: []string{"unsent"}},
+			map[string]string{"SidecarProfile": "apply it"},
+			"Compiled True Warnings, Ready True InUse, Degraded True DefinitionOutdated",
+			[]string{"Warning NotSent SidecarProfile p: unsent", "Warning DefinitionOutdated CustomResourceDefinition sidecarprofiles.gatehouse.dev: apply it"},
+			"apply it\nunsent\nwarning: spec.rules[0]: matches nothing (hint: look)",
+		},
+		{"very many errors", Outcome{Use: Unused, Findings: long}, nil, "Compiled False Invalid, Ready False NotUsed, Degraded False NotUsed", nil, "\nand 991 more"},
+		{
+			"a token where none should be",
+			Outcome{Use: Current, Findings: diagnostic.List{{Severity: diagnostic.Warning, Message: "gatehouse_ci_unq3zlo745dva5breddgfhhzitomcrrzpxtpo67a7xgobgi"}}},
+			nil,
+			"Compiled True Warnings, Ready True InUse, Degraded True Warnings", nil, "warning: gatehouse_…",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(t *testing.T, w *world) {
+				o := w.make("SidecarProfile", "p")
+				tc.outcome.Object = o
+				a := w.start(t, "a")
+				a.Use(Report{Digest: "1", Outcomes: []Outcome{tc.outcome}, Outdated: tc.outdated})
+				elected()
+				got := w.wantStatus(t, o, "observed 1, "+tc.want)
+				text := ""
+				for _, c := range got.Conditions {
+					if len(c.Message) > 2<<10 || c.Message == "" {
+						t.Errorf("the message of %s has %d bytes", c.Type, len(c.Message))
+					}
+					text += c.Message + "\n"
+				}
+				if !strings.Contains(text, tc.inMessage) {
+					t.Errorf("no %q in the messages %q", tc.inMessage, text)
+				}
+				if got := w.events.taken(); tc.wantEvents != nil || len(tc.outcome.Findings) < 100 && len(got) > 0 {
+					wantLines(t, "Events", got, tc.wantEvents)
+				}
+				a.stop()
+			})
+		})
+	}
+}
+
+// TestLeaderChanges has the leader leave and another one be killed: status goes on,
+// and nothing is written or told again.
+func TestLeaderChanges(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, w *world) {
+		fine, bad := w.make("AdmissionPolicy", "fine"), w.make("AdmissionPolicy", "bad")
+		r := report("1", fine)
+		r.Outcomes = append(r.Outcomes, invalid(bad, Unused, "bad"))
+		r.Outcomes[0].NotSent = []string{"unsent"}
+		r.Outdated = map[string]string{"AdmissionPolicy": "apply it"}
+		var all []*process
+		for _, name := range []string{"a", "b", "c"} {
+			p := w.start(t, name)
+			p.Use(r)
+			all = append(all, p)
+			elected()
+		}
+		if !all[0].leads(t) {
+			t.Fatal("the first does not lead")
+		}
+		if n := len(w.events.taken()); n != 3 {
+			t.Errorf("%d Events at first, want Invalid, NotSent and DefinitionOutdated", n)
+		}
+		began := time.Now()
+		all[0].stop()
+		elected()
+		all[1].Use(r)
+		first, second := all[1], all[2]
+		if second.leads(t) {
+			first, second = second, first
+		}
+		if !first.leads(t) || second.leads(t) {
+			t.Fatal("nobody leads, or both do, after the leader left")
+		}
+		first.kill()
+		elected()
+		if !second.leads(t) {
+			t.Fatal("nobody leads long after the leader was killed")
+		}
+		if list := w.asks(began, isStatusWrite); len(list) != 0 {
+			t.Errorf("new leaders wrote what was written: %+v", list)
+		}
+		wantLines(t, "Events of new leaders", w.events.taken(), nil)
+		// The one that was killed is waited for, and then it is not.
+		fine = w.edit(fine)
+		r = report("2", fine)
+		r.Outcomes = append(r.Outcomes, invalid(bad, Unused, "bad"))
+		second.Use(r)
+		settle()
+		got := w.wantStatus(t, fine, "observed 2, Compiled True Compiled, Ready Unknown WaitingForReplicas, Degraded False Healthy")
+		if text := conditionOf(got.Conditions, "Ready").Message; !strings.Contains(text, `"`+first.cfg.Replica+`"`) || strings.Contains(text, `"a"`) {
+			t.Errorf("Ready says %q, want only the name of the one that was killed", text)
+		}
+		time.Sleep(90 * time.Second)
+		w.wantStatus(t, fine, "observed 2, "+healthy)
+		if n := len(w.reports()); n != 2 {
+			t.Errorf("%d reports a minute after a process was killed", n)
+		}
+		time.Sleep(11 * time.Minute)
+		if n := len(w.reports()); n != 1 {
+			t.Errorf("%d reports eleven minutes after a process was killed", n)
+		}
+		second.stop()
+	})
+}
+
+// TestReplicaLags has one replica that does not follow: of what changed, Ready says
+// so, and of what did not change, nothing.
+func TestReplicaLags(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, w *world) {
+		kept, edited := w.make("AccessToken", "kept"), w.make("SidecarProfile", "edited")
+		a, b := w.start(t, "a"), w.start(t, "b")
+		a.Use(report("1", kept, edited))
+		elected()
+		b.Use(report("1", kept, edited))
+		settle()
+		w.wantStatus(t, edited, "observed 1, "+healthy)
+		edited = w.edit(edited)
+		began := time.Now()
+		a.Use(report("2", kept, edited))
+		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
+		if list := w.asks(began, isStatusWrite); len(list) != 0 {
+			t.Errorf("replicas differ for a moment, and %d writes tell of it", len(list))
+		}
+		settle()
+		w.wantStatus(t, edited, "observed 2, Compiled True Compiled, Ready Unknown WaitingForReplicas, Degraded False Healthy")
+		w.wantStatus(t, kept, "observed 1, "+healthy)
+		b.Use(report("2", kept, edited))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		w.wantStatus(t, edited, "observed 2, "+healthy)
+		if list := w.asks(began, isStatusWrite); len(list) != 2 {
+			t.Errorf("%d writes, want one for waiting and one for its end: %+v", len(list), list)
+		}
+		// One that uses what nobody knows keeps everything from being certain.
+		b.Use(report("other", kept, edited))
+		settle()
+		w.wantStatus(t, kept, "observed 1, Compiled True Compiled, Ready Unknown WaitingForReplicas, Degraded False Healthy")
+		b.stop()
+		settle()
+		w.wantStatus(t, kept, "observed 1, "+healthy)
+		a.stop()
+	})
+}
+
+// TestSteadyState counts the requests of an hour in which nothing happens.
+func TestSteadyState(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, w *world) {
+		var objects []Object
+		for _, kind := range []string{"SidecarProfile", "AdmissionPolicy", "AdmissionPolicyBinding", "PolicyException", "AccessToken", "TokenRevocation"} {
+			objects = append(objects, w.make(kind, "o"))
+		}
+		var all []*process
+		for _, name := range []string{"a", "b", "c"} {
+			p := w.start(t, name)
+			p.Use(report("1", objects...))
+			all = append(all, p)
+			elected()
+		}
+		time.Sleep(time.Minute)
+		began := time.Now()
+		time.Sleep(time.Hour)
+		if list := w.asks(began, isStatusWrite); len(list) != 0 {
+			t.Errorf("%d writes of status in an hour in which nothing happened", len(list))
+		}
+		for _, p := range all {
+			perMinute := float64(len(w.asks(began, func(a asking) bool { return a.who == p.cfg.Replica }))) / 60
+			t.Logf("leads: %v, requests per minute: %.1f", p.leads(t), perMinute)
+			most := 13.0
+			if p.leads(t) {
+				most = 20
+			}
+			if perMinute > most {
+				t.Errorf("%.1f requests per minute, want %.0f at most", perMinute, most)
+			}
+			if text := p.log.String(); strings.Contains(text, "WARN") {
+				t.Errorf("logged %s", text)
+			}
+		}
+		for _, p := range all {
+			p.stop()
+		}
+	})
+}
+
+// TestRate has 1,000 objects that all need a status.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, w *world) {
+		var objects []Object
+		for i := range 1000 {
+			objects = append(objects, w.make("AdmissionPolicy", fmt.Sprintf("p%04d", i)))
+		}
+		a := w.start(t, "a")
+		began := time.Now()
+		a.Use(report("1", objects...))
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		writes := w.asks(began, isStatusWrite)
+		if len(writes) != 1000 {
+			t.Fatalf("%d writes of 1,000 objects", len(writes))
+		}
+		for i := range writes {
+			if j := i + 250; j < len(writes) && writes[j].at.Sub(writes[i].at) < 9*time.Second {
+				t.Fatalf("250 writes within %s", writes[j].at.Sub(writes[i].at))
+			}
+		}
+		t.Logf("1,000 objects in %s", writes[999].at.Sub(writes[0].at))
+		if reads := w.asks(began, func(a asking) bool { return a.verb == "get" && a.resource == "admissionpolicies" }); len(reads) != 0 {
+			t.Errorf("%d objects were read one by one after they were listed", len(reads))
+		}
+		// What changes in the meantime does not wait for the others.
+		for i := range objects {
+			objects[i] = w.edit(objects[i])
+		}
+		a.Use(report("2", objects...))
+		time.Sleep(5 * time.Second)
+		bad := Report{Digest: "3", Outcomes: report("2", objects[1:]...).Outcomes}
+		bad.Outcomes = append(bad.Outcomes, invalid(objects[0], Unused, "bad"))
+		a.Use(bad)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		w.wantStatus(t, objects[0], "observed 2, Compiled False Invalid, Ready False NotUsed, Degraded False NotUsed")
+		a.stop()
+	})
+}

@@ -1,0 +1,227 @@
+package status
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is an API server and the processes of one or more installs.
+type world struct {
+	*fakeAPI
+
+	ctx    context.Context
+	events *events
+}
+
+// events are what was recorded. They are safe for concurrent use.
+type events struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (e *events) record(object corev1.ObjectReference, warning bool, reason, note string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	kind := "Normal"
+	if warning {
+		kind = "Warning"
+	}
+	e.list = append(e.list, fmt.Sprintf("%s %s %s %s: %s", kind, reason, object.Kind, object.Name, note))
+}
+
+// taken are those since it was last asked.
+func (e *events) taken() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	list := e.list
+	e.list = nil
+	return list
+}
+
+// logged is a log. It is safe for concurrent use.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// process is one replica.
+type process struct {
+	*Controller
+
+	log    *logged
+	dead   atomic.Bool
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// inWorld runs a test with a clock that jumps.
+func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &world{fakeAPI: newFakeAPI(), ctx: ctx, events: &events{}}
+		defer func() {
+			cancel()
+			synctest.Wait()
+		}()
+		f(t, w)
+	})
+}
+
+// start begins a process of the install gatehouse, and reports nothing yet.
+func (w *world) start(t *testing.T, replica string, options ...func(*Config)) *process {
+	t.Helper()
+	p := &process{log: &logged{}, ended: make(chan struct{})}
+	rest := w.client(replica)
+	transport := rest.Transport
+	rest.Transport = mortal{transport.(roundTripper), &p.dead}
+	client, err := dynamic.NewForConfig(rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases, err := typedcoordinationv1.NewForConfig(rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{
+		Client: client, Leases: leases, Namespace: "gatehouse-system", Group: "gatehouse", Replica: replica,
+		Record: w.events.record, Log: slog.New(slog.NewTextHandler(p.log, nil)),
+	}
+	for _, option := range options {
+		option(&cfg)
+	}
+	p.Controller = New(cfg)
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(w.ctx)
+	go func() {
+		defer close(p.ended)
+		if err := p.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}()
+	return p
+}
+
+// stop ends a process in good order.
+func (p *process) stop() {
+	p.cancel()
+	<-p.ended
+}
+
+// kill ends a process so that it cannot say goodbye.
+func (p *process) kill() {
+	p.dead.Store(true)
+	p.cancel()
+	<-p.ended
+}
+
+// leads tells whether a process is the one that writes.
+func (p *process) leads(t *testing.T) bool {
+	t.Helper()
+	return testutil.ToFloat64(p.metrics.leader) == 1
+}
+
+// report is one of objects that are fine.
+func report(digest string, objects ...Object) Report {
+	r := Report{Digest: digest}
+	for _, o := range objects {
+		r.Outcomes = append(r.Outcomes, Outcome{Object: o, Use: Current})
+	}
+	return r
+}
+
+// invalid is an outcome with an error.
+func invalid(o Object, use Use, messages ...string) Outcome {
+	out := Outcome{Object: o, Use: use}
+	for _, m := range messages {
+		out.Findings = append(out.Findings, diagnostic.Finding{Severity: diagnostic.Error, Source: "cluster", Object: o.Kind + "/" + o.Name, Field: "spec", Message: m})
+	}
+	return out
+}
+
+// settle waits for what follows a change of the configuration.
+func settle() {
+	time.Sleep(4 * time.Second)
+	synctest.Wait()
+}
+
+// elected waits until somebody writes, for as long as it may take when the one before
+// is gone: its Lease ends leaseTime after a candidate saw it renewed, and a candidate
+// looks every tryPause and up to [leaderelection.JitterFactor] of it more.
+func elected() {
+	const look = tryPause + time.Duration(leaderelection.JitterFactor*float64(tryPause))
+	time.Sleep(leaseTime + 2*look + time.Second)
+	synctest.Wait()
+}
+
+// says is a status in one line.
+func says(f fields) string {
+	parts := []string{fmt.Sprintf("observed %d", f.ObservedGeneration)}
+	for _, kind := range []string{v1alpha1.CompiledCondition, v1alpha1.ReadyCondition, v1alpha1.DegradedCondition} {
+		c := conditionOf(f.Conditions, kind)
+		parts = append(parts, fmt.Sprintf("%s %s %s", kind, c.Status, c.Reason))
+	}
+	return strings.Join(parts, ", ")
+}
+
+const healthy = "Compiled True Compiled, Ready True InUse, Degraded False Healthy"
+
+func (w *world) wantStatus(t *testing.T, o Object, want string) fields {
+	t.Helper()
+	got := w.get(t, o)
+	if says(got) != want {
+		t.Errorf("the status of %s is %q (%s), want %q", o.Name, says(got), conditionOf(got.Conditions, v1alpha1.ReadyCondition).Message, want)
+	}
+	return got
+}
+
+func wantLines(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s are\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// times are the transition times of a status.
+func times(f fields) map[string]metav1.Time {
+	all := map[string]metav1.Time{}
+	for _, c := range f.Conditions {
+		all[c.Type] = c.LastTransitionTime
+	}
+	return maps.Clone(all)
+}

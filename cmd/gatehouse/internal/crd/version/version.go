@@ -1,0 +1,313 @@
+// Package version tells whether the CustomResourceDefinitions in a cluster are
+// those of this program.
+//
+// An older definition drops fields that the program knows, and a newer one has fields
+// that the program does not know: both are told, and neither keeps anything from
+// being used.
+package version
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/gatehouse-dev/gatehouse/manifests/crds"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+)
+
+// Remedy is the command that puts the definitions of this program in place.
+const Remedy = "gatehouse manifests --crds | kubectl apply --server-side -f -"
+
+const (
+	// interval is how often the definitions are looked at, and soon while something
+	// is wrong with one.
+	interval, soon = time.Minute, 5 * time.Second
+	// patience bounds one look at all of them.
+	patience = 30 * time.Second
+	// maxQuoted bounds, in bytes, what others have written and a message repeats.
+	maxQuoted = 200
+)
+
+// Config is what a Definitions works with.
+type Config struct {
+	// Client reads CustomResourceDefinitions. It needs the right to get them, by name.
+	Client dynamic.Interface
+	// Log gets a line for each change.
+	Log *slog.Logger
+}
+
+// Definitions compares the definitions in a cluster with those of this program. It
+// is safe for concurrent use.
+type Definitions struct {
+	client  dynamic.NamespaceableResourceInterface
+	log     *slog.Logger
+	wanted  []wanted
+	changed chan struct{}
+
+	mu    sync.Mutex
+	known map[string]Problem
+	// unsure are the kinds of which nothing could be told, by the class of the error.
+	unsure map[string]string
+}
+
+// wanted is a definition of this program.
+type wanted struct {
+	name, kind, version string
+	revision            int
+}
+
+// New is a Definitions that has not looked yet. The error is about the definitions
+// of this program, and so about the build.
+func New(c Config) (*Definitions, error) {
+	all, err := crds.All()
+	if err != nil {
+		return nil, err
+	}
+	d := &Definitions{
+		client:  c.Client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}),
+		log:     c.Log,
+		changed: make(chan struct{}, 1),
+		known:   map[string]Problem{},
+		unsure:  map[string]string{},
+	}
+	for _, definition := range all {
+		w := wanted{name: definition.GetName()}
+		w.kind, _, _ = unstructured.NestedString(definition.Object, "spec", "names", "kind")
+		w.revision, _ = crds.Revision(definition)
+		if versions := servedVersions(definition); len(versions) > 0 {
+			w.version = versions[0]
+		}
+		if w.kind == "" || w.revision == 0 || w.version == "" {
+			return nil, fmt.Errorf("the definition %q of this program is not complete", w.name)
+		}
+		d.wanted = append(d.wanted, w)
+	}
+	return d, nil
+}
+
+// look compares all of them once. It returns the problems by kind, and the errors of
+// the kinds of which nothing could be told: these are not among the problems.
+func (d *Definitions) look(ctx context.Context) (problems map[string]Problem, failures map[string]error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	problems, failures = map[string]Problem{}, map[string]error{}
+	for _, w := range d.wanted {
+		// What the API server has in memory is recent enough, and costs etcd nothing.
+		found, err := d.client.Get(ctx, w.name, metav1.GetOptions{ResourceVersion: "0"})
+		switch {
+		case apierrors.IsNotFound(err):
+			problems[w.kind] = w.problem(Missing, "is missing: there can be no "+w.kind+" in the cluster", "apply it: "+Remedy)
+		case err != nil:
+			failures[w.kind] = fmt.Errorf("customresourcedefinition %q: %w", w.name, err)
+		default:
+			if problem, is := w.compare(found); is {
+				problems[w.kind] = problem
+			}
+		}
+	}
+	return problems, failures
+}
+
+// Run looks now, every minute, and every few seconds while something is wrong, until
+// the context ends. It is called once.
+func (d *Definitions) Run(ctx context.Context) {
+	for {
+		next := wait.Jitter(interval, 0.1)
+		if !d.round(ctx) {
+			next = wait.Jitter(soon, 0.1)
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// round looks once and takes up what was found. It tells whether nothing is wrong that
+// may soon be put right: a right that is missing is not asked for every few seconds.
+func (d *Definitions) round(ctx context.Context) bool {
+	problems, failures := d.look(ctx)
+	if ctx.Err() != nil {
+		return true
+	}
+	unsure := make(map[string]string, len(failures))
+	well := true
+	for kind, err := range failures {
+		unsure[kind] = class(err)
+		well = well && unsure[kind] == forbidden
+	}
+	d.mu.Lock()
+	before, unsureBefore := d.known, d.unsure
+	for kind := range failures {
+		// What was known last holds until something else is.
+		if problem, known := before[kind]; known {
+			problems[kind] = problem
+		}
+	}
+	d.known, d.unsure = problems, unsure
+	d.mu.Unlock()
+	d.tell(ctx, before, problems)
+	d.tellUnsure(unsureBefore, unsure, failures)
+	if !maps.Equal(before, problems) {
+		select {
+		case d.changed <- struct{}{}:
+		default: // it is known already that there is something new
+		}
+	}
+	return well && len(problems) == 0
+}
+
+// tell logs what has changed.
+func (d *Definitions) tell(ctx context.Context, before, now map[string]Problem) {
+	for _, w := range d.wanted {
+		was, wasWrong := before[w.kind]
+		is, isWrong := now[w.kind]
+		switch {
+		case isWrong && is != was:
+			level := slog.LevelWarn
+			if is.Reason == Newer {
+				level = slog.LevelInfo // as in every upgrade, which begins with the definitions
+			}
+			d.log.Log(ctx, level, "the definition of a custom resource is not that of this version",
+				"definition", w.name, "kind", w.kind, "problem", is.Text, "hint", is.Remedy)
+		case wasWrong && !isWrong:
+			d.log.Info("the definition of a custom resource is that of this version now", "definition", w.name, "kind", w.kind)
+		}
+	}
+}
+
+// The classes of errors, so that the log tells of each once.
+const (
+	forbidden   = "forbidden"
+	unreachable = "unreachable"
+)
+
+func class(err error) string {
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return forbidden
+	}
+	return unreachable
+}
+
+// tellUnsure logs, in one line for all kinds, that nothing could be told.
+func (d *Definitions) tellUnsure(before, now map[string]string, failures map[string]error) {
+	for _, class := range []string{forbidden, unreachable} {
+		var first error
+		fresh, still := false, false
+		for _, w := range d.wanted {
+			if now[w.kind] == class {
+				still = true
+				if first == nil {
+					first = failures[w.kind]
+				}
+			}
+			fresh = fresh || before[w.kind] == class
+		}
+		if !still || fresh {
+			continue
+		}
+		hint := "it is tried again; until then, what was found before holds"
+		if class == forbidden {
+			hint = "let the ServiceAccount get customresourcedefinitions of apiextensions.k8s.io, by name, as the rights that gatehouse manifests prints do; all else works without"
+		}
+		d.log.Warn("cannot tell whether the definitions of custom resources are those of this version", "error", first.Error(), "hint", hint)
+	}
+}
+
+// Outdated are the kinds whose definition is not that of this program, each with what
+// is wrong and what to do about it, for people. A newer one is not among them: it is
+// there first in every upgrade, and an object with a field that is unknown here has
+// errors of its own. The map is the caller's.
+func (d *Definitions) Outdated() map[string]string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make(map[string]string, len(d.known))
+	for kind, problem := range d.known {
+		if problem.Reason != Newer {
+			out[kind] = problem.Message()
+		}
+	}
+	return out
+}
+
+// Changed has something to receive after Outdated may have changed. It is for one
+// receiver, and is never closed.
+func (d *Definitions) Changed() <-chan struct{} { return d.changed }
+
+// compare tells what is wrong with the definition in the cluster.
+func (w wanted) compare(found *unstructured.Unstructured) (Problem, bool) {
+	conditions := conditionsOf(found)
+	revision, numbered := crds.Revision(found)
+	switch {
+	case found.GetDeletionTimestamp() != nil || conditions["Terminating"].status == "True":
+		return w.problem(Deleted, "is being deleted, with every object of the kind", "apply it again once it is gone: "+Remedy), true
+	case conditions["NonStructuralSchema"].status == "True":
+		return w.problem(NotStructural, "has a schema that is not structural, so the API server holds no object to it: "+conditions["NonStructuralSchema"].message, "apply it: "+Remedy), true
+	case conditions["NamesAccepted"].status == "False":
+		return w.problem(NotEstablished, "is not established, because another definition has its names: "+conditions["NamesAccepted"].message,
+			"remove the other one (kubectl get customresourcedefinitions), or the names that both have"), true
+	case conditions["Established"].status != "True":
+		return w.problem(NotEstablished, "is not established yet: the API server does not serve the kind", "wait for it, and if it stays so see kubectl describe customresourcedefinition "+w.name), true
+	case !slices.Contains(servedVersions(found), w.version):
+		return w.problem(NotServed, fmt.Sprintf("does not serve the version %q", w.version), "apply it: "+Remedy), true
+	case !numbered:
+		return w.problem(Older, fmt.Sprintf("does not say a revision of its schema, and this version of Gatehouse has %d: fields that it lacks are dropped", w.revision),
+			"apply it: "+Remedy), true
+	case revision < w.revision:
+		return w.problem(Older, fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse has %d: fields that it lacks are dropped", revision, w.revision),
+			"apply it: "+Remedy), true
+	case revision > w.revision:
+		return w.problem(Newer, fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse knows %d: an object with a field that is new has errors here", revision, w.revision),
+			"finish the upgrade of Gatehouse; a definition stays as new as the newest version that runs"), true
+	}
+	return Problem{}, false
+}
+
+func (w wanted) problem(reason Reason, text, remedy string) Problem {
+	return Problem{Reason: reason, Text: "the CustomResourceDefinition " + strconv.Quote(w.name) + " " + text, Remedy: remedy}
+}
+
+type condition struct{ status, message string }
+
+// conditionsOf are the conditions of a definition by type, their messages cut.
+func conditionsOf(definition *unstructured.Unstructured) map[string]condition {
+	out := map[string]condition{}
+	list, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
+	for _, element := range list {
+		fields, _ := element.(map[string]any)
+		kind, _ := fields["type"].(string)
+		status, _ := fields["status"].(string)
+		message, _ := fields["message"].(string)
+		out[kind] = condition{status, strconv.Quote(strict.Cut(message, maxQuoted))}
+	}
+	return out
+}
+
+// servedVersions are the versions that a definition serves.
+func servedVersions(definition *unstructured.Unstructured) []string {
+	var out []string
+	list, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	for _, element := range list {
+		fields, _ := element.(map[string]any)
+		name, _ := fields["name"].(string)
+		if served, _ := fields["served"].(bool); served {
+			out = append(out, name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,501 @@
+package version
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/manifests/crds"
+)
+
+const (
+	profiles = "sidecarprofiles.gatehouse.dev"
+	tokens   = "accesstokens.gatehouse.dev"
+)
+
+// clusterOf is an API server that has the definitions of this program, established, as they are after the change, which
+// returns false for one that is not there.
+func clusterOf(t *testing.T, change func(definition *unstructured.Unstructured) bool) *dynamicfake.FakeDynamicClient {
+	t.Helper()
+	all, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []runtime.Object
+	for _, definition := range all {
+		set(t, definition, []any{
+			map[string]any{"type": "NamesAccepted", "status": "True"}, map[string]any{"type": "Established", "status": "True"},
+		}, "status", "conditions")
+		if change == nil || change(definition) {
+			objects = append(objects, definition)
+		}
+	}
+	resource := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "CustomResourceDefinitionList"}, objects...)
+}
+
+func set(t *testing.T, definition *unstructured.Unstructured, value any, path ...string) {
+	t.Helper()
+	if err := unstructured.SetNestedField(definition.Object, value, path...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lines is a log that can be read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(text)
+}
+
+// take returns the lines since the last call.
+func (l *lines) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return slices.Collect(strings.Lines(l.text.String()))
+}
+
+func definitionsOf(t *testing.T, client dynamic.Interface) (*Definitions, *lines) {
+	t.Helper()
+	log := &lines{}
+	d, err := New(Config{Client: client, Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, log
+}
+
+func TestLook(t *testing.T) {
+	t.Parallel()
+	only := func(name string, change func(*unstructured.Unstructured)) func(*unstructured.Unstructured) bool {
+		return func(definition *unstructured.Unstructured) bool {
+			if definition.GetName() == name {
+				change(definition)
+			}
+			return true
+		}
+	}
+	revision := func(text string) func(*unstructured.Unstructured) bool {
+		return only(profiles, func(definition *unstructured.Unstructured) {
+			definition.SetAnnotations(map[string]string{crds.RevisionAnnotation: text})
+		})
+	}
+	conditions := func(pairs ...string) func(*unstructured.Unstructured) bool {
+		return only(profiles, func(definition *unstructured.Unstructured) {
+			var list []any
+			for pair := range slices.Chunk(pairs, 2) {
+				list = append(list, map[string]any{"type": pair[0], "status": pair[1], "message": "because of the other"})
+			}
+			set(t, definition, list, "status", "conditions")
+		})
+	}
+	for name, c := range map[string]struct {
+		change func(*unstructured.Unstructured) bool
+		reason Reason
+		says   []string
+	}{
+		"all as they should be": {change: nil},
+		"one that is missing": {
+			func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles }, Missing,
+			[]string{`the CustomResourceDefinition "sidecarprofiles.gatehouse.dev" is missing: there can be no SidecarProfile`, Remedy},
+		},
+		"an older one":               {revision("0"), Older, []string{"does not say a revision", Remedy}},
+		"one of somebody else":       {revision("many"), Older, []string{"does not say a revision of its schema, and this version of Gatehouse has 1", Remedy}},
+		"a newer one":                {revision("1000"), Newer, []string{"has revision 1000 of its schema, and this version of Gatehouse knows 1", "finish the upgrade"}},
+		"names that another has":     {conditions("NamesAccepted", "False", "Established", "False"), NotEstablished, []string{`another definition has its names: "because of the other"`, "remove the other one"}},
+		"one that is not yet ready":  {conditions("NamesAccepted", "True"), NotEstablished, []string{"is not established yet", "kubectl describe customresourcedefinition sidecarprofiles.gatehouse.dev"}},
+		"a schema that holds nobody": {conditions("Established", "True", "NonStructuralSchema", "True"), NotStructural, []string{"not structural", Remedy}},
+		"one on its way out":         {conditions("Established", "True", "Terminating", "True"), Deleted, []string{"is being deleted, with every object of the kind", Remedy}},
+		"one that was deleted a moment ago": {
+			only(profiles, func(definition *unstructured.Unstructured) {
+				definition.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1_700_000_000, 0)})
+			}),
+			Deleted,
+			[]string{"is being deleted, with every object of the kind", Remedy},
+		},
+		"no version": {
+			only(profiles, func(definition *unstructured.Unstructured) { set(t, definition, []any{}, "spec", "versions") }),
+			NotServed,
+			[]string{`does not serve the version "v1alpha1"`, Remedy},
+		},
+		"a version that is not served": {
+			only(profiles, func(definition *unstructured.Unstructured) {
+				set(t, definition, []any{map[string]any{"name": "v1alpha1", "served": false}, map[string]any{"name": "v1", "served": true}}, "spec", "versions")
+			}),
+			NotServed,
+			[]string{`does not serve the version "v1alpha1"`, Remedy},
+		},
+		"hostile fields": {
+			only(profiles, func(definition *unstructured.Unstructured) {
+				set(t, definition, []any{"x", map[string]any{"type": int64(1)}, nil}, "status", "conditions")
+				set(t, definition, []any{"x", map[string]any{"name": true, "served": "yes"}}, "spec", "versions")
+			}),
+			NotEstablished,
+			[]string{"is not established yet"},
+		},
+		"a long message": {
+			only(profiles, func(definition *unstructured.Unstructured) {
+				set(t, definition, []any{map[string]any{"type": "NamesAccepted", "status": "False", "message": strings.Repeat("x", 5000) + "\n"}}, "status", "conditions")
+			}),
+			NotEstablished,
+			[]string{"another definition has its names"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, _ := definitionsOf(t, clusterOf(t, c.change))
+			problems, failures := d.look(t.Context())
+			if len(failures) != 0 {
+				t.Fatal(failures)
+			}
+			if c.reason == "" {
+				if len(problems) != 0 {
+					t.Errorf("the problems are %v", problems)
+				}
+				return
+			}
+			message := problems["SidecarProfile"].Message()
+			if len(problems) != 1 || problems["SidecarProfile"].Reason != c.reason {
+				t.Fatalf("the problems are %v, want %s", problems, c.reason)
+			}
+			for _, text := range c.says {
+				if !strings.Contains(message, text) {
+					t.Errorf("the message is\n%s\nwant in it %q", message, text)
+				}
+			}
+			if len(message) > 1000 || strings.Contains(message, "\n") {
+				t.Errorf("the message is too long, or has lines: %q", message)
+			}
+		})
+	}
+}
+
+// TestOlderRevision is about a number that is less than that of this program, which a first revision has not.
+func TestOlderRevision(t *testing.T) {
+	t.Parallel()
+	d, _ := definitionsOf(t, clusterOf(t, nil))
+	for i := range d.wanted {
+		d.wanted[i].revision += 2
+	}
+	problems, failures := d.look(t.Context())
+	if len(failures) != 0 || len(problems) != len(d.wanted) {
+		t.Fatalf("the problems are %v, %v", problems, failures)
+	}
+	for kind, problem := range problems {
+		if problem.Reason != Older || !strings.Contains(problem.Text, "has revision 1 of its schema, and this version of Gatehouse has 3: fields that it lacks are dropped") {
+			t.Errorf("%s: %v", kind, problem)
+		}
+	}
+}
+
+func TestLookTellsWhatItCouldNotTell(t *testing.T) {
+	t.Parallel()
+	client := clusterOf(t, func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles })
+	broken := errors.New("no route to host")
+	client.PrependReactor("get", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		get, _ := action.(clienttesting.GetAction)
+		return get != nil && get.GetName() == tokens, nil, broken
+	})
+	d, _ := definitionsOf(t, client)
+	problems, failures := d.look(t.Context())
+	if err := failures["AccessToken"]; len(failures) != 1 || !errors.Is(err, broken) || !strings.Contains(err.Error(), tokens) {
+		t.Errorf("the failures are %v", failures)
+	}
+	if _, has := problems["AccessToken"]; has || problems["SidecarProfile"].Reason != Missing {
+		t.Errorf("the problems are %v", problems)
+	}
+}
+
+// What is granted is to get by name, and an API server answers nothing else.
+func TestAsksForWhatIsGranted(t *testing.T) {
+	t.Parallel()
+	service, err := registration.ParseService("gatehouse-system/gatehouse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	install, err := registration.ForAdmission(registration.Options{
+		Name: "gatehouse", Namespace: "gatehouse-system", Server: service, SelfSigned: true, CustomResources: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := registration.JSON(install.Documents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct{ Items []rbacv1.ClusterRole }
+	if err := json.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	var granted []string
+	for i := range list.Items {
+		for _, rule := range list.Items[i].Rules {
+			if slices.Equal(rule.Resources, []string{"customresourcedefinitions"}) && slices.Equal(rule.Verbs, []string{"get"}) {
+				granted = append(granted, rule.ResourceNames...)
+			}
+		}
+	}
+
+	client := clusterOf(t, nil)
+	d, _ := definitionsOf(t, client)
+	if _, failures := d.look(t.Context()); len(failures) != 0 {
+		t.Fatal(failures)
+	}
+	var asked []string
+	for _, action := range client.Actions() {
+		get, ok := action.(clienttesting.GetActionImpl)
+		if !ok {
+			t.Fatalf("it asks for more than to get by name: %v", action)
+		}
+		if get.GetOptions.ResourceVersion != "0" {
+			t.Errorf("it asks etcd for %s, and not the API server's memory", get.Name)
+		}
+		asked = append(asked, get.Name)
+	}
+	slices.Sort(granted)
+	if !slices.Equal(asked, granted) || len(granted) != 6 {
+		t.Errorf("it asks for %v, and %v are granted", asked, granted)
+	}
+}
+
+// running is a Definitions that runs against an API server that can be changed.
+type running struct {
+	*Definitions
+	log  *lines
+	mu   sync.Mutex
+	here *dynamicfake.FakeDynamicClient // where it looks now
+	err  error
+	asks int
+}
+
+func run(t *testing.T) *running {
+	t.Helper()
+	r := &running{here: clusterOf(t, nil)}
+	client := clusterOf(t, nil)
+	client.PrependReactor("get", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.asks++
+		if r.err != nil {
+			return true, nil, r.err
+		}
+		object, err := r.here.Invokes(action, &unstructured.Unstructured{})
+		return true, object, err
+	})
+	r.Definitions, r.log = definitionsOf(t, client)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); r.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	synctest.Wait()
+	return r
+}
+
+func (r *running) now(here *dynamicfake.FakeDynamicClient, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.here, r.err = here, err
+}
+
+// after lets time pass and returns how often was asked.
+func (r *running) after(d time.Duration) int {
+	r.mu.Lock()
+	before := r.asks
+	r.mu.Unlock()
+	time.Sleep(d) // the clock of the bubble
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asks - before
+}
+
+// changed tells whether there is a change that was not told.
+func (r *running) changed() bool {
+	select {
+	case <-r.Changed():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestRunTellsEachChangeOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t)
+		if lines := r.log.take(); len(lines) != 0 || len(r.Outdated()) != 0 || r.changed() {
+			t.Errorf("all is well, and it says %q, %v", lines, r.Outdated())
+		}
+		r.now(clusterOf(t, func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles }), nil)
+		r.after(2 * time.Minute)
+		lines := r.log.take()
+		if len(lines) != 1 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], profiles) || !strings.Contains(lines[0], Remedy) {
+			t.Errorf("of a definition that is missing it says %q", lines)
+		}
+		if out := r.Outdated(); len(out) != 1 || !strings.Contains(out["SidecarProfile"], "is missing") || !r.changed() || r.changed() {
+			t.Errorf("outdated are %v", out)
+		}
+		r.now(clusterOf(t, nil), nil)
+		r.after(10 * time.Second)
+		if lines := r.log.take(); len(lines) != 1 || !strings.Contains(lines[0], "level=INFO") || len(r.Outdated()) != 0 || !r.changed() {
+			t.Errorf("of one that is back it says %q, %v", lines, r.Outdated())
+		}
+	})
+}
+
+func TestRunLooksOftenWhileSomethingIsWrong(t *testing.T) {
+	t.Parallel()
+	missing := func(t *testing.T) *dynamicfake.FakeDynamicClient {
+		t.Helper()
+		return clusterOf(t, func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles })
+	}
+	resource := schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	for name, c := range map[string]struct {
+		wrong       bool
+		err         error
+		least, most int // rounds in ten minutes
+	}{
+		"all is well":                       {least: 9, most: 10},
+		"one is missing":                    {wrong: true, least: 100, most: 121},
+		"the API server cannot be reached":  {err: errors.New("no route to host"), least: 100, most: 121},
+		"the right is missing":              {err: apierrors.NewForbidden(resource, tokens, nil), least: 9, most: 10},
+		"the credentials are not taken now": {err: apierrors.NewUnauthorized("expired"), least: 9, most: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := run(t)
+				here := clusterOf(t, nil)
+				if c.wrong {
+					here = missing(t)
+				}
+				r.now(here, c.err)
+				r.after(2 * time.Minute)
+				asked := r.after(10*time.Minute) / len(r.wanted)
+				if asked < c.least || asked > c.most {
+					t.Errorf("it looked %d times in ten minutes, want %d to %d", asked, c.least, c.most)
+				}
+			})
+		})
+	}
+}
+
+// An API server that never answers is told about, unless it is the end that comes first.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ ends, lines int }{"goes on": {ends: 2, lines: 1}, "ends": {ends: 0, lines: 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://api.example"}, &http.Client{Transport: silence{}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				d, log := definitionsOf(t, client)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(c.ends)*patience+time.Second)
+				defer cancel()
+				d.Run(ctx)
+				if lines := log.take(); len(lines) != c.lines {
+					t.Errorf("it says %q", lines)
+				}
+			})
+		})
+	}
+}
+
+type silence struct{}
+
+func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// An upgrade begins with the definitions: for as long as it is under way nothing is wrong.
+func TestNewerIsNotOutdated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t)
+		r.now(clusterOf(t, func(definition *unstructured.Unstructured) bool {
+			if definition.GetName() == profiles {
+				definition.SetAnnotations(map[string]string{crds.RevisionAnnotation: "1000"})
+			}
+			return true
+		}), nil)
+		r.after(10 * time.Minute)
+		if lines := r.log.take(); len(lines) != 1 || !strings.Contains(lines[0], "level=INFO") || !strings.Contains(lines[0], "finish the upgrade") {
+			t.Errorf("it says %q", lines)
+		}
+		if out := r.Outdated(); len(out) != 0 {
+			t.Errorf("outdated are %v", out)
+		}
+	})
+}
+
+func TestRunKeepsWhatItKnowsWhileItCannotTell(t *testing.T) {
+	t.Parallel()
+	resource := schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	for name, c := range map[string]struct {
+		err  error
+		says string
+	}{
+		"unreachable": {errors.New("no route to host"), "it is tried again"},
+		"forbidden":   {apierrors.NewForbidden(resource, tokens, errors.New("no right")), "let the ServiceAccount get customresourcedefinitions"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := run(t)
+				r.now(clusterOf(t, func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles }), nil)
+				r.after(2 * time.Minute)
+				r.log.take()
+				r.changed()
+				r.now(nil, c.err)
+				r.after(10 * time.Minute)
+				lines := r.log.take()
+				if len(lines) != 1 || !strings.Contains(lines[0], "cannot tell") || !strings.Contains(lines[0], c.says) {
+					t.Errorf("in ten minutes it says %q", lines)
+				}
+				if out := r.Outdated(); len(out) != 1 || r.changed() {
+					t.Errorf("what was known is %v now", out)
+				}
+				r.now(clusterOf(t, nil), nil)
+				r.after(2 * time.Minute)
+				r.now(nil, c.err)
+				r.after(2 * time.Minute)
+				if lines := r.log.take(); len(lines) != 2 {
+					t.Errorf("of the second time it says %q", lines)
+				}
+				if out := r.Outdated(); len(out) != 0 {
+					t.Errorf("what was put right is known as %v", out)
+				}
+			})
+		})
+	}
+}

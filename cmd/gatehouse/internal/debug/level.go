@@ -1,0 +1,112 @@
+package debug
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// DefaultFor is how long another level holds if nothing else is said: whoever asks
+	// for debug in an outage has other things to do than to undo it.
+	DefaultFor = 10 * time.Minute
+	// ShortestFor bounds it below.
+	ShortestFor = time.Second
+	// LongestFor bounds it above.
+	LongestFor = 24 * time.Hour
+)
+
+// Levels are the names of levels, the one that logs most first.
+func Levels() []string { return []string{"debug", "info", "warn", "error"} }
+
+// State is the level of a log, and how long it holds.
+type State struct {
+	// Level is what is logged now, and Base what is when nothing else is asked for:
+	// two of Levels.
+	Level string `json:"level"`
+	Base  string `json:"base"`
+	// Until is when Base holds again, as RFC 3339 has it in UTC. It is empty while that
+	// does.
+	Until string `json:"until,omitempty"`
+}
+
+// Level changes the level of a log for a while. It is safe for concurrent use.
+type Level struct {
+	variable *slog.LevelVar
+	base     slog.Level
+	log      *slog.Logger
+
+	mu    sync.Mutex
+	until time.Time
+	back  *time.Timer
+}
+
+// NewLevel changes the level of a log by its variable. The level that it has now is
+// the base, to which it returns.
+func NewLevel(variable *slog.LevelVar, log *slog.Logger) *Level {
+	return &Level{variable: variable, base: variable.Level(), log: log}
+}
+
+// State is the level now.
+func (l *Level) State() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state()
+}
+
+func (l *Level) state() State {
+	s := State{Level: levelName(l.variable.Level()), Base: levelName(l.base)}
+	if l.back != nil {
+		s.Until = l.until.UTC().Format(time.RFC3339)
+	}
+	return s
+}
+
+// Set changes the level for some time. The base has no end.
+func (l *Level) Set(level slog.Level, lasts time.Duration) State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.back != nil {
+		l.back.Stop()
+		l.back = nil
+	}
+	if level == l.base {
+		l.change(level, "for", "good")
+		return l.state()
+	}
+	l.until = time.Now().Add(lasts)
+	var back *time.Timer
+	back = time.AfterFunc(lasts, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.back == back { // no other change came before it
+			l.back = nil
+			l.change(l.base, "for", "good")
+		}
+	})
+	l.back = back
+	l.change(level, "for", lasts.String())
+	return l.state()
+}
+
+// change logs the change at the level, of the two, that logs more. Nobody should
+// wonder later where the lines went.
+func (l *Level) change(to slog.Level, attrs ...any) {
+	from := l.variable.Level()
+	l.variable.Set(min(from, to))
+	l.log.Warn("log level", append([]any{"level", levelName(to), "before", levelName(from)}, attrs...)...)
+	l.variable.Set(to)
+}
+
+func levelName(level slog.Level) string { return strings.ToLower(level.String()) }
+
+// parseLevel reads one of Levels, in any case.
+func parseLevel(text string) (slog.Level, bool) {
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		if strings.EqualFold(text, level.String()) {
+			return level, true
+		}
+	}
+	return 0, false
+}

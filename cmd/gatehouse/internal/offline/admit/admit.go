@@ -1,0 +1,145 @@
+// Package admit does offline what happens to an object in the API server before
+// policies see it: defaults are filled in, and sidecars are injected.
+package admit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	evanphx "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/defaults"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// The kind and rule of a violation by which injection refuses a pod. Its policy
+// is the name of the profile, and empty if the refusal is about none.
+const (
+	InjectionKind = "SidecarProfile"
+	InjectionRule = "injection"
+)
+
+// Request is the request that the API server would send for a Spec, with the
+// defaults in its objects.
+func Request(resources *request.Resources, spec request.Spec) (admission.Request, error) {
+	if spec.Operation != admissionv1.Connect {
+		var err, oldErr error
+		if spec.Object, err = Defaulted(spec.Object); err != nil {
+			err = fmt.Errorf("object: %w", err)
+		}
+		if spec.OldObject, oldErr = Defaulted(spec.OldObject); oldErr != nil {
+			oldErr = fmt.Errorf("oldObject: %w", oldErr)
+		}
+		if err := errors.Join(err, oldErr); err != nil {
+			return admission.Request{}, err
+		}
+	}
+	return resources.Build(spec)
+}
+
+// Defaulted is the JSON text of an object with the defaults of the API server. A
+// text that is no JSON object comes back as it is: whoever builds the request
+// says what is wrong with it.
+func Defaulted(text []byte) ([]byte, error) {
+	value, err := rawjson.Parse(text)
+	if err != nil || value.Kind() != rawjson.Object {
+		return text, nil //nolint:nilerr // who builds the request says what is wrong
+	}
+	tree, err := value.Decode()
+	if err != nil {
+		return nil, err
+	}
+	object, ok := tree.(map[string]any)
+	if !ok {
+		return text, nil
+	}
+	defaults.Apply(object)
+	return json.Marshal(object)
+}
+
+// IsNewPod tells whether the mutating endpoint would look at a request.
+func IsNewPod(req *admission.Request) bool {
+	return req.Operation == admissionv1.Create && req.SubResource == "" &&
+		req.Kind == metav1.GroupVersionKind{Version: "v1", Kind: "Pod"} &&
+		req.Resource == metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
+}
+
+// Inject makes of the pod in a request, for which IsNewPod holds, what the
+// mutating endpoint and the API server's defaults make of it. The request is left
+// as it is if the decision has an error or a refusal.
+func Inject(ctx context.Context, set *sidecar.Set, req *admission.Request) sidecar.Decision {
+	d := set.Decide(sidecar.Input{Context: ctx, Namespace: req.Namespace, Pod: req.Object.Raw})
+	if d.Err != nil || len(d.Refusals) > 0 || len(d.Patches) == 0 {
+		return d
+	}
+	text, err := patched(req.Object.Raw, d.Patches)
+	if err == nil {
+		text, err = Defaulted(text) // what was added has defaults, too
+	}
+	if err != nil {
+		d.Err = fmt.Errorf("injection: %w", err)
+		return d
+	}
+	req.Object.Raw = text
+	return d
+}
+
+// patched is a text with the operations of a patch done.
+func patched(text []byte, operations []jsonpatch.Operation) ([]byte, error) {
+	raw, err := json.Marshal(operations)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := evanphx.DecodePatch(raw)
+	if err != nil {
+		return nil, err
+	}
+	return patch.Apply(text)
+}
+
+// Refusals are why injection refuses a pod, as violations.
+func Refusals(d *sidecar.Decision) []policy.Violation {
+	var refusing []string
+	for i := range d.Verdicts {
+		if v := &d.Verdicts[i]; v.Reason == sidecar.Refused {
+			refusing = append(refusing, v.Profile)
+		}
+	}
+	violations := make([]policy.Violation, 0, len(d.Refusals))
+	for _, f := range d.Refusals {
+		text := f.String()
+		violations = append(violations, policy.Violation{
+			Kind: InjectionKind, Policy: named(text, refusing), Rule: InjectionRule, Message: text,
+			Reason: metav1.StatusReasonInvalid, Outcome: policy.Violated,
+			Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		})
+	}
+	return violations
+}
+
+// named is the profile that a refusal is about, which its text names. A refusal
+// for a word that cannot be understood is about none.
+func named(text string, profiles []string) string {
+	best, at := "", len(text)
+	for _, name := range profiles {
+		for _, form := range []string{"sidecar profile " + strconv.Quote(name), strconv.Quote("-" + name), "[" + name + "." + v1alpha1.ParameterDomain + "/"} {
+			if i := strings.Index(text, form); i >= 0 && i < at {
+				best, at = name, i
+			}
+		}
+	}
+	return best
+}

@@ -1,0 +1,192 @@
+package admit
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+const profile = `
+metadata: {name: logs}
+spec:
+  injection: OptOut
+  parameters: [{name: level, type: enum, enum: [info, debug], default: info}]
+  template:
+    spec:
+      initContainers:
+        - name: logs
+          image: registry.example/logs:1
+          restartPolicy: Always
+          args: ["--level=${params.level}"]
+          startupProbe: {tcpSocket: {port: 2020}}
+`
+
+func set(t *testing.T) *sidecar.Set {
+	t.Helper()
+	var p v1alpha1.SidecarProfile
+	if err := yaml.UnmarshalStrict([]byte(profile), &p); err != nil {
+		t.Fatal(err)
+	}
+	s, err := sidecar.Compile(sidecar.Spec{Profiles: []sidecar.Profile{{Source: "profile.yaml", SidecarProfile: p}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func podRequest(t *testing.T, annotations string) admission.Request {
+	t.Helper()
+	req, err := Request(request.NewResources(nil), request.Spec{
+		Object:    []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","annotations":` + annotations + `},"spec":{"containers":[{"name":"a","image":"a"}]}}`),
+		Namespace: "shop",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+// TestInject shows that policies see the sidecar, with the defaults that the API
+// server gives it.
+func TestInject(t *testing.T) {
+	t.Parallel()
+	req := podRequest(t, `{"logs.sidecar.gatehouse.dev/level":"debug"}`)
+	if d := Inject(t.Context(), set(t), &req); d.Err != nil || len(d.Refusals) > 0 {
+		t.Fatal(d.Err, d.Refusals)
+	}
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict(req.Object.Raw, &pod); err != nil {
+		t.Fatal(err)
+	}
+	if pod.Namespace != "shop" || len(pod.Spec.InitContainers) != 1 || len(pod.Spec.Containers) != 1 {
+		t.Fatalf("got %s", req.Object.Raw)
+	}
+	for _, c := range []corev1.Container{pod.Spec.InitContainers[0], pod.Spec.Containers[0]} {
+		if c.TerminationMessagePath != corev1.TerminationMessagePathDefault || c.ImagePullPolicy == "" {
+			t.Errorf("container %s is without defaults: %+v", c.Name, c)
+		}
+	}
+	if got := pod.Spec.InitContainers[0].Args; !slices.Equal(got, []string{"--level=debug"}) {
+		t.Errorf("args %q", got)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		annotations, policy, message string
+	}{
+		"of a profile": {
+			`{"logs.sidecar.gatehouse.dev/level":"loud"}`, "logs",
+			`metadata.annotations[logs.sidecar.gatehouse.dev/level]: "loud" is not allowed: allowed is one of "info", "debug"`,
+		},
+		"of a word that nobody understands": {
+			`{"sidecar.gatehouse.dev/inject":"yes"}`, "",
+			`metadata.annotations[sidecar.gatehouse.dev/inject]: "yes" is not the name of a sidecar profile`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := podRequest(t, c.annotations)
+			before := string(req.Object.Raw)
+			d := Inject(t.Context(), set(t), &req)
+			if d.Err != nil {
+				t.Fatal(d.Err)
+			}
+			violations := Refusals(&d)
+			if len(violations) != 1 {
+				t.Fatalf("got %+v", violations)
+			}
+			v := &violations[0]
+			if v.Kind != InjectionKind || v.Rule != InjectionRule || v.Policy != c.policy || !strings.HasPrefix(v.Message, c.message) || !v.Refuses() {
+				t.Errorf("got %+v", v)
+			}
+			if string(req.Object.Raw) != before {
+				t.Error("the pod is changed though it is refused")
+			}
+		})
+	}
+}
+
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	resources := request.NewResources(nil)
+	deployment := []byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a","image":"a"}]}}}}`)
+	t.Run("both objects have defaults", func(t *testing.T) {
+		t.Parallel()
+		req, err := Request(resources, request.Spec{Object: deployment, OldObject: deployment, Namespace: "shop"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, raw := range [][]byte{req.Object.Raw, req.OldObject.Raw} {
+			if got := rawjson.Value(raw).Get("spec", "replicas"); string(got) != "1" {
+				t.Errorf("replicas %q in %s", got, raw)
+			}
+		}
+	})
+	t.Run("options have none", func(t *testing.T) {
+		t.Parallel()
+		const exec = `{"apiVersion":"v1","kind":"PodExecOptions","command":["sh"]}`
+		req, err := Request(resources, request.Spec{Object: []byte(exec), Operation: admissionv1.Connect, Name: "a", Namespace: "shop"})
+		if err != nil || string(req.Object.Raw) != exec {
+			t.Errorf("got %s (%v)", req.Object.Raw, err)
+		}
+	})
+	t.Run("a key that is given twice", func(t *testing.T) {
+		t.Parallel()
+		twice := []byte(`{"apiVersion":"v1","kind":"Pod","spec":{"a":1,"a":2}}`)
+		_, err := Request(resources, request.Spec{Object: twice, OldObject: twice})
+		if _, ok := errors.AsType[*rawjson.DuplicateKeyError](err); !ok || strings.Count(err.Error(), "object: ") != 1 || !strings.Contains(err.Error(), "oldObject: ") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("no object", func(t *testing.T) {
+		t.Parallel()
+		_, err := Request(resources, request.Spec{Object: []byte(`[1`)})
+		if err == nil || !strings.HasPrefix(err.Error(), "object: invalid JSON") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestIsNewPod(t *testing.T) {
+	t.Parallel()
+	pod := admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create,
+		Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
+		Resource:  metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Object:    runtime.RawExtension{Raw: []byte("{}")},
+	}
+	for name, c := range map[string]struct {
+		change func(*admissionv1.AdmissionRequest)
+		want   bool
+	}{
+		"a pod":            {func(*admissionv1.AdmissionRequest) {}, true},
+		"an update":        {func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }, false},
+		"a subresource":    {func(r *admissionv1.AdmissionRequest) { r.SubResource = "binding" }, false},
+		"another kind":     {func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "Binding" }, false},
+		"another resource": {func(r *admissionv1.AdmissionRequest) { r.Resource.Group = "metrics.k8s.io" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := admission.Request{AdmissionRequest: pod}
+			c.change(&req.AdmissionRequest)
+			if got := IsNewPod(&req); got != c.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}

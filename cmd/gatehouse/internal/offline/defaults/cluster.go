@@ -1,0 +1,108 @@
+package defaults
+
+import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func roleBinding(b *rbacv1.RoleBinding) {
+	set(&b.RoleRef.APIGroup, rbacv1.GroupName)
+	subjects(b.Subjects)
+}
+
+func clusterRoleBinding(b *rbacv1.ClusterRoleBinding) {
+	set(&b.RoleRef.APIGroup, rbacv1.GroupName)
+	subjects(b.Subjects)
+}
+
+func subjects(list []rbacv1.Subject) {
+	for i := range list {
+		if list[i].Kind == rbacv1.UserKind || list[i].Kind == rbacv1.GroupKind {
+			set(&list[i].APIGroup, rbacv1.GroupName)
+		}
+	}
+}
+
+func priorityClass(c *schedulingv1.PriorityClass) {
+	point(&c.PreemptionPolicy, corev1.PreemptLowerPriority)
+}
+
+func flowSchema(s *flowcontrolv1.FlowSchema) { set(&s.Spec.MatchingPrecedence, 1000) }
+
+func priorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) {
+	if limited := p.Spec.Limited; limited != nil {
+		point(&limited.NominalConcurrencyShares, 30)
+		point(&limited.LendablePercent, 0)
+		if queuing := limited.LimitResponse.Queuing; queuing != nil {
+			set(&queuing.HandSize, 8)
+			set(&queuing.Queues, 64)
+			set(&queuing.QueueLengthLimit, 50)
+		}
+	}
+	if exempt := p.Spec.Exempt; exempt != nil {
+		point(&exempt.NominalConcurrencyShares, 0)
+		point(&exempt.LendablePercent, 0)
+	}
+}
+
+func mutatingWebhooks(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		webhook(&w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds, &w.ClientConfig, w.Rules)
+		point(&w.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)
+	}
+}
+
+func validatingWebhooks(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		webhook(&w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds, &w.ClientConfig, w.Rules)
+	}
+}
+
+// webhook fills in what the two types of webhooks have in common.
+func webhook(
+	failure **admissionregistrationv1.FailurePolicyType, match **admissionregistrationv1.MatchPolicyType,
+	namespaces, objects **metav1.LabelSelector, timeout **int32,
+	client *admissionregistrationv1.WebhookClientConfig, rules []admissionregistrationv1.RuleWithOperations,
+) {
+	point(failure, admissionregistrationv1.Fail)
+	point(match, admissionregistrationv1.Equivalent)
+	point(namespaces, metav1.LabelSelector{})
+	point(objects, metav1.LabelSelector{})
+	point(timeout, 10)
+	if client.Service != nil {
+		point(&client.Service.Port, 443)
+	}
+	for i := range rules {
+		point(&rules[i].Scope, admissionregistrationv1.AllScopes)
+	}
+}
+
+func validatingPolicy(s *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
+	point(&s.FailurePolicy, admissionregistrationv1.Fail)
+	matchResources(s.MatchConstraints)
+}
+
+func mutatingPolicy(s *admissionregistrationv1.MutatingAdmissionPolicySpec) {
+	point(&s.FailurePolicy, admissionregistrationv1.Fail)
+	matchResources(s.MatchConstraints)
+}
+
+func matchResources(m *admissionregistrationv1.MatchResources) {
+	if m == nil {
+		return
+	}
+	point(&m.MatchPolicy, admissionregistrationv1.Equivalent)
+	point(&m.NamespaceSelector, metav1.LabelSelector{})
+	point(&m.ObjectSelector, metav1.LabelSelector{})
+	for _, rules := range [][]admissionregistrationv1.NamedRuleWithOperations{m.ResourceRules, m.ExcludeResourceRules} {
+		for i := range rules {
+			point(&rules[i].Scope, admissionregistrationv1.AllScopes)
+		}
+	}
+}

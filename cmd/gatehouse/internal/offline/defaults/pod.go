@@ -1,0 +1,215 @@
+package defaults
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// pod fills in a pod: defaults that templates do not get, those that they get
+// too, what admission plug-ins add, and what the registry adds.
+func pod(p *corev1.Pod) {
+	s := &p.Spec
+	if seconds := s.TerminationGracePeriodSeconds; seconds != nil && *seconds < 0 {
+		*seconds = 1
+	}
+	for c := range containers(s) {
+		copyMissing(&c.Resources.Requests, c.Resources.Limits)
+		if s.HostNetwork {
+			for i := range c.Ports {
+				set(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
+			}
+		}
+	}
+	point(&s.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	podSpec(s)
+
+	serviceAccount(p)
+	tolerate(s)
+	priority(s)
+
+	mergeLabelKeys(p)
+	appArmor(p)
+	podResources(s)
+}
+
+const (
+	// tokenMount is where the token of the service account is mounted.
+	tokenMount = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // a path
+	// tokenVolumes begins the names of volumes with such a token. The API server
+	// appends five random characters, of which 0 is none.
+	tokenVolumes = "kube-api-access-"
+	tokenVolume  = tokenVolumes + "00000"
+	// tokenSeconds is for how long the token is asked for.
+	tokenSeconds = 3607
+)
+
+// serviceAccount does what the admission plug-in ServiceAccount does for a
+// service account that says nothing about its token.
+func serviceAccount(p *corev1.Pod) {
+	s := &p.Spec
+	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return
+	}
+	set(&s.ServiceAccountName, "default")
+	s.DeprecatedServiceAccount = s.ServiceAccountName
+	if s.AutomountServiceAccountToken != nil && !*s.AutomountServiceAccountToken {
+		return
+	}
+	name, has := tokenVolume, false
+	if i := slices.IndexFunc(s.Volumes, func(v corev1.Volume) bool { return strings.HasPrefix(v.Name, tokenVolumes) }); i >= 0 {
+		name, has = s.Volumes[i].Name, true
+	}
+	needed := false
+	for c := range containers(s) {
+		if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == tokenMount }) {
+			continue
+		}
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: tokenMount})
+		needed = true
+	}
+	if needed && !has {
+		s.Volumes = append(s.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: token()}})
+	}
+}
+
+// token is a volume with what a client of the API server needs.
+func token() *corev1.ProjectedVolumeSource {
+	mode, seconds := corev1.ProjectedVolumeSourceDefaultMode, int64(tokenSeconds)
+	return &corev1.ProjectedVolumeSource{DefaultMode: &mode, Sources: []corev1.VolumeProjection{
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: &seconds}},
+		{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+			Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+		}},
+		{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+			{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}},
+		}}},
+	}}
+}
+
+// tolerate does what the admission plug-in DefaultTolerationSeconds does: a pod
+// stays for five minutes on a node that does not answer.
+func tolerate(s *corev1.PodSpec) {
+	seconds := int64(300)
+	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		if !slices.ContainsFunc(s.Tolerations, func(t corev1.Toleration) bool {
+			return (t.Key == taint || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
+		}) {
+			s.Tolerations = append(s.Tolerations, corev1.Toleration{
+				Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds,
+			})
+		}
+	}
+}
+
+// priority does what the admission plug-in Priority does for a pod without a
+// class, where no class is the default, and for the two classes that every cluster
+// has.
+func priority(s *corev1.PodSpec) {
+	var value int32
+	switch s.PriorityClassName {
+	case "":
+	case "system-cluster-critical":
+		value = 2_000_000_000
+	case "system-node-critical":
+		value = 2_000_001_000
+	default:
+		return
+	}
+	point(&s.Priority, value)
+	point(&s.PreemptionPolicy, corev1.PreemptLowerPriority)
+}
+
+// mergeLabelKeys writes label keys that affinities and spreads name into their
+// selectors, with the pod's own values.
+func mergeLabelKeys(p *corev1.Pod) {
+	var terms []*corev1.PodAffinityTerm
+	collect := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
+		for i := range preferred {
+			terms = append(terms, &preferred[i].PodAffinityTerm)
+		}
+		for i := range required {
+			terms = append(terms, &required[i])
+		}
+	}
+	if affinity := p.Spec.Affinity; affinity != nil {
+		if a := affinity.PodAffinity; a != nil {
+			collect(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+		if a := affinity.PodAntiAffinity; a != nil {
+			collect(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+	}
+	for _, term := range terms {
+		mergeInto(term.LabelSelector, term.MatchLabelKeys, metav1.LabelSelectorOpIn, p.Labels)
+		mergeInto(term.LabelSelector, term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn, p.Labels)
+	}
+	for i := range p.Spec.TopologySpreadConstraints {
+		c := &p.Spec.TopologySpreadConstraints[i]
+		mergeInto(c.LabelSelector, c.MatchLabelKeys, metav1.LabelSelectorOpIn, p.Labels)
+	}
+}
+
+// mergeInto leaves out what is in the selector already, so that nothing changes
+// the second time. The API server, which refuses a key that is in both, never
+// does this twice.
+func mergeInto(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator, labels map[string]string) {
+	if selector == nil {
+		return
+	}
+	for _, key := range keys {
+		value, ok := labels[key]
+		requirement := metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}}
+		if ok && !slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+			return equality.Semantic.DeepEqual(r, requirement)
+		}) {
+			selector.MatchExpressions = append(selector.MatchExpressions, requirement)
+		}
+	}
+}
+
+// appArmor copies profiles from annotations, where they once stood, to fields.
+func appArmor(p *corev1.Pod) {
+	s := &p.Spec
+	if s.OS != nil && s.OS.Name == corev1.Windows {
+		return
+	}
+	sync := func(name string, context **corev1.SecurityContext) {
+		annotation, ok := p.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+name]
+		profile := appArmorProfile(annotation)
+		if !ok || profile == nil || *context != nil && (*context).AppArmorProfile != nil {
+			return
+		}
+		if s.SecurityContext != nil && equality.Semantic.DeepEqual(s.SecurityContext.AppArmorProfile, profile) {
+			return
+		}
+		point(context, corev1.SecurityContext{})
+		(*context).AppArmorProfile = profile
+	}
+	for c := range containers(s) {
+		sync(c.Name, &c.SecurityContext)
+	}
+	for i := range s.EphemeralContainers {
+		sync(s.EphemeralContainers[i].Name, &s.EphemeralContainers[i].SecurityContext)
+	}
+}
+
+// appArmorProfile is the profile that an annotation names, and nil for what is
+// none.
+func appArmorProfile(annotation string) *corev1.AppArmorProfile {
+	const longest = 4095 // of the name of a profile
+	name, local := strings.CutPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
+	switch {
+	case annotation == corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
+	case annotation == corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
+	case local && strings.TrimSpace(name) == name && name != "" && len(name) <= longest:
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
+	}
+	return nil
+}

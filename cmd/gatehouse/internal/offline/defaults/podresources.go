@@ -1,0 +1,106 @@
+package defaults
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// podResources completes what a pod asks for as a whole, if it asks for anything
+// as a whole, from what its containers ask for.
+func podResources(s *corev1.PodSpec) {
+	whole := s.Resources
+	if whole == nil || len(whole.Requests) == 0 && len(whole.Limits) == 0 {
+		return
+	}
+	requests := together(s, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests })
+	limits := together(s, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits })
+	// Huge pages are not shared: their limit is what is asked for.
+	for name, limit := range limits {
+		if _, asked := whole.Requests[name]; hugePages(name) && !asked {
+			copyMissing(&whole.Limits, corev1.ResourceList{name: limit})
+		}
+	}
+	for name, request := range requests {
+		if name == corev1.ResourceCPU || name == corev1.ResourceMemory {
+			copyMissing(&whole.Requests, corev1.ResourceList{name: request})
+		}
+	}
+	for name, limit := range whole.Limits {
+		if ofPods(name) {
+			copyMissing(&whole.Requests, corev1.ResourceList{name: limit})
+		}
+	}
+	for name, request := range whole.Requests {
+		limit, has := limits[name]
+		if !has || !ofPods(name) || !allLimit(s, name) {
+			continue
+		}
+		if request.Cmp(limit) > 0 {
+			limit = request
+		}
+		copyMissing(&whole.Limits, corev1.ResourceList{name: limit})
+	}
+}
+
+// ofPods tells whether a pod as a whole can ask for a resource.
+func ofPods(name corev1.ResourceName) bool {
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || hugePages(name)
+}
+
+func hugePages(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// allLimit tells whether every container has a limit of the resource.
+func allLimit(s *corev1.PodSpec, name corev1.ResourceName) bool {
+	for c := range containers(s) {
+		if _, has := c.Resources.Limits[name]; !has {
+			return false
+		}
+	}
+	for i := range s.EphemeralContainers {
+		if _, has := s.EphemeralContainers[i].Resources.Limits[name]; !has {
+			return false
+		}
+	}
+	return true
+}
+
+// together is the most that containers need at one time: an init container runs
+// beside the sidecars before it, and the containers run beside all sidecars.
+func together(s *corev1.PodSpec, of func(*corev1.Container) corev1.ResourceList) corev1.ResourceList {
+	most, running := corev1.ResourceList{}, corev1.ResourceList{}
+	for i := range s.InitContainers {
+		c := &s.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			add(running, of(c))
+			atLeast(most, running)
+			continue
+		}
+		now := running.DeepCopy()
+		add(now, of(c))
+		atLeast(most, now)
+	}
+	for i := range s.Containers {
+		add(running, of(&s.Containers[i]))
+	}
+	atLeast(most, running)
+	return most
+}
+
+func add(to, list corev1.ResourceList) {
+	for name, quantity := range list {
+		sum := to[name]
+		sum.Add(quantity)
+		to[name] = sum
+	}
+}
+
+func atLeast(most, list corev1.ResourceList) {
+	for name, quantity := range list {
+		if known, has := most[name]; !has || quantity.Cmp(known) > 0 {
+			most[name] = quantity.DeepCopy()
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package defaults
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// template fills in a pod template.
+func template(t *corev1.PodTemplateSpec) { podSpec(&t.Spec) }
+
+// podSpec fills in what pods and pod templates have in common.
+func podSpec(s *corev1.PodSpec) {
+	set(&s.ServiceAccountName, s.DeprecatedServiceAccount)
+	s.DeprecatedServiceAccount = s.ServiceAccountName
+	set(&s.DNSPolicy, corev1.DNSClusterFirst)
+	set(&s.RestartPolicy, corev1.RestartPolicyAlways)
+	point(&s.SecurityContext, corev1.PodSecurityContext{})
+	point(&s.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+	set(&s.SchedulerName, corev1.DefaultSchedulerName)
+	for i := range s.Volumes {
+		volume(&s.Volumes[i])
+	}
+	for c := range containers(s) {
+		container(c)
+	}
+	for i := range s.EphemeralContainers {
+		c := corev1.Container(s.EphemeralContainers[i].EphemeralContainerCommon)
+		container(&c)
+		s.EphemeralContainers[i].EphemeralContainerCommon = corev1.EphemeralContainerCommon(c)
+	}
+	resources(s.Overhead)
+	if s.Resources != nil {
+		resources(s.Resources.Limits)
+		resources(s.Resources.Requests)
+	}
+}
+
+// containers yields the pod's init containers and its containers.
+func containers(s *corev1.PodSpec) func(func(*corev1.Container) bool) {
+	return func(yield func(*corev1.Container) bool) {
+		for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func container(c *corev1.Container) {
+	set(&c.ImagePullPolicy, pullPolicy(c.Image))
+	set(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	set(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	for i := range c.Ports {
+		set(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+	}
+	for i := range c.Env {
+		if from := c.Env[i].ValueFrom; from != nil {
+			fieldRef(from.FieldRef)
+			if from.FileKeyRef != nil {
+				point(&from.FileKeyRef.Optional, false)
+			}
+		}
+	}
+	resources(c.Resources.Limits)
+	resources(c.Resources.Requests)
+	probe(c.LivenessProbe)
+	probe(c.ReadinessProbe)
+	probe(c.StartupProbe)
+	if c.Lifecycle != nil {
+		for _, handler := range []*corev1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+			if handler != nil {
+				httpGet(handler.HTTPGet)
+			}
+		}
+	}
+}
+
+func probe(p *corev1.Probe) {
+	if p == nil {
+		return
+	}
+	set(&p.TimeoutSeconds, 1)
+	set(&p.PeriodSeconds, 10)
+	set(&p.SuccessThreshold, 1)
+	set(&p.FailureThreshold, 3)
+	httpGet(p.HTTPGet)
+	if p.GRPC != nil {
+		point(&p.GRPC.Service, "")
+	}
+}
+
+func httpGet(action *corev1.HTTPGetAction) {
+	if action != nil {
+		set(&action.Path, "/")
+		set(&action.Scheme, corev1.URISchemeHTTP)
+	}
+}
+
+func fieldRef(ref *corev1.ObjectFieldSelector) {
+	if ref != nil {
+		set(&ref.APIVersion, "v1")
+	}
+}
+
+// resources rounds quantities up to thousandths.
+func resources(list corev1.ResourceList) {
+	for name, quantity := range list {
+		quantity.RoundUp(resource.Milli)
+		list[name] = quantity
+	}
+}
+
+// copyMissing gives a list the quantities of another that it has none of.
+func copyMissing(into *corev1.ResourceList, from corev1.ResourceList) {
+	for name, quantity := range from {
+		if _, has := (*into)[name]; has {
+			continue
+		}
+		if *into == nil {
+			*into = make(corev1.ResourceList, len(from))
+		}
+		(*into)[name] = quantity.DeepCopy()
+	}
+}

@@ -1,0 +1,80 @@
+package defaults
+
+import (
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// volume fills in a volume of a pod. One without a source is an emptyDir.
+func volume(v *corev1.Volume) {
+	if reflect.ValueOf(v.VolumeSource).IsZero() {
+		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
+	}
+	if v.Image != nil {
+		set(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
+	}
+	if v.HostPath != nil {
+		point(&v.HostPath.Type, corev1.HostPathUnset)
+	}
+	if v.Secret != nil {
+		point(&v.Secret.DefaultMode, corev1.SecretVolumeSourceDefaultMode)
+	}
+	if v.ConfigMap != nil {
+		point(&v.ConfigMap.DefaultMode, corev1.ConfigMapVolumeSourceDefaultMode)
+	}
+	if v.DownwardAPI != nil {
+		point(&v.DownwardAPI.DefaultMode, corev1.DownwardAPIVolumeSourceDefaultMode)
+		downward(v.DownwardAPI.Items)
+	}
+	if v.Projected != nil {
+		point(&v.Projected.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
+		for i := range v.Projected.Sources {
+			if source := v.Projected.Sources[i].DownwardAPI; source != nil {
+				downward(source.Items)
+			}
+			if source := v.Projected.Sources[i].ServiceAccountToken; source != nil {
+				point(&source.ExpirationSeconds, 60*60)
+			}
+		}
+	}
+	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
+		claimSpec(&v.Ephemeral.VolumeClaimTemplate.Spec)
+	}
+	if v.ISCSI != nil {
+		set(&v.ISCSI.ISCSIInterface, "default")
+	}
+	if v.RBD != nil {
+		rbd(&v.RBD.RBDPool, &v.RBD.RadosUser, &v.RBD.Keyring)
+	}
+	if v.ScaleIO != nil {
+		scaleIO(&v.ScaleIO.StorageMode, &v.ScaleIO.FSType)
+	}
+	azureDisk(v.AzureDisk)
+}
+
+func downward(items []corev1.DownwardAPIVolumeFile) {
+	for i := range items {
+		fieldRef(items[i].FieldRef)
+	}
+}
+
+func rbd(pool, user, keyring *string) {
+	set(pool, "rbd")
+	set(user, "admin")
+	set(keyring, "/etc/ceph/keyring")
+}
+
+func scaleIO(mode, filesystem *string) {
+	set(mode, "ThinProvisioned")
+	set(filesystem, "xfs")
+}
+
+func azureDisk(disk *corev1.AzureDiskVolumeSource) {
+	if disk != nil {
+		point(&disk.CachingMode, corev1.AzureDataDiskCachingReadWrite)
+		point(&disk.FSType, "ext4")
+		point(&disk.ReadOnly, false)
+		point(&disk.Kind, corev1.AzureSharedBlobDisk)
+	}
+}

@@ -1,0 +1,239 @@
+package lint
+
+import (
+	"slices"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+)
+
+// beingDeleted reports match conditions that leave out objects that are being
+// deleted, and validations that let them pass: a finalizer of its author's own
+// keeps such an object for as long as the author likes, and it can be changed.
+//
+// An expression is a formula of atoms, the parts that "and", "or", "not" and ?:
+// join. It is reported if there are values of its atoms by which a request may be
+// refused while the object has no deletionTimestamp, and is not once it has one. A
+// comparison of the object with the old one says that there is a change: without
+// one nothing is gained, so that a condition that spares only updates which leave
+// the rest as it is is not reported.
+func (s *subject) beingDeleted() {
+	for _, e := range s.expressions {
+		if e.role != condition && e.role != validation || !s.reaches(e.plain.AST.Expr(), readsField("deletionTimestamp")) ||
+			s.reaches(e.plain.AST.Expr(), readsField("finalizers")) {
+			continue
+		}
+		f := &formula{subject: s}
+		root := f.node(e, e.plain.AST.Expr())
+		if !f.isSpared(root, e.role == condition) {
+			continue
+		}
+		what := "what is being deleted is not checked"
+		if e.role == validation {
+			what = "what is being deleted may violate it"
+		}
+		s.at(BeingDeleted, e, e.plain.AST.Expr().ID(),
+			"drop the test; where finalizers must be removed, spare only updates that leave spec, labels and annotations as in oldObject",
+			"%s: with a finalizer of one's own an object that is being deleted stays, and can be changed", what)
+	}
+}
+
+const (
+	// mostAtoms bounds the combinations of values that are tried, and mostNodes how
+	// large a formula is with its variables. Larger ones are not reported.
+	mostAtoms = 10
+	mostNodes = 1000
+)
+
+// formula is an expression as atoms.
+type formula struct {
+	*subject
+	// atoms are the texts of those whose values are tried, and of those deleting has
+	// the ones that read the deletionTimestamp in a way that is not known.
+	atoms    []string
+	deleting []bool
+	nodes    int
+}
+
+// node is a part of a formula: a function of others, or an atom.
+type node struct {
+	function string
+	args     []*node
+	atom     int
+	// isFixed is true for an atom with the same value in each such request, and
+	// isDeletion for a test for the deletionTimestamp: value is what it says if that
+	// is there.
+	isFixed, isDeletion, value bool
+}
+
+// node makes a part of the formula of a part of an expression.
+func (f *formula) node(of *expression, e ast.Expr) *node {
+	if f.nodes++; f.nodes > mostNodes {
+		return &node{isFixed: true}
+	}
+	if name := variableOf(e); name != "" {
+		if v := f.variable(name); v != nil {
+			return f.node(v, v.plain.AST.Expr())
+		}
+	}
+	if isCall(e, operators.LogicalAnd) || isCall(e, operators.LogicalOr) || isCall(e, operators.LogicalNot) || isCall(e, operators.Conditional) {
+		out := &node{function: e.AsCall().FunctionName()}
+		for _, arg := range e.AsCall().Args() {
+			out.args = append(out.args, f.node(of, arg))
+		}
+		return out
+	}
+	if value, ok := f.fixed(e); ok {
+		return &node{isFixed: true, value: value}
+	}
+	about := f.reaches(e, readsField("deletionTimestamp"))
+	if is, ok := presence(e); ok && about {
+		return &node{isDeletion: true, value: is}
+	}
+	written := text(of.plain, e)
+	at := slices.Index(f.atoms, written)
+	if at < 0 || written == "" {
+		at = len(f.atoms)
+		f.atoms, f.deleting = append(f.atoms, written), append(f.deleting, about)
+	}
+	return &node{atom: at}
+}
+
+// variable is the expression of a variable, or nil.
+func (s *subject) variable(name string) *expression {
+	for _, e := range s.expressions {
+		if e.role == variable && e.name == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// reaches reports whether an expression, or a variable that it reads, has a part
+// that the function recognises.
+func (s *subject) reaches(e ast.Expr, recognise func(ast.Expr) bool) bool {
+	var seen []string
+	var reach func(e ast.Expr) bool
+	reach = func(e ast.Expr) bool {
+		found := false
+		walk(e, func(part ast.Expr) {
+			if found = found || recognise(part); found {
+				return
+			}
+			name := variableOf(part)
+			if name == "" || slices.Contains(seen, name) {
+				return
+			}
+			seen = append(seen, name)
+			if v := s.variable(name); v != nil {
+				found = reach(v.plain.AST.Expr())
+			}
+		})
+		return found
+	}
+	return reach(e)
+}
+
+// readsField recognises a field by its name, however it is written.
+func readsField(field string) func(ast.Expr) bool {
+	return func(e ast.Expr) bool {
+		name, isText := literal(e)
+		return isText && name == field || e.Kind() == ast.SelectKind && e.AsSelect().FieldName() == field
+	}
+}
+
+// fixed is the value of an atom that has one in each update that changes
+// something.
+func (f *formula) fixed(e ast.Expr) (value, ok bool) {
+	if e.Kind() == ast.LiteralKind && (e.AsLiteral() == types.True || e.AsLiteral() == types.False) {
+		return e.AsLiteral() == types.True, true
+	}
+	equal := isCall(e, operators.Equals)
+	if !equal && !isCall(e, operators.NotEquals) {
+		return false, false
+	}
+	names := func(e ast.Expr, name string) bool {
+		return f.reaches(e, func(part ast.Expr) bool { return isIdent(part, name) })
+	}
+	args := e.AsCall().Args()
+	for i, arg := range args {
+		other := args[1-i]
+		if isNull(other) && (isIdent(arg, plugincel.ObjectVarName) || isIdent(arg, plugincel.OldObjectVarName)) {
+			return !equal, true
+		}
+		if operation, isText := literal(other); isText && path(arg) == plugincel.RequestVarName+".operation" {
+			return (operation == "UPDATE") == equal, true
+		}
+		if names(arg, plugincel.ObjectVarName) && names(other, plugincel.OldObjectVarName) {
+			return !equal, true
+		}
+	}
+	return false, false
+}
+
+// presence reports whether an atom is a test for the presence of something, and
+// what it says if that is there.
+func presence(e ast.Expr) (is, ok bool) {
+	switch {
+	case e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly(), isCall(e, "hasValue"):
+		return true, true
+	case isCall(e, operators.In):
+		_, isText := literal(e.AsCall().Args()[0])
+		return true, isText
+	case isCall(e, operators.Equals), isCall(e, operators.NotEquals):
+		for _, arg := range e.AsCall().Args() {
+			if isNull(arg) || isCall(arg, "optional.none") {
+				return isCall(e, operators.NotEquals), true
+			}
+		}
+	}
+	return false, false
+}
+
+// isSpared reports whether there are values by which a request may be refused only
+// if the object has no deletionTimestamp: by a condition that is true then, or a
+// validation that is false.
+func (f *formula) isSpared(root *node, isCondition bool) bool {
+	if f.nodes > mostNodes || len(f.atoms) > mostAtoms {
+		return false
+	}
+	for bits := range 1 << len(f.atoms) {
+		turned := bits
+		for i, deleting := range f.deleting {
+			if deleting {
+				turned ^= 1 << i
+			}
+		}
+		if root.is(bits, false) == isCondition && root.is(turned, true) != isCondition {
+			return true
+		}
+	}
+	return false
+}
+
+// is evaluates a formula: bits has the values of the atoms.
+func (n *node) is(bits int, deleted bool) bool {
+	switch n.function {
+	case operators.LogicalAnd:
+		return n.args[0].is(bits, deleted) && n.args[1].is(bits, deleted)
+	case operators.LogicalOr:
+		return n.args[0].is(bits, deleted) || n.args[1].is(bits, deleted)
+	case operators.LogicalNot:
+		return !n.args[0].is(bits, deleted)
+	case operators.Conditional:
+		if n.args[0].is(bits, deleted) {
+			return n.args[1].is(bits, deleted)
+		}
+		return n.args[2].is(bits, deleted)
+	}
+	switch {
+	case n.isFixed:
+		return n.value
+	case n.isDeletion:
+		return n.value == deleted
+	default:
+		return bits>>n.atom&1 == 1
+	}
+}

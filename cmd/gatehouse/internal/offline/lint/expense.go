@@ -1,0 +1,117 @@
+package lint
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// The sizes for which costs are estimated: large objects, but not the largest
+// that fit into a request. For those any loop in a loop would be too expensive.
+const (
+	manyElements = 30
+	longText     = 128
+)
+
+// expense reports expressions that may cost more than the API server lets them.
+func (s *subject) expense() {
+	total := uint64(0)
+	for _, e := range s.expressions {
+		cost := estimate(e)
+		if limit := uint64(celconfig.PerCallLimit); cost > limit {
+			s.whole(Expensive, e, "take loops apart with variables, or narrow the lists down first",
+				"costs up to %d for lists of %d elements; at %d the API server gives up, and %s", cost, manyElements, limit, s.consequence())
+			continue
+		}
+		total += cost
+	}
+	if total > celconfig.RuntimeCELCostBudget {
+		s.warn(Expensive, s.expressions[0].path.Root(), "make several policies of it",
+			"the expressions cost up to %d for lists of %d elements; at %d the API server gives up, and %s",
+			total, manyElements, celconfig.RuntimeCELCostBudget, s.consequence())
+	}
+}
+
+// estimate is the cost of an expression at most, for the sizes above.
+func estimate(e *expression) uint64 {
+	sizes := sizes{}
+	cost, err := checker.Cost(e.typed().AST, &library.CostEstimator{SizeEstimator: sizes}, checker.PresenceTestHasCost(false))
+	if err != nil || cost.Max == math.MaxUint64 {
+		return 0 // It is not known.
+	}
+	return cost.Max
+}
+
+// sizes estimates what is in objects.
+type sizes struct{}
+
+// EstimateSize is the size of a value.
+func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
+	kind := node.Type().Kind()
+	switch {
+	case slices.Contains([]types.Kind{types.StringKind, types.BytesKind}, kind):
+		return &checker.SizeEstimate{Max: longText}
+	case slices.Contains([]types.Kind{types.ListKind, types.MapKind, types.StructKind, types.DynKind, types.AnyKind}, kind):
+		return &checker.SizeEstimate{Max: manyElements}
+	default:
+		return nil
+	}
+}
+
+// EstimateCallCost leaves calls to the API server's own estimator.
+func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
+}
+
+// regularExpressions reports those that are made of what is in the object.
+func (s *subject) regularExpressions() {
+	for _, e := range s.expressions {
+		fromObject := map[string]bool{plugincel.ObjectVarName: true, plugincel.OldObjectVarName: true}
+		walk(e.plain.AST.Expr(), func(part ast.Expr) {
+			// Elements of what is in the object are in the object.
+			if part.Kind() == ast.ComprehensionKind && refers(part.AsComprehension().IterRange(), fromObject) {
+				fromObject[part.AsComprehension().IterVar()] = true
+			}
+			regex := regexOf(part)
+			if regex == nil || !refers(regex, fromObject) {
+				return
+			}
+			s.at(Regex, e, part.ID(), "compare with ==, startsWith or endsWith",
+				"%s takes its regular expression from the object, so who writes the object decides what matches", part.AsCall().FunctionName())
+		})
+	}
+}
+
+// refers tells whether a part of an expression has one of the names in it.
+func refers(e ast.Expr, names map[string]bool) bool {
+	found := false
+	walk(e, func(part ast.Expr) {
+		found = found || part.Kind() == ast.IdentKind && names[strings.TrimPrefix(part.AsIdent(), ".")]
+	})
+	return found
+}
+
+// regexOf is the regular expression of a call, and nil for anything else.
+func regexOf(e ast.Expr) ast.Expr {
+	if e.Kind() != ast.CallKind {
+		return nil
+	}
+	call, at := e.AsCall(), 0
+	switch {
+	case call.FunctionName() != "matches" && call.FunctionName() != "find" && call.FunctionName() != "findAll":
+		return nil
+	case !call.IsMemberFunction():
+		at = 1 // matches(text, regex)
+	}
+	if len(call.Args()) <= at {
+		return nil
+	}
+	return call.Args()[at]
+}

@@ -1,0 +1,257 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+// matching lints the resource rules.
+func (s *subject) matching() {
+	if s.spec.MatchConstraints == nil {
+		return
+	}
+	at := field.NewPath("spec", "matchConstraints", "resourceRules")
+	for i := range s.spec.MatchConstraints.ResourceRules {
+		rule := &s.spec.MatchConstraints.ResourceRules[i]
+		s.resources(rule, at.Index(i))
+		s.ruleOperations(rule, at.Index(i))
+		s.scope(rule, at.Index(i))
+		for j := range s.spec.MatchConstraints.ExcludeResourceRules {
+			if covers(&s.spec.MatchConstraints.ExcludeResourceRules[j], rule) {
+				s.warn(Excluded, at.Index(i), "drop one of the two", "matches nothing: excludeResourceRules[%d] excludes all of it", j)
+				break
+			}
+		}
+	}
+}
+
+// resources reports resources that none of the rule's API groups has. Groups are
+// judged that are known whole: those of Kubernetes, and those that
+// CustomResourceDefinitions define.
+func (s *subject) resources(rule *admissionregistrationv1.NamedRuleWithOperations, at *field.Path) {
+	if len(rule.APIGroups) == 0 {
+		return // Compile reports it.
+	}
+	var versions, resources []string
+	for _, group := range rule.APIGroups {
+		known := s.schemas.Versions(group)
+		if len(known) == 0 {
+			return // A wildcard, or a group that is not known.
+		}
+		versions = append(versions, known...)
+		resources = append(resources, s.schemas.Resources(group)...)
+	}
+	for i, version := range rule.APIVersions {
+		if version != "*" && version != "" && !slices.Contains(versions, version) {
+			s.warn(UnknownResource, at.Child("apiVersions").Index(i), diagnostic.DidYouMean(version, versions...),
+				"API group %s has no version %s", quotedList(rule.APIGroups), quoted(version))
+		}
+	}
+	for i, resource := range rule.Resources {
+		name, _, _ := strings.Cut(resource, "/")
+		if name == "" || name == "*" || name != strings.ToLower(name) || slices.Contains(resources, name) {
+			continue // Compile reports capitals.
+		}
+		hint := diagnostic.DidYouMean(name, resources...)
+		if groups := s.schemas.Groups(name); len(groups) > 0 {
+			hint = "write a rule of its own for API group " + quotedList(groups)
+		}
+		s.warn(UnknownResource, at.Child("resources").Index(i), hint, "API group %s has no resource %s, so this never matches",
+			quotedList(rule.APIGroups), quoted(name))
+	}
+}
+
+// possible are the operations that there are for a resource, and why there are
+// no others. It is nil if that is not known.
+func possible(resource string) (operations []admissionregistrationv1.OperationType, why string) {
+	name, subresource, _ := strings.Cut(resource, "/")
+	switch subresource {
+	case "":
+		return createUpdateDelete(name)
+	case "*":
+		return nil, ""
+	case "exec", "attach", "portforward", "proxy":
+		return []admissionregistrationv1.OperationType{admissionregistrationv1.Connect}, "is only connected to"
+	case "log":
+		return []admissionregistrationv1.OperationType{}, "is only read"
+	case "binding", "eviction", "token":
+		return []admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "is only created"
+	case "status", "scale", "ephemeralcontainers", "resize", "approval", "finalize":
+		return []admissionregistrationv1.OperationType{admissionregistrationv1.Update}, "is only updated"
+	default:
+		return nil, ""
+	}
+}
+
+func createUpdateDelete(name string) (operations []admissionregistrationv1.OperationType, why string) {
+	switch name {
+	case "*":
+		return nil, ""
+	case "componentstatuses":
+		return []admissionregistrationv1.OperationType{}, "is only read"
+	case "bindings", "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews",
+		"selfsubjectreviews", "tokenreviews":
+		return []admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "is only created"
+	default:
+		return []admissionregistrationv1.OperationType{
+			admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete,
+		}, "is not connected to but for subresources such as pods/exec"
+	}
+}
+
+// reviewed are the rules without resources that have none of their operations.
+func reviewed(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
+	out := make([]admissionregistrationv1.NamedRuleWithOperations, len(rules))
+	for i := range rules {
+		out[i] = rules[i]
+		out[i].Resources = slices.DeleteFunc(slices.Clone(rules[i].Resources), func(resource string) bool {
+			operations, _ := possible(resource)
+			return operations != nil && !slices.Contains(rules[i].Operations, admissionregistrationv1.OperationAll) &&
+				!slices.ContainsFunc(operations, func(o admissionregistrationv1.OperationType) bool { return slices.Contains(rules[i].Operations, o) })
+		})
+	}
+	return out
+}
+
+// ruleOperations reports resources that have none of the rule's operations, and
+// operations that none of the rule's resources has.
+func (s *subject) ruleOperations(rule *admissionregistrationv1.NamedRuleWithOperations, at *field.Path) {
+	if len(rule.Operations) == 0 || slices.Contains(rule.Operations, admissionregistrationv1.OperationAll) {
+		s.neverReviewed(rule, at)
+		return
+	}
+	useful := map[admissionregistrationv1.OperationType]bool{}
+	idle := false
+	for i, resource := range rule.Resources {
+		operations, why := possible(resource)
+		if operations == nil {
+			return // Any operation may be meant.
+		}
+		some := false
+		for _, operation := range operations {
+			if slices.Contains(rule.Operations, operation) {
+				some, useful[operation] = true, true
+			}
+		}
+		if !some {
+			idle = true
+			hint := ""
+			if len(operations) > 0 {
+				hint = "write a rule of its own with operations: [" + operationList(operations) + "]"
+			}
+			s.warn(Operation, at.Child("resources").Index(i), hint, "%s %s, so this never matches %s", quoted(resource), why, operationList(rule.Operations))
+		}
+	}
+	s.neverReviewed(rule, at)
+	if idle {
+		return
+	}
+	for i, operation := range rule.Operations {
+		if !useful[operation] {
+			s.warn(Operation, at.Child("operations").Index(i), "drop it", "%s has no operation %s", quotedList(rule.Resources), operation)
+		}
+	}
+}
+
+// scope reports resources of Kubernetes that are not of the rule's scope.
+func (s *subject) scope(rule *admissionregistrationv1.NamedRuleWithOperations, at *field.Path) {
+	if s.in.Policy.Objects == nil || rule.Scope == nil || *rule.Scope == admissionregistrationv1.AllScopes {
+		return
+	}
+	for i, resource := range rule.Resources {
+		one := *rule
+		name, _, _ := strings.Cut(resource, "/")
+		one.Resources = []string{name}
+		kinds, all := s.schemas.Match([]admissionregistrationv1.NamedRuleWithOperations{one})
+		other := all && len(kinds) > 0
+		for _, kind := range kinds {
+			namespaced, err := s.in.Policy.Objects.Namespaced(kind.GroupVersionKind)
+			known := err == nil && (!strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io"))
+			other = other && known && namespaced != (*rule.Scope == admissionregistrationv1.NamespacedScope)
+		}
+		if other {
+			s.warn(Scope, at.Child("resources").Index(i), "drop scope, or the resource", "%s is not of scope %s, so this never matches", quoted(resource), *rule.Scope)
+		}
+	}
+}
+
+// neverReviewed reports resources that no policy, or no webhook, is ever asked
+// about.
+func (s *subject) neverReviewed(rule *admissionregistrationv1.NamedRuleWithOperations, at *field.Path) {
+	for i, resource := range rule.Resources {
+		name, _, _ := strings.Cut(resource, "/")
+		group, exempt := unreviewed(name)
+		switch {
+		case !exempt || len(rule.APIGroups) != 1 || rule.APIGroups[0] != group:
+		case strings.HasSuffix(name, "webhookconfigurations"):
+			s.warn(Operation, at.Child("resources").Index(i), "apply the policy to the cluster, as a ValidatingAdmissionPolicy",
+				"the API server asks no webhook about %s, so in a cluster Gatehouse never judges them", quoted(name))
+		default:
+			s.warn(Operation, at.Child("resources").Index(i), "drop it", "the API server asks no policy about %s, so this never matches", quoted(name))
+		}
+	}
+}
+
+// unreviewed is the group of a resource that the API server asks no policy about,
+// and of webhook configurations, which it asks no webhook about,
+// https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/kubeapiserver/admission/exclusion/resources.go.
+func unreviewed(name string) (group string, exempt bool) {
+	switch name {
+	case "validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+		"validatingwebhookconfigurations", "mutatingwebhookconfigurations":
+		return "admissionregistration.k8s.io", true
+	case "tokenreviews", "selfsubjectreviews":
+		return "authentication.k8s.io", true
+	case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
+		return "authorization.k8s.io", true
+	default:
+		return "", false
+	}
+}
+
+// covers tells whether everything that a rule is about is excluded by another.
+func covers(exclude, rule *admissionregistrationv1.NamedRuleWithOperations) bool {
+	return (len(exclude.ResourceNames) == 0 || len(rule.ResourceNames) > 0 && within(rule.ResourceNames, exclude.ResourceNames)) &&
+		within(rule.Operations, exclude.Operations) && within(rule.APIGroups, exclude.APIGroups) && within(rule.APIVersions, exclude.APIVersions) &&
+		!slices.ContainsFunc(rule.Resources, func(r string) bool {
+			return !slices.ContainsFunc(exclude.Resources, func(e string) bool { return includes(e, r) })
+		}) &&
+		(exclude.Scope == nil || *exclude.Scope == admissionregistrationv1.AllScopes || rule.Scope != nil && *rule.Scope == *exclude.Scope)
+}
+
+// within tells whether all of a list is in another, in which "*" stands for all.
+func within[S ~string](list, all []S) bool {
+	return len(list) > 0 && (slices.Contains(all, "*") || !slices.ContainsFunc(list, func(s S) bool { return !slices.Contains(all, s) }))
+}
+
+// includes tells whether resources of a rule, such as "pods/*", include another.
+func includes(all, one string) bool {
+	allName, allSub, allHas := strings.Cut(all, "/")
+	name, sub, has := strings.Cut(one, "/")
+	if all == one || all == "*/*" {
+		return true
+	}
+	return allHas == has && (allName == name || allName == "*") && (allSub == sub || allSub == "*")
+}
+
+func operationList(list []admissionregistrationv1.OperationType) string {
+	out := make([]string, len(list))
+	for i, o := range list {
+		out[i] = string(o)
+	}
+	return strings.Join(out, ", ")
+}
+
+// plural is a number and what it counts.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

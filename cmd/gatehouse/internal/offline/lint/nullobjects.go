@@ -1,0 +1,112 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+)
+
+// nullObjects reports fields of object, which is null on DELETE, and of
+// oldObject, which is null on CREATE and CONNECT, if the policy is about such
+// requests and nothing in it asks for that.
+func (s *subject) nullObjects() {
+	for _, v := range []struct {
+		name, other string
+		null        []admissionregistrationv1.OperationType
+	}{
+		{plugincel.ObjectVarName, plugincel.OldObjectVarName, []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}},
+		{
+			plugincel.OldObjectVarName, plugincel.ObjectVarName,
+			[]admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Connect},
+		},
+	} {
+		all := s.operations()
+		null := slices.DeleteFunc(slices.Clone(all), func(o admissionregistrationv1.OperationType) bool { return !slices.Contains(v.null, o) })
+		if len(null) == 0 {
+			continue
+		}
+		hint := "write " + v.name + " == null || …, or request.operation == …"
+		if len(null) == len(all) {
+			hint = "use " + v.other
+		}
+		var first *expression
+		others := 0
+		for _, e := range s.expressions {
+			if e.member(v.name) == nil || e.role == message || s.asks(e, v.name) {
+				continue
+			}
+			if first == nil {
+				first = e
+			} else {
+				others++
+			}
+		}
+		if first == nil {
+			continue
+		}
+		also := ""
+		if others > 0 {
+			also = fmt.Sprintf("; the same holds for %s", plural(others, "other expression", "other expressions"))
+		}
+		s.at(NullObject, first, first.member(v.name).ID(), hint, "%s is null on %s, so the expression fails, and %s%s",
+			v.name, operationList(null), s.consequence(), also)
+	}
+}
+
+// consequence is what becomes of a request when an expression fails.
+func (s *subject) consequence() string {
+	if *s.spec.FailurePolicy == admissionregistrationv1.Ignore {
+		return "what it checks is not checked"
+	}
+	return "the request is refused"
+}
+
+// member is the first field of a variable that the expression reads. A test for
+// a field of null is false, and no error.
+func (e *expression) member(name string) ast.Expr {
+	var out ast.Expr
+	walk(e.plain.AST.Expr(), func(part ast.Expr) {
+		switch {
+		case out != nil:
+		case part.Kind() == ast.SelectKind && !part.AsSelect().IsTestOnly() && isIdent(part.AsSelect().Operand(), name),
+			isCall(part, operators.Index) && isIdent(part.AsCall().Args()[0], name):
+			out = part
+		}
+	})
+	return out
+}
+
+// asks tells whether the policy asks for the operation, or whether the variable is
+// null or has a field, before or in the expression. A variable may be used only where that
+// was asked.
+func (s *subject) asks(e *expression, name string) bool {
+	recognise := func(part ast.Expr) bool {
+		if path(part) == "request.operation" ||
+			part.Kind() == ast.SelectKind && part.AsSelect().IsTestOnly() && isIdent(part.AsSelect().Operand(), name) {
+			return true
+		}
+		if !isCall(part, operators.Equals) && !isCall(part, operators.NotEquals) {
+			return false
+		}
+		args := part.AsCall().Args()
+		return isIdent(args[0], name) && isNull(args[1]) || isIdent(args[1], name) && isNull(args[0])
+	}
+	if e.role != variable {
+		return s.mentions(e, recognise)
+	}
+	return slices.ContainsFunc(s.expressions, func(other *expression) bool { return s.mentions(other, recognise) })
+}
+
+func isIdent(e ast.Expr, name string) bool {
+	return e.Kind() == ast.IdentKind && strings.TrimPrefix(e.AsIdent(), ".") == name
+}
+
+func isNull(e ast.Expr) bool {
+	return e.Kind() == ast.LiteralKind && e.AsLiteral() == types.NullValue
+}

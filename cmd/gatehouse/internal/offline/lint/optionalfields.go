@@ -1,0 +1,267 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
+)
+
+// access is a field of a structure, and a key if it is a map.
+type access struct{ structure, field, key string }
+
+// anyKey stands for all keys of a map.
+const anyKey = "*"
+
+// optionalFields reports fields of pods and of metadata that are read without a
+// test for their presence, if failurePolicy makes a refusal of that. A test
+// anywhere in the expression, the conditions or the variables counts, whatever
+// it is combined with: an author who tests a field knows that it is optional.
+func (s *subject) optionalFields() {
+	if *s.spec.FailurePolicy != admissionregistrationv1.Fail || len(s.kinds) == 0 {
+		return
+	}
+	var shared []access
+	for _, e := range s.expressions {
+		if e.before() {
+			shared = append(shared, tests(e)...)
+		}
+	}
+	for _, e := range s.expressions {
+		if e.role == message {
+			continue // It falls back to the message.
+		}
+		tested, misused := slices.Concat(shared, tests(e)), targets(e)
+		seen := slices.Clone(tested)
+		for _, checked := range e.kinds {
+			walk(checked.AST.Expr(), func(part ast.Expr) {
+				a, ok := reads(checked, part)
+				if !ok || slices.Contains(misused, part.ID()) || slices.Contains(seen, a) || slices.Contains(seen, access{a.structure, a.field, anyKey}) {
+					return
+				}
+				seen = append(seen, a)
+				if whole := (access{structure: a.structure, field: a.field}); a.key != "" {
+					absent := mayBeAbsent(holderOf(checked, part), a.field) && !slices.Contains(tested, whole)
+					seen = append(seen, whole)
+					s.optionalKey(e, checked, part, a, absent)
+					return
+				}
+				s.optionalField(e, checked, part, a)
+			})
+		}
+	}
+}
+
+func (s *subject) optionalField(e *expression, checked typecheck.Checked, part ast.Expr, a access) {
+	written := text(checked, part)
+	hint := "test it with has(" + written + ")"
+	if i := strings.LastIndexByte(written, '.'); i > 0 {
+		hint += ", or write " + written[:i] + ".?" + written[i+1:] + " with orValue"
+	}
+	s.at(OptionalField, e, part.ID(), hint, "%s.%s may be absent: then the expression fails, and the request is refused", a.structure, a.field)
+}
+
+// optionalKey reports a key of a map, which may be absent itself.
+func (s *subject) optionalKey(e *expression, checked typecheck.Checked, part ast.Expr, a access, absent bool) {
+	var holder string
+	if part.Kind() == ast.SelectKind {
+		holder = text(checked, part.AsSelect().Operand())
+	} else {
+		holder = text(checked, part.AsCall().Args()[0])
+	}
+	what := "may be without key " + quoted(a.key)
+	if i := strings.LastIndexByte(holder, '.'); absent && i > 0 {
+		what = "may be absent or " + strings.TrimPrefix(what, "may be ")
+		holder = holder[:i] + ".?" + holder[i+1:]
+	}
+	s.at(OptionalField, e, part.ID(), "write "+holder+"[?"+quoted(a.key)+"].orValue(…)",
+		"%s.%s %s: then the expression fails, and the request is refused", a.structure, a.field, what)
+}
+
+// targets are the parts of an expression that optionals reports.
+func targets(e *expression) []int64 {
+	var out []int64
+	walk(e.plain.AST.Expr(), func(part ast.Expr) {
+		if onPlainValue(e.plain, part) {
+			out = append(out, part.AsCall().Target().ID())
+		}
+	})
+	return out
+}
+
+// reads is the optional field or key that a part of an expression reads.
+func reads(c typecheck.Checked, part ast.Expr) (access, bool) {
+	switch {
+	case part.Kind() == ast.SelectKind && !part.AsSelect().IsTestOnly():
+		operand, name := part.AsSelect().Operand(), part.AsSelect().FieldName()
+		if isOptional(c, operand) {
+			return access{}, false
+		}
+		if a, ok := holder(c, operand); ok {
+			a.key = name
+			return a, true
+		}
+		t := c.Structure(operand)
+		if t == nil || !ofObject(operand) || !mayBeAbsent(t, name) || name == "labels" && ofTemplate(operand) {
+			return access{}, false
+		}
+		return access{structure: t.Name, field: name}, true
+	case isCall(part, operators.Index):
+		args := part.AsCall().Args()
+		key, ok := literal(args[1])
+		if !ok || isOptional(c, args[0]) {
+			return access{}, false
+		}
+		if a, found := holder(c, args[0]); found {
+			a.key = key
+			return a, true
+		}
+	}
+	return access{}, false
+}
+
+func isOptional(c typecheck.Checked, e ast.Expr) bool {
+	t := c.AST.GetType(e.ID())
+	return t != nil && t.Kind() == types.OpaqueKind
+}
+
+// holder is the field that a part of an expression is, if it is a map.
+func holder(c typecheck.Checked, e ast.Expr) (access, bool) {
+	var operand ast.Expr
+	var name string
+	switch {
+	case e.Kind() == ast.SelectKind:
+		operand, name = e.AsSelect().Operand(), e.AsSelect().FieldName()
+	case isCall(e, operators.OptSelect):
+		operand = e.AsCall().Args()[0]
+		name, _ = literal(e.AsCall().Args()[1])
+	default:
+		return access{}, false
+	}
+	t := c.Structure(operand)
+	if t == nil || !known(t.Name) || !ofObject(operand) {
+		return access{}, false
+	}
+	if f := t.Fields[name]; f.Type == nil || !f.Type.Map {
+		return access{}, false
+	}
+	return access{structure: t.Name, field: name}, true
+}
+
+// ofTemplate tells whether a part of an expression is the metadata of a pod
+// template. That has labels, which the workload selects its pods by.
+func ofTemplate(e ast.Expr) bool {
+	if e.Kind() != ast.SelectKind || e.AsSelect().FieldName() != "metadata" {
+		return false
+	}
+	template := e.AsSelect().Operand()
+	return template.Kind() == ast.SelectKind && template.AsSelect().FieldName() == "template"
+}
+
+// holderOf is the structure with the map that a part of an expression reads a key
+// of, and nil if that map is always there.
+func holderOf(c typecheck.Checked, part ast.Expr) *typecheck.Type {
+	of := func(e ast.Expr) *typecheck.Type {
+		if e.Kind() != ast.SelectKind || e.AsSelect().FieldName() == "labels" && ofTemplate(e.AsSelect().Operand()) {
+			return nil
+		}
+		return c.Structure(e.AsSelect().Operand())
+	}
+	if part.Kind() == ast.SelectKind {
+		return of(part.AsSelect().Operand())
+	}
+	return of(part.AsCall().Args()[0])
+}
+
+// ofObject tells whether a part of an expression may be of the object: other
+// variables of policies are no matter of the request.
+func ofObject(e ast.Expr) bool {
+	r := root(e)
+	return r != plugincel.ParamsVarName && r != plugincel.NamespaceVarName && r != plugincel.RequestVarName
+}
+
+// tests are the fields and keys whose presence an expression tests.
+func tests(e *expression) []access {
+	var out []access
+	for _, c := range e.kinds {
+		walk(c.AST.Expr(), func(part ast.Expr) {
+			switch {
+			case part.Kind() == ast.SelectKind && part.AsSelect().IsTestOnly():
+				out = append(out, member(c, part.AsSelect().Operand(), part.AsSelect().FieldName())...)
+			case isCall(part, operators.OptSelect), isCall(part, operators.OptIndex):
+				if name, ok := literal(part.AsCall().Args()[1]); ok {
+					out = append(out, member(c, part.AsCall().Args()[0], name)...)
+				} else if a, ok := holder(c, part.AsCall().Args()[0]); ok {
+					out = append(out, access{a.structure, a.field, anyKey})
+				}
+			case isCall(part, operators.In):
+				if a, ok := holder(c, part.AsCall().Args()[1]); ok {
+					a.key, ok = literal(part.AsCall().Args()[0])
+					if !ok {
+						a.key = anyKey
+					}
+					out = append(out, a)
+				}
+			case part.Kind() == ast.ComprehensionKind:
+				if a, ok := holder(c, part.AsComprehension().IterRange()); ok {
+					out = append(out, access{a.structure, a.field, anyKey})
+				}
+			}
+		})
+	}
+	return out
+}
+
+// member is the field of a structure, or the key of a map, that is tested.
+func member(c typecheck.Checked, operand ast.Expr, name string) []access {
+	if a, ok := holder(c, operand); ok {
+		a.key = name
+		return []access{a}
+	}
+	if t := c.Structure(operand); t != nil {
+		return []access{{structure: t.Name, field: name}}
+	}
+	return nil
+}
+
+// known tells whether it is known which fields of a structure are there whatever
+// their author writes.
+func known(structure string) bool {
+	switch strings.TrimPrefix(structure, "core/v1.") {
+	case "meta/v1.ObjectMeta", "PodSpec", "Container", "EphemeralContainer", "EphemeralContainerCommon", "SecurityContext",
+		"PodSecurityContext", "Capabilities", "WindowsSecurityContextOptions", "ResourceRequirements", "EnvVar", "Affinity", "Lifecycle":
+		return true
+	default:
+		return false
+	}
+}
+
+// mayBeAbsent tells whether an optional field may be missing in a request that
+// policies see: neither the API server's defaults nor its own admission set it,
+// and its validation does not require it.
+func mayBeAbsent(t *typecheck.Type, name string) bool {
+	if t == nil || !known(t.Name) || !t.Fields[name].Optional {
+		return false
+	}
+	var always []string
+	switch strings.TrimPrefix(t.Name, "core/v1.") {
+	case "meta/v1.ObjectMeta":
+		return slices.Contains([]string{"labels", "annotations", "ownerReferences", "finalizers", "deletionTimestamp"}, name)
+	case "PodSpec":
+		always = []string{
+			"restartPolicy", "dnsPolicy", "schedulerName", "terminationGracePeriodSeconds", "securityContext", "serviceAccountName",
+			"serviceAccount", "enableServiceLinks", "preemptionPolicy", "priority", "tolerations",
+		}
+	case "Container", "EphemeralContainer", "EphemeralContainerCommon":
+		always = []string{"image", "imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy"}
+	case "SecurityContext":
+		always = []string{"procMount"}
+	}
+	return !slices.Contains(always, name)
+}

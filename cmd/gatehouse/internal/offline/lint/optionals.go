@@ -1,0 +1,84 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
+)
+
+// optionals reports functions of optional values that are called on others.
+//
+// Until cel-go 0.27, that is until Kubernetes 1.36, orValue and or of such a
+// value were the value itself. Since then they are an error when the policy is
+// evaluated, and no error when it is compiled.
+func (s *subject) optionals() {
+	for _, e := range s.expressions {
+		walk(e.plain.AST.Expr(), func(part ast.Expr) {
+			if !onPlainValue(e.plain, part) {
+				return
+			}
+			call := part.AsCall()
+			target := text(e.plain, call.Target())
+			before := "in every version of Kubernetes"
+			if name := call.FunctionName(); name == "orValue" || name == "or" {
+				before = "here and from Kubernetes 1.37 on, where versions before gave the value itself"
+			}
+			s.at(OrValue, e, part.ID(), optionalHint(call.Target(), target), "%s is no optional value, so %s is an error %s",
+				quoted(target), call.FunctionName(), before)
+		})
+	}
+}
+
+// optionalHint is how the target of a call is written as an optional value.
+func optionalHint(target ast.Expr, written string) string {
+	if target.Kind() != ast.SelectKind || written == "" {
+		return "write optional.of(…), or drop the call"
+	}
+	dot := strings.LastIndexByte(written, '.')
+	if dot < 0 {
+		return "write .? before the field that may be absent"
+	}
+	return "write " + written[:dot] + ".?" + written[dot+1:]
+}
+
+// onPlainValue tells whether a part of an expression is a call of a function of
+// optional values on a value that is certainly none.
+func onPlainValue(c typecheck.Checked, part ast.Expr) bool {
+	if part.Kind() != ast.CallKind || !part.AsCall().IsMemberFunction() {
+		return false
+	}
+	call := part.AsCall()
+	if !slices.Contains([]string{"orValue", "or", "hasValue", "value"}, call.FunctionName()) {
+		return false
+	}
+	target := call.Target()
+	t := c.AST.GetType(target.ID())
+	return t != nil && t.Kind() == types.DynKind && root(target) != "" && variableOf(target) == "" && !optionalChain(target)
+}
+
+// optionalChain tells whether a chain of fields and elements has one behind a
+// question mark in it: then it is an optional value, whatever is checked of it.
+func optionalChain(e ast.Expr) bool {
+	for {
+		switch {
+		case e.Kind() == ast.SelectKind:
+			e = e.AsSelect().Operand()
+		case isCall(e, operators.Index):
+			e = e.AsCall().Args()[0]
+		default:
+			return isCall(e, operators.OptIndex) || isCall(e, operators.OptSelect)
+		}
+	}
+}
+
+// orValueOf tells whether a part of an expression is reported by optionals.
+func orValueOf(e *expression, id int64) bool {
+	found := false
+	walk(e.plain.AST.Expr(), func(part ast.Expr) { found = found || part.ID() == id && onPlainValue(e.plain, part) })
+	return found
+}

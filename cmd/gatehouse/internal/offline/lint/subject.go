@@ -1,0 +1,314 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/parser"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
+)
+
+// subject is the policy that is being linted.
+type subject struct {
+	document
+	*linter
+	spec     *admissionregistrationv1.ValidatingAdmissionPolicySpec
+	portable bool
+	// kinds are what the policy is about as far as it is known, and allKinds
+	// tells that there are no others.
+	kinds    []typecheck.Kind
+	allKinds bool
+	// expressions are those that compile, in the order of the document but
+	// conditions first and variables next.
+	expressions []*expression
+	// broken tells that there are others.
+	broken bool
+	// unknown are the variables among the others. What reads them is checked as if
+	// they could be anything.
+	unknown []string
+}
+
+// role is what an expression is for.
+type role int
+
+const (
+	condition role = iota
+	variable
+	validation
+	message
+	annotation
+)
+
+// expression is one expression of a policy.
+type expression struct {
+	role  role
+	index int
+	// name is that of a condition or variable.
+	name   string
+	path   *field.Path
+	text   string
+	parsed *cel.Ast
+	// plain is the expression checked as the API server compiles it, with objects
+	// of any type, and kinds for each kind of the subject.
+	plain typecheck.Checked
+	kinds []typecheck.Checked
+}
+
+// read parses and checks all expressions.
+func (s *subject) read() {
+	if s.spec.MatchConstraints != nil {
+		s.kinds, s.allKinds = s.schemas.Match(reviewed(s.spec.MatchConstraints.ResourceRules))
+	}
+	path := field.NewPath("spec")
+	s.parseConditions(path.Child("matchConditions"))
+	for i, v := range s.spec.Variables {
+		s.parse(&expression{role: variable, index: i, name: v.Name, path: path.Child("variables").Index(i).Child("expression"), text: v.Expression})
+	}
+	for i := range s.spec.Validations {
+		v, at := &s.spec.Validations[i], path.Child("validations").Index(i)
+		s.parse(&expression{role: validation, index: i, path: at.Child("expression"), text: v.Expression})
+		s.parse(&expression{role: message, index: i, path: at.Child("messageExpression"), text: v.MessageExpression})
+	}
+	for i, a := range s.spec.AuditAnnotations {
+		s.parse(&expression{role: annotation, index: i, path: path.Child("auditAnnotations").Index(i).Child("valueExpression"), text: a.ValueExpression})
+	}
+	s.compile()
+	s.checkKinds()
+}
+
+// parseConditions parses the match conditions at the path.
+func (s *subject) parseConditions(at *field.Path) {
+	for i := range s.spec.MatchConditions {
+		c := &s.spec.MatchConditions[i]
+		s.parse(&expression{role: condition, index: i, name: c.Name, path: at.Index(i).Child("expression"), text: c.Expression})
+	}
+}
+
+// compile leaves out the expressions that do not compile.
+func (s *subject) compile() {
+	s.check(nil, nil, func(e *expression, c typecheck.Checked) { e.plain = c })
+	s.expressions = slices.DeleteFunc(s.expressions, func(e *expression) bool {
+		if len(e.plain.Issues) == 0 {
+			return false
+		}
+		s.doesNotCompile(e)
+		return true
+	})
+}
+
+func (s *subject) parse(e *expression) {
+	if strings.TrimSpace(e.text) == "" {
+		return
+	}
+	parsed, err := s.checker.Parse(e.text)
+	if err != nil {
+		s.doesNotCompile(e)
+		return
+	}
+	e.parsed = parsed
+	s.expressions = append(s.expressions, e)
+}
+
+// checkKinds checks all expressions with the types of each kind.
+func (s *subject) checkKinds() {
+	params := s.params()
+	for i := range s.kinds {
+		s.check(s.kinds[i].Type, params, func(e *expression, c typecheck.Checked) { e.kinds = append(e.kinds, c) })
+	}
+}
+
+// doesNotCompile notes an expression that Compile reports.
+func (s *subject) doesNotCompile(e *expression) {
+	s.broken = true
+	if e.role == variable {
+		s.unknown = append(s.unknown, e.name)
+	}
+}
+
+// check checks all expressions with objects and params of the types.
+func (s *subject) check(object, params *typecheck.Type, done func(*expression, typecheck.Checked)) {
+	scope := s.checker.Scope(object, params)
+	for _, name := range s.unknown {
+		scope.DeclareAny(name)
+	}
+	for _, e := range s.expressions {
+		c := scope.Check(e.parsed)
+		if e.role == variable {
+			scope.Declare(e.name, c)
+		}
+		done(e, c)
+	}
+}
+
+// params is the type of the params, or nil.
+func (s *subject) params() *typecheck.Type {
+	if s.spec.ParamKind == nil {
+		return nil
+	}
+	kind, known := s.schemas.Kind(schema.FromAPIVersionAndKind(s.spec.ParamKind.APIVersion, s.spec.ParamKind.Kind))
+	if !known {
+		return nil
+	}
+	return kind.Type
+}
+
+// typed is the expression checked with the type of the first kind, if there is
+// one that it fits.
+func (e *expression) typed() typecheck.Checked {
+	for _, c := range e.kinds {
+		if len(c.Issues) == 0 {
+			return c
+		}
+	}
+	return e.plain
+}
+
+// at reports a finding about a part of an expression.
+func (s *subject) at(code Code, e *expression, part int64, hint, format string, args ...any) {
+	location := e.parsed.NativeRep().SourceInfo().GetStartLocation(part)
+	line, column := max(location.Line(), 1), max(location.Column(), 0)
+	lines := strings.Split(e.text, "\n")
+	s.add(code, e.path, hint, fmt.Sprintf("%d:%d in %s: ", line, column+1, around(lines[min(line, len(lines))-1], column))+fmt.Sprintf(format, args...), line, column)
+}
+
+// whole reports a finding about all of an expression.
+func (s *subject) whole(code Code, e *expression, hint, format string, args ...any) {
+	s.warn(code, e.path, hint, "%s "+format, append([]any{quoted(strings.Join(strings.Fields(e.text), " "))}, args...)...)
+}
+
+// around is a line of an expression in quotes, cut to a length that a finding can
+// hold, with the character at the column in it.
+func around(line string, column int) string {
+	const before = 50 // characters, of the 80 that are shown
+	runes := []rune(line)
+	if len(runes) > 80 && column > before && column < len(runes) {
+		return quoted("…" + string(runes[column-before:]))
+	}
+	return quoted(strings.TrimSpace(line))
+}
+
+// walk visits all parts of an expression, outer ones first.
+func walk(e ast.Expr, visit func(ast.Expr)) {
+	ast.PreOrderVisit(e, ast.NewExprVisitor(visit))
+}
+
+// text is a part of an expression as it may be written.
+func text(c typecheck.Checked, e ast.Expr) string {
+	out, err := parser.Unparse(e, c.AST.SourceInfo())
+	if err != nil {
+		return ""
+	}
+	return out
+}
+
+// root is the variable that a chain of fields and elements begins with, and ""
+// if it begins with something else.
+func root(e ast.Expr) string {
+	for {
+		switch {
+		case e.Kind() == ast.IdentKind:
+			return strings.TrimPrefix(e.AsIdent(), ".")
+		case e.Kind() == ast.SelectKind:
+			e = e.AsSelect().Operand()
+		case isCall(e, operators.Index), isCall(e, operators.OptIndex), isCall(e, operators.OptSelect):
+			e = e.AsCall().Args()[0]
+		default:
+			return ""
+		}
+	}
+}
+
+func isCall(e ast.Expr, function string) bool {
+	return e.Kind() == ast.CallKind && e.AsCall().FunctionName() == function
+}
+
+// literal is the text of a literal string.
+func literal(e ast.Expr) (string, bool) {
+	if e.Kind() != ast.LiteralKind {
+		return "", false
+	}
+	v, ok := e.AsLiteral().(types.String)
+	return string(v), ok
+}
+
+// path is a chain of fields from a variable, "request.kind.kind", and "" for
+// anything else.
+func path(e ast.Expr) string {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return strings.TrimPrefix(e.AsIdent(), ".")
+	case ast.SelectKind:
+		selected := e.AsSelect()
+		if before := path(selected.Operand()); before != "" && !selected.IsTestOnly() {
+			return before + "." + selected.FieldName()
+		}
+		return ""
+	case ast.CallKind, ast.ComprehensionKind, ast.ListKind, ast.LiteralKind, ast.MapKind, ast.StructKind, ast.UnspecifiedExprKind:
+		return ""
+	default:
+		return ""
+	}
+}
+
+// operations are those that the policy is about.
+func (s *subject) operations() []admissionregistrationv1.OperationType {
+	if s.spec.MatchConstraints == nil {
+		return nil
+	}
+	var out []admissionregistrationv1.OperationType
+	for i := range s.spec.MatchConstraints.ResourceRules {
+		for _, operation := range s.spec.MatchConstraints.ResourceRules[i].Operations {
+			if operation == admissionregistrationv1.OperationAll {
+				return allOperations()
+			}
+			if !slices.Contains(out, operation) {
+				out = append(out, operation)
+			}
+		}
+	}
+	return out
+}
+
+func allOperations() []admissionregistrationv1.OperationType {
+	return []admissionregistrationv1.OperationType{
+		admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect,
+	}
+}
+
+// before tells whether an expression is one that others of the policy count on:
+// a condition, or a variable.
+func (e *expression) before() bool { return e.role == condition || e.role == variable }
+
+// mentions tells whether an expression, a condition or a variable has a part
+// that the function recognises.
+func (s *subject) mentions(e *expression, recognise func(ast.Expr) bool) bool {
+	found := false
+	for _, other := range s.expressions {
+		if other == e || other.before() {
+			walk(other.plain.AST.Expr(), func(part ast.Expr) { found = found || recognise(part) })
+		}
+	}
+	return found
+}
+
+// variableOf is the name of a variable of the policy that a part of an expression
+// is, and "".
+func variableOf(e ast.Expr) string {
+	if e.Kind() != ast.SelectKind {
+		return ""
+	}
+	if o := e.AsSelect().Operand(); o.Kind() == ast.IdentKind && strings.TrimPrefix(o.AsIdent(), ".") == plugincel.VariableVarName {
+		return e.AsSelect().FieldName()
+	}
+	return ""
+}

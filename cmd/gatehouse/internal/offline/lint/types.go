@@ -1,0 +1,145 @@
+package lint
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+// issue is what is wrong with a part of an expression for some kinds.
+type issue struct {
+	part     int64
+	message  string
+	hint     string
+	kinds    []string
+	presence bool
+	// structures tells that types do not fit of which one is a structure. As JSON,
+	// which expressions see, a structure is a map like any other.
+	structures bool
+}
+
+// types reports where expressions do not fit the schemas of the kinds that the
+// policy is about.
+//
+// A policy about several kinds may tell them apart itself. So what is wrong for
+// some of them only is reported if nothing in the expression, the conditions and
+// the variables asks for the kind or for the presence of a field.
+func (s *subject) types() {
+	for _, e := range s.expressions {
+		var issues []*issue
+		wrong := map[int64]int{} // how many kinds something is wrong with each part for
+		for i, checked := range e.kinds {
+			for _, err := range checked.Issues {
+				found := explain(checked, err)
+				wrong[found.part]++
+				at := slices.IndexFunc(issues, func(other *issue) bool { return other.part == found.part && other.message == found.message })
+				if at < 0 {
+					issues, at = append(issues, &found), len(issues)
+				}
+				issues[at].kinds = append(issues[at].kinds, s.kinds[i].String())
+			}
+		}
+		tells := len(issues) > 0 && s.mentions(e, tellsKinds)
+		for _, found := range issues {
+			everywhere := s.allKinds && wrong[found.part] == len(s.kinds)
+			if !everywhere && (tells || found.presence) || found.structures || orValueOf(e, found.part) {
+				continue
+			}
+			s.at(Type, e, found.part, found.hint, "for %s: %s", strings.Join(found.kinds, ", "), found.message)
+		}
+	}
+}
+
+// explain makes an issue of what the checker says.
+func explain(checked typecheck.Checked, err *common.Error) issue {
+	message, _, _ := strings.Cut(err.Message, " (in container")
+	out := issue{part: err.ExprID, message: strings.ReplaceAll(message, "'", `"`)}
+	name := regexp.MustCompile(`^undefined field '([^']*)'$`).FindStringSubmatch(message)
+	if name == nil {
+		out.structures = mixesStructures(checked, err.ExprID)
+		return out
+	}
+	out.message = "there is no field " + quoted(name[1])
+	walk(checked.AST.Expr(), func(part ast.Expr) {
+		if part.ID() != err.ExprID {
+			return
+		}
+		var operand ast.Expr
+		switch {
+		case part.Kind() == ast.SelectKind:
+			operand, out.presence = part.AsSelect().Operand(), part.AsSelect().IsTestOnly()
+		case isCall(part, operators.OptSelect):
+			operand, out.presence = part.AsCall().Args()[0], true
+		default:
+			return
+		}
+		if structure := checked.Structure(operand); structure != nil {
+			out.message += " in " + structure.Name
+			out.hint = diagnostic.DidYouMean(name[1], structure.FieldNames()...)
+		}
+	})
+	return out
+}
+
+// mixesStructures tells whether a part of an expression is one that takes maps
+// and lists of any kind, and is given a structure.
+func mixesStructures(checked typecheck.Checked, id int64) bool {
+	found := false
+	walk(checked.AST.Expr(), func(part ast.Expr) {
+		switch {
+		case part.ID() != id:
+		case part.Kind() == ast.ComprehensionKind:
+			found = found || hasStructure(checked, part.AsComprehension().IterRange())
+		case part.Kind() == ast.CallKind:
+			call := part.AsCall()
+			of := call.Args()
+			if call.IsMemberFunction() {
+				of = append(slices.Clone(of), call.Target())
+			}
+			switch call.FunctionName() {
+			case operators.Add, operators.Conditional, operators.Equals, operators.NotEquals, operators.In, operators.Index, operators.OptIndex,
+				"orValue", "or", "size":
+				found = found || slices.ContainsFunc(of, func(e ast.Expr) bool { return hasStructure(checked, e) })
+			}
+		}
+	})
+	return found
+}
+
+func hasStructure(checked typecheck.Checked, e ast.Expr) bool {
+	t := checked.AST.GetType(e.ID())
+	for t != nil && t.Kind() != types.StructKind {
+		if len(t.Parameters()) == 0 {
+			return false
+		}
+		t = t.Parameters()[len(t.Parameters())-1]
+	}
+	return t != nil
+}
+
+// tellsKinds recognises parts of expressions by which an author tells kinds
+// apart.
+func tellsKinds(e ast.Expr) bool {
+	if isCall(e, operators.OptSelect) || isCall(e, operators.OptIndex) || isCall(e, operators.In) {
+		return true
+	}
+	if e.Kind() != ast.SelectKind {
+		return false
+	}
+	if e.AsSelect().IsTestOnly() {
+		return true
+	}
+	return slices.Contains([]string{
+		"object.kind", "object.apiVersion", "oldObject.kind", "oldObject.apiVersion",
+		"request.kind", "request.resource", "request.subResource",
+		"request.requestKind", "request.requestResource", "request.requestSubResource",
+	}, path(e))
+}

@@ -1,0 +1,186 @@
+// Package manifest finds the pods in files of Kubernetes manifests and changes
+// them where they stand.
+//
+// A file is a text that somebody has written and will read again. What a change
+// does not touch keeps every byte: other documents, comments, blank lines, the
+// order of keys, quoting, line ends. What it does touch is spliced into the text
+// at the positions of the YAML nodes. The result of every change is read again,
+// as kubectl would read it, and compared with what the API server's JSON patch
+// library makes of the document; where splicing does not give exactly that, the
+// one document is written anew from its nodes, and where that does not either,
+// there is an error and no result.
+package manifest
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+// File is a file of manifests. It is not safe for concurrent use.
+type File struct {
+	// Name is what the file is called in messages.
+	Name string
+	// Objects are the objects in the file, those in lists among them, in the
+	// order written.
+	Objects []*Object
+
+	data      []byte
+	documents []*document
+}
+
+// Parse reads a file: YAML documents, JSON values, or both. Documents without
+// content are passed over. The text is kept and must not be changed.
+//
+// The error is a finding.List with every document that cannot be read.
+func Parse(name string, data []byte, workloads *Workloads) (*File, error) {
+	f := Read(name, data, workloads)
+	var found diagnostic.List
+	for _, o := range f.Objects {
+		if o.Unreadable != nil {
+			found = append(found, *o.Unreadable)
+		}
+	}
+	if len(found) > 0 {
+		return nil, found
+	}
+	return f, nil
+}
+
+// Read is Parse for somebody who changes nothing: a document that cannot be read
+// is among the objects, in its place, and does not hide the others.
+func Read(name string, data []byte, workloads *Workloads) *File {
+	f := &File{Name: name, data: data}
+	chunks, err := split(data)
+	if err != nil {
+		d := &document{number: 1, part: part{line: 1}}
+		f.documents = append(f.documents, d)
+		d.unreadable = err
+	}
+	for i := range chunks {
+		for _, part := range chunks[i].parts(data) {
+			d := &document{number: len(f.documents) + 1, part: part, text: data[part.start:part.end]}
+			d.unreadable = d.read(workloads.Holds)
+			f.documents = append(f.documents, d)
+		}
+	}
+	for _, d := range f.documents {
+		source := f.source(d.number, len(f.documents) > 1)
+		if d.unreadable != nil {
+			why := d.unreadable.finding(source)
+			f.Objects = append(f.Objects, &Object{Source: source, Document: d.number, NoPod: "the document cannot be read", Odd: true, Unreadable: &why, document: d})
+			continue
+		}
+		for _, o := range d.objects(workloads) {
+			o.Source = source
+			f.Objects = append(f.Objects, o)
+		}
+	}
+	return f
+}
+
+// source is the file, and behind a # the number of the document where it has
+// several.
+func (f *File) source(number int, several bool) string {
+	if !several {
+		return f.Name
+	}
+	return f.Name + "#" + strconv.Itoa(number)
+}
+
+// Text is the text of the file with all changes. Without changes it is the text
+// that was parsed.
+//
+// The error is a finding.List. It names a document that cannot be changed as it
+// should be.
+func (f *File) Text() ([]byte, error) {
+	var (
+		out   []byte
+		end   int
+		found diagnostic.List
+	)
+	texts := make([][]byte, len(f.documents))
+	for i, d := range f.documents {
+		if texts[i] = d.text; len(d.changes) == 0 {
+			continue
+		}
+		text, err := d.edited(newline(f.data))
+		if err != nil {
+			found = append(found, f.finding(d, err))
+			continue
+		}
+		out = append(append(out, f.data[end:d.start]...), text...)
+		end, texts[i] = d.end, text
+	}
+	if len(found) > 0 {
+		return nil, found
+	}
+	if end == 0 {
+		return f.data, nil
+	}
+	out = append(out, f.data[end:]...)
+	if !holds(out, texts) {
+		return nil, diagnostic.List{{Severity: diagnostic.Error, Source: f.Name, Message: errMangled.Error()}}
+	}
+	return out, nil
+}
+
+func (f *File) finding(d *document, err error) diagnostic.Finding {
+	return diagnostic.Finding{Severity: diagnostic.Error, Source: f.source(d.number, len(f.documents) > 1), Message: err.Error()}
+}
+
+// holds tells whether the documents of a file are these and no others.
+func holds(data []byte, texts [][]byte) bool {
+	chunks, err := split(data)
+	if err != nil {
+		return false
+	}
+	for i := range chunks {
+		for _, part := range chunks[i].parts(data) {
+			// A document may have been moved from behind its marker below it.
+			if len(texts) == 0 || !bytes.Equal(data[part.start:part.end], bytes.TrimLeft(texts[0], "\r\n")) &&
+				!bytes.Equal(data[part.start:part.end], texts[0]) {
+				return false
+			}
+			texts = texts[1:]
+		}
+	}
+	return len(texts) == 0
+}
+
+// Changed tells whether an object of the file was given a patch.
+func (f *File) Changed() bool {
+	return slices.ContainsFunc(f.documents, func(d *document) bool { return len(d.changes) > 0 })
+}
+
+// IsJSON tells whether the file holds JSON and no YAML.
+func (f *File) IsJSON() bool {
+	return len(f.documents) > 0 && !slices.ContainsFunc(f.documents, func(d *document) bool { return !d.json })
+}
+
+// HasContent tells whether there is a document in the file.
+func (f *File) HasContent() bool { return len(f.documents) > 0 }
+
+// Marked tells whether the first document of the file has a marker (---) in front
+// of it.
+func (f *File) Marked() bool {
+	for line := range bytes.Lines(bytes.TrimPrefix(f.data, []byte("\ufeff"))) {
+		switch {
+		case isMarker(line, "---"):
+			return true
+		case hasContent(line) && line[0] != '%':
+			return false
+		}
+	}
+	return false
+}
+
+// newline is what ends the lines of a text.
+func newline(text []byte) string {
+	if i := bytes.IndexByte(text, '\n'); i > 0 && text[i-1] == '\r' {
+		return "\r\n"
+	}
+	return "\n"
+}

@@ -1,0 +1,98 @@
+package manifest
+
+import (
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+)
+
+// textMaps are the members of metadata from text to text.
+func textMaps() []string { return []string{"annotations", "labels"} }
+
+// NotTexts finds labels and annotations of pods and namespaces that are no texts:
+// the API server takes nothing else, and whoever looks one up would take another
+// kind of value for none.
+func (f *File) NotTexts() diagnostic.List {
+	var found diagnostic.List
+	for _, o := range f.Objects {
+		found = append(found, o.NotTexts()...)
+	}
+	return found
+}
+
+// NotTexts is that of a File for one object.
+func (o *Object) NotTexts() diagnostic.List {
+	metadata := o.pod.Get("metadata")
+	if o.isNamespace() {
+		metadata = o.value.Get("metadata")
+	}
+	var (
+		all     diagnostic.List
+		checker strict.Checker
+	)
+	for _, name := range textMaps() {
+		field := o.Field("metadata." + name)
+		value, err := metadata.Get(name).Decode()
+		list := diagnostic.List{{Severity: diagnostic.Error, Field: field}}
+		if err != nil {
+			list[0].Message = err.Error()
+		} else {
+			list = checker.Compare(reflect.TypeFor[map[string]string](), value, field, strict.Options{})
+		}
+		for _, f := range list {
+			f.Source, f.Object = o.Source, o.Title()
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// Misplaced warns about labels and annotations that are meant for the pod, as
+// their names tell, and have no effect where they are: on the object around it.
+func (o *Object) Misplaced(meant func(name string) bool) diagnostic.List {
+	if o.NoPod != "" {
+		return nil
+	}
+	var found diagnostic.List
+	owner, path := o.value, ""
+	for _, step := range steps(o.pointer) {
+		for _, kind := range textMaps() {
+			for name := range owner.Get("metadata", kind).Members() {
+				if text := name.Text(); meant(text) {
+					found = append(found, diagnostic.Finding{
+						Severity: diagnostic.Warning, Source: o.Source, Object: o.Title(),
+						Message: fmt.Sprintf("%smetadata.%s[%s] has no effect on a %s", path, kind, shown(text), shown(o.Kind)),
+						Hint:    "move it to " + o.Template + ".metadata.annotations",
+					})
+				}
+			}
+		}
+		owner, path = owner.Get(step), path+step+"."
+	}
+	return found
+}
+
+func (o *Object) isNamespace() bool { return o.apiVersion == "v1" && o.Kind == "Namespace" }
+
+// AsNamespace is the object as a namespace as it will be created. False means
+// that it is something else, or nothing that can be created.
+func (o *Object) AsNamespace() (*corev1.Namespace, bool) {
+	if !o.isNamespace() || o.Name == "" || len(o.NotTexts()) > 0 {
+		return nil, false
+	}
+	texts := func(name string) map[string]string {
+		all := make(map[string]string)
+		for key, value := range o.value.Get("metadata", name).Members() {
+			all[key.Text()] = value.Text()
+		}
+		return all
+	}
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: texts("labels"), Annotations: texts("annotations")}}
+	n.Labels[corev1.LabelMetadataName] = n.Name // as the API server sets it
+	return n, true
+}

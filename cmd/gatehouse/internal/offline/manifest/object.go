@@ -1,0 +1,330 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// Object is a Kubernetes object in a file.
+type Object struct {
+	// Source is the file, and behind a # the number of the document in it where
+	// it has several.
+	Source string
+	// Document is the number of the document in the file, from 1. Documents
+	// without content are not counted.
+	Document int
+	// Item is the place in the document of an object in a list, as
+	// "items[2]". It is empty for an object that is a document.
+	Item string
+	// Kind, Namespace and Name are as written. Namespace and Name may be empty.
+	Kind, Namespace, Name string
+	// Template is the path of the pod template as people write it, such as
+	// "spec.template". It is empty for a Pod.
+	Template string
+	// Workload is the kind and name of what creates the pod, such as
+	// "Deployment/checkout". It is empty for a Pod, and for an object that holds
+	// none.
+	Workload string
+	// NoPod says why the object holds no pod that could be changed. It is empty
+	// if it does.
+	NoPod string
+	// Odd tells whether it may be a mistake that what stands here is no object
+	// with a pod: it is no Kubernetes object at all, or does not say which.
+	Odd bool
+	// OfKind tells whether objects of this kind hold a pod.
+	OfKind bool
+	// Suggestion is what NewWorkloads would have to be given for an object of
+	// another kind that looks as if it held a pod. It is empty for all others.
+	Suggestion string
+	// Unreadable is why the document cannot be read. Then nothing else is known
+	// of it, and it is Odd. It is nil for all others, and for all of Parse.
+	Unreadable *diagnostic.Finding
+
+	document   *document
+	apiVersion string
+	prefix     string // the JSON pointer of the object
+	pointer    string // that of the pod or template, from the object
+	value      rawjson.Value
+	pod        rawjson.Value // the pod or template in it
+	patch      []change
+}
+
+// found is an object in a document.
+type found struct {
+	apiVersion, kind string
+	value            rawjson.Value
+	items            []int // its index in the list, in the list of that, …
+}
+
+// maxLists is how deeply lists of lists are looked into. kubectl writes one.
+const maxLists = 8
+
+// objectsIn yields the objects of a document: itself, or the items of a list. An
+// item of a typed list, such as PodList, may leave out what the list says about
+// all of them. What is no object is yielded too, without a kind, but not null:
+// that is what templates leave of nothing.
+func objectsIn(document rawjson.Value) iter.Seq[found] {
+	return func(yield func(found) bool) {
+		var visit func(found) bool
+		visit = func(f found) bool {
+			if f.value.Kind() == rawjson.Null {
+				return true
+			}
+			if kind := f.value.Get("kind"); kind.Kind() == rawjson.String {
+				f.kind = kind.Text()
+			}
+			if version := f.value.Get("apiVersion"); version.Kind() == rawjson.String {
+				f.apiVersion = version.Text()
+			}
+			items := f.value.Get("items")
+			if !strings.HasSuffix(f.kind, "List") || items.Kind() != rawjson.Array || len(f.items) == maxLists {
+				return yield(f)
+			}
+			for i, item := range items.Elements() {
+				inner := found{value: item, items: append(slices.Clone(f.items), i)}
+				if f.kind != "List" {
+					inner.kind, inner.apiVersion = strings.TrimSuffix(f.kind, "List"), f.apiVersion
+				}
+				if !visit(inner) {
+					return false
+				}
+			}
+			return true
+		}
+		visit(found{value: document})
+	}
+}
+
+// objects are the objects of the document.
+func (d *document) objects(workloads *Workloads) []*Object {
+	var objects []*Object
+	for f := range objectsIn(d.value) {
+		metadata := f.value.Get("metadata")
+		o := &Object{
+			Document: d.number, Kind: f.kind, document: d, apiVersion: f.apiVersion, value: f.value,
+			Namespace: metadata.Get("namespace").Text(), Name: metadata.Get("name").Text(),
+		}
+		if o.Name == "" {
+			o.Name = metadata.Get("generateName").Text()
+		}
+		for _, i := range f.items {
+			o.prefix += "/items/" + strconv.Itoa(i)
+			o.Item = strings.TrimPrefix(o.Item+".items["+strconv.Itoa(i)+"]", ".")
+		}
+		objects = append(objects, o)
+		if o.Odd = f.kind == "" || f.apiVersion == ""; o.Odd {
+			o.NoPod = "not a Kubernetes object: " + f.lacks()
+			continue
+		}
+		path, ok := workloads.path(f.apiVersion, f.kind)
+		if !ok {
+			o.NoPod = "its kind has no pod"
+			o.Suggestion = suggestion(&f)
+			continue
+		}
+		o.OfKind = true
+		o.find(f.value, path)
+	}
+	return objects
+}
+
+// lacks is what keeps a value from being an object.
+func (f *found) lacks() string {
+	switch {
+	case f.value.Kind() != rawjson.Object:
+		return "it is " + f.value.Kind().String()
+	case f.kind != "":
+		return "apiVersion is missing"
+	case f.apiVersion != "":
+		return "kind is missing"
+	default:
+		return "apiVersion and kind are missing"
+	}
+}
+
+// suggestion is how a kind would have to be made known that has a pod template
+// where most have it.
+func suggestion(f *found) string {
+	version, err := schema.ParseGroupVersion(f.apiVersion)
+	if err != nil || version.Group == "" || f.value.Get("spec", "template", "spec", "containers").Kind() != rawjson.Array {
+		return ""
+	}
+	return shown(f.kind + "." + version.Group + "=spec.template")
+}
+
+// find finds the pod in the object.
+func (o *Object) find(object rawjson.Value, path []string) {
+	template := object.Get(path...)
+	for _, step := range path {
+		o.pointer += "/" + escape(step)
+	}
+	o.Template = strings.Join(path, ".")
+	if len(path) > 0 {
+		o.Workload = o.Kind + "/" + o.Name
+	}
+	where := strings.TrimPrefix(o.Template+".", ".")
+	switch {
+	case len(path) > 0 && template.Kind() != rawjson.Object:
+		o.NoPod = o.Template + " is " + describe(template)
+	case template.Get("spec").Kind() != rawjson.Object:
+		o.NoPod = where + "spec is " + describe(template.Get("spec"))
+	case !absent(template.Get("metadata")) && template.Get("metadata").Kind() != rawjson.Object:
+		o.NoPod = where + "metadata is " + describe(template.Get("metadata")) + " and no object"
+	default:
+		o.pod = template
+	}
+}
+
+func describe(v rawjson.Value) string {
+	if v.Kind() == rawjson.Invalid {
+		return "absent"
+	}
+	return v.Kind().String()
+}
+
+// absent tells whether a member is left out or null, between which the API
+// server sees no difference.
+func absent(v rawjson.Value) bool { return v.Kind() == rawjson.Invalid || v.Kind() == rawjson.Null }
+
+// Title is kind and name, as messages name the object. It is empty for what is no
+// object.
+func (o *Object) Title() string {
+	if o.Name == "" || o.Kind == "" {
+		return shown(o.Kind)
+	}
+	return shown(o.Kind + "/" + o.Name)
+}
+
+// shown is text out of a manifest as it may be shown on a terminal: short, and
+// without control characters.
+func shown(text string) string {
+	const most = 300
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// Field is the path in the document of a field of the pod.
+func (o *Object) Field(field string) string {
+	return strings.Trim(strings.Join(slices.DeleteFunc([]string{o.Item, o.Template, field}, func(part string) bool { return part == "" }), "."), ".")
+}
+
+// Pod is the JSON text of the pod that the object is or asks for, as the API
+// server would be asked to create it in the namespace. It is nil for an object
+// with NoPod.
+func (o *Object) Pod(namespace string) []byte {
+	if o.NoPod != "" {
+		return nil
+	}
+	metadata := appendMetadata(nil, o.pod.Get("metadata"), namespace)
+	if o.Workload != "" {
+		dst := append([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":`), metadata...)
+		dst = append(dst, `,"spec":`...)
+		return append(append(dst, o.pod.Get("spec")...), '}')
+	}
+	dst := append([]byte(`{"metadata":`), metadata...)
+	for name, value := range o.pod.Members() {
+		if !name.Is("metadata") {
+			dst = append(append(append(append(dst, ','), name...), ':'), value...)
+		}
+	}
+	return append(dst, '}')
+}
+
+// appendMetadata appends metadata with the namespace in it.
+func appendMetadata(dst []byte, metadata rawjson.Value, namespace string) []byte {
+	dst = rawjson.AppendString(append(dst, `{"namespace":`...), namespace)
+	for name, value := range metadata.Members() {
+		if !name.Is("namespace") {
+			dst = append(append(append(append(dst, ','), name...), ':'), value...)
+		}
+	}
+	return append(dst, '}')
+}
+
+// Apply asks for a change of the pod. The paths of the operations, which are
+// add, replace and remove, are those in the text of Pod. A change of
+// metadata.namespace is not written back: Pod has put it there.
+//
+// An error means that the operations do not fit the pod, and nothing was asked
+// for then.
+func (o *Object) Apply(patches []jsonpatch.Operation) error {
+	if o.NoPod != "" {
+		return fmt.Errorf("%s holds no pod: %s", o.Title(), o.NoPod)
+	}
+	var patch []change
+	metadata := absent(o.pod.Get("metadata"))
+	for i := range patches {
+		c, err := newChange(&patches[i])
+		if err != nil {
+			return err
+		}
+		switch {
+		case c.path == "/metadata/namespace":
+			continue
+		case c.path == "/metadata" && c.op != remove:
+			if c.value, err = withoutNamespace(c.value, o.pod); err != nil {
+				return err
+			}
+		case strings.HasPrefix(c.path, "/metadata/") && metadata && len(o.patch) == 0:
+			patch = append(patch, change{op: add, path: o.pointer + "/metadata", value: rawjson.Value("{}")})
+		}
+		metadata = metadata && !strings.HasPrefix(c.path, "/metadata")
+		c.path = o.pointer + c.path
+		patch = append(patch, c)
+	}
+	after, err := applied(o.value, append(slices.Clone(o.patch), patch...))
+	if err != nil {
+		return err
+	}
+	// What had no metadata has none once the last of it is taken out.
+	left, had := after.Get(steps(o.pointer+"/metadata")...), o.pod.Get("metadata").Len() > 0
+	if o.pointer != "" && len(patch) > 0 && had && left.Kind() == rawjson.Object && left.Len() == 0 {
+		patch = append(patch, change{op: remove, path: o.pointer + "/metadata"})
+	}
+	o.patch = append(o.patch, patch...)
+	for _, c := range patch {
+		c.path = o.prefix + c.path
+		o.document.changes = append(o.document.changes, c)
+	}
+	return nil
+}
+
+// withoutNamespace is metadata that replaces all of the pod's, without the
+// namespace, unless the pod has had one.
+func withoutNamespace(metadata, pod rawjson.Value) (rawjson.Value, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(metadata, &members); err != nil {
+		return nil, fmt.Errorf("metadata is no object: %w", err)
+	}
+	if delete(members, "namespace"); !absent(pod.Get("metadata", "namespace")) {
+		members["namespace"] = json.RawMessage(pod.Get("metadata", "namespace"))
+	}
+	text, err := json.Marshal(members)
+	return text, err
+}
+
+// Changed tells whether Apply has asked for anything.
+func (o *Object) Changed() bool { return len(o.patch) > 0 }
+
+// WrittenOut tells, once the file's Text has been made, whether aliases or merge
+// keys of YAML had to be written out in the document for what has changed: what
+// undoes the change does not bring them back.
+func (o *Object) WrittenOut() bool { return o.Changed() && o.document.writtenOut }
+
+// Patch is what Apply has asked for, as a JSON patch of the object.
+func (o *Object) Patch() json.RawMessage { return marshal(o.patch) }

@@ -1,0 +1,247 @@
+package request
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	namecontent "k8s.io/apimachinery/pkg/api/validate/content"
+	apimachineryvalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// Served says why no API server takes objects of a kind, as far as that can be
+// known: the kind is in a group of Kubernetes that has none of that name, or in a
+// version that is no longer there, or its group or kind is that of a known one
+// but for case or one character. A kind of a group that nobody knows may well be
+// a custom resource, and then the error is nil.
+func (r *Resources) Served(gvk schema.GroupVersionKind) error {
+	if _, known := r.kinds[gvk]; known {
+		return removed(gvk)
+	}
+	if slices.ContainsFunc(subresources(), func(s subresource) bool { return s.kind == gvk }) {
+		return nil
+	}
+	kinds := r.inGroup(gvk.Group)
+	version := gvk.GroupVersion().String()
+	switch names := slices.Sorted(maps.Keys(kinds)); {
+	case len(kinds) == 0:
+		return r.servedGroup(gvk)
+	case kinds[gvk.Kind] != "":
+		return fmt.Errorf("kind %.100q is not in apiVersion %.100q (hint: write apiVersion: %s)", gvk.Kind, version, kinds[gvk.Kind])
+	case scheme.Scheme.IsGroupRegistered(gvk.Group) || isAdded(gvk.Group):
+		hint := diagnostic.DidYouMean(gvk.Kind, names...)
+		if other := r.elsewhere(gvk.Kind); hint == "" && other != "" {
+			hint = "write apiVersion: " + other
+		}
+		return notKnown(gvk, hint)
+	default:
+		if at := slices.IndexFunc(names, func(name string) bool { return nearly(gvk.Kind, name) }); at >= 0 {
+			return notKnown(gvk, fmt.Sprintf("did you mean %q?", names[at]))
+		}
+		return nil
+	}
+}
+
+// servedGroup is Served of a kind of a group that is not known.
+func (r *Resources) servedGroup(gvk schema.GroupVersionKind) error {
+	groups := make(map[string]bool)
+	for known := range r.kinds {
+		groups[known.Group] = known.Group != ""
+	}
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		if groups[group] && nearly(gvk.Group, group) {
+			return fmt.Errorf("group %.100q of apiVersion is not known (hint: did you mean %q?)", gvk.Group, group)
+		}
+	}
+	if strings.Contains(gvk.Group, ".") {
+		return nil
+	}
+	// The group of a custom resource has a dot in it.
+	hint := ""
+	if other := r.elsewhere(gvk.Kind); other != "" {
+		hint = " (hint: write apiVersion: " + other + ")"
+	}
+	return fmt.Errorf("group %.100q of apiVersion is not known%s", gvk.Group, hint)
+}
+
+func notKnown(gvk schema.GroupVersionKind, hint string) error {
+	if hint != "" {
+		hint = " (hint: " + hint + ")"
+	}
+	return fmt.Errorf("kind %.100q of %.100q is not known%s", gvk.Kind, gvk.GroupVersion(), hint)
+}
+
+// isAdded tells of the groups of Kubernetes that are not in the scheme.
+func isAdded(group string) bool {
+	return slices.ContainsFunc(added(), func(gvk schema.GroupVersionKind) bool { return gvk.Group == group })
+}
+
+// inGroup are the kinds of a group, each with the apiVersion that is best to
+// write.
+func (r *Resources) inGroup(group string) map[string]string {
+	kinds := make(map[string]string)
+	best := make(map[string]schema.GroupVersionKind)
+	for gvk := range r.kinds {
+		if last, ok := best[gvk.Kind]; gvk.Group == group && (!ok || preferred(gvk, last)) {
+			best[gvk.Kind], kinds[gvk.Kind] = gvk, gvk.GroupVersion().String()
+		}
+	}
+	return kinds
+}
+
+// preferred tells whether a version is better to write than another: one that is
+// there, of these a stable one, and of these the latest.
+func preferred(a, b schema.GroupVersionKind) bool {
+	if x, y := removed(a) == nil, removed(b) == nil; x != y {
+		return x
+	}
+	if x, y := len(a.Version), len(b.Version); x != y {
+		return x < y // v2 before v2beta1
+	}
+	return a.Version > b.Version
+}
+
+// elsewhere is the apiVersion of a kind that Kubernetes has in one group only.
+func (r *Resources) elsewhere(kind string) string {
+	var found []string
+	groups := make(map[string]bool)
+	for gvk := range r.kinds {
+		if gvk.Kind == kind && !groups[gvk.Group] && removed(gvk) == nil {
+			groups[gvk.Group] = true
+			found = append(found, r.inGroup(gvk.Group)[kind])
+		}
+	}
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0]
+}
+
+// removed says that a version of a kind is no longer in Kubernetes.
+func removed(gvk schema.GroupVersionKind) error {
+	object, err := scheme.Scheme.New(gvk)
+	if err != nil {
+		return nil //nolint:nilerr // a custom resource, about which its definition tells
+	}
+	ending, ok := object.(interface{ APILifecycleRemoved() (major, minor int) })
+	if !ok {
+		return nil
+	}
+	major, minor := ending.APILifecycleRemoved()
+	now := environment.DefaultCompatibilityVersion()
+	if major <= 0 || !now.AtLeast(now.WithMajor(uint(major)).WithMinor(uint(max(minor, 0)))) {
+		return nil
+	}
+	text := fmt.Sprintf("kind %q of %q is in no version of Kubernetes since %d.%d", gvk.Kind, gvk.GroupVersion(), major, minor)
+	if then, ok := object.(interface {
+		APILifecycleReplacement() schema.GroupVersionKind
+	}); ok {
+		text += " (hint: write apiVersion: " + then.APILifecycleReplacement().GroupVersion().String() + ")"
+	}
+	return errors.New(text)
+}
+
+// nearly tells whether a word is another but for case, or for one character that
+// is too many, missing, another one, or swapped with its neighbour. Short words
+// are too much alike.
+func nearly(a, b string) bool {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	if a == b {
+		return true
+	}
+	if min(len(a), len(b)) < 3 {
+		return false
+	}
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return len(a) <= 1 && len(b) <= 1 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
+}
+
+// Named says why no API server takes an object of this name in this namespace.
+// What is no object is none of its business.
+func (r *Resources) Named(text []byte) error {
+	o, err := read("object", text)
+	if err != nil || o.value == nil {
+		return nil //nolint:nilerr // Build tells
+	}
+	var problems []error
+	metadata := o.value.Get("metadata")
+	given := make(map[string]string)
+	for _, field := range []string{"name", "generateName", "namespace"} {
+		switch value := metadata.Get(field); value.Kind() {
+		case rawjson.Invalid, rawjson.Null:
+		case rawjson.String:
+			given[field] = value.Text()
+		case rawjson.Bool, rawjson.Number, rawjson.Array, rawjson.Object:
+			problems = append(problems, fmt.Errorf("metadata.%s is %s, and must be a string (hint: put it in quotes)", field, value.Kind()))
+		}
+	}
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	bad := func(field string, all []string) {
+		if len(all) > 0 {
+			problems = append(problems, fmt.Errorf("metadata.%s: %.100q is not valid: %s", field, given[field], strings.Join(all, "; ")))
+		}
+	}
+	as := r.Of(o.kind)
+	if rule := nameRule(o.kind, as.Guessed); rule != nil {
+		switch {
+		case given["name"] != "":
+			bad("name", rule(given["name"], false))
+		case given["generateName"] != "":
+			bad("generateName", rule(given["generateName"], true))
+		default:
+			problems = append(problems, errors.New("metadata.name is missing"))
+		}
+	}
+	if given["namespace"] != "" && !as.ClusterScoped {
+		bad("namespace", apimachineryvalidation.ValidateNamespaceName(given["namespace"], false))
+	}
+	return errors.Join(problems...)
+}
+
+// nameRule is what the API server says about names of a kind, as far as it is the
+// same in all versions. It is nil for a kind that needs no name.
+func nameRule(gvk schema.GroupVersionKind, guessed bool) apimachineryvalidation.ValidateNameFunc {
+	switch {
+	case slices.ContainsFunc(subresources(), func(s subresource) bool { return s.kind == gvk }):
+		return nil
+	case guessed:
+		return inPath
+	}
+	switch gvk.Group {
+	case "authentication.k8s.io", "authorization.k8s.io", "imagepolicy.k8s.io", "internal.apiserver.k8s.io":
+		return nil // most are asked and never kept
+	case "certificates.k8s.io", "rbac.authorization.k8s.io", "events.k8s.io":
+		return inPath
+	}
+	switch gvk.Kind {
+	case "IPAddress", "Event":
+		return inPath
+	case "Namespace", "Service":
+		return apimachineryvalidation.NameIsDNSLabel
+	default:
+		return apimachineryvalidation.NameIsDNSSubdomain
+	}
+}
+
+// inPath is the rule for names that need only fit into the path of a request.
+func inPath(name string, prefix bool) []string {
+	if prefix {
+		return namecontent.IsPathSegmentPrefix(name)
+	}
+	return namecontent.IsPathSegmentName(name)
+}

@@ -1,0 +1,204 @@
+package testrunner
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+)
+
+// defaultNamespace is that of requests which say none, as in kubectl.
+const defaultNamespace = "default"
+
+// readCase reads one case of a test. Names are those of the cases before it.
+func (d *document) readCase(i int, names map[string]int) {
+	written := &d.test.Cases[i]
+	c := &Case{
+		Source: d.source, Test: cmp.Or(d.test.Metadata.Name, d.source), Name: written.Name, Field: strict.Element("cases", i),
+		Inject: written.Inject == nil || *written.Inject,
+		About:  d.about, Context: d.context, Expect: written.Expect,
+	}
+	if strings.TrimSpace(c.Name) == "" {
+		d.report(c.Field+".name", "is missing", "the name says what is shown")
+	} else if first, twice := names[c.Name]; twice {
+		d.report(c.Field+".name", fmt.Sprintf("%q is the name of cases[%d], too", strict.Cut(c.Name, mostShown), first), "give one of the two another name")
+	} else {
+		names[c.Name] = i
+	}
+	if written.Now != nil {
+		now := written.Now.Time
+		c.Now = &now
+	}
+	before := len(d.found)
+	c.Spec = request.Spec{
+		Object:    d.object(c.Field, "object", written.Object, written.ObjectFile),
+		OldObject: d.object(c.Field, "oldObject", written.OldObject, written.OldObjectFile),
+		Operation: written.Operation, Namespace: written.Namespace, Name: written.ObjectName,
+		User: who(written.User), SubResource: written.SubResource,
+	}
+	if written.Options != nil {
+		c.Spec.Options = written.Options.Raw
+	}
+	if c.Spec.Namespace == "" {
+		c.Spec.Namespace = defaultNamespace
+	}
+	operations := []string{string(admissionv1.Create), string(admissionv1.Update), string(admissionv1.Delete), string(admissionv1.Connect)}
+	if o := string(c.Spec.Operation); o != "" && !slices.Contains(operations, o) {
+		d.report(c.Field+".operation", notAllowed(o, operations), diagnostic.DidYouMean(o, operations...))
+	}
+	c.broken = len(d.found) > before
+	d.expectation(c.Field+".expect", &c.Expect)
+	d.cases = append(d.cases, c)
+}
+
+// someone asks where a case does not say who.
+const someone = "gatehouse-test"
+
+// who is who asks, in the groups that the API server puts everybody into.
+func who(written *authenticationv1.UserInfo) authenticationv1.UserInfo {
+	u := authenticationv1.UserInfo{Username: someone}
+	if written != nil {
+		u = *written
+	}
+	groups := slices.Clone(u.Groups)
+	if namespace, name, err := serviceaccount.SplitUsername(u.Username); err == nil && name != "" {
+		groups = append(groups, serviceaccount.MakeGroupNames(namespace)...)
+	}
+	if u.Username == user.Anonymous {
+		groups = append(groups, user.AllUnauthenticated)
+	} else {
+		groups = append(groups, user.AllAuthenticated)
+	}
+	u.Groups = nil
+	for _, group := range groups {
+		if !slices.Contains(u.Groups, group) {
+			u.Groups = append(u.Groups, group)
+		}
+	}
+	return u
+}
+
+func notAllowed(value string, allowed []string) string {
+	return fmt.Sprintf("%q is not allowed; allowed are %s", strict.Cut(value, mostShown), strings.Join(allowed, ", "))
+}
+
+// object is the text of an object that is written in the document or in a file.
+// It is nil if there is none.
+func (d *document) object(field, name string, written *runtime.RawExtension, file string) []byte {
+	inline := field + "." + name
+	switch {
+	case written != nil && file != "":
+		d.report(inline+"File", "is given, and "+name+" too", "remove one of the two")
+		return nil
+	case written != nil:
+		return written.Raw
+	case file == "":
+		return nil
+	}
+	inline += "File"
+	path := file
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(d.file), filepath.FromSlash(file))
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		d.report(inline, fmt.Sprintf("%q is a directory, and must be a file that holds one object", strict.Cut(file, mostShown)), "")
+		return nil
+	}
+	documents, found := config.Documents(path)
+	for _, f := range found {
+		f.Field = strings.TrimSuffix(f.Source+": "+f.Field, ": ")
+		d.report(inline, f.Field+": "+f.Message, f.Hint)
+	}
+	if len(found) > 0 {
+		return nil
+	}
+	if len(documents) != 1 {
+		d.report(inline, fmt.Sprintf("%q holds %d documents, and must hold one object", strict.Cut(file, mostShown), len(documents)), "")
+		return nil
+	}
+	text, err := json.Marshal(documents[0].Value)
+	if err != nil {
+		d.report(inline, err.Error(), "")
+		return nil
+	}
+	return text
+}
+
+// expectation checks that an expectation says something, and something that can
+// come true, and fills in the verdict.
+func (d *document) expectation(field string, e *v1alpha1.TestExpectation) {
+	verdicts := []string{string(v1alpha1.TestAllowed), string(v1alpha1.TestDenied), string(v1alpha1.TestCouldNotTell)}
+	if v := string(e.Verdict); v != "" && !slices.Contains(verdicts, v) {
+		d.report(field+".verdict", notAllowed(v, verdicts), diagnostic.DidYouMean(v, verdicts...))
+		return
+	}
+	if e.AuditAnnotations != nil && len(e.AuditAnnotations) == 0 {
+		d.report(field+".auditAnnotations", "is empty and says nothing", "remove it, or name a key")
+	}
+	if e.Verdict == "" && e.Violations == nil && e.Warnings == nil && e.AuditAnnotations == nil && e.Exceptions == nil {
+		d.report(field, "expects nothing, so the case cannot fail", "say at least the verdict: "+strings.Join(verdicts, ", "))
+	}
+	for i := range e.Violations {
+		d.violation(strict.Element(field+".violations", i), &e.Violations[i])
+	}
+	d.exceptions(field+".exceptions", e.Exceptions)
+	switch {
+	case e.Verdict == "" && len(e.Violations) > 0:
+		e.Verdict = v1alpha1.TestDenied
+	case e.Verdict == "":
+		e.Verdict = v1alpha1.TestAllowed
+	case e.Verdict != v1alpha1.TestDenied && len(e.Violations) > 0:
+		d.report(field+".violations", fmt.Sprintf("cannot come true: a request that is %s is refused by none", e.Verdict), "expect the verdict Denied, or remove them: what is only warned about is in warnings")
+	case e.Verdict == v1alpha1.TestDenied && e.Violations != nil && len(e.Violations) == 0:
+		d.report(field+".violations", "cannot come true: a request that is Denied has a violation that refuses it", "list it, or remove the field")
+	}
+}
+
+func (d *document) violation(field string, v *v1alpha1.TestViolation) {
+	given := 0
+	for _, text := range []*string{v.Policy, v.Binding, v.Rule, v.Template, v.Message, v.MessageContains} {
+		if text != nil {
+			given++
+		}
+	}
+	switch {
+	case given == 0:
+		d.report(field, "says nothing about the violation", "name the policy and the rule at least")
+	case v.Message != nil && v.MessageContains != nil:
+		d.report(field+".messageContains", "is given, and message too", "remove one of the two")
+	case v.MessageContains != nil && *v.MessageContains == "":
+		d.report(field+".messageContains", "is empty, and every message contains that", "remove it, or write a part of the message")
+	}
+}
+
+func (d *document) exceptions(field string, names []string) {
+	seen := map[string]bool{}
+	for i, name := range names {
+		if namespace, rest, ok := strings.Cut(name, "/"); !ok || namespace == "" || rest == "" || strings.Contains(rest, "/") {
+			d.report(strict.Element(field, i), fmt.Sprintf("%q is not the name of an exception", strict.Cut(name, mostShown)), "write it as namespace/name")
+		}
+		if seen[name] {
+			d.report(strict.Element(field, i), fmt.Sprintf("%q is given twice", strict.Cut(name, mostShown)), "")
+		}
+		seen[name] = true
+	}
+}
+
+// sorted are the keys of a map in order.
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,75 @@
+package testrunner
+
+import (
+	"context"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// request is what the API server would ask about a case.
+func (r *Runner) request(c *Case) (admission.Request, error) {
+	if c.Inject {
+		return admit.Request(r.Resources, c.Spec)
+	}
+	return r.Resources.Build(c.Spec)
+}
+
+// decide is what becomes of a request, as in the server: sidecars first, then
+// policies.
+func decide(ctx context.Context, snapshot *webhooks.Snapshot, c *Case, req admission.Request) Outcome {
+	var out Outcome
+	if c.Inject && admit.IsNewPod(&req) {
+		d := admit.Inject(ctx, snapshot.Sidecar, &req)
+		if out.injected(&d); out.Verdict != "" {
+			return out
+		}
+	}
+	d := snapshot.Policy.Decide(ctx, req, true)
+	out.decided(&d)
+	return out
+}
+
+// injected adds what injection says. The outcome has a verdict if the request
+// gets no further.
+func (o *Outcome) injected(d *sidecar.Decision) {
+	o.Warnings = slices.Clone(d.Warnings)
+	switch {
+	case len(d.Refusals) > 0:
+		o.Verdict, o.Violations = v1alpha1.TestDenied, admit.Refusals(d)
+	case d.Err != nil:
+		o.Verdict, o.Error = v1alpha1.TestCouldNotTell, d.Err.Error()
+	}
+}
+
+// decided adds what policies say.
+func (o *Outcome) decided(d *policy.Decision) {
+	o.Warnings = append(o.Warnings, d.Response.Warnings...)
+	o.AuditAnnotations, o.Evaluations = d.Response.AuditAnnotations, d.Evaluations
+	for i := range d.Violations {
+		v := &d.Violations[i]
+		if v.Refuses() {
+			o.Violations = append(o.Violations, *v)
+		} else {
+			o.Others = append(o.Others, *v)
+		}
+		if v.Outcome == policy.Excepted && !slices.Contains(o.Exceptions, v.Exception) {
+			o.Exceptions = append(o.Exceptions, v.Exception)
+		}
+	}
+	slices.Sort(o.Exceptions)
+	switch {
+	case d.Err != nil:
+		o.Verdict, o.Error = v1alpha1.TestCouldNotTell, d.Err.Error()
+	case d.Response.Allowed:
+		o.Verdict = v1alpha1.TestAllowed
+	default:
+		o.Verdict = v1alpha1.TestDenied
+	}
+}

@@ -1,0 +1,319 @@
+package testrunner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// Outcome is what became of a case.
+type Outcome struct {
+	Verdict v1alpha1.TestVerdict `json:"verdict"`
+	// Error says why it could not be told.
+	Error string `json:"error,omitempty"`
+	// Violations are those that refuse the request, and Others those that do not:
+	// they are warned about, audited, excepted or were there before.
+	Violations []policy.Violation `json:"violations,omitempty"`
+	Others     []policy.Violation `json:"others,omitempty"`
+	// Warnings are for the client: those of injection, and then those of policies.
+	Warnings         []string          `json:"warnings,omitempty"`
+	AuditAnnotations map[string]string `json:"auditAnnotations,omitempty"`
+	// Exceptions are those that let a violation pass, sorted.
+	Exceptions []string `json:"exceptions,omitempty"`
+	// Evaluations are those of the policies. They are empty if injection has
+	// refused the pod.
+	Evaluations []policy.Evaluation `json:"-"`
+}
+
+// Problem says in what an outcome differs from what was expected.
+type Problem string
+
+// The problems.
+const (
+	// Different is something else than was expected.
+	Different Problem = "different"
+	// Missing was expected and did not come.
+	Missing Problem = "missing"
+	// Unexpected came and was not expected.
+	Unexpected Problem = "unexpected"
+)
+
+// Difference is one thing in which an outcome is not what was expected.
+type Difference struct {
+	// Field is the field of the expectation: "violations[1]", "verdict". What is
+	// unexpected has no place in a list.
+	Field   string  `json:"field"`
+	Problem Problem `json:"problem"`
+	// Lines compare the two.
+	Lines []Line `json:"lines"`
+}
+
+// Line is a part of a comparison. Expected or Got is nil where there is none.
+type Line struct {
+	// Name is what is compared, and empty for an element of a list.
+	Name     string  `json:"name,omitempty"`
+	Expected *string `json:"expected,omitempty"`
+	Got      *string `json:"got,omitempty"`
+	// Part says that a part of Got was expected, and not all of it.
+	Part bool `json:"part,omitempty"`
+}
+
+// Same tells whether what came is what was expected.
+func (l *Line) Same() bool {
+	switch {
+	case l.Expected == nil || l.Got == nil:
+		return false
+	case l.Part:
+		return strings.Contains(*l.Got, *l.Expected)
+	default:
+		return *l.Expected == *l.Got
+	}
+}
+
+// Judge compares an outcome with an expectation whose verdict is filled in. It
+// returns what is different, in the order of the fields, and nothing if all is
+// as expected.
+func Judge(expect *v1alpha1.TestExpectation, got *Outcome) []Difference {
+	var found []Difference
+	if expect.Verdict != got.Verdict {
+		want, came := string(expect.Verdict), string(got.Verdict)
+		d := Difference{Field: "verdict", Problem: Different, Lines: []Line{{Name: "verdict", Expected: &want, Got: &came}}}
+		if got.Error != "" {
+			d.Lines = append(d.Lines, Line{Name: "error", Got: &got.Error})
+		}
+		found = append(found, d)
+	}
+	if expect.Violations != nil || expect.Verdict != got.Verdict { // they tell why the verdict is another one
+		found = append(found, judgeViolations(expect.Violations, got.Violations)...)
+	}
+	if expect.Warnings != nil {
+		found = appendList(found, "warnings", expect.Warnings, got.Warnings)
+	}
+	for _, key := range sorted(expect.AuditAnnotations) {
+		want := expect.AuditAnnotations[key]
+		line := Line{Name: key, Expected: &want}
+		problem := Missing
+		if came, ok := got.AuditAnnotations[key]; ok {
+			line.Got, problem = &came, Different
+		}
+		if !line.Same() {
+			found = append(found, Difference{Field: "auditAnnotations", Problem: problem, Lines: []Line{line}})
+		}
+	}
+	if expect.Exceptions != nil {
+		found = appendList(found, "exceptions", slices.Sorted(slices.Values(expect.Exceptions)), got.Exceptions)
+	}
+	return found
+}
+
+// appendList appends how two lists differ, if they do.
+func appendList(found []Difference, field string, expected, got []string) []Difference {
+	if slices.Equal(expected, got) {
+		return found
+	}
+	return append(found, Difference{Field: field, Problem: Different, Lines: compareLists(expected, got)})
+}
+
+// compareLists finds the longest list that is in both in this order, and puts
+// what is in one of them alone in between.
+func compareLists(expected, got []string) []Line {
+	// common[i][j] is the length of that of expected[i:] and got[j:].
+	common := make([][]int, len(expected)+1)
+	for i := range common {
+		common[i] = make([]int, len(got)+1)
+	}
+	for i, want := range slices.Backward(expected) {
+		for j, came := range slices.Backward(got) {
+			if common[i][j] = max(common[i+1][j], common[i][j+1]); want == came {
+				common[i][j] = common[i+1][j+1] + 1
+			}
+		}
+	}
+	var lines []Line
+	for i, j := 0, 0; i < len(expected) || j < len(got); {
+		switch {
+		case i < len(expected) && j < len(got) && expected[i] == got[j]:
+			lines = append(lines, Line{Expected: &expected[i], Got: &got[j]})
+			i, j = i+1, j+1
+		case j == len(got) || i < len(expected) && common[i+1][j] >= common[i][j+1]:
+			lines = append(lines, Line{Expected: &expected[i]})
+			i++
+		default:
+			lines = append(lines, Line{Got: &got[j]})
+			j++
+		}
+	}
+	return lines
+}
+
+// judgeViolations pairs what was expected with what came. Of what is left over,
+// what is most alike is shown as one difference.
+func judgeViolations(expected []v1alpha1.TestViolation, got []policy.Violation) []Difference {
+	pair := pairs(expected, got)
+	var missing, over []int
+	for i := range expected {
+		if pair[i] < 0 {
+			missing = append(missing, i)
+		}
+	}
+	for j := range got {
+		if !slices.Contains(pair, j) {
+			over = append(over, j)
+		}
+	}
+	near := nearMisses(expected, got, missing, over)
+	var found []Difference
+	for _, i := range missing {
+		d := Difference{Field: fmt.Sprintf("violations[%d]", i), Problem: Missing, Lines: compared(&expected[i], nil)}
+		if j, ok := near[i]; ok {
+			d.Problem, d.Lines = Different, compared(&expected[i], &got[j])
+			over = slices.DeleteFunc(over, func(k int) bool { return k == j })
+		}
+		found = append(found, d)
+	}
+	for _, j := range over {
+		found = append(found, Difference{Field: "violations", Problem: Unexpected, Lines: compared(nil, &got[j])})
+	}
+	return found
+}
+
+// pairs gives as many as possible of the expected violations one of those that
+// came, each another one: an entry that says little must not take the only one
+// that fits another entry. It returns the index of what came, or -1.
+func pairs(expected []v1alpha1.TestViolation, got []policy.Violation) []int {
+	pair, taken := make([]int, len(expected)), make([]int, len(got))
+	for i := range pair {
+		pair[i] = -1
+	}
+	for j := range taken {
+		taken[j] = -1
+	}
+	// A path on which every entry that gives way finds another violation.
+	var find func(i int, tried []bool) bool
+	find = func(i int, tried []bool) bool {
+		for j := range got {
+			if tried[j] || !fits(&expected[i], &got[j]) {
+				continue
+			}
+			tried[j] = true
+			if taken[j] < 0 || find(taken[j], tried) {
+				pair[i], taken[j] = j, i
+				return true
+			}
+		}
+		return false
+	}
+	for i := range expected {
+		find(i, make([]bool, len(got)))
+	}
+	return pair
+}
+
+// fits tells whether a violation is as expected in everything that is given.
+func fits(expected *v1alpha1.TestViolation, got *policy.Violation) bool {
+	for _, line := range compared(expected, got) {
+		if line.Expected != nil && !line.Same() {
+			return false
+		}
+	}
+	return true
+}
+
+// nearMisses pairs, the most alike first, expected violations with those that
+// came and are alike in something. It returns the index of what came by that of
+// what was expected.
+func nearMisses(expected []v1alpha1.TestViolation, got []policy.Violation, missing, over []int) map[int]int {
+	type candidate struct{ i, j, alike int }
+	var all []candidate
+	for _, i := range missing {
+		for _, j := range over {
+			if alike := likeness(&expected[i], &got[j]); alike > 0 {
+				all = append(all, candidate{i, j, alike})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return b.alike - a.alike })
+	near, taken := map[int]int{}, map[int]bool{}
+	for _, c := range all {
+		if _, paired := near[c.i]; !paired && !taken[c.j] {
+			near[c.i], taken[c.j] = c.j, true
+		}
+	}
+	return near
+}
+
+// likeness is how much a violation is like one that was expected. That both are
+// about the object itself, or have no binding, makes them no more alike, and the
+// same number of a rule in another policy does not either.
+func likeness(expected *v1alpha1.TestViolation, got *policy.Violation) int {
+	// What is in a message counts less than one whole field.
+	const whole = 1000
+	other := expected.Policy != nil && *expected.Policy != got.Policy
+	alike := 0
+	for _, line := range compared(expected, got) {
+		switch {
+		case line.Expected == nil || line.Got == nil || *line.Expected == "":
+		case other && line.Name != message:
+		case line.Same():
+			alike += whole
+		case line.Name == message:
+			alike += shared(*line.Expected, *line.Got)
+		}
+	}
+	return alike
+}
+
+// shared is how many of 1,000 words of two texts are in both, counting each word
+// once, and 0 if less than half are.
+func shared(a, b string) int {
+	words := func(text string) map[string]bool {
+		all := map[string]bool{}
+		for word := range strings.FieldsSeq(text) {
+			all[word] = true
+		}
+		return all
+	}
+	x, y := words(a), words(b)
+	both := 0
+	for word := range x {
+		if y[word] {
+			both++
+		}
+	}
+	if all := len(x) + len(y) - both; all > 0 && 2*both >= all {
+		return 999 * both / all
+	}
+	return 0
+}
+
+// message is the name of that line of a comparison.
+const message = "message"
+
+// compared are the fields of a violation, expected and got. Either may be nil.
+// A field that is not expected is there for who reads it, if it is not empty.
+func compared(expected *v1alpha1.TestViolation, got *policy.Violation) []Line {
+	if expected == nil {
+		expected = &v1alpha1.TestViolation{}
+	}
+	lines := []Line{
+		{Name: "policy", Expected: expected.Policy},
+		{Name: "binding", Expected: expected.Binding},
+		{Name: "rule", Expected: expected.Rule},
+		{Name: "template", Expected: expected.Template},
+		{Name: message, Expected: expected.Message},
+	}
+	if expected.MessageContains != nil {
+		lines[4].Expected, lines[4].Part = expected.MessageContains, true
+	}
+	if got != nil {
+		for i, value := range []*string{&got.Policy, &got.Binding, &got.Rule, &got.Template, &got.Message} {
+			lines[i].Got = value
+		}
+	}
+	return slices.DeleteFunc(lines, func(l Line) bool {
+		return l.Expected == nil && (l.Got == nil || *l.Got == "")
+	})
+}

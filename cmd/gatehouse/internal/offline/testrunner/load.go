@@ -1,0 +1,214 @@
+package testrunner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	sigsjson "sigs.k8s.io/json"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+)
+
+// testKind is the kind of the documents that are read.
+const testKind = "Test"
+
+// Load reads the cases of all Test documents in files and directories, in the
+// order of the paths, files, documents and cases. Documents of other kinds are
+// passed over. The findings are everything that is wrong, and then the cases are
+// for no more than to look what else is: Known and Runner check them further.
+func Load(paths []string) ([]*Case, diagnostic.List) {
+	l := loader{documents: map[string]string{}}
+	seen := map[string]bool{}
+	for _, path := range paths {
+		documents, found := config.Documents(filepath.Clean(path))
+		l.found = append(l.found, found...)
+		before := l.tests
+		for _, d := range documents {
+			if !seen[absolute(d.File)] {
+				l.document(d.File, d.Source, d.Value, "")
+			} else {
+				l.tests++ // of a file that is named twice, and read once
+			}
+		}
+		for _, d := range documents {
+			seen[absolute(d.File)] = true
+		}
+		if l.tests == before && len(found) == 0 {
+			l.found = append(l.found, diagnostic.Finding{
+				Severity: diagnostic.Error, Source: filepath.ToSlash(path), Message: "there is no document of kind Test here",
+				Hint: "a test has apiVersion " + v1alpha1.GroupVersion.String() + " and kind " + testKind,
+			})
+		}
+	}
+	l.found.Sort()
+	return l.cases, l.found
+}
+
+// absolute is a path by which a file is known, whatever it is called.
+func absolute(path string) string {
+	if whole, err := filepath.Abs(path); err == nil {
+		return whole
+	}
+	return path
+}
+
+// loader collects what documents say.
+type loader struct {
+	checker strict.Checker
+	// documents tells where a test was given first, by its name.
+	documents map[string]string
+	tests     int
+	cases     []*Case
+	found     diagnostic.List
+}
+
+// document is one document on its way into cases.
+type document struct {
+	*loader
+	file, source string
+	test         v1alpha1.Test
+	about        *About
+	context      *Context
+}
+
+func (d *document) report(field, message, hint string) {
+	object := testKind
+	if d.test.Metadata.Name != "" {
+		object += "/" + strict.Printable(d.test.Metadata.Name)
+	}
+	d.found = append(d.found, diagnostic.Finding{Severity: diagnostic.Error, Source: d.source, Object: object, Field: field, Message: message, Hint: hint})
+}
+
+// document reads a document if it is a Test, or the items of a list. Kind is
+// that of the items of a list of one kind.
+func (l *loader) document(file, source string, value any, kind string) {
+	fields, ok := value.(map[string]any)
+	if !ok {
+		return
+	}
+	given, _ := fields["kind"].(string)
+	if given == "" {
+		given = kind
+	}
+	if items, ok := fields["items"].([]any); ok && strings.HasSuffix(given, "List") {
+		separator := "#"
+		if strings.Contains(source, "#") {
+			separator = "/"
+		}
+		for i, item := range items {
+			of := ""
+			if given == testKind+"List" {
+				of = testKind
+				inherits(item, fields["apiVersion"])
+			}
+			l.document(file, fmt.Sprintf("%s%sitems[%d]", source, separator, i), item, of)
+		}
+		return
+	}
+	apiVersion, _ := fields["apiVersion"].(string)
+	d := document{loader: l, file: file, source: source}
+	if !d.isTest(apiVersion, given) {
+		return
+	}
+	l.tests++
+	d.read(fields)
+}
+
+// inherits gives an item of a list of tests what the list says for all of them.
+func inherits(item, apiVersion any) {
+	if fields, ok := item.(map[string]any); ok {
+		for name, value := range map[string]any{"apiVersion": apiVersion, "kind": testKind} {
+			if _, given := fields[name]; !given {
+				fields[name] = value
+			}
+		}
+	}
+}
+
+// isTest tells whether a document is a test. What was most likely meant for one
+// is reported: a test that is passed over never fails.
+func (d *document) isTest(apiVersion, kind string) bool {
+	version, err := schema.ParseGroupVersion(apiVersion)
+	switch {
+	case kind == testKind && version == v1alpha1.GroupVersion:
+		return true
+	case kind == testKind && (apiVersion == "" || err != nil || version.Group == v1alpha1.GroupVersion.Group):
+		d.report("apiVersion", fmt.Sprintf("%q is not a version of %s that is read", strict.Cut(apiVersion, mostShown), testKind), "write "+v1alpha1.GroupVersion.String())
+		d.tests++
+	case version.Group == v1alpha1.GroupVersion.Group:
+		if _, near := diagnostic.Nearest(kind, testKind); near {
+			d.report("kind", fmt.Sprintf("%q is not a kind of %s", strict.Cut(kind, mostShown), version.Group), fmt.Sprintf("did you mean %q?", testKind))
+			d.tests++
+		}
+	}
+	return false
+}
+
+// mostShown bounds a value in a message, in characters.
+const mostShown = 60
+
+// read reads a test.
+func (d *document) read(fields map[string]any) {
+	if metadata, ok := fields["metadata"].(map[string]any); ok {
+		d.test.Metadata.Name, _ = metadata["name"].(string) // for what is reported
+	}
+	if !d.decode(fields) {
+		return
+	}
+	if first, twice := d.documents[d.test.Metadata.Name]; twice {
+		d.report("metadata.name", fmt.Sprintf("%q is the name of another test, in %q", strict.Cut(d.test.Metadata.Name, mostShown), first), "give one of the two another name")
+	} else if d.test.Metadata.Name != "" {
+		d.documents[d.test.Metadata.Name] = d.source
+	}
+	if len(d.test.Cases) == 0 {
+		d.report("cases", "is missing or empty, so nothing is tested", "")
+	}
+	if d.test.Policies != nil {
+		d.about = &About{names: d.test.Policies}
+	}
+	d.readContext()
+	names := map[string]int{}
+	for i := range d.test.Cases {
+		d.readCase(i, names)
+	}
+}
+
+// decode decodes a test strictly. False means that it cannot be used.
+func (d *document) decode(fields map[string]any) bool {
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		d.report("", err.Error(), "")
+		return false
+	}
+	found := d.checker.Compare(reflect.TypeFor[v1alpha1.Test](), fields, "", strict.Options{})
+	for _, f := range found {
+		d.report(f.Field, f.Message, f.Hint)
+	}
+	if len(found) > 0 {
+		return false
+	}
+	strictErrs, err := sigsjson.UnmarshalStrict(raw, &d.test)
+	if err != nil {
+		d.report("", err.Error(), "")
+	}
+	for _, e := range strictErrs {
+		if field, ok := errors.AsType[sigsjson.FieldError](e); ok {
+			d.report(strict.Printable(field.FieldPath()), "unknown or duplicate field", "")
+		}
+	}
+	return err == nil && len(strictErrs) == 0
+}
+
+// Select are the cases whose title a pattern matches.
+func Select(all []*Case, match func(title string) bool) []*Case {
+	return slices.DeleteFunc(slices.Clone(all), func(c *Case) bool { return !match(c.Title()) })
+}

@@ -1,0 +1,178 @@
+package testrunner
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+)
+
+// Runner has cases decided.
+type Runner struct {
+	// Resources are those of the kinds that objects are of.
+	Resources *request.Resources
+	// Compile is the configuration compiled for a Variant. It is called once for
+	// each that cases need, and not concurrently.
+	Compile func(Variant) (*webhooks.Snapshot, error)
+	// Workers is how many cases are decided at a time, at least 1.
+	Workers int
+}
+
+// Result is what became of one case.
+type Result struct {
+	Case *Case
+	Got  Outcome
+	// Differences are empty if the case has passed.
+	Differences []Difference
+	// Elapsed is what the decision took.
+	Elapsed time.Duration
+}
+
+// Passed tells whether all was as expected.
+func (r *Result) Passed() bool { return len(r.Differences) == 0 }
+
+// Variant is what a configuration is compiled for.
+type Variant struct {
+	// Now is the time by which exceptions expire, unless RealTime holds.
+	Now      time.Time
+	RealTime bool
+	// Inject tells whether there are sidecar profiles.
+	Inject bool
+	// About are the policies that are there, and nil for all.
+	About *About
+	// Context is laid over that of the configuration, if it is not nil.
+	Context *Context
+}
+
+func variantOf(c *Case) Variant {
+	v := Variant{RealTime: c.Now == nil, Inject: c.Inject, About: c.About, Context: c.Context}
+	if c.Now != nil {
+		v.Now = c.Now.UTC()
+	}
+	return v
+}
+
+// Check finds what no request can be made of, in cases with which nothing else is
+// wrong.
+func (r *Runner) Check(all []*Case) diagnostic.List {
+	var found diagnostic.List
+	for _, c := range all {
+		if c.broken {
+			continue
+		}
+		if _, err := r.request(c); err != nil {
+			found = append(found, c.unaskable(err)...)
+		}
+	}
+	return found
+}
+
+// unaskable are the reasons why no request can be made of a case.
+func (c *Case) unaskable(err error) diagnostic.List {
+	var found diagnostic.List
+	for line := range strings.Lines(err.Error()) {
+		f := c.finding(strings.TrimSpace(line))
+		if strings.HasPrefix(line, "name: is missing") {
+			f.Hint = "objectName is the name of an object that does not say it"
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// Run decides every case. The results are in the order of the cases, however
+// many are decided at a time. The error is a finding.List of cases that no
+// request can be made of, as Check finds them, and then none was decided; or why
+// the work ended early.
+func (r *Runner) Run(ctx context.Context, all []*Case) ([]Result, error) {
+	requests := make([]admission.Request, len(all))
+	var found diagnostic.List
+	for i, c := range all {
+		var err error
+		if requests[i], err = r.request(c); err != nil {
+			found = append(found, c.unaskable(err)...)
+		}
+	}
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	snapshots := map[Variant]*webhooks.Snapshot{}
+	for _, c := range all {
+		v := variantOf(c)
+		if snapshots[v] != nil {
+			continue
+		}
+		snapshot, err := r.Compile(v)
+		if err != nil {
+			return nil, fmt.Errorf("the configuration cannot be compiled for %q: %w", c.Title(), err)
+		}
+		snapshots[v] = snapshot
+	}
+	results := make([]Result, len(all))
+	var group errgroup.Group
+	group.SetLimit(max(1, r.Workers))
+	for i, c := range all {
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			start := time.Now()
+			result := Result{Case: c, Got: decide(ctx, snapshots[variantOf(c)], c, requests[i])}
+			result.Elapsed = time.Since(start)
+			result.Differences = Judge(&c.Expect, &result.Got)
+			results[i] = result
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return results, ctx.Err()
+}
+
+// Warnings are about cases whose object is of a kind that is not known: a policy
+// that calls its resource otherwise is not about it, and the case tries nothing.
+func (r *Runner) Warnings(all []*Case) diagnostic.List {
+	var found diagnostic.List
+	for _, c := range all {
+		text := c.Spec.Object
+		if len(text) == 0 {
+			text = c.Spec.OldObject
+		}
+		object, err := rawjson.Parse(text)
+		if err != nil {
+			continue // Run tells
+		}
+		kind := schema.FromAPIVersionAndKind(object.Get("apiVersion").Text(), object.Get("kind").Text())
+		if as := r.Resources.Of(kind); as.Guessed {
+			if req, err := r.request(c); err == nil && req.Operation == admissionv1.Connect {
+				continue // its object is the options, and what they are of is known
+			}
+			f := c.finding(fmt.Sprintf("kind %q of %s is not known: its resource is taken to be %q, in namespaces",
+				strict.Cut(kind.Kind, mostShown), strict.Printable(kind.GroupVersion().String()), strict.Cut(as.Name, mostShown)))
+			f.Severity, f.Hint = diagnostic.Warning, "put its CustomResourceDefinition into the --config directory"
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// finding is an error about the case.
+func (c *Case) finding(message string) diagnostic.Finding {
+	object := testKind
+	if c.Test != c.Source {
+		object += "/" + strict.Printable(c.Test)
+	}
+	return diagnostic.Finding{Severity: diagnostic.Error, Source: c.Source, Object: object, Field: c.Field, Message: message}
+}

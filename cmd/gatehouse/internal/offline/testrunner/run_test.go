@@ -1,0 +1,128 @@
+package testrunner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+)
+
+// names is a configuration in which the names of ConfigMaps matter.
+const names = `
+apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionPolicy
+metadata: {name: names}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  validations: [{expression: '!object.metadata.name.endsWith("7")', messageExpression: '"not " + object.metadata.name'}]
+  validationActions: [Deny]
+`
+
+// load reads cases, and how to compile the configuration for them.
+func load(t *testing.T, tests string) ([]*Case, func(Variant) (*webhooks.Snapshot, error)) {
+	t.Helper()
+	dir := write(t, map[string]string{"config/policy.yaml": names, "test.yaml": tests})
+	c, err := config.Load(filepath.Join(dir, "config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, found := Load([]string{filepath.Join(dir, "test.yaml")})
+	if err := found.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all, func(Variant) (*webhooks.Snapshot, error) {
+		return webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy})
+	}
+}
+
+// TestRunKeepsTheOrder runs many cases with many workers, and with one.
+func TestRunKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	const many = 300
+	var tests strings.Builder
+	tests.WriteString(head + "metadata: {name: many}\ncases:\n")
+	for i := range many {
+		fmt.Fprintf(&tests, "- {name: c%d, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: n%d}}, expect: {violations: [{message: not n%d}]}}\n", i, i, i)
+	}
+	all, compile := load(t, tests.String())
+	show := func(workers int) string {
+		runner := Runner{Resources: request.NewResources(nil), Compile: compile, Workers: workers}
+		results, err := runner.Run(t.Context(), all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		for i := range results {
+			r := &results[i]
+			if want := strings.HasSuffix(r.Case.Name, "7"); r.Passed() != want {
+				t.Errorf("%s has passed: %v", r.Case.Name, r.Passed())
+			}
+			fmt.Fprintf(&b, "%s %s\n%s", r.Case.Title(), r.Got.Verdict, text(r.Differences))
+		}
+		return b.String()
+	}
+	one, eight := show(1), show(8)
+	if one != eight {
+		t.Errorf("with one worker\n%s\nwith eight\n%s", one, eight)
+	}
+	if first, _, _ := strings.Cut(one, "\n"); first != "many/c0 Allowed" {
+		t.Errorf("the first is %s", first)
+	}
+}
+
+// TestRunCompilesOnceForEachVariant counts how often and for what.
+func TestRunCompilesOnceForEachVariant(t *testing.T) {
+	t.Parallel()
+	all, compile := load(t, head+`metadata: {name: a}
+cases:
+- {name: a, object: `+pod+`, expect: {verdict: Allowed}}
+- {name: b, object: `+pod+`, expect: {verdict: Allowed}}
+- {name: c, object: `+pod+`, inject: false, expect: {verdict: Allowed}}
+- {name: d, object: `+pod+`, now: "2026-01-01T00:00:00Z", expect: {verdict: Allowed}}
+- {name: e, object: `+pod+`, now: "2026-01-01T01:00:00+01:00", expect: {verdict: Allowed}}
+---
+`+head+`metadata: {name: b}
+context: [{apiVersion: v1, kind: Namespace, metadata: {name: a}}]
+cases:
+- {name: a, object: `+pod+`, expect: {verdict: Allowed}}
+- {name: b, object: `+pod+`, expect: {verdict: Allowed}}
+`)
+	var got []string
+	runner := Runner{Resources: request.NewResources(nil), Compile: func(v Variant) (*webhooks.Snapshot, error) {
+		got = append(got, fmt.Sprintf("%s %v %v %v", v.Now.Format(time.RFC3339), v.RealTime, v.Inject, v.Context != nil))
+		return compile(v)
+	}}
+	results, err := runner.Run(t.Context(), all)
+	if err != nil || len(results) != len(all) {
+		t.Fatal(len(results), err)
+	}
+	const zero = "0001-01-01T00:00:00Z"
+	want := []string{zero + " true true false", zero + " true false false", "2026-01-01T00:00:00Z false true false", zero + " true true true"}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("compiled for\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestRunHasNoHalfResults ends early in every way there is.
+func TestRunHasNoHalfResults(t *testing.T) {
+	t.Parallel()
+	all, compile := load(t, good)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	runner := Runner{Resources: request.NewResources(nil), Compile: compile}
+	if results, err := runner.Run(ended, all); !errors.Is(err, context.Canceled) || results != nil {
+		t.Errorf("after the end: %v, %v", results, err)
+	}
+	broken := errors.New("broken")
+	runner.Compile = func(Variant) (*webhooks.Snapshot, error) { return nil, broken }
+	if results, err := runner.Run(t.Context(), all); !errors.Is(err, broken) || results != nil || !strings.Contains(err.Error(), "good/a") {
+		t.Errorf("without a configuration: %v, %v", results, err)
+	}
+}
