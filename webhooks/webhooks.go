@@ -99,7 +99,7 @@ func appendFindings(found diagnostic.List, err error) diagnostic.List {
 	if list, ok := errors.AsType[diagnostic.List](err); ok {
 		return append(found, list...)
 	}
-	return append(found, diagnostic.Finding{Severity: diagnostic.Error, Message: err.Error()})
+	return append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Message: err.Error()})
 }
 
 // Warnings are the findings that did not keep the Snapshot from being compiled,

@@ -178,5 +178,5 @@ var jwtText = regexp.MustCompile(`\bey[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Z
 // withoutTokens is a text without the tokens that are in it, such as one that was
 // taken for the name of a file.
 func withoutTokens(text string) string {
-	return jwtText.ReplaceAllString(diagnostic.Finding{Message: text}.Redacted().Message, "…")
+	return jwtText.ReplaceAllString(diagnostic.Diagnostic{Message: text}.Redacted().Message, "…")
 }

@@ -148,7 +148,7 @@ func fewOfEach(found diagnostic.List) diagnostic.List {
 		few = append(few, f)
 	}
 	for _, object := range slices.Sorted(maps.Keys(severest)) {
-		few = append(few, diagnostic.Finding{
+		few = append(few, diagnostic.Diagnostic{
 			Severity: severest[object], Source: config.ClusterSource, Object: object,
 			Message: "and " + count(counts[object]-mostOfOne, "finding") + " more", Hint: "the conditions of the object say the same",
 		})
@@ -293,7 +293,7 @@ func (u *inUse) emptiedBy(c *config.Config) []string {
 func emptiedFiles(severity diagnostic.Severity, files []string) diagnostic.List {
 	var list diagnostic.List
 	for _, file := range files {
-		list = append(list, diagnostic.Finding{
+		list = append(list, diagnostic.Diagnostic{
 			Severity: severity, Source: file, Message: "holds no document any more, and held some before",
 			Hint: "put the documents back; to remove them, delete the file",
 		})

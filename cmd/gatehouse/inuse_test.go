@@ -152,7 +152,7 @@ func TestFewOfEach(t *testing.T) {
 		}
 		for _, of := range [][2]string{{"p.yaml", "AdmissionPolicy/p"}, {config.ClusterSource, "PolicyException/shop/x"}, {config.ClusterSource, "AdmissionPolicy/p"}} {
 			if i < 5 || of[1] != "AdmissionPolicy/p" || of[0] == "p.yaml" {
-				all = append(all, diagnostic.Finding{Severity: severity, Source: of[0], Object: of[1], Message: strconv.Itoa(i)})
+				all = append(all, diagnostic.Diagnostic{Severity: severity, Source: of[0], Object: of[1], Message: strconv.Itoa(i)})
 			}
 		}
 	}

@@ -127,7 +127,7 @@ func besides(errs, read, found diagnostic.List) diagnostic.List {
 	for _, f := range read {
 		unread[f.Source] = unread[f.Source] || f.Severity == diagnostic.Error
 	}
-	return slices.DeleteFunc(found, func(f diagnostic.Finding) bool {
+	return slices.DeleteFunc(found, func(f diagnostic.Diagnostic) bool {
 		return unread[f.Source] || broken[place{f.Source, f.Field}]
 	})
 }
@@ -140,7 +140,7 @@ func lintPolicies(c *config.Config, now time.Time) diagnostic.List {
 	}
 	found, err := lint.Lint(lint.Input{Policy: c.Policy, Namespaces: namespaces, Now: now})
 	if err != nil {
-		found = append(found, diagnostic.Finding{Severity: diagnostic.Warning, Message: "policies are compiled and not looked at further: " + err.Error()})
+		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Message: "policies are compiled and not looked at further: " + err.Error()})
 	}
 	return found
 }
@@ -166,7 +166,7 @@ func compiled(c *config.Config, found diagnostic.List) (*webhooks.Snapshot, diag
 	case errors.As(err, &list):
 		found = append(found, followon.Without(found, list)...)
 	default:
-		found = append(found, diagnostic.Finding{Severity: diagnostic.Error, Message: err.Error()})
+		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Message: err.Error()})
 	}
 	found.Sort()
 	if found.Err() != nil {

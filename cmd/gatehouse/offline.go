@@ -268,7 +268,7 @@ func podHint(o *manifest.Object) string {
 
 // complete adds to the hint about a template how the command gets what it renders
 // to.
-func (f *offlineFlags) complete(found *diagnostic.Finding) {
+func (f *offlineFlags) complete(found *diagnostic.Diagnostic) {
 	if found.Hint == manifest.TemplateHint {
 		found.Hint += ", as in " + f.rendered()
 	}
@@ -455,8 +455,8 @@ func misplaced(o *manifest.Object) []string {
 }
 
 // couldNotTell is why it could not be told what becomes of a pod, on one line.
-func couldNotTell(in *sidecar.Input, d *sidecar.Decision) diagnostic.Finding {
-	f := diagnostic.Finding{Severity: diagnostic.Error}
+func couldNotTell(in *sidecar.Input, d *sidecar.Decision) diagnostic.Diagnostic {
+	f := diagnostic.Diagnostic{Severity: diagnostic.Error}
 	var profiles []string
 	known := make(map[string]bool)
 	for i := range d.Verdicts {

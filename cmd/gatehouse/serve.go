@@ -630,7 +630,7 @@ func logFindings(log *slog.Logger, err error) {
 	}
 }
 
-func logFinding(log *slog.Logger, f diagnostic.Finding) {
+func logFinding(log *slog.Logger, f diagnostic.Diagnostic) {
 	f = f.Redacted()
 	write := log.Error
 	if f.Severity == diagnostic.Warning {

@@ -220,7 +220,7 @@ func (a *attempt) blame(found diagnostic.List) (again bool) {
 
 // victim is the resource that is to mend an error: of those that take part in it, the
 // one that was changed last. Known tells that one of them was taken back already.
-func (a *attempt) victim(f *diagnostic.Finding, touched map[*standing]bool) (victim *standing, known bool) {
+func (a *attempt) victim(f *diagnostic.Diagnostic, touched map[*standing]bool) (victim *standing, known bool) {
 	for _, name := range append(strings.Fields(f.Others), f.Object) {
 		one := a.byName[name]
 		if one == nil || one.use == nil {
@@ -242,12 +242,12 @@ func changedLater(a, b *config.Resource) bool {
 }
 
 // takeBack takes a version back, to the one before it or to none.
-func (a *attempt) takeBack(one *standing, f *diagnostic.Finding) {
+func (a *attempt) takeBack(one *standing, f *diagnostic.Diagnostic) {
 	current := one.current()
 	if current {
 		said := *f
 		if f.Object != one.read.Object() {
-			said = diagnostic.Finding{
+			said = diagnostic.Diagnostic{
 				Severity: diagnostic.Error, Source: config.ClusterSource, Object: one.read.Object(), Field: "spec", Hint: f.Hint,
 				Message: fmt.Sprintf("makes %s wrong, and was changed last: %s: %s", f.Object, f.Field, f.Message),
 			}
@@ -370,7 +370,7 @@ func (of *settled) report(notSent func(object any) []string) status.Report {
 // findings are those of the snapshot, with all about the resources as they were
 // read.
 func (of *settled) findings(snapshot diagnostic.List) diagnostic.List {
-	list := slices.DeleteFunc(snapshot, func(f diagnostic.Finding) bool { return f.Source == config.ClusterSource })
+	list := slices.DeleteFunc(snapshot, func(f diagnostic.Diagnostic) bool { return f.Source == config.ClusterSource })
 	list = append(list, of.leftOut...)
 	for _, one := range of.standings {
 		list = append(list, one.found...)

@@ -321,7 +321,7 @@ func listingError(dir string, listing *tokens.Listing, now time.Time) error {
 }
 
 // listingErrors are how many errors there are, and the first.
-func listingErrors(listing *tokens.Listing, now time.Time) (n int, first diagnostic.Finding, err error) {
+func listingErrors(listing *tokens.Listing, now time.Time) (n int, first diagnostic.Diagnostic, err error) {
 	spec := listing.Spec
 	spec.Now = func() time.Time { return now }
 	_, err = authn.Compile(spec)

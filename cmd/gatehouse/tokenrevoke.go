@@ -290,7 +290,7 @@ func (f *tokenRevokeFlags) notThere(id string, listing *tokens.Listing) error {
 
 // mayHideTokens tells whether an error is about what may be an access token, and
 // cannot be read.
-func mayHideTokens(one diagnostic.Finding) bool {
+func mayHideTokens(one diagnostic.Diagnostic) bool {
 	kind, _, known := strings.Cut(one.Object, "/")
 	return one.Severity == diagnostic.Error && (!known || kind == "AccessToken" || strings.HasSuffix(kind, "List"))
 }
@@ -390,7 +390,7 @@ func listingErrorAfter(dir string, listing *tokens.Listing) error {
 	if listing == nil {
 		return nil
 	}
-	at := slices.IndexFunc(listing.Found, func(one diagnostic.Finding) bool { return one.Severity == diagnostic.Error })
+	at := slices.IndexFunc(listing.Found, func(one diagnostic.Diagnostic) bool { return one.Severity == diagnostic.Error })
 	if at < 0 {
 		return nil
 	}

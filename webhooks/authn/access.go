@@ -155,7 +155,7 @@ type tokenChecker struct {
 // check checks one token, and is its hash.
 func (c *tokenChecker) check(t *Token) [sha256.Size]byte {
 	report := func(severity diagnostic.Severity, field, message, hint string) {
-		c.found = append(c.found, diagnostic.Finding{
+		c.found = append(c.found, diagnostic.Diagnostic{
 			Severity: severity, Source: t.Source, Object: object(t),
 			Field: field, Message: message, Hint: hint,
 		})

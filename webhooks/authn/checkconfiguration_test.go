@@ -190,7 +190,7 @@ func TestCompileConfiguration(t *testing.T) {
 			} else if !errors.As(err, &found) {
 				t.Fatal(err)
 			}
-			found = slices.DeleteFunc(slices.Clone(found), func(f diagnostic.Finding) bool {
+			found = slices.DeleteFunc(slices.Clone(found), func(f diagnostic.Diagnostic) bool {
 				return f.Severity == diagnostic.Warning && strings.HasPrefix(f.Field, "jwt[") && f.Code == "" // of package jwt
 			})
 			var shown []string

@@ -37,7 +37,7 @@ func checkPrefixes(spec *Spec) diagnostic.List {
 			if !strings.HasPrefix(a.prefix, b.prefix) && !strings.HasPrefix(b.prefix, a.prefix) {
 				continue
 			}
-			found = append(found, diagnostic.Finding{
+			found = append(found, diagnostic.Diagnostic{
 				Severity: diagnostic.Warning, Source: a.document, Object: authenticationConfiguration, Field: a.field, Code: "shared-names",
 				Message: fmt.Sprintf("%s %s gives names that begin with %s, and %s %s names that begin with %s: one user name can be two people",
 					a.source, quote(a.name), quote(a.prefix), b.source, quote(b.name), quote(b.prefix)),

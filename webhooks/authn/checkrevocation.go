@@ -50,7 +50,7 @@ func checkRevocationUsers(spec *Spec) diagnostic.List {
 			continue
 		}
 		problem, hint := p.say(one.Spec.User)
-		found = append(found, diagnostic.Finding{
+		found = append(found, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: "spec.user", Code: "no-such-user",
 			Message: problem + ", so nothing is revoked",
 			Hint:    hint + "; if access tokens were meant that are gone, the revocation may go too",

@@ -75,7 +75,7 @@ func compileIssuers(spec *Spec) (map[string]*issuer, diagnostic.List) {
 			if field != "" {
 				field = "." + field
 			}
-			found = append(found, diagnostic.Finding{
+			found = append(found, diagnostic.Diagnostic{
 				Severity: severity, Source: one.Source, Object: authenticationConfiguration,
 				Field: one.Field + field, Message: message, Hint: hint,
 			})
@@ -161,7 +161,7 @@ type configurationProblems struct {
 }
 
 func (p *configurationProblems) report(severity diagnostic.Severity, field, message, hint string) {
-	p.found = append(p.found, diagnostic.Finding{
+	p.found = append(p.found, diagnostic.Diagnostic{
 		Severity: severity, Source: p.source, Object: authenticationConfiguration, Field: field, Message: message, Hint: hint,
 	})
 }

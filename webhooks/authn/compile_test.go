@@ -165,7 +165,7 @@ func TestCompileWarnings(t *testing.T) {
 	if len(list) != 1 {
 		t.Fatalf("got %v, want one warning", list)
 	}
-	want := diagnostic.Finding{
+	want := diagnostic.Diagnostic{
 		Severity: diagnostic.Warning, Source: "tokens/old.yaml", Object: "AccessToken/old", Field: "spec.expiresAt",
 		Message: `"2026-11-20T12:00:00Z" has passed: the token is refused`, Hint: "delete the document, or issue a new token",
 	}

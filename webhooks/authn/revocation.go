@@ -34,7 +34,7 @@ func (r revoked) add(one *Revocation) {
 func (one *Revocation) check() diagnostic.List {
 	var found diagnostic.List
 	report := func(severity diagnostic.Severity, field, message, hint string) {
-		found = append(found, diagnostic.Finding{
+		found = append(found, diagnostic.Diagnostic{
 			Severity: severity, Source: one.Source, Object: "TokenRevocation/" + one.Name,
 			Field: field, Message: message, Hint: hint,
 		})

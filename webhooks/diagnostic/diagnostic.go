@@ -22,8 +22,8 @@ const (
 	Warning Severity = "warning"
 )
 
-// Finding is one remark about one document.
-type Finding struct {
+// Diagnostic is one remark about one document.
+type Diagnostic struct {
 	Severity Severity `json:"severity"`
 	// Source is the file, and behind a # the number of the document in it
 	// where it has several: "policies/base.yaml#2".
@@ -51,7 +51,7 @@ var token = regexp.MustCompile(`gatehouse(?:-login)?_[a-z0-9-]+_[A-Za-z0-9_.-]+`
 
 // Redacted is the finding as it may be shown: without the text of a token of
 // Gatehouse, wherever in a document somebody has put one.
-func (f Finding) Redacted() Finding {
+func (f Diagnostic) Redacted() Diagnostic {
 	for _, text := range []*string{&f.Source, &f.Object, &f.Field, &f.Message, &f.Hint} {
 		if strings.Contains(*text, "gatehouse") {
 			*text = token.ReplaceAllString(*text, "gatehouse_…")
@@ -61,13 +61,13 @@ func (f Finding) Redacted() Finding {
 }
 
 // MarshalJSON shows the finding as Redacted.
-func (f Finding) MarshalJSON() ([]byte, error) {
-	type plain Finding
+func (f Diagnostic) MarshalJSON() ([]byte, error) {
+	type plain Diagnostic
 	return json.Marshal(plain(f.Redacted()))
 }
 
 // String is the finding, as Redacted, on one line and without its severity.
-func (f Finding) String() string {
+func (f Diagnostic) String() string {
 	f = f.Redacted()
 	var b strings.Builder
 	for _, part := range []string{f.Source, f.Object, f.Field} {
@@ -93,7 +93,7 @@ func (f Finding) String() string {
 // List is a number of findings. As an error it shows one finding a line.
 //
 //nolint:errname // a list that can be an error, and is read as a list
-type List []Finding
+type List []Diagnostic
 
 // Error joins the findings, one a line. Warnings are marked.
 func (l List) Error() string {
@@ -112,7 +112,7 @@ func (l List) Error() string {
 // never a non-nil error. It keeps the warnings: whoever mends the errors sees
 // them in the same go.
 func (l List) Err() error {
-	if slices.ContainsFunc(l, func(f Finding) bool { return f.Severity == Error }) {
+	if slices.ContainsFunc(l, func(f Diagnostic) bool { return f.Severity == Error }) {
 		return l
 	}
 	return nil
@@ -121,7 +121,7 @@ func (l List) Err() error {
 // Sort puts the findings into the order in which they are shown: by source,
 // object and field, and in the order found within these.
 func (l List) Sort() {
-	slices.SortStableFunc(l, func(a, b Finding) int {
+	slices.SortStableFunc(l, func(a, b Diagnostic) int {
 		fileA, numberA := source(a.Source)
 		fileB, numberB := source(b.Source)
 		return cmp.Or(cmp.Compare(fileA, fileB), cmp.Compare(numberA, numberB), cmp.Compare(a.Source, b.Source),

@@ -216,14 +216,14 @@ func (c *compilation) configuration(given *Configuration) {
 	switch {
 	case errors.As(err, &problems):
 		for _, problem := range problems {
-			c.findings = append(c.findings, diagnostic.Finding{
+			c.findings = append(c.findings, diagnostic.Diagnostic{
 				Severity: diagnostic.Error, Source: given.Source, Object: configurationKind,
 				Field: strings.TrimSuffix(fmt.Sprintf("workloads[%d].%s", problem.Index, problem.Field), "."), Message: problem.Reason, Hint: problem.Hint,
 			})
 		}
 		kinds, _ = workload.New(nil) // the built-in ones are right
 	case err != nil:
-		c.findings = append(c.findings, diagnostic.Finding{Severity: diagnostic.Error, Object: configurationKind, Field: "workloads", Message: err.Error()})
+		c.findings = append(c.findings, diagnostic.Diagnostic{Severity: diagnostic.Error, Object: configurationKind, Field: "workloads", Message: err.Error()})
 	}
 	c.set.workloads = kinds
 }

@@ -442,7 +442,7 @@ func TestEmptySpecAllows(t *testing.T) {
 func TestWarningsAreACopy(t *testing.T) {
 	t.Parallel()
 	set := compile(t, replicasPolicy)
-	set.Warnings()[0] = diagnostic.Finding{}
+	set.Warnings()[0] = diagnostic.Diagnostic{}
 	if got := set.Warnings()[0].Object; got != "ValidatingAdmissionPolicy/replicas" {
 		t.Errorf("the set's warnings were changed: %q", got)
 	}

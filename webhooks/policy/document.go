@@ -28,7 +28,7 @@ func (d document) warnf(path *field.Path, hint, format string, args ...any) {
 }
 
 func (d document) add(severity diagnostic.Severity, place, hint, message string) {
-	*d.findings = append(*d.findings, diagnostic.Finding{
+	*d.findings = append(*d.findings, diagnostic.Diagnostic{
 		Severity: severity, Source: d.source, Object: d.object, Field: place, Message: message, Hint: hint,
 	})
 }

@@ -266,7 +266,7 @@ func few(d document, found diagnostic.List, more int) diagnostic.List {
 	if more += len(found) - maxFindings; more <= 0 {
 		return found
 	}
-	slices.SortStableFunc(found, func(a, b diagnostic.Finding) int {
+	slices.SortStableFunc(found, func(a, b diagnostic.Diagnostic) int {
 		if a.Severity == b.Severity {
 			return 0
 		}

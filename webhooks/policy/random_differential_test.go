@@ -306,7 +306,7 @@ func (w *world) compiled(t testing.TB, base *policy.Set) *policy.Set {
 }
 
 // replace replaces the expression that a finding is about.
-func (w *world) replace(f diagnostic.Finding) bool {
+func (w *world) replace(f diagnostic.Diagnostic) bool {
 	for i := range w.policies {
 		p := &w.policies[i]
 		if p.Source != f.Source {

@@ -23,8 +23,8 @@ import (
 
 func objectName(p *Profile) string { return "SidecarProfile/" + p.Name }
 
-func errorAt(p *Profile, path, message string) diagnostic.Finding {
-	return diagnostic.Finding{Severity: diagnostic.Error, Source: p.Source, Object: objectName(p), Field: path, Message: message}
+func errorAt(p *Profile, path, message string) diagnostic.Diagnostic {
+	return diagnostic.Diagnostic{Severity: diagnostic.Error, Source: p.Source, Object: objectName(p), Field: path, Message: message}
 }
 
 func (c *compiler) error(path, hint, format string, args ...any) {

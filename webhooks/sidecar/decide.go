@@ -352,7 +352,7 @@ func (s *Set) strange(name string) (because, hint string) {
 func (m *maker) finish() {
 	m.unmet()
 	if m.moreRefusals > 0 {
-		m.Refusals = append(m.Refusals, diagnostic.Finding{Severity: diagnostic.Error, Message: fmt.Sprintf("and %d more", m.moreRefusals)})
+		m.Refusals = append(m.Refusals, diagnostic.Diagnostic{Severity: diagnostic.Error, Message: fmt.Sprintf("and %d more", m.moreRefusals)})
 	}
 	if m.moreWarnings > 0 {
 		m.Warnings = append(m.Warnings, fmt.Sprintf("and %d more warnings", m.moreWarnings))
@@ -454,7 +454,7 @@ func (d *Decision) refuse(path, hint, format string, args ...any) {
 		d.moreRefusals++
 		return
 	}
-	d.Refusals = append(d.Refusals, diagnostic.Finding{
+	d.Refusals = append(d.Refusals, diagnostic.Diagnostic{
 		Severity: diagnostic.Error, Field: path, Message: fmt.Sprintf(format, args...), Hint: hint,
 	})
 }

@@ -26,7 +26,7 @@ func (s *Set) checkKnown(all []KnownNamespace) diagnostic.List {
 	var found diagnostic.List
 	for _, ns := range all {
 		warn := func(key, hint, message string) {
-			found = append(found, diagnostic.Finding{
+			found = append(found, diagnostic.Diagnostic{
 				Severity: diagnostic.Warning, Source: ns.Source, Object: "Namespace/" + ns.Name,
 				Field: "metadata.annotations[" + key + "]", Message: message, Hint: hint,
 			})

@@ -13,7 +13,7 @@ import (
 func (s *Set) link() diagnostic.List {
 	var found diagnostic.List
 	report := func(p *profile, severity diagnostic.Severity, path, hint, format string, args ...any) {
-		found = append(found, diagnostic.Finding{
+		found = append(found, diagnostic.Diagnostic{
 			Severity: severity, Source: p.source, Object: "SidecarProfile/" + p.name, Field: path,
 			Message: fmt.Sprintf(format, args...), Hint: hint,
 		})

@@ -50,7 +50,7 @@ func checkShared(profiles []*profile) diagnostic.List {
 		users = make(map[portUse][]int) // indexes of ports
 	)
 	report := func(p, other *profile, path, what string) {
-		found = append(found, diagnostic.Finding{
+		found = append(found, diagnostic.Diagnostic{
 			Severity: diagnostic.Error, Source: p.source, Object: "SidecarProfile/" + p.name, Field: path,
 			Message: fmt.Sprintf("%s, and so does profile %q %s; both can apply to one pod", what, other.name, origin(other.source)),
 			Hint:    "change one, or give the profiles selectors that exclude each other",

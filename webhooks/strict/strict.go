@@ -64,7 +64,7 @@ func (c *Checker) Compare(root reflect.Type, value any, path string, options Opt
 }
 
 func (c *check) report(field, message, hint string) {
-	c.found = append(c.found, diagnostic.Finding{Severity: diagnostic.Error, Field: field, Message: message, Hint: hint})
+	c.found = append(c.found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: field, Message: message, Hint: hint})
 }
 
 func (c *check) value(t reflect.Type, value any, path string) {

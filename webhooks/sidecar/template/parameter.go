@@ -46,7 +46,7 @@ type report struct {
 }
 
 func (r *report) errorf(field, hint, format string, args ...any) {
-	r.found = append(r.found, diagnostic.Finding{
+	r.found = append(r.found, diagnostic.Diagnostic{
 		Severity: diagnostic.Error, Field: field, Message: fmt.Sprintf(format, args...), Hint: hint,
 	})
 }

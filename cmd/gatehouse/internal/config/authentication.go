@@ -138,13 +138,13 @@ func (o *object) authenticateUpstream() {
 		return
 	}
 	if len(c.JWT) == 0 {
-		o.warnings = append(o.warnings, diagnostic.Finding{
+		o.warnings = append(o.warnings, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "jwt",
 			Message: "has no issuer, so the document does nothing",
 		})
 	}
 	if c.Anonymous != nil {
-		o.warnings = append(o.warnings, diagnostic.Finding{
+		o.warnings = append(o.warnings, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "anonymous",
 			Message: "is a matter of kube-apiserver and does nothing here",
 		})

@@ -111,7 +111,7 @@ func (t tree) decode() (*Config, diagnostic.List) {
 	d.warnings = append(d.warnings, found...)
 	if c.Documents == 0 && len(d.found) == 0 && !t.mayBeEmpty {
 		c.Unread.All = true
-		d.found = append(d.found, diagnostic.Finding{
+		d.found = append(d.found, diagnostic.Diagnostic{
 			Severity: diagnostic.Error,
 			Source:   t.dir,
 			Message:  "there is no document in this directory",

@@ -126,7 +126,7 @@ type object struct {
 }
 
 func (o *object) report(p problem) {
-	o.found = append(o.found, diagnostic.Finding{
+	o.found = append(o.found, diagnostic.Diagnostic{
 		Severity: diagnostic.Error, Source: o.source, Object: o.label,
 		Field: p.field, Message: p.message, Hint: p.hint,
 	})
@@ -420,7 +420,7 @@ func (o *object) keepContext(gvk schema.GroupVersionKind) {
 		o.problems(o.checker.Compare(reflect.TypeFor[metav1.ObjectMeta](), o.fields["metadata"], "metadata", strict.Options{}))
 	}
 	if isNamespacedContext(gvk) && u.GetNamespace() == "" {
-		o.warnings = append(o.warnings, diagnostic.Finding{
+		o.warnings = append(o.warnings, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "metadata.namespace",
 			Message: fmt.Sprintf("is missing, so no lookup of a %s in a namespace finds it", gvk.Kind),
 			Hint:    "name the namespace that the object is in",

@@ -27,7 +27,7 @@ type Document struct {
 func Documents(path string) ([]Document, diagnostic.List) {
 	var found diagnostic.List
 	report := func(source string, p problem) {
-		found = append(found, diagnostic.Finding{Severity: diagnostic.Error, Source: source, Field: p.field, Message: p.message, Hint: p.hint})
+		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Source: source, Field: p.field, Message: p.message, Hint: p.hint})
 	}
 	root := filepath.ToSlash(path)
 	info, err := os.Stat(path)

@@ -172,7 +172,7 @@ func (o *object) warnOfKind(gvk schema.GroupVersionKind) {
 	}
 	slices.Sort(names)
 	if near, isNear := diagnostic.Nearest(gvk.Kind, names...); isNear {
-		o.warnings = append(o.warnings, diagnostic.Finding{
+		o.warnings = append(o.warnings, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "kind",
 			Message: fmt.Sprintf("%q is not a kind of %s, so nothing looks the object up", strict.Cut(gvk.Kind, 60), gvk.GroupVersion()),
 			Hint:    fmt.Sprintf("did you mean %q?", near),

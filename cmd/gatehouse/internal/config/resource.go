@@ -247,7 +247,7 @@ func (c *Config) With(resources []*Resource) (*Config, diagnostic.List) {
 	var found diagnostic.List
 	for _, r := range resources {
 		if source, twice := known[r.Object()]; twice {
-			found = append(found, diagnostic.Finding{
+			found = append(found, diagnostic.Diagnostic{
 				Severity: diagnostic.Error, Source: ClusterSource, Object: r.Object(),
 				Message: fmt.Sprintf("there is a document of this name in the directory too, in %q, and that one is in use", source),
 				Hint:    "remove one of the two or give it another name",

@@ -85,7 +85,7 @@ func stable(last tree, read func() tree) tree {
 		last = next
 	}
 	last.unread.All = true
-	last.found = append(last.found, diagnostic.Finding{
+	last.found = append(last.found, diagnostic.Diagnostic{
 		Severity: diagnostic.Error,
 		Source:   last.dir,
 		Message:  fmt.Sprintf("the directory changed each of the %d times that it was read", maxReadings),
@@ -170,7 +170,7 @@ func (r *reader) problem(rel, message, hint string) {
 		r.tree.unread.Paths = append(r.tree.unread.Paths, rel)
 	}
 	r.sight.problem(source, message)
-	r.tree.found = append(r.tree.found, diagnostic.Finding{
+	r.tree.found = append(r.tree.found, diagnostic.Diagnostic{
 		Severity: diagnostic.Error, Source: source, Message: message, Hint: hint,
 	})
 }

@@ -53,7 +53,7 @@ var didYouMean = regexp.MustCompile(`^did you mean "([^"]+)"\?$`)
 
 // meantField is the path of the field that the author of an unknown one has
 // meant, and "" if that is not known.
-func meantField(f diagnostic.Finding) string {
+func meantField(f diagnostic.Diagnostic) string {
 	match := didYouMean.FindStringSubmatch(f.Hint)
 	if match == nil {
 		return ""
@@ -71,7 +71,7 @@ func meantField(f diagnostic.Finding) string {
 // such a place, what is below it, or what it is directly in, or about the
 // document as a whole. That nothing else names a document is not said while there
 // are others that could not be read.
-func (u unread) covers(f diagnostic.Finding) bool {
+func (u unread) covers(f diagnostic.Diagnostic) bool {
 	if f.Field == "" && f.Severity == diagnostic.Warning && len(u) > 0 {
 		return true
 	}

@@ -37,7 +37,7 @@ func Check(config *v1alpha1.Directory) diagnostic.List {
 type checker struct{ list diagnostic.List }
 
 func (c *checker) add(field, message, hint string) {
-	c.list = append(c.list, diagnostic.Finding{Severity: diagnostic.Error, Field: field, Message: message, Hint: hint})
+	c.list = append(c.list, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: field, Message: message, Hint: hint})
 }
 
 func (c *checker) servers(servers []string) {
@@ -194,7 +194,7 @@ func (c *checker) userSearch(search *v1alpha1.UserSearch) {
 	use, ok := c.filter("userSearch.filter", search.Filter, `write "(&(objectClass=person)(uid={}))", for Active Directory "(&(objectClass=user)(sAMAccountName={}))"`)
 	c.attribute("userSearch.usernameAttribute", search.UsernameAttribute, true)
 	if name := search.UsernameAttribute; ok && isAttribute(name) && !use.compares(name) {
-		c.list = append(c.list, diagnostic.Finding{
+		c.list = append(c.list, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Field: "userSearch.usernameAttribute",
 			Message: fmt.Sprintf("%s is not compared with {} by the filter, so two entries may have one value of it and be one user", quote(name)),
 			Hint:    fmt.Sprintf("take the attribute that the filter compares, add %s to it, or have the directory keep the attribute unique", quote("("+name+"={})")),

@@ -73,7 +73,7 @@ func (e *refusedError) Unwrap() []error { return []error{ErrRefused, e.findings}
 
 // findings are what a refusal says, each cause by itself if it has some.
 func findings(err error, object string) diagnostic.List {
-	one := diagnostic.Finding{Severity: diagnostic.Error, Source: config.ClusterSource, Object: object}
+	one := diagnostic.Diagnostic{Severity: diagnostic.Error, Source: config.ClusterSource, Object: object}
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0 {
 		one.Message = said(err)
@@ -98,7 +98,7 @@ func line(text string) string {
 		}
 		return r
 	}, text)
-	return diagnostic.Finding{Message: text}.Redacted().Message
+	return diagnostic.Diagnostic{Message: text}.Redacted().Message
 }
 
 // kindOf is the kind of a resource.

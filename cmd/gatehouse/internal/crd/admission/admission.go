@@ -207,7 +207,7 @@ func (r *Reviewer) judge(one *config.Resource, stop func() error) diagnostic.Lis
 		}
 		if r.options.NotSent != nil && found.Err() == nil { // what is wrong is not what it is about
 			for _, remark := range r.options.NotSent(one.Value) {
-				found = append(found, diagnostic.Finding{Severity: diagnostic.Warning, Source: config.ClusterSource, Object: one.Object(), Message: remark})
+				found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Source: config.ClusterSource, Object: one.Object(), Message: remark})
 			}
 		}
 	}

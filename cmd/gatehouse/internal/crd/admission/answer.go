@@ -36,7 +36,7 @@ func allowed(warnings []string) admission.Response {
 // answer is the answer about an object with the findings.
 func answer(g *given, found diagnostic.List) admission.Response {
 	out := allowed(warnings(found))
-	errs := slices.DeleteFunc(slices.Clone(found), func(f diagnostic.Finding) bool { return f.Severity != diagnostic.Error })
+	errs := slices.DeleteFunc(slices.Clone(found), func(f diagnostic.Diagnostic) bool { return f.Severity != diagnostic.Error })
 	if len(errs) > 0 {
 		out.Allowed, out.Result = false, refusal(g, errs)
 	}
@@ -47,7 +47,7 @@ func answer(g *given, found diagnostic.List) admission.Response {
 // shows by its causes.
 func refusal(g *given, errs diagnostic.List) *metav1.Status {
 	const maxName = 253 // bytes, which no name has more of
-	name := cutText(printable(diagnostic.Finding{Message: g.name}.Redacted().Message), maxName)
+	name := cutText(printable(diagnostic.Diagnostic{Message: g.name}.Redacted().Message), maxName)
 	status := &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
 		Details: &metav1.StatusDetails{Group: Group, Kind: g.kind, Name: name},

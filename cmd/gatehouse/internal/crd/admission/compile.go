@@ -22,7 +22,7 @@ func about(found diagnostic.List, object string) (own, others diagnostic.List) {
 
 func hasErrors(found diagnostic.List) bool { return found.Err() != nil }
 
-func same(a, b diagnostic.Finding) bool {
+func same(a, b diagnostic.Diagnostic) bool {
 	return a.Severity == b.Severity && a.Object == b.Object && a.Field == b.Field && a.Message == b.Message
 }
 

@@ -110,7 +110,7 @@ func TestAsLint(t *testing.T) {
 				must(t, os.WriteFile(file, document, 0o600))
 				found := lint(dir)
 				// It may come with the next object.
-				found = slices.DeleteFunc(found, func(f diagnostic.Finding) bool {
+				found = slices.DeleteFunc(found, func(f diagnostic.Diagnostic) bool {
 					return f.Field == "spec.rollout.replaces" && strings.Contains(f.Message, "is not the name of a sidecar profile")
 				})
 				kind, _ := e.fields["kind"].(string)

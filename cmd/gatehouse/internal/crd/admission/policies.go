@@ -68,7 +68,7 @@ func (c *compiler) judgeException(current *config.Config, x *v1alpha1.PolicyExce
 		hint(own, fmt.Sprintf("spec.policies[%d].name", i), p.Name, names)
 	}
 	if at := x.Spec.ExpiresAt; at != nil && !clock(current)().Before(at.Time) {
-		own = append(own, diagnostic.Finding{
+		own = append(own, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Source: config.ClusterSource, Object: policyException + "/" + x.Namespace + "/" + x.Name, Field: "spec.expiresAt",
 			Message: fmt.Sprintf("%q has passed: the exception does nothing", at.UTC().Format(time.RFC3339)),
 			Hint:    "delete it, or give it more time",

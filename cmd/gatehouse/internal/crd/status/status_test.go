@@ -86,7 +86,7 @@ func TestConditions(t *testing.T) {
 	warning := diagnostic.List{{Severity: diagnostic.Warning, Field: "spec.rules[0]", Message: "matches nothing", Hint: "look"}}
 	var long diagnostic.List
 	for i := range 1000 {
-		long = append(long, diagnostic.Finding{Severity: diagnostic.Error, Message: fmt.Sprintf("%03d %s", i, strings.Repeat("é", 100))})
+		long = append(long, diagnostic.Diagnostic{Severity: diagnostic.Error, Message: fmt.Sprintf("%03d %s", i, strings.Repeat("é", 100))})
 	}
 	for _, tc := range []struct {
 		name       string

@@ -169,7 +169,7 @@ func report(digest string, objects ...Object) Report {
 func invalid(o Object, use Use, messages ...string) Outcome {
 	out := Outcome{Object: o, Use: use}
 	for _, m := range messages {
-		out.Findings = append(out.Findings, diagnostic.Finding{Severity: diagnostic.Error, Source: "cluster", Object: o.Kind + "/" + o.Name, Field: "spec", Message: m})
+		out.Findings = append(out.Findings, diagnostic.Diagnostic{Severity: diagnostic.Error, Source: "cluster", Object: o.Kind + "/" + o.Name, Field: "spec", Message: m})
 	}
 	return out
 }

@@ -76,7 +76,7 @@ func Lint(in Input) (diagnostic.List, error) {
 
 // located is a finding and its place in the expression that it is about.
 type located struct {
-	diagnostic.Finding
+	diagnostic.Diagnostic
 	line, column int
 }
 
@@ -88,7 +88,7 @@ func (l *linter) sorted() diagnostic.List {
 	})
 	out := make(diagnostic.List, len(l.found))
 	for i := range l.found {
-		out[i] = l.found[i].Finding
+		out[i] = l.found[i].Diagnostic
 	}
 	out.Sort()
 	return out
@@ -202,7 +202,7 @@ func (d document) add(code Code, path *field.Path, hint, message string, line, c
 	if slices.Contains(d.ignored, string(code)) {
 		return
 	}
-	*d.found = append(*d.found, located{diagnostic.Finding{
+	*d.found = append(*d.found, located{diagnostic.Diagnostic{
 		Severity: diagnostic.Warning, Source: d.source, Object: d.object, Field: path.String(),
 		Message: message, Hint: hint, Code: string(code),
 	}, line, column})

@@ -127,8 +127,8 @@ func (f *File) Text() ([]byte, error) {
 	return out, nil
 }
 
-func (f *File) finding(d *document, err error) diagnostic.Finding {
-	return diagnostic.Finding{Severity: diagnostic.Error, Source: f.source(d.number, len(f.documents) > 1), Message: err.Error()}
+func (f *File) finding(d *document, err error) diagnostic.Diagnostic {
+	return diagnostic.Diagnostic{Severity: diagnostic.Error, Source: f.source(d.number, len(f.documents) > 1), Message: err.Error()}
 }
 
 // holds tells whether the documents of a file are these and no others.

@@ -64,7 +64,7 @@ func (o *Object) Misplaced(meant func(name string) bool) diagnostic.List {
 		for _, kind := range textMaps() {
 			for name := range owner.Get("metadata", kind).Members() {
 				if text := name.Text(); meant(text) {
-					found = append(found, diagnostic.Finding{
+					found = append(found, diagnostic.Diagnostic{
 						Severity: diagnostic.Warning, Source: o.Source, Object: o.Title(),
 						Message: fmt.Sprintf("%smetadata.%s[%s] has no effect on a %s", path, kind, shown(text), shown(o.Kind)),
 						Hint:    "move it to " + o.Template + ".metadata.annotations",

@@ -48,7 +48,7 @@ type Object struct {
 	Suggestion string
 	// Unreadable is why the document cannot be read. Then nothing else is known
 	// of it, and it is Odd. It is nil for all others, and for all of Parse.
-	Unreadable *diagnostic.Finding
+	Unreadable *diagnostic.Diagnostic
 
 	document   *document
 	apiVersion string

@@ -36,7 +36,7 @@ type readError struct {
 	message, hint string
 }
 
-func (e *readError) finding(source string) diagnostic.Finding {
+func (e *readError) finding(source string) diagnostic.Diagnostic {
 	message := e.message
 	switch {
 	case e.line > 0 && e.near:
@@ -44,7 +44,7 @@ func (e *readError) finding(source string) diagnostic.Finding {
 	case e.line > 0:
 		message = fmt.Sprintf("line %d: %s", e.line, message)
 	}
-	return diagnostic.Finding{Severity: diagnostic.Error, Source: source, Message: message, Hint: e.hint}
+	return diagnostic.Diagnostic{Severity: diagnostic.Error, Source: source, Message: message, Hint: e.hint}
 }
 
 // split cuts a stream where YAML says that a document begins or ends: at a line

@@ -138,7 +138,7 @@ func (k *Known) namesLike(written string) []string {
 }
 
 // violation checks the policy and the rule of an expected violation.
-func (k *Known) violation(c *Case, v *v1alpha1.TestViolation) (diagnostic.Finding, bool) {
+func (k *Known) violation(c *Case, v *v1alpha1.TestViolation) (diagnostic.Diagnostic, bool) {
 	f := c.finding("")
 	name := ""
 	if v.Policy != nil {

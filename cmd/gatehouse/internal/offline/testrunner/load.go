@@ -43,7 +43,7 @@ func Load(paths []string) ([]*Case, diagnostic.List) {
 			seen[absolute(d.File)] = true
 		}
 		if l.tests == before && len(found) == 0 {
-			l.found = append(l.found, diagnostic.Finding{
+			l.found = append(l.found, diagnostic.Diagnostic{
 				Severity: diagnostic.Error, Source: filepath.ToSlash(path), Message: "there is no document of kind Test here",
 				Hint: "a test has apiVersion " + v1alpha1.GroupVersion.String() + " and kind " + testKind,
 			})
@@ -85,7 +85,7 @@ func (d *document) report(field, message, hint string) {
 	if d.test.Metadata.Name != "" {
 		object += "/" + strict.Printable(d.test.Metadata.Name)
 	}
-	d.found = append(d.found, diagnostic.Finding{Severity: diagnostic.Error, Source: d.source, Object: object, Field: field, Message: message, Hint: hint})
+	d.found = append(d.found, diagnostic.Diagnostic{Severity: diagnostic.Error, Source: d.source, Object: object, Field: field, Message: message, Hint: hint})
 }
 
 // document reads a document if it is a Test, or the items of a list. Kind is

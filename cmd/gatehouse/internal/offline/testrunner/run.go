@@ -169,10 +169,10 @@ func (r *Runner) Warnings(all []*Case) diagnostic.List {
 }
 
 // finding is an error about the case.
-func (c *Case) finding(message string) diagnostic.Finding {
+func (c *Case) finding(message string) diagnostic.Diagnostic {
 	object := testKind
 	if c.Test != c.Source {
 		object += "/" + strict.Printable(c.Test)
 	}
-	return diagnostic.Finding{Severity: diagnostic.Error, Source: c.Source, Object: object, Field: c.Field, Message: message}
+	return diagnostic.Diagnostic{Severity: diagnostic.Error, Source: c.Source, Object: object, Field: c.Field, Message: message}
 }

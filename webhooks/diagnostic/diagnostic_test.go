@@ -28,8 +28,8 @@ func TestSortReadsTheNumberOfADocument(t *testing.T) {
 
 func TestErr(t *testing.T) {
 	t.Parallel()
-	warning := diagnostic.Finding{Severity: diagnostic.Warning, Message: "odd"}
-	problem := diagnostic.Finding{
+	warning := diagnostic.Diagnostic{Severity: diagnostic.Warning, Message: "odd"}
+	problem := diagnostic.Diagnostic{
 		Severity: diagnostic.Error, Source: "a.yaml", Object: "Kind/name", Field: "spec.x",
 		Message: `"1" is not allowed`, Hint: "write 2",
 	}
@@ -46,7 +46,7 @@ func TestErr(t *testing.T) {
 func TestTokensAreNotShown(t *testing.T) {
 	t.Parallel()
 	const secret = "gatehouse_ci_unq3zlo745dva5breddgfhhzitomcrrzpxtpo67a7xgobgi"
-	f := diagnostic.Finding{
+	f := diagnostic.Diagnostic{
 		Severity: diagnostic.Error, Source: secret + ".yaml", Object: "AccessToken/" + secret, Field: "spec." + secret,
 		Message: `"` + secret + `" is not a name; ` + secret, Hint: "remove " + secret,
 	}
@@ -82,7 +82,7 @@ func TestSortReadsTheIndexesOfAPath(t *testing.T) {
 	}
 	list := make(diagnostic.List, 0, len(want))
 	for _, field := range slices.Backward(want) {
-		list = append(list, diagnostic.Finding{Field: field})
+		list = append(list, diagnostic.Diagnostic{Field: field})
 	}
 	list.Sort()
 	for i := range want {
@@ -95,7 +95,7 @@ func TestSortReadsTheIndexesOfAPath(t *testing.T) {
 // TestCode shows the code of a finding that has one.
 func TestCode(t *testing.T) {
 	t.Parallel()
-	f := diagnostic.Finding{Severity: diagnostic.Warning, Object: "Kind/name", Message: "odd", Hint: "make it even", Code: "odd-number"}
+	f := diagnostic.Diagnostic{Severity: diagnostic.Warning, Object: "Kind/name", Message: "odd", Hint: "make it even", Code: "odd-number"}
 	if got, want := f.String(), "Kind/name: odd (hint: make it even) [odd-number]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
