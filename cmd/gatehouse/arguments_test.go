@@ -32,7 +32,7 @@ func commandPaths(cmd *cobra.Command, above ...string) [][]string {
 func TestNoCommandRepeatsSecrets(t *testing.T) {
 	t.Parallel()
 	silent := streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}
-	commands := commandPaths(newRootCommand(silent))
+	commands := commandPaths(newRootCommand(silent, commands()...))
 	const atLeast = 20 // or the walk has gone wrong
 	if len(commands) < atLeast {
 		t.Fatalf("only %d commands: %q", len(commands), commands)
@@ -110,7 +110,7 @@ func TestGroupsShowHelp(t *testing.T) {
 // them.
 func TestHelpTellsOfExitCodes(t *testing.T) {
 	t.Parallel()
-	root := newRootCommand(streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard})
+	root := newRootCommand(streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}, commands()...)
 	for _, path := range commandPaths(root) {
 		cmd, _, err := root.Find(path)
 		if err != nil {

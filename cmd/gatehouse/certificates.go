@@ -58,7 +58,8 @@ const shortestLife = time.Second
 // that hangs must not keep /livez from answering.
 const firstLook = 3 * time.Second
 
-func (f *certificateFlags) add(cmd *cobra.Command) {
+// addCertificateFlags adds the flags to a command.
+func addCertificateFlags(f *certificateFlags, cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.given = flags.Changed
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "file of the serving certificate and its chain, in PEM; re-read when it changes")

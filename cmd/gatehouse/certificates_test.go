@@ -23,7 +23,7 @@ import (
 func certificateFlagsOf(t *testing.T, args ...string) *certificateFlags {
 	t.Helper()
 	f, cmd := &certificateFlags{}, &cobra.Command{}
-	f.add(cmd)
+	addCertificateFlags(f, cmd)
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}

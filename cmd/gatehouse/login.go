@@ -136,7 +136,7 @@ func (f *loginCommand) contextHint() string {
 		return f.hint
 	}
 	program := displayName(os.Args[0]) + " login --context "
-	if name := f.contextOf(&f.loginFlags); name != "" {
+	if name := contextOf(&f.contextFlags, &f.loginFlags); name != "" {
 		return program + shellWord(name)
 	}
 	return program + "NAME, with the context that was used, and --kubeconfig FILE if kubectl had it"
@@ -267,7 +267,7 @@ func (f *loginCommand) fromContext() error {
 	}); names != "" {
 		return errors.New(names + " part of a way to log in, which is that of the kubeconfig here (hint: say all of it, with --issuer or --server)")
 	}
-	said, err := f.login()
+	said, err := loginOf(&f.contextFlags)
 	if err != nil {
 		return fmt.Errorf("%w (hint: --context NAME, or say how with --issuer or --server)", err)
 	}

@@ -71,8 +71,8 @@ func (f *contextFlags) user() (name string, user *clientcmdapi.AuthInfo, err err
 	return name, user, nil
 }
 
-// login is the way to log in of the context.
-func (f *contextFlags) login() (*loginFlags, error) {
+// loginOf returns the login flags of the context.
+func loginOf(f *contextFlags) (*loginFlags, error) {
 	name, user, err := f.user()
 	if err != nil {
 		return nil, err
@@ -87,9 +87,9 @@ func (f *contextFlags) login() (*loginFlags, error) {
 	return login, nil
 }
 
-// contextOf is a context that logs in exactly by these checked flags, the current one
-// if it does; empty if there is none.
-func (f *contextFlags) contextOf(login *loginFlags) string {
+// contextOf returns the name of a context whose login has exactly these checked flags, preferably the current one, and ""
+// without one.
+func contextOf(f *contextFlags, login *loginFlags) string {
 	want, err := login.args()
 	if err != nil {
 		return ""
@@ -115,9 +115,9 @@ func (f *contextFlags) contextOf(login *loginFlags) string {
 	return ""
 }
 
-// logins are the ways to log in of all users in the kubeconfig that log in with
-// this program. What cannot be read has none.
-func (f *contextFlags) logins() []*loginFlags {
+// loginsOf returns the login flags of all users of the kubeconfig that log in with this program. A kubeconfig that cannot be
+// read has none.
+func loginsOf(f *contextFlags) []*loginFlags {
 	config, err := f.config().RawConfig()
 	if err != nil {
 		return nil

@@ -95,7 +95,7 @@ func logout(ctx context.Context, s streams, login *loginFlags, named *contextFla
 			return 0, errors.New("--context and --kubeconfig say which login, and so does --" + says + ": give one of them")
 		}
 		var err error
-		if said, err = named.login(); err != nil {
+		if said, err = loginOf(named); err != nil {
 			return 0, err
 		}
 		if login.cacheDir != "" {
@@ -141,7 +141,7 @@ func logoutOfAll(ctx context.Context, s streams, login *loginFlags, named *conte
 		return 0, err
 	}
 	here, elsewhere := []*loginFlags{}, []*loginFlags{}
-	for _, own := range named.logins() {
+	for _, own := range loginsOf(named) {
 		if own.cacheDir != "" && login.cacheDir == "" {
 			elsewhere = append(elsewhere, own)
 		} else {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/spf13/cobra"
 )
 
 func main() {
@@ -16,4 +18,33 @@ func main() {
 	code := run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr})
 	stop()
 	os.Exit(code)
+}
+
+// run runs the program and returns its exit code.
+func run(ctx context.Context, args []string, s streams) int {
+	return runCommands(ctx, args, s, commands()...)
+}
+
+// commands returns the constructors of all subcommands, in the order of the help.
+func commands() []func(streams) *cobra.Command {
+	return []func(streams) *cobra.Command{
+		newServeCommand,
+		newReviewCommand,
+		newLintCommand,
+		newInjectCommand,
+		newUninjectCommand,
+		newCheckCommand,
+		newExplainCommand,
+		newTestCommand,
+		newManifestsCommand,
+		newUninstallCommand,
+		newCertsCommand,
+		newTokenCommand,
+		newLoginCommand,
+		newLogoutCommand,
+		newWhoamiCommand,
+		newKubeconfigCommand,
+		newLogLevelCommand,
+		newVersionCommand,
+	}
 }

@@ -25,7 +25,8 @@ type operationFlags struct {
 	given func(name string) bool
 }
 
-func (f *operationFlags) add(cmd *cobra.Command) {
+// addOperationFlags adds the flags to a command.
+func addOperationFlags(f *operationFlags, cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.given = flags.Changed
 	flags.BoolVar(&f.profiling, "profiling", false, "answer /debug/pprof/ on --ops-listen, to callers on the same host only, as kubectl port-forward is")

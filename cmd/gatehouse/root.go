@@ -41,9 +41,9 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// run runs the program and returns its exit code.
-func run(ctx context.Context, args []string, s streams) int {
-	root := newRootCommand(s) //nolint:contextcheck // cobra hands the context to the commands
+// runCommands runs the program with these commands and returns its exit code.
+func runCommands(ctx context.Context, args []string, s streams, commands ...func(streams) *cobra.Command) int {
+	root := newRootCommand(s, commands...) //nolint:contextcheck // cobra hands the context to the commands
 	root.SetArgs(args)
 	err := misspelled(root, args)
 	if err == nil {
@@ -78,7 +78,8 @@ func errorText(err error) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-func newRootCommand(s streams) *cobra.Command {
+// newRootCommand returns the command tree with these commands.
+func newRootCommand(s streams, commands ...func(streams) *cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gatehouse",
 		Short: "The gate in front of a Kubernetes API server",
@@ -98,26 +99,9 @@ bad input, unreachable).`,
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(
-		newServeCommand(s),
-		newReviewCommand(s),
-		newLintCommand(s),
-		newInjectCommand(s),
-		newUninjectCommand(s),
-		newCheckCommand(s),
-		newExplainCommand(s),
-		newTestCommand(s),
-		newManifestsCommand(s),
-		newUninstallCommand(s),
-		newCertsCommand(s),
-		newTokenCommand(s),
-		newLoginCommand(s),
-		newLogoutCommand(s),
-		newWhoamiCommand(s),
-		newKubeconfigCommand(s),
-		newLogLevelCommand(s),
-		newVersionCommand(s),
-	)
+	for _, command := range commands {
+		root.AddCommand(command(s))
+	}
 	showAs(root, root.DisplayName())
 	// Cobra's own commands, which it would add later, refuse arguments like the
 	// others.

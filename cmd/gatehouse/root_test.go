@@ -22,7 +22,7 @@ func takesFile(flag *pflag.Flag) bool {
 // arguments are.
 func TestCompletionOffersFilesWhereTheyBelong(t *testing.T) {
 	t.Parallel()
-	root := newRootCommand(streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard})
+	root := newRootCommand(streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}, commands()...)
 	flags := 0
 	for _, path := range commandPaths(root) {
 		cmd, _, err := root.Find(path)

@@ -149,7 +149,7 @@ or a certificate that cannot be used, or an address that is taken.`,
 			if err := f.check(); err != nil {
 				return err
 			}
-			return serve(cmd.Context(), &f, f.logger(s))
+			return serve(cmd.Context(), &f, logger(&f, s))
 		},
 	}
 	flags := cmd.Flags()
@@ -162,8 +162,8 @@ or a certificate that cannot be used, or an address that is taken.`,
 	flags.BoolVar(&f.inCluster, "in-cluster", false, "look things up in the cluster of the pod that this runs in, as its service account")
 	flags.StringVar(&f.listen, "listen", usualListen, "address for reviews")
 	flags.StringVar(&f.opsListen, "ops-listen", usualOpsListen, "address for health and metrics")
-	f.add(cmd)
-	f.operations.add(cmd)
+	addCertificateFlags(&f.certificateFlags, cmd)
+	addOperationFlags(&f.operations, cmd)
 	flags.StringVar(&f.tlsMinVersion, "tls-min-version", "1.3", "lowest TLS version: 1.3 or 1.2")
 	flags.BoolVar(&f.audit, "audit-authentication", false, "log every token review at level info, also those that end in a yes: who, by which source, which token's id")
 	flags.StringVar(&f.stateDir, "state-dir", "", "directory to keep in when access tokens were last used; without it nobody knows, but for custom resources, whose status tells")
@@ -256,7 +256,7 @@ func (f *serveFlags) checkNames() []error {
 	// others hold its name, as any text.
 	if wrong := validation.IsDNS1123Subdomain(f.replica); f.customResources && f.replica != "" && len(wrong) > 0 {
 		problem("--replica %.100q: is no name that a pod can have: %s (hint: leave it out for the host name)", f.replica, wrong[0])
-	} else if !utf8.ValidString(f.replica) || oneLine(f.replica) != f.replica {
+	} else if !utf8.ValidString(f.replica) || strings.ContainsFunc(f.replica, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		problem("--replica %.100q: must be text that can be printed", f.replica)
 	}
 	return problems
@@ -283,7 +283,8 @@ func tlsVersions(text string) (uint16, bool) {
 	}
 }
 
-func (f *serveFlags) logger(s streams) *slog.Logger {
+// logger returns the log of the server, as the flags say.
+func logger(f *serveFlags, s streams) *slog.Logger {
 	_ = f.level.UnmarshalText([]byte(f.logLevel)) // checked with the flags
 	o := &slog.HandlerOptions{Level: &f.level}
 	if f.logFormat == "text" {
