@@ -19,7 +19,7 @@ MANIFESTS := $(BIN)/gatehouse manifests --service gatehouse-system/gatehouse
 # As manifests/kustomize and manifests/chart install it, with either kind of certificates.
 INSTALLED := $(MANIFESTS) --custom-resources --exclude-namespace cert-manager
 
-GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.released=$(VERSION)'
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build.released=$(VERSION)'
 
 # What is released. Timestamps in the image are those of the commit, so that the same files give the same image.
 DIST := bin/dist

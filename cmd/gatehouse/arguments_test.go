@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
 
 const (
@@ -31,8 +33,8 @@ func commandPaths(cmd *cobra.Command, above ...string) [][]string {
 // password.
 func TestNoCommandRepeatsSecrets(t *testing.T) {
 	t.Parallel()
-	silent := streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}
-	commands := commandPaths(newRootCommand(silent, commands()...))
+	silent := cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
+	commands := commandPaths(cli.NewRoot(silent, commands()...))
 	const atLeast = 20 // or the walk has gone wrong
 	if len(commands) < atLeast {
 		t.Fatalf("only %d commands: %q", len(commands), commands)
@@ -50,11 +52,11 @@ func TestNoCommandRepeatsSecrets(t *testing.T) {
 				}
 				args := slices.Concat(path, flags, []string{secret})
 				var out, remarks bytes.Buffer
-				code := run(t.Context(), args, streams{in: strings.NewReader(""), out: &out, err: &remarks})
+				code := run(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &remarks})
 				if said := out.String() + remarks.String(); strings.Contains(said, secret[len(secret)-8:]) {
 					t.Errorf("%s %q repeats it:\n%s", name, flags, said)
 				}
-				if code == exitYes {
+				if code == cli.ExitYes {
 					t.Errorf("%s %q: a success", name, flags)
 				}
 			}
@@ -87,8 +89,8 @@ func TestCommandLineMistakes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var out, remarks bytes.Buffer
-			code := run(t.Context(), strings.Fields(c.args), streams{in: strings.NewReader(""), out: &out, err: &remarks})
-			if want := "gatehouse: " + c.says + "\n"; code != exitUnknown || remarks.String() != want || out.Len() > 0 {
+			code := run(t.Context(), strings.Fields(c.args), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &remarks})
+			if want := "gatehouse: " + c.says + "\n"; code != cli.ExitUnknown || remarks.String() != want || out.Len() > 0 {
 				t.Errorf("got %d, %q and %q\nwant %q", code, &remarks, &out, want)
 			}
 		})
@@ -100,7 +102,7 @@ func TestGroupsShowHelp(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{"token", "token --help", "help token", "help", "completion"} {
 		var out, remarks bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), streams{out: &out, err: &remarks}); code != exitYes || !strings.Contains(out.String(), "Available Commands:") {
+		if code := run(t.Context(), strings.Fields(args), cli.Streams{Out: &out, Err: &remarks}); code != cli.ExitYes || !strings.Contains(out.String(), "Available Commands:") {
 			t.Errorf("%s: got %d, %q and %q", args, code, &out, &remarks)
 		}
 	}
@@ -110,7 +112,7 @@ func TestGroupsShowHelp(t *testing.T) {
 // them.
 func TestHelpTellsOfExitCodes(t *testing.T) {
 	t.Parallel()
-	root := newRootCommand(streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}, commands()...)
+	root := cli.NewRoot(cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, commands()...)
 	for _, path := range commandPaths(root) {
 		cmd, _, err := root.Find(path)
 		if err != nil {

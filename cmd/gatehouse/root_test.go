@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
 
 // takesFile tells whether a flag is declared to take a file or a directory.
@@ -22,7 +24,7 @@ func takesFile(flag *pflag.Flag) bool {
 // arguments are.
 func TestCompletionOffersFilesWhereTheyBelong(t *testing.T) {
 	t.Parallel()
-	root := newRootCommand(streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard}, commands()...)
+	root := cli.NewRoot(cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, commands()...)
 	flags := 0
 	for _, path := range commandPaths(root) {
 		cmd, _, err := root.Find(path)

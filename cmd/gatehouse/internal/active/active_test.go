@@ -1,0 +1,302 @@
+package active
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// configured is a configuration of a policy with this expression, or of none, and
+// perhaps an exception that cannot be used.
+func configured(t *testing.T, digest, expression string, exceptions ...policy.Exception) (*config.Config, *webhooks.Snapshot) {
+	t.Helper()
+	c := &config.Config{Digest: digest}
+	c.Policy.Exceptions = exceptions
+	if expression != "" {
+		p := policy.AdmissionPolicy{AdmissionPolicy: v1alpha1.AdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, Source: "p.yaml"}
+		p.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+		p.Spec.Validations = []admissionregistrationv1.Validation{{Expression: expression}}
+		p.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+			RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			},
+		}}}
+		c.Policy.AdmissionPolicies = []policy.AdmissionPolicy{p}
+	}
+	spec := webhooks.Spec{Policy: c.Policy}
+	spec.Policy.KeepBroken = true
+	s, err := webhooks.Compile(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, s
+}
+
+// TestWhatIsToldOfConfigurations reads the log while configurations come: what
+// cannot be used is said again every ten minutes, and not said to be good.
+func TestWhatIsToldOfConfigurations(t *testing.T) {
+	t.Parallel()
+	unreasoned := policy.Exception{PolicyException: v1alpha1.PolicyException{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "gatehouse-system"}}, Source: "x.yaml"}
+	wrong := diagnostic.List{
+		{Severity: diagnostic.Warning, Source: "a.yaml", Message: "odd"},
+		{Severity: diagnostic.Error, Source: "b.yaml", Message: "wrong"},
+		{Severity: diagnostic.Error, Source: "c.yaml", Message: "wrong too"},
+	}
+	const policies = "policies do not compile: for what they match, their failurePolicy decides"
+	good := func(u *Active) { u.use(configured(t, "good", "true")) }
+	broken := func(u *Active) { u.use(configured(t, "broken", "true +")) }
+	for _, tc := range []struct {
+		name    string
+		happens []func(*Active)
+		// said and again are the warnings and errors logged of the last, at once and
+		// every ten minutes after.
+		said, again []string
+	}{
+		{"good", []func(*Active){good}, nil, nil},
+		{
+			"policies that do not compile",
+			[]func(*Active){broken},
+			[]string{"ERROR configuration", "ERROR " + policies},
+			[]string{"ERROR still: " + policies + " 1 p.yaml: AdmissionPolicy/p: spec.validations[0].expression"},
+		},
+		{
+			"an exception that cannot be used",
+			[]func(*Active){func(u *Active) { u.use(configured(t, "exception", "true", unreasoned)) }},
+			[]string{"ERROR configuration", "ERROR configuration", "ERROR configuration", "ERROR exceptions cannot be used: they let nothing pass"},
+			[]string{"ERROR still: exceptions cannot be used: they let nothing pass 3 x.yaml: PolicyException/gatehouse-system/x:"},
+		},
+		{
+			"both",
+			[]func(*Active){func(u *Active) { u.use(configured(t, "both", "true +", unreasoned)) }},
+			[]string{"ERROR configuration", "ERROR configuration", "ERROR configuration", "ERROR configuration", "ERROR " + policies + "; exceptions cannot be used: they let nothing pass"},
+			[]string{"ERROR still: " + policies + "; exceptions cannot be used: they let nothing pass 4 p.yaml: AdmissionPolicy/p:"},
+		},
+		{
+			"good, then not used",
+			[]func(*Active){good, func(u *Active) { u.keep(&config.Config{}, wrong) }},
+			[]string{"ERROR configuration not used; the last good one serves on", "WARN configuration", "ERROR configuration", "ERROR configuration"},
+			[]string{"ERROR still: configuration not used; the last good one serves on 2 b.yaml: wrong"},
+		},
+		{
+			"what does not compile, then not used",
+			[]func(*Active){broken, func(u *Active) { u.keep(&config.Config{}, errors.New("no directory")) }},
+			[]string{"ERROR configuration not used; the one before, of which not everything compiles, serves on", "ERROR configuration"},
+			[]string{"ERROR still: configuration not used; the one before, of which not everything compiles, serves on 1 no directory"},
+		},
+		{"repaired", []func(*Active){broken, func(u *Active) { u.keep(&config.Config{}, wrong) }, good}, nil, nil},
+		{
+			"no policy any more",
+			[]func(*Active){good, func(u *Active) { u.use(configured(t, "none", "")) }},
+			[]string{"WARN the configuration has no policy any more: nothing is refused by one"},
+			nil,
+		},
+		{"never a policy", []func(*Active){func(u *Active) { u.use(configured(t, "none", "")) }, func(u *Active) { u.use(configured(t, "none", "")) }}, nil, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var log logged
+				u := Active{Dir: "DIR", Log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+				u.Metrics = telemetry.New(u.Log, "v1")
+				for _, happens := range tc.happens {
+					_ = log.take()
+					happens(&u)
+				}
+				if got := told(t, log.take()); !slices.EqualFunc(got, tc.said, strings.HasPrefix) {
+					t.Errorf("said is\n%q, want\n%q", got, tc.said)
+				}
+				time.Sleep(35 * time.Minute)
+				synctest.Wait()
+				u.Reminder.Stop()
+				want := slices.Concat(tc.again, tc.again, tc.again)
+				if got := told(t, log.take()); !slices.EqualFunc(got, want, strings.HasPrefix) {
+					t.Errorf("said again is\n%q, want\n%q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// TestFewOfEach: a custom resource with thousands of findings takes some lines of the log, and no document less than all.
+func TestFewOfEach(t *testing.T) {
+	t.Parallel()
+	var all diagnostic.List
+	for i := range 100 {
+		severity := diagnostic.Warning
+		if i == 50 {
+			severity = diagnostic.Error
+		}
+		for _, of := range [][2]string{{"p.yaml", "AdmissionPolicy/p"}, {config.ClusterSource, "PolicyException/shop/x"}, {config.ClusterSource, "AdmissionPolicy/p"}} {
+			if i < 5 || of[1] != "AdmissionPolicy/p" || of[0] == "p.yaml" {
+				all = append(all, diagnostic.Diagnostic{Severity: severity, Source: of[0], Object: of[1], Message: strconv.Itoa(i)})
+			}
+		}
+	}
+	counts := map[[2]string]int{}
+	few := fewOfEach(all)
+	for _, f := range few {
+		counts[[2]string{f.Source, f.Object}]++
+	}
+	want := map[[2]string]int{{"p.yaml", "AdmissionPolicy/p"}: 100, {config.ClusterSource, "PolicyException/shop/x"}: mostOfOne + 1, {config.ClusterSource, "AdmissionPolicy/p"}: 5}
+	if !maps.Equal(counts, want) {
+		t.Errorf("the findings left are %v, want %v", counts, want)
+	}
+	last := few[len(few)-1]
+	if last.Object != "PolicyException/shop/x" || last.Severity != diagnostic.Error || !strings.Contains(last.Message, "and 75 findings more") {
+		t.Errorf("the last is %+v", last)
+	}
+}
+
+// logged is what has been logged, from any goroutine.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// take is what has been logged since the last time.
+func (l *logged) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return l.text.String()
+}
+
+// told are level, message, number of errors and the first of them of each line of
+// a log.
+func told(t *testing.T, log string) []string {
+	t.Helper()
+	var out []string
+	for line := range strings.Lines(log) {
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatal(err)
+		}
+		text := entry["level"].(string) + " " + entry["msg"].(string)
+		if n, counted := entry["errors"].(float64); counted {
+			text += fmt.Sprintf(" %v %s", n, entry["first"])
+			if _, told := entry["since"]; !told {
+				t.Errorf("not told since when: %v", slices.Sorted(maps.Keys(entry)))
+			}
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// TestWithdrawnThoughBroken reads what becomes of access tokens while the
+// configuration is broken: what is gone is gone, and what may still be there is
+// there.
+func TestWithdrawnThoughBroken(t *testing.T) {
+	t.Parallel()
+	text := map[string]string{}
+	tokens := map[string]authn.Token{}
+	for id, user := range map[string]string{"one": "jane", "two": "jane", "three": "joe"} {
+		secret, hash := authn.NewToken(id, [25]byte{byte(len(id))})
+		text[id] = secret
+		token := authn.Token{Source: "tokens/" + id + ".yaml#2"}
+		token.Name = id
+		token.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+		token.Spec = v1alpha1.AccessTokenSpec{SHA256: hash, User: authenticationv1.UserInfo{Username: user}, ExpiresAt: metav1.NewTime(time.Now().Add(time.Hour))}
+		tokens[id] = token
+	}
+	with := func(ids ...string) *config.Config {
+		c := &config.Config{}
+		c.Authn.Now = time.Now
+		for _, id := range ids {
+			c.Authn.Tokens = append(c.Authn.Tokens, tokens[id])
+		}
+		return c
+	}
+	everything := config.Unread{All: true}
+	broken := func(paths ...string) config.Unread { return config.Unread{Paths: paths} }
+	reissued := with("one", "two", "three")
+	reissued.Authn.Tokens[0].Spec.SHA256 = strings.Repeat("0", 64)
+	revoking := with("one", "two", "three")
+	revocation := authn.Revocation{}
+	revocation.Spec.User, revocation.Spec.IssuedBefore = "joe", metav1.Now()
+	revoking.Authn.Revocations = []authn.Revocation{revocation}
+	for name, test := range map[string]struct {
+		next   *config.Config
+		unread config.Unread
+		want   string
+	}{
+		"nothing is gone":                           {with("one", "two", "three"), broken("p.yaml"), "one two three"},
+		"one is gone, and another file is broken":   {with("two", "three"), broken("p.yaml", "q.yaml"), "two three"},
+		"one is gone, and nothing compiles":         {with("two", "three"), broken(), "two three"},
+		"one was issued anew, and a file is broken": {reissued, broken("p.yaml"), "two three"},
+		"the file of one is broken":                 {with("two", "three"), broken("tokens/one.yaml"), "one two three"},
+		"a directory cannot be read":                {with(), broken("tokens"), "one two three"},
+		"the directory cannot be read":              {with(), everything, "one two three"},
+		"a limit is met, and a revocation was read": {revoking, everything, "one two"},
+		"a revocation, and a file is broken":        {revoking, broken("p.yaml"), "one two"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := slog.New(slog.DiscardHandler)
+			u := &Active{Dir: "config", Log: log, Metrics: telemetry.New(log, "test"), Seed: maphash.MakeSeed()}
+			defer u.Reminder.Stop()
+			first := with("one", "two", "three")
+			s, err := webhooks.Compile(webhooks.Spec{Authn: first.Authn})
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.use(first, s)
+			err = errors.New("broken")
+			next := *test.next // cases share configurations
+			next.Unread = test.unread
+			u.keep(&next, err)
+			u.keep(&next, err) // as when it changes, and is broken still
+			var good []string
+			for _, id := range []string{"one", "two", "three"} {
+				if u.Snapshot.Load().Authn.Decide(t.Context(), text[id], nil).Outcome == authn.Yes {
+					good = append(good, id)
+				}
+			}
+			if got := strings.Join(good, " "); got != test.want {
+				t.Errorf("good are %q, want %q", got, test.want)
+			}
+			// What is back counts, although the rest is broken still.
+			if len(test.next.Authn.Revocations) == 0 {
+				u.keep(with("one", "two", "three"), err)
+				if u.Snapshot.Load().Authn.Decide(t.Context(), text["one"], nil).Outcome != authn.Yes {
+					t.Error("a token whose document is back is refused while another is broken")
+				}
+			}
+			// The next configuration that can be used counts alone.
+			u.use(with("one", "two", "three"), s)
+			if u.Snapshot.Load().Authn.Decide(t.Context(), text["one"], nil).Outcome != authn.Yes {
+				t.Error("a token that is back is refused")
+			}
+		})
+	}
+}

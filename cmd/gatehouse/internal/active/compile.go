@@ -1,0 +1,85 @@
+package active
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/followon"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+// Load reads and compiles a configuration and returns every error and
+// warning of both, in a fixed order: what cannot be read of a document does not
+// hide what is wrong with the rest of it. With an error there is no Snapshot,
+// and the Config is not to be used.
+func Load(dir string) (*config.Config, *webhooks.Snapshot, diagnostic.List) {
+	c, found := config.Inspect(dir)
+	snapshot, found := Compile(c, found)
+	return c, snapshot, found
+}
+
+// Compile is a configuration compiled, with every error and warning of that
+// besides those that were found when it was read.
+func Compile(c *config.Config, found diagnostic.List) (*webhooks.Snapshot, diagnostic.List) {
+	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
+	var list diagnostic.List
+	switch {
+	case err == nil:
+		found = append(found, followon.Without(found, snapshot.Warnings())...)
+	case errors.As(err, &list):
+		found = append(found, followon.Without(found, list)...)
+	default:
+		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Message: err.Error()})
+	}
+	found.Sort()
+	if found.Err() != nil {
+		snapshot = nil
+	}
+	return snapshot, found
+}
+
+// InvalidError is the error of a command that needs the configuration in a
+// directory, with all that is wrong with it.
+func InvalidError(dir string, err error) error {
+	return fmt.Errorf("the configuration in %s cannot be used:\n%w", dir, WithPaths(dir, err))
+}
+
+// WithPaths is what is wrong with the configuration in a directory as it is shown to
+// who has named the directory: each finding with its severity, and with a path
+// that can be opened from where the command runs. Findings themselves name files
+// by their paths below the directory.
+func WithPaths(dir string, err error) error {
+	list, ok := errors.AsType[diagnostic.List](err)
+	if !ok {
+		return err
+	}
+	lines := make([]string, len(list))
+	for i, f := range list {
+		if f.Source != "" && f.Source != dir {
+			f.Source = filepath.ToSlash(filepath.Join(dir, filepath.FromSlash(f.Source)))
+		}
+		lines[i] = string(f.Severity) + ": " + f.String()
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// first compiles the configuration that a server starts with. There is none that
+// could serve on in its place, so that expressions of policies that do not compile
+// do not keep the server from starting: every other gate would be open, or
+// everything refused.
+func first(c *config.Config, found diagnostic.List) (*webhooks.Snapshot, error) {
+	if found.Err() == nil {
+		c.Policy.KeepBroken = true
+		snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
+		c.Policy.KeepBroken = false
+		if err == nil {
+			return snapshot, nil
+		}
+	}
+	_, found = Compile(c, found)
+	return nil, found.Err()
+}

@@ -1,0 +1,95 @@
+package active
+
+import (
+	"context"
+	"hash/maphash"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+)
+
+// handed are custom resources that a test hands over.
+type handed struct {
+	list    atomic.Pointer[[]*config.Resource]
+	changed chan struct{}
+}
+
+func (h *handed) Changed() <-chan struct{} { return h.changed }
+
+func (h *handed) All() []*config.Resource { return *h.list.Load() }
+
+func (h *handed) Wait(context.Context) error { return nil }
+
+func (h *handed) hand(all ...*config.Resource) {
+	h.list.Store(&all)
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+// TestTokensEndWhileItRests: somebody who edits policies without end, so that it rests
+// between two settlings, keeps no token alive that was deleted.
+func TestTokensEndWhileItRests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		text, hash := authn.NewToken("ci", [25]byte{1})
+		token := custom(t, 1, `
+kind: AccessToken
+metadata: {name: ci, creationTimestamp: "1999-12-31T00:00:00Z"}
+spec: {sha256: `+hash+`, user: {username: ci}, expiresAt: "2000-02-01T00:00:00Z"}
+`)
+		log := slog.New(slog.DiscardHandler)
+		metrics := telemetry.New(log, "v")
+		providers := NewIdentityProviders(log, metrics)
+		defer providers.Close()
+		resources := &handed{changed: make(chan struct{}, 1)}
+		resources.hand(token, customPolicy(t, 1, "p", "true"))
+		current := &Active{Log: log, Metrics: metrics, Seed: maphash.MakeSeed()}
+		c := &Reconciler{Current: current, World: &ClusterLookup{}, Providers: providers, Resources: resources}
+		loaded, found := c.Inspect()
+		loaded.Authn.Now = time.Now
+		if err := c.Start(t.Context(), loaded, found); err != nil {
+			t.Fatal(err)
+		}
+		good := func() bool {
+			answer := current.Snapshot.Load().Authn.Review(t.Context(), authentication.Request{
+				TokenReview: authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: text}},
+			})
+			return answer.Status.Authenticated
+		}
+		if !good() {
+			t.Fatal("the token is not good")
+		}
+
+		<-resources.Changed()
+		c.rest = time.Now().Add(time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			c.quiet(ctx)
+		}()
+		resources.hand(token, customPolicy(t, 2, "p", "!false"))
+		time.Sleep(time.Second)
+		if !good() {
+			t.Error("the token ends with a policy that changes")
+		}
+		resources.hand(customPolicy(t, 2, "p", "!false"))
+		time.Sleep(time.Second)
+		if good() {
+			t.Error("the token is good a second after it was deleted")
+		}
+		cancel()
+		<-ended
+	})
+}

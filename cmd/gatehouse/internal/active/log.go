@@ -1,0 +1,29 @@
+package active
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+// logFindings logs each finding on a line of its own.
+func logFindings(log *slog.Logger, err error) {
+	list, ok := errors.AsType[diagnostic.List](err)
+	if !ok {
+		log.Error("configuration", "error", err.Error())
+		return
+	}
+	for _, f := range list {
+		logFinding(log, f)
+	}
+}
+
+func logFinding(log *slog.Logger, f diagnostic.Diagnostic) {
+	f = f.Redacted()
+	write := log.Error
+	if f.Severity == diagnostic.Warning {
+		write = log.Warn
+	}
+	write("configuration", "source", f.Source, "object", f.Object, "field", f.Field, "finding", f.Message, "hint", f.Hint)
+}

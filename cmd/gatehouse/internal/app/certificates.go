@@ -1,0 +1,297 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+)
+
+// firstLook bounds what is asked of the API server before anything is served: one
+// that hangs must not keep /livez from answering.
+const firstLook = 3 * time.Second
+
+// certificates are what a server presents, and whom it trusts. What is nil is
+// not used.
+type certificates struct {
+	source    certs.Source
+	clientCAs *certs.ClientCAs
+	watcher   *cabundle.Watcher
+	publisher *cabundle.Publisher
+	events    *events.Recorder
+	// leave takes back what the other replicas were told of this one. It is for a server
+	// that does not come to run.
+	leave func(context.Context)
+}
+
+// certificates makes the source of serving certificates and what belongs to it.
+// Access is the cluster's, nil without one. Nothing of the cluster needs to be
+// reachable yet.
+func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Config, log *slog.Logger, metrics *telemetry.Telemetry) (made *certificates, failed error) {
+	c := &certificates{leave: func(context.Context) {}}
+	defer func() {
+		if failed != nil {
+			c.leave(ctx)
+		}
+	}()
+	client, objects, err := f.clients(access)
+	if err != nil {
+		return nil, err
+	}
+	if client != nil {
+		c.events = events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: certs.ReplicaName(f.replica), Log: log})
+	}
+	notify := func(e certs.Event) {
+		metrics.Certificate(e)
+		logCertificate(log, e)
+		if c.events != nil {
+			c.events.Record(e)
+		}
+	}
+	var trust certs.Trust
+	registrations, err := f.parsedRegistrations()
+	if err != nil {
+		return nil, err
+	}
+	if len(registrations) > 0 {
+		hosts := f.selfSigned
+		if f.certManager != "" {
+			hosts = f.certManagerHosts
+		}
+		c.watcher = cabundle.NewWatcher(cabundle.WatcherConfig{Client: client, Registrations: registrations, Hosts: hosts, Notify: notify})
+		trust = c.watcher
+	}
+	var authorities certs.Authorities
+	switch {
+	case len(f.selfSigned) > 0:
+		own, err := f.ownCA(ctx, client, trust, log, notify)
+		if own != nil {
+			c.leave = own.Leave
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.source, authorities = own, own
+		metrics.Rotation(own.State)
+		metrics.CAStore(own.Kept)
+	case f.certManager != "":
+		issued, err := f.fromCertManager(ctx, client, objects, trust, notify)
+		if err != nil {
+			return nil, err
+		}
+		c.source, authorities, c.leave = issued, issued, issued.Leave
+		if f.publishes() {
+			metrics.Rotation(issued.State)
+			metrics.CAStore(issued.Kept)
+		}
+	default:
+		files, err := certs.NewFiles(certs.FilesConfig{CertFile: f.tlsCert, KeyFile: f.tlsKey, Trust: trust, Hold: f.hold, Notify: notify})
+		if err != nil {
+			return nil, err
+		}
+		c.source = files
+	}
+	if c.watcher != nil {
+		metrics.Bundles(func() []cabundle.Verdict { return c.watcher.Verdicts(c.serving(), time.Now()) })
+	}
+	if f.publishes() {
+		c.publisher = cabundle.NewPublisher(cabundle.PublisherConfig{Client: client, Watcher: c.watcher, Authorities: authorities, Notify: notify})
+		metrics.Publisher(c.publisher.Stats)
+	}
+	clientCA := f.clientCA
+	if clientCA == "" && f.selfSignedDir != "" {
+		clientCA = filepath.Join(f.selfSignedDir, certs.CAFile)
+	}
+	if clientCA != "" {
+		if c.clientCAs, err = certs.NewClientCAs(certs.ClientCAsConfig{File: clientCA, Notify: notify}); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// clients are for the cluster, nil without one, and where nothing of it is
+// needed.
+func (f *CertificateOptions) clients(access *rest.Config) (certs.Client, dynamic.Interface, error) {
+	if access == nil || f.selfSignedSecret == "" && f.certManager == "" && len(f.names()) == 0 {
+		return nil, nil, nil
+	}
+	access = rest.CopyConfig(access)
+	access.UserAgent = "gatehouse-certificates/" + build.Version()
+	client, err := certs.NewClient(access)
+	if err != nil {
+		return nil, nil, err
+	}
+	objects, err := dynamic.NewForConfig(access)
+	if err != nil {
+		return nil, nil, fmt.Errorf("no client for %s: %w", access.Host, err)
+	}
+	return client, objects, nil
+}
+
+// ownCA is a CA in a Secret, in a directory or in memory. A directory in which nothing
+// can be written does as long as a CA can be read from it: a server that runs would go
+// on too. One that is returned beside an error has to leave.
+func (f *CertificateOptions) ownCA(
+	ctx context.Context, client certs.Client, trust certs.Trust, log *slog.Logger, notify func(certs.Event),
+) (*certs.SelfSigned, error) {
+	config := certs.SelfSignedConfig{
+		Hosts: f.selfSigned, Replica: f.replica, Version: build.Version(), Trust: trust, ServerOnly: f.selfSignedSecret != "",
+		Life: f.caDuration, LeafLife: f.duration, Hold: f.hold, Notify: notify,
+	}
+	switch {
+	case f.selfSignedSecret != "":
+		config.Store, config.Replicas = f.shared(client, f.selfSignedSecret, f.duration, notify)
+	case f.selfSignedDir != "":
+		reports := certs.NewDirReplicas(f.selfSignedDir, certs.ReplicaName(f.replica), nil)
+		reports.LeafLife = f.duration
+		store := certs.NewDirStore(f.selfSignedDir)
+		inherited, err := store.Claim(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("--self-signed-dir: %w", err)
+		}
+		if inherited {
+			log.Warn("certificate", "subject", certs.SelfSignedCA, "warnings", install.ReplacedFilesWarning(f.selfSignedDir))
+		}
+		config.Store, config.Replicas = store, reports
+	}
+	first, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
+	own, err := certs.NewSelfSigned(first, config)
+	if err != nil {
+		return nil, err
+	}
+	if f.selfSignedDir == "" {
+		return own, nil
+	}
+	// A directory that cannot be used now is one that was named wrongly.
+	if err := own.Healthy(); err != nil {
+		return own, err
+	}
+	if err := own.WriteDir(f.selfSignedDir); err != nil && !errors.Is(err, certs.ErrUnwritten) {
+		return own, err
+	}
+	return own, nil
+}
+
+// shared is where replicas share a state.
+func (f *CertificateOptions) shared(client certs.Client, secret string, leafLife time.Duration, notify func(certs.Event)) (certs.Store, certs.Replicas) {
+	namespace, name, _ := install.ParseNamespacedName(secret) // checked with the flags
+	return certs.NewSecretStore(certs.SecretStoreConfig{Client: client, Namespace: namespace, Name: name, Notify: notify}),
+		certs.NewLeases(certs.LeasesConfig{Client: client, Namespace: namespace, Group: name, Replica: certs.ReplicaName(f.replica), LeafLife: leafLife})
+}
+
+// bundleSecret is where replicas agree on what to publish of cert-manager's CAs:
+// the Secret NAME-ca-bundle beside the Certificate, which holds no key.
+const bundleSecret = "-ca-bundle"
+
+func (f *CertificateOptions) fromCertManager(
+	ctx context.Context, client certs.Client, objects dynamic.Interface, trust certs.Trust, notify func(certs.Event),
+) (*certs.CertManager, error) {
+	namespace, name, _ := install.ParseNamespacedName(f.certManager) // checked with the flags, and so is the issuer
+	issuer, _ := f.issuer()
+	config := certs.CertManagerConfig{
+		Client: client, Dynamic: objects, Namespace: namespace, Name: name, Hosts: f.certManagerHosts, IssuerRef: issuer,
+		Existing: len(f.certManagerHosts) == 0, Trust: trust, Hold: f.hold, Replica: f.replica, Version: build.Version(), Notify: notify,
+	}
+	if f.publishes() {
+		config.Store, config.Replicas = f.shared(client, f.certManager+bundleSecret, 0, notify)
+	}
+	first, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
+	return certs.NewCertManager(first, config)
+}
+
+// tlsConfig is how the server presents itself.
+func (c *certificates) tlsConfig(minVersion uint16) *tls.Config {
+	config := &tls.Config{
+		MinVersion:     minVersion,
+		GetCertificate: c.source.GetCertificate,
+		// The API server speaks HTTP/1.1 to a Service, and HTTP/2 to a loopback
+		// URL and for token reviews.
+		NextProtos: []string{"h2", "http/1.1"},
+	}
+	if c.clientCAs != nil {
+		config.ClientAuth = tls.VerifyClientCertIfGiven
+		config.GetConfigForClient = c.clientCAs.ConfigForClient(config)
+	}
+	return config
+}
+
+// serving is what is served, nil if nothing is.
+func (c *certificates) serving() *tls.Certificate {
+	cert, err := c.source.GetCertificate(nil)
+	if err != nil {
+		return nil
+	}
+	return cert
+}
+
+// ready is nil once the API server can trust what is served, and as long as that
+// is valid.
+func (c *certificates) ready() error {
+	err := c.source.Healthy()
+	if c.watcher != nil {
+		err = errors.Join(err, c.watcher.Ready(c.serving()))
+	}
+	return err
+}
+
+// run keeps everything fresh until the context ends.
+func (c *certificates) run(ctx context.Context, group *errgroup.Group) {
+	group.Go(func() error { return c.source.Run(ctx) })
+	if c.watcher != nil {
+		group.Go(func() error { return c.watcher.Run(ctx) })
+		group.Go(func() error { return c.watcher.Doubt(ctx, c.serving) })
+	}
+	if c.publisher != nil {
+		group.Go(func() error { return c.publisher.Run(ctx) })
+	}
+	if c.clientCAs != nil {
+		group.Go(func() error { return c.clientCAs.Run(ctx) })
+	}
+}
+
+func logCertificate(log *slog.Logger, e certs.Event) {
+	attrs := []any{"subject", e.Subject}
+	if !e.NotAfter.IsZero() {
+		attrs = append(attrs, "notAfter", e.NotAfter, "sha256", e.SHA256)
+	}
+	if e.Object.Kind != "" {
+		attrs = append(attrs, "object", e.Object.Kind+" "+strings.TrimPrefix(e.Object.Namespace+"/"+e.Object.Name, "/"))
+	}
+	if len(e.Warnings) > 0 {
+		attrs = append(attrs, "warnings", strings.Join(e.Warnings, "; "))
+	}
+	if e.Message != "" {
+		attrs = append(attrs, "what", e.Message)
+	}
+	if e.Reason != "" {
+		attrs = append(attrs, "reason", e.Reason)
+	}
+	switch {
+	case errors.Is(e.Err, certs.ErrWaiting):
+		log.Info("certificate", append(attrs, "waits", e.Err.Error())...)
+	case e.Err != nil:
+		log.Error("certificate", append(attrs, "error", e.Err.Error())...)
+	case len(e.Warnings) > 0:
+		log.Warn("certificate", attrs...)
+	default:
+		log.Info("certificate", attrs...)
+	}
+}

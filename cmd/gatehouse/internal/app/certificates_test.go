@@ -1,0 +1,85 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+)
+
+// certificateFlagsOf are those that a command line gives.
+func certificateFlagsOf(t *testing.T, args ...string) *CertificateOptions {
+	t.Helper()
+	f, cmd := &CertificateOptions{}, &cobra.Command{}
+	AddCertificateFlags(f, cmd)
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	if problems := f.Validate(true); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	return f
+}
+
+// What is read back does not depend on who writes it, and nothing is written where
+// there is nothing.
+func TestRegistrationsOfSources(t *testing.T) {
+	t.Parallel()
+	const (
+		secret      = "--self-signed=127.0.0.1 --self-signed-secret=a/b"
+		certManager = "--cert-manager=a/b"
+	)
+	for _, c := range []struct {
+		name, flags, looked string
+		published           bool
+	}{
+		{"a Secret", secret, "gatehouse", true},
+		{"a Secret, and others write", secret + " --publish-ca-bundle=false", "gatehouse", false},
+		{"a Secret and a name", secret + " --registration=mine", "mine", true},
+		{"a Secret and a name, and others write", secret + " --registration=mine --publish-ca-bundle=false", "mine", false},
+		{"a Secret and no name", secret + " --registration=", "", false},
+		{"a Secret and no name, and others write", secret + " --registration= --publish-ca-bundle=false", "", false},
+		{"cert-manager", certManager, "gatehouse", false},
+		{"cert-manager, and others write", certManager + " --publish-ca-bundle=false", "gatehouse", false},
+		{"cert-manager, and this writes", certManager + " --publish-ca-bundle", "gatehouse", true},
+		{"cert-manager and no name", certManager + " --registration=", "", false},
+		{"memory", "--self-signed=127.0.0.1", "", false},
+		{"memory and a name", "--self-signed=127.0.0.1 --registration=mine", "mine", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := certificateFlagsOf(t, strings.Fields(c.flags)...)
+			if got := strings.Join(f.names(), " "); got != c.looked {
+				t.Errorf("looks at %q, want %q", got, c.looked)
+			}
+			log := slog.New(slog.DiscardHandler)
+			ctx, cancel := context.WithCancel(t.Context())
+			cs, err := f.certificates(ctx, &rest.Config{Host: "https://127.0.0.1:1"}, log, telemetry.New(log, build.Version()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if read := cs.watcher != nil; read != (c.looked != "") {
+				t.Errorf("reads back: %v", read)
+			}
+			if writes := cs.publisher != nil; writes != c.published {
+				t.Errorf("writes: %v", writes)
+			}
+			if ready := cs.ready(); (ready == nil) != (c.looked == "" && c.name == "memory") {
+				t.Errorf("ready: %v", ready)
+			}
+			group := &errgroup.Group{}
+			cs.run(ctx, group)
+			cancel()
+			if err := group.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

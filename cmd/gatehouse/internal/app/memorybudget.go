@@ -1,0 +1,126 @@
+package app
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+const (
+	// usualInFlight is --max-in-flight-bytes without a memory limit, and usualConnections
+	// --max-connections without one.
+	usualInFlight    = 128 << 20
+	usualConnections = 2048
+	// leastInFlight and leastConnections are what is served with, however little there is.
+	leastInFlight  = 8 << 20
+	minConnections = 16
+	// programBytes is what the program takes beside the live heap (measured: RSS of 52 MiB
+	// with 6 MiB of it). The heap counts twice: a changed configuration is read beside the
+	// old one.
+	programBytes = 40 << 20
+	// connectionBytes is what a connection takes (measured: HTTP/1.1 43 KiB, HTTP/2 61
+	// KiB, with half a header of 15 KiB 79 KiB).
+	connectionBytes = 64 << 10
+	// usualMemoryRatio is what the process may take of the cgroup's limit if
+	// --memory-limit-ratio does not say it.
+	usualMemoryRatio = 0.9
+)
+
+// memoryBudget divides what the process may take.
+type memoryBudget struct {
+	// limit is the soft limit of the process, 0 without one, and base what it takes
+	// without any connection.
+	limit, base int64
+	// inFlight bounds the memory of reviews, and connections the connections without a
+	// client certificate.
+	inFlight    int64
+	connections int
+}
+
+// divideMemory makes a budget. Flags that are 0 default to what fits: of what the program
+// leaves, half for reviews and a sixth for connections. The last third is for garbage that
+// was not collected yet, and for what decisions take. Files is the limit of open files, 0 without one: a connection is one.
+func divideMemory(limit, liveHeap, inFlight int64, connections int, files uint64) memoryBudget {
+	b := memoryBudget{limit: limit, base: programBytes + 2*liveHeap, inFlight: inFlight, connections: connections}
+	left := max(0, limit-b.base)
+	if b.connections == 0 {
+		b.connections = usualConnections
+		if limit > 0 {
+			b.connections = int(min(usualConnections, max(minConnections, left/6/connectionBytes)))
+		}
+		if files > 0 {
+			b.connections = min(b.connections, openFilesFor(files))
+		}
+	}
+	if b.inFlight == 0 {
+		b.inFlight = usualInFlight
+		if limit > 0 {
+			b.inFlight = max(leastInFlight, left/2)
+		}
+	}
+	return b
+}
+
+// openFilesFor is how many of the open files that the process may have are for
+// connections without a client certificate. The others are for health and metrics, for
+// those with one, for files and for the API server.
+func openFilesFor(files uint64) int {
+	const others = 256
+	return int(files - min(others, files/2)) //nolint:gosec // a limit of open files
+}
+
+// problems are what is wrong with the budget, with hints.
+func (b *memoryBudget) problems(files uint64) []string {
+	var all []string
+	need := b.base + int64(b.connections)*connectionBytes + b.inFlight
+	if b.limit > 0 && need > b.limit {
+		all = append(all, fmt.Sprintf("under load the process may be ended for memory: it takes %d bytes, %d connections %d and reviews %d, together %d, more than the limit of %d (hint: raise the memory limit, or leave out --max-in-flight-bytes and --max-connections)",
+			b.base, b.connections, int64(b.connections)*connectionBytes, b.inFlight, need, b.limit))
+	}
+	if largest := server.LargestReview(b.inFlight); largest < review.MaxAdmissionBytes {
+		all = append(all, fmt.Sprintf("reviews of more than %d bytes are refused, API servers send up to %d: reviews have %d bytes of memory (hint: raise the memory limit, or --max-in-flight-bytes)",
+			largest, review.MaxAdmissionBytes, b.inFlight))
+	}
+	if files > 0 && b.connections > openFilesFor(files) {
+		all = append(all, fmt.Sprintf("%d connections leave no file descriptors for health and the API server: the limit of open files is %d (hint: raise it, or lower --max-connections)",
+			b.connections, files))
+	}
+	return all
+}
+
+// budget divides the memory that the process may take, and logs what holds.
+func (f *Options) budget(m *memoryLimit, log *slog.Logger) memoryBudget {
+	runtime.GC() // what was read for the configuration is garbage by now
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	files := openFiles()
+	b := divideMemory(m.available(), int64(min(stats.HeapAlloc, math.MaxInt64/4)), f.InFlight, f.Connections, files)
+	log.Info("limits", "maxInFlightBytes", b.inFlight, "maxConnections", b.connections, "largestReviewBytes", server.LargestReview(b.inFlight))
+	for _, problem := range b.problems(files) {
+		log.Warn("limits", "problem", problem)
+	}
+	return b
+}
+
+// available is what the process may take, 0 without a limit: what Go keeps to, and at
+// most a part of the cgroup's limit.
+func (m *memoryLimit) available() int64 {
+	limit := m.set(-1) // changes nothing
+	if of, err := m.read(); err == nil {
+		ratio := m.ratio
+		if ratio == 0 {
+			ratio = usualMemoryRatio
+		}
+		if part := ratio * float64(of); part < float64(limit) {
+			limit = int64(part)
+		}
+	}
+	if limit == math.MaxInt64 {
+		return 0
+	}
+	return limit
+}

@@ -1,0 +1,84 @@
+package app
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
+)
+
+// OperationOptions are what the command line of serve says about looking into the
+// process while it runs, and about its memory.
+type OperationOptions struct {
+	profiling       bool
+	tracingEndpoint string
+	tracingRatio    float64
+	memoryRatio     float64
+
+	// given tells of a flag whether it was, also without a value.
+	given func(name string) bool
+}
+
+// AddOperationFlags adds the flags to a command.
+func AddOperationFlags(f *OperationOptions, cmd *cobra.Command) {
+	flags := cmd.Flags()
+	f.given = flags.Changed
+	flags.BoolVar(&f.profiling, "profiling", false, "answer /debug/pprof/ on --ops-listen, to callers on the same host only, as kubectl port-forward is")
+	flags.StringVar(&f.tracingEndpoint, "tracing-endpoint", "", "URL of a collector to send traces of reviews to, by OTLP over HTTP; without a path it is /v1/traces")
+	flags.Float64Var(&f.tracingRatio, "tracing-sample-ratio", 0, "part of the reviews to trace that come without a trace, from 0 to 1; those that come with one are traced if the caller's trace is recorded")
+	flags.Float64Var(&f.memoryRatio, "memory-limit-ratio", 0.9, "part of the cgroup's memory limit above which garbage is collected harder, from 0 to 1; 0 for never; GOMEMLIMIT in the environment has precedence")
+	for _, name := range []string{"tracing-endpoint", "tracing-sample-ratio", "memory-limit-ratio"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
+	}
+}
+
+// Validate reports everything that is wrong with the flags.
+func (f *OperationOptions) Validate() []error {
+	var problems []error
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if f.given("tracing-endpoint") {
+		if _, err := tracing.ParseEndpoint(f.tracingEndpoint); err != nil {
+			problem("--tracing-endpoint: %w", err)
+		}
+	} else if f.given("tracing-sample-ratio") {
+		problem("--tracing-sample-ratio needs --tracing-endpoint")
+	}
+	for _, ratio := range []struct {
+		flag  string
+		value float64
+	}{{"tracing-sample-ratio", f.tracingRatio}, {"memory-limit-ratio", f.memoryRatio}} {
+		if math.IsNaN(ratio.value) || ratio.value < 0 || ratio.value > 1 {
+			problem("--%s %g: must be from 0 to 1", ratio.flag, ratio.value)
+		}
+	}
+	return problems
+}
+
+// tracer is what traces reviews, nil without --tracing-endpoint. The replica is its
+// name, empty for that of the host.
+func (f *OperationOptions) tracer(replica string, log *slog.Logger) (*tracing.Tracer, error) {
+	if f.tracingEndpoint == "" {
+		return nil, nil //nolint:nilnil // nothing is traced
+	}
+	endpoint, err := tracing.ParseEndpoint(f.tracingEndpoint)
+	if err != nil {
+		return nil, fmt.Errorf("--tracing-endpoint: %w", err)
+	}
+	log.Info("tracing", "endpoint", endpoint.String(), "ratioWithoutTrace", f.tracingRatio)
+	return tracing.New(tracing.Config{
+		Endpoint: endpoint, Ratio: f.tracingRatio, Version: build.Version(), Instance: certs.ReplicaName(replica), Log: log,
+	}), nil
+}
+
+// Debug answers the operator on the listener for health and metrics. It changes the
+// level of the log by the variable.
+func (f *OperationOptions) Debug(level *slog.LevelVar, log *slog.Logger) http.Handler {
+	return debug.Handler(debug.Options{Level: debug.NewLevel(level, log), Profiling: f.profiling})
+}

@@ -1,0 +1,237 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/podcount"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
+	crdversion "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/version"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// reports makes what tells of custom resources. Nothing of the cluster needs to be
+// reachable yet.
+func (f *Options) reports(ctx context.Context, access *rest.Config, world *active.ClusterLookup, current *active.Active, log *slog.Logger, metrics *telemetry.Telemetry) (*reporting, error) {
+	access = rest.CopyConfig(access)
+	access.UserAgent = "gatehouse-status/" + build.Version()
+	access.QPS, access.Burst = reportingQPS, reportingBurst
+	client, err := certs.NewClient(access)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := dynamic.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("no client for %s: %w", access.Host, err)
+	}
+	checked, err := crdversion.New(crdversion.Config{Client: objects, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	replica := certs.ReplicaName(f.replica)
+	recorder := events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: replica, Log: log})
+	r := &reporting{definitions: checked}
+	r.status = status.New(status.Config{
+		Client: objects, Leases: client.CoordinationV1(), Namespace: f.ownNamespace(), Group: install.DefaultGroup, Replica: replica,
+		Record: recorder.Write, Log: log,
+		Policies: func() map[string]status.PolicyCount { return policyCounts(metrics, current.Config.Load()) },
+		Pods:     f.podCounter(client, current, log),
+	})
+	metrics.Registry.MustRegister(r.status)
+	names := f.names()
+	if r.assumed = !f.given("registration") && len(names) == 0; r.assumed {
+		names = []string{install.DefaultRegistration}
+	}
+	if len(names) > 0 {
+		r.registrations = world.Cluster.Registrations(names)
+	}
+	return r, nil
+}
+
+// podCounter counts the pods of profiles, but for those of namespaces that are never
+// sent. It is nil if nobody wants to know.
+func (f *Options) podCounter(client certs.Client, current *active.Active, log *slog.Logger) status.PodCounter {
+	if f.CountPods == 0 {
+		return nil
+	}
+	left := []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease, f.ownNamespace()}
+	return podcount.New(podcount.Config{
+		Client: client.CoreV1().RESTClient(), Every: f.CountPods, Log: log,
+		Set: func() *sidecar.Set {
+			if s := current.Snapshot.Load(); s != nil {
+				return s.Sidecar
+			}
+			return nil
+		},
+		Left: func(namespace string) bool { return slices.Contains(left, namespace) },
+	})
+}
+
+// ownNamespace is the namespace that this runs in.
+func (f *Options) ownNamespace() string {
+	if f.Namespace != "" {
+		return f.Namespace
+	}
+	if f.InCluster {
+		text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+		if name := string(bytes.TrimSpace(text)); err == nil && len(validation.IsDNS1123Label(name)) == 0 {
+			return name
+		}
+	}
+	return install.DefaultNamespace
+}
+
+// Options are what the command line of serve says.
+type Options struct {
+	CertificateOptions
+
+	Operations OperationOptions
+
+	Config     string
+	Kubeconfig string
+	InCluster  bool
+	Namespace  string
+	// CustomResources tells that they are configuration beside the directory.
+	CustomResources bool
+	// OnEmptiedFile is what becomes of a change that leaves a file without documents.
+	OnEmptiedFile string
+	// CountPods is how long after one count of the pods of profiles the next begins, 0 for none.
+	CountPods     time.Duration
+	Listen        string
+	OpsListen     string
+	TlsMinVersion string
+	StateDir      string
+	Audit         bool
+	// InFlight and connections are 0 for what fits.
+	InFlight    int64
+	Connections int
+	DrainDelay  time.Duration
+	LogLevel    string
+	// Level is that of the log from the start on; it can be changed while this runs.
+	Level     slog.LevelVar
+	LogFormat string
+}
+
+// What is listened at unless told otherwise, on all addresses.
+const DefaultListen, DefaultOpsListen = ":9443", ":8080"
+
+// What to do when a file has lost all its documents.
+const EmptiedFileWarn, EmptiedFileRefuse = "warn", "refuse"
+
+// Validate reports everything that is wrong with the flags at once.
+func (f *Options) Validate() error {
+	problems := append(f.CertificateOptions.Validate(f.InCluster || f.Kubeconfig != ""), f.Operations.Validate()...)
+	if f.Kubeconfig != "" && f.InCluster {
+		problems = append(problems, errors.New("--kubeconfig and --in-cluster exclude each other"))
+	}
+	switch {
+	case f.Config == "" && !f.CustomResources:
+		problems = append(problems, errors.New("no configuration: give --config DIR, or --custom-resources"))
+	case f.CustomResources && !f.InCluster && f.Kubeconfig == "":
+		problems = append(problems, errors.New("--custom-resources needs --in-cluster or --kubeconfig"))
+	}
+	problems = append(problems, f.checkNames()...)
+	for _, address := range []struct{ flag, text, usual string }{{"listen", f.Listen, DefaultListen}, {"ops-listen", f.OpsListen, DefaultOpsListen}} {
+		if !isAddress(address.text) {
+			problems = append(problems, fmt.Errorf("--%s %.100q: must be HOST:PORT, with a port from 0 to 65535 (hint: %s is on all addresses)", address.flag, address.text, address.usual))
+		}
+	}
+	if _, ok := tlsVersions(f.TlsMinVersion); !ok {
+		problems = append(problems, fmt.Errorf("--tls-min-version %q: must be 1.3 or 1.2", f.TlsMinVersion))
+	}
+	if f.OnEmptiedFile != EmptiedFileWarn && f.OnEmptiedFile != EmptiedFileRefuse {
+		problems = append(problems, fmt.Errorf("--on-emptied-file %.100q: must be %s or %s", f.OnEmptiedFile, EmptiedFileWarn, EmptiedFileRefuse))
+	}
+	if err := new(slog.LevelVar).UnmarshalText([]byte(f.LogLevel)); err != nil {
+		problems = append(problems, fmt.Errorf("--log-level %.100q: must be %s", f.LogLevel, debug.DescribeLevels(f.LogLevel)))
+	}
+	if f.LogFormat != "json" && f.LogFormat != "text" {
+		problems = append(problems, fmt.Errorf("--log-format %q: must be json or text", f.LogFormat))
+	}
+	if f.given("max-in-flight-bytes") && f.InFlight <= review.MaxAdmissionBytes {
+		problems = append(problems, fmt.Errorf("--max-in-flight-bytes %d: must be more than %d, the largest review (hint: leave it out for what fits)", f.InFlight, review.MaxAdmissionBytes))
+	}
+	if f.given("max-connections") && f.Connections < minConnections {
+		problems = append(problems, fmt.Errorf("--max-connections %d: must be at least %d (hint: leave it out for what fits)", f.Connections, minConnections))
+	}
+	if f.CountPods < 0 {
+		problems = append(problems, fmt.Errorf("--count-pods-every %s: must not be negative (hint: 0 for no counts)", f.CountPods))
+	}
+	if f.DrainDelay < 0 {
+		problems = append(problems, fmt.Errorf("--drain-delay %s: must not be negative", f.DrainDelay))
+	}
+	return errors.Join(problems...)
+}
+
+// checkNames reports what is wrong with the flags that are for custom resources
+// alone, and with the names that an install and a replica of it have in the cluster.
+func (f *Options) checkNames() []error {
+	var problems []error
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	for _, flag := range []string{"namespace", "count-pods-every"} {
+		if f.given(flag) && !f.CustomResources {
+			problem("--%s needs --custom-resources", flag)
+		}
+	}
+	if f.given("namespace") {
+		if wrong := validation.IsDNS1123Label(f.Namespace); f.Namespace == "" {
+			problem("--namespace: must not be empty (hint: leave it out, or look where its value comes from)")
+		} else if len(wrong) > 0 {
+			problem("--namespace %.100q: is no name of a namespace: %s (hint: %s)", f.Namespace, wrong[0], install.DefaultNamespace)
+		}
+	}
+	// The Lease by which a replica reports on custom resources is called after it. The
+	// others hold its name, as any text.
+	if wrong := validation.IsDNS1123Subdomain(f.replica); f.CustomResources && f.replica != "" && len(wrong) > 0 {
+		problem("--replica %.100q: is no name that a pod can have: %s (hint: leave it out for the host name)", f.replica, wrong[0])
+	} else if !utf8.ValidString(f.replica) || strings.ContainsFunc(f.replica, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		problem("--replica %.100q: must be text that can be printed", f.replica)
+	}
+	return problems
+}
+
+// isAddress tells whether a text has the form of an address to listen at. Whether it
+// can be had only listening tells.
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	return err == nil
+}
+
+func tlsVersions(text string) (uint16, bool) {
+	switch text {
+	case "1.3":
+		return tls.VersionTLS13, true
+	case "1.2":
+		return tls.VersionTLS12, true
+	default:
+		return 0, false
+	}
+}

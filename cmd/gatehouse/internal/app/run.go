@@ -1,0 +1,228 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+// Run is the composition root: it reads, compiles, listens, and runs until ctx
+// ends.
+func Run(ctx context.Context, f *Options, log *slog.Logger) error {
+	memory := f.Operations.memoryLimit(log)
+	memory.apply()
+	metrics := telemetry.New(log, build.Version())
+	if f.Audit {
+		metrics.AuditAuthentication()
+	}
+	access, err := f.access()
+	if err != nil {
+		return err
+	}
+	world, err := active.NewClusterLookup(access, log, metrics)
+	if err != nil {
+		return err
+	}
+	defer world.Close()
+	providers := active.NewIdentityProviders(log, metrics)
+	defer providers.Close()
+	usage, err := f.usage(access, log)
+	if err != nil {
+		return err
+	}
+	current := &active.Active{Dir: f.Config, Log: log, Metrics: metrics, Usage: usage, Seed: maphash.MakeSeed()}
+	defer current.Reminder.Stop()
+	configuration := &active.Reconciler{Dir: f.Config, Current: current, World: world, Providers: providers, RefuseEmptied: f.OnEmptiedFile == EmptiedFileRefuse}
+	var reports *reporting
+	if f.CustomResources {
+		if reports, err = f.reports(ctx, access, world, current, log, metrics); err != nil {
+			return err
+		}
+		reports.follow(configuration)
+		configuration.Resources = world.Cluster.Resources()
+	}
+	tracer, err := f.Operations.tracer(f.replica, log)
+	if err != nil {
+		return err
+	}
+	loaded, found := configuration.Inspect()
+	if found.Err() != nil {
+		return configuration.Start(ctx, loaded, found) // which says what is wrong
+	}
+	// Before anything makes this replica known to the others, which would wait for one
+	// that cannot serve.
+	var listen net.ListenConfig
+	reviews, err := listen.Listen(ctx, "tcp", f.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	defer func() { _ = reviews.Close() }()
+	health, err := listen.Listen(ctx, "tcp", f.OpsListen)
+	if err != nil {
+		return fmt.Errorf("--ops-listen: %w", err)
+	}
+	defer func() { _ = health.Close() }()
+	certify := sync.OnceValues(func() (*certificates, error) { return f.certificates(ctx, access, log, metrics) })
+	var asking sync.WaitGroup
+	if access != nil {
+		// An API server that hangs keeps this waiting, and what comes next too.
+		asking.Go(func() { _, _ = certify() }) // the error is kept
+	}
+	err = configuration.Start(ctx, loaded, found)
+	asking.Wait()
+	if err != nil {
+		if access != nil {
+			if made, failed := certify(); failed == nil {
+				made.leave(ctx)
+			}
+		}
+		return err
+	}
+
+	certificates, err := certify()
+	if err != nil {
+		return err
+	}
+	if certificates.clientCAs == nil {
+		log.Warn("no --client-ca: /authenticate answers nobody")
+	}
+	minVersion, _ := tlsVersions(f.TlsMinVersion) // checked with the flags
+
+	budget := f.budget(memory, log)
+	srv := server.New(server.Options{
+		Connections: budget.connections,
+		Reviews:     reviews, TLS: certificates.tlsConfig(minVersion), HandshakeFailed: metrics.HandshakeFailed,
+		Handler: server.Reviews(&current.Snapshot, server.ReviewOptions{
+			Bytes: budget.inFlight, RequireClientCertificate: f.requireClientForAll, Now: time.Now,
+			Observe:  observer(metrics, usage, tracer), //nolint:contextcheck // calls have contexts of their own
+			Profiles: metrics.Profiles, Policies: metrics.Policies, TraceParents: tracer != nil,
+			ReadNamespace: world.ReadNamespace(),
+			Documents:     reports.documents(current), Whole: configuration.Whole,
+			Login: login.Handler(login.HandlerOptions{
+				Current: func() *authn.Set { return current.Snapshot.Load().Authn }, Now: time.Now,
+				Observe: metrics.Login, Attempts: providers.Attempts,
+			}),
+		}),
+		Debug: f.Operations.Debug(&f.Level, log),
+		Ops:   health, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
+		Ready: func() error { return errors.Join(certificates.ready(), configuration.Ready()) }, DrainDelay: f.DrainDelay, Log: log,
+	})
+	log.Info("serving", "version", build.Version(), "reviews", reviews.Addr().String(), "ops", health.Addr().String())
+
+	// What keeps things fresh goes on until the last call is answered.
+	group, groupCtx := errgroup.WithContext(ctx)
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error {
+		defer stop()
+		return srv.Run(groupCtx)
+	})
+	certificates.run(background, group)
+	for _, one := range usage {
+		group.Go(func() error {
+			one.Run(background)
+			return nil
+		})
+	}
+	reports.run(background, group)
+	group.Go(func() error {
+		memory.run(background)
+		return nil
+	})
+	if tracer != nil {
+		metrics.Registry.MustRegister(tracer)
+		group.Go(func() error {
+			tracer.Run(background)
+			return nil
+		})
+	}
+	group.Go(func() error {
+		configuration.Run(background, loaded)
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// usage notes into a directory, if there is one for it, and into the status of
+// custom resources.
+func (f *Options) usage(access *rest.Config, log *slog.Logger) (active.TokenUsage, error) {
+	var all active.TokenUsage
+	if f.StateDir != "" {
+		one, err := tokens.OpenUsage(f.StateDir, func(err error) { log.Error("use of access tokens", "error", err.Error()) })
+		if err != nil {
+			return nil, fmt.Errorf("--state-dir: %w", err)
+		}
+		all = append(all, one)
+	}
+	if f.CustomResources {
+		access = rest.CopyConfig(access)
+		access.UserAgent = "gatehouse-tokens/" + build.Version()
+		one, err := tokens.NewClusterUsage(access, log)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// observer is shown every finished review. Tracer may be nil.
+func observer(metrics *telemetry.Telemetry, usage active.TokenUsage, tracer *tracing.Tracer) func(*review.Outcome) {
+	if len(usage) == 0 && tracer == nil {
+		return metrics.Review
+	}
+	return func(o *review.Outcome) {
+		metrics.Review(o)
+		if o.Decision == review.Allowed && o.Backend == string(authn.AccessTokens) {
+			for _, one := range usage {
+				one.Note(o.TokenID, o.Started)
+			}
+		}
+		if tracer != nil {
+			tracer.Review(o)
+		}
+	}
+}
+
+// access is how to reach the cluster, nil without one.
+func (f *Options) access() (*rest.Config, error) {
+	switch {
+	case f.InCluster:
+		access, err := cluster.InCluster()
+		if err != nil {
+			return nil, fmt.Errorf("--in-cluster: %w", err)
+		}
+		return access, nil
+	case f.Kubeconfig != "":
+		access, err := cluster.FromKubeconfig(f.Kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
+		}
+		return access, nil
+	default:
+		return nil, nil //nolint:nilnil // there is none
+	}
+}

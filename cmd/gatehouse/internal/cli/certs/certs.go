@@ -1,0 +1,272 @@
+package certs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+)
+
+func NewCommand(s cli.Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "certs",
+		Short: "Show and rotate the CA of the serving certificates",
+		Long: `The servers that share a CA keep it in a Secret, or in a directory, and replace it
+step by step so that no call fails. These commands show how far they are, and ask
+for a new CA. Status and rotate never write anything but such a request: what is
+to be done is done by a server that runs.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(newCertsStatusCommand(s), newCertsRotateCommand(s), newCertsInitCommand(s))
+	return cmd
+}
+
+// certsFlags say where a state is, and who trusts it.
+type certsFlags struct {
+	cli.ClusterFlags
+	secret, dir   string
+	registrations []string
+	hold          time.Duration
+
+	now func() time.Time
+}
+
+func (f *certsFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.secret, "secret", install.DefaultCASecret, "NAMESPACE/NAME of the Secret, as --self-signed-secret of serve")
+	flags.StringVar(&f.dir, "dir", "", "directory instead of a Secret, as --self-signed-dir of serve")
+	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA: NAME, mutating/NAME or validating/NAME; may be repeated, and empty is none (default "+install.DefaultRegistration+"; with --dir none)")
+	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "what servers were told of --rotation-hold, to say when a hold ends")
+	f.ClusterFlags.Add(cmd)
+	_ = cmd.MarkFlagDirname("dir") // the flags exist
+	for _, name := range []string{"secret", "registration", "rotation-hold"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+}
+
+// where are the flags that name the place, for another command.
+func (f *certsFlags) where() string {
+	switch {
+	case f.dir != "":
+		return " --dir " + cli.ShellQuote(f.dir)
+	case f.secret != install.DefaultCASecret:
+		return " --secret " + cli.ShellQuote(f.secret)
+	default:
+		return ""
+	}
+}
+
+// certsPlace is where a state is, and who trusts it.
+type certsPlace struct {
+	store    certs.Store
+	replicas certs.Replicas
+	// dir is the directory if it is one.
+	dir string
+	// forget is the command that removes a replica's report.
+	forget func(replica string) string
+	// trusted reads what registrations trust; nil if nobody is to be asked.
+	trusted func(ctx context.Context) []trustEntry
+}
+
+// open finds the place that the flags name, and asks nobody yet. It reports
+// everything that is wrong with the flags.
+func (f *certsFlags) open(cmd *cobra.Command) (*certsPlace, error) {
+	var problems []error
+	if f.dir != "" && cmd.Flags().Changed("secret") {
+		problems = append(problems, errors.New("--dir and --secret exclude each other"))
+	}
+	if cmd.Flags().Changed("dir") && f.dir == "" {
+		problems = append(problems, errors.New(`--dir "": must not be empty`))
+	}
+	if err := f.Check(); err != nil {
+		problems = append(problems, err)
+	}
+	names := f.names()
+	if f.dir != "" && len(names) == 0 && f.Given() {
+		problems = append(problems, errors.New("--kubeconfig, --context and --in-cluster say where registrations are, and with --dir there are none (hint: --registration "+install.DefaultRegistration+", or leave them out)"))
+	}
+	if f.hold < 0 {
+		problems = append(problems, fmt.Errorf("--rotation-hold %s: must not be negative", f.hold))
+	}
+	namespace, name, err := install.ParseNamespacedName(f.secret)
+	switch {
+	case err != nil:
+		problems = append(problems, fmt.Errorf("--secret: %w (hint: %s)", err, install.DefaultCASecret))
+	case name == "":
+		problems = append(problems, errors.New(`--secret "": must not be empty`))
+	}
+	var registrations []cabundle.Registration
+	for _, one := range names {
+		r, err := cabundle.ParseRegistration(one)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("--registration: %w", err))
+			continue
+		}
+		registrations = append(registrations, r)
+	}
+	if f.dir != "" {
+		if err := cli.CheckDir("--dir", f.dir); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	var place certsPlace
+	var client certs.Client
+	if f.dir == "" || len(registrations) > 0 {
+		if client, err = f.client(); err != nil {
+			return nil, err
+		}
+	}
+	if len(registrations) > 0 {
+		place.trusted = func(ctx context.Context) []trustEntry { return readTrust(ctx, client, registrations) }
+	}
+	if f.dir != "" {
+		place.dir = f.dir
+		replicas := certs.NewDirReplicas(f.dir, "", f.now)
+		place.store, place.replicas = certs.NewDirStore(f.dir), replicas
+		place.forget = forgetFile(replicas)
+		return &place, nil
+	}
+	place.store = certs.NewSecretStore(certs.SecretStoreConfig{Client: client, Namespace: namespace, Name: name})
+	leases := certs.NewLeases(certs.LeasesConfig{Client: client, Namespace: namespace, Group: name, Now: f.now})
+	place.replicas = leases
+	place.forget = f.forgetLease(leases, namespace)
+	return &place, nil
+}
+
+// names are the registrations to read. One without a name is none, as for serve.
+func (f *certsFlags) names() []string {
+	switch {
+	case len(f.registrations) == 1 && f.registrations[0] == "":
+		return nil
+	case len(f.registrations) == 0 && f.dir == "":
+		return []string{install.DefaultRegistration}
+	default:
+		return f.registrations
+	}
+}
+
+// forgetFile is the command that removes a replica's report from a directory, ""
+// if none was found when it was read.
+func forgetFile(replicas *certs.DirReplicas) func(replica string) string {
+	return func(replica string) string {
+		if file := replicas.FileOf(replica); file != "" {
+			return "rm " + cli.ShellQuote(file)
+		}
+		return ""
+	}
+}
+
+// forgetLease is the command that removes a replica's report from the cluster that
+// the flags name, "" if none was found when it was read.
+func (f *certsFlags) forgetLease(leases *certs.Leases, namespace string) func(replica string) string {
+	command := "kubectl"
+	if f.Named() {
+		command += f.Words()
+	}
+	return func(replica string) string {
+		if lease := leases.LeaseOf(replica); lease != "" {
+			return command + " -n " + namespace + " delete lease " + lease
+		}
+		return ""
+	}
+}
+
+// client asks the API server that the flags name.
+func (f *certsFlags) client() (certs.Client, error) {
+	config, err := f.Connect("--dir DIR for servers without a cluster")
+	if err != nil {
+		return nil, err
+	}
+	client, err := certs.NewClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("the API server cannot be asked: %w", err)
+	}
+	return client, nil
+}
+
+// look reads everything that is there, at one time: each may have to wait for an
+// API server that does not answer.
+func (f *certsFlags) look(ctx context.Context, p *certsPlace) *certsSight {
+	s := &certsSight{place: p.store.String(), dir: p.dir, hold: f.hold, program: cli.DisplayName(os.Args[0]), registered: p.trusted != nil, forget: p.forget}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		record, err := p.store.Load(ctx)
+		if err != nil {
+			s.stateErr = err
+			return
+		}
+		s.state, s.stateErr = rotation.Decode(record.Data)
+		s.bundle = record.Data[rotation.KeyBundle]
+	})
+	reading.Go(func() { s.replicas, s.replicasErr = p.replicas.List(ctx) })
+	if p.trusted != nil {
+		reading.Go(func() { s.entries = p.trusted(ctx) })
+	}
+	reading.Wait()
+	if p.dir != "" {
+		s.bundle, _ = os.ReadFile(filepath.Join(p.dir, certs.CAFile)) // what cannot be read holds no CA
+		s.clientCert, s.clientErr = os.ReadFile(filepath.Join(p.dir, certs.ClientCertFile))
+	}
+	s.now = f.now().Round(0)
+	return s
+}
+
+// readTrust reads what registrations trust.
+func readTrust(ctx context.Context, client certs.Client, registrations []cabundle.Registration) []trustEntry {
+	read, _ := cabundle.Read(ctx, client, registrations) // what cannot be read says so
+	var entries []trustEntry
+	for i := range read {
+		entries = append(entries, trustOf(&read[i])...)
+	}
+	return entries
+}
+
+// trustOf is what the webhooks of a configuration trust.
+func trustOf(c *cabundle.Status) []trustEntry {
+	whole := trustEntry{object: c.Kind + "/" + c.Name}
+	const apply = "apply the output of gatehouse manifests, or name another with --registration"
+	switch {
+	case c.Problem != "":
+		// What a server tries again is asked here once.
+		problem := strings.Replace(c.Problem, ", and is tried again: ", ": ", 1)
+		whole.problem, whole.unknown = strings.TrimPrefix(problem, c.Kind+" "+c.Name+": "), true
+	case !c.Found:
+		whole.problem, whole.remedy = "is not there: the API server does not call for it", apply
+	case len(c.Entries) == 0:
+		whole.problem, whole.remedy = "has no webhooks: the API server does not call for it", apply
+	}
+	if whole.problem != "" {
+		return []trustEntry{whole}
+	}
+	var entries []trustEntry
+	for i := range c.Entries {
+		from := &c.Entries[i]
+		e := trustEntry{object: whole.object, webhook: from.Name, bundle: from.Bundle, remark: from.Remark}
+		if len(from.Bundle) == 0 {
+			e.problem, e.remark = "trusts nothing of ours: "+from.Remark, ""
+		}
+		if c.Injector != "" {
+			e.remedy = "cert-manager's cainjector writes it, by the annotation " + c.Injector + ": see its log, or take the annotation away"
+		}
+		if len(from.Managers) > 0 && from.Managers[0].Name != cabundle.FieldManager {
+			e.author = from.Managers[0].Name
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}

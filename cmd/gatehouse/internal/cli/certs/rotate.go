@@ -1,0 +1,359 @@
+package certs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+)
+
+const (
+	// certsPatience is how long a rotation is waited for: the hold, and as long
+	// again for everything else.
+	certsPatience = 30 * time.Minute
+	// certsLook is how often it is looked at.
+	certsLook = 2 * time.Second
+)
+
+func newCertsRotateCommand(s cli.Streams) *cobra.Command {
+	f := certsRotateFlags{certsFlags: certsFlags{now: time.Now}}
+	cmd := &cobra.Command{
+		Use:   "rotate",
+		Short: "Ask the servers for a new CA",
+		Long: `Rotate asks the servers that share a CA to replace it. It writes the request beside
+the CA and nothing else; the servers do the rest, in an order in which no call
+fails: the new CA goes into every webhook configuration, then time passes for the
+slowest API server, ten minutes unless --rotation-hold of serve says otherwise, then
+every server takes a certificate of the new CA, and then the old one is forgotten.
+
+With --emergency, for a CA whose key may be known to others, the hold is ten
+seconds, and a replica that does not answer is waited for no longer than a minute:
+API servers that have not noticed by then refuse calls until they have.
+
+Asking again while a request has not been looked at, or while a rotation has not
+come to the new CA yet, starts no second one.
+
+With --wait it shows each step on standard error and returns when the servers have
+forgotten the old CA, every registration was read back to trust the new one, and none
+trusts one that was given up. Interrupted, it changes nothing about the rotation.
+
+With --dir and no --registration nobody can tell who trusts a CA. Then ca.crt holds
+both CAs as soon as a server has read the request: give it to the API server before
+the new CA signs, after the hold, and copy apiserver-client.crt and
+apiserver-client.key anew where they are copies. In an emergency calls fail until you
+have.
+
+Exit codes: 0 requested, or with --wait done; 1 not done in time, or the CA is
+somebody else's to replace, such as cert-manager's; 2 could not tell: nothing was
+requested, or what became of it cannot be read.`,
+		Example: `  gatehouse certs rotate --wait
+
+  # the key of the CA may be known to others
+  gatehouse certs rotate --emergency --wait --timeout 5m
+
+  # on one machine
+  gatehouse certs rotate --dir ./gatehouse-certs`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.output != "text" && f.output != "json" {
+				return cli.OutputError(f.output, "text", "json")
+			}
+			if cmd.Flags().Changed("timeout") && !f.wait {
+				return errors.New("--timeout is for --wait")
+			}
+			if f.timeout <= 0 {
+				return fmt.Errorf("--timeout %s: must be more than nothing", f.timeout)
+			}
+			place, err := f.open(cmd)
+			if err != nil {
+				return err
+			}
+			return f.rotate(cmd.Context(), place, s)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.emergency, "emergency", false, "be done with the old CA as soon as that can be, because its key may be known to others")
+	flags.BoolVar(&f.wait, "wait", false, "show the steps, and return when it is done")
+	flags.DurationVar(&f.timeout, "timeout", certsPatience, "how long to wait, with --wait")
+	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions) // the flag exists
+	f.add(cmd)
+	cli.AddOutputFlag(cmd, &f.output, "text", "json")
+	return cmd
+}
+
+// certsRotateFlags are what the command line of certs rotate says.
+type certsRotateFlags struct {
+	certsFlags
+	emergency, wait bool
+	timeout         time.Duration
+	output          string
+}
+
+// rotateReport is what certs rotate says as JSON.
+type rotateReport struct {
+	// ID is that of the request, Store where it was written, and At when.
+	ID        string    `json:"id"`
+	Store     string    `json:"store"`
+	At        time.Time `json:"at"`
+	Emergency bool      `json:"emergency"`
+	// Known tells that somebody had asked before, and nobody had looked at it.
+	Known bool `json:"known"`
+	// Done tells that the rotation is over. It is only waited for with --wait.
+	Done bool `json:"done"`
+	// TrustChecked tells that Done is true of registrations too, which were read
+	// back. Without --registration there are none in the case of a directory.
+	TrustChecked bool `json:"trustChecked"`
+}
+
+func (f *certsRotateFlags) rotate(ctx context.Context, place *certsPlace, s cli.Streams) error {
+	seen := f.look(ctx, place)
+	if !seen.whole() {
+		return fmt.Errorf("nothing was requested: %w", firstOf(seen.ofState()))
+	}
+	if seen.state.Current.Key == nil {
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was requested: %s: the CA is somebody else's, such as cert-manager's (hint: ask for a new one there; servers see it by themselves)", place.store)}
+	}
+	report, err := f.request(ctx, place, seen.state)
+	if err != nil {
+		return fmt.Errorf("nothing was requested: %w", err)
+	}
+	say := func(out io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) } // a remark
+	if f.output == "text" {
+		verb := "requested a new CA"
+		if report.Known {
+			verb = "a new CA was requested already"
+		}
+		say(s.Out, "%s, in %s: request %s", verb, report.Store, report.ID)
+	}
+	if seen.state.Phase == rotation.Activate {
+		say(s.Err, "a rotation is under way and has come to its new CA: what was requested begins when that is over")
+	}
+	if seen.replicasErr == nil && seen.alive() == 0 {
+		say(s.Err, "no server runs that would do it: %s (hint: %s)", seen.nobody(), seen.start())
+	}
+	if !seen.registered && seen.dir != "" {
+		say(s.Err, "%s", f.byHand(seen))
+	}
+	if f.wait {
+		err = f.await(ctx, place, seen.state, report.ID, s.Err)
+		report.Done, report.TrustChecked = err == nil, err == nil && seen.registered
+	}
+	if f.output == "json" {
+		encoder := json.NewEncoder(s.Out)
+		encoder.SetEscapeHTML(false)
+		return errors.Join(encoder.Encode(report), err)
+	}
+	switch {
+	case report.TrustChecked:
+		say(s.Out, "done: the old CA is forgotten, and no registration trusts it any more")
+	case report.Done:
+		say(s.Out, "done: the old CA is forgotten")
+		say(s.Err, "who trusts it still was not checked, because there is no --registration to read")
+	}
+	return err
+}
+
+// byHand says what somebody has to do by hand, where nobody can tell who trusts a CA.
+func (f *certsRotateFlags) byHand(seen *certsSight) string {
+	policy := rotation.Policy{Hold: f.hold, EmergencyHold: rotation.DefaultEmergencyHold}
+	cause := rotation.Requested
+	if f.emergency {
+		cause = rotation.Emergency
+	}
+	hold := policy.HoldFor(cause)
+	when := dated(seen.now.Add(hold), seen.now) + " at the earliest"
+	if seen.alive() == 0 || seen.state.Phase == rotation.Activate {
+		when = shortTime(hold) + " after a server has begun with it"
+	}
+	return fmt.Sprintf("nobody can tell who trusts the CA: %s holds both CAs as soon as a server has read the request; give it to the API server before the new CA signs, which is %s, and copy %s anew where they are copies",
+		filepath.Join(seen.dir, certs.CAFile), when, clientFiles)
+}
+
+// request writes the request, unless one that is at least as urgent waits.
+func (f *certsRotateFlags) request(ctx context.Context, place *certsPlace, state *rotation.State) (*rotateReport, error) {
+	report := &rotateReport{Store: place.store.String(), Emergency: f.emergency}
+	if r := state.Request; r != nil && (r.Emergency || !f.emergency) {
+		report.ID, report.At, report.Emergency, report.Known = r.ID, r.At.UTC().Truncate(time.Second), r.Emergency, true
+		return report, nil
+	}
+	now := f.now().Round(0)
+	id, err := certs.RequestRotation(ctx, place.store, f.emergency, now)
+	report.ID, report.At = id, *someTime(now)
+	return report, err
+}
+
+// firstOf is the first finding as an error, and how many more there are.
+func firstOf(found []certsFinding) error {
+	one := found[0]
+	text := one.Object + ": " + one.Message
+	if len(found) > 1 {
+		text += fmt.Sprintf(", and %d more", len(found)-1)
+	}
+	if one.Remedy != "" {
+		text += " (hint: " + one.Remedy + ")"
+	}
+	return errors.New(text)
+}
+
+// await shows the steps until what was requested is done, from a state on.
+func (f *certsRotateFlags) await(ctx context.Context, place *certsPlace, from *rotation.State, id string, progress io.Writer) error {
+	waiting, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	ticks := time.NewTicker(certsLook)
+	defer ticks.Stop()
+	var p rotationProgress
+	p.remember(from)
+	p.old = from.Current.ID()
+	for {
+		seen := f.look(waiting, place)
+		if waiting.Err() == nil || ctx.Err() == nil && seen.whole() {
+			line, done, err := p.look(seen, id)
+			if line != "" {
+				_, _ = fmt.Fprintf(progress, "%s %s\n", cli.FormatTime(&seen.now), cli.OneLine(line)) // a remark
+			}
+			if done || err != nil {
+				return err
+			}
+		}
+		select {
+		case <-waiting.Done():
+			return f.late(ctx, &p)
+		case <-ticks.C:
+		}
+	}
+}
+
+// late is why nothing is waited for any more.
+func (f *certsRotateFlags) late(ctx context.Context, p *rotationProgress) error {
+	again := fmt.Sprintf("the servers go on with it (hint: %s certs status%s)", cli.DisplayName(os.Args[0]), f.where())
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted: " + again)
+	case p.unread != nil:
+		return fmt.Errorf("whether it is done after %s cannot be told: %w", f.timeout, p.unread)
+	default:
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("not done after %s: %s: %s", f.timeout, cmp.Or(p.last, "nothing was seen of it yet"), again)}
+	}
+}
+
+// rotationProgress is what was seen of a rotation that is waited for.
+type rotationProgress struct {
+	// last is what was shown last, and key tells whether that is still so.
+	last, key string
+	// begun tells that the rotation is the requested one.
+	begun bool
+	// unread is why the state, or who trusts it, cannot be read now.
+	unread error
+	// old is the ID of the CA that signed before.
+	old string
+	// known are the IDs of all CAs that the state had.
+	known []string
+}
+
+// remember takes note of the CAs of a state.
+func (p *rotationProgress) remember(state *rotation.State) {
+	for _, a := range state.Authorities() {
+		if !slices.Contains(p.known, a.ID()) {
+			p.known = append(p.known, a.ID())
+		}
+	}
+}
+
+// look is what is to be shown of the state, "" if nothing is new. An error tells
+// that there is nothing more to wait for.
+func (p *rotationProgress) look(seen *certsSight, id string) (line string, done bool, err error) {
+	state := seen.state
+	if !seen.whole() {
+		return p.cannotTell(firstOf(seen.ofState())), false, nil
+	}
+	p.remember(state)
+	switch {
+	case state.Done == id && state.Phase == rotation.Stable, p.begun && state.Done != id && seen.role(p.old) == "":
+		line, done = p.confirm(seen)
+		return line, done, nil
+	case !p.begun && state.Done != id && (state.Request == nil || state.Request.ID != id):
+		return "", false, errors.New("the request is not there any more: another took its place, or servers wrote an older state again from memory (hint: ask again)")
+	}
+	p.unread, p.begun = nil, p.begun || state.Done == id
+	next := seen.next()
+	p.last = string(state.Phase) + ": " + next.text(seen.now)
+	if len(next.WaitsFor) > 0 {
+		p.last += "; waits for " + listed(next.WaitsFor)
+	}
+	if state.Phase == rotation.Hold && !seen.registered && seen.dir != "" {
+		p.last += "; give " + filepath.Join(seen.dir, certs.CAFile) + " to the API server before that"
+	}
+	unread := seen.unread() != nil
+	if unread {
+		p.last += "; no server reads it: their logs say why, and Events of the reason " + certs.ReasonStoreFailed
+	}
+	// Without how long things are ago.
+	return p.show(p.last, fmt.Sprint(state.Phase, state.Cause, next.What, next.When, cli.FormatTime(next.At), next.names, unread)), false, nil
+}
+
+// show is a line unless the one with its key was shown last.
+func (p *rotationProgress) show(line, key string) string {
+	if key == p.key {
+		return ""
+	}
+	p.key = key
+	return line
+}
+
+func (p *rotationProgress) cannotTell(why error) string {
+	p.unread = why
+	return p.show("could not tell: "+why.Error(), why.Error())
+}
+
+// confirm reads back that the registrations have come to know what the servers did:
+// these may have lost the right to tell them.
+func (p *rotationProgress) confirm(seen *certsSight) (line string, done bool) {
+	var wrong, unknown []string
+	for i := range seen.entries {
+		switch e := &seen.entries[i]; {
+		case e.unknown:
+			unknown = append(unknown, e.name()+": "+e.problem)
+		case e.problem != "":
+			wrong = append(wrong, e.name()+" "+e.problem)
+		default:
+			wrong = append(wrong, p.behind(seen, e)...)
+		}
+	}
+	switch {
+	case len(wrong) > 0:
+		p.unread, p.last = nil, "the servers have forgotten the old CA, and registrations have not: "+strings.Join(append(wrong, unknown...), "; ")
+		return p.show(p.last, p.last), false
+	case len(unknown) > 0:
+		return p.cannotTell(errors.New(strings.Join(unknown, "; "))), false
+	default:
+		return "", true
+	}
+}
+
+// behind is what a webhook trusts and should not any more, and does not and should.
+func (p *rotationProgress) behind(seen *certsSight, e *trustEntry) []string {
+	var wrong []string
+	for _, id := range p.known {
+		if seen.role(id) == "" && e.has(id) {
+			wrong = append(wrong, e.name()+" still trusts "+shortID(id))
+		}
+	}
+	if current := seen.state.Current.ID(); !e.has(current) {
+		wrong = append(wrong, e.name()+" does not trust the current CA "+shortID(current))
+	}
+	return wrong
+}

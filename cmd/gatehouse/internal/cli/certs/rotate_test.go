@@ -1,0 +1,503 @@
+package certs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+)
+
+// rotateStage is a store with servers, and what was printed.
+type rotateStage struct {
+	place    *certsPlace
+	out, err bytes.Buffer
+}
+
+func (r *rotateStage) rotate(ctx context.Context, emergency, wait bool) error {
+	f := certsRotateFlags{
+		certsFlags: certsFlags{now: time.Now, hold: rotation.DefaultHold, secret: install.DefaultCASecret},
+		emergency:  emergency, wait: wait, timeout: certsPatience, output: "text",
+	}
+	return f.rotate(ctx, r.place, cli.Streams{Out: &r.out, Err: &r.err})
+}
+
+// newRotateStage has so many servers, which run until the test ends, and a CA.
+func newRotateStage(t *testing.T, servers int) *rotateStage {
+	t.Helper()
+	r := &rotateStage{place: &certsPlace{store: &certs.MemoryStore{}, replicas: &certs.MemoryReplicas{}}}
+	for i := range max(servers, 1) {
+		config := certs.SelfSignedConfig{Hosts: []string{"a"}, Store: r.place.store, Replica: fmt.Sprintf("gatehouse-%d", i)}
+		if servers > 0 {
+			config.Replicas = r.place.replicas
+		}
+		server, err := certs.NewSelfSigned(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if servers > 0 {
+			go func() { _ = server.Run(t.Context()) }()
+		}
+	}
+	return r
+}
+
+// wantCode tells whether an error ends the program with the code.
+func wantCode(t *testing.T, err error, code int, text string) {
+	t.Helper()
+	got := cli.ExitYes
+	if err != nil {
+		got = cli.ExitUnknown
+	}
+	if exit, ok := errors.AsType[*cli.ExitError](err); ok {
+		got = exit.Code
+	}
+	if got != code || err != nil && !strings.Contains(err.Error(), text) {
+		t.Errorf("the exit code is %d, want %d with %q: %v", got, code, text, err)
+	}
+}
+
+func TestCertsRotateWaits(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		emergency bool
+		most      time.Duration
+		hold      string
+	}{
+		"with care": {false, 11 * time.Minute, "10m"},
+		"in haste":  {true, 30 * time.Second, "10s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRotateStage(t, 2)
+				old := r.state(t).Current.ID()
+				begun := time.Now()
+				wantCode(t, r.rotate(t.Context(), test.emergency, true), cli.ExitYes, "")
+				state := r.state(t)
+				if state.Current.ID() == old || state.Phase != rotation.Stable {
+					t.Errorf("there is no new CA: %+v", state)
+				}
+				if took := time.Since(begun); took > test.most {
+					t.Errorf("it took %s", took)
+				}
+				if text := r.out.String(); !strings.HasPrefix(text, "requested a new CA, in memory: request ") || !strings.HasSuffix(text, "\ndone: the old CA is forgotten\n") {
+					t.Errorf("standard output has\n%s", text)
+				}
+				// Steps are shown when they change, and not at each look.
+				const most = 4
+				shown := r.err.String()
+				if !strings.Contains(shown, " Hold: the new CA signs at ") || !strings.Contains(shown, ", when the hold of "+test.hold+" ends\n") || strings.Count(shown, "\n") > most {
+					t.Errorf("standard error has\n%s", shown)
+				}
+			})
+		})
+	}
+}
+
+// aCA is one that nobody knows yet.
+func aCA(t *testing.T) *rotation.Authority {
+	t.Helper()
+	server, err := certs.NewSelfSigned(t.Context(), certs.SelfSignedConfig{Hosts: []string{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server.State().Current
+}
+
+func (r *rotateStage) state(t *testing.T) *rotation.State {
+	t.Helper()
+	return r.read(t.Context(), t)
+}
+
+func (r *rotateStage) read(ctx context.Context, t *testing.T) *rotation.State {
+	t.Helper()
+	record, err := r.place.store.Load(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := rotation.Decode(record.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// change writes a changed state.
+func (r *rotateStage) change(t *testing.T, change func(*rotation.State)) {
+	t.Helper()
+	record, err := r.place.store.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := r.state(t)
+	change(state)
+	state.Generation++
+	data, err := rotation.Encode(state, time.Now())
+	if err == nil {
+		err = r.place.store.Save(t.Context(), record, data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// brokenStore cannot be read while it is broken.
+type brokenStore struct {
+	certs.Store
+	broken atomic.Bool
+}
+
+func (s *brokenStore) Load(ctx context.Context) (certs.Record, error) {
+	if s.broken.Load() {
+		return certs.Record{}, errors.New("memory: is gone (hint: wait)")
+	}
+	return s.Store.Load(ctx)
+}
+
+func TestCertsRotate(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]func(t *testing.T){
+		"nobody serves": func(t *testing.T) {
+			r := newRotateStage(t, 0)
+			begun := time.Now()
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitNo, "not done after 30m0s: Stable: the rotation that was requested at 2000-01-01T00:00:00Z begins")
+			if took := time.Since(begun); took != certsPatience {
+				t.Errorf("it took %s", took)
+			}
+			if !strings.HasPrefix(r.err.String(), "no server runs that would do it: ") || strings.Count(r.err.String(), "\n") != 2 {
+				t.Errorf("standard error has\n%s", r.err.String())
+			}
+		},
+		"it is asked for twice": func(t *testing.T) {
+			r := newRotateStage(t, 0)
+			wantCode(t, r.rotate(t.Context(), false, false), cli.ExitYes, "")
+			first := r.state(t).Request.ID
+			wantCode(t, r.rotate(t.Context(), false, false), cli.ExitYes, "")
+			if got := r.state(t).Request; got.ID != first || !strings.Contains(r.out.String(), "a new CA was requested already, in memory: request "+first) {
+				t.Errorf("the request is %+v\n%s", got, r.out.String())
+			}
+			// An emergency comes first, and stays one.
+			wantCode(t, r.rotate(t.Context(), true, false), cli.ExitYes, "")
+			wantCode(t, r.rotate(t.Context(), false, false), cli.ExitYes, "")
+			if got := r.state(t).Request; got.ID == first || !got.Emergency {
+				t.Errorf("the request is %+v", got)
+			}
+		},
+		"the CA is somebody else's": func(t *testing.T) {
+			r := newRotateStage(t, 0)
+			r.change(t, func(s *rotation.State) { s.Current = &rotation.Authority{Cert: s.Current.Cert} })
+			wantCode(t, r.rotate(t.Context(), false, false), cli.ExitNo, "nothing was requested: memory: the CA is somebody else's")
+			if r.state(t).Request != nil {
+				t.Error("something was requested")
+			}
+		},
+		"there is no CA": func(t *testing.T) {
+			r := newRotateStage(t, 0)
+			r.place.store = &certs.MemoryStore{}
+			wantCode(t, r.rotate(t.Context(), false, false), cli.ExitUnknown, "nothing was requested: memory: there is no CA in it (hint: ")
+		},
+		"another request takes its place": func(t *testing.T) {
+			r := newRotateStage(t, 0)
+			go func() {
+				time.Sleep(time.Minute)
+				r.change(t, func(s *rotation.State) { s.Request = &rotation.Request{ID: "other", At: time.Now()} })
+			}()
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitUnknown, "the request is not there any more")
+		},
+		"another rotation follows at once": func(t *testing.T) {
+			r := newRotateStage(t, 0)
+			go func() {
+				time.Sleep(time.Minute)
+				r.change(t, func(s *rotation.State) { s.Done, s.Request, s.Phase = s.Request.ID, nil, rotation.Activate })
+				time.Sleep(time.Minute)
+				r.change(t, func(s *rotation.State) { s.Done, s.Current = "other", aCA(t) })
+			}()
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitYes, "")
+		},
+		"another request finds its CA pending": func(t *testing.T) {
+			r := newRotateStage(t, 0)
+			go func() {
+				time.Sleep(time.Minute)
+				r.change(t, func(s *rotation.State) {
+					s.Done, s.Request, s.Phase, s.Pending = s.Request.ID, nil, rotation.Hold, aCA(t)
+				})
+				time.Sleep(time.Minute)
+				r.change(t, func(s *rotation.State) { s.Done = "other" }) // the old CA signs as before
+			}()
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitNo, "not done after")
+		},
+		"the store is away for a while": func(t *testing.T) {
+			r := newRotateStage(t, 1)
+			broken := &brokenStore{Store: r.place.store}
+			r.place.store = broken
+			go func() {
+				time.Sleep(time.Minute)
+				broken.broken.Store(true)
+				time.Sleep(time.Minute)
+				broken.broken.Store(false)
+			}()
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitYes, "")
+			if strings.Count(r.err.String(), "could not tell: memory: is gone (hint: wait)\n") != 1 {
+				t.Errorf("standard error has\n%s", r.err.String())
+			}
+		},
+		"the store is away to the end": func(t *testing.T) {
+			r := newRotateStage(t, 1)
+			broken := &brokenStore{Store: r.place.store}
+			r.place.store = broken
+			go func() {
+				time.Sleep(time.Minute)
+				broken.broken.Store(true)
+			}()
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitUnknown, "whether it is done after 30m0s cannot be told: memory: is gone (hint: wait)")
+		},
+		"it is interrupted": func(t *testing.T) {
+			r := newRotateStage(t, 0)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			wantCode(t, r.rotate(ctx, false, true), cli.ExitUnknown, "interrupted: the servers go on with it (hint: gatehouse certs status)")
+		},
+		"a rotation is nearly over": func(t *testing.T) {
+			r := newRotateStage(t, 0)
+			r.change(t, func(s *rotation.State) {
+				s.Phase, s.Previous = rotation.Activate, &rotation.Authority{Cert: s.Current.Cert}
+			})
+			wantCode(t, r.rotate(t.Context(), false, false), cli.ExitYes, "")
+			if !strings.Contains(r.err.String(), "what was requested begins when that is over\n") {
+				t.Errorf("standard error has\n%s", r.err.String())
+			}
+		},
+		"a registration lags behind": func(t *testing.T) {
+			r := newRotateStage(t, 0)
+			r.place.trusted = func(context.Context) []trustEntry {
+				return []trustEntry{{object: "MutatingWebhookConfiguration/gatehouse", webhook: "default.mutate.gatehouse.dev", bundle: []cabundle.Certificate{}}}
+			}
+			go func() {
+				time.Sleep(time.Minute)
+				pending := testCA(t, 2, time.Now())
+				// A key that can be written down.
+				r.change(t, func(s *rotation.State) {
+					s.Done, s.Request, s.Phase, s.Pending, s.Since = s.Request.ID, nil, rotation.Publish, pending, time.Now()
+				})
+			}()
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitNo,
+				"not done after 30m0s: Publish: the hold begins, when every registration trusts the new CA; waits for MutatingWebhookConfiguration/gatehouse, webhook default.mutate.gatehouse.dev: the servers go on")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, test)
+		})
+	}
+}
+
+// idleReplicas live and do nothing.
+type idleReplicas struct{ certs.Replicas }
+
+func (idleReplicas) List(context.Context) ([]rotation.Report, error) {
+	return []rotation.Report{{Replica: "gatehouse-0", Seen: time.Now()}}, nil
+}
+
+// trusts has a registration that trusts the CAs of the state, and what else the
+// function says of the state.
+func (r *rotateStage) trusts(t *testing.T, entry func(*rotation.State) trustEntry) {
+	t.Helper()
+	r.place.trusted = func(ctx context.Context) []trustEntry {
+		state := r.read(ctx, t)
+		e := entry(state)
+		e.object, e.webhook = "MutatingWebhookConfiguration/gatehouse", "w"
+		if e.problem == "" {
+			for _, a := range state.Authorities() {
+				e.bundle = append(e.bundle, trusting(a)...)
+			}
+		}
+		return []trustEntry{e}
+	}
+}
+
+// TestCertsRotateConfirms does not take the servers' word for what registrations
+// trust.
+func TestCertsRotateConfirms(t *testing.T) {
+	t.Parallel()
+	const webhook = "MutatingWebhookConfiguration/gatehouse, webhook w"
+	for name, test := range map[string]func(t *testing.T, r *rotateStage){
+		"the old CA is trusted to the end": func(t *testing.T, r *rotateStage) {
+			old := r.state(t).Current
+			r.trusts(t, func(*rotation.State) trustEntry { return trustEntry{bundle: trusting(old)} })
+			begun := time.Now()
+			wantCode(t, r.rotate(t.Context(), true, true), cli.ExitNo,
+				"not done after 30m0s: the servers have forgotten the old CA, and registrations have not: "+webhook+" still trusts "+shortID(old.ID())+": the servers go on with it")
+			if took := time.Since(begun); took != certsPatience || strings.Contains(r.out.String(), "done") {
+				t.Errorf("it took %s:\n%s", took, r.out.String())
+			}
+		},
+		"the old CA is trusted for a while": func(t *testing.T, r *rotateStage) {
+			old, begun := r.state(t).Current, time.Now()
+			r.trusts(t, func(*rotation.State) (e trustEntry) {
+				if time.Since(begun) < 2*time.Minute {
+					e.bundle = trusting(old)
+				}
+				return e
+			})
+			wantCode(t, r.rotate(t.Context(), true, true), cli.ExitYes, "")
+			if took := time.Since(begun); took < 2*time.Minute || took > 2*time.Minute+certsLook {
+				t.Errorf("it took %s", took)
+			}
+			if !strings.HasSuffix(r.out.String(), "\ndone: the old CA is forgotten, and no registration trusts it any more\n") ||
+				strings.Count(r.err.String(), webhook+" still trusts "+shortID(old.ID())+"\n") != 1 {
+				t.Errorf("standard output has\n%sstandard error has\n%s", r.out.String(), r.err.String())
+			}
+		},
+		"one that was pending is trusted to the end": func(t *testing.T, r *rotateStage) {
+			wantCode(t, r.rotate(t.Context(), false, false), cli.ExitYes, "")
+			time.Sleep(time.Minute)
+			pending := r.state(t).Pending
+			r.trusts(t, func(*rotation.State) trustEntry { return trustEntry{bundle: trusting(pending)} })
+			wantCode(t, r.rotate(t.Context(), true, true), cli.ExitNo, webhook+" still trusts "+shortID(pending.ID()))
+		},
+		"the new CA is not trusted": func(t *testing.T, r *rotateStage) {
+			old := r.state(t).Current
+			r.trusts(t, func(*rotation.State) trustEntry { return trustEntry{} })
+			all := r.place.trusted
+			r.place.trusted = func(ctx context.Context) []trustEntry {
+				list := all(ctx)
+				if r.read(ctx, t).Current.ID() != old.ID() {
+					list[0].bundle = nil
+				}
+				return list
+			}
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitNo, webhook+" does not trust the current CA ")
+		},
+		"the registration goes away": func(t *testing.T, r *rotateStage) {
+			r.trusts(t, func(s *rotation.State) (e trustEntry) {
+				if s.Done != "" && s.Phase == rotation.Stable {
+					e.problem = "is not there"
+				}
+				return e
+			})
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitNo, webhook+" is not there")
+		},
+		"the registration cannot be read": func(t *testing.T, r *rotateStage) {
+			r.trusts(t, func(*rotation.State) trustEntry { return trustEntry{problem: "forbidden", unknown: true} })
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitUnknown, "whether it is done after 30m0s cannot be told: "+webhook+": forbidden")
+		},
+		"the registration trusts somebody else besides": func(t *testing.T, r *rotateStage) {
+			other := testCA(t, 9, time.Now())
+			r.trusts(t, func(*rotation.State) trustEntry { return trustEntry{bundle: trusting(other)} })
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitYes, "")
+		},
+		"nobody can be asked": func(t *testing.T, r *rotateStage) {
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitYes, "")
+			if !strings.HasSuffix(r.err.String(), "\nwho trusts it still was not checked, because there is no --registration to read\n") {
+				t.Errorf("standard error has\n%s", r.err.String())
+			}
+		},
+		"clients are to be told by hand": func(t *testing.T, r *rotateStage) {
+			r.place.dir = "certs"
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitYes, "")
+			for _, want := range []string{
+				"certs/ca.crt holds both CAs as soon as a server has read the request; give it to the API server before the new CA signs, which is 2000-01-01T00:10:00Z (in 10m) at the earliest, " +
+					"and copy apiserver-client.crt and apiserver-client.key anew where they are copies\n",
+				", when the hold of 10m ends; give certs/ca.crt to the API server before that\n",
+			} {
+				if !strings.Contains(r.err.String(), want) {
+					t.Errorf("standard error lacks %q:\n%s", want, r.err.String())
+				}
+			}
+		},
+		"nobody reads the request": func(t *testing.T, r *rotateStage) {
+			r.place.store, r.place.replicas = &certs.MemoryStore{}, idleReplicas{}
+			server, err := certs.NewSelfSigned(t.Context(), certs.SelfSignedConfig{Hosts: []string{"a"}, Store: r.place.store})
+			if err != nil || server.Healthy() != nil {
+				t.Fatal(err)
+			}
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitNo, "no server reads it: their logs say why, and Events of the reason CAStoreFailed")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { test(t, newRotateStage(t, 1)) })
+		})
+	}
+}
+
+// TestTrustOf takes over what was read of a configuration.
+func TestTrustOf(t *testing.T) {
+	t.Parallel()
+	const object = "ValidatingWebhookConfiguration/gatehouse"
+	one := cabundle.Certificate{Subject: "CN=a", ID: "ab"}
+	status := func(change func(*cabundle.Status)) *cabundle.Status {
+		s := &cabundle.Status{
+			Kind: "ValidatingWebhookConfiguration", Name: "gatehouse", Read: true, Found: true,
+			Entries: []cabundle.Entry{{Name: "w", Bundle: []cabundle.Certificate{one}, Managers: []cabundle.Manager{{Name: cabundle.FieldManager}}}},
+		}
+		change(s)
+		return s
+	}
+	for name, test := range map[string]struct {
+		status *cabundle.Status
+		want   trustEntry
+	}{
+		"a bundle of ours": {status(func(*cabundle.Status) {}), trustEntry{object: object, webhook: "w", bundle: []cabundle.Certificate{one}}},
+		"written by somebody else": {
+			status(func(s *cabundle.Status) { s.Entries[0].Managers[0].Name = "helm" }),
+			trustEntry{object: object, webhook: "w", bundle: []cabundle.Certificate{one}, author: "helm"},
+		},
+		"with something else in it": {
+			status(func(s *cabundle.Status) { s.Entries[0].Remark = "half of it" }),
+			trustEntry{object: object, webhook: "w", bundle: []cabundle.Certificate{one}, remark: "half of it"},
+		},
+		"no bundle": {
+			status(func(s *cabundle.Status) { s.Entries[0].Bundle, s.Entries[0].Remark = nil, "no caBundle" }),
+			trustEntry{object: object, webhook: "w", problem: "trusts nothing of ours: no caBundle"},
+		},
+		"cert-manager's": {
+			status(func(s *cabundle.Status) { s.Injector = "cert-manager.io/inject-ca-from" }),
+			trustEntry{
+				object: object, webhook: "w", bundle: []cabundle.Certificate{one},
+				remedy: "cert-manager's cainjector writes it, by the annotation cert-manager.io/inject-ca-from: see its log, or take the annotation away",
+			},
+		},
+		"not there": {
+			status(func(s *cabundle.Status) { s.Found, s.Entries = false, nil }),
+			trustEntry{object: object, problem: "is not there: the API server does not call for it", remedy: "apply the output of gatehouse manifests, or name another with --registration"},
+		},
+		"empty": {
+			status(func(s *cabundle.Status) { s.Entries = nil }),
+			trustEntry{object: object, problem: "has no webhooks: the API server does not call for it", remedy: "apply the output of gatehouse manifests, or name another with --registration"},
+		},
+		"not reached": {
+			status(func(s *cabundle.Status) {
+				s.Read, s.Found = false, false
+				s.Problem = "ValidatingWebhookConfiguration gatehouse: cannot be read, and is tried again: check that the API server can be reached: EOF"
+			}),
+			trustEntry{object: object, problem: "cannot be read: check that the API server can be reached: EOF", unknown: true},
+		},
+		"not read": {
+			status(func(s *cabundle.Status) {
+				s.Read, s.Found, s.Problem = false, false, "ValidatingWebhookConfiguration gatehouse: cannot be read: forbidden"
+			}),
+			trustEntry{object: object, problem: "cannot be read: forbidden", unknown: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := trustOf(test.status)
+			if len(got) != 1 || fmt.Sprintf("%+v", got[0]) != fmt.Sprintf("%+v", test.want) || !slices.Equal(got[0].bundle, test.want.bundle) {
+				t.Errorf("is %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
+)
+
+// ApiServerTimeout bounds what is asked of an API server.
+const ApiServerTimeout = 30 * time.Second
+
+// ClusterFlags name a cluster: a context of a kubeconfig, or the cluster of the pod
+// that this runs in.
+type ClusterFlags struct {
+	ContextFlags
+	InCluster bool
+}
+
+func (f *ClusterFlags) Add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.InCluster, "in-cluster", false, "ask the API server of the pod that this runs in, as its service account")
+	f.ContextFlags.Add(cmd)
+}
+
+// Given tells whether a cluster was asked for.
+func (f *ClusterFlags) Given() bool { return f.InCluster || f.Named() }
+
+// Check tells what is wrong with the flags.
+func (f *ClusterFlags) Check() error {
+	if f.InCluster && f.Named() {
+		return errors.New("--in-cluster goes with neither --kubeconfig nor --context")
+	}
+	return nil
+}
+
+// Connect is how to reach the API server that the flags name. The hint is what else
+// could be given where there is no kubeconfig.
+func (f *ClusterFlags) Connect(hint string) (*rest.Config, error) {
+	var (
+		config *rest.Config
+		err    error
+	)
+	if f.InCluster {
+		if config, err = cluster.InCluster(); err != nil {
+			return nil, fmt.Errorf("--in-cluster: %w", err)
+		}
+	} else {
+		config, err = f.Config().ClientConfig()
+		if clientcmd.IsEmptyConfig(err) {
+			return nil, fmt.Errorf("there is no kubeconfig, which says where the API server is (hint: --kubeconfig FILE, or %s)", hint)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
+		}
+	}
+	config.Timeout = ApiServerTimeout
+	return config, nil
+}
+
+// Words are the flags, for another command.
+func (f *ClusterFlags) Words() string {
+	if f.InCluster {
+		return " --in-cluster"
+	}
+	words := ""
+	if f.Kubeconfig != "" {
+		words += " --kubeconfig " + ShellQuote(f.Kubeconfig)
+	}
+	if f.Context != "" {
+		words += " --context " + ShellQuote(f.Context)
+	}
+	return words
+}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// ContextFlags name a context of a kubeconfig.
+type ContextFlags struct{ Kubeconfig, Context string }
+
+func (f *ContextFlags) Add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG or ~/.kube/config)")
+	cmd.Flags().StringVar(&f.Context, "context", "", "context of the kubeconfig (default the current one)")
+	_ = cmd.MarkFlagFilename("kubeconfig") // the flags exist
+	_ = cmd.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		config, err := f.Config().RawConfig()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []string
+		for name := range config.Contexts {
+			names = append(names, name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// Named tells whether a kubeconfig was asked for by name.
+func (f *ContextFlags) Named() bool { return f.Kubeconfig != "" || f.Context != "" }
+
+func (f *ContextFlags) Config() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.Kubeconfig
+	rules.WarnIfAllMissing = false
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.Context})
+}
+
+// User is the name of the context and its user in the kubeconfig.
+func (f *ContextFlags) User() (name string, user *clientcmdapi.AuthInfo, err error) {
+	config, err := f.Config().RawConfig()
+	if err != nil {
+		return "", nil, fmt.Errorf("the kubeconfig cannot be read: %w", err)
+	}
+	if name = f.Context; name == "" {
+		name = config.CurrentContext
+	}
+	if name == "" {
+		return "", nil, errors.New("the kubeconfig has no current context")
+	}
+	context := config.Contexts[name]
+	if context == nil {
+		return "", nil, fmt.Errorf("the kubeconfig has no context %q", name)
+	}
+	if context.AuthInfo == "" {
+		return "", nil, fmt.Errorf("the context %q of the kubeconfig names no user (hint: kubectl config set-context %s --user NAME)", name, ShellQuote(name))
+	}
+	if user = config.AuthInfos[context.AuthInfo]; user == nil {
+		return "", nil, fmt.Errorf("the kubeconfig has no user %q, which is that of the context %q", context.AuthInfo, name)
+	}
+	return name, user, nil
+}

@@ -1,0 +1,86 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+// checkCRDs reports flags that do not go with --crds.
+func (f *manifestsFlags) checkCRDs(cmd *cobra.Command) error {
+	var problems []error
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if flag.Name != "crds" && flag.Name != "output" {
+			problems = append(problems, fmt.Errorf("--%s does not go with --crds, which prints the same for every installation", flag.Name))
+		}
+	})
+	if f.output != "yaml" && f.output != "json" {
+		problems = append(problems, cli.OutputError(f.output, "yaml", "json"))
+	}
+	return errors.Join(problems...)
+}
+
+// partNames are the values of --part.
+func partNames() []string {
+	var names []string
+	for _, part := range registration.Parts() {
+		names = append(names, string(part))
+	}
+	return names
+}
+
+func partsText() string {
+	all := partNames()
+	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
+}
+
+// wantedParts are the parts that --part names, all of them without it.
+func (f *manifestsFlags) wantedParts() []registration.Part {
+	if len(f.parts) == 0 {
+		return registration.Parts()
+	}
+	var parts []registration.Part
+	for _, name := range f.parts {
+		parts = append(parts, registration.Part(name))
+	}
+	return parts
+}
+
+// checkContents is check for what is registered and printed.
+func (f *manifestsFlags) checkContents(problem func(string)) {
+	for _, flag := range []struct {
+		given bool
+		name  string
+	}{
+		{f.customResources, "--custom-resources"},
+		{f.countPods, "--count-pods"},
+		{len(f.validate) > 0, "--validate"},
+		{len(f.validateOpen) > 0, "--validate-open"},
+		{len(f.parts) > 0, "--part"},
+	} {
+		if flag.given && f.onHosts() {
+			problem(flag.name + " is not for " + f.hostsFlag())
+		}
+	}
+	for _, name := range f.parts {
+		if slices.Contains(partNames(), name) {
+			continue
+		}
+		text := fmt.Sprintf("--part %.100q: must be %s", name, partsText())
+		if hint := diagnostic.DidYouMean(name, partNames()...); hint != "" {
+			text += " (hint: " + hint + ")"
+		}
+		problem(text)
+	}
+	if _, _, err := f.validated(); err != nil {
+		problem(err.Error())
+	}
+}

@@ -1,0 +1,226 @@
+package install
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+)
+
+const (
+	// uninstallPatience is how long uninstall takes at most: pods that stop have a
+	// minute, and so has the container that follows an API server that is busy.
+	uninstallPatience = 3 * time.Minute
+	// registrationsLag is how long API servers may go on with webhook configurations
+	// that are deleted, which they follow by a watch. What they call must be there
+	// until then.
+	registrationsLag = 2 * time.Second
+)
+
+func NewUninstallCommand(s cli.Streams) *cobra.Command {
+	f := uninstallFlags{lag: registrationsLag}
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Remove Gatehouse from a cluster, so that nothing waits for it",
+		Long: `Uninstall removes the webhook configurations first, and waits until they are gone:
+from then on nothing in the cluster depends on Gatehouse. Only then it removes the
+Deployment, waits until its pods have ended, and removes what these made and no
+installer knows: the Secret with the CA, and the Leases of certificates, and with
+the last install of the namespace those of reports and election. While a webhook
+configuration is left that may call Gatehouse, nothing else is removed, because what
+it fails closed for would be refused.
+
+The rest of the install is left to what installed it: helm uninstall, or kubectl
+delete -k. It can be used before or after, and again: what is not there is fine.
+The CustomResourceDefinitions, and with them every SidecarProfile, policy and
+token, stay unless --custom-resources says otherwise. The namespace stays.
+
+A webhook configuration is removed if all of its webhooks have names below
+gatehouse.dev and call a Service in --namespace, or a URL. One of the same name that
+is somebody else's is left; there is no flag to remove it, because that is one
+command of kubectl.
+
+With --registrations-only the webhook configurations alone are removed: this is what
+the Helm chart runs before it deletes anything.
+
+When nothing works any more, not even this:
+  kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration gatehouse
+
+Exit codes: 0 gone; 1 something was left because it is somebody else's, or the answer
+to the question was no; 2 something could not be removed or looked at, and each line
+says by which command it is.`,
+		Example: `  # what would be removed
+  gatehouse uninstall --dry-run
+
+  gatehouse uninstall
+  helm uninstall gatehouse -n gatehouse-system
+
+  # all of it, with what people have configured
+  gatehouse uninstall --custom-resources --yes`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			config, err := f.Connect("--in-cluster in a pod")
+			if err != nil {
+				return err
+			}
+			config.QPS = -1 // how many requests there are is left to the API server
+			client, err := dynamic.NewForConfig(config)
+			if err != nil {
+				return fmt.Errorf("the API server cannot be asked: %w", err)
+			}
+			return f.run(cmd.Context(), client, config.Host, s)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.name, "name", install.DefaultRegistration, "name of the install: that of its webhook configurations and its Deployment")
+	flags.StringVar(&f.namespace, "namespace", "gatehouse-system", "namespace that Gatehouse runs in")
+	flags.BoolVar(&f.registrationsOnly, "registrations-only", false, "remove the webhook configurations and nothing else")
+	flags.BoolVar(&f.customResources, "custom-resources", false, "remove the CustomResourceDefinitions too, and with them all custom resources of Gatehouse, of every install")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "remove nothing, and say what would be removed")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask")
+	flags.DurationVar(&f.timeout, "timeout", uninstallPatience, "how long it may take")
+	f.Add(cmd)
+	cli.AddOutputFlag(cmd, &f.output, "text", "json")
+	for _, name := range []string{"name", "namespace", "timeout"} {
+		// The flags exist.
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	return cmd
+}
+
+// uninstallFlags are what the command line of uninstall says.
+type uninstallFlags struct {
+	cli.ClusterFlags
+	name, namespace                    string
+	registrationsOnly, customResources bool
+	dryRun, yes                        bool
+	timeout                            time.Duration
+	output                             string
+
+	// lag is registrationsLag but in tests.
+	lag time.Duration
+}
+
+// check reports everything that is wrong with the flags.
+func (f *uninstallFlags) check() error {
+	var problems []error
+	if f.output != "text" && f.output != "json" {
+		problems = append(problems, cli.OutputError(f.output, "text", "json"))
+	}
+	if err := f.ClusterFlags.Check(); err != nil {
+		problems = append(problems, err)
+	}
+	if wrong := validation.IsDNS1123Subdomain(f.name); len(wrong) > 0 {
+		problems = append(problems, fmt.Errorf("--name %.100q: is no name of an object: %s (hint: gatehouse)", f.name, wrong[0]))
+	}
+	if wrong := validation.IsDNS1123Label(f.namespace); len(wrong) > 0 {
+		problems = append(problems, fmt.Errorf("--namespace %.100q: is no name of a namespace: %s (hint: gatehouse-system)", f.namespace, wrong[0]))
+	}
+	if f.registrationsOnly && f.customResources {
+		problems = append(problems, errors.New("--registrations-only and --custom-resources exclude each other"))
+	}
+	if f.timeout <= 0 {
+		problems = append(problems, fmt.Errorf("--timeout %s: must be more than nothing", f.timeout))
+	}
+	return errors.Join(problems...)
+}
+
+// uninstallReport is what uninstall says as JSON.
+type uninstallReport struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	DryRun    bool   `json:"dryRun"`
+	// Parts are what was found, in the order in which it goes, and what stays. What
+	// is not there is not listed.
+	Parts []*uninstallPart `json:"parts"`
+}
+
+// run looks, asks, removes and reports. The host is for the question.
+func (f *uninstallFlags) run(ctx context.Context, client dynamic.Interface, host string, s cli.Streams) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("gave up after --timeout %s", f.timeout))
+	defer cancel()
+	u := uninstaller{flags: f, client: client, kubectl: f.command()}
+	u.survey(ctx)
+	u.hold(programStage, leftoversStage)
+	if !f.dryRun && u.toRemove() > 0 {
+		if err := f.confirm(&u, host, s); err != nil {
+			return err
+		}
+		u.remove(ctx)
+	}
+	if f.output == "json" {
+		report := uninstallReport{Name: f.name, Namespace: f.namespace, DryRun: f.dryRun, Parts: u.parts}
+		if report.Parts == nil {
+			report.Parts = []*uninstallPart{} // nothing is no null
+		}
+		encoder := json.NewEncoder(s.Out)
+		encoder.SetEscapeHTML(false)
+		return errors.Join(encoder.Encode(report), u.err())
+	}
+	_, err := io.WriteString(s.Out, u.text())
+	return errors.Join(err, u.err())
+}
+
+// command is kubectl for the cluster that the flags name.
+func (f *uninstallFlags) command() string {
+	if f.InCluster {
+		return "kubectl" // for somebody who is not in the pod
+	}
+	return "kubectl" + f.Words()
+}
+
+// confirm asks whoever sits in front of it, unless --yes is the answer.
+func (f *uninstallFlags) confirm(u *uninstaller, host string, s cli.Streams) error {
+	if f.yes {
+		return nil
+	}
+	if !cli.IsTerminalInput(s.In) {
+		return errors.New("nothing was removed: there is nobody to ask, because standard input is no terminal (hint: --dry-run shows what would be removed, and --yes removes it)")
+	}
+	plan := u.text()
+	if err := u.err(); err != nil {
+		plan += cli.ErrorText(err)
+	}
+	_, err := fmt.Fprintf(s.Err, "%sRemove these from the cluster of %s? [y/N] ", plan, cli.OneLine(host))
+	if err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(s.In).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	default:
+		return &cli.ExitError{Code: cli.ExitNo, Err: errors.New("nothing was removed")}
+	}
+}
+
+// again is this command, for a hint.
+func (f *uninstallFlags) again() string {
+	command := cli.DisplayName(os.Args[0]) + " uninstall"
+	if f.name != install.DefaultRegistration {
+		command += " --name " + f.name
+	}
+	if f.namespace != "gatehouse-system" {
+		command += " --namespace " + f.namespace
+	}
+	return command
+}

@@ -1,0 +1,115 @@
+package login
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+)
+
+// loginOf returns the login flags of the context.
+func loginOf(f *cli.ContextFlags) (*loginFlags, error) {
+	name, user, err := f.User()
+	if err != nil {
+		return nil, err
+	}
+	login, err := execLogin(user.Exec)
+	if err != nil {
+		return nil, fmt.Errorf("the context %q: %w", name, err)
+	}
+	if login == nil {
+		return nil, fmt.Errorf("the context %q does not log in with Gatehouse (hint: %s kubeconfig makes one that does)", name, cli.DisplayName(os.Args[0]))
+	}
+	return login, nil
+}
+
+// contextOf returns the name of a context whose login has exactly these checked flags, preferably the current one, and ""
+// without one.
+func contextOf(f *cli.ContextFlags, login *loginFlags) string {
+	want, err := login.args()
+	if err != nil {
+		return ""
+	}
+	config, err := f.Config().RawConfig()
+	if err != nil {
+		return ""
+	}
+	names := append([]string{config.CurrentContext}, slices.Sorted(maps.Keys(config.Contexts))...)
+	for _, name := range names {
+		context := config.Contexts[name]
+		if context == nil || config.AuthInfos[context.AuthInfo] == nil {
+			continue
+		}
+		own, err := execLogin(config.AuthInfos[context.AuthInfo].Exec)
+		if err != nil || own == nil {
+			continue
+		}
+		if args, err := own.args(); err == nil && slices.Equal(args, want) {
+			return name
+		}
+	}
+	return ""
+}
+
+// loginsOf returns the login flags of all users of the kubeconfig that log in with this program. A kubeconfig that cannot be
+// read has none.
+func loginsOf(f *cli.ContextFlags) []*loginFlags {
+	config, err := f.Config().RawConfig()
+	if err != nil {
+		return nil
+	}
+	var all []*loginFlags
+	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {
+		if login, err := execLogin(config.AuthInfos[name].Exec); err == nil && login != nil {
+			all = append(all, login)
+		}
+	}
+	return all
+}
+
+// execLogin is the way to log in that the exec section of a kubeconfig says, as
+// gatehouse kubeconfig wrote it; nil if it runs another program.
+func execLogin(exec *clientcmdapi.ExecConfig) (*loginFlags, error) {
+	if !isGatehouseLogin(exec) {
+		return nil, nil
+	}
+	args := exec.Args[1:]
+	if exec.Args[0] == cli.PluginVerb {
+		args = args[1:]
+	}
+	var f loginFlags
+	flags := pflag.NewFlagSet("login", pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	f.add(flags)
+	flags.BoolVar(&f.passwordStdin, "password-stdin", false, "")
+	if err := flags.Parse(args); err != nil {
+		return nil, fmt.Errorf("its user's exec section: %w", err)
+	}
+	if err := f.check(); err != nil {
+		return nil, fmt.Errorf("its user's exec section:\n%w", err)
+	}
+	return &f, nil
+}
+
+// isGatehouseLogin tells whether an exec section runs this program's login.
+func isGatehouseLogin(exec *clientcmdapi.ExecConfig) bool {
+	if exec == nil {
+		return false
+	}
+	command := strings.TrimSuffix(filepath.Base(exec.Command), ".exe")
+	switch {
+	case command == "kubectl":
+		return len(exec.Args) > 1 && exec.Args[0] == cli.PluginVerb && exec.Args[1] == "login"
+	case strings.HasPrefix(command, "gatehouse"), strings.HasPrefix(command, "kubectl-gatehouse"):
+		return len(exec.Args) > 0 && exec.Args[0] == "login"
+	}
+	return false
+}

@@ -1,0 +1,344 @@
+package login
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cli/browser"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/util/homedir"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+)
+
+// defaultLoginTimeout is how long a person may take to log in elsewhere.
+const defaultLoginTimeout = 5 * time.Minute
+
+// defaultListen is any free port.
+const defaultListen = "127.0.0.1:0"
+
+// loginFlags are the ways to log in, as flags say them. None of them is a secret.
+type loginFlags struct {
+	issuer, issuerCA, issuerCAData string
+	clientID, clientSecretFile     string
+	scopes                         []string
+	device, noBrowser              bool
+	listen                         string
+
+	server, serverCA, serverCAData string
+	directory, username            string
+	passwordStdin                  bool
+	// name is who logs in this time, where username is not part of the login.
+	name string
+
+	timeout  time.Duration
+	cacheDir string
+}
+
+// add adds the flags that say which login is meant.
+func (f *loginFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.issuer, "issuer", "", "URL of an OpenID Connect issuer to log in at")
+	flags.StringVar(&f.issuerCA, "issuer-ca", "", "file of the CAs that the issuer's certificate is verified with, in PEM (default the system's)")
+	flags.StringVar(&f.issuerCAData, "issuer-ca-data", "", "the same in base64, instead of a file")
+	flags.StringVar(&f.clientID, "client-id", "", "id of the issuer's client")
+	flags.StringVar(&f.clientSecretFile, "client-secret-file", "", "file with the secret of the issuer's client; a public client has none")
+	flags.StringArrayVar(&f.scopes, "scope", nil, "scope to ask the issuer for besides openid, such as email or groups; may be repeated")
+	flags.BoolVar(&f.device, "device", false, "log in on another device, by a code")
+	flags.BoolVar(&f.noBrowser, "no-browser", false, "show the address to open, and open no browser")
+	flags.StringVar(&f.listen, "listen", defaultListen, "where the browser comes back to on this machine: HOST:PORT")
+	flags.StringVar(&f.server, "server", "", "address of Gatehouse, https://HOST:PORT: for a login by name and password, and for whoami")
+	flags.StringVar(&f.serverCA, "server-ca", "", "file of the CAs that Gatehouse's certificate is verified with, in PEM (default the system's)")
+	flags.StringVar(&f.serverCAData, "server-ca-data", "", "the same in base64, instead of a file")
+	flags.StringVar(&f.directory, "directory", "", "name of the directory that knows the user, if Gatehouse has several")
+	flags.StringVar(&f.username, "username", "", "user name (default it is asked for)")
+	flags.DurationVar(&f.timeout, "timeout", defaultLoginTimeout, "how long logging in may take")
+	flags.StringVar(&f.cacheDir, "cache-dir", "", "directory that the login is kept in (default $KUBECACHEDIR/gatehouse or ~/.kube/cache/gatehouse)")
+}
+
+// completeLoginFlags says what values flags of this command have.
+func completeLoginFlags(cmd *cobra.Command) {
+	complete := map[string][]string{"listen": {defaultListen}, "scope": {"email", "groups", "profile"}}
+	for flag, values := range complete {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	}
+	_ = cmd.MarkFlagDirname("cache-dir") // the flag exists
+	for _, flag := range []string{"issuer-ca", "client-secret-file", "server-ca"} {
+		_ = cmd.MarkFlagFilename(flag) // the flag exists
+	}
+	for _, flag := range []string{"issuer", "client-id", "server", "directory", "username", "timeout", "issuer-ca-data", "server-ca-data"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flag exists
+	}
+}
+
+// named tells whether the flags name a way to log in.
+func (f *loginFlags) named() bool { return f.issuer != "" || f.server != "" }
+
+// check reports everything that is wrong with the flags at once, and puts URLs in
+// order.
+func (f *loginFlags) check() error {
+	var problems []error
+	problem := func(wrong bool, text string) {
+		if wrong {
+			problems = append(problems, errors.New(text))
+		}
+	}
+	misplaced := func(where string, flags ...typed) {
+		if names := typedFlags(flags); names != "" {
+			problems = append(problems, errors.New(names+" "+where))
+		}
+	}
+	problem(!f.named(), "there is no way to log in: give --issuer with --client-id, or --server")
+	if f.issuer != "" {
+		if err := session.ParseIssuer(f.issuer); err != nil {
+			problems = append(problems, fmt.Errorf("--issuer: %w", err))
+		}
+		problem(f.clientID == "", "--client-id is required with --issuer")
+		misplaced("for a login by name and password, without --issuer",
+			typed{"directory", f.directory != ""}, typed{"username", f.username != ""}, typed{"password-stdin", f.passwordStdin})
+		misplaced("for a login in a browser, without --device",
+			typed{"no-browser", f.device && f.noBrowser}, typed{"listen", f.device && f.listen != defaultListen})
+	} else {
+		misplaced("for --issuer",
+			typed{"issuer-ca", f.issuerCA != ""}, typed{"issuer-ca-data", f.issuerCAData != ""},
+			typed{"client-id", f.clientID != ""}, typed{"client-secret-file", f.clientSecretFile != ""}, typed{"scope", len(f.scopes) > 0},
+			typed{"device", f.device}, typed{"no-browser", f.noBrowser}, typed{"listen", f.listen != defaultListen})
+		problem(f.passwordStdin && f.username == "" && f.name == "", "--username is required with --password-stdin")
+	}
+	if f.server != "" {
+		server, err := registration.ParseURL(f.server)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("--server: %w", err))
+		}
+		f.server = server.URL
+	} else {
+		misplaced("for --server", typed{"server-ca", f.serverCA != ""}, typed{"server-ca-data", f.serverCAData != ""})
+	}
+	if err := session.ParseListen(f.listen); err != nil {
+		problems = append(problems, fmt.Errorf("--listen: %w", err))
+	}
+	problem(f.issuerCA != "" && f.issuerCAData != "", "--issuer-ca and --issuer-ca-data exclude each other")
+	problem(f.serverCA != "" && f.serverCAData != "", "--server-ca and --server-ca-data exclude each other")
+	for _, scope := range f.scopes {
+		if scope == "" || strings.ContainsAny(scope, " ,\"\\") {
+			problems = append(problems, fmt.Errorf("--scope %q: must be one scope (hint: repeat the flag)", scope))
+		}
+	}
+	problem(f.timeout < time.Second, "--timeout "+f.timeout.String()+": must be a second or more")
+	return errors.Join(problems...)
+}
+
+// typed is a flag, and whether it was given.
+type typed struct {
+	flag string
+	is   bool
+}
+
+// typedFlags are the flags that were given, as the beginning of a sentence about
+// them; empty if there are none.
+func typedFlags(flags []typed) string {
+	var names []string
+	for _, flag := range flags {
+		if flag.is {
+			names = append(names, "--"+flag.flag)
+		}
+	}
+	switch last := len(names) - 1; {
+	case last < 0:
+		return ""
+	case last == 0:
+		return names[0] + " is"
+	default:
+		return strings.Join(names[:last], ", ") + " and " + names[last] + " are"
+	}
+}
+
+// cache is where logins are kept.
+func (f *loginFlags) cache(getenv func(string) string) (*session.Cache, error) {
+	cache := &session.Cache{Dir: f.cacheDir, Program: cli.DisplayName(os.Args[0])}
+	if f.cacheDir != "" {
+		return cache, nil
+	}
+	var err error
+	cache.Dir, err = session.DefaultDir(getenv("KUBECACHEDIR"), homedir.HomeDir())
+	return cache, err
+}
+
+// method is the way to log in that checked flags say.
+func (f *loginFlags) method(s cli.Streams, now func() time.Time) (session.Method, error) {
+	if f.issuer == "" {
+		text, err := f.serverCAText()
+		if err != nil {
+			return nil, err
+		}
+		roots, err := session.Roots(text)
+		if err != nil {
+			return nil, fmt.Errorf("--server-ca: %w", err)
+		}
+		var asker session.Asker = session.Terminal{}
+		if f.passwordStdin {
+			asker = session.Given{Secret: s.In}
+		}
+		return &session.Password{
+			Server: f.server, Roots: roots, Directory: f.directory, Username: f.username, Name: f.name, Asker: asker, Now: now,
+		}, nil
+	}
+	text, err := caText("--issuer-ca", f.issuerCA, f.issuerCAData)
+	if err != nil {
+		return nil, err
+	}
+	roots, err := session.Roots(text)
+	if err != nil {
+		return nil, fmt.Errorf("--issuer-ca: %w", err)
+	}
+	o := &session.OIDC{
+		Issuer: f.issuer, Roots: roots, ClientID: f.clientID, Scopes: f.scopes, Device: f.device, Listen: f.listen,
+		Timeout: f.timeout, Remarks: s.Err, Now: now,
+	}
+	if f.clientSecretFile != "" {
+		secret, err := readBounded("--client-secret-file", f.clientSecretFile)
+		if err != nil {
+			return nil, err
+		}
+		o.ClientSecret = strings.TrimSpace(string(secret))
+	}
+	if !f.noBrowser {
+		o.Open = func(url string) error { return openBrowser(s.Err, url) }
+	}
+	return o, nil
+}
+
+// openBrowser opens a URL. What the browser prints is a remark: standard output
+// is for a token.
+func openBrowser(remarks io.Writer, url string) error {
+	browser.Stdout, browser.Stderr = remarks, remarks
+	return browser.OpenURL(url)
+}
+
+// serverCAText is the PEM text of the CAs of Gatehouse, empty for the system's.
+func (f *loginFlags) serverCAText() ([]byte, error) {
+	return caText("--server-ca", f.serverCA, f.serverCAData)
+}
+
+func caText(flag, file, data string) ([]byte, error) {
+	switch {
+	case file != "":
+		return readBounded(flag, file)
+	case data != "":
+		text, err := base64.StdEncoding.DecodeString(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s-data: is not base64", flag)
+		}
+		return text, nil
+	}
+	return nil, nil
+}
+
+// readBounded reads a file of a flag.
+func readBounded(flag, path string) (data []byte, err error) {
+	const most = 1 << 20
+	file, err := os.Open(path) // #nosec G304 -- the user names the file
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	data, err = io.ReadAll(io.LimitReader(file, most+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	case len(data) > most:
+		return nil, fmt.Errorf("%s: %q is larger than %d MiB", flag, path, most>>20)
+	case len(data) == 0:
+		return nil, fmt.Errorf("%s: %q is empty", flag, path)
+	}
+	return data, nil
+}
+
+// args are the flags that say the same, for a kubeconfig that is used on another
+// machine: CAs are in them. The path of a client's secret is made absolute.
+func (f *loginFlags) args() ([]string, error) {
+	var args []string
+	text := func(flag, value string) {
+		if value != "" {
+			args = append(args, "--"+flag+"="+value)
+		}
+	}
+	ca := func(flag, file, data string) error {
+		pem, err := caText("--"+flag, file, data)
+		if err != nil {
+			return err
+		}
+		if _, err := session.Roots(pem); err != nil {
+			return fmt.Errorf("--%s: %w", flag, err)
+		}
+		text(flag+"-data", base64.StdEncoding.EncodeToString(pem))
+		return nil
+	}
+	text("issuer", f.issuer)
+	if err := ca("issuer-ca", f.issuerCA, f.issuerCAData); err != nil {
+		return nil, err
+	}
+	text("client-id", f.clientID)
+	if f.clientSecretFile != "" {
+		path, err := filepath.Abs(f.clientSecretFile)
+		if err != nil {
+			return nil, fmt.Errorf("--client-secret-file: %w", err)
+		}
+		text("client-secret-file", path)
+	}
+	for _, scope := range f.scopes {
+		text("scope", scope)
+	}
+	if f.device {
+		args = append(args, "--device")
+	}
+	if f.noBrowser {
+		args = append(args, "--no-browser")
+	}
+	if f.listen != defaultListen {
+		text("listen", f.listen)
+	}
+	text("server", f.server)
+	if err := ca("server-ca", f.serverCA, f.serverCAData); err != nil {
+		return nil, err
+	}
+	text("directory", f.directory)
+	text("username", f.username)
+	if f.timeout != defaultLoginTimeout {
+		text("timeout", f.timeout.String())
+	}
+	if f.cacheDir != "" {
+		path, err := filepath.Abs(f.cacheDir)
+		if err != nil {
+			return nil, fmt.Errorf("--cache-dir: %w", err)
+		}
+		text("cache-dir", path)
+	}
+	return args, nil
+}
+
+// commandLine is how a person says the flags that were given, for a hint.
+func commandLine(program string, flags *pflag.FlagSet) string {
+	line := []string{program, "login"}
+	flags.Visit(func(flag *pflag.Flag) {
+		values := []string{flag.Value.String()}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			line = append(line, "--"+flag.Name)
+			if flag.Value.Type() != "bool" {
+				line = append(line, cli.ShellQuote(value))
+			}
+		}
+	})
+	return strings.Join(line, " ")
+}

@@ -1,0 +1,239 @@
+package login
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+)
+
+// kubeconfigFlags are what the command line of kubeconfig says.
+type kubeconfigFlags struct {
+	loginFlags
+	apiServer, apiServerCA string
+	name, namespace        string
+	execCommand            string
+	merge                  bool
+	kubeconfig             string
+}
+
+func NewKubeconfigCommand(s cli.Streams) *cobra.Command {
+	var f kubeconfigFlags
+	cmd := &cobra.Command{
+		Use:   "kubeconfig --api-server URL",
+		Short: "Write a kubeconfig with which people log in",
+		Long: `Kubeconfig writes a kubeconfig for people: the API server, and a user whose token
+kubectl gets from 'gatehouse login' with the flags that are given here. It holds no
+secret, so that one file does for everybody. CAs are put into it; the path of a
+client's secret stays a path.
+
+Give --server with --issuer too: 'gatehouse whoami' asks there.
+
+With --merge it is put into a kubeconfig file, beside what is there. Entries of the
+same name are replaced if they are of 'gatehouse kubeconfig', and refused if not.
+
+Exit codes: 0 written, 1 refused, 2 bad usage, or a file cannot be read or written.`,
+		Example: `  # for everybody
+  gatehouse kubeconfig --api-server https://192.0.2.1:6443 --api-server-ca cluster-ca.crt --name prod \
+    --issuer https://dex.example --client-id kubernetes --scope groups --server https://192.0.2.10:9443 --server-ca ca.crt >kubeconfig
+
+  # for oneself, with name and password
+  gatehouse kubeconfig --api-server https://192.0.2.1:6443 --api-server-ca cluster-ca.crt --name prod \
+    --server https://192.0.2.10:9443 --server-ca ca.crt --username jane --merge`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("exec-command") {
+				f.execCommand = defaultExecCommand(cmd.Root().DisplayName())
+			}
+			return f.run(s)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.apiServer, "api-server", "", "address of the API server, https://HOST:PORT[/PATH] (required)")
+	flags.StringVar(&f.apiServerCA, "api-server-ca", "", "file of the CAs that the API server's certificate is verified with, in PEM (default the system's)")
+	flags.StringVar(&f.name, "name", "gatehouse", "name of the cluster, the user and the context")
+	flags.StringVar(&f.namespace, "namespace", "", "namespace of the context")
+	flags.StringVar(&f.execCommand, "exec-command", "gatehouse", "program that kubectl runs: gatehouse, a path of it, or kubectl if it is a plugin there")
+	flags.BoolVar(&f.merge, "merge", false, "put it into a kubeconfig file, instead of standard output")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "file for --merge (default the first of $KUBECONFIG, or ~/.kube/config)")
+	f.add(flags)
+	completeLoginFlags(cmd)
+	for _, flag := range []string{"api-server-ca", "exec-command", "kubeconfig"} {
+		_ = cmd.MarkFlagFilename(flag) // the flag exists
+	}
+	for _, flag := range []string{"api-server", "name", "namespace"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flag exists
+	}
+	return cmd
+}
+
+// defaultExecCommand is the program as people call it.
+func defaultExecCommand(displayName string) string {
+	command, _, _ := strings.Cut(displayName, " ")
+	return command
+}
+
+func (f *kubeconfigFlags) run(s cli.Streams) error {
+	made, err := f.make()
+	if err != nil {
+		return err
+	}
+	if f.merge {
+		return f.mergeInto(s, made)
+	}
+	text, err := clientcmd.Write(*made)
+	if err != nil {
+		return err
+	}
+	_, err = s.Out.Write(text)
+	return err
+}
+
+// parseAPIServer reads the address of an API server, which may be one of several
+// behind an address: then it has a path.
+func parseAPIServer(text string) (string, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme == "" || u.Opaque != "":
+		return "", fmt.Errorf("%q is not a URL (hint: https://192.0.2.1:6443)", strict.Cut(text, maxShownAddress))
+	case u.User != nil:
+		// Not repeated: it may hold a password.
+		return "", errors.New("a URL with user information is not allowed")
+	}
+	path := strings.TrimRight(u.EscapedPath(), "/")
+	u.Path, u.RawPath = "", ""
+	server, err := registration.ParseURL(u.String())
+	if err != nil {
+		return "", err
+	}
+	return server.URL + path, nil
+}
+
+// maxShownAddress bounds what is repeated of an address that is none.
+const maxShownAddress = 200
+
+// make is the kubeconfig by itself. It reports everything that is wrong with the
+// flags at once.
+func (f *kubeconfigFlags) make() (*clientcmdapi.Config, error) {
+	var problems []error
+	server := ""
+	if f.apiServer == "" {
+		problems = append(problems, errors.New("--api-server is required: the address of the API server"))
+	} else {
+		var err error
+		if server, err = parseAPIServer(f.apiServer); err != nil {
+			problems = append(problems, fmt.Errorf("--api-server: %w", err))
+		}
+	}
+	if f.name == "" {
+		problems = append(problems, errors.New("--name must not be empty"))
+	}
+	if f.execCommand == "" {
+		problems = append(problems, errors.New("--exec-command must not be empty"))
+	}
+	if f.kubeconfig != "" && !f.merge {
+		problems = append(problems, errors.New("--kubeconfig is for --merge"))
+	}
+	problems = append(problems, f.check())
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	ca, err := caText("--api-server-ca", f.apiServerCA, "")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := session.Roots(ca); err != nil {
+		return nil, fmt.Errorf("--api-server-ca: %w", err)
+	}
+	args, err := f.args()
+	if err != nil {
+		return nil, err
+	}
+	exec := &clientcmdapi.ExecConfig{
+		APIVersion:      clientauthenticationv1.SchemeGroupVersion.String(),
+		Command:         f.execCommand,
+		Args:            append([]string{"login"}, args...),
+		InteractiveMode: clientcmdapi.IfAvailableExecInteractiveMode,
+		InstallHint:     "Logging in to this cluster needs the program gatehouse in PATH: https://github.com/gatehouse-dev/gatehouse",
+	}
+	if defaultExecCommand(f.execCommand) == "kubectl" {
+		exec.Args = append([]string{cli.PluginVerb}, exec.Args...)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters[f.name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
+	config.AuthInfos[f.name] = &clientcmdapi.AuthInfo{Exec: exec}
+	config.Contexts[f.name] = &clientcmdapi.Context{Cluster: f.name, AuthInfo: f.name, Namespace: f.namespace}
+	config.CurrentContext = f.name
+	return config, nil
+}
+
+// mergeInto puts the entries into a file, beside what is there.
+func (f *kubeconfigFlags) mergeInto(s cli.Streams, made *clientcmdapi.Config) error {
+	options := clientcmd.NewDefaultPathOptions()
+	options.LoadingRules.WarnIfAllMissing = false
+	file := f.kubeconfig
+	if file == "" {
+		file = options.GetDefaultFilename()
+	}
+	options.LoadingRules.ExplicitPath = file
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+		return err
+	}
+	config, err := options.GetStartingConfig()
+	if err != nil {
+		return fmt.Errorf("%s: cannot be read: %w", file, err)
+	}
+	if err := f.conflict(config); err != nil {
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("%s: %w", file, err)}
+	}
+	config.Clusters[f.name] = made.Clusters[f.name]
+	config.AuthInfos[f.name] = made.AuthInfos[f.name]
+	config.Contexts[f.name] = made.Contexts[f.name]
+	use := config.CurrentContext == ""
+	if use {
+		config.CurrentContext = f.name
+	}
+	if err := clientcmd.ModifyConfig(options, *config, false); err != nil {
+		return fmt.Errorf("%s: cannot be written: %w", file, err)
+	}
+	text := fmt.Sprintf("context %s written to %s", cli.OneLine(f.name), file)
+	if !use && config.CurrentContext != f.name {
+		text += fmt.Sprintf("; the current context stays %s (hint: kubectl config use-context %s)", cli.OneLine(config.CurrentContext), cli.ShellQuote(f.name))
+	}
+	_, err = fmt.Fprintln(s.Err, text)
+	return err
+}
+
+// conflict is an error if there are entries of the name that are somebody else's.
+func (f *kubeconfigFlags) conflict(config *clientcmdapi.Config) error {
+	if user := config.AuthInfos[f.name]; user != nil && isGatehouseLogin(user.Exec) {
+		return nil
+	}
+	var there []string
+	if config.Clusters[f.name] != nil {
+		there = append(there, "a cluster")
+	}
+	if config.Contexts[f.name] != nil {
+		there = append(there, "a context")
+	}
+	if config.AuthInfos[f.name] != nil {
+		there = append(there, "a user")
+	}
+	if len(there) == 0 {
+		return nil
+	}
+	return fmt.Errorf("has %s %q already, which is not of '%s kubeconfig' (hint: another --name)", strings.Join(there, " and "), f.name, cli.DisplayName(os.Args[0]))
+}

@@ -1,0 +1,417 @@
+package login
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+)
+
+// loginCommand is what the command line of login says, and what it needs of the
+// world.
+type loginCommand struct {
+	loginFlags
+	cli.ContextFlags
+	output string
+
+	getenv func(string) string
+	now    func() time.Time
+	// hint is what a person runs to be asked.
+	hint string
+}
+
+func NewCommand(s cli.Streams) *cobra.Command {
+	f := loginCommand{getenv: os.Getenv, now: time.Now}
+	cmd := &cobra.Command{
+		Use:   "login",
+		Short: "Log in, and be kubectl's credential plugin",
+		Long: `Login gets a token for the API server and keeps it, so that kubectl asks nobody
+again until it has ended and cannot be renewed. People run it to log in; kubectl
+runs it to get the token, by the exec section of a kubeconfig that 'gatehouse
+kubeconfig' writes.
+
+With --issuer one logs in at an OpenID Connect issuer: in a browser (with PKCE),
+or with --device on another device. The token is the issuer's ID token.
+
+With --server and without --issuer one logs in with name and password, which are
+asked for on the terminal and given to Gatehouse, which asks the directory. The
+token is Gatehouse's. A password is never a flag; scripts use --password-stdin,
+which always logs in anew. Before anything is asked for, the server has to show
+that it is a Gatehouse.
+
+Without either, the current context of the kubeconfig says how.
+
+The login is kept in a directory that only its owner can look into. Programs that
+need a login at the same time wait for one of them. Where nobody can be asked,
+such as in a job, login fails rather than open a browser.
+
+Run by a person, login prints who one is and until when. A login that is kept is
+shown to Gatehouse first, if --server says where it is: one that is not taken any
+more is replaced. For kubectl that is left out, so that it costs no time. The token is printed with
+-o token alone, and never to a terminal.
+
+Exit codes: 0 logged in, 1 refused, 2 could not tell: bad usage, nobody answered,
+nobody to ask.`,
+		Example: `  # in a browser
+  gatehouse login --issuer https://dex.example --client-id kubernetes --scope email --scope groups
+
+  # on another device
+  gatehouse login --issuer https://dex.example --client-id kubernetes --device
+
+  # with name and password
+  gatehouse login --server https://gatehouse.example:9443 --server-ca ca.crt --username jane
+
+  # as the current context of the kubeconfig says
+  gatehouse login`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.hint = commandLine(cmd.Root().DisplayName(), cmd.Flags())
+			return f.run(cmd.Context(), s)
+		},
+	}
+	f.loginFlags.add(cmd.Flags())
+	f.ContextFlags.Add(cmd)
+	cmd.Flags().BoolVar(&f.passwordStdin, "password-stdin", false, "read the password from standard input, instead of asking on the terminal")
+	cli.AddOutputFlag(cmd, &f.output, "text", "json", "token")
+	completeLoginFlags(cmd)
+	return cmd
+}
+
+func (f *loginCommand) run(ctx context.Context, s cli.Streams) error {
+	info := f.getenv(session.ExecInfoVariable)
+	if info == "" {
+		return f.forPerson(ctx, s)
+	}
+	return f.forPlugin(ctx, s, info)
+}
+
+// forPlugin answers client-go. Nothing else goes to standard output.
+func (f *loginCommand) forPlugin(ctx context.Context, s cli.Streams, info string) error {
+	call, err := session.ParseCall(info)
+	if err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	if f.passwordStdin {
+		return errors.New("--password-stdin is not for kubectl: standard input is kubectl's")
+	}
+	interactive := cli.IsTerminalInput(s.In)
+	if call.Interactive != nil {
+		interactive = *call.Interactive
+	}
+	get, err := f.session(s, f.now, f.getenv, interactive)
+	if err != nil {
+		return err
+	}
+	credential, _, err := get.Get(ctx)
+	if err != nil {
+		return loginError(err, func() string { return f.contextHint() })
+	}
+	text, err := call.Answer(credential)
+	if err != nil {
+		return err
+	}
+	_, err = s.Out.Write(text)
+	return err
+}
+
+// contextHint is what somebody runs whom kubectl cannot ask. CAs make the flags of a
+// kubeconfig longer than anybody would type: then it is the context with these flags,
+// if it is in a kubeconfig that can be found from here.
+func (f *loginCommand) contextHint() string {
+	if f.issuerCAData == "" && f.serverCAData == "" {
+		return f.hint
+	}
+	program := cli.DisplayName(os.Args[0]) + " login --context "
+	if name := contextOf(&f.ContextFlags, &f.loginFlags); name != "" {
+		return program + cli.ShellQuote(name)
+	}
+	return program + "NAME, with the context that was used, and --kubeconfig FILE if kubectl had it"
+}
+
+// loginRemark is for people; that nobody reads it is no error.
+func loginRemark(s cli.Streams, format string, args ...any) {
+	_, _ = fmt.Fprintf(s.Err, "gatehouse: "+format+"\n", args...)
+}
+
+// forPerson logs in and says who that was.
+func (f *loginCommand) forPerson(ctx context.Context, s cli.Streams) error {
+	switch f.output {
+	case "text", "json":
+	case "token":
+		if cli.IsTerminal(s.Out) {
+			return errors.New("--output token: standard output is a terminal, where a token stays to be read (hint: a pipe or a file)")
+		}
+	default:
+		return cli.OutputError(f.output, "text", "json", "token")
+	}
+	if !f.loginFlags.named() || f.ContextFlags.Named() {
+		if err := f.fromContext(); err != nil {
+			return err
+		}
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	credential, fresh, as, err := f.getForPerson(ctx, s)
+	if err != nil {
+		if f.output == "json" {
+			err = errors.Join(err, f.printFailure(s.Out, err))
+		}
+		return err
+	}
+	return f.print(s.Out, credential, fresh, as)
+}
+
+// getForPerson gets a credential that Gatehouse takes, as far as its address is
+// known, and tells what it calls the person. A password that was given is used: who
+// gives one wants to know whether it is right.
+func (f *loginCommand) getForPerson(ctx context.Context, s cli.Streams) (c *session.Credential, fresh bool, as string, err error) {
+	get, err := f.session(s, f.now, f.getenv, true)
+	if err != nil {
+		return nil, false, "", err
+	}
+	get.Anew = f.passwordStdin
+	failed := func(err error) error { return loginError(err, func() string { return f.hint }) }
+	c, fresh, err = get.Get(ctx)
+	if err != nil || f.server == "" || fresh && f.issuer == "" {
+		return c, fresh, "", failed(err)
+	}
+	answer := f.judged(ctx, s, c)
+	switch {
+	case answer == nil:
+		return c, fresh, "", failed(ctx.Err())
+	case answer.Outcome == string(authn.Yes):
+		if answer.User != nil {
+			as = answer.User.Username
+		}
+		return c, fresh, as, nil
+	case !ended(answer):
+		loginRemark(s, "whether Gatehouse takes the login was not told: %s", verdictText(answer))
+		return c, fresh, "", nil
+	case fresh:
+		loginRemark(s, "Gatehouse does not take this login: %s", verdictText(answer))
+		return c, fresh, "", nil
+	}
+	loginRemark(s, "the login that was kept is not taken any more: %s", verdictText(answer))
+	get.Anew = true
+	c, fresh, err = get.Get(ctx)
+	return c, fresh, "", failed(err)
+}
+
+// ended tells whether an answer about a token is one that only another login changes:
+// a no, or that the server does not know what it issued before.
+func ended(answer *login.Answer) bool {
+	switch authn.Reason(answer.Reason) { //nolint:exhaustive // the others are of a yes, or pass by themselves
+	case authn.ReasonUnknownKey, authn.ReasonSourceGone, authn.ReasonVersion:
+		return true
+	}
+	return answer.Outcome == string(authn.No)
+}
+
+// judged is what Gatehouse makes of a credential; nil if it does not tell, which is
+// a remark.
+func (f *loginCommand) judged(ctx context.Context, s cli.Streams, c *session.Credential) *login.Answer {
+	text, err := f.serverCAText()
+	if err != nil {
+		loginRemark(s, "%s", err)
+		return nil
+	}
+	roots, err := session.Roots(text)
+	if err != nil {
+		loginRemark(s, "--server-ca: %s", err)
+		return nil
+	}
+	answer, err := session.Whoami(ctx, f.server, roots, c.Token, nil)
+	if err != nil {
+		loginRemark(s, "whether Gatehouse takes the login was not told: %s", err)
+		return nil
+	}
+	return answer
+}
+
+// fromContext takes the way to log in from the kubeconfig. What is about this
+// login alone stays as the flags say.
+func (f *loginCommand) fromContext() error {
+	if f.loginFlags.named() {
+		return errors.New("--context and --kubeconfig say how to log in, and so do --issuer and --server: give one of them")
+	}
+	if names := typedFlags([]typed{
+		{"issuer-ca", f.issuerCA != ""},
+		{"issuer-ca-data", f.issuerCAData != ""},
+		{"client-id", f.clientID != ""},
+		{"client-secret-file", f.clientSecretFile != ""},
+		{"scope", len(f.scopes) > 0},
+		{"server-ca", f.serverCA != ""},
+		{"server-ca-data", f.serverCAData != ""},
+		{"directory", f.directory != ""},
+	}); names != "" {
+		return errors.New(names + " part of a way to log in, which is that of the kubeconfig here (hint: say all of it, with --issuer or --server)")
+	}
+	said, err := loginOf(&f.ContextFlags)
+	if err != nil {
+		return fmt.Errorf("%w (hint: --context NAME, or say how with --issuer or --server)", err)
+	}
+	if f.timeout != defaultLoginTimeout {
+		said.timeout = f.timeout
+	}
+	if f.listen != defaultListen {
+		said.listen = f.listen
+	}
+	said.passwordStdin = f.passwordStdin
+	said.noBrowser = said.noBrowser || f.noBrowser
+	said.device = said.device || f.device
+	switch {
+	case f.username == "" || f.username == said.username:
+	case said.username != "":
+		return fmt.Errorf("--username %q: the context logs in as %q", f.username, said.username)
+	case said.issuer != "":
+		said.username = f.username // for check to say that it is not for an issuer
+	default:
+		said.name = f.username // kubectl looks for a login without a name
+	}
+	if f.cacheDir != "" {
+		said.cacheDir = f.cacheDir
+	}
+	f.loginFlags = *said
+	return nil
+}
+
+// session is how checked flags get a credential.
+func (f *loginFlags) session(s cli.Streams, now func() time.Time, getenv func(string) string, interactive bool) (*session.Session, error) {
+	cache, err := f.cache(getenv)
+	if err != nil {
+		return nil, err
+	}
+	method, err := f.method(s, now)
+	if err != nil {
+		return nil, err
+	}
+	const grace = time.Minute // for what follows the person's part
+	return &session.Session{
+		Method: method, Cache: cache, Interactive: interactive, Patience: f.timeout + grace, Remarks: s.Err, Now: now,
+	}, nil
+}
+
+// loginError is an error of a session with its exit code. Hint is what a person runs
+// to be asked; it is called only if that is needed.
+func loginError(err error, hint func() string) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted")
+	}
+	refused, definite := errors.AsType[*session.RefusedError](err)
+	if errors.Is(err, session.ErrNeedsPerson) {
+		text := session.ErrNeedsPerson.Error()
+		if definite {
+			text += ": the login is not renewed: " + refused.Error()
+		}
+		err = fmt.Errorf("%s (hint: run: %s)", text, hint())
+	}
+	// What cannot be right is bad usage: nobody was refused.
+	if definite && refused.Reason != string(authn.ReasonInput) {
+		return &cli.ExitError{Code: cli.ExitNo, Err: err}
+	}
+	return err
+}
+
+// loggedIn is what login says as JSON.
+type loggedIn struct {
+	// Outcome is "yes".
+	Outcome authn.Outcome `json:"outcome"`
+	// User is what Gatehouse calls the user in the cluster or, without an answer of
+	// Gatehouse, what the issuer calls them.
+	User loggedInUser `json:"user"`
+	// Issuer or Server is where the login was.
+	Issuer    string    `json:"issuer,omitempty"`
+	Server    string    `json:"server,omitempty"`
+	ExpiresAt time.Time `json:"expiresAt"`
+	// SessionEnds is until when the token is renewed without asking, where that is
+	// known.
+	SessionEnds time.Time `json:"sessionEnds,omitzero"`
+	// Renewable tells whether the token can be renewed without asking.
+	Renewable bool `json:"renewable"`
+	// Cached tells that there was a login already.
+	Cached bool `json:"cached"`
+}
+
+// loggedInUser is who logged in.
+type loggedInUser struct {
+	Username string `json:"username"`
+}
+
+// loginFailed is what login says as JSON instead.
+type loginFailed struct {
+	// Outcome is "no" or "unknown", as the exit code.
+	Outcome authn.Outcome `json:"outcome"`
+	// Reason is what refuses the login, a word of Gatehouse or of the issuer.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message"`
+}
+
+// printFailure says as JSON what is said as text too.
+func (f *loginCommand) printFailure(out io.Writer, err error) error {
+	said := loginFailed{Outcome: authn.Unknown, Message: err.Error()}
+	if exit, ok := errors.AsType[*cli.ExitError](err); ok && exit.Code == cli.ExitNo {
+		said.Outcome = authn.No
+	}
+	if refused, ok := errors.AsType[*session.RefusedError](err); ok {
+		said.Reason = refused.Reason
+	}
+	return json.NewEncoder(out).Encode(said)
+}
+
+// print says who logged in. As is what Gatehouse calls them, empty if it was not
+// asked.
+func (f *loginCommand) print(out io.Writer, c *session.Credential, fresh bool, as string) error {
+	switch f.output {
+	case "token":
+		_, err := fmt.Fprintln(out, c.Token)
+		return err
+	case "json":
+		said := loggedIn{
+			Outcome: authn.Yes, User: loggedInUser{cmp.Or(as, c.User)}, Issuer: f.issuer, ExpiresAt: c.ExpiresAt.UTC(), SessionEnds: c.SessionEnds,
+			Renewable: c.RefreshToken != "" || c.SessionEnds.After(c.ExpiresAt), Cached: !fresh,
+		}
+		if f.issuer == "" {
+			said.Server = c.Source
+		}
+		return json.NewEncoder(out).Encode(said)
+	}
+	how := "already logged in"
+	if fresh {
+		how = "logged in"
+	}
+	renewed := "then somebody has to log in again"
+	switch {
+	case c.RefreshToken != "":
+		renewed = "renewed without asking as long as the issuer allows it"
+	case c.SessionEnds.After(c.ExpiresAt):
+		renewed = "renewed without asking until " + c.SessionEnds.UTC().Format(time.RFC3339)
+	}
+	text := fmt.Sprintf("%s at %s as %s until %s; %s", how, c.Source, cli.OneLine(c.User), c.ExpiresAt.UTC().Format(time.RFC3339), renewed)
+	if as != "" && as != c.User {
+		text += "; the cluster knows you as " + cli.OneLine(as)
+	}
+	if !fresh && f.server == "" {
+		text += fmt.Sprintf(" (hint: if it is refused, '%[1]s logout', then '%[1]s login')", cli.DisplayName(os.Args[0]))
+	}
+	_, err := fmt.Fprintln(out, text)
+	return err
+}

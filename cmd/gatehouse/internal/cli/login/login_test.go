@@ -1,0 +1,463 @@
+package login
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+)
+
+const (
+	janesPassword = "correct horse battery"
+	janesToken    = "gatehouse-login_janes-token"
+)
+
+// loginServer is a Gatehouse that knows jane and her tokens.
+type loginServer struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	requests []login.Request
+	// life is that of a token, and issued how many there were.
+	life   time.Duration
+	issued int
+	// answer is what is said about a token.
+	answer login.Answer
+	shown  []string
+	// gone is whether jane left.
+	gone bool
+}
+
+func newLoginServer(t *testing.T) *loginServer {
+	t.Helper()
+	l := &loginServer{life: time.Hour}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+login.Path, l.login)
+	mux.Handle("GET "+login.Path, login.Handler(login.HandlerOptions{Now: time.Now}))
+	mux.HandleFunc("POST "+login.WhoamiPath, l.whoami)
+	l.Server = httptest.NewUnstartedServer(mux)
+	l.Config.ErrorLog = log.New(io.Discard, "", 0)
+	l.StartTLS()
+	t.Cleanup(l.Close)
+	return l
+}
+
+// ca is the server's CA in base64, as --server-ca-data takes it.
+func (l *loginServer) ca() string { return base64.StdEncoding.EncodeToString(caOf(l.Server)) }
+
+func caOf(server *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+}
+
+func (l *loginServer) login(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var request login.Request
+	_ = json.NewDecoder(r.Body).Decode(&request)
+	l.requests = append(l.requests, request)
+	switch {
+	case request.Directory == "nope":
+		w.WriteHeader(http.StatusBadRequest)
+		say(w, login.Failure{Reason: "input", Message: "there is no such directory"})
+		return
+	case l.gone && request.Token != "":
+		w.WriteHeader(http.StatusUnauthorized)
+		say(w, login.Failure{Reason: "credentials", Message: "the account is not there any more"})
+		return
+	}
+	if request.Password != janesPassword && !strings.HasPrefix(request.Token, janesToken) {
+		w.WriteHeader(http.StatusUnauthorized)
+		say(w, login.Failure{Reason: "credentials", Message: "wrong name or password"})
+		return
+	}
+	l.issued++
+	now := time.Now()
+	say(w, login.Issued{
+		Token: fmt.Sprintf("%s-%d", janesToken, l.issued), ExpiresAt: now.Add(l.life), SessionEnds: now.Add(10 * time.Hour),
+		User: authenticationv1.UserInfo{Username: "jane"},
+	})
+}
+
+func (l *loginServer) whoami(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shown = append(l.shown, r.Header.Get("Authorization"))
+	say(w, l.answer)
+}
+
+func say(w io.Writer, content any) {
+	if err := json.NewEncoder(w).Encode(content); err != nil {
+		panic(err)
+	}
+}
+
+// flags are those of a login at the server.
+func (l *loginServer) flags(cache string, more ...string) []string {
+	return append([]string{"login", "--server", l.URL, "--server-ca-data", l.ca(), "--username", "jane", "--cache-dir", cache}, more...)
+}
+
+// said is what a run of the program printed, and its exit code.
+type said struct {
+	code     int
+	out, err string
+}
+
+func runWith(ctx context.Context, stdin string, args ...string) said {
+	var out, remarks bytes.Buffer
+	code := cli.Run(ctx, args, cli.Streams{In: strings.NewReader(stdin), Out: &out, Err: &remarks}, NewCommand, NewLogoutCommand, NewWhoamiCommand, NewKubeconfigCommand)
+	return said{code, out.String(), remarks.String()}
+}
+
+func TestLoginForPeople(t *testing.T) {
+	t.Parallel()
+	l := newLoginServer(t)
+	cache := filepath.Join(t.TempDir(), "cache")
+	first := runWith(t.Context(), janesPassword+"\n", l.flags(cache, "--password-stdin")...)
+	if first.code != cli.ExitYes || !strings.HasPrefix(first.out, "logged in at "+l.URL+" as jane until ") || !strings.Contains(first.out, "; renewed without asking until ") {
+		t.Fatalf("%+v", first)
+	}
+	l.answer = login.Answer{Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane"}}
+	again := runWith(t.Context(), "", l.flags(cache)...)
+	if again.code != cli.ExitYes || !strings.HasPrefix(again.out, "already logged in at ") || len(l.requests) != 1 {
+		t.Errorf("%+v", again)
+	}
+	var got loggedIn
+	asJSON := runWith(t.Context(), "", l.flags(cache, "-o", "json")...)
+	if err := json.Unmarshal([]byte(asJSON.out), &got); err != nil || got.Outcome != "yes" || got.User.Username != "jane" || got.Server != l.URL || got.Issuer != "" || !got.Cached || !got.Renewable || got.SessionEnds.IsZero() {
+		t.Errorf("%v: %+v", err, asJSON)
+	}
+	token := runWith(t.Context(), "", l.flags(cache, "-o", "token")...)
+	if token.code != cli.ExitYes || token.out != janesToken+"-1\n" || token.err != "" {
+		t.Errorf("%+v", token)
+	}
+	for _, s := range []said{first, again, asJSON} {
+		if text := fmt.Sprint(s); strings.Contains(text, janesToken) || strings.Contains(text, janesPassword) {
+			t.Errorf("a secret was said: %s", text)
+		}
+	}
+	out := runWith(t.Context(), "", "logout", "--server", l.URL, "--server-ca", "gone.crt", "--username", "eve", "--cache-dir", cache)
+	if out.code != cli.ExitYes || out.out != "no login was kept\n" {
+		t.Errorf("%+v", out)
+	}
+	out = runWith(t.Context(), "", "logout", "--server", l.URL, "--username", "jane", "--cache-dir", cache)
+	if out.code != cli.ExitYes || out.out != "1 login removed\n" {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestLoginRefused(t *testing.T) {
+	t.Parallel()
+	l := newLoginServer(t)
+	got := runWith(t.Context(), "hush-hush\n", l.flags(filepath.Join(t.TempDir(), "cache"), "--password-stdin")...)
+	if got != (said{cli.ExitNo, "", "gatehouse: wrong name or password (reason credentials)\n"}) {
+		t.Errorf("%+v", got)
+	}
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	got = runWith(interrupted, janesPassword, l.flags(filepath.Join(t.TempDir(), "cache"), "--password-stdin")...)
+	if got != (said{cli.ExitUnknown, "", "gatehouse: interrupted\n"}) {
+		t.Errorf("%+v", got)
+	}
+	l.Close()
+	got = runWith(t.Context(), janesPassword, l.flags(filepath.Join(t.TempDir(), "cache"), "--password-stdin")...)
+	if got.code != cli.ExitUnknown || !strings.Contains(got.err, l.URL+": ") || !strings.Contains(got.err, "refused") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// shortLife is of a token that a test waits for the end of. One that ended before it came
+// is refused, and a busy machine may take a while for that.
+const shortLife = 3 * time.Second
+
+// Whoever is not there any more is told so at the renewal.
+func TestRenewalRefused(t *testing.T) {
+	t.Parallel()
+	l := newLoginServer(t)
+	l.life = shortLife
+	dir := t.TempDir()
+	file, cache := filepath.Join(dir, "config"), filepath.Join(dir, "cache")
+	args := l.flags(cache)
+	if got := runWith(t.Context(), janesPassword, l.flags(cache, "--password-stdin")...); got.code != cli.ExitYes {
+		t.Fatalf("%+v", got)
+	}
+	if got := runWith(t.Context(), "", append([]string{"kubeconfig", "--api-server", "https://127.0.0.1:1", "--name", "prod one", "--merge", "--kubeconfig", file}, args[1:]...)...); got.code != cli.ExitYes {
+		t.Fatalf("%+v", got)
+	}
+	time.Sleep(shortLife) // it has ended
+	l.mu.Lock()
+	l.gone = true
+	l.mu.Unlock()
+	_, remarks, err := kubectlRun(t.Context(), "v1", append(args, "--kubeconfig", file)...)
+	want := "gatehouse: somebody has to log in, and nobody can be asked here: the login is not renewed: the account is not there any more (reason credentials) (hint: run: gatehouse login --context 'prod one')\n"
+	if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != cli.ExitNo || string(remarks) != want {
+		t.Errorf("%v: %s\nwant %s", err, remarks, want)
+	}
+	_, remarks, _ = kubectlRun(t.Context(), "v1", append(args, "--timeout", "1m", "--kubeconfig", file)...)
+	if !strings.Contains(string(remarks), "gatehouse login --context NAME, with the context that was used") {
+		t.Errorf("%s", remarks)
+	}
+	got := runWith(t.Context(), "", "whoami", "--kubeconfig", file)
+	if got.code != cli.ExitNo || !strings.Contains(got.err, `the context "prod one": the login is not renewed: the account is not there any more (reason credentials) (hint: run: gatehouse login --kubeconfig `) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Bad usage is no refusal, and both are said as JSON too.
+func TestLoginFailuresAsJSON(t *testing.T) {
+	t.Parallel()
+	l := newLoginServer(t)
+	cache := filepath.Join(t.TempDir(), "cache")
+	for _, c := range []struct {
+		directory, outcome, reason string
+		code                       int
+	}{
+		{"corp", "no", "credentials", cli.ExitNo},
+		{"nope", "unknown", "input", cli.ExitUnknown},
+	} {
+		got := runWith(t.Context(), "wrong", l.flags(cache, "--directory", c.directory, "--password-stdin", "-o", "json")...)
+		var failure loginFailed
+		err := json.Unmarshal([]byte(got.out), &failure)
+		if err != nil || got.code != c.code || string(failure.Outcome) != c.outcome || failure.Reason != c.reason || got.err != "gatehouse: "+failure.Message+"\n" {
+			t.Errorf("%s: %v: %+v", c.directory, err, got)
+		}
+	}
+}
+
+// kubectlRun runs the program as kubectl does, in a process of its own.
+func kubectlRun(ctx context.Context, version string, args ...string) (stdout, stderr []byte, err error) {
+	cmd := exec.CommandContext(ctx, "gatehouse", args...)
+	cmd.Env = append(os.Environ(), `KUBERNETES_EXEC_INFO={"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/`+version+`","spec":{"interactive":false}}`)
+	var out, remarks bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &remarks
+	err = cmd.Run()
+	return out.Bytes(), remarks.Bytes(), err
+}
+
+func TestLoginForKubectl(t *testing.T) {
+	t.Parallel()
+	l := newLoginServer(t)
+	cache := filepath.Join(t.TempDir(), "cache")
+	if got := runWith(t.Context(), janesPassword, l.flags(cache, "--password-stdin")...); got.code != cli.ExitYes {
+		t.Fatalf("%+v", got)
+	}
+	for _, version := range []string{"v1", "v1beta1"} {
+		out, remarks, err := kubectlRun(t.Context(), version, l.flags(cache)...)
+		if err != nil || len(remarks) > 0 {
+			t.Fatalf("%v: %s", err, remarks)
+		}
+		var got struct {
+			APIVersion, Kind string
+			Status           struct {
+				Token               string
+				ExpirationTimestamp time.Time
+			}
+		}
+		if err := json.Unmarshal(out, &got); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		left := time.Until(got.Status.ExpirationTimestamp)
+		if got.APIVersion != "client.authentication.k8s.io/"+version || got.Kind != "ExecCredential" || got.Status.Token != janesToken+"-1" || left < 58*time.Minute || left > l.life-29*time.Second {
+			t.Errorf("%s", out)
+		}
+	}
+}
+
+// Ten kubectls find a token that has ended: one renews it, and nobody is asked.
+func TestManyKubectls(t *testing.T) {
+	t.Parallel()
+	l := newLoginServer(t)
+	l.life = shortLife
+	cache := filepath.Join(t.TempDir(), "cache")
+	if got := runWith(t.Context(), janesPassword, l.flags(cache, "--password-stdin")...); got.code != cli.ExitYes {
+		t.Fatalf("%+v", got)
+	}
+	time.Sleep(shortLife) // it has ended
+	l.mu.Lock()
+	l.life = time.Hour
+	l.mu.Unlock()
+	const processes = 10
+	results := make(chan string, processes)
+	for range processes {
+		go func() {
+			out, remarks, err := kubectlRun(t.Context(), "v1", l.flags(cache)...)
+			if err != nil {
+				results <- fmt.Sprintf("%v: %s", err, remarks)
+				return
+			}
+			results <- string(out)
+		}()
+	}
+	for range processes {
+		if got := <-results; !strings.Contains(got, `"token":"`+janesToken+`-2"`) {
+			t.Error(got)
+		}
+	}
+	if len(l.requests) != 2 || l.requests[1] != (login.Request{Token: janesToken + "-1"}) {
+		t.Errorf("asked: %+v", l.requests)
+	}
+}
+
+// A kubeconfig of gatehouse kubeconfig works with client-go, and login without
+// flags logs in for it.
+func TestKubeconfigWorksWithClientGo(t *testing.T) {
+	t.Parallel()
+	l, api := newLoginServer(t), newAPIServer(t)
+	dir := t.TempDir()
+	file, ca := filepath.Join(dir, "config"), filepath.Join(dir, "ca.crt")
+	if err := os.WriteFile(ca, caOf(api.Server), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made := runWith(t.Context(), "", "kubeconfig", "--api-server", api.URL, "--api-server-ca", ca, "--name", "prod", "--merge", "--kubeconfig", file,
+		"--server", l.URL, "--server-ca-data", l.ca(), "--cache-dir", filepath.Join(dir, "cache"))
+	if made.code != cli.ExitYes {
+		t.Fatalf("%+v", made)
+	}
+	// Who logs in is not in the kubeconfig, and yet kubectl finds the login.
+	got := runWith(t.Context(), janesPassword, "login", "--kubeconfig", file, "--username", "jane", "--password-stdin")
+	if got.code != cli.ExitYes {
+		t.Fatalf("%+v", got)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, api.URL+selfSubjectReviewPath, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated || len(api.shown) != 1 || api.shown[0] != "Bearer "+janesToken+"-1" {
+		t.Errorf("%s, %q", resp.Status, api.shown)
+	}
+	refused := runWith(t.Context(), "", "login", "--kubeconfig", file, "--device")
+	if refused.code != cli.ExitUnknown || !strings.Contains(refused.err, "--device is for --issuer") {
+		t.Errorf("%+v", refused)
+	}
+}
+
+// Where the kubeconfig names nobody, who asks for a user gets no other's token.
+func TestLoginOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	l := newLoginServer(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config")
+	made := runWith(t.Context(), "", "kubeconfig", "--api-server", "https://127.0.0.1:1", "--merge", "--kubeconfig", file,
+		"--server", l.URL, "--server-ca-data", l.ca(), "--cache-dir", filepath.Join(dir, "cache"))
+	if made.code != cli.ExitYes {
+		t.Fatalf("%+v", made)
+	}
+	as := func(name, password string) said {
+		return runWith(t.Context(), password, "login", "--kubeconfig", file, "--username", name, "--password-stdin", "-o", "token")
+	}
+	if got := as("jane", janesPassword); got != (said{cli.ExitYes, janesToken + "-1\n", ""}) {
+		t.Fatalf("%+v", got)
+	}
+	l.answer = login.Answer{Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane"}}
+	if got := runWith(t.Context(), "", "login", "--kubeconfig", file, "--username", "jane", "-o", "token"); got != (said{cli.ExitYes, janesToken + "-1\n", ""}) {
+		t.Errorf("jane is asked for again: %+v", got)
+	}
+	if got := as("bob", "wrong"); got != (said{cli.ExitNo, "", "gatehouse: wrong name or password (reason credentials)\n"}) {
+		t.Errorf("%+v", got)
+	}
+	if got := as("bob", janesPassword); got != (said{cli.ExitYes, janesToken + "-2\n", "gatehouse: this takes the place of the login of jane\n"}) {
+		t.Errorf("%+v", got)
+	}
+	if last := l.requests[len(l.requests)-1]; last.Username != "bob" {
+		t.Errorf("asked for %q", last.Username)
+	}
+	// kubectl has the last one's.
+	if got := runWith(t.Context(), "", "login", "--kubeconfig", file, "-o", "token"); got.out != janesToken+"-2\n" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Whatever happens, a password and a token are where they belong.
+func TestNoSecretIsLeftAnywhere(t *testing.T) {
+	t.Parallel()
+	l := newLoginServer(t)
+	dir := t.TempDir()
+	cache, file := filepath.Join(dir, "cache"), filepath.Join(dir, "config")
+	var printed strings.Builder
+	try := func(stdin string, args ...string) {
+		fmt.Fprintf(&printed, "%v: %+v\n", args[0], runWith(t.Context(), stdin, args...))
+	}
+	with := []string{"--server", l.URL, "--server-ca-data", l.ca(), "--username", "jane", "--cache-dir", cache}
+	try("", append([]string{"kubeconfig", "--api-server", "https://127.0.0.1:1", "--merge", "--kubeconfig", file}, with...)...)
+	try(janesPassword+"x", l.flags(cache, "--password-stdin")...)
+	try(janesPassword, l.flags(cache, "--password-stdin")...)
+	try("", l.flags(cache)...)
+	try("", l.flags(cache, "-o", "json")...)
+	l.answer = login.Answer{Outcome: "no", Reason: "revoked", Message: "the token was revoked"}
+	try("", "whoami", "--kubeconfig", file)
+	try("", "whoami", "--kubeconfig", file, "-o", "json")
+	try(janesToken, "whoami", "--server", l.URL, "--token-file", "-")
+	try(janesToken+" "+janesPassword, "whoami", "--server", l.URL, "--token-file", "-")
+	l.Close()
+	try("", "whoami", "--kubeconfig", file)
+	try(janesPassword, l.flags(filepath.Join(dir, "cache2"), "--password-stdin")...)
+	for _, secret := range []string{janesPassword, janesToken} {
+		if strings.Contains(printed.String(), secret) {
+			t.Errorf("%q was printed:\n%s", secret, &printed)
+		}
+	}
+	kept := 0
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(data, []byte(janesPassword)) || strings.Contains(path, "jane") {
+			t.Errorf("%s has the password, or a name", path)
+		}
+		if bytes.Contains(data, []byte(janesToken)) {
+			kept++
+			if info.Mode() != 0o600 {
+				t.Errorf("%s has the token and mode %v", path, info.Mode())
+			}
+		}
+		return nil
+	})
+	if err != nil || kept != 1 {
+		t.Errorf("%d files have the token, want 1 (%v)", kept, err)
+	}
+	if !strings.Contains(printed.String(), "revoked") {
+		t.Errorf("the test did nothing:\n%s", &printed)
+	}
+}

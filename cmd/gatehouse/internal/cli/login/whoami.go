@@ -1,0 +1,418 @@
+package login
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+)
+
+// whoamiFlags are what the command line of whoami says, and what it needs of the
+// world.
+type whoamiFlags struct {
+	cli.ContextFlags
+	server, serverCA string
+	tokenFile        string
+	audiences        []string
+	output           string
+
+	getenv func(string) string
+	now    func() time.Time
+}
+
+func NewWhoamiCommand(s cli.Streams) *cobra.Command {
+	f := whoamiFlags{getenv: os.Getenv, now: time.Now}
+	cmd := &cobra.Command{
+		Use:   "whoami",
+		Short: "Show who a token says one is, and if it is refused, why",
+		Long: `Whoami shows the token of a kubeconfig's context, or of a file, to Gatehouse and to
+the API server, and prints what each of them makes of it: the identity, where it
+comes from and when it ends, or why the token is refused, which an API server tells
+nobody.
+
+The address of Gatehouse is --server, or else what 'gatehouse kubeconfig' wrote
+into the kubeconfig. The API server is that of the context. With --token-file the
+kubeconfig is used only if --kubeconfig or --context names it, so that a token is
+not shown to a cluster that it is not for.
+
+Nobody is asked to log in, and the token is never printed.
+
+Exit codes: 0 yes, 1 no, 2 could not tell. The API server's answer counts if there
+is one, and Gatehouse's if not, or if --audience asks for what the API server does
+not look at.`,
+		Example: `  # as kubectl would be
+  gatehouse whoami
+
+  # why is this token refused?
+  gatehouse whoami --server https://gatehouse.example:9443 --server-ca ca.crt --token-file token`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.output != "text" && f.output != "json" {
+				return cli.OutputError(f.output, "text", "json")
+			}
+			if cmd.Flags().Changed("token-file") && f.tokenFile == "" {
+				return errors.New("--token-file: must not be empty (hint: the name of a file, or - for standard input)")
+			}
+			return f.run(cmd.Context(), s)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.server, "server", "", "address of Gatehouse, https://HOST:PORT (default that of the kubeconfig)")
+	flags.StringVar(&f.serverCA, "server-ca", "", "file of the CAs that Gatehouse's certificate is verified with, in PEM (default the system's)")
+	flags.StringVar(&f.tokenFile, "token-file", "", "file with the token, - for standard input (default the token of the kubeconfig)")
+	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is shown to; may be repeated (default the API server's own)")
+	f.Add(cmd)
+	cli.AddOutputFlag(cmd, &f.output, "text", "json")
+	for _, flag := range []string{"server-ca", "token-file"} {
+		_ = cmd.MarkFlagFilename(flag) // the flag exists
+	}
+	for _, flag := range []string{"server", "audience"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flag exists
+	}
+	return cmd
+}
+
+// whoamiReport is what whoami says as JSON.
+type whoamiReport struct {
+	// Outcome is "yes", "no" or "unknown", as the exit code.
+	Outcome authn.Outcome `json:"outcome"`
+	// Context is the context of the kubeconfig, if there was one.
+	Context string `json:"context,omitempty"`
+	// Server is the address of Gatehouse, and Gatehouse what it answered, unless
+	// GatehouseError says why there is no answer.
+	Server         string        `json:"server,omitempty"`
+	Gatehouse      *login.Answer `json:"gatehouse,omitempty"`
+	GatehouseError string        `json:"gatehouseError,omitempty"`
+	// APIServer is what the API server makes of the token.
+	APIServer *apiServerView `json:"apiServer,omitempty"`
+
+	// audiences is how many were asked for.
+	audiences int
+}
+
+func (f *whoamiFlags) run(ctx context.Context, s cli.Streams) error {
+	report, err := f.ask(ctx, s)
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	if _, refused := errors.AsType[*notRenewedError](err); refused {
+		return &cli.ExitError{Code: cli.ExitNo, Err: err}
+	}
+	if err != nil {
+		return err
+	}
+	if f.output == "json" {
+		encoder := json.NewEncoder(s.Out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		err = encoder.Encode(report)
+	} else {
+		err = report.print(s.Out, f.now())
+	}
+	if err != nil {
+		return err
+	}
+	switch report.Outcome {
+	case authn.Yes:
+		return nil
+	case authn.No:
+		return &cli.ExitError{Code: cli.ExitNo}
+	case authn.Unknown:
+	}
+	return &cli.ExitError{Code: cli.ExitUnknown}
+}
+
+// ask finds the token, and shows it to whom it is for.
+func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, error) {
+	report := &whoamiReport{audiences: len(f.audiences)}
+	server, err := f.gatehouse()
+	if err != nil {
+		return nil, err
+	}
+	var (
+		token string
+		api   *rest.Config
+	)
+	if f.tokenFile != "" {
+		if token, err = readToken(s.In, f.tokenFile); err != nil {
+			return nil, err
+		}
+	}
+	if f.tokenFile == "" || f.Named() {
+		name, user, err := f.User()
+		if err != nil {
+			return nil, fmt.Errorf("%w (hint: --context NAME, or --token-file FILE with --server)", err)
+		}
+		report.Context = name
+		own, err := execLogin(user.Exec)
+		if err != nil {
+			return nil, fmt.Errorf("the context %q: %w", name, err)
+		}
+		if server.url == "" && own != nil && own.server != "" {
+			server.url = own.server
+			if server.ca, err = own.serverCAText(); err != nil {
+				return nil, err
+			}
+		}
+		if api, err = f.Config().ClientConfig(); err != nil {
+			return nil, fmt.Errorf("the context %q: %w", name, err)
+		}
+		if token == "" {
+			token, err = f.contextToken(ctx, s, own, api)
+			if err != nil {
+				return nil, fmt.Errorf("the context %q: %w", name, err)
+			}
+		}
+	}
+	if server.url == "" && api == nil {
+		return nil, errors.New("there is nobody to ask: --server is the address of Gatehouse")
+	}
+	report.Server = server.url
+	switch {
+	case server.url == "":
+		report.GatehouseError = "not asked: its address is not known (hint: --server)"
+	case token == "":
+		report.GatehouseError = "not asked: the context has no token, so Gatehouse has no part in it"
+	default:
+		if err := report.askGatehouse(ctx, server, token, f.audiences); err != nil {
+			return nil, err
+		}
+	}
+	if api != nil {
+		report.APIServer = askAPIServer(ctx, api, token)
+	}
+	report.Outcome = report.outcome()
+	return report, nil
+}
+
+// gatehouseAddress is where Gatehouse is, and the CAs of its certificate in PEM.
+type gatehouseAddress struct {
+	url string
+	ca  []byte
+}
+
+// gatehouse is the Gatehouse that flags name.
+func (f *whoamiFlags) gatehouse() (gatehouseAddress, error) {
+	if f.server == "" {
+		if f.serverCA != "" {
+			return gatehouseAddress{}, errors.New("--server-ca is for --server")
+		}
+		return gatehouseAddress{}, nil
+	}
+	server, err := registration.ParseURL(f.server)
+	if err != nil {
+		return gatehouseAddress{}, fmt.Errorf("--server: %w", err)
+	}
+	ca, err := caText("--server-ca", f.serverCA, "")
+	return gatehouseAddress{server.URL, ca}, err
+}
+
+func (r *whoamiReport) askGatehouse(ctx context.Context, server gatehouseAddress, token string, audiences []string) error {
+	roots, err := session.Roots(server.ca)
+	if err != nil {
+		return fmt.Errorf("--server-ca: %w", err)
+	}
+	if r.Gatehouse, err = session.Whoami(ctx, server.url, roots, token, audiences); err != nil {
+		r.GatehouseError = err.Error()
+	} else {
+		compareAudiences(r.Gatehouse, audiences)
+	}
+	return nil
+}
+
+// compareAudiences takes back a yes that is not about the audiences that were asked
+// for: it is for those of the API server, which nobody else knows.
+func compareAudiences(a *login.Answer, asked []string) {
+	if a.Outcome == string(authn.Yes) && len(asked) > 0 && len(a.Audiences) == 0 {
+		a.Outcome, a.Reason = string(authn.Unknown), string(authn.ReasonAudience)
+		a.Message = "good for the API server's own audiences; whether " + cli.OneOf(asked) + " only the API server knows"
+	}
+}
+
+// contextToken is the token that kubectl would send, empty if the context has
+// none. Nobody is asked to log in.
+func (f *whoamiFlags) contextToken(ctx context.Context, s cli.Streams, own *loginFlags, api *rest.Config) (string, error) {
+	if own == nil {
+		return tokenOf(ctx, api)
+	}
+	get, err := own.session(s, f.now, f.getenv, false)
+	if err != nil {
+		return "", err
+	}
+	credential, _, err := get.Get(ctx)
+	switch refused, definite := errors.AsType[*session.RefusedError](err); {
+	case err == nil:
+		return credential.Token, nil
+	case errors.Is(err, session.ErrNeedsPerson) && definite:
+		return "", &notRenewedError{fmt.Sprintf("the login is not renewed: %s (hint: run: %s)", refused, f.loginHint())}
+	case errors.Is(err, session.ErrNeedsPerson):
+		return "", fmt.Errorf("nobody is logged in (hint: run: %s)", f.loginHint())
+	default:
+		return "", err
+	}
+}
+
+// notRenewedError is a login that the server refuses to renew.
+type notRenewedError struct{ text string }
+
+func (e *notRenewedError) Error() string { return e.text }
+
+// loginHint is what a person runs to log in for the context.
+func (f *whoamiFlags) loginHint() string {
+	hint := cli.DisplayName(os.Args[0]) + " login"
+	if f.Context != "" {
+		hint += " --context " + cli.ShellQuote(f.Context)
+	}
+	if f.Kubeconfig != "" {
+		hint += " --kubeconfig " + cli.ShellQuote(f.Kubeconfig)
+	}
+	return hint
+}
+
+// readToken reads a token from a file or standard input.
+func readToken(in io.Reader, path string) (string, error) {
+	var (
+		data []byte
+		err  error
+	)
+	if path == "-" {
+		const most = 1 << 20
+		data, err = io.ReadAll(io.LimitReader(in, most))
+	} else {
+		data, err = readTokenFile(path)
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(data) == 0 {
+		return "", errors.New("--token-file: is empty: must hold one token (hint: did the command that wrote it fail?)")
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		// Not repeated: most of it may be a token.
+		return "", errors.New("--token-file: must hold one token, without white space in it")
+	}
+	return token, nil
+}
+
+// readTokenFile reads the file of a token. Its name is in no error: who gives the
+// token itself, where others can read it, need not find it in a log too.
+func readTokenFile(path string) (data []byte, err error) {
+	const most = 1 << 20
+	file, err := os.Open(path) // #nosec G304 -- the user names the file
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(file, most+1))
+		err = errors.Join(err, file.Close())
+	}
+	if wrapped, ok := errors.AsType[*os.PathError](err); ok {
+		err = wrapped.Err
+	}
+	switch {
+	case cli.LooksLikeToken(path):
+		return nil, errors.New("--token-file: must be the name of a file, and not a token, which others can read on a command line (hint: - for standard input; if it is a real one, revoke it)")
+	case err != nil:
+		return nil, fmt.Errorf("--token-file: cannot be read: %w (hint: it is the name of a file, or - for standard input)", err)
+	case len(data) > most:
+		return nil, fmt.Errorf("--token-file: is larger than %d MiB", most>>20)
+	}
+	return data, nil
+}
+
+// outcome is the API server's answer if it gave one, and else Gatehouse's.
+func (r *whoamiReport) outcome() authn.Outcome {
+	// What the API server says is about its own audiences.
+	others := r.audiences > 0 && (r.APIServer == nil || r.APIServer.Outcome != authn.No)
+	if r.APIServer != nil && r.APIServer.Outcome != authn.Unknown && !others {
+		return r.APIServer.Outcome
+	}
+	if r.Gatehouse != nil {
+		switch outcome := authn.Outcome(r.Gatehouse.Outcome); outcome {
+		case authn.Yes, authn.No:
+			return outcome
+		case authn.Unknown:
+		}
+	}
+	return authn.Unknown
+}
+
+// print writes the report for people, a line a fact.
+func (r *whoamiReport) print(out io.Writer, now time.Time) error {
+	var text strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&text, "%-11s %s\n", name, value)
+		}
+	}
+	when := func(t *time.Time) string {
+		if t == nil {
+			return ""
+		}
+		return t.UTC().Format(time.RFC3339)
+	}
+	if a := r.Gatehouse; a != nil {
+		if a.User != nil {
+			line("user", cli.OneLine(a.User.Username))
+			line("uid", cli.OneLine(a.User.UID))
+			line("groups", cli.OneLine(strings.Join(a.User.Groups, ", ")))
+			for _, key := range sortedKeys(a.User.Extra) {
+				line("extra", cli.OneLine(key+"="+strings.Join(a.User.Extra[key], ",")))
+			}
+		}
+		from := cli.OneLine(a.Backend)
+		if a.Source != "" {
+			from = strings.TrimPrefix(from+" of "+cli.OneLine(a.Source), " of ")
+		}
+		line("from", from)
+		line("token id", cli.OneLine(a.TokenID))
+		line("audiences", cli.OneLine(strings.Join(a.Audiences, ", ")))
+		line("issued", when(a.IssuedAt))
+		ends := when(a.ExpiresAt)
+		if a.ExpiresAt != nil && a.ExpiresAt.After(now) {
+			ends += " (in " + a.ExpiresAt.Sub(now).Round(time.Second).String() + ")"
+		}
+		line("ends", ends)
+		line("gatehouse", verdictText(a))
+	} else {
+		line("gatehouse", r.GatehouseError)
+	}
+	if v := r.APIServer; v != nil {
+		line("API server", v.text())
+		if a := r.Gatehouse; a != nil && v.Outcome != authn.Unknown && a.Outcome != string(authn.Unknown) && a.Outcome != string(v.Outcome) {
+			line("", "(they differ: the API server keeps an answer for some time, and has other ways to let somebody in)")
+		}
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// verdictText is what Gatehouse made of the token, on one line.
+func verdictText(a *login.Answer) string {
+	switch authn.Outcome(a.Outcome) {
+	case authn.Yes:
+		return "yes"
+	case authn.No, authn.Unknown:
+	}
+	outcome := cli.OneLine(a.Outcome)
+	if a.Outcome == string(authn.Unknown) {
+		outcome = "could not tell"
+	}
+	text := outcome + ": " + cli.OneLine(a.Reason)
+	if a.Message != "" {
+		text += ": " + cli.OneLine(a.Message)
+	}
+	return text
+}

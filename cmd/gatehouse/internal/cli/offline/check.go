@@ -1,0 +1,276 @@
+package offline
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// checkFlags are what the command line of check says.
+type checkFlags struct {
+	offlineFlags
+	askFlags
+	output string
+	quiet  bool
+}
+
+// outputs are the values of --output; the first is the default.
+func (*checkFlags) outputs() []string { return []string{"table", "json", "sarif", "junit"} }
+
+func NewCheckCommand(s cli.Streams) *cobra.Command {
+	var f checkFlags
+	cmd := &cobra.Command{
+		Use:   "check --config DIR [-f FILE|DIR]...",
+		Short: "Tell whether the objects in manifests would be admitted",
+		Long: `Check does with every object in manifests what the API server and the server's
+endpoints would do with it when it is created: it fills in defaults, injects
+sidecars into pods, and asks all policies. It tells of every object whether it
+would be admitted, and every violation: by which policy, binding and rule, and
+where the object stands.
+
+  admitted        nothing stands against it
+  warned          it is admitted, and its author is warned
+  refused         a policy refuses it, or injection refuses its pods
+  could not tell  and why
+
+Of a workload, injection and policies about pods look at the pods that it will
+make. Violations that a PolicyException lets pass are shown, and do not count.
+
+With --old, an object that is among the old ones too is updated, and all others
+are created. With --operation DELETE the objects are those that are deleted.
+
+Policies may look at namespaces and at params. A namespace is known if it is in
+the configuration or, failing that, among the manifests, or by what
+--namespace-labels says of all others; params must be in the configuration. Kinds
+of custom resources are known by their CustomResourceDefinitions, in either. Kind
+and name are checked, and nothing else against schemas. Kustomization files are
+passed over.
+
+  -o table  objects and what stands against them (the default)
+  -o json   the same for programs, an object a line
+  -o sarif  for code hosting services, which show it at the line of the object
+  -o junit  for systems for continuous integration, an object a test case
+
+Exit codes: 0 everything would be admitted; 1 an object would be refused; 2 bad
+usage, or it could not be told of an object, as of a document that cannot be
+read.`,
+		Example: `  # would the cluster take this?
+  gatehouse check --config ./config -f deploy/
+
+  # what the change of a branch would do, for a pipeline
+  gatehouse check --config ./config -f deploy/ --old main/deploy/ -o sarif > gatehouse.sarif
+
+  # as the one who deploys
+  helm template ./chart | gatehouse check --config ./config --as system:serviceaccount:ci:deployer`,
+		Args: fileArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			f.each = true
+			o, err := f.open(s.In)
+			if err != nil {
+				return err
+			}
+			a, err := o.asker(&f.askFlags, s.In)
+			if err != nil {
+				return err
+			}
+			report, err := newCheckReport(cmd.Context(), a, progressOf(&f, s))
+			if err != nil {
+				return err
+			}
+			if err := f.write(s, report); err != nil {
+				return err
+			}
+			return report.exit()
+		},
+	}
+	f.offlineFlags.add(cmd)
+	f.addConfig(cmd)
+	f.addLabels(cmd)
+	f.askFlags.add(cmd)
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print nothing about objects that are admitted without a word, and no summary")
+	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
+	return cmd
+}
+
+// check reports everything that is wrong with the flags at once.
+func (f *checkFlags) check() error {
+	var err error
+	if !slices.Contains(f.outputs(), f.output) {
+		err = cli.OutputError(f.output, f.outputs()...)
+	}
+	return errors.Join(f.askFlags.check(f.files), err)
+}
+
+// checkVerdict is what becomes of an object.
+type checkVerdict string
+
+const (
+	checkAdmitted checkVerdict = "admitted"
+	checkWarned   checkVerdict = "warned"
+	checkRefused  checkVerdict = "refused"
+	checkUnknown  checkVerdict = "could-not-tell"
+)
+
+// text is the verdict for people.
+func (v checkVerdict) text() string { return strings.ReplaceAll(string(v), "-", " ") }
+
+// checkVerdicts are all verdicts, in the order in which they are summed up.
+func checkVerdicts() []checkVerdict {
+	return []checkVerdict{checkAdmitted, checkWarned, checkRefused, checkUnknown}
+}
+
+// checked is what there is to say about an object.
+type checked struct {
+	place
+	// Line is the line of the file in which the object begins.
+	Line      int                   `json:"line"`
+	Operation admissionv1.Operation `json:"operation,omitempty"`
+	Verdict   checkVerdict          `json:"verdict"`
+	// Error says what could not be told.
+	Error      string             `json:"error,omitempty"`
+	Violations []checkedViolation `json:"violations,omitempty"`
+	// Warnings are those that say more than violations do.
+	Warnings []string `json:"warnings,omitempty"`
+	// Note says what was assumed that may be wrong.
+	Note string `json:"note,omitempty"`
+
+	source, title string
+}
+
+// checkedViolation is a violation and what comes of it.
+type checkedViolation struct {
+	policy.Violation
+	Effect checkEffect `json:"effect"`
+	// Line is the line of the file in which the object begins, or its template.
+	Line int `json:"line"`
+}
+
+// checkEffect is what comes of a violation.
+type checkEffect string
+
+const (
+	effectDenied   checkEffect = "denied"
+	effectWarned   checkEffect = "warned"
+	effectAudited  checkEffect = "audited"
+	effectExcepted checkEffect = "excepted"
+	effectExisting checkEffect = "existing"
+)
+
+func effectOf(v *policy.Violation) checkEffect {
+	switch {
+	case v.Outcome == policy.Excepted:
+		return effectExcepted
+	case v.Outcome == policy.Existing:
+		return effectExisting
+	case v.Refuses():
+		return effectDenied
+	case slices.Contains(v.Actions, admissionregistrationv1.Warn):
+		return effectWarned
+	default:
+		return effectAudited
+	}
+}
+
+// checkReport is what there is to say about all objects, in the order of the
+// files.
+type checkReport struct {
+	objects []*checked
+	counts  map[checkVerdict]int
+}
+
+// newCheckReport asks about every object.
+func newCheckReport(ctx context.Context, a *asker, p *progress) (*checkReport, error) {
+	report := &checkReport{counts: make(map[checkVerdict]int)}
+	total := 0
+	for _, s := range a.sources {
+		total += len(s.Objects)
+	}
+	for _, s := range a.sources {
+		for _, o := range s.Objects {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			if p.tick(len(report.objects), total); isForKustomize(o) {
+				continue
+			}
+			c := newChecked(a, s, o, a.ask(ctx, o, false))
+			report.objects = append(report.objects, c)
+			report.counts[c.Verdict]++
+		}
+	}
+	if len(report.objects) == 0 {
+		return nil, errors.New("there is no object in these manifests (hint: kustomization files are passed over; give what kustomize build prints)")
+	}
+	return report, nil
+}
+
+func newChecked(a *asker, s source, o *manifest.Object, from *answer) *checked {
+	c := &checked{
+		place: placeOf(s, o, a.namespaceOf(o)), Line: o.Line(), Operation: from.operation, Warnings: from.warnings, Note: from.note,
+		source: o.Source, title: cmp.Or(o.Title(), o.Item, "document "+strconv.Itoa(o.Document)),
+	}
+	if o.Odd {
+		c.Namespace = ""
+	}
+	for i := range from.violations {
+		v := checkedViolation{Violation: from.violations[i], Line: c.Line}
+		v.Effect = effectOf(&v.Violation)
+		if v.Template != "" {
+			v.Line = o.Line(strings.Split(v.Template, ".")...)
+		}
+		c.Violations = append(c.Violations, v)
+	}
+	if o.Suggestion != "" {
+		c.Note = strings.TrimPrefix(c.Note+"; "+podHint(o), "; ")
+	}
+	c.Verdict, c.Error = from.verdict(), from.untold()
+	return c
+}
+
+// exit is the end of the program.
+func (r *checkReport) exit() error {
+	switch {
+	case r.counts[checkUnknown] > 0:
+		return &cli.ExitError{Code: cli.ExitUnknown}
+	case r.counts[checkRefused] > 0:
+		return &cli.ExitError{Code: cli.ExitNo}
+	default:
+		return nil
+	}
+}
+
+// progress says on a terminal how far long work has come.
+type progress struct {
+	cli.Streams
+	shown bool
+	last  time.Time
+}
+
+func progressOf(f *checkFlags, s cli.Streams) *progress {
+	return &progress{Streams: s, shown: cli.IsTerminal(s.Err) && !f.quiet, last: time.Now()}
+}
+
+// tick is called before each object.
+func (p *progress) tick(done, total int) {
+	if p.shown && time.Since(p.last) > time.Second {
+		p.last = time.Now()
+		_, _ = fmt.Fprintf(p.Err, "%d of %s…\n", done, diagnostic.Count(total, "object")) // nobody reads along then
+	}
+}

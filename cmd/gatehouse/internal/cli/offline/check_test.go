@@ -1,0 +1,212 @@
+package offline
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/sarif"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+func TestEffectOf(t *testing.T) {
+	t.Parallel()
+	const deny, warn, audit = admissionregistrationv1.Deny, admissionregistrationv1.Warn, admissionregistrationv1.Audit
+	for name, c := range map[string]struct {
+		outcome policy.Outcome
+		rule    string
+		actions []admissionregistrationv1.ValidationAction
+		want    checkEffect
+	}{
+		"deny":                           {policy.Violated, "validations[0]", []admissionregistrationv1.ValidationAction{audit, deny}, effectDenied},
+		"warn":                           {policy.Violated, "validations[0]", []admissionregistrationv1.ValidationAction{warn, audit}, effectWarned},
+		"audit":                          {policy.Violated, "validations[0]", []admissionregistrationv1.ValidationAction{audit}, effectAudited},
+		"failed with warn":               {policy.Failed, "validations[0]", []admissionregistrationv1.ValidationAction{warn}, effectWarned},
+		"failed altogether":              {policy.Failed, "", nil, effectDenied},
+		"excepted, though it would deny": {policy.Excepted, "validations[0]", []admissionregistrationv1.ValidationAction{deny}, effectExcepted},
+		"existing, though it would warn": {policy.Existing, "validations[0]", []admissionregistrationv1.ValidationAction{warn}, effectExisting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := effectOf(&policy.Violation{Outcome: c.outcome, Rule: c.rule, Actions: c.actions}); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestWhoAsks(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		as     string
+		groups []string
+		want   []string
+	}{
+		"nobody in particular": {someone, nil, []string{"system:authenticated"}},
+		"a user with groups":   {"jane", []string{"ops", "system:authenticated", "ops"}, []string{"ops", "system:authenticated"}},
+		"a service account":    {"system:serviceaccount:ci:deployer", nil, []string{"system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated"}},
+		"anonymous":            {"system:anonymous", nil, []string{"system:unauthenticated"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := askFlags{as: c.as, groups: c.groups}
+			if got := f.user(); got.Username != c.as || !slices.Equal(got.Groups, c.want) {
+				t.Errorf("got %q in %q, want %q", got.Username, got.Groups, c.want)
+			}
+		})
+	}
+}
+
+// TestProgress: on a terminal there is word after a second, and never otherwise.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	long := time.Now().Add(-time.Minute)
+	for name, c := range map[string]struct {
+		progress progress
+		want     string
+	}{
+		"long work":       {progress{shown: true, last: long}, "3 of 9 objects…\n"},
+		"short work":      {progress{shown: true, last: time.Now().Add(time.Hour)}, ""},
+		"nobody who asks": {progress{last: long}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			c.progress.Err = &out
+			c.progress.tick(3, 9)
+			c.progress.tick(4, 9) // at once
+			if out.String() != c.want {
+				t.Errorf("got %q, want %q", out.String(), c.want)
+			}
+		})
+	}
+}
+
+// TestCheckColours: only a verdict is coloured, and the columns stay.
+func TestCheckColours(t *testing.T) {
+	t.Parallel()
+	report := &checkReport{counts: map[checkVerdict]int{checkAdmitted: 1, checkRefused: 1}, objects: []*checked{
+		{Verdict: checkAdmitted, title: "Pod/a", source: "a.yaml", Line: 1},
+		{Verdict: checkRefused, title: "Pod/b", source: "a.yaml", Line: 5},
+	}}
+	var plain, coloured strings.Builder
+	(&checkTable{out: &plain}).print(report)
+	(&checkTable{out: &coloured, colour: true}).print(report)
+	want := strings.NewReplacer("admitted  Pod", paintGreen+"admitted"+paintEnd+"  Pod", "refused   Pod", paintRed+"refused "+paintEnd+"  Pod").Replace(plain.String())
+	if coloured.String() != want || coloured.String() == plain.String() {
+		t.Errorf("got\n%q\nwant\n%q", coloured.String(), want)
+	}
+}
+
+// sarifOf is the log of a report on one object with every kind of remark.
+func sarifOf(line int) *sarif.Log {
+	violation := func(rule string, effect checkEffect, template string) checkedViolation {
+		return checkedViolation{Effect: effect, Line: line + 3, Violation: policy.Violation{
+			Kind: "AdmissionPolicy", Policy: "p", Rule: rule, Template: template, Message: "is wrong", Exception: "ops/x",
+		}}
+	}
+	c := &checked{
+		place: place{File: "a.yaml", Kind: "Pod", Namespace: "shop", Name: "a"}, Line: line, Verdict: checkRefused,
+		Error: "why", Warnings: []string{"look"}, Note: "guess", source: "a.yaml", title: "Pod/a",
+		Violations: []checkedViolation{
+			violation("podSecurity.x", effectDenied, ""), violation("podSecurity.x", effectDenied, ""),
+			violation("podSecurity.x", effectDenied, "spec.template"), violation("", effectWarned, ""),
+			violation("validations[0]", effectAudited, ""), violation("validations[1]", effectExcepted, ""), violation("validations[2]", effectExisting, ""),
+		},
+	}
+	return (&checkReport{objects: []*checked{c}}).sarif()
+}
+
+func TestCheckSARIF(t *testing.T) {
+	t.Parallel()
+	log := sarifOf(1)
+	var got []string
+	for i := range log.Results {
+		r := &log.Results[i]
+		line := string(r.Level) + " " + r.Rule + " " + r.Message
+		if r.Suppressed != "" {
+			line += " (" + r.Suppressed + ")"
+		}
+		got = append(got, line)
+	}
+	want := []string{
+		"error could-not-tell Pod/a in namespace shop: could not tell: why",
+		"error AdmissionPolicy/p/podSecurity.x Pod/a in namespace shop: is wrong",
+		"error AdmissionPolicy/p/podSecurity.x Pod/a in namespace shop: is wrong",
+		"error AdmissionPolicy/p/podSecurity.x Pod/a in namespace shop, spec.template: is wrong",
+		"warning AdmissionPolicy/p Pod/a in namespace shop: is wrong",
+		"note AdmissionPolicy/p/validations[0] Pod/a in namespace shop: is wrong",
+		"note AdmissionPolicy/p/validations[1] Pod/a in namespace shop: is wrong (PolicyException ops/x)",
+		"note AdmissionPolicy/p/validations[2] Pod/a in namespace shop: is wrong (the object violated the rule before the update, which does not make it worse)",
+		"warning warning Pod/a in namespace shop: look",
+		"note assumption Pod/a in namespace shop: guess",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if want := []sarif.Notification{{Message: "Pod/a in namespace shop: could not tell: why", File: "a.yaml", Line: 1}}; !slices.Equal(log.Notifications, want) {
+		t.Errorf("notifications are %+v, want %+v", log.Notifications, want)
+	}
+	// What has moved is the same, and what is not the same differs.
+	moved, seen := sarifOf(100), map[string]bool{}
+	for i := range log.Results {
+		fingerprint := log.Results[i].Fingerprint
+		if fingerprint != moved.Results[i].Fingerprint {
+			t.Errorf("%s: another fingerprint in another line", got[i])
+		}
+		if seen[fingerprint] {
+			t.Errorf("%s: the fingerprint of another result", got[i])
+		}
+		seen[fingerprint] = true
+	}
+}
+
+// TestGuideShowsCheck keeps the files and the output in the guide equal to what
+// is tested.
+func TestGuideShowsCheck(t *testing.T) {
+	t.Parallel()
+	script, err := txtar.ParseFile("../../../testdata/script/check-guide.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../../../../docs/check.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide := string(text)
+	outputs := make(map[string]string)
+	for _, file := range script.Files {
+		content := strings.TrimSpace(string(file.Data))
+		if !strings.HasSuffix(file.Name, ".txt") {
+			if !strings.Contains(guide, "```yaml\n"+content+"\n```") {
+				t.Errorf("the guide does not show %s", file.Name)
+			}
+			continue
+		}
+		outputs[file.Name] = content
+	}
+	// Each command is followed by the comparison of what it prints.
+	lines := strings.Split(string(script.Comment), "\n")
+	shown := 0
+	for i, line := range lines {
+		_, command, ok := strings.Cut(line, "exec gatehouse ")
+		if !ok {
+			continue
+		}
+		_, name, ok := strings.Cut(lines[i+1], "cmp stdout ")
+		if !ok {
+			t.Fatalf("nothing is compared behind %q", line)
+		}
+		if shown++; !strings.Contains(guide, "```console\n$ gatehouse "+command+"\n"+outputs[name]+"\n```") {
+			t.Errorf("the guide does not show %q with its output", command)
+		}
+	}
+	if blocks := strings.Count(guide, "```console\n"); shown != blocks {
+		t.Errorf("the guide shows %d commands, of which %d are tested", blocks, shown)
+	}
+}

@@ -1,0 +1,416 @@
+package offline
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+func NewExplainCommand(s cli.Streams) *cobra.Command {
+	f := explainFlags{token: newExplainTokenFlags()}
+	cmd := &cobra.Command{
+		Use:   "explain --config DIR [-f FILE|DIR]... | --token-file FILE",
+		Short: "Tell why pods get which sidecars, what policies say, and whom a token proves, or why not",
+		Long: `Explain tells of every pod in manifests what each profile does to it and why:
+what selectors, annotations, rollout and conditions came to, where the values of
+parameters come from, which conflicts there are, and what would be added. It
+changes nothing. Of a pod that is already injected it tells whether that is what
+the profile says now (current) or something older (stale).
+
+Then it tells of every object, with the sidecars in it, what each policy says and
+why: whether it is about the object, what match conditions, variables and rules
+came to, and what they cost in units of CEL cost. Objects without a pod are
+explained where a policy is about them. Of many policies that are not about an
+object it tells only how many there are, without --all.
+
+It reads the same kinds of objects and files as check, and knows the same
+namespaces and kinds.
+
+The last line about an object is what check says of it. Exit codes: 0 done,
+whatever becomes of the objects; 2 bad usage, or it could not be told what becomes
+of an object.
+
+With --token-file it tells of a bearer token instead: which authenticator it is
+for, everything that is looked at on the way, and what the API server is answered.
+The token is read from a file or from standard input, for it is a secret, and
+nothing that would let anybody in is printed. Nobody is asked: the keys of a JWT's
+issuer are known if the configuration has a keysFile for it, or with --fetch-keys,
+which asks the issuer once. With --audience it could not be told either of a token
+that names no audiences, which is good for the API server's own: nobody but the API
+server knows these. Exit codes: 0 yes, 1 no, 2 it could not be told.`,
+		Example: `  # why is there no sidecar?
+  gatehouse explain --config ./config -f deployment.yaml
+
+  # why is it refused?
+  gatehouse explain --config ./config -f deployment.yaml --as system:serviceaccount:ci:deployer
+
+  # which pods in the cluster are stale?
+  kubectl get pods -A -o json | gatehouse explain --config ./config -o json |
+    jq -r 'select(any(.profiles[]; .status == "stale")) | .namespace + "/" + .name'
+
+  # why is this token refused?
+  gatehouse explain --config ./config --token-file token.txt --fetch-keys`,
+		Args: f.token.refuseTokens(fileArgs(), func() []string { return f.files }),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(f.token.check(cmd.Flags()), f.check()); err != nil {
+				return err
+			}
+			if f.token.file != "" {
+				return f.token.explain(cmd.Context(), s, f.config, f.output)
+			}
+			f.each = true
+			o, err := f.open(s.In)
+			if err != nil {
+				return err
+			}
+			a, err := o.asker(&f.askFlags, s.In)
+			if err != nil {
+				return err
+			}
+			x := explainer{asker: a, decide: o.snapshot.Sidecar.Decide, profiles: o.config.Sidecar.Profiles, all: f.all}
+			return x.explain(cmd.Context(), s, f.output)
+		},
+	}
+	f.offlineFlags.add(cmd)
+	f.addConfig(cmd)
+	f.addLabels(cmd)
+	f.askFlags.add(cmd)
+	f.token.add(cmd)
+	cmd.Flags().BoolVar(&f.all, "all", false, "list every policy that is not about an object, and all expressions")
+	cli.AddOutputFlag(cmd, &f.output, "text", "json")
+	return cmd
+}
+
+// explainFlags are what the command line of explain says.
+type explainFlags struct {
+	offlineFlags
+	askFlags
+	token  explainTokenFlags
+	output string
+	all    bool
+}
+
+// check reports everything that is wrong with the flags at once.
+func (f *explainFlags) check() error {
+	var err error
+	if f.output != "text" && f.output != "json" {
+		err = cli.OutputError(f.output, "text", "json")
+	}
+	return errors.Join(f.askFlags.check(f.files), err)
+}
+
+// explained is what is told about an object.
+type explained struct {
+	place
+	// NoPod says why the object holds no pod. Then there is nothing else.
+	NoPod string `json:"noPod,omitempty"`
+	// Profiles is never nil, so that programs can go through it.
+	Profiles []explainedProfile `json:"profiles"`
+	Warnings []string           `json:"warnings,omitempty"`
+	Refusals diagnostic.List    `json:"refusals,omitempty"`
+	// Policies are all of them, those that are not about the object too. A pod
+	// that injection refuses is not shown to them.
+	Policies []policy.Evaluation `json:"policies,omitempty"`
+	// Verdict is what check says of the object.
+	Verdict checkVerdict `json:"verdict"`
+	// Error says what could not be told.
+	Error string `json:"error,omitempty"`
+
+	// surprising tells whether it may be a surprise that the object holds no pod.
+	surprising bool
+	// unreadable tells whether the object cannot be judged as it is written.
+	unreadable bool
+	// note says what was assumed that may be wrong, and unasked that policies were
+	// not asked because injection refuses the pod.
+	note    string
+	unasked bool
+	// denials are the violations by which injection refuses the pod, and
+	// configured tells whether there is any policy.
+	denials    []policy.Violation
+	configured bool
+}
+
+// explainedProfile is what is told about one profile.
+type explainedProfile struct {
+	Profile  string         `json:"profile"`
+	Reason   sidecar.Reason `json:"reason,omitempty"`
+	Detail   string         `json:"detail,omitempty"`
+	Revision string         `json:"revision,omitempty"`
+	// Status is of a pod that is already injected: current, stale, or gone if
+	// there is no such profile any more, and then there is no reason.
+	Status     string               `json:"status,omitempty"`
+	Steps      []explainedStep      `json:"steps,omitempty"`
+	Parameters []explainedParameter `json:"parameters,omitempty"`
+	Adds       []string             `json:"adds,omitempty"`
+}
+
+type explainedStep struct {
+	Name   string `json:"name"`
+	Result string `json:"result"`
+	Detail string `json:"detail,omitempty"`
+}
+
+type explainedParameter struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	From  string `json:"from"`
+}
+
+// explainer tells what becomes of pods and why.
+type explainer struct {
+	*asker
+	decide   decider
+	profiles []sidecar.Profile
+	// all lists every policy.
+	all bool
+}
+
+func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) error {
+	out := bufio.NewWriter(s.Out)
+	lines := json.NewEncoder(out)
+	lines.SetEscapeHTML(false)
+	unknown, pods, told := false, 0, 0
+	for _, source := range x.sources {
+		for _, o := range source.Objects {
+			if isForKustomize(o) {
+				continue
+			}
+			e := x.about(ctx, source, o)
+			if !e.surprising && !e.concerned() {
+				continue
+			}
+			if told++; !o.Odd {
+				pods++
+			}
+			unknown = unknown || e.Error != ""
+			if output == "json" {
+				if err := lines.Encode(e); err != nil {
+					return err
+				}
+				continue
+			}
+			if told > 1 {
+				_ = out.WriteByte('\n') // Flush has the error, here and below
+			}
+			title := cmp.Or(o.Title(), o.Item, "document "+strconv.Itoa(o.Document))
+			if !o.Odd && e.Namespace != "" {
+				title += " in namespace " + e.Namespace
+			}
+			_, _ = fmt.Fprintf(out, "%s: %s\n", o.Source, title)
+			e.print(out, x.all)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	switch {
+	case unknown:
+		return &cli.ExitError{Code: cli.ExitUnknown}
+	case pods == 0:
+		what := "no pod"
+		if len(x.matchers) > 0 {
+			what = "no pod, and no object that a policy is about,"
+		}
+		_, err := fmt.Fprintf(s.Err, "gatehouse: there is %s in these manifests\n", what)
+		return err
+	default:
+		return nil
+	}
+}
+
+// about explains one object.
+func (x *explainer) about(ctx context.Context, s source, o *manifest.Object) *explained {
+	e := &explained{place: placeOf(s, o, x.namespaceOf(o)), NoPod: o.NoPod, Profiles: []explainedProfile{}}
+	if o.Odd {
+		e.Namespace = ""
+	}
+	switch {
+	case unreadable(o) != nil:
+	case o.NoPod == "":
+		x.sidecars(ctx, o, e)
+	case o.Suggestion != "":
+		e.NoPod = podHint(o)
+	}
+	x.policies(ctx, o, e)
+	e.surprising = o.OfKind || o.Odd || o.Suggestion != ""
+	return e
+}
+
+// sidecars explains what becomes of a pod.
+func (x *explainer) sidecars(ctx context.Context, o *manifest.Object, e *explained) {
+	in := x.input(o)
+	in.Context, in.Explain = ctx, true
+	d := x.decide(in)
+	e.Warnings, e.Refusals = slices.Concat(misplaced(o), d.Warnings), inObject(o, d.Refusals)
+	if d.Err != nil {
+		e.Error = couldNotTell(&in, &d).String()
+	}
+	there := revisions(in.Pod)
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		p := explainedProfile{Profile: v.Profile, Reason: v.Reason, Detail: v.Detail, Revision: v.Revision}
+		if p.Detail == "" && v.Reason != sidecar.Applied && v.Reason != sidecar.AlreadyThere {
+			p.Detail = v.Reason.Text()
+		}
+		if v.Reason == sidecar.NotAsked {
+			p.Detail += x.howToAsk(v.Profile)
+		}
+		if revision, ok := there[v.Profile]; ok {
+			p.Status = "stale"
+			if revision == v.Revision {
+				p.Status = "current"
+			}
+			delete(there, v.Profile)
+		}
+		if because := v.Explanation; because != nil {
+			for _, step := range because.Steps {
+				p.Steps = append(p.Steps, explainedStep(step))
+			}
+			for _, parameter := range because.Parameters {
+				p.Parameters = append(p.Parameters, explainedParameter(parameter))
+			}
+			p.Adds = because.Adds
+		}
+		e.Profiles = append(e.Profiles, p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(there)) {
+		e.Profiles = append(e.Profiles, explainedProfile{Profile: name, Revision: there[name], Status: "gone", Detail: "the pod has it, and there is no such profile"})
+	}
+}
+
+// howToAsk is what a pod's author writes to get a profile.
+func (x *explainer) howToAsk(profile string) string {
+	for i := range x.profiles {
+		if p := &x.profiles[i]; p.Name == profile && p.Spec.Rollout != nil {
+			profile = cmp.Or(p.Spec.Rollout.Replaces, profile)
+			break
+		}
+	}
+	return fmt.Sprintf(" (annotate the pod with %s: %q)", v1alpha1.InjectAnnotation, profile)
+}
+
+// revisions are those of the profiles that the status annotation of a pod lists.
+func revisions(pod []byte) map[string]string {
+	value, err := rawjson.Parse(pod)
+	if err != nil {
+		return nil
+	}
+	var status struct {
+		Profiles []struct {
+			Name     string `json:"name"`
+			Revision string `json:"revision"`
+		} `json:"profiles"`
+	}
+	text := value.Get("metadata", "annotations", v1alpha1.StatusAnnotation).Text()
+	if json.Unmarshal([]byte(text), &status) != nil {
+		return nil // the decision warns about it
+	}
+	all := make(map[string]string, len(status.Profiles))
+	for _, p := range status.Profiles {
+		all[p.Name] = p.Revision
+	}
+	return all
+}
+
+// print writes what is told for people. Flush of out has the error.
+func (e *explained) print(out io.Writer, all bool) {
+	line := func(format string, args ...any) {
+		_, _ = io.WriteString(out, strings.TrimRight(fmt.Sprintf(format, args...), " ")+"\n")
+	}
+	switch {
+	case e.unreadable:
+	case e.NoPod == "":
+		e.printSidecars(line)
+	case e.surprising:
+		line("  no pod: %s", e.NoPod)
+	}
+	if e.note != "" {
+		line("  note: %s", e.note)
+	}
+	e.printPolicies(line, all)
+	if e.Error != "" {
+		line("  could not tell: %s", cli.OneLine(e.Error))
+	}
+	line("  verdict: %s", e.Verdict.text())
+}
+
+// printSidecars writes what is told about profiles.
+func (e *explained) printSidecars(line func(string, ...any)) {
+	// What stands below of the whole pod does not stand above of a profile too.
+	var below strings.Builder
+	for _, warning := range e.Warnings {
+		below.WriteString(warning + "\n")
+	}
+	for _, refusal := range e.Refusals {
+		below.WriteString(refusal.String() + "\n")
+	}
+	name, reason := 0, 0
+	for i := range e.Profiles {
+		name, reason = max(name, len(e.Profiles[i].Profile)), max(reason, len(e.Profiles[i].Reason))
+	}
+	for i := range e.Profiles {
+		p := &e.Profiles[i]
+		var about []string
+		if p.Revision != "" {
+			about = append(about, strings.TrimRight("revision "+p.Revision+" "+p.Status, " "))
+		}
+		if p.Detail != "" && !strings.Contains(below.String(), p.Detail) {
+			about = append(about, p.Detail)
+		}
+		line("  %-*s  %-*s  %s", name, p.Profile, reason, p.Reason, strings.Join(about, "; "))
+		p.print(line, below.String())
+	}
+	if len(e.Profiles) == 0 && e.Error == "" && !e.configured {
+		line("  there is no sidecar profile")
+	}
+	for _, warning := range e.Warnings {
+		line("  warning: %s", warning)
+	}
+	for i := range e.denials {
+		line("  %s: %s", effectDenied, cli.ViolationLine(&e.denials[i]))
+	}
+}
+
+// print writes what is told about one profile, but for the details that stand
+// below.
+func (p *explainedProfile) print(line func(string, ...any), below string) {
+	width, result := 0, 0
+	for _, s := range p.Steps {
+		width, result = max(width, len(s.Name)), max(result, len(s.Result))
+	}
+	var last explainedStep
+	for _, s := range p.Steps {
+		if (s.Name == "conflict" || s.Detail == p.Detail) && strings.Contains(below, s.Detail) {
+			s.Detail = ""
+		}
+		if s == last {
+			continue // one of several conflicts
+		}
+		last = s
+		line("      %-*s  %-*s  %s", width, s.Name, result, s.Result, s.Detail)
+	}
+	for _, parameter := range p.Parameters {
+		line("      parameter %s = %q (%s)", parameter.Name, parameter.Value, parameter.From)
+	}
+	for _, path := range p.Adds {
+		line("      adds %s", path)
+	}
+}

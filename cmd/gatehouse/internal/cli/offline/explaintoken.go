@@ -1,0 +1,385 @@
+package offline
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/issuers"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+)
+
+// tokenFileFlag is the flag that makes explain tell of a token.
+const tokenFileFlag = "token-file"
+
+// explainTokenFlags are what the command line of explain says about a token, and
+// what explaining one needs of the world.
+type explainTokenFlags struct {
+	file      string
+	audiences []string
+	fetchKeys bool
+
+	now   func() time.Time
+	fetch func(context.Context, authn.Issuer) ([]jwt.Key, error)
+}
+
+func newExplainTokenFlags() explainTokenFlags {
+	return explainTokenFlags{now: time.Now, fetch: issuers.Fetch}
+}
+
+// add adds the flags to a command.
+func (f *explainTokenFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.file, tokenFileFlag, "", "file of a bearer token to explain instead of manifests, or - for standard input")
+	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is shown to, with --token-file; repeatable (default the API server's own)")
+	flags.BoolVar(&f.fetchKeys, "fetch-keys", false, "ask the token's issuer for its keys, with --token-file")
+	_ = cmd.MarkFlagFilename(tokenFileFlag) // the flag exists, here and below
+	_ = cmd.RegisterFlagCompletionFunc("audience", cobra.NoFileCompletions)
+}
+
+// check refuses flags that do not go together.
+func (f *explainTokenFlags) check(flags *pflag.FlagSet) error {
+	var problems []error
+	if f.file == "" {
+		if len(f.audiences) > 0 || f.fetchKeys {
+			problems = append(problems, errors.New("--audience and --fetch-keys are for --token-file"))
+		}
+		return errors.Join(problems...)
+	}
+	allowed := []string{"config", "output", tokenFileFlag, "audience", "fetch-keys"}
+	flags.Visit(func(given *pflag.Flag) {
+		if !slices.Contains(allowed, given.Name) {
+			problems = append(problems, fmt.Errorf("--%s is about manifests and does not go with --%s", given.Name, tokenFileFlag))
+		}
+	})
+	return errors.Join(problems...)
+}
+
+// refuseTokens refuses a token on the command line, where every user of the
+// machine and the history of the shell see it. It is not repeated, and neither is
+// any argument beside the file of a token.
+func (f *explainTokenFlags) refuseTokens(next cobra.PositionalArgs, files func() []string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if slices.ContainsFunc(slices.Concat(args, files(), []string{f.file}), cli.LooksLikeToken) || f.file != "" && len(args) > 0 {
+			return fmt.Errorf("there is what may be a token on the command line, where others can read it (hint: gatehouse explain --config DIR --%s FILE, or - for standard input; if it is a real one, revoke it)", tokenFileFlag)
+		}
+		return next(cmd, args)
+	}
+}
+
+// maxTokenFile is the size of the largest file that is taken for one of a token:
+// more than the API server forwards.
+const maxTokenFile = 1 << 20
+
+// read reads the token. Nothing of it is in an error.
+func (f *explainTokenFlags) read(stdin io.Reader) (string, error) {
+	name, in := cli.StdinName, stdin
+	if f.file != "-" {
+		name = f.file
+		file, err := os.Open(f.file)
+		if err != nil {
+			return "", fmt.Errorf("--%s %s: cannot be read: %w", tokenFileFlag, name, cli.Cause(err))
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		in = file
+	} else if cli.IsTerminalReader(stdin) {
+		return "", errors.New("there is nothing to read (hint: pipe the token to standard input; what is typed would be shown)")
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxTokenFile+1))
+	if err != nil {
+		return "", fmt.Errorf("--%s %s: cannot be read: %w", tokenFileFlag, name, cli.Cause(err))
+	}
+	token := strings.TrimSpace(string(data))
+	problem := ""
+	switch {
+	case len(data) > maxTokenFile:
+		problem = fmt.Sprintf("is larger than %d MiB", maxTokenFile>>20)
+	case token == "":
+		problem = "is empty"
+	case token[0] == '{':
+		problem = "holds JSON and not a token alone (hint: jq -r .status.token, for what a credential plugin prints)"
+	case strings.ContainsAny(token, " \t\r\n"):
+		problem = "holds more than a token alone: there is white space in it"
+	default:
+		return token, nil
+	}
+	return "", fmt.Errorf("--%s %s: %s", tokenFileFlag, name, problem)
+}
+
+// explain tells what becomes of the token.
+func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, output string) error {
+	token, err := f.read(s.In)
+	if err != nil {
+		return err
+	}
+	c, found := config.Inspect(dir)
+	c.Authn.Now = f.now
+	var steps []authn.Step
+	if f.fetchKeys && found.Err() == nil { // a configuration that is not used makes nobody ask
+		steps = f.askIssuer(ctx, &c.Authn, token)
+	}
+	snapshot, found := active.Compile(c, found)
+	if err := found.Err(); err != nil {
+		return active.InvalidError(dir, err)
+	}
+	d, looked := snapshot.Authn.Explain(ctx, token, f.audiences)
+	e := newExplainedToken(&d, append(steps, looked...))
+	e.doubt(f.audiences)
+	if d.Reason == authn.ReasonKeys && f.fetchKeys {
+		e.Hint = "what the issuer answered is the first step; jwt.issuers has a keysFile for an issuer that is not asked"
+	}
+	if output == "json" {
+		encoder := json.NewEncoder(s.Out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		err = encoder.Encode(e)
+	} else {
+		out := bufio.NewWriter(s.Out)
+		e.print(out, f.now())
+		err = out.Flush()
+	}
+	if err != nil {
+		return err
+	}
+	switch e.Outcome {
+	case authn.Yes:
+		return nil
+	case authn.No:
+		return &cli.ExitError{Code: cli.ExitNo}
+	case authn.Unknown:
+	}
+	return &cli.ExitError{Code: cli.ExitUnknown}
+}
+
+// askIssuer gets the keys of the token's issuer, if it is one that is configured:
+// nobody is called because a token says so. The steps are what was done.
+func (f *explainTokenFlags) askIssuer(ctx context.Context, spec *authn.Spec, token string) []authn.Step {
+	const step = "fetch"
+	parsed, err := jwt.Parse(token)
+	if err != nil {
+		return []authn.Step{{Name: step, Found: "nobody was asked: the token is no JWT"}}
+	}
+	i := slices.IndexFunc(spec.Issuers, func(i authn.Issuer) bool { return i.Config != nil && i.Config.Issuer.URL == parsed.Issuer() })
+	if i < 0 {
+		return []authn.Step{{Name: step, Found: "nobody was asked: the token's issuer is not configured"}}
+	}
+	issuer := &spec.Issuers[i]
+	if issuer.KeysJSON != nil {
+		return []authn.Step{{Name: step, Found: "the issuer was not asked: its keys are in a keysFile, and the server does not ask it either"}}
+	}
+	keys, err := f.fetch(ctx, *issuer)
+	if err != nil {
+		issuer.Keys = keyTrouble{errors.New("the issuer's keys could not be fetched")}
+		return []authn.Step{{Name: step, Found: err.Error()}}
+	}
+	issuer.Keys = jwt.StaticKeys(keys)
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = fmt.Sprintf("%q", key.ID)
+		if key.Algorithm != "" {
+			names[i] += " (" + key.Algorithm + ")"
+		}
+	}
+	return []authn.Step{{Name: step, Found: fmt.Sprintf("the issuer has %s: %s", diagnostic.Count(len(keys), "key"), strings.Join(names, ", "))}}
+}
+
+// keyTrouble is why there are no keys.
+type keyTrouble struct{ err error }
+
+// Find implements jwt.Keys.
+func (k keyTrouble) Find(context.Context, string) ([]jwt.Key, error) { return nil, k.err }
+
+// explainedToken is what is told about a token. It holds nothing that would let
+// anybody in.
+type explainedToken struct {
+	Outcome authn.Outcome `json:"outcome"`
+	Reason  authn.Reason  `json:"reason"`
+	// Detail is about this token, and Hint is about all with this reason.
+	Detail  string        `json:"detail,omitempty"`
+	Hint    string        `json:"hint,omitempty"`
+	Backend authn.Backend `json:"backend,omitempty"`
+	Source  string        `json:"source,omitempty"`
+	TokenID string        `json:"tokenID,omitempty"`
+	// IssuedAt and ExpiresAt are of a yes, as far as they are known.
+	IssuedAt  *time.Time `json:"issuedAt,omitempty"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	// Steps is never nil, so that programs can go through it.
+	Steps []authn.Step `json:"steps"`
+	// Status is what the API server is answered. It may be a yes where the outcome
+	// is that it could not be told: see doubt.
+	Status authenticationv1.TokenReviewStatus `json:"status"`
+}
+
+func newExplainedToken(d *authn.Decision, steps []authn.Step) *explainedToken {
+	e := &explainedToken{
+		Outcome: d.Outcome, Reason: d.Reason, Detail: d.Detail, Hint: tokenHint(d),
+		Backend: d.Backend, Source: d.Source, TokenID: d.TokenID, Steps: append([]authn.Step{}, steps...), Status: d.Status,
+	}
+	for _, t := range []struct {
+		to   **time.Time
+		from time.Time
+	}{{&e.IssuedAt, d.IssuedAt}, {&e.ExpiresAt, d.ExpiresAt}} {
+		if !t.from.IsZero() {
+			at := t.from.UTC()
+			*t.to = &at
+		}
+	}
+	return e
+}
+
+// doubt takes back a yes without audiences, if audiences were asked for. Such a
+// token is good for the API server's own, and which these are nobody has told.
+func (e *explainedToken) doubt(asked []string) {
+	if e.Outcome != authn.Yes || len(asked) == 0 || len(e.Status.Audiences) > 0 {
+		return
+	}
+	e.Outcome, e.Reason = authn.Unknown, authn.ReasonAudience
+	e.Detail = "good for the API server's own audiences; whether " + cli.OneOf(asked) + " only the API server knows"
+	e.Hint = "they are its --api-audiences; a token for somebody else has to name its audiences"
+}
+
+// tokenHint says what to do about a token with such a decision.
+func tokenHint(d *authn.Decision) string {
+	switch d.Reason {
+	case authn.ReasonForeign:
+		return "it is not of an issuer that is configured here, and no token of Gatehouse; kube-apiserver knows service account tokens and client certificates itself"
+	case authn.ReasonMalformed:
+		return "copy the whole token, without quotes"
+	case authn.ReasonUnknownID:
+		return "its AccessToken document is not in this directory: it was revoked, or is not there yet"
+	case authn.ReasonWrongSecret:
+		return "it was issued for another document of this id: issue a token under a new id"
+	case authn.ReasonExpired:
+		return "log in again, or issue another token"
+	case authn.ReasonAudience:
+		if d.Backend == authn.JWTs {
+			return "it was issued for another client; issuer.audiences has those whose tokens are taken"
+		}
+		return "--audience says whom the token is shown to; kube-apiserver names those of its --api-audiences"
+	case authn.ReasonGuard:
+		return "change the identity, or give the source a prefix; guard.allowedGroups has the exceptions, for groups only"
+	case authn.ReasonRevoked:
+		return "log in again: a TokenRevocation ends only what was issued before it"
+	case authn.ReasonUnknownKey:
+		if d.Backend == authn.LoginTokens {
+			return "the key is not among login.keys: it was removed, or the token is of another Gatehouse"
+		}
+		return "the issuer does not have this key, or not any more: log in again"
+	case authn.ReasonSignature:
+		return "it was changed after it was signed, or somebody else signed it"
+	case authn.ReasonAlgorithm:
+		return "the issuer must sign with RSA or ECDSA"
+	case authn.ReasonNotYetValid:
+		return "the clocks of the issuer and of this machine are apart"
+	case authn.ReasonClaims:
+		return "claims are the issuer's to change, mappings and rules are in the AuthenticationConfiguration"
+	case authn.ReasonKeys:
+		return "--fetch-keys asks the issuer for its keys; jwt.issuers has a keysFile for an issuer that is not asked"
+	case authn.ReasonDeadline:
+		return "its issuer's keys or its rules took too long: ask again, and look at the issuer and at rules that go through long lists"
+	case authn.ReasonVersion:
+		return "log in again; all replicas should be of one version"
+	case authn.ReasonSourceGone:
+		return "log in again, at a directory that is configured"
+	case authn.ReasonOK:
+	case authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSession, authn.ReasonDirectory, authn.ReasonTooLarge:
+		// These are of logins, and of no token.
+	}
+	return ""
+}
+
+// print writes what is told for people. Flush of out has the error.
+func (e *explainedToken) print(out io.Writer, now time.Time) {
+	line := func(format string, args ...any) {
+		_, _ = io.WriteString(out, strings.TrimRight(fmt.Sprintf(format, args...), " ")+"\n")
+	}
+	title := cmp.Or(string(e.Backend), "foreign token")
+	if e.TokenID != "" {
+		title += " " + strict.Printable(e.TokenID)
+	}
+	if e.Source != "" {
+		title += " of " + strict.Printable(e.Source)
+	}
+	line("%s", title)
+	steps := e.Steps
+	if e.IssuedAt != nil && e.Backend != authn.JWTs { // a JWT's steps have it
+		steps = append(slices.Clone(steps), authn.Step{Name: "issued", Found: e.IssuedAt.Format(time.RFC3339) + ", " + duration.HumanDuration(now.Sub(*e.IssuedAt)) + " ago"})
+	}
+	width := 0
+	for _, step := range steps {
+		width = max(width, len(step.Name))
+	}
+	for _, step := range steps {
+		line("  %-*s  %s", width, step.Name, cli.OneLine(step.Found))
+	}
+	e.printVerdict(line, now)
+}
+
+// printVerdict writes what the API server is answered.
+func (e *explainedToken) printVerdict(line func(string, ...any), now time.Time) {
+	if e.Outcome != authn.Yes {
+		text := "no: "
+		if e.Outcome != authn.No {
+			text = "could not tell: "
+		}
+		text += string(e.Reason)
+		if e.Detail != "" {
+			text += ": " + cli.OneLine(e.Detail)
+		}
+		if e.Hint != "" {
+			text += " (hint: " + e.Hint + ")"
+		}
+		line("  verdict: %s", text)
+		if !e.Status.Authenticated {
+			return
+		}
+	}
+	until := ""
+	if e.ExpiresAt != nil {
+		until = ", for another " + duration.HumanDuration(e.ExpiresAt.Sub(now))
+	}
+	if e.Outcome == authn.Yes {
+		line("  verdict: yes%s, and the API server gets", until)
+	} else {
+		line("  the answer is a yes%s, with", until)
+	}
+	user := &e.Status.User
+	line("    username   %s", strict.Printable(user.Username))
+	if user.UID != "" {
+		line("    uid        %s", strict.Printable(user.UID))
+	}
+	for _, group := range user.Groups {
+		line("    group      %s", strict.Printable(group))
+	}
+	for _, key := range slices.Sorted(maps.Keys(user.Extra)) {
+		for _, value := range user.Extra[key] {
+			line("    extra      %s = %s", strict.Printable(key), strict.Printable(value))
+		}
+	}
+	if len(e.Status.Audiences) == 0 {
+		line("    audiences  none, which stands for its own (--api-audiences)")
+	}
+	for _, audience := range e.Status.Audiences {
+		line("    audience   %s", strict.Printable(audience))
+	}
+}

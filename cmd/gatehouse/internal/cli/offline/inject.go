@@ -1,0 +1,169 @@
+package offline
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+func NewInjectCommand(s cli.Streams) *cobra.Command {
+	var f changeFlags
+	cmd := &cobra.Command{
+		Use:   "inject --config DIR [-f FILE|DIR]...",
+		Short: "Add sidecars to the pods in manifests",
+		Long: `Inject does to the pods in manifests what the server would do to them when they
+are created, with the same decisions: Pods, and the pod templates of Deployments,
+StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs, CronJobs and
+PodTemplates, of items of Lists, and of the kinds given with --workload.
+
+It prints all manifests, changed or not. What is not changed stays byte for byte,
+comments included. What was changed, what was not, and why, is said on standard
+error. What is already injected is left as it is, and where profiles have changed
+since, this refreshes it:
+
+  gatehouse uninject -f FILE | gatehouse inject --config DIR
+
+Aliases and merge keys of YAML stay, but for those in what is changed: there they
+are written out, and uninject does not bring them back.
+
+Profiles may look at the labels and annotations of namespaces. A namespace is
+known if it is in the configuration or, failing that, among the manifests.
+
+  -o yaml   the manifests, as one stream (the default)
+  -o diff   a unified diff, for patch -p1 or git apply; run it at the root of
+            the repository, with relative paths
+  -o patch  a JSON patch of each changed object, one a line
+  -i        nothing; the files themselves are changed
+
+Files are YAML or JSON; those in directories must end in .yaml, .yml or .json.
+
+Exit codes: 0 done, whether or not there was something to change; 1 a pod would
+be refused; 2 bad usage or input, or it could not be told what a pod should
+become. With 1 and 2 nothing is printed or written.`,
+		Example: `  # what would be added?
+  gatehouse inject --config ./config -f deploy/ -o diff
+
+  # without a webhook
+  helm template ./chart | gatehouse inject --config ./config | kubectl apply -f -
+
+  # a kind of somebody else, in place
+  gatehouse inject --config ./config -f rollout.yaml -i --workload Rollout.argoproj.io=spec.template`,
+		Args: fileArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			o, err := f.open(s.In)
+			if err != nil {
+				return err
+			}
+			return f.inject(cmd.Context(), s, o.sources, o.snapshot.Sidecar.Decide)
+		},
+	}
+	f.add(cmd)
+	f.addConfig(cmd)
+	return cmd
+}
+
+// inject decides about every pod, and changes those that get something.
+func (f *changeFlags) inject(ctx context.Context, s cli.Streams, sources []source, decide decider) error {
+	said := about{quiet: f.quiet}
+	var refused, unknown diagnostic.List
+	for _, source := range sources {
+		for _, o := range source.Objects {
+			if o.NoPod != "" {
+				said.noPod(o)
+				continue
+			}
+			in := f.input(o)
+			in.Context = ctx
+			d := decide(in)
+			switch {
+			case len(d.Refusals) > 0:
+				refused = append(refused, inObject(o, d.Refusals)...)
+				continue
+			case d.Err == nil:
+				d.Err = o.Apply(d.Patches)
+			}
+			if d.Err != nil {
+				unknown = append(unknown, inObject(o, diagnostic.List{couldNotTell(&in, &d)})...)
+				continue
+			}
+			for _, warning := range slices.Concat(misplaced(o), d.Warnings) {
+				said.say(o, "warning: %s", warning)
+			}
+			said.say(o, "%s", outcome(d.Verdicts, revisions(in.Pod)))
+		}
+	}
+	switch {
+	case len(unknown) > 0:
+		all := slices.Concat(refused, unknown)
+		all.Sort()
+		return all
+	case len(refused) > 0:
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("refused:\n%w", refused)}
+	}
+	return f.finish(s, sources, &said, "added: uninject will not bring them back")
+}
+
+// inObject are findings about a pod, as findings about the object that holds it.
+func inObject(o *manifest.Object, list diagnostic.List) diagnostic.List {
+	found := make(diagnostic.List, len(list))
+	for i, f := range list {
+		f.Source, f.Object, f.Field = o.Source, o.Title(), o.Field(f.Field)
+		found[i] = f
+	}
+	return found
+}
+
+// outcome is what became of a pod that has come with these revisions of profiles,
+// in a line. Profiles that are not about it are not named.
+func outcome(verdicts []sidecar.Verdict, came map[string]string) string {
+	var applied, there, stale, others []string
+	for i := range verdicts {
+		v := &verdicts[i]
+		switch {
+		case v.Reason == sidecar.Applied:
+			applied = append(applied, v.Profile)
+		case v.Reason == sidecar.AlreadyThere && came[v.Profile] != v.Revision:
+			stale = append(stale, v.Profile)
+		case v.Reason == sidecar.AlreadyThere:
+			there = append(there, v.Profile)
+		case v.Reason.Selected():
+			others = append(others, reason(v))
+		}
+	}
+	var parts []string
+	if len(applied) > 0 {
+		parts = append(parts, "changed: "+strings.Join(applied, ", "))
+	} else {
+		parts = append(parts, "left as it is")
+	}
+	if len(there) > 0 {
+		parts = append(parts, "already there: "+strings.Join(there, ", "))
+	}
+	if len(stale) > 0 {
+		parts = append(parts, "stale: "+strings.Join(stale, ", ")+" (hint: gatehouse uninject -f FILE | gatehouse inject --config DIR refreshes it)")
+	}
+	if len(others) > 0 {
+		parts = append(parts, "not applied: "+strings.Join(others, ", "))
+	}
+	if len(applied)+len(there)+len(stale)+len(others) == 0 {
+		parts = append(parts, "no profile is about it")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// reason is a profile and why it was not applied.
+func reason(v *sidecar.Verdict) string {
+	return fmt.Sprintf("%s (%s: %s)", v.Profile, v.Reason, cmp.Or(v.Detail, v.Reason.Text()))
+}

@@ -1,0 +1,337 @@
+package offline
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// The library of policies and what is written about it.
+const (
+	library       = "../../../../../manifests/policies"
+	libraryReadme = library + "/README.md"
+	libraryGuide  = "../../../../../docs/policy-library.md"
+)
+
+// libraryFolders are the names of the folders of the library.
+func libraryFolders(t *testing.T) []string {
+	t.Helper()
+	entries, err := os.ReadDir(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	if len(names) == 0 {
+		t.Fatal("there are no folders")
+	}
+	return names
+}
+
+// gatehouse runs the program, and returns its exit code and what it prints.
+func gatehouse(t *testing.T, args ...string) (int, string) {
+	t.Helper()
+	var out, problems bytes.Buffer
+	code := cli.Run(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &problems}, NewTestCommand, NewCheckCommand)
+	return code, out.String() + problems.String()
+}
+
+// TestLibrary has the cases of each folder decided by its policies, which they
+// must cover.
+func TestLibrary(t *testing.T) {
+	t.Parallel()
+	for _, folder := range libraryFolders(t) {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			if code, said := gatehouse(t, "test", "--config", filepath.Join(library, folder), "--min-coverage", "100"); code != cli.ExitYes {
+				t.Errorf("gatehouse test ends with %d:\n%s", code, said)
+			}
+		})
+	}
+}
+
+// TestLibraryTogether has the cases decided where all folders are one
+// configuration: a test names its policies, and others do not get in its way.
+func TestLibraryTogether(t *testing.T) {
+	t.Parallel()
+	code, said := gatehouse(t, "test", "--config", library, "--min-coverage", "100")
+	if code != cli.ExitYes {
+		t.Errorf("gatehouse test ends with %d:\n%s", code, said)
+	}
+	if strings.Contains(said, "not counted") || strings.Contains(said, "warning") {
+		t.Errorf("there is something else to say:\n%s", said)
+	}
+}
+
+// TestLibraryTestsNameTheirPolicies wants each test to name all policies of its
+// folder.
+func TestLibraryTestsNameTheirPolicies(t *testing.T) {
+	t.Parallel()
+	for _, folder := range libraryFolders(t) {
+		var test v1alpha1.Test
+		text, _, _ := strings.Cut(readText(t, filepath.Join(library, folder, "tests.yaml")), "\n---\n")
+		if err := yaml.UnmarshalStrict([]byte(text), &test); err != nil {
+			t.Fatalf("%s: %v", folder, err)
+		}
+		policies := libraryPolicies(t, []string{folder})
+		slices.Sort(policies)
+		if !slices.Equal(test.Policies, policies) {
+			t.Errorf("%s: the test is about %q, and there are %q", folder, test.Policies, policies)
+		}
+	}
+}
+
+// TestLibraryLint wants nothing to be said about the library, in one
+// configuration or in several.
+func TestLibraryLint(t *testing.T) {
+	t.Parallel()
+	for _, dir := range append(libraryFolders(t), ".") {
+		if report := newLintReport(filepath.Join(library, dir)); len(report.Findings) > 0 {
+			t.Errorf("%s: %v", dir, report.Findings)
+		}
+	}
+}
+
+// TestLibraryUpstream wants documents of upstream's kind to compile in the
+// Kubernetes version that the README promises.
+func TestLibraryUpstream(t *testing.T) {
+	t.Parallel()
+	const oldest = "1.30"
+	if !strings.Contains(readText(t, libraryReadme), "(Kubernetes "+oldest+" or later)") {
+		t.Errorf("%s does not promise Kubernetes %s", libraryReadme, oldest)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(library)); err != nil {
+		t.Fatal(err)
+	}
+	configuration := "apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyConfiguration\ncelCompatibilityVersion: \"" + oldest + "\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "configuration.yaml"), []byte(configuration), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, found := active.Load(dir)
+	for _, f := range found {
+		if !strings.HasPrefix(f.Object, "AdmissionPolicy/") {
+			t.Errorf("Kubernetes %s: %s", oldest, f)
+		}
+	}
+}
+
+// librarySection is what the README says of some folders.
+type librarySection struct {
+	folders []string
+	text    string
+}
+
+func librarySections(t *testing.T) []librarySection {
+	t.Helper()
+	var all []librarySection
+	for _, text := range strings.Split(readText(t, libraryReadme), "\n## ")[1:] {
+		heading, text, _ := strings.Cut(text, "\n")
+		all = append(all, librarySection{strings.Split(heading, ", "), text})
+	}
+	return all
+}
+
+// TestLibraryReadme wants a section about each folder, in which each of its
+// policies is named, and a line about each policy in the guide.
+func TestLibraryReadme(t *testing.T) {
+	t.Parallel()
+	var named []string
+	guide := readText(t, libraryGuide)
+	for _, folder := range libraryFolders(t) {
+		for _, policy := range libraryPolicies(t, []string{folder}) {
+			if !strings.Contains(guide, "\n| `"+policy+"` | `"+folder+"` | ") {
+				t.Errorf("%s: the table has no line about the policy %s in %s", libraryGuide, policy, folder)
+			}
+		}
+	}
+	for _, section := range librarySections(t) {
+		named = append(named, section.folders...)
+		for _, policy := range libraryPolicies(t, section.folders) {
+			if !strings.Contains(section.text, policy) {
+				t.Errorf("%s: the section about %q does not name the policy %s", libraryReadme, section.folders, policy)
+			}
+		}
+	}
+	slices.Sort(named)
+	if folders := libraryFolders(t); !slices.Equal(named, folders) {
+		t.Errorf("%s is about %q, and the folders are %q", libraryReadme, named, folders)
+	}
+	if lines, policies := strings.Count(guide, "\n| `"), len(libraryPolicies(t, libraryFolders(t))); lines != policies {
+		t.Errorf("%s: the table has %d lines, and there are %d policies", libraryGuide, lines, policies)
+	}
+}
+
+// libraryPolicies are the names of the policies of some folders.
+func libraryPolicies(t *testing.T, folders []string) []string {
+	t.Helper()
+	var names []string
+	for _, folder := range folders {
+		c, _, found := active.Load(filepath.Join(library, folder))
+		if err := found.Err(); err != nil {
+			t.Fatalf("%s: %v", folder, err)
+		}
+		for i := range c.Policy.AdmissionPolicies {
+			names = append(names, c.Policy.AdmissionPolicies[i].Name)
+		}
+		for i := range c.Policy.Policies {
+			names = append(names, c.Policy.Policies[i].Name)
+		}
+	}
+	return names
+}
+
+// TestLibraryExceptions adds the exceptions that the README and the guide show
+// to the folder that they are about: each is without errors and lets pass a
+// violation of each policy that it names, and there is one for every policy.
+func TestLibraryExceptions(t *testing.T) {
+	t.Parallel()
+	// A day on which none has expired.
+	now := time.Date(2026, time.December, 1, 0, 0, 0, 0, time.UTC)
+	sections := append(librarySections(t), librarySection{[]string{"images"}, readText(t, libraryGuide)})
+	for _, section := range sections {
+		var excepted []string
+		for _, block := range codeBlocks(section.text, "yaml") {
+			for document := range strings.SplitSeq(block, "\n---\n") {
+				if !strings.Contains(document, "kind: PolicyException\n") {
+					continue
+				}
+				var x v1alpha1.PolicyException
+				if err := yaml.UnmarshalStrict([]byte(document), &x); err != nil {
+					t.Fatalf("%v in\n%s", err, document)
+				}
+				letsPass := libraryExcepted(t, section.folders, document, now)
+				for _, policy := range x.Spec.Policies {
+					if !slices.Contains(letsPass, policy.Name) {
+						t.Errorf("the exception %s lets no violation of %s pass in the cases of %q", x.Name, policy.Name, section.folders)
+					}
+				}
+				excepted = append(excepted, letsPass...)
+			}
+		}
+		for _, policy := range libraryPolicies(t, section.folders) {
+			if !slices.Contains(excepted, policy) && section.text != readText(t, libraryGuide) {
+				t.Errorf("%s: the section about %q shows no exception from %s", libraryReadme, section.folders, policy)
+			}
+		}
+	}
+}
+
+// libraryExcepted are the policies of which an exception lets a violation pass,
+// in the cases of some folders.
+func libraryExcepted(t *testing.T, folders []string, exception string, now time.Time) []string {
+	t.Helper()
+	var names []string
+	for _, folder := range folders {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(filepath.Join(library, folder))); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "exception.yaml"), []byte(exception), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, snapshot, found := active.Load(dir)
+		if err := found.Err(); err != nil {
+			t.Fatalf("%s with the exception\n%s\n%v", folder, exception, err)
+		}
+		all, found := testrunner.Load([]string{dir})
+		if err := found.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range all {
+			one.Now = &now
+		}
+		resources, err := resourcesOf(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runner := testrunner.Runner{Resources: resources, Compile: variants(c, snapshot), Workers: 1}
+		results, err := runner.Run(t.Context(), all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range results {
+			for _, v := range results[i].Got.Others {
+				if v.Exception != "" {
+					names = append(names, v.Policy)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// TestGuideShowsLibrary runs the commands that the guide shows on what it shows,
+// and wants what it shows to be printed. UPDATE_GOLDEN=1 writes that anew.
+func TestGuideShowsLibrary(t *testing.T) {
+	guide := readText(t, libraryGuide)
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "images"), os.DirFS(filepath.Join(library, "images"))); err != nil {
+		t.Fatal(err)
+	}
+	path, err := filepath.Abs(libraryGuide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	for _, block := range codeBlocks(guide, "yaml") {
+		if strings.Contains(block, "kind: Deployment\n") {
+			if err := os.WriteFile("web.yaml", []byte(block), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	blocks := codeBlocks(guide, "console")
+	for _, block := range blocks {
+		command, want, _ := strings.Cut(block, "\n")
+		_, got := gatehouse(t, strings.Fields(command)[2:]...)
+		if os.Getenv("UPDATE_GOLDEN") == "1" {
+			guide = strings.Replace(guide, "```console\n"+block+"```\n", "```console\n"+command+"\n"+got+"```\n", 1)
+		} else if got != want {
+			t.Errorf("%s prints\n%s\nand the guide shows\n%s", command, got, want)
+		}
+	}
+	if len(blocks) == 0 {
+		t.Error("the guide shows no command")
+	}
+	if os.Getenv("UPDATE_GOLDEN") == "1" {
+		if err := os.WriteFile(path, []byte(guide), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// codeBlocks are the blocks of code of a language in a text, each with the line
+// break at its end.
+func codeBlocks(text, language string) []string {
+	var blocks []string
+	for _, part := range strings.Split(text, "\n```"+language+"\n")[1:] {
+		block, _, _ := strings.Cut(part, "\n```")
+		blocks = append(blocks, block+"\n")
+	}
+	return blocks
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

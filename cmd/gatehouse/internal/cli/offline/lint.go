@@ -1,0 +1,156 @@
+package offline
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+func NewLintCommand(s cli.Streams) *cobra.Command {
+	var dir, output string
+	cmd := &cobra.Command{
+		Use:   "lint --config DIR",
+		Short: "Check a configuration and print everything that is wrong with it",
+		Long: `Lint reads and compiles every document below the directory, as serve does, and
+prints all errors and warnings, one a line.
+
+It also looks for what is likely to be wrong with policies that compile: fields
+that a kind does not have or an object need not have, rules that never match,
+expressions that other versions of Kubernetes understand otherwise, and more.
+Such a warning ends with a code, which docs/lint.md explains. The annotation
+gatehouse.dev/lint-ignore of a policy, binding or exception lists codes of
+warnings that are not wanted.
+
+Exit codes: 0 no error, 1 an error, 2 the directory cannot be read.`,
+		Example: `  gatehouse lint --config manifests/examples/policies
+  gatehouse lint --config . -o json | jq -r '.findings[].source'`,
+		Args: cli.NoArgs(func(arg string) string {
+			return "the directory is given with --config (hint: gatehouse lint --config " + arg + ")"
+		}),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			if output != "text" && output != "json" {
+				return cli.OutputError(output, "text", "json")
+			}
+			return runLint(s.Out, dir, output)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "config", "", "directory of documents (required)")
+	cli.AddOutputFlag(cmd, &output, "text", "json")
+	_ = cmd.MarkFlagRequired("config") // the flag exists
+	_ = cmd.MarkFlagDirname("config")
+	return cmd
+}
+
+// lintReport is what lint says as JSON.
+type lintReport struct {
+	Findings diagnostic.List `json:"findings"`
+	Errors   int             `json:"errors"`
+	Warnings int             `json:"warnings"`
+	Files    int             `json:"files"`
+	// Digest names the configuration, as the log of serve does.
+	Digest string `json:"digest"`
+}
+
+func runLint(out io.Writer, dir, output string) error {
+	info, err := os.Stat(dir)
+	const hint = "(hint: --config takes a directory of YAML and JSON documents)"
+	if err != nil {
+		return fmt.Errorf("%s: cannot be read: %w %s", dir, cli.Cause(err), hint)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s: is not a directory %s", dir, hint)
+	}
+	report := newLintReport(dir)
+	if output == "json" {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		err = encoder.Encode(report)
+	} else {
+		err = report.print(out)
+	}
+	if err != nil {
+		return err
+	}
+	if report.Errors > 0 {
+		return &cli.ExitError{Code: cli.ExitNo}
+	}
+	return nil
+}
+
+// newLintReport finds everything that there is to say about a configuration.
+func newLintReport(dir string) lintReport {
+	c, read := config.Inspect(dir)
+	_, found := active.Compile(c, read)
+	found = append(found, besides(found, read, lintPolicies(c, time.Now()))...)
+	found.Sort()
+	if found == nil {
+		found = diagnostic.List{} // [] and not null
+	}
+	report := lintReport{Findings: found, Files: c.Files, Digest: c.Digest}
+	for _, f := range found {
+		if f.Severity == diagnostic.Error {
+			report.Errors++
+		} else {
+			report.Warnings++
+		}
+	}
+	return report
+}
+
+// besides are those of the findings of lint alone that are worth a word besides
+// errors: they are about documents that could be read, and about fields that
+// compile.
+func besides(errs, read, found diagnostic.List) diagnostic.List {
+	type place struct{ source, field string }
+	broken := map[place]bool{}
+	for _, f := range errs {
+		if f.Severity == diagnostic.Error {
+			broken[place{f.Source, f.Field}] = true
+		}
+	}
+	unread := map[string]bool{}
+	for _, f := range read {
+		unread[f.Source] = unread[f.Source] || f.Severity == diagnostic.Error
+	}
+	return slices.DeleteFunc(found, func(f diagnostic.Diagnostic) bool {
+		return unread[f.Source] || broken[place{f.Source, f.Field}]
+	})
+}
+
+// lintPolicies is what only lint says about policies, by the time that is given.
+func lintPolicies(c *config.Config, now time.Time) diagnostic.List {
+	namespaces := make([]*corev1.Namespace, len(c.Sidecar.Known))
+	for i, known := range c.Sidecar.Known {
+		namespaces[i] = known.Namespace
+	}
+	found, err := lint.Lint(lint.Input{Policy: c.Policy, Namespaces: namespaces, Now: now})
+	if err != nil {
+		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Message: "policies are compiled and not looked at further: " + err.Error()})
+	}
+	return found
+}
+
+// print writes the report for people: a line a finding, and how many there are.
+func (r lintReport) print(out io.Writer) error {
+	for _, f := range r.Findings {
+		if _, err := fmt.Fprintf(out, "%s: %s\n", f.Severity, f); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(out, "%s, %s in %s\n", diagnostic.Count(r.Errors, "error"), diagnostic.Count(r.Warnings, "warning"), diagnostic.Count(r.Files, "file"))
+	return err
+}

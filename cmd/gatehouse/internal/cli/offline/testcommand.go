@@ -1,0 +1,185 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+// testFlags are what the command line of test says.
+type testFlags struct {
+	config, run, output string
+	verbose, coverage   bool
+	// minCoverage is in percent, and 0 asks for none.
+	minCoverage int
+}
+
+func NewTestCommand(s cli.Streams) *cobra.Command {
+	var f testFlags
+	cmd := &cobra.Command{
+		Use:   "test --config DIR [FILE|DIR]...",
+		Short: "Run the tests that are kept beside policies and profiles",
+		Long: `Test reads documents of kind Test, decides every case in them as the server would
+decide it, with sidecars first and policies then, and tells in what the answer is
+not what the case expects. It reads files and directories, and without any the
+configuration itself.
+
+All policies and profiles of the configuration decide, unless a test names the
+policies that it is about. A case that expects nothing, or what no answer can be,
+is an error: a test that cannot fail proves nothing.
+
+--coverage tells of every rule of every policy that the tests are about how many
+cases have seen it pass and how many violated. A rule is covered if it was seen as
+both.
+
+Exit codes: 0 every case passed; 1 a case failed, or less is covered than
+--min-coverage; 2 bad usage or input, and no case was run.`,
+		Example: `  # the tests in the configuration
+  gatehouse test --config ./config
+
+  # some of them, with all that came
+  gatehouse test --config ./config --run '^image-registries/' -v
+
+  # for a pipeline
+  gatehouse test --config ./config ./tests --min-coverage 100 -o junit > tests.xml`,
+		ValidArgsFunction: cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			selected, err := f.check()
+			if err != nil {
+				return err
+			}
+			if len(paths) == 0 {
+				paths = []string{f.config}
+			}
+			return f.test(cmd.Context(), s, paths, selected)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.config, "config", "", "directory of documents (required)")
+	flags.StringVar(&f.run, "run", "", "run only cases whose TEST/CASE this regular expression matches")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print what came of every case")
+	flags.BoolVar(&f.coverage, "coverage", false, "print how many cases have seen each rule pass and violated")
+	flags.IntVar(&f.minCoverage, "min-coverage", 0, "fail if less than this percentage of the rules is covered")
+	cli.AddOutputFlag(cmd, &f.output, "text", "json", "junit")
+	_ = cmd.MarkFlagRequired("config") // the flag exists, here and below
+	_ = cmd.MarkFlagDirname("config")
+	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("min-coverage", cobra.NoFileCompletions)
+	return cmd
+}
+
+// check reports everything that is wrong with the flags at once, and returns what
+// selects cases.
+func (f *testFlags) check() (*regexp.Regexp, error) {
+	var errs []error
+	switch f.output {
+	case "text", "json":
+	case "junit":
+		if f.coverage {
+			errs = append(errs, errors.New("--coverage cannot be shown with -o junit (hint: --min-coverage can be given with it)"))
+		}
+	default:
+		errs = append(errs, cli.OutputError(f.output, "text", "json", "junit"))
+	}
+	if f.minCoverage < 0 || f.minCoverage > 100 {
+		errs = append(errs, fmt.Errorf("--min-coverage %d: must be a percentage, 0 to 100", f.minCoverage))
+	}
+	selected, err := regexp.Compile(f.run)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("--run %q: is not a regular expression: %w", f.run, err))
+	}
+	return selected, errors.Join(errs...)
+}
+
+func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, selected *regexp.Regexp) error {
+	c, snapshot, found := active.Load(f.config)
+	if err := found.Err(); err != nil {
+		return active.InvalidError(f.config, err)
+	}
+	resources, err := resourcesOf(c)
+	if err != nil {
+		return err
+	}
+	runner := testrunner.Runner{Resources: resources, Compile: variants(c, snapshot), Workers: runtime.GOMAXPROCS(0)}
+	all, wrong := testrunner.Load(paths)
+	wrong = append(wrong, testrunner.NewKnown(&c.Policy, c.Sidecar.Profiles).Check(all)...)
+	wrong = append(wrong, runner.Check(all)...)
+	wrong.Sort()
+	if err := wrong.Err(); err != nil {
+		return fmt.Errorf("the tests cannot be used:\n%w", err)
+	}
+	some := testrunner.Select(all, selected.MatchString)
+	if len(some) == 0 {
+		return fmt.Errorf("--run %q: matches none of %s (hint: it is matched against TEST/CASE)", f.run, diagnostic.Count(len(all), "case"))
+	}
+	results, err := runner.Run(ctx, some)
+	if err != nil {
+		return err
+	}
+	for _, warning := range runner.Warnings(some) {
+		_, _ = fmt.Fprintf(s.Err, "gatehouse: warning: %s\n", warning) // the result is what counts
+	}
+	report := newTestReport(results)
+	if f.coverage || f.minCoverage > 0 {
+		report.Coverage, report.Untested = testrunner.NewCoverage(&c.Policy, results), testrunner.Untested(&c.Policy, results)
+	}
+	if err := f.write(s, report); err != nil {
+		return err
+	}
+	switch {
+	case f.minCoverage > 0 && !report.Coverage.Reaches(f.minCoverage):
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("%s, and --min-coverage is %d %%", covered(report.Coverage), f.minCoverage)}
+	case report.Failed > 0:
+		return &cli.ExitError{Code: cli.ExitNo}
+	default:
+		return nil
+	}
+}
+
+// resourcesOf are the resources that are known with a configuration.
+func resourcesOf(c *config.Config) (*request.Resources, error) {
+	crds, err := c.Policy.Objects.List(crdKind(), "", labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	return request.NewResources(crds), nil
+}
+
+// variants compiles a configuration as cases want it. What is compiled already
+// is not compiled again.
+func variants(c *config.Config, snapshot *webhooks.Snapshot) func(testrunner.Variant) (*webhooks.Snapshot, error) {
+	return func(v testrunner.Variant) (*webhooks.Snapshot, error) {
+		if v.RealTime && v.Inject && v.About == nil && v.Context == nil {
+			return snapshot, nil
+		}
+		other := *c
+		other.Policy = v.About.Of(c.Policy)
+		other.Policy.Previous = snapshot.Policy
+		if !v.RealTime {
+			other.Policy.Now = func() time.Time { return v.Now }
+		}
+		if !v.Inject {
+			other.Sidecar.Profiles = nil
+		}
+		if v.Context != nil {
+			objects := v.Context.Over(c.Policy.Objects, c.Sidecar.ConfigMaps)
+			other.Policy.Objects, other.Sidecar.Namespaces, other.Sidecar.ConfigMaps = objects, objects, objects
+		}
+		compiled, found := active.Compile(&other, nil)
+		return compiled, found.Err()
+	}
+}

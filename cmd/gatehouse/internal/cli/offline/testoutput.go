@@ -1,0 +1,325 @@
+package offline
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+)
+
+// testReport is what test says as JSON.
+type testReport struct {
+	Cases    []testedCase        `json:"cases"`
+	Passed   int                 `json:"passed"`
+	Failed   int                 `json:"failed"`
+	Coverage testrunner.Coverage `json:"coverage,omitzero"`
+	// Untested are policies that no test is about. They are not in Coverage.
+	Untested []string `json:"untested,omitempty"`
+
+	results []testrunner.Result
+}
+
+type testedCase struct {
+	Source      string                  `json:"source"`
+	Field       string                  `json:"field"`
+	Test        string                  `json:"test"`
+	Name        string                  `json:"name"`
+	Passed      bool                    `json:"passed"`
+	Differences []testrunner.Difference `json:"differences,omitempty"`
+	Got         *testrunner.Outcome     `json:"got"`
+}
+
+func newTestReport(results []testrunner.Result) *testReport {
+	report := &testReport{results: results}
+	for i := range results {
+		r := &results[i]
+		if r.Passed() {
+			report.Passed++
+		} else {
+			report.Failed++
+		}
+		report.Cases = append(report.Cases, testedCase{
+			Source: r.Case.Source, Field: r.Case.Field, Test: r.Case.Test, Name: r.Case.Name,
+			Passed: r.Passed(), Differences: r.Differences, Got: &r.Got,
+		})
+	}
+	return report
+}
+
+func (f *testFlags) write(s cli.Streams, report *testReport) error {
+	out := bufio.NewWriter(s.Out)
+	switch f.output {
+	case "json":
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(report); err != nil {
+			return err
+		}
+	case "junit":
+		if err := report.junit(out); err != nil {
+			return err
+		}
+	default:
+		p := testPrinter{out: out, colour: cli.IsTerminal(s.Out), verbose: f.verbose}
+		p.report(report)
+	}
+	return out.Flush()
+}
+
+// testPrinter writes for people. Flush of out has the error.
+type testPrinter struct {
+	out             io.Writer
+	colour, verbose bool
+}
+
+func (p *testPrinter) line(format string, args ...any) {
+	_, _ = io.WriteString(p.out, strings.TrimRight(fmt.Sprintf(format, args...), " ")+"\n")
+}
+
+// The colours that every terminal has.
+const (
+	paintRed   = "\x1b[31m"
+	paintGreen = "\x1b[32m"
+	paintEnd   = "\x1b[0m"
+)
+
+// paint is a text in a colour.
+func (p *testPrinter) paint(colour, text string) string {
+	if !p.colour || text == "" {
+		return text
+	}
+	return colour + text + paintEnd
+}
+
+func (p *testPrinter) report(report *testReport) {
+	source := ""
+	for i := range report.results {
+		r := &report.results[i]
+		if r.Case.Source != source {
+			if source != "" {
+				p.line("")
+			}
+			source = r.Case.Source
+			title := strict.Printable(source)
+			if r.Case.Test != source {
+				title = strict.Printable(r.Case.Test) + " (" + title + ")"
+			}
+			p.line("%s", title)
+		}
+		if r.Passed() {
+			p.line("  %s    %s", p.paint(paintGreen, "ok"), strict.Printable(r.Case.Name))
+		} else {
+			p.line("  %s  %s: %s", p.paint(paintRed, "FAIL"), r.Case.Field, strict.Printable(r.Case.Name))
+		}
+		for j := range r.Differences {
+			p.difference(&r.Differences[j])
+		}
+		if p.verbose {
+			p.outcome(&r.Got)
+		}
+	}
+	if report.Coverage != nil {
+		p.line("")
+		p.coverage(report.Coverage)
+		for _, name := range report.Untested {
+			p.line("not counted, because none of these tests is about it: %s", strict.Printable(name))
+		}
+	}
+	p.line("")
+	p.line("%s: %d passed, %d failed", diagnostic.Count(len(report.results), "case"), report.Passed, report.Failed)
+}
+
+// difference writes what is expected and what came, line under line.
+func (p *testPrinter) difference(d *testrunner.Difference) {
+	about := d.Field
+	switch d.Problem {
+	case testrunner.Different:
+		about += " not as expected"
+	case testrunner.Missing:
+		about += " expected, and did not come"
+	case testrunner.Unexpected:
+		about += " not expected, and came"
+	}
+	p.line("        %s:", about)
+	width := 0
+	for i := range d.Lines {
+		width = max(width, len(expectedName(&d.Lines[i])), len(d.Lines[i].Name))
+	}
+	for i := range d.Lines {
+		l := &d.Lines[i]
+		switch {
+		case l.Same():
+			p.value(" ", width, l.Name, *l.Got)
+		case l.Expected == nil && d.Problem == testrunner.Different && l.Name != "":
+			p.value(" ", width, l.Name, *l.Got) // it was not looked at
+		default:
+			if l.Expected != nil {
+				p.value("-", width, expectedName(l), *l.Expected)
+			}
+			if l.Got != nil {
+				p.value("+", width, l.Name, *l.Got)
+			}
+		}
+	}
+}
+
+// expectedName is what the expectation calls what a line compares.
+func expectedName(l *testrunner.Line) string {
+	if l.Part {
+		return l.Name + "Contains"
+	}
+	return l.Name
+}
+
+// value writes a value behind a mark and its name, each of its lines on one.
+func (p *testPrinter) value(mark string, width int, name, value string) {
+	colour := map[string]string{"-": paintRed, "+": paintGreen}[mark]
+	if width > 0 {
+		width += 2
+	}
+	for line := range strings.SplitSeq(visible(value), "\n") {
+		text := strings.TrimRight(fmt.Sprintf("%s %-*s%s", mark, width, strict.Printable(name), line), " ")
+		if colour != "" {
+			text = p.paint(colour, text)
+		}
+		p.line("          %s", text)
+		name = ""
+	}
+}
+
+// visible is a text in which nothing that makes a difference is invisible. It
+// keeps the ends of lines.
+func visible(text string) string {
+	if text == "" || strings.TrimSpace(text) != text ||
+		strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// outcome writes all that came.
+func (p *testPrinter) outcome(o *testrunner.Outcome) {
+	detail := func(format string, args ...any) {
+		for line := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
+			p.line("        %s", line)
+		}
+	}
+	if o.Error == "" {
+		detail("got %s", o.Verdict)
+	} else {
+		detail("got %s: %s", o.Verdict, visible(o.Error))
+	}
+	for i := range o.Violations {
+		detail("refused by %s", violationText(&o.Violations[i]))
+	}
+	for i := range o.Others {
+		v := &o.Others[i]
+		how := string(v.Outcome)
+		switch {
+		case v.Exception != "":
+			how += " by " + v.Exception
+		case len(v.Actions) > 0 && (v.Outcome == policy.Violated || v.Outcome == policy.Failed):
+			how += fmt.Sprintf(" with %s", v.Actions)
+		}
+		detail("%s: %s", how, violationText(v))
+	}
+	for _, warning := range o.Warnings {
+		detail("warning %s", visible(warning))
+	}
+	for _, key := range slices.Sorted(maps.Keys(o.AuditAnnotations)) {
+		detail("audit annotation %s = %s", strict.Printable(key), visible(o.AuditAnnotations[key]))
+	}
+	for i := range o.Evaluations {
+		e := &o.Evaluations[i]
+		if e.Why == policy.OtherRequest || e.Why == policy.NotInForce {
+			continue // of a large configuration these are nearly all
+		}
+		about := cli.RuleText(&policy.Violation{Kind: e.Kind, Policy: e.Policy, Binding: e.Binding, Param: e.Param, Template: e.Template}) + ": " + string(e.Why)
+		if e.Detail != "" {
+			about += ", " + visible(e.Detail)
+		}
+		detail("%s", about)
+	}
+}
+
+func violationText(v *policy.Violation) string {
+	return cli.RuleText(v) + ": " + visible(v.Message)
+}
+
+// coverage writes what cases have seen of the rules.
+func (p *testPrinter) coverage(c testrunner.Coverage) {
+	width, last := 0, ""
+	for i := range c {
+		width = max(width, len(c[i].Rule))
+	}
+	for i := range c {
+		r := &c[i]
+		if title := r.Kind + " " + strict.Printable(r.Policy); title != last {
+			p.line("%s", title)
+			last = title
+		}
+		note := ""
+		switch {
+		case r.Covered():
+		case r.Passed > 0:
+			note = "never violated"
+		case r.Violated > 0:
+			note = "never passed"
+		default:
+			note = "never looked at"
+		}
+		p.line("  %-*s  passed %3d  violated %3d  %s", width, r.Rule, r.Passed, r.Violated, p.paint(paintRed, note))
+	}
+	p.line("%s", covered(c))
+}
+
+// covered is how many of the rules are covered.
+func covered(c testrunner.Coverage) string {
+	if len(c) == 0 {
+		return "there is no rule to cover"
+	}
+	return fmt.Sprintf("%d of %s covered (%d %%)", c.Covered(), diagnostic.Count(len(c), "rule"), 100*c.Covered()/len(c))
+}
+
+// junit writes the report for systems for continuous integration: a suite for
+// each document.
+func (r *testReport) junit(out io.Writer) error {
+	var suites []junit.Suite
+	for i := range r.results {
+		result := &r.results[i]
+		c := result.Case
+		if len(suites) == 0 || suites[len(suites)-1].Name != c.Test {
+			suites = append(suites, junit.Suite{Name: c.Test, File: c.Source})
+		}
+		one := junit.Case{Name: c.Name, Class: c.Test, Elapsed: result.Elapsed}
+		if !result.Passed() {
+			fields := make([]string, 0, len(result.Differences))
+			var text strings.Builder
+			p := testPrinter{out: &text}
+			for j := range result.Differences {
+				d := &result.Differences[j]
+				p.difference(d)
+				if !slices.Contains(fields, d.Field) {
+					fields = append(fields, d.Field)
+				}
+			}
+			one.Failure = c.Field + ": not as expected: " + strings.Join(fields, ", ")
+			one.Text = text.String()
+		}
+		suite := &suites[len(suites)-1]
+		suite.Cases = append(suite.Cases, one)
+	}
+	return junit.Write(out, suites)
+}

@@ -1,0 +1,83 @@
+package offline
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+func NewUninjectCommand(s cli.Streams) *cobra.Command {
+	var f changeFlags
+	cmd := &cobra.Command{
+		Use:   "uninject [-f FILE|DIR]...",
+		Short: "Take sidecars out of the pods in manifests",
+		Long: `Uninject takes out of the pods in manifests what the annotation
+sidecar.gatehouse.dev/status lists, and the annotation: what inject or the server
+has put in. No configuration is needed. What others have changed or added since
+stays. It reads the same kinds of objects and files as inject, and what it does
+not change stays byte for byte.
+
+  -o yaml   the manifests, as one stream (the default)
+  -o diff   a unified diff, for patch -p1 or git apply; run it at the root of
+            the repository, with relative paths
+  -o patch  a JSON patch of each changed object, one a line
+  -i        nothing; the files themselves are changed
+
+Exit codes: 0 done, whether or not there was something to change; 2 bad usage or
+input, and then nothing is printed or written.`,
+		Example: `  gatehouse uninject -f deploy/ -i
+
+  # a copy of what runs, without its sidecars
+  kubectl get deployment checkout -o yaml | gatehouse uninject`,
+		Args: fileArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			return f.uninject(s, sidecar.Remove)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// uninject takes out of every pod what it says was put into it.
+func (f *changeFlags) uninject(s cli.Streams, takeOut func(pod []byte) (sidecar.Removal, error)) error {
+	sources, err := f.read(s.In)
+	if err != nil {
+		return err
+	}
+	said := about{quiet: f.quiet}
+	var unknown diagnostic.List
+	for _, source := range sources {
+		for _, o := range source.Objects {
+			if o.NoPod != "" {
+				said.noPod(o)
+				continue
+			}
+			removal, err := takeOut(f.input(o).Pod)
+			if err == nil {
+				err = o.Apply(removal.Patches)
+			}
+			switch {
+			case err != nil:
+				unknown = append(unknown, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: err.Error()}})...)
+			case len(removal.Patches) == 0:
+				said.say(o, "left as it is: nothing was injected")
+			default:
+				said.say(o, "taken out: %s", strings.Join(removal.Profiles, ", "))
+			}
+			for _, left := range removal.Left {
+				said.say(o, "note: %s is not there any more", left)
+			}
+		}
+	}
+	if err := unknown.Err(); err != nil {
+		return err
+	}
+	return f.finish(s, sources, &said, "taken out")
+}

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes of every subcommand.
+const (
+	ExitYes     = 0
+	ExitNo      = 1 // refused, found an error, would change
+	ExitUnknown = 2 // bad usage, bad input, unreachable: no answer could be had
+)
+
+// Streams are what a command reads from and writes to: results to out, remarks
+// and progress to err.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// ExitError ends the program with a code. Without err nothing is printed,
+// because the command has already said everything.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// Run runs the program with these commands and returns its exit code.
+func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams) *cobra.Command) int {
+	root := NewRoot(s, commands...) //nolint:contextcheck // cobra hands the context to the commands
+	root.SetArgs(args)
+	err := misspelled(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
+	if err == nil {
+		return ExitYes
+	}
+	if _, _, unknown := root.Find(args); unknown != nil {
+		err = unknownCommand(root, ofRoot(unknown))
+	}
+	code := ExitUnknown
+	if exit, ok := errors.AsType[*ExitError](err); ok {
+		code, err = exit.Code, exit.Err
+	}
+	if err != nil {
+		_, _ = io.WriteString(s.Err, ErrorText(err)) // nobody is left to tell
+	}
+	return code
+}
+
+// ErrorText is an error as it is shown, without tokens. Each of several on lines of their own
+// says whose it is, unless the first line introduces the others.
+func ErrorText(err error) string {
+	const prefix = "gatehouse: "
+	lines := strings.Split(withoutTokens(err.Error()), "\n")
+	for i := range lines {
+		if i == 0 || !strings.HasSuffix(lines[0], ":") && !strings.HasPrefix(lines[i], " ") {
+			lines[i] = prefix + lines[i]
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// NewRoot returns the command tree with these commands.
+func NewRoot(s Streams, commands ...func(Streams) *cobra.Command) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "gatehouse",
+		Short: "The gate in front of a Kubernetes API server",
+		Long: `Gatehouse answers the webhooks of a Kubernetes API server: it lets people in
+(token authentication), equips what they bring (sidecar injection) and refuses
+what policy forbids (validating admission). The same decisions run offline on
+manifests and recorded reviews.
+
+Exit codes: 0 yes, 1 no (refused, an error found), 2 could not tell (bad usage,
+bad input, unreachable).`,
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: DisplayName(os.Args[0])},
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: needsFlags,
+	}
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	root.SetFlagErrorFunc(flagError)
+	for _, command := range commands {
+		root.AddCommand(command(s))
+	}
+	showAs(root, root.DisplayName())
+	// Cobra's own commands, which it would add later, refuse arguments like the
+	// others.
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Args = helpTopic
+		}
+	}
+	keepArguments(root)
+	return root
+}
+
+// Worst is all problems as one, with the exit code of those that are not a plain
+// no.
+func Worst(problems []error) error {
+	joined := errors.Join(problems...)
+	if joined == nil {
+		return nil
+	}
+	return &ExitError{Code: WorstCode(joined), Err: joined}
+}
+
+func WorstCode(err error) int {
+	if exit, ok := err.(*ExitError); ok { //nolint:errorlint // the tree is walked
+		return exit.Code
+	}
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		code := ExitNo
+		for _, one := range several.Unwrap() {
+			code = max(code, WorstCode(one))
+		}
+		return code
+	}
+	return ExitUnknown
+}

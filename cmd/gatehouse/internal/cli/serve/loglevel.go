@@ -1,0 +1,156 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+)
+
+// logLevelFlags are what the command line of log-level says.
+type logLevelFlags struct {
+	address, output string
+	lasts           time.Duration
+}
+
+func NewLogLevelCommand(s cli.Streams) *cobra.Command {
+	var f logLevelFlags
+	cmd := &cobra.Command{
+		Use:   "log-level [LEVEL]",
+		Short: "Show or change the log level of a server that runs",
+		Long: `Log-level tells what a server on the same host logs, and changes that for a while:
+debug (every review), info, warn or error. It asks the server itself, at its
+address for health and metrics, which answers nobody else: in a cluster run it in
+the pod. Each replica has a level of its own. The change is in its log, and it
+does not outlive the process.
+
+Exit codes: 0 shown or changed, 2 bad usage, or the server cannot be asked.`,
+		Example: `  # what is logged, in one of the replicas
+  kubectl -n gatehouse-system exec deploy/gatehouse -- gatehouse log-level
+
+  # every review, for ten minutes, and for as long as that takes
+  kubectl -n gatehouse-system exec gatehouse-5f7d9c-x2x7k -- gatehouse log-level debug
+  kubectl -n gatehouse-system exec gatehouse-5f7d9c-x2x7k -- gatehouse log-level debug --for 1h
+
+  # back to what serve was started with, here info
+  kubectl -n gatehouse-system exec gatehouse-5f7d9c-x2x7k -- gatehouse log-level info`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return errors.New("one argument is taken, the level (hint: gatehouse log-level debug --for 1h)")
+			}
+			return nil
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return debug.Levels(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			change, err := f.change(args, cmd.Flags().Changed("for"))
+			if err != nil {
+				return err
+			}
+			state, err := f.ask(cmd.Context(), change)
+			if err != nil {
+				return err
+			}
+			return f.print(s.Out, state)
+		},
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&f.lasts, "for", debug.DefaultFor, "how long the level holds, from 1s to 24h; that which serve was started with holds for good")
+	flags.StringVar(&f.address, "ops-address", "127.0.0.1:8080", "address for health and metrics of the server, on this host")
+	cli.AddOutputFlag(cmd, &f.output, "text", "json")
+	for _, name := range []string{"for", "ops-address"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
+	}
+	return cmd
+}
+
+// change is what to ask for, nil to change nothing.
+func (f *logLevelFlags) change(args []string, limited bool) (*debug.Change, error) {
+	var problems []error
+	if f.output != "text" && f.output != "json" {
+		problems = append(problems, cli.OutputError(f.output, "text", "json"))
+	}
+	if host, port, err := net.SplitHostPort(f.address); err != nil || host == "" || port == "" {
+		problems = append(problems, fmt.Errorf("--ops-address %.100q: must be HOST:PORT (hint: 127.0.0.1:8080)", f.address))
+	}
+	if f.lasts < debug.ShortestFor || f.lasts > debug.LongestFor {
+		problems = append(problems, fmt.Errorf("--for %s: must be from %s to %s (hint: --for 1h)", f.lasts, debug.ShortestFor, debug.LongestFor))
+	}
+	var change *debug.Change
+	switch {
+	case len(args) > 0 && !slices.Contains(debug.Levels(), strings.ToLower(args[0])):
+		// It is not repeated: what stands where it should not may be a secret.
+		problems = append(problems, errors.New("the level must be "+debug.DescribeLevels(args[0])))
+	case len(args) > 0:
+		change = &debug.Change{Level: args[0], For: f.lasts.String()}
+	case limited:
+		problems = append(problems, errors.New("--for needs a level (hint: gatehouse log-level debug --for 1h)"))
+	}
+	return change, errors.Join(problems...)
+}
+
+// ask asks the server, by no proxy.
+func (f *logLevelFlags) ask(ctx context.Context, change *debug.Change) (*debug.State, error) {
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	method, body := http.MethodGet, []byte(nil)
+	if change != nil {
+		method = http.MethodPut
+		var err error
+		if body, err = json.Marshal(change); err != nil {
+			return nil, err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+f.address+debug.LevelPath, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("--ops-address %.100q: must be HOST:PORT (hint: 127.0.0.1:8080)", f.address)
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return nil, fmt.Errorf("no server answers at %s: %w (hint: --ops-address is what serve has in --ops-listen, on the same host)", f.address, err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	const most = 4 << 10
+	text, err := io.ReadAll(io.LimitReader(response.Body, most))
+	if err != nil {
+		return nil, fmt.Errorf("%s breaks off its answer: %w", f.address, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %d: %s", f.address, response.StatusCode, cli.OneLine(strings.TrimSpace(string(text))))
+	}
+	var state debug.State
+	if err := json.Unmarshal(text, &state); err != nil || state.Level == "" {
+		return nil, fmt.Errorf("%s answers what no Gatehouse does (hint: --ops-address is what serve has in --ops-listen)", f.address)
+	}
+	return &state, nil
+}
+
+func (f *logLevelFlags) print(to io.Writer, state *debug.State) error {
+	if f.output == "json" {
+		return json.NewEncoder(to).Encode(state)
+	}
+	text := cli.OneLine(state.Level)
+	if state.Until != "" {
+		text += fmt.Sprintf(" until %s, then %s", cli.OneLine(state.Until), cli.OneLine(state.Base))
+	}
+	_, err := fmt.Fprintln(to, text)
+	return err
+}

@@ -1,0 +1,80 @@
+package serve
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/app"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+)
+
+// TestLogLevel asks a server, and has it log something else.
+func TestLogLevel(t *testing.T) {
+	t.Parallel()
+	var level slog.LevelVar
+	server := httptest.NewServer((&app.OperationOptions{}).Debug(&level, slog.New(slog.DiscardHandler)))
+	defer server.Close()
+	address := strings.TrimPrefix(server.URL, "http://")
+	const until = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`
+	for _, tc := range []struct {
+		args string
+		want string
+		left slog.Level
+	}{
+		{"", `^info\n$`, slog.LevelInfo},
+		{"debug", `^debug until ` + until + `, then info\n$`, slog.LevelDebug},
+		{"", `^debug until ` + until + `, then info\n$`, slog.LevelDebug},
+		{"error --for 1h -o json", `^\{"level":"error","base":"info","until":"` + until + `"\}\n$`, slog.LevelError},
+		{"INFO", `^info\n$`, slog.LevelInfo},
+		{"-o json", `^\{"level":"info","base":"info"\}\n$`, slog.LevelInfo},
+	} {
+		var out, problems bytes.Buffer
+		args := append([]string{"log-level", "--ops-address", address}, strings.Fields(tc.args)...)
+		if code := cli.Run(t.Context(), args, cli.Streams{Out: &out, Err: &problems}, NewLogLevelCommand); code != 0 || !regexp.MustCompile(tc.want).MatchString(out.String()) || level.Level() != tc.left {
+			t.Errorf("log-level %s: %d, %s%s; the level is %s", tc.args, code, &out, &problems, level.Level())
+		}
+	}
+}
+
+// TestLogLevelCannotTell is what there is no answer to.
+func TestLogLevelCannotTell(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			_, _ = w.Write([]byte("<html>"))
+			return
+		}
+		http.Error(w, "no\x1b[31m", http.StatusForbidden)
+	}))
+	t.Cleanup(other.Close)
+	address := strings.TrimPrefix(other.URL, "http://")
+	for _, tc := range []struct {
+		name, want string
+		args       []string
+	}{
+		{"nobody listens", "no server answers at 127.0.0.1:1: ", []string{"--ops-address", "127.0.0.1:1"}},
+		{"something else listens", "answers what no Gatehouse does (hint: ", []string{"--ops-address", address}},
+		{"it is refused", `answers 403: "no\x1b[31m"`, []string{"debug", "--ops-address", address}},
+		{"no level", `the level must be one of debug, info, warn, error`, []string{"loud"}},
+		{"no time", "gatehouse: --for 0s: must be from 1s to 24h0m0s (hint: --for 1h)\n", []string{"debug", "--for", "0s"}},
+		{"for ever", "gatehouse: --for 48h0m0s: must be from 1s to 24h0m0s (hint: --for 1h)\n", []string{"debug", "--for", "48h"}},
+		{"two levels", "gatehouse: one argument is taken, the level (hint: gatehouse log-level debug --for 1h)\n", []string{"debug", "info"}},
+		{"a time for nothing", "--for needs a level", []string{"--for", "1h"}},
+		{"no address", `--ops-address "here": must be HOST:PORT`, []string{"--ops-address", "here"}},
+		{"everything at once", "--output \"xml\": must be text or json\ngatehouse: --ops-address \":8080\": must be HOST:PORT (hint: 127.0.0.1:8080)\n" +
+			"gatehouse: --for 25h0m0s: must be from 1s to 24h0m0s (hint: --for 1h)\ngatehouse: the level must be", []string{"-o", "xml", "--ops-address", ":8080", "--for", "25h", "loud"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var out, problems bytes.Buffer
+			if code := cli.Run(t.Context(), append([]string{"log-level"}, tc.args...), cli.Streams{Out: &out, Err: &problems}, NewLogLevelCommand); code != cli.ExitUnknown || !strings.Contains(problems.String(), tc.want) || out.Len() > 0 {
+				t.Errorf("log-level %q: %d, %s%s", tc.args, code, &out, &problems)
+			}
+		})
+	}
+}

@@ -1,0 +1,400 @@
+package token
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+// defaultTokenTTL is how long a token lives unless told otherwise.
+const defaultTokenTTL = 30 * 24 * time.Hour
+
+func newTokenIssueCommand(s cli.Streams) *cobra.Command {
+	f := tokenFlags{now: time.Now, random: rand.Reader}
+	cmd := &cobra.Command{
+		Use:   "issue --user NAME",
+		Short: "Make an access token and the document that makes it known",
+		Long: `Issue makes an access token and its AccessToken document, which holds a hash and
+no secret.
+
+With --config the document is written to DIR/token-<id>.yaml, and the token alone
+goes to standard output. Without it the document goes to standard output, and the
+token to standard error. With -o json both go to standard output, as the members
+token and document of an object. The token is shown this once and cannot be had
+again.
+
+With --kubeconfig, --context or --in-cluster the document becomes a custom resource
+of that cluster, for servers with --custom-resources, and the token alone goes to
+standard output. The cluster gets the hash and never the token. Whoever may create
+AccessTokens can do this, and may be anybody whom Kubernetes does not keep for
+itself.
+
+Identities that Kubernetes keeps for itself, such as the group system:masters,
+are refused, but for groups that the guard in --config allows to access tokens. What
+the servers of a cluster have as a guard is in no custom resource: give their
+directory with --config beside --kubeconfig to have it judge here too. It is not
+written to. Without it the servers judge when the object is created, and what they
+refuse is not issued.
+
+Exit codes: 0 issued, 1 refused, 2 bad usage, or the document cannot be written,
+or servers do not use it yet because of errors in --config: the token is shown
+then, and is good when they are mended.`,
+		Example: `  # a token for a pipeline, for a day, known to the server that reads ./config
+  TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 24h --config ./config)
+  kubectl --token "$TOKEN" auth whoami
+
+  # the document for a Git repository, the token for a person
+  gatehouse token issue --user jane --group dev >access-token.yaml
+
+  # a token for the cluster of a context, known to every replica within two seconds
+  TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 24h --context prod)`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return f.issue(cmd.Context(), s) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.id, "id", "", "the token's id and the document's name, public: lower-case letters, digits and dashes (default 12 random characters)")
+	flags.StringVar(&f.user, "user", "", "name of the user that the token proves (required)")
+	flags.StringVar(&f.uid, "uid", "", "uid of the user")
+	flags.StringArrayVar(&f.groups, "group", nil, "group of the user; may be repeated")
+	flags.StringArrayVar(&f.extra, "extra", nil, "KEY=VALUE of the user's extra; may be repeated, for a key with several values too")
+	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is good for; may be repeated (default the API server's own)")
+	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is good for")
+	f.add(cmd, "directory of documents to write token-<id>.yaml to, or, for a cluster, whose guard is to judge")
+	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
+	_ = cmd.MarkFlagRequired("user") // the flags exist
+	for _, name := range []string{"id", "user", "uid", "group", "extra", "audience", "ttl"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	return cmd
+}
+
+// tokenFlags are what the command line of token issue says, and what it needs
+// of the world.
+type tokenFlags struct {
+	id, user, uid            string
+	groups, extra, audiences []string
+	ttl                      time.Duration
+	output                   string
+	tokenPlace
+
+	now    func() time.Time
+	random io.Reader
+}
+
+// issuedToken is what token issue says as JSON.
+type issuedToken struct {
+	Token    string               `json:"token"`
+	Document v1alpha1.AccessToken `json:"document"`
+}
+
+func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
+	issued, err := f.make()
+	if err != nil {
+		return err
+	}
+	if problems := f.misused(); len(problems) > 0 {
+		return f.refuseAll(ctx, problems, &issued)
+	}
+	if f.Given() {
+		return f.issueInCluster(ctx, s, &issued)
+	}
+	store := tokens.Directory{Dir: f.config}
+	sound, err := f.check(ctx, store, &issued)
+	if err != nil {
+		return err
+	}
+	document, err := yaml.Marshal(issued.Document)
+	if err != nil {
+		return err
+	}
+	file := ""
+	if f.config != "" {
+		file, err = store.Create(ctx, &issued.Document)
+		if errors.Is(err, tokens.ErrExists) {
+			return existsError(file)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	var later error
+	if !sound {
+		later = f.later(ctx, store)
+	}
+	written := ""
+	if file != "" {
+		written = file + " written"
+	}
+	if err := f.print(s, written, issued, document, later == nil); err != nil {
+		// Nobody has the token, so nobody needs its document.
+		if file != "" {
+			err = errors.Join(err, os.Remove(file))
+		}
+		return err
+	}
+	return later
+}
+
+// later tells why the token that was issued is not good yet: servers use the
+// documents of a directory all or not at all.
+func (f *tokenFlags) later(ctx context.Context, store tokens.Store) error {
+	listing, err := store.List(ctx)
+	if err != nil {
+		return err
+	}
+	n, first, err := listingErrors(&listing, f.now())
+	if err != nil || n == 0 {
+		return err
+	}
+	return fmt.Errorf("the token was issued and is not good yet: %s in %s, and servers do not use the new document before that is mended (hint: %s lint --config %s):\n  %s",
+		thereAre(n), f.config, cli.DisplayName(os.Args[0]), f.config, first)
+}
+
+// issueProblem is what is wrong with a flag of token issue, which is for a field of
+// the document, or for none.
+type issueProblem struct {
+	field string
+	err   error
+}
+
+// place is where the flag stands among those of the command.
+func (p issueProblem) place() int {
+	fields := []string{"metadata.name", "spec.user.username", "spec.user.uid", "spec.user.groups", "spec.user.extra", "spec.audiences", "spec.expiresAt"}
+	if i := slices.IndexFunc(fields, func(field string) bool { return strings.HasPrefix(p.field, field) }); i >= 0 {
+		return i
+	}
+	return len(fields)
+}
+
+// misused is what is wrong with the flags, whatever the token is for.
+func (f *tokenFlags) misused() []issueProblem {
+	var problems []issueProblem
+	if _, err := parseExtra(f.extra); err != nil {
+		problems = append(problems, issueProblem{"spec.user.extra", err})
+	}
+	if f.ttl < time.Second {
+		problems = append(problems, issueProblem{"spec.expiresAt", fmt.Errorf("--ttl %s: must be a second or more", f.ttl)})
+	}
+	if err := f.ClusterFlags.Check(); err != nil {
+		problems = append(problems, issueProblem{"", err})
+	}
+	if f.output != "yaml" && f.output != "json" {
+		problems = append(problems, issueProblem{"", cli.OutputError(f.output, "yaml", "json")})
+	}
+	return problems
+}
+
+// refuseAll tells of the problems, and of those of the document beside them, in the
+// order of the flags. Of a directory that cannot be read nobody knows what its guard
+// would refuse.
+func (f *tokenFlags) refuseAll(ctx context.Context, problems []issueProblem, issued *issuedToken) error {
+	known, err := f.known(ctx, tokens.Directory{Dir: f.config}, issued.Document.Name)
+	if err == nil {
+		var own diagnostic.List
+		own, _, err = f.findings(known, issued)
+		for _, one := range own {
+			problems = append(problems, issueProblem{one.Field, diagnostic.List{one}})
+		}
+	}
+	if err != nil {
+		problems = append([]issueProblem{{"", err}}, problems...)
+	}
+	slices.SortStableFunc(problems, func(a, b issueProblem) int { return cmp.Compare(a.place(), b.place()) })
+	all := make([]error, len(problems))
+	for i, one := range problems {
+		all[i] = one.err
+	}
+	return errors.Join(all...)
+}
+
+// make makes the token and its document, without judging either. What of the flags is
+// misused is left out.
+func (f *tokenFlags) make() (issuedToken, error) {
+	var issued issuedToken
+	var random [25]byte
+	if _, err := io.ReadFull(f.random, random[:]); err != nil {
+		return issued, fmt.Errorf("random bytes: %w", err)
+	}
+	id := f.id
+	if id == "" {
+		var err error
+		if id, err = randomID(f.random); err != nil {
+			return issued, err
+		}
+	}
+	extra, _ := parseExtra(f.extra)
+	text, hash := authn.NewToken(id, random)
+	issued.Token = text
+	now := f.now().UTC().Truncate(time.Second)
+	issued.Document = v1alpha1.AccessToken{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AccessToken"},
+		ObjectMeta: metav1.ObjectMeta{Name: id, CreationTimestamp: metav1.NewTime(now)},
+		Spec: v1alpha1.AccessTokenSpec{
+			SHA256:    hash,
+			User:      authenticationv1.UserInfo{Username: f.user, UID: f.uid, Groups: f.groups, Extra: extra},
+			ExpiresAt: metav1.NewTime(now.Add(f.ttl).Truncate(time.Second)),
+			Audiences: f.audiences,
+		},
+	}
+	return issued, nil
+}
+
+// check compiles the document as the server will, beside the tokens that are in
+// the directory already and behind its guard, and fails with every finding about
+// it. What is wrong with other documents is for lint to say; sound is false then.
+func (f *tokenFlags) check(ctx context.Context, store tokens.Directory, issued *issuedToken) (sound bool, err error) {
+	known, err := f.known(ctx, store, issued.Document.Name)
+	if err != nil {
+		return false, err
+	}
+	if err := f.behind(&known, issued); err != nil {
+		return false, err
+	}
+	return f.judge(known, issued)
+}
+
+// known is what is in --config, where no document must have the new one's name.
+func (f *tokenFlags) known(ctx context.Context, store tokens.Directory, id string) (tokens.Listing, error) {
+	if f.config == "" {
+		return tokens.Listing{}, nil
+	}
+	if err := cli.CheckDir("--config", f.config); err != nil {
+		return tokens.Listing{}, err
+	}
+	file := store.TokenFile(id)
+	if _, err := os.Lstat(file); err == nil {
+		return tokens.Listing{}, existsError(file)
+	}
+	return store.List(ctx)
+}
+
+// judge refuses the document if there is anything wrong with it.
+func (f *tokenFlags) judge(known tokens.Listing, issued *issuedToken) (sound bool, err error) {
+	own, sound, err := f.findings(known, issued)
+	if len(own) > 0 {
+		err = &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("no token was issued:\n%w", own)}
+	}
+	return sound, err
+}
+
+// findings are the errors of the document, compiled beside what is known. Sound tells
+// that nothing else has any.
+func (f *tokenFlags) findings(known tokens.Listing, issued *issuedToken) (own diagnostic.List, sound bool, err error) {
+	// The last of the tokens, so that what two have in common is its fault.
+	source := "the new token"
+	known.Tokens = append(known.Tokens, authn.Token{Source: source, AccessToken: issued.Document})
+	known.Now = f.now
+	_, err = authn.Compile(known.Spec)
+	var found diagnostic.List
+	if err != nil && !errors.As(err, &found) {
+		return nil, false, err
+	}
+	for _, one := range found {
+		if one.Source != source || one.Severity != diagnostic.Error {
+			continue
+		}
+		if f.config == "" && strings.HasPrefix(one.Field, "spec.user.groups[") && strings.HasPrefix(one.Message, `"system:`) {
+			one.Hint = "a server's guard may allow a group: --config DIR, its directory of documents"
+		}
+		own = append(own, one)
+	}
+	return own, found.Err() == nil && known.Found.Err() == nil, nil
+}
+
+// behind lets the token be issued behind the revocation of what the user had
+// before: that of this very second ends at the next one. A token that would be
+// dead is refused.
+func (f *tokenFlags) behind(known *tokens.Listing, issued *issuedToken) error {
+	for {
+		revocation, revoked := known.RevokedBy(&issued.Document)
+		if !revoked {
+			return nil
+		}
+		end := revocation.Spec.IssuedBefore
+		if end.Sub(f.now()) > time.Second {
+			return revokedError(&revocation, f.user)
+		}
+		issued.Document.CreationTimestamp = end
+	}
+}
+
+// print shows the token where it was asked for. It is the one place that does. What
+// became of the document is "" if it is to be shown too.
+func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, document []byte, good bool) error {
+	if f.output == "json" {
+		encoder := json.NewEncoder(s.Out)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(issued)
+	}
+	if done == "" {
+		if _, err := s.Out.Write(document); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintln(s.Err, issued.Token)
+		return err
+	}
+	if _, err := fmt.Fprintln(s.Out, issued.Token); err != nil {
+		return err
+	}
+	until := "good until"
+	if !good {
+		until = "not good yet, ends at"
+	}
+	// A remark; the token is out, so nothing hangs on it.
+	_, _ = fmt.Fprintf(s.Err, "%s; the token is %s %s and is not shown again\n",
+		done, until, issued.Document.Spec.ExpiresAt.Format(time.RFC3339))
+	return nil
+}
+
+// parseExtra reads KEY=VALUE flags.
+func parseExtra(flags []string) (map[string]authenticationv1.ExtraValue, error) {
+	var extra map[string]authenticationv1.ExtraValue
+	var problems []error
+	for _, flag := range flags {
+		key, value, found := strings.Cut(flag, "=")
+		if !found {
+			problems = append(problems, fmt.Errorf("--extra %q: must be KEY=VALUE (hint: --extra example.org/team=blue)", flag))
+			continue
+		}
+		if extra == nil {
+			extra = map[string]authenticationv1.ExtraValue{}
+		}
+		extra[key] = append(extra[key], value)
+	}
+	return extra, errors.Join(problems...)
+}
+
+// randomID is an id of 12 characters: 60 bits, so that nobody meets another's.
+func randomID(random io.Reader) (string, error) {
+	var data [8]byte
+	if _, err := io.ReadFull(random, data[:]); err != nil {
+		return "", fmt.Errorf("random bytes: %w", err)
+	}
+	return strings.ToLower(base32.StdEncoding.EncodeToString(data[:]))[:12], nil
+}
+
+func existsError(file string) error {
+	return fmt.Errorf("%s exists already and is not overwritten (hint: another --id, or remove the file, which revokes its token)", file)
+}

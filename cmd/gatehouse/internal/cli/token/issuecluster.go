@@ -1,0 +1,100 @@
+package token
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+)
+
+// issueInCluster makes the token known by a custom resource. Whoever may create
+// these and nothing else can issue tokens.
+func (f *tokenFlags) issueInCluster(ctx context.Context, s cli.Streams, issued *issuedToken) error {
+	known, err := f.known(ctx, tokens.Directory{Dir: f.config}, issued.Document.Name)
+	if err != nil {
+		return err
+	}
+	if _, err := f.judge(known, issued); err != nil {
+		return err
+	}
+	cluster, err := f.cluster(s)
+	if err != nil {
+		return err
+	}
+	revocations, _, unknown := cluster.Revocations(ctx)
+	if unknown != nil && !errors.Is(unknown, tokens.ErrForbidden) {
+		return fmt.Errorf("no token was issued: %w", unknown)
+	}
+	known.Revocations = append(known.Revocations, revocations...)
+	if err := f.waitBehind(ctx, &known, issued); err != nil {
+		return err
+	}
+	if err := f.create(ctx, cluster, issued); err != nil {
+		return err
+	}
+	made := []authn.Token{{AccessToken: issued.Document}}
+	remove := func() error { return cluster.Delete(context.WithoutCancel(ctx), made, false)[0].Err }
+	if revocation, revoked := known.RevokedBy(&issued.Document); revoked {
+		// It has the API server's time, which is behind ours.
+		return errors.Join(revokedError(&revocation, f.user), remove())
+	}
+	if unknown != nil {
+		_, _ = fmt.Fprintf(s.Err, "whether a TokenRevocation ends it cannot be told: %s\n", unknown) // a remark
+	}
+	// What is shown is what a directory would have.
+	issued.Document.ObjectMeta = metav1.ObjectMeta{Name: issued.Document.Name, CreationTimestamp: issued.Document.CreationTimestamp}
+	if err := f.print(s, "AccessToken/"+issued.Document.Name+" is in the cluster", *issued, nil, true); err != nil {
+		return errors.Join(err, remove()) // nobody has the token
+	}
+	return nil
+}
+
+// create makes the object.
+func (f *tokenFlags) create(ctx context.Context, cluster *tokens.Cluster, issued *issuedToken) error {
+	_, err := cluster.Create(ctx, &issued.Document)
+	switch {
+	case errors.Is(err, tokens.ErrExists):
+		id := issued.Document.Name
+		return fmt.Errorf("AccessToken/%s exists already and is not overwritten (hint: another --id, or %s token revoke%s %s)", id, cli.DisplayName(os.Args[0]), f.Words(), id)
+	case errors.Is(err, tokens.ErrRefused):
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("no token was issued:\n%w", err)}
+	case err != nil:
+		return fmt.Errorf("no token was issued: %w", err)
+	}
+	return nil
+}
+
+// waitBehind waits until the revocation of what the user had before, which is that
+// of this very second, has no effect on what is issued. A token that would be dead
+// is refused.
+func (f *tokenFlags) waitBehind(ctx context.Context, known *tokens.Listing, issued *issuedToken) error {
+	for {
+		revocation, revoked := known.RevokedBy(&issued.Document)
+		if !revoked {
+			return nil
+		}
+		wait := revocation.Spec.IssuedBefore.Sub(f.now())
+		if wait > time.Second {
+			return revokedError(&revocation, f.user)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		issued.Document.CreationTimestamp = metav1.NewTime(f.now().UTC().Truncate(time.Second))
+	}
+}
+
+// revokedError refuses a token that would be dead.
+func revokedError(revocation *authn.Revocation, user string) error {
+	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("no token was issued: TokenRevocation/%s in %s refuses all that is issued to %q before %s",
+		revocation.Name, revocation.Source, user, revocation.Spec.IssuedBefore.UTC().Format(time.RFC3339))}
+}

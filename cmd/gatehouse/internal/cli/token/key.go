@@ -1,0 +1,87 @@
+package token
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+)
+
+func newTokenKeyCommand(s cli.Streams) *cobra.Command {
+	var out, output string
+	cmd := &cobra.Command{
+		Use:   "key",
+		Short: "Make a key that signs login tokens",
+		Long: `Key makes 32 random bytes, in base64: a key for login.keys of an
+AuthenticationConfiguration. All replicas have the same keys. Whoever has a key
+can make a login token for any name that the identity guard lets pass.
+
+With --out the key is written to a new file that only its owner may read. Without
+it, it goes to standard output. With -o json standard output has an object: the
+member file with --out, else the member key.
+
+Exit codes: 0 made, 2 bad usage, or the file exists or cannot be written.`,
+		Example: `  gatehouse token key --out ./config/login.key
+
+  # as a Secret, for all replicas
+  kubectl create secret generic gatehouse-login --from-file=login.key=<(gatehouse token key)`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			if output != "text" && output != "json" {
+				return cli.OutputError(output, "text", "json")
+			}
+			return makeKey(s, rand.Reader, out, output == "json")
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "file to write the key to, which must not exist")
+	_ = cmd.MarkFlagFilename("out") // the flag exists
+	cli.AddOutputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+// madeKey is what token key says as JSON.
+type madeKey struct {
+	File string `json:"file,omitempty"`
+	Key  string `json:"key,omitempty"`
+}
+
+// makeKey writes a new key to a file or, without one, to standard output.
+func makeKey(s cli.Streams, random io.Reader, file string, asJSON bool) error {
+	var key [32]byte
+	if _, err := io.ReadFull(random, key[:]); err != nil {
+		return fmt.Errorf("random bytes: %w", err)
+	}
+	text := base64.StdEncoding.EncodeToString(key[:])
+	switch {
+	case file == "" && asJSON:
+		return json.NewEncoder(s.Out).Encode(madeKey{Key: text})
+	case file == "":
+		_, err := fmt.Fprintln(s.Out, text)
+		return err
+	}
+	const onlyOwner = 0o600
+	err := tokens.WriteNew(file, []byte(text+"\n"), onlyOwner)
+	switch {
+	case errors.Is(err, tokens.ErrExists):
+		return fmt.Errorf("%s exists already and is not overwritten (hint: a new key goes into a new file, and both into login.keys until no token of the old one is left)", file)
+	case errors.Is(err, fs.ErrNotExist):
+		dir := filepath.Dir(file)
+		return fmt.Errorf("--out: there is no directory %q (hint: mkdir -p %s)", dir, dir)
+	case err != nil:
+		return fmt.Errorf("--out: %w", err)
+	case asJSON:
+		return json.NewEncoder(s.Out).Encode(madeKey{File: file})
+	}
+	_, err = fmt.Fprintf(s.Err, "%s written; who can read it can log in as anybody\n", file)
+	return err
+}

@@ -1,0 +1,335 @@
+package token
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+)
+
+func newTokenListCommand(s cli.Streams) *cobra.Command {
+	f := tokenListFlags{now: time.Now}
+	cmd := &cobra.Command{
+		Use:   "list (--config DIR | --context NAME)",
+		Short: "Show the access tokens that there are",
+		Long: `List shows every access token in a directory or a cluster, by id: whom it proves,
+when it was issued, when it ends and when it was last used, and whether it is good,
+expired, or revoked by a TokenRevocation. In a cluster it may also be unused: servers
+refuse it, and standard error says why; or pending: no server has reported yet, in the
+status of the AccessToken, whether it uses it. The hash of a token is not shown.
+
+When a token was last used is in the --state-dir of the server, and in a cluster, to
+the hour, in the status of the AccessToken. A server knows of what it was asked
+itself, and the API server asks nobody about a token that its cache has.
+
+Exit codes: 0 listed, 2 bad usage, or there are errors in the directory: tokens
+may then be missing from the list.`,
+		Example: `  gatehouse token list --config ./config --state-dir /var/lib/gatehouse
+  gatehouse token list --context prod
+  gatehouse token list --config ./config --user ci-bot -o wide
+
+  # remove what has expired
+  for id in $(gatehouse token list --config ./config --expired -o json | jq -r .id); do
+    gatehouse token revoke --config ./config "$id"
+  done`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(listFormats(), f.output) {
+				return cli.OutputError(f.output, listFormats()...)
+			}
+			return f.list(cmd.Context(), s)
+		},
+	}
+	flags := cmd.Flags()
+	f.add(cmd, "directory of documents")
+	flags.StringVar(&f.stateDir, "state-dir", "", "directory in which a server keeps when tokens were last used; with --config")
+	flags.StringVar(&f.user, "user", "", "show the tokens of this user")
+	flags.BoolVar(&f.expired, "expired", false, "show the tokens that have expired")
+	cli.AddOutputFlag(cmd, &f.output, listFormats()...)
+	_ = cmd.MarkFlagDirname("state-dir") // the flags exist
+	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers)
+	return cmd
+}
+
+func listFormats() []string { return []string{"table", "wide", "json"} }
+
+// tokenListFlags are what the command line of token list says.
+type tokenListFlags struct {
+	tokenPlace
+	stateDir, user, output string
+	expired                bool
+
+	now func() time.Time
+}
+
+// tokenState is what a token is worth.
+type tokenState string
+
+const (
+	stateGood    tokenState = "good"
+	stateExpired tokenState = "expired"
+	stateRevoked tokenState = "revoked"
+	// stateUnused is of one that is in a cluster and has errors.
+	stateUnused tokenState = "unused"
+	// statePending is of one in a cluster that no server has reported of.
+	statePending tokenState = "pending"
+)
+
+// listedToken is a token as token list shows it.
+type listedToken struct {
+	ID         string                    `json:"id"`
+	User       authenticationv1.UserInfo `json:"user"`
+	Audiences  []string                  `json:"audiences,omitempty"`
+	IssuedAt   *time.Time                `json:"issuedAt,omitempty"`
+	ExpiresAt  time.Time                 `json:"expiresAt"`
+	LastUsedAt *time.Time                `json:"lastUsedAt,omitempty"`
+	State      tokenState                `json:"state"`
+	// RevokedBy is the TokenRevocation that ends the token.
+	RevokedBy *listedRevocation `json:"revokedBy,omitempty"`
+	documentPlace
+
+	// source is the place as findings have it.
+	source string
+}
+
+// listedRevocation is a TokenRevocation as token list shows it.
+type listedRevocation struct {
+	Name string `json:"name"`
+	documentPlace
+}
+
+// documentPlace is where a document is. It is empty for an object of a cluster.
+type documentPlace struct {
+	File string `json:"file,omitempty"`
+	// Document is which one of the file it is, where it is not the only one: the
+	// second is "2", and the first of its items "2.items[0]".
+	Document string `json:"document,omitempty"`
+}
+
+// placeIn is the place that findings have this source for.
+func (f *tokenListFlags) placeIn(source string) documentPlace {
+	if f.Given() {
+		return documentPlace{}
+	}
+	file, document, _ := strings.Cut(source, "#")
+	return documentPlace{File: filepath.Join(f.config, filepath.FromSlash(file)), Document: document}
+}
+
+func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
+	if err := f.one(); err != nil {
+		return err
+	}
+	if f.stateDir != "" && f.Given() {
+		return errors.New("--state-dir goes with --config: in a cluster, when a token was last used is in its status")
+	}
+	if f.stateDir != "" {
+		if err := cli.CheckDir("--state-dir", f.stateDir); err != nil {
+			return err
+		}
+	}
+	store, err := f.open(f.stateDir, s)
+	if err != nil {
+		return err
+	}
+	used, err := store.Used(ctx)
+	switch {
+	case err != nil && f.Given():
+		return err
+	case err != nil:
+		return fmt.Errorf("--state-dir: %w", err)
+	}
+	listing, err := store.List(ctx)
+	if err != nil {
+		return err
+	}
+	var rows []listedToken
+	now := f.now()
+	for i := range listing.Tokens {
+		row := f.listed(&listing, &listing.Tokens[i], used, now)
+		if f.user != "" && row.User.Username != f.user || f.expired && now.Before(row.ExpiresAt) {
+			continue
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b listedToken) int { return strings.Compare(a.ID, b.ID) })
+	if err := f.print(s, rows, f.stateDir != "" || f.Given()); err != nil {
+		return err
+	}
+	if f.Given() {
+		return f.remark(s, rows, &listing)
+	}
+	return listingError(f.config, &listing, now)
+}
+
+// remark says of what is in the cluster why it is not used.
+func (f *tokenListFlags) remark(s cli.Streams, rows []listedToken, listing *tokens.Listing) error {
+	pending := 0
+	for i := range rows {
+		name := strict.Printable(rows[i].ID)
+		if why, unused := listing.Unused[rows[i].ID]; unused {
+			_, _ = fmt.Fprintf(s.Err, "AccessToken/%s is not used: %s\n", name, cli.OneLine(why)) // remarks
+		}
+		if rows[i].State != statePending {
+			continue
+		}
+		pending++
+		if why := listing.Pending[rows[i].ID]; why != "" {
+			_, _ = fmt.Fprintf(s.Err, "AccessToken/%s is refused by every server whose guard makes no exception for it: %s\n", name, cli.OneLine(why))
+		}
+	}
+	if pending > 0 {
+		_, _ = fmt.Fprintf(s.Err, "pending: %s; no server has reported yet whether it uses them (hint: kubectl get ghat)\n", diagnostic.Count(pending, "token"))
+	}
+	if err := listing.Found.Err(); err != nil {
+		return fmt.Errorf("there are revocations with errors, which end nothing:\n%w", err)
+	}
+	return nil
+}
+
+func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, used map[string]time.Time, now time.Time) listedToken {
+	row := listedToken{
+		ID: token.Name, User: token.Spec.User, Audiences: token.Spec.Audiences,
+		ExpiresAt: token.Spec.ExpiresAt.UTC(), State: stateGood,
+		documentPlace: f.placeIn(token.Source), source: token.Source,
+	}
+	if issued := token.CreationTimestamp.UTC(); !issued.IsZero() {
+		row.IssuedAt = &issued
+	}
+	if at, ok := used[token.Name]; ok {
+		at = at.UTC()
+		row.LastUsedAt = &at
+	}
+	revocation, revoked := listing.RevokedBy(&token.AccessToken)
+	_, unused := listing.Unused[token.Name]
+	_, pending := listing.Pending[token.Name]
+	switch {
+	case unused:
+		row.State = stateUnused
+	case revoked:
+		row.State = stateRevoked
+		row.RevokedBy = &listedRevocation{Name: revocation.Name, documentPlace: f.placeIn(revocation.Source)}
+	case !now.Before(row.ExpiresAt):
+		row.State = stateExpired
+	case pending:
+		row.State = statePending
+	}
+	return row
+}
+
+func (f *tokenListFlags) print(s cli.Streams, rows []listedToken, lastUsed bool) error {
+	if f.output == "json" {
+		encoder := json.NewEncoder(s.Out)
+		encoder.SetEscapeHTML(false)
+		for i := range rows {
+			if err := encoder.Encode(&rows[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(s.Err, "no access token is to be shown")
+		return err
+	}
+	return printTokens(s.Out, rows, f.output == "wide", lastUsed)
+}
+
+// printTokens prints a table.
+func printTokens(out io.Writer, rows []listedToken, wide, lastUsed bool) error {
+	const padding = 2
+	table := tabwriter.NewWriter(out, 0, 0, padding, ' ', 0)
+	line := func(cells ...string) {
+		_, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) // Flush tells
+	}
+	head := []string{"ID", "USER", "GROUPS", "ISSUED", "EXPIRES", "LAST USED", "STATE"}
+	if wide {
+		head = append(head, "UID", "AUDIENCES", "DOCUMENT")
+	}
+	line(head...)
+	for i := range rows {
+		row := &rows[i]
+		used := cli.FormatTime(row.LastUsedAt)
+		if !lastUsed {
+			used = "?"
+		}
+		cells := []string{
+			strict.Printable(row.ID), cli.OrDash(strict.Printable(row.User.Username)), cli.OrDash(joined(row.User.Groups, wide)),
+			cli.FormatTime(row.IssuedAt), cli.FormatTime(&row.ExpiresAt), used, string(row.State),
+		}
+		if wide {
+			cells = append(cells, cli.OrDash(strict.Printable(row.User.UID)), cli.OrDash(joined(row.Audiences, wide)), row.source)
+		}
+		line(cells...)
+	}
+	return table.Flush()
+}
+
+// joined is a list in a cell of a table: all of it, or what fits.
+func joined(list []string, all bool) string {
+	const most = 3
+	more := ""
+	if !all && len(list) > most {
+		more = fmt.Sprintf(",… (%d)", len(list))
+		list = list[:most]
+	}
+	shown := make([]string, len(list))
+	for i, text := range list {
+		shown[i] = strict.Printable(text)
+	}
+	return strings.Join(shown, ",") + more
+}
+
+// listingError tells that there are errors where the tokens are: servers do not
+// use what they cannot use whole.
+func listingError(dir string, listing *tokens.Listing, now time.Time) error {
+	n, first, err := listingErrors(listing, now)
+	if err != nil || n == 0 {
+		return err
+	}
+	return fmt.Errorf("%s in %s: tokens in documents that cannot be read are not shown, and a server does not use the documents before that is mended (hint: %s lint --config %s):\n  %s",
+		thereAre(n), dir, cli.DisplayName(os.Args[0]), dir, first)
+}
+
+// listingErrors are how many errors there are, and the first.
+func listingErrors(listing *tokens.Listing, now time.Time) (n int, first diagnostic.Diagnostic, err error) {
+	spec := listing.Spec
+	spec.Now = func() time.Time { return now }
+	_, err = authn.Compile(spec)
+	var more diagnostic.List
+	if err != nil && !errors.As(err, &more) {
+		return 0, first, err
+	}
+	for _, one := range slices.Concat(listing.Found, more) {
+		if one.Severity == diagnostic.Error {
+			if n++; n == 1 {
+				first = one
+			}
+		}
+	}
+	return n, first, nil
+}
+
+// thereAre says how many errors there are.
+func thereAre(n int) string {
+	if n == 1 {
+		return "there is 1 error"
+	}
+	return fmt.Sprintf("there are %d errors", n)
+}

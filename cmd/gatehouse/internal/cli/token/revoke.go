@@ -1,0 +1,451 @@
+package token
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+)
+
+func newTokenRevokeCommand(s cli.Streams) *cobra.Command {
+	f := tokenRevokeFlags{now: time.Now, random: rand.Reader}
+	cmd := &cobra.Command{
+		Use:   "revoke (--config DIR | --context NAME) [ID...]",
+		Short: "Make access tokens, or all that a user has, worthless",
+		Long: `Revoke removes the documents of access tokens. A document that is the only one of
+its file is removed with the file; of a file with others it is taken out, and
+nothing else in there changes.
+
+With --user it removes all access tokens of the user, and writes a
+TokenRevocation, revocation-<random>.yaml: what was issued to the user before now
+is refused, JWTs and login tokens too. What is issued later is good, so whoever
+must stay out has to be removed from the directory or the issuer as well. A name
+that nobody can have, such as one without the prefix of the directory, is refused
+unless --unknown-user says that it is meant.
+
+With --kubeconfig, --context or --in-cluster it is the custom resources of that
+cluster that are deleted, and the TokenRevocation is made there. A dry run then asks
+the API server, so that a right that is missing comes to light. Which names
+directories and issuers give is not known from there: of a name that nobody can have
+the servers warn.
+
+An id may be given as the whole text of a token, such as one that leaked.
+
+With -o json standard output has an object: the tokens that were removed and the
+TokenRevocation that was written.
+
+Exit codes: 0 revoked, 1 there is no such token or user, 2 bad usage, or something
+could not be removed, or documents cannot be read in which the token may be. What
+can be is removed all the same.`,
+		Example: `  gatehouse token revoke --config ./config ci
+  gatehouse token revoke --config ./config --user jane --reason "laptop stolen, INC-4711"
+
+  gatehouse token revoke --context prod ci
+
+  # what would happen
+  gatehouse token revoke --config ./config --user jane --dry-run`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.output != "text" && f.output != "json" {
+				return cli.OutputError(f.output, "text", "json")
+			}
+			if err := f.check(args, cmd.Flags().Changed("user")); err != nil {
+				return err
+			}
+			return f.revoke(cmd.Context(), s)
+		},
+		ValidArgsFunction: completeIDs,
+	}
+	flags := cmd.Flags()
+	f.add(cmd, "directory of documents")
+	flags.StringVar(&f.user, "user", "", "revoke everything that this user has; the name as the API server sees it, prefixes included")
+	flags.BoolVar(&f.unknownUser, "unknown-user", false, "with --user, revoke what nobody of this name can have by the documents in --config")
+	flags.StringVar(&f.reason, "reason", "", "why, for people; with --user")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and say what would be done")
+	cli.AddOutputFlag(cmd, &f.output, "text", "json")
+	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers) // the flags exist
+	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
+	return cmd
+}
+
+// tokenRevokeFlags are what the command line of token revoke says, and what it
+// needs of the world.
+type tokenRevokeFlags struct {
+	tokenPlace
+	user, reason, output string
+	unknownUser, dryRun  bool
+	ids                  []string
+	// report is what was done.
+	report revokeReport
+
+	now    func() time.Time
+	random io.Reader
+}
+
+// revokeReport is what token revoke says as JSON. With DryRun it is what would be
+// done.
+type revokeReport struct {
+	DryRun bool `json:"dryRun"`
+	// Revocation is the TokenRevocation that was written.
+	Revocation *writtenRevocation `json:"revocation,omitempty"`
+	Removed    []removedToken     `json:"removed"`
+}
+
+type writtenRevocation struct {
+	Name string `json:"name"`
+	// User has a name and nothing else.
+	User         authenticationv1.UserInfo `json:"user"`
+	IssuedBefore time.Time                 `json:"issuedBefore"`
+	// File is empty in a dry run, and in a cluster.
+	File string `json:"file,omitempty"`
+}
+
+type removedToken struct {
+	ID   string                    `json:"id"`
+	User authenticationv1.UserInfo `json:"user"`
+	// File is empty in a cluster.
+	File string `json:"file,omitempty"`
+}
+
+// check reports everything that is wrong with the command line, and keeps the
+// ids. What may be a token is never repeated.
+func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
+	var problems []error
+	switch {
+	case ofUser && f.user == "":
+		problems = append(problems, errors.New(`--user "": must not be empty`))
+	case ofUser && len(args) > 0:
+		problems = append(problems, errors.New("ids and --user exclude each other: --user revokes all that the user has"))
+	case !ofUser && len(args) == 0:
+		problems = append(problems, errors.New("nothing to revoke (hint: the ids of tokens, as '"+cli.DisplayName(os.Args[0])+" token list' shows them, or --user)"))
+	}
+	if f.reason != "" && !ofUser {
+		problems = append(problems, errors.New("--reason needs --user: nothing is left of a token that is removed"))
+	}
+	if f.unknownUser && !ofUser {
+		problems = append(problems, errors.New("--unknown-user needs --user"))
+	}
+	for i, arg := range args {
+		switch {
+		case strings.HasPrefix(arg, "gatehouse_"):
+			id, err := authn.ParseToken(arg)
+			if err != nil {
+				problems = append(problems, fmt.Errorf("argument %d: %w", i+1, err))
+				continue
+			}
+			arg = id
+		case cli.LooksLikeToken(arg):
+			problems = append(problems, fmt.Errorf("argument %d: this may be a login token or a JWT, of which there is no document (hint: --user NAME ends all that its user has)", i+1))
+			continue
+		}
+		if !slices.Contains(f.ids, arg) {
+			f.ids = append(f.ids, arg)
+		}
+	}
+	if err := f.one(); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+// revoke revokes, and reports what was done, however it ends.
+func (f *tokenRevokeFlags) revoke(ctx context.Context, s cli.Streams) error {
+	store, err := f.open("", s)
+	if err != nil {
+		return err
+	}
+	err = f.withdraw(ctx, s, store)
+	if f.output != "json" {
+		return err
+	}
+	f.report.DryRun = f.dryRun
+	if f.report.Removed == nil {
+		f.report.Removed = []removedToken{} // nothing is no null
+	}
+	encoder := json.NewEncoder(s.Out)
+	encoder.SetEscapeHTML(false)
+	if problem := encoder.Encode(&f.report); problem != nil {
+		return errors.Join(problem, err)
+	}
+	return err
+}
+
+// say says on one line what was done, unless the report does.
+func (f *tokenRevokeFlags) say(s cli.Streams, format string, args ...any) error {
+	if f.output == "json" {
+		return nil
+	}
+	_, err := fmt.Fprintf(s.Out, format, args...)
+	return err
+}
+
+func (f *tokenRevokeFlags) withdraw(ctx context.Context, s cli.Streams, store tokens.Store) error {
+	var problems []error
+	// The revocation comes first: it ends whatever the rest fails at.
+	if f.user != "" {
+		if err := f.checkUser(ctx, store); err != nil {
+			return err
+		}
+		if err := f.revokeUser(ctx, s, store); err != nil {
+			return err
+		}
+	}
+	removed, listing, err := f.remove(ctx, s, store)
+	if err != nil {
+		problems = append(problems, err)
+	}
+	if f.user != "" || removed > 0 {
+		_, _ = io.WriteString(s.Err, f.effect()) // a remark
+		if err := listingErrorAfter(f.config, listing); err != nil && !f.dryRun && !f.Given() {
+			problems = append(problems, err)
+		}
+	}
+	return cli.Worst(problems)
+}
+
+// remove removes the tokens. Of a token that is given twice, the second comes to
+// light when the first is gone, so it looks again.
+func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store tokens.Store) (removed int, listing *tokens.Listing, err error) {
+	const rounds = 10
+	var problems []error
+	done, missing := map[string]bool{}, slices.Clone(f.ids)
+	for range rounds {
+		now, err := store.List(ctx)
+		if err != nil {
+			return removed, &now, err
+		}
+		listing = &now
+		wanted := slices.DeleteFunc(now.Tokens, func(t authn.Token) bool { return !f.wants(&t) || done[t.Source+" "+t.Name] })
+		if len(wanted) == 0 {
+			break
+		}
+		slices.SortFunc(wanted, func(a, b authn.Token) int { return strings.Compare(a.Name, b.Name) })
+		again := false
+		for i, r := range store.Delete(ctx, wanted, f.dryRun) {
+			if errors.Is(r.Err, tokens.ErrNotFound) {
+				continue // somebody else was faster
+			}
+			missing = slices.DeleteFunc(missing, func(id string) bool { return id == r.ID })
+			if r.Err != nil {
+				done[wanted[i].Source+" "+r.ID] = true
+				problems = append(problems, fmt.Errorf("AccessToken %q: %w", r.ID, r.Err))
+				continue
+			}
+			removed++
+			again = true
+			verb := "removed"
+			if f.dryRun {
+				verb = "would remove"
+			}
+			user := wanted[i].Spec.User
+			f.report.Removed = append(f.report.Removed, removedToken{ID: r.ID, User: user, File: f.file(r.Place)})
+			if err := f.say(s, "%s AccessToken %s of %s, in %s\n", verb, strict.Printable(r.ID), strict.Printable(user.Username), f.placeText(r.Place)); err != nil {
+				return removed, listing, err
+			}
+		}
+		if !again || f.dryRun {
+			break
+		}
+	}
+	for _, id := range missing {
+		problems = append(problems, f.notThere(id, listing))
+	}
+	if f.user != "" && removed == 0 && len(problems) == 0 {
+		_, _ = fmt.Fprintf(s.Err, "%s has no access token\n", strict.Printable(f.user)) // a remark
+	}
+	return removed, listing, errors.Join(problems...)
+}
+
+// notThere is the error for an id of which no document can be read. It is a plain
+// no if there is nothing that cannot be read: servers may have the token from
+// before.
+func (f *tokenRevokeFlags) notThere(id string, listing *tokens.Listing) error {
+	program, shown := cli.DisplayName(os.Args[0]), strconv.Quote(id)
+	if len(validation.IsDNS1123Label(id)) > 0 { // no id, so it may be anything
+		shown = "of this id"
+	}
+	if listing != nil && !f.Given() && slices.ContainsFunc(listing.Found, mayHideTokens) {
+		return fmt.Errorf("whether there is an AccessToken %s in %s cannot be told: documents that cannot be read were not looked at, and servers may take it by what they read before "+
+			"(hint: %s lint --config %s; or %s token revoke --config %s --user NAME, which ends all that its user has)", shown, f.config, program, f.config, program, f.config)
+	}
+	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("there is no AccessToken %s in %s (hint: %s token list%s)", shown, f.where(), program, f.flags())}
+}
+
+// mayHideTokens tells whether an error is about what may be an access token, and
+// cannot be read.
+func mayHideTokens(one diagnostic.Diagnostic) bool {
+	kind, _, known := strings.Cut(one.Object, "/")
+	return one.Severity == diagnostic.Error && (!known || kind == "AccessToken" || strings.HasSuffix(kind, "List"))
+}
+
+func (f *tokenRevokeFlags) wants(t *authn.Token) bool {
+	if f.user != "" {
+		return t.Spec.User.Username == f.user
+	}
+	return slices.Contains(f.ids, t.Name)
+}
+
+// checkUser refuses a name that nobody can have: its revocation would look like a
+// success and end nothing. In a cluster the servers tell.
+func (f *tokenRevokeFlags) checkUser(ctx context.Context, store tokens.Store) error {
+	if f.unknownUser || f.Given() {
+		return nil
+	}
+	listing, err := store.List(ctx)
+	if err != nil {
+		return err
+	}
+	problem, hint := authn.NoSuchUser(&listing.Spec, f.user)
+	if problem == "" {
+		return nil
+	}
+	if listing.Found.Err() != nil && !f.Given() {
+		problem += ", as far as " + f.config + " can be read"
+	}
+	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was revoked: --user: %s (hint: %s; --unknown-user revokes it all the same)", problem, hint)}
+}
+
+// revokeUser writes the revocation of all that the user has.
+func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s cli.Streams, store tokens.Store) error {
+	id, err := randomID(f.random)
+	if err != nil {
+		return err
+	}
+	// Tokens say the second in which they were issued, so that of this one ends
+	// too.
+	before := metav1.NewTime(f.now().UTC().Truncate(time.Second).Add(time.Second))
+	revocation := &v1alpha1.TokenRevocation{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TokenRevocation"},
+		ObjectMeta: metav1.ObjectMeta{Name: "revocation-" + id[:8]},
+		Spec:       v1alpha1.TokenRevocationSpec{User: f.user, IssuedBefore: before, Reason: f.reason},
+	}
+	_, err = authn.Compile(authn.Spec{
+		Revocations: []authn.Revocation{{Source: "the revocation", TokenRevocation: *revocation}}, Now: f.now,
+	})
+	if list, ok := errors.AsType[diagnostic.List](err); ok {
+		return fmt.Errorf("nothing was revoked:\n%w", list)
+	}
+	if err != nil {
+		return err
+	}
+	verb := "would write"
+	report := &writtenRevocation{Name: revocation.Name, User: authenticationv1.UserInfo{Username: f.user}, IssuedBefore: before.UTC()}
+	place, err := store.Revoke(ctx, revocation, f.dryRun)
+	if errors.Is(err, tokens.ErrRefused) {
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was revoked:\n%w", err)}
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was revoked: %w", err)
+	}
+	if !f.dryRun {
+		verb, report.File = "wrote", f.file(place)
+	}
+	f.report.Revocation = report
+	return f.say(s, "%s a TokenRevocation, in %s: what was issued to %s before %s is refused, JWTs and login tokens too\n",
+		verb, f.placeText(place), strict.Printable(f.user), before.Format(time.RFC3339))
+}
+
+// placeText is the place of a document in a sentence.
+func (f *tokenRevokeFlags) placeText(place string) string {
+	if f.Given() {
+		return f.where()
+	}
+	return place
+}
+
+// effect says from when on what was revoked is refused.
+func (f *tokenRevokeFlags) effect() string {
+	if f.dryRun {
+		return "nothing was changed\n"
+	}
+	if f.Given() {
+		return "servers with --custom-resources refuse what was revoked within two seconds; API servers go on with what they have in\n" +
+			"their caches for --authentication-token-webhook-cache-ttl (2m unless set) and 10s more\n"
+	}
+	return "servers that read " + f.config + " refuse what was revoked within seconds, usually at once; API servers go on with what they\n" +
+		"have in their caches for --authentication-token-webhook-cache-ttl (2m unless set) and 10s more\n"
+}
+
+// listingErrorAfter tells that servers may not use what was changed. Removals and
+// revocations they take over all the same, but not where nothing can be told of
+// the directory as a whole.
+func listingErrorAfter(dir string, listing *tokens.Listing) error {
+	if listing == nil {
+		return nil
+	}
+	at := slices.IndexFunc(listing.Found, func(one diagnostic.Diagnostic) bool { return one.Severity == diagnostic.Error })
+	if at < 0 {
+		return nil
+	}
+	first := listing.Found[at]
+	if first.Source == dir {
+		return fmt.Errorf("%s: servers do not use the directory like this, and go on with what they had, WHAT WAS REVOKED INCLUDED, until it is mended or they are restarted", first)
+	}
+	return fmt.Errorf("there are errors in %s: tokens in documents that cannot be read were not looked at, and are good as long as servers use what they had (hint: %s lint --config %s):\n  %s", dir, cli.DisplayName(os.Args[0]), dir, first)
+}
+
+// completeIDs completes the ids of the tokens that there are.
+func completeIDs(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return completeTokens(cmd, prefix, func(t *authn.Token) (string, string) {
+		if slices.Contains(args, t.Name) {
+			return "", ""
+		}
+		return t.Name, t.Spec.User.Username
+	})
+}
+
+// completeUsers completes the users who have tokens.
+func completeUsers(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return completeTokens(cmd, prefix, func(t *authn.Token) (string, string) { return t.Spec.User.Username, "" })
+}
+
+// completeTokens completes with what is of interest of tokens, and says with it
+// what describes that.
+func completeTokens(cmd *cobra.Command, prefix string, of func(*authn.Token) (word, about string)) ([]string, cobra.ShellCompDirective) {
+	place := givenPlace(cmd)
+	if place.one() != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	store, err := place.open("", cli.Streams{Err: io.Discard})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	const patience = 3 * time.Second // somebody waits at a terminal
+	ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+	defer cancel()
+	listing, err := store.List(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var words []string
+	for i := range listing.Tokens {
+		word, about := of(&listing.Tokens[i])
+		if word == "" || !strings.HasPrefix(word, prefix) {
+			continue
+		}
+		if about != "" {
+			word = cobra.CompletionWithDesc(word, strict.Printable(about))
+		}
+		words = append(words, word)
+	}
+	slices.Sort(words)
+	return slices.Compact(words), cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,100 @@
+package token
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+)
+
+// tokenPlace says where access tokens are kept: in a directory of documents, or in a
+// cluster as custom resources.
+type tokenPlace struct {
+	cli.ClusterFlags
+	config string
+}
+
+func (f *tokenPlace) add(cmd *cobra.Command, config string) {
+	cmd.Flags().StringVar(&f.config, "config", "", config)
+	_ = cmd.MarkFlagDirname("config") // the flag exists
+	f.ClusterFlags.Add(cmd)
+}
+
+// one tells why the flags do not name one place.
+func (f *tokenPlace) one() error {
+	switch {
+	case f.config == "" && !f.Given():
+		return errors.New("where are the tokens: give --config DIR; or for a cluster --kubeconfig FILE, --context NAME or --in-cluster")
+	case f.config != "" && f.Given():
+		return errors.New("--config names a directory, and --kubeconfig, --context and --in-cluster a cluster: give one of the two")
+	case f.config != "":
+		return cli.CheckDir("--config", f.config)
+	default:
+		return f.Check()
+	}
+}
+
+// open is the Store that the flags name. The state directory is for the times of use
+// in a directory.
+func (f *tokenPlace) open(stateDir string, s cli.Streams) (tokens.Store, error) {
+	if !f.Given() {
+		return tokens.Directory{Dir: f.config, StateDir: stateDir}, nil
+	}
+	return f.cluster(s)
+}
+
+// cluster is the cluster that the flags name. What the API server remarks goes to
+// standard error.
+func (f *tokenPlace) cluster(s cli.Streams) (*tokens.Cluster, error) {
+	access, err := f.Connect("--config DIR for a directory of documents")
+	if err != nil {
+		return nil, err
+	}
+	access.QPS, access.UserAgent = -1, "gatehouse-token/"+build.Version()
+	access.WarningHandler = rest.NewWarningWriter(s.Err, rest.WarningWriterOptions{Deduplicate: true})
+	client, err := dynamic.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("the API server cannot be asked: %w", err)
+	}
+	return tokens.NewCluster(client), nil
+}
+
+// where names the place in a sentence.
+func (f *tokenPlace) where() string {
+	if f.Given() {
+		return "the cluster"
+	}
+	return f.config
+}
+
+// flags name the place for another command.
+func (f *tokenPlace) flags() string {
+	if f.Given() {
+		return f.Words()
+	}
+	return " --config " + f.config
+}
+
+// file is a place as programs are told of it: nothing for an object, whose name they
+// have.
+func (f *tokenPlace) file(place string) string {
+	if f.Given() {
+		return ""
+	}
+	return place
+}
+
+// givenPlace is what the flags say of a command of which more is to be completed.
+func givenPlace(cmd *cobra.Command) tokenPlace {
+	value := func(name string) string { return cmd.Flag(name).Value.String() }
+	return tokenPlace{
+		config:       value("config"),
+		ClusterFlags: cli.ClusterFlags{ContextFlags: cli.ContextFlags{Kubeconfig: value("kubeconfig"), Context: value("context")}, InCluster: value("in-cluster") == "true"},
+	}
+}

@@ -1,0 +1,20 @@
+package token
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+)
+
+func NewCommand(s cli.Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Issue, list and revoke access tokens",
+		Long: `An access token is an opaque bearer token for the API server. It is made here,
+shown once and stored nowhere; what Gatehouse reads is a document with its hash,
+an AccessToken. Removing the document revokes the token.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(newTokenIssueCommand(s), newTokenListCommand(s), newTokenRevokeCommand(s), newTokenKeyCommand(s))
+	return cmd
+}

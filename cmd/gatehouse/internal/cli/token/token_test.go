@@ -1,0 +1,334 @@
+package token
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+)
+
+var tokenNoon = time.Date(2026, 11, 20, 12, 0, 0, 500, time.UTC)
+
+func newTokenFlags(edit func(*tokenFlags)) *tokenFlags {
+	f := &tokenFlags{
+		id: "ci", user: "jane", ttl: 24 * time.Hour, output: "yaml",
+		now: func() time.Time { return tokenNoon }, random: new(clitest.Counter),
+	}
+	if edit != nil {
+		edit(f)
+	}
+	return f
+}
+
+func TestTokenIssueShowsTheDocumentAndTheTokenApart(t *testing.T) {
+	var out, remarks bytes.Buffer
+	if err := newTokenFlags(nil).issue(t.Context(), cli.Streams{Out: &out, Err: &remarks}); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != clitest.CIDocument {
+		t.Errorf("document:\n%s\nwant\n%s", &out, clitest.CIDocument)
+	}
+	if remarks.String() != clitest.CIToken+"\n" {
+		t.Errorf("token: got %q", &remarks)
+	}
+}
+
+func TestTokenIssueWritesTheDocument(t *testing.T) {
+	dir := t.TempDir()
+	f := newTokenFlags(func(f *tokenFlags) { f.config = dir })
+	var out, remarks bytes.Buffer
+	if err := f.issue(t.Context(), cli.Streams{Out: &out, Err: &remarks}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "token-ci.yaml")
+	if out.String() != clitest.CIToken+"\n" {
+		t.Errorf("standard output holds more or less than the token: %q", &out)
+	}
+	if want := file + " written; the token is good until 2026-11-21T12:00:00Z and is not shown again\n"; remarks.String() != want {
+		t.Errorf("got %q, want %q", &remarks, want)
+	}
+	if data, err := os.ReadFile(file); err != nil || string(data) != clitest.CIDocument {
+		t.Errorf("document: %v\n%s", err, data)
+	}
+
+	// Once more: what is there stays, and no token is shown.
+	out.Reset()
+	err := newTokenFlags(func(f *tokenFlags) {
+		f.config, f.user, f.random = dir, "eve", strings.NewReader(strings.Repeat("x", 99))
+	}).issue(t.Context(), cli.Streams{Out: &out, Err: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), "token-ci.yaml exists already and is not overwritten") {
+		t.Errorf("got %v", err)
+	}
+	if data, _ := os.ReadFile(file); string(data) != clitest.CIDocument || out.Len() > 0 {
+		t.Errorf("the document was overwritten, or a token shown: %q", &out)
+	}
+}
+
+func TestTokenIssueJSON(t *testing.T) {
+	for _, dir := range []string{"", t.TempDir()} {
+		var out, remarks bytes.Buffer
+		f := newTokenFlags(func(f *tokenFlags) { f.config, f.output = dir, "json" })
+		if err := f.issue(t.Context(), cli.Streams{Out: &out, Err: &remarks}); err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]json.RawMessage
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil || len(got) != 2 {
+			t.Fatalf("%v: %s", err, &out)
+		}
+		document, err := yaml.JSONToYAML(got["document"])
+		if err != nil || string(document) != clitest.CIDocument || string(got["token"]) != `"`+clitest.CIToken+`"` {
+			t.Errorf("%v: %s", err, &out)
+		}
+		if remarks.Len() > 0 {
+			t.Errorf("remarks: %q", &remarks)
+		}
+	}
+}
+
+// What the command writes is what the server reads, with every flag.
+func TestTokenIssueIsAccepted(t *testing.T) {
+	var out, remarks bytes.Buffer
+	cmd := NewCommand(cli.Streams{Out: &out, Err: &remarks})
+	cmd.SetArgs([]string{
+		"issue", "--user", "jane", "--uid", "4711", "--group", "dev", "--group", "a,b",
+		"--extra", "example.org/team=blue", "--extra", "example.org/team=green=ish", "--extra", "example.org/empty=",
+		"--audience", "https://kubernetes.default.svc", "--audience", "vault",
+	})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var document v1alpha1.AccessToken
+	if err := yaml.UnmarshalStrict(out.Bytes(), &document); err != nil {
+		t.Fatal(err)
+	}
+	if len(document.Name) != 12 {
+		t.Errorf("id %q, want 12 characters", document.Name)
+	}
+	end := document.Spec.ExpiresAt.Time
+	set, err := authn.Compile(authn.Spec{
+		Tokens: []authn.Token{{AccessToken: document}},
+		Now:    func() time.Time { return end.Add(-30*24*time.Hour + 2*time.Second) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := set.Decide(t.Context(), strings.TrimSuffix(remarks.String(), "\n"), []string{"vault"})
+	want := authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: []string{"vault"}, User: authenticationv1.UserInfo{
+		Username: "jane", UID: "4711", Groups: []string{"dev", "a,b"},
+		Extra: map[string]authenticationv1.ExtraValue{"example.org/team": {"blue", "green=ish"}, "example.org/empty": {""}},
+	}}
+	if !reflect.DeepEqual(got.Status, want) {
+		t.Errorf("got %+v\nwant %+v", got.Status, want)
+	}
+}
+
+// TestTokenGuideTellsOfIssue: what the command can say about a token stands in the guide.
+func TestTokenGuideTellsOfIssue(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../../../../docs/access-tokens.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newTokenIssueCommand(cli.Streams{}).LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if name := "--" + flag.Name + " "; flag.Name != "output" && !strings.Contains(strings.ReplaceAll(string(guide), "`", " "), name) {
+			t.Errorf("docs/access-tokens.md does not tell of %s", name)
+		}
+	})
+}
+
+func TestTokenIssueRefusals(t *testing.T) {
+	cases := []struct {
+		name string
+		edit func(*tokenFlags)
+		code int
+		says []string
+	}{
+		{"reserved group", func(f *tokenFlags) { f.groups = []string{"dev", "system:masters"} }, cli.ExitNo, []string{
+			`no token was issued:`, `AccessToken/ci: spec.user.groups[1]: "system:masters" is reserved`,
+		}},
+		{"everything at once", func(f *tokenFlags) {
+			f.id, f.user, f.audiences, f.extra = "CI", " System:Anonymous", []string{""}, []string{"k8s.io/a=b"}
+		}, cli.ExitNo, []string{
+			`metadata.name: "CI" is not a DNS-1123 label`, `spec.user.username: " System:Anonymous" is reserved`,
+			`spec.audiences[0]`, `spec.user.extra["k8s.io/a"]`,
+		}},
+		{"empty user", func(f *tokenFlags) { f.user = "" }, cli.ExitNo, []string{`spec.user.username: "" must not be empty`}},
+		{"id that leaves the directory", func(f *tokenFlags) { f.id = "../x" }, cli.ExitNo, []string{`metadata.name: "../x" is not a DNS-1123 label`}},
+		{"no time", func(f *tokenFlags) { f.ttl = 0 }, cli.ExitUnknown, []string{"--ttl 0s: must be a second or more"}},
+		{"negative time", func(f *tokenFlags) { f.ttl = -time.Hour }, cli.ExitUnknown, []string{"--ttl -1h0m0s"}},
+		{"extra without a value", func(f *tokenFlags) { f.extra = []string{"a", "b=c", "d"} }, cli.ExitUnknown, []string{`--extra "a": must be KEY=VALUE`, `--extra "d"`}},
+		{"everything at once, in the order of the flags", func(f *tokenFlags) {
+			f.id, f.groups, f.extra, f.audiences, f.ttl, f.output = "CI", []string{"system:masters"}, []string{"a"}, []string{""}, 0, "xml"
+		}, cli.ExitUnknown, []string{
+			"metadata.name: \"CI\" is not a DNS-1123 label, and it is the token's id: 1 to 63 lower-case letters, digits and \"-\", with a letter or a digit at both ends\n" +
+				"the new token: AccessToken/CI: spec.user.groups[0]: \"system:masters\" is reserved: names that begin with \"system:\" belong to Kubernetes itself\n" +
+				"--extra \"a\": must be KEY=VALUE (hint: --extra example.org/team=blue)\n" +
+				"the new token: AccessToken/CI: spec.audiences[0]: \"\" must not be empty (hint: without any audiences the token is good for the API server's own)\n" +
+				"--ttl 0s: must be a second or more\n--output \"xml\": must be yaml or json",
+		}},
+		{"no directory", func(f *tokenFlags) { f.config = filepath.Join(f.config, "none") }, cli.ExitUnknown, []string{"--config: ", "no such file"}},
+		{"too little randomness", func(f *tokenFlags) { f.random = strings.NewReader("0123456789") }, cli.ExitUnknown, []string{"random bytes: "}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			f := newTokenFlags(func(f *tokenFlags) { f.config = dir })
+			c.edit(f)
+			var out, remarks bytes.Buffer
+			err := f.issue(t.Context(), cli.Streams{Out: &out, Err: &remarks})
+			if err == nil {
+				t.Fatal("a token was issued")
+			}
+			code := cli.ExitUnknown
+			if exit, ok := errors.AsType[*cli.ExitError](err); ok {
+				code = exit.Code
+			}
+			if code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v\nlacks %q", err, want)
+				}
+			}
+			if out.Len()+remarks.Len() > 0 {
+				t.Errorf("something was printed: %q %q", &out, &remarks)
+			}
+			if entries, _ := os.ReadDir(dir); len(entries) > 0 {
+				t.Errorf("something was written: %v", entries)
+			}
+		})
+	}
+}
+
+func TestTokenIssueKnowsTheDirectory(t *testing.T) {
+	dir := t.TempDir()
+	// The id is taken by a document in another file, beside one that is broken.
+	for name, text := range map[string]string{"all.yaml": clitest.CIDocument, "broken.yaml": "kind: [\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := func(id string) error {
+		f := newTokenFlags(func(f *tokenFlags) { f.config, f.id, f.random = dir, id, strings.NewReader(strings.Repeat("x", 99)) })
+		return f.issue(t.Context(), cli.Streams{Out: io.Discard, Err: io.Discard})
+	}
+	if err := with("ci"); err == nil || !strings.Contains(err.Error(), `metadata.name: "ci" is already the id of the token in all.yaml`) {
+		t.Errorf("got %v", err)
+	}
+	if err := with("cd"); err == nil || !strings.Contains(err.Error(), "the token was issued and is not good yet: there is 1 error") {
+		t.Errorf("another id: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "token-cd.yaml")); err != nil {
+		t.Error(err)
+	}
+}
+
+// failing is a pipe whose reader has gone.
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// A token that could not be shown is lost, so its document must not stay.
+func TestTokenIssueTakesBackWhatNobodySaw(t *testing.T) {
+	dir := t.TempDir()
+	err := newTokenFlags(func(f *tokenFlags) { f.config = dir }).issue(t.Context(), cli.Streams{Out: failing{}, Err: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), "broken pipe") {
+		t.Errorf("got %v", err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) > 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+func TestTokenCommandUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"issue"}, "--user is required (hint: the name of the user that the token proves)"},
+		{[]string{"issue", "--user", "jane", "-o", "xml"}, `--output "xml": must be yaml or json`},
+		{[]string{"issue", "--user", "jane", "extra"}, "takes no arguments, and is told by flags such as --user (hint: see "},
+		{[]string{"issue", "--user", "jane", "--ttl", "soon"}, "--ttl"},
+		{[]string{"list"}, "where are the tokens: give --config DIR; or for a cluster --kubeconfig FILE, --context NAME or --in-cluster"},
+		{[]string{"revoke", "ci"}, "where are the tokens: "},
+		{[]string{"revoke", "--config", ".", "--context", "x", "ci"}, "give one of the two"},
+		{[]string{"list", "--in-cluster", "--context", "x"}, "--in-cluster goes with neither --kubeconfig nor --context"},
+		{[]string{"issue", "--user", "jane", "--in-cluster", "--kubeconfig", "x"}, "--in-cluster goes with neither --kubeconfig nor --context"},
+		{[]string{"list", "--context", "x", "--state-dir", "."}, "--state-dir goes with --config: "},
+		{[]string{"key", "-o", "yaml"}, `--output "yaml": must be text or json`},
+		{[]string{"revoke", "--config", ".", "-o", "yaml", "ci"}, `--output "yaml": must be text or json`},
+	} {
+		var remarks bytes.Buffer
+		code := cli.Run(t.Context(), append([]string{"token"}, c.args...), cli.Streams{Out: io.Discard, Err: &remarks}, NewCommand)
+		if code != cli.ExitUnknown || !strings.Contains(remarks.String(), c.says) {
+			t.Errorf("%v: got %d and %q, want %q", c.args, code, &remarks, c.says)
+		}
+	}
+}
+
+// A token in a cluster is called good once a server has said so, and not before.
+func TestTokenListOfTokensNobodyReportedOf(t *testing.T) {
+	t.Parallel()
+	token := func(name, group, expires, status string) string {
+		return fmt.Sprintf(`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AccessToken","metadata":{"name":%q,"generation":1,"creationTimestamp":"2026-11-20T12:00:00Z"},`+
+			`"spec":{"sha256":"%064d","user":{"username":"jane","groups":[%q]},"expiresAt":%q}%s}`, name, 1, group, expires, status)
+	}
+	const (
+		later    = "2999-01-01T00:00:00Z"
+		compiled = `,"status":{"conditions":[{"type":"Compiled","status":"True","observedGeneration":1,"reason":"Compiled","message":"","lastTransitionTime":"2026-11-20T12:00:00Z"}]}`
+	)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		items, kind := "", "TokenRevocation"
+		if strings.HasSuffix(r.URL.Path, "/accesstokens") {
+			kind = "AccessToken"
+			items = strings.Join([]string{
+				token("used", "devs", later, compiled), token("new", "devs", later, ""), token("root", "system:masters", later, ""), token("over", "devs", "2026-11-20T13:00:00Z", ""),
+			}, ",")
+		}
+		_, _ = fmt.Fprintf(w, `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"%sList","metadata":{},"items":[%s]}`, kind, items)
+	}))
+	t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := clitest.Run(t.Context(), "", []string{"token", "list", "--kubeconfig", kubeconfig}, NewCommand)
+	var states []string
+	for line := range strings.Lines(got.Out) {
+		fields := strings.Fields(line)
+		states = append(states, fields[0]+" "+fields[len(fields)-1])
+	}
+	if want := []string{"ID STATE", "new pending", "over expired", "root pending", "used good"}; got.Code != cli.ExitYes || !slices.Equal(states, want) {
+		t.Errorf("exit code %d, states %q, want %q", got.Code, states, want)
+	}
+	for _, want := range []string{
+		`AccessToken/root is refused by every server whose guard makes no exception for it: `, `"system:masters" is reserved`,
+		"pending: 2 tokens; no server has reported yet whether it uses them (hint: kubectl get ghat)\n",
+	} {
+		if !strings.Contains(got.Err, want) {
+			t.Errorf("standard error is %q, want %q", got.Err, want)
+		}
+	}
+}

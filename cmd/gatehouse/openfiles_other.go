@@ -1,6 +1,0 @@
-//go:build !unix
-
-package main
-
-// openFiles is how many files the process may have open, 0 if that is not known.
-func openFiles() uint64 { return 0 }

@@ -1,0 +1,12 @@
+package diagnostic
+
+import (
+	"fmt"
+)
+
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
