@@ -1,3 +1,5 @@
+// Package active keeps the configuration by which a server answers: documents and custom resources are merged, resolved, compiled,
+// activated and reported.
 package active
 
 import (
@@ -66,20 +68,15 @@ type issued struct {
 	file *string
 }
 
-// use answers by this configuration from now on, and takes the documents of access
-// tokens out of it.
-func (u *Active) use(c *config.Config, s *webhooks.Snapshot) { u.useWith(c, s, nil) }
-
-// useWith is use for a configuration with custom resources, Of is nil for one
-// without.
-func (u *Active) useWith(c *config.Config, s *webhooks.Snapshot, of *Resolution) {
+// activate answers by this configuration from now on, and takes the documents of access tokens out of it.
+func (u *Active) activate(of *Resolution) {
+	c, s := of.config, of.snapshot
 	u.Snapshot.Store(s)
-	found := s.Warnings()
-	if of != nil {
+	found := of.diagnostics()
+	if of.clustered {
 		kept := *c
 		kept.Policy.Previous = nil // a whole Set
 		u.Config.Store(&kept)
-		found = of.findings(found)
 		u.Metrics.CustomResources(of.counts())
 	}
 	broken := found.Err()
@@ -105,7 +102,7 @@ func (u *Active) useWith(c *config.Config, s *webhooks.Snapshot, of *Resolution)
 	for _, w := range fewOfEach(slices.Concat(c.Warnings, emptiedFiles(diagnostic.Warning, u.emptied), found)) {
 		text := w.String()
 		// One resource changes, and everything that is said of all others was said.
-		if told[text] = of != nil; !u.told[text] {
+		if told[text] = of.clustered; !u.told[text] {
 			logFinding(u.Log, w)
 		}
 	}

@@ -31,7 +31,7 @@ import (
 
 // configured is a configuration of a policy with this expression, or of none, and
 // perhaps an exception that cannot be used.
-func configured(t *testing.T, digest, expression string, exceptions ...policy.Exception) (*config.Config, *webhooks.Snapshot) {
+func configured(t *testing.T, digest, expression string, exceptions ...policy.Exception) *Resolution {
 	t.Helper()
 	c := &config.Config{Digest: digest}
 	c.Policy.Exceptions = exceptions
@@ -53,7 +53,7 @@ func configured(t *testing.T, digest, expression string, exceptions ...policy.Ex
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, s
+	return &Resolution{config: c, snapshot: s}
 }
 
 // TestWhatIsToldOfConfigurations reads the log while configurations come: what
@@ -67,8 +67,8 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 		{Severity: diagnostic.Error, Source: "c.yaml", Message: "wrong too"},
 	}
 	const policies = "policies do not compile: for what they match, their failurePolicy decides"
-	good := func(u *Active) { u.use(configured(t, "good", "true")) }
-	broken := func(u *Active) { u.use(configured(t, "broken", "true +")) }
+	good := func(u *Active) { u.activate(configured(t, "good", "true")) }
+	broken := func(u *Active) { u.activate(configured(t, "broken", "true +")) }
 	for _, tc := range []struct {
 		name    string
 		happens []func(*Active)
@@ -85,13 +85,13 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 		},
 		{
 			"an exception that cannot be used",
-			[]func(*Active){func(u *Active) { u.use(configured(t, "exception", "true", unreasoned)) }},
+			[]func(*Active){func(u *Active) { u.activate(configured(t, "exception", "true", unreasoned)) }},
 			[]string{"ERROR configuration", "ERROR configuration", "ERROR configuration", "ERROR exceptions cannot be used: they let nothing pass"},
 			[]string{"ERROR still: exceptions cannot be used: they let nothing pass 3 x.yaml: PolicyException/gatehouse-system/x:"},
 		},
 		{
 			"both",
-			[]func(*Active){func(u *Active) { u.use(configured(t, "both", "true +", unreasoned)) }},
+			[]func(*Active){func(u *Active) { u.activate(configured(t, "both", "true +", unreasoned)) }},
 			[]string{"ERROR configuration", "ERROR configuration", "ERROR configuration", "ERROR configuration", "ERROR " + policies + "; exceptions cannot be used: they let nothing pass"},
 			[]string{"ERROR still: " + policies + "; exceptions cannot be used: they let nothing pass 4 p.yaml: AdmissionPolicy/p:"},
 		},
@@ -110,11 +110,11 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 		{"repaired", []func(*Active){broken, func(u *Active) { u.keep(&config.Config{}, wrong) }, good}, nil, nil},
 		{
 			"no policy any more",
-			[]func(*Active){good, func(u *Active) { u.use(configured(t, "none", "")) }},
+			[]func(*Active){good, func(u *Active) { u.activate(configured(t, "none", "")) }},
 			[]string{"WARN the configuration has no policy any more: nothing is refused by one"},
 			nil,
 		},
-		{"never a policy", []func(*Active){func(u *Active) { u.use(configured(t, "none", "")) }, func(u *Active) { u.use(configured(t, "none", "")) }}, nil, nil},
+		{"never a policy", []func(*Active){func(u *Active) { u.activate(configured(t, "none", "")) }, func(u *Active) { u.activate(configured(t, "none", "")) }}, nil, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -270,7 +270,7 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u.use(first, s)
+			u.activate(&Resolution{config: first, snapshot: s})
 			err = errors.New("broken")
 			next := *test.next // cases share configurations
 			next.Unread = test.unread
@@ -293,7 +293,7 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 				}
 			}
 			// The next configuration that can be used counts alone.
-			u.use(with("one", "two", "three"), s)
+			u.activate(&Resolution{config: with("one", "two", "three"), snapshot: s})
 			if u.Snapshot.Load().Authn.Decide(t.Context(), text["one"], nil).Outcome != authn.Yes {
 				t.Error("a token that is back is refused")
 			}

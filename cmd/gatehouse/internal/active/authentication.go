@@ -14,16 +14,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 )
 
-// IdentityProviders are the services that logging in asks: issuers of JWTs for
-// their keys, and directories about passwords. They outlive configurations, so
-// that a new one of which a service is the same neither connects nor fetches
-// anew.
+// IdentityProviders are the services that authentication asks: JWT issuers for their keys, and directories about passwords. They
+// outlive configurations: a new configuration keeps the connections and keys of each service that has not changed.
 type IdentityProviders struct {
 	issuers     *issuers.Issuers
 	directories *ldap.Directories
-	Attempts    *login.Attempts
+	// Attempts bounds how often passwords can be tried.
+	Attempts *login.Attempts
 }
 
+// NewIdentityProviders returns providers that no configuration uses yet.
 func NewIdentityProviders(log *slog.Logger, metrics *telemetry.Telemetry) *IdentityProviders {
 	p := &IdentityProviders{
 		issuers:     issuers.New(issuers.Options{Log: log, Version: build.Version(), Waiting: server.KeyWaits()}),
@@ -34,21 +34,15 @@ func NewIdentityProviders(log *slog.Logger, metrics *telemetry.Telemetry) *Ident
 	return p
 }
 
-// provided are the services of one configuration.
-type provided struct {
+// identities are the providers of one configuration.
+type identities struct {
 	issuers     *issuers.View
 	directories *ldap.View
 }
 
-// provide makes a configuration ask the services, and gives the keys of new
-// issuers a moment to be fetched before it is used: until they are, tokens of these
-// issuers are "could not tell".
-func (p *IdentityProviders) provide(ctx context.Context, c *config.Config) (provided, error) {
-	return p.provideWithin(ctx, c, true)
-}
-
-// provideWithin is provide, which waits for new issuers or does not.
-func (p *IdentityProviders) provideWithin(ctx context.Context, c *config.Config, wait bool) (provided, error) {
+// provide connects a configuration with its providers. If wait is true it waits for the keys of new issuers; until these are
+// there, the decision about their tokens is "cannot decide".
+func (p *IdentityProviders) provide(ctx context.Context, c *config.Config, wait bool) (identities, error) {
 	c.Authn.Attempts = p.Attempts
 	known := make([]ldap.Options, len(c.Directories))
 	for i := range c.Directories {
@@ -56,28 +50,27 @@ func (p *IdentityProviders) provideWithin(ctx context.Context, c *config.Config,
 	}
 	directories, view, err := p.directories.Provide(known)
 	if err != nil {
-		return provided{}, err
+		return identities{}, err
 	}
 	for i := range directories {
 		c.Authn.Directories[i].Directory = directories[i]
 	}
-	of := provided{issuers: p.issuers.Provide(&c.Authn), directories: view}
-	if !wait {
-		return of, nil
+	of := identities{issuers: p.issuers.Provide(&c.Authn), directories: view}
+	if wait {
+		ctx, cancel := context.WithTimeout(ctx, maxLookupWait)
+		defer cancel()
+		_ = of.issuers.Wait(ctx)
 	}
-	const moment = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, moment)
-	defer cancel()
-	_ = of.issuers.Wait(ctx) // what is missing is logged and measured by the issuers
 	return of, nil
 }
 
-// keep ends what a configuration that is in use does not ask.
-func (p *IdentityProviders) keep(of provided) {
-	p.issuers.Keep(of.issuers)
-	p.directories.Keep(of.directories)
+// release disconnects providers that the active configuration does not have.
+func (p *IdentityProviders) release(active identities) {
+	p.issuers.Keep(active.issuers)
+	p.directories.Keep(active.directories)
 }
 
+// Close disconnects all providers.
 func (p *IdentityProviders) Close() {
 	p.issuers.Close()
 	p.directories.Close()

@@ -22,8 +22,8 @@ func Load(dir string) (*config.Config, *webhooks.Snapshot, diagnostic.List) {
 	return c, snapshot, found
 }
 
-// Compile is a configuration compiled, with every error and warning of that
-// besides those that were found when it was read.
+// Compile compiles a configuration and returns all errors and warnings, those that were found when it was read included. With
+// an error there is no Snapshot.
 func Compile(c *config.Config, found diagnostic.List) (*webhooks.Snapshot, diagnostic.List) {
 	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
 	var list diagnostic.List
@@ -42,16 +42,15 @@ func Compile(c *config.Config, found diagnostic.List) (*webhooks.Snapshot, diagn
 	return snapshot, found
 }
 
-// InvalidError is the error of a command that needs the configuration in a
-// directory, with all that is wrong with it.
+// InvalidError returns the error of a command that needs the configuration in a directory, with everything that is wrong with
+// it.
 func InvalidError(dir string, err error) error {
 	return fmt.Errorf("the configuration in %s cannot be used:\n%w", dir, WithPaths(dir, err))
 }
 
-// WithPaths is what is wrong with the configuration in a directory as it is shown to
-// who has named the directory: each finding with its severity, and with a path
-// that can be opened from where the command runs. Findings themselves name files
-// by their paths below the directory.
+// WithPaths returns an error about the configuration in a directory for the person who named the directory: each diagnostic
+// with its severity, and with a path that can be opened from the working directory. Diagnostics themselves have paths below
+// the directory.
 func WithPaths(dir string, err error) error {
 	list, ok := errors.AsType[diagnostic.List](err)
 	if !ok {
@@ -65,21 +64,4 @@ func WithPaths(dir string, err error) error {
 		lines[i] = string(f.Severity) + ": " + f.String()
 	}
 	return errors.New(strings.Join(lines, "\n"))
-}
-
-// first compiles the configuration that a server starts with. There is none that
-// could serve on in its place, so that expressions of policies that do not compile
-// do not keep the server from starting: every other gate would be open, or
-// everything refused.
-func first(c *config.Config, found diagnostic.List) (*webhooks.Snapshot, error) {
-	if found.Err() == nil {
-		c.Policy.KeepBroken = true
-		snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
-		c.Policy.KeepBroken = false
-		if err == nil {
-			return snapshot, nil
-		}
-	}
-	_, found = Compile(c, found)
-	return nil, found.Err()
 }

@@ -14,15 +14,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 )
 
-// ClusterLookup are the cluster in which policies and profiles look things up.
-// Without one, they look into the directory.
+// maxLookupWait bounds how long the activation of a configuration waits for what it looks up. What is not there in time is
+// logged and measured by its source; until it is there, decisions that need it are "cannot decide".
+const maxLookupWait = 5 * time.Second
+
+// ClusterLookup is the cluster in which policies and profiles look up objects. Without one, they look into the directory.
 type ClusterLookup struct {
-	// Cluster is nil without.
+	// Cluster is nil without one.
 	Cluster *cluster.Cluster
-	// view is that of the configuration in use.
-	view *cluster.View
 }
 
+// NewClusterLookup returns the lookup in the cluster of access, which may be nil.
 func NewClusterLookup(access *rest.Config, log *slog.Logger, metrics *telemetry.Telemetry) (*ClusterLookup, error) {
 	if access == nil {
 		return &ClusterLookup{}, nil
@@ -36,49 +38,45 @@ func NewClusterLookup(access *rest.Config, log *slog.Logger, metrics *telemetry.
 	return &ClusterLookup{Cluster: c}, nil
 }
 
-// provide makes a configuration look things up in the cluster, and gives these a
-// moment to be read before it is used. At a start, reviews are not asked for
-// before they are; later, what is not there in time is "could not tell".
-func (s *ClusterLookup) provide(ctx context.Context, c *config.Config) *cluster.View {
-	if s.Cluster == nil {
+// provide connects a configuration with the cluster, and waits for the objects that it names to be read. At a start no review
+// comes before they are.
+func (l *ClusterLookup) provide(ctx context.Context, c *config.Config) *cluster.View {
+	if l.Cluster == nil {
 		return nil
 	}
-	view := s.Cluster.Provide(&c.Policy, &c.Sidecar) //nolint:contextcheck // what is watched lives longer than this call
-	const moment = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, moment)
+	view := l.Cluster.Provide(&c.Policy, &c.Sidecar) //nolint:contextcheck // what is watched lives longer than this call
+	ctx, cancel := context.WithTimeout(ctx, maxLookupWait)
 	defer cancel()
-	_ = view.Wait(ctx) // what is missing is logged and measured by the cluster
+	_ = view.Wait(ctx)
 	return view
 }
 
-// ReadNamespace reads namespaces of requests, nil without a cluster.
-func (s *ClusterLookup) ReadNamespace() func(string, netip.Prefix, bool) {
-	if s.Cluster == nil {
+// ReadNamespace returns the function that reads the namespace of a request, nil without a cluster.
+func (l *ClusterLookup) ReadNamespace() func(string, netip.Prefix, bool) {
+	if l.Cluster == nil {
 		return nil
 	}
-	return s.Cluster.ReadNamespace
+	return l.Cluster.ReadNamespace
 }
 
-// keep notes what belongs to the configuration in use.
-func (s *ClusterLookup) keep(view *cluster.View) { s.view = view }
-
-// clean stops what the configuration in use does not look up.
-func (s *ClusterLookup) clean() {
-	if s.Cluster != nil {
-		s.Cluster.Keep(s.view)
+// release stops watching what the active configuration, which has this view, does not look up.
+func (l *ClusterLookup) release(active *cluster.View) {
+	if l.Cluster != nil {
+		l.Cluster.Keep(active)
 	}
 }
 
-// ready tells what has not been read since the start.
-func (s *ClusterLookup) ready() error {
-	if s.Cluster == nil {
+// ready returns an error that names what has not been read since the start.
+func (l *ClusterLookup) ready() error {
+	if l.Cluster == nil {
 		return nil
 	}
-	return s.Cluster.Ready()
+	return l.Cluster.Ready()
 }
 
-func (s *ClusterLookup) Close() {
-	if s.Cluster != nil {
-		s.Cluster.Close()
+// Close stops all watches.
+func (l *ClusterLookup) Close() {
+	if l.Cluster != nil {
+		l.Cluster.Close()
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -18,142 +19,162 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// resolver finds out which version of each custom resource can be used beside the
-// documents of a directory, so that one with errors does not keep all others from
-// being used.
+// resolver decides which version of each custom resource is active beside the documents of a directory, so that a broken
+// resource does not keep the others from being active.
 //
-// Of an object with errors the last version without is used, if there was one in
-// this process, and it is an object that restricts rather than permits: an exception
-// or an access token with errors does nothing. Of a policy whose expressions never
-// compiled, its failurePolicy decides for what it matches, as in the API server. Of
-// several objects that cannot be used together, the one that was changed last has the
-// error: that is the same in every replica, whenever it started. A document of the
-// directory never has, as long as a resource can be blamed.
+// If the version that was read has errors:
+//   - of an object that restricts, the last version without errors is active, if this process had one active;
+//   - an object that permits (an exception, an access token) has no effect;
+//   - of a policy whose expressions never compiled, its failurePolicy decides for what it matches, as in the API server;
+//   - of several objects that conflict, the one that was changed last has the error. All replicas agree on that, whenever they
+//     started. A document of the directory has it only if no resource takes part in the conflict.
 type resolver struct {
-	// prepare makes a configuration one that can be compiled. It may be called several
-	// times for one settling.
-	prepare func(*config.Config) error
-	// good are the versions that were last in use without errors, by the name of the
-	// object in findings.
+	// good are the versions that were active last without errors, by the name of the object in diagnostics.
 	good map[string]*config.Resource
 }
 
-// candidate is what becomes of one custom resource.
+// resolveInput is what one resolution decides about.
+type resolveInput struct {
+	documents *config.Config
+	resources []*config.Resource
+	// clustered is true if there are custom resources, even if they are none at present.
+	clustered bool
+	// tolerant is true if errors in documents need not make the whole invalid: broken expressions of policies, and profiles
+	// that need a custom resource which is not there.
+	tolerant bool
+	// prepare connects a configuration with what it looks up, before it is compiled. One resolution may call it several times.
+	prepare func(*config.Config) (lookups, error)
+}
+
+// lookups are what a configuration looks up in the cluster and in identity providers.
+type lookups struct {
+	cluster    *cluster.View
+	identities identities
+}
+
+// candidate is one custom resource, and the version of it that is to be active.
 type candidate struct {
 	read *config.Resource
 	// use is the version that is compiled, nil for none.
 	use *config.Resource
 	// found is what is wrong with the version that was read.
 	found diagnostic.List
-	// broken tells that it has errors and is compiled all the same.
+	// broken is true if it has errors and is compiled all the same.
 	broken bool
 }
 
-// current tells whether the version that was read is the one that is compiled.
-func (s *candidate) current() bool { return sameVersion(s.use, s.read) }
+// isCurrent reports whether the version that was read is the one that is compiled.
+func (c *candidate) isCurrent() bool { return sameVersion(c.use, c.read) }
 
-// sameVersion tells whether two readings are of the same version of an object. Every
-// reading of all objects makes new ones.
+// sameVersion reports whether two readings are of the same version of an object.
 func sameVersion(a, b *config.Resource) bool {
 	return a != nil && b != nil && a.ResourceID == b.ResourceID
 }
 
-// Resolution is a configuration that can be used.
+// Resolution is a valid configuration, compiled.
 type Resolution struct {
-	config    *config.Config
-	snapshot  *webhooks.Snapshot
-	standings []*candidate
-	// leftOut are errors of documents that are left out for them.
-	leftOut diagnostic.List
+	config     *config.Config
+	snapshot   *webhooks.Snapshot
+	lookups    lookups
+	candidates []*candidate
+	// leftOut are errors of documents that are not active because of them.
+	leftOut   diagnostic.List
+	clustered bool
 }
 
-// resolution is one settling in progress.
+// resolution is the work on one Resolution.
 type resolution struct {
-	*resolver
-	base   *config.Config
+	resolveInput
+
+	good   map[string]*config.Resource
 	all    []*candidate
 	byName map[string]*candidate
-	// tolerant tells that documents with errors need not keep the rest from being used.
-	tolerant bool
-	// without are the profiles of the directory that are left out, and why.
+	// without are the profiles of the directory that are left out, and leftOut is why.
 	without map[string]bool
 	leftOut diagnostic.List
 }
 
-// settle compiles the documents of a directory with the custom resources. The error
-// is about the documents: no version of the resources makes them usable. Documents
-// with expressions that do not compile, and profiles that need a resource which is not
-// there, are an error too, if tolerant is false.
-func (s *resolver) settle(base *config.Config, resources []*config.Resource, tolerant bool) (*Resolution, error) {
-	a := &resolution{resolver: s, base: base, byName: make(map[string]*candidate, len(resources)), tolerant: tolerant, without: map[string]bool{}}
-	for _, r := range resources {
-		if r.Deleting && permits(r.Kind) {
-			continue // Whoever deletes it takes back what it permits, whatever waits for it to be gone.
-		}
-		one := &candidate{read: r, use: r, found: slices.Clone(r.Found)}
-		if r.Found.Err() != nil || r.Value == nil {
-			one.use = s.before(r)
-		}
-		a.all = append(a.all, one)
-		a.byName[r.Object()] = one
-	}
-	slices.SortFunc(a.all, func(a, b *candidate) int { return cmp.Compare(a.read.Object(), b.read.Object()) })
-	of, found, err := a.whole()
+// resolve compiles documents with custom resources. The error is about the documents: no version of the resources makes them
+// valid.
+func (r *resolver) resolve(in resolveInput) (*Resolution, error) {
+	a := r.begin(in)
+	of, found, err := a.compile()
 	if err != nil {
 		return nil, err
 	}
 	if found.Err() != nil {
 		a.note(found)
-		// Profiles and tokens are what cannot be used together; to find out which of them,
-		// they alone are compiled again and again, and not the policies.
-		a.resolve(func(c *config.Config) error { _, err := sidecar.Compile(c.Sidecar); return err })
-		a.resolve(func(c *config.Config) error {
-			if err := s.prepare(c); err != nil {
+		// Only profiles and tokens can conflict. To find out which, they alone are compiled repeatedly, and not the policies.
+		a.compileUntilValid(func(c *config.Config) error { _, err := sidecar.Compile(c.Sidecar); return err })
+		a.compileUntilValid(func(c *config.Config) error {
+			if _, err := in.prepare(c); err != nil {
 				return err
 			}
 			_, err := authn.Compile(c.Authn)
 			return err
 		})
-		if of, found, err = a.policies(); err != nil {
+		if of, found, err = a.compilePolicies(); err != nil {
 			return nil, err
 		}
 	}
 	if of == nil {
 		return nil, found.Err()
 	}
-	if ofDocuments := a.ofDocuments(found); !tolerant && ofDocuments.Err() != nil {
+	if ofDocuments := a.ofDocuments(found); !in.tolerant && ofDocuments.Err() != nil {
 		return nil, ofDocuments.Err()
 	}
 	a.note(found)
 	return of, nil
 }
 
-// note gives each resource what is said of the version that was read. What others
-// take part in too is for who has to mend it.
+// begin makes each resource a candidate with its newest version without errors of its own.
+func (r *resolver) begin(in resolveInput) *resolution {
+	a := &resolution{resolveInput: in, good: r.good, byName: make(map[string]*candidate, len(in.resources)), without: map[string]bool{}}
+	for _, one := range in.resources {
+		if one.Deleting && permits(one.Kind) {
+			continue // its deletion takes back what it permits, whatever finalizer keeps the object
+		}
+		c := &candidate{read: one, use: one, found: slices.Clone(one.Found)}
+		if one.Found.Err() != nil || one.Value == nil {
+			c.use = a.previous(one)
+		}
+		a.all = append(a.all, c)
+		a.byName[one.Object()] = c
+	}
+	slices.SortFunc(a.all, func(a, b *candidate) int { return cmp.Compare(a.read.Object(), b.read.Object()) })
+	return a
+}
+
+// note adds diagnostics to the candidates whose version that was read they are about. Conflicts are left to blame.
 func (a *resolution) note(found diagnostic.List) {
 	for _, f := range found {
 		one := a.byName[f.Object]
-		if f.Source == config.ClusterSource && f.Others == "" && one != nil && one.current() && !slices.Contains(one.found, f) {
+		if f.Source == config.ClusterSource && f.Others == "" && one != nil && one.isCurrent() && !slices.Contains(one.found, f) {
 			one.found = append(one.found, f)
 		}
 	}
 }
 
-// merged is the configuration of the versions that stand.
+// merged returns the documents with the versions of the candidates.
 func (a *resolution) merged() (*config.Config, diagnostic.List) {
+	if !a.clustered {
+		merged := *a.documents
+		return &merged, nil
+	}
 	used := make([]*config.Resource, 0, len(a.all))
 	for _, one := range a.all {
 		if one.use != nil {
 			used = append(used, one.use)
 		}
 	}
-	return a.base.WithoutProfiles(a.without).With(used)
+	return a.documents.WithoutProfiles(a.without).With(used)
 }
 
-// whole compiles everything. Without a result there are errors among the findings.
-func (a *resolution) whole() (*Resolution, diagnostic.List, error) {
+// compile compiles everything. Without a result there are errors among the diagnostics.
+func (a *resolution) compile() (*Resolution, diagnostic.List, error) {
 	merged, found := a.merged()
-	if err := a.prepare(merged); err != nil {
+	lookups, err := a.prepare(merged)
+	if err != nil {
 		return nil, nil, err
 	}
 	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: merged.Sidecar, Policy: merged.Policy, Authn: merged.Authn})
@@ -164,12 +185,13 @@ func (a *resolution) whole() (*Resolution, diagnostic.List, error) {
 		}
 		return nil, append(found, list...), nil
 	}
-	return &Resolution{merged, snapshot, a.all, a.leftOut}, append(found, snapshot.Warnings()...), nil
+	return &Resolution{
+		config: merged, snapshot: snapshot, lookups: lookups, candidates: a.all, leftOut: a.leftOut, clustered: a.clustered,
+	}, append(found, snapshot.Warnings()...), nil
 }
 
-// resolve takes back versions until a part compiles, or nothing more can be taken
-// back.
-func (a *resolution) resolve(compile func(*config.Config) error) {
+// compileUntilValid replaces versions by previous ones until a part compiles, or no candidate is left to blame.
+func (a *resolution) compileUntilValid(compile func(*config.Config) error) {
 	for {
 		merged, found := a.merged()
 		if err := compile(merged); err != nil {
@@ -182,19 +204,18 @@ func (a *resolution) resolve(compile func(*config.Config) error) {
 	}
 }
 
-// policies compiles everything, and takes back versions of policies and what belongs
-// to them until that is possible.
-func (a *resolution) policies() (of *Resolution, found diagnostic.List, err error) {
+// compilePolicies compiles everything, and replaces versions of policies, bindings and exceptions by previous ones until that
+// is possible.
+func (a *resolution) compilePolicies() (of *Resolution, found diagnostic.List, err error) {
 	for {
-		of, found, err = a.whole()
+		of, found, err = a.compile()
 		if err != nil || !a.blamePolicies(found, of != nil) {
 			return of, found, err
 		}
 	}
 }
 
-// blame takes back one version for each error that is not of a policy, and tells
-// whether there was any.
+// blame replaces one version for each error that is not of a policy, and reports whether there was one.
 func (a *resolution) blame(found diagnostic.List) (again bool) {
 	a.note(found)
 	touched := map[*candidate]bool{}
@@ -208,8 +229,8 @@ func (a *resolution) blame(found diagnostic.List) (again bool) {
 			again = true
 		case victim != nil:
 			touched[victim], again = true, true
-			a.takeBack(victim, &f)
-		case a.tolerant && strings.HasPrefix(f.Object, "SidecarProfile/") && !a.without[f.Object]:
+			a.replace(victim, &f)
+		case a.tolerant && a.clustered && strings.HasPrefix(f.Object, "SidecarProfile/") && !a.without[f.Object]:
 			// It may need a resource that is gone, or was not read yet.
 			a.without[f.Object], again = true, true
 			a.leftOut = append(a.leftOut, f)
@@ -218,8 +239,8 @@ func (a *resolution) blame(found diagnostic.List) (again bool) {
 	return again
 }
 
-// victim is the resource that is to mend an error: of those that take part in it, the
-// one that was changed last. Known tells that one of them was taken back already.
+// victim returns the candidate that has to change because of an error: of those that take part in it, the one that was changed
+// last. Known is true if the version of one of them was replaced already.
 func (a *resolution) victim(f *diagnostic.Diagnostic, touched map[*candidate]bool) (victim *candidate, known bool) {
 	for _, name := range append(strings.Fields(f.Others), f.Object) {
 		one := a.byName[name]
@@ -236,14 +257,14 @@ func (a *resolution) victim(f *diagnostic.Diagnostic, touched map[*candidate]boo
 	return victim, false
 }
 
-// changedLater has the same answer in every replica.
+// changedLater reports whether a was changed after b. All replicas get the same answer.
 func changedLater(a, b *config.Resource) bool {
 	return cmp.Or(a.ChangedAt.Compare(b.ChangedAt), cmp.Compare(a.Object(), b.Object())) > 0
 }
 
-// takeBack takes a version back, to the one before it or to none.
-func (a *resolution) takeBack(one *candidate, f *diagnostic.Diagnostic) {
-	current := one.current()
+// replace replaces the version of a candidate by the previous one, or by none.
+func (a *resolution) replace(one *candidate, f *diagnostic.Diagnostic) {
+	current := one.isCurrent()
 	if current {
 		said := *f
 		if f.Object != one.read.Object() {
@@ -256,16 +277,15 @@ func (a *resolution) takeBack(one *candidate, f *diagnostic.Diagnostic) {
 			one.found = append(one.found, said)
 		}
 	}
-	before := a.before(one.read)
-	if !current || before == nil || sameVersion(before, one.read) {
-		before = nil
+	previous := a.previous(one.read)
+	if !current || previous == nil || sameVersion(previous, one.read) {
+		previous = nil
 	}
-	one.use = before
+	one.use = previous
 }
 
-// blamePolicies takes back versions with errors of policies, bindings and exceptions,
-// and tells whether there was any. A policy whose expressions do not compile stays
-// unless there is a version before: that it matches is what its failurePolicy needs.
+// blamePolicies replaces versions of policies, bindings and exceptions that have errors, and reports whether there was one. A
+// policy whose expressions do not compile and that has no previous version stays: its failurePolicy needs what it matches.
 func (a *resolution) blamePolicies(found diagnostic.List, compiled bool) (again bool) {
 	again = a.blame(found)
 	for _, one := range a.all {
@@ -277,31 +297,31 @@ func (a *resolution) blamePolicies(found diagnostic.List, compiled bool) (again 
 			!strings.HasPrefix(f.Object, "AdmissionPolicy/") {
 			continue
 		}
-		before := a.before(one.read)
+		previous := a.previous(one.read)
 		switch {
-		case one.current() && before != nil && !sameVersion(before, one.read):
-			a.takeBack(one, &f)
+		case one.isCurrent() && previous != nil && !sameVersion(previous, one.read):
+			a.replace(one, &f)
 			again = true
-		case compiled || a.compilesKept(one):
+		case compiled || a.compilesWithoutExpressions(one):
 			one.broken = true
 		default:
-			a.takeBack(one, &f)
+			a.replace(one, &f)
 			again = true
 		}
 	}
 	return again
 }
 
-// compilesKept tells whether a policy compiles but for its expressions.
-func (a *resolution) compilesKept(one *candidate) bool {
-	alone, _ := a.base.With([]*config.Resource{one.use})
+// compilesWithoutExpressions reports whether a policy compiles but for its expressions.
+func (a *resolution) compilesWithoutExpressions(one *candidate) bool {
+	alone, _ := a.documents.With([]*config.Resource{one.use})
 	_, err := policy.Compile(policy.Spec{
 		AdmissionPolicies: alone.Policy.AdmissionPolicies[len(alone.Policy.AdmissionPolicies)-1:], Configuration: alone.Policy.Configuration, KeepBroken: true,
 	})
 	return err == nil
 }
 
-// ofDocuments are findings about documents of the directory.
+// ofDocuments returns the diagnostics about documents of the directory.
 func (a *resolution) ofDocuments(found diagnostic.List) diagnostic.List {
 	var list diagnostic.List
 	for _, f := range found {
@@ -312,13 +332,12 @@ func (a *resolution) ofDocuments(found diagnostic.List) diagnostic.List {
 	return list
 }
 
-// permits tells kinds whose objects let somebody in or something pass.
+// permits reports whether objects of a kind allow what is otherwise refused.
 func permits(kind string) bool { return kind == "PolicyException" || kind == "AccessToken" }
 
-// before is the version of a resource to use in the place of one with errors, nil
-// for none.
-func (s *resolver) before(r *config.Resource) *config.Resource {
-	good := s.good[r.Object()]
+// previous returns the version to use in place of one with errors, nil for none.
+func (a *resolution) previous(r *config.Resource) *config.Resource {
+	good := a.good[r.Object()]
 	switch {
 	case good == nil || good.UID != r.UID:
 		return nil
@@ -329,21 +348,21 @@ func (s *resolver) before(r *config.Resource) *config.Resource {
 	}
 }
 
-// keep notes what is in use without errors.
-func (s *resolver) keep(of *Resolution) {
-	s.good = make(map[string]*config.Resource, len(of.standings))
-	for _, one := range of.standings {
+// keep remembers the versions that are active without errors.
+func (r *resolver) keep(of *Resolution) {
+	r.good = make(map[string]*config.Resource, len(of.candidates))
+	for _, one := range of.candidates {
 		if one.use != nil && !one.broken {
-			s.good[one.read.Object()] = one.use
+			r.good[one.read.Object()] = one.use
 		}
 	}
 }
 
-// report is what the people of the cluster are told. NotSent may be nil.
+// report returns what became of each custom resource. NotSent may be nil.
 func (of *Resolution) report(notSent func(object any) []string) status.Report {
-	report := status.Report{Outcomes: make([]status.Outcome, 0, len(of.standings))}
+	report := status.Report{Outcomes: make([]status.Outcome, 0, len(of.candidates))}
 	digest := sha256.New()
-	for _, one := range of.standings {
+	for _, one := range of.candidates {
 		o := status.Outcome{
 			Object:   status.Object{Kind: one.read.Kind, Namespace: one.read.Namespace, Name: one.read.Name, UID: one.read.UID, Generation: one.read.Generation},
 			Use:      status.Current,
@@ -352,7 +371,7 @@ func (of *Resolution) report(notSent func(object any) []string) status.Report {
 		switch {
 		case one.use == nil || one.broken:
 			o.Use = status.Unused
-		case !one.current():
+		case !one.isCurrent():
 			o.Use = status.Previous
 		}
 		if notSent != nil && one.read.Found.Err() == nil {
@@ -367,30 +386,32 @@ func (of *Resolution) report(notSent func(object any) []string) status.Report {
 	return report
 }
 
-// findings are those of the snapshot, with all about the resources as they were
-// read.
-func (of *Resolution) findings(snapshot diagnostic.List) diagnostic.List {
-	list := slices.DeleteFunc(snapshot, func(f diagnostic.Diagnostic) bool { return f.Source == config.ClusterSource })
+// diagnostics returns those of the snapshot, with all about the custom resources as they were read.
+func (of *Resolution) diagnostics() diagnostic.List {
+	if !of.clustered {
+		return of.snapshot.Warnings()
+	}
+	list := slices.DeleteFunc(of.snapshot.Warnings(), func(f diagnostic.Diagnostic) bool { return f.Source == config.ClusterSource })
 	list = append(list, of.leftOut...)
-	for _, one := range of.standings {
+	for _, one := range of.candidates {
 		list = append(list, one.found...)
 	}
 	list.Sort()
 	return list
 }
 
-// counts are how many resources there are, by kind and by which version is in use.
+// counts returns how many resources there are, by kind and by which version is active.
 func (of *Resolution) counts() map[string]map[string]int {
 	const current, previous, unused = "current", "previous", "unused"
 	counts := map[string]map[string]int{}
 	for _, kind := range config.ResourceKinds() {
 		counts[kind.Kind] = map[string]int{current: 0, previous: 0, unused: 0}
 	}
-	for _, one := range of.standings {
+	for _, one := range of.candidates {
 		switch {
 		case one.use == nil || one.broken:
 			counts[one.read.Kind][unused]++
-		case !one.current():
+		case !one.isCurrent():
 			counts[one.read.Kind][previous]++
 		default:
 			counts[one.read.Kind][current]++
@@ -399,9 +420,8 @@ func (of *Resolution) counts() map[string]map[string]int {
 	return counts
 }
 
-// sameResources tells whether two readings gave the same versions of the same
-// objects, changed at the same times. The times alone may decide which of two is used,
-// and a replica that starts knows only those of now.
+// sameResources reports whether two readings gave the same versions of the same objects, changed at the same times. The times
+// matter, because a replica that starts now decides conflicts by them.
 func sameResources(a, b []*config.Resource) bool {
 	if len(a) != len(b) {
 		return false

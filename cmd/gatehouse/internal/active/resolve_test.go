@@ -71,14 +71,19 @@ func documentsOf(t *testing.T, text string) *config.Config {
 	return base
 }
 
-func prepareKept(c *config.Config) error {
+// prepare makes broken expressions of policies warnings, as a server does.
+func prepare(c *config.Config) (lookups, error) {
 	c.Policy.KeepBroken = true
-	return nil
+	return lookups{}, nil
+}
+
+func resolve(r *resolver, documents *config.Config, resources []*config.Resource, tolerant bool) (*Resolution, error) {
+	return r.resolve(resolveInput{documents: documents, resources: resources, clustered: true, tolerant: tolerant, prepare: prepare})
 }
 
 // A broken custom resource keeps no other from being used, and what worked before it
 // broke goes on working.
-func TestSettle(t *testing.T) {
+func TestResolve(t *testing.T) {
 	t.Parallel()
 	type round []*config.Resource
 	exception := func(generation int, reason string) *config.Resource {
@@ -168,14 +173,14 @@ spec: {policies: [{name: p}], match: {names: [a]}, reason: %q}
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := resolver{prepare: prepareKept}
+			s := resolver{}
 			base := documentsOf(t, test.documents)
 			var last *Resolution
 			if len(test.rounds) == 0 {
 				test.rounds = []round{nil}
 			}
 			for _, resources := range test.rounds {
-				of, err := s.settle(base, resources, true)
+				of, err := resolve(&s, base, resources, true)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -223,19 +228,19 @@ func TestReportDigest(t *testing.T) {
 	base := documentsOf(t, "")
 	digest := func(s *resolver, resources ...*config.Resource) string {
 		t.Helper()
-		of, err := s.settle(base, resources, true)
+		of, err := resolve(s, base, resources, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.keep(of)
 		return of.report(nil).Digest
 	}
-	one, other := &resolver{prepare: prepareKept}, &resolver{prepare: prepareKept}
+	one, other := &resolver{}, &resolver{}
 	a := digest(one, customPolicy(t, 1, "p", "true"), customPolicy(t, 1, "q", "true"))
 	if b := digest(other, customPolicy(t, 1, "q", "true"), customPolicy(t, 1, "p", "true")); a != b {
 		t.Error("the order in which resources are read makes a difference")
 	}
-	began := &resolver{prepare: prepareKept}
+	began := &resolver{}
 	with, without := digest(one, customPolicy(t, 2, "p", "true +")), digest(began, customPolicy(t, 2, "p", "true +"))
 	if with != without {
 		t.Error("a replica that has no version from before looks as if it were behind")
@@ -248,12 +253,12 @@ func TestReportDigest(t *testing.T) {
 // A resource that cannot be used beside a document of the directory has the error,
 // and nobody else has: neither other new resources nor those of other kinds, also in
 // a replica that starts afterwards.
-func TestSettleBlamesWhoConflicts(t *testing.T) {
+func TestResolveBlamesWhoConflicts(t *testing.T) {
 	t.Parallel()
 	base := documentsOf(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: zdir}\nspec: {template: {spec: {containers: [{name: agent, image: img}]}}}\n")
 	conflicting := custom(t, 1, "kind: SidecarProfile\nmetadata: {name: aa}\nspec: {template: {spec: {containers: [{name: agent, image: img}]}}}\n")
-	for name, s := range map[string]*resolver{"running": running(t, base, customPolicy(t, 1, "p", "true")), "started": {prepare: prepareKept}} {
-		of, err := s.settle(base, []*config.Resource{customPolicy(t, 1, "p", "true"), customPolicy(t, 1, "q", "true +"), conflicting, customProfile(t, 1, "other", "")}, true)
+	for name, s := range map[string]*resolver{"running": running(t, base, customPolicy(t, 1, "p", "true")), "started": {}} {
+		of, err := resolve(s, base, []*config.Resource{customPolicy(t, 1, "p", "true"), customPolicy(t, 1, "q", "true +"), conflicting, customProfile(t, 1, "other", "")}, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,11 +272,11 @@ func TestSettleBlamesWhoConflicts(t *testing.T) {
 	}
 }
 
-// running is a settling that has used these resources.
+// running is a resolver that has these resources active.
 func running(t *testing.T, base *config.Config, resources ...*config.Resource) *resolver {
 	t.Helper()
-	s := &resolver{prepare: prepareKept}
-	of, err := s.settle(base, resources, true)
+	s := &resolver{}
+	of, err := resolve(s, base, resources, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +294,7 @@ func usesOf(of *Resolution) []string {
 
 // Of two resources that exclude each other the one that was changed last has the
 // error, whatever they are called and whenever a replica started.
-func TestSettleBlamesWhoChangedLast(t *testing.T) {
+func TestResolveBlamesWhoChangedLast(t *testing.T) {
 	t.Parallel()
 	base := documentsOf(t, "")
 	at := func(minute int, name string) *config.Resource {
@@ -302,12 +307,12 @@ spec: {template: {spec: {containers: [{name: agent, image: img}]}}}
 	}
 	for _, test := range []struct{ first, last string }{{"aa", "zz"}, {"zz", "aa"}} {
 		both := []*config.Resource{at(1, test.first), at(2, test.last)}
-		for name, s := range map[string]*resolver{"running": running(t, base, at(1, test.first)), "started": {prepare: prepareKept}} {
-			of, err := s.settle(base, both, true)
+		for name, s := range map[string]*resolver{"running": running(t, base, at(1, test.first)), "started": {}} {
+			of, err := resolve(s, base, both, true)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, one := range of.standings {
+			for _, one := range of.candidates {
 				want := one.read.Name == test.first
 				if (one.use != nil) != want || (one.found.Err() == nil) != want {
 					t.Errorf("%s, %s last: %s is in use: %v, with %v", name, test.last, one.read.Name, one.use != nil, one.found.Err())
@@ -320,7 +325,7 @@ spec: {template: {spec: {containers: [{name: agent, image: img}]}}}
 // Whoever labels one of two resources that exclude each other does not change which of
 // them is in use; who writes its spec once more does, also in replicas that run, where
 // nothing else of it is new.
-func TestSettleAfterNothingButATimeChanged(t *testing.T) {
+func TestResolveAfterNothingButATimeChanged(t *testing.T) {
 	t.Parallel()
 	base := documentsOf(t, "")
 	profile := func(name, more string, managers ...string) *config.Resource {
@@ -345,12 +350,12 @@ spec: {template: {spec: {containers: [{name: agent, image: img}]}}}
 	} {
 		after := []*config.Resource{before[1], test.a}
 		if same := sameResources(before, after); same != test.same {
-			t.Errorf("%s: nothing to settle: %v, want %v", name, same, test.same)
+			t.Errorf("%s: nothing to resolve: %v, want %v", name, same, test.same)
 		}
 		ran := running(t, base, before...)
 		digests := map[string]bool{}
-		for who, s := range map[string]*resolver{"running": ran, "started": {prepare: prepareKept}} {
-			of, err := s.settle(base, after, true)
+		for who, s := range map[string]*resolver{"running": ran, "started": {}} {
+			of, err := resolve(s, base, after, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -367,38 +372,38 @@ spec: {template: {spec: {containers: [{name: agent, image: img}]}}}
 
 // A document that needs a resource which is gone is left out and told of, and does not
 // keep a server from starting; as a change it is not taken.
-func TestSettleLeavesDocumentsOut(t *testing.T) {
+func TestResolveLeavesDocumentsOut(t *testing.T) {
 	t.Parallel()
 	base := documentsOf(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: v2}\nspec: {rollout: {percent: 10, replaces: v1}, template: {spec: {containers: [{name: v2, image: img}]}}}\n")
-	s := &resolver{prepare: prepareKept}
+	s := &resolver{}
 	policies := []*config.Resource{customPolicy(t, 1, "p", "true")}
-	of, err := s.settle(base, policies, true)
+	of, err := resolve(s, base, policies, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := len(of.config.Sidecar.Profiles); n != 0 || len(of.config.Policy.AdmissionPolicies) != 1 {
 		t.Errorf("%d profiles and %d policies are in use", n, len(of.config.Policy.AdmissionPolicies))
 	}
-	if found := of.findings(nil); found.Err() == nil || !strings.Contains(found.Err().Error(), `a.yaml: SidecarProfile/v2: spec.rollout.replaces: "v1" is not the name`) {
+	if found := of.diagnostics(); found.Err() == nil || !strings.Contains(found.Err().Error(), `a.yaml: SidecarProfile/v2: spec.rollout.replaces: "v1" is not the name`) {
 		t.Errorf("nothing says why: %v", found)
 	}
-	if _, err := s.settle(base, policies, false); err == nil {
+	if _, err := resolve(s, base, policies, false); err == nil {
 		t.Error("a change to such documents is taken")
 	}
-	of, err = s.settle(base, append(policies, customProfile(t, 1, "v1", "")), false)
-	if err != nil || len(of.config.Sidecar.Profiles) != 2 || of.findings(nil).Err() != nil {
+	of, err = resolve(s, base, append(policies, customProfile(t, 1, "v1", "")), false)
+	if err != nil || len(of.config.Sidecar.Profiles) != 2 || of.diagnostics().Err() != nil {
 		t.Errorf("with the resource: %v %v", of, err)
 	}
 }
 
 // What permits is over as soon as somebody deletes it, and what restricts when it is
 // gone.
-func TestSettleDeleting(t *testing.T) {
+func TestResolveDeleting(t *testing.T) {
 	t.Parallel()
 	exception := custom(t, 1, "kind: PolicyException\nmetadata: {name: e, namespace: gatehouse-system, deletionTimestamp: \"2026-01-01T00:00:00Z\", finalizers: [a/b]}\nspec: {policies: [{name: p}], match: {names: [a]}, reason: why}\n")
 	policy := custom(t, 1, "kind: AdmissionPolicyBinding\nmetadata: {name: b, deletionTimestamp: \"2026-01-01T00:00:00Z\", finalizers: [a/b]}\nspec: {policyName: p, validationActions: [Deny]}\n")
-	s := &resolver{prepare: prepareKept}
-	of, err := s.settle(documentsOf(t, ""), []*config.Resource{exception, policy, customPolicy(t, 1, "p", "true")}, true)
+	s := &resolver{}
+	of, err := resolve(s, documentsOf(t, ""), []*config.Resource{exception, policy, customPolicy(t, 1, "p", "true")}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,29 +414,29 @@ func TestSettleDeleting(t *testing.T) {
 
 // Everything that is wrong with an object is told, also where the version before it
 // is used.
-func TestSettleTellsAll(t *testing.T) {
+func TestResolveTellsAll(t *testing.T) {
 	t.Parallel()
 	s := running(t, documentsOf(t, ""), customPolicy(t, 1, "p", "true"), customProfile(t, 1, "a", ""))
 	two := custom(t, 2, "kind: AdmissionPolicy\nmetadata: {name: p}\nspec:\n  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}\n  validations: [{expression: 'true +'}, {expression: 'nonsense'}]\n")
-	of, err := s.settle(documentsOf(t, ""), []*config.Resource{two, customProfile(t, 2, "a", ", injection: Never, onConflict: Never")}, true)
+	of, err := resolve(s, documentsOf(t, ""), []*config.Resource{two, customProfile(t, 2, "a", ", injection: Never, onConflict: Never")}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, one := range of.standings {
+	for _, one := range of.candidates {
 		n := 0
 		for _, f := range one.found {
 			if f.Severity == diagnostic.Error {
 				n++
 			}
 		}
-		if n != 2 || one.current() || one.use == nil {
+		if n != 2 || one.isCurrent() || one.use == nil {
 			t.Errorf("%s: %v", one.read.Object(), one.found)
 		}
 	}
 }
 
 // Many conflicts at once take as many rounds as there are, of the profiles alone.
-func TestSettleManyConflicts(t *testing.T) {
+func TestResolveManyConflicts(t *testing.T) {
 	t.Parallel()
 	var resources []*config.Resource
 	const pairs = 20
@@ -440,8 +445,10 @@ func TestSettleManyConflicts(t *testing.T) {
 		resources = append(resources, customProfile(t, 1, a, ", placement: {before: ["+b+"]}"), customProfile(t, 1, b, ", placement: {before: ["+a+"]}"))
 	}
 	prepared := 0
-	s := &resolver{prepare: func(c *config.Config) error { prepared++; return prepareKept(c) }}
-	of, err := s.settle(documentsOf(t, ""), resources, true)
+	of, err := new(resolver).resolve(resolveInput{
+		documents: documentsOf(t, ""), resources: resources, clustered: true, tolerant: true,
+		prepare: func(c *config.Config) (lookups, error) { prepared++; return prepare(c) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

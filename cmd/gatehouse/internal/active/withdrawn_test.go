@@ -32,7 +32,7 @@ type directoryServer struct {
 
 // serveDirectory starts with a directory of two access tokens and two policies, each
 // in a file of its own.
-func serveDirectory(t *testing.T, resources customResources) *directoryServer {
+func serveDirectory(t *testing.T, resources CustomResources) *directoryServer {
 	t.Helper()
 	s := &directoryServer{Reconciler: &Reconciler{Dir: filepath.Join(t.TempDir(), "config")}, tokens: map[string]string{}}
 	for i, id := range []string{"one", "two"} {
@@ -54,8 +54,8 @@ spec: {sha256: %s, user: {username: %s}, expiresAt: %q}
 	t.Cleanup(providers.Close)
 	current := &Active{Dir: s.Dir, Log: log, Metrics: metrics, Seed: maphash.MakeSeed()}
 	t.Cleanup(current.Reminder.Stop)
-	s.Reconciler = &Reconciler{Dir: s.Dir, Current: current, World: &ClusterLookup{}, Providers: providers, Resources: resources}
-	loaded, found := s.Inspect()
+	s.Reconciler = &Reconciler{Dir: s.Dir, Current: current, Cluster: &ClusterLookup{}, Providers: providers, Resources: resources}
+	loaded, found := s.Read()
 	if err := s.Start(t.Context(), loaded, found); err != nil {
 		t.Fatal(err)
 	}
@@ -89,12 +89,8 @@ func (s *directoryServer) write(t *testing.T, name, content string) {
 func (s *directoryServer) change(t *testing.T, change func()) {
 	t.Helper()
 	change()
-	read, found := s.Inspect()
-	if s.Resources == nil {
-		s.ReplaceDirectory(t.Context(), read, found.Err())
-	} else {
-		s.documents(t.Context(), read, found.Err())
-	}
+	read, found := s.Read()
+	s.reconcileDocuments(t.Context(), read, found.Err())
 }
 
 // wants compares which access tokens are good, and how many policies there are.
@@ -176,7 +172,7 @@ func TestWhatIsNotReadIsNotWithdrawn(t *testing.T) {
 			s.write(t, "red.yaml", strings.Replace(policyDocument("red"), `"true"`, `"true +"`, 1))
 		}, "two"},
 	} {
-		for kind, resources := range map[string]func() customResources{"": func() customResources { return nil }, ", beside custom resources": func() customResources {
+		for kind, resources := range map[string]func() CustomResources{"": func() CustomResources { return nil }, ", beside custom resources": func() CustomResources {
 			h := &handed{changed: make(chan struct{}, 1)}
 			h.hand()
 			return h
@@ -221,7 +217,7 @@ func TestDirectoryThatLosesItsDocuments(t *testing.T) {
 
 	empty := t.TempDir()
 	loaded, found := config.InspectBeside(empty)
-	again := &Reconciler{Dir: empty, Current: s.Current, World: &ClusterLookup{}, Providers: s.Providers, Resources: resources}
+	again := &Reconciler{Dir: empty, Current: s.Current, Cluster: &ClusterLookup{}, Providers: s.Providers, Resources: resources}
 	_ = s.log.take()
 	if err := again.Start(t.Context(), loaded, found); err != nil {
 		t.Fatalf("no start with an empty directory beside custom resources: %v", err)

@@ -1,110 +1,22 @@
 package app
 
 import (
-	"bytes"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/podcount"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
-	crdversion "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/version"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
-
-// reports makes what tells of custom resources. Nothing of the cluster needs to be
-// reachable yet.
-func (f *Options) reports(ctx context.Context, access *rest.Config, world *active.ClusterLookup, current *active.Active, log *slog.Logger, metrics *telemetry.Telemetry) (*reporting, error) {
-	access = rest.CopyConfig(access)
-	access.UserAgent = "gatehouse-status/" + build.Version()
-	access.QPS, access.Burst = reportingQPS, reportingBurst
-	client, err := certs.NewClient(access)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := dynamic.NewForConfig(access)
-	if err != nil {
-		return nil, fmt.Errorf("no client for %s: %w", access.Host, err)
-	}
-	checked, err := crdversion.New(crdversion.Config{Client: objects, Log: log})
-	if err != nil {
-		return nil, err
-	}
-	replica := certs.ReplicaName(f.replica)
-	recorder := events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: replica, Log: log})
-	r := &reporting{definitions: checked}
-	r.status = status.New(status.Config{
-		Client: objects, Leases: client.CoordinationV1(), Namespace: f.ownNamespace(), Group: install.DefaultGroup, Replica: replica,
-		Record: recorder.Write, Log: log,
-		Policies: func() map[string]status.PolicyCount { return policyCounts(metrics, current.Config.Load()) },
-		Pods:     f.podCounter(client, current, log),
-	})
-	metrics.Registry.MustRegister(r.status)
-	names := f.names()
-	if r.assumed = !f.given("registration") && len(names) == 0; r.assumed {
-		names = []string{install.DefaultRegistration}
-	}
-	if len(names) > 0 {
-		r.registrations = world.Cluster.Registrations(names)
-	}
-	return r, nil
-}
-
-// podCounter counts the pods of profiles, but for those of namespaces that are never
-// sent. It is nil if nobody wants to know.
-func (f *Options) podCounter(client certs.Client, current *active.Active, log *slog.Logger) status.PodCounter {
-	if f.CountPods == 0 {
-		return nil
-	}
-	left := []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease, f.ownNamespace()}
-	return podcount.New(podcount.Config{
-		Client: client.CoreV1().RESTClient(), Every: f.CountPods, Log: log,
-		Set: func() *sidecar.Set {
-			if s := current.Snapshot.Load(); s != nil {
-				return s.Sidecar
-			}
-			return nil
-		},
-		Left: func(namespace string) bool { return slices.Contains(left, namespace) },
-	})
-}
-
-// ownNamespace is the namespace that this runs in.
-func (f *Options) ownNamespace() string {
-	if f.Namespace != "" {
-		return f.Namespace
-	}
-	if f.InCluster {
-		text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-		if name := string(bytes.TrimSpace(text)); err == nil && len(validation.IsDNS1123Label(name)) == 0 {
-			return name
-		}
-	}
-	return install.DefaultNamespace
-}
 
 // Options are what the command line of serve says.
 type Options struct {

@@ -1,3 +1,4 @@
+// Package app is the composition root of the server: Run makes its parts from Options and runs them.
 package app
 
 import (
@@ -39,11 +40,11 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	world, err := active.NewClusterLookup(access, log, metrics)
+	lookup, err := active.NewClusterLookup(access, log, metrics)
 	if err != nil {
 		return err
 	}
-	defer world.Close()
+	defer lookup.Close()
 	providers := active.NewIdentityProviders(log, metrics)
 	defer providers.Close()
 	usage, err := f.usage(access, log)
@@ -52,20 +53,20 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	}
 	current := &active.Active{Dir: f.Config, Log: log, Metrics: metrics, Usage: usage, Seed: maphash.MakeSeed()}
 	defer current.Reminder.Stop()
-	configuration := &active.Reconciler{Dir: f.Config, Current: current, World: world, Providers: providers, RefuseEmptied: f.OnEmptiedFile == EmptiedFileRefuse}
+	configuration := &active.Reconciler{Dir: f.Config, Current: current, Cluster: lookup, Providers: providers, RefuseEmptied: f.OnEmptiedFile == EmptiedFileRefuse}
 	var reports *reporting
 	if f.CustomResources {
-		if reports, err = f.reports(ctx, access, world, current, log, metrics); err != nil {
+		if reports, err = f.reports(ctx, access, lookup, current, log, metrics); err != nil {
 			return err
 		}
 		reports.follow(configuration)
-		configuration.Resources = world.Cluster.Resources()
+		configuration.Resources = lookup.Cluster.Resources()
 	}
 	tracer, err := f.Operations.tracer(f.replica, log)
 	if err != nil {
 		return err
 	}
-	loaded, found := configuration.Inspect()
+	loaded, found := configuration.Read()
 	if found.Err() != nil {
 		return configuration.Start(ctx, loaded, found) // which says what is wrong
 	}
@@ -88,6 +89,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 		// An API server that hangs keeps this waiting, and what comes next too.
 		asking.Go(func() { _, _ = certify() }) // the error is kept
 	}
+	state := loaded.State
 	err = configuration.Start(ctx, loaded, found)
 	asking.Wait()
 	if err != nil {
@@ -116,7 +118,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 			Bytes: budget.inFlight, RequireClientCertificate: f.requireClientForAll, Now: time.Now,
 			Observe:  observer(metrics, usage, tracer), //nolint:contextcheck // calls have contexts of their own
 			Profiles: metrics.Profiles, Policies: metrics.Policies, TraceParents: tracer != nil,
-			ReadNamespace: world.ReadNamespace(),
+			ReadNamespace: lookup.ReadNamespace(),
 			Documents:     reports.documents(current), Whole: configuration.Whole,
 			Login: login.Handler(login.HandlerOptions{
 				Current: func() *authn.Set { return current.Snapshot.Load().Authn }, Now: time.Now,
@@ -156,7 +158,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 		})
 	}
 	group.Go(func() error {
-		configuration.Run(background, loaded)
+		configuration.Run(background, state)
 		return nil
 	})
 	if err := group.Wait(); err != nil {

@@ -1,16 +1,14 @@
+// Package build knows the version of this program and of the modules in it.
 package build
 
-import (
-	"runtime/debug"
-)
+import "runtime/debug"
 
 // released is set by the linker in builds of a release.
 //
 //nolint:gochecknoglobals // the linker can set nothing else
 var released string
 
-// Version is the program's version: the release, or else what the Go toolchain
-// recorded of the module.
+// Version returns the version of the program: that of the release, or else the one that the Go toolchain recorded.
 func Version() string {
 	if released != "" {
 		return released
@@ -21,7 +19,7 @@ func Version() string {
 	return "(devel)"
 }
 
-// ModuleVersion is the version of a module that this program was built with.
+// ModuleVersion returns the version of a module that this program was built with.
 func ModuleVersion(path string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

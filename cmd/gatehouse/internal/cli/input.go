@@ -8,17 +8,16 @@ import (
 	"os"
 )
 
-// IsTerminalInput tells whether a person types.
+// IsTerminalInput reports whether a person would have to type the input.
 func IsTerminalInput(r io.Reader) bool {
 	file, ok := r.(*os.File)
 	return ok && IsTerminal(file)
 }
 
-// StdinName is what standard input is called in messages.
+// StdinName is the name of standard input in messages.
 const StdinName = "standard input"
 
-// Cause is what went wrong with a file, without its name and without what was
-// tried.
+// Cause returns the reason of an error about a file, without the name of the file and the operation.
 func Cause(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
@@ -29,13 +28,7 @@ func Cause(err error) error {
 	return err
 }
 
-// IsTerminalReader tells whether a person would have to type.
-func IsTerminalReader(in io.Reader) bool {
-	file, ok := in.(*os.File)
-	return ok && IsTerminal(file)
-}
-
-// CheckDir tells why what a flag names is no directory.
+// CheckDir returns an error if the value of a flag is not a directory.
 func CheckDir(flag, dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -1,3 +1,5 @@
+// Package cli has what all families of commands share: the root of the command tree, exit codes, flags that name a cluster, output
+// and input. Each family is a package below it; families do not import each other.
 package cli
 
 import (

@@ -1,3 +1,4 @@
+// Package install has the names that an install has unless somebody gives others.
 package install
 
 import (
@@ -9,9 +10,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 )
 
-const DefaultRegistration = "gatehouse"
+// The names of an install.
+const (
+	DefaultNamespace = "gatehouse-system"
+	// DefaultRegistration is the name of both webhook configurations.
+	DefaultRegistration = "gatehouse"
+	// DefaultGroup is the name that the replicas of an install share in its namespace.
+	DefaultGroup = "gatehouse"
+	// DefaultCASecret is the Secret of a self-signed CA, NAMESPACE/NAME.
+	DefaultCASecret = "gatehouse-system/gatehouse-ca" // #nosec G101 -- the name of a Secret
+)
 
-// ParseNamespacedName takes NAMESPACE/NAME apart. Nothing is none.
+// ParseNamespacedName splits NAMESPACE/NAME. Both are empty for "".
 func ParseNamespacedName(text string) (namespace, name string, err error) {
 	if text == "" {
 		return "", "", nil
@@ -23,17 +33,8 @@ func ParseNamespacedName(text string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-// ReplacedFilesWarning is what to say of files of a CA of ours whose key is gone.
+// ReplacedFilesWarning returns the warning about a directory with files of a CA whose key is gone.
 func ReplacedFilesWarning(dir string) string {
 	return fmt.Sprintf("%s has files of an older Gatehouse and no %s: they are replaced by those of a new CA (hint: give the API server %s and the client certificate again, where it has copies)",
 		dir, certs.AuthorityFile, certs.CAFile)
 }
-
-// DefaultCASecret is looked at unless another is named.
-const DefaultCASecret = "gatehouse-system/gatehouse-ca" // #nosec G101 -- the name of a Secret
-
-// DefaultGroup is what the replicas of an install have in common in its namespace.
-const DefaultGroup = "gatehouse"
-
-// DefaultNamespace is that of an install that does not say otherwise.
-const DefaultNamespace = "gatehouse-system"

@@ -1,3 +1,4 @@
+// Package certs has the commands about serving certificates: certs init, status and rotate.
 package certs
 
 import (

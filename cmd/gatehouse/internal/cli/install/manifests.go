@@ -1,3 +1,4 @@
+// Package install has the commands that install and remove Gatehouse: manifests and uninstall.
 package install
 
 import (

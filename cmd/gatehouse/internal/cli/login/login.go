@@ -1,3 +1,4 @@
+// Package login has the commands of people who log in: login, logout, whoami and kubeconfig.
 package login
 
 import (

@@ -74,7 +74,7 @@ func (c *checked) remarks() []remark {
 	}
 	for i := range c.Violations {
 		v := &c.Violations[i]
-		all = append(all, remark{string(v.Effect), cli.ViolationLine(&v.Violation)})
+		all = append(all, remark{string(v.Effect), violationLine(&v.Violation)})
 	}
 	for _, warning := range c.Warnings {
 		all = append(all, remark{"warning", cli.OneLine(warning)})

@@ -385,7 +385,7 @@ func (e *explained) printSidecars(line func(string, ...any)) {
 		line("  warning: %s", warning)
 	}
 	for i := range e.denials {
-		line("  %s: %s", effectDenied, cli.ViolationLine(&e.denials[i]))
+		line("  %s: %s", effectDenied, violationLine(&e.denials[i]))
 	}
 }
 

@@ -124,7 +124,7 @@ func whyText(why policy.Why) string {
 
 // printEvaluation writes what became of one policy.
 func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) {
-	about := cli.RuleText(&policy.Violation{Kind: p.Kind, Policy: p.Policy, Binding: p.Binding, Param: p.Param, Template: p.Template}) + ": " + whyText(p.Why)
+	about := ruleText(&policy.Violation{Kind: p.Kind, Policy: p.Policy, Binding: p.Binding, Param: p.Param, Template: p.Template}) + ": " + whyText(p.Why)
 	if p.Detail != "" && p.Why != policy.NotInForce { // which says it already
 		about += "; " + cli.OneLine(p.Detail)
 	}

@@ -102,7 +102,7 @@ func (f *explainTokenFlags) read(stdin io.Reader) (string, error) {
 		}
 		defer func() { _ = file.Close() }() // it was only read
 		in = file
-	} else if cli.IsTerminalReader(stdin) {
+	} else if cli.IsTerminalInput(stdin) {
 		return "", errors.New("there is nothing to read (hint: pipe the token to standard input; what is typed would be shown)")
 	}
 	data, err := io.ReadAll(io.LimitReader(in, maxTokenFile+1))

@@ -1,3 +1,5 @@
+// Package offline has the commands that decide without a server: review, inject, uninject, check, explain, lint and test. They are
+// one package, of more than 4,000 lines, because they read manifests, ask the endpoints and print places in files in the same way.
 package offline
 
 import (
@@ -318,7 +320,7 @@ func unreadable(o *manifest.Object) error {
 func (f *offlineFlags) paths(stdin io.Reader) ([]string, error) {
 	names := f.files
 	if len(names) == 0 {
-		if cli.IsTerminalReader(stdin) {
+		if cli.IsTerminalInput(stdin) {
 			return nil, errors.New("there is nothing to read (hint: name a file with -f, or pipe manifests to standard input)")
 		}
 		names = []string{"-"}

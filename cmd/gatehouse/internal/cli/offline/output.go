@@ -16,8 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // changeFlags are what the command line of a command that changes manifests
@@ -292,4 +295,31 @@ func replaceFile(path string, text []byte) (err error) {
 		return err
 	}
 	return os.Rename(file.Name(), path)
+}
+
+// violationLine returns a violation on one line, without its effect.
+func violationLine(v *policy.Violation) string {
+	text := ruleText(v) + ": " + cli.OneLine(v.Message)
+	if v.Exception != "" {
+		text += " (PolicyException " + strict.Printable(v.Exception) + ")"
+	}
+	return text
+}
+
+// ruleText names the rule and the policy of a violation. Injection can refuse a pod without a profile.
+func ruleText(v *policy.Violation) string {
+	text := v.Kind + " " + strict.Printable(v.Policy)
+	rule := v.Rule
+	if v.Kind == admit.InjectionKind && v.Policy == "" {
+		text, rule = "sidecar injection", ""
+	}
+	if v.Binding != "" {
+		text += " with binding " + strict.Printable(v.Binding)
+	}
+	for _, part := range []struct{ what, name string }{{"param ", v.Param}, {"template ", v.Template}, {"", rule}} {
+		if part.name != "" {
+			text += ", " + part.what + strict.Printable(part.name)
+		}
+	}
+	return text
 }

@@ -246,7 +246,7 @@ func (p *testPrinter) outcome(o *testrunner.Outcome) {
 		if e.Why == policy.OtherRequest || e.Why == policy.NotInForce {
 			continue // of a large configuration these are nearly all
 		}
-		about := cli.RuleText(&policy.Violation{Kind: e.Kind, Policy: e.Policy, Binding: e.Binding, Param: e.Param, Template: e.Template}) + ": " + string(e.Why)
+		about := ruleText(&policy.Violation{Kind: e.Kind, Policy: e.Policy, Binding: e.Binding, Param: e.Param, Template: e.Template}) + ": " + string(e.Why)
 		if e.Detail != "" {
 			about += ", " + visible(e.Detail)
 		}
@@ -255,7 +255,7 @@ func (p *testPrinter) outcome(o *testrunner.Outcome) {
 }
 
 func violationText(v *policy.Violation) string {
-	return cli.RuleText(v) + ": " + visible(v.Message)
+	return ruleText(v) + ": " + visible(v.Message)
 }
 
 // coverage writes what cases have seen of the rules.

@@ -1,3 +1,4 @@
+// Package serve has the commands of the server: serve and log-level.
 package serve
 
 import (

@@ -1,3 +1,4 @@
+// Package token has the commands about access tokens: token issue, list, revoke and key.
 package token
 
 import (

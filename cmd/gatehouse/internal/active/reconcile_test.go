@@ -38,7 +38,7 @@ func (h *handed) hand(all ...*config.Resource) {
 }
 
 // TestTokensEndWhileItRests: somebody who edits policies without end, so that it rests
-// between two settlings, keeps no token alive that was deleted.
+// between two activations, keeps no token alive that was deleted.
 func TestTokensEndWhileItRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,8 +55,8 @@ spec: {sha256: `+hash+`, user: {username: ci}, expiresAt: "2000-02-01T00:00:00Z"
 		resources := &handed{changed: make(chan struct{}, 1)}
 		resources.hand(token, customPolicy(t, 1, "p", "true"))
 		current := &Active{Log: log, Metrics: metrics, Seed: maphash.MakeSeed()}
-		c := &Reconciler{Current: current, World: &ClusterLookup{}, Providers: providers, Resources: resources}
-		loaded, found := c.Inspect()
+		c := &Reconciler{Current: current, Cluster: &ClusterLookup{}, Providers: providers, Resources: resources}
+		loaded, found := c.Read()
 		loaded.Authn.Now = time.Now
 		if err := c.Start(t.Context(), loaded, found); err != nil {
 			t.Fatal(err)
@@ -72,12 +72,12 @@ spec: {sha256: `+hash+`, user: {username: ci}, expiresAt: "2000-02-01T00:00:00Z"
 		}
 
 		<-resources.Changed()
-		c.rest = time.Now().Add(time.Hour)
+		c.restUntil = time.Now().Add(time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			c.quiet(ctx)
+			c.awaitBatch(ctx)
 		}()
 		resources.hand(token, customPolicy(t, 2, "p", "!false"))
 		time.Sleep(time.Second)

@@ -1,0 +1,355 @@
+package active
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+// Reconciler keeps the active configuration up to date with its two sources: the documents of a directory and the custom
+// resources of a cluster. Either may be empty. Its methods, except Ready and Whole, are called by one goroutine.
+//
+// Every change of a source takes the same way: merge the documents with the custom resources, resolve which versions can be
+// active together, compile, activate, report.
+type Reconciler struct {
+	// Dir is the directory, "" without one.
+	Dir       string
+	Current   *Active
+	Cluster   *ClusterLookup
+	Providers *IdentityProviders
+	// Resources are nil without custom resources.
+	Resources CustomResources
+	// Report receives what became of the custom resources after each activation. It may be nil.
+	Report func(status.Report)
+	// NotSent returns a function that returns remarks on what an object matches and the API server does not send. It may be nil,
+	// and so may its result.
+	NotSent func(*config.Config) func(object any) []string
+	// Renotify has at most two channels. A value means that the report about the same resources has changed.
+	Renotify []<-chan struct{}
+	// RefuseEmptied makes a file that has lost all its documents an error.
+	RefuseEmptied bool
+
+	resolver resolver
+	// documents are those of the active configuration, nil without custom resources.
+	documents *config.Config
+	// resources are the custom resources that were read last. failed is true if they could not be activated.
+	resources []*config.Resource
+	failed    bool
+	// restUntil is the time before which changed custom resources are not activated.
+	restUntil time.Time
+	// active is the last activated resolution, nil without custom resources. lookups belong to the active configuration.
+	active  *Resolution
+	lookups lookups
+	// complete is true once everything that existed at the start is active.
+	complete atomic.Bool
+}
+
+// CustomResources are those of a cluster. cluster.Resources implements it.
+type CustomResources interface {
+	// Changed receives a value after changes.
+	Changed() <-chan struct{}
+	// All returns the resources as they were read last.
+	All() []*config.Resource
+	// Wait returns after the first reading of all kinds, or the context's error.
+	Wait(ctx context.Context) error
+}
+
+// Between two activations of custom resources is a rest of restFactor times what the last one took, so that somebody who
+// changes resources without end leaves the processors to reviews.
+const (
+	restFactor = 5
+	maxRest    = 5 * time.Second
+)
+
+// Custom resources that change within batchPeriod of each other, as those of one kubectl apply do, are activated together. No
+// change waits longer than maxBatch for the next one.
+const (
+	batchPeriod = 100 * time.Millisecond
+	maxBatch    = 500 * time.Millisecond
+)
+
+// firstRead bounds how long a start waits for the first reading of the custom resources.
+const firstRead = 5 * time.Second
+
+// errIncomplete keeps a server from being ready before its custom resources are active.
+var errIncomplete = errors.New("not all custom resources are in use yet")
+
+// Read reads the directory for the first time.
+func (r *Reconciler) Read() (*config.Config, diagnostic.List) {
+	if r.Resources != nil {
+		return config.InspectBeside(r.Dir)
+	}
+	return config.Inspect(r.Dir)
+}
+
+// Start activates the first configuration. Nothing is active that could stay in its place, so that broken expressions of
+// policies do not fail the start: for what these policies match, their failurePolicy decides.
+func (r *Reconciler) Start(ctx context.Context, documents *config.Config, found diagnostic.List) error {
+	compiling()
+	defer pace()
+	if found.Err() != nil {
+		_, found = Compile(documents, found)
+		return InvalidError(r.Dir, found.Err())
+	}
+	complete := true
+	if r.Resources != nil {
+		waiting, cancel := context.WithTimeout(ctx, firstRead)
+		defer cancel()
+		_ = r.Resources.Wait(waiting) // what is missing is logged, and keeps this from being ready
+		complete = r.Cluster.ready() == nil
+		r.resources = r.Resources.All()
+	}
+	if err := r.activate(ctx, documents, true); err != nil {
+		if _, ok := errors.AsType[diagnostic.List](err); !ok {
+			return err
+		}
+		if _, all := Compile(documents, found); all.Err() != nil {
+			err = all.Err()
+		}
+		return InvalidError(r.Dir, err)
+	}
+	if r.Dir != "" && documents.Documents == 0 {
+		r.Current.Log.Warn("the directory has no document: custom resources alone are in use", "dir", r.Dir)
+	}
+	r.complete.Store(complete)
+	return nil
+}
+
+// Run follows both sources until ctx ends. State is that of the documents that Start activated.
+func (r *Reconciler) Run(ctx context.Context, state string) {
+	type reading struct {
+		documents *config.Config
+		err       error
+	}
+	readings := make(chan reading)
+	watch := config.Watch
+	var changed <-chan struct{} // never receives without custom resources
+	if r.Resources != nil {
+		watch, changed = config.WatchBeside, r.Resources.Changed()
+	}
+	go watch(ctx, r.Dir, state, func(documents *config.Config, err error) {
+		select {
+		case readings <- reading{documents, err}:
+		case <-ctx.Done():
+		}
+	})
+	var renotify [2]<-chan struct{}
+	copy(renotify[:], r.Renotify)
+	incomplete := time.NewTicker(time.Second)
+	defer incomplete.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case read := <-readings:
+			r.reconcileDocuments(ctx, read.documents, read.err)
+		case <-changed:
+			if all := r.Resources.All(); time.Now().Before(r.restUntil) && !sameResources(all, r.resources) {
+				r.withdraw(all)
+			}
+			r.awaitBatch(ctx)
+			r.reconcileResources(ctx)
+		case <-renotify[0]:
+			r.notify()
+		case <-renotify[1]:
+			r.notify()
+		case <-incomplete.C:
+			if r.complete.Load() {
+				incomplete.Stop()
+				continue
+			}
+			r.reconcileResources(ctx)
+		}
+	}
+}
+
+// Ready returns an error until everything that was there at the start has been read and is active.
+func (r *Reconciler) Ready() error {
+	if err := r.Cluster.ready(); err != nil {
+		return err
+	}
+	return r.Whole()
+}
+
+// Whole returns an error while the active configuration lacks custom resources that existed at the start: it would admit what
+// these refuse. An API server that takes this replica for ready all the same gets "cannot decide".
+func (r *Reconciler) Whole() error {
+	if r.Resources != nil && !r.complete.Load() {
+		return errIncomplete
+	}
+	return nil
+}
+
+// reconcileDocuments activates changed documents. Err is why they cannot be read.
+func (r *Reconciler) reconcileDocuments(ctx context.Context, documents *config.Config, err error) {
+	if err == nil {
+		err = r.checkLost(documents)
+	}
+	merged := r.merge(documents, r.resources)
+	r.Current.withdraw(merged) // activating waits for what is looked up
+	if err == nil {
+		err = r.activate(ctx, documents, false)
+	}
+	if err != nil {
+		r.Current.keep(merged, err)
+	}
+}
+
+// reconcileResources activates the custom resources if they have changed.
+func (r *Reconciler) reconcileResources(ctx context.Context) {
+	read := r.Cluster.ready() == nil
+	if all := r.Resources.All(); !sameResources(all, r.resources) {
+		r.resources = all
+		merged := r.merge(r.documents, all)
+		r.Current.withdraw(merged) // activating waits for what is looked up
+		err := r.activate(ctx, r.documents, true)
+		if r.failed = err != nil; r.failed {
+			r.Current.keep(merged, err) // the documents are invalid without the resources that they had before
+			return
+		}
+	}
+	if read && !r.failed {
+		r.complete.Store(true)
+	}
+}
+
+// checkLost returns an error if the directory has lost all its documents, or if one of its files has and RefuseEmptied is set.
+// What is lost counts as not read, so that no access token ends by it.
+func (r *Reconciler) checkLost(documents *config.Config) error {
+	if r.Resources != nil && documents.Documents == 0 && r.documents.Documents > 0 {
+		documents.Unread.All = true
+		return diagnostic.List{{
+			Severity: diagnostic.Error, Source: r.Dir, Message: "there is no document in this directory any more",
+			Hint: "put the documents back; to go on with custom resources alone, start without --config",
+		}}
+	}
+	if !r.RefuseEmptied {
+		return nil
+	}
+	emptied := r.Current.emptiedBy(documents)
+	documents.Unread.Paths = append(documents.Unread.Paths, emptied...)
+	return emptiedFiles(diagnostic.Error, emptied).Err()
+}
+
+// awaitBatch waits until the rest is over and the custom resources stop changing, at most maxBatch after the rest. Access
+// tokens that are deleted or revoked end during the rest.
+func (r *Reconciler) awaitBatch(ctx context.Context) {
+	rested := time.NewTimer(time.Until(r.restUntil))
+	defer rested.Stop()
+	changed, again := r.Resources.Changed(), (<-chan time.Time)(nil)
+	for resting := true; resting; {
+		select {
+		case <-changed:
+			began := time.Now()
+			r.withdraw(r.Resources.All())
+			changed, again = nil, time.After(max(batchPeriod, restFactor*time.Since(began)))
+		case <-again:
+			changed, again = r.Resources.Changed(), nil
+		case <-rested.C:
+			resting = false
+		case <-ctx.Done():
+			return
+		}
+	}
+	longest := time.NewTimer(maxBatch)
+	defer longest.Stop()
+	for {
+		still := time.NewTimer(batchPeriod)
+		select {
+		case <-r.Resources.Changed():
+			still.Stop()
+		case <-still.C:
+			return
+		case <-longest.C:
+			still.Stop()
+			return
+		case <-ctx.Done():
+			still.Stop()
+			return
+		}
+	}
+}
+
+// withdraw ends access tokens that are deleted or revoked in custom resources that are not activated yet.
+func (r *Reconciler) withdraw(resources []*config.Resource) {
+	r.Current.withdraw(r.merge(r.documents, resources))
+}
+
+// merge returns documents together with the custom resources that have no errors.
+func (r *Reconciler) merge(documents *config.Config, resources []*config.Resource) *config.Config {
+	if r.Resources == nil {
+		return documents
+	}
+	usable := make([]*config.Resource, 0, len(resources))
+	for _, one := range resources {
+		if one.Found.Err() == nil && one.Value != nil && (!one.Deleting || !permits(one.Kind)) {
+			usable = append(usable, one)
+		}
+	}
+	merged, _ := documents.With(usable)
+	return merged
+}
+
+// activate resolves and compiles documents with the custom resources that were read last, and activates the result. With an
+// error the active configuration stays. Tolerant is that of resolveInput.
+func (r *Reconciler) activate(ctx context.Context, documents *config.Config, tolerant bool) error {
+	compiling()
+	defer pace()
+	began := time.Now()
+	defer func() { r.restUntil = time.Now().Add(min(restFactor*time.Since(began), maxRest)) }()
+	next, err := r.resolver.resolve(resolveInput{
+		documents: documents, resources: r.resources, clustered: r.Resources != nil, tolerant: tolerant,
+		prepare: func(merged *config.Config) (lookups, error) { return r.prepare(ctx, merged, documents != r.documents) },
+	})
+	started := r.Current.Snapshot.Load() != nil
+	if err != nil && !started {
+		return err // there is no configuration whose lookups must go on
+	}
+	if err == nil {
+		r.lookups = next.lookups
+	}
+	r.Cluster.release(r.lookups.cluster)
+	r.Providers.release(r.lookups.identities)
+	if err != nil {
+		return err
+	}
+	if r.Resources != nil {
+		r.documents, r.active = documents, next
+		r.resolver.keep(next)
+	}
+	r.Current.activate(next)
+	r.notify()
+	return nil
+}
+
+// prepare connects a configuration with what it looks up. NewServices is false if its identity providers are those of the
+// active configuration, so that nothing has to be waited for.
+func (r *Reconciler) prepare(ctx context.Context, merged *config.Config, newServices bool) (lookups, error) {
+	view := r.Cluster.provide(ctx, merged)
+	identities, err := r.Providers.provide(ctx, merged, newServices)
+	if err != nil {
+		return lookups{}, err
+	}
+	if before := r.Current.Snapshot.Load(); before != nil {
+		merged.Policy.Previous = before.Policy
+	}
+	merged.Policy.KeepBroken = true
+	return lookups{cluster: view, identities: identities}, nil
+}
+
+// notify reports what became of the custom resources.
+func (r *Reconciler) notify() {
+	if r.Report == nil || r.active == nil {
+		return
+	}
+	var notSent func(object any) []string
+	if r.NotSent != nil {
+		notSent = r.NotSent(r.active.config)
+	}
+	r.Report(r.active.report(notSent))
+}
