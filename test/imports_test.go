@@ -33,7 +33,9 @@ type rule struct {
 
 // rules is the architecture. Imports point downwards only: cmd, webhooks, the codec and the three endpoints, and what
 // these are made of.
-var rules = []rule{
+var rules = slices.Concat(layers, families())
+
+var layers = []rule{
 	{
 		from:    []string{"webhooks/sidecar", "webhooks/policy", "webhooks/authn"},
 		imports: []string{"net/http"},
@@ -171,10 +173,53 @@ var rules = []rule{
 		reason:  "the program does not depend on its tests",
 	},
 	{
+		from:    []string{"cmd/gatehouse/internal"},
+		except:  []string{"cmd/gatehouse/internal/cli"},
+		tests:   true,
+		imports: []string{"/cmd/gatehouse/internal/cli"},
+		reason:  "what a command and the server share is below both",
+	},
+	{
+		from:    []string{"cmd/gatehouse/internal"},
+		except:  []string{"cmd/gatehouse/internal/cli", "cmd/gatehouse/internal/app"},
+		imports: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+		reason:  "commands have flags; of the others app alone, whose options declare theirs",
+	},
+	{
+		from:    []string{"cmd/gatehouse/internal/active", "cmd/gatehouse/internal/auth", "cmd/gatehouse/internal/config", "cmd/gatehouse/internal/crd", "cmd/gatehouse/internal/debug", "cmd/gatehouse/internal/install", "cmd/gatehouse/internal/offline", "cmd/gatehouse/internal/server", "cmd/gatehouse/internal/source", "cmd/gatehouse/internal/telemetry"},
+		tests:   true,
+		imports: []string{"/cmd/gatehouse/internal/app"},
+		reason:  "app puts the parts of the server together; no part knows it",
+	},
+	{
+		from:    []string{"cmd/gatehouse/internal/offline"},
+		imports: []string{"/cmd/gatehouse/internal/active", "/cmd/gatehouse/internal/server", "/cmd/gatehouse/internal/crd/status", "/cmd/gatehouse/internal/crd/events"},
+		reason:  "what decides without a server does not know one",
+	},
+	{
 		from:    []string{"cmd"},
 		imports: []string{"/test"},
 		reason:  "the program does not depend on its tests; these may run a service of test, such as slapd",
 	},
+}
+
+// families are the packages of commands. They do not import each other.
+func families() []rule {
+	names := []string{"certs", "install", "login", "offline", "serve", "token"}
+	list := make([]rule, 0, len(names))
+	for _, name := range names {
+		others := make([]string, 0, len(names))
+		for _, other := range names {
+			if other != name {
+				others = append(others, "/cmd/gatehouse/internal/cli/"+other)
+			}
+		}
+		list = append(list, rule{
+			from: []string{"cmd/gatehouse/internal/cli/" + name}, tests: true, imports: others,
+			reason: "a family of commands does not know the others; what they share is in cli, or below it",
+		})
+	}
+	return list
 }
 
 func TestImports(t *testing.T) {

@@ -44,8 +44,8 @@ type CertificateOptions struct {
 // shortestLife is that of a certificate, whose ends are whole seconds.
 const shortestLife = time.Second
 
-// AddCertificateFlags adds the flags to a command.
-func AddCertificateFlags(f *CertificateOptions, cmd *cobra.Command) {
+// addFlags adds the flags to a command.
+func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.given = flags.Changed
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "file of the serving certificate and its chain, in PEM; re-read when it changes")

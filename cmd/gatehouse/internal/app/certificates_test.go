@@ -18,7 +18,7 @@ import (
 func certificateFlagsOf(t *testing.T, args ...string) *CertificateOptions {
 	t.Helper()
 	f, cmd := &CertificateOptions{}, &cobra.Command{}
-	AddCertificateFlags(f, cmd)
+	f.addFlags(cmd)
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}

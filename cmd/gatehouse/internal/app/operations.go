@@ -26,8 +26,8 @@ type OperationOptions struct {
 	given func(name string) bool
 }
 
-// AddOperationFlags adds the flags to a command.
-func AddOperationFlags(f *OperationOptions, cmd *cobra.Command) {
+// addFlags adds the flags to a command.
+func (f *OperationOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.given = flags.Changed
 	flags.BoolVar(&f.profiling, "profiling", false, "answer /debug/pprof/ on --ops-listen, to callers on the same host only, as kubectl port-forward is")

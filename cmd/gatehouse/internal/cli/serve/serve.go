@@ -3,14 +3,11 @@ package serve
 
 import (
 	"log/slog"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/app"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 )
 
 func NewCommand(s cli.Streams) *cobra.Command {
@@ -89,41 +86,7 @@ or a certificate that cannot be used, or an address that is taken.`,
 			return app.Run(cmd.Context(), &f, logger(&f, s))
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&f.Config, "config", "", "directory of documents (required without --custom-resources)")
-	flags.StringVar(&f.OnEmptiedFile, "on-emptied-file", app.EmptiedFileWarn, "what to do when a file of --config is still there and has lost all its documents: warn (use the rest) or refuse (keep the configuration in use)")
-	flags.BoolVar(&f.CustomResources, "custom-resources", false, "use the custom resources of the cluster as documents too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens and TokenRevocations")
-	flags.StringVar(&f.Namespace, "namespace", "", "namespace that this runs in, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
-	flags.DurationVar(&f.CountPods, "count-pods-every", 0, "how long after one count of the pods that profiles match the next one begins, such as 5m, for the status of SidecarProfiles, with --custom-resources; it takes the right to list pods in all namespaces (default: no counts)")
-	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file; its current context is the cluster in which policies and profiles look things up")
-	flags.BoolVar(&f.InCluster, "in-cluster", false, "look things up in the cluster of the pod that this runs in, as its service account")
-	flags.StringVar(&f.Listen, "listen", app.DefaultListen, "address for reviews")
-	flags.StringVar(&f.OpsListen, "ops-listen", app.DefaultOpsListen, "address for health and metrics")
-	app.AddCertificateFlags(&f.CertificateOptions, cmd)
-	app.AddOperationFlags(&f.Operations, cmd)
-	flags.StringVar(&f.TlsMinVersion, "tls-min-version", "1.3", "lowest TLS version: 1.3 or 1.2")
-	flags.BoolVar(&f.Audit, "audit-authentication", false, "log every token review at level info, also those that end in a yes: who, by which source, which token's id")
-	flags.StringVar(&f.StateDir, "state-dir", "", "directory to keep in when access tokens were last used; without it nobody knows, but for custom resources, whose status tells")
-	flags.Int64Var(&f.InFlight, "max-in-flight-bytes", 0, "bytes that reviews in progress, and decoding them, may take in memory at one time, more than 33554432; more reviews are shed (default: what the memory limit leaves, 128 MiB without one)")
-	flags.IntVar(&f.Connections, "max-connections", 0, "connections without a client certificate that may be open at one time, at least 16 (default: what the memory limit and that of open files leave, at most 2048)")
-	flags.DurationVar(&f.DrainDelay, "drain-delay", 15*time.Second, "how long to go on answering after SIGTERM")
-	flags.StringVar(&f.LogLevel, "log-level", "info", "lowest level that is logged: debug (every review), info (denials, and what exceptions let pass), warn or error")
-	flags.StringVar(&f.LogFormat, "log-format", "json", "json or text")
-	for name, values := range map[string][]string{
-		"tls-min-version": {"1.3", "1.2"},
-		"on-emptied-file": {app.EmptiedFileWarn, app.EmptiedFileRefuse},
-		"log-level":       debug.Levels(),
-		"log-format":      {"json", "text"},
-	} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flags exist
-	}
-	for _, name := range []string{"namespace", "count-pods-every", "listen", "ops-listen", "max-in-flight-bytes", "max-connections", "drain-delay"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
-	_ = cmd.MarkFlagFilename("kubeconfig")
-	for _, name := range []string{"config", "state-dir"} {
-		_ = cmd.MarkFlagDirname(name)
-	}
+	f.AddFlags(cmd)
 	return cmd
 }
 
