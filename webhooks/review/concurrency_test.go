@@ -35,7 +35,7 @@ func TestNoAnswerRepeatsTheAudiences(t *testing.T) {
 			t.Errorf("%s: answer is %s", name, recorder.Body)
 		}
 	}
-	// With no room to read the audiences it is a 503 that is not repeated.
+	// Without memory to read the audiences it is a 503 that is not retried.
 	o := options(nil)
 	o.Observe = nil
 	o.InFlight = review.NewBudget(1 << 20)
@@ -46,9 +46,7 @@ func TestNoAnswerRepeatsTheAudiences(t *testing.T) {
 		refused := make(chan struct{})
 		holding.Go(func() {
 			defer close(refused)
-			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body)
-			request.Header.Set("Content-Type", "application/json")
-			review.Token(known, o).ServeHTTP(httptest.NewRecorder(), request)
+			review.Token(known, o).ServeHTTP(httptest.NewRecorder(), newRequest(t, "/", body))
 		})
 		select {
 		case <-body.reached:
@@ -73,8 +71,8 @@ func (s *stalled) Read([]byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
-// TestSmallReviewsDoNotQueueBehindLargeOnes lets one large review wait for room
-// and sends a small one.
+// TestSmallReviewsDoNotQueueBehindLargeOnes lets one large review wait for memory and
+// sends a small one.
 func TestSmallReviewsDoNotQueueBehindLargeOnes(t *testing.T) {
 	t.Parallel()
 	large := admissionBody(`"spec":{`, `"spec":{"x":"`+strings.Repeat("x", 900<<10)+`",`)
@@ -93,9 +91,8 @@ func TestSmallReviewsDoNotQueueBehindLargeOnes(t *testing.T) {
 	<-entered
 	waiting := make(chan struct{})
 	running.Go(func() {
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/?timeout=30s", &signalling{Reader: strings.NewReader(large), at: 8 << 10, reached: waiting})
+		request := newRequest(t, "/?timeout=30s", &signalling{Reader: strings.NewReader(large), at: 8 << 10, reached: waiting})
 		request.ContentLength = int64(len(large))
-		request.Header.Set("Content-Type", "application/json")
 		review.Admission(allow, o).ServeHTTP(httptest.NewRecorder(), request)
 	})
 	<-waiting
@@ -108,7 +105,7 @@ func TestSmallReviewsDoNotQueueBehindLargeOnes(t *testing.T) {
 	running.Wait()
 }
 
-// signalling tells when that much of it has been read.
+// signalling closes a channel when that much of it has been read.
 type signalling struct {
 	io.Reader
 	at      int

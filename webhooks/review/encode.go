@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"unicode"
@@ -33,8 +32,12 @@ const (
 
 // appendPatch appends patch and patchType. The patch is base64 of its JSON.
 func appendPatch(dst []byte, patches []jsonpatch.Operation) ([]byte, error) {
-	buffer := getBuffer()
-	defer putBuffer(buffer)
+	buffer := buffers.Get().(*[]byte)
+	defer func() {
+		if cap(*buffer) <= maxPooled {
+			buffers.Put(buffer)
+		}
+	}()
 	patch := (*buffer)[:0]
 	patch = append(patch, '[')
 	for i := range patches {
@@ -114,72 +117,58 @@ func auditKey(key string) string {
 
 func boundMessage(message string) string { return bound(message, maxMessageRunes, true) }
 
-// bound cuts a text to a number of runes and replaces control characters by
-// spaces. Lines are kept apart where they may be.
-func bound(text string, runes int, lines bool) string {
+// bound cuts a string to a number of runes and replaces control characters by spaces.
+// It keeps line breaks and tabs if lines is set.
+func bound(s string, runes int, lines bool) string {
 	bad := func(r rune) bool {
 		if lines && (r == '\n' || r == '\t') {
 			return false
 		}
 		return unicode.IsControl(r) || r == utf8.RuneError
 	}
-	if len(text) <= runes && strings.IndexFunc(text, bad) < 0 {
-		return text
+	if len(s) <= runes && strings.IndexFunc(s, bad) < 0 {
+		return s
 	}
 	return clip(strings.Map(func(r rune) rune {
 		if bad(r) {
 			return ' '
 		}
 		return r
-	}, text), runes)
+	}, s), runes)
 }
 
-// clip cuts a text to a number of runes and shows that it did.
-func clip(text string, runes int) string {
-	if len(text) <= runes || utf8.RuneCountInString(text) <= runes {
-		return text
+// clip cuts a string to a number of runes and marks the cut.
+func clip(s string, runes int) string {
+	if len(s) <= runes || utf8.RuneCountInString(s) <= runes {
+		return s
 	}
 	n := 0
-	for i := range text {
+	for i := range s {
 		if n == runes-1 {
-			return text[:i] + "…"
+			return s[:i] + "…"
 		}
 		n++
 	}
-	return text
+	return s
 }
 
-func appendStrings(dst []byte, texts []string) []byte {
+func appendStrings(dst []byte, list []string) []byte {
 	dst = append(dst, '[')
-	for i, text := range texts {
+	for i, s := range list {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = rawjson.AppendString(dst, text)
+		dst = rawjson.AppendString(dst, s)
 	}
 	return append(dst, ']')
 }
 
-func appendBool(dst []byte, b bool) []byte { return strconv.AppendBool(dst, b) }
-
-func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }
-
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// buffers are reused between requests. One that has grown beyond maxPooled is
-// left to the collector, so that one large object does not keep its memory.
+// buffers are reused between requests, up to maxPooled: one large object must not
+// keep its memory.
 //
 //nolint:gochecknoglobals // a pool is shared by its nature
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxPooled = 256 << 10
-
-func getBuffer() *[]byte {
-	return buffers.Get().(*[]byte)
-}
-
-func putBuffer(buffer *[]byte) {
-	if cap(*buffer) <= maxPooled {
-		buffers.Put(buffer)
-	}
-}

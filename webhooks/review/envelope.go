@@ -14,19 +14,19 @@ const maxMembers = 64
 
 var errBody = errors.New("the body must be a JSON object")
 
-// envelope checks the whole text of a review in one pass and takes it apart: it
-// checks kind, and returns the apiVersion, if it is one that is known here, and
-// the members of the object called part. What is absent, or there twice, is an
-// error. The apiVersion is returned with an error too, as far as it is known.
-func envelope(room []rawjson.Member, body []byte, kind, part string) (apiVersion string, inner []rawjson.Member, values int, err error) {
-	members, values, err := rawjson.Outline(room, body, 2)
+// envelope checks a review in one pass: it checks kind, and returns the apiVersion, if
+// it is supported, and the members of the object called part. An absent member, or one
+// that occurs twice, is an error. The apiVersion is returned with an error too, as far as
+// it is known.
+func envelope(buffer []rawjson.Member, body []byte, kind, part string) (apiVersion string, inner []rawjson.Member, values int, err error) {
+	members, values, err := rawjson.Outline(buffer, body, 2)
 	if err != nil {
 		return "", nil, values, err
 	}
 	if len(members) == 0 {
 		return "", nil, values, errBody
 	}
-	var kindSeen, partSeen rawjson.Value
+	var kindValue, partValue rawjson.Value
 	for i, m := range members {
 		if bytes.IndexByte(m.Name, '\\') >= 0 {
 			return apiVersion, nil, values, errors.New("the review's member names must be written without escapes")
@@ -39,11 +39,11 @@ func envelope(room []rawjson.Member, body []byte, kind, part string) (apiVersion
 		}
 		switch string(m.Name) {
 		case `"kind"`:
-			kindSeen = m.Value
+			kindValue = m.Value
 		case `"apiVersion"`:
-			apiVersion = knownVersion(m.Value)
+			apiVersion = supportedVersion(m.Value)
 		case `"` + part + `"`:
-			partSeen = m.Value
+			partValue = m.Value
 			end := i + 1
 			for end < len(members) && members[end].Depth > 1 {
 				end++
@@ -52,18 +52,18 @@ func envelope(room []rawjson.Member, body []byte, kind, part string) (apiVersion
 		}
 	}
 	switch {
-	case !kindSeen.Is(kind):
+	case !kindValue.Is(kind):
 		return apiVersion, nil, values, fmt.Errorf("kind: must be %q", kind)
-	case partSeen.Kind() == rawjson.Invalid, partSeen.Kind() == rawjson.Null:
+	case partValue.Kind() == rawjson.Invalid, partValue.Kind() == rawjson.Null:
 		return apiVersion, nil, values, required(part)
-	case partSeen.Kind() != rawjson.Object:
+	case partValue.Kind() != rawjson.Object:
 		return apiVersion, nil, values, fmt.Errorf("%s: must be an object", part)
 	}
 	return apiVersion, inner, values, nil
 }
 
-// duplicate tells whether the member at i repeats an earlier one of its own
-// object. There are at most maxMembers, so comparing pairs is the fastest way.
+// duplicate reports whether the member at i repeats an earlier one of its own object,
+// and returns its name. There are at most maxMembers, so comparing pairs is the fastest way.
 func duplicate(members []rawjson.Member, i int) (string, bool) {
 	m := members[i]
 	for k := i - 1; k >= 0 && members[k].Depth >= m.Depth; k-- {
@@ -74,12 +74,12 @@ func duplicate(members []rawjson.Member, i int) (string, bool) {
 	return "", false
 }
 
-// knownVersion returns the text of an apiVersion that is spoken here, and
-// nothing for any other: what is echoed is never the caller's text.
-func knownVersion(v rawjson.Value) string {
-	for _, known := range [...]string{admissionV1, tokenV1, tokenV1beta1} {
-		if v.Is(known) {
-			return known
+// supportedVersion returns an apiVersion that is supported, and "" for any other: an
+// answer never echoes the caller's text.
+func supportedVersion(v rawjson.Value) string {
+	for _, version := range [...]string{admissionV1, tokenV1, tokenV1beta1} {
+		if v.Is(version) {
+			return version
 		}
 	}
 	return ""

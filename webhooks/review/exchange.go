@@ -1,7 +1,9 @@
 package review
 
 import (
+	"net/http"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
@@ -9,33 +11,50 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// scratch is one request under way, in memory that it gives back: a fresh one
-// for each would be most of what a small review allocates.
-type scratch struct {
-	out          Outcome
-	held         holding
+// exchange is one request in progress. Exchanges are pooled: new memory for each
+// would be most of what a small review allocates.
+type exchange struct {
+	outcome      Outcome
+	memory       reservation
 	body, answer []byte
-	room         [maxMembers]rawjson.Member
+	members      [maxMembers]rawjson.Member
 
-	// One of these is what has been decoded.
+	// One of these is the decoded request.
 	admission  admission.Request
 	token      authentication.Request
 	apiVersion string
+
+	// answered reports whether the answer, or a refusal, may have been written.
+	answered bool
 }
 
 //nolint:gochecknoglobals // a pool is shared by its nature
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-// free gives the scratch back. It keeps nothing of the request but the memory,
-// and not that of a large one.
-func (s *scratch) free() {
-	body, answer := s.body[:0], s.answer[:0]
+// newExchange begins an exchange for which the budget has reserved requestBytes.
+func (h *handler) newExchange(r *http.Request, caller Caller, timeout time.Duration) *exchange {
+	x := exchanges.Get().(*exchange)
+	x.outcome.Endpoint, x.outcome.Caller, x.outcome.Started = h.Name, caller, h.Now()
+	if h.TraceParents {
+		x.outcome.TraceParent = r.Header.Get("Traceparent")
+	}
+	x.memory = reservation{
+		budget: h.InFlight, caller: caller, reserved: requestBytes, used: requestOverhead, now: h.Now,
+		maxWait: timeout / 4, // the rest is for the decision
+	}
+	return x
+}
+
+// free gives the exchange back. The pool keeps nothing of the request but small
+// buffers.
+func (x *exchange) free() {
+	body, answer := x.body[:0], x.answer[:0]
 	if cap(body) > maxPooled {
 		body = nil
 	}
 	if cap(answer) > maxPooled {
 		answer = nil
 	}
-	*s = scratch{body: body, answer: answer}
-	scratches.Put(s)
+	*x = exchange{body: body, answer: answer}
+	exchanges.Put(x)
 }

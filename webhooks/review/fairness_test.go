@@ -16,13 +16,17 @@ import (
 const smallReview = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u1",
 	"kind":{"version":"v1","kind":"Pod"},"resource":{"version":"v1","resource":"pods"},"operation":"CREATE","userInfo":{},"object":{}}}`
 
-// from sends a review as a caller.
-func from(c Caller, handler func(Options) http.Handler, o Options) *httptest.ResponseRecorder {
+// sendAs sends a review as a caller to an endpoint whose decisions take some time.
+func sendAs(c Caller, o Options, took time.Duration) *httptest.ResponseRecorder {
 	o.Caller = func(*http.Request) Caller { return c }
+	handler := Admission(func(context.Context, admission.Request) admission.Response {
+		time.Sleep(took) // of the bubble
+		return admission.Allowed("")
+	}, o)
 	request := httptest.NewRequest(http.MethodPost, "/?timeout=10s", strings.NewReader(smallReview))
 	request.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()
-	handler(o).ServeHTTP(recorder, request)
+	handler.ServeHTTP(recorder, request)
 	return recorder
 }
 
@@ -36,15 +40,6 @@ func TestSlowReviewsOfOthers(t *testing.T) {
 				MaxBytes: 1 << 20, MaxTime: 30 * time.Second, Now: time.Now,
 				InFlight: NewBudget(64 << 20), Slots: NewSlots(4),
 			}
-			slow := func(o Options) http.Handler {
-				return Admission(func(context.Context, admission.Request) admission.Response {
-					time.Sleep(time.Second) // of the bubble
-					return admission.Allowed("")
-				}, o)
-			}
-			fast := func(o Options) http.Handler {
-				return Admission(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, o)
-			}
 			var (
 				running sync.WaitGroup
 				stop    = make(chan struct{})
@@ -56,7 +51,7 @@ func TestSlowReviewsOfOthers(t *testing.T) {
 						case <-stop:
 							return
 						default:
-							from(attacker, slow, o)
+							sendAs(attacker, o, time.Second)
 						}
 					}
 				})
@@ -64,7 +59,7 @@ func TestSlowReviewsOfOthers(t *testing.T) {
 			synctest.Wait()
 			for range 10 {
 				began := time.Now()
-				if recorder := from(other, fast, o); recorder.Code != http.StatusOK {
+				if recorder := sendAs(other, o, 0); recorder.Code != http.StatusOK {
 					t.Errorf("certified %v: a small review is answered %d", other.Certified, recorder.Code)
 				}
 				if took := time.Since(began); took > time.Second || other.Certified && took > 0 {
@@ -77,7 +72,7 @@ func TestSlowReviewsOfOthers(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreBounded: whoever does not read that there is no memory is not told.
+// TestRefusalsAreBounded checks that callers which do not read refusals are aborted.
 func TestRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
 	shed := 0
@@ -91,10 +86,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 	for o.InFlight.enter(attacker) {
 	}
-	handler := func(o Options) http.Handler {
-		return Admission(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, o)
-	}
-	if recorder := from(attacker, handler, o); recorder.Code != http.StatusServiceUnavailable || recorder.Header().Get("Retry-After") != "1" {
+	if recorder := sendAs(attacker, o, 0); recorder.Code != http.StatusServiceUnavailable || recorder.Header().Get("Retry-After") != "1" {
 		t.Errorf("without memory a review is answered %d %v", recorder.Code, recorder.Header())
 	}
 	o.InFlight.refusals.Store(maxRefusals)
@@ -104,25 +96,9 @@ func TestRefusalsAreBounded(t *testing.T) {
 				t.Errorf("a further one ends with %v", recovered)
 			}
 		}()
-		from(attacker, handler, o)
+		sendAs(attacker, o, 0)
 	}()
 	if shed != 2 || o.InFlight.refusals.Load() != maxRefusals {
 		t.Errorf("%d are observed as shed, %d are being refused", shed, o.InFlight.refusals.Load())
-	}
-}
-
-// TestContentEncoding names what is not supported.
-func TestContentEncoding(t *testing.T) {
-	t.Parallel()
-	o := Options{MaxBytes: 1 << 20, MaxTime: 30 * time.Second, Now: time.Now, InFlight: NewBudget(8 << 20), Slots: NewSlots(4)}
-	for encoding, want := range map[string]int{"": 200, "identity": 200, "gzip": 415, "GZIP, br": 415} {
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/?timeout=10s", strings.NewReader(smallReview))
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("Content-Encoding", encoding)
-		recorder := httptest.NewRecorder()
-		Admission(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") }, o).ServeHTTP(recorder, request)
-		if text := "Content-Encoding \"" + encoding + "\" is not supported (hint: send the review uncompressed)"; recorder.Code != want || want == 415 && strings.TrimSpace(recorder.Body.String()) != text {
-			t.Errorf("%q is answered %d %s", encoding, recorder.Code, recorder.Body)
-		}
 	}
 }

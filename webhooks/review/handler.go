@@ -2,21 +2,21 @@
 // and JSON on one side, plain functions from request to response on the other.
 //
 // It alone knows the protocol: what a review must hold, what an answer must
-// look like, and what becomes of each of the three outcomes. A decision that
-// could not be made is an HTTP 5xx for admission, so that the webhook's
+// look like, and how each of the three outcomes is answered. A decision that
+// cannot be made is an HTTP 5xx for admission, so that the webhook's
 // failurePolicy decides, and for authentication a 200 whose status.error is
-// set, because the API server retries anything else for seconds and holds every
-// login up with it.
+// set, because the API server retries anything else for seconds and blocks every
+// login meanwhile.
+//
+// A request takes one path: handler.ServeHTTP reserves memory for it and ends
+// it, and handler.answer takes it through the steps in between.
 package review
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"runtime"
@@ -25,8 +25,6 @@ import (
 	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 )
@@ -34,11 +32,11 @@ import (
 // AdmissionFunc decides on an admission request. It is what controller-runtime
 // calls a HandlerFunc. The request's raw objects are valid during the call
 // only. A response that is not allowed and whose code is 500 or more means
-// "could not tell".
+// "cannot decide".
 type AdmissionFunc = func(context.Context, admission.Request) admission.Response
 
-// TokenFunc decides on a token. A response with a status.error means "could not
-// tell".
+// TokenFunc decides on a token. A response with a status.error means "cannot
+// decide".
 type TokenFunc = func(context.Context, authentication.Request) authentication.Response
 
 const (
@@ -50,27 +48,8 @@ const (
 	// MaxTokenBytes bounds the body of a TokenReview. The API server passes on
 	// tokens of up to 1 MB.
 	MaxTokenBytes = 2 << 20
-	// minTime is what a decision gets, however little the caller allows.
+	// minTime is the least time for a decision, however little the caller allows.
 	minTime = 50 * time.Millisecond
-	// retryAfter is the pause that a refused caller is asked for, with time left
-	// for the attempt itself. Below it the caller could not come back in time.
-	retryAfter = 1200 * time.Millisecond
-
-	// What is sent of a body must have arrived within these times after the header:
-	// firstByteTime is for the first byte, smallBodyTime for as much as a small review
-	// has, and bodyTime for all. See BodyTime.
-	firstByteTime = 2 * time.Second
-	smallBodyTime = 5 * time.Second
-	bodyTime      = 15 * time.Second
-	// answerTime is how long a caller without a verified certificate may take to receive
-	// the end of an answer.
-	answerTime = 5 * time.Second
-	// minBuffer is the first buffer for a body of unknown size, and bufferGrowth by how
-	// much the next one is larger.
-	minBuffer    = 8 << 10
-	bufferGrowth = 4
-	// largeBuffer is from when on a body gets the memory that was announced for it.
-	largeBuffer = 512 << 10
 )
 
 // Options are what an endpoint needs from its server.
@@ -79,8 +58,8 @@ type Options struct {
 	Name string
 	// MaxBytes bounds the body. MaxAdmissionBytes and MaxTokenBytes fit.
 	MaxBytes int64
-	// MaxTime bounds the time for one review. What the caller states in
-	// ?timeout= holds if it is shorter.
+	// MaxTime bounds the time for one review. The caller's ?timeout= holds if it is
+	// shorter.
 	MaxTime time.Duration
 	// InFlight bounds the memory that requests, bodies, and decoding them, take at
 	// one time. Endpoints may share one. Required.
@@ -89,11 +68,11 @@ type Options struct {
 	Slots *Slots
 	// Caller, if set, identifies the caller. Without it all are one.
 	Caller func(*http.Request) Caller
-	// SlotsFor, if set, returns the slots for an admission request that is to take none of
+	// SlotsFor, if set, returns the slots for an admission request that takes none of
 	// Slots, and nil for any other.
 	SlotsFor func(*admission.Request) *Slots
-	// Admit, if set, says whether the caller may ask at all. Its error is for
-	// the caller.
+	// Admit, if set, returns an error if the caller must not be answered. The error
+	// is for the caller.
 	Admit func(*http.Request) error
 	// Observe, if set, gets each finished review. It must not keep the Outcome.
 	Observe func(*Outcome)
@@ -103,267 +82,135 @@ type Options struct {
 	Now func() time.Time
 }
 
-// bounded is o with a bound on the body for which there is memory.
-func (o Options) bounded() Options {
-	o.MaxBytes = min(o.MaxBytes, o.InFlight.LargestBody())
-	return o
-}
-
 // Admission serves f as an admission webhook, mutating or validating.
 func Admission(f AdmissionFunc, o Options) http.Handler {
-	return &endpoint{
-		Options: o.bounded(),
-		decode: func(s *scratch) (int, error) {
-			values, err := decodeAdmission(s.room[:0], s.body, &s.admission.AdmissionRequest)
-			s.out.of(&s.admission.AdmissionRequest)
-			return values, err
-		},
-		decide: func(ctx context.Context, s *scratch) *failure {
-			response := f(ctx, s.admission)
-			if failed := s.out.answered(&response); failed != nil {
-				return failed
-			}
-			answer, err := AppendAdmission(s.answer[:0], s.admission.UID, &response)
-			s.answer = answer
-			if err != nil {
-				return &failure{status: http.StatusInternalServerError, reason: "internal", detail: err.Error()}
-			}
-			return nil
-		},
-		refuse: func(w http.ResponseWriter, f *failure, left time.Duration, _ *scratch) {
-			refuse(w, f, left > retryAfter)
-		},
-	}
+	return newHandler(admissionProtocol{f}, o)
 }
 
 // Token serves f as a token authentication webhook.
 func Token(f TokenFunc, o Options) http.Handler {
-	return &endpoint{
-		Options: o.bounded(),
-		decode: func(s *scratch) (int, error) {
-			apiVersion, values, err := decodeToken(s.room[:0], s.body, &s.token)
-			s.apiVersion = apiVersion
-			return values, err
-		},
-		decide: func(ctx context.Context, s *scratch) *failure {
-			response := f(ctx, s.token)
-			s.out.tokenAnswered(&response)
-			s.answer = AppendToken(s.answer[:0], s.apiVersion, &response.Status)
-			return nil
-		},
-		refuse: refuseToken,
-	}
+	return newHandler(tokenProtocol{f}, o)
 }
 
-// failure is a review that ends without an answer of its function.
-type failure struct {
-	status int
-	// reason is one of a bounded set of words.
-	reason string
-	// text is for the caller. Of the request it holds no more than the name of a
-	// member, and nothing of ours.
-	text string
-	// detail is for the log.
-	detail string
+// protocol is how the two kinds of review differ.
+type protocol interface {
+	// decode decodes the review in the exchange's body and returns the number of its
+	// JSON values. The error is for the caller.
+	decode(x *exchange) (values int, err error)
+	// decide decides on the decoded request and encodes the answer into the exchange.
+	decide(ctx context.Context, x *exchange) *failure
+	// refuse answers for a failure. The caller waits for the remaining time. The
+	// exchange is nil if nothing was read.
+	refuse(w http.ResponseWriter, f *failure, remaining time.Duration, x *exchange)
 }
 
-type endpoint struct {
+// handler serves one endpoint.
+type handler struct {
 	Options
 
-	// decode reads the review in the scratch's body, and counts its values. Its
-	// error is for the caller.
-	decode func(*scratch) (values int, err error)
-	// decide writes the answer into the scratch.
-	decide func(context.Context, *scratch) *failure
-	// refuse answers for a failure. left is how long the caller will go on
-	// waiting. Before anything was read there is no scratch.
-	refuse func(w http.ResponseWriter, f *failure, left time.Duration, s *scratch)
+	protocol protocol
 }
 
-// ServeHTTP implements http.Handler.
-func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var caller Caller
-	if e.Caller != nil {
-		caller = e.Caller(r)
-	}
-	if !e.InFlight.enter(caller) {
-		e.refuseEntry(w, r, caller)
+func newHandler(p protocol, o Options) *handler {
+	o.MaxBytes = min(o.MaxBytes, o.InFlight.LargestBody())
+	return &handler{Options: o, protocol: p}
+}
+
+// ServeHTTP implements http.Handler: it reserves memory for a request, bounds its
+// time, and writes the answer.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	caller, timeout := h.callerOf(r), h.timeout(r)
+	if !h.InFlight.enter(caller) {
+		h.refuseWithoutMemory(w, caller, timeout)
 		return
 	}
-	s := scratches.Get().(*scratch)
-	s.out.Endpoint, s.out.Caller, s.out.Started = e.Name, caller, e.Now()
-	if e.TraceParents {
-		s.out.TraceParent = r.Header.Get("Traceparent")
-	}
-	left := e.patience(r)
-	// No more than a quarter of the caller's patience is spent on waiting.
-	s.held = holding{budget: e.InFlight, caller: caller, held: requestBytes, used: requestOverhead, patience: left / 4, now: e.Now}
-	answered := false
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			failed := &failure{status: http.StatusInternalServerError, reason: "panic", detail: panicDetail(recovered)}
-			if !answered {
-				e.refuse(w, failed, 0, s)
-			}
-			s.out.failed(failed)
-		}
-		s.out.Took = e.Now().Sub(s.out.Started)
-		// A stream whose caller takes no answer keeps its memory until then.
-		sent := e.sent(w, r, caller)
-		s.held.release()
-		if e.Observe != nil {
-			if !sent && s.out.Decision != Allowed {
-				// It is going to be logged, and the caller need not wait for that.
-				_ = http.NewResponseController(w).Flush() // a caller that has gone away hears nothing
-			}
-			e.Observe(&s.out)
-		}
-		s.free()
-	}()
-
-	// The deadline leaves time for the answer to travel.
-	ctx, cancel := context.WithDeadline(r.Context(), s.out.Started.Add(max(left-margin(left), minTime)))
+	x := h.newExchange(r, caller, timeout)
+	defer h.finish(w, r, x)
+	ctx, cancel := context.WithDeadline(r.Context(), x.outcome.Started.Add(decisionTime(timeout)))
 	defer cancel()
-	failed := e.review(ctx, w, r, s)
-	answered = true
-	if failed != nil {
-		switch {
-		case r.Context().Err() != nil:
-			failed.reason = "aborted"
-		case ctx.Err() != nil:
-			failed.reason = "deadline"
-		}
-		s.out.failed(failed)
-		e.refuse(w, failed, left-e.Now().Sub(s.out.Started), s)
+
+	failed := h.answer(ctx, w, r, x)
+	x.answered = true
+	if failed == nil {
+		write(w, x)
 		return
 	}
-	header := w.Header()
-	header["Content-Type"] = jsonType
-	header["Content-Length"] = []string{strconv.Itoa(len(s.answer))}
-	if _, err := w.Write(s.answer); err != nil {
-		// The caller has gone away, and the connection's writer may still be
-		// reading.
-		s.answer = nil
+	switch {
+	case r.Context().Err() != nil:
+		failed.reason = "aborted"
+	case ctx.Err() != nil:
+		failed.reason = "deadline"
 	}
+	x.outcome.setFailure(failed)
+	h.protocol.refuse(w, failed, timeout-h.Now().Sub(x.outcome.Started), x)
 }
 
-// sent sends the answer to a caller without a verified certificate now, over a protocol
-// with several streams on a connection, and reports whether it did: a caller that opens no
-// window for it would otherwise have many of them wait for that after their memory was
-// given back.
-func (e *endpoint) sent(w http.ResponseWriter, r *http.Request, caller Caller) bool {
-	if caller.Certified || r.ProtoMajor < 2 {
-		return false
+// answer takes a request from its header to the encoded answer in the exchange.
+func (h *handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *failure {
+	if failed := h.checkHeader(r); failed != nil {
+		return failed
 	}
-	Send(w, e.Now())
-	return true
+	if failed := h.readBody(ctx, w, r, x); failed != nil {
+		return failed
+	}
+	values, err := h.protocol.decode(x)
+	if err != nil {
+		return &failure{status: http.StatusBadRequest, reason: "malformed", message: err.Error()}
+	}
+	slots, failed := h.acquireSlot(ctx, x, values)
+	if failed != nil {
+		return failed
+	}
+	defer slots.release(x.memory.caller, 1)
+	return h.protocol.decide(ctx, x)
 }
 
-// Send sends what was written of an answer, within a short time from now on.
-func Send(w http.ResponseWriter, now time.Time) {
-	c := http.NewResponseController(w)
-	_ = c.SetWriteDeadline(now.Add(answerTime)) // both protocols know it
-	_ = c.Flush()                               // a caller that has gone away hears nothing
+func (h *handler) callerOf(r *http.Request) Caller {
+	if h.Caller == nil {
+		return Caller{}
+	}
+	return h.Caller(r)
 }
 
-// refuseEntry refuses a request for which there is no memory, not even to read its
-// body. Whoever does not read such answers gets none.
-func (e *endpoint) refuseEntry(w http.ResponseWriter, r *http.Request, caller Caller) {
-	f := &failure{status: http.StatusServiceUnavailable, reason: "overload", text: "too many reviews at one time"}
-	if e.Observe != nil {
-		out := Outcome{Endpoint: e.Name, Caller: caller, Started: e.Now()}
-		out.failed(f)
-		e.Observe(&out)
+// timeout is how long the caller waits: its ?timeout=, at most MaxTime.
+func (h *handler) timeout(r *http.Request) time.Duration {
+	value, found := strings.CutPrefix(r.URL.RawQuery, "timeout=")
+	if !found || strings.ContainsAny(value, "&%") {
+		query, _ := url.ParseQuery(r.URL.RawQuery) // what cannot be parsed is ignored
+		value = query.Get("timeout")
 	}
-	defer e.InFlight.refusals.Add(-1)
-	if e.InFlight.refusals.Add(1) > maxRefusals {
-		panic(http.ErrAbortHandler)
+	if timeout, err := time.ParseDuration(value); err == nil && timeout > 0 {
+		return min(timeout, h.MaxTime)
 	}
-	e.refuse(w, f, e.patience(r), nil)
-	Send(w, e.Now())
+	return h.MaxTime
 }
 
-// panicDetail is what the log is told of a panic: where it was, and of the value
-// only what cannot hold anything of a request.
-func panicDetail(recovered any) string {
-	text := fmt.Sprintf("%T", recovered)
-	if err, ok := recovered.(runtime.Error); ok {
-		text = err.Error()
-	}
-	return text + "\n" + string(debug.Stack())
+// decisionTime is the part of the caller's timeout that a request may take. The rest
+// is for the answer to travel.
+func decisionTime(timeout time.Duration) time.Duration {
+	return max(timeout-min(max(timeout/10, 50*time.Millisecond), 200*time.Millisecond), minTime)
 }
 
-// jsonType is shared by all responses; net/http does not change header values.
-//
-//nolint:gochecknoglobals // constant; saves an allocation a request
-var jsonType = []string{"application/json"}
-
-// review does everything between the request's header and the answer, which it
-// leaves in the scratch.
-func (e *endpoint) review(ctx context.Context, w http.ResponseWriter, r *http.Request, s *scratch) *failure {
+// checkHeader checks the method, the caller and the media type.
+func (h *handler) checkHeader(r *http.Request) *failure {
 	if r.Method != http.MethodPost {
-		return &failure{status: http.StatusMethodNotAllowed, reason: "method", text: "only POST is answered here"}
+		return &failure{status: http.StatusMethodNotAllowed, reason: "method", message: "only POST is answered here"}
 	}
-	if e.Admit != nil {
-		if err := e.Admit(r); err != nil {
-			return &failure{status: http.StatusForbidden, reason: "caller", text: err.Error()}
+	if h.Admit != nil {
+		if err := h.Admit(r); err != nil {
+			return &failure{status: http.StatusForbidden, reason: "caller", message: err.Error()}
 		}
 	}
 	if !isJSON(r.Header.Get("Content-Type")) {
-		return &failure{status: http.StatusUnsupportedMediaType, reason: "media-type", text: "the media type must be application/json"}
+		return &failure{status: http.StatusUnsupportedMediaType, reason: "media-type", message: "the media type must be application/json"}
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return &failure{
 			status: http.StatusUnsupportedMediaType, reason: "media-type",
-			text: fmt.Sprintf("Content-Encoding %.40q is not supported (hint: send the review uncompressed)", encoding),
+			message: fmt.Sprintf("Content-Encoding %.40q is not supported (hint: send the review uncompressed)", encoding),
 		}
 	}
-	err := e.read(ctx, w, r, s)
-	s.out.Bytes = len(s.body)
-	if err != nil {
-		return bodyFailure(err, e.MaxBytes)
-	}
-	values, err := e.decode(s)
-	if err != nil {
-		return &failure{status: http.StatusBadRequest, reason: "malformed", text: err.Error()}
-	}
-	queued := e.Now()
-	err = s.held.grow(ctx, int64(values)*valueBytes)
-	slots := e.Slots
-	if e.SlotsFor != nil {
-		slots = cmp.Or(e.SlotsFor(&s.admission), slots)
-	}
-	entered := err == nil && slots.acquire(ctx, &s.held, 1)
-	s.out.Waited = e.Now().Sub(queued)
-	if most, ok := errors.AsType[tooMuchError](err); ok {
-		return &failure{
-			status: http.StatusRequestEntityTooLarge, reason: "too-large",
-			text: fmt.Sprintf("the review has %d JSON values; beside its %d bytes at most %d can be decoded (hint: raise the memory limit of Gatehouse or --max-in-flight-bytes)", values, len(s.body), int64(most)/valueBytes),
-		}
-	}
-	if !entered {
-		return &failure{status: http.StatusServiceUnavailable, reason: "overload", text: "too many reviews at one time"}
-	}
-	defer slots.release(s.held.caller, 1)
-	return e.decide(ctx, s)
-}
-
-// patience is how long the caller waits: what it says, at most MaxTime.
-func (e *endpoint) patience(r *http.Request) time.Duration {
-	text, found := strings.CutPrefix(r.URL.RawQuery, "timeout=")
-	if !found || strings.ContainsAny(text, "&%") {
-		query, _ := url.ParseQuery(r.URL.RawQuery) // What cannot be read is not there.
-		text = query.Get("timeout")
-	}
-	if told, err := time.ParseDuration(text); err == nil && told > 0 {
-		return min(told, e.MaxTime)
-	}
-	return e.MaxTime
-}
-
-// margin is the part of the caller's patience that is kept for the way back.
-func margin(patience time.Duration) time.Duration {
-	return min(max(patience/10, 50*time.Millisecond), 200*time.Millisecond)
+	return nil
 }
 
 func isJSON(contentType string) bool {
@@ -374,161 +221,72 @@ func isJSON(contentType string) bool {
 	return err == nil && mediaType == "application/json"
 }
 
-var errTooLarge = errors.New("body too large")
-
-// read reads the body into the scratch. Memory is reserved for the buffer before it is
-// made, and a buffer is at most bufferGrowth times as large as what has arrived, until
-// that is largeBuffer.
-func (e *endpoint) read(ctx context.Context, w http.ResponseWriter, r *http.Request, s *scratch) error {
-	limit := e.MaxBytes + 1
-	if r.ContentLength >= 0 {
-		if r.ContentLength > e.MaxBytes {
-			return errTooLarge
-		}
-		limit = r.ContentLength + 1 // one more, to see the end
+// acquireSlot reserves the memory for the decoded values and waits for a slot, which
+// the caller of acquireSlot releases.
+func (h *handler) acquireSlot(ctx context.Context, x *exchange, values int) (*Slots, *failure) {
+	started := h.Now()
+	err := x.memory.grow(ctx, int64(values)*valueBytes)
+	slots := h.Slots
+	if h.SlotsFor != nil {
+		slots = cmp.Or(h.SlotsFor(&x.admission), slots)
 	}
-	body := s.body[:0]
-	if !s.held.tryGrow(int64(cap(body))) {
-		body = nil
+	acquired := err == nil && slots.acquire(ctx, &x.memory, 1)
+	x.outcome.Waited = h.Now().Sub(started)
+	if failed := valuesFailure(err, values, len(x.body)); failed != nil {
+		return nil, failed
 	}
-	defer func() { s.body = body }()
-	deadline := BodyTime(s.held.caller, 0)
-	for {
-		if len(body) == cap(body) {
-			size := nextBuffer(int64(len(body)), limit, r.ContentLength >= 0)
-			if err := s.held.grow(ctx, size); err != nil {
-				return err
-			}
-			grown := make([]byte, len(body), size)
-			copy(grown, body)
-			s.held.shrink(int64(cap(body)))
-			body = grown
-		}
-		n, err := r.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		switch {
-		case int64(len(body)) > e.MaxBytes:
-			return errTooLarge
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
-		if next := BodyTime(s.held.caller, len(body)); next > deadline && int64(len(body)) != r.ContentLength {
-			deadline = next
-			_ = http.NewResponseController(w).SetReadDeadline(s.out.Started.Add(deadline)) // both protocols know it
-		}
+	if !acquired {
+		return nil, &failure{status: http.StatusServiceUnavailable, reason: "overload", message: "too many reviews at one time"}
 	}
+	return slots, nil
 }
 
-// nextBuffer is the size of the buffer that follows a full one. The body has at most
-// limit bytes, and announced tells whether that is what was announced. Sizes are a power of
-// bufferGrowth below the limit, so that the last one is not made beside one that is almost
-// as large. A body that was announced and is large by then gets all of its memory at one
-// time: of many that grow side by side none would come to its end.
-func nextBuffer(full, limit int64, announced bool) int64 {
-	size := max(limit, full+1)
-	if announced && full >= largeBuffer {
-		return size
-	}
-	for smaller := size/bufferGrowth + 1; smaller > full && smaller >= minBuffer; smaller = size/bufferGrowth + 1 {
-		size = smaller
-	}
-	return size
-}
+// jsonType is shared by all responses; net/http does not change header values.
+//
+//nolint:gochecknoglobals // constant; saves an allocation a request
+var jsonType = []string{"application/json"}
 
-// BodyTime returns how long after its header a body may take of which n bytes have
-// arrived. The server sets it as the read deadline, with n = 0, before it calls an
-// endpoint. A caller with a verified certificate is no stranger who holds memory for
-// nothing: on a busy machine its body may come late.
-func BodyTime(c Caller, n int) time.Duration {
-	switch {
-	case c.Certified || n >= requestBytes:
-		return bodyTime
-	case n == 0:
-		return firstByteTime
-	default:
-		return smallBodyTime
-	}
-}
-
-// isTimeout reports whether a read ended at its deadline.
-func isTimeout(err error) bool {
-	timeout, ok := errors.AsType[net.Error](err)
-	return ok && timeout.Timeout()
-}
-
-func bodyFailure(err error, limit int64) *failure {
-	most, impossible := errors.AsType[tooMuchError](err)
-	switch {
-	case impossible:
-		return &failure{
-			status: http.StatusRequestEntityTooLarge, reason: "too-large",
-			text: fmt.Sprintf("the body needs more memory than the %d bytes that are left for it (hint: announce its size in Content-Length)", int64(most)),
-		}
-	case errors.Is(err, errTooLarge):
-		return &failure{
-			status: http.StatusRequestEntityTooLarge, reason: "too-large",
-			text: fmt.Sprintf("the body is larger than %d bytes", limit),
-		}
-	case isTimeout(err):
-		return &failure{
-			status: http.StatusRequestTimeout, reason: "aborted",
-			text: fmt.Sprintf("the body did not arrive in time (hint: its first byte must follow the header within %s, %d bytes within %s, all within %s)", firstByteTime, requestBytes, smallBodyTime, bodyTime),
-		}
-	case errors.Is(err, errOverload):
-		return &failure{status: http.StatusServiceUnavailable, reason: "overload", text: "too many bytes of reviews at one time"}
-	default:
-		return &failure{status: http.StatusBadRequest, reason: "aborted", text: "the body could not be read", detail: err.Error()}
-	}
-}
-
-// refuse answers with the failure's status. The API server then does what the
-// webhook's failurePolicy says, or, if it may, comes back once.
-func refuse(w http.ResponseWriter, f *failure, again bool) {
+// write writes the answer.
+func write(w http.ResponseWriter, x *exchange) {
 	header := w.Header()
-	switch {
-	case f.status == http.StatusServiceUnavailable && again:
-		// A new connection may find another replica.
-		header.Set("Retry-After", "1")
-		header.Set("Connection", "close")
-	case f.status == http.StatusMethodNotAllowed:
-		header.Set("Allow", http.MethodPost)
+	header["Content-Type"] = jsonType
+	header["Content-Length"] = []string{strconv.Itoa(len(x.answer))}
+	if _, err := w.Write(x.answer); err != nil {
+		// The caller has closed the connection, and the connection's writer may still be
+		// reading.
+		x.answer = nil
 	}
-	http.Error(w, f.publicText(), f.status)
 }
 
-// refuseToken answers 200 with an error whatever happened to a review, and
-// repeats its audiences: the API server compares them before it looks at the
-// error, and would take the answer for a no. So where they are not known, because
-// there was no room to read them, it is a 503, which the API server neither
-// repeats nor caches without a Retry-After. What is no POST is no review.
-func refuseToken(w http.ResponseWriter, f *failure, _ time.Duration, s *scratch) {
-	if f.status == http.StatusMethodNotAllowed || f.status == http.StatusServiceUnavailable && (s == nil || s.apiVersion == "") {
-		refuse(w, f, false)
-		return
+// finish answers for a panic, flushes the answer where that is necessary, gives back
+// the memory and reports the outcome. It is deferred.
+func (h *handler) finish(w http.ResponseWriter, r *http.Request, x *exchange) {
+	if recovered := recover(); recovered != nil {
+		failed := &failure{status: http.StatusInternalServerError, reason: "panic", detail: panicDetail(recovered)}
+		if !x.answered {
+			h.protocol.refuse(w, failed, 0, x)
+		}
+		x.outcome.setFailure(failed)
 	}
-	status := authenticationv1.TokenReviewStatus{Error: f.publicText(), Audiences: s.token.Spec.Audiences}
-	w.Header()["Content-Type"] = jsonType
-	_, _ = w.Write(AppendToken(nil, s.apiVersion, &status)) // A caller that has gone away hears nothing.
+	x.outcome.Took = h.Now().Sub(x.outcome.Started)
+	flushed := h.flushStream(w, r, x.memory.caller)
+	x.memory.release()
+	if h.Observe != nil {
+		if !flushed && x.outcome.Decision != Allowed {
+			// Outcomes like this one are logged, and the caller need not wait for that.
+			_ = http.NewResponseController(w).Flush() // fails if the caller has closed the connection
+		}
+		h.Observe(&x.outcome)
+	}
+	x.free()
 }
 
-// publicText is what the caller is told.
-func (f *failure) publicText() string {
-	if f.status == http.StatusInternalServerError {
-		return "could not decide; the webhook's log has the reason"
+// panicDetail describes a panic for the log: its place, and of its value only what
+// cannot hold any of the request.
+func panicDetail(recovered any) string {
+	value := fmt.Sprintf("%T", recovered)
+	if err, ok := recovered.(runtime.Error); ok {
+		value = err.Error()
 	}
-	return f.text
-}
-
-// of notes what a request is about.
-func (o *Outcome) of(request *admissionv1.AdmissionRequest) {
-	o.UID = request.UID
-	o.Operation = string(request.Operation)
-	o.Resource = request.Resource
-	o.Subresource = request.SubResource
-	o.Namespace = request.Namespace
-	o.Object = request.Name
-	o.User = request.UserInfo.Username
-	o.DryRun = request.DryRun != nil && *request.DryRun
+	return value + "\n" + string(debug.Stack())
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -13,8 +14,7 @@ import (
 // Decision is how a review ended.
 type Decision string
 
-// The ways in which a review ends. The first two are answers; the others are
-// the reasons why there is none.
+// The decisions. The first two are answers; the others are why there is none.
 const (
 	// Allowed is a yes: admitted, or authenticated.
 	Allowed Decision = "allowed"
@@ -24,7 +24,7 @@ const (
 	Unknown Decision = "unknown"
 	// Refused means that the request was no review that could be answered.
 	Refused Decision = "refused"
-	// Shed means that there was no room for the review.
+	// Shed means that the review was rejected because of overload.
 	Shed Decision = "shed"
 )
 
@@ -35,43 +35,43 @@ type Outcome struct {
 	Endpoint string
 	// Decision is how the review ended.
 	Decision Decision
-	// Reason is one word of a bounded set that tells more, and may be empty.
+	// Reason is one word of a bounded set, and may be empty.
 	Reason string
-	// Detail is what an operator needs to know of a review that ended in no
-	// answer, or of a token that was refused. It never reaches the caller.
+	// Detail explains a review without an answer, or a refused token, to the operator.
+	// It never reaches the caller.
 	Detail string
 
 	// Caller is who sent the review.
 	Caller Caller
 	// UID names the review. It is empty if none could be read.
 	UID types.UID
-	// Operation, Resource, Subresource, Namespace, Object and DryRun say what an
-	// admission review is about. They are empty for a token review.
+	// Operation, Resource, Subresource, Namespace, Object and DryRun are the subject of an
+	// admission review. They are empty for a token review.
 	Operation   string
 	Resource    metav1.GroupVersionResource
 	Subresource string
 	Namespace   string
 	Object      string
 	DryRun      bool
-	// User is who asks for admission, or whom a token belongs to.
+	// User is the user who requests admission, or to whom the token belongs.
 	User string
 	// Audit are the audit annotations of the answer.
 	Audit map[string]string
-	// Patched tells whether the answer holds a patch.
+	// Patched reports whether the answer holds a patch.
 	Patched bool
-	// Warnings is the number of warnings of the decision, with those for which
-	// there is no room in the answer.
+	// Warnings is the number of warnings of the decision, including those that do not
+	// fit into the answer.
 	Warnings int
 	// TokenID is the public id of the token, if it has one.
 	TokenID string
-	// Backend is the authenticator that the token was for, one of a bounded set,
-	// and Source where the identity comes from, a word of the configuration. They
-	// are empty if the token was for none.
+	// Backend is the authenticator that the token is for, one of a bounded set, and
+	// Source the source of the identity, as the configuration names it. They are empty
+	// if the token is for none.
 	Backend string
 	Source  string
 
-	// TraceParent is the caller's header traceparent (W3C Trace Context), as it came
-	// and so of any shape. It is empty without one, and unless Options ask for it.
+	// TraceParent is the caller's header traceparent (W3C Trace Context), unchecked. It
+	// is empty without one, and unless Options.TraceParents is set.
 	TraceParent string
 
 	// Started is when the request's header had been read.
@@ -84,9 +84,21 @@ type Outcome struct {
 	Bytes int
 }
 
-// answered notes the response of an AdmissionFunc, and returns the failure that
-// it stands for if it is no answer.
-func (o *Outcome) answered(response *admission.Response) *failure {
+// setRequest sets the subject of an admission review.
+func (o *Outcome) setRequest(request *admissionv1.AdmissionRequest) {
+	o.UID = request.UID
+	o.Operation = string(request.Operation)
+	o.Resource = request.Resource
+	o.Subresource = request.SubResource
+	o.Namespace = request.Namespace
+	o.Object = request.Name
+	o.User = request.UserInfo.Username
+	o.DryRun = request.DryRun != nil && *request.DryRun
+}
+
+// setAdmission sets the response of an AdmissionFunc. It returns a failure if the
+// function cannot decide.
+func (o *Outcome) setAdmission(response *admission.Response) *failure {
 	o.Audit = response.AuditAnnotations
 	o.Warnings = len(response.Warnings)
 	if response.Allowed {
@@ -104,7 +116,8 @@ func (o *Outcome) answered(response *admission.Response) *failure {
 	return nil
 }
 
-func (o *Outcome) tokenAnswered(response *authentication.Response) {
+// setToken sets the response of a TokenFunc.
+func (o *Outcome) setToken(response *authentication.Response) {
 	o.Reason = response.Annotations[ReasonAnnotation]
 	o.TokenID = response.Annotations[TokenIDAnnotation]
 	o.Backend = response.Annotations[BackendAnnotation]
@@ -124,11 +137,12 @@ func (o *Outcome) tokenAnswered(response *authentication.Response) {
 	}
 }
 
-func (o *Outcome) failed(f *failure) {
+// setFailure sets the reason why there is no answer of the function.
+func (o *Outcome) setFailure(f *failure) {
 	o.Reason = f.reason
 	o.Detail = f.detail
 	if o.Detail == "" {
-		o.Detail = f.text
+		o.Detail = f.message
 	}
 	switch {
 	case f.status == http.StatusServiceUnavailable:

@@ -15,22 +15,22 @@ func TestWaitingIsBoundedOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 	full := &Budget{pool: pool{size: 1}}
-	h := holding{budget: full, patience: 20 * time.Millisecond, now: func() time.Time { now = now.Add(15 * time.Millisecond); return now }}
+	h := reservation{budget: full, maxWait: 20 * time.Millisecond, now: func() time.Time { now = now.Add(15 * time.Millisecond); return now }}
 	if err := h.grow(t.Context(), 1); err != nil {
 		t.Fatalf("an empty budget has no room: %v", err)
 	}
 	other := h
-	other.held, other.used = 0, 0
+	other.reserved, other.used = 0, 0
 	if err := other.grow(t.Context(), 1); !errors.Is(err, errOverload) {
 		t.Errorf("a full budget has room: %v", err)
 	}
-	if want := 5 * time.Millisecond; other.patience != want {
-		t.Errorf("after waiting 15 of 20 milliseconds %s are left, want %s", other.patience, want)
+	if want := 5 * time.Millisecond; other.maxWait != want {
+		t.Errorf("after waiting 15 of 20 milliseconds %s are left, want %s", other.maxWait, want)
 	}
-	if NewSlots(0).acquire(t.Context(), &other, 1) || other.patience > 0 {
-		t.Errorf("after waiting twice %s are left", other.patience)
+	if NewSlots(0).acquire(t.Context(), &other, 1) || other.maxWait > 0 {
+		t.Errorf("after waiting twice %s are left", other.maxWait)
 	}
-	if _, impossible := errors.AsType[tooMuchError](h.grow(t.Context(), 1)); !impossible {
+	if _, impossible := errors.AsType[tooLargeError](h.grow(t.Context(), 1)); !impossible {
 		t.Error("more than the whole budget is taken")
 	}
 	h.release()
@@ -128,7 +128,7 @@ func TestWhoHoldsLeastIsNext(t *testing.T) {
 		order := make(chan Caller, 8)
 		wait := func(c Caller) {
 			go func() {
-				h := &holding{caller: c, patience: time.Hour, now: time.Now}
+				h := &reservation{caller: c, maxWait: time.Hour, now: time.Now}
 				if slots.acquire(context.Background(), h, 1) {
 					order <- c
 				}
@@ -161,7 +161,7 @@ func TestWaitersLeave(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 3 {
-			go slots.acquire(ctx, &holding{caller: attacker, patience: time.Hour, now: time.Now}, 1)
+			go slots.acquire(ctx, &reservation{caller: attacker, maxWait: time.Hour, now: time.Now}, 1)
 		}
 		synctest.Wait()
 		cancel()
@@ -205,7 +205,7 @@ func TestLargestBody(t *testing.T) {
 	for _, bytes := range []int64{1 << 20, 8 << 20, 16 << 20, 64 << 20, 1 << 30} {
 		budget := NewBudget(bytes)
 		limit := budget.LargestBody() + 1
-		h := holding{budget: budget, held: requestBytes, used: requestOverhead}
+		h := reservation{budget: budget, reserved: requestBytes, used: requestOverhead}
 		if !budget.enter(Caller{}) {
 			t.Fatal("an empty budget has no room")
 		}

@@ -3,6 +3,7 @@ package review
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,11 +12,11 @@ import (
 )
 
 const (
-	// maxCauses bounds the causes of a refusal. All their texts together are
-	// bounded as its message is, whose parts they are.
+	// maxCauses bounds the causes of a refusal. All of them together are bounded like
+	// its message, whose parts they are.
 	maxCauses = 256
-	// maxDetailRunes bounds each of the other texts of a refusal's details: names
-	// of the API are shorter.
+	// maxDetailRunes bounds each of the other strings in a refusal's details: names in
+	// the API are shorter.
 	maxDetailRunes = 512
 )
 
@@ -41,7 +42,7 @@ func appendStatus(dst []byte, result *metav1.Status) []byte {
 		dst = appendDetails(dst, result.Details)
 	}
 	dst = append(dst, `,"code":`...)
-	dst = appendInt(dst, int64(code))
+	dst = strconv.AppendInt(dst, int64(code), 10)
 	return append(dst, '}')
 }
 
@@ -49,17 +50,17 @@ func appendStatus(dst []byte, result *metav1.Status) []byte {
 func appendDetails(dst []byte, details *metav1.StatusDetails) []byte {
 	dst = append(dst, `,"details":`...)
 	m := members{dst: append(dst, '{')}
-	m.text("name", bound(details.Name, maxDetailRunes, false))
-	m.text("group", bound(details.Group, maxDetailRunes, false))
-	m.text("kind", bound(details.Kind, maxDetailRunes, false))
-	m.text("uid", bound(string(details.UID), maxDetailRunes, false))
+	m.string("name", bound(details.Name, maxDetailRunes, false))
+	m.string("group", bound(details.Group, maxDetailRunes, false))
+	m.string("kind", bound(details.Kind, maxDetailRunes, false))
+	m.string("uid", bound(string(details.UID), maxDetailRunes, false))
 	if len(details.Causes) > 0 {
 		m.name("causes")
 		m.dst = appendCauses(m.dst, details.Causes)
 	}
 	if details.RetryAfterSeconds != 0 {
 		m.name("retryAfterSeconds")
-		m.dst = appendInt(m.dst, int64(details.RetryAfterSeconds))
+		m.dst = strconv.AppendInt(m.dst, int64(details.RetryAfterSeconds), 10)
 	}
 	return append(m.dst, '}')
 }
@@ -89,16 +90,16 @@ func appendCauses(dst []byte, causes []metav1.StatusCause) []byte {
 
 func appendCause(dst []byte, reason, message, field string) []byte {
 	m := members{dst: append(dst, '{')}
-	m.text("reason", reason)
-	m.text("message", message)
-	m.text("field", field)
+	m.string("reason", reason)
+	m.string("message", message)
+	m.string("field", field)
 	return append(m.dst, '}')
 }
 
 // members appends the members of one JSON object.
 type members struct {
 	dst  []byte
-	some bool
+	some bool // a member was appended
 }
 
 // name begins a member.
@@ -112,8 +113,8 @@ func (m *members) name(name string) {
 	m.dst = append(m.dst, '"', ':')
 }
 
-// text appends a member that is a text, unless it is empty.
-func (m *members) text(name, value string) {
+// string appends a string member, unless it is empty.
+func (m *members) string(name, value string) {
 	if value == "" {
 		return
 	}

@@ -1,7 +1,10 @@
 package review
 
 import (
+	"context"
 	"errors"
+	"net/http"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
@@ -17,8 +20,8 @@ const (
 	tokenV1beta1 = "authentication.k8s.io/v1beta1"
 )
 
-// The annotations with which an answer tells the log, and nobody else, what led
-// to it. Nothing of an answer's metadata is written to the wire.
+// The annotations that explain an answer to the log alone. Nothing of the metadata
+// of an answer is sent to the caller.
 const (
 	// ReasonAnnotation holds one of a bounded set of words.
 	ReasonAnnotation = "gatehouse.dev/reason"
@@ -27,18 +30,46 @@ const (
 	// BackendAnnotation holds the authenticator that the token was for: one of a
 	// bounded set of words.
 	BackendAnnotation = "gatehouse.dev/backend"
-	// SourceAnnotation holds where the identity comes from: a word of the
-	// configuration.
+	// SourceAnnotation holds the source of the identity, as the configuration names it.
 	SourceAnnotation = "gatehouse.dev/source"
 	// UserAnnotation holds the name of the user whom the token belongs to.
 	UserAnnotation = "gatehouse.dev/user"
-	// DetailAnnotation holds what more an operator may know.
+	// DetailAnnotation holds further information for the operator.
 	DetailAnnotation = "gatehouse.dev/detail"
 )
 
-// DecodeToken reads a TokenReview v1 or v1beta1 from its JSON text. It returns
-// the apiVersion, which the answer must echo, also with an error, as far as it
-// could be read. The error names the member, never its value, and holds nothing
+// tokenProtocol is the protocol of token authentication webhooks.
+type tokenProtocol struct{ f TokenFunc }
+
+func (tokenProtocol) decode(x *exchange) (values int, err error) {
+	x.apiVersion, values, err = decodeToken(x.members[:0], x.body, &x.token)
+	return values, err
+}
+
+func (p tokenProtocol) decide(ctx context.Context, x *exchange) *failure {
+	response := p.f(ctx, x.token)
+	x.outcome.setToken(&response)
+	x.answer = AppendToken(x.answer[:0], x.apiVersion, &response.Status)
+	return nil
+}
+
+// refuse answers 200 with an error, whatever happened to a review, and repeats its
+// audiences: the API server compares them before it reads the error, and would take the
+// answer for a no. Where the audiences are not known, because there was no memory to read
+// them, the answer is a 503, which the API server neither repeats nor caches without a
+// Retry-After. A request that is no POST is no review.
+func (tokenProtocol) refuse(w http.ResponseWriter, f *failure, _ time.Duration, x *exchange) {
+	if f.status == http.StatusMethodNotAllowed || f.status == http.StatusServiceUnavailable && (x == nil || x.apiVersion == "") {
+		refuse(w, f, false)
+		return
+	}
+	status := authenticationv1.TokenReviewStatus{Error: f.publicMessage(), Audiences: x.token.Spec.Audiences}
+	w.Header()["Content-Type"] = jsonType
+	_, _ = w.Write(AppendToken(nil, x.apiVersion, &status)) // fails if the caller has closed the connection
+}
+
+// DecodeToken decodes a TokenReview v1 or v1beta1. It returns the apiVersion, which
+// the answer must echo, also with an error, as far as it could be read. The error names the member, never its value, and holds nothing
 // of the token.
 func DecodeToken(body []byte) (authentication.Request, string, error) {
 	var request authentication.Request
@@ -46,9 +77,10 @@ func DecodeToken(body []byte) (authentication.Request, string, error) {
 	return request, apiVersion, err
 }
 
-// decodeToken is DecodeToken that also counts the values in the body.
-func decodeToken(room []rawjson.Member, body []byte, into *authentication.Request) (apiVersion string, values int, err error) {
-	apiVersion, spec, values, err := envelope(room, body, "TokenReview", "spec")
+// decodeToken is DecodeToken with a buffer for members. It also returns the number of
+// values in the body.
+func decodeToken(members []rawjson.Member, body []byte, into *authentication.Request) (apiVersion string, values int, err error) {
+	apiVersion, spec, values, err := envelope(members, body, "TokenReview", "spec")
 	if apiVersion != tokenV1 && apiVersion != tokenV1beta1 {
 		apiVersion = "" // There is no TokenReview of another version to answer with.
 	}
@@ -58,13 +90,13 @@ func decodeToken(room []rawjson.Member, body []byte, into *authentication.Reques
 	if apiVersion == "" {
 		return "", values, errors.New(`apiVersion: must be "` + tokenV1 + `" or "` + tokenV1beta1 + `"`)
 	}
-	d := reader{prefix: "spec."}
+	d := fieldReader{prefix: "spec."}
 	for _, m := range spec {
 		switch string(m.Name) {
 		case `"token"`:
-			into.Spec.Token = d.text("", "token", m.Value)
+			into.Spec.Token = d.string("", "token", m.Value)
 		case `"audiences"`:
-			into.Spec.Audiences = d.texts("", "audiences", m.Value)
+			into.Spec.Audiences = d.strings("", "audiences", m.Value)
 		}
 	}
 	if d.err == nil && into.Spec.Token == "" {

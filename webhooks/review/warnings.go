@@ -14,67 +14,67 @@ const (
 	maxWarningRunes  = 256
 )
 
-// appendWarnings appends the warnings that the API server passes on: all of them
-// as they are if it would, and otherwise each cut as it would cut it, as many as
-// there is room for, and how many are missing. It drops those with control
-// characters, so these become spaces, and those that are empty or repeat
-// another, so these are left out and not counted.
+// appendWarnings appends the warnings so that the API server passes all of them on:
+// unchanged if they fit together, and otherwise each cut to its limit, as many as fit,
+// and the number of the rest. The API server drops warnings with control characters, so
+// these become spaces. It drops empty and repeated warnings, so these are left out and
+// not counted.
 func appendWarnings(dst []byte, warnings []string) []byte {
 	if len(warnings) == 0 {
 		return dst
 	}
-	texts, fit := distinct(warnings)
+	list, fit := distinct(warnings)
 	if !fit {
-		texts = fitting(texts)
+		list = cutToFit(list)
 	}
-	if len(texts) == 0 {
+	if len(list) == 0 {
 		return dst
 	}
 	dst = append(dst, `,"warnings":`...)
-	return appendStrings(dst, texts)
+	return appendStrings(dst, list)
 }
 
-// distinct are the warnings as they can be passed on, and whether all can.
-func distinct(warnings []string) (texts []string, fit bool) {
-	texts = make([]string, 0, len(warnings))
+// distinct returns the printable warnings, each once, and whether all of them fit.
+func distinct(warnings []string) (list []string, fit bool) {
+	list = make([]string, 0, len(warnings))
 	seen := make(map[string]bool, len(warnings))
 	size := 0
 	for _, warning := range warnings {
 		// One that is cut here is too long for all of them to fit.
-		text := bound(warning, maxWarningsRunes+1, false)
-		if text == "" || seen[text] {
+		warning = bound(warning, maxWarningsRunes+1, false)
+		if warning == "" || seen[warning] {
 			continue
 		}
-		seen[text] = true
-		texts = append(texts, text)
-		size += utf8.RuneCountInString(text)
+		seen[warning] = true
+		list = append(list, warning)
+		size += utf8.RuneCountInString(warning)
 	}
-	return texts, size <= maxWarningsRunes
+	return list, size <= maxWarningsRunes
 }
 
-// fitting cuts the warnings, so that they are within both limits with the note
-// that counts the others: those for which there is no room, and those that repeat
-// another once they are cut.
-func fitting(texts []string) []string {
-	room := maxWarningsRunes - utf8.RuneCountInString(moreWarnings(len(texts)))
-	seen := make(map[string]bool, len(texts))
-	cut := make([]string, 0, len(texts))
+// cutToFit cuts the warnings so that they are within both limits, together with a last
+// warning that counts the others: those that do not fit, and those that repeat another
+// once they are cut.
+func cutToFit(list []string) []string {
+	limit := maxWarningsRunes - utf8.RuneCountInString(moreWarnings(len(list)))
+	seen := make(map[string]bool, len(list))
+	cut := make([]string, 0, len(list))
 	size, shown := 0, 0
-	for _, text := range texts {
-		text = clip(text, maxWarningRunes)
-		if seen[text] {
+	for _, warning := range list {
+		warning = clip(warning, maxWarningRunes)
+		if seen[warning] {
 			continue
 		}
-		seen[text] = true
-		cut = append(cut, text)
-		if size += utf8.RuneCountInString(text); size <= room {
+		seen[warning] = true
+		cut = append(cut, warning)
+		if size += utf8.RuneCountInString(warning); size <= limit {
 			shown = len(cut)
 		}
 	}
-	if len(cut) == len(texts) && size <= maxWarningsRunes {
-		return cut // without a note
+	if len(cut) == len(list) && size <= maxWarningsRunes {
+		return cut
 	}
-	return append(cut[:shown], moreWarnings(len(texts)-shown))
+	return append(cut[:shown], moreWarnings(len(list)-shown))
 }
 
 func moreWarnings(n int) string {

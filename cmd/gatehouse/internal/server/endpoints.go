@@ -193,7 +193,7 @@ func (l callLimit) wrap(next http.Handler) http.Handler {
 		defer func() { <-l }()
 		next.ServeHTTP(w, r)
 		if r.ProtoMajor > 1 {
-			review.Send(w, time.Now())
+			review.Flush(w, time.Now())
 		}
 	})
 }

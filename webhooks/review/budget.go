@@ -1,0 +1,141 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// requestBytes is reserved for a request as soon as its header was read. It covers
+	// requestOverhead and the body and the values of an ordinary review, so that most
+	// reviews reserve memory once.
+	requestBytes = 64 << 10
+	// requestOverhead is the memory of a request before its body: a stream, a goroutine, a
+	// header and pooled memory (measured: 14 KiB, and up to 8 KiB of header).
+	requestOverhead = 24 << 10
+	// valueBytes is about the memory of a decoded JSON value. Measured are 76 bytes for
+	// short numbers, 106 for empty objects and 246 for small ones.
+	valueBytes = 128
+	// share bounds what one address may hold, as a multiple of what is free. One address
+	// alone can hold three quarters, and every other finds some free.
+	share = 3
+)
+
+// Caller is who sends a review.
+type Caller struct {
+	// Address is the address that the connection comes from, or its network.
+	Address netip.Prefix
+	// Certified reports whether the caller showed a verified client certificate.
+	Certified bool
+}
+
+// Budget bounds the memory of all reviews in progress: of the requests themselves, of
+// the received bytes of their bodies, and of the decoded values. An eighth is kept for
+// certified callers, another for small reviews, and no address takes all of the rest. It is safe for concurrent use.
+type Budget struct {
+	pool
+
+	refusals atomic.Int64
+}
+
+// NewBudget returns a budget of that many bytes.
+func NewBudget(bytes int64) *Budget {
+	return &Budget{pool: pool{size: bytes, reserved: bytes / 8, small: bytes / 8, share: share}}
+}
+
+// LargestBody returns the size of the largest body that can be read, if it is announced.
+func (b *Budget) LargestBody() int64 {
+	// While the last buffer is filled from the one before, both are held.
+	bytes := b.largest(Caller{}) - requestBytes
+	return max(0, bytes*bufferGrowth/(bufferGrowth+1), bytes-bufferGrowth*largeBuffer)
+}
+
+// Slots bounds the decisions that are made at one time. More decisions than
+// processors only make each slower. It is safe for concurrent use.
+type Slots struct {
+	pool
+}
+
+// NewSlots returns n slots for all callers, and a quarter as many for certified ones.
+func NewSlots(n int) *Slots {
+	reserved := int64(n+3) / 4
+	return &Slots{pool{size: int64(n) + reserved, reserved: reserved}}
+}
+
+// reservation is the memory that one request holds, and how long it may still wait
+// for more, or for a slot. It is not safe for concurrent use.
+type reservation struct {
+	budget *Budget
+	caller Caller
+	// reserved is taken from the budget, and used the part of it that is in use.
+	reserved, used int64
+	maxWait        time.Duration
+	now            func() time.Time
+}
+
+// tooLargeError is the error of a request that needs more memory than it can ever get.
+// Its value is how much it could get beside what it has.
+type tooLargeError int64
+
+func (e tooLargeError) Error() string { return fmt.Sprintf("more than %d bytes are needed", int64(e)) }
+
+var errOverload = errors.New("too many bytes in flight")
+
+// enter reserves what a request takes before its body, without waiting, and reports
+// whether it could.
+func (b *Budget) enter(c Caller) bool { return b.try(c, requestBytes) }
+
+// grow reserves n more bytes, and waits for them as long as the request may wait.
+func (r *reservation) grow(ctx context.Context, n int64) error {
+	if r.used+n > r.reserved {
+		more := r.used + n - r.reserved
+		if largest := r.budget.largest(r.caller); r.used+n > largest {
+			return tooLargeError(max(0, largest-r.used))
+		}
+		if !r.budget.acquire(ctx, r, more) {
+			return errOverload
+		}
+		r.reserved += more
+	}
+	r.used += n
+	return nil
+}
+
+// tryGrow is grow without waiting.
+func (r *reservation) tryGrow(n int64) bool {
+	if more := r.used + n - r.reserved; more > 0 {
+		if !r.budget.try(r.caller, more) {
+			return false
+		}
+		r.reserved += more
+	}
+	r.used += n
+	return true
+}
+
+// shrink gives n bytes back to the reservation. They stay reserved.
+func (r *reservation) shrink(n int64) { r.used -= n }
+
+// waitContext returns ctx for as long as the request may still wait. The function
+// done subtracts the time that has passed.
+func (r *reservation) waitContext(ctx context.Context) (waiting context.Context, done func()) {
+	waiting, cancel := context.WithTimeout(ctx, r.maxWait)
+	start := r.now()
+	return waiting, func() {
+		cancel()
+		r.maxWait -= r.now().Sub(start)
+	}
+}
+
+// release gives everything back. A second call does nothing.
+func (r *reservation) release() {
+	if r.budget == nil {
+		return
+	}
+	r.budget.release(r.caller, r.reserved)
+	r.budget = nil
+}

@@ -1,0 +1,137 @@
+package review
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// retryAfter is the pause that a refused caller is asked for, with time left
+	// for the attempt itself. Below it the caller could not come back in time.
+	retryAfter = 1200 * time.Millisecond
+	// answerTime is how long a caller without a verified certificate may take to receive
+	// the end of an answer.
+	answerTime = 5 * time.Second
+	// maxRefusals bounds the requests that are being refused at one time because there
+	// is no memory for them. Further ones are aborted without an answer.
+	maxRefusals = 256
+)
+
+// failure is a review that ends without an answer of its function.
+type failure struct {
+	status int
+	// reason is one of a bounded set of words.
+	reason string
+	// message is for the caller. Of the request it holds no more than the name of a
+	// member, and nothing of the configuration.
+	message string
+	// detail is for the log.
+	detail string
+}
+
+// publicMessage is the message for the caller.
+func (f *failure) publicMessage() string {
+	if f.status == http.StatusInternalServerError {
+		return "could not decide; the webhook's log has the reason"
+	}
+	return f.message
+}
+
+// refuse answers with the failure's status. The API server then does what the
+// webhook's failurePolicy says, or, if retry is set, tries once more.
+func refuse(w http.ResponseWriter, f *failure, retry bool) {
+	header := w.Header()
+	switch {
+	case f.status == http.StatusServiceUnavailable && retry:
+		// A new connection may find another replica.
+		header.Set("Retry-After", "1")
+		header.Set("Connection", "close")
+	case f.status == http.StatusMethodNotAllowed:
+		header.Set("Allow", http.MethodPost)
+	}
+	http.Error(w, f.publicMessage(), f.status)
+}
+
+// refuseWithoutMemory refuses a request for which there is no memory, not even to
+// read its body. It aborts the request if too many callers do not read such answers.
+func (h *handler) refuseWithoutMemory(w http.ResponseWriter, caller Caller, timeout time.Duration) {
+	f := &failure{status: http.StatusServiceUnavailable, reason: "overload", message: "too many reviews at one time"}
+	if h.Observe != nil {
+		outcome := Outcome{Endpoint: h.Name, Caller: caller, Started: h.Now()}
+		outcome.setFailure(f)
+		h.Observe(&outcome)
+	}
+	defer h.InFlight.refusals.Add(-1)
+	if h.InFlight.refusals.Add(1) > maxRefusals {
+		panic(http.ErrAbortHandler)
+	}
+	h.protocol.refuse(w, f, timeout, nil)
+	Flush(w, h.Now())
+}
+
+// flushStream flushes the answer to a caller without a verified certificate, over a
+// protocol with several streams on a connection, and reports whether it did. A caller
+// that opens no window would otherwise have many answers wait for it after their
+// memory was given back.
+func (h *handler) flushStream(w http.ResponseWriter, r *http.Request, caller Caller) bool {
+	if caller.Certified || r.ProtoMajor < 2 {
+		return false
+	}
+	Flush(w, h.Now())
+	return true
+}
+
+// Flush sends the part of an answer that was written, within a short time from now.
+func Flush(w http.ResponseWriter, now time.Time) {
+	c := http.NewResponseController(w)
+	_ = c.SetWriteDeadline(now.Add(answerTime)) // both protocols support it
+	_ = c.Flush()                               // fails if the caller has closed the connection
+}
+
+// valuesFailure is the failure of a review whose values need more memory than there
+// can be, nil for any other error.
+func valuesFailure(err error, values, bodyBytes int) *failure {
+	available, ok := errors.AsType[tooLargeError](err)
+	if !ok {
+		return nil
+	}
+	return &failure{
+		status: http.StatusRequestEntityTooLarge, reason: "too-large",
+		message: fmt.Sprintf("the review has %d JSON values; beside its %d bytes at most %d can be decoded (hint: raise the memory limit of Gatehouse or --max-in-flight-bytes)", values, bodyBytes, int64(available)/valueBytes),
+	}
+}
+
+// bodyFailure is the failure of a body that could not be read.
+func bodyFailure(err error, limit int64) *failure {
+	available, tooLarge := errors.AsType[tooLargeError](err)
+	switch {
+	case tooLarge:
+		return &failure{
+			status: http.StatusRequestEntityTooLarge, reason: "too-large",
+			message: fmt.Sprintf("the body needs more memory than the %d bytes that are left for it (hint: announce its size in Content-Length)", int64(available)),
+		}
+	case errors.Is(err, errBodyTooLarge):
+		return &failure{
+			status: http.StatusRequestEntityTooLarge, reason: "too-large",
+			message: fmt.Sprintf("the body is larger than %d bytes", limit),
+		}
+	case isTimeout(err):
+		return &failure{
+			status: http.StatusRequestTimeout, reason: "aborted",
+			message: fmt.Sprintf("the body did not arrive in time (hint: its first byte must follow the header within %s, %d bytes within %s, all within %s)", firstByteTime, requestBytes, smallBodyTime, bodyTime),
+		}
+	case errors.Is(err, errOverload):
+		return &failure{status: http.StatusServiceUnavailable, reason: "overload", message: "too many bytes of reviews at one time"}
+	default:
+		return &failure{status: http.StatusBadRequest, reason: "aborted", message: "the body could not be read", detail: err.Error()}
+	}
+}
+
+// isTimeout reports whether a read ended at its deadline.
+func isTimeout(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
+}
