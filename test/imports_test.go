@@ -412,7 +412,7 @@ func TestImportRules(t *testing.T) {
 		{"the program and itself", "cmd/gatehouse/x.go", `import "` + module + `/cmd/gatehouse/internal/server"`, ""},
 		{"the program and its tests", "cmd/gatehouse/x.go", `import "` + module + `/test/cluster"`, "depend on its tests"},
 		{"certs' test and the tests", "certs/x_test.go", `import "` + module + `/test/cluster"`, "depend on its tests"},
-		{"table and endpoints", "webhooks/webhooks.go", `import "` + module + `/webhooks/policy"`, ""},
+		{"table and endpoints", "webhooks/endpoints.go", `import "` + module + `/webhooks/policy"`, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			found, err := check(test.file, []byte("package x; "+test.source))

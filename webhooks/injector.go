@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// Injector tells policies what the mutating endpoint makes of the pods of a pod
-// template. The patch is applied by the library that the API server applies it
-// with.
+// Injector returns a function that injects sidecars into the pod of a pod template, so
+// that policies see what the mutating endpoint will make of it. It applies the patch by
+// the same library as the API server.
 func Injector(set *sidecar.Set) policy.Injector {
 	return func(ctx context.Context, namespace, workload string, pod []byte) (text []byte, refusal string, err error) {
 		d := set.Decide(sidecar.Input{Context: ctx, Namespace: namespace, Pod: pod, Checked: true, Workload: workload})

@@ -1,8 +1,7 @@
-// Package webhooks is what Gatehouse decides with: one immutable Snapshot of
-// the three endpoints' configuration, and the table of the endpoints.
+// Package webhooks compiles the configuration of the three endpoints into one
+// immutable Snapshot, and has the table of the endpoints.
 //
-// Everything below this package is pure: what it is to know of the world is
-// given to Compile.
+// Everything below this package is pure: Compile gets what decisions depend on.
 package webhooks
 
 import (
@@ -14,33 +13,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
-
-// The paths of the endpoints on the server for reviews.
-const (
-	MutatePath       = "/mutate"
-	ValidatePath     = "/validate"
-	AuthenticatePath = "/authenticate"
-)
-
-// Endpoint is a row of the table of endpoints.
-type Endpoint struct {
-	// Name is the endpoint's name on the command line, in metrics and in logs.
-	Name string
-	// Path is its path on the server for reviews.
-	Path string
-	// Review is the kind of review that it answers.
-	Review string
-}
-
-// Endpoints is the table of endpoints, in the order in which a request meets
-// them. The caller may change the copy that it gets.
-func Endpoints() []Endpoint {
-	return []Endpoint{
-		{Name: "authenticate", Path: AuthenticatePath, Review: "TokenReview"},
-		{Name: "mutate", Path: MutatePath, Review: "AdmissionReview"},
-		{Name: "validate", Path: ValidatePath, Review: "AdmissionReview"},
-	}
-}
 
 // Spec is the configuration of all three endpoints.
 type Spec struct {
@@ -59,10 +31,10 @@ type Snapshot struct {
 	warnings diagnostic.List
 }
 
-// Compile compiles all three parts. If any has an error there is no Snapshot,
-// and the error is a finding.List of everything found in all three, warnings
-// included. Errors in expressions of policies that Spec.Policy keeps all the same
-// are among the warnings of the Snapshot.
+// Compile compiles all three parts. If any has an error there is no Snapshot, and the
+// error is a diagnostic.List of everything found in all three, warnings included. If
+// Spec.Policy keeps policies with errors in expressions, these errors are among the
+// warnings of the Snapshot.
 func Compile(spec Spec) (*Snapshot, error) {
 	var (
 		snapshot Snapshot
@@ -70,12 +42,12 @@ func Compile(spec Spec) (*Snapshot, error) {
 		err      error
 	)
 	if snapshot.Authn, err = authn.Compile(spec.Authn); err != nil {
-		found = appendFindings(found, err)
+		found = appendDiagnostics(found, err)
 	} else {
 		found = append(found, snapshot.Authn.Warnings()...)
 	}
 	if snapshot.Sidecar, err = sidecar.Compile(spec.Sidecar); err != nil {
-		found = appendFindings(found, err)
+		found = appendDiagnostics(found, err)
 	} else {
 		found = append(found, snapshot.Sidecar.Warnings()...)
 	}
@@ -83,7 +55,7 @@ func Compile(spec Spec) (*Snapshot, error) {
 		spec.Policy.Inject = Injector(snapshot.Sidecar)
 	}
 	if snapshot.Policy, err = policy.Compile(spec.Policy); err != nil {
-		found = appendFindings(found, err)
+		found = appendDiagnostics(found, err)
 	} else {
 		found = append(found, snapshot.Policy.Warnings()...)
 	}
@@ -95,13 +67,12 @@ func Compile(spec Spec) (*Snapshot, error) {
 	return &snapshot, nil
 }
 
-func appendFindings(found diagnostic.List, err error) diagnostic.List {
+func appendDiagnostics(found diagnostic.List, err error) diagnostic.List {
 	if list, ok := errors.AsType[diagnostic.List](err); ok {
 		return append(found, list...)
 	}
 	return append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Message: err.Error()})
 }
 
-// Warnings are the findings that did not keep the Snapshot from being compiled,
-// in the order in which they are shown.
+// Warnings returns the diagnostics of a configuration that compiled, sorted.
 func (s *Snapshot) Warnings() diagnostic.List { return slices.Clone(s.warnings) }

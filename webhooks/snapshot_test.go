@@ -61,7 +61,7 @@ func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	var paths []string
 	for _, e := range webhooks.Endpoints() {
-		if e.Name == "" || e.Path != "/"+e.Name {
+		if e.Name == "" || e.Path != "/"+e.Name || (e.Admission == nil) == (e.Token == nil) {
 			t.Errorf("endpoint %+v", e)
 		}
 		paths = append(paths, e.Path)

@@ -43,7 +43,7 @@ func TestRegistrationFitsProgram(t *testing.T) {
 	t.Parallel()
 	paths := map[string]string{}
 	for _, e := range webhooks.Endpoints() {
-		if e.Review == "AdmissionReview" {
+		if e.Admission != nil {
 			paths[e.Name] = e.Path
 		}
 	}

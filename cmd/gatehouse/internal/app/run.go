@@ -118,8 +118,8 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 			Bytes: budget.inFlight, RequireClientCertificate: f.requireClientForAll, Now: time.Now,
 			Observe:  observer(metrics, usage, tracer), //nolint:contextcheck // calls have contexts of their own
 			Profiles: metrics.Profiles, Policies: metrics.Policies, TraceParents: tracer != nil,
-			ReadNamespace: lookup.ReadNamespace(),
-			Documents:     reports.documents(current), Whole: configuration.Whole,
+			ReadNamespace:   lookup.ReadNamespace(),
+			CustomResources: reports.documents(current), CheckComplete: configuration.Whole,
 			Login: login.Handler(login.HandlerOptions{
 				Current: func() *authn.Set { return current.Snapshot.Load().Authn }, Now: time.Now,
 				Observe: metrics.Login, Attempts: providers.Attempts,

@@ -23,53 +23,53 @@ const handshakeBytes = 32 << 10
 
 var errLongHandshake = errors.New("tls: the client has sent too much before the end of the handshake")
 
-// greeting is a connection of which a handshake reads a bounded number of bytes.
-type greeting struct {
+// handshakeConn is a connection of which the handshake reads a bounded number of bytes.
+type handshakeConn struct {
 	net.Conn
 
-	// left may be read until over is set, behind the handshake.
+	// left bytes may be read until done is set, after the handshake.
 	left int
-	over bool
+	done bool
 }
 
-func (g *greeting) Read(into []byte) (int, error) {
-	if g.over {
-		return g.Conn.Read(into)
+func (c *handshakeConn) Read(into []byte) (int, error) {
+	if c.done {
+		return c.Conn.Read(into)
 	}
-	if g.left == 0 {
+	if c.left == 0 {
 		return 0, errLongHandshake
 	}
-	n, err := g.Conn.Read(into[:min(len(into), g.left)])
-	g.left -= n
+	n, err := c.Conn.Read(into[:min(len(into), c.left)])
+	c.left -= n
 	return n, err
 }
 
-// front takes connections, does their handshakes and gives each to one of two
+// acceptor accepts connections, does their handshakes and hands each over to one of two
 // servers: net/http has one set of limits a server, and callers with a verified client
-// certificate need others than everybody else.
-type front struct {
+// certificate need other limits than everybody else.
+type acceptor struct {
 	listener net.Listener
 	tls      *tls.Config
-	// taken is told of a connection before its handshake, and dropped of one that no
-	// server gets.
-	taken, dropped func(*tls.Conn)
-	// failed is told why a handshake failed, and wait why no connection could be taken
-	// for now.
-	failed func(*tls.Conn, error)
-	wait   func(error)
+	// onAccept gets a connection before its handshake, and onDrop one that no server
+	// gets.
+	onAccept, onDrop func(*tls.Conn)
+	// onFailure gets the error of a handshake, and onRetry the error for which no
+	// connection can be accepted for now.
+	onFailure func(*tls.Conn, error)
+	onRetry   func(error)
 
 	certified, others *handover
 }
 
-// serve takes connections until the listener is closed, which is its error.
-func (f *front) serve() error {
+// serve accepts connections until the listener is closed, and returns its error.
+func (a *acceptor) serve() error {
 	const longest = time.Second
 	var pause time.Duration
 	for {
-		conn, err := f.listener.Accept()
+		accepted, err := a.listener.Accept()
 		if err != nil {
 			if temporary, ok := errors.AsType[net.Error](err); ok && temporary.Temporary() { //nolint:staticcheck // as net/http does: there are too few file descriptors
-				f.wait(err)
+				a.onRetry(err)
 				pause = min(max(2*pause, 5*time.Millisecond), longest)
 				time.Sleep(pause)
 				continue
@@ -77,15 +77,15 @@ func (f *front) serve() error {
 			return err
 		}
 		pause = 0
-		below := &greeting{Conn: conn, left: handshakeBytes}
-		over := tls.Server(below, f.tls)
-		f.taken(over)
-		go f.shake(over, below)
+		inner := &handshakeConn{Conn: accepted, left: handshakeBytes}
+		conn := tls.Server(inner, a.tls)
+		a.onAccept(conn)
+		go a.handshake(conn, inner)
 	}
 }
 
-// shake does the handshake.
-func (f *front) shake(conn *tls.Conn, below *greeting) {
+// handshake does the handshake of a connection and hands it over.
+func (a *acceptor) handshake(conn *tls.Conn, inner *handshakeConn) {
 	deadline := time.Now().Add(handshakeTimeout)
 	err := conn.SetDeadline(deadline)
 	if err == nil {
@@ -101,33 +101,33 @@ func (f *front) shake(conn *tls.Conn, below *greeting) {
 			_, _ = io.WriteString(hello.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n") // best effort
 			err = errHTTP
 		}
-		f.failed(conn, err)
-		f.drop(conn)
+		a.onFailure(conn, err)
+		a.drop(conn)
 		return
 	}
-	below.over = true
-	to := f.others
+	inner.done = true
+	to := a.others
 	if len(conn.ConnectionState().VerifiedChains) > 0 {
-		to = f.certified
-	} else if socket, ok := below.Conn.(interface {
+		to = a.certified
+	} else if socket, ok := inner.Conn.(interface {
 		SetReadBuffer(bytes int) error
 		SetWriteBuffer(bytes int) error
 	}); ok {
-		// Else the kernel, whose memory counts as ours, keeps megabytes of what is not read.
-		_ = socket.SetReadBuffer(receiveBytes)  // without it there is more
+		// Otherwise the kernel buffers megabytes, which count as memory of this process.
+		_ = socket.SetReadBuffer(receiveBytes)  // a larger buffer is no error
 		_ = socket.SetWriteBuffer(receiveBytes) // as above
 	}
-	if !to.give(conn) {
-		f.drop(conn)
+	if !to.handOver(conn) {
+		a.drop(conn)
 	}
 }
 
-func (f *front) drop(conn *tls.Conn) {
-	_ = conn.NetConn().Close() // whatever it says, the connection is not used any more
-	f.dropped(conn)
+func (a *acceptor) drop(conn *tls.Conn) {
+	_ = conn.NetConn().Close() // the connection is not used any more
+	a.onDrop(conn)
 }
 
-// looksLikeHTTP reports whether the first five bytes are those of a method.
+// looksLikeHTTP reports whether the first five bytes are those of an HTTP method.
 func looksLikeHTTP(header [5]byte) bool {
 	switch string(header[:]) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
@@ -149,8 +149,8 @@ func newHandover(addr net.Addr) *handover {
 	return &handover{conns: make(chan net.Conn), done: make(chan struct{}), addr: addr}
 }
 
-// give hands a connection over, unless the listener is closed.
-func (h *handover) give(conn net.Conn) bool {
+// handOver hands a connection over, and reports whether the listener was still open.
+func (h *handover) handOver(conn net.Conn) bool {
 	select {
 	case h.conns <- conn:
 		return true
@@ -178,8 +178,8 @@ func (h *handover) Close() error {
 // Addr implements net.Listener.
 func (h *handover) Addr() net.Addr { return h.addr }
 
-// connectionLog logs what goes wrong with connections, at a bounded rate: anybody who
-// reaches the port can cause it. It is the io.Writer of net/http's log.
+// connectionLog logs errors of connections at a bounded rate: anyone who reaches the port
+// can cause them. It is the io.Writer of net/http's log.
 type connectionLog struct {
 	log  *slog.Logger
 	rate *rate.Limiter

@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// busy counts the connections on which a call is in progress or may be about to
-// arrive: new ones, and active ones. It exists because http.Server.Shutdown drops
-// a request that it reads while it shuts down, and its caller cannot tell whether
-// it was served (measured: most stops under load lost one call on HTTP/1.1).
-type busy struct {
+// busyConnections counts the connections on which a call is in progress or may be about
+// to arrive: new ones, and active ones. It exists because http.Server.Shutdown drops a
+// request that it reads while it shuts down, and its caller does not know whether it was
+// served (measured: most stops under load lost one call on HTTP/1.1).
+type busyConnections struct {
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
-	// none is closed while waiting, once there is none.
+	// none is closed when no connection is busy. It is set by wait.
 	none chan struct{}
 }
 
-// state is http.Server.ConnState.
-func (b *busy) state(conn net.Conn, state http.ConnState) {
+// setState follows http.Server.ConnState.
+func (b *busyConnections) setState(conn net.Conn, state http.ConnState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch state {
@@ -39,7 +39,7 @@ func (b *busy) state(conn net.Conn, state http.ConnState) {
 
 // wait returns when no connection is busy, or with ctx. It is called once, after
 // the listener has been closed.
-func (b *busy) wait(ctx context.Context) {
+func (b *busyConnections) wait(ctx context.Context) {
 	b.mu.Lock()
 	if len(b.conns) == 0 {
 		b.mu.Unlock()

@@ -14,58 +14,56 @@ import (
 )
 
 const (
-	// mostStrangers bounds the connections that show no verified client certificate
-	// unless Options do. API servers call for admission without one; each keeps 25
-	// connections open that are idle, and has one more for each call in progress.
-	mostStrangers = 2048
-	// mostOps bounds the connections for health and metrics: the kubelet's, and one or
-	// two of whatever reads metrics.
-	mostOps = 24
-	// strangerPatience is how long a connection may be open before its first call.
-	strangerPatience = firstCallTimeout
+	// maxUncertified bounds the connections without a verified client certificate unless
+	// Options do. API servers call for admission without one; each keeps 25 idle
+	// connections open, and has one more for each call in progress.
+	maxUncertified = 2048
+	// maxOps bounds the connections for health and metrics: the kubelet's, and one or
+	// two of the scraper of metrics.
+	maxOps = 24
 )
 
-// crowd bounds the connections that anybody can make. Whoever has the most of them
-// pays for a new one with an old one, whereas a bound for each address would have
-// to be so wide for the first moment of a busy API server, when a hundred calls
-// connect at once, that it would bound nothing.
-type crowd struct {
-	most     int
-	patience time.Duration
-	// full is told whose connection was closed to make room.
-	full func(client netip.Prefix)
+// connectionLimiter bounds the connections that anyone can make. When there are too many
+// it closes one of the client that has the most. A bound for each client would have to
+// be useless to be harmless: a busy API server begins with a hundred calls that connect
+// at once.
+type connectionLimiter struct {
+	limit int
+	// firstCall is how long a connection may be open before its first call.
+	firstCall time.Duration
+	// onLimit gets the client whose connection was closed because of the limit.
+	onLimit func(client netip.Prefix)
 
 	mu      sync.Mutex
 	all     map[net.Conn]*connection
 	clients map[netip.Prefix]int
 }
 
-// connection is one from the moment on which it was taken.
+// connection is one that was accepted.
 type connection struct {
-	// end is from when it is to be closed behind an answer.
-	end time.Time
+	// expires is when it is to be closed behind an answer.
+	expires time.Time
 
-	crowd  *crowd
-	conn   net.Conn
-	client netip.Prefix
-	// patience ends a connection without a call.
-	patience *time.Timer
+	limiter *connectionLimiter
+	conn    net.Conn
+	client  netip.Prefix
+	// unused closes the connection if no call comes.
+	unused *time.Timer
 
-	// kept is set once keep has noted a review, so that the reviews after it take no
-	// lock that all connections share.
-	kept atomic.Bool
+	// used is set by the first review, so that the reviews after it do not take the
+	// limiter's lock.
+	used atomic.Bool
 	// certified reports whether the caller showed a verified client certificate. It is set
-	// before kept is.
+	// before used is.
 	certified atomic.Bool
 
-	// The rest is guarded by the crowd's lock. A connection is worth keeping once a
-	// review came over it, active while there is a call on it, and quiet since it
-	// was taken or its last call ended.
-	worth, active bool
-	quiet         time.Time
+	// The rest is guarded by the limiter's lock: whether a review came over the
+	// connection, whether a call is in progress, and since when it has been idle.
+	reviewed, active bool
+	idleSince        time.Time
 }
 
-// connectionKey is the key under which a call's context has its connection.
+// connectionKey is the key of the connection in the context of a call.
 type connectionKey struct{}
 
 func connectionOf(ctx context.Context) *connection {
@@ -75,164 +73,165 @@ func connectionOf(ctx context.Context) *connection {
 
 // callerOf identifies the caller of a request.
 func callerOf(r *http.Request) review.Caller {
-	c := review.Caller{Certified: verified(r)}
-	if one := connectionOf(r.Context()); one != nil {
-		c.Address = one.client
+	caller := review.Caller{Certified: isVerified(r)}
+	if c := connectionOf(r.Context()); c != nil {
+		caller.Address = c.client
 	} else {
-		c.Address = login.ClientOf(r.RemoteAddr)
+		caller.Address = login.ClientOf(r.RemoteAddr)
+	}
+	return caller
+}
+
+// add adds a connection, and closes one if there are too many, which may be the new
+// one.
+func (l *connectionLimiter) add(conn net.Conn, expires time.Time) {
+	c := &connection{expires: expires, limiter: l, conn: conn, client: login.ClientOf(conn.RemoteAddr().String()), idleSince: time.Now()}
+	if closed := l.addAndLimit(c); closed != nil {
+		l.onLimit(closed.client)
+	}
+}
+
+// find returns a connection that was added, nil if it was closed because of the limit. One
+// with a verified client certificate counts no more.
+func (l *connectionLimiter) find(conn net.Conn, certified bool) *connection {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.all[conn]
+	if c != nil && certified {
+		c.remove()
 	}
 	return c
 }
 
-// enter takes a connection in, and closes one if there are too many, which may be
-// the new one.
-func (c *crowd) enter(conn net.Conn, end time.Time) {
-	one := &connection{end: end, crowd: c, conn: conn, client: login.ClientOf(conn.RemoteAddr().String()), quiet: time.Now()}
-	if victim := c.add(one); victim != nil {
-		c.full(victim.client)
+// addAndLimit adds a connection and returns the one that was closed for it, if any.
+func (l *connectionLimiter) addAndLimit(c *connection) (closed *connection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil {
+		l.all, l.clients = make(map[net.Conn]*connection), make(map[netip.Prefix]int)
 	}
-}
-
-// find returns a connection that was taken in, nil if it was closed for another. One
-// with a verified client certificate counts no more: it is not anybody's.
-func (c *crowd) find(conn net.Conn, certified bool) *connection {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	one := c.all[conn]
-	if one != nil && certified {
-		one.leave()
-	}
-	return one
-}
-
-// add takes a connection in, and returns the one that was closed for it, if any.
-func (c *crowd) add(one *connection) (victim *connection) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.all == nil {
-		c.all, c.clients = make(map[net.Conn]*connection), make(map[netip.Prefix]int)
-	}
-	one.patience = time.AfterFunc(c.patience, one.tire)
-	c.all[one.conn] = one
-	c.clients[one.client]++
-	if len(c.all) <= c.most {
+	c.unused = time.AfterFunc(l.firstCall, c.closeUnused)
+	l.all[c.conn] = c
+	l.clients[c.client]++
+	if len(l.all) <= l.limit {
 		return nil
 	}
-	victim = c.spare(one)
-	victim.hangUp()
-	return victim
+	closed = l.expendable(c)
+	closed.close()
+	return closed
 }
 
-// spare is the connection that is missed least: of the client that has the most of
-// them, one without any call so far, else one without a call in progress, the one
-// that is quiet for longest. A call in progress is only cut if it is of another
-// client than the new connection, which is closed itself otherwise.
-func (c *crowd) spare(newcomer *connection) *connection {
-	largest := newcomer.client
-	for client, n := range c.clients {
-		if n > c.clients[largest] {
+// expendable returns the connection to close: of the client that has the most of them, one
+// without any review so far, else one without a call in progress, the one that has been
+// idle for longest. A call in progress is only cut for a connection of another client;
+// otherwise the new connection is closed itself.
+func (l *connectionLimiter) expendable(added *connection) *connection {
+	largest := added.client
+	for client, n := range l.clients {
+		if n > l.clients[largest] {
 			largest = client
 		}
 	}
 	var found *connection
-	for _, one := range c.all {
-		if one.client == largest && one != newcomer && (found == nil || one.missedLess(found)) {
-			found = one
+	for _, c := range l.all {
+		if c.client == largest && c != added && (found == nil || c.closesBefore(found)) {
+			found = c
 		}
 	}
-	if found == nil || found.active && largest == newcomer.client {
-		return newcomer
+	if found == nil || found.active && largest == added.client {
+		return added
 	}
 	return found
 }
 
-func (one *connection) missedLess(other *connection) bool {
+// closesBefore reports whether a connection is more expendable than another one.
+func (c *connection) closesBefore(other *connection) bool {
 	switch {
-	case one.active != other.active:
+	case c.active != other.active:
 		return other.active
-	case one.worth != other.worth:
-		return other.worth
+	case c.reviewed != other.reviewed:
+		return other.reviewed
 	default:
-		return one.quiet.Before(other.quiet)
+		return c.idleSince.Before(other.idleSince)
 	}
 }
 
-// hangUp closes the connection at once. With the TLS layer's own Close it would
-// wait for the peer. The caller holds the lock.
-func (one *connection) hangUp() {
-	one.leave()
-	below := one.conn
-	if over, ok := below.(interface{ NetConn() net.Conn }); ok {
-		below = over.NetConn()
+// close closes the connection at once: the TLS layer's own Close would wait for the
+// peer. The caller holds the lock.
+func (c *connection) close() {
+	c.remove()
+	conn := c.conn
+	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = over.NetConn()
 	}
-	_ = below.Close() // whatever it says, the connection is not used any more
+	_ = conn.Close() // the connection is not used any more
 }
 
-// leave forgets the connection, if it is known. The caller holds the lock.
-func (one *connection) leave() {
-	c := one.crowd
-	one.patience.Stop()
-	if c.all[one.conn] != one {
+// remove removes the connection from the limiter, if it is in there. The caller holds
+// the lock.
+func (c *connection) remove() {
+	l := c.limiter
+	c.unused.Stop()
+	if l.all[c.conn] != c {
 		return
 	}
-	delete(c.all, one.conn)
-	if c.clients[one.client]--; c.clients[one.client] == 0 {
-		delete(c.clients, one.client)
+	delete(l.all, c.conn)
+	if l.clients[c.client]--; l.clients[c.client] == 0 {
+		delete(l.clients, c.client)
 	}
 }
 
-// tire closes the connection if it is still without any call.
-func (one *connection) tire() {
-	one.crowd.mu.Lock()
-	defer one.crowd.mu.Unlock()
-	if one.crowd.all[one.conn] == one && !one.worth && !one.active {
-		one.hangUp()
+// closeUnused closes the connection if it is still without any call.
+func (c *connection) closeUnused() {
+	c.limiter.mu.Lock()
+	defer c.limiter.mu.Unlock()
+	if c.limiter.all[c.conn] == c && !c.reviewed && !c.active {
+		c.close()
 	}
 }
 
-// keep notes that a review came over the connection; the first says all.
-func (one *connection) keep(certified bool) {
-	if one.kept.Load() {
+// setUsed notes that a review came over the connection.
+func (c *connection) setUsed(certified bool) {
+	if c.used.Load() {
 		return
 	}
-	one.certified.Store(certified)
-	if one.kept.Swap(true) {
+	c.certified.Store(certified)
+	if c.used.Swap(true) {
 		return
 	}
-	one.crowd.mu.Lock()
-	defer one.crowd.mu.Unlock()
-	one.worth = true
-	one.patience.Stop()
+	c.limiter.mu.Lock()
+	defer c.limiter.mu.Unlock()
+	c.reviewed = true
+	c.unused.Stop()
 }
 
-// state follows http.Server.ConnState.
-func (c *crowd) state(conn net.Conn, state http.ConnState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	one := c.all[conn]
-	if one == nil {
+// setState follows http.Server.ConnState.
+func (l *connectionLimiter) setState(conn net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.all[conn]
+	if c == nil {
 		return
 	}
 	switch state {
 	case http.StateNew:
 	case http.StateActive:
-		one.active = true
+		c.active = true
 	case http.StateIdle:
-		one.active, one.quiet = false, time.Now()
+		c.active, c.idleSince = false, time.Now()
 	case http.StateHijacked, http.StateClosed:
-		one.leave()
+		c.remove()
 	}
 }
 
-// lasting keeps connections for calls that are worth it, and closes them behind
-// the answers of others.
-func lasting(next http.Handler, worth func(*http.Request) bool) http.Handler {
+// keepAliveIf keeps connections open for calls that satisfy a condition, and closes them
+// behind the answers of others.
+func keepAliveIf(condition func(*http.Request) bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch one := connectionOf(r.Context()); {
-		case !worth(r):
+		if !condition(r) {
 			w.Header().Set("Connection", "close")
-		case one != nil:
-			one.keep(verified(r))
+		} else if c := connectionOf(r.Context()); c != nil {
+			c.setUsed(isVerified(r))
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -1,13 +1,10 @@
 package server_test
 
 import (
-	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
@@ -16,48 +13,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/review"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-const (
-	admissionBody = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u1",
-		"kind":{"group":"","version":"v1","kind":"ConfigMap"},"resource":{"group":"","version":"v1","resource":"configmaps"},
-		"name":"a","namespace":"shop","operation":"CREATE","userInfo":{"username":"jane"},
-		"object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"shop"}}}}`
-	tokenBody = `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","spec":{"token":"x"}}`
-)
-
-// emptyReviews are the endpoints of an empty configuration.
-func emptyReviews(t *testing.T) http.Handler {
-	t.Helper()
-	snapshot, err := webhooks.Compile(webhooks.Spec{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var current atomic.Pointer[webhooks.Snapshot]
-	current.Store(snapshot)
-	return server.Reviews(&current, server.ReviewOptions{
-		Bytes: 2 * review.MaxAdmissionBytes, Observe: func(*review.Outcome) {}, Profiles: func([]sidecar.Verdict) {},
-		Policies: func([]policy.Observation) {}, Login: http.NotFoundHandler(), Now: time.Now,
-	})
-}
-
-func post(ctx context.Context, t *testing.T, url string, body io.Reader) *http.Request {
-	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"?timeout=10s", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	return r
-}
-
-// TestWhatKeepsAConnection checks what a connection is kept for.
+// TestWhatKeepsAConnection checks for which calls connections are kept.
 func TestWhatKeepsAConnection(t *testing.T) {
 	t.Parallel()
-	handler := emptyReviews(t)
+	handler := newReviews(t, webhooks.Spec{})
 	for _, tc := range []struct {
 		path, body      string
 		certified, kept bool
@@ -70,69 +31,49 @@ func TestWhatKeepsAConnection(t *testing.T) {
 		{"/whoami", ``, false, false},
 		{"/", ``, false, false},
 	} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, tc.path+"?timeout=10s", strings.NewReader(tc.body))
-		r.Header.Set("Content-Type", "application/json")
-		r.TLS = &tls.ConnectionState{}
-		if tc.certified {
-			certificate := &x509.Certificate{NotAfter: time.Now().Add(time.Hour)}
-			r.TLS.PeerCertificates, r.TLS.VerifiedChains = []*x509.Certificate{certificate}, [][]*x509.Certificate{{certificate}}
-		}
-		recorder := httptest.NewRecorder()
-		handler.ServeHTTP(recorder, r)
+		recorder := call(t, handler, tc.path, tc.body, certified(time.Now().Add(time.Hour), tc.certified))
 		if kept := recorder.Header().Get("Connection") != "close"; kept != tc.kept {
-			t.Errorf("behind %s, with a certificate %v, the connection is kept: %v", tc.path, tc.certified, kept)
+			t.Errorf("after %s, with a certificate %v, the connection is kept: %v", tc.path, tc.certified, kept)
 		}
 	}
 }
 
-// street is a listener whose connections come from where the test says.
-type street struct {
+// remoteListener is a listener whose connections come from an address that the test
+// chooses.
+type remoteListener struct {
 	net.Listener
 
 	from *atomic.Pointer[string]
 }
 
-func (s street) Accept() (net.Conn, error) {
-	conn, err := s.Listener.Accept()
+func (l remoteListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	address, err := net.ResolveTCPAddr("tcp", *s.from.Load())
-	return resident{conn, address}, err
+	address, err := net.ResolveTCPAddr("tcp", *l.from.Load())
+	return remoteConn{conn, address}, err
 }
 
-type resident struct {
-	net.Conn
-
-	address net.Addr
-}
-
-func (r resident) RemoteAddr() net.Addr { return r.address }
-
-// bounded is a server with bounds on connections, and from where new ones come.
-func bounded(t *testing.T, handler http.Handler, most int, patience time.Duration) (r *running, s *server.Server, from func(string)) {
+// startLimited starts a server with limits on connections. The function from sets the
+// address of new ones.
+func startLimited(t *testing.T, handler http.Handler, limit int) (r *running, s *server.Server, from func(string)) {
 	t.Helper()
 	address := &atomic.Pointer[string]{}
 	from = func(a string) { address.Store(&a) }
 	from("192.0.2.1:1")
-	r = startAs(t, handler, func() error { return nil }, 0, func(o server.Options) *server.Server {
-		o.Reviews = street{o.Reviews, address}
-		s = server.Bound(o, most, patience)
+	r = start(t, handler, func(o server.Options) *server.Server {
+		o.Reviews = remoteListener{o.Reviews, address}
+		s = server.NewLimited(o, limit, time.Hour)
 		return s
 	})
 	return r, s, from
 }
 
-// roots are the CAs that trust the server.
-func (r *running) roots() *x509.CertPool {
-	transport, _ := r.client.Transport.(*http.Transport)
-	return transport.TLSClientConfig.RootCAs
-}
-
-// dial is a connection after its handshake.
+// dial returns a connection after its handshake.
 func (r *running) dial(t *testing.T, protocol string) *tls.Conn {
 	t.Helper()
-	d := &tls.Dialer{Config: &tls.Config{RootCAs: r.roots(), MinVersion: tls.VersionTLS13, NextProtos: []string{protocol}}}
+	d := &tls.Dialer{Config: &tls.Config{RootCAs: r.roots, MinVersion: tls.VersionTLS13, NextProtos: []string{protocol}}}
 	conn, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(r.reviews, "https://"))
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +85,7 @@ func (r *running) dial(t *testing.T, protocol string) *tls.Conn {
 	return conn.(*tls.Conn)
 }
 
-// review sends a review, and tells whether that was over an old connection.
+// review sends a review, and reports whether that was over an old connection.
 func (r *running) review(t *testing.T, c *http.Client) (reused bool) {
 	t.Helper()
 	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }}
@@ -160,15 +101,15 @@ func (r *running) review(t *testing.T, c *http.Client) (reused bool) {
 	return reused
 }
 
-// TestFlood has somebody make connections as fast as possible. They are bounded,
-// and the API server notices nothing.
+// TestFlood makes connections as fast as possible. They are bounded, and the API server
+// is not affected.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	const most = 8
 	for _, tc := range []struct {
 		name, from string
 		reviews    bool
-		// idleGoes tells that nothing tells the idle connection from the others.
+		// idleGoes reports whether the idle connection is like the others.
 		idleGoes bool
 	}{
 		{"from elsewhere", "198.51.100.1:1", false, false},
@@ -179,20 +120,20 @@ func TestFlood(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			arrived, reviews := make(chan struct{}), emptyReviews(t)
-			r, s, from := bounded(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			arrived, reviews := make(chan struct{}), newReviews(t, webhooks.Spec{})
+			r, s, from := startLimited(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 				if q.URL.Path == "/validate" {
 					close(arrived)
 				}
 				reviews.ServeHTTP(w, q)
-			}), most, time.Hour)
-			idle := client(r.roots(), false)
+			}), most)
+			idle := newClient(r.roots, false)
 			defer idle.CloseIdleConnections()
 			if r.review(t, idle) {
 				t.Error("the first connection is an old one")
 			}
 			// One has a call in progress.
-			calling := client(r.roots(), false)
+			calling := newClient(r.roots, false)
 			defer calling.CloseIdleConnections()
 			body, write := io.Pipe()
 			answered := make(chan error, 1)
@@ -232,7 +173,7 @@ func TestFlood(t *testing.T) {
 				t.Errorf("the call in progress was cut: %v", err)
 			}
 			from("192.0.2.1:1")
-			further := client(r.roots(), false)
+			further := newClient(r.roots, false)
 			defer further.CloseIdleConnections()
 			r.review(t, further)
 			if kept := r.review(t, idle); !kept && !tc.idleGoes {
@@ -242,22 +183,14 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestCertifiedConnectionsDoNotCount has a caller with a client certificate while
-// there is no room for others.
+// TestCertifiedConnectionsDoNotCount has a caller with a client certificate while the
+// limit is reached.
 func TestCertifiedConnectionsDoNotCount(t *testing.T) {
 	t.Parallel()
-	r, s, _ := bounded(t, emptyReviews(t), 1, time.Hour)
-	certificate, key, err := r.source.ClientCertificate("kube-apiserver", "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certified := client(r.roots(), true)
+	r, s, _ := startLimited(t, newReviews(t, webhooks.Spec{}), 1)
+	certified := newClient(r.roots, true)
 	transport, _ := certified.Transport.(*http.Transport)
-	transport.TLSClientConfig.Certificates = []tls.Certificate{pair}
+	transport.TLSClientConfig.Certificates = []tls.Certificate{r.clientCertificate(t)}
 	defer certified.CloseIdleConnections()
 	r.review(t, certified)
 	if n := s.Connections(); n != 0 {
@@ -271,11 +204,10 @@ func TestCertifiedConnectionsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestConnectionWithoutACall wants one to be closed that nobody calls over, and no
-// other.
+// TestConnectionWithoutACall checks that only connections without a call are closed.
 func TestConnectionWithoutACall(t *testing.T) {
 	t.Parallel()
-	r, s, _ := bounded(t, emptyReviews(t), 100, time.Hour)
+	r, s, _ := startLimited(t, newReviews(t, webhooks.Spec{}), 100)
 	r.review(t, r.client)
 	conn := r.dial(t, "h2")
 	// The preface of HTTP/2 with settings, none of them.
@@ -283,15 +215,15 @@ func TestConnectionWithoutACall(t *testing.T) {
 		t.Fatal(err)
 	}
 	const acknowledged = "\x00\x00\x00\x04\x01\x00\x00\x00\x00" // that the server has read them
-	heard, piece := "", make([]byte, 100)
-	for !strings.Contains(heard, acknowledged) {
+	received, piece := "", make([]byte, 100)
+	for !strings.Contains(received, acknowledged) {
 		n, err := conn.Read(piece)
 		if err != nil {
 			t.Fatal(err)
 		}
-		heard += string(piece[:n])
+		received += string(piece[:n])
 	}
-	s.EndPatience() // a short one would have run out before that on a busy machine
+	s.ExpireUnused() // a short timeout could have passed before, on a busy machine
 	if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
 		t.Error("the connection is kept without a call")
 	}

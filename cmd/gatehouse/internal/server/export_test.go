@@ -2,27 +2,27 @@ package server
 
 import "time"
 
-// Bound is a server with other bounds on connections.
-func Bound(o Options, most int, patience time.Duration) *Server {
+// NewLimited returns a server with other limits on connections.
+func NewLimited(o Options, limit int, firstCall time.Duration) *Server {
 	s := New(o)
-	s.crowd.most, s.crowd.patience = most, patience
+	s.limiter.limit, s.limiter.firstCall = limit, firstCall
 	return s
 }
 
-// Connections is how many connections count.
+// Connections returns the number of connections that count.
 func (s *Server) Connections() int {
-	s.crowd.mu.Lock()
-	defer s.crowd.mu.Unlock()
-	return len(s.crowd.all)
+	s.limiter.mu.Lock()
+	defer s.limiter.mu.Unlock()
+	return len(s.limiter.all)
 }
 
-// EndPatience has the patience with all connections run out.
-func (s *Server) EndPatience() {
-	s.crowd.mu.Lock()
-	defer s.crowd.mu.Unlock()
-	for _, one := range s.crowd.all {
-		if one.patience.Stop() { // else it has run out, or there is a reason to keep the connection
-			one.patience.Reset(0)
+// ExpireUnused closes all connections without a call, as if their time had passed.
+func (s *Server) ExpireUnused() {
+	s.limiter.mu.Lock()
+	defer s.limiter.mu.Unlock()
+	for _, c := range s.limiter.all {
+		if c.unused.Stop() { // otherwise it has fired, or the connection is in use
+			c.unused.Reset(0)
 		}
 	}
 }

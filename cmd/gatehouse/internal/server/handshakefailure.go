@@ -12,26 +12,25 @@ import (
 	"syscall"
 )
 
-// HandshakeFailure is why a TLS handshake failed.
+// HandshakeFailure is the reason why a TLS handshake failed.
 type HandshakeFailure string
 
 // The reasons.
 const (
-	// Untrusted is a client that does not accept the certificate that is served: it
-	// does not know its CA, finds another name in it, or finds that it has ended.
+	// Untrusted is a client that rejects the serving certificate: the CA is unknown, the
+	// name is another one, or the certificate has expired.
 	Untrusted HandshakeFailure = "untrusted"
-	// ClientCertificate is a client whose own certificate was refused.
+	// ClientCertificate is a client whose own certificate was rejected.
 	ClientCertificate HandshakeFailure = "client-certificate"
-	// Protocol is a client that speaks no TLS, or none that is spoken here.
+	// Protocol is a client without TLS, or without a supported version of it.
 	Protocol HandshakeFailure = "protocol"
-	// Abandoned is a connection that ended, or on which nothing came in time.
+	// Abandoned is a connection that was closed, or that timed out.
 	Abandoned HandshakeFailure = "abandoned"
-	// OtherFailure is none of these. That there is no certificate to serve is
-	// among them.
+	// OtherFailure is any other, such as that there is no serving certificate yet.
 	OtherFailure HandshakeFailure = "other"
 )
 
-// HandshakeFailures are all reasons.
+// HandshakeFailures returns all reasons.
 func HandshakeFailures() []HandshakeFailure {
 	return []HandshakeFailure{Untrusted, ClientCertificate, Protocol, Abandoned, OtherFailure}
 }
@@ -39,14 +38,13 @@ func HandshakeFailures() []HandshakeFailure {
 // errHTTP is a handshake's error if the client speaks HTTP without TLS.
 var errHTTP = errors.New("client sent an HTTP request to an HTTPS server")
 
-// failureOf is why a handshake failed. crypto/tls has types for few of its errors, so
-// that the others are told apart by their text.
-func failureOf(err error) HandshakeFailure {
+// classifyHandshakeError returns why a handshake failed. crypto/tls has types for few of
+// its errors; the others are recognized by their text.
+func classifyHandshakeError(err error) HandshakeFailure {
 	text := err.Error()
 	has := func(part string) bool { return strings.Contains(text, part) }
 	if alert, ok := strings.CutPrefix(text, "remote error: tls: "); ok {
-		// crypto/tls says "bad certificate" whatever is wrong with it, others are more
-		// exact.
+		// crypto/tls sends "bad certificate" whatever is wrong, others are more exact.
 		if slices.Contains([]string{
 			"bad certificate", "unsupported certificate", "revoked certificate", "expired certificate",
 			"unknown certificate", "unknown certificate authority",

@@ -13,18 +13,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 )
 
 // TestFailedHandshakes has real clients fail in every way, because the reasons are
-// told by what net/http and crypto/tls write. Every failure counts, however many
-// there are.
+// recognized by the errors of net/http and crypto/tls. Every failure counts.
 func TestFailedHandshakes(t *testing.T) {
 	t.Parallel()
 	failed := make(chan server.HandshakeFailure, 1000)
 	broken := errors.New("no certificate yet")
-	r := startAs(t, http.NotFoundHandler(), func() error { return nil }, 0, func(o server.Options) *server.Server {
+	r := start(t, http.NotFoundHandler(), func(o server.Options) *server.Server {
 		o.HandshakeFailed = func(why server.HandshakeFailure) { failed <- why }
 		get := o.TLS.GetCertificate
 		o.TLS.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -36,24 +34,13 @@ func TestFailedHandshakes(t *testing.T) {
 		return server.New(o)
 	})
 	address := strings.TrimPrefix(r.reviews, "https://")
-	stranger, err := certs.NewSelfSigned(t.Context(), certs.SelfSignedConfig{Hosts: []string{"127.0.0.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, key, err := stranger.ClientCertificate("stranger", "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stranger := newAuthority(t).clientCertificate(t)
 	// shake fails, at the latest with the first answer: with TLS 1.3 a client learns
 	// only then that its certificate is refused.
 	shake := func(change func(*tls.Config)) func(*testing.T, net.Conn) {
 		return func(t *testing.T, conn net.Conn) {
 			t.Helper()
-			config := &tls.Config{RootCAs: r.roots(), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+			config := &tls.Config{RootCAs: r.roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 			change(config)
 			client := tls.Client(conn, config)
 			err := client.HandshakeContext(t.Context())
@@ -76,7 +63,7 @@ func TestFailedHandshakes(t *testing.T) {
 			c.Time = func() time.Time { return time.Now().AddDate(50, 0, 0) }
 		}), server.Untrusted},
 		{"a client certificate of another CA", shake(func(c *tls.Config) {
-			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &stranger, nil }
 		}), server.ClientCertificate},
 		{"an old version", shake(func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }), server.Protocol},
 		{"no common protocol", shake(func(c *tls.Config) { c.NextProtos = []string{"other"} }), server.Protocol},
@@ -128,5 +115,49 @@ func TestFailedHandshakes(t *testing.T) {
 	}
 	if all := server.HandshakeFailures(); len(slices.Compact(slices.Sorted(slices.Values(all)))) != 5 {
 		t.Errorf("the reasons are %q", all)
+	}
+}
+
+// truncatingConn drops what is written after a number of bytes.
+type truncatingConn struct {
+	net.Conn
+
+	left int
+}
+
+func (c *truncatingConn) Write(text []byte) (int, error) {
+	n := min(len(text), c.left)
+	c.left -= n
+	if n > 0 {
+		if _, err := c.Conn.Write(text[:n]); err != nil {
+			return 0, err
+		}
+	}
+	return len(text), nil
+}
+
+// TestLongHandshake has a client send a quarter of a megabyte of certificates, but not the
+// end of them.
+func TestLongHandshake(t *testing.T) {
+	t.Parallel()
+	failed := make(chan server.HandshakeFailure, 10)
+	r := start(t, http.NotFoundHandler(), func(o server.Options) *server.Server {
+		o.HandshakeFailed = func(why server.HandshakeFailure) { failed <- why }
+		return server.New(o)
+	})
+	pair := newAuthority(t).clientCertificate(t)
+	pair.Certificate = append(pair.Certificate, make([]byte, 255_000))
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.reviews, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // nothing is lost
+	client := tls.Client(&truncatingConn{conn, 250_000}, &tls.Config{
+		RootCAs: r.roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS13,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil },
+	})
+	_ = client.HandshakeContext(t.Context())     // the server may close the connection before its end
+	if why := <-failed; why != server.Protocol { // the time for a handshake would be another reason
+		t.Errorf("failed as %s, want %s", why, server.Protocol)
 	}
 }

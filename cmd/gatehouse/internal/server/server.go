@@ -1,6 +1,5 @@
-// Package server holds the two listeners: one for reviews, with TLS, and one for
-// health and metrics. It owns time-outs, limits and the way to end without
-// losing a call.
+// Package server serves reviews over TLS, and health and metrics over plain HTTP. It
+// owns timeouts, limits and the shutdown that loses no call.
 package server
 
 import (
@@ -31,9 +30,9 @@ const (
 	unreadTimeout = 2 * time.Second
 	readTimeout   = 15 * time.Second
 	// firstCallTimeout is how long a connection for reviews may be open before its first
-	// call. API servers have connections that they made for a call which found another
-	// one, and use them up to 90 seconds later: whoever closes first loses that call, as
-	// with idleTimeout. What strangers could make of it the crowd bounds.
+	// call. API servers keep connections that they made for a call which found another
+	// one, and use them up to 90 seconds later: the side that closes first loses that
+	// call, as with idleTimeout. The connection limiter bounds abuse.
 	firstCallTimeout = 100 * time.Second
 	// writeTimeout runs from the end of the header, so it must exceed the 30
 	// seconds that the API server may wait for an answer.
@@ -60,11 +59,11 @@ const (
 	shutdownTimeout = 35 * time.Second
 )
 
-// Options are what a Server is made of. All are required but for Connections,
+// Options configure a Server. All are required but for Connections,
 // ConnectionAge, HandshakeFailed and Debug.
 type Options struct {
-	// Connections bounds those for reviews that show no verified client certificate. The
-	// default is 2,048.
+	// Connections bounds the connections for reviews without a verified client
+	// certificate. The default is 2,048.
 	Connections int
 	// Reviews is where the API server connects. TLS is put on top of it.
 	Reviews net.Listener
@@ -72,87 +71,84 @@ type Options struct {
 	TLS *tls.Config
 	// Handler answers reviews.
 	Handler http.Handler
-	// Ops is where health and metrics are asked for, without TLS.
+	// Ops is the listener for health and metrics, without TLS.
 	Ops net.Listener
 	// Metrics answers /metrics.
 	Metrics http.Handler
-	// Debug answers /debug/ and /log-level on Ops, which nobody else may reach who
-	// should not: it decides itself whom it answers.
+	// Debug answers /debug/ and /log-level on Ops. It decides itself which callers it
+	// answers.
 	Debug http.Handler
-	// Ready says why the server should not get reviews, and nil if it should.
+	// Ready returns an error if the server should not get reviews.
 	Ready func() error
-	// DrainDelay is how long the server goes on answering after it has been
-	// told to stop, so that the API server learns of it before the listener
-	// closes.
+	// DrainDelay is how long the server goes on answering after Run was stopped, so
+	// that the API server notices before the listener closes.
 	DrainDelay time.Duration
 	// ConnectionAge is how long a connection for reviews is used, and up to half
 	// as long again. The default is 10 minutes.
 	ConnectionAge time.Duration
-	// HandshakeFailed is told of every TLS handshake that fails, at once and from
-	// many goroutines.
+	// HandshakeFailed gets every TLS handshake that fails, from many goroutines.
 	HandshakeFailed func(HandshakeFailure)
-	// Log is for what goes wrong with connections.
+	// Log is for errors of connections.
 	Log *slog.Logger
 }
 
-// Server serves until it is told to stop, once.
+// Server serves until it is stopped, once.
 type Server struct {
 	options  Options
 	draining atomic.Bool
-	// unready is what /readyz said last, wasReady whether it ever said yes.
+	// unready is the last result of /readyz, and wasReady reports whether any was ready.
 	unready, wasReady atomic.Bool
-	busy              busy
-	// crowd are the connections for reviews without a verified client certificate, and
-	// opsCrowd those for health and metrics.
-	crowd, opsCrowd crowd
+	busy              busyConnections
+	// limiter is for connections for reviews without a verified client certificate, and
+	// opsLimiter for those for health and metrics.
+	limiter, opsLimiter connectionLimiter
 }
 
-// New makes a server. It does nothing before Run.
+// New returns a server. It does nothing before Run.
 func New(o Options) *Server {
 	return &Server{
-		options:  o,
-		crowd:    crowd{most: cmp.Or(o.Connections, mostStrangers), patience: strangerPatience},
-		opsCrowd: crowd{most: mostOps, patience: strangerPatience},
+		options:    o,
+		limiter:    connectionLimiter{limit: cmp.Or(o.Connections, maxUncertified), firstCall: firstCallTimeout},
+		opsLimiter: connectionLimiter{limit: maxOps, firstCall: firstCallTimeout},
 	}
 }
 
 // Run serves until ctx ends, then drains: it reports unready and closes each
 // connection behind the answer in progress for the drain delay, stops
-// listening, and waits until every connection that it had taken is answered. It returns nil after a drain in
-// which every call was answered. The requests' contexts do not descend from
-// ctx: being told to stop cancels no review.
+// listening, and waits until no call is in progress. It returns nil if every call was
+// answered. The requests' contexts do not descend from ctx: stopping cancels no review.
 func (s *Server) Run(ctx context.Context) error {
 	o := &s.options
 	connections := &connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20)}
 	errorLog := log.New(connections, "", 0)
-	s.crowd.full = func(client netip.Prefix) {
-		connections.warn(fmt.Sprintf("there are %d without a client certificate: one from %s is closed, which has the most of them", s.crowd.most, client))
+	s.limiter.onLimit = func(client netip.Prefix) {
+		connections.warn(fmt.Sprintf("there are %d without a client certificate: one from %s is closed, which has the most of them", s.limiter.limit, client))
 	}
-	s.opsCrowd.full = func(client netip.Prefix) {
-		connections.warn(fmt.Sprintf("there are %d for health and metrics: one from %s is closed, which has the most of them", s.opsCrowd.most, client))
+	s.opsLimiter.onLimit = func(client netip.Prefix) {
+		connections.warn(fmt.Sprintf("there are %d for health and metrics: one from %s is closed, which has the most of them", s.opsLimiter.limit, client))
 	}
-	reviews := s.front(connections)
+	reviews := s.acceptor(connections)
 	others, certified := s.reviews(false, errorLog), s.reviews(true, errorLog)
 	ops := &http.Server{
-		Handler:           lasting(s.ops(), always),
+		Handler:           keepAliveIf(always, s.ops()),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          errorLog,
-		ConnState:         s.opsCrowd.state,
+		ConnState:         s.opsLimiter.setState,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			s.opsCrowd.enter(conn, time.Time{})
-			return context.WithValue(ctx, connectionKey{}, s.opsCrowd.find(conn, false))
+			s.opsLimiter.add(conn, time.Time{})
+			return context.WithValue(ctx, connectionKey{}, s.opsLimiter.find(conn, false))
 		},
 	}
 	failed := make(chan error, 2)
-	go func() { failed <- fmt.Errorf("serving reviews: %w", reviews.serve()) }() //nolint:contextcheck // a handshake is not cut short by the signal to stop
+	go func() { failed <- fmt.Errorf("serving reviews: %w", reviews.serve()) }() //nolint:contextcheck // stopping cancels no handshake
 	go func() { _ = others.Serve(reviews.others) }()                             // ends with Shutdown
 	go func() { _ = certified.Serve(reviews.certified) }()                       // ends with Shutdown
 	go func() { failed <- fmt.Errorf("serving health and metrics: %w", ops.Serve(o.Ops)) }()
-	defer func() { _ = ops.Close() }() // Health is answered to the very end.
+	defer func() { _ = ops.Close() }() // health is answered to the very end
 
 	select {
 	case err := <-failed:
@@ -174,7 +170,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	_ = o.Reviews.Close() // From here on a caller knows that its call was not taken.
+	_ = o.Reviews.Close() // from here on a caller knows that its call was not accepted
 	if err := <-failed; !errors.Is(err, net.ErrClosed) {
 		return err
 	}
@@ -185,8 +181,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// front takes the connections for reviews.
-func (s *Server) front(connections *connectionLog) *front {
+// acceptor returns the acceptor of connections for reviews.
+func (s *Server) acceptor(connections *connectionLog) *acceptor {
 	o := &s.options
 	config := o.TLS.Clone()
 	if len(config.NextProtos) == 0 {
@@ -194,29 +190,29 @@ func (s *Server) front(connections *connectionLog) *front {
 	}
 	age := cmp.Or(o.ConnectionAge, defaultConnectionAge)
 	addr := o.Reviews.Addr()
-	return &front{
+	return &acceptor{
 		listener: o.Reviews, tls: config, others: newHandover(addr), certified: newHandover(addr),
-		taken: func(conn *tls.Conn) {
-			s.busy.state(conn, http.StateNew)
+		onAccept: func(conn *tls.Conn) {
+			s.busy.setState(conn, http.StateNew)
 			// Jitter keeps connections that were made together from ending together.
-			s.crowd.enter(conn, time.Now().Add(age+rand.N(age/2+1))) //nolint:gosec // jitter, no secret
+			s.limiter.add(conn, time.Now().Add(age+rand.N(age/2+1))) //nolint:gosec // jitter, no secret
 		},
-		dropped: func(conn *tls.Conn) {
-			s.crowd.state(conn, http.StateClosed)
-			s.busy.state(conn, http.StateClosed)
+		onDrop: func(conn *tls.Conn) {
+			s.limiter.setState(conn, http.StateClosed)
+			s.busy.setState(conn, http.StateClosed)
 		},
-		wait: func(err error) { connections.warn(err.Error()) },
-		failed: func(conn *tls.Conn, err error) {
+		onRetry: func(err error) { connections.warn(err.Error()) },
+		onFailure: func(conn *tls.Conn, err error) {
 			if o.HandshakeFailed != nil {
-				o.HandshakeFailed(failureOf(err))
+				o.HandshakeFailed(classifyHandshakeError(err))
 			}
 			connections.warn(fmt.Sprintf("http: TLS handshake error from %s: %v", conn.RemoteAddr(), err))
 		},
 	}
 }
 
-// reviews serves connections with a verified client certificate, or all others. Over
-// these anybody may call, so that each gets little memory before a handler decides.
+// reviews returns the server for connections with a verified client certificate, or for
+// all others. Anyone can make these, so each gets little memory before a handler decides.
 func (s *Server) reviews(certified bool, errorLog *log.Logger) *http.Server {
 	server := &http.Server{
 		Handler:           s.closing(s.options.Handler),
@@ -227,11 +223,11 @@ func (s *Server) reviews(certified bool, errorLog *log.Logger) *http.Server {
 		ErrorLog:          errorLog,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: certifiedStreams},
 		ConnState: func(conn net.Conn, state http.ConnState) {
-			s.busy.state(conn, state)
-			s.crowd.state(conn, state)
+			s.busy.setState(conn, state)
+			s.limiter.setState(conn, state)
 		},
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return context.WithValue(ctx, connectionKey{}, s.crowd.find(conn, certified))
+			return context.WithValue(ctx, connectionKey{}, s.limiter.find(conn, certified))
 		},
 	}
 	if !certified {
@@ -244,26 +240,25 @@ func (s *Server) reviews(certified bool, errorLog *log.Logger) *http.Server {
 	return server
 }
 
-// closing asks the caller to connect anew while the server drains, and when the
-// connection has come to its end: on HTTP/1.1 with the header itself, on HTTP/2
-// net/http makes it a GOAWAY. No call is lost by either.
+// closing asks the caller for a new connection while the server drains, and when the
+// connection has expired: by the header on HTTP/1.1, by the GOAWAY that net/http makes of
+// it on HTTP/2. Neither loses a call.
 func (s *Server) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Not by http.Server.ReadTimeout, which begins with the connection.
-		// A handler that is to wait for longer says so.
+		// http.Server.ReadTimeout would begin with the connection. A handler may set a
+		// later deadline.
 		now := time.Now()
-		_ = http.NewResponseController(w).SetReadDeadline(now.Add(review.BodyTime(review.Caller{Certified: verified(r)}, 0))) // both protocols know it
-		// One that is closed for another has no connection here.
-		if one := connectionOf(r.Context()); s.draining.Load() || one == nil || now.After(one.end) {
+		_ = http.NewResponseController(w).SetReadDeadline(now.Add(review.BodyTime(review.Caller{Certified: isVerified(r)}, 0))) // both protocols support it
+		// There is no connection if it was closed because of the limit.
+		if c := connectionOf(r.Context()); s.draining.Load() || c == nil || now.After(c.expires) {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// tellReadiness logs when a server that was ready is not, and when it is again: who
-// finds no endpoints looks for the reason here.
-func (s *Server) tellReadiness(err error) {
+// logReadiness logs when a server that was ready is not, and when it is ready again.
+func (s *Server) logReadiness(err error) {
 	was := s.unready.Swap(err != nil)
 	switch {
 	case err != nil && !was && s.wasReady.Load():
@@ -274,8 +269,8 @@ func (s *Server) tellReadiness(err error) {
 	}
 }
 
-// ops answers /livez while the process runs, /readyz as Options.Ready says,
-// /metrics, and what Options.Debug does.
+// ops answers /livez while the process runs, /readyz by Options.Ready, /metrics, and the
+// paths of Options.Debug.
 func (s *Server) ops() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
@@ -284,7 +279,7 @@ func (s *Server) ops() http.Handler {
 		if s.draining.Load() {
 			err = errors.New("draining")
 		}
-		s.tellReadiness(err)
+		s.logReadiness(err)
 		if err != nil {
 			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
 			return

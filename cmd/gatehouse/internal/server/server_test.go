@@ -3,10 +3,8 @@ package server_test
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,95 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// running is a server under test.
-type running struct {
-	reviews, ops string
-	client       *http.Client // trusts the server
-	source       *certs.SelfSigned
-	stop         context.CancelFunc
-	done         chan error
-}
-
-// start serves handler with a self-signed certificate.
-func start(t *testing.T, handler http.Handler, ready func() error, drain time.Duration) *running {
-	t.Helper()
-	return startAs(t, handler, ready, drain, server.New)
-}
-
-// startAs is start with a server of one's own.
-func startAs(t *testing.T, handler http.Handler, ready func() error, drain time.Duration, made func(server.Options) *server.Server) *running {
-	t.Helper()
-	source, err := certs.NewSelfSigned(t.Context(), certs.SelfSignedConfig{Hosts: []string{"127.0.0.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(source.CABundle())
-	listen := func() net.Listener {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	reviews, ops := listen(), listen()
-	srv := made(server.Options{
-		Reviews: reviews, Ops: ops, Handler: handler, Ready: ready, DrainDelay: drain,
-		TLS: &tls.Config{
-			MinVersion: tls.VersionTLS13, GetCertificate: source.GetCertificate, NextProtos: []string{"h2", "http/1.1"},
-			ClientCAs: roots, ClientAuth: tls.VerifyClientCertIfGiven,
-		},
-		Metrics: http.NotFoundHandler(), ConnectionAge: age(t), Log: slog.New(slog.DiscardHandler),
-	})
-	ctx, stop := context.WithCancel(context.Background())
-	r := &running{reviews: "https://" + reviews.Addr().String(), ops: "http://" + ops.Addr().String(), source: source, stop: stop, done: make(chan error, 1)}
-	r.client = client(roots, true)
-	go func() { r.done <- srv.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		r.client.CloseIdleConnections()
-		if err := <-r.done; err != nil {
-			t.Errorf("Run = %v", err)
-		}
-	})
-	return r
-}
-
-// age is how long connections are used in a test.
-func age(t *testing.T) time.Duration {
-	t.Helper()
-	if t.Name() == "TestConnectionsEnd" {
-		return time.Nanosecond
-	}
-	return time.Hour
-}
-
-func client(roots *x509.CertPool, http2 bool) *http.Client {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}, ForceAttemptHTTP2: http2}
-	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
-}
-
-func get(t *testing.T, c *http.Client, url string) (*http.Response, string, error) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := c.Do(request)
-	if err != nil {
-		return nil, "", err
-	}
-	body, err := io.ReadAll(response.Body)
-	return response, string(body), errors.Join(err, response.Body.Close())
-}
 
 // TestStopLosesNoCall keeps callers calling while the server drains, over both
 // protocols, with one slow call in progress. Each caller goes on until it is
@@ -121,7 +32,10 @@ func TestStopLosesNoCall(t *testing.T) {
 			cancelled.Store(q.Context().Err() != nil)
 		}
 		_, _ = w.Write([]byte("done"))
-	}), func() error { return nil }, drain)
+	}), func(o server.Options) *server.Server {
+		o.DrainDelay = drain
+		return server.New(o)
+	})
 
 	slowAnswer := make(chan string, 1)
 	go func() {
@@ -139,11 +53,11 @@ func TestStopLosesNoCall(t *testing.T) {
 		closed    atomic.Int64
 		lost      atomic.Pointer[string]
 		stoppedAt atomic.Int64
+		warm      = make(chan struct{})
 	)
 	for i := range 4 {
 		callers.Go(func() {
-			transport, _ := r.client.Transport.(*http.Transport)
-			c := client(transport.TLSClientConfig.RootCAs, i%2 == 0)
+			c := newClient(r.roots, i%2 == 0)
 			defer c.CloseIdleConnections()
 			for {
 				response, body, err := get(t, c, r.reviews+"/")
@@ -161,13 +75,13 @@ func TestStopLosesNoCall(t *testing.T) {
 				if response.Close || response.Header.Get("Connection") == "close" {
 					closed.Add(1)
 				}
-				calls.Add(1)
+				if calls.Add(1) == 100 {
+					close(warm)
+				}
 			}
 		})
 	}
-	for calls.Load() < 100 {
-		time.Sleep(time.Millisecond) // polls a counter that the callers raise
-	}
+	<-warm
 	stoppedAt.Store(time.Now().UnixNano())
 	r.stop()
 
@@ -189,7 +103,7 @@ func TestStopLosesNoCall(t *testing.T) {
 		t.Errorf("the call in progress got %q", body)
 	}
 	if cancelled.Load() {
-		t.Error("being told to stop cancelled the call in progress")
+		t.Error("stopping cancelled the call in progress")
 	}
 	if text := lost.Load(); text != nil {
 		t.Errorf("a call was lost: %s", *text)
@@ -204,8 +118,8 @@ func TestStopLosesNoCall(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// refused tells whether nobody listened: the caller then knows that its call was
-// not taken.
+// refused reports whether nothing listened, so that the caller knows that its call was
+// not accepted.
 func refused(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" || strings.Contains(err.Error(), "connection reset")
@@ -214,12 +128,15 @@ func refused(err error) bool {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	var problem atomic.Pointer[error]
-	r := start(t, http.NotFoundHandler(), func() error {
-		if err := problem.Load(); err != nil {
-			return *err
+	r := start(t, http.NotFoundHandler(), func(o server.Options) *server.Server {
+		o.Ready = func() error {
+			if err := problem.Load(); err != nil {
+				return *err
+			}
+			return nil
 		}
-		return nil
-	}, 0)
+		return server.New(o)
+	})
 	check := func(path string, status int, body string) {
 		t.Helper()
 		response, got, err := get(t, r.client, r.ops+path)
@@ -246,7 +163,10 @@ func TestHealth(t *testing.T) {
 func TestConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	var peers sync.Map
-	r := start(t, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { peers.Store(q.RemoteAddr, true) }), func() error { return nil }, 0)
+	r := start(t, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { peers.Store(q.RemoteAddr, true) }), func(o server.Options) *server.Server {
+		o.ConnectionAge = time.Nanosecond
+		return server.New(o)
+	})
 	for range 3 {
 		if _, _, err := get(t, r.client, r.reviews); err != nil {
 			t.Fatal(err)
@@ -261,36 +181,22 @@ func TestConnectionsEnd(t *testing.T) {
 
 func TestOldTLSIsRefused(t *testing.T) {
 	t.Parallel()
-	r := start(t, http.NotFoundHandler(), func() error { return nil }, 0)
-	transport, _ := r.client.Transport.(*http.Transport)
-	old := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
-		RootCAs: transport.TLSClientConfig.RootCAs, MaxVersion: tls.VersionTLS12,
-	}}}
+	r := start(t, http.NotFoundHandler())
+	old := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: r.roots, MaxVersion: tls.VersionTLS12}}}
 	if _, _, err := get(t, old, r.reviews); err == nil || !strings.Contains(err.Error(), "protocol version") {
 		t.Errorf("TLS 1.2 is answered: %v", err)
 	}
 }
 
-// TestDrainingIsLogged wants a delay that people can read.
+// TestDrainingIsLogged checks that the delay is readable.
 func TestDrainingIsLogged(t *testing.T) {
 	t.Parallel()
-	listen := func() net.Listener {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
 	var log strings.Builder
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	noCertificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("nobody calls") }
-	err := server.New(server.Options{
-		Reviews: listen(), Ops: listen(), Handler: http.NotFoundHandler(), Metrics: http.NotFoundHandler(),
-		TLS:        &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: noCertificate},
-		DrainDelay: 15 * time.Millisecond, Log: slog.New(slog.NewJSONHandler(&log, nil)),
-	}).Run(ctx)
-	if err != nil {
+	o := newAuthority(t).options(listen(t), listen(t), http.NotFoundHandler())
+	o.DrainDelay, o.Log = 15*time.Millisecond, slog.New(slog.NewJSONHandler(&log, nil))
+	if err := server.New(o).Run(ctx); err != nil {
 		t.Error(err)
 	}
 	if !strings.Contains(log.String(), `"delay":"15ms"`) {
@@ -302,7 +208,7 @@ func TestDrainingIsLogged(t *testing.T) {
 func TestDebug(t *testing.T) {
 	t.Parallel()
 	debug := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("debug " + r.URL.Path)) })
-	r := startAs(t, http.NotFoundHandler(), func() error { return nil }, 0, func(o server.Options) *server.Server {
+	r := start(t, http.NotFoundHandler(), func(o server.Options) *server.Server {
 		o.Debug = debug
 		return server.New(o)
 	})

@@ -3,108 +3,24 @@ package server_test
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/net/http2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
-
-// bubble is a server in a synctest bubble.
-type bubble struct {
-	reviews *addressed
-	ops     *memoryListener
-	source  *certs.SelfSigned
-	roots   *x509.CertPool
-}
-
-// addressed is a memoryListener whose connections have addresses.
-type addressed struct {
-	*memoryListener
-
-	mu    sync.Mutex
-	peers []string
-}
-
-func (a *addressed) Accept() (net.Conn, error) {
-	conn, err := a.memoryListener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	address := a.peers[0]
-	a.peers = a.peers[1:]
-	return resident{conn, &net.TCPAddr{IP: net.ParseIP(address), Port: 1}}, nil
-}
-
-func startBubble(t *testing.T, handler http.Handler) *bubble {
-	t.Helper()
-	source, err := certs.NewSelfSigned(t.Context(), certs.SelfSignedConfig{Hosts: []string{"127.0.0.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bubble{reviews: &addressed{memoryListener: newMemoryListener()}, ops: newMemoryListener(), source: source, roots: x509.NewCertPool()}
-	b.roots.AppendCertsFromPEM(source.CABundle())
-	srv := server.New(server.Options{
-		Reviews: b.reviews, Ops: b.ops, Ready: func() error { return nil }, Metrics: http.NotFoundHandler(),
-		Log: slog.New(slog.DiscardHandler), Handler: handler,
-		TLS: &tls.Config{
-			MinVersion: tls.VersionTLS13, GetCertificate: source.GetCertificate, NextProtos: []string{"h2", "http/1.1"},
-			ClientCAs: b.roots, ClientAuth: tls.VerifyClientCertIfGiven,
-		},
-	})
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- srv.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Errorf("Run = %v", err)
-		}
-	})
-	return b
-}
-
-// dial is a connection from an address after its handshake.
-func (b *bubble) dial(t *testing.T, address, protocol string, certified bool) *tls.Conn {
-	t.Helper()
-	config := &tls.Config{RootCAs: b.roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS13, NextProtos: []string{protocol}}
-	if certified {
-		certificate, key, err := b.source.ClientCertificate("kube-apiserver", "test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		pair, err := tls.X509KeyPair(certificate, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	b.reviews.mu.Lock()
-	b.reviews.peers = append(b.reviews.peers, address)
-	b.reviews.mu.Unlock()
-	conn := tls.Client(b.reviews.dial(), config)
-	if err := conn.HandshakeContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.NetConn().Close() })
-	return conn
-}
 
 // settings are those of HTTP/2 that the server sends first.
 func settings(t *testing.T, conn net.Conn) map[uint16]uint32 {
@@ -157,9 +73,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestIdleRequests has one address send more requests that do not go on than a server of
-// this size had memory for when each reserved 64 KiB until it was cut off, and an ordinary
-// and a certified caller meanwhile.
+// TestIdleRequests has one address begin more requests than a server of this size has
+// memory for, and never go on with them. Other callers are answered meanwhile.
 func TestIdleRequests(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -176,7 +91,7 @@ func TestIdleRequests(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := startBubble(t, emptyReviews(t))
+				b := startBubble(t, newReviews(t, webhooks.Spec{}))
 				began := time.Now()
 				var idle sync.WaitGroup
 				for range test.connections {
@@ -229,13 +144,13 @@ func TestIdleRequests(t *testing.T) {
 	}
 }
 
-// A body that comes late, as on a busy machine, is read from a caller with a verified
-// certificate, and not from a stranger, who could hold memory by it.
+// TestLateBody: a body that comes late, as on a busy machine, is read from callers with a
+// verified certificate alone. Others could hold memory by it.
 func TestLateBody(t *testing.T) {
 	t.Parallel()
 	for certified, want := range map[bool]int{false: http.StatusRequestTimeout, true: http.StatusOK} {
 		synctest.Test(t, func(t *testing.T) {
-			b := startBubble(t, emptyReviews(t))
+			b := startBubble(t, newReviews(t, webhooks.Spec{}))
 			conn := b.dial(t, "192.0.2.1", "http/1.1", certified)
 			if _, err := fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(admissionBody)); err != nil {
 				t.Fatal(err)
@@ -284,8 +199,8 @@ func TestDecisionOutlivesTheReadDeadline(t *testing.T) {
 	})
 }
 
-// TestHealthBesideManyConnections has somebody open connections to the listener for health
-// and metrics.
+// TestHealthBesideManyConnections opens many connections to the listener for health and
+// metrics.
 func TestHealthBesideManyConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -294,7 +209,7 @@ func TestHealthBesideManyConnections(t *testing.T) {
 		const connections = 100
 		closed := make(chan struct{}, connections)
 		for range connections {
-			conn := b.ops.dial()
+			conn := b.ops.dial("192.0.2.1")
 			t.Cleanup(func() { _ = conn.Close() })
 			go func() {
 				_, _ = conn.Read(make([]byte, 1))
@@ -304,7 +219,7 @@ func TestHealthBesideManyConnections(t *testing.T) {
 		for range connections - 24 {
 			<-closed
 		}
-		conn := b.ops.dial()
+		conn := b.ops.dial("192.0.2.1")
 		t.Cleanup(func() { _ = conn.Close() })
 		if _, err := io.WriteString(conn, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
@@ -316,4 +231,109 @@ func TestHealthBesideManyConnections(t *testing.T) {
 			t.Errorf("that took %s", took)
 		}
 	})
+}
+
+// TestFirstCall: an API server calls over connections that were open for up to 90 seconds
+// without a call. A call that begins and does not end is cut off in seconds.
+func TestFirstCall(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		waits time.Duration
+		// body is what is sent of ten bytes.
+		body string
+		want bool
+	}{
+		{"at once", 0, "0123456789", true},
+		{"after 89 seconds", 89 * time.Second, "0123456789", true},
+		{"after two minutes", 2 * time.Minute, "0123456789", false},
+		{"a body that does not end", 0, "01234", false},
+		{"a body that does not end, after a minute", time.Minute, "01234", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var read error
+				b := startBubble(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					if _, read = io.ReadAll(r.Body); read != nil {
+						panic(http.ErrAbortHandler)
+					}
+				}))
+				conn := b.dial(t, "192.0.2.1", "http/1.1", false)
+				time.Sleep(test.waits)
+				began := time.Now()
+				_, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n%s", test.body)
+				var response *http.Response
+				if err == nil {
+					response, err = http.ReadResponse(bufio.NewReader(conn), nil)
+				}
+				if got := err == nil && response.StatusCode == http.StatusOK; got != test.want {
+					t.Errorf("answered: %v, want %v (%v)", got, test.want, err)
+				}
+				if took := time.Since(began); took > 16*time.Second {
+					t.Errorf("it took %s", took)
+				}
+			})
+		})
+	}
+}
+
+// TestUnreadAnswersAreBounded makes calls whose answers are never read, because the
+// callers open HTTP/2 windows of 0 bytes. The calls that wait for that are bounded.
+func TestUnreadAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	const conns, streams = 60, 32
+	for _, tc := range []struct {
+		path string
+		// least and most bound the calls in progress: of one address, the budget has
+		// memory for some hundreds of reviews, of which more are answered that they are
+		// refused; other calls are limited to 512.
+		least, most int64
+	}{
+		{"/mutate", 512, 1024},
+		{"/authenticate", 256, 512},
+		{"/", 512, 512},
+	} {
+		t.Run(tc.path, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var inProgress, began atomic.Int64
+				reviews := newReviews(t, webhooks.Spec{})
+				b := startBubble(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					began.Add(1)
+					inProgress.Add(1)
+					defer inProgress.Add(-1)
+					reviews.ServeHTTP(w, r)
+				}))
+				for range conns {
+					conn := b.dial(t, "198.51.100.1", "h2", false)
+					go func() { _, _ = io.Copy(io.Discard, conn) }()
+					const preface, windowOf0 = http2.ClientPreface, "\x00\x00\x06\x04\x00\x00\x00\x00\x00" + "\x00\x04\x00\x00\x00\x00"
+					if _, err := io.WriteString(conn, preface+windowOf0); err != nil {
+						t.Fatal(err)
+					}
+					for stream := range uint32(streams) {
+						// GET, https, the path.
+						block := "\x82\x87\x44" + string(rune(len(tc.path))) + tc.path + "\x41\x01x"
+						frame := append([]byte{0, 0, byte(len(block)), 1, 5}, binary.BigEndian.AppendUint32(nil, 2*stream+1)...)
+						if _, err := conn.Write(append(frame, block...)); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				synctest.Wait()
+				if began.Load() <= tc.most { // a refusal closes the connection, so that not all of them begin
+					t.Errorf("only %d calls have begun", began.Load())
+				}
+				if n := inProgress.Load(); n < tc.least || n > tc.most {
+					t.Errorf("%d calls are in progress, want %d to %d", n, tc.least, tc.most)
+				}
+				time.Sleep(6 * time.Second) // of the bubble: answers have 5 seconds
+				synctest.Wait()
+				if n := inProgress.Load(); n != 0 {
+					t.Errorf("%d calls are in progress after the time for answers", n)
+				}
+			})
+		})
+	}
 }

@@ -65,7 +65,7 @@ func newAuthentications() *authentications {
 		key:      make([]byte, sha256.Size),
 	}
 	for _, e := range webhooks.Endpoints() {
-		if e.Path == webhooks.AuthenticatePath {
+		if e.Token != nil {
 			a.endpoint = e.Name
 		}
 	}

@@ -113,7 +113,7 @@ func newHandler() (http.Handler, error) {
 	return server.Reviews(&current, server.ReviewOptions{
 		Bytes: 8 * review.MaxAdmissionBytes, Observe: func(*review.Outcome) {}, Login: http.NotFoundHandler(), Now: time.Now,
 		Profiles: func([]sidecar.Verdict) {}, Policies: func([]policy.Observation) {},
-		Documents: crdadmission.New(crdadmission.Options{Current: func() *config.Config { return c }}),
+		CustomResources: crdadmission.New(crdadmission.Options{Current: func() *config.Config { return c }}),
 	}), nil
 }
 
