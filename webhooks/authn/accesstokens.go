@@ -13,20 +13,20 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// accessTokens authenticates access tokens by their id and their hash. A hash
-// without salt and stretching is right here, and a slow one would be wrong: 200
-// random bits cannot be guessed, and every bearer token that the API server
-// does not know causes one look-up.
+// accessTokens authenticates access tokens by their id and their hash. The hash needs
+// neither salt nor stretching, because 200 random bits cannot be guessed, and must be
+// fast: every bearer token that the API server does not know causes one look-up.
 type accessTokens struct {
 	byID map[string]*accessToken
 	now  func() time.Time
 }
 
-// accessToken is what is known about one token, ready to be answered with. There
-// may be a hundred thousand: what is equal in two is there once.
+// accessToken is one compiled token. There may be a hundred thousand: equal parts are
+// stored once.
 type accessToken struct {
 	id     string
 	digest [sha256.Size]byte
@@ -36,31 +36,27 @@ type accessToken struct {
 	audiences           []string
 }
 
-// newAccessTokens checks the tokens and makes them known, those that never prove
-// anything included. It keeps nothing of them, only copies. The findings, in the
-// order of the tokens, are everything that is wrong; with an error among them,
-// the tokens must not be used.
-//
-// The clock is called if there are tokens. The guard says why an identity is
-// refused.
+// newAccessTokens checks and compiles the tokens, expired ones included. It keeps copies.
+// The diagnostics are in the order of the tokens; with an error among them, the tokens
+// must not be used. The clock is called if there are tokens.
 func newAccessTokens(
-	tokens []Token, clock func() time.Time, guard func(*authenticationv1.UserInfo) []violation,
+	tokens []Token, clock func() time.Time, violations func(*authenticationv1.UserInfo) []guard.Violation,
 ) (*accessTokens, diagnostic.List) {
 	a := &accessTokens{byID: make(map[string]*accessToken, len(tokens)), now: clock}
 	if len(tokens) == 0 {
 		return a, nil
 	}
 	c := tokenChecker{
-		now: clock(), guard: guard,
+		now: clock(), violations: violations,
 		ids: make(map[string]*Token, len(tokens)), hashes: make(map[[sha256.Size]byte]*Token, len(tokens)),
 	}
-	shared := newSharing()
-	// One allocation for all, which the map's pointers lead into.
+	shared := newInterner()
+	// One allocation for all of them.
 	known := make([]accessToken, len(tokens))
 	for i := range tokens {
 		t := &tokens[i]
 		known[i] = accessToken{
-			id:        shared.copied(t.Name),
+			id:        shared.copy(t.Name),
 			digest:    c.check(t),
 			issuedAt:  t.CreationTimestamp.UTC(),
 			expiresAt: t.Spec.ExpiresAt.UTC(),
@@ -74,13 +70,13 @@ func newAccessTokens(
 
 // authenticate is the authenticator of access tokens. It needs no context: it
 // waits for nothing.
-func (a *accessTokens) authenticate(_ context.Context, token string, audiences []string, t *trail) verdict {
+func (a *accessTokens) authenticate(_ context.Context, token string, audiences []string, e *explanation) verdict {
 	id, err := ParseToken(token)
 	switch {
 	case errors.Is(err, errForeign):
 		return verdict{outcome: No, reason: ReasonForeign}
 	case err != nil:
-		// The error tells what an access token looks like, and nothing of this one.
+		// The error describes access tokens, and nothing of this one.
 		return verdict{outcome: No, reason: ReasonMalformed, detail: err.Error()}
 	}
 	known, ok := a.byID[id]
@@ -93,8 +89,8 @@ func (a *accessTokens) authenticate(_ context.Context, token string, audiences [
 	digest := sha256.Sum256(append(buf[:0], token...))
 	same := subtle.ConstantTimeCompare(digest[:], known.digest[:]) == 1
 	now := a.now()
-	if t != nil {
-		known.tell(t, same, now, audiences)
+	if e != nil {
+		known.explain(e, same, now, audiences)
 	}
 	if !same {
 		v.reason = ReasonWrongSecret
@@ -115,44 +111,42 @@ func (a *accessTokens) authenticate(_ context.Context, token string, audiences [
 	return v
 }
 
-// tell tells a trail what there is to know about the token. To who does not hold
-// its secret that is not much.
-func (t *accessToken) tell(to *trail, same bool, now time.Time, requested []string) {
-	to.add("id", "%s is known", quote(t.id))
+// explain adds the steps of a look-up. Without the secret of the token there are few.
+func (t *accessToken) explain(e *explanation, same bool, now time.Time, requested []string) {
+	e.add("id", "%s is known", quote(t.id))
 	if !same {
-		to.add("hash", "is not that of the document: another secret, such as that of an earlier token of the same id")
+		e.add("hash", "is not that of the document: another secret, such as that of an earlier token of the same id")
 		return
 	}
-	to.add("hash", "is that of the document")
+	e.add("hash", "is that of the document")
 	state := "is to come"
 	if !now.Before(t.expiresAt) {
 		state = "has passed"
 	}
-	to.add("expires", "%s, which %s", t.expiresAt.Format(time.RFC3339), state)
+	e.add("expires", "%s, which %s", t.expiresAt.Format(time.RFC3339), state)
 	good, ok := goodAudiences(t.audiences, requested)
 	switch {
 	case len(t.audiences) == 0:
-		to.add("audiences", "it has none, so it is good for those of the API server")
+		e.add("audiences", "it has none, so it is good for those of the API server")
 	case !ok && len(requested) == 0:
-		to.add("audiences", "none were asked for, and it is bound to %q", t.audiences)
+		e.add("audiences", "none were asked for, and it is bound to %q", t.audiences)
 	case !ok:
-		to.add("audiences", "none that was asked for is among its own, %q", t.audiences)
+		e.add("audiences", "none that was asked for is among its own, %q", t.audiences)
 	default:
-		to.add("audiences", "it is good for %q of those that were asked for", good)
+		e.add("audiences", "it is good for %q of those that were asked for", good)
 	}
 }
 
-// tokenChecker finds what is wrong with tokens, each by itself and beside those
-// before it.
+// tokenChecker checks tokens, each by itself and against those before it.
 type tokenChecker struct {
-	now    time.Time
-	guard  func(*authenticationv1.UserInfo) []violation
-	ids    map[string]*Token
-	hashes map[[sha256.Size]byte]*Token
-	found  diagnostic.List
+	now        time.Time
+	violations func(*authenticationv1.UserInfo) []guard.Violation
+	ids        map[string]*Token
+	hashes     map[[sha256.Size]byte]*Token
+	found      diagnostic.List
 }
 
-// check checks one token, and is its hash.
+// check checks one token and returns its hash.
 func (c *tokenChecker) check(t *Token) [sha256.Size]byte {
 	report := func(severity diagnostic.Severity, field, message, hint string) {
 		c.found = append(c.found, diagnostic.Diagnostic{
@@ -182,8 +176,8 @@ func (c *tokenChecker) check(t *Token) [sha256.Size]byte {
 		c.hashes[digest] = t
 	}
 
-	for _, v := range c.guard(&t.Spec.User) {
-		report(diagnostic.Error, "spec.user."+v.field, v.message, "")
+	for _, v := range c.violations(&t.Spec.User) {
+		report(diagnostic.Error, "spec.user."+v.Field, v.Message, "")
 	}
 
 	switch {
@@ -203,9 +197,8 @@ func (c *tokenChecker) check(t *Token) [sha256.Size]byte {
 	return digest
 }
 
-// parseDigest reads spec.sha256. If it is not what it should be, the message
-// says why, and quotes no more than hexadecimal digits: what stands there by
-// mistake may be the secret.
+// parseDigest parses spec.sha256. If it is invalid, the message says why, and quotes
+// nothing but hexadecimal digits: a wrong value may be the secret.
 func parseDigest(text string) (digest [sha256.Size]byte, message, hint string) {
 	const want = "64 lower-case hexadecimal digits"
 	isHex := strings.Trim(text, "0123456789abcdefABCDEF") == ""
@@ -226,15 +219,15 @@ func parseDigest(text string) (digest [sha256.Size]byte, message, hint string) {
 	return digest, "", ""
 }
 
-// object names a token as findings do.
+// object is the name of a token in diagnostics.
 func object(t *Token) string { return "AccessToken/" + t.Name }
 
 // clusterSource is the Source of tokens that are custom resources.
 const clusterSource = "cluster"
 
-// other names the token that has the hash of t already. Who may write tokens to
-// the cluster need not know those of the directory, nor its files, so that a
-// token of the cluster is told of these without a name.
+// other names the token that has the hash of t already. Messages about tokens in the
+// cluster do not name tokens and files of the directory, which their authors need not
+// know.
 func other(t, first *Token) string {
 	if t.Source == clusterSource && first.Source != clusterSource {
 		return "another token, in the directory"
@@ -242,7 +235,7 @@ func other(t, first *Token) string {
 	return object(first) + " in " + place(first)
 }
 
-// place is where a token was read, for the sentence of another token's finding.
+// place is the source of a token in the message about another one.
 func place(t *Token) string {
 	if t.Source == "" {
 		return "another document"

@@ -2,9 +2,9 @@ package authn
 
 import "slices"
 
-// goodAudiences is the part of the requested audiences that a token is good for,
-// in the order of the request and each once, and whether the token is good for
-// the request at all. Own are the token's audiences.
+// goodAudiences returns the requested audiences that a token is good for, in the order of
+// the request and each once, and whether the token is good for the request at all. Own are
+// the token's audiences.
 //
 // A token without audiences answers with none, which by the API's definition
 // (TokenReviewStatus.audiences) means: valid for the API server's own audiences
@@ -12,9 +12,9 @@ import "slices"
 // back; the API server does.
 //
 // A request without audiences stands for the audience of the API server
-// (TokenReviewSpec.audiences), which nobody has told us. A token that is bound to
-// audiences cannot be shown to be good for it, and an API server that sends no
-// audiences would not compare those of the answer: so it is refused.
+// (TokenReviewSpec.audiences), which is not known here. A token that is bound to audiences
+// is refused then: an API server that sends no audiences would not compare those of the
+// answer.
 func goodAudiences(own, requested []string) (good []string, ok bool) {
 	if len(own) == 0 {
 		return nil, true

@@ -1,21 +1,20 @@
 // Package authn answers token reviews: it is the authentication endpoint as a
 // pure function from a review to a response.
 //
-// Compile does all the work and all the checking; the Set that it returns is
-// immutable and only looks things up. A token goes to exactly one backend,
-// chosen by the token's shape, so that no backend ever sees a credential meant
-// for another. Whatever a backend says yes to then passes the identity guard,
-// because the API server believes whatever it is told, system:masters
-// included.
+// Compile does all the work and all the checks; the Set that it returns is immutable and
+// only looks things up. A token takes four steps: match finds the one backend for its
+// shape, so that no backend ever sees a credential meant for another; the backend looks
+// up the identity; check applies the identity guard and revocations, because the API
+// server accepts any identity, system:masters included; conclude makes the answer.
 //
-// There are three outcomes. A definite no is authenticated: false without an
-// error: the API server caches it, for two minutes unless told otherwise. Could
-// not tell is authenticated: false with an error: the API server caches
-// nothing and asks again. The reason for an answer is for the operator's log
-// only; the client learns nothing but the outcome.
+// There are three outcomes. "No" is authenticated: false without an error: the API server
+// caches it, for two minutes by default. "Cannot decide" is authenticated: false with an
+// error: the API server does not cache it and asks again. The reason for an answer is for
+// the operator's log only; the client learns nothing but the outcome.
 package authn
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -24,9 +23,11 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -34,7 +35,7 @@ import (
 // Token is an AccessToken and the place that it was read from.
 type Token struct {
 	// Source is the file and document, "tokens/ci.yaml#2", or "cluster" of a custom
-	// resource. It is for messages, and decides what those say of other tokens.
+	// resource. It is for messages: those about a custom resource do not name files.
 	Source string
 	v1alpha1.AccessToken
 }
@@ -44,24 +45,24 @@ type Token struct {
 type Spec struct {
 	// Tokens are the access tokens that are known. Compile keeps copies.
 	Tokens []Token
-	// Revocations end what was given to users before a moment.
+	// Revocations end the tokens that were issued to users before a time.
 	Revocations []Revocation
-	// Issuers are the issuers whose JWTs are taken. Their URLs differ.
+	// Issuers are the issuers whose JWTs are accepted. Their URLs differ.
 	Issuers []Issuer
-	// Directories are where passwords are checked. Their names differ.
+	// Directories check passwords. Their names differ.
 	Directories []NamedDirectory
-	// Configuration is the rest of what is configured, nil if nothing is.
+	// Configuration is the rest of the configuration, nil if there is none.
 	Configuration *Configuration
 	// LoginKeys are the keys of login tokens, as the configuration names them and
 	// in that order. The first signs.
 	LoginKeys []LoginKey
-	// Attempts slow down guessing. Nil slows down nothing.
+	// Attempts limits guessing. It may be nil.
 	Attempts Attempts
-	// Random is where ids of login tokens come from. It is required for logging
-	// in, and must be safe for concurrent use.
+	// Random is the source of ids of login tokens. It is required for logins, and must
+	// be safe for concurrent use.
 	Random io.Reader
-	// Now is the time by which tokens expire. It is required if there is anything
-	// in the Spec, and must be safe for concurrent use.
+	// Now is the clock. It is required unless the Spec is empty, and must be safe for
+	// concurrent use.
 	Now func() time.Time
 }
 
@@ -86,10 +87,10 @@ type Issuer struct {
 	// Config is upstream's configuration, with upstream's defaults.
 	Config *apiserver.JWTAuthenticator
 	// KeysJSON is the content of the issuer's keysFile, nil without one: a JSON Web
-	// Key Set. Compile does not look at it; it is for whoever fills Keys.
+	// Key Set. Compile ignores it; it is for the function that sets Keys.
 	KeysJSON []byte
-	// Keys are the issuer's keys. Nil is an issuer whose keys nobody can know,
-	// such as offline: of its tokens nothing can be told.
+	// Keys are the issuer's keys. Nil is an issuer whose keys are unavailable, such as
+	// offline: its tokens cannot be decided on.
 	Keys jwt.Keys
 }
 
@@ -101,8 +102,7 @@ type LoginKey struct {
 	Secret []byte
 }
 
-// maxTokenBytes bounds the work that a token can cause before anything else
-// looks at it. The API server forwards tokens of up to a megabyte; the largest
+// maxTokenBytes bounds the work that a token can cause. The API server forwards tokens of up to a megabyte; the largest
 // real ones, JWTs with some hundred groups, stay below 16 KiB, which is also
 // what common proxies allow for all headers together.
 const maxTokenBytes = 16 << 10
@@ -111,117 +111,114 @@ const maxTokenBytes = 16 << 10
 type Set struct {
 	backends []backend
 	tokens   *accessTokens
-	guard    guard
+	guard    guard.Guard
 	revoked  revoked
-	// withdrawn are the ids of access tokens that are not known any more.
+	// withdrawn are the ids of access tokens that were removed after Compile.
 	withdrawn map[string]struct{}
 	logins    *logins
 	warnings  diagnostic.List
 }
 
-// backend is one authenticator and the shape of the tokens that it is asked
-// about. Shapes of different backends do not overlap.
+// backend is one authenticator and the shape of its tokens. Shapes of different backends
+// do not overlap.
 type backend struct {
 	name         Backend
-	owns         func(token string) bool
+	matches      func(token string) bool
 	authenticate authenticator
 }
 
-// authenticator finds out what a token proves to the audiences. It is safe for
-// concurrent use and keeps neither of its arguments. The trail may be nil.
-type authenticator func(ctx context.Context, token string, audiences []string, t *trail) verdict
+// authenticator looks up the identity that a token proves to the audiences. It is safe
+// for concurrent use and keeps neither of its arguments. The explanation may be nil.
+type authenticator func(ctx context.Context, token string, audiences []string, e *explanation) verdict
 
-// verdict is what an authenticator found out. The zero verdict is not a Yes.
+// verdict is the result of an authenticator. The zero verdict is not a Yes.
 type verdict struct {
 	outcome Outcome
 	reason  Reason
-	// source is where the identity comes from, as in a Decision.
+	// source is that of a Decision.
 	source string
 	// tokenID is set if the token is well-formed and has an id.
 	tokenID string
 	// identity is set for a Yes. It is shared by reviews and not written to.
 	identity *authenticationv1.UserInfo
-	// audiences, for a Yes, are those of the request that the token is good
-	// for; empty means the API server's own.
+	// audiences, for a Yes, are those of the request that the token is good for; empty
+	// means the API server's own.
 	audiences []string
-	// issuedAt is zero if nobody knows it.
+	// issuedAt is zero if it is not known.
 	issuedAt, expiresAt time.Time
-	// message, for Unknown, is a short text that names no secret and nothing of the
+	// message, for Unknown, is short and names no secret and nothing of the
 	// configuration: the API server logs it.
 	message string
 	// detail is for the operator and names no secret.
 	detail string
 }
 
-// Decision is the outcome for one token with all that an operator may know.
+// Decision is the outcome for one token, with the reasons for the operator.
 type Decision struct {
 	Outcome Outcome
 	Reason  Reason
-	// Backend is the authenticator that the token was for: one of a bounded set.
-	// It is empty for a foreign token.
+	// Backend is the authenticator that the token is for, empty for a foreign token.
 	Backend Backend
-	// Source is where the identity comes from: "access-tokens", the name of a
-	// directory, or the URL of an issuer. It is a word of the configuration, never
-	// of the token, and empty if the token is of none.
+	// Source is the source of the identity: "access-tokens", the name of a directory, or
+	// the URL of an issuer. It is the string of the configuration, never of the token, and
+	// empty if the token is of none.
 	Source string
 	// TokenID is the public id in a well-formed access token or login token, known
 	// or not. Of a JWT of an issuer it is the claim jti, or, if there is none or the
 	// token is not good, "sha256:" and the first twelve digits of its SHA-256.
 	TokenID string
-	// Detail tells more to the operator, and to who holds the token. It holds no
-	// secret.
+	// Detail is further information for the operator and the holder of the token. It
+	// holds no secret.
 	Detail string
-	// IssuedAt and ExpiresAt are when the token was issued, if that is known, and
-	// when it ends. A login token is as old as its session: the time of the password
-	// counts. They are set for a Yes.
+	// IssuedAt and ExpiresAt are set for a Yes. IssuedAt is zero if it is not known; a
+	// login token was issued when its session began.
 	IssuedAt, ExpiresAt time.Time
 	// Status is the answer for the API server. Its groups, extra and audiences
 	// are shared with other decisions and must not be written to.
 	Status authenticationv1.TokenReviewStatus
 }
 
-// Step is one thing that was looked at on the way to a Decision.
+// Step is one step on the way to a Decision.
 type Step struct {
-	// Name is what was looked at, and Found what was found. Neither holds a secret.
+	// Name is the subject of the step, and Found its result. Neither holds a secret.
 	Name  string `json:"step"`
 	Found string `json:"found"`
 }
 
-// trail is the steps of a Decision. A nil trail keeps none; where there are
-// arguments to add, they cost something all the same, so that it is asked first.
-type trail struct{ steps []Step }
+// explanation collects the steps of a Decision. A nil explanation collects none; callers
+// that pass arguments check it first, because they cost allocations.
+type explanation struct{ steps []Step }
 
-func (t *trail) add(name, format string, args ...any) {
-	if t != nil {
-		t.steps = append(t.steps, Step{Name: name, Found: fmt.Sprintf(format, args...)})
+func (e *explanation) add(name, format string, args ...any) {
+	if e != nil {
+		e.steps = append(e.steps, Step{Name: name, Found: fmt.Sprintf(format, args...)})
 	}
 }
 
-// Explain is Decide with every step, for people. It is slower.
+// Explain is Decide that also returns every step. It is slower.
 func (s *Set) Explain(ctx context.Context, token string, audiences []string) (Decision, []Step) {
-	t := &trail{}
-	d := s.decide(ctx, token, audiences, t)
-	return d, t.steps
+	e := &explanation{}
+	d := s.decide(ctx, token, audiences, e)
+	return d, e.steps
 }
 
-// Warnings are the findings of Compile that did not keep the Spec from being
-// used, in a fixed order. The caller must not write to the list.
+// Warnings returns the warnings of Compile, in a fixed order. The caller must not write to
+// the list.
 func (s *Set) Warnings() diagnostic.List { return s.warnings }
 
-// Review answers a token review. The response holds the status, and what a log
-// may hold as annotations under ReasonAnnotation and its neighbours: they are in
-// the metadata because nothing of the metadata is part of the protocol, and a
-// codec sends the status alone. UID, kind and version are the codec's to set.
-// Whatever the request claims in its status is ignored.
+// Review answers a token review. The response holds the status, and as annotations the
+// rest of the Decision, for the log: they are in the metadata because nothing of the
+// metadata is part of the protocol, and a codec sends the status alone. The codec sets
+// UID, kind and version. The status of the request is ignored.
 //
-// The annotations belong to the caller; the rest of the response is shared with
-// other responses and must not be written to.
+// The annotations belong to the caller; the rest of the response is shared with other
+// responses and must not be written to.
 func (s *Set) Review(ctx context.Context, req authentication.Request) authentication.Response {
 	d := s.Decide(ctx, req.Spec.Token, req.Spec.Audiences)
 	var resp authentication.Response
 	resp.Status = d.Status
-	// A map of its own for each response costs less than a microsecond; a
-	// shared one would make a crash out of any caller that adds a key.
+	// Each response has a map of its own, which costs less than a microsecond: callers may
+	// add keys.
 	resp.Annotations = map[string]string{ReasonAnnotation: string(d.Reason)}
 	for _, a := range [...]struct{ key, value string }{
 		{BackendAnnotation, string(d.Backend)},
@@ -237,73 +234,97 @@ func (s *Set) Review(ctx context.Context, req authentication.Request) authentica
 	return resp
 }
 
-// Decide is Review without the wire types: what is to be said about a token that
-// is shown to the audiences, and why.
+// Decide is Review without the types of the API: it decides on a token that is shown to
+// the audiences.
 func (s *Set) Decide(ctx context.Context, token string, audiences []string) Decision {
 	return s.decide(ctx, token, audiences, nil)
 }
 
-func (s *Set) decide(ctx context.Context, token string, audiences []string, t *trail) Decision {
-	if len(token) > maxTokenBytes {
-		if t != nil {
-			t.add("size", "%d bytes, more than %d", len(token), maxTokenBytes)
-		}
-		return s.conclude("", verdict{outcome: No, reason: ReasonMalformed}, audiences, t)
+// decide takes a token from its shape to the answer.
+func (s *Set) decide(ctx context.Context, token string, audiences []string, e *explanation) Decision {
+	b, reason := s.match(token, e)
+	if b == nil {
+		return conclude("", verdict{outcome: No, reason: reason}, audiences)
 	}
-	for i := range s.backends {
-		if b := &s.backends[i]; b.owns(token) {
-			if t != nil {
-				t.add("shape", "%s", b.name.shape())
-			}
-			return s.conclude(b.name, b.authenticate(ctx, token, audiences, t), audiences, t)
-		}
+	v := b.authenticate(ctx, token, audiences, e)
+	if v.outcome == Yes {
+		v = s.check(b.name, v, e)
 	}
-	t.add("shape", "neither an access token, nor a login token, nor a JWT")
-	return s.conclude("", verdict{outcome: No, reason: ReasonForeign}, audiences, t)
+	return conclude(b.name, v, audiences)
 }
 
-// conclude is the one way from a backend's verdict to a decision, and guard and
-// revocations stand on it: an identity that they refuse is a definite no, since
-// the same token will prove the same identity again.
-func (s *Set) conclude(by Backend, v verdict, audiences []string, t *trail) Decision {
+// match returns the backend for a token, or the reason why there is none.
+func (s *Set) match(token string, e *explanation) (*backend, Reason) {
+	if len(token) > maxTokenBytes {
+		if e != nil {
+			e.add("size", "%d bytes, more than %d", len(token), maxTokenBytes)
+		}
+		return nil, ReasonMalformed
+	}
+	for i := range s.backends {
+		if b := &s.backends[i]; b.matches(token) {
+			if e != nil {
+				e.add("shape", "%s", b.name.shape())
+			}
+			return b, ""
+		}
+	}
+	e.add("shape", "neither an access token, nor a login token, nor a JWT")
+	return nil, ReasonForeign
+}
+
+// check applies the guard and revocations to a Yes. An identity that they reject is a
+// definite No, since the same token will prove the same identity again.
+func (s *Set) check(by Backend, v verdict, e *explanation) verdict {
+	no := func(reason Reason, detail string) verdict {
+		return verdict{outcome: No, reason: reason, source: v.source, tokenID: v.tokenID, detail: detail}
+	}
+	if _, withdrawn := s.withdrawn[v.tokenID]; withdrawn && by == AccessTokens {
+		e.add("revocation", "the access token was removed")
+		return unknownID(v.tokenID)
+	}
+	if v.identity == nil {
+		return no(ReasonGuard, "")
+	}
+	if found := s.violations(by, v.source, v.identity); len(found) > 0 {
+		for _, one := range found {
+			e.add("guard", "%s: %s", one.Field, one.Message)
+		}
+		return no(ReasonGuard, guard.Summary(found))
+	}
+	e.add("guard", "refuses nothing")
+	if before, revoked := s.revoked.find(v.identity.Username, v.issuedAt); revoked {
+		detail := fmt.Sprintf("tokens of %s issued before %s are revoked", quote(v.identity.Username), before.UTC().Format(time.RFC3339))
+		e.add("revocation", "%s", detail)
+		return no(ReasonRevoked, detail)
+	}
+	return v
+}
+
+// violations returns the reasons for which the guard rejects an identity of a source.
+func (s *Set) violations(by Backend, source string, u *authenticationv1.UserInfo) []guard.Violation {
+	if by == JWTs {
+		// Upstream's JWT authenticator itself makes the credential id of the claim jti.
+		return s.guard.Violations(source, u, user.CredentialIDKey)
+	}
+	return s.guard.Violations(source, u)
+}
+
+// conclude returns the decision of a verdict. It authenticates nobody unless the verdict
+// is a Yes.
+func conclude(by Backend, v verdict, audiences []string) Decision {
 	d := Decision{Outcome: v.outcome, Reason: v.reason, Backend: by, Source: v.source, TokenID: v.tokenID, Detail: v.detail}
 	switch v.outcome {
 	case Yes:
-		if by == AccessTokens && s.isWithdrawn(v.tokenID) {
-			t.add("revocation", "the access token was removed")
-			return s.conclude(by, unknownID(v.tokenID), audiences, t)
-		}
-		if v.identity == nil {
-			d.Outcome, d.Reason = No, ReasonGuard
-			return d
-		}
-		if found := s.guard.violations(by, v.source, v.identity); len(found) > 0 {
-			d.Outcome, d.Reason = No, ReasonGuard
-			d.Detail = detailOf(found)
-			for _, one := range found {
-				t.add("guard", "%s: %s", one.field, one.message)
-			}
-			return d
-		}
-		t.add("guard", "refuses nothing")
-		if before, ends := s.revoked.ends(v.identity.Username, v.issuedAt); ends {
-			d.Outcome, d.Reason = No, ReasonRevoked
-			d.Detail = fmt.Sprintf("tokens of %s issued before %s are revoked", quote(v.identity.Username), before.UTC().Format(time.RFC3339))
-			t.add("revocation", "%s", d.Detail)
-			return d
-		}
 		d.IssuedAt, d.ExpiresAt = v.issuedAt, v.expiresAt
 		d.Status.Authenticated = true
 		d.Status.User = *v.identity
 		d.Status.Audiences = v.audiences
 	case Unknown:
-		d.Status.Error = v.message
-		if d.Status.Error == "" {
-			d.Status.Error = "token could not be checked"
-		}
-		// The API server compares audiences before it looks at the error: an
-		// answer without any stands for its own audiences, and for a review
-		// about other ones the error would turn into a no, which it caches.
+		d.Status.Error = cmp.Or(v.message, "token could not be checked")
+		// The API server compares audiences before it reads the error: an answer without
+		// any stands for its own audiences, and for a review about other ones the error
+		// would become a No, which it caches.
 		d.Status.Audiences = slices.Clone(audiences)
 	case No:
 	default:
@@ -313,8 +334,8 @@ func (s *Set) conclude(by Backend, v verdict, audiences []string, t *trail) Deci
 	return d
 }
 
-// KnownID returns the Set's own text of the id of an access token that was
-// compiled, so that who keeps it keeps no copy, and whether there is such a token.
+// KnownID returns the Set's own string of the id of an access token, and whether there is
+// such a token. A caller that keeps the string keeps no copy.
 func (s *Set) KnownID(id string) (string, bool) {
 	if s.tokens == nil {
 		return "", false
@@ -326,9 +347,4 @@ func (s *Set) KnownID(id string) (string, bool) {
 	return token.id, true
 }
 
-// isWithdrawn tells whether an access token was removed after the Set was
-// compiled.
-func (s *Set) isWithdrawn(id string) bool {
-	_, is := s.withdrawn[id]
-	return is
-}
+func quote(s string) string { return guard.Quote(s) }

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// The bounds of what is configured about keys of issuers.
+// The bounds of settings about keys of issuers.
 const (
 	minKeyRefresh = 30 * time.Second
 	maxKeyRefresh = 24 * time.Hour
@@ -20,8 +21,8 @@ const (
 	minSecret = 32
 )
 
-// checkConfiguration reports what is wrong with our AuthenticationConfiguration,
-// by itself and beside the rest of the Spec.
+// checkConfiguration checks our AuthenticationConfiguration, by itself and against the
+// rest of the Spec.
 func checkConfiguration(spec *Spec) diagnostic.List {
 	c := spec.Configuration
 	p := &configurationProblems{source: c.Source}
@@ -124,10 +125,10 @@ func (p *configurationProblems) checkGuard(spec *Spec) {
 		if slices.ContainsFunc(spec.Configuration.Guard.Prefixes[:i], func(r v1alpha1.RequiredPrefix) bool { return r.Source == prefix.Source }) {
 			p.error(field+".source", quote(prefix.Source)+" has prefixes already", "")
 		}
-		if problem := cannotPass(&prefix.Username); problem != "" {
+		if problem := prefixProblem(&prefix.Username); problem != "" {
 			p.error(field+".username", problem, "nobody could log in")
 		}
-		if problem := cannotPass(&prefix.Groups); problem != "" {
+		if problem := prefixProblem(&prefix.Groups); problem != "" {
 			p.error(field+".groups", problem, "nobody with a group could log in")
 		}
 		for _, d := range spec.Directories {
@@ -140,14 +141,14 @@ func (p *configurationProblems) checkGuard(spec *Spec) {
 	}
 	for i, allowed := range spec.Configuration.Guard.AllowedGroups {
 		field := fmt.Sprintf("guard.allowedGroups[%d]", i)
-		switch f := nameFault(allowed.Name); {
-		case breaksGlass(allowed.Name):
+		switch f := guard.CheckName(allowed.Name); {
+		case guard.IsBreakGlass(allowed.Name):
 			p.error(field+".name", quote(allowed.Name)+" is never given by a source of identities", "a cluster administrator gives it for one command, by impersonation: see docs/registration.md")
-		case isNeverAllowed(allowed.Name):
+		case guard.IsNeverAllowed(allowed.Name):
 			p.error(field+".name", quote(allowed.Name)+" is the API server's own to give", "it gives system:authenticated to everybody whom a webhook says yes to")
 		case f == "":
 			p.report(diagnostic.Warning, field+".name", quote(allowed.Name)+" is not reserved, so nothing has to allow it", "")
-		case f != faultReserved || textFault(allowed.Name) != "" || !strings.HasPrefix(allowed.Name, "system:"):
+		case f != guard.Reserved || guard.CheckString(allowed.Name) != "" || !strings.HasPrefix(allowed.Name, "system:"):
 			p.error(field+".name", quote(allowed.Name)+" is not the name of a reserved group", `reserved groups begin with "system:"`)
 		case allowed.Name == "system:masters":
 			p.report(diagnostic.Warning, field+".name", `"system:masters" passes every authorizer, and no binding can be taken away from it`,
@@ -162,8 +163,8 @@ func (p *configurationProblems) checkGuard(spec *Spec) {
 	}
 }
 
-// unreachable reports a required prefix that names with a given prefix never have:
-// everybody would be locked out.
+// unreachable reports a required prefix that names with a configured prefix never have:
+// nobody could log in.
 func (p *configurationProblems) unreachable(field, required, given string) {
 	if strings.HasPrefix(given, required) || strings.HasPrefix(required, given) {
 		return
@@ -171,8 +172,8 @@ func (p *configurationProblems) unreachable(field, required, given string) {
 	p.error(field, fmt.Sprintf("%s is demanded, and every name of this source begins with %s: nobody could log in", quote(required), quote(given)), "")
 }
 
-// checkIssuerPrefix reports prefixes that the guard demands and a mapping by claim
-// never gives.
+// checkIssuerPrefix reports prefixes that the guard requires and a mapping by claim never
+// has.
 func checkIssuerPrefix(c *Configuration, issuer *Issuer) diagnostic.List {
 	p := &configurationProblems{source: c.Source}
 	for i, prefix := range c.Guard.Prefixes {
@@ -190,8 +191,7 @@ func checkIssuerPrefix(c *Configuration, issuer *Issuer) diagnostic.List {
 	return p.found
 }
 
-// checkDirectories reports what is wrong with directories that is about more than
-// LDAP.
+// checkDirectories checks directories but for their LDAP settings.
 func checkDirectories(spec *Spec) diagnostic.List {
 	var found diagnostic.List
 	for i := range spec.Directories {
@@ -205,14 +205,14 @@ func checkDirectories(spec *Spec) diagnostic.List {
 		case slices.ContainsFunc(spec.Directories[:i], func(n NamedDirectory) bool { return n.Config.Name == d.Config.Name }):
 			p.error(d.Field+".name", quote(d.Config.Name)+" is the name of a directory before it", "")
 		}
-		if problem := cannotPass(&d.Config.UsernamePrefix); problem != "" {
+		if problem := prefixProblem(&d.Config.UsernamePrefix); problem != "" {
 			p.error(d.Field+".usernamePrefix", problem, "nobody could log in")
 		}
-		if problem := cannotPass(&d.Config.GroupsPrefix); problem != "" {
+		if problem := prefixProblem(&d.Config.GroupsPrefix); problem != "" {
 			p.error(d.Field+".groupsPrefix", problem, "nobody with a group could log in")
 		}
 		for j, extra := range d.Config.UserSearch.Extra {
-			if f := keyFault(extra.Key); f != "" {
+			if f := guard.CheckKey(extra.Key); f != "" {
 				p.error(fmt.Sprintf("%s.userSearch.extra[%d].key", d.Field, j), quote(extra.Key)+" "+string(f), "nobody could log in")
 			}
 		}

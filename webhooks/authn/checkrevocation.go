@@ -8,23 +8,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// NoSuchUser says why nothing in the Spec can prove a user name, and which name
-// may be meant. Both are empty if something can, or if that cannot be told.
+// NoSuchUser returns why no token of the Spec can have a user name, and which name may be
+// meant. Both are empty if one can, or if that is not known.
 //
-// A name is proven by an access token that there is, or by a directory or issuer,
-// whose names begin with its prefix. One without a prefix, or with an expression,
-// can give any name. Where there is neither directory nor issuer nothing is said:
-// an access token that is gone is no mistake in a name.
+// Names come from access tokens, and from directories and issuers, whose names begin with
+// their prefix. One without a prefix, or with an expression, can give any name. Without
+// directories and issuers nothing is reported: the name may be that of an access token
+// that was deleted.
 func NoSuchUser(spec *Spec, user string) (problem, hint string) {
 	p, ok := prefixesOf(spec)
-	if !ok || p.begin(user) || slices.ContainsFunc(spec.Tokens, func(t Token) bool { return t.Spec.User.Username == user }) {
+	if !ok || p.match(user) || slices.ContainsFunc(spec.Tokens, func(t Token) bool { return t.Spec.User.Username == user }) {
 		return "", ""
 	}
-	return p.say(user)
+	return p.explain(user)
 }
 
-// checkRevocationUsers warns of revocations that end nothing because nobody has
-// the name, such as one that lacks a prefix.
+// checkRevocationUsers warns of revocations without effect because nobody has the name,
+// such as one that lacks a prefix.
 func checkRevocationUsers(spec *Spec) diagnostic.List {
 	p, ok := prefixesOf(spec)
 	if !ok {
@@ -33,7 +33,7 @@ func checkRevocationUsers(spec *Spec) diagnostic.List {
 	// There may be a hundred thousand tokens, and as many revocations.
 	unknown := map[string]struct{}{}
 	for i := range spec.Revocations {
-		if user := spec.Revocations[i].Spec.User; user != "" && !p.begin(user) {
+		if user := spec.Revocations[i].Spec.User; user != "" && !p.match(user) {
 			unknown[user] = struct{}{}
 		}
 	}
@@ -49,7 +49,7 @@ func checkRevocationUsers(spec *Spec) diagnostic.List {
 		if _, ok := unknown[one.Spec.User]; !ok {
 			continue
 		}
-		problem, hint := p.say(one.Spec.User)
+		problem, hint := p.explain(one.Spec.User)
 		found = append(found, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: "spec.user", Code: "no-such-user",
 			Message: problem + ", so nothing is revoked",
@@ -59,12 +59,11 @@ func checkRevocationUsers(spec *Spec) diagnostic.List {
 	return found
 }
 
-// prefixes are what every name of every directory and issuer begins with, sorted,
-// each once.
+// prefixes are the prefixes of the names of all directories and issuers, sorted, each once.
 type prefixes []string
 
-// prefixesOf is false if there are no directories and issuers, or if one of them
-// can give any name.
+// prefixesOf returns false if there are no directories and issuers, or if one of them can
+// give any name.
 func prefixesOf(spec *Spec) (prefixes, bool) {
 	var all prefixes
 	for i := range spec.Directories {
@@ -82,13 +81,13 @@ func prefixesOf(spec *Spec) (prefixes, bool) {
 	return all, len(all) > 0 && all[0] != ""
 }
 
-// begin tells whether a name begins with one of them and goes on.
-func (p prefixes) begin(user string) bool {
+// match reports whether a name begins with one of them and is longer.
+func (p prefixes) match(user string) bool {
 	return slices.ContainsFunc(p, func(prefix string) bool { return len(user) > len(prefix) && strings.HasPrefix(user, prefix) })
 }
 
-// say says that a name begins with none of them, and which may be meant.
-func (p prefixes) say(user string) (problem, hint string) {
+// explain describes a name that begins with none of them, and suggests others.
+func (p prefixes) explain(user string) (problem, hint string) {
 	var meant prefixes
 	for _, prefix := range p {
 		if len(user) > len(prefix) && strings.EqualFold(user[:len(prefix)], prefix) {
@@ -101,7 +100,7 @@ func (p prefixes) say(user string) (problem, hint string) {
 	return problem, "is " + meant.list() + " meant"
 }
 
-// list is a few of them in words.
+// list lists a few of them.
 func (p prefixes) list() string {
 	const most = 5
 	var words []string

@@ -9,15 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// Compile checks a Spec and makes a Set of it. The error, if there is one, is a
-// finding.List with every problem in a fixed order, and there is no Set then.
+// Compile checks a Spec and compiles it into a Set. An error is a diagnostic.List with
+// every problem in a fixed order.
 func Compile(spec Spec) (*Set, error) {
-	something := len(spec.Tokens)+len(spec.Revocations)+len(spec.Issuers)+len(spec.Directories)+len(spec.LoginKeys) > 0
-	if something && spec.Now == nil {
+	hasContent := len(spec.Tokens)+len(spec.Revocations)+len(spec.Issuers)+len(spec.Directories)+len(spec.LoginKeys) > 0
+	if hasContent && spec.Now == nil {
 		return nil, diagnostic.List{{
 			Severity: diagnostic.Error,
 			Message:  "tokens need a clock to expire by, and Spec.Now is nil",
@@ -26,13 +27,13 @@ func Compile(spec Spec) (*Set, error) {
 	set := &Set{revoked: revoked{}}
 	var found diagnostic.List
 	if spec.Configuration != nil {
-		set.guard = newGuard(&spec.Configuration.Guard)
+		set.guard = guard.New(&spec.Configuration.Guard)
 		found = append(found, checkConfiguration(&spec)...)
 	}
 	found = append(found, checkDirectories(&spec)...)
 
-	tokens, problems := newAccessTokens(spec.Tokens, spec.Now, func(u *authenticationv1.UserInfo) []violation {
-		return set.guard.violations(AccessTokens, v1alpha1.AccessTokensSource, u)
+	tokens, problems := newAccessTokens(spec.Tokens, spec.Now, func(u *authenticationv1.UserInfo) []guard.Violation {
+		return set.violations(AccessTokens, v1alpha1.AccessTokensSource, u)
 	})
 	found = append(found, problems...)
 	set.tokens = tokens
@@ -54,7 +55,7 @@ func Compile(spec Spec) (*Set, error) {
 	for i := range spec.Revocations {
 		one := &spec.Revocations[i]
 		found = append(found, one.check()...)
-		found = append(found, one.future(spec.Now())...)
+		found = append(found, one.checkFuture(spec.Now())...)
 		set.revoked.add(one)
 	}
 	found.Sort()
@@ -65,7 +66,7 @@ func Compile(spec Spec) (*Set, error) {
 	return set, nil
 }
 
-// compileIssuers compiles the issuers that can be.
+// compileIssuers compiles the valid issuers.
 func compileIssuers(spec *Spec) (map[string]*issuer, diagnostic.List) {
 	known := make(map[string]*issuer, len(spec.Issuers))
 	var found diagnostic.List
@@ -99,18 +100,18 @@ func compileIssuers(spec *Spec) (map[string]*issuer, diagnostic.List) {
 		if spec.Configuration != nil {
 			found = append(found, checkIssuerPrefix(spec.Configuration, one)...)
 		}
-		if problem := cannotPass(one.Config.ClaimMappings.Username.Prefix); problem != "" {
+		if problem := prefixProblem(one.Config.ClaimMappings.Username.Prefix); problem != "" {
 			report(diagnostic.Error, "claimMappings.username.prefix", problem, "nobody could log in")
 		}
-		if problem := cannotPass(one.Config.ClaimMappings.Groups.Prefix); problem != "" {
+		if problem := prefixProblem(one.Config.ClaimMappings.Groups.Prefix); problem != "" {
 			report(diagnostic.Error, "claimMappings.groups.prefix", problem, "nobody with a group could log in")
 		}
 	}
 	return known, found
 }
 
-// withoutPassword is upstream's message about an issuer. One about a URL quotes
-// it, and a URL may have a password in it, which is refused, too.
+// withoutPassword returns upstream's message about an issuer without a password that may
+// be in a URL.
 func withoutPassword(problem *field.Error) string {
 	switch problem.Field {
 	case "issuer.url", "issuer.discoveryURL":
@@ -127,7 +128,7 @@ func withoutPassword(problem *field.Error) string {
 	return `is not shown, because what stands before its "@" may be a password: ` + detail
 }
 
-// quoteURL shows what may be a URL, unless there may be a password in it.
+// quoteURL quotes a URL, unless there may be a password in it.
 func quoteURL(url string) string {
 	if strings.Contains(url, "@") {
 		return `the url, not shown because what stands before its "@" may be a password,`
@@ -135,13 +136,13 @@ func quoteURL(url string) string {
 	return quote(url)
 }
 
-// cannotPass says why no name with a prefix passes the guard, if none does.
-func cannotPass(prefix *string) string {
+// prefixProblem returns why the guard rejects every name with a prefix, "" if it does not.
+func prefixProblem(prefix *string) string {
 	if prefix == nil || *prefix == "" {
 		return ""
 	}
-	f := nameFault(*prefix + "x")
-	if f == faultReserved {
+	f := guard.CheckName(*prefix + "x")
+	if f == guard.Reserved {
 		return quote(*prefix) + ": the identity guard refuses every name that begins so"
 	}
 	if f != "" {
@@ -150,11 +151,11 @@ func cannotPass(prefix *string) string {
 	return ""
 }
 
-// authenticationConfiguration is the object of findings about either document of
-// this kind.
+// authenticationConfiguration is the object of diagnostics about either document of this
+// kind.
 const authenticationConfiguration = "AuthenticationConfiguration"
 
-// configurationProblems collects findings about our configuration.
+// configurationProblems collects diagnostics about our configuration.
 type configurationProblems struct {
 	source string
 	found  diagnostic.List

@@ -23,7 +23,7 @@ type extraValue struct {
 	values []string
 }
 
-// info is the identity as an answer has it. Its lists are shared.
+// info returns the identity for an answer. Its lists are shared.
 func (i *sharedIdentity) info() *authenticationv1.UserInfo {
 	if len(i.extra) == 0 {
 		return &i.user
@@ -36,118 +36,116 @@ func (i *sharedIdentity) info() *authenticationv1.UserInfo {
 	return &u
 }
 
-// sharing makes copies of identities that share what they have in common: of
-// equal texts, lists and identities there is one. Texts stand one behind the
-// other in a few large blocks, because a hundred thousand small ones cost more in
-// the heap than they are long. Nothing that it gives may be written to.
+// interner makes copies of identities in which equal strings, lists and identities are
+// stored once. Strings are stored in a few large blocks, because a hundred thousand small
+// ones cost more in the heap than their length. Its results must not be written to.
 //
 // It is needed while tokens are compiled, and then dropped.
-type sharing struct {
-	texts      map[string]string
+type interner struct {
+	strings    map[string]string
 	lists      map[string][]string
 	identities map[string]*sharedIdentity
 	block      *strings.Builder
 	key        []byte
 }
 
-// blockBytes is the size of a block of texts. What is left at the end of one is
-// wasted, less than a text's length.
+// blockBytes is the size of a block of strings. The rest of a block that is too short for
+// the next string is wasted.
 const blockBytes = 64 << 10
 
-func newSharing() *sharing {
-	return &sharing{
-		texts:      map[string]string{},
+func newInterner() *interner {
+	return &interner{
+		strings:    map[string]string{},
 		lists:      map[string][]string{},
 		identities: map[string]*sharedIdentity{},
 		block:      new(strings.Builder),
 	}
 }
 
-// copied is a copy of a text that is not expected twice.
-func (s *sharing) copied(text string) string {
+// copy returns a copy of a string that is not expected twice.
+func (s *interner) copy(text string) string {
 	if s.block.Cap()-s.block.Len() < len(text) {
 		s.block = new(strings.Builder)
 		s.block.Grow(max(blockBytes, len(text)))
 	}
-	// The builder has room, so what it has given out stays where it is.
+	// The builder has the capacity, so its earlier strings stay where they are.
 	start := s.block.Len()
 	s.block.WriteString(text)
 	return s.block.String()[start:]
 }
 
-// text is a copy of a text.
-func (s *sharing) text(text string) string {
-	if known, ok := s.texts[text]; ok {
+// string returns a copy of a string.
+func (s *interner) string(text string) string {
+	if known, ok := s.strings[text]; ok {
 		return known
 	}
-	own := s.copied(text)
-	s.texts[own] = own
+	own := s.copy(text)
+	s.strings[own] = own
 	return own
 }
 
-// list is a copy of a list, nil of an empty one, with no room behind it.
-func (s *sharing) list(list []string) []string {
+// list returns a copy of a list without spare capacity, nil of an empty one.
+func (s *interner) list(list []string) []string {
 	if len(list) == 0 {
 		return nil
 	}
-	s.key = appendTexts(s.key[:0], list)
+	s.key = appendStrings(s.key[:0], list)
 	if known, ok := s.lists[string(s.key)]; ok {
 		return known
 	}
 	own := make([]string, len(list))
 	for i, text := range list {
-		own[i] = s.text(text)
+		own[i] = s.string(text)
 	}
 	s.lists[string(s.key)] = own
 	return own
 }
 
-// identity is a copy of an identity.
-func (s *sharing) identity(u *authenticationv1.UserInfo) *sharedIdentity {
+// identity returns a copy of an identity.
+func (s *interner) identity(u *authenticationv1.UserInfo) *sharedIdentity {
 	s.key = appendIdentity(s.key[:0], u)
 	if known, ok := s.identities[string(s.key)]; ok {
 		return known
 	}
 	own := new(sharedIdentity)
-	s.identities[string(s.key)] = own // before the key is another's
+	s.identities[string(s.key)] = own // before the key is overwritten
 	own.user = authenticationv1.UserInfo{
-		Username: s.copied(u.Username),
-		UID:      s.copied(u.UID),
+		Username: s.copy(u.Username),
+		UID:      s.copy(u.UID),
 		Groups:   s.list(u.Groups),
 	}
 	if len(u.Extra) > 0 {
 		own.extra = make([]extraValue, 0, len(u.Extra))
 		for _, key := range slices.Sorted(maps.Keys(u.Extra)) {
-			own.extra = append(own.extra, extraValue{s.text(key), s.list(u.Extra[key])})
+			own.extra = append(own.extra, extraValue{s.string(key), s.list(u.Extra[key])})
 		}
 	}
 	return own
 }
 
-// appendIdentity appends all of an identity, so that no two different ones read
-// the same.
+// appendIdentity appends a unique encoding of an identity.
 func appendIdentity(to []byte, u *authenticationv1.UserInfo) []byte {
-	to = appendText(to, u.Username)
-	to = appendText(to, u.UID)
-	to = appendTexts(to, u.Groups)
+	to = appendString(to, u.Username)
+	to = appendString(to, u.UID)
+	to = appendStrings(to, u.Groups)
 	if len(u.Extra) > 0 {
 		for _, key := range slices.Sorted(maps.Keys(u.Extra)) {
-			to = appendTexts(appendText(to, key), u.Extra[key])
+			to = appendStrings(appendString(to, key), u.Extra[key])
 		}
 	}
 	return to
 }
 
-// appendTexts appends a list with its length in front.
-func appendTexts(to []byte, list []string) []byte {
+// appendStrings appends a list with its length in front.
+func appendStrings(to []byte, list []string) []byte {
 	to = binary.AppendUvarint(to, uint64(len(list)))
 	for _, text := range list {
-		to = appendText(to, text)
+		to = appendString(to, text)
 	}
 	return to
 }
 
-// appendText appends a text with its length in front.
-func appendText(to []byte, text string) []byte {
+// appendString appends a string with its length in front.
+func appendString(to []byte, text string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }

@@ -10,18 +10,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 )
 
-// issuers authenticates JWTs, each by the issuer that it names. The name is not
-// to be trusted before the token is verified, but by it alone the token is shown
-// to one issuer or none.
+// issuers authenticates JWTs, each by the issuer that it names. The name is not trusted
+// before the token is verified; it only selects the issuer.
 type issuers struct {
 	byURL map[string]*issuer
 	now   func() time.Time
 }
 
-// issuer is one of them.
+// issuer is one issuer.
 type issuer struct {
-	// url is the configuration's text of it: a token's own would hold on to the
-	// token.
+	// url is the string of the configuration: a part of a token would keep all of it in
+	// memory.
 	url           string
 	authenticator *jwt.Authenticator
 }
@@ -29,29 +28,29 @@ type issuer struct {
 // authenticate is the authenticator of JWTs. A token of an issuer that is not
 // configured, such as an expired service account token, is foreign. It waits for
 // keys if they have to be fetched.
-func (i *issuers) authenticate(ctx context.Context, token string, _ []string, t *trail) verdict {
+func (i *issuers) authenticate(ctx context.Context, token string, _ []string, e *explanation) verdict {
 	parsed, err := jwt.Parse(token)
 	if err != nil {
 		v := refused(err)
-		if t != nil {
-			t.add("parse", "%s", v.detail)
+		if e != nil {
+			e.add("parse", "%s", v.detail)
 		}
 		return v
 	}
 	url := parsed.Issuer()
 	issuer, known := i.byURL[url]
 	if !known {
-		if t != nil {
-			t.add("issuer", "%s is not configured", quote(url))
+		if e != nil {
+			e.add("issuer", "%s is not configured", quote(url))
 		}
 		return verdict{outcome: No, reason: ReasonForeign}
 	}
-	var tell jwt.Trail
-	if t != nil {
-		t.add("issuer", "%s", quote(url))
-		tell = func(step, found string) { t.add(step, "%s", found) }
+	var steps jwt.Trail
+	if e != nil {
+		e.add("issuer", "%s", quote(url))
+		steps = func(step, found string) { e.add(step, "%s", found) }
 	}
-	proof, err := issuer.authenticator.Verify(ctx, parsed, i.now(), tell)
+	proof, err := issuer.authenticator.Verify(ctx, parsed, i.now(), steps)
 	if err != nil {
 		v := refused(err)
 		v.source, v.tokenID = issuer.url, digestID(token)
@@ -70,14 +69,14 @@ func (i *issuers) authenticate(ctx context.Context, token string, _ []string, t 
 	}
 }
 
-// digestID names a token that has no id, or none that can be trusted: by enough of
-// its SHA-256 to find it in another log, and not to find it.
+// digestID is the id of a token without one, or without one that can be trusted: enough
+// of its SHA-256 to find it in another log, and too little to guess it.
 func digestID(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return "sha256:" + hex.EncodeToString(sum[:6])
 }
 
-// refused is the verdict about a token that was not verified.
+// refused is the verdict on a token that was not verified.
 func refused(err error) verdict {
 	if no, ok := errors.AsType[*jwt.Refusal](err); ok {
 		return verdict{outcome: No, reason: reasonOf(no.Reason), detail: no.Detail}
@@ -88,7 +87,7 @@ func refused(err error) verdict {
 	return verdict{outcome: Unknown, reason: ReasonKeys, message: "the issuer's keys are not known for now", detail: err.Error()}
 }
 
-// reasonOf is the word of this package for a reason of package jwt.
+// reasonOf is the Reason for one of package jwt.
 func reasonOf(reason jwt.Reason) Reason {
 	switch reason {
 	case jwt.Malformed:

@@ -12,6 +12,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
 )
 
 // The defaults and bounds of login tokens.
@@ -28,7 +29,7 @@ const (
 // maxTyped bounds a user name and a password as they are typed.
 const maxTyped = 256
 
-// logins turns passwords into login tokens.
+// logins issues login tokens for passwords.
 type logins struct {
 	directories []NamedDirectory
 	tokens      loginTokens
@@ -39,10 +40,10 @@ type logins struct {
 	audiences            []string
 }
 
-// Login takes a password, or a login token to renew, and issues a login token.
-// Without the password, the decision but for its Detail does not depend on whether
-// an account has the name. A name that no account has costs the same work, as far
-// as a directory takes the same time.
+// Login checks a password, or a login token to renew, and issues a login token. Without
+// the right password, the decision but for its Detail does not depend on whether there is
+// an account of the name, and neither does the work, as far as the directory takes the
+// same time.
 func (s *Set) Login(ctx context.Context, req LoginRequest) LoginDecision {
 	switch {
 	case s.logins == nil:
@@ -57,7 +58,7 @@ func (s *Set) Login(ctx context.Context, req LoginRequest) LoginDecision {
 	}
 }
 
-// login takes a password.
+// login checks a password.
 func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 	l := s.logins
 	directory, d := l.directory(req.Directory)
@@ -70,7 +71,7 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 	if d.Message = inputProblem(req.Username, req.Password); d.Message != "" {
 		return d
 	}
-	// Directories compare names without space around, so that this is one name.
+	// Directories ignore space around names.
 	name := strings.TrimSpace(req.Username)
 	account, err := directory.Directory.Find(ctx, name)
 	switch {
@@ -78,15 +79,15 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 	case errors.Is(err, ErrNoAccount):
 		account = nil
 	default:
-		return d.notAsked(err)
+		return d.unavailable(err)
 	}
 	notFound, end := err, func(Outcome) {}
 	if account != nil {
 		var wait time.Duration
 		end, wait = l.begin(directory.Config.Name+" "+account.Key, req.Client)
 		if wait > 0 {
-			// The caller must not learn that there is an account whose limit is reached:
-			// the name is treated like one that no account has.
+			// The caller must not learn that there is an account: the name is treated like one
+			// without an account.
 			notFound = fmt.Errorf("%s: too many attempts failed, so the password is not tried for %s", account.DN, wait)
 			account, end = nil, func(Outcome) {}
 		}
@@ -110,7 +111,7 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 		if errors.Is(err, ErrPasswordSent) {
 			outcome, d.Failed = No, true
 		}
-		return d.notAsked(err)
+		return d.unavailable(err)
 	}
 	outcome = Yes
 	now := l.tokens.now()
@@ -123,8 +124,8 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 const credentialsMessage = "the user name or the password is wrong, or the account may not log in " +
 	"(hint: after several failed attempts the right password is refused too, for several minutes)"
 
-// renew takes a login token instead of a password: the directory is asked again
-// whether the user is still there, and for everything about the user.
+// renew checks a login token instead of a password. It looks up the user in the directory
+// again.
 func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	l := s.logins
 	d := LoginDecision{Outcome: No, Reason: ReasonInput}
@@ -138,7 +139,7 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 		d.Message = "the token was not issued here, or with a key that is not in use any more (hint: log in again)"
 		return d
 	}
-	// The token is ours, so that this much is known whatever becomes of it.
+	// The token is authentic, so this much is known whatever follows.
 	d.TokenID, d.User = claims.ID, claims.User
 	i := slices.IndexFunc(l.directories, func(n NamedDirectory) bool { return n.Config.Name == claims.Source })
 	if i < 0 {
@@ -151,13 +152,13 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	ctx, cancel := directory.within(ctx)
 	defer cancel()
 	now := l.tokens.now()
-	// What is configured now counts, where it is less than it was.
+	// A session TTL that was shortened since applies.
 	ends := min(claims.Ends, time.Unix(claims.Session, 0).Add(l.sessionTTL).Unix())
 	if now.Unix() >= ends {
 		d.Reason, d.Message = ReasonSession, "the session ended at "+stamp(ends)+" (hint: log in again)"
 		return d
 	}
-	if _, revoked := s.revoked.ends(claims.User.Username, time.Unix(claims.Session, 0)); revoked {
+	if _, revoked := s.revoked.find(claims.User.Username, time.Unix(claims.Session, 0)); revoked {
 		d.Reason, d.Message = ReasonRevoked, "the session was ended by an administrator (hint: log in again)"
 		return d
 	}
@@ -171,28 +172,28 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 		}
 		return d
 	case err != nil:
-		return d.notAsked(err)
+		return d.unavailable(err)
 	}
 	return s.issue(ctx, directory, account, d, &loginClaims{
 		Source: claims.Source, Session: claims.Session, Ends: ends, Name: claims.Name,
 	})
 }
 
-// issue issues a token for an account that has shown that it may have one.
+// issue issues a token for an account that was authenticated.
 func (s *Set) issue(ctx context.Context, directory *NamedDirectory, account *Account, d LoginDecision, claims *loginClaims) LoginDecision {
 	l := s.logins
 	groups, err := directory.Directory.Groups(ctx, account)
 	if err != nil {
-		return d.notAsked(err)
+		return d.unavailable(err)
 	}
 	d.User = directory.identity(account, groups)
-	if found := s.guard.violations(LoginTokens, directory.Config.Name, &d.User); len(found) > 0 {
-		d.Outcome, d.Reason, d.Detail = No, ReasonGuard, detailOf(found)
+	if found := s.violations(LoginTokens, directory.Config.Name, &d.User); len(found) > 0 {
+		d.Outcome, d.Reason, d.Detail = No, ReasonGuard, guard.Summary(found)
 		d.Message = "the directory gives an identity that is not allowed: " + d.Detail
 		return d
 	}
 	now := l.tokens.now()
-	if _, ends := s.revoked.ends(d.User.Username, time.Unix(claims.Session, 0)); ends {
+	if _, revoked := s.revoked.find(d.User.Username, time.Unix(claims.Session, 0)); revoked {
 		d.Outcome, d.Reason = No, ReasonRevoked
 		d.Message = "the session was ended by an administrator (hint: log in again in a moment)"
 		return d
@@ -249,7 +250,7 @@ func (l *logins) directory(name string) (*NamedDirectory, LoginDecision) {
 	return nil, d
 }
 
-// begin asks whether an attempt may be made.
+// begin begins an attempt, or returns how long the caller has to wait.
 func (l *logins) begin(account, client string) (end func(Outcome), wait time.Duration) {
 	if l.attempts == nil {
 		return func(Outcome) {}, 0
@@ -257,14 +258,14 @@ func (l *logins) begin(account, client string) (end func(Outcome), wait time.Dur
 	return l.attempts.Begin(account, client)
 }
 
-// notAsked is the decision if the directory could not be asked.
-func (d LoginDecision) notAsked(err error) LoginDecision {
+// unavailable is the decision if the directory cannot be asked.
+func (d LoginDecision) unavailable(err error) LoginDecision {
 	d.Outcome, d.Reason, d.Detail = Unknown, ReasonDirectory, err.Error()
 	d.Message = "the directory could not be asked (hint: try again in a moment)"
 	return d
 }
 
-// within bounds all that one login asks of the directory.
+// within bounds the time of all calls of the directory for one login.
 func (n *NamedDirectory) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := defaultDirectoryTimeout
 	if n.Config.Timeout != nil {
@@ -273,11 +274,11 @@ func (n *NamedDirectory) within(ctx context.Context) (context.Context, context.C
 	return context.WithTimeout(ctx, timeout)
 }
 
-// identity is the identity of an account, with the prefixes of its directory.
+// identity returns the identity of an account, with the prefixes of its directory.
 func (n *NamedDirectory) identity(account *Account, groups []string) authenticationv1.UserInfo {
 	user := *account.User.DeepCopy()
 	if user.Username != "" {
-		// An empty name stays one, for the guard to refuse.
+		// An empty name stays empty, for the guard to reject.
 		user.Username = n.Config.UsernamePrefix + user.Username
 	}
 	user.Groups = make([]string, len(groups))
@@ -290,15 +291,15 @@ func (n *NamedDirectory) identity(account *Account, groups []string) authenticat
 	return user
 }
 
-// inputProblem says why a name and a password cannot be right, whatever the
-// directory says, for who typed them.
+// inputProblem returns why a name and a password cannot be right, for the person who typed
+// them.
 func inputProblem(name, password string) string {
 	switch {
 	case name == "" || strings.TrimSpace(name) == "":
 		return "the user name is missing"
 	case len(name) > maxTyped:
 		return fmt.Sprintf("the user name has more than %d bytes", maxTyped)
-	case textFault(name) != "":
+	case guard.CheckString(name) != "":
 		return "the user name holds control or invisible characters, or is not UTF-8"
 	case strings.Trim(password, "\x00") == "":
 		// RFC 4513, 5.1.2: a bind without a password succeeds and proves nothing.
@@ -310,8 +311,8 @@ func inputProblem(name, password string) string {
 	}
 }
 
-// newLoginTokens makes the authenticator of login tokens. There always is one: a
-// token that another replica has issued by a newer configuration is none of nobody.
+// newLoginTokens returns the authenticator of login tokens. There always is one: another
+// replica may have issued a token by a newer configuration.
 func newLoginTokens(spec *Spec) loginTokens {
 	tokens := loginTokens{keys: spec.LoginKeys, now: spec.Now, sources: map[string]*NamedDirectory{}}
 	for i := range spec.Directories {
@@ -320,8 +321,7 @@ func newLoginTokens(spec *Spec) loginTokens {
 	return tokens
 }
 
-// newLogins makes what login needs, from a Spec that was checked. Without
-// directories there are none.
+// newLogins returns the logins of a checked Spec, nil without directories.
 func newLogins(spec *Spec, tokens loginTokens) *logins {
 	if len(spec.Directories) == 0 || spec.Configuration == nil || spec.Configuration.Login == nil {
 		return nil
@@ -343,7 +343,7 @@ func newLogins(spec *Spec, tokens loginTokens) *logins {
 	return l
 }
 
-// sourceNames are all sources of identities of a Spec.
+// sourceNames returns all sources of identities of a Spec.
 func sourceNames(spec *Spec) []string {
 	names := []string{v1alpha1.AccessTokensSource}
 	for i := range spec.Directories {

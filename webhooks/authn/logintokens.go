@@ -28,10 +28,10 @@ import (
 // TokenRevocation, its directory leaving the configuration, or its key doing so.
 const loginPrefix = "gatehouse-login_"
 
-// isLoginToken tells by its shape whether a token is for this backend.
+// isLoginToken reports by its shape whether a token is for this backend.
 func isLoginToken(token string) bool { return strings.HasPrefix(token, loginPrefix) }
 
-// loginClaims is what a login token says. Times are seconds since 1970.
+// loginClaims are the claims of a login token. Times are seconds since 1970.
 type loginClaims struct {
 	ID       string                    `json:"id"`
 	Source   string                    `json:"dir"`
@@ -39,13 +39,12 @@ type loginClaims struct {
 	Audience []string                  `json:"aud,omitempty"`
 	IssuedAt int64                     `json:"iat"`
 	Expires  int64                     `json:"exp"`
-	// Session is when the password was given, and Ends until when the token is
-	// renewed without it.
+	// Session is when the password was entered, and Ends the end of the session: until
+	// then the token is renewed without a password.
 	Session int64 `json:"ses"`
 	Ends    int64 `json:"end"`
-	// Name is what was typed, by which the directory finds the entry again, and
-	// Entry the hash of the entry's key, so that another entry of the name is not
-	// taken for it.
+	// Name is the name that was typed, by which the directory finds the entry again, and
+	// Entry the hash of the entry's key, which differs for another entry of the name.
 	Name  string `json:"name"`
 	Entry string `json:"ent"`
 }
@@ -53,12 +52,12 @@ type loginClaims struct {
 // loginTokens authenticates login tokens.
 type loginTokens struct {
 	keys []LoginKey
-	// sources are the directories that there are.
+	// sources are the directories by name.
 	sources map[string]*NamedDirectory
 	now     func() time.Time
 }
 
-// sign is the text of the token with these claims, signed by the first key.
+// sign returns the token with these claims, signed by the first key.
 func (l *loginTokens) sign(claims *loginClaims) (string, error) {
 	data, err := json.Marshal(claims)
 	if err != nil {
@@ -75,8 +74,8 @@ func macOf(secret []byte, text string) []byte {
 	return mac.Sum(nil)
 }
 
-// verify returns the claims of a token that one of the keys has signed. It does
-// not look at the time. Otherwise the verdict is not a Yes.
+// verify returns the claims of a token that one of the keys has signed. It does not check
+// the time. Without claims, the verdict says why.
 func (l *loginTokens) verify(token string) (*loginClaims, verdict) {
 	no := func(reason Reason, detail string) verdict {
 		return verdict{outcome: No, reason: reason, detail: detail}
@@ -98,11 +97,11 @@ func (l *loginTokens) verify(token string) (*loginClaims, verdict) {
 		}
 	}
 	strict := base64.RawURLEncoding.Strict()
-	given, err := strict.DecodeString(sum)
-	if err != nil || strings.ContainsAny(sum, "\r\n") || !hmac.Equal(given, macOf(l.keys[i].Secret, token[:len(token)-len(sum)-1])) {
+	got, err := strict.DecodeString(sum)
+	if err != nil || strings.ContainsAny(sum, "\r\n") || !hmac.Equal(got, macOf(l.keys[i].Secret, token[:len(token)-len(sum)-1])) {
 		return nil, no(ReasonSignature, "")
 	}
-	// From here on it is what this service once wrote.
+	// From here on the token is authentic.
 	data, err := strict.DecodeString(payload)
 	if err != nil {
 		return nil, no(ReasonMalformed, "")
@@ -122,11 +121,11 @@ func (l *loginTokens) verify(token string) (*loginClaims, verdict) {
 
 // authenticate is the authenticator of login tokens. It needs no context: it
 // waits for nothing.
-func (l *loginTokens) authenticate(_ context.Context, token string, audiences []string, t *trail) verdict {
+func (l *loginTokens) authenticate(_ context.Context, token string, audiences []string, e *explanation) verdict {
 	claims, v := l.verify(token)
 	if claims == nil {
-		if t != nil {
-			t.add("signature", "%s", v.reason)
+		if e != nil {
+			e.add("signature", "%s", v.reason)
 		}
 		return v
 	}
@@ -135,11 +134,11 @@ func (l *loginTokens) authenticate(_ context.Context, token string, audiences []
 	// A token is as old as its session: one that was renewed where a revocation was
 	// not known yet does not outlive it.
 	v.issuedAt, v.expiresAt = time.Unix(claims.Session, 0), time.Unix(claims.Expires, 0)
-	if t != nil {
-		t.add("signature", "of the key that the token names")
-		t.add("times", "issued %s, good until %s, session until %s; now it is %s",
+	if e != nil {
+		e.add("signature", "of the key that the token names")
+		e.add("times", "issued %s, good until %s, session until %s; now it is %s",
 			stamp(claims.IssuedAt), stamp(claims.Expires), stamp(claims.Ends), stamp(now.Unix()))
-		t.add("directory", "%s", quote(claims.Source))
+		e.add("directory", "%s", quote(claims.Source))
 	}
 	if l.sources[claims.Source] == nil {
 		// Not a no: another replica may have loaded a new directory already.
@@ -162,7 +161,7 @@ func (l *loginTokens) authenticate(_ context.Context, token string, audiences []
 	return v
 }
 
-// mint issues a token for the identity, which has passed the guard.
+// mint returns a token for an identity that the guard has accepted.
 func (l *logins) mint(claims *loginClaims) (string, error) {
 	var id [10]byte
 	if _, err := io.ReadFull(l.random, id[:]); err != nil {
@@ -172,16 +171,16 @@ func (l *logins) mint(claims *loginClaims) (string, error) {
 	return l.tokens.sign(claims)
 }
 
-// stamp is a time in seconds as it is shown.
+// stamp formats a time in seconds.
 func stamp(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
-// isOf tells whether the token was issued for this account, and not for another
-// of the same name.
+// isOf reports whether the token was issued for this account, and not for another one of
+// the same name.
 func (c *loginClaims) isOf(account *Account) bool {
 	return c.Entry == entryOf(account.Key) && c.User.UID == account.User.UID
 }
 
-// entryOf is the hash of an entry's key.
+// entryOf returns the hash of an entry's key.
 func entryOf(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return base64.RawURLEncoding.EncodeToString(sum[:16])

@@ -6,9 +6,9 @@ type Outcome string
 const (
 	// Yes means that the token proves the identity in the status.
 	Yes Outcome = "yes"
-	// No means that the token proves nothing, now and when asked again.
+	// No means that the token proves nothing, now and later.
 	No Outcome = "no"
-	// Unknown means that it could not be told; asking again may help.
+	// Unknown means that the token cannot be decided on; a retry may help.
 	Unknown Outcome = "unknown"
 )
 
@@ -22,7 +22,7 @@ const (
 	JWTs         Backend = "jwt"
 )
 
-// shape says how tokens of a backend are recognised.
+// shape describes how tokens of a backend are recognized.
 func (b Backend) shape() string {
 	switch b {
 	case AccessTokens:
@@ -36,9 +36,8 @@ func (b Backend) shape() string {
 	}
 }
 
-// Reason says why a token had its outcome. The set of reasons is bounded, so
-// that a metric may carry one as a label, and no reason says anything about the
-// text of a token.
+// Reason is why a token had its outcome. The set of reasons is bounded, so that a metric
+// can have it as a label, and none depends on the content of a token.
 type Reason string
 
 const (
@@ -66,36 +65,35 @@ const (
 	// ReasonUnknownKey is a login token that is signed with a key that is not known
 	// here, or a JWT with a key id that its issuer does not have.
 	ReasonUnknownKey Reason = "unknown-key"
-	// ReasonSignature is a token whose signature is not what it should be.
+	// ReasonSignature is a token with an invalid signature.
 	ReasonSignature Reason = "signature"
-	// ReasonAlgorithm is a JWT signed with an algorithm that is not taken.
+	// ReasonAlgorithm is a JWT signed with an algorithm that is not accepted.
 	ReasonAlgorithm Reason = "algorithm"
 	// ReasonNotYetValid is a JWT before its nbf.
 	ReasonNotYetValid Reason = "not-yet-valid"
 	// ReasonClaims is a JWT whose claims do not pass the configuration's mappings
 	// and rules.
 	ReasonClaims Reason = "claims"
-	// ReasonKeys is a JWT of an issuer whose keys are not known for now.
+	// ReasonKeys is a JWT of an issuer whose keys are unavailable.
 	ReasonKeys Reason = "keys"
 	// ReasonDeadline is a JWT for which there was no time: its keys took too long, or
 	// its rules did.
 	ReasonDeadline Reason = "deadline"
 	// ReasonVersion is a login token that another version of Gatehouse has issued.
 	ReasonVersion Reason = "version"
-	// ReasonSourceGone is a login token of a directory that is not configured here:
-	// any more, or yet.
+	// ReasonSourceGone is a login token of a directory that is not configured here, or not
+	// yet.
 	ReasonSourceGone Reason = "source-gone"
 
 	// The reasons of logins alone.
 
-	// ReasonCredentials is a wrong name or password; which of them, nobody is told.
+	// ReasonCredentials is a wrong name or password; answers do not say which.
 	ReasonCredentials Reason = "credentials"
-	// ReasonInput is a request that cannot be right: no name, no password, a
-	// directory that there is not.
+	// ReasonInput is an invalid request: no name, no password, an unknown directory.
 	ReasonInput Reason = "input"
 	// ReasonSession is a token whose session has ended.
 	ReasonSession Reason = "session"
-	// ReasonDirectory is a directory that could not be asked.
+	// ReasonDirectory is a directory that is unavailable.
 	ReasonDirectory Reason = "directory"
 	// ReasonTooLarge is an identity that does not fit into a token.
 	ReasonTooLarge Reason = "too-large"
@@ -113,6 +111,6 @@ const (
 	SourceAnnotation = "gatehouse.dev/source"
 	// UserAnnotation carries the user name of a Yes.
 	UserAnnotation = "gatehouse.dev/user"
-	// DetailAnnotation carries what more an operator may know.
+	// DetailAnnotation carries further information for the operator.
 	DetailAnnotation = "gatehouse.dev/detail"
 )

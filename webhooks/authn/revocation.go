@@ -5,32 +5,32 @@ import (
 	"maps"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// revoked is, by user name, the moment before which tokens must have been issued
-// to be refused.
+// revoked holds, by user name, the time before which issued tokens are revoked.
 type revoked map[string]time.Time
 
-// ends tells whether a token of the user that was issued then is refused, and
-// the moment that decides. A token that does not say when it was issued is
-// refused: it may have been before.
-func (r revoked) ends(user string, issuedAt time.Time) (before time.Time, is bool) {
+// find reports whether a token of the user that was issued then is revoked, and returns
+// the time of the revocation. A token without a time of issue is revoked: it may have
+// been issued before.
+func (r revoked) find(user string, issuedAt time.Time) (before time.Time, ok bool) {
 	if len(r) == 0 {
 		return before, false
 	}
-	before, is = r[user]
-	return before, is && issuedAt.Before(before)
+	before, ok = r[user]
+	return before, ok && issuedAt.Before(before)
 }
 
-// add takes one revocation up. Of several about one user the latest counts.
+// add adds a revocation. Of several about one user the latest counts.
 func (r revoked) add(one *Revocation) {
 	if before := one.Spec.IssuedBefore.Time; before.After(r[one.Spec.User]) {
 		r[one.Spec.User] = before
 	}
 }
 
-// check reports what is wrong with a revocation.
+// check returns the errors of a revocation.
 func (one *Revocation) check() diagnostic.List {
 	var found diagnostic.List
 	report := func(severity diagnostic.Severity, field, message, hint string) {
@@ -41,7 +41,7 @@ func (one *Revocation) check() diagnostic.List {
 	}
 	if one.Spec.User == "" {
 		report(diagnostic.Error, "spec.user", "is missing", "the user name as the API server sees it, prefixes included")
-	} else if f := textFault(one.Spec.User); f != "" {
+	} else if f := guard.CheckString(one.Spec.User); f != "" {
 		report(diagnostic.Error, "spec.user", quote(one.Spec.User)+" "+string(f)+": no token proves this name", "")
 	}
 	if one.Spec.IssuedBefore.IsZero() {
@@ -50,10 +50,10 @@ func (one *Revocation) check() diagnostic.List {
 	return found
 }
 
-// future warns of a moment that has not come: until then, every new token of the
-// user is refused too.
-func (one *Revocation) future(now time.Time) diagnostic.List {
-	// An hour is more than clocks are apart.
+// checkFuture warns of a time in the future: until then, every new token of the user is
+// revoked too.
+func (one *Revocation) checkFuture(now time.Time) diagnostic.List {
+	// Clocks differ by less than an hour.
 	if one.Spec.IssuedBefore.Time.Before(now.Add(time.Hour)) {
 		return nil
 	}
@@ -63,26 +63,22 @@ func (one *Revocation) future(now time.Time) diagnostic.List {
 	}}
 }
 
-// unknownID is the verdict about a well-formed access token that is not known.
+// unknownID is the verdict on a well-formed access token that is not known.
 //
-// It is not a no: a token is often used within a second of being issued, and then
-// reaches a replica that has not loaded it yet. The API server keeps a no for as
-// long as its cache does, two minutes by default, and the good token would be dead
-// for as long. It does not keep an error.
+// It is not a No: a token is often used within a second of being issued, and reaches a
+// replica that has not loaded it yet. The API server would cache a No for two minutes by
+// default. It does not cache an error.
 func unknownID(id string) verdict {
 	return verdict{outcome: Unknown, reason: ReasonUnknownID, tokenID: id, message: "access token is not known here"}
 }
 
-// Withdraw is the Set without some access tokens, and with further revocations.
-// It is for what must not wait: the rest of the documents that end them may be
-// broken. The ids are those of the documents, and revocations with anything wrong
-// in them are passed over. The receiver stays as it is.
+// Withdraw returns the Set without some access tokens, and with further revocations, which
+// must take effect even if the rest of a new configuration is invalid. The ids are those
+// of the documents. Invalid revocations are ignored. The receiver is unchanged.
 func (s *Set) Withdraw(ids []string, revocations []Revocation) *Set {
 	out := *s
 	out.withdrawn = make(map[string]struct{}, len(s.withdrawn)+len(ids))
-	for id := range s.withdrawn {
-		out.withdrawn[id] = struct{}{}
-	}
+	maps.Copy(out.withdrawn, s.withdrawn)
 	for _, id := range ids {
 		out.withdrawn[id] = struct{}{}
 	}

@@ -41,10 +41,9 @@ var (
 	errCheck     = errors.New("the access token's check does not fit: a character was changed or lost")
 )
 
-// NewToken is the text of the access token of the id with a secret made of the
-// random bytes, and the SHA-256 of that text in lower-case hexadecimal, which
-// is what an AccessToken keeps. The id must be a DNS-1123 label, as Compile
-// requires of an AccessToken's name; the text of another id is not a token.
+// NewToken returns the access token of the id with a secret made of the random bytes, and
+// its SHA-256 in lower-case hexadecimal, which is stored in an AccessToken. The id must be
+// a DNS-1123 label, as Compile requires of an AccessToken's name.
 func NewToken(id string, random [25]byte) (text, sha256Hex string) {
 	secret := base32.NewEncoding(alphabet).WithPadding(base32.NoPadding).EncodeToString(random[:])
 	body := tokenPrefix + id + "_" + secret
@@ -54,8 +53,8 @@ func NewToken(id string, random [25]byte) (text, sha256Hex string) {
 	return text, hex.EncodeToString(sum[:])
 }
 
-// ParseToken is the id in the text of an access token. It says nothing about
-// whether the token is known or valid. The error never holds any of the text.
+// ParseToken returns the id in an access token, whether or not the token is known or
+// valid. The error never holds any of the token.
 func ParseToken(text string) (id string, err error) {
 	if !isAccessToken(text) {
 		return "", errForeign
@@ -79,10 +78,10 @@ func ParseToken(text string) (id string, err error) {
 	return id, nil
 }
 
-// isAccessToken tells by its shape whether a token is for this backend.
+// isAccessToken reports by its shape whether a token is for this backend.
 func isAccessToken(token string) bool { return strings.HasPrefix(token, tokenPrefix) }
 
-// checkOf is the check of a token's text before it.
+// checkOf returns the check of the token before it.
 func checkOf(body string) [checkChars]byte {
 	// crc32.ChecksumIEEE takes bytes and would need a copy of the text in the
 	// heap; over so short a text the plain loop costs less.
@@ -99,7 +98,7 @@ func checkOf(body string) [checkChars]byte {
 	return check
 }
 
-// isLabel tells whether s is a DNS-1123 label, as apimachinery's
+// isLabel reports whether s is a DNS-1123 label, as apimachinery's
 // validation.IsDNS1123Label does, without a regular expression.
 func isLabel(s string) bool {
 	if s == "" || len(s) > maxIDChars || s[0] == '-' || s[len(s)-1] == '-' {
