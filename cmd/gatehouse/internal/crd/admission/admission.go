@@ -1,12 +1,11 @@
-// Package admission answers for Gatehouse's own kinds at kubectl apply: a custom
-// resource that could not be used is refused with everything that is wrong with
-// it, where it would otherwise be stored and do nothing.
+// Package admission validates Gatehouse's own custom resources at kubectl apply: an
+// invalid one is rejected with all its errors, instead of being stored without effect.
 //
-// An object is read as strictly as a document of the directory, and compiled with
-// what it depends on in the configuration that is in use. It is refused for its
-// own errors, and for those that it makes in others. What was wrong with others
-// before is no reason, and neither is that something which it names is not there
-// yet: whoever applies several objects at once need not know their order.
+// An object is decoded as strictly as a document of the directory, and compiled with its
+// dependencies in the active configuration. It is rejected for its own errors, and for
+// those that it causes in other objects. Earlier errors of others are no reason, and
+// neither is a reference to an object that does not exist yet: objects can be applied in
+// any order.
 package admission
 
 import (
@@ -28,28 +27,26 @@ import (
 // Group is the API group whose objects are reviewed here.
 const Group = "gatehouse.dev"
 
-// How many objects are reviewed at one time, for callers with a verified certificate and
-// for all others: reading and compiling an object can take tens of megabytes and seconds.
+// The number of objects that are reviewed at one time, for callers with a verified
+// certificate and for all others: an object can take tens of megabytes and seconds.
 const (
-	verifiedAtOneTime   = 2
-	unverifiedAtOneTime = 1
+	maxVerified   = 2
+	maxUnverified = 1
 )
 
 // Options is what a Reviewer needs.
 type Options struct {
-	// Current is the configuration in use. It is called once a review, possibly by
-	// several goroutines, and what it returns is never nil and never changes. It is
-	// required.
+	// Current returns the active configuration, which is never nil and never changes. It
+	// is called once a review, by several goroutines. It is required.
 	Current func() *config.Config
-	// NotSent returns remarks, for people, on what an object is about and the
+	// NotSent returns warnings about requests that an object matches and that the
 	// registrations do not send. The object is a pointer to a type of
 	// webhooks/api/v1alpha1 and must not be changed. It may be nil, and is safe for
 	// concurrent use otherwise.
 	NotSent func(object any) []string
-	// Offline says that the configuration is a directory which stands for the
-	// cluster, so that a document of an object's name is the object as it was before.
-	// Otherwise such a document counts in place of the object, of which there is a
-	// warning.
+	// Offline has a document of an object's name in the configuration count as the old
+	// version of the object. Otherwise such a document overrides the object, and there is
+	// a warning.
 	Offline bool
 }
 
@@ -61,28 +58,28 @@ type Reviewer struct {
 	compiler             compiler
 }
 
-// slots has a place for each review under way.
+// slots has an element for each review in progress.
 type slots chan struct{}
 
-// New is a Reviewer.
+// New returns a Reviewer.
 func New(o Options) *Reviewer {
-	return &Reviewer{options: o, verified: make(slots, verifiedAtOneTime), unverified: make(slots, unverifiedAtOneTime)}
+	return &Reviewer{options: o, verified: make(slots, maxVerified), unverified: make(slots, maxUnverified)}
 }
 
-// Review decides on one request of a caller that has shown a verified certificate. It is about an object that is created, or whose
-// spec changes; everything else is allowed. So is every update of an object that
-// is being deleted: whoever removes a finalizer must not have to mend the object
-// first.
+// Review decides on one request of a caller with a verified certificate. It validates
+// objects that are created, or whose spec changes; everything else is allowed. So is every
+// update of an object that is being deleted: an invalid object must not keep its
+// finalizers.
 //
-// A refusal is Invalid (422), with a cause for each error. The answer is "cannot
-// decide", code 500, if the request cannot be read, or if the context ends first.
-// A dry run is like any other request: nothing is kept of either.
+// A rejection is Invalid (422), with a cause for each error. The answer is "cannot decide",
+// code 500, if the request cannot be decoded, or if the context ends first. A dry run is
+// like any other request.
 func (r *Reviewer) Review(ctx context.Context, req admission.Request) admission.Response {
 	return r.review(ctx, r.verified, &req)
 }
 
-// ReviewUnverified is Review for any other caller, who may be anybody. Such callers wait
-// for each other, and nobody waits for them.
+// ReviewUnverified is Review for any other caller. Such callers wait for each other, and
+// no verified caller waits for them.
 func (r *Reviewer) ReviewUnverified(ctx context.Context, req admission.Request) admission.Response {
 	return r.review(ctx, r.unverified, &req)
 }
@@ -92,16 +89,16 @@ func (r *Reviewer) review(ctx context.Context, s slots, req *admission.Request) 
 	if !ours {
 		return allowed(nil)
 	}
-	response, err := s.within(ctx, func() func() admission.Response {
-		given, err := readRequest(req, kind)
+	response, err := s.run(ctx, func() func() admission.Response {
+		o, err := readRequest(req, kind)
 		return func() admission.Response {
 			if err != nil {
 				return admission.Errored(http.StatusInternalServerError, err)
 			}
-			if given.untouched() {
+			if o.isUnchanged() {
 				return allowed(nil)
 			}
-			return answer(given, r.judge(given.object(), func() error { return context.Cause(ctx) }))
+			return answer(o, r.diagnose(o.resource(), func() error { return context.Cause(ctx) }))
 		}
 	})
 	if err != nil {
@@ -110,8 +107,8 @@ func (r *Reviewer) review(ctx context.Context, s slots, req *admission.Request) 
 	return response
 }
 
-// Before has a method of the Reviewer answer the requests that are about the group, and
-// a next handler all others: no policy is about these.
+// Before returns a function that has a method of the Reviewer answer requests about the
+// group, and next all others.
 func (r *Reviewer) Before(next, review func(context.Context, admission.Request) admission.Response) func(context.Context, admission.Request) admission.Response {
 	return func(ctx context.Context, req admission.Request) admission.Response {
 		if Concerns(&req) {
@@ -121,12 +118,11 @@ func (r *Reviewer) Before(next, review func(context.Context, admission.Request) 
 	}
 }
 
-// Concerns reports whether a request at the endpoint for policies is one for a
-// Reviewer. Policies are never about these.
+// Concerns reports whether a request is about an object of the group. Policies never
+// match these.
 func Concerns(req *admission.Request) bool { return req.Resource.Group == Group }
 
-// kindOf is the kind that a request is about, and false if it is not one to be
-// reviewed.
+// kindOf returns the kind of the object of a request, and false if it needs no review.
 func kindOf(req *admission.Request) (kind string, ours bool) {
 	if !Concerns(req) || req.SubResource != "" || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return "", false
@@ -139,11 +135,10 @@ func kindOf(req *admission.Request) (kind string, ours bool) {
 	return "", false
 }
 
-// within does work until the context ends. Work that goes on then, until it looks at the
-// context, holds its slot, so that there is never more of it than slots. What it needs of
-// the request it reads before, whatever becomes of the context: the memory of the request
-// is another's after the call.
-func (s slots) within(ctx context.Context, read func() (work func() admission.Response)) (admission.Response, error) {
+// run runs work in a slot until the context ends. Work that goes on after that, until it
+// checks the context, keeps its slot. Read decodes the request before the work, whatever
+// happens to the context: after the call the memory of the request is reused.
+func (s slots) run(ctx context.Context, read func() (work func() admission.Response)) (admission.Response, error) {
 	late := func() error { return fmt.Errorf("no decision in time: %w", context.Cause(ctx)) }
 	if ctx.Err() != nil {
 		return admission.Response{}, late()
@@ -182,11 +177,11 @@ func (s slots) within(ctx context.Context, read func() (work func() admission.Re
 	select {
 	case o := <-done:
 		if o.panicked != nil {
-			// Whoever recovers from a review's panics does so in its own goroutine.
+			// The codec recovers from panics in the goroutine of the request.
 			panic(fmt.Sprintf("%v\n%s", o.panicked, o.stack))
 		}
 		if ctx.Err() != nil {
-			return admission.Response{}, late() // the work may have ended early
+			return admission.Response{}, late() // the work may have stopped early
 		}
 		return o.response, nil
 	case <-ctx.Done():
@@ -194,18 +189,17 @@ func (s slots) within(ctx context.Context, read func() (work func() admission.Re
 	}
 }
 
-// judge is everything that there is to say about an object, in a fixed order: its
-// errors and those that it makes in others, and warnings. It is incomplete once stop
-// returns an error.
-func (r *Reviewer) judge(one *config.Resource, stop func() error) diagnostic.List {
+// diagnose returns the errors of an object and those that it causes in others, and the
+// warnings, in a fixed order. The list is incomplete once stop returns an error.
+func (r *Reviewer) diagnose(one *config.Resource, stop func() error) diagnostic.List {
 	found := one.Found
 	if one.Value != nil {
 		current := r.options.Current()
 		found = append(slices.Clip(found), followon.Without(found, r.compile(current, one, stop))...)
 		if !r.options.Offline {
-			found = append(found, shadowed(current, one)...)
+			found = append(found, shadowWarnings(current, one)...)
 		}
-		if r.options.NotSent != nil && found.Err() == nil { // what is wrong is not what it is about
+		if r.options.NotSent != nil && found.Err() == nil {
 			for _, remark := range r.options.NotSent(one.Value) {
 				found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Source: config.ClusterSource, Object: one.Object(), Message: remark})
 			}
@@ -215,21 +209,21 @@ func (r *Reviewer) judge(one *config.Resource, stop func() error) diagnostic.Lis
 	return distinct(found)
 }
 
-// compile compiles an object with what it depends on.
+// compile compiles an object with its dependencies.
 func (r *Reviewer) compile(current *config.Config, one *config.Resource, stop func() error) diagnostic.List {
 	switch v := one.Value.(type) {
 	case *v1alpha1.SidecarProfile:
-		return judgeProfile(current, v, stop)
+		return diagnoseProfile(current, v, stop)
 	case *v1alpha1.AdmissionPolicy:
-		return r.compiler.judgePolicy(current, v, stop)
+		return r.compiler.diagnosePolicy(current, v, stop)
 	case *v1alpha1.AdmissionPolicyBinding:
-		return r.compiler.judgeBinding(current, v, stop)
+		return r.compiler.diagnoseBinding(current, v, stop)
 	case *v1alpha1.PolicyException:
-		return r.compiler.judgeException(current, v, stop)
+		return r.compiler.diagnoseException(current, v, stop)
 	case *v1alpha1.AccessToken:
-		return judgeToken(current, v)
+		return diagnoseToken(current, v)
 	case *v1alpha1.TokenRevocation:
-		return judgeRevocation(current, v)
+		return diagnoseRevocation(current, v)
 	default:
 		return nil
 	}

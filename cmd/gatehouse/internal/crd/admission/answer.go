@@ -17,9 +17,7 @@ import (
 )
 
 const (
-	// maxMessage is how many bytes all errors of a refusal may have, and maxLine is
-	// how many each may have, so that a long one does not keep others from being
-	// shown.
+	// maxMessage bounds all errors of a refusal, and maxLine each of them, in bytes.
 	maxMessage = 8 * 1024
 	maxLine    = 1024
 	// maxWarnings and maxWarningRunes are well below what the API server passes on,
@@ -28,29 +26,29 @@ const (
 	maxWarningRunes = 200
 )
 
-// allowed is a yes.
+// allowed allows a request.
 func allowed(warnings []string) admission.Response {
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true, Warnings: warnings}}
 }
 
-// answer is the answer about an object with the findings.
-func answer(g *given, found diagnostic.List) admission.Response {
+// answer is the response for an object with these diagnostics.
+func answer(o *object, found diagnostic.List) admission.Response {
 	out := allowed(warnings(found))
 	errs := slices.DeleteFunc(slices.Clone(found), func(f diagnostic.Diagnostic) bool { return f.Severity != diagnostic.Error })
 	if len(errs) > 0 {
-		out.Allowed, out.Result = false, refusal(g, errs)
+		out.Allowed, out.Result = false, refusal(o, errs)
 	}
 	return out
 }
 
-// refusal is a status as the API server's own validation gives it, which kubectl
-// shows by its causes.
-func refusal(g *given, errs diagnostic.List) *metav1.Status {
+// refusal is a status like that of the API server's own validation, whose causes kubectl
+// shows.
+func refusal(o *object, errs diagnostic.List) *metav1.Status {
 	const maxName = 253 // bytes, which no name has more of
-	name := cutText(printable(diagnostic.Diagnostic{Message: g.name}.Redacted().Message), maxName)
+	name := cut(printable(diagnostic.Diagnostic{Message: o.name}.Redacted().Message), maxName)
 	status := &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
-		Details: &metav1.StatusDetails{Group: Group, Kind: g.kind, Name: name},
+		Details: &metav1.StatusDetails{Group: Group, Kind: o.kind, Name: name},
 	}
 	var lines []string
 	size := 0
@@ -61,7 +59,7 @@ func refusal(g *given, errs diagnostic.List) *metav1.Status {
 			text += " (hint: " + printable(f.Hint) + ")"
 		}
 		field := printable(cmp.Or(f.Field, "spec")) // kubectl shows every cause behind a field
-		text = cutText(text, maxLine)
+		text = cut(text, maxLine)
 		if size += len(field) + len(text); size > maxMessage {
 			more := fmt.Sprintf("… and %d more", len(errs)-i)
 			lines = append(lines, more)
@@ -71,7 +69,7 @@ func refusal(g *given, errs diagnostic.List) *metav1.Status {
 		lines = append(lines, field+": "+text)
 		status.Details.Causes = append(status.Details.Causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: text})
 	}
-	status.Message = fmt.Sprintf("%s %q is invalid: ", g.kind, name)
+	status.Message = fmt.Sprintf("%s %q is invalid: ", o.kind, name)
 	if len(lines) == 1 {
 		status.Message += lines[0]
 	} else {
@@ -80,11 +78,11 @@ func refusal(g *given, errs diagnostic.List) *metav1.Status {
 	return status
 }
 
-// warnings are the warnings among findings, each once and with the name of its
-// object, because kubectl does not say which of many it is about.
+// warnings returns the warnings among diagnostics, each once and with the name of its
+// object, which kubectl does not show.
 func warnings(found diagnostic.List) []string {
 	var all []string
-	said := make(map[string]bool)
+	seen := make(map[string]bool)
 	for _, f := range found {
 		if f.Severity != diagnostic.Warning {
 			continue
@@ -92,14 +90,14 @@ func warnings(found diagnostic.List) []string {
 		f.Source, f.Code = "", ""
 		text := printable(f.String())
 		if f.Hint != "" && utf8.RuneCountInString(text) > maxWarningRunes {
-			f.Hint = "" // half of one helps nobody
+			f.Hint = "" // it would be cut
 			text = printable(f.String())
 		}
 		if runes := []rune(text); len(runes) > maxWarningRunes {
 			text = string(runes[:maxWarningRunes-1]) + "…"
 		}
-		if !said[text] {
-			said[text] = true
+		if !seen[text] {
+			seen[text] = true
 			all = append(all, text)
 		}
 	}
@@ -110,13 +108,12 @@ func warnings(found diagnostic.List) []string {
 	return all
 }
 
-// distinct is a sorted list without findings that repeat the one before them.
+// distinct removes repeated diagnostics from a sorted list.
 func distinct(found diagnostic.List) diagnostic.List {
 	return slices.CompactFunc(found, same)
 }
 
-// printable is a text on one line and without control characters, which can change
-// what a terminal shows.
+// printable returns a text on one line and without control characters.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Bidi_Control, r) {
@@ -126,8 +123,8 @@ func printable(text string) string {
 	}, text)
 }
 
-// cutText cuts a text to a number of bytes, not within a character.
-func cutText(text string, most int) string {
+// cut cuts a text to a number of bytes, not within a character.
+func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// about parts findings into those about an object and those about others.
-func about(found diagnostic.List, object string) (own, others diagnostic.List) {
+// partition separates the diagnostics about an object from those about others.
+func partition(found diagnostic.List, object string) (own, others diagnostic.List) {
 	for _, f := range found {
 		if f.Object == object {
 			own = append(own, f)
@@ -26,10 +26,9 @@ func same(a, b diagnostic.Diagnostic) bool {
 	return a.Severity == b.Severity && a.Object == b.Object && a.Field == b.Field && a.Message == b.Message
 }
 
-// listOf are the findings of a compilation that failed, and none of one that was
-// stopped. Any other error is not about documents: the panic ends the review, and not
-// the program.
-func listOf(err error, stop func() error) diagnostic.List {
+// diagnosticsOf returns the diagnostics of a compilation that failed, none of one that was
+// stopped. Any other error is a bug: the panic ends the review, and not the program.
+func diagnosticsOf(err error, stop func() error) diagnostic.List {
 	if list, ok := errors.AsType[diagnostic.List](err); ok {
 		return list
 	}
@@ -39,10 +38,10 @@ func listOf(err error, stop func() error) diagnostic.List {
 	panic(fmt.Errorf("compiling: %w", err))
 }
 
-// shadowed warns of an object that a document of the directory stands in for. Of
-// access tokens and revocations it says nothing: anybody who reaches the port could
-// try which ids there are. Their status says it.
-func shadowed(current *config.Config, one *config.Resource) diagnostic.List {
+// shadowWarnings warns of an object that a document of the directory overrides. For access
+// tokens and revocations only their status says so: anyone who reaches the port could
+// find out which ids there are.
+func shadowWarnings(current *config.Config, one *config.Resource) diagnostic.List {
 	source, there := "", false
 	each := func(kind, namespace, name, from string) {
 		if kind == one.Kind && namespace == one.Namespace && name == one.Name && from != config.ClusterSource {

@@ -24,48 +24,47 @@ type compiler struct {
 	base    *policy.Set
 }
 
-// judgePolicy compiles a policy with the bindings that name it.
-func (c *compiler) judgePolicy(current *config.Config, p *v1alpha1.AdmissionPolicy, stop func() error) diagnostic.List {
+// diagnosePolicy compiles a policy with the bindings that name it.
+func (c *compiler) diagnosePolicy(current *config.Config, p *v1alpha1.AdmissionPolicy, stop func() error) diagnostic.List {
 	spec := policy.Spec{AdmissionPolicies: []policy.AdmissionPolicy{{Source: config.ClusterSource, AdmissionPolicy: *p}}}
 	for _, b := range current.Policy.AdmissionPolicyBindings {
 		if b.Spec.PolicyName == p.Name {
 			spec.AdmissionPolicyBindings = append(spec.AdmissionPolicyBindings, b)
 		}
 	}
-	own, _ := about(c.compile(current, &spec, stop), admissionPolicy+"/"+p.Name)
+	own, _ := partition(c.compile(current, &spec, stop), admissionPolicy+"/"+p.Name)
 	return own
 }
 
-// judgeBinding compiles a binding with its policy, if that is there.
-func (c *compiler) judgeBinding(current *config.Config, b *v1alpha1.AdmissionPolicyBinding, stop func() error) diagnostic.List {
+// diagnoseBinding compiles a binding with its policy, if there is one.
+func (c *compiler) diagnoseBinding(current *config.Config, b *v1alpha1.AdmissionPolicyBinding, stop func() error) diagnostic.List {
 	spec := policy.Spec{AdmissionPolicyBindings: []policy.AdmissionPolicyBinding{{Source: config.ClusterSource, AdmissionPolicyBinding: *b}}}
-	spec.Policies, spec.AdmissionPolicies = named(current, func(_, name string) bool { return name == b.Spec.PolicyName })
-	own, _ := about(c.compile(current, &spec, stop), admissionPolicyBinding+"/"+b.Name)
+	spec.Policies, spec.AdmissionPolicies = selectPolicies(current, func(_, name string) bool { return name == b.Spec.PolicyName })
+	own, _ := partition(c.compile(current, &spec, stop), admissionPolicyBinding+"/"+b.Name)
 	if len(spec.AdmissionPolicies) == 0 {
 		var names []string
 		for i := range current.Policy.AdmissionPolicies {
 			names = append(names, current.Policy.AdmissionPolicies[i].Name)
 		}
-		hint(own, "spec.policyName", b.Spec.PolicyName, names)
+		addHint(own, "spec.policyName", b.Spec.PolicyName, names)
 	}
 	return own
 }
 
-// judgeException compiles an exception with the policies that it names, those of
-// them that are there.
-func (c *compiler) judgeException(current *config.Config, x *v1alpha1.PolicyException, stop func() error) diagnostic.List {
+// diagnoseException compiles an exception with those of its policies that exist.
+func (c *compiler) diagnoseException(current *config.Config, x *v1alpha1.PolicyException, stop func() error) diagnostic.List {
 	spec := policy.Spec{Exceptions: []policy.Exception{{Source: config.ClusterSource, PolicyException: *x}}}
-	spec.Policies, spec.AdmissionPolicies = named(current, func(kind, name string) bool {
+	spec.Policies, spec.AdmissionPolicies = selectPolicies(current, func(kind, name string) bool {
 		return slices.ContainsFunc(x.Spec.Policies, func(p v1alpha1.ExceptedPolicy) bool { return p.Name == name && (p.Kind == "" || p.Kind == kind) })
 	})
-	own, _ := about(c.compile(current, &spec, stop), policyException+"/"+x.Namespace+"/"+x.Name)
+	own, _ := partition(c.compile(current, &spec, stop), policyException+"/"+x.Namespace+"/"+x.Name)
 	for i, p := range x.Spec.Policies {
 		var names []string
-		_, _ = named(current, func(_, name string) bool {
+		_, _ = selectPolicies(current, func(_, name string) bool {
 			names = append(names, name)
 			return false
 		})
-		hint(own, fmt.Sprintf("spec.policies[%d].name", i), p.Name, names)
+		addHint(own, fmt.Sprintf("spec.policies[%d].name", i), p.Name, names)
 	}
 	if at := x.Spec.ExpiresAt; at != nil && !clock(current)().Before(at.Time) {
 		own = append(own, diagnostic.Diagnostic{
@@ -77,9 +76,9 @@ func (c *compiler) judgeException(current *config.Config, x *v1alpha1.PolicyExce
 	return own
 }
 
-// hint gives the warnings at a field, which say that something is not there, the
-// name that may be meant.
-func hint(found diagnostic.List, field, name string, names []string) {
+// addHint adds the name that may be meant to the warnings about a missing object at a
+// field.
+func addHint(found diagnostic.List, field, name string, names []string) {
 	for i := range found {
 		if f := &found[i]; f.Field == field && f.Severity == diagnostic.Warning {
 			f.Hint = cmp.Or(f.Hint, diagnostic.DidYouMean(name, names...))
@@ -87,37 +86,37 @@ func hint(found diagnostic.List, field, name string, names []string) {
 	}
 }
 
-// named are the policies of both kinds that are wanted.
-func named(current *config.Config, wanted func(kind, name string) bool) (upstream []policy.Policy, own []policy.AdmissionPolicy) {
+// selectPolicies returns the policies of both kinds that satisfy a condition.
+func selectPolicies(current *config.Config, condition func(kind, name string) bool) (upstream []policy.Policy, own []policy.AdmissionPolicy) {
 	for i := range current.Policy.Policies {
-		if p := &current.Policy.Policies[i]; wanted(validatingAdmissionPolicy, p.Name) {
+		if p := &current.Policy.Policies[i]; condition(validatingAdmissionPolicy, p.Name) {
 			upstream = append(upstream, *p)
 		}
 	}
 	for i := range current.Policy.AdmissionPolicies {
-		if p := &current.Policy.AdmissionPolicies[i]; wanted(admissionPolicy, p.Name) {
+		if p := &current.Policy.AdmissionPolicies[i]; condition(admissionPolicy, p.Name) {
 			own = append(own, *p)
 		}
 	}
 	return upstream, own
 }
 
-// compile is everything that there is to say about the policies, bindings and
-// exceptions of a spec, which it completes with what holds for all of them.
+// compile returns the diagnostics of the policies, bindings and exceptions of a spec, which
+// it completes with the settings that apply to all of them.
 func (c *compiler) compile(current *config.Config, spec *policy.Spec, stop func() error) diagnostic.List {
 	spec.Configuration, spec.Objects, spec.Authorizer, spec.Now = current.Policy.Configuration, current.Policy.Objects, current.Policy.Authorizer, current.Policy.Now
-	spec.KeepBroken = true // a policy that is broken says no less about its bindings
+	spec.KeepBroken = true // bindings of an invalid policy are checked too
 	spec.Stop = stop
 	spec.Previous = c.declarations(spec.Configuration)
 	set, err := policy.Compile(*spec)
 	if err != nil {
-		return listOf(err, stop)
+		return diagnosticsOf(err, stop)
 	}
 	return set.Warnings()
 }
 
-// declarations is a Set without policies for the version of CEL that is configured,
-// and nil if there is none.
+// declarations returns a Set without policies for the configured version of CEL, nil if
+// the configuration is invalid.
 func (c *compiler) declarations(configuration *policy.Configuration) *policy.Set {
 	version := ""
 	if configuration != nil {
@@ -128,7 +127,7 @@ func (c *compiler) declarations(configuration *policy.Configuration) *policy.Set
 	if c.base == nil || c.version != version {
 		base, err := policy.Compile(policy.Spec{Configuration: configuration})
 		if err != nil {
-			return nil // whoever compiles with it says why
+			return nil // compile reports why
 		}
 		c.base, c.version = base, strings.Clone(version)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// given is what a request is about.
-type given struct {
+// object is the object of a request.
+type object struct {
 	kind string
 	// name is the object's, or the beginning of one that is generated.
 	name string
@@ -26,9 +26,9 @@ type given struct {
 	fields, old map[string]any
 }
 
-// readRequest reads a request about a kind. An error means that the API server
-// does not send such a request, so that there is nothing to decide.
-func readRequest(req *admission.Request, kind string) (*given, error) {
+// readRequest decodes a request about a kind. An error means that the API server does not
+// send such a request.
+func readRequest(req *admission.Request, kind string) (*object, error) {
 	if version := req.Resource.Version; version != v1alpha1.GroupVersion.Version {
 		return nil, fmt.Errorf("version %q of %s is not one that this version of gatehouse reads (hint: register %s, or run the gatehouse that the CustomResourceDefinition is of)",
 			strict.Cut(version, 60), req.Resource.Resource, v1alpha1.GroupVersion)
@@ -37,20 +37,20 @@ func readRequest(req *admission.Request, kind string) (*given, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the object cannot be read: %w", err)
 	}
-	is := &unstructured.Unstructured{Object: fields}
-	if is.GetKind() != kind || is.GetAPIVersion() != v1alpha1.GroupVersion.String() {
+	u := &unstructured.Unstructured{Object: fields}
+	if u.GetKind() != kind || u.GetAPIVersion() != v1alpha1.GroupVersion.String() {
 		return nil, fmt.Errorf("the request is about %s, and its object is of kind %q and apiVersion %q",
-			req.Resource.Resource, strict.Cut(is.GetKind(), 60), strict.Cut(is.GetAPIVersion(), 60))
+			req.Resource.Resource, strict.Cut(u.GetKind(), 60), strict.Cut(u.GetAPIVersion(), 60))
 	}
-	g := &given{kind: kind, fields: fields}
+	o := &object{kind: kind, fields: fields}
 	if req.Operation == admissionv1.Update {
-		g.old, _ = readObject(req.OldObject.Raw) // without it, the update is judged as a creation is
+		o.old, _ = readObject(req.OldObject.Raw) // without it, the update is reviewed like a creation
 	}
-	g.complete(req)
-	return g, nil
+	o.complete(req)
+	return o, nil
 }
 
-// readObject is the tree of an object.
+// readObject decodes an object.
 func readObject(text []byte) (map[string]any, error) {
 	if len(text) == 0 {
 		return nil, errors.New("there is none")
@@ -70,14 +70,14 @@ func readObject(text []byte) (map[string]any, error) {
 	return fields, nil
 }
 
-// complete adds the name and the namespace where the request has them and the
-// object does not. A name that is yet to be generated is one that could be.
-func (g *given) complete(req *admission.Request) {
-	metadata, ok := g.fields["metadata"].(map[string]any)
+// complete adds the name and the namespace of the request if the object has none. For a
+// name that is yet to be generated it adds a possible one.
+func (o *object) complete(req *admission.Request) {
+	metadata, ok := o.fields["metadata"].(map[string]any)
 	if !ok {
 		return
 	}
-	g.name, _ = metadata["name"].(string)
+	o.name, _ = metadata["name"].(string)
 	missing := func(name string) bool {
 		value, there := metadata[name]
 		return !there || value == nil || value == ""
@@ -87,13 +87,13 @@ func (g *given) complete(req *admission.Request) {
 		prefix, _ := metadata["generateName"].(string)
 		switch {
 		case req.Name != "":
-			g.name, add["name"] = req.Name, req.Name
+			o.name, add["name"] = req.Name, req.Name
 		case prefix != "":
 			const random = "zzzzz" // five characters that the API server may choose
-			g.name, add["name"] = prefix, prefix+random
+			o.name, add["name"] = prefix, prefix+random
 		}
 	}
-	if req.Namespace != "" && g.kind == policyException && missing("namespace") {
+	if req.Namespace != "" && o.kind == policyException && missing("namespace") {
 		add["namespace"] = req.Namespace
 	}
 	if len(add) == 0 {
@@ -101,33 +101,32 @@ func (g *given) complete(req *admission.Request) {
 	}
 	metadata = maps.Clone(metadata)
 	maps.Copy(metadata, add)
-	g.fields["metadata"] = metadata
+	o.fields["metadata"] = metadata
 }
 
-// untouched tells of an update that it does not change what the object says, or
-// that the object is on its way out. A status has no endpoint here, and says
-// nothing that counts.
-func (g *given) untouched() bool {
-	if g.old == nil {
+// isUnchanged reports whether an update does not change the spec, or the object is being
+// deleted.
+func (o *object) isUnchanged() bool {
+	if o.old == nil {
 		return false
 	}
-	for _, object := range [...]map[string]any{g.fields, g.old} {
-		if metadata, _ := object["metadata"].(map[string]any); metadata["deletionTimestamp"] != nil {
+	for _, fields := range [...]map[string]any{o.fields, o.old} {
+		if metadata, _ := fields["metadata"].(map[string]any); metadata["deletionTimestamp"] != nil {
 			return true
 		}
 	}
-	return reflect.DeepEqual(says(g.fields), says(g.old))
+	return reflect.DeepEqual(specOf(o.fields), specOf(o.old))
 }
 
-// says is the object without metadata and status.
-func says(object map[string]any) map[string]any {
-	out := maps.Clone(object)
+// specOf returns the object without metadata and status.
+func specOf(fields map[string]any) map[string]any {
+	out := maps.Clone(fields)
 	delete(out, "metadata")
 	delete(out, "status")
 	return out
 }
 
-// object reads the object as strictly as a document of the directory.
-func (g *given) object() *config.Resource {
-	return config.ReadResource(&unstructured.Unstructured{Object: g.fields})
+// resource decodes the object as strictly as a document of the directory.
+func (o *object) resource() *config.Resource {
+	return config.ReadResource(&unstructured.Unstructured{Object: o.fields})
 }

@@ -19,7 +19,7 @@ const (
 	validatingAdmissionPolicy = "ValidatingAdmissionPolicy"
 )
 
-// resource is what the API server calls a kind.
+// resource is the name of a kind in the API.
 type resource struct{ kind, plural, scope string }
 
 func resources() []resource {
@@ -34,8 +34,8 @@ func resources() []resource {
 	}
 }
 
-// Definitions are CustomResourceDefinitions of the kinds that are reviewed, with
-// nothing in them but their names, scopes and versions.
+// Definitions returns CustomResourceDefinitions of the kinds that are reviewed, with their
+// names, scopes and versions alone.
 func Definitions() []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 	for _, r := range resources() {
