@@ -19,11 +19,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
-// other is the label of what is none of a bounded set.
+// other is the label for everything outside of a bounded set.
 const other = "other"
 
-// authentications counts who is let in, and by what. Sources and directories
-// are those of the configuration in use, and anything else is other.
+// authentications counts token reviews and logins. Sources and directories are those of the
+// active configuration, and anything else is other.
 type authentications struct {
 	// endpoint is the name of the endpoint that answers token reviews.
 	endpoint string
@@ -32,11 +32,11 @@ type authentications struct {
 	duration *prometheus.HistogramVec
 	whoamis  *prometheus.CounterVec
 
-	// sources holds those of the configuration in use, directories among them.
+	// sources are those of the active configuration, directories included.
 	sources atomic.Pointer[map[string]bool]
-	// refusals let the lines of wrong passwords pass.
-	refusals limiter
-	// key makes fingerprints of what was typed as a name.
+	// refusals limits the lines of wrong passwords.
+	refusals lineLimiter
+	// key is the key of fingerprints of typed names.
 	key []byte
 }
 
@@ -59,9 +59,9 @@ func newAuthentications() *authentications {
 			Name: "gatehouse_whoami_total",
 			Help: "Calls of /whoami by decision (allowed, denied, unknown, refused, shed) and reason.",
 		}, []string{"decision", "reason"}),
-		// As often as strangers may fail: login.Attempts bounds it. So every wrong
-		// password has its line, unless clients that are known fail too, in masses.
-		refusals: limiter{aSecond: 10, atOnce: 100},
+		// As many as login.Attempts allows unknown clients: every wrong password has its
+		// line, unless very many known clients fail too.
+		refusals: lineLimiter{perSecond: 10, burst: 100},
 		key:      make([]byte, sha256.Size),
 	}
 	for _, e := range webhooks.Endpoints() {
@@ -78,8 +78,8 @@ func (a *authentications) collectors() []prometheus.Collector {
 	return []prometheus.Collector{a.total, a.logins, a.duration, a.whoamis}
 }
 
-// AuthenticationLoaded notes which sources of identities are in use from now on.
-// The time series of others end.
+// AuthenticationLoaded notes the sources of identities that are active from now on. The
+// time series of others end.
 func (t *Telemetry) AuthenticationLoaded(spec *authn.Spec) {
 	sources := map[string]bool{v1alpha1.AccessTokensSource: true}
 	for i := range spec.Directories {
@@ -98,7 +98,7 @@ func (t *Telemetry) AuthenticationLoaded(spec *authn.Spec) {
 	}
 }
 
-// sourceLabel bounds a label that is a source.
+// sourceLabel returns the label for a source.
 func (a *authentications) sourceLabel(source string) string {
 	if source == "" || (*a.sources.Load())[source] {
 		return source
@@ -156,10 +156,9 @@ func (a *authentications) authenticated(o *review.Outcome, reason string) {
 	}
 }
 
-// notLoaded tells whether nothing could be told because the document or the key
-// that a token names is not here, or not yet: of a token that is made up there is
-// none either.
-func notLoaded(reason string) bool {
+// isNotLoaded reports whether a token could not be decided on because its document or key is
+// not loaded, or not yet. Forged tokens have none either.
+func isNotLoaded(reason string) bool {
 	switch authn.Reason(reason) { //nolint:exhaustive // the others are of what is here
 	case authn.ReasonUnknownID, authn.ReasonUnknownKey, authn.ReasonSourceGone, authn.ReasonVersion:
 		return true
@@ -168,9 +167,8 @@ func notLoaded(reason string) bool {
 	}
 }
 
-// proofless tells whether a token had no yes for a reason that a forged one has
-// too.
-func proofless(reason string) bool {
+// isForgeable reports whether a forged token can be rejected for a reason too.
+func isForgeable(reason string) bool {
 	switch authn.Reason(reason) { //nolint:exhaustive // the others are about tokens that somebody was given
 	case authn.ReasonForeign, authn.ReasonMalformed, authn.ReasonUnknownID, authn.ReasonWrongSecret,
 		authn.ReasonUnknownKey, authn.ReasonSignature, authn.ReasonAlgorithm, authn.ReasonKeys, authn.ReasonDeadline:
@@ -180,7 +178,7 @@ func proofless(reason string) bool {
 	}
 }
 
-// Login observes one finished call of /login or /whoami. It fits
+// Login observes one finished call of /login or /whoami. It can be
 // login.HandlerOptions.Observe.
 func (t *Telemetry) Login(e *login.Event) {
 	a := t.authentications
@@ -197,13 +195,13 @@ func (t *Telemetry) Login(e *login.Event) {
 		return
 	}
 	attrs := a.attributes(e)
-	// Anybody who reaches the port can bring about all that is no yes.
+	// Anyone who reaches the port can cause the others.
 	if e.Decision != review.Allowed {
-		lines := &t.limiter
+		lines := &t.failures
 		if e.Reason == string(authn.ReasonCredentials) {
 			lines = &a.refusals
 		}
-		suppressed, ok := lines.pass(e.Path+" "+reason, e.Started.Add(e.Took))
+		suppressed, ok := lines.allow(e.Path+" "+reason, e.Started.Add(e.Took))
 		if !ok {
 			return
 		}
@@ -214,8 +212,8 @@ func (t *Telemetry) Login(e *login.Event) {
 	t.log.LogAttrs(ctx, level, strings.TrimPrefix(e.Path, "/"), attrs...)
 }
 
-// loginLevel is the level of a call's line. Logins are few and each is worth one;
-// whoami says nothing that the review of the same token does not.
+// loginLevel returns the level of a call's line. Logins are few; whoami adds nothing to the
+// review of the same token.
 func loginLevel(e *login.Event) slog.Level {
 	switch e.Decision {
 	case review.Allowed, review.Denied:
@@ -226,7 +224,7 @@ func loginLevel(e *login.Event) slog.Level {
 	case review.Refused, review.Shed:
 		return slog.LevelWarn
 	case review.Unknown:
-		if notLoaded(e.Reason) {
+		if isNotLoaded(e.Reason) {
 			return slog.LevelWarn
 		}
 		return slog.LevelError
@@ -235,8 +233,8 @@ func loginLevel(e *login.Event) slog.Level {
 	}
 }
 
-// attributes names who called, for what, and how it ended: nothing of a password
-// and nothing of a token.
+// attributes returns the caller, the subject and the outcome of a call: nothing of a
+// password and nothing of a token.
 func (a *authentications) attributes(e *login.Event) []slog.Attr {
 	attrs := []slog.Attr{slog.String("decision", string(e.Decision))}
 	for _, x := range []struct{ key, value string }{
@@ -253,11 +251,11 @@ func (a *authentications) attributes(e *login.Event) []slog.Attr {
 		if x.value == "" {
 			continue
 		}
-		most := maxValue
+		limit := maxValue
 		if x.key == "detail" {
-			most = maxDetail
+			limit = maxDetail
 		}
-		attrs = append(attrs, slog.String(x.key, clip(x.value, most)))
+		attrs = append(attrs, slog.String(x.key, clip(x.value, limit)))
 	}
 	if e.Renewal {
 		attrs = append(attrs, slog.Bool("renewal", true))
@@ -265,10 +263,9 @@ func (a *authentications) attributes(e *login.Event) []slog.Attr {
 	return append(attrs, slog.Float64("seconds", e.Took.Seconds()))
 }
 
-// fingerprint stands for the name that was typed where no user is known. The name
-// may be a password in the wrong field, so that the log has neither it nor
-// its hash, with which guesses could be tried: the key is made anew by each
-// process and kept nowhere. It does tell which lines are about one name.
+// fingerprint identifies the typed name where no user is known, so that lines about one
+// name can be found. The name may be a password in the wrong field, so the log has neither
+// it nor its hash: the key is random, and lives as long as the process.
 func (a *authentications) fingerprint(e *login.Event) string {
 	name := strings.ToLower(strings.TrimSpace(e.Typed))
 	if name == "" || e.User != "" {

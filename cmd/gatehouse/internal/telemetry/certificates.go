@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 )
 
-// certificates counts what happens to certificates, and handshakes that fail.
+// certificates has the metrics of certificates, and of handshakes that fail.
 type certificates struct {
 	notAfter   *prometheus.GaugeVec
 	refused    prometheus.Gauge
@@ -38,7 +38,7 @@ func newCertificates() *certificates {
 			Help: "TLS handshakes that failed by reason (untrusted, client-certificate, protocol, abandoned, other).",
 		}, []string{"reason"}),
 	}
-	// A rate needs the zero that it begins with.
+	// rates need the initial zero
 	for _, why := range server.HandshakeFailures() {
 		c.handshakes.WithLabelValues(string(why))
 	}
@@ -49,11 +49,11 @@ func (c *certificates) collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.notAfter, c.refused, c.recovered, c.handshakes}
 }
 
-// Certificate notes what happened to a certificate, a CA or a bundle. It fits
-// Notify of the sources and of what publishes.
+// Certificate counts an event of a certificate, a CA or a bundle. It can be Notify of
+// sources and publishers.
 func (t *Telemetry) Certificate(e certs.Event) {
-	// What somebody published is not in use here: of several replicas one writes, and
-	// would show for ever what it wrote.
+	// Published bundles are not in use here: one of several replicas publishes, and would
+	// never update the metric.
 	if !e.NotAfter.IsZero() && e.Subject != cabundle.Subject {
 		t.certificates.notAfter.WithLabelValues(e.Subject).Set(float64(e.NotAfter.Unix()))
 	}
@@ -65,9 +65,8 @@ func (t *Telemetry) Certificate(e certs.Event) {
 	}
 }
 
-// CAStore has metrics show, whenever they are asked for, whether the last look at
-// the state of the CAs succeeded in full. The function is safe for concurrent use.
-// CAStore is called once at most.
+// CAStore registers a metric of whether the last reconciliation of the CAs succeeded. The
+// function is safe for concurrent use. CAStore is called once at most.
 func (t *Telemetry) CAStore(ok func() bool) {
 	t.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gatehouse_ca_store_last_successful",
@@ -75,9 +74,8 @@ func (t *Telemetry) CAStore(ok func() bool) {
 	}, func() float64 { return oneIf(ok()) }))
 }
 
-// Publisher has metrics show what a publisher of CA bundles did, whenever they are
-// asked for. The function is safe for concurrent use. Publisher is called once at
-// most.
+// Publisher registers the metrics of a publisher of CA bundles. The function is safe for
+// concurrent use. Publisher is called once at most.
 func (t *Telemetry) Publisher(stats func() cabundle.Stats) {
 	counter := func(name, help string, count func(cabundle.Stats) int64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(count(stats())) })
@@ -92,15 +90,14 @@ func (t *Telemetry) Publisher(stats func() cabundle.Stats) {
 	)
 }
 
-// HandshakeFailed counts a TLS handshake that failed. It fits
+// HandshakeFailed counts a TLS handshake that failed. It can be
 // server.Options.HandshakeFailed.
 func (t *Telemetry) HandshakeFailed(why server.HandshakeFailure) {
 	t.certificates.handshakes.WithLabelValues(string(why)).Inc()
 }
 
-// Rotation has metrics show the state of the CAs, whenever they are asked for. The
-// function may return nil, as long as there is no state, and is safe for concurrent
-// use. Rotation is called once at most.
+// Rotation registers the metrics of the state of the CAs. The function returns nil if there
+// is no state, and is safe for concurrent use. Rotation is called once at most.
 func (t *Telemetry) Rotation(state func() *rotation.State) {
 	t.Registry.MustRegister(&rotationCollector{
 		state: state,
@@ -134,9 +131,8 @@ func (c *rotationCollector) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(c.generation, prometheus.GaugeValue, float64(state.Generation))
 }
 
-// Bundles has metrics show which registrations trust what is served, whenever they
-// are asked for. The function returns each that is configured, and is safe for
-// concurrent use. Bundles is called once at most.
+// Bundles registers a metric of which webhook configurations trust the serving certificate.
+// The function is safe for concurrent use. Bundles is called once at most.
 func (t *Telemetry) Bundles(trust func() []cabundle.Verdict) {
 	t.Registry.MustRegister(&bundleCollector{
 		trust: trust,
@@ -155,7 +151,7 @@ func (c *bundleCollector) Describe(to chan<- *prometheus.Desc) { to <- c.trusted
 
 // Collect implements prometheus.Collector.
 func (c *bundleCollector) Collect(to chan<- prometheus.Metric) {
-	// One twice would take all metrics away.
+	// a duplicate would fail the collection of all metrics
 	type registration struct{ kind, name string }
 	trusted := make(map[registration]bool)
 	for _, b := range c.trust() {

@@ -9,41 +9,40 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
-// Anybody who reaches the port can cause log lines. The metrics count all that is left
-// out.
+// Anyone who reaches the port can cause log lines. The metrics count suppressed ones too.
 const (
-	// linesASecond and linesAtOnce bound the lines of reviews that end in no answer, for
-	// each endpoint and reason.
-	linesASecond = 1
-	linesAtOnce  = 20
-	// decisionsASecond and decisionsAtOnce bound the lines of denials, and of
-	// reviews that could not be decided, of each client without a certificate: an API server
-	// is one too, so that there are more of them. The others bound those of all such clients.
-	decisionsASecond, allDecisionsASecond = 10, 50
-	decisionsAtOnce, allDecisionsAtOnce   = 100, 500
-	// maxKeys bounds the clients that are told apart at one time.
+	// linesPerSecond and lineBurst bound the lines of reviews without an answer, for each
+	// endpoint and reason.
+	linesPerSecond = 1
+	lineBurst      = 20
+	// decisionsPerSecond and decisionBurst bound the lines of denials, and of reviews that
+	// could not be decided, of each client without a certificate. They are higher because
+	// an API server may be such a client. The others bound those of all such clients.
+	decisionsPerSecond, allDecisionsPerSecond = 10, 50
+	decisionBurst, allDecisionsBurst          = 100, 500
+	// maxKeys bounds the keys that have a rate of their own.
 	maxKeys = 256
-	// reportAfter is how long after a line was left out that is reported, if no line like
-	// it was written in between.
+	// reportAfter is how long after a line was suppressed that is reported, if no line of
+	// the same key was written meanwhile.
 	reportAfter = 10 * time.Second
 )
 
-// limiter lets lines pass at a bounded rate and counts the others. It is safe
-// for concurrent use.
-type limiter struct {
-	// aSecond and atOnce are the rate of each key.
-	aSecond rate.Limit
-	atOnce  int
+// lineLimiter allows log lines at a bounded rate and counts the others. It is safe for
+// concurrent use.
+type lineLimiter struct {
+	// perSecond and burst are the rate of each key.
+	perSecond rate.Limit
+	burst     int
 	// all, if set, is the rate of all keys together.
 	all *rate.Limiter
-	// report is told how many lines have been left out that pass has not told of.
-	report func(leftOut int)
+	// report gets the number of suppressed lines that allow has not returned.
+	report func(suppressed int)
 
 	mu    sync.Mutex
 	lines map[string]*line
-	// leftOut are those of keys that were forgotten. A report is pending from the first
-	// line that is left out.
-	leftOut int
+	// removed are the suppressed lines of keys that were removed. A report is pending from
+	// the first suppressed line.
+	removed int
 	pending bool
 }
 
@@ -52,9 +51,9 @@ type line struct {
 	suppressed int
 }
 
-// pass reports whether a line may be written now and, if so, how many like it
-// have not been since the last.
-func (l *limiter) pass(key string, now time.Time) (suppressed int, ok bool) {
+// allow reports whether a line may be written now and, if so, returns how many of its key
+// were suppressed since the last.
+func (l *lineLimiter) allow(key string, now time.Time) (suppressed int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	entry := l.line(key, now)
@@ -62,7 +61,7 @@ func (l *limiter) pass(key string, now time.Time) (suppressed int, ok bool) {
 		entry.suppressed++
 		if !l.pending {
 			l.pending = true
-			time.AfterFunc(reportAfter, l.reportLeftOut)
+			time.AfterFunc(reportAfter, l.reportSuppressed)
 		}
 		return 0, false
 	}
@@ -70,17 +69,17 @@ func (l *limiter) pass(key string, now time.Time) (suppressed int, ok bool) {
 	return suppressed, true
 }
 
-// line is that of a key. Keys are forgotten when there are too many, but for those whose
-// rate is in use; where that does not help, the new ones share one. The limiter is locked.
-func (l *limiter) line(key string, now time.Time) *line {
+// line returns the line of a key. If there are too many keys, those at their full burst are
+// removed, or else new ones share one. The limiter is locked.
+func (l *lineLimiter) line(key string, now time.Time) *line {
 	const shared = ""
 	if l.lines == nil {
 		l.lines = make(map[string]*line)
 	}
 	if l.lines[key] == nil && len(l.lines) >= maxKeys {
 		for other, entry := range l.lines {
-			if entry.rate.TokensAt(now) >= float64(l.atOnce) {
-				l.leftOut += entry.suppressed
+			if entry.rate.TokensAt(now) >= float64(l.burst) {
+				l.removed += entry.suppressed
 				delete(l.lines, other)
 			}
 		}
@@ -90,16 +89,16 @@ func (l *limiter) line(key string, now time.Time) *line {
 	}
 	entry := l.lines[key]
 	if entry == nil {
-		entry = &line{rate: rate.NewLimiter(l.aSecond, l.atOnce)}
+		entry = &line{rate: rate.NewLimiter(l.perSecond, l.burst)}
 		l.lines[key] = entry
 	}
 	return entry
 }
 
-func (l *limiter) reportLeftOut() {
+func (l *lineLimiter) reportSuppressed() {
 	l.mu.Lock()
-	n := l.leftOut
-	l.leftOut, l.pending = 0, false
+	n := l.removed
+	l.removed, l.pending = 0, false
 	for _, entry := range l.lines {
 		n += entry.suppressed
 		entry.suppressed = 0
@@ -110,17 +109,17 @@ func (l *limiter) reportLeftOut() {
 	}
 }
 
-// limit is what bounds the lines about a review, and by which key, nil if nothing does.
-// Whether a review needs a right in the cluster to bring about depends on the caller, and
-// on how it ended: tokens that nobody was given arrive here too.
-func (t *Telemetry) limit(o *review.Outcome) (lines *limiter, key string) {
+// limiterFor returns the limiter and the key for the line of a review, nil if its lines are
+// not limited. That depends on whether anyone can cause such a review without permission in
+// the cluster: forged tokens arrive here too.
+func (t *Telemetry) limiterFor(o *review.Outcome) (lines *lineLimiter, key string) {
 	switch o.Decision {
 	case review.Refused, review.Shed:
-		return &t.limiter, o.Endpoint + " " + o.Reason
+		return &t.failures, o.Endpoint + " " + o.Reason
 	case review.Denied, review.Unknown:
 		if o.Endpoint == t.authentications.endpoint {
-			if proofless(o.Reason) {
-				return &t.limiter, o.Endpoint + " " + o.Reason
+			if isForgeable(o.Reason) {
+				return &t.failures, o.Endpoint + " " + o.Reason
 			}
 			return nil, ""
 		}

@@ -23,23 +23,22 @@ type policies struct {
 	cost        *prometheus.CounterVec
 	exceptions  *prometheus.CounterVec
 
-	// mu guards the maps. A review takes it for reading, once; what it finds is
-	// found without making a label set of strings each time.
+	// mu guards the maps, which save making label sets. A review takes it for reading, once.
 	mu    sync.RWMutex
 	known map[policyLabels]*policySeries
 	used  map[exceptionLabels]prometheus.Counter
 }
 
-// policyLabels is what a time series of a policy is told by.
+// policyLabels identifies a time series of a policy.
 type policyLabels struct {
 	kind, policy, binding, rule string
 	outcome                     policy.Outcome
 }
 
-// exceptionLabels is what the use of an exception is told by.
+// exceptionLabels identifies the time series of an exception.
 type exceptionLabels struct{ kind, policy, exception string }
 
-// policySeries is where an observation goes.
+// policySeries holds the metrics of an observation.
 type policySeries struct {
 	evaluations prometheus.Counter
 	// duration and cost are nil for a single rule: its policy has them.
@@ -75,8 +74,8 @@ func (p *policies) collectors() []prometheus.Collector {
 	return []prometheus.Collector{p.evaluations, p.duration, p.cost, p.exceptions}
 }
 
-// Policies counts what became of policies and their rules in a review. It keeps
-// nothing of the slice, and allocates nothing for what it has seen before.
+// Policies counts the results of policies and their rules in a review. It does not keep the
+// slice, and allocates nothing for known series.
 func (t *Telemetry) Policies(observations []policy.Observation) {
 	p := t.policies
 	for {
@@ -84,7 +83,7 @@ func (t *Telemetry) Policies(observations []policy.Observation) {
 		if len(observations) == 0 {
 			return
 		}
-		p.learn(observations)
+		p.addSeries(observations)
 	}
 }
 
@@ -110,7 +109,7 @@ func (p *policies) count(observations []policy.Observation) int {
 		if s.cost != nil && o.Cost > 0 {
 			s.cost.Add(float64(o.Cost))
 		}
-		// What could not be evaluated took no time.
+		// a failed evaluation has no time
 		if s.duration != nil && o.Elapsed > 0 {
 			s.duration.Observe(o.Elapsed.Seconds())
 		}
@@ -118,8 +117,8 @@ func (p *policies) count(observations []policy.Observation) int {
 	return len(observations)
 }
 
-// learn makes the series of the observations known.
-func (p *policies) learn(observations []policy.Observation) {
+// addSeries adds the series of the observations.
+func (p *policies) addSeries(observations []policy.Observation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range observations {
@@ -148,21 +147,21 @@ func exceptionOf(o *policy.Observation) exceptionLabels {
 	return exceptionLabels{kind: o.Kind, policy: o.Policy, exception: o.Exception}
 }
 
-// PoliciesLoaded notes which policies, bindings and exceptions are in use from now
-// on. The time series of others end, so that names which come and go do not fill the
-// memory. A review that is under way may bring one back, until the next time.
+// PoliciesLoaded notes the policies, bindings and exceptions that are active from now on.
+// The time series of others end, so that old names take no memory. A review in progress may
+// add one again, until the next call.
 func (t *Telemetry) PoliciesLoaded(spec *policy.Spec) {
 	type named struct{ kind, name string }
 	type bound struct {
 		named
 		binding string
 	}
-	inUse, bindings := make(map[named]bool), make(map[bound]bool)
+	active, bindings := make(map[named]bool), make(map[bound]bool)
 	for i := range spec.Policies {
-		inUse[named{upstreamPolicy, spec.Policies[i].Name}] = true
+		active[named{upstreamPolicy, spec.Policies[i].Name}] = true
 	}
 	for i := range spec.AdmissionPolicies {
-		inUse[named{ownPolicy, spec.AdmissionPolicies[i].Name}] = true
+		active[named{ownPolicy, spec.AdmissionPolicies[i].Name}] = true
 	}
 	for i := range spec.Bindings {
 		b := &spec.Bindings[i]
@@ -182,18 +181,18 @@ func (t *Telemetry) PoliciesLoaded(spec *policy.Spec) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for x := range p.used {
-		if !inUse[named{x.kind, x.policy}] || !exceptions[x.exception] {
+		if !active[named{x.kind, x.policy}] || !exceptions[x.exception] {
 			p.exceptions.DeleteLabelValues(x.kind, x.policy, x.exception)
 			delete(p.used, x)
 		}
 	}
 	for l := range p.known {
 		of := named{l.kind, l.policy}
-		if !inUse[of] {
+		if !active[of] {
 			p.duration.DeleteLabelValues(l.kind, l.policy)
 			p.cost.DeleteLabelValues(l.kind, l.policy)
 		}
-		if !inUse[of] || l.binding != "" && !bindings[bound{of, l.binding}] {
+		if !active[of] || l.binding != "" && !bindings[bound{of, l.binding}] {
 			p.evaluations.DeleteLabelValues(l.kind, l.policy, l.binding, l.rule, string(l.outcome))
 			delete(p.known, l)
 		}

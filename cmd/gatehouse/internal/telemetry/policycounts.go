@@ -6,20 +6,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// PolicyCount is what was counted of one AdmissionPolicy since the start, dry runs
-// left out.
+// PolicyCount has the counts of one AdmissionPolicy since the start, without dry runs.
 type PolicyCount struct {
-	// Evaluations is how often the policy was evaluated, once for each binding.
+	// Evaluations is the number of evaluations of the policy, one for each binding.
 	Evaluations int64
-	// Refusals is how often one of its rules was not kept where that refuses a request,
-	// or could not be evaluated there under failurePolicy Fail.
+	// Refusals is the number of violated rules that refuse a request, and of those that
+	// failed under failurePolicy Fail.
 	Refusals int64
 }
 
-// PolicyCounts are the counts of the AdmissionPolicies in use that were evaluated, by
-// name. They are read from the metrics: nothing is counted for them. Refuses tells
-// whether a violation leads to a refusal by that binding, whose name is empty for the
-// policy's own actions.
+// PolicyCounts returns the counts of the active AdmissionPolicies that were evaluated, by
+// name, from the metrics. Refuses reports whether a binding refuses violations; its name is
+// empty for the policy's own actions.
 func (t *Telemetry) PolicyCounts(refuses func(policyName, binding string) bool) map[string]PolicyCount {
 	p := t.policies
 	p.mu.RLock()

@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// remindEvery is how often a Reminder says again what lasts: often enough to be
-// found by whoever looks at the end of a log, and too seldom to fill one.
+// remindEvery is the interval of reminders: short enough to be at the end of a log, long
+// enough not to fill it.
 const remindEvery = 10 * time.Minute
 
-// Reminder says again what somebody must act on, every ten minutes while it
-// lasts. Its zero value says nothing. It is safe for concurrent use.
+// Reminder repeats a message every ten minutes while a problem lasts. The zero Reminder is
+// stopped. It is safe for concurrent use.
 type Reminder struct {
 	mu    sync.Mutex
 	timer *time.Timer
 }
 
-// Remind says this from now on, for the first time in ten minutes, and nothing
-// else any more.
-func (r *Reminder) Remind(say func()) {
+// Remind calls a function every ten minutes from now on, instead of any earlier one.
+func (r *Reminder) Remind(remind func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stop()
@@ -26,16 +25,16 @@ func (r *Reminder) Remind(say func()) {
 	timer = time.AfterFunc(remindEvery, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		// It may have been stopped too late.
+		// it may have fired before it was stopped
 		if r.timer == timer {
-			say()
+			remind()
 			timer.Reset(remindEvery)
 		}
 	})
 	r.timer = timer
 }
 
-// Stop says nothing any more.
+// Stop stops the reminder.
 func (r *Reminder) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,9 +2,8 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// CustomResources notes how many custom resources there are, by kind and by which
-// version is in use: current, previous or unused. The series begin with the first
-// call.
+// CustomResources sets the number of custom resources, by kind and by which version is
+// active: current, previous or unused. The series begin with the first call.
 func (t *Telemetry) CustomResources(counts map[string]map[string]int) {
 	if t.resources == nil {
 		t.resources = prometheus.NewGaugeVec(prometheus.GaugeOpts{

@@ -1,5 +1,5 @@
-// Package telemetry turns a finished review into one observation, and into one
-// log line where somebody may have to act on it.
+// Package telemetry has the metrics of the server, and logs finished reviews that an
+// operator may have to act on.
 package telemetry
 
 import (
@@ -24,9 +24,9 @@ type Telemetry struct {
 	Registry *prometheus.Registry
 
 	log *slog.Logger
-	// limiter is for reviews that end in no answer, decisions for those that do.
-	limiter, decisions limiter
-	// audits tells whether token reviews that end in a yes are logged at level info.
+	// failures limits the lines of reviews without an answer, decisions those of others.
+	failures, decisions lineLimiter
+	// audits reports whether authenticated token reviews are logged at level info.
 	audits   bool
 	duration *prometheus.HistogramVec
 	reviews  *prometheus.CounterVec
@@ -41,7 +41,7 @@ type Telemetry struct {
 	reloads         *prometheus.CounterVec
 	loaded          *prometheus.GaugeVec
 	loadedAt        prometheus.Gauge
-	// successful is of the configuration that was read last.
+	// successful is about the configuration that was read last.
 	successful   prometheus.Gauge
 	emptied      prometheus.Gauge
 	certificates *certificates
@@ -49,10 +49,10 @@ type Telemetry struct {
 	resources *prometheus.GaugeVec
 }
 
-// New makes the metrics and registers them with a registry of their own.
+// New returns a Telemetry with a registry of its own.
 func New(log *slog.Logger, version string) *Telemetry {
-	// From half a millisecond, where a healthy answer lies, to the 30 seconds
-	// that the API server waits at most.
+	// From half a millisecond, an ordinary answer, to 30 seconds, the longest timeout of the
+	// API server.
 	seconds := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	t := &Telemetry{
 		Registry: prometheus.NewRegistry(),
@@ -112,11 +112,11 @@ func New(log *slog.Logger, version string) *Telemetry {
 		}),
 		certificates: newCertificates(),
 	}
-	t.limiter = limiter{aSecond: linesASecond, atOnce: linesAtOnce, report: t.linesLeftOut}
-	t.decisions = limiter{
-		aSecond: decisionsASecond, atOnce: decisionsAtOnce, all: rate.NewLimiter(allDecisionsASecond, allDecisionsAtOnce), report: t.linesLeftOut,
+	t.failures = lineLimiter{perSecond: linesPerSecond, burst: lineBurst, report: t.logSuppressed}
+	t.decisions = lineLimiter{
+		perSecond: decisionsPerSecond, burst: decisionBurst, all: rate.NewLimiter(allDecisionsPerSecond, allDecisionsBurst), report: t.logSuppressed,
 	}
-	t.authentications.refusals.report = t.linesLeftOut
+	t.authentications.refusals.report = t.logSuppressed
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gatehouse_build_info",
 		Help: "1 for the version of this program.",
@@ -131,8 +131,8 @@ func New(log *slog.Logger, version string) *Telemetry {
 	return t
 }
 
-// AuditAuthentication has every token review logged at level info, those that end
-// in a yes too. It is called before anything is observed.
+// AuditAuthentication has every token review logged at level info, authenticated ones too.
+// It is called before anything is observed.
 func (t *Telemetry) AuditAuthentication() { t.audits = true }
 
 func goVersion() string {
@@ -142,8 +142,7 @@ func goVersion() string {
 	return "unknown"
 }
 
-// reasonLabel bounds the label: a reason that comes from a policy's author must
-// not make a time series each.
+// reasonLabel bounds the label: reasons of policies are replaced.
 func reasonLabel(o *review.Outcome) string {
 	switch o.Decision {
 	case review.Denied:
@@ -165,7 +164,7 @@ func reasonLabel(o *review.Outcome) string {
 	}
 }
 
-// Review observes one finished review. It fits review.Options.Observe.
+// Review observes one finished review. It can be review.Options.Observe.
 func (t *Telemetry) Review(o *review.Outcome) {
 	decision, reason := string(o.Decision), reasonLabel(o)
 	t.duration.WithLabelValues(o.Endpoint, decision).Observe(o.Took.Seconds())
@@ -183,7 +182,7 @@ func (t *Telemetry) Review(o *review.Outcome) {
 	switch o.Decision {
 	case review.Allowed:
 		if o.Audit[policy.ExceptedByKey] != "" {
-			level = slog.LevelInfo // It would have been denied.
+			level = slog.LevelInfo // it would have been denied
 		}
 		if t.audits && o.Endpoint == t.authentications.endpoint {
 			level = slog.LevelInfo
@@ -194,8 +193,8 @@ func (t *Telemetry) Review(o *review.Outcome) {
 		level = slog.LevelWarn
 	case review.Unknown:
 		level = slog.LevelError
-		if notLoaded(o.Reason) {
-			level = slog.LevelWarn // Anybody who can reach the API server can cause these.
+		if isNotLoaded(o.Reason) {
+			level = slog.LevelWarn // anyone who reaches the API server can cause these
 		}
 	}
 	ctx := context.Background()
@@ -203,9 +202,9 @@ func (t *Telemetry) Review(o *review.Outcome) {
 		return
 	}
 	suppressed := 0
-	if lines, key := t.limit(o); lines != nil && level > slog.LevelDebug {
+	if lines, key := t.limiterFor(o); lines != nil && level > slog.LevelDebug {
 		var ok bool
-		if suppressed, ok = lines.pass(key, o.Started.Add(o.Took)); !ok {
+		if suppressed, ok = lines.allow(key, o.Started.Add(o.Took)); !ok {
 			return
 		}
 	}
@@ -216,13 +215,13 @@ func (t *Telemetry) Review(o *review.Outcome) {
 	t.log.LogAttrs(ctx, level, "review", attrs...)
 }
 
-// linesLeftOut logs that lines were left out which no later line tells of.
-func (t *Telemetry) linesLeftOut(n int) {
+// logSuppressed logs the number of suppressed lines that no later line has.
+func (t *Telemetry) logSuppressed(n int) {
 	t.log.Warn("log lines left out", "lines", n, "hint", "the metrics count everything")
 }
 
-// Profiles counts what became of the sidecar profiles that select a pod. Labels
-// come from the configuration and from this program, never from a request.
+// Profiles counts the verdicts of sidecar profiles that select a pod. Labels come from the
+// configuration and from this program, never from a request.
 func (t *Telemetry) Profiles(verdicts []sidecar.Verdict) {
 	for i := range verdicts {
 		if v := &verdicts[i]; v.Reason.Selected() {
@@ -231,8 +230,8 @@ func (t *Telemetry) Profiles(verdicts []sidecar.Verdict) {
 	}
 }
 
-// attributes names what a review was about and how it ended. Nothing of an
-// object's content and nothing of a token is among them.
+// attributes returns the subject and the outcome of a review: nothing of an object's
+// content and nothing of a token.
 func attributes(o *review.Outcome) []slog.Attr {
 	attrs := []slog.Attr{
 		slog.String("endpoint", o.Endpoint),
@@ -255,11 +254,11 @@ func attributes(o *review.Outcome) []slog.Attr {
 		if a.value == "" {
 			continue
 		}
-		most := maxValue
+		limit := maxValue
 		if a.key == "detail" {
-			most = maxDetail
+			limit = maxDetail
 		}
-		attrs = append(attrs, slog.String(a.key, clip(a.value, most)))
+		attrs = append(attrs, slog.String(a.key, clip(a.value, limit)))
 	}
 	if o.DryRun {
 		attrs = append(attrs, slog.Bool("dryRun", true))
@@ -284,8 +283,7 @@ func resource(o *review.Outcome) string {
 	return strings.Join(parts, "/")
 }
 
-// client is the address of a caller without a certificate. That of others is an API
-// server's.
+// client returns the address of a caller without a certificate. Others are API servers.
 func client(o *review.Outcome) string {
 	switch address := o.Caller.Address; {
 	case o.Caller.Certified || !address.IsValid():
@@ -301,25 +299,25 @@ const (
 	// maxValue bounds what a line repeats of a request, in bytes. No name in Kubernetes
 	// has more than 253.
 	maxValue = 256
-	// maxDetail bounds what this program says itself. A stack is the longest.
+	// maxDetail bounds messages of this program, of which a stack is the longest.
 	maxDetail = 4 << 10
 )
 
-// clip keeps one line of a log from becoming a page.
-func clip(text string, most int) string {
-	if len(text) <= most {
-		return text
+// clip cuts a string to a number of bytes.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
+		return s
 	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
+	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
-// ConfigLoaded notes that a configuration is in use from now on: whole, or but for
-// policies and exceptions in it that do not compile.
-func (t *Telemetry) ConfigLoaded(digest string, at time.Time, whole bool) {
+// ConfigLoaded notes that a configuration is active from now on. It is complete unless
+// policies and exceptions in it do not compile.
+func (t *Telemetry) ConfigLoaded(digest string, at time.Time, complete bool) {
 	t.loaded.Reset()
 	t.loaded.WithLabelValues(digest).Set(1)
 	t.loadedAt.Set(float64(at.Unix()))
-	if !whole {
+	if !complete {
 		t.ConfigFailed()
 		return
 	}
@@ -327,11 +325,11 @@ func (t *Telemetry) ConfigLoaded(digest string, at time.Time, whole bool) {
 	t.successful.Set(1)
 }
 
-// ConfigEmptiedFiles notes how many files the configuration in use has without
-// documents that held some before.
+// ConfigEmptiedFiles notes the number of files of the active configuration that have lost
+// all their documents.
 func (t *Telemetry) ConfigEmptiedFiles(n int) { t.emptied.Set(float64(n)) }
 
-// ConfigFailed notes that a configuration could not be used.
+// ConfigFailed notes that a configuration was invalid.
 func (t *Telemetry) ConfigFailed() {
 	t.reloads.WithLabelValues("error").Inc()
 	t.successful.Set(0)
