@@ -25,7 +25,7 @@ func goodAudiences(own, requested []string) (good []string, ok bool) {
 		case i < 0 || slices.Contains(good, audience):
 		case good == nil:
 			// Nearly every answer has one audience: a part of the token's own
-			// list, with no room behind it, so that a second one is appended to
+			// list without spare capacity, so that a second one is appended to
 			// a copy.
 			good = own[i : i+1 : i+1]
 		default:

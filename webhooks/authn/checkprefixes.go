@@ -13,8 +13,8 @@ type named struct {
 	name, prefix            string
 }
 
-// checkPrefixes warns of sources that can give the same user name: whoever can
-// choose a name in one of them can be somebody of the other.
+// checkPrefixes warns of sources that can give the same user name: a
+// user who can choose a name in one of them can become a user of the other.
 func checkPrefixes(spec *Spec) diagnostic.List {
 	var all []named
 	for i := range spec.Directories {
@@ -23,7 +23,7 @@ func checkPrefixes(spec *Spec) diagnostic.List {
 	}
 	for i := range spec.Issuers {
 		one := &spec.Issuers[i]
-		// What an expression gives is not known.
+		// Names by an expression are not known.
 		if m := one.Config.ClaimMappings.Username; m.Claim != "" && m.Prefix != nil {
 			all = append(all, named{"issuer", one.Field + ".claimMappings.username.prefix", one.Source, one.Config.Issuer.URL, *m.Prefix})
 		}

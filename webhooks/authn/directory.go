@@ -20,9 +20,9 @@ var ErrNoAccount = errors.New("no account has this name, or several do")
 // account's, and for an account that may not log in: locked, expired.
 var ErrWrongPassword = errors.New("wrong password")
 
-// ErrPasswordSent is part of an error of Directory.Verify after which nothing can
-// be told, but the directory may have looked at the password: the attempt counts
-// as one that failed, or whoever hangs up in time could guess for nothing.
+// ErrPasswordSent is part of an error of Directory.Verify after which the result is not
+// known, but the directory may have checked the password. The attempt counts as failed:
+// otherwise a caller that hangs up in time could guess without limit.
 var ErrPasswordSent = errors.New("the password was sent")
 
 // Account is the entry of a user in a Directory.
@@ -42,14 +42,14 @@ type Account struct {
 }
 
 // Directory is a service that checks passwords. It is safe for concurrent use.
-// All errors but ErrNoAccount and ErrWrongPassword mean that it could not be
-// told; their text names servers and no secret, and is for the operator.
+// All errors but ErrNoAccount and ErrWrongPassword mean "cannot decide"; they name servers
+// and no secret, and are for the operator.
 type Directory interface {
 	// Find returns the one account of the name, or ErrNoAccount.
 	Find(ctx context.Context, name string) (*Account, error)
-	// Verify checks the account's password. A nil account has the same work done
-	// and is always ErrWrongPassword or an error, so that time does not tell which
-	// names there are.
+	// Verify checks the account's password. For a nil account it does the same work and
+	// returns ErrWrongPassword or another error, so that the time does not reveal which
+	// names exist.
 	Verify(ctx context.Context, account *Account, password string) error
 	// Groups returns the groups of the account, sorted, each once.
 	Groups(ctx context.Context, account *Account) ([]string, error)
@@ -62,22 +62,22 @@ type NamedDirectory struct {
 	Source, Field string
 	// Config is the configuration. Its prefixes are put before names here.
 	Config *v1alpha1.Directory
-	// Directory may be nil where nobody logs in, such as offline.
+	// Directory may be nil without logins, such as offline.
 	Directory Directory
 }
 
 // Attempts bound the guesses at each account, whatever names are typed for it.
 // Implementations are safe for concurrent use.
 type Attempts interface {
-	// Begin asks whether a password of an account may be tried now. The account is
-	// the directory's name and the account's Key; the client is whatever tells
-	// callers apart. If it may not, wait is positive and end is nil; no caller is
-	// told, because a name that nobody has never has to wait here. If it may, end
-	// must be called, once, with how it went.
+	// Begin begins an attempt to log in to an account, unless there were too many. The
+	// account is the directory's name and the account's Key; the client is
+	// LoginRequest.Client. If there were too many, wait is positive and end is nil. The
+	// wait must not be shown to the caller, because names without an account never have
+	// one. Otherwise end must be called once, with the outcome.
 	Begin(account, client string) (end func(Outcome), wait time.Duration)
 }
 
-// LoginRequest is one try to log in with a password, or to renew a login token.
+// LoginRequest is a request to log in with a password, or to renew a login token.
 type LoginRequest struct {
 	// Directory is the name of the directory; "" is the only one.
 	Directory string
@@ -86,11 +86,11 @@ type LoginRequest struct {
 	// Token is a login token that is to be renewed, instead of name and password.
 	// It may have expired, as long as its session has not.
 	Token string
-	// Client tells callers apart: an address.
+	// Client identifies the caller: an address.
 	Client string
 }
 
-// LoginDecision is what became of a LoginRequest.
+// LoginDecision is the result of a LoginRequest.
 type LoginDecision struct {
 	Outcome Outcome
 	Reason  Reason
@@ -106,13 +106,13 @@ type LoginDecision struct {
 	// User is the identity, for a Yes; for a No of the guard, what it refused; and
 	// of a token that is not renewed, that of the token.
 	User authenticationv1.UserInfo
-	// Message is for the person who logs in: what happened and what to do. It
-	// never tells whether an account exists.
+	// Message is for the person who logs in: what happened and what to do. It does not
+	// reveal whether an account exists.
 	Message string
 	// Detail is for the operator's log: names of accounts and servers, no secret.
 	Detail string
 	// Failed reports whether the attempt counts as a failed guess: the name or the
-	// password is wrong, or the directory may have checked the password and nobody
-	// knows what it found.
+	// password is wrong, or the directory may have checked the password with an unknown
+	// result.
 	Failed bool
 }

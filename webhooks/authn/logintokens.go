@@ -23,9 +23,9 @@ import (
 //
 // The key is the name of the key that signed it, a DNS-1123 label. The claims are
 // JSON in base64url, and the MAC is the HMAC-SHA-256 of all before the dot, in
-// base64url: who issues and who verifies is the same service, so nobody needs a
-// public key. Nothing of a token is stored; what ends it early is a
-// TokenRevocation, its directory leaving the configuration, or its key doing so.
+// base64url: the same service issues and verifies tokens, so there is no public
+// key. Nothing of a token is stored. A token ends early by a TokenRevocation, or when its
+// directory or its key is removed from the configuration.
 const loginPrefix = "gatehouse-login_"
 
 // isLoginToken reports by its shape whether a token is for this backend.

@@ -17,8 +17,8 @@ import (
 // find one that leaked. The id is the name of an AccessToken, a DNS-1123 label,
 // and so holds no underscore. The secret is 200 random bits. The check is the
 // CRC-32 (IEEE) of everything before it, as four bytes, most significant first,
-// in base32: it tells a mistyped or cut off token from an unknown one without a
-// look-up. The whole text is lower case, and there is one text for each id and
+// in base32: it distinguishes a mistyped or truncated token from an unknown one
+// without a look-up. The whole text is lower case, and there is one text for each id and
 // secret.
 const (
 	tokenPrefix = "gatehouse_"

@@ -1,5 +1,4 @@
-// Package debug answers, beside health and metrics, what is for the operator alone
-// while a process runs: profiles of it, and the level of its log.
+// Package debug serves profiles of the process and the level of its log to the operator.
 package debug
 
 import (
@@ -18,26 +17,26 @@ import (
 )
 
 const (
-	// LevelPath is where the level of the log is read and changed.
+	// LevelPath is the path of the level of the log.
 	LevelPath = "/log-level"
-	// profilesPath is where net/http/pprof wants to be, and go tool pprof looks.
+	// profilesPath is the path that net/http/pprof and go tool pprof require.
 	profilesPath = "/debug/pprof/"
-	// maxBody bounds what asks for another level, in bytes.
+	// maxBody bounds the body of a request for another level, in bytes.
 	maxBody = 1 << 10
 )
 
-// Options say what is answered.
+// Options configure a Handler.
 type Options struct {
-	// Level is what LevelPath reads and changes. Required.
+	// Level is the level of LevelPath. Required.
 	Level *Level
-	// Profiling answers /debug/pprof/ too.
+	// Profiling enables /debug/pprof/.
 	Profiling bool
 }
 
-// Handler answers GET and PUT of LevelPath, and the profiles of net/http/pprof
-// below /debug/pprof/. Whoever is not on the same host hears 403: these can slow a
-// process down, and there is nothing by which to tell who asks. kubectl exec and
-// kubectl port-forward come from the pod's own loopback address.
+// Handler answers GET and PUT of LevelPath, and the profiles of net/http/pprof below
+// /debug/pprof/. Callers from another host get 403: these requests can slow down the
+// process, and callers are not authenticated. kubectl exec and kubectl port-forward come
+// from the pod's own loopback address.
 //
 // Importing net/http/pprof registers handlers with http.DefaultServeMux, which
 // nothing serves here.
@@ -60,8 +59,8 @@ func Handler(o Options) http.Handler {
 			http.Error(w, "this is answered on the same host only (hint: kubectl exec, or kubectl port-forward and localhost)", http.StatusForbidden)
 			return
 		}
-		// A page in a browser can have its own name resolve to 127.0.0.1, and so reach
-		// what somebody has forwarded to themselves.
+		// DNS rebinding: the name of a page in a browser can resolve to 127.0.0.1, and so
+		// reach a forwarded port.
 		if r.Host != "localhost" && !strings.HasPrefix(r.Host, "localhost:") && !isLoopback(r.Host) {
 			http.Error(w, fmt.Sprintf("host %.100q: must be localhost or 127.0.0.1, with a port", r.Host), http.StatusForbidden)
 			return
@@ -70,7 +69,7 @@ func Handler(o Options) http.Handler {
 	})
 }
 
-// isLoopback tells whether an address, with a port or without, is of this host.
+// isLoopback reports whether an address, with a port or without, is of this host.
 func isLoopback(address string) bool {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		address = host
@@ -79,11 +78,11 @@ func isLoopback(address string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// Change is what a PUT of LevelPath asks for.
+// Change is the body of a PUT of LevelPath.
 type Change struct {
 	// Level is one of Levels.
 	Level string `json:"level"`
-	// For is a duration, as 30m. Nothing stands for DefaultFor.
+	// For is a duration such as 30m. The default is DefaultFor.
 	For string `json:"for,omitempty"`
 }
 
@@ -106,7 +105,7 @@ func (l *Level) serve(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		state = func() State { return l.Set(change.level, change.lasts) }
+		state = func() State { return l.Set(change.level, change.duration) }
 	default:
 		w.Header().Set("Allow", "GET, HEAD, PUT")
 		http.Error(w, "only GET and PUT are answered here", http.StatusMethodNotAllowed)
@@ -114,23 +113,23 @@ func (l *Level) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(state()); err != nil {
-		return // The caller has gone away, and hears nothing.
+		return // the caller has closed the connection
 	}
 }
 
-// change is a Change that can be made.
+// change is a valid Change.
 type change struct {
-	level slog.Level
-	lasts time.Duration
+	level    slog.Level
+	duration time.Duration
 }
 
-// parseChange reads a Change as JSON, or as text: LEVEL, or LEVEL FOR.
+// parseChange parses a Change as JSON, or as text: LEVEL, or LEVEL FOR.
 func parseChange(body []byte) (change, error) {
-	var asked Change
+	var requested Change
 	if trimmed := bytes.TrimSpace(body); bytes.HasPrefix(trimmed, []byte("{")) {
 		decoder := json.NewDecoder(bytes.NewReader(trimmed))
 		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&asked); err != nil {
+		if err := decoder.Decode(&requested); err != nil {
 			return change{}, errors.New(`the body cannot be read (hint: {"level":"debug","for":"10m"})`)
 		}
 		if decoder.More() {
@@ -142,9 +141,9 @@ func parseChange(body []byte) (change, error) {
 			return change{}, errors.New("the body has more than two words (hint: debug 10m)")
 		}
 		words = append(words, "", "")
-		asked = Change{Level: words[0], For: words[1]}
+		requested = Change{Level: words[0], For: words[1]}
 	}
-	return asked.parse()
+	return requested.parse()
 }
 
 func (c Change) parse() (change, error) {
@@ -152,12 +151,12 @@ func (c Change) parse() (change, error) {
 	if !known {
 		return change{}, fmt.Errorf("level %.100q: must be %s", c.Level, strings.Join(Levels(), ", "))
 	}
-	lasts := DefaultFor
+	duration := DefaultFor
 	if c.For != "" {
 		var err error
-		if lasts, err = time.ParseDuration(c.For); err != nil || lasts < ShortestFor || lasts > LongestFor {
+		if duration, err = time.ParseDuration(c.For); err != nil || duration < ShortestFor || duration > LongestFor {
 			return change{}, fmt.Errorf("for %.100q: must be a time from %s to %s (hint: 10m)", c.For, ShortestFor, LongestFor)
 		}
 	}
-	return change{level, lasts}, nil
+	return change{level, duration}, nil
 }

@@ -8,26 +8,23 @@ import (
 )
 
 const (
-	// DefaultFor is how long another level holds if nothing else is said: whoever asks
-	// for debug in an outage has other things to do than to undo it.
+	// DefaultFor is how long another level holds by default, so that nobody has to undo it.
 	DefaultFor = 10 * time.Minute
-	// ShortestFor bounds it below.
+	// ShortestFor is the shortest time for another level.
 	ShortestFor = time.Second
-	// LongestFor bounds it above.
+	// LongestFor is the longest time for another level.
 	LongestFor = 24 * time.Hour
 )
 
-// Levels are the names of levels, the one that logs most first.
+// Levels returns the names of levels, the one that logs most first.
 func Levels() []string { return []string{"debug", "info", "warn", "error"} }
 
 // State is the level of a log, and how long it holds.
 type State struct {
-	// Level is what is logged now, and Base what is when nothing else is asked for:
-	// two of Levels.
+	// Level is the level now, and Base the level by default: two of Levels.
 	Level string `json:"level"`
 	Base  string `json:"base"`
-	// Until is when Base holds again, as RFC 3339 has it in UTC. It is empty while that
-	// does.
+	// Until is when Base holds again, as RFC 3339 in UTC. It is empty while it does.
 	Until string `json:"until,omitempty"`
 }
 
@@ -42,13 +39,12 @@ type Level struct {
 	back  *time.Timer
 }
 
-// NewLevel changes the level of a log by its variable. The level that it has now is
-// the base, to which it returns.
+// NewLevel returns a Level for the variable of a log. Its current level is the base.
 func NewLevel(variable *slog.LevelVar, log *slog.Logger) *Level {
 	return &Level{variable: variable, base: variable.Level(), log: log}
 }
 
-// State is the level now.
+// State returns the current level.
 func (l *Level) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,8 +59,8 @@ func (l *Level) state() State {
 	return s
 }
 
-// Set changes the level for some time. The base has no end.
-func (l *Level) Set(level slog.Level, lasts time.Duration) State {
+// Set changes the level for some time. The base holds without end.
+func (l *Level) Set(level slog.Level, duration time.Duration) State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.back != nil {
@@ -75,23 +71,22 @@ func (l *Level) Set(level slog.Level, lasts time.Duration) State {
 		l.change(level, "for", "good")
 		return l.state()
 	}
-	l.until = time.Now().Add(lasts)
+	l.until = time.Now().Add(duration)
 	var back *time.Timer
-	back = time.AfterFunc(lasts, func() {
+	back = time.AfterFunc(duration, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.back == back { // no other change came before it
+		if l.back == back { // it was not stopped too late
 			l.back = nil
 			l.change(l.base, "for", "good")
 		}
 	})
 	l.back = back
-	l.change(level, "for", lasts.String())
+	l.change(level, "for", duration.String())
 	return l.state()
 }
 
-// change logs the change at the level, of the two, that logs more. Nobody should
-// wonder later where the lines went.
+// change changes the level, and logs that at the one of the two that logs more.
 func (l *Level) change(to slog.Level, attrs ...any) {
 	from := l.variable.Level()
 	l.variable.Set(min(from, to))
@@ -101,7 +96,7 @@ func (l *Level) change(to slog.Level, attrs ...any) {
 
 func levelName(level slog.Level) string { return strings.ToLower(level.String()) }
 
-// parseLevel reads one of Levels, in any case.
+// parseLevel parses one of Levels, in any case.
 func parseLevel(text string) (slog.Level, bool) {
 	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
 		if strings.EqualFold(text, level.String()) {

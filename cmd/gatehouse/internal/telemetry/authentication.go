@@ -115,7 +115,7 @@ func backendLabel(backend string) string {
 	}
 }
 
-// isAuthn tells whether a reason is one of authn's: the set is bounded.
+// isAuthn reports whether a reason is one of authn's, which are bounded.
 func isAuthn(reason string) bool {
 	switch authn.Reason(reason) {
 	case authn.ReasonOK, authn.ReasonForeign, authn.ReasonMalformed, authn.ReasonUnknownID, authn.ReasonWrongSecret,
@@ -169,7 +169,7 @@ func isNotLoaded(reason string) bool {
 
 // isForgeable reports whether a forged token can be rejected for a reason too.
 func isForgeable(reason string) bool {
-	switch authn.Reason(reason) { //nolint:exhaustive // the others are about tokens that somebody was given
+	switch authn.Reason(reason) { //nolint:exhaustive // the others are of authentic tokens
 	case authn.ReasonForeign, authn.ReasonMalformed, authn.ReasonUnknownID, authn.ReasonWrongSecret,
 		authn.ReasonUnknownKey, authn.ReasonSignature, authn.ReasonAlgorithm, authn.ReasonKeys, authn.ReasonDeadline:
 		return true

@@ -22,7 +22,7 @@ func diagnoseToken(current *config.Config, t *v1alpha1.AccessToken) diagnostic.L
 	return own
 }
 
-// diagnoseRevocation compiles a revocation. Only its status says that it is about nobody:
+// diagnoseRevocation compiles a revocation. Only its status says that there is no such user:
 // anyone who reaches the port could find out which users have access tokens.
 func diagnoseRevocation(current *config.Config, revocation *v1alpha1.TokenRevocation) diagnostic.List {
 	object := tokenRevocation + "/" + revocation.Name
