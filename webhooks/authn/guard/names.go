@@ -18,7 +18,8 @@ const maxNameBytes = 1024
 type Fault string
 
 const (
-	empty        Fault = `must not be empty`
+	empty Fault = `must not be empty`
+	// Reserved is the fault of a name that begins with "system:".
 	Reserved     Fault = `is reserved: names that begin with "system:" belong to Kubernetes itself`
 	breakGlass   Fault = `is reserved: what members of "` + v1alpha1.BreakGlassGroup + `" do is not sent to Gatehouse, so that the group is given by impersonation alone`
 	outerSpace   Fault = `must not begin or end with white space`
