@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"encoding/json"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -47,19 +46,4 @@ func appArmorWord(profile rawjson.Value) string {
 	default:
 		return ""
 	}
-}
-
-// without is an object without some of its members.
-func without(object rawjson.Value, names ...string) rawjson.Value {
-	dst := []byte{'{'}
-	for nameText, value := range object.Members() {
-		if slices.Contains(names, nameText.Text()) {
-			continue
-		}
-		if len(dst) > 1 {
-			dst = append(dst, ',')
-		}
-		dst = append(append(append(dst, nameText...), ':'), value...)
-	}
-	return append(dst, '}')
 }

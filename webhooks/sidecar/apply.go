@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+
 	"gomodules.xyz/jsonpatch/v2"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -34,7 +36,7 @@ type plan struct {
 	// conflicts keep the profile from being applied; pod.Refusals are made of
 	// them if the profile says so.
 	// made is what the status has to say about what is made.
-	made      status
+	made      record
 	conflicts []conflict
 	// refused are clashes that always refuse the pod.
 	refused bool
@@ -155,7 +157,7 @@ func (m *maker) apply(v *Verdict, p *profile) error {
 	v.Revision = pl.revision
 	text, pod := m.text, m.pod
 	m.pending = editor{text: text, splices: m.room[:0], operations: make([]jsonpatch.Operation, 0, len(m.room))}
-	pl.merger = merger{editor: &m.pending, kept: pl.keeps, status: &pl.made}
+	pl.merger = merger{editor: &m.pending, kept: pl.keeps, record: &pl.made}
 	if pl.earlier != nil {
 		pl.mine = make(map[string]bool, len(pl.earlier.Added))
 		for _, trail := range pl.earlier.Added {
@@ -322,7 +324,7 @@ func (pl *plan) invalid(invalid []template.Invalid) Reason {
 		for _, annotation := range marked(pl.first.annotations) {
 			name, ok := strings.CutPrefix(annotation, p.annotationPrefix)
 			if ok && !pl.set.hasParameter(p, name) {
-				pl.refuse("metadata.annotations["+shorten(p.annotationPrefix+name, maxName)+"]", diagnostic.DidYouMean(name, p.scope.ParameterNames()...),
+				pl.refuse("metadata.annotations["+strict.Cut(p.annotationPrefix+name, maxName)+"]", diagnostic.DidYouMean(name, p.scope.ParameterNames()...),
 					"%s is not a parameter of sidecar profile %q", quote(name), p.name)
 				pl.refused = true
 			}
@@ -348,7 +350,7 @@ func (pl *plan) strayInNamespace() {
 	slices.Sort(stray)
 	for _, name := range stray {
 		pl.warn("the annotation %s of namespace %q has no effect: %s is not a parameter of sidecar profile %q",
-			shorten(p.annotationPrefix+name, maxName), pl.in.Namespace, quote(name), p.name)
+			strict.Cut(p.annotationPrefix+name, maxName), pl.in.Namespace, quote(name), p.name)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -13,7 +14,7 @@ import (
 // profile's author is most likely to run into. The API server has the last word.
 
 // env checks environment variables.
-func (c *compiler) env(at string, container *corev1.Container) {
+func (c *checker) env(at string, container *corev1.Container) {
 	seen := make(map[string]bool, len(container.Env))
 	for i := range container.Env {
 		e := &container.Env[i]
@@ -62,19 +63,8 @@ func set(of any) int {
 	return n
 }
 
-// source checks that a volume has one source at most.
-func (c *compiler) source(at string, v *corev1.Volume) {
-	switch n := set(&v.VolumeSource); {
-	case n == 0:
-		c.warn(at, "write emptyDir: {}", "volume %q has no source: the API server makes it an emptyDir", v.Name)
-	case n > 1:
-		c.error(at, "", "volume %q has %d sources, and may have one", v.Name, n)
-	}
-	c.volumeSource(at, v)
-}
-
 // security checks that what a container says about its user goes together.
-func (c *compiler) security(at string, container *corev1.Container) {
+func (c *checker) security(at string, container *corev1.Container) {
 	s := container.SecurityContext
 	if s == nil {
 		return
@@ -100,7 +90,7 @@ func (c *compiler) security(at string, container *corev1.Container) {
 }
 
 // probes checks that each probe and hook does one thing.
-func (c *compiler) probes(at string, container *corev1.Container) {
+func (c *checker) probes(at string, container *corev1.Container) {
 	for _, p := range []struct {
 		field string
 		probe *corev1.Probe
@@ -134,6 +124,119 @@ func (c *compiler) probes(at string, container *corev1.Container) {
 		c.hook(at+".lifecycle."+h.field, h.hook)
 		if n := set(h.hook); n != 1 {
 			c.error(at+".lifecycle."+h.field, "", "exactly one of exec, httpGet, sleep and tcpSocket is required, and there are %d", n)
+		}
+	}
+}
+
+func (c *checker) native(at string, init *corev1.Container) {
+	if init.StartupProbe == nil {
+		c.warn(at, "add a startupProbe",
+			"native sidecar %q has no startupProbe: the pod's own containers start without waiting until it is ready", init.Name)
+	}
+}
+
+// plainInit refuses what the API server allows native sidecars only.
+func (c *checker) plainInit(at string, init *corev1.Container) {
+	for _, only := range []struct {
+		field string
+		set   bool
+	}{
+		{"lifecycle", init.Lifecycle != nil},
+		{"livenessProbe", init.LivenessProbe != nil},
+		{"readinessProbe", init.ReadinessProbe != nil},
+		{"startupProbe", init.StartupProbe != nil},
+	} {
+		if only.set {
+			if init.Name == "" {
+				c.error(at+"."+only.field, "make an entry of its own, without initContainers", "an init container runs to its end before others start, and may have no %s", only.field)
+				continue
+			}
+			c.error(at+"."+only.field, "make it a native sidecar with restartPolicy: Always",
+				"init container %q runs to its end before others start, and may have no %s", init.Name, only.field)
+		}
+	}
+}
+
+// sort is the sort of a container of the template.
+type sort uint8
+
+const (
+	appContainer sort = iota
+	nativeSidecar
+	initContainer
+)
+
+// container checks a container of the template.
+func (c *checker) container(at string, sort sort, container *corev1.Container) {
+	ports := &c.ports
+	switch sort {
+	case nativeSidecar:
+		c.native(at, container)
+	case initContainer:
+		c.plainInit(at, container)
+		ports = new(takenPorts) // it has ended before the others start
+	case appContainer:
+	}
+	c.name(at+".name", container.Name, c.containers)
+	if strings.TrimSpace(container.Image) == "" {
+		c.error(at+".image", "", "container %q needs an image", container.Name)
+	} else if strings.TrimSpace(container.Image) != container.Image {
+		c.broken(at+".image", "%q begins or ends with space", container.Image)
+	}
+	if r := container.RestartPolicy; r != nil {
+		switch *r {
+		case corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure:
+		default:
+			c.error(at+".restartPolicy", "", "%q is not known: allowed are %q, %q and %q", *r,
+				corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)
+		}
+	}
+	c.parts(at, fmt.Sprintf("container %q", container.Name), container, ports)
+}
+
+// addition checks what is added to containers of pods: to those of these names, or to
+// all if there are none.
+func (c *checker) addition(at string, names []string, init bool, container *corev1.Container) {
+	c.ofOthers(at, names, container)
+	if init {
+		c.plainInit(at, container)
+	}
+	c.parts(at, "what is added", container, nil)
+}
+
+// parts checks what a container of the template and an addition have in common. The
+// ports of an addition do not clash with each other.
+func (c *checker) parts(at, owner string, container *corev1.Container, ports *takenPorts) {
+	for i := range container.Ports {
+		taken := ports
+		if taken == nil {
+			taken = new(takenPorts)
+		}
+		c.port(indexed(at+".ports", i), container.Name, &container.Ports[i], taken)
+	}
+	c.portNames(at, container)
+	c.env(at, container)
+	c.security(at, container)
+	c.resources(at, container)
+	c.words(at, container)
+	c.probes(at, container)
+	c.mounts(at, owner, container)
+}
+
+// ofOthers refuses additions to the pod's own containers that no number of them
+// can have, or that would make another sort of container of them.
+func (c *checker) ofOthers(at string, names []string, container *corev1.Container) {
+	for _, only := range []struct {
+		field string
+		set   bool
+	}{{"restartPolicy", container.RestartPolicy != nil}, {"restartPolicyRules", len(container.RestartPolicyRules) > 0}} {
+		if only.set {
+			c.error(at+"."+only.field, "", "when a container of the pod's own is restarted is for the pod to say")
+		}
+	}
+	for i := range container.Ports {
+		if container.Ports[i].HostPort != 0 && len(names) != 1 {
+			c.error(indexed(at+".ports", i)+".hostPort", "name the one container in names", "one container of a pod may have a port of the node, and this may be about several")
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // valueFrom checks where an environment variable comes from.
-func (c *compiler) valueFrom(path string, from *corev1.EnvVarSource) {
+func (c *checker) valueFrom(path string, from *corev1.EnvVarSource) {
 	if f := from.FieldRef; f != nil {
 		c.podField(path+".fieldRef.fieldPath", f.FieldPath, "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
 			"spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs")
@@ -23,7 +23,7 @@ func (c *compiler) valueFrom(path string, from *corev1.EnvVarSource) {
 }
 
 // keyOf checks a reference to a key of a ConfigMap or secret.
-func (c *compiler) keyOf(path, name, key string) {
+func (c *checker) keyOf(path, name, key string) {
 	c.needs(path+".name", name)
 	if c.needs(path+".key", key) {
 		c.messages(path+".key", key, validation.IsConfigMapKey(key))
@@ -31,7 +31,7 @@ func (c *compiler) keyOf(path, name, key string) {
 }
 
 // envFrom checks where environment variables come from.
-func (c *compiler) envFrom(path string, from *corev1.EnvFromSource) {
+func (c *checker) envFrom(path string, from *corev1.EnvFromSource) {
 	if from.Prefix != "" {
 		c.messages(path+".prefix", from.Prefix, validation.IsRelaxedEnvVarName(from.Prefix))
 	}

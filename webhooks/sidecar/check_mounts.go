@@ -1,9 +1,15 @@
 package sidecar
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // mount checks how a volume is mounted.
-func (c *compiler) mount(path string, m *corev1.VolumeMount, container *corev1.Container, whole bool) {
+func (c *checker) mount(path string, m *corev1.VolumeMount, container *corev1.Container, whole bool) {
 	if p := m.MountPropagation; p != nil {
 		oneOfWords(c, path+".mountPropagation", *p, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone)
 		s := container.SecurityContext
@@ -21,7 +27,7 @@ func (c *compiler) mount(path string, m *corev1.VolumeMount, container *corev1.C
 
 // devices checks raw block devices, of which the volumes are claims and neither
 // name nor path is that of a mount.
-func (c *compiler) devices(at string, container *corev1.Container) {
+func (c *checker) devices(at string, container *corev1.Container) {
 	if len(container.VolumeDevices) == 0 {
 		return
 	}
@@ -48,5 +54,43 @@ func (c *compiler) devices(at string, container *corev1.Container) {
 		if mounted[d.Name] {
 			c.error(path+".name", "", "%q is mounted too", d.Name)
 		}
+	}
+}
+
+func (c *checker) mounts(at, owner string, container *corev1.Container) {
+	mounted := make(map[string]bool, len(container.VolumeMounts))
+	for i := range container.VolumeMounts {
+		m := &container.VolumeMounts[i]
+		path := fmt.Sprintf("%s.volumeMounts[%d]", at, i)
+		c.mounted(path+".name", m.Name)
+		switch {
+		case m.MountPath == "":
+			c.error(path+".mountPath", "", "a path is required")
+		case mounted[m.MountPath]:
+			c.broken(path+".mountPath", "%q is mounted twice in %s", m.MountPath, owner)
+		}
+		mounted[m.MountPath] = true
+		c.mount(path, m, container, container.Name != "")
+		if m.SubPath != "" && m.SubPathExpr != "" {
+			c.error(path+".subPathExpr", "", "subPath and subPathExpr exclude each other")
+		}
+		for _, sub := range []struct{ field, path string }{{"subPath", m.SubPath}, {"subPathExpr", m.SubPathExpr}} {
+			if strings.HasPrefix(sub.path, "/") || slices.Contains(strings.Split(sub.path, "/"), "..") {
+				c.error(path+"."+sub.field, "", `%q must be a relative path without ".."`, sub.path)
+			}
+		}
+	}
+	for i := range container.VolumeDevices {
+		c.mounted(fmt.Sprintf("%s.volumeDevices[%d].name", at, i), container.VolumeDevices[i].Name)
+	}
+	c.devices(at, container)
+}
+
+// mounted requires a volume of the template itself. Whether a pod has one of its
+// own under that name is nothing that a profile can rely on.
+func (c *checker) mounted(path, name string) {
+	if c.volumes[name] == "" {
+		c.error(path, "declare the volume in the template; if a pod has an equal one of the same name, that is used",
+			"%q is not among the template's volumes", name)
 	}
 }

@@ -18,7 +18,12 @@ var sysctl = regexp.MustCompile(`^([a-z0-9][-_a-z0-9]*[./])*[a-z0-9][-_a-z0-9]*$
 
 // podSpec checks the fields of a template's spec that are neither containers nor
 // volumes.
-func (c *compiler) podSpec(path string, t *corev1.PodSpec) {
+func (c *checker) podSpec(path string, t *corev1.PodSpec) {
+	c.grace = t.TerminationGracePeriodSeconds
+	for i := range t.ResourceClaims {
+		c.claims[t.ResourceClaims[i].Name] = true
+	}
+	c.podFields(path, t)
 	oneOfWords(c, path+".dnsPolicy", t.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)
 	oneOfWords(c, path+".restartPolicy", t.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)
 	if t.PreemptionPolicy != nil {
@@ -85,7 +90,7 @@ func (c *compiler) podSpec(path string, t *corev1.PodSpec) {
 	c.podSecurity(path+".securityContext", t.SecurityContext)
 }
 
-func (c *compiler) dns(path string, t *corev1.PodSpec) {
+func (c *checker) dns(path string, t *corev1.PodSpec) {
 	d := t.DNSConfig
 	if d == nil {
 		d = new(corev1.PodDNSConfig)
@@ -119,7 +124,7 @@ func (c *compiler) dns(path string, t *corev1.PodSpec) {
 	}
 }
 
-func (c *compiler) toleration(at string, t *corev1.Toleration) {
+func (c *checker) toleration(at string, t *corev1.Toleration) {
 	if t.Key != "" {
 		c.messages(at+".key", t.Key, validation.IsQualifiedName(t.Key))
 	} else if t.Operator != corev1.TolerationOpExists {
@@ -135,7 +140,7 @@ func (c *compiler) toleration(at string, t *corev1.Toleration) {
 	oneOfWords(c, at+".effect", t.Effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 }
 
-func (c *compiler) affinity(path string, a *corev1.Affinity) {
+func (c *checker) affinity(path string, a *corev1.Affinity) {
 	if a == nil {
 		return
 	}
@@ -179,7 +184,7 @@ func (c *compiler) affinity(path string, a *corev1.Affinity) {
 	}
 }
 
-func (c *compiler) nodeTerm(path string, t *corev1.NodeSelectorTerm) {
+func (c *checker) nodeTerm(path string, t *corev1.NodeSelectorTerm) {
 	for i := range t.MatchExpressions {
 		e, at := &t.MatchExpressions[i], indexed(path+".matchExpressions", i)
 		c.messages(at+".key", e.Key, validation.IsQualifiedName(e.Key))
@@ -190,9 +195,37 @@ func (c *compiler) nodeTerm(path string, t *corev1.NodeSelectorTerm) {
 	}
 }
 
-func (c *compiler) podTerm(path string, t *corev1.PodAffinityTerm) {
+func (c *checker) podTerm(path string, t *corev1.PodAffinityTerm) {
 	c.needs(path+".topologyKey", t.TopologyKey)
 	if t.LabelSelector != nil {
 		c.selector(path+".labelSelector", t.LabelSelector)
+	}
+}
+
+// podFields refuses fields that no profile can set for a pod that is created.
+func (c *checker) podFields(path string, t *corev1.PodSpec) {
+	if len(t.EphemeralContainers) > 0 {
+		c.error(path+".ephemeralContainers", "", "a pod cannot be created with ephemeral containers")
+	}
+	for _, host := range []struct {
+		field string
+		set   bool
+	}{{"hostNetwork", t.HostNetwork}, {"hostPID", t.HostPID}, {"hostIPC", t.HostIPC}} {
+		if host.set {
+			c.error(path+"."+host.field, "", "a profile cannot give pods a part of the node")
+		}
+	}
+	for _, priority := range []struct {
+		field string
+		set   bool
+	}{{"priorityClassName", t.PriorityClassName != ""}, {"priority", t.Priority != nil}, {"preemptionPolicy", t.PreemptionPolicy != nil}} {
+		if priority.set {
+			// plugin/pkg/admission/priority, admitPod: it has run before webhooks
+			// do, and runs again.
+			c.error(path+"."+priority.field, "", "the API server sets a pod's priority before webhooks are asked, and refuses another one")
+		}
+	}
+	if t.NodeName != "" {
+		c.error(path+".nodeName", "use nodeSelector or affinity", "a profile cannot put every pod on one node")
 	}
 }

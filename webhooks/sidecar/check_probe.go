@@ -10,7 +10,7 @@ import (
 )
 
 // probe checks a probe besides how many handlers it has.
-func (c *compiler) probe(path string, p *corev1.Probe) {
+func (c *checker) probe(path string, p *corev1.Probe) {
 	c.handler(path, p.Exec, p.HTTPGet, p.TCPSocket)
 	if p.GRPC != nil {
 		c.portNumber(path+".grpc.port", intstr.FromInt32(p.GRPC.Port))
@@ -33,21 +33,21 @@ func (c *compiler) probe(path string, p *corev1.Probe) {
 }
 
 // hook checks a hook of a container's life besides how many handlers it has.
-func (c *compiler) hook(path string, h *corev1.LifecycleHandler) {
+func (c *checker) hook(path string, h *corev1.LifecycleHandler) {
 	c.handler(path, h.Exec, h.HTTPGet, h.TCPSocket)
 	if h.Sleep == nil {
 		return
 	}
 	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
-	if own := c.typed.spec.TerminationGracePeriodSeconds; own != nil {
-		grace = *own
+	if c.grace != nil {
+		grace = *c.grace
 	}
-	if seconds := h.Sleep.Seconds; seconds < 0 || c.typed.spec.TerminationGracePeriodSeconds != nil && seconds > grace {
+	if seconds := h.Sleep.Seconds; seconds < 0 || c.grace != nil && seconds > grace {
 		c.broken(path+".sleep.seconds", "%q is out of range: allowed is 0 to terminationGracePeriodSeconds, which is %d", strconv.FormatInt(seconds, 10), grace)
 	}
 }
 
-func (c *compiler) handler(path string, exec *corev1.ExecAction, get *corev1.HTTPGetAction, socket *corev1.TCPSocketAction) {
+func (c *checker) handler(path string, exec *corev1.ExecAction, get *corev1.HTTPGetAction, socket *corev1.TCPSocketAction) {
 	if exec != nil && len(exec.Command) == 0 {
 		c.error(path+".exec.command", "", "a command is required")
 	}

@@ -20,7 +20,7 @@ var additionRules = func() *rule {
 
 // repeated reports elements that a list has twice: whoever takes out one of the
 // two does not know which, and the API server takes only the last of most.
-func (c *compiler) repeated(path string, v rawjson.Value, r *rule) {
+func (c *checker) repeated(path string, v rawjson.Value, r *rule) {
 	switch {
 	case r == nil:
 	case v.Kind() == rawjson.Object && !r.whole:

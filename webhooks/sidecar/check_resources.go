@@ -13,7 +13,7 @@ import (
 
 // resources checks what a container needs: that names are known, that no request
 // is above its limit, and that what cannot be shared is asked for as a whole.
-func (c *compiler) resources(at string, container *corev1.Container) {
+func (c *checker) resources(at string, container *corev1.Container) {
 	r := &container.Resources
 	for _, list := range []struct {
 		field string
@@ -50,7 +50,7 @@ func (c *compiler) resources(at string, container *corev1.Container) {
 }
 
 // resource checks one request or limit.
-func (c *compiler) resource(path string, name corev1.ResourceName, quantity *resource.Quantity) {
+func (c *checker) resource(path string, name corev1.ResourceName, quantity *resource.Quantity) {
 	if messages := validation.IsQualifiedName(string(name)); len(messages) > 0 {
 		c.messages(path, string(name), messages)
 		return
@@ -78,7 +78,7 @@ func exclusive(name corev1.ResourceName) bool {
 }
 
 // words checks fields of a container that have one of a few values.
-func (c *compiler) words(at string, container *corev1.Container) {
+func (c *checker) words(at string, container *corev1.Container) {
 	allow(c, at+".imagePullPolicy", container.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 	oneOfWords(c, at+".terminationMessagePolicy", container.TerminationMessagePolicy, corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)
 	for i, p := range container.ResizePolicy {
@@ -89,21 +89,5 @@ func (c *compiler) words(at string, container *corev1.Container) {
 		if c.needs(path+".restartPolicy", string(p.RestartPolicy)) {
 			oneOfWords(c, path+".restartPolicy", p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)
 		}
-	}
-}
-
-// portNames checks the names of a container's ports.
-func (c *compiler) portNames(at string, container *corev1.Container) {
-	seen := make(map[string]bool)
-	for i := range container.Ports {
-		name, path := container.Ports[i].Name, indexed(at+".ports", i)+".name"
-		if name == "" {
-			continue
-		}
-		c.messages(path, name, validation.IsValidPortName(name))
-		if seen[name] {
-			c.error(path, "", "%q is the name of another port of the container", name)
-		}
-		seen[name] = true
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // seccomp checks a seccomp profile.
-func (c *compiler) seccomp(path string, p *corev1.SeccompProfile) {
+func (c *checker) seccomp(path string, p *corev1.SeccompProfile) {
 	if p == nil {
 		return
 	}
@@ -21,7 +21,7 @@ func (c *compiler) seccomp(path string, p *corev1.SeccompProfile) {
 }
 
 // appArmor checks an AppArmor profile.
-func (c *compiler) appArmor(path string, p *corev1.AppArmorProfile) {
+func (c *checker) appArmor(path string, p *corev1.AppArmorProfile) {
 	if p == nil {
 		return
 	}
@@ -33,7 +33,7 @@ func (c *compiler) appArmor(path string, p *corev1.AppArmorProfile) {
 
 // appArmorAnnotation checks the annotation that says for a container what its
 // field can say.
-func (c *compiler) appArmorAnnotation(path, value string) {
+func (c *checker) appArmorAnnotation(path, value string) {
 	if value != "" && value != corev1.DeprecatedAppArmorBetaProfileRuntimeDefault && value != corev1.DeprecatedAppArmorBetaProfileNameUnconfined &&
 		!strings.HasPrefix(value, corev1.DeprecatedAppArmorBetaProfileNamePrefix) {
 		c.error(path, "", "%q is not known: allowed are %q, %q and %q with the name of a profile", value,
@@ -41,7 +41,7 @@ func (c *compiler) appArmorAnnotation(path, value string) {
 	}
 }
 
-func (c *compiler) localhost(path string, is bool, profile *string) {
+func (c *checker) localhost(path string, is bool, profile *string) {
 	switch {
 	case c.placeholder(path + ".type"):
 	case is && (profile == nil || *profile == ""):
@@ -52,7 +52,7 @@ func (c *compiler) localhost(path string, is bool, profile *string) {
 }
 
 // podSecurity checks the security context of the pod.
-func (c *compiler) podSecurity(path string, s *corev1.PodSecurityContext) {
+func (c *checker) podSecurity(path string, s *corev1.PodSecurityContext) {
 	if s == nil {
 		return
 	}

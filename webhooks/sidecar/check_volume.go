@@ -10,7 +10,7 @@ import (
 
 // volumeSource checks the sources that sidecars have; others are left to the API
 // server.
-func (c *compiler) volumeSource(at string, v *corev1.Volume) {
+func (c *checker) volumeSource(at string, v *corev1.Volume) {
 	if s := v.Secret; s != nil {
 		c.needs(at+".secret.secretName", s.SecretName)
 		c.files(at+".secret", s.DefaultMode, s.Items)
@@ -53,7 +53,7 @@ func (c *compiler) volumeSource(at string, v *corev1.Volume) {
 	}
 }
 
-func (c *compiler) projection(at string, s *corev1.VolumeProjection) {
+func (c *checker) projection(at string, s *corev1.VolumeProjection) {
 	if n := set(s); n > 1 {
 		c.error(at, "", "one source is allowed, and there are %d", n)
 	}
@@ -80,7 +80,7 @@ func (c *compiler) projection(at string, s *corev1.VolumeProjection) {
 }
 
 // files checks the files that are made of keys.
-func (c *compiler) files(at string, mode *int32, items []corev1.KeyToPath) {
+func (c *checker) files(at string, mode *int32, items []corev1.KeyToPath) {
 	c.mode(at+".defaultMode", mode)
 	for i := range items {
 		path := fmt.Sprintf("%s.items[%d]", at, i)
@@ -95,7 +95,7 @@ func (c *compiler) files(at string, mode *int32, items []corev1.KeyToPath) {
 }
 
 // downward checks the files that are made of the pod's own fields.
-func (c *compiler) downward(at string, items []corev1.DownwardAPIVolumeFile) {
+func (c *checker) downward(at string, items []corev1.DownwardAPIVolumeFile) {
 	for i := range items {
 		path := fmt.Sprintf("%s.items[%d]", at, i)
 		if c.needs(path+".path", items[i].Path) {
@@ -114,4 +114,19 @@ func (c *compiler) downward(at string, items []corev1.DownwardAPIVolumeFile) {
 			c.podResource(path+".resourceFieldRef.resource", r.Resource)
 		}
 	}
+}
+
+// volume checks a volume of the template.
+func (c *checker) volume(at string, v *corev1.Volume) {
+	if _, twice := c.blocks[v.Name]; !twice {
+		c.blocks[v.Name] = v.PersistentVolumeClaim != nil || v.Ephemeral != nil
+	}
+	c.name(at+".name", v.Name, c.volumes)
+	switch n := set(&v.VolumeSource); {
+	case n == 0:
+		c.warn(at, "write emptyDir: {}", "volume %q has no source: the API server makes it an emptyDir", v.Name)
+	case n > 1:
+		c.error(at, "", "volume %q has %d sources, and may have one", v.Name, n)
+	}
+	c.volumeSource(at, v)
 }

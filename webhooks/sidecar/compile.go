@@ -2,16 +2,13 @@ package sidecar
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,41 +20,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
-)
-
-// Set is a number of compiled profiles. What it answers never changes, and it is
-// safe for concurrent use.
-type Set struct {
-	profiles []*profile // by name
-	byName   map[string]int
-	// order are the indexes of the profiles as their containers stand.
-	order []int
-	// ranks are the places of the profiles in that order.
-	ranks      []int
-	index      *index // nil if there are few
-	namespaces Namespaces
-	configMaps ConfigMaps
-	security   *podsecurity.Evaluator
-	warnings   diagnostic.List
-	// scratch holds cleared *scratch values for Decide.
-	scratch sync.Pool
-}
-
-// Warnings are the findings that did not keep the Set from being compiled. The
-// caller may change the copy that it gets.
-func (s *Set) Warnings() diagnostic.List { return slices.Clone(s.warnings) }
-
-// list is one of the lists of a pod's spec that a profile adds to.
-type list uint8
-
-const (
-	initContainers list = iota
-	containers
-	volumes
-	lists // how many there are
-	// ephemeralContainers is a list that nothing is added to, but whose elements
-	// share the containers' names.
-	ephemeralContainers = lists
 )
 
 // profile is a compiled SidecarProfile.
@@ -152,78 +114,6 @@ func (p *profile) revision() string {
 	return p.fixed.revision
 }
 
-// rendered is what a profile adds to one pod, or to every pod if nothing in it
-// depends on the pod.
-type rendered struct {
-	revision       string
-	elements       [lists][]part
-	metadata, spec rawjson.Value
-	app            []rawjson.Value
-	// ports tells whether any element declares a port that is in use while the
-	// pod's own containers run.
-	ports bool
-	// arrays are the elements of each list as an array.
-	arrays [lists]any
-}
-
-// part is one rendered element.
-type part struct {
-	raw json.RawMessage
-	// value is raw as the value of a patch operation, boxed once.
-	value  any
-	ports  portList
-	volume *corev1.Volume
-}
-
-// Compile checks the profiles and prepares all that does not depend on a pod.
-// The error is a finding.List of everything that is wrong, in the order of
-// sources, or that of the spec's Stop, and then there is no Set.
-func Compile(spec Spec) (*Set, error) {
-	s := &Set{namespaces: spec.Namespaces, configMaps: spec.ConfigMaps}
-	s.scratch.New = func() any { return new(scratch) }
-	if len(spec.Profiles) == 0 {
-		return s, nil // What follows takes memory.
-	}
-	environment, err := template.NewEnvironment()
-	if err != nil {
-		return nil, fmt.Errorf("sidecar profiles: %w", err)
-	}
-	if s.security, err = podsecurity.New(); err != nil {
-		return nil, fmt.Errorf("sidecar profiles: %w", err)
-	}
-	found := checkNames(spec.Profiles)
-	for i := range spec.Profiles {
-		c := compiler{environment: environment, profile: &spec.Profiles[i], configMaps: spec.ConfigMaps, budget: celbound.Budget{Stop: spec.Stop}}
-		p := c.compile()
-		if spec.Stop != nil {
-			if err := spec.Stop(); err != nil {
-				return nil, err
-			}
-		}
-		found = append(found, c.found...)
-		if c.found.Err() == nil {
-			p.clean = c.clean(s.security, p)
-		}
-		s.profiles = append(s.profiles, p)
-	}
-	slices.SortStableFunc(s.profiles, func(a, b *profile) int { return cmp.Compare(a.name, b.name) })
-	s.byName = make(map[string]int, len(s.profiles))
-	for i, p := range s.profiles {
-		s.byName[p.name] = i
-	}
-	found = append(found, s.link()...)
-	found = append(found, checkShared(s.profiles)...)
-	found.Sort()
-	if err := found.Err(); err != nil {
-		return nil, err
-	}
-	found = append(found, s.checkKnown(spec.Known)...)
-	found.Sort()
-	s.warnings = found
-	s.index = newIndex(s.profiles)
-	return s, nil
-}
-
 // compiler compiles one profile.
 type compiler struct {
 	environment *template.Environment
@@ -238,9 +128,7 @@ type compiler struct {
 	says bool
 	// placeholders are those of the template's spec and of the additions.
 	placeholders placeholders
-	// blocks has the names of the template's volumes, and whether each can be a block
-	// device, and claims those of its resourceClaims.
-	blocks, claims map[string]bool
+	check        *checker
 }
 
 func (c *compiler) compile() *profile {
@@ -354,7 +242,7 @@ func (c *compiler) trees(p *profile) {
 				e := element{name: raw.Get("name").Text(), tree: tree(at, raw, shapeOf(l))}
 				e.native = l == initContainers && raw.Get("restartPolicy").Is(string(corev1.ContainerRestartPolicyAlways))
 				if policy := raw.Get("restartPolicy").Text(); l == initContainers && strings.Contains(policy, "${") {
-					c.error(at+".restartPolicy", "write it out", "%q: whether an init container is a native sidecar cannot depend on the pod", shorten(policy, 64))
+					c.error(at+".restartPolicy", "write it out", "%q: whether an init container is a native sidecar cannot depend on the pod", strict.Cut(policy, 64))
 				}
 				p.elements[l], p.names[l] = append(p.elements[l], e), append(p.names[l], e.name)
 			}
@@ -362,7 +250,7 @@ func (c *compiler) trees(p *profile) {
 		if len(rest) > 0 {
 			rest[0] = '{'
 			rest = append(rest, '}')
-			c.repeated("spec.template.spec", rest, podRules)
+			newChecker(nil, c.report).repeated("spec.template.spec", rest, podRules)
 			p.spec = tree("spec.template.spec", rest, reflect.TypeFor[corev1.PodSpec]())
 		}
 	}
@@ -374,7 +262,7 @@ func (c *compiler) trees(p *profile) {
 		a := additions{AppContainerAdditions: from.AppContainers[i]}
 		switch {
 		case ok && raw.Len() > 0:
-			c.repeated(path, raw, additionRules)
+			newChecker(nil, c.report).repeated(path, raw, additionRules)
 			a.tree = tree(path, raw, reflect.TypeFor[corev1.Container]())
 		case len(c.found) == before:
 			c.error(path, "", "nothing is added")
@@ -402,166 +290,6 @@ func (c *compiler) object(path string, text []byte) (rawjson.Value, bool) {
 		c.error(path, "", "expected an object, not %s", kind)
 	}
 	return nil, false
-}
-
-// fix renders what is the same for every pod, once.
-func (c *compiler) fix(p *profile) {
-	parts := p.parts()
-	for _, t := range parts {
-		if _, static := t.Static(); !static {
-			return
-		}
-	}
-	fixed, err := p.assemble(func(t *template.Tree) ([]byte, error) {
-		raw, _ := t.Static()
-		return raw, nil
-	})
-	if err != nil {
-		c.error("spec.template", "", "%v", err)
-		return
-	}
-	p.fixed = fixed
-}
-
-// parts are all trees of the profile, in a fixed order.
-func (p *profile) parts() []*template.Tree {
-	var all []*template.Tree
-	for l := range lists {
-		for i := range p.elements[l] {
-			all = append(all, p.elements[l][i].tree)
-		}
-	}
-	for _, t := range [...]*template.Tree{p.metadata, p.spec} {
-		if t != nil {
-			all = append(all, t)
-		}
-	}
-	for i := range p.app {
-		all = append(all, p.app[i].tree)
-	}
-	return all
-}
-
-// assemble puts together what a function renders, in the form in which the API
-// server writes it.
-func (p *profile) assemble(render func(*template.Tree) ([]byte, error)) (*rendered, error) {
-	r := new(rendered)
-	sum := sha256.New()
-	written := func(t *template.Tree, as reflect.Type) ([]byte, error) {
-		raw, err := render(t)
-		if err != nil {
-			return nil, err
-		}
-		return asWritten(raw, as), nil
-	}
-	for l := range lists {
-		for i := range p.elements[l] {
-			e := &p.elements[l][i]
-			raw, err := written(e.tree, shapeOf(l))
-			if err != nil {
-				return nil, err
-			}
-			made := part{raw: raw, value: json.RawMessage(raw)}
-			if l == volumes {
-				if made.volume, err = readVolume(raw); err != nil {
-					return nil, fmt.Errorf("volume %q: %w", e.name, err)
-				}
-			} else if made.ports, err = readPorts(raw, e.name); err != nil {
-				return nil, fmt.Errorf("container %q: %w", e.name, err)
-			}
-			r.ports = r.ports || e.runs(l) && len(made.ports) > 0
-			r.elements[l] = append(r.elements[l], made)
-			digest(sum, raw)
-		}
-		r.arrays[l] = array(r.elements[l])
-		digest(sum, nil)
-	}
-	for _, field := range []struct {
-		tree *template.Tree
-		as   reflect.Type
-		into *rawjson.Value
-	}{{p.metadata, reflect.TypeFor[v1alpha1.SidecarTemplateMetadata](), &r.metadata}, {p.spec, reflect.TypeFor[corev1.PodSpec](), &r.spec}} {
-		if field.tree == nil {
-			continue
-		}
-		raw, err := written(field.tree, field.as)
-		if err != nil {
-			return nil, err
-		}
-		*field.into = raw
-		digest(sum, raw)
-	}
-	for i := range p.app {
-		raw, err := written(p.app[i].tree, reflect.TypeFor[corev1.Container]())
-		if err != nil {
-			return nil, err
-		}
-		r.app = append(r.app, raw)
-		digest(sum, raw)
-	}
-	const digits = 12 // 48 bits: enough to tell the revisions of one profile apart
-	r.revision = hex.EncodeToString(sum.Sum(nil))[:digits]
-	return r, nil
-}
-
-func digest(sum hash.Hash, raw []byte) {
-	_, _ = sum.Write(raw) // never fails
-	_, _ = sum.Write([]byte{0})
-}
-
-// array writes elements as a JSON array.
-func array(parts []part) json.RawMessage {
-	dst := []byte{'['}
-	for i := range parts {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, parts[i].raw...)
-	}
-	return append(dst, ']')
-}
-
-// shapeOf is the type of a list's elements.
-func shapeOf(l list) reflect.Type {
-	if l == volumes {
-		return reflect.TypeFor[corev1.Volume]()
-	}
-	return reflect.TypeFor[corev1.Container]()
-}
-
-// String is the list's name in a pod's spec.
-func (l list) String() string {
-	switch l {
-	case initContainers:
-		return "initContainers"
-	case containers:
-		return "containers"
-	case volumes:
-		return "volumes"
-	case ephemeralContainers:
-		return "ephemeralContainers"
-	default:
-		return "unknown"
-	}
-}
-
-// path is the list's JSON pointer in a pod, and its trail.
-func (l list) path() string {
-	return [...]string{"/spec/initContainers", "/spec/containers", "/spec/volumes"}[l]
-}
-
-// end is the JSON pointer behind the list's last element.
-func (l list) end() string {
-	return [...]string{"/spec/initContainers/-", "/spec/containers/-", "/spec/volumes/-"}[l]
-}
-
-func listNamed(name string) (list, bool) {
-	for l := range lists {
-		if l.String() == name {
-			return l, true
-		}
-	}
-	return 0, false
 }
 
 // selector compiles a label selector that was checked. It is nil for one that

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+
 	"gomodules.xyz/jsonpatch/v2"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -298,12 +300,12 @@ func (m *maker) words() bool {
 func (m *maker) strangers() {
 	for _, name := range marked(m.first.annotations) {
 		if because, hint := m.set.strange(name); because != "" {
-			m.warn("metadata.annotations[%s] has no effect: %s%s", shorten(name, maxName), because, hint)
+			m.warn("metadata.annotations[%s] has no effect: %s%s", strict.Cut(name, maxName), because, hint)
 		}
 	}
 	for _, name := range marked(m.first.labels) {
 		if name == v1alpha1.InjectAnnotation || strings.Contains(name, "."+v1alpha1.ParameterDomain+"/") {
-			m.warn("metadata.labels[%s] has no effect: it is a label (hint: make it an annotation)", shorten(name, maxName))
+			m.warn("metadata.labels[%s] has no effect: it is a label (hint: make it an annotation)", strict.Cut(name, maxName))
 		}
 	}
 }

@@ -153,3 +153,30 @@ func escape(name string) string {
 	}
 	return pointerEscapes.Replace(name)
 }
+
+// with is a text in which an object has a member of this value, as JSON.
+func with(text, object rawjson.Value, name, value string) (rawjson.Value, error) {
+	e := editor{text: text}
+	var err error
+	if own := object.Get(name); own == nil {
+		err = e.add("", object, name, json.RawMessage(value))
+	} else {
+		err = e.replace("", own, json.RawMessage(value))
+	}
+	return e.result(), err
+}
+
+// without is an object without some of its members.
+func without(object rawjson.Value, names ...string) rawjson.Value {
+	dst := []byte{'{'}
+	for nameText, value := range object.Members() {
+		if slices.Contains(names, nameText.Text()) {
+			continue
+		}
+		if len(dst) > 1 {
+			dst = append(dst, ',')
+		}
+		dst = append(append(append(dst, nameText...), ':'), value...)
+	}
+	return append(dst, '}')
+}

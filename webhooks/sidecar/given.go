@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -176,18 +175,6 @@ func ofContainer(variable, container rawjson.Value) (rawjson.Value, error) {
 		return variable, nil
 	}
 	return with(variable, ref, "containerName", string(container))
-}
-
-// with is a text in which an object has a member of this value, as JSON.
-func with(text, object rawjson.Value, name, value string) (rawjson.Value, error) {
-	e := editor{text: text}
-	var err error
-	if own := object.Get(name); own == nil {
-		err = e.add("", object, name, json.RawMessage(value))
-	} else {
-		err = e.replace("", own, json.RawMessage(value))
-	}
-	return e.result(), err
 }
 
 // reached are names of variables and of those that their values expand, by any

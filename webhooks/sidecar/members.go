@@ -3,6 +3,7 @@ package sidecar
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -96,4 +97,12 @@ func fields(room []rawjson.Member, v rawjson.Value) ([]rawjson.Member, error) {
 		}
 	}
 	return room, nil
+}
+
+func number(v rawjson.Value) int32 {
+	n, err := strconv.ParseInt(string(v), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(n)
 }

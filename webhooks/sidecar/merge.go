@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -163,8 +165,35 @@ type merger struct {
 	// stands for kept.
 	clash func(path, message string)
 
-	// status notes what is created and what stood where something else is put.
-	status *status
+	// record notes what is created and what stood where something else is put.
+	record *record
+}
+
+// record is what reverting a merge needs beside what was added.
+type record struct {
+	// Created are the trails of what was made for what was put into it.
+	Created []string `json:"created"`
+	// Originals are what stood, by trail, where something else was put.
+	Originals map[string]json.RawMessage `json:"originals"`
+}
+
+// original notes what stood where something else is put. What was noted first is
+// what was there before.
+func (r *record) original(trail string, value json.RawMessage) {
+	if r.Originals == nil {
+		r.Originals = make(map[string]json.RawMessage)
+	}
+	if _, known := r.Originals[trail]; !known {
+		r.Originals[trail] = value
+	}
+}
+
+// make notes that an object or list is made, where nothing was or null.
+func (r *record) make(trail string, was rawjson.Value) {
+	r.Created = append(r.Created, trail)
+	if was.Kind() == rawjson.Null {
+		r.original(trail, json.RawMessage("null"))
+	}
 }
 
 // place is where a merge is: the JSON pointer for the patch, the trail by which
@@ -227,7 +256,7 @@ func (m *merger) member(at place, object rawjson.Value, name string, value rawjs
 		return m.editor.add(at.pointer, object, name, json.RawMessage(value))
 	case own.Kind() == rawjson.Null, r != nil && r.absent != "" && r.absent == string(own) && string(own) != string(value):
 		value = m.distinct(at, value, r)
-		m.status.original(at.trail, json.RawMessage(bytes.Clone(own)))
+		m.record.original(at.trail, json.RawMessage(bytes.Clone(own)))
 		m.note(at.trail, value, r)
 		return m.editor.replace(at.pointer, own, json.RawMessage(value))
 	case own.Kind() == rawjson.Object && value.Kind() == rawjson.Object && (r == nil || !r.whole):
@@ -294,7 +323,7 @@ func (m *merger) free(at place, other, value rawjson.Value) rawjson.Value {
 	var rest []byte
 	for _, element := range value.Elements() {
 		if taken[path(element)] {
-			m.kept(at.path, fmt.Sprintf("the container has a device or mount at %q already", shorten(path(element), 64)))
+			m.kept(at.path, fmt.Sprintf("the container has a device or mount at %q already", strict.Cut(path(element), 64)))
 			continue
 		}
 		rest = append(append(rest, ','), element...)
@@ -420,7 +449,7 @@ func (m *merger) clashes(at place, own, value rawjson.Value, r *rule) bool {
 			if clash == nil {
 				clash = m.kept
 			}
-			clash(at.element(i, "").member(r.unique).path, fmt.Sprintf("%s is the %s of another one that the profile adds", quote(text), r.unique))
+			clash(at.element(i, "").member(r.unique).path, fmt.Sprintf("%s is the %s of another one that the profile adds", brief(value.Get(r.unique)), r.unique))
 			return true
 		}
 	}
@@ -432,12 +461,12 @@ func (m *merger) clashes(at place, own, value rawjson.Value, r *rule) bool {
 func (m *merger) note(trail string, value rawjson.Value, r *rule) {
 	switch {
 	case value.Kind() == rawjson.Object && value.Len() > 0 && (r == nil || !r.whole):
-		m.status.Created = append(m.status.Created, trail)
+		m.record.Created = append(m.record.Created, trail)
 		for name, below := range value.Members() {
 			m.note(trail+"/"+escape(name.Text()), below, r.field(name.Text()))
 		}
 	case value.Kind() == rawjson.Array && r.list():
-		m.status.Created = append(m.status.Created, trail)
+		m.record.Created = append(m.record.Created, trail)
 		for _, below := range value.Elements() {
 			m.added = append(m.added, trail+"/"+r.key(below))
 		}
@@ -506,9 +535,9 @@ func brief(v rawjson.Value) string {
 	const most = 64
 	switch v.Kind() {
 	case rawjson.String:
-		return strconv.Quote(shorten(v.Text(), most))
+		return strconv.Quote(strict.Cut(v.Text(), most))
 	case rawjson.Number, rawjson.Bool:
-		return shorten(string(v), most)
+		return strict.Cut(string(v), most)
 	case rawjson.Array:
 		return "another list"
 	case rawjson.Object:
@@ -518,11 +547,4 @@ func brief(v rawjson.Value) string {
 	default:
 		return "nothing"
 	}
-}
-
-func shorten(text string, most int) string {
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
 }

@@ -8,10 +8,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// link connects profiles that name each other, and puts them into the order in
-// which their containers stand.
-func (s *Set) link() diagnostic.List {
-	var found diagnostic.List
+// link connects profiles that name each other. It returns their indexes in the order
+// in which their containers stand. The profiles are sorted by name.
+func link(profiles []*profile) (order []int, found diagnostic.List) {
+	names := make([]string, len(profiles))
+	for i, p := range profiles {
+		names[i] = p.name
+	}
 	report := func(p *profile, severity diagnostic.Severity, path, hint, format string, args ...any) {
 		found = append(found, diagnostic.Diagnostic{
 			Severity: severity, Source: p.source, Object: "SidecarProfile/" + p.name, Field: path,
@@ -22,39 +25,35 @@ func (s *Set) link() diagnostic.List {
 	involve := func(others ...int) {
 		last := &found[len(found)-1]
 		for _, k := range others {
-			if name := "SidecarProfile/" + s.profiles[k].name; name != last.Object && !slices.Contains(strings.Fields(last.Others), name) {
+			if name := "SidecarProfile/" + profiles[k].name; name != last.Object && !slices.Contains(strings.Fields(last.Others), name) {
 				last.Others = strings.TrimSpace(last.Others + " " + name)
 			}
 		}
 	}
-	names := make([]string, len(s.profiles))
-	for i, p := range s.profiles {
-		names[i] = p.name
-	}
-	for i, p := range s.profiles {
+	for i, p := range profiles {
 		if p.replaces == "" {
 			continue
 		}
 		const path = "spec.rollout.replaces"
-		k, known := s.byName[p.replaces]
+		k, known := slices.BinarySearch(names, p.replaces)
 		switch {
 		case !known:
 			report(p, diagnostic.Error, path, diagnostic.DidYouMean(p.replaces, names...), "%q is not the name of a sidecar profile", p.replaces)
 		case k == i:
 			report(p, diagnostic.Error, path, "", "the profile replaces itself")
-		case s.profiles[k].replaces != "":
+		case profiles[k].replaces != "":
 			report(p, diagnostic.Error, path, "", "profile %q replaces another one itself", p.replaces)
 			involve(k)
-		case s.profiles[k].replacedBy >= 0:
-			report(p, diagnostic.Error, path, "", "profile %q is replaced by %q already", p.replaces, s.profiles[s.profiles[k].replacedBy].name)
-			involve(s.profiles[k].replacedBy)
+		case profiles[k].replacedBy >= 0:
+			report(p, diagnostic.Error, path, "", "profile %q is replaced by %q already", p.replaces, profiles[profiles[k].replacedBy].name)
+			involve(profiles[k].replacedBy)
 		default:
-			s.profiles[k].replacedBy = i
+			profiles[k].replacedBy = i
 		}
 	}
 	// follows[i] are the profiles that stand behind profile i.
-	follows := make([][]int, len(s.profiles))
-	for i, p := range s.profiles {
+	follows := make([][]int, len(profiles))
+	for i, p := range profiles {
 		for _, side := range []struct {
 			path    string
 			names   []string
@@ -62,7 +61,7 @@ func (s *Set) link() diagnostic.List {
 		}{{"spec.placement.before", p.before, true}, {"spec.placement.after", p.behind, false}} {
 			for n, name := range side.names {
 				path := fmt.Sprintf("%s[%d]", side.path, n)
-				k, known := s.byName[name]
+				k, known := slices.BinarySearch(names, name)
 				switch {
 				case !known:
 					report(p, diagnostic.Warning, path, diagnostic.DidYouMean(name, names...), "%q is not the name of a sidecar profile, and is ignored", name)
@@ -77,30 +76,25 @@ func (s *Set) link() diagnostic.List {
 				}
 				follows[ahead] = append(follows[ahead], behind)
 				for l := initContainers; l <= containers; l++ {
-					if s.profiles[ahead].contradicts(s.profiles[behind], l) {
+					if profiles[ahead].contradicts(profiles[behind], l) {
 						report(p, diagnostic.Error, path, "", "profile %q has its %s behind the pod's own, and profile %q in front of them, so that the first cannot stand before the second",
-							s.profiles[ahead].name, l, s.profiles[behind].name)
+							profiles[ahead].name, l, profiles[behind].name)
 						involve(ahead, behind)
 					}
 				}
 			}
 		}
 	}
-	var cycle []int
-	s.order, cycle = sorted(follows)
-	s.ranks = make([]int, len(s.profiles))
-	for rank, i := range s.order {
-		s.ranks[i] = rank
-	}
+	order, cycle := sorted(follows)
 	if len(cycle) > 0 {
 		chain := make([]string, len(cycle))
 		for i, k := range cycle {
-			chain[i] = s.profiles[k].name
+			chain[i] = profiles[k].name
 		}
-		report(s.profiles[cycle[0]], diagnostic.Error, "spec.placement", "", "the profiles stand before each other in a circle: %s", strings.Join(chain, " before "))
+		report(profiles[cycle[0]], diagnostic.Error, "spec.placement", "", "the profiles stand before each other in a circle: %s", strings.Join(chain, " before "))
 		involve(cycle...)
 	}
-	return found
+	return order, found
 }
 
 // contradicts tells whether the profile cannot stand before another in a list,

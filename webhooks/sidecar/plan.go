@@ -66,19 +66,6 @@ func (pl *plan) make() (Reason, error) {
 	return Applied, nil
 }
 
-// findContainer looks for a container of any sort, first in one list.
-func (p *pod) findContainer(name string, first list) (list, int) {
-	if at := p.find(first, name); at >= 0 {
-		return first, at
-	}
-	for _, l := range [...]list{initContainers, containers, ephemeralContainers} {
-		if at := p.find(l, name); at >= 0 {
-			return l, at
-		}
-	}
-	return first, -1
-}
-
 // taken tells whether the pod has anything under one of the profile's names.
 func (pl *plan) taken() bool {
 	for l := range lists {

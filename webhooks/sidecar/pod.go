@@ -4,6 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -347,4 +352,53 @@ func hostProcess(security rawjson.Value) (bool, error) {
 		return false, fmt.Errorf(".windowsOptions: %w", &rawjson.DuplicateKeyError{Key: key})
 	}
 	return windows.Get("hostProcess").IsTrue(), nil
+}
+
+// findContainer looks for a container of any sort, first in one list.
+func (p *pod) findContainer(name string, first list) (list, int) {
+	if at := p.find(first, name); at >= 0 {
+		return first, at
+	}
+	for _, l := range [...]list{initContainers, containers, ephemeralContainers} {
+		if at := p.find(l, name); at >= 0 {
+			return l, at
+		}
+	}
+	return first, -1
+}
+
+// names are the names in each list of the pod.
+func (p *pod) names() [lists]map[string]bool {
+	var all [lists]map[string]bool
+	for l := range lists {
+		all[l] = make(map[string]bool)
+		for i := p.lists[l].from; i < p.lists[l].to; i++ {
+			all[l][p.item(i).name.Text()] = true
+		}
+	}
+	return all
+}
+
+// containers are the elements of both lists of containers.
+func (p *pod) containers() iter.Seq2[list, *item] {
+	return func(yield func(list, *item) bool) {
+		for l := initContainers; l <= containers; l++ {
+			for i := p.lists[l].from; i < p.lists[l].to; i++ {
+				if !yield(l, p.item(i)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// reserved tells whether an annotation is not for a profile to set.
+func reserved(annotation string) bool {
+	domain, _, _ := strings.Cut(annotation, "/")
+	return domain == v1alpha1.ParameterDomain || strings.HasSuffix(domain, "."+v1alpha1.ParameterDomain) || annotation == mirrorAnnotation
+}
+
+func quote(text string) string {
+	const most = 64
+	return strconv.Quote(strict.Cut(text, most))
 }

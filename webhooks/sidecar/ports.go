@@ -2,10 +2,7 @@ package sidecar
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,7 +16,6 @@ type declaredPort struct {
 	protocol         corev1.Protocol // nothing stands for TCP
 	container        string          // empty for the pod's own
 	path             string          // of the port, for messages
-	profile          *profile
 }
 
 func newPort(p *corev1.ContainerPort, container string) declaredPort {
@@ -185,98 +181,4 @@ func readPort(v rawjson.Value) (declaredPort, error) {
 		}
 	}
 	return port, nil
-}
-
-func number(v rawjson.Value) int32 {
-	n, err := strconv.ParseInt(string(v), 10, 32)
-	if err != nil {
-		return 0
-	}
-	return int32(n)
-}
-
-// checkPorts finds ports of the pod that clash with those of the elements that
-// are to be added. Ports of the profile's own elements do not clash: Compile
-// has seen to it.
-func (pl *plan) checkPorts() error {
-	p := pl.pod
-	for _, l := range [...]list{initContainers, containers} {
-		for i := p.lists[l].from; i < p.lists[l].to; i++ {
-			it := p.item(i)
-			for k, element := range it.ports.Elements() {
-				port, err := readPort(element)
-				if err != nil {
-					return fmt.Errorf("spec.%s[%d].ports[%d]: %w", l, i-p.lists[l].from, k, err)
-				}
-				for {
-					// A plain init container has ended before containers start,
-					// but native sidecars run beside it.
-					where, at, theirs, field := pl.clash(&port, it, l == initContainers && !it.native)
-					if field == "" {
-						break
-					}
-					owner := &pl.profile.elements[where][at]
-					path := fmt.Sprintf("spec.%s[%d].ports[%d].%s", l, i-p.lists[l].from, k, field)
-					message := fmt.Sprintf("%s is declared by container %q of sidecar profile %q too", port.text(field), owner.name, pl.profile.name)
-					if !pl.conflict(path, "change the port, or "+pl.profile.declineHint(), message) {
-						break
-					}
-					if err := pl.dropPort(where, at, theirs); err != nil {
-						return err
-					}
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// clash tells which port of a container that is to be added clashes with one of
-// the pod's, and over which field.
-func (pl *plan) clash(port *declaredPort, of *item, beforeContainers bool) (l list, element, which int, field string) {
-	for l := initContainers; l <= containers; l++ {
-		if l == containers && beforeContainers {
-			continue
-		}
-		for i := range pl.profile.elements[l] {
-			e := &pl.profile.elements[l][i]
-			if f := pl.fate(l, i); !e.runs(l) || f.what != toAdd && f.what != replaced && f.what != merged || of.name.Is(e.name) {
-				continue
-			}
-			ports := pl.rendered.elements[l][i].ports
-			for k := range ports {
-				if field := port.clash(&ports[k]); field != "" && !slices.Contains(pl.fate(l, i).dropped, k) {
-					return l, i, k, field
-				}
-			}
-		}
-	}
-	return 0, 0, 0, ""
-}
-
-// dropPort leaves a port out of a container that is to be added.
-func (pl *plan) dropPort(l list, i, which int) error {
-	if pl.fates[l] == nil {
-		pl.fates[l] = make([]fate, len(pl.profile.elements[l]))
-	}
-	f := &pl.fates[l][i]
-	f.dropped = append(f.dropped, which)
-	container := rawjson.Value(pl.rendered.elements[l][i].raw)
-	ports := container.Get("ports")
-	if len(f.dropped) == ports.Len() {
-		u := new(undo)
-		u.at("/ports").remove = true
-		f.raw, _ = u.revert(nil, container, "", nil)
-		return nil
-	}
-	var left []part
-	for k, port := range ports.Elements() {
-		if !slices.Contains(f.dropped, k) {
-			left = append(left, part{raw: json.RawMessage(port)})
-		}
-	}
-	e := editor{text: container}
-	err := e.replace("", ports, array(left))
-	f.raw = e.result()
-	return err
 }

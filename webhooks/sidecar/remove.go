@@ -48,14 +48,3 @@ func Remove(text []byte) (Removal, error) {
 	slices.Sort(r.Left)
 	return r, nil
 }
-
-// left are the trails at whose end nothing was found.
-func (u *undo) left(trail string, all []string) []string {
-	if !u.done && (u.remove || u.original != nil) {
-		return append(all, trail)
-	}
-	for i := range u.below {
-		all = u.below[i].left(trail+"/"+u.below[i].token, all)
-	}
-	return all
-}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -102,7 +104,7 @@ func wants(s labels.Selector, whose string, there map[string]string) string {
 	const most = 200
 	has := "none"
 	if len(there) > 0 {
-		has = shorten(labels.Set(there).String(), most)
+		has = strict.Cut(labels.Set(there).String(), most)
 	}
 	return fmt.Sprintf("wants %s; the labels of %s are %s", s, whose, has)
 }

@@ -41,7 +41,7 @@ func (pl *plan) share(s *v1alpha1.SidecarShare, l list, k int) error {
 	}
 	f := pl.fate(l, k)
 	pl.checkNeeded(s, l, k, given, needed)
-	m := merger{status: new(status)}
+	m := merger{record: new(record)}
 	m.kept = func(path, _ string) {
 		if !strings.Contains(path, "env[") {
 			pl.conflict("", pl.profile.declineHint(), fmt.Sprintf("container %q of sidecar profile %q has something else at %s than the pod's own containers, with which it shares",
@@ -71,7 +71,7 @@ func (pl *plan) share(s *v1alpha1.SidecarShare, l list, k int) error {
 	own := slices.Contains(pl.earlier.Merged, s.Container)
 	if own {
 		// The container is the pod's, and stays when what was added goes.
-		m.status, m.mine = &pl.made, pl.mine
+		m.record, m.mine = &pl.made, pl.mine
 	}
 	at := place{}.member("spec").member(l.String()).element(f.index, named(s.Container))
 	err = m.object(at, pl.pod.item(pl.pod.lists[l].from+f.index).text, given, containerRules)

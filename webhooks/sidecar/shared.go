@@ -44,10 +44,11 @@ func origin(source string) string {
 // first would otherwise decide what pods look like.
 func checkShared(profiles []*profile) diagnostic.List {
 	var (
-		found diagnostic.List
-		names = make(map[string][]*profile)
-		ports portList
-		users = make(map[portUse][]int) // indexes of ports
+		found  diagnostic.List
+		names  = make(map[string][]*profile)
+		ports  portList
+		owners []*profile                // of ports
+		users  = make(map[portUse][]int) // indexes of ports
 	)
 	report := func(p, other *profile, path, what string) {
 		found = append(found, diagnostic.Diagnostic{
@@ -81,7 +82,6 @@ func checkShared(profiles []*profile) diagnostic.List {
 				}
 				for k := range e.ports {
 					port := e.ports[k]
-					port.profile = p
 					port.container = p.name + "/" + e.name // Names are unique in a profile only.
 					var near []int
 					for _, use := range port.uses() {
@@ -89,9 +89,9 @@ func checkShared(profiles []*profile) diagnostic.List {
 					}
 					slices.Sort(near)
 					for _, i := range slices.Compact(near) {
-						other := &ports[i]
-						if field := port.clash(other); field != "" && other.profile.name != p.name && overlap(p, other.profile) {
-							report(p, other.profile, fmt.Sprintf("%s.ports[%d].%s", path, k, field), "declares "+port.text(field))
+						other := owners[i]
+						if field := port.clash(&ports[i]); field != "" && other.name != p.name && overlap(p, other) {
+							report(p, other, fmt.Sprintf("%s.ports[%d].%s", path, k, field), "declares "+port.text(field))
 						}
 					}
 					own = append(own, port)
@@ -102,7 +102,7 @@ func checkShared(profiles []*profile) diagnostic.List {
 			for _, use := range own[i].uses() {
 				users[use] = append(users[use], len(ports))
 			}
-			ports = append(ports, own[i])
+			ports, owners = append(ports, own[i]), append(owners, p)
 		}
 	}
 	return found

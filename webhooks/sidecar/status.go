@@ -15,10 +15,7 @@ import (
 // status is what the status annotation of a pod says.
 type status struct {
 	Profiles []entry `json:"profiles"`
-	// Created are the trails of what was made for what was put into it.
-	Created []string `json:"created"`
-	// Originals are what stood, by trail, where something else was put.
-	Originals map[string]json.RawMessage `json:"originals"`
+	record
 }
 
 // entry is what the status annotation says about one profile.
@@ -95,18 +92,6 @@ func (e *entry) claimed(l list) map[string]bool {
 		}
 	}
 	return out
-}
-
-// names are the names in each list of the pod.
-func (p *pod) names() [lists]map[string]bool {
-	var all [lists]map[string]bool
-	for l := range lists {
-		all[l] = make(map[string]bool)
-		for i := p.lists[l].from; i < p.lists[l].to; i++ {
-			all[l][p.item(i).name.Text()] = true
-		}
-	}
-	return all
 }
 
 // prune is the entry without what it claims and is not there.
@@ -213,12 +198,6 @@ func addable(trail string) bool {
 	}
 }
 
-// reserved tells whether an annotation is not for a profile to set.
-func reserved(annotation string) bool {
-	domain, _, _ := strings.Cut(annotation, "/")
-	return domain == v1alpha1.ParameterDomain || strings.HasSuffix(domain, "."+v1alpha1.ParameterDomain) || annotation == mirrorAnnotation
-}
-
 // find is the entry of a profile, or nil.
 func (s *status) find(profile string) *entry {
 	if s == nil {
@@ -230,25 +209,6 @@ func (s *status) find(profile string) *entry {
 		}
 	}
 	return nil
-}
-
-// original notes what stood where something else is put. What was noted first is
-// what was there before.
-func (s *status) original(trail string, value json.RawMessage) {
-	if s.Originals == nil {
-		s.Originals = make(map[string]json.RawMessage)
-	}
-	if _, known := s.Originals[trail]; !known {
-		s.Originals[trail] = value
-	}
-}
-
-// make notes that an object or list is made, where nothing was or null.
-func (s *status) make(trail string, was rawjson.Value) {
-	s.Created = append(s.Created, trail)
-	if was.Kind() == rawjson.Null {
-		s.original(trail, json.RawMessage("null"))
-	}
 }
 
 // undo is how to take out of a pod what the status lists.

@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -88,11 +87,6 @@ func (w *word) about(p *profile) wish {
 		}
 	}
 	return w.all
-}
-
-func quote(text string) string {
-	const most = 64
-	return strconv.Quote(shorten(text, most))
 }
 
 const injectField = "metadata.annotations[" + v1alpha1.InjectAnnotation + "]"

@@ -1,0 +1,87 @@
+package sidecar
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
+)
+
+// Set is a number of compiled profiles. What it answers never changes, and it is
+// safe for concurrent use.
+type Set struct {
+	profiles []*profile // by name
+	byName   map[string]int
+	// ranks are the places of the profiles in the order in which their containers stand.
+	ranks      []int
+	index      *index // nil if there are few
+	namespaces Namespaces
+	configMaps ConfigMaps
+	security   *podsecurity.Evaluator
+	warnings   diagnostic.List
+	// scratch holds cleared *scratch values for Decide.
+	scratch sync.Pool
+}
+
+// Warnings are the findings that did not keep the Set from being compiled. The
+// caller may change the copy that it gets.
+func (s *Set) Warnings() diagnostic.List { return slices.Clone(s.warnings) }
+
+// Compile checks the profiles and prepares all that does not depend on a pod.
+// The error is a finding.List of everything that is wrong, in the order of
+// sources, or that of the spec's Stop, and then there is no Set.
+func Compile(spec Spec) (*Set, error) {
+	s := &Set{namespaces: spec.Namespaces, configMaps: spec.ConfigMaps}
+	s.scratch.New = func() any { return new(scratch) }
+	if len(spec.Profiles) == 0 {
+		return s, nil // What follows takes memory.
+	}
+	environment, err := template.NewEnvironment()
+	if err != nil {
+		return nil, fmt.Errorf("sidecar profiles: %w", err)
+	}
+	if s.security, err = podsecurity.New(); err != nil {
+		return nil, fmt.Errorf("sidecar profiles: %w", err)
+	}
+	found := checkNames(spec.Profiles)
+	for i := range spec.Profiles {
+		c := compiler{environment: environment, profile: &spec.Profiles[i], configMaps: spec.ConfigMaps, budget: celbound.Budget{Stop: spec.Stop}}
+		p := c.compile()
+		if spec.Stop != nil {
+			if err := spec.Stop(); err != nil {
+				return nil, err
+			}
+		}
+		found = append(found, c.found...)
+		if c.found.Err() == nil {
+			p.clean = c.clean(s.security, p)
+		}
+		s.profiles = append(s.profiles, p)
+	}
+	slices.SortStableFunc(s.profiles, func(a, b *profile) int { return cmp.Compare(a.name, b.name) })
+	s.byName = make(map[string]int, len(s.profiles))
+	for i, p := range s.profiles {
+		s.byName[p.name] = i
+	}
+	order, linked := link(s.profiles)
+	found = append(found, linked...)
+	s.ranks = make([]int, len(s.profiles))
+	for rank, i := range order {
+		s.ranks[i] = rank
+	}
+	found = append(found, checkShared(s.profiles)...)
+	found.Sort()
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	found = append(found, s.checkKnown(spec.Known)...)
+	found.Sort()
+	s.warnings = found
+	s.index = newIndex(s.profiles)
+	return s, nil
+}
