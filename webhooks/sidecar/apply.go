@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,11 +73,6 @@ func (pl *plan) fate(l list, i int) *fate {
 		return &fate{}
 	}
 	return &pl.fates[l][i]
-}
-
-// declineHint says how a pod does without the profile.
-func (p *profile) declineHint() string {
-	return "decline the profile with the annotation " + v1alpha1.InjectAnnotation + `: "-` + cmp.Or(p.replaces, p.name) + `"`
 }
 
 // applyAll carries out the profiles that are to be applied, in their order, each

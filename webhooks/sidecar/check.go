@@ -15,7 +15,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 )
 
 func objectName(p *Profile) string { return "SidecarProfile/" + p.Name }
@@ -124,15 +123,6 @@ type typed struct {
 	spec        corev1.PodSpec
 	annotations map[string]string
 	app         []corev1.Container
-}
-
-// clean are the levels of Pod Security at which what the profile adds cannot
-// make a pod inadmissible. Of what depends on the pod nothing is known.
-func (c *compiler) clean(evaluator *podsecurity.Evaluator, p *profile) podsecurity.Levels {
-	if p.fixed == nil {
-		return podsecurity.Levels{}
-	}
-	return evaluator.CleanAlone(&c.typed.spec, c.typed.annotations, c.typed.app...)
 }
 
 // decode reads a rendered part into the type that the API server has for it.

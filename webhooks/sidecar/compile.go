@@ -131,6 +131,27 @@ type compiler struct {
 	check        *checker
 }
 
+// compileProfile compiles a profile. The profile is not usable if the diagnostics have
+// an error.
+func compileProfile(in compileInput) (*profile, diagnostic.List) {
+	c := compiler{environment: in.environment, profile: in.profile, configMaps: in.configMaps, budget: celbound.Budget{Stop: in.stop}}
+	p := c.compile()
+	if c.found.Err() == nil && p.fixed != nil {
+		p.clean = in.security.CleanAlone(&c.typed.spec, c.typed.annotations, c.typed.app...)
+	}
+	return p, c.found
+}
+
+// compileInput is what compileProfile needs.
+type compileInput struct {
+	environment *template.Environment
+	security    *podsecurity.Evaluator
+	profile     *Profile
+	configMaps  ConfigMaps
+	// stop returns an error once the compilation is to end. It may be nil.
+	stop func() error
+}
+
 func (c *compiler) compile() *profile {
 	from := c.profile
 	p := &profile{
@@ -326,4 +347,24 @@ func nameRequirements(from labels.Selector) (byName labels.Selector, only bool) 
 	}
 	named, _ := byName.Requirements()
 	return byName, len(named) == len(all)
+}
+
+// declineHint says how a pod does without the profile.
+func (p *profile) declineHint() string {
+	return "decline the profile with the annotation " + v1alpha1.InjectAnnotation + `: "-` + cmp.Or(p.replaces, p.name) + `"`
+}
+
+// Profile is a SidecarProfile and where it was found.
+type Profile struct {
+	// Source is the file and document, for messages only: "profiles/log.yaml#2".
+	Source string
+	v1alpha1.SidecarProfile
+}
+
+// ConfigMaps tells what presets hold. It must be safe for concurrent use, and
+// what it returns must not change.
+type ConfigMaps interface {
+	// ConfigMapData returns the data of a ConfigMap, and whether it is known at
+	// all.
+	ConfigMapData(namespace, name string) (data map[string]string, known bool)
 }

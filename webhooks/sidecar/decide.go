@@ -116,9 +116,8 @@ type Decision struct {
 
 const (
 	// maxName bounds a name in a message, in characters.
-	maxName     = 128
-	statusField = "metadata.annotations[" + v1alpha1.StatusAnnotation + "]"
-	asked       = v1alpha1.InjectAnnotation + `: "true"`
+	maxName = 128
+	asked   = v1alpha1.InjectAnnotation + `: "true"`
 )
 
 // maker is one decision while it is made.

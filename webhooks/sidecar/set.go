@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
@@ -50,17 +49,15 @@ func Compile(spec Spec) (*Set, error) {
 	}
 	found := checkNames(spec.Profiles)
 	for i := range spec.Profiles {
-		c := compiler{environment: environment, profile: &spec.Profiles[i], configMaps: spec.ConfigMaps, budget: celbound.Budget{Stop: spec.Stop}}
-		p := c.compile()
+		p, diagnostics := compileProfile(compileInput{
+			environment: environment, security: s.security, profile: &spec.Profiles[i], configMaps: spec.ConfigMaps, stop: spec.Stop,
+		})
 		if spec.Stop != nil {
 			if err := spec.Stop(); err != nil {
 				return nil, err
 			}
 		}
-		found = append(found, c.found...)
-		if c.found.Err() == nil {
-			p.clean = c.clean(s.security, p)
-		}
+		found = append(found, diagnostics...)
 		s.profiles = append(s.profiles, p)
 	}
 	slices.SortStableFunc(s.profiles, func(a, b *profile) int { return cmp.Compare(a.name, b.name) })

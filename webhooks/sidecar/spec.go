@@ -18,16 +18,7 @@ package sidecar
 
 import (
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
-
-// Profile is a SidecarProfile and where it was found.
-type Profile struct {
-	// Source is the file and document, for messages only: "profiles/log.yaml#2".
-	Source string
-	v1alpha1.SidecarProfile
-}
 
 // Namespaces tells what is known of namespaces. It must be safe for concurrent
 // use, and what it returns must not change.
@@ -35,14 +26,6 @@ type Namespaces interface {
 	// Namespace returns the namespace of this name, and whether it is known at
 	// all.
 	Namespace(name string) (*corev1.Namespace, bool)
-}
-
-// ConfigMaps tells what presets hold. It must be safe for concurrent use, and
-// what it returns must not change.
-type ConfigMaps interface {
-	// ConfigMapData returns the data of a ConfigMap, and whether it is known at
-	// all.
-	ConfigMapData(namespace, name string) (data map[string]string, known bool)
 }
 
 // Spec is what a Set is compiled from.

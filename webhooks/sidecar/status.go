@@ -12,6 +12,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
+// statusField is the field path of the annotation.
+const statusField = "metadata.annotations[" + v1alpha1.StatusAnnotation + "]"
+
 // status is what the status annotation of a pod says.
 type status struct {
 	Profiles []entry `json:"profiles"`
