@@ -6,16 +6,18 @@ import (
 	"strconv"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
 // freeHostPorts is what is added to one of the pod's own containers without the
 // ports of the node that another port of the pod has already.
-func (pl *plan) freeHostPorts(l list, it *item, template rawjson.Value) (rawjson.Value, error) {
+func (pl *plan) freeHostPorts(l podtext.List, it *podtext.Element, template rawjson.Value) (rawjson.Value, error) {
 	ports := template.Get("ports")
 	var rest []json.RawMessage
 	dropped := false
 	for _, element := range ports.Elements() {
-		port, err := readPort(element)
+		port, err := podtext.ReadPort(element)
 		if err != nil {
 			return nil, fmt.Errorf("appContainers: %w", err)
 		}
@@ -23,8 +25,8 @@ func (pl *plan) freeHostPorts(l list, it *item, template rawjson.Value) (rawjson
 		if err != nil {
 			return nil, err
 		}
-		if path != "" && pl.conflict(path, "change the port, or "+pl.profile.declineHint(),
-			fmt.Sprintf("%s is added by sidecar profile %q to container %q too", port.text("hostPort"), pl.profile.name, it.name.Text())) {
+		if path != "" && pl.conflict(path, "change the port, or "+pl.profile.DeclineHint(),
+			fmt.Sprintf("%s is added by sidecar profile %q to container %q too", port.Describe("hostPort"), pl.profile.Name, it.Name.Text())) {
 			dropped = true
 			continue
 		}
@@ -38,33 +40,33 @@ func (pl *plan) freeHostPorts(l list, it *item, template rawjson.Value) (rawjson
 		return nil, fmt.Errorf("appContainers: %w", err)
 	}
 	if len(rest) == 0 {
-		return without(template, "ports"), nil
+		return merge.RemoveMembers(template, "ports"), nil
 	}
-	return with(template, template, "ports", string(text))
+	return merge.SetMember(template, template, "ports", string(text))
 }
 
 // hostPortTaken is the path of a port of the pod with which one of the node that
 // is added to a container clashes, or nothing. A plain init container has ended
 // before containers start.
-func (pl *plan) hostPortTaken(port *declaredPort, element rawjson.Value, to list, of *item) (string, error) {
-	if port.hostPort == 0 {
+func (pl *plan) hostPortTaken(port *podtext.Port, element rawjson.Value, to podtext.List, of *podtext.Element) (string, error) {
+	if port.HostPort == 0 {
 		return "", nil
 	}
-	key := containerRules.field("ports").key(element)
-	for l, other := range pl.pod.containers() {
-		if l != to && (l == initContainers && !other.native || to == initContainers && !of.native) {
+	key := merge.ContainerRules.Field("ports").Key(element)
+	for l, other := range pl.pod.Containers() {
+		if l != to && (l == podtext.InitContainers && !other.IsNative || to == podtext.InitContainers && !of.IsNative) {
 			continue
 		}
-		for k, theirs := range other.ports.Elements() {
-			if other == of && containerRules.field("ports").key(theirs) == key {
+		for k, theirs := range other.Ports.Elements() {
+			if other == of && merge.ContainerRules.Field("ports").Key(theirs) == key {
 				continue // It is the same port.
 			}
-			declared, err := readPort(theirs)
+			declared, err := podtext.ReadPort(theirs)
 			if err != nil {
-				return "", fmt.Errorf("container %q: ports[%d]: %w", other.name.Text(), k, err)
+				return "", fmt.Errorf("container %q: ports[%d]: %w", other.Name.Text(), k, err)
 			}
-			if port.hostPort == declared.hostPort && port.clash(&declared) == "hostPort" {
-				return "spec." + l.String() + "[" + strconv.Itoa(pl.pod.find(l, other.name.Text())) + "].ports[" + strconv.Itoa(k) + "].hostPort", nil
+			if port.HostPort == declared.HostPort && port.ConflictsOver(&declared) == "hostPort" {
+				return "spec." + l.String() + "[" + strconv.Itoa(pl.pod.Find(l, other.Name.Text())) + "].ports[" + strconv.Itoa(k) + "].hostPort", nil
 			}
 		}
 	}

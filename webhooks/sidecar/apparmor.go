@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
 // unarmored is what is added to one of the pod's own containers without an
@@ -17,21 +19,21 @@ func (pl *plan) unarmored(container string, template rawjson.Value) rawjson.Valu
 	if profile.Kind() != rawjson.Object {
 		return template
 	}
-	annotation := pl.pod.annotations.Get(corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container)
+	annotation := pl.pod.Annotations.Get(corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container)
 	if annotation == nil || annotation.Is(appArmorWord(profile)) {
 		return template
 	}
-	pl.verdict.step("app container", "kept", "the AppArmor profile of container "+quote(container)+", which an annotation of the pod gives it")
-	rest := without(security, "appArmorProfile")
-	template = without(template, "securityContext")
+	pl.verdict.step("app container", "kept", "the AppArmor profile of container "+podtext.Quote(container)+", which an annotation of the pod gives it")
+	rest := merge.RemoveMembers(security, "appArmorProfile")
+	template = merge.RemoveMembers(template, "securityContext")
 	if rest.Len() == 0 {
 		return template
 	}
-	e := editor{text: template}
-	if err := e.add("", template, "securityContext", json.RawMessage(rest)); err != nil {
+	e := merge.Editor{Text: template}
+	if err := e.Add("", template, "securityContext", json.RawMessage(rest)); err != nil {
 		return template // It cannot happen: the value is the text.
 	}
-	return e.result()
+	return e.Result()
 }
 
 // appArmorWord is what an annotation says for an AppArmor profile.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
-
 	"gomodules.xyz/jsonpatch/v2"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -16,26 +14,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // plan is what one profile does to the pod.
 type plan struct {
 	*maker
 	verdict *Verdict
-	profile *profile
-	*rendered
-	earlier *entry
+	profile *profile.Profile
+	*profile.Rendered
+	earlier *status.Entry
 	mine    map[string]bool // the trails of earlier
-	merger  merger
+	merger  merge.Merger
 
 	// fates are those of the elements of each list. They are nil if all are to
 	// be added as they are.
-	fates [lists][]fate
+	fates [podtext.NumLists][]fate
 	// conflicts keep the profile from being applied; pod.Refusals are made of
 	// them if the profile says so.
 	// made is what the status has to say about what is made.
-	made      record
+	made      merge.Record
 	conflicts []conflict
 	// refused are clashes that always refuse the pod.
 	refused bool
@@ -68,7 +71,7 @@ const (
 	replaced
 )
 
-func (pl *plan) fate(l list, i int) *fate {
+func (pl *plan) fate(l podtext.List, i int) *fate {
 	if pl.fates[l] == nil {
 		return &fate{}
 	}
@@ -105,72 +108,72 @@ func (m *maker) applyAll() {
 
 // fallBack applies the profile whose place another one was to take that does not
 // fit the pod.
-func (m *maker) fallBack(v *Verdict, p *profile) error {
-	if p.replaces == "" || v.Reason != InvalidParameter && v.Reason != Conflict && v.Reason != PodSecurity {
+func (m *maker) fallBack(v *Verdict, p *profile.Profile) error {
+	if p.Replaces == "" || v.Reason != InvalidParameter && v.Reason != Conflict && v.Reason != PodSecurity {
 		return nil
 	}
-	other := m.verdict(p.replaces)
-	if other == nil || other.Reason != Replaced || m.has(p.name) {
+	other := m.verdict(p.Replaces)
+	if other == nil || other.Reason != Replaced || m.has(p.Name) {
 		return nil
 	}
 	other.Reason, other.Detail = "", ""
-	other.step("rollout", "yes", fmt.Sprintf("sidecar profile %q does not take its place", p.name))
-	return m.apply(other, m.set.profiles[m.set.byName[p.replaces]])
+	other.step("rollout", "yes", fmt.Sprintf("sidecar profile %q does not take its place", p.Name))
+	return m.apply(other, m.set.profiles[m.set.byName[p.Replaces]])
 }
 
 // advance makes what has been done the pod that is looked at next.
 func (m *maker) advance() error {
-	if len(m.pending.splices) == 0 {
+	if len(m.pending.Splices) == 0 {
 		return nil
 	}
-	m.text = m.pending.result()
-	m.pending.text, m.pending.splices = m.text, m.room[:0]
-	next := new(pod)
-	if err := next.read(m.reader, m.text); err != nil {
+	m.text = m.pending.Result()
+	m.pending.Text, m.pending.Splices = m.text, m.room[:0]
+	next := new(podtext.Pod)
+	if err := next.Read(m.reader, m.text); err != nil {
 		return fmt.Errorf("what sidecar profiles have made of the pod: %w", err)
 	}
 	// The status is that of the pod as it came, whatever has been done since.
-	next.status = m.pod.status
+	next.StatusAnnotation = m.pod.StatusAnnotation
 	m.pod = next
-	if err := m.pod.specError(); err != nil {
+	if err := m.pod.SpecError(); err != nil {
 		return fmt.Errorf("what sidecar profiles have made of the pod: %w", err)
 	}
 	return nil
 }
 
 // apply applies one profile. The error says that nothing can be told any more.
-func (m *maker) apply(v *Verdict, p *profile) error {
+func (m *maker) apply(v *Verdict, p *profile.Profile) error {
 	if err := m.advance(); err != nil {
 		return err
 	}
 	pl := &m.plan
-	*pl = plan{maker: m, verdict: v, profile: p, earlier: m.status.find(p.name)}
+	*pl = plan{maker: m, verdict: v, profile: p, earlier: m.status.Find(p.Name)}
 	if v.Reason = pl.render(); v.Reason != "" {
 		return nil
 	}
-	v.Revision = pl.revision
+	v.Revision = pl.Revision
 	text, pod := m.text, m.pod
-	m.pending = editor{text: text, splices: m.room[:0], operations: make([]jsonpatch.Operation, 0, len(m.room))}
-	pl.merger = merger{editor: &m.pending, kept: pl.keeps, record: &pl.made}
+	m.pending = merge.Editor{Text: text, Splices: m.room[:0], Operations: make([]jsonpatch.Operation, 0, len(m.room))}
+	pl.merger = merge.Merger{Editor: &m.pending, OnConflict: pl.keeps, Record: &pl.made}
 	if pl.earlier != nil {
 		pl.mine = make(map[string]bool, len(pl.earlier.Added))
 		for _, trail := range pl.earlier.Added {
 			pl.mine[trail] = true
 		}
-		pl.merger.mine = pl.mine
+		pl.merger.Earlier = pl.mine
 	}
 	reason, err := pl.make()
 	switch {
 	case err != nil:
-		m.unknown = append(m.unknown, fmt.Errorf("sidecar profile %q: %w", p.name, err))
+		m.unknown = append(m.unknown, fmt.Errorf("sidecar profile %q: %w", p.Name, err))
 		reason = Unknown
 	case pl.refused:
-		if reason = Refused; p.onConflict == v1alpha1.RefuseConflict {
+		if reason = Refused; p.OnConflict == v1alpha1.RefuseConflict {
 			pl.settle()
 		}
 	case len(pl.conflicts) > 0:
 		reason = pl.settle()
-	case reason == Applied && len(m.pending.operations) == 0:
+	case reason == Applied && len(m.pending.Operations) == 0:
 		reason = AlreadyThere
 	case reason == Applied:
 		if path, message := pl.unfit(); message != "" {
@@ -179,7 +182,7 @@ func (m *maker) apply(v *Verdict, p *profile) error {
 		}
 		var harms bool
 		if harms, err = m.security.harms(m, p, text); err != nil {
-			m.unknown = append(m.unknown, fmt.Errorf("sidecar profile %q: %w", p.name, err))
+			m.unknown = append(m.unknown, fmt.Errorf("sidecar profile %q: %w", p.Name, err))
 			reason = Unknown
 		} else if harms {
 			reason = pl.insecure()
@@ -187,15 +190,15 @@ func (m *maker) apply(v *Verdict, p *profile) error {
 	}
 	v.Reason = reason
 	if reason != Applied {
-		m.text, m.pod, m.pending = text, pod, editor{}
+		m.text, m.pod, m.pending = text, pod, merge.Editor{}
 		return nil
 	}
 	if m.operations == nil {
-		m.operations = m.pending.operations
+		m.operations = m.pending.Operations
 	} else {
-		m.operations = append(m.operations, m.pending.operations...)
+		m.operations = append(m.operations, m.pending.Operations...)
 	}
-	m.pending.operations = nil
+	m.pending.Operations = nil
 	pl.record()
 	return nil
 }
@@ -205,20 +208,20 @@ func (m *maker) apply(v *Verdict, p *profile) error {
 func (pl *plan) render() Reason {
 	p := pl.profile
 	pl.strayInNamespace()
-	if p.fixed != nil && !p.scope.HasParameters() && !pl.first.parameters {
-		pl.rendered = p.fixed
+	if p.Fixed != nil && !p.Scope.HasParameters() && !pl.first.HasGatehouseNames {
+		pl.Rendered = p.Fixed
 		return ""
 	}
-	params, invalid := p.scope.Resolve(
+	params, invalid := p.Scope.Resolve(
 		func(name string) (string, bool) {
-			if !pl.first.parameters {
+			if !pl.first.HasGatehouseNames {
 				return "", false
 			}
-			value := pl.first.annotations.Get(p.annotationPrefix + name)
+			value := pl.first.Annotations.Get(p.AnnotationPrefix + name)
 			return value.Text(), value.Kind() == rawjson.String
 		},
 		func(name string) (string, bool) {
-			text, ok := pl.ns().annotations[p.annotationPrefix+name]
+			text, ok := pl.ns().annotations[p.AnnotationPrefix+name]
 			return text, ok
 		},
 	)
@@ -230,17 +233,17 @@ func (pl *plan) render() Reason {
 	if reason := pl.invalid(invalid); reason != "" {
 		return reason
 	}
-	if p.fixed != nil {
-		pl.rendered = p.fixed
+	if p.Fixed != nil {
+		pl.Rendered = p.Fixed
 		return ""
 	}
 	in := pl.input(p)
 	in.Params = params
-	made, err := p.assemble(func(t *template.Tree) ([]byte, error) { return t.Append(nil, in) })
+	made, err := p.Render(func(t *template.Tree) ([]byte, error) { return t.Append(nil, in) })
 	if err != nil {
 		return pl.unrendered(in, err)
 	}
-	pl.rendered = made
+	pl.Rendered = made
 	if invalid := pl.checkLabels(); len(invalid) > 0 {
 		pl.conflicts = invalid
 		return pl.settle()
@@ -253,11 +256,11 @@ func (pl *plan) render() Reason {
 func (pl *plan) unrendered(in *template.Input, err error) Reason {
 	p := pl.profile
 	const most = 5
-	for _, t := range p.parts() {
+	for _, t := range p.Trees() {
 		_, err := t.Append(nil, in)
 		for _, e := range template.EvaluationErrors(err) {
 			if len(pl.conflicts) < most {
-				pl.conflicts = append(pl.conflicts, conflict{message: fmt.Sprintf("sidecar profile %q cannot be rendered for this pod: %v", p.name, e)})
+				pl.conflicts = append(pl.conflicts, conflict{message: fmt.Sprintf("sidecar profile %q cannot be rendered for this pod: %v", p.Name, e)})
 			}
 		}
 	}
@@ -265,11 +268,11 @@ func (pl *plan) unrendered(in *template.Input, err error) Reason {
 		return pl.settle()
 	}
 	if unknown, ok := errors.AsType[*template.UnknownPresetError](err); ok {
-		ref := p.presets[unknown.Preset]
+		ref := p.Presets[unknown.Preset]
 		err = fmt.Errorf("preset %q: there is no ConfigMap %q in namespace %q", unknown.Preset, ref.Name, ref.Namespace)
 	}
 	pl.verdict.Detail = err.Error()
-	pl.unknown = append(pl.unknown, fmt.Errorf("sidecar profile %q: %w", p.name, err))
+	pl.unknown = append(pl.unknown, fmt.Errorf("sidecar profile %q: %w", p.Name, err))
 	return Unknown
 }
 
@@ -277,9 +280,9 @@ func (pl *plan) unrendered(in *template.Input, err error) Reason {
 // can have made so.
 func (pl *plan) checkLabels() []conflict {
 	var found []conflict
-	for name, value := range pl.metadata.Get("labels").Members() {
+	for name, value := range pl.Metadata.Get("labels").Members() {
 		for _, message := range validation.IsValidLabelValue(value.Text()) {
-			found = append(found, conflict{message: fmt.Sprintf("sidecar profile %q would set the label %s to %s: %s", pl.profile.name, name.Text(), quote(value.Text()), message)})
+			found = append(found, conflict{message: fmt.Sprintf("sidecar profile %q would set the label %s to %s: %s", pl.profile.Name, name.Text(), podtext.Quote(value.Text()), message)})
 		}
 	}
 	return found
@@ -291,8 +294,8 @@ func (pl *plan) invalid(invalid []template.Invalid) Reason {
 	p := pl.profile
 	var reason Reason
 	for _, bad := range invalid {
-		annotation := p.annotationPrefix + bad.Parameter
-		path, message := "metadata.annotations["+annotation+"]", quote(bad.Text)+" is not allowed"
+		annotation := p.AnnotationPrefix + bad.Parameter
+		path, message := "metadata.annotations["+annotation+"]", podtext.Quote(bad.Text)+" is not allowed"
 		if x := pl.verdict.Explanation; x != nil {
 			x.Parameters = append(x.Parameters, Parameter{bad.Parameter, bad.Text, strings.TrimPrefix(string(bad.From)+", not allowed", ", ")})
 		}
@@ -308,18 +311,18 @@ func (pl *plan) invalid(invalid []template.Invalid) Reason {
 			reason = InvalidParameter
 			pl.verdict.Detail = message
 			pl.verdict.warned = true
-			pl.warn("sidecar profile %q is not applied: %s: %s", p.name, path, message)
+			pl.warn("sidecar profile %q is not applied: %s: %s", p.Name, path, message)
 			continue
 		}
 		pl.refuse(path, "", "%s", message)
 		pl.refused = true
 	}
-	if pl.first.parameters {
-		for _, annotation := range marked(pl.first.annotations) {
-			name, ok := strings.CutPrefix(annotation, p.annotationPrefix)
+	if pl.first.HasGatehouseNames {
+		for _, annotation := range marked(pl.first.Annotations) {
+			name, ok := strings.CutPrefix(annotation, p.AnnotationPrefix)
 			if ok && !pl.set.hasParameter(p, name) {
-				pl.refuse("metadata.annotations["+strict.Cut(p.annotationPrefix+name, maxName)+"]", diagnostic.DidYouMean(name, p.scope.ParameterNames()...),
-					"%s is not a parameter of sidecar profile %q", quote(name), p.name)
+				pl.refuse("metadata.annotations["+strict.Cut(p.AnnotationPrefix+name, maxName)+"]", diagnostic.DidYouMean(name, p.Scope.ParameterNames()...),
+					"%s is not a parameter of sidecar profile %q", podtext.Quote(name), p.Name)
 				pl.refused = true
 			}
 		}
@@ -337,35 +340,35 @@ func (pl *plan) strayInNamespace() {
 	p := pl.profile
 	var stray []string
 	for key := range pl.ns().annotations {
-		if name, ok := strings.CutPrefix(key, p.annotationPrefix); ok && !pl.set.hasParameter(p, name) {
+		if name, ok := strings.CutPrefix(key, p.AnnotationPrefix); ok && !pl.set.hasParameter(p, name) {
 			stray = append(stray, name)
 		}
 	}
 	slices.Sort(stray)
 	for _, name := range stray {
 		pl.warn("the annotation %s of namespace %q has no effect: %s is not a parameter of sidecar profile %q",
-			strict.Cut(p.annotationPrefix+name, maxName), pl.in.Namespace, quote(name), p.name)
+			strict.Cut(p.AnnotationPrefix+name, maxName), pl.in.Namespace, podtext.Quote(name), p.Name)
 	}
 }
 
 // hasParameter tells whether a profile has a parameter, or the other one of its
 // rollout: a pod's annotations must suit both.
-func (s *Set) hasParameter(p *profile, name string) bool {
-	other := p.replacedBy
-	if i, known := s.byName[p.replaces]; known {
+func (s *Set) hasParameter(p *profile.Profile, name string) bool {
+	other := p.ReplacedBy
+	if i, known := s.byName[p.Replaces]; known {
 		other = i
 	}
-	return p.scope.HasParameter(name) || other >= 0 && s.profiles[other].scope.HasParameter(name)
+	return p.Scope.HasParameter(name) || other >= 0 && s.profiles[other].Scope.HasParameter(name)
 }
 
 // keeps is called where the pod has something else than the profile adds.
 func (pl *plan) keeps(path, message string) {
-	pl.conflict(path, pl.profile.declineHint(), fmt.Sprintf("sidecar profile %q: %s", pl.profile.name, message))
+	pl.conflict(path, pl.profile.DeclineHint(), fmt.Sprintf("sidecar profile %q: %s", pl.profile.Name, message))
 }
 
 // conflict notes a conflict. It returns true if the pod's own is to be kept.
 func (pl *plan) conflict(path, hint, message string) bool {
-	if pl.profile.onConflict == v1alpha1.KeepConflict {
+	if pl.profile.OnConflict == v1alpha1.KeepConflict {
 		text := at(path, message)
 		pl.verdict.step("conflict", "kept", text)
 		pl.warn("%s, and what is there is kept", text)
@@ -385,9 +388,9 @@ func at(path, message string) string {
 
 // settle does what the profile says about its conflicts.
 func (pl *plan) settle() Reason {
-	skip := pl.profile.onConflict == v1alpha1.SkipConflict
+	skip := pl.profile.OnConflict == v1alpha1.SkipConflict
 	for _, c := range pl.conflicts {
-		pl.verdict.step("conflict", string(pl.profile.onConflict), at(c.path, c.message))
+		pl.verdict.step("conflict", string(pl.profile.OnConflict), at(c.path, c.message))
 		if pl.verdict.Detail == "" {
 			pl.verdict.Detail = c.message
 		}
@@ -396,7 +399,7 @@ func (pl *plan) settle() Reason {
 			continue
 		}
 		pl.verdict.warned = true
-		pl.warn("sidecar profile %q is not applied: %s", pl.profile.name, at(c.path, c.message))
+		pl.warn("sidecar profile %q is not applied: %s", pl.profile.Name, at(c.path, c.message))
 	}
 	if skip {
 		return Conflict
@@ -408,24 +411,24 @@ func (pl *plan) settle() Reason {
 // not admit the pod.
 func (pl *plan) insecure() Reason {
 	message := fmt.Sprintf("with what sidecar profile %q adds, the pod %s, which namespace %q enforces",
-		pl.profile.name, podsecurity.Describe(pl.security.level, pl.security.violations...), pl.in.Namespace)
+		pl.profile.Name, podsecurity.Describe(pl.security.level, pl.security.violations...), pl.in.Namespace)
 	pl.verdict.step("Pod Security", "no", message)
 	pl.verdict.Detail = message
-	if pl.profile.onConflict == v1alpha1.RefuseConflict {
-		pl.refuse("spec", pl.profile.declineHint(), "%s", message)
+	if pl.profile.OnConflict == v1alpha1.RefuseConflict {
+		pl.refuse("spec", pl.profile.DeclineHint(), "%s", message)
 		return Refused
 	}
 	pl.verdict.warned = true
-	pl.warn("sidecar profile %q is not applied: %s", pl.profile.name, message)
+	pl.warn("sidecar profile %q is not applied: %s", pl.profile.Name, message)
 	return PodSecurity
 }
 
 // writeStatus adds the status annotation to the patch.
 func (m *maker) writeStatus() {
 	if m.status != nil {
-		there, ours := m.pod.names(), len(m.now.Profiles)
+		there, ours := m.pod.Names(), len(m.now.Profiles)
 		for i := range m.status.Profiles {
-			if kept := m.status.Profiles[i].prune(m.found, there); !kept.empty() && !slices.ContainsFunc(m.now.Profiles[:ours], func(e entry) bool { return e.Name == kept.Name }) {
+			if kept := m.status.Profiles[i].Prune(m.found, there); !kept.IsEmpty() && !slices.ContainsFunc(m.now.Profiles[:ours], func(e status.Entry) bool { return e.Name == kept.Name }) {
 				m.now.Profiles = append(m.now.Profiles, kept)
 			}
 		}
@@ -434,13 +437,13 @@ func (m *maker) writeStatus() {
 	metadata, annotations := m.hasMetadata()
 	switch {
 	case !metadata:
-		m.now.make("/metadata", m.pod.metadata)
-		m.now.make("/metadata/annotations", nil)
+		m.now.NoteCreated("/metadata", m.pod.Metadata)
+		m.now.NoteCreated("/metadata/annotations", nil)
 		m.operate("add", "/metadata", `{"annotations":{"`+v1alpha1.StatusAnnotation+`":`, `}}`)
 	case !annotations:
-		m.now.make("/metadata/annotations", m.pod.annotations)
+		m.now.NoteCreated("/metadata/annotations", m.pod.Annotations)
 		m.operate("add", "/metadata/annotations", `{"`+v1alpha1.StatusAnnotation+`":`, `}`)
-	case m.pod.status != nil:
+	case m.pod.StatusAnnotation != nil:
 		m.operate("replace", statusPath, "", "")
 	default:
 		m.operate("add", statusPath, "", "")
@@ -454,15 +457,15 @@ const statusPath = "/metadata/annotations/sidecar.gatehouse.dev~1status"
 func (m *maker) refuseLong(status string) {
 	const most = 256 << 10 // k8s.io/apimachinery/pkg/api/validation, TotalAnnotationSizeLimitB
 	size := len(m.text) + len(status)
-	for i := range m.pending.splices {
-		size += len(m.pending.splices[i].insert)
+	for i := range m.pending.Splices {
+		size += len(m.pending.Splices[i].Insert)
 	}
 	if size <= most {
 		return
 	}
 	text := m.text
-	if len(m.pending.splices) > 0 {
-		text = m.pending.result()
+	if len(m.pending.Splices) > 0 {
+		text = m.pending.Result()
 	}
 	size = len(v1alpha1.StatusAnnotation) + len(status)
 	for name, value := range rawjson.Value(text).Get("metadata", "annotations").Members() {
@@ -478,7 +481,7 @@ func (m *maker) refuseLong(status string) {
 
 // operate puts the status somewhere, with what is around it.
 func (m *maker) operate(operation, path, before, after string) {
-	text := m.now.render()
+	text := m.now.Marshal()
 	m.refuseLong(text)
 	const quotes = 64 // and the escapes of those inside
 	value := append(make([]byte, 0, len(before)+len(text)+len(after)+quotes), before...)
@@ -489,7 +492,7 @@ func (m *maker) operate(operation, path, before, after string) {
 // hasMetadata tells whether the pod has metadata and annotations once all
 // operations are carried out.
 func (m *maker) hasMetadata() (metadata, annotations bool) {
-	metadata, annotations = m.pod.metadata.Kind() == rawjson.Object, m.pod.annotations.Kind() == rawjson.Object
+	metadata, annotations = m.pod.Metadata.Kind() == rawjson.Object, m.pod.Annotations.Kind() == rawjson.Object
 	for i := range m.operations {
 		switch m.operations[i].Path {
 		case "/metadata":

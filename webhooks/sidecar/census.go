@@ -18,7 +18,7 @@ type Standing struct {
 func (s *Set) Profiles() []string {
 	names := make([]string, len(s.profiles))
 	for i, p := range s.profiles {
-		names[i] = p.name
+		names[i] = p.Name
 	}
 	return names
 }
@@ -40,11 +40,11 @@ func (s *Set) Census(ctx context.Context, namespace string, pod []byte) ([]Stand
 	}
 	var out []Standing
 	for _, p := range s.profiles {
-		standing := Standing{Profile: p.name, Matched: matched[p.name]}
-		if e := had.find(p.name); e != nil {
-			revision := revisions[p.name]
+		standing := Standing{Profile: p.Name, Matched: matched[p.Name]}
+		if e := had.Find(p.Name); e != nil {
+			revision := revisions[p.Name]
 			if revision == "" {
-				revision = p.revision()
+				revision = p.FixedRevision()
 			}
 			standing.Injected, standing.Stale = true, revision != "" && e.Revision != revision
 		}

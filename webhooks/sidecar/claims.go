@@ -1,5 +1,10 @@
 package sidecar
 
+import (
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
+)
+
 // claims finds what the status annotation that a pod came with, and the one that it gets,
 // list, by the names of containers. A status that nobody but an attacker has written can
 // list thousands, for a pod that has as many.
@@ -10,8 +15,8 @@ type claims struct {
 	now  int
 	// added are the containers that any profile lists, and owners the first profile of the
 	// set that does.
-	added  [lists]map[string]bool
-	owners [lists]map[string]string
+	added  [podtext.NumLists]map[string]bool
+	owners [podtext.NumLists]map[string]string
 }
 
 // claims returns what both status annotations list so far. It is for a pod that came with
@@ -20,7 +25,7 @@ func (m *maker) claims() *claims {
 	c := &m.claimed
 	if !c.read {
 		c.read = true
-		for l := range lists {
+		for l := range podtext.NumLists {
 			c.added[l], c.owners[l] = map[string]bool{}, map[string]string{}
 		}
 		for i := range m.status.Profiles {
@@ -30,7 +35,7 @@ func (m *maker) claims() *claims {
 	for ; c.now < len(m.now.Profiles); c.now++ {
 		e := &m.now.Profiles[c.now]
 		c.add(m.set, e)
-		for l := initContainers; l <= containers; l++ {
+		for l := podtext.InitContainers; l <= podtext.Containers; l++ {
 			for _, names := range [...][]string{e.Merged, e.Replaced} {
 				for _, name := range names {
 					c.added[l][name] = true
@@ -42,10 +47,10 @@ func (m *maker) claims() *claims {
 }
 
 // add adds the containers that an entry lists as added.
-func (c *claims) add(s *Set, e *entry) {
+func (c *claims) add(s *Set, e *status.Entry) {
 	_, known := s.byName[e.Name]
-	for l := initContainers; l <= containers; l++ {
-		for _, name := range *e.list(l) {
+	for l := podtext.InitContainers; l <= podtext.Containers; l++ {
+		for _, name := range *e.List(l) {
 			c.added[l][name] = true
 			if _, owned := c.owners[l][name]; known && !owned {
 				c.owners[l][name] = e.Name

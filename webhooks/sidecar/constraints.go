@@ -4,35 +4,38 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
 // unfit says why the pod cannot be what the profile makes of it, or nothing.
 func (pl *plan) unfit() (path, message string) {
-	d, p := &pl.profile.demands, pl.pod
-	grace, bounded := seconds(p.grace)
-	if !d.fields && (d.sleep == 0 || !bounded || grace >= d.sleep) && (!d.restarts || !neverRestarts(p)) && (len(d.resources) == 0 || p.resources.Len() == 0) {
+	d, p := &pl.profile.Constraints, pl.pod
+	grace, bounded := seconds(p.GracePeriod)
+	if !d.Fields && (d.Sleep == 0 || !bounded || grace >= d.Sleep) && (!d.Restarts || !neverRestarts(p)) && (len(d.Resources) == 0 || p.Resources.Len() == 0) {
 		return "", ""
 	}
 	// Only what comes of it tells: what is added may be merged or left out.
-	made := new(pod)
-	if err := made.read(pl.reader, pl.pending.result()); err != nil {
+	made := new(podtext.Pod)
+	if err := made.Read(pl.reader, pl.pending.Result()); err != nil {
 		return "", "" // It cannot happen: the patch is made for a pod that was read.
 	}
-	if grace, bounded := seconds(made.grace); bounded {
+	if grace, bounded := seconds(made.GracePeriod); bounded {
 		if sleep := longestSleep(made); sleep > 0 && grace < sleep {
-			return "spec.terminationGracePeriodSeconds", fmt.Sprintf("with sidecar profile %q a container sleeps for %d seconds before it ends, and the pod has %d", pl.profile.name, sleep, grace)
+			return "spec.terminationGracePeriodSeconds", fmt.Sprintf("with sidecar profile %q a container sleeps for %d seconds before it ends, and the pod has %d", pl.profile.Name, sleep, grace)
 		}
 	}
 	if neverRestarts(made) && restartsToResize(made) {
-		return "spec.restartPolicy", fmt.Sprintf("with sidecar profile %q a container is restarted to be resized, and the pod's never are", pl.profile.name)
+		return "spec.restartPolicy", fmt.Sprintf("with sidecar profile %q a container is restarted to be resized, and the pod's never are", pl.profile.Name)
 	}
-	for _, name := range d.resources {
+	for _, name := range d.Resources {
 		if most, exceeded := exceeds(made, name); exceeded {
-			return "spec.resources", fmt.Sprintf("the pod has %s of %s for all of its containers, which does not suffice with what sidecar profile %q adds", most, name, pl.profile.name)
+			return "spec.resources", fmt.Sprintf("the pod has %s of %s for all of its containers, which does not suffice with what sidecar profile %q adds", most, name, pl.profile.Name)
 		}
 	}
 	return "", ""
@@ -43,13 +46,13 @@ func seconds(v rawjson.Value) (int64, bool) {
 	return n, err == nil
 }
 
-func neverRestarts(p *pod) bool { return p.restartPolicy.Is(string(corev1.RestartPolicyNever)) }
+func neverRestarts(p *podtext.Pod) bool { return p.RestartPolicy.Is(string(corev1.RestartPolicyNever)) }
 
 // longestSleep returns the longest sleep of any container's hook.
-func longestSleep(p *pod) int64 {
+func longestSleep(p *podtext.Pod) int64 {
 	var longest int64
-	for _, it := range p.containers() {
-		hooks := it.text.Get("lifecycle")
+	for _, it := range p.Containers() {
+		hooks := it.Text.Get("lifecycle")
 		for _, hook := range [...]string{"postStart", "preStop"} {
 			if n, ok := seconds(hooks.Get(hook, "sleep", "seconds")); ok {
 				longest = max(longest, n)
@@ -59,9 +62,9 @@ func longestSleep(p *pod) int64 {
 	return longest
 }
 
-func restartsToResize(p *pod) bool {
-	for _, it := range p.containers() {
-		for _, policy := range it.text.Get("resizePolicy").Elements() {
+func restartsToResize(p *podtext.Pod) bool {
+	for _, it := range p.Containers() {
+		for _, policy := range it.Text.Get("resizePolicy").Elements() {
 			if policy.Get("restartPolicy").Is(string(corev1.RestartContainer)) {
 				return true
 			}
@@ -74,9 +77,9 @@ func restartsToResize(p *pod) bool {
 // a whole has, and how much that is. What they need is counted as the API server
 // does: init containers that end run when of the others native sidecars alone
 // do, and what says its limit alone requests as much.
-func exceeds(p *pod, name string) (string, bool) {
-	limit, limited := readQuantity(p.resources.Get("limits", name))
-	request, requested := readQuantity(p.resources.Get("requests", name))
+func exceeds(p *podtext.Pod, name string) (string, bool) {
+	limit, limited := merge.ReadQuantity(p.Resources.Get("limits", name))
+	request, requested := merge.ReadQuantity(p.Resources.Get("requests", name))
 	if !limited && !requested {
 		return "", false
 	}
@@ -84,20 +87,20 @@ func exceeds(p *pod, name string) (string, bool) {
 		request = limit
 	}
 	var sum, native, most resource.Quantity
-	for l, it := range p.containers() {
-		resources := it.text.Get("resources")
-		upper, bounded := readQuantity(resources.Get("limits", name))
-		if l == containers && bounded && limited && upper.Cmp(limit) > 0 {
+	for l, it := range p.Containers() {
+		resources := it.Text.Get("resources")
+		upper, bounded := merge.ReadQuantity(resources.Get("limits", name))
+		if l == podtext.Containers && bounded && limited && upper.Cmp(limit) > 0 {
 			return limit.String(), true
 		}
-		need, says := readQuantity(resources.Get("requests", name))
+		need, says := merge.ReadQuantity(resources.Get("requests", name))
 		if !says {
 			need = upper
 		}
 		switch {
-		case l == containers:
+		case l == podtext.Containers:
 			sum.Add(need)
-		case it.native:
+		case it.IsNative:
 			sum.Add(need)
 			native.Add(need)
 		default:
@@ -116,13 +119,13 @@ func exceeds(p *pod, name string) (string, bool) {
 // refuseUnfit does what the profile says about a pod that cannot have its
 // containers. There is nothing to keep.
 func (pl *plan) refuseUnfit(path, message string) Reason {
-	pl.verdict.step("conflict", string(pl.profile.onConflict), path+": "+message)
+	pl.verdict.step("conflict", string(pl.profile.OnConflict), path+": "+message)
 	pl.verdict.Detail = message
-	if pl.profile.onConflict == v1alpha1.RefuseConflict {
-		pl.refuse(path, pl.profile.declineHint(), "%s", message)
+	if pl.profile.OnConflict == v1alpha1.RefuseConflict {
+		pl.refuse(path, pl.profile.DeclineHint(), "%s", message)
 		return Refused
 	}
 	pl.verdict.warned = true
-	pl.warn("sidecar profile %q is not applied: %s: %s", pl.profile.name, path, message)
+	pl.warn("sidecar profile %q is not applied: %s: %s", pl.profile.Name, path, message)
 	return Conflict
 }

@@ -9,14 +9,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
-
 	"gomodules.xyz/jsonpatch/v2"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // Input is a pod that is to be created.
@@ -128,7 +130,7 @@ type maker struct {
 
 	// pod is the pod as it is, with what profiles have done so far; first is the
 	// pod without what its status lists, as the first call saw it.
-	pod, first *pod
+	pod, first *podtext.Pod
 	text       []byte
 	firstText  []byte
 	namespace  namespace
@@ -138,11 +140,11 @@ type maker struct {
 
 	podWord, namespaceWord word
 
-	status  *status // of the pod as it came, nil without one
-	found   *undo   // what of it is in the pod
+	status  *status.Status // of the pod as it came, nil without one
+	found   *status.Undo   // what of it is in the pod
 	claimed claims
-	now     status // as it will be
-	pending editor
+	now     status.Status // as it will be
+	pending merge.Editor
 	// operations are those of all profiles so far.
 	operations []jsonpatch.Operation
 	unknown    []error
@@ -150,9 +152,9 @@ type maker struct {
 	ready      bool // expression is
 	security   securityCheck
 	plan       plan
-	reader     *reader
+	reader     *podtext.Reader
 	// room is that of the splices of one profile.
-	room [8]splice
+	room [8]merge.Splice
 }
 
 // Decide decides about a pod that is to be created. It is safe for concurrent
@@ -163,31 +165,31 @@ func (s *Set) Decide(in Input) Decision {
 }
 
 // decide is Decide, and what the pod's status annotation says, nil without one.
-func (s *Set) decide(in Input) (Decision, *status) {
+func (s *Set) decide(in Input) (Decision, *status.Status) {
 	sc, _ := s.scratch.Get().(*scratch)
 	// Nothing of the request may be kept.
 	defer func() {
 		sc.clear()
 		s.scratch.Put(sc)
 	}()
-	in.Pod = trimmed(in.Pod)
+	in.Pod = podtext.Trim(in.Pod)
 	m := &sc.maker
-	m.set, m.in, m.pod, m.text, m.reader = s, &in, &sc.pod, in.Pod, &sc.reader
+	m.set, m.in, m.pod, m.text, m.reader = s, &in, &sc.Pod, in.Pod, &sc.Reader
 	m.decide(sc)
 	return m.Decision, m.status
 }
 
 func (m *maker) decide(sc *scratch) {
 	if m.in.Checked {
-		m.Err = m.pod.read(&sc.reader, m.text)
+		m.Err = m.pod.Read(&sc.Reader, m.text)
 	} else {
-		m.Err = m.pod.parse(&sc.reader, m.text)
+		m.Err = m.pod.Parse(&sc.Reader, m.text)
 	}
 	if m.Err != nil {
 		return
 	}
 	m.first, m.firstText = m.pod, m.text
-	if m.pod.status != nil {
+	if m.pod.StatusAnnotation != nil {
 		m.Again = true
 		if m.Err = m.again(); m.Err != nil {
 			return
@@ -207,9 +209,9 @@ func (m *maker) decide(sc *scratch) {
 // again reads the status of a pod that has been here before, and the pod without
 // what that lists: whatever is decided must not depend on what was added.
 func (m *maker) again() error {
-	st, err := parseStatus(m.pod.status.Text())
+	st, err := status.Parse(m.pod.StatusAnnotation.Text())
 	if err != nil {
-		m.warn("%s cannot be read and is ignored: only Gatehouse writes it", statusField)
+		m.warn("%s cannot be read and is ignored: only Gatehouse writes it", status.Field)
 		return nil //nolint:nilerr // whoever wrote it, the pod is none of a second call
 	}
 	m.status = st
@@ -217,11 +219,11 @@ func (m *maker) again() error {
 	if len(st.Profiles) == 0 {
 		return nil
 	}
-	m.found = st.undo()
-	m.firstText, _ = m.found.revert(make([]byte, 0, len(m.text)), m.text, "", nil)
-	m.first = new(pod)
-	if err := m.first.read(m.reader, m.firstText); err != nil {
-		return fmt.Errorf("without what %s lists: %w", statusField, err)
+	m.found = st.Undo()
+	m.firstText, _ = m.found.Revert(make([]byte, 0, len(m.text)), m.text, "", nil)
+	m.first = new(podtext.Pod)
+	if err := m.first.Read(m.reader, m.firstText); err != nil {
+		return fmt.Errorf("without what %s lists: %w", status.Field, err)
 	}
 	return nil
 }
@@ -242,7 +244,7 @@ func (m *maker) candidates(sc *scratch) {
 		m.Verdicts = make([]Verdict, len(s.profiles))
 		m.about = slices.Grow(sc.about[:0], len(s.profiles))
 		for i, p := range s.profiles {
-			m.Verdicts[i].Profile, m.Verdicts[i].Revision = p.name, p.revision()
+			m.Verdicts[i].Profile, m.Verdicts[i].Revision = p.Name, p.FixedRevision()
 			m.about = append(m.about, i)
 			if m.in.Explain {
 				m.Verdicts[i].Explanation = new(Explanation)
@@ -261,7 +263,7 @@ func (m *maker) candidates(sc *scratch) {
 	for i, p := range s.profiles {
 		if room[i/bits]&(1<<(i%bits)) != 0 {
 			m.about = append(m.about, i)
-			m.Verdicts = append(m.Verdicts, Verdict{Profile: p.name, Revision: p.revision()})
+			m.Verdicts = append(m.Verdicts, Verdict{Profile: p.Name, Revision: p.FixedRevision()})
 		}
 	}
 	m.NotSelected = len(s.profiles) - len(m.about)
@@ -270,16 +272,16 @@ func (m *maker) candidates(sc *scratch) {
 // words reads what the pod and its namespace want. It returns false if the pod
 // is refused for it.
 func (m *maker) words() bool {
-	if inject := m.first.inject; inject != nil {
+	if inject := m.first.InjectAnnotation; inject != nil {
 		var bad *wrong
 		// Nobody can change the word of a mirror any more.
-		if m.podWord, bad = m.set.parseWord(inject.Text()); bad != nil && !m.first.mirror {
+		if m.podWord, bad = m.set.parseWord(inject.Text()); bad != nil && !m.first.IsMirror {
 			m.refuse(injectField, bad.hint, "%s", bad.message)
 			m.rest(Refused, "the pod's word cannot be understood")
 			return false
 		}
 	}
-	if m.first.parameters {
+	if m.first.HasGatehouseNames {
 		m.strangers()
 	}
 	if m.set.namespaces == nil || len(m.set.profiles) == 0 {
@@ -297,12 +299,12 @@ func (m *maker) words() bool {
 // strangers warns about annotations that are meant for Gatehouse and say nothing
 // to it, and about labels that should be annotations.
 func (m *maker) strangers() {
-	for _, name := range marked(m.first.annotations) {
+	for _, name := range marked(m.first.Annotations) {
 		if because, hint := m.set.strange(name); because != "" {
 			m.warn("metadata.annotations[%s] has no effect: %s%s", strict.Cut(name, maxName), because, hint)
 		}
 	}
-	for _, name := range marked(m.first.labels) {
+	for _, name := range marked(m.first.Labels) {
 		if name == v1alpha1.InjectAnnotation || strings.Contains(name, "."+v1alpha1.ParameterDomain+"/") {
 			m.warn("metadata.labels[%s] has no effect: it is a label (hint: make it an annotation)", strict.Cut(name, maxName))
 		}
@@ -314,7 +316,7 @@ func (m *maker) strangers() {
 func marked(object rawjson.Value) []string {
 	var names []string
 	for nameText := range object.Members() {
-		if name := nameText.Text(); strings.Contains(name, mark) {
+		if name := nameText.Text(); strings.Contains(name, podtext.Domain) {
 			names = append(names, name)
 		}
 	}
@@ -342,9 +344,9 @@ func (s *Set) strange(name string) (because, hint string) {
 	i, known := s.byName[profile]
 	switch {
 	case !known:
-		return "there is no sidecar profile " + quote(profile), ""
-	case s.profiles[i].replaces != "":
-		return fmt.Sprintf("sidecar profile %q takes the place of %q, and reads the annotations that are for that", profile, s.profiles[i].replaces), ""
+		return "there is no sidecar profile " + podtext.Quote(profile), ""
+	case s.profiles[i].Replaces != "":
+		return fmt.Sprintf("sidecar profile %q takes the place of %q, and reads the annotations that are for that", profile, s.profiles[i].Replaces), ""
 	}
 	return "", ""
 }
@@ -479,7 +481,7 @@ func (m *maker) notSelected() string {
 	b.WriteString("no sidecar profile selects the pod")
 	before := ": "
 	for _, p := range all[:min(shown, len(all))] {
-		fmt.Fprintf(&b, "%s%s=%s", before, p.name, m.sure(p.name).Reason)
+		fmt.Fprintf(&b, "%s%s=%s", before, p.Name, m.sure(p.Name).Reason)
 		before = ", "
 	}
 	if more := len(all) - shown; more > 0 {

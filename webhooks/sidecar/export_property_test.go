@@ -4,18 +4,22 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
 )
 
 // Spliced is Decide, and the text that the editors make of the pod beside the
 // patch: what the patch must come to, but for the status annotation.
 func (s *Set) Spliced(in Input) (Decision, []byte) {
 	sc := new(scratch)
-	in.Pod = trimmed(in.Pod)
+	in.Pod = podtext.Trim(in.Pod)
 	m := &sc.maker
-	m.set, m.in, m.pod, m.text, m.reader = s, &in, &sc.pod, in.Pod, &sc.reader
+	m.set, m.in, m.pod, m.text, m.reader = s, &in, &sc.Pod, in.Pod, &sc.Reader
 	m.decide(sc)
-	if len(m.pending.splices) > 0 {
-		return m.Decision, m.pending.result()
+	if len(m.pending.Splices) > 0 {
+		return m.Decision, m.pending.Result()
 	}
 	return m.Decision, m.text
 }
@@ -24,17 +28,19 @@ func (s *Set) Spliced(in Input) (Decision, []byte) {
 // false if that cannot be read.
 func Stripped(pod []byte) ([]byte, bool) {
 	var sc scratch
-	pod = trimmed(pod)
-	if err := sc.pod.parse(&sc.reader, pod); err != nil || sc.pod.status == nil {
+	pod = podtext.Trim(pod)
+	if err := sc.Pod.Parse(&sc.Reader, pod); err != nil || sc.Pod.StatusAnnotation == nil {
 		return nil, false
 	}
-	s, err := parseStatus(sc.pod.status.Text())
+	s, err := status.Parse(sc.Pod.StatusAnnotation.Text())
 	if err != nil {
 		return nil, false
 	}
-	out, _ := s.undo().revert(nil, pod, "", nil)
+	out, _ := s.Undo().Revert(nil, pod, "", nil)
 	return out, true
 }
 
 // AsWritten is a pod's spec as it is added.
-func AsWritten(spec []byte) []byte { return asWritten(spec, reflect.TypeFor[corev1.PodSpec]()) }
+func AsWritten(spec []byte) []byte {
+	return merge.Canonicalize(spec, reflect.TypeFor[corev1.PodSpec]())
+}

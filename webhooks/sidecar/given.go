@@ -10,6 +10,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
 // giving collects what one container gets of what the pod's own have.
@@ -49,10 +51,10 @@ func (pl *plan) given(s *v1alpha1.SidecarShare, privileged bool) (rawjson.Value,
 	g := giving{share: s, privileged: privileged, needed: make(map[string]bool)}
 	// What profiles add to the pod's own containers is not shared: whether it is
 	// there already would depend on their order and on the number of calls.
-	from := pl.first.lists[containers]
-	for i := from.from; i < from.to; i++ {
-		it := pl.first.item(i)
-		if name := it.name.Text(); !pl.isApp(containers, name) || len(s.From) > 0 && !slices.Contains(s.From, name) {
+	from := pl.first.Lists[podtext.Containers]
+	for i := from.From; i < from.To; i++ {
+		it := pl.first.Element(i)
+		if name := it.Name.Text(); !pl.isApp(podtext.Containers, name) || len(s.From) > 0 && !slices.Contains(s.From, name) {
 			continue
 		}
 		if err := pl.giveOf(&g, it); err != nil {
@@ -84,10 +86,10 @@ func (pl *plan) given(s *v1alpha1.SidecarShare, privileged bool) (rawjson.Value,
 }
 
 // giveOf collects what is shared of one of the pod's own containers.
-func (pl *plan) giveOf(g *giving, it *item) error {
+func (pl *plan) giveOf(g *giving, it *podtext.Element) error {
 	var expanded []string
 	if g.share.VolumeMounts {
-		for _, mount := range it.text.Get("volumeMounts").Elements() {
+		for _, mount := range it.Text.Get("volumeMounts").Elements() {
 			if mount.Get("mountPath").Is(tokenPath) {
 				continue
 			}
@@ -100,7 +102,7 @@ func (pl *plan) giveOf(g *giving, it *item) error {
 		}
 	}
 	if g.share.VolumeDevices {
-		for _, device := range it.text.Get("volumeDevices").Elements() {
+		for _, device := range it.Text.Get("volumeDevices").Elements() {
 			pl.give(g, &g.volumeDevices, "devicePath", device)
 		}
 	}
@@ -110,7 +112,7 @@ func (pl *plan) giveOf(g *giving, it *item) error {
 	// Of several variables of one name the last is in force.
 	var variables []rawjson.Value
 	last := make(map[string]int)
-	for i, variable := range it.text.Get("env").Elements() {
+	for i, variable := range it.Text.Get("env").Elements() {
 		variables = append(variables, variable)
 		last[variable.Get("name").Text()] = i
 	}
@@ -125,7 +127,7 @@ func (pl *plan) giveOf(g *giving, it *item) error {
 		if last[name] != i || !needed[name] && !slices.Contains(g.share.Env, "*") && !slices.Contains(g.share.Env, name) {
 			continue
 		}
-		variable, err := ofContainer(variable, it.name)
+		variable, err := ofContainer(variable, it.Name)
 		if err != nil {
 			return err
 		}
@@ -133,8 +135,8 @@ func (pl *plan) giveOf(g *giving, it *item) error {
 		if needed[name] {
 			g.needed[name] = true
 			if other != nil && !sameVariable(other, variable) {
-				pl.conflict("", pl.profile.declineHint(), fmt.Sprintf("the pod's own containers differ in the variable %s, which a path expands that sidecar profile %q shares with container %q",
-					quote(name), pl.profile.name, g.share.Container))
+				pl.conflict("", pl.profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in the variable %s, which a path expands that sidecar profile %q shares with container %q",
+					podtext.Quote(name), pl.profile.Name, g.share.Container))
 			}
 		}
 	}
@@ -145,9 +147,9 @@ func (pl *plan) giveOf(g *giving, it *item) error {
 // path are a conflict.
 func (pl *plan) give(g *giving, u *union, key string, value rawjson.Value) {
 	path := value.Get(key).Text()
-	if other := u.add(path, value); other != nil && !equal(other, value) {
-		pl.conflict("", pl.profile.declineHint(), fmt.Sprintf("the pod's own containers differ in what is at %s, which sidecar profile %q shares with container %q",
-			quote(path), pl.profile.name, g.share.Container))
+	if other := u.add(path, value); other != nil && !merge.Equal(other, value) {
+		pl.conflict("", pl.profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in what is at %s, which sidecar profile %q shares with container %q",
+			podtext.Quote(path), pl.profile.Name, g.share.Container))
 	}
 }
 
@@ -157,12 +159,12 @@ func (pl *plan) give(g *giving, u *union, key string, value rawjson.Value) {
 func (g *giving) mount(mount rawjson.Value) (rawjson.Value, error) {
 	var err error
 	if g.share.ReadOnly && !mount.Get("readOnly").IsTrue() {
-		if mount, err = with(mount, mount, "readOnly", "true"); err != nil {
+		if mount, err = merge.SetMember(mount, mount, "readOnly", "true"); err != nil {
 			return nil, err
 		}
 	}
 	if !g.privileged && mount.Get("mountPropagation").Is(string(corev1.MountPropagationBidirectional)) {
-		return with(mount, mount, "mountPropagation", `"`+string(corev1.MountPropagationHostToContainer)+`"`)
+		return merge.SetMember(mount, mount, "mountPropagation", `"`+string(corev1.MountPropagationHostToContainer)+`"`)
 	}
 	return mount, nil
 }
@@ -174,7 +176,7 @@ func ofContainer(variable, container rawjson.Value) (rawjson.Value, error) {
 	if ref.Kind() != rawjson.Object || ref.Get("containerName").Text() != "" {
 		return variable, nil
 	}
-	return with(variable, ref, "containerName", string(container))
+	return merge.SetMember(variable, ref, "containerName", string(container))
 }
 
 // reached are names of variables and of those that their values expand, by any
@@ -195,7 +197,7 @@ func reached(names []string, value func(name string) rawjson.Value) map[string]b
 // sameVariable tells whether two variables of one name are the same, whether or
 // not they say what the API server puts in where nothing is said.
 func sameVariable(a, b rawjson.Value) bool {
-	if equal(a, b) {
+	if merge.Equal(a, b) {
 		return true
 	}
 	x, errX := withoutDefaults(a)

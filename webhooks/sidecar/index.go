@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
 // fewProfiles is how many profiles are all looked at for every pod.
@@ -35,19 +37,19 @@ func (p pivots) add(key, value string, profile int) {
 }
 
 // newIndex makes an index, or nil for few profiles.
-func newIndex(profiles []*profile) *index {
+func newIndex(profiles []*profile.Profile) *index {
 	if len(profiles) <= fewProfiles {
 		return nil
 	}
 	x := &index{objects: make(pivots), namespaces: make(pivots), count: len(profiles)}
 	for i, p := range profiles {
-		if key, values := pivot(p.objects); key != "" {
+		if key, values := pivot(p.ObjectSelector); key != "" {
 			for _, value := range values {
 				x.objects.add(string(rawjson.AppendString(nil, key)), string(rawjson.AppendString(nil, value)), i)
 			}
 			continue
 		}
-		if key, values := pivot(p.namespaces); key != "" {
+		if key, values := pivot(p.NamespaceSelector); key != "" {
 			for _, value := range values {
 				x.namespaces.add(key, value, i)
 			}
@@ -66,7 +68,7 @@ func pivot(s labels.Selector) (key string, values []string) {
 	requirements, _ := s.Requirements()
 	for i := range requirements {
 		r := &requirements[i]
-		if oneOf(r) && (values == nil || r.ValuesUnsorted() != nil && len(r.ValuesUnsorted()) < len(values)) {
+		if profile.IsOneOf(r) && (values == nil || r.ValuesUnsorted() != nil && len(r.ValuesUnsorted()) < len(values)) {
 			key, values = r.Key(), r.ValuesUnsorted()
 		}
 	}
@@ -75,14 +77,14 @@ func pivot(s labels.Selector) (key string, values []string) {
 
 // candidates marks the profiles that are not excluded. The room is cleared and
 // has a bit for each profile.
-func (x *index) candidates(room []uint64, p *pod, ns *namespace) {
+func (x *index) candidates(room []uint64, p *podtext.Pod, ns *namespace) {
 	mark := func(profiles []int) {
 		for _, i := range profiles {
 			room[i/64] |= 1 << (i % 64)
 		}
 	}
 	mark(x.always)
-	for name, value := range p.labels.Members() {
+	for name, value := range p.Labels.Members() {
 		if bytes.IndexByte(name, '\\') >= 0 {
 			name = rawjson.AppendString(nil, name.Text())
 		}

@@ -6,6 +6,9 @@ import (
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
 // checkPorts finds ports of the pod that clash with those of the elements that
@@ -13,25 +16,25 @@ import (
 // has seen to it.
 func (pl *plan) checkPorts() error {
 	p := pl.pod
-	for _, l := range [...]list{initContainers, containers} {
-		for i := p.lists[l].from; i < p.lists[l].to; i++ {
-			it := p.item(i)
-			for k, element := range it.ports.Elements() {
-				port, err := readPort(element)
+	for _, l := range [...]podtext.List{podtext.InitContainers, podtext.Containers} {
+		for i := p.Lists[l].From; i < p.Lists[l].To; i++ {
+			it := p.Element(i)
+			for k, element := range it.Ports.Elements() {
+				port, err := podtext.ReadPort(element)
 				if err != nil {
-					return fmt.Errorf("spec.%s[%d].ports[%d]: %w", l, i-p.lists[l].from, k, err)
+					return fmt.Errorf("spec.%s[%d].ports[%d]: %w", l, i-p.Lists[l].From, k, err)
 				}
 				for {
 					// A plain init container has ended before containers start,
 					// but native sidecars run beside it.
-					where, at, theirs, field := pl.clash(&port, it, l == initContainers && !it.native)
+					where, at, theirs, field := pl.clash(&port, it, l == podtext.InitContainers && !it.IsNative)
 					if field == "" {
 						break
 					}
-					owner := &pl.profile.elements[where][at]
-					path := fmt.Sprintf("spec.%s[%d].ports[%d].%s", l, i-p.lists[l].from, k, field)
-					message := fmt.Sprintf("%s is declared by container %q of sidecar profile %q too", port.text(field), owner.name, pl.profile.name)
-					if !pl.conflict(path, "change the port, or "+pl.profile.declineHint(), message) {
+					owner := &pl.profile.Elements[where][at]
+					path := fmt.Sprintf("spec.%s[%d].ports[%d].%s", l, i-p.Lists[l].From, k, field)
+					message := fmt.Sprintf("%s is declared by container %q of sidecar profile %q too", port.Describe(field), owner.Name, pl.profile.Name)
+					if !pl.conflict(path, "change the port, or "+pl.profile.DeclineHint(), message) {
 						break
 					}
 					if err := pl.dropPort(where, at, theirs); err != nil {
@@ -46,19 +49,19 @@ func (pl *plan) checkPorts() error {
 
 // clash tells which port of a container that is to be added clashes with one of
 // the pod's, and over which field.
-func (pl *plan) clash(port *declaredPort, of *item, beforeContainers bool) (l list, element, which int, field string) {
-	for l := initContainers; l <= containers; l++ {
-		if l == containers && beforeContainers {
+func (pl *plan) clash(port *podtext.Port, of *podtext.Element, beforeContainers bool) (l podtext.List, element, which int, field string) {
+	for l := podtext.InitContainers; l <= podtext.Containers; l++ {
+		if l == podtext.Containers && beforeContainers {
 			continue
 		}
-		for i := range pl.profile.elements[l] {
-			e := &pl.profile.elements[l][i]
-			if f := pl.fate(l, i); !e.runs(l) || f.what != toAdd && f.what != replaced && f.what != merged || of.name.Is(e.name) {
+		for i := range pl.profile.Elements[l] {
+			e := &pl.profile.Elements[l][i]
+			if f := pl.fate(l, i); !e.RunsWithOthers(l) || f.what != toAdd && f.what != replaced && f.what != merged || of.Name.Is(e.Name) {
 				continue
 			}
-			ports := pl.rendered.elements[l][i].ports
+			ports := pl.Rendered.Elements[l][i].Ports
 			for k := range ports {
-				if field := port.clash(&ports[k]); field != "" && !slices.Contains(pl.fate(l, i).dropped, k) {
+				if field := port.ConflictsOver(&ports[k]); field != "" && !slices.Contains(pl.fate(l, i).dropped, k) {
 					return l, i, k, field
 				}
 			}
@@ -68,26 +71,26 @@ func (pl *plan) clash(port *declaredPort, of *item, beforeContainers bool) (l li
 }
 
 // dropPort leaves a port out of a container that is to be added.
-func (pl *plan) dropPort(l list, i, which int) error {
+func (pl *plan) dropPort(l podtext.List, i, which int) error {
 	if pl.fates[l] == nil {
-		pl.fates[l] = make([]fate, len(pl.profile.elements[l]))
+		pl.fates[l] = make([]fate, len(pl.profile.Elements[l]))
 	}
 	f := &pl.fates[l][i]
 	f.dropped = append(f.dropped, which)
-	container := rawjson.Value(pl.rendered.elements[l][i].raw)
+	container := rawjson.Value(pl.Rendered.Elements[l][i].Raw)
 	ports := container.Get("ports")
 	if len(f.dropped) == ports.Len() {
-		f.raw = without(container, "ports")
+		f.raw = merge.RemoveMembers(container, "ports")
 		return nil
 	}
-	var left []part
+	var left []profile.Part
 	for k, port := range ports.Elements() {
 		if !slices.Contains(f.dropped, k) {
-			left = append(left, part{raw: json.RawMessage(port)})
+			left = append(left, profile.Part{Raw: json.RawMessage(port)})
 		}
 	}
-	e := editor{text: container}
-	err := e.replace("", ports, array(left))
-	f.raw = e.result()
+	e := merge.Editor{Text: container}
+	err := e.Replace("", ports, profile.Array(left))
+	f.raw = e.Result()
 	return err
 }

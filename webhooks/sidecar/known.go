@@ -10,6 +10,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
 
@@ -49,16 +51,16 @@ func (s *Set) checkKnown(all []KnownNamespace) diagnostic.List {
 			}
 			p := s.profiles[i]
 			if !s.hasParameter(p, name) {
-				warn(key, diagnostic.DidYouMean(name, p.scope.ParameterNames()...), fmt.Sprintf("has no effect: %s is not a parameter of sidecar profile %q", quote(name), p.name))
+				warn(key, diagnostic.DidYouMean(name, p.Scope.ParameterNames()...), fmt.Sprintf("has no effect: %s is not a parameter of sidecar profile %q", podtext.Quote(name), p.Name))
 			}
 		}
 		for _, p := range s.profiles {
 			for _, bad := range s.invalidIn(p, ns.Namespace) {
 				what := "refuses pods"
 				if bad.Skip {
-					what = "keeps sidecar profile " + quote(p.name) + " from pods"
+					what = "keeps sidecar profile " + podtext.Quote(p.Name) + " from pods"
 				}
-				warn(p.annotationPrefix+bad.Parameter, "", fmt.Sprintf("%s is not allowed, and %s that do not set it themselves: allowed is %s", quote(bad.Text), what, bad.Allowed))
+				warn(p.AnnotationPrefix+bad.Parameter, "", fmt.Sprintf("%s is not allowed, and %s that do not set it themselves: allowed is %s", podtext.Quote(bad.Text), what, bad.Allowed))
 			}
 		}
 	}
@@ -66,11 +68,11 @@ func (s *Set) checkKnown(all []KnownNamespace) diagnostic.List {
 }
 
 // invalidIn are the parameters that a namespace sets to what is not allowed.
-func (s *Set) invalidIn(p *profile, ns *corev1.Namespace) []template.Invalid {
-	_, invalid := p.scope.Resolve(
+func (s *Set) invalidIn(p *profile.Profile, ns *corev1.Namespace) []template.Invalid {
+	_, invalid := p.Scope.Resolve(
 		func(string) (string, bool) { return "", false },
 		func(name string) (string, bool) {
-			text, ok := ns.Annotations[p.annotationPrefix+name]
+			text, ok := ns.Annotations[p.AnnotationPrefix+name]
 			return text, ok
 		},
 	)

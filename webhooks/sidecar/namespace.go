@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
 // answer is one of three.
@@ -35,18 +36,18 @@ func (s *Set) lookUp(name string) namespace {
 
 // matches tells whether the profile selects the namespace. Of a namespace that
 // is not known only the name is.
-func (n *namespace) matches(p *profile) answer {
+func (n *namespace) matches(p *profile.Profile) answer {
 	switch {
 	case n.known:
-		if p.namespaces.Matches(n) {
+		if p.NamespaceSelector.Matches(n) {
 			return yes
 		}
 		return no
-	case n.name == "" || p.byName == nil:
+	case n.name == "" || p.NameSelector == nil:
 		return couldNotTell
-	case !p.byName.Matches(n):
+	case !p.NameSelector.Matches(n):
 		return no
-	case p.nameOnly:
+	case p.NameOnly:
 		return yes
 	default:
 		return couldNotTell

@@ -5,6 +5,9 @@ import (
 	"slices"
 
 	"gomodules.xyz/jsonpatch/v2"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
 )
 
 // Removal is how to take out of a pod what earlier decisions have put in.
@@ -23,28 +26,28 @@ type Removal struct {
 // what was replaced comes back, and what others have added stays. The error says why this is no pod,
 // or that the annotation cannot be read.
 func Remove(text []byte) (Removal, error) {
-	text = trimmed(text)
+	text = podtext.Trim(text)
 	var sc scratch
-	p := &sc.pod
-	if err := p.parse(&sc.reader, text); err != nil {
+	p := &sc.Pod
+	if err := p.Parse(&sc.Reader, text); err != nil {
 		return Removal{}, err
 	}
-	if p.status == nil {
+	if p.StatusAnnotation == nil {
 		return Removal{}, nil
 	}
-	s, err := parseStatus(p.status.Text())
+	s, err := status.Parse(p.StatusAnnotation.Text())
 	if err != nil {
-		return Removal{}, fmt.Errorf("%s: %w", statusField, err)
+		return Removal{}, fmt.Errorf("%s: %w", status.Field, err)
 	}
 	var r Removal
-	root := s.undo()
+	root := s.Undo()
 	for i := range s.Profiles {
 		r.Profiles = append(r.Profiles, s.Profiles[i].Name)
 	}
-	var o operations
-	root.revert(nil, text, "", &o)
-	r.Patches = o.all
-	r.Left = root.left("", nil)
+	var o status.Operations
+	root.Revert(nil, text, "", &o)
+	r.Patches = o.All
+	r.Left = root.NotFound("", nil)
 	slices.Sort(r.Left)
 	return r, nil
 }

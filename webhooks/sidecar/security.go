@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
 // securityCheck holds what is added against the Pod Security level that the
@@ -19,7 +20,7 @@ type securityCheck struct {
 
 // harms tells whether the level admits the pod as it was in text, and does not
 // with what is pending.
-func (c *securityCheck) harms(m *maker, p *profile, text []byte) (bool, error) {
+func (c *securityCheck) harms(m *maker, p *profile.Profile, text []byte) (bool, error) {
 	if !c.looked {
 		c.looked = true
 		if ns := m.ns(); ns.known {
@@ -27,7 +28,7 @@ func (c *securityCheck) harms(m *maker, p *profile, text []byte) (bool, error) {
 			c.enforces = c.level.Enforces()
 		}
 	}
-	if !c.enforces || p.clean.Has(c.level) {
+	if !c.enforces || p.CleanLevels.Has(c.level) {
 		return false, nil
 	}
 	before, err := c.evaluate(m, text)
@@ -35,7 +36,7 @@ func (c *securityCheck) harms(m *maker, p *profile, text []byte) (bool, error) {
 		// It is refused whatever is added.
 		return false, err
 	}
-	c.violations, err = c.evaluate(m, m.pending.result())
+	c.violations, err = c.evaluate(m, m.pending.Result())
 	return len(c.violations) > 0, err
 }
 

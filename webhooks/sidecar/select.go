@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // selectProfiles gives a reason to the profiles that are not to be applied.
@@ -26,11 +27,11 @@ func (m *maker) selectProfiles() {
 		return
 	}
 	// Only now it is worth a look at the containers.
-	if m.Err = m.first.specError(); m.Err != nil {
+	if m.Err = m.first.SpecError(); m.Err != nil {
 		return
 	}
 	if m.first != m.pod {
-		if m.Err = m.pod.specError(); m.Err != nil {
+		if m.Err = m.pod.SpecError(); m.Err != nil {
 			return
 		}
 	}
@@ -46,7 +47,7 @@ func (m *maker) selectProfiles() {
 			continue
 		}
 		if unknown {
-			m.unknown = append(m.unknown, fmt.Errorf("namespace %q is not known, and sidecar profile %q selects namespaces by their labels", m.in.Namespace, p.name))
+			m.unknown = append(m.unknown, fmt.Errorf("namespace %q is not known, and sidecar profile %q selects namespaces by their labels", m.in.Namespace, p.Name))
 			continue
 		}
 		v.Reason = m.holds(v, p)
@@ -60,31 +61,31 @@ func (m *maker) selectProfiles() {
 func (m *maker) replace() {
 	for i := range m.Verdicts {
 		v, p := &m.Verdicts[i], m.set.profiles[m.about[i]]
-		if v.Reason != "" || p.replacedBy < 0 {
+		if v.Reason != "" || p.ReplacedBy < 0 {
 			continue
 		}
-		by := m.set.profiles[p.replacedBy]
-		other := m.verdict(by.name)
+		by := m.set.profiles[p.ReplacedBy]
+		other := m.verdict(by.Name)
 		switch {
-		case m.has(by.name):
-			v.replaced(fmt.Sprintf("sidecar profile %q, which takes its place, is there already", by.name))
+		case m.has(by.Name):
+			v.replaced(fmt.Sprintf("sidecar profile %q, which takes its place, is there already", by.Name))
 		case other == nil || other.Reason != "" && other.Reason != Unknown:
-		case m.has(p.name):
-			other.replaced(fmt.Sprintf("sidecar profile %q, whose place it takes, is there already", p.name))
+		case m.has(p.Name):
+			other.replaced(fmt.Sprintf("sidecar profile %q, whose place it takes, is there already", p.Name))
 		default:
-			v.replaced(fmt.Sprintf("sidecar profile %q takes its place for %d %% of workloads", by.name, by.percent))
+			v.replaced(fmt.Sprintf("sidecar profile %q takes its place for %d %% of workloads", by.Name, by.Percent))
 		}
 	}
 }
 
 // has tells whether the pod has something of a profile.
 func (m *maker) has(profile string) bool {
-	e := m.status.find(profile)
+	e := m.status.Find(profile)
 	if e == nil {
 		return false
 	}
-	there := e.prune(m.found, m.pod.names())
-	return !there.empty()
+	there := e.Prune(m.found, m.pod.Names())
+	return !there.IsEmpty()
 }
 
 func (v *Verdict) replaced(detail string) {
@@ -111,49 +112,49 @@ func wants(s labels.Selector, whose string, there map[string]string) string {
 
 // selects gives the reason for which the profile is not to be applied, as far as
 // the pod's metadata tells, or none.
-func (m *maker) selects(v *Verdict, p *profile) Reason {
+func (m *maker) selects(v *Verdict, p *profile.Profile) Reason {
 	unknown := false
-	if p.namespaces != nil {
+	if p.NamespaceSelector != nil {
 		switch m.ns().matches(p) {
 		case no:
-			v.step("namespaceSelector", "no", wants(p.namespaces, "the namespace", m.ns().labels))
+			v.step("namespaceSelector", "no", wants(p.NamespaceSelector, "the namespace", m.ns().labels))
 			return NamespaceNotSelected
 		case couldNotTell:
 			v.step("namespaceSelector", "unknown", fmt.Sprintf("namespace %q is not known", m.in.Namespace))
 			unknown = true
 		case yes:
-			v.step("namespaceSelector", "yes", p.namespaces.String())
+			v.step("namespaceSelector", "yes", p.NamespaceSelector.String())
 		}
 	}
-	if p.objects != nil {
-		matches := p.objects.Matches(&podLabels{m.first.labels})
+	if p.ObjectSelector != nil {
+		matches := p.ObjectSelector.Matches(&podLabels{m.first.Labels})
 		if !matches {
 			if v.Explanation != nil {
-				v.step("objectSelector", "no", wants(p.objects, "the pod", (&podLabels{m.first.labels}).all()))
+				v.step("objectSelector", "no", wants(p.ObjectSelector, "the pod", (&podLabels{m.first.Labels}).all()))
 			}
 			return ObjectNotSelected
 		}
-		v.step("objectSelector", "yes", p.objects.String())
+		v.step("objectSelector", "yes", p.ObjectSelector.String())
 	}
-	if m.first.mirror {
+	if m.first.IsMirror {
 		v.step("static pod", "no", StaticPod.Text())
 		return StaticPod
 	}
 	if reason := m.wanted(v, p); reason != "" {
 		return reason
 	}
-	if p.percent < 100 {
+	if p.Percent < 100 {
 		workload := m.in.Workload
 		if _, name, ok := strings.Cut(workload, "/"); ok {
 			workload = name
 			if strings.HasPrefix(m.in.Workload, "Job/") {
-				workload = jobOwner(name)
+				workload = podtext.CronJobName(name)
 			}
 		} else {
-			workload = m.first.workload()
+			workload = m.first.WorkloadName()
 		}
-		in := inShare(p.annotationPrefix, m.in.Namespace, workload, p.percent)
-		v.step("rollout", yesNo(in), fmt.Sprintf("%d %% of workloads, and this is %q", p.percent, workload))
+		in := inShare(p.AnnotationPrefix, m.in.Namespace, workload, p.Percent)
+		v.step("rollout", yesNo(in), fmt.Sprintf("%d %% of workloads, and this is %q", p.Percent, workload))
 		if !in {
 			return NotInRollout
 		}
@@ -165,22 +166,22 @@ func (m *maker) selects(v *Verdict, p *profile) Reason {
 }
 
 // wanted gives the reason for which the profile is not wanted, or none.
-func (m *maker) wanted(v *Verdict, p *profile) Reason {
+func (m *maker) wanted(v *Verdict, p *profile.Profile) Reason {
 	if said := m.podWord.about(p); said != silent {
-		v.step("pod", yesNo(said == asks), v1alpha1.InjectAnnotation+": "+quote(m.first.inject.Text()))
+		v.step("pod", yesNo(said == asks), v1alpha1.InjectAnnotation+": "+podtext.Quote(m.first.InjectAnnotation.Text()))
 		if said == declines {
 			return Declined
 		}
 		return ""
 	}
 	if said := m.namespaceWord.about(p); said != silent {
-		v.step("namespace", yesNo(said == asks), v1alpha1.InjectAnnotation+": "+quote(m.namespace.annotations[v1alpha1.InjectAnnotation]))
+		v.step("namespace", yesNo(said == asks), v1alpha1.InjectAnnotation+": "+podtext.Quote(m.namespace.annotations[v1alpha1.InjectAnnotation]))
 		if said == declines {
 			return DeclinedByNamespace
 		}
 		return ""
 	}
-	if p.optOut {
+	if p.OptOut {
 		v.step("injection", "yes", "OptOut")
 		return ""
 	}
@@ -189,38 +190,38 @@ func (m *maker) wanted(v *Verdict, p *profile) Reason {
 }
 
 // suits gives the reason for which the pod cannot take the profile, or none.
-func (m *maker) suits(v *Verdict, p *profile, unknown bool) Reason {
-	if m.first.hostNetwork.IsTrue() {
-		v.step("hostNetwork", yesNo(p.hostNetwork == v1alpha1.InjectPod), "the profile says "+string(p.hostNetwork))
-		if p.hostNetwork != v1alpha1.InjectPod {
+func (m *maker) suits(v *Verdict, p *profile.Profile, unknown bool) Reason {
+	if m.first.HostNetwork.IsTrue() {
+		v.step("hostNetwork", yesNo(p.HostNetwork == v1alpha1.InjectPod), "the profile says "+string(p.HostNetwork))
+		if p.HostNetwork != v1alpha1.InjectPod {
 			return HostNetwork
 		}
 	}
-	if m.first.hostProcess {
+	if m.first.IsHostProcess {
 		v.step("Windows host process", "no", HostProcess.Text())
 		return HostProcess
 	}
-	if m.first.os != nil && p.systems.refuse(m.first.os.Get("name").Text()) {
-		v.Detail = fmt.Sprintf("the pod is for %s, and the profile says what the API server does not allow there", quote(m.first.os.Get("name").Text()))
+	if m.first.OS != nil && p.OperatingSystems.Refuse(m.first.OS.Get("name").Text()) {
+		v.Detail = fmt.Sprintf("the pod is for %s, and the profile says what the API server does not allow there", podtext.Quote(m.first.OS.Get("name").Text()))
 		v.step("operating system", "no", v.Detail)
 		return OtherSystem
 	}
-	policy := m.first.restartPolicy
-	if p.plain == "" || !policy.Is(string(corev1.RestartPolicyNever)) && !policy.Is(string(corev1.RestartPolicyOnFailure)) {
+	policy := m.first.RestartPolicy
+	if p.AppContainer == "" || !policy.Is(string(corev1.RestartPolicyNever)) && !policy.Is(string(corev1.RestartPolicyOnFailure)) {
 		return ""
 	}
-	message := fmt.Sprintf("its container %q would keep the pod from ending (restartPolicy: %s); a native sidecar would not", p.plain, policy.Text())
-	v.step("podsThatEnd", yesNo(p.podsThatEnd == v1alpha1.InjectPod), "the profile says "+string(p.podsThatEnd))
-	switch p.podsThatEnd {
+	message := fmt.Sprintf("its container %q would keep the pod from ending (restartPolicy: %s); a native sidecar would not", p.AppContainer, policy.Text())
+	v.step("podsThatEnd", yesNo(p.PodsThatEnd == v1alpha1.InjectPod), "the profile says "+string(p.PodsThatEnd))
+	switch p.PodsThatEnd {
 	case v1alpha1.InjectPod:
 		return ""
 	case v1alpha1.RefusePod:
-		m.refuse("spec.restartPolicy", p.declineHint(), "sidecar profile %q cannot be applied: %s", p.name, message)
+		m.refuse("spec.restartPolicy", p.DeclineHint(), "sidecar profile %q cannot be applied: %s", p.Name, message)
 		return Refused
 	case v1alpha1.SkipPod:
 		if !unknown {
 			v.warned = true
-			m.warn("sidecar profile %q is not applied: %s", p.name, message)
+			m.warn("sidecar profile %q is not applied: %s", p.Name, message)
 		}
 	}
 	v.Detail = message
@@ -229,19 +230,19 @@ func (m *maker) suits(v *Verdict, p *profile, unknown bool) Reason {
 
 // holds evaluates the match conditions. As in a webhook configuration, one that
 // is false decides whatever the others are.
-func (m *maker) holds(v *Verdict, p *profile) Reason {
+func (m *maker) holds(v *Verdict, p *profile.Profile) Reason {
 	var unknown []error
-	for i := range p.conditions {
-		c := &p.conditions[i]
+	for i := range p.Conditions {
+		c := &p.Conditions[i]
 		is, err := c.Eval(m.input(p))
 		if err != nil {
-			v.step("matchCondition "+c.name, "unknown", err.Error())
-			unknown = append(unknown, fmt.Errorf("match condition %q of sidecar profile %q: %w", c.name, p.name, err))
+			v.step("matchCondition "+c.Name, "unknown", err.Error())
+			unknown = append(unknown, fmt.Errorf("match condition %q of sidecar profile %q: %w", c.Name, p.Name, err))
 			continue
 		}
-		v.step("matchCondition "+c.name, yesNo(is), "")
+		v.step("matchCondition "+c.Name, yesNo(is), "")
 		if !is {
-			v.Detail = fmt.Sprintf("match condition %q does not hold", c.name)
+			v.Detail = fmt.Sprintf("match condition %q does not hold", c.Name)
 			return ConditionFalse
 		}
 	}
@@ -253,7 +254,7 @@ func (m *maker) holds(v *Verdict, p *profile) Reason {
 }
 
 // input is what expressions of a profile see, but for the parameters.
-func (m *maker) input(p *profile) *template.Input {
+func (m *maker) input(p *profile.Profile) *template.Input {
 	e := &m.expression
 	if !m.ready {
 		m.ready = true
@@ -266,9 +267,9 @@ func (m *maker) input(p *profile) *template.Input {
 	}
 	e.Params = template.Params{}
 	e.Presets = nil
-	if len(p.presets) > 0 {
+	if len(p.Presets) > 0 {
 		e.Presets = func(name string) (map[string]string, bool) {
-			ref, ok := p.presets[name]
+			ref, ok := p.Presets[name]
 			if !ok || m.set.configMaps == nil {
 				return nil, false
 			}

@@ -8,19 +8,20 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
 
 // Set is a number of compiled profiles. What it answers never changes, and it is
 // safe for concurrent use.
 type Set struct {
-	profiles []*profile // by name
+	profiles []*profile.Profile // by name
 	byName   map[string]int
 	// ranks are the places of the profiles in the order in which their containers stand.
 	ranks      []int
 	index      *index // nil if there are few
 	namespaces Namespaces
-	configMaps ConfigMaps
+	configMaps profile.ConfigMaps
 	security   *podsecurity.Evaluator
 	warnings   diagnostic.List
 	// scratch holds cleared *scratch values for Decide.
@@ -47,10 +48,10 @@ func Compile(spec Spec) (*Set, error) {
 	if s.security, err = podsecurity.New(); err != nil {
 		return nil, fmt.Errorf("sidecar profiles: %w", err)
 	}
-	found := checkNames(spec.Profiles)
+	found := profile.CheckNames(spec.Profiles)
 	for i := range spec.Profiles {
-		p, diagnostics := compileProfile(compileInput{
-			environment: environment, security: s.security, profile: &spec.Profiles[i], configMaps: spec.ConfigMaps, stop: spec.Stop,
+		p, diagnostics := profile.Compile(profile.Input{
+			Environment: environment, Security: s.security, Profile: &spec.Profiles[i], ConfigMaps: spec.ConfigMaps, Stop: spec.Stop,
 		})
 		if spec.Stop != nil {
 			if err := spec.Stop(); err != nil {
@@ -60,18 +61,18 @@ func Compile(spec Spec) (*Set, error) {
 		found = append(found, diagnostics...)
 		s.profiles = append(s.profiles, p)
 	}
-	slices.SortStableFunc(s.profiles, func(a, b *profile) int { return cmp.Compare(a.name, b.name) })
+	slices.SortStableFunc(s.profiles, func(a, b *profile.Profile) int { return cmp.Compare(a.Name, b.Name) })
 	s.byName = make(map[string]int, len(s.profiles))
 	for i, p := range s.profiles {
-		s.byName[p.name] = i
+		s.byName[p.Name] = i
 	}
-	order, linked := link(s.profiles)
+	order, linked := profile.Link(s.profiles)
 	found = append(found, linked...)
 	s.ranks = make([]int, len(s.profiles))
 	for rank, i := range order {
 		s.ranks[i] = rank
 	}
-	found = append(found, checkShared(s.profiles)...)
+	found = append(found, profile.CheckConflicts(s.profiles)...)
 	found.Sort()
 	if err := found.Err(); err != nil {
 		return nil, err

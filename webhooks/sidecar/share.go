@@ -8,6 +8,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
 // tokenPath is where the API server mounts the token of the service account into
@@ -17,10 +20,10 @@ const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" // #nosec G101
 
 // shareAll gives containers of the template what the pod's own containers have.
 func (pl *plan) shareAll() error {
-	for i := range pl.profile.share {
-		s := &pl.profile.share[i]
-		for l := initContainers; l <= containers; l++ {
-			k := slices.IndexFunc(pl.profile.elements[l], func(e element) bool { return e.name == s.Container })
+	for i := range pl.profile.Shares {
+		s := &pl.profile.Shares[i]
+		for l := podtext.InitContainers; l <= podtext.Containers; l++ {
+			k := slices.IndexFunc(pl.profile.Elements[l], func(e profile.Element) bool { return e.Name == s.Container })
 			if k < 0 {
 				continue
 			}
@@ -34,69 +37,69 @@ func (pl *plan) shareAll() error {
 
 // share gives one container of the template what the pod's own have, in the text
 // that is added, or in the pod if it is there already.
-func (pl *plan) share(s *v1alpha1.SidecarShare, l list, k int) error {
+func (pl *plan) share(s *v1alpha1.SidecarShare, l podtext.List, k int) error {
 	given, needed, err := pl.given(s, pl.privileged(l, k))
 	if err != nil || given == nil {
 		return err
 	}
 	f := pl.fate(l, k)
 	pl.checkNeeded(s, l, k, given, needed)
-	m := merger{record: new(record)}
-	m.kept = func(path, _ string) {
+	m := merge.Merger{Record: new(merge.Record)}
+	m.OnConflict = func(path, _ string) {
 		if !strings.Contains(path, "env[") {
-			pl.conflict("", pl.profile.declineHint(), fmt.Sprintf("container %q of sidecar profile %q has something else at %s than the pod's own containers, with which it shares",
-				s.Container, pl.profile.name, path))
+			pl.conflict("", pl.profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q has something else at %s than the pod's own containers, with which it shares",
+				s.Container, pl.profile.Name, path))
 		}
 	}
 	if f.what != present {
-		text := []byte(pl.elements[l][k].raw)
+		text := []byte(pl.Elements[l][k].Raw)
 		if f.raw != nil {
 			text = f.raw
 		}
-		m.editor = &editor{text: text}
-		if err := m.object(place{}, text, given, containerRules); err != nil {
+		m.Editor = &merge.Editor{Text: text}
+		if err := m.Object(merge.Path{}, text, given, merge.ContainerRules); err != nil {
 			return err
 		}
 		if pl.fates[l] == nil {
-			pl.fates[l] = make([]fate, len(pl.profile.elements[l]))
+			pl.fates[l] = make([]fate, len(pl.profile.Elements[l]))
 		}
-		pl.fates[l][k].raw = m.editor.result()
+		pl.fates[l][k].raw = m.Editor.Result()
 		return nil
 	}
 	// Two shares can be about one container.
 	if err := pl.advance(); err != nil {
 		return err
 	}
-	m.editor = &pl.pending
+	m.Editor = &pl.pending
 	own := slices.Contains(pl.earlier.Merged, s.Container)
 	if own {
 		// The container is the pod's, and stays when what was added goes.
-		m.record, m.mine = &pl.made, pl.mine
+		m.Record, m.Earlier = &pl.made, pl.mine
 	}
-	at := place{}.member("spec").member(l.String()).element(f.index, named(s.Container))
-	err = m.object(at, pl.pod.item(pl.pod.lists[l].from+f.index).text, given, containerRules)
+	at := merge.Path{}.Member("spec").Member(l.String()).Element(f.index, merge.NameKey(s.Container))
+	err = m.Object(at, pl.pod.Element(pl.pod.Lists[l].From+f.index).Text, given, merge.ContainerRules)
 	if own {
-		pl.merger.added = append(pl.merger.added, m.added...)
+		pl.merger.Added = append(pl.merger.Added, m.Added...)
 	}
 	return err
 }
 
 // privileged tells whether a container of the template is privileged, as the
 // API server will see it.
-func (pl *plan) privileged(l list, k int) bool {
+func (pl *plan) privileged(l podtext.List, k int) bool {
 	if f := pl.fate(l, k); f.what == merged || f.what == present {
-		own := pl.pod.item(pl.pod.lists[l].from+f.index).text.Get("securityContext", "privileged")
+		own := pl.pod.Element(pl.pod.Lists[l].From+f.index).Text.Get("securityContext", "privileged")
 		if own.Kind() == rawjson.Bool {
 			return own.IsTrue()
 		}
 	}
-	return rawjson.Value(pl.rendered.elements[l][k].raw).Get("securityContext", "privileged").IsTrue()
+	return rawjson.Value(pl.Rendered.Elements[l][k].Raw).Get("securityContext", "privileged").IsTrue()
 }
 
 // checkNeeded finds variables that paths of shared mounts expand, and which the
 // container has already with another value: it would see another directory than
 // the pod's own containers.
-func (pl *plan) checkNeeded(s *v1alpha1.SidecarShare, l list, k int, given rawjson.Value, needed map[string]bool) {
+func (pl *plan) checkNeeded(s *v1alpha1.SidecarShare, l podtext.List, k int, given rawjson.Value, needed map[string]bool) {
 	if len(needed) == 0 {
 		return
 	}
@@ -115,20 +118,20 @@ func (pl *plan) checkNeeded(s *v1alpha1.SidecarShare, l list, k int, given rawjs
 		}
 		for _, name := range slices.Sorted(maps.Keys(last)) {
 			if !sameVariable(last[name], want[name]) {
-				pl.conflict("", pl.profile.declineHint(), fmt.Sprintf("container %q of sidecar profile %q has another value of the variable %s than the pod's own containers, with which it shares a path that expands it",
-					s.Container, pl.profile.name, quote(name)))
+				pl.conflict("", pl.profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q has another value of the variable %s than the pod's own containers, with which it shares a path that expands it",
+					s.Container, pl.profile.Name, podtext.Quote(name)))
 			}
 		}
 	}
 	f := pl.fate(l, k)
 	if f.what == merged || f.what == present {
-		check(pl.pod.item(pl.pod.lists[l].from + f.index).text)
+		check(pl.pod.Element(pl.pod.Lists[l].From + f.index).Text)
 	}
 	switch {
 	case f.what == present:
 	case f.raw != nil: // another share has been at it
 		check(f.raw)
 	default:
-		check(rawjson.Value(pl.rendered.elements[l][k].raw))
+		check(rawjson.Value(pl.Rendered.Elements[l][k].Raw))
 	}
 }

@@ -18,7 +18,15 @@ package sidecar
 
 import (
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
+
+// Profile is a SidecarProfile and where it was found.
+type Profile = profile.Document
+
+// ConfigMaps returns the data of the ConfigMaps that presets name.
+type ConfigMaps = profile.ConfigMaps
 
 // Namespaces tells what is known of namespaces. It must be safe for concurrent
 // use, and what it returns must not change.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
 // wish is what a pod or a namespace wants of one profile.
@@ -50,14 +52,14 @@ func (s *Set) parseWord(text string) (word, *wrong) {
 		_, known := s.byName[rest]
 		switch {
 		case rest == "" || rest == "true" || rest == "false":
-			return word{}, &wrong{message: quote(text) + " is not known: " + accepted}
+			return word{}, &wrong{message: podtext.Quote(text) + " is not known: " + accepted}
 		case !known:
 			names := make([]string, len(s.profiles), len(s.profiles)+2)
 			for i, p := range s.profiles {
-				names[i] = p.name
+				names[i] = p.Name
 			}
 			return word{}, &wrong{
-				message: quote(rest) + " is not the name of a sidecar profile: " + accepted,
+				message: podtext.Quote(rest) + " is not the name of a sidecar profile: " + accepted,
 				hint:    diagnostic.DidYouMean(rest, append(names, "true", "false")...),
 			}
 		case minus:
@@ -68,7 +70,7 @@ func (s *Set) parseWord(text string) (word, *wrong) {
 	}
 	for _, name := range w.asked {
 		if slices.Contains(w.declined, name) {
-			return word{}, &wrong{message: quote(text) + " both asks for " + quote(name) + " and declines it"}
+			return word{}, &wrong{message: podtext.Quote(text) + " both asks for " + podtext.Quote(name) + " and declines it"}
 		}
 	}
 	return w, nil
@@ -76,8 +78,8 @@ func (s *Set) parseWord(text string) (word, *wrong) {
 
 // about is what the word says about a profile: by its own name, else by the name
 // of the profile that it replaces, else about all.
-func (w *word) about(p *profile) wish {
-	for _, name := range [...]string{p.name, p.replaces} {
+func (w *word) about(p *profile.Profile) wish {
+	for _, name := range [...]string{p.Name, p.Replaces} {
 		switch {
 		case name == "":
 		case slices.Contains(w.asked, name):

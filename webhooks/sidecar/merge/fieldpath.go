@@ -1,0 +1,68 @@
+package merge
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// A trail leads to a value in a pod whatever others have inserted in front of
+// it: a JSON pointer whose tokens for elements of lists are keys,
+// "/spec/containers/name=app/env/name=POD_IP". Several keys are joined with &,
+// and an element that stands for itself is its own JSON text behind a lone =.
+// Besides ~ and /, & is written with an escape, ~2.
+
+// Key is the token of a trail for an element of a list.
+func (r *Rule) Key(element rawjson.Value) string {
+	if r.IsSet {
+		return "=" + escapeKey(string(element))
+	}
+	var b strings.Builder
+	for i, key := range r.mapKeys {
+		if i > 0 {
+			b.WriteByte('&')
+		}
+		name, absent, _ := strings.Cut(key, "=")
+		b.WriteString(name + "=")
+		switch value := element.Get(name); value.Kind() {
+		case rawjson.String:
+			b.WriteString(escapeKey(value.Text()))
+		case rawjson.Invalid, rawjson.Null:
+			b.WriteString(absent)
+		case rawjson.Bool, rawjson.Number, rawjson.Array, rawjson.Object:
+			b.WriteString(escapeKey(string(value)))
+		}
+	}
+	return b.String()
+}
+
+func NameKey(name string) string { return "name=" + escapeKey(name) }
+
+func escapeKey(text string) string {
+	if !strings.ContainsAny(text, "~/&") {
+		return text
+	}
+	return keyEscapes.Replace(text)
+}
+
+func Unescape(token string) string {
+	if strings.IndexByte(token, '~') < 0 {
+		return token
+	}
+	return unescapes.Replace(token)
+}
+
+// Canonical is one text for all that equal takes for equal. What cannot be
+// decoded equals nothing but itself.
+func Canonical(v rawjson.Value) string {
+	tree, err := v.Decode()
+	if err != nil {
+		return string(v)
+	}
+	text, err := json.Marshal(tree)
+	if err != nil {
+		return string(v)
+	}
+	return string(text)
+}

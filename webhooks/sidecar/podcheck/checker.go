@@ -1,0 +1,173 @@
+// Package podcheck checks a partial pod against the rules of the API server
+// (k8s.io/kubernetes/pkg/apis/core/validation) that the author of a profile is most
+// likely to break. The API server has the last word.
+//
+// A value that a placeholder gives is not known before there is a pod. It is checked as
+// far as no pod could make it valid.
+package podcheck
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+)
+
+// Checker checks what a template says about one pod against the rules of the API
+// server, as far as they do not depend on the pod.
+type Checker struct {
+	// report takes each diagnostic.
+	report func(severity diagnostic.Severity, path, hint, message string)
+	// placeholders are those of the template's spec and of the additions.
+	placeholders Placeholders
+	// grace is the terminationGracePeriodSeconds of the template, or nil.
+	grace *int64
+	// Volumes and containers have the paths of the template's elements by name.
+	Volumes, Containers map[string]string
+	// blocks has the names of the template's volumes, and whether each can be a block
+	// device, and claims those of its resourceClaims.
+	blocks, claims map[string]bool
+	// ports are those of the containers that run at the same time.
+	ports podtext.PortIndex
+}
+
+func New(placeholders Placeholders, report func(severity diagnostic.Severity, path, hint, message string)) *Checker {
+	return &Checker{
+		report: report, placeholders: placeholders,
+		Volumes: make(map[string]string), Containers: make(map[string]string), blocks: make(map[string]bool), claims: make(map[string]bool),
+	}
+}
+
+func (c *Checker) error(path, hint, format string, args ...any) {
+	c.report(diagnostic.Error, path, hint, fmt.Sprintf(format, args...))
+}
+
+func (c *Checker) warn(path, hint, format string, args ...any) {
+	c.report(diagnostic.Warning, path, hint, fmt.Sprintf(format, args...))
+}
+
+// OneOf checks a word. Nothing stands for the default.
+func OneOf[T ~string](c *Checker, path string, word T, allowed ...T) {
+	if word == "" || slices.Contains(allowed, word) {
+		return
+	}
+	quoted := make([]string, len(allowed))
+	plain := make([]string, len(allowed))
+	for i, a := range allowed {
+		quoted[i], plain[i] = strconv.Quote(string(a)), string(a)
+	}
+	last := len(quoted) - 1
+	c.error(path, diagnostic.DidYouMean(string(word), plain...), "%q is not known: allowed are %s and %s", word, strings.Join(quoted[:last], ", "), quoted[last])
+}
+
+func (c *Checker) Selector(path string, s *metav1.LabelSelector) {
+	errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, field.NewPath(path))
+	// Upstream walks a map.
+	slices.SortStableFunc(errs, func(a, b *field.Error) int {
+		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.ErrorBody(), b.ErrorBody()))
+	})
+	for _, err := range errs {
+		body := err.ErrorBody()
+		if strings.HasSuffix(err.Field, ".operator") {
+			body += ": allowed are In, NotIn, Exists and DoesNotExist"
+		}
+		c.error(err.Field, "", "%s", strings.ToLower(body[:1])+body[1:])
+	}
+}
+
+// name checks the name of a container or volume and notes it in taken, where
+// the path of the first that has it stands.
+func (c *Checker) name(path, name string, taken map[string]string) {
+	if name == "" {
+		c.error(path, "", "a name is required")
+		return
+	}
+	for _, message := range validation.IsDNS1123Label(name) {
+		c.error(path, "", "%q: %s", name, message)
+	}
+	if first, dup := taken[name]; dup {
+		c.error(path, "", "%q is the name of %s too", name, first)
+		return
+	}
+	taken[name] = strings.TrimSuffix(path, ".name")
+}
+
+// invalid reports a value that no pod may have. One that a placeholder gives is
+// not known before there is a pod, and is not judged by what stands for it here.
+func (c *Checker) invalid(path, format string, args ...any) {
+	if !c.placeholder(path) {
+		c.error(path, "", format, args...)
+	}
+}
+
+// Placeholders are the places of a JSON value with a placeholder, by the names of
+// members and the indexes of elements on the way there. What is empty and not nil is
+// such a place itself.
+type Placeholders map[string]Placeholders
+
+func FindPlaceholders(v rawjson.Value) Placeholders {
+	var out Placeholders
+	note := func(token string, below Placeholders) {
+		if below == nil {
+			return
+		}
+		if out == nil {
+			out = make(Placeholders)
+		}
+		out[token] = below
+	}
+	if strings.Contains(strings.ReplaceAll(v.Text(), "$${", ""), "${") {
+		return Placeholders{}
+	}
+	for name, value := range v.Members() {
+		note(name.Text(), FindPlaceholders(value))
+	}
+	for i, element := range v.Elements() {
+		note(Indexed("", i), FindPlaceholders(element))
+	}
+	return out
+}
+
+// placeholder reports whether the profile has a placeholder at the path of a field.
+func (c *Checker) placeholder(path string) bool {
+	at := c.placeholders
+	for token := range strings.SplitSeq(strings.ReplaceAll(path, "[", ".["), ".") {
+		at = at[token]
+	}
+	return at != nil && len(at) == 0
+}
+
+// require reports a text that is missing. It returns false if it is.
+func (c *Checker) require(path, text string) bool {
+	if text == "" {
+		c.error(path, "", "a value is required")
+	}
+	return text != ""
+}
+
+// messages reports what is wrong with a text, in the words of the API server's
+// library.
+func (c *Checker) messages(path, text string, messages []string) {
+	for _, message := range messages {
+		c.invalid(path, "%q: %s", text, message)
+	}
+}
+
+// oneOf checks a word. Nothing stands for the default.
+func oneOf[T ~string](c *Checker, path string, word T, allowed ...T) {
+	if !c.placeholder(path) {
+		OneOf(c, path, word, allowed...)
+	}
+}
+
+func Indexed(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }

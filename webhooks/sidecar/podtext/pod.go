@@ -1,0 +1,406 @@
+// Package podtext reads the JSON text of a pod in one pass: the fields that sidecar
+// injection needs, its containers, volumes and ports. The values share the memory of
+// the text.
+package podtext
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+)
+
+// Domain is in the name of every annotation that is for Gatehouse, and of those
+// that are meant to be.
+const Domain = "gatehouse.dev/"
+
+// mirrorAnnotation marks the pod by which the API server shows a static pod
+// (k8s.io/api/core/v1.MirrorPodAnnotationKey). The kubelet runs the static pod,
+// whatever becomes of its mirror.
+const mirrorAnnotation = "kubernetes.io/config.mirror"
+
+// Pod is what is read of a pod. Its values share the memory of the request.
+type Pod struct {
+	Metadata, Annotations, Labels, Spec rawjson.Value
+	// name, generateName and owners, the ownerReferences, are not checked to be
+	// what they must be.
+	name, generateName, owners rawjson.Value
+
+	InjectAnnotation, StatusAnnotation rawjson.Value
+	IsMirror                           bool
+	// HasGatehouseNames tells whether there is an annotation, or a label that was meant
+	// to be one, beside the word and the status, which may set a parameter
+	// of a profile.
+	HasGatehouseNames bool
+
+	HostNetwork     rawjson.Value
+	IsHostProcess   bool
+	RestartPolicy   rawjson.Value
+	SecurityContext rawjson.Value
+	OS              rawjson.Value
+	// Resources and grace are those of the pod as a whole.
+	Resources, GracePeriod rawjson.Value
+
+	// Lists are the lists of the spec, and items their elements.
+	Lists    [EphemeralContainers + 1]ListText
+	Elements []Element
+	// specError says what specError says of the members of the spec.
+	specError error
+}
+
+// ListText is one list of the spec: its text, and which of the pod's items are
+// its elements.
+type ListText struct {
+	Text     rawjson.Value
+	From, To int
+}
+
+// Element is an element of one of the lists.
+type Element struct {
+	Name, Text, Ports rawjson.Value
+	// IsNative tells that an init container is a native sidecar.
+	IsNative bool
+}
+
+func (p *Pod) Element(i int) *Element { return &p.Elements[i] }
+
+// Find returns the index in the list of the first element of this name, or -1.
+func (p *Pod) Find(l List, name string) int {
+	for i := p.Lists[l].From; i < p.Lists[l].To; i++ {
+		if p.Element(i).Name.Is(name) {
+			return i - p.Lists[l].From
+		}
+	}
+	return -1
+}
+
+// Reader reads the text of a pod in one pass.
+type Reader struct {
+	rawjson.Cursor
+	// seen has the members of the objects that are being read, by depth.
+	seen [depths]memberNames
+}
+
+// The depths of the objects that are looked into.
+const (
+	atRoot   = iota
+	inRoot   // metadata, spec
+	inMember // metadata.annotations, metadata.labels, elements of the lists of spec
+	depths
+)
+
+// Trim is a JSON text without the space around it, as a rawjson.Value has to
+// be.
+func Trim(text []byte) []byte { return bytes.Trim(text, " \n\t\r") }
+
+// Parse is read for a text that may be no JSON, or have space around it.
+func (p *Pod) Parse(r *Reader, text []byte) error {
+	value, err := rawjson.Parse(text)
+	if err != nil {
+		return fmt.Errorf("the object: %w", err)
+	}
+	return p.Read(r, value)
+}
+
+// Read reads the text of a pod in one pass. An error means that this is no pod,
+// or one that no two readers would read alike. What keeps profiles from having
+// to do with its spec, and nothing else, is for specError.
+func (p *Pod) Read(r *Reader, text rawjson.Value) error {
+	if kind := text.Kind(); kind != rawjson.Object {
+		return fmt.Errorf("the object is %s, not a pod", kind)
+	}
+	r.Cursor = text.Cursor()
+	return p.readMembers(r, atRoot, "the object", (*Pod).readRootMember)
+}
+
+// readMembers reads an object with a function that gets the name of each member and
+// reads its value.
+func (p *Pod) readMembers(r *Reader, depth int, path string, read func(*Pod, *Reader, rawjson.Value) error) error {
+	seen := &r.seen[depth]
+	for r.Enter(); r.Next(); {
+		name := r.PlainName()
+		if err := seen.add(name); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if err := read(p, r, name); err != nil {
+			return err
+		}
+	}
+	seen.clear()
+	return nil
+}
+
+// readObject is members that stores the object's text. Null stands for an absent
+// object, as everywhere in the API, but is stored: what is put there replaces it.
+func (p *Pod) readObject(into *rawjson.Value, r *Reader, depth int, path string, read func(*Pod, *Reader, rawjson.Value) error) error {
+	switch kind := r.Kind(); kind {
+	case rawjson.Object:
+		start := r.At()
+		if err := p.readMembers(r, depth, path, read); err != nil {
+			return err
+		}
+		*into = r.Since(start)
+		return nil
+	case rawjson.Null:
+		*into = r.Skip()
+		return nil
+	default:
+		return fmt.Errorf("%s is %s, not an object", path, kind)
+	}
+}
+
+func (p *Pod) readRootMember(r *Reader, name rawjson.Value) error {
+	switch string(name) {
+	case `"kind"`:
+		if !r.Skip().Is("Pod") {
+			return errors.New("the object is not of kind Pod")
+		}
+	case `"apiVersion"`:
+		if !r.Skip().Is("v1") {
+			return errors.New("the object is not of apiVersion v1")
+		}
+	case `"metadata"`:
+		return p.readObject(&p.Metadata, r, inRoot, "metadata", (*Pod).readMetadataMember)
+	case `"spec"`:
+		return p.readObject(&p.Spec, r, inRoot, "spec", (*Pod).readSpecMember)
+	default:
+		r.Skip()
+	}
+	return nil
+}
+
+func (p *Pod) readMetadataMember(r *Reader, name rawjson.Value) error {
+	switch string(name) {
+	case `"annotations"`:
+		return p.readObject(&p.Annotations, r, inMember, "metadata.annotations", (*Pod).readAnnotation)
+	case `"labels"`:
+		return p.readObject(&p.Labels, r, inMember, "metadata.labels", (*Pod).readLabel)
+	case `"name"`:
+		p.name = r.Skip()
+	case `"generateName"`:
+		p.generateName = r.Skip()
+	case `"ownerReferences"`:
+		p.owners = r.Skip()
+	default:
+		r.Skip()
+	}
+	return nil
+}
+
+func (p *Pod) readAnnotation(r *Reader, name rawjson.Value) error {
+	value := r.Skip()
+	switch string(name) {
+	case `"` + v1alpha1.InjectAnnotation + `"`:
+		p.InjectAnnotation = value
+	case `"` + v1alpha1.StatusAnnotation + `"`:
+		p.StatusAnnotation = value
+	case `"` + mirrorAnnotation + `"`:
+		p.IsMirror = true
+	default:
+		p.HasGatehouseNames = p.HasGatehouseNames || bytes.Contains(name, []byte(Domain))
+		return nil
+	}
+	if value.Kind() != rawjson.String {
+		return fmt.Errorf("metadata.annotations[%s] is %s, not a string", name.Text(), value.Kind())
+	}
+	return nil
+}
+
+// readLabel passes by a label: a look at its name is all that it takes.
+func (p *Pod) readLabel(r *Reader, name rawjson.Value) error {
+	p.HasGatehouseNames = p.HasGatehouseNames || bytes.Contains(name, []byte(Domain))
+	r.Skip()
+	return nil
+}
+
+func (p *Pod) readSpecMember(r *Reader, name rawjson.Value) error {
+	switch string(name) {
+	case `"initContainers"`:
+		p.readList(r, InitContainers)
+	case `"containers"`:
+		p.readList(r, Containers)
+	case `"volumes"`:
+		p.readList(r, Volumes)
+	case `"ephemeralContainers"`:
+		p.readList(r, EphemeralContainers)
+	case `"hostNetwork"`:
+		p.HostNetwork = r.Skip()
+	case `"restartPolicy"`:
+		p.RestartPolicy = r.Skip()
+	case `"os"`:
+		p.OS = r.Skip()
+	case `"resources"`:
+		p.Resources = r.Skip()
+	case `"terminationGracePeriodSeconds"`:
+		p.GracePeriod = r.Skip()
+	case `"securityContext"`:
+		p.SecurityContext = r.Skip()
+		if err := p.noteHostProcess(p.SecurityContext); err != nil {
+			p.noteSpecError("spec.securityContext%w", err)
+		}
+	default:
+		r.Skip()
+	}
+	return nil
+}
+
+// readList reads a list of the spec, as far as profiles may have to do with it.
+func (p *Pod) readList(r *Reader, l List) {
+	into := &p.Lists[l]
+	into.From, into.To = len(p.Elements), len(p.Elements)
+	if kind := r.Kind(); kind != rawjson.Array {
+		if kind != rawjson.Null {
+			p.noteSpecError("spec.%s is %s, not an array", l, kind)
+		}
+		into.Text = r.Skip()
+		return
+	}
+	start := r.At()
+	r.Enter()
+	for i := 0; r.Next(); i++ {
+		if err := p.readElement(r, l); err != nil {
+			p.noteSpecError("spec.%s[%d]%w", l, i, err)
+		}
+	}
+	into.Text, into.To = r.Since(start), len(p.Elements)
+	if n := into.To - into.From; n > workload.MaxElements {
+		p.noteSpecError("%w: spec.%s has %d elements, allowed are %d", workload.ErrElements, l, n, workload.MaxElements)
+	}
+}
+
+// readElement reads a container or volume to its end, whatever is wrong with it.
+// Errors start with the rest of their path.
+func (p *Pod) readElement(r *Reader, l List) error {
+	if kind := r.Kind(); kind != rawjson.Object {
+		r.Skip()
+		return fmt.Errorf(" is %s, not an object", kind)
+	}
+	var (
+		it       Element
+		security rawjson.Value
+		dup      error
+		start    = r.At()
+		seen     = &r.seen[inMember]
+	)
+	for r.Enter(); r.Next(); {
+		name := r.PlainName()
+		if dup == nil {
+			dup = seen.add(name)
+		}
+		value := r.Skip()
+		switch string(name) {
+		case `"name"`:
+			it.Name = value
+		case `"ports"`:
+			it.Ports = value
+		case `"restartPolicy"`:
+			it.IsNative = l == InitContainers && value.Is("Always")
+		case `"securityContext"`:
+			security = value
+		}
+	}
+	seen.clear()
+	it.Text = r.Since(start)
+	p.Elements = append(p.Elements, it)
+	if dup != nil {
+		return fmt.Errorf(": %w", dup)
+	}
+	if err := p.noteHostProcess(security); err != nil {
+		return fmt.Errorf(".securityContext%w", err)
+	}
+	return nil
+}
+
+// noteSpecError notes why profiles cannot have to do with the spec.
+func (p *Pod) noteSpecError(format string, args ...any) {
+	if p.specError == nil {
+		p.specError = fmt.Errorf(format, args...)
+	}
+}
+
+// SpecError says why profiles cannot have to do with the spec, the first reason
+// in the order of the text. It matters for pods only that a profile selects.
+func (p *Pod) SpecError() error {
+	if p.Spec.Kind() != rawjson.Object {
+		return fmt.Errorf("spec is %s, not an object", p.Spec.Kind())
+	}
+	return p.specError
+}
+
+func (p *Pod) noteHostProcess(security rawjson.Value) error {
+	host, err := hostProcess(security)
+	p.IsHostProcess = p.IsHostProcess || host
+	return err
+}
+
+// hostProcess tells whether a securityContext, of a pod or a container, asks
+// for a Windows host process. Errors start with the rest of their path.
+func hostProcess(security rawjson.Value) (bool, error) {
+	if !bytes.Contains(security, []byte("hostProcess")) && bytes.IndexByte(security, '\\') < 0 {
+		return false, nil
+	}
+	if key, dup := security.DuplicateKey(); dup {
+		return false, fmt.Errorf(": %w", &rawjson.DuplicateKeyError{Key: key})
+	}
+	windows := security.Get("windowsOptions")
+	if key, dup := windows.DuplicateKey(); dup {
+		return false, fmt.Errorf(".windowsOptions: %w", &rawjson.DuplicateKeyError{Key: key})
+	}
+	return windows.Get("hostProcess").IsTrue(), nil
+}
+
+// FindContainer looks for a container of any sort, first in one list.
+func (p *Pod) FindContainer(name string, first List) (List, int) {
+	if at := p.Find(first, name); at >= 0 {
+		return first, at
+	}
+	for _, l := range [...]List{InitContainers, Containers, EphemeralContainers} {
+		if at := p.Find(l, name); at >= 0 {
+			return l, at
+		}
+	}
+	return first, -1
+}
+
+// Names are the names in each list of the pod.
+func (p *Pod) Names() [NumLists]map[string]bool {
+	var all [NumLists]map[string]bool
+	for l := range NumLists {
+		all[l] = make(map[string]bool)
+		for i := p.Lists[l].From; i < p.Lists[l].To; i++ {
+			all[l][p.Element(i).Name.Text()] = true
+		}
+	}
+	return all
+}
+
+// Containers are the elements of both lists of containers.
+func (p *Pod) Containers() iter.Seq2[List, *Element] {
+	return func(yield func(List, *Element) bool) {
+		for l := InitContainers; l <= Containers; l++ {
+			for i := p.Lists[l].From; i < p.Lists[l].To; i++ {
+				if !yield(l, p.Element(i)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// IsReservedAnnotation tells whether an annotation is not for a profile to set.
+func IsReservedAnnotation(annotation string) bool {
+	domain, _, _ := strings.Cut(annotation, "/")
+	return domain == v1alpha1.ParameterDomain || strings.HasSuffix(domain, "."+v1alpha1.ParameterDomain) || annotation == mirrorAnnotation
+}
+
+func Quote(text string) string {
+	const most = 64
+	return strconv.Quote(strict.Cut(text, most))
+}

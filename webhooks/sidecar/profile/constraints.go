@@ -1,0 +1,57 @@
+package profile
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Constraints are what a profile asks of a pod's own fields, and the API server
+// refuses a pod for whose fields say otherwise
+// (k8s.io/kubernetes/pkg/apis/core/validation). They tell which pods are to be
+// looked at.
+type Constraints struct {
+	// Sleep is the longest sleep of a hook, in seconds, which the pod's grace
+	// period must not be shorter than.
+	Sleep int64
+	// Restarts tells whether a container is to be restarted to be resized, which
+	// it is not in a pod that is never restarted.
+	Restarts bool
+	// Resources are those that the profile says something of: what containers
+	// need must fit into what the pod says for all.
+	Resources []string
+	// Fields tells whether the profile sets any of these fields of pods.
+	Fields bool
+}
+
+func (t *sample) constraints() Constraints {
+	var d Constraints
+	names := make(map[string]bool)
+	note := func(all corev1.ResourceRequirements) {
+		for _, list := range [...]corev1.ResourceList{all.Requests, all.Limits} {
+			for name := range list {
+				names[string(name)] = true
+			}
+		}
+	}
+	for _, c := range slices.Concat(t.spec.InitContainers, t.spec.Containers, t.app) {
+		if l := c.Lifecycle; l != nil {
+			for _, h := range [...]*corev1.LifecycleHandler{l.PostStart, l.PreStop} {
+				if h != nil && h.Sleep != nil {
+					d.Sleep = max(d.Sleep, h.Sleep.Seconds)
+				}
+			}
+		}
+		d.Restarts = d.Restarts || slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
+			return p.RestartPolicy != corev1.NotRequired
+		})
+		note(c.Resources)
+	}
+	if t.spec.Resources != nil {
+		note(*t.spec.Resources)
+	}
+	d.Resources = slices.Sorted(maps.Keys(names))
+	d.Fields = t.spec.Resources != nil || t.spec.RestartPolicy != "" || t.spec.TerminationGracePeriodSeconds != nil
+	return d
+}

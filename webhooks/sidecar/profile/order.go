@@ -1,0 +1,168 @@
+package profile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+)
+
+// Link connects profiles that name each other. It returns their indexes in the order
+// in which their containers stand. The profiles are sorted by name.
+func Link(profiles []*Profile) (order []int, found diagnostic.List) {
+	names := make([]string, len(profiles))
+	for i, p := range profiles {
+		names[i] = p.Name
+	}
+	report := func(p *Profile, severity diagnostic.Severity, path, hint, format string, args ...any) {
+		found = append(found, diagnostic.Diagnostic{
+			Severity: severity, Source: p.source, Object: "SidecarProfile/" + p.Name, Field: path,
+			Message: fmt.Sprintf(format, args...), Hint: hint,
+		})
+	}
+	// involve names the profiles that take part in what was reported last.
+	involve := func(others ...int) {
+		last := &found[len(found)-1]
+		for _, k := range others {
+			if name := "SidecarProfile/" + profiles[k].Name; name != last.Object && !slices.Contains(strings.Fields(last.Others), name) {
+				last.Others = strings.TrimSpace(last.Others + " " + name)
+			}
+		}
+	}
+	for i, p := range profiles {
+		if p.Replaces == "" {
+			continue
+		}
+		const path = "spec.rollout.replaces"
+		k, known := slices.BinarySearch(names, p.Replaces)
+		switch {
+		case !known:
+			report(p, diagnostic.Error, path, diagnostic.DidYouMean(p.Replaces, names...), "%q is not the name of a sidecar profile", p.Replaces)
+		case k == i:
+			report(p, diagnostic.Error, path, "", "the profile replaces itself")
+		case profiles[k].Replaces != "":
+			report(p, diagnostic.Error, path, "", "profile %q replaces another one itself", p.Replaces)
+			involve(k)
+		case profiles[k].ReplacedBy >= 0:
+			report(p, diagnostic.Error, path, "", "profile %q is replaced by %q already", p.Replaces, profiles[profiles[k].ReplacedBy].Name)
+			involve(profiles[k].ReplacedBy)
+		default:
+			profiles[k].ReplacedBy = i
+		}
+	}
+	// follows[i] are the profiles that stand behind profile i.
+	follows := make([][]int, len(profiles))
+	for i, p := range profiles {
+		for _, side := range []struct {
+			path    string
+			names   []string
+			forward bool
+		}{{"spec.placement.before", p.before, true}, {"spec.placement.after", p.after, false}} {
+			for n, name := range side.names {
+				path := fmt.Sprintf("%s[%d]", side.path, n)
+				k, known := slices.BinarySearch(names, name)
+				switch {
+				case !known:
+					report(p, diagnostic.Warning, path, diagnostic.DidYouMean(name, names...), "%q is not the name of a sidecar profile, and is ignored", name)
+					continue
+				case k == i:
+					report(p, diagnostic.Error, path, "", "the profile cannot stand before or after itself")
+					continue
+				}
+				ahead, behind := i, k
+				if !side.forward {
+					ahead, behind = k, i
+				}
+				follows[ahead] = append(follows[ahead], behind)
+				for l := podtext.InitContainers; l <= podtext.Containers; l++ {
+					if profiles[ahead].contradicts(profiles[behind], l) {
+						report(p, diagnostic.Error, path, "", "profile %q has its %s behind the pod's own, and profile %q in front of them, so that the first cannot stand before the second",
+							profiles[ahead].Name, l, profiles[behind].Name)
+						involve(ahead, behind)
+					}
+				}
+			}
+		}
+	}
+	order, cycle := topologicalOrder(follows)
+	if len(cycle) > 0 {
+		chain := make([]string, len(cycle))
+		for i, k := range cycle {
+			chain[i] = profiles[k].Name
+		}
+		report(profiles[cycle[0]], diagnostic.Error, "spec.placement", "", "the profiles stand before each other in a circle: %s", strings.Join(chain, " before "))
+		involve(cycle...)
+	}
+	return order, found
+}
+
+// contradicts tells whether the profile cannot stand before another in a list,
+// because of where they stand to the pod's own.
+func (p *Profile) contradicts(behind *Profile, l podtext.List) bool {
+	return len(p.Elements[l]) > 0 && len(behind.Elements[l]) > 0 && !p.First[l] && behind.First[l]
+}
+
+// topologicalOrder is a topological order in which, wherever there is a choice, the lowest
+// index comes first; or a cycle, whose first element is repeated at its end.
+func topologicalOrder(follows [][]int) (order, cycle []int) {
+	waits := make([]int, len(follows))
+	for _, behind := range follows {
+		for _, k := range behind {
+			waits[k]++
+		}
+	}
+	done := make([]bool, len(follows))
+	for len(order) < len(follows) {
+		next := slices.IndexFunc(waits, func(n int) bool { return n == 0 })
+		for next >= 0 && done[next] {
+			more := slices.IndexFunc(waits[next+1:], func(n int) bool { return n == 0 })
+			if more < 0 {
+				next = -1
+				break
+			}
+			next += more + 1
+		}
+		if next < 0 {
+			return nil, findCycle(follows, done)
+		}
+		done[next] = true
+		order = append(order, next)
+		for _, k := range follows[next] {
+			waits[k]--
+		}
+	}
+	return order, nil
+}
+
+// findCycle finds a cycle among what is not done, of which every element is part of
+// one or behind one.
+func findCycle(follows [][]int, done []bool) []int {
+	ahead := make([]int, len(follows))
+	for i := range ahead {
+		ahead[i] = -1
+	}
+	for i, behind := range follows {
+		for _, k := range behind {
+			if !done[i] && !done[k] && ahead[k] < 0 {
+				ahead[k] = i
+			}
+		}
+	}
+	at := slices.Index(done, false)
+	seen := make([]bool, len(follows))
+	for !seen[at] {
+		seen[at] = true
+		at = ahead[at]
+	}
+	path := []int{at}
+	for k := ahead[at]; ; k = ahead[k] {
+		path = append(path, k)
+		if k == at {
+			break
+		}
+	}
+	slices.Reverse(path)
+	return path
+}

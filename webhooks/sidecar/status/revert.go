@@ -1,0 +1,338 @@
+package status
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
+)
+
+const (
+	wholeElement = "="
+	separator    = "\x00" // stands in no name, and in no value that is a key
+)
+
+// fewBranches is how many branches are looked at one after the other. A status
+// that nobody but an attacker has written can have thousands.
+const fewBranches = 16
+
+// elementKey is what the token of a trail says about an element of a list: the
+// members that are looked at, and what they must be.
+type elementKey struct {
+	// names are those of the members; itself stands for the element as a whole.
+	names, want string
+}
+
+// parseElementKey reads the token of a trail. One that means no element has no names.
+func parseElementKey(token string) elementKey {
+	if text, ok := strings.CutPrefix(token, wholeElement); ok {
+		value, err := rawjson.Parse([]byte(merge.Unescape(text)))
+		if err != nil {
+			return elementKey{}
+		}
+		return elementKey{wholeElement, merge.Canonical(value)}
+	}
+	var names, want []string
+	for pair := range strings.SplitSeq(token, "&") {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return elementKey{}
+		}
+		names, want = append(names, name), append(want, merge.Unescape(value))
+	}
+	return elementKey{strings.Join(names, separator), strings.Join(want, separator)}
+}
+
+// valueIn is what the members are in an element.
+func (m *elementKey) valueIn(element rawjson.Value) string {
+	switch {
+	case m.names == wholeElement:
+		return merge.Canonical(element)
+	case !strings.Contains(m.names, separator):
+		return keyText(element, m.names)
+	}
+	var all []string
+	for name := range strings.SplitSeq(m.names, separator) {
+		all = append(all, keyText(element, name))
+	}
+	return strings.Join(all, separator)
+}
+
+func keyText(element rawjson.Value, name string) string {
+	switch value := element.Get(name); value.Kind() {
+	case rawjson.String:
+		return value.Text()
+	case rawjson.Invalid, rawjson.Null:
+		return absentKey(name)
+	case rawjson.Bool, rawjson.Number, rawjson.Array, rawjson.Object:
+		return string(value)
+	default:
+		return ""
+	}
+}
+
+// absentKey is what the API server puts in where a key is absent.
+func absentKey(name string) string {
+	switch name {
+	case "protocol":
+		return "TCP"
+	case "whenUnsatisfiable":
+		return "DoNotSchedule"
+	default:
+		return ""
+	}
+}
+
+// Undo is a tree of trails: what is to be taken out of a pod, and what is to be
+// put back.
+type Undo struct {
+	remove bool
+	// created says that what stands here was made for what was put into it: it
+	// goes when nothing is left in it.
+	created bool
+	// original is what is put back, if something was made when nothing is left in
+	// it.
+	original json.RawMessage
+	below    []branch
+	index    map[string]int // of below by token, nil for few
+	// done says that what is to be done here was possible.
+	done bool
+}
+
+type branch struct {
+	// token is as in the trail; name is that of a member, and element what is
+	// said about an element.
+	token, name string
+	element     elementKey
+	*Undo
+}
+
+func (u *Undo) at(trail string) *Undo {
+	for token := range strings.SplitSeq(strings.TrimPrefix(trail, "/"), "/") {
+		i, ok := u.find(token)
+		if !ok {
+			i = len(u.below)
+			u.below = append(u.below, branch{token, merge.Unescape(token), parseElementKey(token), new(Undo)})
+			if u.index != nil {
+				u.index[token] = i
+			}
+		}
+		u = u.below[i].Undo
+	}
+	return u
+}
+
+// find returns the index of the branch with a token.
+func (u *Undo) find(token string) (int, bool) {
+	if len(u.below) <= fewBranches {
+		i := slices.IndexFunc(u.below, func(b branch) bool { return b.token == token })
+		return i, i >= 0
+	}
+	if u.index == nil {
+		u.index = make(map[string]int, 2*len(u.below))
+		for i := range u.below {
+			u.index[u.below[i].token] = i
+		}
+	}
+	i, ok := u.index[token]
+	return i, ok
+}
+
+// Found tells whether there was something at the end of a trail of this tree when
+// it was reverted.
+func (u *Undo) Found(trail string) bool {
+	for token := range strings.SplitSeq(strings.TrimPrefix(trail, "/"), "/") {
+		i, ok := u.find(token)
+		if !ok {
+			return u.remove && u.done
+		}
+		u = u.below[i].Undo
+	}
+	return u.done
+}
+
+// members finds the branches of an object's members.
+func (u *Undo) members() func(name rawjson.Value) int {
+	if len(u.below) <= fewBranches {
+		return func(name rawjson.Value) int {
+			return slices.IndexFunc(u.below, func(b branch) bool { return name.Is(b.name) })
+		}
+	}
+	byName := make(map[string]int, len(u.below))
+	for i := range u.below {
+		byName[u.below[i].name] = i
+	}
+	return func(name rawjson.Value) int {
+		if i, ok := byName[name.Text()]; ok {
+			return i
+		}
+		return -1
+	}
+}
+
+// elements finds the branches of a list's elements. A branch is about the first
+// element that it means.
+func (u *Undo) elements() func(element rawjson.Value) int {
+	byNames := make(map[string]map[string]int)
+	for i := range u.below {
+		m := &u.below[i].element
+		if m.names == "" {
+			continue
+		}
+		if byNames[m.names] == nil {
+			if len(byNames) == fewBranches {
+				continue // No list has that many sorts of keys.
+			}
+			byNames[m.names] = make(map[string]int)
+		}
+		byNames[m.names][m.want] = i
+	}
+	sorts := slices.Sorted(maps.Keys(byNames))
+	return func(element rawjson.Value) int {
+		for _, names := range sorts {
+			if i, ok := byNames[names][(&elementKey{names: names}).valueIn(element)]; ok && !u.below[i].done {
+				return i
+			}
+		}
+		return -1
+	}
+}
+
+// Operations are those of a JSON patch. Nil takes none.
+type Operations struct{ All []jsonpatch.Operation }
+
+func (o *Operations) note(operation, path string, value any) {
+	if o != nil {
+		o.All = append(o.All, jsonpatch.Operation{Operation: operation, Path: path, Value: value})
+	}
+}
+
+// below is the path of what is inside, and empty for nobody.
+func (o *Operations) below(path, token string) string {
+	if o == nil {
+		return ""
+	}
+	return path + "/" + token
+}
+
+// Revert writes the value without what is to be taken out, and notes the
+// operations that do the same. It returns false if nothing is left that anybody
+// else has put there.
+func (u *Undo) Revert(dst []byte, v rawjson.Value, path string, o *Operations) ([]byte, bool) {
+	u.done = true
+	if u.original != nil && !u.created {
+		o.note("replace", path, u.original)
+		return append(dst, u.original...), true
+	}
+	if u.remove {
+		return dst, false
+	}
+	start, left := len(dst), 0
+	inside := o
+	if o != nil {
+		inside = new(Operations)
+	}
+	switch v.Kind() {
+	case rawjson.Object:
+		dst, left = u.revertObject(dst, v, path, inside)
+	case rawjson.Array:
+		dst, left = u.revertArray(dst, v, path, inside)
+	case rawjson.Invalid, rawjson.Null, rawjson.Bool, rawjson.Number, rawjson.String:
+		return append(dst, v...), true
+	}
+	switch {
+	case left > 0 || !u.created:
+		if o != nil {
+			o.All = append(o.All, inside.All...)
+		}
+		return dst, true
+	case u.original == nil:
+		return dst[:start], false
+	default:
+		o.note("replace", path, u.original)
+		return append(dst[:start], u.original...), true
+	}
+}
+
+func (u *Undo) revertObject(dst []byte, v rawjson.Value, path string, o *Operations) ([]byte, int) {
+	dst = append(dst, '{')
+	left := 0
+	branch := u.members()
+	for name, value := range v.Members() {
+		at := len(dst)
+		if left > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(append(dst, name...), ':')
+		i := branch(name)
+		if i < 0 {
+			dst = append(dst, value...)
+			left++
+			continue
+		}
+		below, keep := o.below(path, merge.Escape(u.below[i].name)), false
+		if dst, keep = u.below[i].Revert(dst, value, below, o); keep {
+			left++
+			continue
+		}
+		dst = dst[:at]
+		o.note("remove", below, nil)
+	}
+	return append(dst, '}'), left
+}
+
+// revertArray notes its operations from the last element to the first, so that
+// the indexes of those to come still hold.
+func (u *Undo) revertArray(dst []byte, v rawjson.Value, path string, o *Operations) ([]byte, int) {
+	var each []Operations
+	dst = append(dst, '[')
+	left := 0
+	branch := u.elements()
+	for index, value := range v.Elements() {
+		at := len(dst)
+		if left > 0 {
+			dst = append(dst, ',')
+		}
+		i := branch(value)
+		if i < 0 {
+			dst = append(dst, value...)
+			left++
+			continue
+		}
+		var one *Operations
+		if o != nil {
+			one = new(Operations)
+		}
+		below, keep := o.below(path, strconv.Itoa(index)), false
+		if dst, keep = u.below[i].Revert(dst, value, below, one); keep {
+			left++
+		} else {
+			dst = dst[:at]
+			one.note("remove", below, nil)
+		}
+		if one != nil {
+			each = append(each, *one)
+		}
+	}
+	for _, one := range slices.Backward(each) {
+		o.All = append(o.All, one.All...)
+	}
+	return append(dst, ']'), left
+}
+
+// NotFound are the trails at whose end nothing was found.
+func (u *Undo) NotFound(trail string, all []string) []string {
+	if !u.done && (u.remove || u.original != nil) {
+		return append(all, trail)
+	}
+	for i := range u.below {
+		all = u.below[i].NotFound(trail+"/"+u.below[i].token, all)
+	}
+	return all
+}
