@@ -7,35 +7,36 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
-// unfit says why the pod cannot be what the profile makes of it, or nothing.
-func (pl *plan) unfit() (path, message string) {
-	d, p := &pl.profile.Constraints, pl.pod
+// checkConstraints returns the field of the pod that excludes what the profile has added
+// to it, and why. Both are empty if there is none.
+func checkConstraints(profile *profile.Profile, state *podState, reader *podtext.Reader) (path, message string) {
+	d, p := &profile.Constraints, state.pod
 	grace, bounded := seconds(p.GracePeriod)
 	if !d.Fields && (d.Sleep == 0 || !bounded || grace >= d.Sleep) && (!d.Restarts || !neverRestarts(p)) && (len(d.Resources) == 0 || p.Resources.Len() == 0) {
 		return "", ""
 	}
 	// Only what comes of it tells: what is added may be merged or left out.
 	made := new(podtext.Pod)
-	if err := made.Read(pl.reader, pl.pending.Result()); err != nil {
+	if err := made.Read(reader, state.editor.Result()); err != nil {
 		return "", "" // It cannot happen: the patch is made for a pod that was read.
 	}
 	if grace, bounded := seconds(made.GracePeriod); bounded {
 		if sleep := longestSleep(made); sleep > 0 && grace < sleep {
-			return "spec.terminationGracePeriodSeconds", fmt.Sprintf("with sidecar profile %q a container sleeps for %d seconds before it ends, and the pod has %d", pl.profile.Name, sleep, grace)
+			return "spec.terminationGracePeriodSeconds", fmt.Sprintf("with sidecar profile %q a container sleeps for %d seconds before it ends, and the pod has %d", profile.Name, sleep, grace)
 		}
 	}
 	if neverRestarts(made) && restartsToResize(made) {
-		return "spec.restartPolicy", fmt.Sprintf("with sidecar profile %q a container is restarted to be resized, and the pod's never are", pl.profile.Name)
+		return "spec.restartPolicy", fmt.Sprintf("with sidecar profile %q a container is restarted to be resized, and the pod's never are", profile.Name)
 	}
 	for _, name := range d.Resources {
 		if most, exceeded := exceeds(made, name); exceeded {
-			return "spec.resources", fmt.Sprintf("the pod has %s of %s for all of its containers, which does not suffice with what sidecar profile %q adds", most, name, pl.profile.Name)
+			return "spec.resources", fmt.Sprintf("the pod has %s of %s for all of its containers, which does not suffice with what sidecar profile %q adds", most, name, profile.Name)
 		}
 	}
 	return "", ""
@@ -114,18 +115,4 @@ func exceeds(p *podtext.Pod, name string) (string, bool) {
 		sum = most
 	}
 	return request.String(), sum.Cmp(request) > 0
-}
-
-// refuseUnfit does what the profile says about a pod that cannot have its
-// containers. There is nothing to keep.
-func (pl *plan) refuseUnfit(path, message string) Reason {
-	pl.verdict.step("conflict", string(pl.profile.OnConflict), path+": "+message)
-	pl.verdict.Detail = message
-	if pl.profile.OnConflict == v1alpha1.RefuseConflict {
-		pl.refuse(path, pl.profile.DeclineHint(), "%s", message)
-		return Refused
-	}
-	pl.verdict.warned = true
-	pl.warn("sidecar profile %q is not applied: %s: %s", pl.profile.Name, path, message)
-	return Conflict
 }

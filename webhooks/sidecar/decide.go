@@ -5,20 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // Input is a pod that is to be created.
@@ -111,9 +104,6 @@ type Decision struct {
 	// Again says that the pod came with a status annotation: it has been here
 	// before, or is a copy of one that has.
 	Again bool
-
-	// moreRefusals and moreWarnings are how many are not said.
-	moreRefusals, moreWarnings int
 }
 
 const (
@@ -122,41 +112,6 @@ const (
 	asked   = v1alpha1.InjectAnnotation + `: "true"`
 )
 
-// maker is one decision while it is made.
-type maker struct {
-	Decision
-	set *Set
-	in  *Input
-
-	// pod is the pod as it is, with what profiles have done so far; first is the
-	// pod without what its status lists, as the first call saw it.
-	pod, first *podtext.Pod
-	text       []byte
-	firstText  []byte
-	namespace  namespace
-	looked     bool
-	// about are the profiles of the verdicts, by index in the set.
-	about []int
-
-	podWord, namespaceWord word
-
-	status  *status.Status // of the pod as it came, nil without one
-	found   *status.Undo   // what of it is in the pod
-	claimed claims
-	now     status.Status // as it will be
-	pending merge.Editor
-	// operations are those of all profiles so far.
-	operations []jsonpatch.Operation
-	unknown    []error
-	expression template.Input
-	ready      bool // expression is
-	security   securityCheck
-	plan       plan
-	reader     *podtext.Reader
-	// room is that of the splices of one profile.
-	room [8]merge.Splice
-}
-
 // Decide decides about a pod that is to be created. It is safe for concurrent
 // use.
 func (s *Set) Decide(in Input) Decision {
@@ -164,7 +119,7 @@ func (s *Set) Decide(in Input) Decision {
 	return d
 }
 
-// decide is Decide, and what the pod's status annotation says, nil without one.
+// decide is Decide. It also returns the status annotation of the pod, nil without one.
 func (s *Set) decide(in Input) (Decision, *status.Status) {
 	sc, _ := s.scratch.Get().(*scratch)
 	// Nothing of the request may be kept.
@@ -172,308 +127,123 @@ func (s *Set) decide(in Input) (Decision, *status.Status) {
 		sc.clear()
 		s.scratch.Put(sc)
 	}()
-	in.Pod = podtext.Trim(in.Pod)
-	m := &sc.maker
-	m.set, m.in, m.pod, m.text, m.reader = s, &in, &sc.Pod, in.Pod, &sc.Reader
-	m.decide(sc)
-	return m.Decision, m.status
+	return sc.decide(s, &in), sc.request.status
 }
 
-func (m *maker) decide(sc *scratch) {
-	if m.in.Checked {
-		m.Err = m.pod.Read(&sc.Reader, m.text)
-	} else {
-		m.Err = m.pod.Parse(&sc.Reader, m.text)
+// decide is the path of a pod: select → (render → merge → verify) of each profile →
+// encode.
+func (sc *scratch) decide(set *Set, in *Input) Decision {
+	r, messages := &sc.request, &sc.messages
+	r.set, r.in, r.reader = set, in, &sc.Reader
+	if err := r.read(&sc.Pod, messages); err != nil {
+		return Decision{Err: err, Warnings: messages.warnings, Again: r.isAgain()}
 	}
-	if m.Err != nil {
-		return
+	sc.selection = r.candidates(sc.about[:0])
+	if !r.readAnnotations(messages) {
+		sc.selection.setRest(Refused, "the pod's word cannot be understood")
+		return sc.conclude(nil, nil)
 	}
-	m.first, m.firstText = m.pod, m.text
-	if m.pod.StatusAnnotation != nil {
-		m.Again = true
-		if m.Err = m.again(); m.Err != nil {
-			return
-		}
+	selector := selector{request: r, messages: messages, selection: &sc.selection}
+	if err := selector.selectProfiles(); err != nil {
+		return sc.conclude(nil, err)
 	}
-	m.candidates(sc)
-	if !m.words() {
-		return
+	sc.injector.start(r, &sc.selection, messages)
+	if err := sc.injector.injectProfiles(); err != nil {
+		return sc.conclude(nil, err)
 	}
-	m.selectProfiles()
-	if m.Err == nil {
-		m.applyAll()
-	}
-	m.finish()
+	return sc.conclude(sc.injector.encode(), nil)
 }
 
-// again reads the status of a pod that has been here before, and the pod without
-// what that lists: whatever is decided must not depend on what was added.
-func (m *maker) again() error {
-	st, err := status.Parse(m.pod.StatusAnnotation.Text())
-	if err != nil {
-		m.warn("%s cannot be read and is ignored: only Gatehouse writes it", status.Field)
-		return nil //nolint:nilerr // whoever wrote it, the pod is none of a second call
+// conclude returns the decision: the patch, unless the pod is refused or it cannot be
+// decided what it should become.
+func (sc *scratch) conclude(patch []jsonpatch.Operation, err error) Decision {
+	sel, messages := &sc.selection, &sc.messages
+	if len(messages.refusals) == 0 && err == nil {
+		sc.warnNotApplied()
 	}
-	m.status = st
-	m.now.Originals = maps.Clone(st.Originals) // what was noted first holds
-	if len(st.Profiles) == 0 {
-		return nil
+	if messages.moreRefusals > 0 {
+		messages.refusals = append(messages.refusals, diagnostic.Diagnostic{Severity: diagnostic.Error, Message: fmt.Sprintf("and %d more", messages.moreRefusals)})
 	}
-	m.found = st.Undo()
-	m.firstText, _ = m.found.Revert(make([]byte, 0, len(m.text)), m.text, "", nil)
-	m.first = new(podtext.Pod)
-	if err := m.first.Read(m.reader, m.firstText); err != nil {
-		return fmt.Errorf("without what %s lists: %w", status.Field, err)
+	if messages.moreWarnings > 0 {
+		messages.warnings = append(messages.warnings, fmt.Sprintf("and %d more warnings", messages.moreWarnings))
 	}
-	return nil
-}
-
-// ns is the pod's namespace.
-func (m *maker) ns() *namespace {
-	if !m.looked {
-		m.looked = true
-		m.namespace = m.set.lookUp(m.in.Namespace)
-	}
-	return &m.namespace
-}
-
-// candidates makes a verdict for every profile that is looked at.
-func (m *maker) candidates(sc *scratch) {
-	s := m.set
-	if s.index == nil || m.in.Explain {
-		m.Verdicts = make([]Verdict, len(s.profiles))
-		m.about = slices.Grow(sc.about[:0], len(s.profiles))
-		for i, p := range s.profiles {
-			m.Verdicts[i].Profile, m.Verdicts[i].Revision = p.Name, p.FixedRevision()
-			m.about = append(m.about, i)
-			if m.in.Explain {
-				m.Verdicts[i].Explanation = new(Explanation)
-			}
-		}
-		return
-	}
-	const bits = 64
-	var few [8]uint64
-	room := few[:]
-	if words := (s.index.count + bits - 1) / bits; words > len(few) {
-		room = make([]uint64, words)
-	}
-	s.index.candidates(room, m.first, m.ns())
-	m.about = sc.about[:0]
-	for i, p := range s.profiles {
-		if room[i/bits]&(1<<(i%bits)) != 0 {
-			m.about = append(m.about, i)
-			m.Verdicts = append(m.Verdicts, Verdict{Profile: p.Name, Revision: p.FixedRevision()})
-		}
-	}
-	m.NotSelected = len(s.profiles) - len(m.about)
-}
-
-// words reads what the pod and its namespace want. It returns false if the pod
-// is refused for it.
-func (m *maker) words() bool {
-	if inject := m.first.InjectAnnotation; inject != nil {
-		var bad *wrong
-		// Nobody can change the word of a mirror any more.
-		if m.podWord, bad = m.set.parseWord(inject.Text()); bad != nil && !m.first.IsMirror {
-			m.refuse(injectField, bad.hint, "%s", bad.message)
-			m.rest(Refused, "the pod's word cannot be understood")
-			return false
-		}
-	}
-	if m.first.HasGatehouseNames {
-		m.strangers()
-	}
-	if m.set.namespaces == nil || len(m.set.profiles) == 0 {
-		return true
-	}
-	if text, ok := m.ns().annotations[v1alpha1.InjectAnnotation]; ok {
-		var bad *wrong
-		if m.namespaceWord, bad = m.set.parseWord(text); bad != nil {
-			m.warn("the annotation %s of namespace %q is ignored: %s", v1alpha1.InjectAnnotation, m.in.Namespace, bad.message)
-		}
-	}
-	return true
-}
-
-// strangers warns about annotations that are meant for Gatehouse and say nothing
-// to it, and about labels that should be annotations.
-func (m *maker) strangers() {
-	for _, name := range marked(m.first.Annotations) {
-		if because, hint := m.set.strange(name); because != "" {
-			m.warn("metadata.annotations[%s] has no effect: %s%s", strict.Cut(name, maxName), because, hint)
-		}
-	}
-	for _, name := range marked(m.first.Labels) {
-		if name == v1alpha1.InjectAnnotation || strings.Contains(name, "."+v1alpha1.ParameterDomain+"/") {
-			m.warn("metadata.labels[%s] has no effect: it is a label (hint: make it an annotation)", strict.Cut(name, maxName))
-		}
-	}
-}
-
-// marked are the names that are meant for Gatehouse, in one order whatever the
-// order of the pod.
-func marked(object rawjson.Value) []string {
-	var names []string
-	for nameText := range object.Members() {
-		if name := nameText.Text(); strings.Contains(name, podtext.Domain) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// strange says why an annotation has no effect, if it looks as if it should have
-// one.
-func (s *Set) strange(name string) (because, hint string) {
-	domain, rest, _ := strings.Cut(name, "/")
-	profile, ofParameter := strings.CutSuffix(domain, "."+v1alpha1.ParameterDomain)
-	switch {
-	case name == v1alpha1.InjectAnnotation || name == v1alpha1.StatusAnnotation:
-		return "", ""
-	case domain == v1alpha1.ParameterDomain || domain == "gatehouse.dev" && rest == "inject":
-		hint = fmt.Sprintf(" (hint: did you mean %s?)", v1alpha1.InjectAnnotation)
-		if _, near := diagnostic.Nearest(rest, "inject"); !near {
-			hint = ""
-		}
-		return "it is not known", hint
-	case !ofParameter:
-		return "", ""
-	}
-	i, known := s.byName[profile]
-	switch {
-	case !known:
-		return "there is no sidecar profile " + podtext.Quote(profile), ""
-	case s.profiles[i].Replaces != "":
-		return fmt.Sprintf("sidecar profile %q takes the place of %q, and reads the annotations that are for that", profile, s.profiles[i].Replaces), ""
-	}
-	return "", ""
-}
-
-// finish says what has not been said, and puts the patch together.
-func (m *maker) finish() {
-	m.unmet()
-	if m.moreRefusals > 0 {
-		m.Refusals = append(m.Refusals, diagnostic.Diagnostic{Severity: diagnostic.Error, Message: fmt.Sprintf("and %d more", m.moreRefusals)})
-	}
-	if m.moreWarnings > 0 {
-		m.Warnings = append(m.Warnings, fmt.Sprintf("and %d more warnings", m.moreWarnings))
+	d := Decision{
+		Refusals: messages.refusals, Verdicts: sel.verdicts, NotSelected: sel.notSelected, Warnings: messages.warnings, Again: sc.request.isAgain(),
 	}
 	switch {
-	case len(m.Refusals) > 0:
-		// They hold, whatever else could not be told.
-		m.Err = nil
-		for i := range m.Verdicts {
-			if v := &m.Verdicts[i]; v.Reason == Applied {
+	case len(d.Refusals) > 0:
+		// They hold, whatever else cannot be decided.
+		for i := range d.Verdicts {
+			if v := &d.Verdicts[i]; v.Reason == Applied {
 				v.Reason, v.Detail = Refused, otherRefuses
 				if v.Explanation != nil {
 					v.Explanation.Adds = nil
 				}
 			}
 		}
-		m.rest(Refused, otherRefuses)
-	case m.Err != nil:
-	case len(m.unknown) > 0:
-		m.Err = errors.Join(m.unknown...)
-	case len(m.operations) > 0:
-		m.Patches = m.operations
-	}
-}
-
-// unmet warns about what the pod has asked for and does not get.
-func (m *maker) unmet() {
-	if len(m.Refusals) > 0 || m.Err != nil {
-		return
-	}
-	for _, name := range m.podWord.asked {
-		v := m.sure(name)
-		if v.warned || v.Reason == Applied || v.Reason == AlreadyThere || v.Reason == Replaced {
-			continue
-		}
-		m.warn("%s asks for sidecar profile %q, which is not applied: %s", v1alpha1.InjectAnnotation, name, cmp.Or(v.Detail, v.Reason.Text()))
-	}
-	if m.podWord.all != asks {
-		return
-	}
-	selected := false
-	var left Reason
-	for i := range m.Verdicts {
-		switch r := m.Verdicts[i].Reason; {
-		case slices.Contains([]Reason{NamespaceNotSelected, ObjectNotSelected, ConditionFalse, NotInRollout}, r):
-		case slices.Contains([]Reason{StaticPod, HostNetwork, HostProcess, OtherSystem}, r):
-			left = r
-		default: // Others have their own warning.
-			selected = true
-		}
-	}
-	switch {
-	case selected:
-	case left != "":
-		m.warn("%s has no effect: %s", asked, left.Text())
+		sel.setRest(Refused, otherRefuses)
+	case err != nil:
+		d.Err = err
+	case len(messages.unknown) > 0:
+		d.Err = errors.Join(messages.unknown...)
 	default:
-		m.warn("%s has no effect: %s", asked, m.notSelected())
+		d.Patches = patch
 	}
-}
-
-func (m *maker) verdict(profile string) *Verdict {
-	for i := range m.Verdicts {
-		if m.Verdicts[i].Profile == profile {
-			return &m.Verdicts[i]
-		}
-	}
-	return nil
-}
-
-// sure is the verdict about a profile, of one that is left out too.
-func (m *maker) sure(profile string) *Verdict {
-	v := m.verdict(profile)
-	if v == nil {
-		v = &Verdict{Profile: profile}
-		v.Reason = m.selects(v, m.set.profiles[m.set.byName[profile]])
-	}
-	return v
+	return d
 }
 
 // otherRefuses is the detail of a profile that could be applied to a pod which
 // another one refuses.
 const otherRefuses = "the pod is refused for another profile"
 
-// rest gives a reason to the profiles that none keeps from being applied so far.
-func (d *Decision) rest(reason Reason, detail string) {
-	for i := range d.Verdicts {
-		if v := &d.Verdicts[i]; v.Reason == "" || v.Reason == NamespaceUnknown || v.Reason == Unknown {
-			v.Reason, v.Detail = reason, detail
+// warnNotApplied warns about what the pod has asked for and does not get.
+func (sc *scratch) warnNotApplied() {
+	value, messages := &sc.request.podValue, &sc.messages
+	for _, name := range value.asked {
+		v := sc.verdict(name)
+		if v.warned || v.Reason == Applied || v.Reason == AlreadyThere || v.Reason == Replaced {
+			continue
+		}
+		messages.warn("%s asks for sidecar profile %q, which is not applied: %s", v1alpha1.InjectAnnotation, name, cmp.Or(v.Detail, v.Reason.Text()))
+	}
+	if value.all != asks {
+		return
+	}
+	selected := false
+	var left Reason
+	for i := range sc.selection.verdicts {
+		switch r := sc.selection.verdicts[i].Reason; r { //nolint:exhaustive // others have their own warning
+		case NamespaceNotSelected, ObjectNotSelected, ConditionFalse, NotInRollout:
+		case StaticPod, HostNetwork, HostProcess, OtherSystem:
+			left = r
+		default:
+			selected = true
 		}
 	}
-}
-
-// mostSaid is how many refusals, and how many warnings, are said about one pod.
-// Nobody reads more, and a pod can have thousands.
-const mostSaid = 32
-
-func (d *Decision) refuse(path, hint, format string, args ...any) {
-	if len(d.Refusals) == mostSaid {
-		d.moreRefusals++
-		return
+	switch {
+	case selected:
+	case left != "":
+		messages.warn("%s has no effect: %s", asked, left.Text())
+	default:
+		messages.warn("%s has no effect: %s", asked, sc.whyNotSelected())
 	}
-	d.Refusals = append(d.Refusals, diagnostic.Diagnostic{
-		Severity: diagnostic.Error, Field: path, Message: fmt.Sprintf(format, args...), Hint: hint,
-	})
 }
 
-func (d *Decision) warn(format string, args ...any) {
-	if len(d.Warnings) == mostSaid {
-		d.moreWarnings++
-		return
+// verdict returns the verdict about a profile, even if that is left out.
+func (sc *scratch) verdict(profile string) *Verdict {
+	v := sc.selection.find(profile)
+	if v == nil {
+		v = &Verdict{Profile: profile}
+		set := sc.request.set
+		v.Reason = (&selector{request: &sc.request, messages: &sc.messages, selection: &sc.selection}).selects(v, set.profiles[set.byName[profile]])
 	}
-	d.Warnings = append(d.Warnings, fmt.Sprintf(format, args...))
+	return v
 }
 
-// notSelected says why no profile selects the pod.
-func (m *maker) notSelected() string {
+// whyNotSelected says why no profile selects the pod.
+func (sc *scratch) whyNotSelected() string {
 	const shown = 3 // A warning is one line.
-	all := m.set.profiles
+	all := sc.request.set.profiles
 	if len(all) == 0 {
 		return "there is no sidecar profile"
 	}
@@ -481,7 +251,7 @@ func (m *maker) notSelected() string {
 	b.WriteString("no sidecar profile selects the pod")
 	before := ": "
 	for _, p := range all[:min(shown, len(all))] {
-		fmt.Fprintf(&b, "%s%s=%s", before, p.Name, m.sure(p.Name).Reason)
+		fmt.Fprintf(&b, "%s%s=%s", before, p.Name, sc.verdict(p.Name).Reason)
 		before = ", "
 	}
 	if more := len(all) - shown; more > 0 {
@@ -490,7 +260,7 @@ func (m *maker) notSelected() string {
 	return b.String()
 }
 
-// step notes a step for the explanation.
+// step adds a step to the explanation.
 func (v *Verdict) step(name, result, detail string) {
 	if v.Explanation != nil {
 		v.Explanation.Steps = append(v.Explanation.Steps, Step{name, result, detail})

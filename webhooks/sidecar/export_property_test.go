@@ -14,14 +14,15 @@ import (
 // patch: what the patch must come to, but for the status annotation.
 func (s *Set) Spliced(in Input) (Decision, []byte) {
 	sc := new(scratch)
-	in.Pod = podtext.Trim(in.Pod)
-	m := &sc.maker
-	m.set, m.in, m.pod, m.text, m.reader = s, &in, &sc.Pod, in.Pod, &sc.Reader
-	m.decide(sc)
-	if len(m.pending.Splices) > 0 {
-		return m.Decision, m.pending.Result()
+	d := sc.decide(s, &in)
+	switch state := &sc.injector.pod; {
+	case len(state.editor.Splices) > 0:
+		return d, state.editor.Result()
+	case state.text != nil:
+		return d, state.text
+	default:
+		return d, podtext.Trim(in.Pod)
 	}
-	return m.Decision, m.text
 }
 
 // Stripped is the text of a pod without what its status annotation lists, and

@@ -14,8 +14,11 @@ import (
 // checkPorts finds ports of the pod that clash with those of the elements that
 // are to be added. Ports of the profile's own elements do not clash: Compile
 // has seen to it.
-func (pl *plan) checkPorts() error {
-	p := pl.pod
+func (inj *injection) checkPorts() error {
+	if !inj.in.rendered.HasPorts {
+		return nil
+	}
+	p := inj.now.pod
 	for _, l := range [...]podtext.List{podtext.InitContainers, podtext.Containers} {
 		for i := p.Lists[l].From; i < p.Lists[l].To; i++ {
 			it := p.Element(i)
@@ -27,17 +30,17 @@ func (pl *plan) checkPorts() error {
 				for {
 					// A plain init container has ended before containers start,
 					// but native sidecars run beside it.
-					where, at, theirs, field := pl.clash(&port, it, l == podtext.InitContainers && !it.IsNative)
+					where, at, theirs, field := inj.clash(&port, it, l == podtext.InitContainers && !it.IsNative)
 					if field == "" {
 						break
 					}
-					owner := &pl.profile.Elements[where][at]
+					owner := &inj.in.profile.Elements[where][at]
 					path := fmt.Sprintf("spec.%s[%d].ports[%d].%s", l, i-p.Lists[l].From, k, field)
-					message := fmt.Sprintf("%s is declared by container %q of sidecar profile %q too", port.Describe(field), owner.Name, pl.profile.Name)
-					if !pl.conflict(path, "change the port, or "+pl.profile.DeclineHint(), message) {
+					message := fmt.Sprintf("%s is declared by container %q of sidecar profile %q too", port.Describe(field), owner.Name, inj.in.profile.Name)
+					if !inj.conflict(path, "change the port, or "+inj.in.profile.DeclineHint(), message) {
 						break
 					}
-					if err := pl.dropPort(where, at, theirs); err != nil {
+					if err := inj.dropPort(where, at, theirs); err != nil {
 						return err
 					}
 				}
@@ -49,19 +52,19 @@ func (pl *plan) checkPorts() error {
 
 // clash tells which port of a container that is to be added clashes with one of
 // the pod's, and over which field.
-func (pl *plan) clash(port *podtext.Port, of *podtext.Element, beforeContainers bool) (l podtext.List, element, which int, field string) {
+func (inj *injection) clash(port *podtext.Port, of *podtext.Element, beforeContainers bool) (l podtext.List, element, which int, field string) {
 	for l := podtext.InitContainers; l <= podtext.Containers; l++ {
 		if l == podtext.Containers && beforeContainers {
 			continue
 		}
-		for i := range pl.profile.Elements[l] {
-			e := &pl.profile.Elements[l][i]
-			if f := pl.fate(l, i); !e.RunsWithOthers(l) || f.what != toAdd && f.what != replaced && f.what != merged || of.Name.Is(e.Name) {
+		for i := range inj.in.profile.Elements[l] {
+			e := &inj.in.profile.Elements[l][i]
+			if f := inj.action(l, i); !e.RunsWithOthers(l) || f.kind != add && f.kind != replace && f.kind != mergeInto || of.Name.Is(e.Name) {
 				continue
 			}
-			ports := pl.Rendered.Elements[l][i].Ports
+			ports := inj.in.rendered.Elements[l][i].Ports
 			for k := range ports {
-				if field := port.ConflictsOver(&ports[k]); field != "" && !slices.Contains(pl.fate(l, i).dropped, k) {
+				if field := port.ConflictsOver(&ports[k]); field != "" && !slices.Contains(inj.action(l, i).dropped, k) {
 					return l, i, k, field
 				}
 			}
@@ -71,13 +74,13 @@ func (pl *plan) clash(port *podtext.Port, of *podtext.Element, beforeContainers 
 }
 
 // dropPort leaves a port out of a container that is to be added.
-func (pl *plan) dropPort(l podtext.List, i, which int) error {
-	if pl.fates[l] == nil {
-		pl.fates[l] = make([]fate, len(pl.profile.Elements[l]))
+func (inj *injection) dropPort(l podtext.List, i, which int) error {
+	if inj.actions[l] == nil {
+		inj.actions[l] = make([]action, len(inj.in.profile.Elements[l]))
 	}
-	f := &pl.fates[l][i]
+	f := &inj.actions[l][i]
 	f.dropped = append(f.dropped, which)
-	container := rawjson.Value(pl.Rendered.Elements[l][i].Raw)
+	container := rawjson.Value(inj.in.rendered.Elements[l][i].Raw)
 	ports := container.Get("ports")
 	if len(f.dropped) == ports.Len() {
 		f.raw = merge.RemoveMembers(container, "ports")

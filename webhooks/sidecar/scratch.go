@@ -5,7 +5,10 @@ import "github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 // scratch is the memory that one decision needs. It is used again for the next.
 type scratch struct {
 	podtext.Buffer
-	maker maker
+	request   request
+	messages  messages
+	selection selection
+	injector  injector
 	// about is a buffer for the profiles that are looked at.
 	about [fewProfiles]int
 }

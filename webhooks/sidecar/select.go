@@ -3,6 +3,7 @@ package sidecar
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,81 +12,142 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// selectProfiles gives a reason to the profiles that are not to be applied.
-func (m *maker) selectProfiles() {
+// selection is the profiles that are looked at for a pod, by name, and the verdicts about
+// them. A verdict without a reason is that of a profile to apply.
+type selection struct {
+	// profiles are indexes in the set.
+	profiles []int
+	verdicts []Verdict
+	// notSelected is how many profiles are left out.
+	notSelected int
+}
+
+// find returns the verdict about a profile, or nil.
+func (s *selection) find(profile string) *Verdict {
+	for i := range s.verdicts {
+		if s.verdicts[i].Profile == profile {
+			return &s.verdicts[i]
+		}
+	}
+	return nil
+}
+
+// setRest gives a reason to the profiles that nothing keeps from being applied so far.
+func (s *selection) setRest(reason Reason, detail string) {
+	for i := range s.verdicts {
+		if v := &s.verdicts[i]; v.Reason == "" || v.Reason == NamespaceUnknown || v.Reason == Unknown {
+			v.Reason, v.Detail = reason, detail
+		}
+	}
+}
+
+// selector selects the profiles for one pod.
+type selector struct {
+	request   *request
+	messages  *messages
+	selection *selection
+}
+
+// candidates returns the profiles that are looked at. The buffer is used for their
+// indexes.
+func (r *request) candidates(buffer []int) selection {
+	s := r.set
+	if s.index == nil || r.in.Explain {
+		sel := selection{verdicts: make([]Verdict, len(s.profiles)), profiles: slices.Grow(buffer, len(s.profiles))}
+		for i, p := range s.profiles {
+			v := &sel.verdicts[i]
+			v.Profile, v.Revision = p.Name, p.FixedRevision()
+			sel.profiles = append(sel.profiles, i)
+			if r.in.Explain {
+				v.Explanation = new(Explanation)
+			}
+		}
+		return sel
+	}
+	const bits = 64
+	var few [8]uint64
+	marks := few[:]
+	if words := (s.index.count + bits - 1) / bits; words > len(few) {
+		marks = make([]uint64, words)
+	}
+	s.index.candidates(marks, r.first, r.ns())
+	sel := selection{profiles: buffer}
+	for i, p := range s.profiles {
+		if marks[i/bits]&(1<<(i%bits)) != 0 {
+			sel.profiles = append(sel.profiles, i)
+			sel.verdicts = append(sel.verdicts, Verdict{Profile: p.Name, Revision: p.FixedRevision()})
+		}
+	}
+	sel.notSelected = len(s.profiles) - len(sel.profiles)
+	return sel
+}
+
+// selectProfiles gives a reason to the profiles that are not applied. The error says why
+// nothing can be decided.
+func (s *selector) selectProfiles() error {
 	open := false
-	for i := range m.Verdicts {
-		v := &m.Verdicts[i]
-		v.Reason = m.selects(v, m.set.profiles[m.about[i]])
+	for i := range s.selection.verdicts {
+		v := &s.selection.verdicts[i]
+		v.Reason = s.selects(v, s.request.set.profiles[s.selection.profiles[i]])
 		open = open || v.Reason == "" || v.Reason == NamespaceUnknown
 	}
 	if !open {
-		return
+		return nil
 	}
-	// Only now it is worth a look at the containers.
-	if m.Err = m.first.SpecError(); m.Err != nil {
-		return
+	// The containers matter only now.
+	if err := s.request.first.SpecError(); err != nil {
+		return err
 	}
-	if m.first != m.pod {
-		if m.Err = m.pod.SpecError(); m.Err != nil {
-			return
+	if s.request.first != s.request.pod {
+		if err := s.request.pod.SpecError(); err != nil {
+			return err
 		}
 	}
-	for i := range m.Verdicts {
-		v := &m.Verdicts[i]
-		p := m.set.profiles[m.about[i]]
+	for i := range s.selection.verdicts {
+		v := &s.selection.verdicts[i]
+		p := s.request.set.profiles[s.selection.profiles[i]]
 		unknown := v.Reason == NamespaceUnknown
 		if v.Reason != "" && !unknown {
 			continue
 		}
-		if reason := m.suits(v, p, unknown); reason != "" {
+		if reason := s.suits(v, p, unknown); reason != "" {
 			v.Reason = reason
 			continue
 		}
 		if unknown {
-			m.unknown = append(m.unknown, fmt.Errorf("namespace %q is not known, and sidecar profile %q selects namespaces by their labels", m.in.Namespace, p.Name))
+			s.messages.cannotDecide(fmt.Errorf("namespace %q is not known, and sidecar profile %q selects namespaces by their labels", s.request.in.Namespace, p.Name))
 			continue
 		}
-		v.Reason = m.holds(v, p)
+		v.Reason = s.matchConditions(v, p)
 	}
-	m.replace()
+	s.replace()
+	return nil
 }
 
 // replace lets profiles in their rollouts take the places of others. Whatever
 // keeps one from being applied leaves its place to the other, and of the two a
 // pod keeps the one that it has.
-func (m *maker) replace() {
-	for i := range m.Verdicts {
-		v, p := &m.Verdicts[i], m.set.profiles[m.about[i]]
+func (s *selector) replace() {
+	for i := range s.selection.verdicts {
+		v, p := &s.selection.verdicts[i], s.request.set.profiles[s.selection.profiles[i]]
 		if v.Reason != "" || p.ReplacedBy < 0 {
 			continue
 		}
-		by := m.set.profiles[p.ReplacedBy]
-		other := m.verdict(by.Name)
+		by := s.request.set.profiles[p.ReplacedBy]
+		other := s.selection.find(by.Name)
 		switch {
-		case m.has(by.Name):
+		case s.request.has(by.Name):
 			v.replaced(fmt.Sprintf("sidecar profile %q, which takes its place, is there already", by.Name))
 		case other == nil || other.Reason != "" && other.Reason != Unknown:
-		case m.has(p.Name):
+		case s.request.has(p.Name):
 			other.replaced(fmt.Sprintf("sidecar profile %q, whose place it takes, is there already", p.Name))
 		default:
 			v.replaced(fmt.Sprintf("sidecar profile %q takes its place for %d %% of workloads", by.Name, by.Percent))
 		}
 	}
-}
-
-// has tells whether the pod has something of a profile.
-func (m *maker) has(profile string) bool {
-	e := m.status.Find(profile)
-	if e == nil {
-		return false
-	}
-	there := e.Prune(m.found, m.pod.Names())
-	return !there.IsEmpty()
 }
 
 func (v *Verdict) replaced(detail string) {
@@ -100,60 +162,60 @@ func yesNo(is bool) string {
 	return "no"
 }
 
-// wants is what a selector wants and what is there.
-func wants(s labels.Selector, whose string, there map[string]string) string {
+// describeSelector says what a selector wants and what is there.
+func describeSelector(selector labels.Selector, whose string, there map[string]string) string {
 	const most = 200
 	has := "none"
 	if len(there) > 0 {
 		has = strict.Cut(labels.Set(there).String(), most)
 	}
-	return fmt.Sprintf("wants %s; the labels of %s are %s", s, whose, has)
+	return fmt.Sprintf("wants %s; the labels of %s are %s", selector, whose, has)
 }
 
 // selects gives the reason for which the profile is not to be applied, as far as
 // the pod's metadata tells, or none.
-func (m *maker) selects(v *Verdict, p *profile.Profile) Reason {
+func (s *selector) selects(v *Verdict, p *profile.Profile) Reason {
 	unknown := false
 	if p.NamespaceSelector != nil {
-		switch m.ns().matches(p) {
+		switch s.request.ns().matches(p) {
 		case no:
-			v.step("namespaceSelector", "no", wants(p.NamespaceSelector, "the namespace", m.ns().labels))
+			v.step("namespaceSelector", "no", describeSelector(p.NamespaceSelector, "the namespace", s.request.ns().labels))
 			return NamespaceNotSelected
 		case couldNotTell:
-			v.step("namespaceSelector", "unknown", fmt.Sprintf("namespace %q is not known", m.in.Namespace))
+			v.step("namespaceSelector", "unknown", fmt.Sprintf("namespace %q is not known", s.request.in.Namespace))
 			unknown = true
 		case yes:
 			v.step("namespaceSelector", "yes", p.NamespaceSelector.String())
 		}
 	}
 	if p.ObjectSelector != nil {
-		matches := p.ObjectSelector.Matches(&podLabels{m.first.Labels})
+		matches := p.ObjectSelector.Matches(&podLabels{s.request.first.Labels})
 		if !matches {
 			if v.Explanation != nil {
-				v.step("objectSelector", "no", wants(p.ObjectSelector, "the pod", (&podLabels{m.first.Labels}).all()))
+				v.step("objectSelector", "no", describeSelector(p.ObjectSelector, "the pod", (&podLabels{s.request.first.Labels}).all()))
 			}
 			return ObjectNotSelected
 		}
 		v.step("objectSelector", "yes", p.ObjectSelector.String())
 	}
-	if m.first.IsMirror {
+	if s.request.first.IsMirror {
 		v.step("static pod", "no", StaticPod.Text())
 		return StaticPod
 	}
-	if reason := m.wanted(v, p); reason != "" {
+	if reason := s.wanted(v, p); reason != "" {
 		return reason
 	}
 	if p.Percent < 100 {
-		workload := m.in.Workload
+		workload := s.request.in.Workload
 		if _, name, ok := strings.Cut(workload, "/"); ok {
 			workload = name
-			if strings.HasPrefix(m.in.Workload, "Job/") {
+			if strings.HasPrefix(s.request.in.Workload, "Job/") {
 				workload = podtext.CronJobName(name)
 			}
 		} else {
-			workload = m.first.WorkloadName()
+			workload = s.request.first.WorkloadName()
 		}
-		in := inShare(p.AnnotationPrefix, m.in.Namespace, workload, p.Percent)
+		in := isInRollout(p.AnnotationPrefix, s.request.in.Namespace, workload, p.Percent)
 		v.step("rollout", yesNo(in), fmt.Sprintf("%d %% of workloads, and this is %q", p.Percent, workload))
 		if !in {
 			return NotInRollout
@@ -166,17 +228,17 @@ func (m *maker) selects(v *Verdict, p *profile.Profile) Reason {
 }
 
 // wanted gives the reason for which the profile is not wanted, or none.
-func (m *maker) wanted(v *Verdict, p *profile.Profile) Reason {
-	if said := m.podWord.about(p); said != silent {
-		v.step("pod", yesNo(said == asks), v1alpha1.InjectAnnotation+": "+podtext.Quote(m.first.InjectAnnotation.Text()))
-		if said == declines {
+func (s *selector) wanted(v *Verdict, p *profile.Profile) Reason {
+	if choice := s.request.podValue.choiceFor(p); choice != unset {
+		v.step("pod", yesNo(choice == asks), v1alpha1.InjectAnnotation+": "+podtext.Quote(s.request.first.InjectAnnotation.Text()))
+		if choice == declines {
 			return Declined
 		}
 		return ""
 	}
-	if said := m.namespaceWord.about(p); said != silent {
-		v.step("namespace", yesNo(said == asks), v1alpha1.InjectAnnotation+": "+podtext.Quote(m.namespace.annotations[v1alpha1.InjectAnnotation]))
-		if said == declines {
+	if choice := s.request.namespaceValue.choiceFor(p); choice != unset {
+		v.step("namespace", yesNo(choice == asks), v1alpha1.InjectAnnotation+": "+podtext.Quote(s.request.namespace.annotations[v1alpha1.InjectAnnotation]))
+		if choice == declines {
 			return DeclinedByNamespace
 		}
 		return ""
@@ -190,23 +252,23 @@ func (m *maker) wanted(v *Verdict, p *profile.Profile) Reason {
 }
 
 // suits gives the reason for which the pod cannot take the profile, or none.
-func (m *maker) suits(v *Verdict, p *profile.Profile, unknown bool) Reason {
-	if m.first.HostNetwork.IsTrue() {
+func (s *selector) suits(v *Verdict, p *profile.Profile, unknown bool) Reason {
+	if s.request.first.HostNetwork.IsTrue() {
 		v.step("hostNetwork", yesNo(p.HostNetwork == v1alpha1.InjectPod), "the profile says "+string(p.HostNetwork))
 		if p.HostNetwork != v1alpha1.InjectPod {
 			return HostNetwork
 		}
 	}
-	if m.first.IsHostProcess {
+	if s.request.first.IsHostProcess {
 		v.step("Windows host process", "no", HostProcess.Text())
 		return HostProcess
 	}
-	if m.first.OS != nil && p.OperatingSystems.Refuse(m.first.OS.Get("name").Text()) {
-		v.Detail = fmt.Sprintf("the pod is for %s, and the profile says what the API server does not allow there", podtext.Quote(m.first.OS.Get("name").Text()))
+	if s.request.first.OS != nil && p.OperatingSystems.Refuse(s.request.first.OS.Get("name").Text()) {
+		v.Detail = fmt.Sprintf("the pod is for %s, and the profile says what the API server does not allow there", podtext.Quote(s.request.first.OS.Get("name").Text()))
 		v.step("operating system", "no", v.Detail)
 		return OtherSystem
 	}
-	policy := m.first.RestartPolicy
+	policy := s.request.first.RestartPolicy
 	if p.AppContainer == "" || !policy.Is(string(corev1.RestartPolicyNever)) && !policy.Is(string(corev1.RestartPolicyOnFailure)) {
 		return ""
 	}
@@ -216,25 +278,25 @@ func (m *maker) suits(v *Verdict, p *profile.Profile, unknown bool) Reason {
 	case v1alpha1.InjectPod:
 		return ""
 	case v1alpha1.RefusePod:
-		m.refuse("spec.restartPolicy", p.DeclineHint(), "sidecar profile %q cannot be applied: %s", p.Name, message)
+		s.messages.refuse("spec.restartPolicy", p.DeclineHint(), "sidecar profile %q cannot be applied: %s", p.Name, message)
 		return Refused
 	case v1alpha1.SkipPod:
 		if !unknown {
 			v.warned = true
-			m.warn("sidecar profile %q is not applied: %s", p.Name, message)
+			s.messages.warn("sidecar profile %q is not applied: %s", p.Name, message)
 		}
 	}
 	v.Detail = message
 	return MustEnd
 }
 
-// holds evaluates the match conditions. As in a webhook configuration, one that
+// matchConditions evaluates the match conditions. As in a webhook configuration, one that
 // is false decides whatever the others are.
-func (m *maker) holds(v *Verdict, p *profile.Profile) Reason {
+func (s *selector) matchConditions(v *Verdict, p *profile.Profile) Reason {
 	var unknown []error
 	for i := range p.Conditions {
 		c := &p.Conditions[i]
-		is, err := c.Eval(m.input(p))
+		is, err := c.Eval(s.request.input(p))
 		if err != nil {
 			v.step("matchCondition "+c.Name, "unknown", err.Error())
 			unknown = append(unknown, fmt.Errorf("match condition %q of sidecar profile %q: %w", c.Name, p.Name, err))
@@ -247,34 +309,8 @@ func (m *maker) holds(v *Verdict, p *profile.Profile) Reason {
 		}
 	}
 	if len(unknown) > 0 {
-		m.unknown = append(m.unknown, errors.Join(unknown...))
+		s.messages.cannotDecide(errors.Join(unknown...))
 		return Unknown
 	}
 	return ""
-}
-
-// input is what expressions of a profile see, but for the parameters.
-func (m *maker) input(p *profile.Profile) *template.Input {
-	e := &m.expression
-	if !m.ready {
-		m.ready = true
-		e.Context = m.in.Context
-		e.Pod = m.firstText
-		e.NamespaceName = m.in.Namespace
-		if ns := m.ns(); ns.known {
-			e.Namespace = &template.Namespace{Name: ns.name, Labels: ns.labels, Annotations: ns.annotations}
-		}
-	}
-	e.Params = template.Params{}
-	e.Presets = nil
-	if len(p.Presets) > 0 {
-		e.Presets = func(name string) (map[string]string, bool) {
-			ref, ok := p.Presets[name]
-			if !ok || m.set.configMaps == nil {
-				return nil, false
-			}
-			return m.set.configMaps.ConfigMapData(ref.Namespace, ref.Name)
-		}
-	}
-	return e
 }

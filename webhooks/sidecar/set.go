@@ -77,7 +77,7 @@ func Compile(spec Spec) (*Set, error) {
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	found = append(found, s.checkKnown(spec.Known)...)
+	found = append(found, s.lintNamespaces(spec.Known)...)
 	found.Sort()
 	s.warnings = found
 	s.index = newIndex(s.profiles)

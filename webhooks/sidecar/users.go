@@ -10,24 +10,28 @@ import (
 
 // checkUsers finds containers that run as a user which the profile claims for
 // one of its own.
-func (pl *plan) checkUsers() {
+func (inj *injection) checkUsers() error {
+	if len(inj.in.profile.DistinctUsers) == 0 {
+		return nil
+	}
 	for l := podtext.InitContainers; l <= podtext.Containers; l++ {
-		for i := range pl.profile.Elements[l] {
-			e := &pl.profile.Elements[l][i]
-			if f := pl.fate(l, i); f.what == present || !slices.Contains(pl.profile.DistinctUsers, e.Name) {
+		for i := range inj.in.profile.Elements[l] {
+			e := &inj.in.profile.Elements[l][i]
+			if f := inj.action(l, i); f.kind == present || !slices.Contains(inj.in.profile.DistinctUsers, e.Name) {
 				continue
 			}
-			user := rawjson.Value(pl.Rendered.Elements[l][i].Raw).Get("securityContext", "runAsUser")
+			user := rawjson.Value(inj.in.rendered.Elements[l][i].Raw).Get("securityContext", "runAsUser")
 			if user == nil {
 				continue
 			}
-			pl.checkUser(e.Name, user)
+			inj.checkUser(e.Name, user)
 		}
 	}
+	return nil
 }
 
-func (pl *plan) checkUser(name string, user rawjson.Value) {
-	p := pl.pod
+func (inj *injection) checkUser(name string, user rawjson.Value) {
+	p := inj.now.pod
 	podUser := p.SecurityContext.Get("runAsUser")
 	for l := podtext.InitContainers; l <= podtext.Containers; l++ {
 		for i := p.Lists[l].From; i < p.Lists[l].To; i++ {
@@ -40,8 +44,8 @@ func (pl *plan) checkUser(name string, user rawjson.Value) {
 			if it.Name.Is(name) || string(theirs) != string(user) {
 				continue
 			}
-			pl.conflict(path, "run the container as another user, or "+pl.profile.DeclineHint(),
-				fmt.Sprintf("container %q runs as user %s, which container %q of sidecar profile %q needs for itself", it.Name.Text(), user, name, pl.profile.Name))
+			inj.conflict(path, "run the container as another user, or "+inj.in.profile.DeclineHint(),
+				fmt.Sprintf("container %q runs as user %s, which container %q of sidecar profile %q needs for itself", it.Name.Text(), user, name, inj.in.profile.Name))
 		}
 	}
 }

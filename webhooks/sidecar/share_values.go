@@ -47,17 +47,17 @@ func (u *union) add(key string, value rawjson.Value) rawjson.Value {
 
 // given is what is shared, as a partial container, or nil, and the variables
 // that paths in it expand.
-func (pl *plan) given(s *v1alpha1.SidecarShare, privileged bool) (rawjson.Value, map[string]bool, error) {
+func (inj *injection) given(s *v1alpha1.SidecarShare, privileged bool) (rawjson.Value, map[string]bool, error) {
 	g := giving{share: s, privileged: privileged, needed: make(map[string]bool)}
 	// What profiles add to the pod's own containers is not shared: whether it is
 	// there already would depend on their order and on the number of calls.
-	from := pl.first.Lists[podtext.Containers]
+	from := inj.in.first.Lists[podtext.Containers]
 	for i := from.From; i < from.To; i++ {
-		it := pl.first.Element(i)
-		if name := it.Name.Text(); !pl.isApp(podtext.Containers, name) || len(s.From) > 0 && !slices.Contains(s.From, name) {
+		it := inj.in.first.Element(i)
+		if name := it.Name.Text(); !inj.in.owners.IsApp(podtext.Containers, name) || len(s.From) > 0 && !slices.Contains(s.From, name) {
 			continue
 		}
-		if err := pl.giveOf(&g, it); err != nil {
+		if err := inj.giveOf(&g, it); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -86,7 +86,7 @@ func (pl *plan) given(s *v1alpha1.SidecarShare, privileged bool) (rawjson.Value,
 }
 
 // giveOf collects what is shared of one of the pod's own containers.
-func (pl *plan) giveOf(g *giving, it *podtext.Element) error {
+func (inj *injection) giveOf(g *giving, it *podtext.Element) error {
 	var expanded []string
 	if g.share.VolumeMounts {
 		for _, mount := range it.Text.Get("volumeMounts").Elements() {
@@ -98,12 +98,12 @@ func (pl *plan) giveOf(g *giving, it *podtext.Element) error {
 			if err != nil {
 				return err
 			}
-			pl.give(g, &g.volumeMounts, "mountPath", mount)
+			inj.give(g, &g.volumeMounts, "mountPath", mount)
 		}
 	}
 	if g.share.VolumeDevices {
 		for _, device := range it.Text.Get("volumeDevices").Elements() {
-			pl.give(g, &g.volumeDevices, "devicePath", device)
+			inj.give(g, &g.volumeDevices, "devicePath", device)
 		}
 	}
 	if len(expanded)+len(g.share.Env) == 0 {
@@ -135,8 +135,8 @@ func (pl *plan) giveOf(g *giving, it *podtext.Element) error {
 		if needed[name] {
 			g.needed[name] = true
 			if other != nil && !sameVariable(other, variable) {
-				pl.conflict("", pl.profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in the variable %s, which a path expands that sidecar profile %q shares with container %q",
-					podtext.Quote(name), pl.profile.Name, g.share.Container))
+				inj.conflict("", inj.in.profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in the variable %s, which a path expands that sidecar profile %q shares with container %q",
+					podtext.Quote(name), inj.in.profile.Name, g.share.Container))
 			}
 		}
 	}
@@ -145,11 +145,11 @@ func (pl *plan) giveOf(g *giving, it *podtext.Element) error {
 
 // give adds a mount or device. Two containers that have something else at one
 // path are a conflict.
-func (pl *plan) give(g *giving, u *union, key string, value rawjson.Value) {
+func (inj *injection) give(g *giving, u *union, key string, value rawjson.Value) {
 	path := value.Get(key).Text()
 	if other := u.add(path, value); other != nil && !merge.Equal(other, value) {
-		pl.conflict("", pl.profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in what is at %s, which sidecar profile %q shares with container %q",
-			podtext.Quote(path), pl.profile.Name, g.share.Container))
+		inj.conflict("", inj.in.profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in what is at %s, which sidecar profile %q shares with container %q",
+			podtext.Quote(path), inj.in.profile.Name, g.share.Container))
 	}
 }
 

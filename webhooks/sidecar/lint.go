@@ -22,9 +22,9 @@ type KnownNamespace struct {
 	*corev1.Namespace
 }
 
-// checkKnown warns about what namespaces that are known beforehand say to
+// lintNamespaces warns about what namespaces that are known beforehand say to
 // profiles in vain. It is no error: a namespace is not the configuration's.
-func (s *Set) checkKnown(all []KnownNamespace) diagnostic.List {
+func (s *Set) lintNamespaces(all []KnownNamespace) diagnostic.List {
 	var found diagnostic.List
 	for _, ns := range all {
 		warn := func(key, hint, message string) {
@@ -35,12 +35,12 @@ func (s *Set) checkKnown(all []KnownNamespace) diagnostic.List {
 		}
 		for _, key := range slices.Sorted(maps.Keys(ns.Annotations)) {
 			if key == v1alpha1.InjectAnnotation {
-				if _, bad := s.parseWord(ns.Annotations[key]); bad != nil {
+				if _, bad := s.parseInject(ns.Annotations[key]); bad != nil {
 					warn(key, bad.hint, bad.message+", and nothing else has an effect")
 				}
 				continue
 			}
-			if because, hint := s.strange(key); because != "" {
+			if because, hint := s.withoutEffect(key); because != "" {
 				warn(key, "", "has no effect: "+because+hint)
 				continue
 			}

@@ -12,7 +12,7 @@ import (
 
 // freeHostPorts is what is added to one of the pod's own containers without the
 // ports of the node that another port of the pod has already.
-func (pl *plan) freeHostPorts(l podtext.List, it *podtext.Element, template rawjson.Value) (rawjson.Value, error) {
+func (inj *injection) freeHostPorts(l podtext.List, it *podtext.Element, template rawjson.Value) (rawjson.Value, error) {
 	ports := template.Get("ports")
 	var rest []json.RawMessage
 	dropped := false
@@ -21,12 +21,12 @@ func (pl *plan) freeHostPorts(l podtext.List, it *podtext.Element, template rawj
 		if err != nil {
 			return nil, fmt.Errorf("appContainers: %w", err)
 		}
-		path, err := pl.hostPortTaken(&port, element, l, it)
+		path, err := inj.hostPortTaken(&port, element, l, it)
 		if err != nil {
 			return nil, err
 		}
-		if path != "" && pl.conflict(path, "change the port, or "+pl.profile.DeclineHint(),
-			fmt.Sprintf("%s is added by sidecar profile %q to container %q too", port.Describe("hostPort"), pl.profile.Name, it.Name.Text())) {
+		if path != "" && inj.conflict(path, "change the port, or "+inj.in.profile.DeclineHint(),
+			fmt.Sprintf("%s is added by sidecar profile %q to container %q too", port.Describe("hostPort"), inj.in.profile.Name, it.Name.Text())) {
 			dropped = true
 			continue
 		}
@@ -48,12 +48,12 @@ func (pl *plan) freeHostPorts(l podtext.List, it *podtext.Element, template rawj
 // hostPortTaken is the path of a port of the pod with which one of the node that
 // is added to a container clashes, or nothing. A plain init container has ended
 // before containers start.
-func (pl *plan) hostPortTaken(port *podtext.Port, element rawjson.Value, to podtext.List, of *podtext.Element) (string, error) {
+func (inj *injection) hostPortTaken(port *podtext.Port, element rawjson.Value, to podtext.List, of *podtext.Element) (string, error) {
 	if port.HostPort == 0 {
 		return "", nil
 	}
 	key := merge.ContainerRules.Field("ports").Key(element)
-	for l, other := range pl.pod.Containers() {
+	for l, other := range inj.now.pod.Containers() {
 		if l != to && (l == podtext.InitContainers && !other.IsNative || to == podtext.InitContainers && !of.IsNative) {
 			continue
 		}
@@ -66,7 +66,7 @@ func (pl *plan) hostPortTaken(port *podtext.Port, element rawjson.Value, to podt
 				return "", fmt.Errorf("container %q: ports[%d]: %w", other.Name.Text(), k, err)
 			}
 			if port.HostPort == declared.HostPort && port.ConflictsOver(&declared) == "hostPort" {
-				return "spec." + l.String() + "[" + strconv.Itoa(pl.pod.Find(l, other.Name.Text())) + "].ports[" + strconv.Itoa(k) + "].hostPort", nil
+				return "spec." + l.String() + "[" + strconv.Itoa(inj.now.pod.Find(l, other.Name.Text())) + "].ports[" + strconv.Itoa(k) + "].hostPort", nil
 			}
 		}
 	}

@@ -10,55 +10,55 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
-// wish is what a pod or a namespace wants of one profile.
-type wish uint8
+// choice is what a pod or a namespace wants of one profile.
+type choice uint8
 
 const (
-	silent wish = iota
+	unset choice = iota
 	asks
 	declines
 )
 
-// word is what the inject annotation of a pod or a namespace says.
-type word struct {
-	all             wish
+// injectValue is what the inject annotation of a pod or a namespace says.
+type injectValue struct {
+	all             choice
 	asked, declined []string
 }
 
-// maxWord bounds the text of a word, in bytes: 60 names of profiles at their
+// maxInjectLength bounds the text of a injectValue, in bytes: 60 names of profiles at their
 // longest.
-const maxWord = 16 << 10
+const maxInjectLength = 16 << 10
 
-// wrong says why a word cannot be understood.
-type wrong struct{ message, hint string }
+// invalidValue says why a value cannot be understood.
+type invalidValue struct{ message, hint string }
 
 const accepted = `allowed are "true", "false", or names of profiles, with a minus to decline: "mesh,-logs"`
 
-// parseWord reads the inject annotation.
-func (s *Set) parseWord(text string) (word, *wrong) {
+// parseInject reads the inject annotation.
+func (s *Set) parseInject(text string) (injectValue, *invalidValue) {
 	switch text {
 	case "true":
-		return word{all: asks}, nil
+		return injectValue{all: asks}, nil
 	case "false":
-		return word{all: declines}, nil
+		return injectValue{all: declines}, nil
 	}
-	if len(text) > maxWord {
-		return word{}, &wrong{message: "the text is too long: " + accepted}
+	if len(text) > maxInjectLength {
+		return injectValue{}, &invalidValue{message: "the text is too long: " + accepted}
 	}
-	var w word
+	var w injectValue
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
 		rest, minus := strings.CutPrefix(name, "-")
 		_, known := s.byName[rest]
 		switch {
 		case rest == "" || rest == "true" || rest == "false":
-			return word{}, &wrong{message: podtext.Quote(text) + " is not known: " + accepted}
+			return injectValue{}, &invalidValue{message: podtext.Quote(text) + " is not known: " + accepted}
 		case !known:
 			names := make([]string, len(s.profiles), len(s.profiles)+2)
 			for i, p := range s.profiles {
 				names[i] = p.Name
 			}
-			return word{}, &wrong{
+			return injectValue{}, &invalidValue{
 				message: podtext.Quote(rest) + " is not the name of a sidecar profile: " + accepted,
 				hint:    diagnostic.DidYouMean(rest, append(names, "true", "false")...),
 			}
@@ -70,15 +70,15 @@ func (s *Set) parseWord(text string) (word, *wrong) {
 	}
 	for _, name := range w.asked {
 		if slices.Contains(w.declined, name) {
-			return word{}, &wrong{message: podtext.Quote(text) + " both asks for " + podtext.Quote(name) + " and declines it"}
+			return injectValue{}, &invalidValue{message: podtext.Quote(text) + " both asks for " + podtext.Quote(name) + " and declines it"}
 		}
 	}
 	return w, nil
 }
 
-// about is what the word says about a profile: by its own name, else by the name
+// choiceFor returns what the injectValue says about a profile: by its own name, else by the name
 // of the profile that it replaces, else about all.
-func (w *word) about(p *profile.Profile) wish {
+func (w *injectValue) choiceFor(p *profile.Profile) choice {
 	for _, name := range [...]string{p.Name, p.Replaces} {
 		switch {
 		case name == "":

@@ -1,0 +1,146 @@
+package sidecar
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
+)
+
+// action is what becomes of one element of a template.
+type action struct {
+	kind actionKind
+	// index is where an element that is there stands in the pod's list.
+	index int
+	// raw is what is added, if it is not what was rendered.
+	raw []byte
+	// dropped are the indexes of the ports that are left out of it.
+	dropped []int
+}
+
+type actionKind uint8
+
+const (
+	add actionKind = iota
+	// present: an earlier call added it.
+	present
+	// reuse: the pod has an equal volume of its own.
+	reuse
+	// mergeInto: the pod has a container of this name, which gets what it lacks.
+	mergeInto
+	// replace: the pod has a container of this name, in whose place this comes.
+	replace
+)
+
+// action returns the action for an element, which the caller does not change.
+func (inj *injection) action(l podtext.List, i int) *action {
+	if inj.actions[l] == nil {
+		return &action{}
+	}
+	return &inj.actions[l][i]
+}
+
+// taken reports whether the pod has anything under one of the profile's names.
+func (inj *injection) taken() bool {
+	for l := range podtext.NumLists {
+		for i := range inj.in.profile.Elements[l] {
+			name := inj.in.profile.Elements[l][i].Name
+			if l == podtext.Volumes {
+				if inj.now.pod.Find(podtext.Volumes, name) >= 0 {
+					return true
+				}
+			} else if _, at := inj.now.pod.FindContainer(name, l); at >= 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// compare finds the action for every element of the template, and returns how many
+// are missing and whether the pod has anything that an earlier call added.
+func (inj *injection) compare() (missing int, held bool) {
+	held = inj.in.earlier != nil && slices.ContainsFunc(inj.in.earlier.Added, inj.in.found.Found)
+	if !inj.taken() {
+		for l := range podtext.NumLists {
+			missing += len(inj.in.profile.Elements[l])
+		}
+		return missing, held
+	}
+	for l := range podtext.NumLists {
+		inj.actions[l] = make([]action, len(inj.in.profile.Elements[l]))
+	}
+	for l := podtext.InitContainers; l <= podtext.Containers; l++ {
+		for i := range inj.in.profile.Elements[l] {
+			switch inj.compareContainer(l, i) {
+			case add:
+				missing++
+			case present:
+				held = true
+			case reuse, mergeInto, replace:
+			}
+		}
+	}
+	before := held
+	for i := range inj.in.profile.Elements[podtext.Volumes] {
+		switch inj.compareVolume(i, before) { //nolint:exhaustive // of the others nothing follows
+		case add:
+			missing++
+		case present:
+			held = held || inj.in.profile.HasOnlyVolumes()
+		}
+	}
+	return missing, held
+}
+
+func (inj *injection) compareContainer(l podtext.List, i int) actionKind {
+	e := &inj.in.profile.Elements[l][i]
+	where, at := inj.now.pod.FindContainer(e.Name, l)
+	f := &inj.actions[l][i]
+	if at < 0 {
+		return add
+	}
+	f.index = at
+	switch {
+	case where == l && inj.in.earlier.Lists(l, e.Name):
+		f.kind = present
+		if e.IsNative && !inj.now.pod.Element(inj.now.pod.Lists[l].From+at).IsNative && !slices.Contains(inj.in.earlier.Merged, e.Name) {
+			inj.in.report.Warn("init container %q of sidecar profile %q has lost restartPolicy: Always, and the pod will not start: another webhook that does not know the field has removed it", e.Name, inj.in.profile.Name)
+		}
+	case where == l && inj.in.profile.OnSameName == v1alpha1.KeepSameName:
+		f.kind = mergeInto
+	case where == l && inj.in.profile.OnSameName == v1alpha1.ReplaceSameName:
+		f.kind = replace
+	default:
+		inj.refused = true
+		inj.detail = "the pod has a container of a name that it adds"
+		inj.in.report.Refuse(fmt.Sprintf("spec.%s[%d].name", where, at), "rename it, or "+inj.in.profile.DeclineHint(),
+			"%q is the name of a container that sidecar profile %q adds", e.Name, inj.in.profile.Name)
+	}
+	return f.kind
+}
+
+func (inj *injection) compareVolume(i int, held bool) actionKind {
+	e := &inj.in.profile.Elements[podtext.Volumes][i]
+	at := inj.now.pod.Find(podtext.Volumes, e.Name)
+	if at < 0 {
+		return add
+	}
+	f := &inj.actions[podtext.Volumes][i]
+	f.kind, f.index = reuse, at
+	claimed := inj.in.earlier.Lists(podtext.Volumes, e.Name)
+	switch {
+	// Only beside something else of ours is a volume that is not equal, or no
+	// longer, believed to be ours.
+	case held && claimed, profile.EqualVolume(inj.in.rendered.Elements[podtext.Volumes][i].Volume, inj.now.pod.Element(inj.now.pod.Lists[podtext.Volumes].From+at).Text):
+		if (held || inj.in.profile.HasOnlyVolumes()) && inj.in.earlier != nil && slices.Contains(inj.in.earlier.Volumes, e.Name) {
+			f.kind = present
+		}
+	default:
+		inj.conflict(fmt.Sprintf("spec.volumes[%d].name", at), "rename it, or "+inj.in.profile.DeclineHint()+"; an equal volume would be used as it is",
+			fmt.Sprintf("%q is the name of a volume that sidecar profile %q adds, and is not equal to it", e.Name, inj.in.profile.Name))
+	}
+	return f.kind
+}

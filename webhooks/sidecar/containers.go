@@ -1,0 +1,149 @@
+package sidecar
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+)
+
+// mergeContainers merges the template's containers into those of the pod that
+// have their names, or puts them in their place.
+func (inj *injection) mergeContainers() error {
+	for l := podtext.InitContainers; l <= podtext.Containers; l++ {
+		for i := range inj.actions[l] {
+			f := &inj.actions[l][i]
+			if f.kind != mergeInto && f.kind != replace {
+				continue
+			}
+			raw := inj.in.rendered.Elements[l][i].Raw
+			if f.raw != nil {
+				raw = f.raw
+			}
+			it := inj.now.pod.Element(inj.now.pod.Lists[l].From + f.index)
+			own := it.Text
+			at := merge.Path{}.Member("spec").Member(l.String()).Element(f.index, merge.NameKey(inj.in.profile.Elements[l][i].Name))
+			if f.kind == replace {
+				inj.record.NoteOriginal(at.FieldPath, json.RawMessage(bytes.Clone(own)))
+				if err := inj.now.editor.Replace(at.Pointer, own, raw); err != nil {
+					return err
+				}
+				continue
+			}
+			template := inj.unarmored(it.Name.Text(), rawjson.Value(raw))
+			if policy := own.Get("restartPolicy"); inj.in.profile.Elements[l][i].IsNative && !it.IsNative && policy.Kind() == rawjson.String {
+				inj.keep(at.Member("restartPolicy").Display, fmt.Sprintf("the pod has %s, and the profile says %q", merge.Describe(policy), corev1.ContainerRestartPolicyAlways))
+				template = merge.RemoveMembers(template, "restartPolicy", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+			}
+			kept := inj.merger.OnConflict
+			inj.merger.OnConflict = func(path, message string) { inj.in.report.Step("same name", "kept", path+": "+message) }
+			inj.merger.OnClash = kept
+			err := inj.merger.Object(at, own, template, merge.ContainerRules)
+			inj.merger.OnConflict, inj.merger.OnClash = kept, nil
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addToApp adds what the profile says to the pod's own containers.
+func (inj *injection) addToApp() error {
+	for i := range inj.in.profile.Additions {
+		a := &inj.in.profile.Additions[i]
+		if i > 0 {
+			// Two additions can be about one container.
+			if err := inj.now.flush(inj.in.reader); err != nil {
+				return err
+			}
+		}
+		for l := podtext.InitContainers; l <= podtext.Containers; l++ {
+			if l == podtext.InitContainers && !a.InitContainers {
+				continue
+			}
+			for k := inj.now.pod.Lists[l].From; k < inj.now.pod.Lists[l].To; k++ {
+				it := inj.now.pod.Element(k)
+				name := it.Name.Text()
+				if !inj.in.owners.IsApp(l, name) || len(a.Names) > 0 && !slices.Contains(a.Names, name) || slices.Contains(a.Except, name) {
+					continue
+				}
+				at := merge.Path{}.Member("spec").Member(l.String()).Element(k-inj.now.pod.Lists[l].From, merge.NameKey(name))
+				template, err := inj.freeHostPorts(l, it, inj.unarmored(name, inj.in.rendered.App[i]))
+				if err != nil {
+					return err
+				}
+				if err := inj.addTo(at, it.Text, template); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// addTo adds to one of the pod's own containers. An environment variable that it
+// has is its own business; a path where something else is mounted is not, nor is
+// the name of a port.
+func (inj *injection) addTo(at merge.Path, own, template rawjson.Value) error {
+	kept := inj.merger.OnConflict
+	inj.merger.OnClash = kept
+	defer func() { inj.merger.OnConflict, inj.merger.OnClash = kept, nil }()
+	for nameText, value := range template.Members() {
+		name := nameText.Text()
+		inj.merger.OnConflict = kept
+		if name != "volumeMounts" && name != "volumeDevices" {
+			inj.merger.OnConflict = func(path, message string) { inj.in.report.Step("app container", "kept", path+": "+message) }
+		}
+		if err := inj.merger.Member(at.Member(name), own, name, value, merge.ContainerRules.Field(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unarmored is what is added to one of the pod's own containers without an
+// AppArmor profile other than the one that the pod's annotation gives it: the
+// API server refuses a pod that says both.
+func (inj *injection) unarmored(container string, template rawjson.Value) rawjson.Value {
+	security := template.Get("securityContext")
+	profile := security.Get("appArmorProfile")
+	if profile.Kind() != rawjson.Object {
+		return template
+	}
+	annotation := inj.now.pod.Annotations.Get(corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container)
+	if annotation == nil || annotation.Is(appArmorWord(profile)) {
+		return template
+	}
+	inj.in.report.Step("app container", "kept", "the AppArmor profile of container "+podtext.Quote(container)+", which an annotation of the pod gives it")
+	rest := merge.RemoveMembers(security, "appArmorProfile")
+	template = merge.RemoveMembers(template, "securityContext")
+	if rest.Len() == 0 {
+		return template
+	}
+	e := merge.Editor{Text: template}
+	if err := e.Add("", template, "securityContext", json.RawMessage(rest)); err != nil {
+		return template // It cannot happen: the value is the text.
+	}
+	return e.Result()
+}
+
+// appArmorWord is what an annotation says for an AppArmor profile.
+func appArmorWord(profile rawjson.Value) string {
+	switch corev1.AppArmorProfileType(profile.Get("type").Text()) {
+	case corev1.AppArmorProfileTypeRuntimeDefault:
+		return corev1.DeprecatedAppArmorBetaProfileRuntimeDefault
+	case corev1.AppArmorProfileTypeUnconfined:
+		return corev1.DeprecatedAppArmorBetaProfileNameUnconfined
+	case corev1.AppArmorProfileTypeLocalhost:
+		return corev1.DeprecatedAppArmorBetaProfileNamePrefix + profile.Get("localhostProfile").Text()
+	default:
+		return ""
+	}
+}

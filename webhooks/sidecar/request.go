@@ -1,0 +1,203 @@
+package sidecar
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+)
+
+// request is a pod that is to be created, as it came, with what is known about it.
+type request struct {
+	set    *Set
+	in     *Input
+	reader *podtext.Reader
+
+	// pod is the pod as it came. first is the pod without what its status annotation
+	// lists, as the first call saw it: no decision depends on what was added.
+	pod, first      *podtext.Pod
+	text, firstText []byte
+	// status is the status annotation of the pod as it came, nil without one, and found
+	// what of it is in the pod.
+	status *status.Status
+	found  *status.Undo
+
+	namespace namespace
+	lookedUp  bool // namespace is known, or known to be unknown
+
+	podValue, namespaceValue injectValue
+
+	expressions template.Input
+	hasInput    bool // expressions is filled in
+}
+
+// isAgain reports whether the pod came with a status annotation.
+func (r *request) isAgain() bool { return r.first != nil && r.pod.StatusAnnotation != nil }
+
+// read reads the pod and its status annotation.
+func (r *request) read(pod *podtext.Pod, messages *messages) error {
+	r.pod, r.text = pod, podtext.Trim(r.in.Pod)
+	var err error
+	if r.in.Checked {
+		err = pod.Read(r.reader, r.text)
+	} else {
+		err = pod.Parse(r.reader, r.text)
+	}
+	if err != nil {
+		return err
+	}
+	r.first, r.firstText = r.pod, r.text
+	if pod.StatusAnnotation == nil {
+		return nil
+	}
+	st, err := status.Parse(pod.StatusAnnotation.Text())
+	if err != nil {
+		messages.warn("%s cannot be read and is ignored: only Gatehouse writes it", status.Field)
+		return nil //nolint:nilerr // whoever wrote it, the pod has not been here before
+	}
+	r.status = st
+	if len(st.Profiles) == 0 {
+		return nil
+	}
+	r.found = st.Undo()
+	r.firstText, _ = r.found.Revert(make([]byte, 0, len(r.text)), r.text, "", nil)
+	r.first = new(podtext.Pod)
+	if err := r.first.Read(r.reader, r.firstText); err != nil {
+		return fmt.Errorf("without what %s lists: %w", status.Field, err)
+	}
+	return nil
+}
+
+// ns returns the namespace of the pod.
+func (r *request) ns() *namespace {
+	if !r.lookedUp {
+		r.lookedUp = true
+		r.namespace = r.set.lookUp(r.in.Namespace)
+	}
+	return &r.namespace
+}
+
+// has reports whether the pod has something of a profile.
+func (r *request) has(profile string) bool {
+	e := r.status.Find(profile)
+	if e == nil {
+		return false
+	}
+	there := e.Prune(r.found, r.pod.Names())
+	return !there.IsEmpty()
+}
+
+// input returns what the expressions of a profile see, without parameters.
+func (r *request) input(p *profile.Profile) *template.Input {
+	e := &r.expressions
+	if !r.hasInput {
+		r.hasInput = true
+		e.Context = r.in.Context
+		e.Pod = r.firstText
+		e.NamespaceName = r.in.Namespace
+		if ns := r.ns(); ns.known {
+			e.Namespace = &template.Namespace{Name: ns.name, Labels: ns.labels, Annotations: ns.annotations}
+		}
+	}
+	e.Params = template.Params{}
+	e.Presets = nil
+	if len(p.Presets) > 0 {
+		configMaps := r.set.configMaps
+		e.Presets = func(name string) (map[string]string, bool) {
+			ref, ok := p.Presets[name]
+			if !ok || configMaps == nil {
+				return nil, false
+			}
+			return configMaps.ConfigMapData(ref.Namespace, ref.Name)
+		}
+	}
+	return e
+}
+
+// readAnnotations reads the inject annotations of the pod and its namespace. It returns
+// false if the pod is refused for its own.
+func (r *request) readAnnotations(messages *messages) bool {
+	if inject := r.first.InjectAnnotation; inject != nil {
+		var bad *invalidValue
+		// Nobody can change the annotation of a mirror pod any more.
+		if r.podValue, bad = r.set.parseInject(inject.Text()); bad != nil && !r.first.IsMirror {
+			messages.refuse(injectField, bad.hint, "%s", bad.message)
+			return false
+		}
+	}
+	if r.first.HasGatehouseNames {
+		r.warnUnknownNames(messages)
+	}
+	if r.set.namespaces == nil || len(r.set.profiles) == 0 {
+		return true
+	}
+	if text, ok := r.ns().annotations[v1alpha1.InjectAnnotation]; ok {
+		var bad *invalidValue
+		if r.namespaceValue, bad = r.set.parseInject(text); bad != nil {
+			messages.warn("the annotation %s of namespace %q is ignored: %s", v1alpha1.InjectAnnotation, r.in.Namespace, bad.message)
+		}
+	}
+	return true
+}
+
+// warnUnknownNames warns about annotations that are meant for Gatehouse and have no
+// effect, and about labels that should be annotations.
+func (r *request) warnUnknownNames(messages *messages) {
+	for _, name := range gatehouseNames(r.first.Annotations) {
+		if because, hint := r.set.withoutEffect(name); because != "" {
+			messages.warn("metadata.annotations[%s] has no effect: %s%s", strict.Cut(name, maxName), because, hint)
+		}
+	}
+	for _, name := range gatehouseNames(r.first.Labels) {
+		if name == v1alpha1.InjectAnnotation || strings.Contains(name, "."+v1alpha1.ParameterDomain+"/") {
+			messages.warn("metadata.labels[%s] has no effect: it is a label (hint: make it an annotation)", strict.Cut(name, maxName))
+		}
+	}
+}
+
+// gatehouseNames returns the names that are meant for Gatehouse, sorted.
+func gatehouseNames(object rawjson.Value) []string {
+	var names []string
+	for nameText := range object.Members() {
+		if name := nameText.Text(); strings.Contains(name, podtext.Domain) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// withoutEffect says why an annotation has no effect, if it looks as if it should have
+// one.
+func (s *Set) withoutEffect(name string) (because, hint string) {
+	domain, rest, _ := strings.Cut(name, "/")
+	profile, ofParameter := strings.CutSuffix(domain, "."+v1alpha1.ParameterDomain)
+	switch {
+	case name == v1alpha1.InjectAnnotation || name == v1alpha1.StatusAnnotation:
+		return "", ""
+	case domain == v1alpha1.ParameterDomain || domain == "gatehouse.dev" && rest == "inject":
+		hint = fmt.Sprintf(" (hint: did you mean %s?)", v1alpha1.InjectAnnotation)
+		if _, near := diagnostic.Nearest(rest, "inject"); !near {
+			hint = ""
+		}
+		return "it is not known", hint
+	case !ofParameter:
+		return "", ""
+	}
+	i, known := s.byName[profile]
+	switch {
+	case !known:
+		return "there is no sidecar profile " + podtext.Quote(profile), ""
+	case s.profiles[i].Replaces != "":
+		return fmt.Sprintf("sidecar profile %q takes the place of %q, and reads the annotations that are for that", profile, s.profiles[i].Replaces), ""
+	}
+	return "", ""
+}
