@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"slices"
 
+	"gomodules.xyz/jsonpatch/v2"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
-	"gomodules.xyz/jsonpatch/v2"
 )
 
 const statusPointer = "/metadata/annotations/sidecar.gatehouse.dev~1status"
@@ -19,7 +20,7 @@ func (i *injector) encode() []jsonpatch.Operation {
 		return nil
 	}
 	i.keepEarlier()
-	pod := i.pod.pod
+	pod := i.pod.Pod
 	metadata, annotations := i.hasMetadata()
 	switch {
 	case !metadata:
@@ -42,7 +43,7 @@ func (i *injector) keepEarlier() {
 	if earlier == nil {
 		return
 	}
-	there, ours := i.pod.pod.Names(), len(i.status.Profiles)
+	there, ours := i.pod.Pod.Names(), len(i.status.Profiles)
 	for n := range earlier.Profiles {
 		kept := earlier.Profiles[n].Prune(i.request.found, there)
 		if !kept.IsEmpty() && !slices.ContainsFunc(i.status.Profiles[:ours], func(e status.Entry) bool { return e.Name == kept.Name }) {
@@ -67,15 +68,15 @@ func (i *injector) withStatus(operation, path, before, after string) []jsonpatch
 // own message would not name what is too long.
 func (i *injector) checkLength(status string) {
 	const limit = 256 << 10 // k8s.io/apimachinery/pkg/api/validation, TotalAnnotationSizeLimitB
-	editor := &i.pod.editor
-	size := len(i.pod.text) + len(status)
+	editor := &i.pod.Editor
+	size := len(i.pod.Text) + len(status)
 	for n := range editor.Splices {
 		size += len(editor.Splices[n].Insert)
 	}
 	if size <= limit {
 		return
 	}
-	text := i.pod.text
+	text := i.pod.Text
 	if len(editor.Splices) > 0 {
 		text = editor.Result()
 	}
@@ -94,7 +95,7 @@ func (i *injector) checkLength(status string) {
 // hasMetadata reports whether the pod has metadata and annotations once all operations
 // are carried out.
 func (i *injector) hasMetadata() (metadata, annotations bool) {
-	pod := i.pod.pod
+	pod := i.pod.Pod
 	metadata, annotations = pod.Metadata.Kind() == rawjson.Object, pod.Annotations.Kind() == rawjson.Object
 	for n := range i.operations {
 		switch i.operations[n].Path {

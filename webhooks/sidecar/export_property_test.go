@@ -16,10 +16,10 @@ func (s *Set) Spliced(in Input) (Decision, []byte) {
 	sc := new(scratch)
 	d := sc.decide(s, &in)
 	switch state := &sc.injector.pod; {
-	case len(state.editor.Splices) > 0:
-		return d, state.editor.Result()
-	case state.text != nil:
-		return d, state.text
+	case len(state.Editor.Splices) > 0:
+		return d, state.Editor.Result()
+	case state.Text != nil:
+		return d, state.Text
 	default:
 		return d, podtext.Trim(in.Pod)
 	}

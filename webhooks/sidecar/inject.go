@@ -5,12 +5,14 @@ import (
 	"maps"
 	"slices"
 
+	"gomodules.xyz/jsonpatch/v2"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/inject"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
-	"gomodules.xyz/jsonpatch/v2"
 )
 
 // injector applies profiles to one pod, each to what the one before it has made of it.
@@ -21,11 +23,11 @@ type injector struct {
 	report    verdictReport
 	owners    owners
 	security  securityCheck
-	buffer    mergeBuffer
+	buffer    inject.Buffer
 
 	// pod is the pod so far, operations are those of all profiles, and status is the
 	// status annotation that the pod gets.
-	pod        podState
+	pod        inject.State
 	operations []jsonpatch.Operation
 	status     status.Status
 }
@@ -33,7 +35,7 @@ type injector struct {
 // start prepares the injector for a request.
 func (i *injector) start(r *request, sel *selection, messages *messages) {
 	i.request, i.selection, i.messages = r, sel, messages
-	i.pod = podState{pod: r.pod, text: r.text}
+	i.pod = inject.State{Pod: r.pod, Text: r.text}
 	if r.status != nil {
 		i.status.Originals = maps.Clone(r.status.Originals) // what was noted first holds
 	}
@@ -86,7 +88,7 @@ func (i *injector) fallBack(v *Verdict, p *profile.Profile) error {
 // why nothing can be decided any more.
 func (i *injector) inject(v *Verdict, index int) error {
 	r, p := i.request, i.request.set.profiles[index]
-	if err := i.pod.flush(r.reader); err != nil {
+	if err := i.pod.Flush(r.reader); err != nil {
 		return err
 	}
 	i.report.verdict = v
@@ -100,27 +102,27 @@ func (i *injector) inject(v *Verdict, index int) error {
 		return nil
 	}
 	v.Revision = rendering.rendered.Revision
-	result, err := mergeProfile(mergeInput{
-		pod: i.pod, first: r.first, profile: p, rendered: rendering.rendered, rank: r.set.ranks[index],
-		earlier: r.status.Find(p.Name), found: r.found, owners: &i.owners, report: &i.report, reader: r.reader,
+	result, err := inject.Merge(inject.Input{
+		Pod: i.pod, First: r.first, Profile: p, Rendered: rendering.rendered, Rank: r.set.ranks[index],
+		Earlier: r.status.Find(p.Name), Found: r.found, Owners: &i.owners, Report: &i.report, Reader: r.reader,
 	}, &i.buffer)
-	v.Detail = result.detail
+	v.Detail = result.Detail
 	if err != nil {
 		i.messages.cannotDecide(fmt.Errorf("sidecar profile %q: %w", p.Name, err))
 		v.Reason = Unknown
 		return nil
 	}
-	switch result.outcome {
-	case isRefused:
+	switch result.Outcome {
+	case inject.Refused:
 		if v.Reason = Refused; p.OnConflict == v1alpha1.RefuseConflict {
-			i.resolveConflicts(p, result.conflicts, false)
+			i.resolveConflicts(p, result.Conflicts, false)
 		}
-	case isConflict:
-		v.Reason = i.resolveConflicts(p, result.conflicts, p.OnConflict == v1alpha1.SkipConflict)
-	case isUnchanged, isOutdated:
+	case inject.Conflicting:
+		v.Reason = i.resolveConflicts(p, result.Conflicts, p.OnConflict == v1alpha1.SkipConflict)
+	case inject.Unchanged, inject.Outdated:
 		v.Reason = AlreadyThere
-	case isMerged:
-		if v.Reason = i.verify(p, &result.pod); v.Reason == Applied {
+	case inject.Merged:
+		if v.Reason = i.verify(p, &result.Pod); v.Reason == Applied {
 			i.accept(v, &result)
 		}
 	}
@@ -128,21 +130,21 @@ func (i *injector) inject(v *Verdict, index int) error {
 }
 
 // accept makes the result of a merge the pod for the next profile.
-func (i *injector) accept(v *Verdict, result *mergeResult) {
+func (i *injector) accept(v *Verdict, result *inject.Result) {
 	if i.operations == nil {
-		i.operations = result.pod.editor.Operations
+		i.operations = result.Pod.Editor.Operations
 	} else {
-		i.operations = append(i.operations, result.pod.editor.Operations...)
+		i.operations = append(i.operations, result.Pod.Editor.Operations...)
 	}
-	i.pod = result.pod
-	i.pod.editor.Operations = nil
-	i.status.Profiles = append(i.status.Profiles, result.entry)
-	i.status.Created = append(i.status.Created, result.record.Created...)
-	for path, original := range result.record.Originals {
+	i.pod = result.Pod
+	i.pod.Editor.Operations = nil
+	i.status.Profiles = append(i.status.Profiles, result.Entry)
+	i.status.Created = append(i.status.Created, result.Record.Created...)
+	for path, original := range result.Record.Originals {
 		i.status.NoteOriginal(path, original)
 	}
 	if v.Explanation != nil {
-		v.Explanation.Adds = additions(&result.entry)
+		v.Explanation.Adds = additions(&result.Entry)
 	}
 }
 
@@ -160,18 +162,18 @@ func additions(e *status.Entry) []string {
 
 // resolveConflicts does what the profile says about its conflicts: it leaves out the
 // profile, or refuses the pod.
-func (i *injector) resolveConflicts(p *profile.Profile, conflicts []conflict, skip bool) Reason {
+func (i *injector) resolveConflicts(p *profile.Profile, conflicts []inject.Conflict, skip bool) Reason {
 	v := i.report.verdict
 	for _, c := range conflicts {
-		text := withPath(c.path, c.message)
+		text := inject.WithPath(c.Path, c.Message)
 		v.step("conflict", string(p.OnConflict), text)
 		if v.Detail == "" {
-			v.Detail = c.message
+			v.Detail = c.Message
 		}
 		if skip {
 			i.report.notApplied(p.Name, text)
 		} else {
-			i.messages.refuse(c.path, c.hint, "%s", c.message)
+			i.messages.refuse(c.Path, c.Hint, "%s", c.Message)
 		}
 	}
 	if skip {

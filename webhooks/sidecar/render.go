@@ -6,13 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/inject"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // renderer renders what one profile adds to a pod.
@@ -26,7 +28,7 @@ type renderer struct {
 // set: rendered, conflicts, or a reason.
 type rendering struct {
 	rendered  *profile.Rendered
-	conflicts []conflict
+	conflicts []inject.Conflict
 	reason    Reason
 }
 
@@ -96,7 +98,7 @@ func (r *renderer) checkParameters(invalid []template.Invalid) Reason {
 		if bad.Skip {
 			reason = InvalidParameter
 			r.report.verdict.Detail = message
-			r.report.notApplied(p.Name, withPath(path, message))
+			r.report.notApplied(p.Name, inject.WithPath(path, message))
 			continue
 		}
 		r.report.Refuse(path, "", "%s", message)
@@ -123,13 +125,13 @@ func (r *renderer) checkParameters(invalid []template.Invalid) Reason {
 // this pod every time is a conflict, and all of it is named.
 func (r *renderer) explainFailure(in *template.Input, err error) rendering {
 	p := r.profile
-	var conflicts []conflict
+	var conflicts []inject.Conflict
 	const most = 5
 	for _, t := range p.Trees() {
 		_, err := t.Append(nil, in)
 		for _, e := range template.EvaluationErrors(err) {
 			if len(conflicts) < most {
-				conflicts = append(conflicts, conflict{message: fmt.Sprintf("sidecar profile %q cannot be rendered for this pod: %v", p.Name, e)})
+				conflicts = append(conflicts, inject.Conflict{Message: fmt.Sprintf("sidecar profile %q cannot be rendered for this pod: %v", p.Name, e)})
 			}
 		}
 	}
@@ -147,11 +149,11 @@ func (r *renderer) explainFailure(in *template.Input, err error) rendering {
 
 // checkLabels finds labels that no object can have, which only a pod's values
 // can have made so.
-func (r *renderer) checkLabels(rendered *profile.Rendered) []conflict {
-	var found []conflict
+func (r *renderer) checkLabels(rendered *profile.Rendered) []inject.Conflict {
+	var found []inject.Conflict
 	for name, value := range rendered.Metadata.Get("labels").Members() {
 		for _, message := range validation.IsValidLabelValue(value.Text()) {
-			found = append(found, conflict{message: fmt.Sprintf("sidecar profile %q would set the label %s to %s: %s", r.profile.Name, name.Text(), podtext.Quote(value.Text()), message)})
+			found = append(found, inject.Conflict{Message: fmt.Sprintf("sidecar profile %q would set the label %s to %s: %s", r.profile.Name, name.Text(), podtext.Quote(value.Text()), message)})
 		}
 	}
 	return found

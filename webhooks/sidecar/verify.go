@@ -6,17 +6,18 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/inject"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
 // verify checks the pod that a profile makes against what the API server checks after
 // all webhooks. It would refuse the pod with a message that does not name the profile.
-func (i *injector) verify(p *profile.Profile, after *podState) Reason {
-	if path, message := checkConstraints(p, after, i.request.reader); message != "" {
+func (i *injector) verify(p *profile.Profile, after *inject.State) Reason {
+	if path, message := inject.CheckConstraints(p, after, i.request.reader); message != "" {
 		// There is nothing to keep.
-		return i.resolveConflicts(p, []conflict{{path, p.DeclineHint(), message}}, p.OnConflict != v1alpha1.RefuseConflict)
+		return i.resolveConflicts(p, []inject.Conflict{{Path: path, Hint: p.DeclineHint(), Message: message}}, p.OnConflict != v1alpha1.RefuseConflict)
 	}
-	violations, err := i.security.violations(i.request, p, i.pod.text, after)
+	violations, err := i.security.violations(i.request, p, i.pod.Text, after)
 	switch {
 	case err != nil:
 		i.messages.cannotDecide(fmt.Errorf("sidecar profile %q: %w", p.Name, err))
@@ -44,7 +45,7 @@ type securityCheck struct {
 }
 
 // violations returns those that the pod has with a profile and did not have before.
-func (c *securityCheck) violations(r *request, p *profile.Profile, before []byte, after *podState) ([]podsecurity.Violation, error) {
+func (c *securityCheck) violations(r *request, p *profile.Profile, before []byte, after *inject.State) ([]podsecurity.Violation, error) {
 	if !c.lookedUp {
 		c.lookedUp = true
 		if ns := r.ns(); ns.known {
@@ -58,7 +59,7 @@ func (c *securityCheck) violations(r *request, p *profile.Profile, before []byte
 	if found, err := c.evaluate(r, before); err != nil || len(found) > 0 {
 		return nil, err // The pod is refused whatever is added.
 	}
-	return c.evaluate(r, after.editor.Result())
+	return c.evaluate(r, after.Editor.Result())
 }
 
 func (c *securityCheck) evaluate(r *request, text []byte) ([]podsecurity.Violation, error) {

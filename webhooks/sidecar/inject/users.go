@@ -1,4 +1,4 @@
-package sidecar
+package inject
 
 import (
 	"fmt"
@@ -11,16 +11,16 @@ import (
 // checkUsers finds containers that run as a user which the profile claims for
 // one of its own.
 func (inj *injection) checkUsers() error {
-	if len(inj.in.profile.DistinctUsers) == 0 {
+	if len(inj.in.Profile.DistinctUsers) == 0 {
 		return nil
 	}
 	for l := podtext.InitContainers; l <= podtext.Containers; l++ {
-		for i := range inj.in.profile.Elements[l] {
-			e := &inj.in.profile.Elements[l][i]
-			if f := inj.action(l, i); f.kind == present || !slices.Contains(inj.in.profile.DistinctUsers, e.Name) {
+		for i := range inj.in.Profile.Elements[l] {
+			e := &inj.in.Profile.Elements[l][i]
+			if f := inj.action(l, i); f.kind == present || !slices.Contains(inj.in.Profile.DistinctUsers, e.Name) {
 				continue
 			}
-			user := rawjson.Value(inj.in.rendered.Elements[l][i].Raw).Get("securityContext", "runAsUser")
+			user := rawjson.Value(inj.in.Rendered.Elements[l][i].Raw).Get("securityContext", "runAsUser")
 			if user == nil {
 				continue
 			}
@@ -31,7 +31,7 @@ func (inj *injection) checkUsers() error {
 }
 
 func (inj *injection) checkUser(name string, user rawjson.Value) {
-	p := inj.now.pod
+	p := inj.now.Pod
 	podUser := p.SecurityContext.Get("runAsUser")
 	for l := podtext.InitContainers; l <= podtext.Containers; l++ {
 		for i := p.Lists[l].From; i < p.Lists[l].To; i++ {
@@ -44,8 +44,8 @@ func (inj *injection) checkUser(name string, user rawjson.Value) {
 			if it.Name.Is(name) || string(theirs) != string(user) {
 				continue
 			}
-			inj.conflict(path, "run the container as another user, or "+inj.in.profile.DeclineHint(),
-				fmt.Sprintf("container %q runs as user %s, which container %q of sidecar profile %q needs for itself", it.Name.Text(), user, name, inj.in.profile.Name))
+			inj.conflict(path, "run the container as another user, or "+inj.in.Profile.DeclineHint(),
+				fmt.Sprintf("container %q runs as user %s, which container %q of sidecar profile %q needs for itself", it.Name.Text(), user, name, inj.in.Profile.Name))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package sidecar
+package inject
 
 import (
 	"fmt"
@@ -14,26 +14,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
-// giving collects what one container gets of what the pod's own have.
-type giving struct {
+// sharedSettings collects what one container gets of what the pod's own have.
+type sharedSettings struct {
 	share *v1alpha1.SidecarShare
 	// privileged tells whether the container that gets it is.
 	privileged bool
 	// lists are written in this order.
-	env, volumeDevices, volumeMounts union
-	// needed are the variables that paths of shared mounts expand.
-	needed map[string]bool
+	env, volumeDevices, volumeMounts keyedList
+	// expanded are the variables that paths of shared mounts expand.
+	expanded map[string]bool
 }
 
-// union is a list without two elements of one key, each of which is looked at
+// keyedList is a list without two elements of one key, each of which is looked at
 // once: a pod may have thousands.
-type union struct {
+type keyedList struct {
 	elements []rawjson.Value
 	at       map[string]int
 }
 
 // add adds an element, or returns the other one of its key.
-func (u *union) add(key string, value rawjson.Value) rawjson.Value {
+func (u *keyedList) add(key string, value rawjson.Value) rawjson.Value {
 	if i, there := u.at[key]; there {
 		return u.elements[i]
 	}
@@ -45,26 +45,26 @@ func (u *union) add(key string, value rawjson.Value) rawjson.Value {
 	return nil
 }
 
-// given is what is shared, as a partial container, or nil, and the variables
+// sharedSettings is what is shared, as a partial container, or nil, and the variables
 // that paths in it expand.
-func (inj *injection) given(s *v1alpha1.SidecarShare, privileged bool) (rawjson.Value, map[string]bool, error) {
-	g := giving{share: s, privileged: privileged, needed: make(map[string]bool)}
+func (inj *injection) sharedSettings(s *v1alpha1.SidecarShare, privileged bool) (rawjson.Value, map[string]bool, error) {
+	g := sharedSettings{share: s, privileged: privileged, expanded: make(map[string]bool)}
 	// What profiles add to the pod's own containers is not shared: whether it is
 	// there already would depend on their order and on the number of calls.
-	from := inj.in.first.Lists[podtext.Containers]
+	from := inj.in.First.Lists[podtext.Containers]
 	for i := from.From; i < from.To; i++ {
-		it := inj.in.first.Element(i)
-		if name := it.Name.Text(); !inj.in.owners.IsApp(podtext.Containers, name) || len(s.From) > 0 && !slices.Contains(s.From, name) {
+		it := inj.in.First.Element(i)
+		if name := it.Name.Text(); !inj.in.Owners.IsApp(podtext.Containers, name) || len(s.From) > 0 && !slices.Contains(s.From, name) {
 			continue
 		}
-		if err := inj.giveOf(&g, it); err != nil {
+		if err := inj.collect(&g, it); err != nil {
 			return nil, nil, err
 		}
 	}
 	var dst []byte
 	for _, list := range [...]struct {
 		name string
-		union
+		keyedList
 	}{{"env", g.env}, {"volumeDevices", g.volumeDevices}, {"volumeMounts", g.volumeMounts}} {
 		for i, element := range list.elements {
 			if i == 0 {
@@ -82,28 +82,28 @@ func (inj *injection) given(s *v1alpha1.SidecarShare, privileged bool) (rawjson.
 		return nil, nil, nil
 	}
 	dst[0] = '{'
-	return append(dst, '}'), g.needed, nil
+	return append(dst, '}'), g.expanded, nil
 }
 
-// giveOf collects what is shared of one of the pod's own containers.
-func (inj *injection) giveOf(g *giving, it *podtext.Element) error {
+// collect collects what is shared of one of the pod's own containers.
+func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 	var expanded []string
 	if g.share.VolumeMounts {
 		for _, mount := range it.Text.Get("volumeMounts").Elements() {
 			if mount.Get("mountPath").Is(tokenPath) {
 				continue
 			}
-			expanded = append(expanded, variables(mount.Get("subPathExpr").Text())...)
+			expanded = append(expanded, variableNames(mount.Get("subPathExpr").Text())...)
 			mount, err := g.mount(mount)
 			if err != nil {
 				return err
 			}
-			inj.give(g, &g.volumeMounts, "mountPath", mount)
+			inj.collectMount(g, &g.volumeMounts, "mountPath", mount)
 		}
 	}
 	if g.share.VolumeDevices {
 		for _, device := range it.Text.Get("volumeDevices").Elements() {
-			inj.give(g, &g.volumeDevices, "devicePath", device)
+			inj.collectMount(g, &g.volumeDevices, "devicePath", device)
 		}
 	}
 	if len(expanded)+len(g.share.Env) == 0 {
@@ -116,7 +116,7 @@ func (inj *injection) giveOf(g *giving, it *podtext.Element) error {
 		variables = append(variables, variable)
 		last[variable.Get("name").Text()] = i
 	}
-	needed := reached(expanded, func(name string) rawjson.Value {
+	needed := expandedVariables(expanded, func(name string) rawjson.Value {
 		if i, there := last[name]; there {
 			return variables[i].Get("value")
 		}
@@ -127,36 +127,36 @@ func (inj *injection) giveOf(g *giving, it *podtext.Element) error {
 		if last[name] != i || !needed[name] && !slices.Contains(g.share.Env, "*") && !slices.Contains(g.share.Env, name) {
 			continue
 		}
-		variable, err := ofContainer(variable, it.Name)
+		variable, err := qualifyContainer(variable, it.Name)
 		if err != nil {
 			return err
 		}
 		other := g.env.add(name, variable)
 		if needed[name] {
-			g.needed[name] = true
-			if other != nil && !sameVariable(other, variable) {
-				inj.conflict("", inj.in.profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in the variable %s, which a path expands that sidecar profile %q shares with container %q",
-					podtext.Quote(name), inj.in.profile.Name, g.share.Container))
+			g.expanded[name] = true
+			if other != nil && !isSameVariable(other, variable) {
+				inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in the variable %s, which a path expands that sidecar profile %q shares with container %q",
+					podtext.Quote(name), inj.in.Profile.Name, g.share.Container))
 			}
 		}
 	}
 	return nil
 }
 
-// give adds a mount or device. Two containers that have something else at one
+// collectMount adds a mount or device. Two containers that have something else at one
 // path are a conflict.
-func (inj *injection) give(g *giving, u *union, key string, value rawjson.Value) {
+func (inj *injection) collectMount(g *sharedSettings, u *keyedList, key string, value rawjson.Value) {
 	path := value.Get(key).Text()
 	if other := u.add(path, value); other != nil && !merge.Equal(other, value) {
-		inj.conflict("", inj.in.profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in what is at %s, which sidecar profile %q shares with container %q",
-			podtext.Quote(path), inj.in.profile.Name, g.share.Container))
+		inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in what is at %s, which sidecar profile %q shares with container %q",
+			podtext.Quote(path), inj.in.Profile.Name, g.share.Container))
 	}
 }
 
 // mount is a mount as it is shared: read-only, if that is wanted, and with what
 // the container itself mounts staying in it unless it is privileged, without
 // which the API server refuses Bidirectional.
-func (g *giving) mount(mount rawjson.Value) (rawjson.Value, error) {
+func (g *sharedSettings) mount(mount rawjson.Value) (rawjson.Value, error) {
 	var err error
 	if g.share.ReadOnly && !mount.Get("readOnly").IsTrue() {
 		if mount, err = merge.SetMember(mount, mount, "readOnly", "true"); err != nil {
@@ -169,9 +169,9 @@ func (g *giving) mount(mount rawjson.Value) (rawjson.Value, error) {
 	return mount, nil
 }
 
-// ofContainer is a variable of a container as another one may have it: what
+// qualifyContainer is a variable of a container as another one may have it: what
 // names no container means the one that it stands in.
-func ofContainer(variable, container rawjson.Value) (rawjson.Value, error) {
+func qualifyContainer(variable, container rawjson.Value) (rawjson.Value, error) {
 	ref := variable.Get("valueFrom", "resourceFieldRef")
 	if ref.Kind() != rawjson.Object || ref.Get("containerName").Text() != "" {
 		return variable, nil
@@ -179,24 +179,24 @@ func ofContainer(variable, container rawjson.Value) (rawjson.Value, error) {
 	return merge.SetMember(variable, ref, "containerName", string(container))
 }
 
-// reached are names of variables and of those that their values expand, by any
+// expandedVariables are names of variables and of those that their values expand, by any
 // number of steps. Each is looked at once.
-func reached(names []string, value func(name string) rawjson.Value) map[string]bool {
+func expandedVariables(names []string, value func(name string) rawjson.Value) map[string]bool {
 	all := make(map[string]bool, len(names))
 	for len(names) > 0 {
 		name := names[len(names)-1]
 		names = names[:len(names)-1]
 		if !all[name] {
 			all[name] = true
-			names = append(names, variables(value(name).Text())...)
+			names = append(names, variableNames(value(name).Text())...)
 		}
 	}
 	return all
 }
 
-// sameVariable tells whether two variables of one name are the same, whether or
+// isSameVariable tells whether two variables of one name are the same, whether or
 // not they say what the API server puts in where nothing is said.
-func sameVariable(a, b rawjson.Value) bool {
+func isSameVariable(a, b rawjson.Value) bool {
 	if merge.Equal(a, b) {
 		return true
 	}
@@ -225,9 +225,9 @@ func withoutDefaults(variable rawjson.Value) (any, error) {
 	return decoded, nil
 }
 
-// variables are the names of the environment variables that a subPathExpr, or the
+// variableNames are the names of the environment variables that a subPathExpr, or the
 // value of another variable, expands: $(NAME), where $$ stands for $.
-func variables(text string) []string {
+func variableNames(text string) []string {
 	var all []string
 	for i := 0; i+1 < len(text); i++ {
 		if text[i] != '$' {

@@ -1,4 +1,4 @@
-package sidecar
+package inject
 
 import (
 	"fmt"
@@ -13,17 +13,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
-// checkConstraints returns the field of the pod that excludes what the profile has added
+// CheckConstraints returns the field of the pod that excludes what the profile has added
 // to it, and why. Both are empty if there is none.
-func checkConstraints(profile *profile.Profile, state *podState, reader *podtext.Reader) (path, message string) {
-	d, p := &profile.Constraints, state.pod
+func CheckConstraints(profile *profile.Profile, state *State, reader *podtext.Reader) (path, message string) {
+	d, p := &profile.Constraints, state.Pod
 	grace, bounded := seconds(p.GracePeriod)
 	if !d.Fields && (d.Sleep == 0 || !bounded || grace >= d.Sleep) && (!d.Restarts || !neverRestarts(p)) && (len(d.Resources) == 0 || p.Resources.Len() == 0) {
 		return "", ""
 	}
 	// Only what comes of it tells: what is added may be merged or left out.
 	made := new(podtext.Pod)
-	if err := made.Read(reader, state.editor.Result()); err != nil {
+	if err := made.Read(reader, state.Editor.Result()); err != nil {
 		return "", "" // It cannot happen: the patch is made for a pod that was read.
 	}
 	if grace, bounded := seconds(made.GracePeriod); bounded {

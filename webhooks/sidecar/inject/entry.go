@@ -1,4 +1,4 @@
-package sidecar
+package inject
 
 import (
 	"slices"
@@ -10,38 +10,38 @@ import (
 // entry returns what the status annotation lists: what the profile has added, now and
 // before.
 func (inj *injection) entry() status.Entry {
-	e := status.Entry{Name: inj.in.profile.Name, Revision: inj.in.rendered.Revision, Added: inj.merger.Added}
+	e := status.Entry{Name: inj.in.Profile.Name, Revision: inj.in.Rendered.Revision, Added: inj.merger.Added}
 	for l := range podtext.NumLists {
 		if inj.actions[l] == nil {
-			*e.List(l) = inj.in.profile.Names[l]
+			*e.List(l) = inj.in.Profile.Names[l]
 			continue
 		}
-		for i, name := range inj.in.profile.Names[l] {
+		for i, name := range inj.in.Profile.Names[l] {
 			switch f := inj.action(l, i); {
 			case f.kind == reuse:
 				e.Reused = append(e.Reused, name)
-			case f.kind == mergeInto || f.kind == present && slices.Contains(inj.in.earlier.Merged, name):
+			case f.kind == mergeInto || f.kind == present && slices.Contains(inj.in.Earlier.Merged, name):
 				e.Merged = append(e.Merged, name)
-			case f.kind == replace || f.kind == present && slices.Contains(inj.in.earlier.Replaced, name):
+			case f.kind == replace || f.kind == present && slices.Contains(inj.in.Earlier.Replaced, name):
 				e.Replaced = append(e.Replaced, name)
 			default:
 				*e.List(l) = append(*e.List(l), name)
 			}
 		}
 	}
-	if inj.in.earlier != nil {
+	if inj.in.Earlier != nil {
 		now := make(map[string]bool, len(e.Added))
 		for _, trail := range e.Added {
 			now[trail] = true
 		}
-		for _, trail := range inj.in.earlier.Added {
-			if !now[trail] && inj.in.found.Found(trail) {
+		for _, trail := range inj.in.Earlier.Added {
+			if !now[trail] && inj.in.Found.Found(trail) {
 				e.Added = append(e.Added, trail)
 			}
 		}
 		// Whatever the annotation claims decides what is the pod's own, so a
 		// claim that went would change the next decision.
-		there := inj.in.earlier.Prune(inj.in.found, inj.now.pod.Names())
+		there := inj.in.Earlier.Prune(inj.in.Found, inj.now.Pod.Names())
 		for l := range podtext.NumLists {
 			earlier := *there.List(l)
 			if len(earlier) == 0 {

@@ -1,4 +1,4 @@
-package sidecar
+package inject
 
 import (
 	"encoding/json"
@@ -10,9 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
-// freeHostPorts is what is added to one of the pod's own containers without the
+// withoutTakenHostPorts is what is added to one of the pod's own containers without the
 // ports of the node that another port of the pod has already.
-func (inj *injection) freeHostPorts(l podtext.List, it *podtext.Element, template rawjson.Value) (rawjson.Value, error) {
+func (inj *injection) withoutTakenHostPorts(l podtext.List, it *podtext.Element, template rawjson.Value) (rawjson.Value, error) {
 	ports := template.Get("ports")
 	var rest []json.RawMessage
 	dropped := false
@@ -21,12 +21,12 @@ func (inj *injection) freeHostPorts(l podtext.List, it *podtext.Element, templat
 		if err != nil {
 			return nil, fmt.Errorf("appContainers: %w", err)
 		}
-		path, err := inj.hostPortTaken(&port, element, l, it)
+		path, err := inj.findHostPort(&port, element, l, it)
 		if err != nil {
 			return nil, err
 		}
-		if path != "" && inj.conflict(path, "change the port, or "+inj.in.profile.DeclineHint(),
-			fmt.Sprintf("%s is added by sidecar profile %q to container %q too", port.Describe("hostPort"), inj.in.profile.Name, it.Name.Text())) {
+		if path != "" && inj.conflict(path, "change the port, or "+inj.in.Profile.DeclineHint(),
+			fmt.Sprintf("%s is added by sidecar profile %q to container %q too", port.Describe("hostPort"), inj.in.Profile.Name, it.Name.Text())) {
 			dropped = true
 			continue
 		}
@@ -45,15 +45,15 @@ func (inj *injection) freeHostPorts(l podtext.List, it *podtext.Element, templat
 	return merge.SetMember(template, template, "ports", string(text))
 }
 
-// hostPortTaken is the path of a port of the pod with which one of the node that
+// findHostPort is the path of a port of the pod with which one of the node that
 // is added to a container clashes, or nothing. A plain init container has ended
 // before containers start.
-func (inj *injection) hostPortTaken(port *podtext.Port, element rawjson.Value, to podtext.List, of *podtext.Element) (string, error) {
+func (inj *injection) findHostPort(port *podtext.Port, element rawjson.Value, to podtext.List, of *podtext.Element) (string, error) {
 	if port.HostPort == 0 {
 		return "", nil
 	}
 	key := merge.ContainerRules.Field("ports").Key(element)
-	for l, other := range inj.now.pod.Containers() {
+	for l, other := range inj.now.Pod.Containers() {
 		if l != to && (l == podtext.InitContainers && !other.IsNative || to == podtext.InitContainers && !of.IsNative) {
 			continue
 		}
@@ -66,7 +66,7 @@ func (inj *injection) hostPortTaken(port *podtext.Port, element rawjson.Value, t
 				return "", fmt.Errorf("container %q: ports[%d]: %w", other.Name.Text(), k, err)
 			}
 			if port.HostPort == declared.HostPort && port.ConflictsOver(&declared) == "hostPort" {
-				return "spec." + l.String() + "[" + strconv.Itoa(inj.now.pod.Find(l, other.Name.Text())) + "].ports[" + strconv.Itoa(k) + "].hostPort", nil
+				return "spec." + l.String() + "[" + strconv.Itoa(inj.now.Pod.Find(l, other.Name.Text())) + "].ports[" + strconv.Itoa(k) + "].hostPort", nil
 			}
 		}
 	}

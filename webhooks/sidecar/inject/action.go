@@ -1,4 +1,4 @@
-package sidecar
+package inject
 
 import (
 	"fmt"
@@ -42,16 +42,16 @@ func (inj *injection) action(l podtext.List, i int) *action {
 	return &inj.actions[l][i]
 }
 
-// taken reports whether the pod has anything under one of the profile's names.
-func (inj *injection) taken() bool {
+// hasNames reports whether the pod has anything under one of the profile's names.
+func (inj *injection) hasNames() bool {
 	for l := range podtext.NumLists {
-		for i := range inj.in.profile.Elements[l] {
-			name := inj.in.profile.Elements[l][i].Name
+		for i := range inj.in.Profile.Elements[l] {
+			name := inj.in.Profile.Elements[l][i].Name
 			if l == podtext.Volumes {
-				if inj.now.pod.Find(podtext.Volumes, name) >= 0 {
+				if inj.now.Pod.Find(podtext.Volumes, name) >= 0 {
 					return true
 				}
-			} else if _, at := inj.now.pod.FindContainer(name, l); at >= 0 {
+			} else if _, at := inj.now.Pod.FindContainer(name, l); at >= 0 {
 				return true
 			}
 		}
@@ -62,18 +62,18 @@ func (inj *injection) taken() bool {
 // compare finds the action for every element of the template, and returns how many
 // are missing and whether the pod has anything that an earlier call added.
 func (inj *injection) compare() (missing int, held bool) {
-	held = inj.in.earlier != nil && slices.ContainsFunc(inj.in.earlier.Added, inj.in.found.Found)
-	if !inj.taken() {
+	held = inj.in.Earlier != nil && slices.ContainsFunc(inj.in.Earlier.Added, inj.in.Found.Found)
+	if !inj.hasNames() {
 		for l := range podtext.NumLists {
-			missing += len(inj.in.profile.Elements[l])
+			missing += len(inj.in.Profile.Elements[l])
 		}
 		return missing, held
 	}
 	for l := range podtext.NumLists {
-		inj.actions[l] = make([]action, len(inj.in.profile.Elements[l]))
+		inj.actions[l] = make([]action, len(inj.in.Profile.Elements[l]))
 	}
 	for l := podtext.InitContainers; l <= podtext.Containers; l++ {
-		for i := range inj.in.profile.Elements[l] {
+		for i := range inj.in.Profile.Elements[l] {
 			switch inj.compareContainer(l, i) {
 			case add:
 				missing++
@@ -84,63 +84,63 @@ func (inj *injection) compare() (missing int, held bool) {
 		}
 	}
 	before := held
-	for i := range inj.in.profile.Elements[podtext.Volumes] {
+	for i := range inj.in.Profile.Elements[podtext.Volumes] {
 		switch inj.compareVolume(i, before) { //nolint:exhaustive // of the others nothing follows
 		case add:
 			missing++
 		case present:
-			held = held || inj.in.profile.HasOnlyVolumes()
+			held = held || inj.in.Profile.HasOnlyVolumes()
 		}
 	}
 	return missing, held
 }
 
 func (inj *injection) compareContainer(l podtext.List, i int) actionKind {
-	e := &inj.in.profile.Elements[l][i]
-	where, at := inj.now.pod.FindContainer(e.Name, l)
+	e := &inj.in.Profile.Elements[l][i]
+	where, at := inj.now.Pod.FindContainer(e.Name, l)
 	f := &inj.actions[l][i]
 	if at < 0 {
 		return add
 	}
 	f.index = at
 	switch {
-	case where == l && inj.in.earlier.Lists(l, e.Name):
+	case where == l && inj.in.Earlier.Lists(l, e.Name):
 		f.kind = present
-		if e.IsNative && !inj.now.pod.Element(inj.now.pod.Lists[l].From+at).IsNative && !slices.Contains(inj.in.earlier.Merged, e.Name) {
-			inj.in.report.Warn("init container %q of sidecar profile %q has lost restartPolicy: Always, and the pod will not start: another webhook that does not know the field has removed it", e.Name, inj.in.profile.Name)
+		if e.IsNative && !inj.now.Pod.Element(inj.now.Pod.Lists[l].From+at).IsNative && !slices.Contains(inj.in.Earlier.Merged, e.Name) {
+			inj.in.Report.Warn("init container %q of sidecar profile %q has lost restartPolicy: Always, and the pod will not start: another webhook that does not know the field has removed it", e.Name, inj.in.Profile.Name)
 		}
-	case where == l && inj.in.profile.OnSameName == v1alpha1.KeepSameName:
+	case where == l && inj.in.Profile.OnSameName == v1alpha1.KeepSameName:
 		f.kind = mergeInto
-	case where == l && inj.in.profile.OnSameName == v1alpha1.ReplaceSameName:
+	case where == l && inj.in.Profile.OnSameName == v1alpha1.ReplaceSameName:
 		f.kind = replace
 	default:
 		inj.refused = true
 		inj.detail = "the pod has a container of a name that it adds"
-		inj.in.report.Refuse(fmt.Sprintf("spec.%s[%d].name", where, at), "rename it, or "+inj.in.profile.DeclineHint(),
-			"%q is the name of a container that sidecar profile %q adds", e.Name, inj.in.profile.Name)
+		inj.in.Report.Refuse(fmt.Sprintf("spec.%s[%d].name", where, at), "rename it, or "+inj.in.Profile.DeclineHint(),
+			"%q is the name of a container that sidecar profile %q adds", e.Name, inj.in.Profile.Name)
 	}
 	return f.kind
 }
 
 func (inj *injection) compareVolume(i int, held bool) actionKind {
-	e := &inj.in.profile.Elements[podtext.Volumes][i]
-	at := inj.now.pod.Find(podtext.Volumes, e.Name)
+	e := &inj.in.Profile.Elements[podtext.Volumes][i]
+	at := inj.now.Pod.Find(podtext.Volumes, e.Name)
 	if at < 0 {
 		return add
 	}
 	f := &inj.actions[podtext.Volumes][i]
 	f.kind, f.index = reuse, at
-	claimed := inj.in.earlier.Lists(podtext.Volumes, e.Name)
+	claimed := inj.in.Earlier.Lists(podtext.Volumes, e.Name)
 	switch {
 	// Only beside something else of ours is a volume that is not equal, or no
 	// longer, believed to be ours.
-	case held && claimed, profile.EqualVolume(inj.in.rendered.Elements[podtext.Volumes][i].Volume, inj.now.pod.Element(inj.now.pod.Lists[podtext.Volumes].From+at).Text):
-		if (held || inj.in.profile.HasOnlyVolumes()) && inj.in.earlier != nil && slices.Contains(inj.in.earlier.Volumes, e.Name) {
+	case held && claimed, profile.EqualVolume(inj.in.Rendered.Elements[podtext.Volumes][i].Volume, inj.now.Pod.Element(inj.now.Pod.Lists[podtext.Volumes].From+at).Text):
+		if (held || inj.in.Profile.HasOnlyVolumes()) && inj.in.Earlier != nil && slices.Contains(inj.in.Earlier.Volumes, e.Name) {
 			f.kind = present
 		}
 	default:
-		inj.conflict(fmt.Sprintf("spec.volumes[%d].name", at), "rename it, or "+inj.in.profile.DeclineHint()+"; an equal volume would be used as it is",
-			fmt.Sprintf("%q is the name of a volume that sidecar profile %q adds, and is not equal to it", e.Name, inj.in.profile.Name))
+		inj.conflict(fmt.Sprintf("spec.volumes[%d].name", at), "rename it, or "+inj.in.Profile.DeclineHint()+"; an equal volume would be used as it is",
+			fmt.Sprintf("%q is the name of a volume that sidecar profile %q adds, and is not equal to it", e.Name, inj.in.Profile.Name))
 	}
 	return f.kind
 }

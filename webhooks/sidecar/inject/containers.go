@@ -1,4 +1,4 @@
-package sidecar
+package inject
 
 import (
 	"bytes"
@@ -22,27 +22,27 @@ func (inj *injection) mergeContainers() error {
 			if f.kind != mergeInto && f.kind != replace {
 				continue
 			}
-			raw := inj.in.rendered.Elements[l][i].Raw
+			raw := inj.in.Rendered.Elements[l][i].Raw
 			if f.raw != nil {
 				raw = f.raw
 			}
-			it := inj.now.pod.Element(inj.now.pod.Lists[l].From + f.index)
+			it := inj.now.Pod.Element(inj.now.Pod.Lists[l].From + f.index)
 			own := it.Text
-			at := merge.Path{}.Member("spec").Member(l.String()).Element(f.index, merge.NameKey(inj.in.profile.Elements[l][i].Name))
+			at := merge.Path{}.Member("spec").Member(l.String()).Element(f.index, merge.NameKey(inj.in.Profile.Elements[l][i].Name))
 			if f.kind == replace {
 				inj.record.NoteOriginal(at.FieldPath, json.RawMessage(bytes.Clone(own)))
-				if err := inj.now.editor.Replace(at.Pointer, own, raw); err != nil {
+				if err := inj.now.Editor.Replace(at.Pointer, own, raw); err != nil {
 					return err
 				}
 				continue
 			}
-			template := inj.unarmored(it.Name.Text(), rawjson.Value(raw))
-			if policy := own.Get("restartPolicy"); inj.in.profile.Elements[l][i].IsNative && !it.IsNative && policy.Kind() == rawjson.String {
+			template := inj.withoutAppArmor(it.Name.Text(), rawjson.Value(raw))
+			if policy := own.Get("restartPolicy"); inj.in.Profile.Elements[l][i].IsNative && !it.IsNative && policy.Kind() == rawjson.String {
 				inj.keep(at.Member("restartPolicy").Display, fmt.Sprintf("the pod has %s, and the profile says %q", merge.Describe(policy), corev1.ContainerRestartPolicyAlways))
 				template = merge.RemoveMembers(template, "restartPolicy", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 			}
 			kept := inj.merger.OnConflict
-			inj.merger.OnConflict = func(path, message string) { inj.in.report.Step("same name", "kept", path+": "+message) }
+			inj.merger.OnConflict = func(path, message string) { inj.in.Report.Step("same name", "kept", path+": "+message) }
 			inj.merger.OnClash = kept
 			err := inj.merger.Object(at, own, template, merge.ContainerRules)
 			inj.merger.OnConflict, inj.merger.OnClash = kept, nil
@@ -56,11 +56,11 @@ func (inj *injection) mergeContainers() error {
 
 // addToApp adds what the profile says to the pod's own containers.
 func (inj *injection) addToApp() error {
-	for i := range inj.in.profile.Additions {
-		a := &inj.in.profile.Additions[i]
+	for i := range inj.in.Profile.Additions {
+		a := &inj.in.Profile.Additions[i]
 		if i > 0 {
 			// Two additions can be about one container.
-			if err := inj.now.flush(inj.in.reader); err != nil {
+			if err := inj.now.Flush(inj.in.Reader); err != nil {
 				return err
 			}
 		}
@@ -68,14 +68,14 @@ func (inj *injection) addToApp() error {
 			if l == podtext.InitContainers && !a.InitContainers {
 				continue
 			}
-			for k := inj.now.pod.Lists[l].From; k < inj.now.pod.Lists[l].To; k++ {
-				it := inj.now.pod.Element(k)
+			for k := inj.now.Pod.Lists[l].From; k < inj.now.Pod.Lists[l].To; k++ {
+				it := inj.now.Pod.Element(k)
 				name := it.Name.Text()
-				if !inj.in.owners.IsApp(l, name) || len(a.Names) > 0 && !slices.Contains(a.Names, name) || slices.Contains(a.Except, name) {
+				if !inj.in.Owners.IsApp(l, name) || len(a.Names) > 0 && !slices.Contains(a.Names, name) || slices.Contains(a.Except, name) {
 					continue
 				}
-				at := merge.Path{}.Member("spec").Member(l.String()).Element(k-inj.now.pod.Lists[l].From, merge.NameKey(name))
-				template, err := inj.freeHostPorts(l, it, inj.unarmored(name, inj.in.rendered.App[i]))
+				at := merge.Path{}.Member("spec").Member(l.String()).Element(k-inj.now.Pod.Lists[l].From, merge.NameKey(name))
+				template, err := inj.withoutTakenHostPorts(l, it, inj.withoutAppArmor(name, inj.in.Rendered.App[i]))
 				if err != nil {
 					return err
 				}
@@ -99,7 +99,7 @@ func (inj *injection) addTo(at merge.Path, own, template rawjson.Value) error {
 		name := nameText.Text()
 		inj.merger.OnConflict = kept
 		if name != "volumeMounts" && name != "volumeDevices" {
-			inj.merger.OnConflict = func(path, message string) { inj.in.report.Step("app container", "kept", path+": "+message) }
+			inj.merger.OnConflict = func(path, message string) { inj.in.Report.Step("app container", "kept", path+": "+message) }
 		}
 		if err := inj.merger.Member(at.Member(name), own, name, value, merge.ContainerRules.Field(name)); err != nil {
 			return err
@@ -108,20 +108,20 @@ func (inj *injection) addTo(at merge.Path, own, template rawjson.Value) error {
 	return nil
 }
 
-// unarmored is what is added to one of the pod's own containers without an
+// withoutAppArmor is what is added to one of the pod's own containers without an
 // AppArmor profile other than the one that the pod's annotation gives it: the
 // API server refuses a pod that says both.
-func (inj *injection) unarmored(container string, template rawjson.Value) rawjson.Value {
+func (inj *injection) withoutAppArmor(container string, template rawjson.Value) rawjson.Value {
 	security := template.Get("securityContext")
 	profile := security.Get("appArmorProfile")
 	if profile.Kind() != rawjson.Object {
 		return template
 	}
-	annotation := inj.now.pod.Annotations.Get(corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container)
-	if annotation == nil || annotation.Is(appArmorWord(profile)) {
+	annotation := inj.now.Pod.Annotations.Get(corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + container)
+	if annotation == nil || annotation.Is(appArmorValue(profile)) {
 		return template
 	}
-	inj.in.report.Step("app container", "kept", "the AppArmor profile of container "+podtext.Quote(container)+", which an annotation of the pod gives it")
+	inj.in.Report.Step("app container", "kept", "the AppArmor profile of container "+podtext.Quote(container)+", which an annotation of the pod gives it")
 	rest := merge.RemoveMembers(security, "appArmorProfile")
 	template = merge.RemoveMembers(template, "securityContext")
 	if rest.Len() == 0 {
@@ -134,8 +134,8 @@ func (inj *injection) unarmored(container string, template rawjson.Value) rawjso
 	return e.Result()
 }
 
-// appArmorWord is what an annotation says for an AppArmor profile.
-func appArmorWord(profile rawjson.Value) string {
+// appArmorValue is what an annotation says for an AppArmor profile.
+func appArmorValue(profile rawjson.Value) string {
 	switch corev1.AppArmorProfileType(profile.Get("type").Text()) {
 	case corev1.AppArmorProfileTypeRuntimeDefault:
 		return corev1.DeprecatedAppArmorBetaProfileRuntimeDefault

@@ -1,4 +1,4 @@
-package sidecar
+package inject
 
 import (
 	"fmt"
@@ -20,10 +20,10 @@ const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" // #nosec G101
 
 // shareMounts gives containers of the template what the pod's own containers have.
 func (inj *injection) shareMounts() error {
-	for i := range inj.in.profile.Shares {
-		s := &inj.in.profile.Shares[i]
+	for i := range inj.in.Profile.Shares {
+		s := &inj.in.Profile.Shares[i]
 		for l := podtext.InitContainers; l <= podtext.Containers; l++ {
-			k := slices.IndexFunc(inj.in.profile.Elements[l], func(e profile.Element) bool { return e.Name == s.Container })
+			k := slices.IndexFunc(inj.in.Profile.Elements[l], func(e profile.Element) bool { return e.Name == s.Container })
 			if k < 0 {
 				continue
 			}
@@ -38,21 +38,21 @@ func (inj *injection) shareMounts() error {
 // share gives one container of the template what the pod's own have, in the text
 // that is added, or in the pod if it is there already.
 func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) error {
-	given, needed, err := inj.given(s, inj.privileged(l, k))
+	given, needed, err := inj.sharedSettings(s, inj.isPrivileged(l, k))
 	if err != nil || given == nil {
 		return err
 	}
 	f := inj.action(l, k)
-	inj.checkNeeded(s, l, k, given, needed)
+	inj.checkVariables(s, l, k, given, needed)
 	m := merge.Merger{Record: new(merge.Record)}
 	m.OnConflict = func(path, _ string) {
 		if !strings.Contains(path, "env[") {
-			inj.conflict("", inj.in.profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q has something else at %s than the pod's own containers, with which it shares",
-				s.Container, inj.in.profile.Name, path))
+			inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q has something else at %s than the pod's own containers, with which it shares",
+				s.Container, inj.in.Profile.Name, path))
 		}
 	}
 	if f.kind != present {
-		text := []byte(inj.in.rendered.Elements[l][k].Raw)
+		text := []byte(inj.in.Rendered.Elements[l][k].Raw)
 		if f.raw != nil {
 			text = f.raw
 		}
@@ -61,45 +61,45 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 			return err
 		}
 		if inj.actions[l] == nil {
-			inj.actions[l] = make([]action, len(inj.in.profile.Elements[l]))
+			inj.actions[l] = make([]action, len(inj.in.Profile.Elements[l]))
 		}
 		inj.actions[l][k].raw = m.Editor.Result()
 		return nil
 	}
 	// Two shares can be about one container.
-	if err := inj.now.flush(inj.in.reader); err != nil {
+	if err := inj.now.Flush(inj.in.Reader); err != nil {
 		return err
 	}
-	m.Editor = &inj.now.editor
-	own := slices.Contains(inj.in.earlier.Merged, s.Container)
+	m.Editor = &inj.now.Editor
+	own := slices.Contains(inj.in.Earlier.Merged, s.Container)
 	if own {
 		// The container is the pod's, and stays when what was added goes.
 		m.Record, m.Earlier = &inj.record, inj.earlierPaths
 	}
 	at := merge.Path{}.Member("spec").Member(l.String()).Element(f.index, merge.NameKey(s.Container))
-	err = m.Object(at, inj.now.pod.Element(inj.now.pod.Lists[l].From+f.index).Text, given, merge.ContainerRules)
+	err = m.Object(at, inj.now.Pod.Element(inj.now.Pod.Lists[l].From+f.index).Text, given, merge.ContainerRules)
 	if own {
 		inj.merger.Added = append(inj.merger.Added, m.Added...)
 	}
 	return err
 }
 
-// privileged tells whether a container of the template is privileged, as the
+// isPrivileged tells whether a container of the template is privileged, as the
 // API server will see it.
-func (inj *injection) privileged(l podtext.List, k int) bool {
+func (inj *injection) isPrivileged(l podtext.List, k int) bool {
 	if f := inj.action(l, k); f.kind == mergeInto || f.kind == present {
-		own := inj.now.pod.Element(inj.now.pod.Lists[l].From+f.index).Text.Get("securityContext", "privileged")
+		own := inj.now.Pod.Element(inj.now.Pod.Lists[l].From+f.index).Text.Get("securityContext", "privileged")
 		if own.Kind() == rawjson.Bool {
 			return own.IsTrue()
 		}
 	}
-	return rawjson.Value(inj.in.rendered.Elements[l][k].Raw).Get("securityContext", "privileged").IsTrue()
+	return rawjson.Value(inj.in.Rendered.Elements[l][k].Raw).Get("securityContext", "privileged").IsTrue()
 }
 
-// checkNeeded finds variables that paths of shared mounts expand, and which the
+// checkVariables finds variables that paths of shared mounts expand, and which the
 // container has already with another value: it would see another directory than
 // the pod's own containers.
-func (inj *injection) checkNeeded(s *v1alpha1.SidecarShare, l podtext.List, k int, given rawjson.Value, needed map[string]bool) {
+func (inj *injection) checkVariables(s *v1alpha1.SidecarShare, l podtext.List, k int, given rawjson.Value, needed map[string]bool) {
 	if len(needed) == 0 {
 		return
 	}
@@ -117,21 +117,21 @@ func (inj *injection) checkNeeded(s *v1alpha1.SidecarShare, l podtext.List, k in
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(last)) {
-			if !sameVariable(last[name], want[name]) {
-				inj.conflict("", inj.in.profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q has another value of the variable %s than the pod's own containers, with which it shares a path that expands it",
-					s.Container, inj.in.profile.Name, podtext.Quote(name)))
+			if !isSameVariable(last[name], want[name]) {
+				inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q has another value of the variable %s than the pod's own containers, with which it shares a path that expands it",
+					s.Container, inj.in.Profile.Name, podtext.Quote(name)))
 			}
 		}
 	}
 	f := inj.action(l, k)
 	if f.kind == mergeInto || f.kind == present {
-		check(inj.now.pod.Element(inj.now.pod.Lists[l].From + f.index).Text)
+		check(inj.now.Pod.Element(inj.now.Pod.Lists[l].From + f.index).Text)
 	}
 	switch {
 	case f.kind == present:
 	case f.raw != nil: // another share has been at it
 		check(f.raw)
 	default:
-		check(rawjson.Value(inj.in.rendered.Elements[l][k].Raw))
+		check(rawjson.Value(inj.in.Rendered.Elements[l][k].Raw))
 	}
 }

@@ -1,4 +1,4 @@
-package sidecar
+package inject
 
 import (
 	"encoding/json"
@@ -15,10 +15,10 @@ import (
 // are to be added. Ports of the profile's own elements do not clash: Compile
 // has seen to it.
 func (inj *injection) checkPorts() error {
-	if !inj.in.rendered.HasPorts {
+	if !inj.in.Rendered.HasPorts {
 		return nil
 	}
-	p := inj.now.pod
+	p := inj.now.Pod
 	for _, l := range [...]podtext.List{podtext.InitContainers, podtext.Containers} {
 		for i := p.Lists[l].From; i < p.Lists[l].To; i++ {
 			it := p.Element(i)
@@ -30,14 +30,14 @@ func (inj *injection) checkPorts() error {
 				for {
 					// A plain init container has ended before containers start,
 					// but native sidecars run beside it.
-					where, at, theirs, field := inj.clash(&port, it, l == podtext.InitContainers && !it.IsNative)
+					where, at, theirs, field := inj.conflictingPort(&port, it, l == podtext.InitContainers && !it.IsNative)
 					if field == "" {
 						break
 					}
-					owner := &inj.in.profile.Elements[where][at]
+					owner := &inj.in.Profile.Elements[where][at]
 					path := fmt.Sprintf("spec.%s[%d].ports[%d].%s", l, i-p.Lists[l].From, k, field)
-					message := fmt.Sprintf("%s is declared by container %q of sidecar profile %q too", port.Describe(field), owner.Name, inj.in.profile.Name)
-					if !inj.conflict(path, "change the port, or "+inj.in.profile.DeclineHint(), message) {
+					message := fmt.Sprintf("%s is declared by container %q of sidecar profile %q too", port.Describe(field), owner.Name, inj.in.Profile.Name)
+					if !inj.conflict(path, "change the port, or "+inj.in.Profile.DeclineHint(), message) {
 						break
 					}
 					if err := inj.dropPort(where, at, theirs); err != nil {
@@ -50,19 +50,19 @@ func (inj *injection) checkPorts() error {
 	return nil
 }
 
-// clash tells which port of a container that is to be added clashes with one of
+// conflictingPort tells which port of a container that is to be added clashes with one of
 // the pod's, and over which field.
-func (inj *injection) clash(port *podtext.Port, of *podtext.Element, beforeContainers bool) (l podtext.List, element, which int, field string) {
+func (inj *injection) conflictingPort(port *podtext.Port, of *podtext.Element, beforeContainers bool) (l podtext.List, element, which int, field string) {
 	for l := podtext.InitContainers; l <= podtext.Containers; l++ {
 		if l == podtext.Containers && beforeContainers {
 			continue
 		}
-		for i := range inj.in.profile.Elements[l] {
-			e := &inj.in.profile.Elements[l][i]
+		for i := range inj.in.Profile.Elements[l] {
+			e := &inj.in.Profile.Elements[l][i]
 			if f := inj.action(l, i); !e.RunsWithOthers(l) || f.kind != add && f.kind != replace && f.kind != mergeInto || of.Name.Is(e.Name) {
 				continue
 			}
-			ports := inj.in.rendered.Elements[l][i].Ports
+			ports := inj.in.Rendered.Elements[l][i].Ports
 			for k := range ports {
 				if field := port.ConflictsOver(&ports[k]); field != "" && !slices.Contains(inj.action(l, i).dropped, k) {
 					return l, i, k, field
@@ -76,11 +76,11 @@ func (inj *injection) clash(port *podtext.Port, of *podtext.Element, beforeConta
 // dropPort leaves a port out of a container that is to be added.
 func (inj *injection) dropPort(l podtext.List, i, which int) error {
 	if inj.actions[l] == nil {
-		inj.actions[l] = make([]action, len(inj.in.profile.Elements[l]))
+		inj.actions[l] = make([]action, len(inj.in.Profile.Elements[l]))
 	}
 	f := &inj.actions[l][i]
 	f.dropped = append(f.dropped, which)
-	container := rawjson.Value(inj.in.rendered.Elements[l][i].Raw)
+	container := rawjson.Value(inj.in.Rendered.Elements[l][i].Raw)
 	ports := container.Get("ports")
 	if len(f.dropped) == ports.Len() {
 		f.raw = merge.RemoveMembers(container, "ports")

@@ -1,0 +1,249 @@
+// Package inject merges what one profile adds into one pod.
+package inject
+
+import (
+	"bytes"
+	"fmt"
+
+	"gomodules.xyz/jsonpatch/v2"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
+)
+
+// Input is what mergeProfile needs.
+type Input struct {
+	// Pod is the pod as the profiles before this one have left it, and first as its
+	// author made it.
+	Pod   State
+	First *podtext.Pod
+
+	Profile  *profile.Profile
+	Rendered *profile.Rendered
+	// Rank is the place of the profile in the order of all.
+	Rank int
+	// Earlier is what the status annotation lists of the profile, or nil, and found
+	// what of the annotation is in the pod.
+	Earlier *status.Entry
+	Found   *status.Undo
+
+	Owners Owners
+	Report Reporter
+	Reader *podtext.Reader
+}
+
+// Owners finds the profiles that have added containers.
+type Owners interface {
+	// IsApp reports whether a container is the pod's own: none that a profile adds,
+	// merges with or replaces, now or in an earlier call.
+	IsApp(l podtext.List, name string) bool
+	// Owner returns the profile that has added a container, and its place in the order
+	// of all. It is nil if there is none.
+	Owner(l podtext.List, name string) (p *profile.Profile, rank int)
+	// IsEmpty reports whether no profile has added anything.
+	IsEmpty() bool
+}
+
+// Reporter takes messages for the author of the pod and steps of the explanation.
+type Reporter interface {
+	Step(name, result, detail string)
+	Warn(format string, args ...any)
+	Refuse(path, hint, format string, args ...any)
+}
+
+// Outcome is the outcome of a merge.
+type Outcome uint8
+
+const (
+	// isMerged: the pod has changed.
+	Merged Outcome = iota
+	// isUnchanged: the pod has everything already.
+	Unchanged
+	// isOutdated: the pod has another revision of the profile, and keeps it.
+	Outdated
+	// isConflict: the conflicts keep the profile from being applied.
+	Conflicting
+	// isRefused: the pod is refused, whatever the profile says about conflicts.
+	Refused
+)
+
+// Result is what has become of the pod. All but the outcome, the detail and the
+// conflicts is valid for isMerged alone.
+type Result struct {
+	Outcome   Outcome
+	Detail    string
+	Conflicts []Conflict
+	Pod       State
+	// Entry and record are what the status annotation lists.
+	Entry  status.Entry
+	Record merge.Record
+}
+
+// Conflict is something in the pod that excludes what the profile adds.
+type Conflict struct{ Path, Hint, Message string }
+
+// State is a pod as profiles have changed it so far.
+type State struct {
+	Pod *podtext.Pod
+	// Text is that of pod. The changes of the editor are not in it yet.
+	Text   []byte
+	Editor merge.Editor
+}
+
+// Flush makes the changes of the editor part of the text and reads the pod again. The
+// operations of the editor stay.
+func (s *State) Flush(reader *podtext.Reader) error {
+	if len(s.Editor.Splices) == 0 {
+		return nil
+	}
+	s.Text = s.Editor.Result()
+	s.Editor.Text, s.Editor.Splices = s.Text, s.Editor.Splices[:0]
+	next := new(podtext.Pod)
+	err := next.Read(reader, s.Text)
+	if err == nil {
+		// The status is that of the pod as it came, whatever has been done since.
+		next.StatusAnnotation = s.Pod.StatusAnnotation
+		s.Pod = next
+		err = next.SpecError()
+	}
+	if err != nil {
+		return fmt.Errorf("what sidecar profiles have made of the pod: %w", err)
+	}
+	return nil
+}
+
+// Buffer is the memory of a merge. It can be used again.
+type Buffer struct {
+	injection injection
+	splices   [8]merge.Splice
+}
+
+// injection is one profile that is being merged into the pod.
+type injection struct {
+	in Input
+	// now is the pod as this profile has changed it so far.
+	now    State
+	merger merge.Merger
+	// earlierPaths are the field paths of what an earlier call added.
+	earlierPaths map[string]bool
+	// actions are those of the elements of each list. They are nil if all elements are
+	// added as they are.
+	actions   [podtext.NumLists][]action
+	record    merge.Record
+	conflicts []Conflict
+	refused   bool
+	detail    string
+}
+
+// Merge merges what a profile adds into a pod.
+//
+// A container or volume that has a name of the profile belongs to the profile only if
+// the status annotation lists it. Then it stays as it is, because others may have
+// changed it since. The annotation alone is not enough, since a pod can come with any:
+// what it lists and is absent is added. Two revisions of one profile in one pod are
+// refused: nobody knows how they work together.
+func Merge(in Input, buffer *Buffer) (Result, error) {
+	inj := &buffer.injection
+	*inj = injection{in: in, now: in.Pod}
+	inj.now.Editor = merge.Editor{Text: in.Pod.Text, Splices: buffer.splices[:0], Operations: make([]jsonpatch.Operation, 0, len(buffer.splices))}
+	inj.merger = merge.Merger{Editor: &inj.now.Editor, OnConflict: inj.keep, Record: &inj.record}
+	if in.Earlier != nil {
+		inj.earlierPaths = make(map[string]bool, len(in.Earlier.Added))
+		for _, path := range in.Earlier.Added {
+			inj.earlierPaths[path] = true
+		}
+		inj.merger.Earlier = inj.earlierPaths
+	}
+	current := inj.checkRevision(inj.compare())
+	if current {
+		for _, step := range [...]func(*injection) error{
+			(*injection).checkPorts, (*injection).checkUsers,
+			(*injection).mergeFields, (*injection).shareMounts, (*injection).mergeContainers, (*injection).addToApp,
+		} {
+			if err := step(inj); err != nil {
+				return Result{Detail: inj.detail}, err
+			}
+		}
+	}
+	switch { // Only now all that is wrong with the pod is known.
+	case inj.refused:
+		return Result{Outcome: Refused, Detail: inj.detail, Conflicts: inj.conflicts}, nil
+	case len(inj.conflicts) > 0:
+		return Result{Outcome: Conflicting, Detail: inj.detail, Conflicts: inj.conflicts}, nil
+	case !current:
+		return Result{Outcome: Outdated, Detail: inj.detail}, nil
+	}
+	for l := range podtext.NumLists {
+		if err := inj.insertAll(l); err != nil {
+			return Result{}, err
+		}
+	}
+	if len(inj.now.Editor.Operations) == 0 {
+		return Result{Outcome: Unchanged}, nil
+	}
+	return Result{Pod: inj.now, Entry: inj.entry(), Record: inj.record}, nil
+}
+
+// checkRevision compares the revision in the pod with the profile's. It returns false
+// if the pod has another one, which is left as it is.
+func (inj *injection) checkRevision(missing int, held bool) bool {
+	in := &inj.in
+	switch {
+	case !held && in.Earlier != nil && inj.actions[podtext.Volumes] == nil:
+		in.Report.Warn("%s claims that sidecar profile %q was applied, but nothing of it is there: it is applied now", status.Field, in.Profile.Name)
+	case held && in.Earlier.Revision != in.Rendered.Revision && missing > 0:
+		inj.refused = true
+		in.Report.Refuse(status.Field, "remove the annotation and what it lists from the pod",
+			"revision %.64q of sidecar profile %q is in the pod, and lacks something of revision %q, which is in force", in.Earlier.Revision, in.Profile.Name, in.Rendered.Revision)
+		return false
+	case held && in.Earlier.Revision != in.Rendered.Revision:
+		inj.detail = fmt.Sprintf("the pod has revision %.64q of sidecar profile %q and is left as it is; revision %q is in force",
+			in.Earlier.Revision, in.Profile.Name, in.Rendered.Revision)
+		in.Report.Warn("%s", inj.detail)
+		return false
+	}
+	return true
+}
+
+// keep is called where the pod has something else than the profile adds.
+func (inj *injection) keep(path, message string) {
+	inj.conflict(path, inj.in.Profile.DeclineHint(), fmt.Sprintf("sidecar profile %q: %s", inj.in.Profile.Name, message))
+}
+
+// conflict notes a conflict. It reports whether the pod keeps what it has.
+func (inj *injection) conflict(path, hint, message string) bool {
+	if inj.in.Profile.OnConflict == v1alpha1.KeepConflict {
+		text := WithPath(path, message)
+		inj.in.Report.Step("conflict", "kept", text)
+		inj.in.Report.Warn("%s, and what is there is kept", text)
+		return true
+	}
+	inj.conflicts = append(inj.conflicts, Conflict{path, hint, message})
+	return false
+}
+
+// WithPath puts a path, if there is one, in front of a message.
+func WithPath(path, message string) string {
+	if path == "" {
+		return message
+	}
+	return path + ": " + message
+}
+
+// mergeFields merges what the template says about the pod itself.
+func (inj *injection) mergeFields() error {
+	if inj.in.Rendered.Metadata != nil {
+		root := rawjson.Value(bytes.TrimSpace(inj.now.Text))
+		if err := inj.merger.Member(merge.Path{}.Member("metadata"), root, "metadata", inj.in.Rendered.Metadata, nil); err != nil {
+			return err
+		}
+	}
+	if inj.in.Rendered.Spec == nil {
+		return nil
+	}
+	return inj.merger.Object(merge.Path{}.Member("spec"), inj.now.Pod.Spec, inj.in.Rendered.Spec, merge.PodRules)
+}
