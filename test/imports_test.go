@@ -131,6 +131,24 @@ var layers = []rule{
 		reason:  "verifying a token knows nothing of the documents of Gatehouse",
 	},
 	{
+		from:    []string{"webhooks/sidecar/podtext", "webhooks/sidecar/merge"},
+		tests:   true,
+		imports: []string{"/webhooks/sidecar/podtext", "/webhooks/sidecar/merge", "/webhooks/sidecar/status", "/webhooks/sidecar/podcheck", "/webhooks/sidecar/profile", "/webhooks/sidecar/inject", "/webhooks/sidecar/template"},
+		reason:  "reading a pod and merging into it know nothing of profiles",
+	},
+	{
+		from:    []string{"webhooks/sidecar/status", "webhooks/sidecar/podcheck"},
+		tests:   true,
+		imports: []string{"/webhooks/sidecar/profile", "/webhooks/sidecar/inject", "/webhooks/sidecar/template"},
+		reason:  "the status annotation and the rules of the API server know nothing of how profiles are compiled",
+	},
+	{
+		from:    []string{"webhooks/sidecar/profile"},
+		tests:   true,
+		imports: []string{"/webhooks/sidecar/status", "/webhooks/sidecar/inject"},
+		reason:  "a profile is compiled before there is a pod",
+	},
+	{
 		from:    []string{"webhooks/sidecar/template"},
 		imports: []string{"/webhooks/podsecurity", "/webhooks/review"},
 		reason:  "a template knows what it renders, and nothing of the pod that it is for",

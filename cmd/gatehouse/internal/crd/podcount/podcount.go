@@ -1,8 +1,8 @@
-// Package podcount counts the pods that SidecarProfiles are about, for their status.
+// Package podcount counts the pods of each SidecarProfile, for its status.
 //
-// It lists the pods every few minutes, a page at a time, and forgets each page: the
-// memory that it takes does not depend on how many pods there are, and neither does
-// the part of a processor that it uses. Only the replica that writes status runs it.
+// It lists the pods every few minutes, one page at a time, so that neither its memory nor
+// its share of a processor grows with their number. Only the replica that writes status
+// runs it.
 package podcount
 
 import (
@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// usual is how long after one count the next one begins, if nobody says otherwise.
-	usual       = 5 * time.Minute
-	defaultPage = 250
-	// restFactor is how much longer than a page took the pause behind it is, so that
+	// defaultInterval is the time from the end of one count to the start of the next.
+	defaultInterval = 5 * time.Minute
+	defaultPage     = 250
+	// pauseFactor is the length of the pause after a page, in the time that the page took:
 	// counting takes a tenth of one processor at most.
-	restFactor = 9
-	// mostRest bounds the pause: the API server forgets where a list was after five
-	// minutes, and a page that took longer than this was waited for.
-	mostRest = 5 * time.Second
+	pauseFactor = 9
+	// maxPause bounds the pause: a continue token of the API server expires after five
+	// minutes.
+	maxPause = 5 * time.Second
 	// pageTimeout bounds how long one page is waited for.
 	pageTimeout = 30 * time.Second
 )
@@ -43,12 +43,12 @@ type Config struct {
 	Client rest.Interface
 	// Set is the set of profiles in use. It may be nil for as long as there is none.
 	Set func() *sidecar.Set
-	// Left tells whether pods of a namespace are never sent, so that they are not
-	// counted. If it is nil, all are counted.
+	// Left reports whether the API server sends no pods of a namespace, so that they are
+	// not counted. If it is nil, all are counted.
 	Left func(namespace string) bool
-	// Every is how long after one count the next one begins; 0 stands for 5 minutes.
+	// Every is the time between two counts; 0 stands for 5 minutes.
 	Every time.Duration
-	// Page is how many pods are asked for at a time; 0 stands for 250.
+	// Page is the number of pods in a request; 0 stands for 250.
 	Page int64
 	// Log may be nil.
 	Log *slog.Logger
@@ -60,18 +60,18 @@ type Counter struct {
 	config  Config
 	counts  atomic.Pointer[map[string]v1alpha1.SidecarPodCounts]
 	changed chan struct{}
-	// failing is true after a count that failed, untold after one with pods that
-	// could not be told about.
-	failing, untold bool
+	// failing is true after a count that failed, undecided after one with pods about which it
+	// cannot be decided what they would get.
+	failing, undecided bool
 }
 
-// New is a Counter that has counted nothing.
+// New returns a Counter that has counted nothing.
 func New(config Config) *Counter {
 	if config.Left == nil {
 		config.Left = func(string) bool { return false }
 	}
 	if config.Every <= 0 {
-		config.Every = usual
+		config.Every = defaultInterval
 	}
 	if config.Page <= 0 {
 		config.Page = defaultPage
@@ -82,8 +82,8 @@ func New(config Config) *Counter {
 	return &Counter{config: config, changed: make(chan struct{}, 1)}
 }
 
-// Counts are those of the last count that went through, by the name of the profile,
-// and nil before the first. The caller does not change them.
+// Counts returns the numbers of the last successful count, by the name of the profile,
+// and nil before the first. The caller must not change them.
 func (c *Counter) Counts() map[string]v1alpha1.SidecarPodCounts {
 	if counts := c.counts.Load(); counts != nil {
 		return *counts
@@ -91,11 +91,11 @@ func (c *Counter) Counts() map[string]v1alpha1.SidecarPodCounts {
 	return nil
 }
 
-// Changed has a value to receive after Counts changed.
+// Changed returns a channel that receives a value after Counts has changed.
 func (c *Counter) Changed() <-chan struct{} { return c.changed }
 
-// Run counts at once and again and again, until the context ends. A count that fails
-// leaves the earlier one in place.
+// Run counts at once and then periodically, until the context ends. A count that fails
+// leaves the numbers of the earlier one.
 func (c *Counter) Run(ctx context.Context) {
 	for {
 		c.once(ctx)
@@ -105,7 +105,7 @@ func (c *Counter) Run(ctx context.Context) {
 	}
 }
 
-// once counts once, and logs what is new of how that went.
+// once counts once, and logs a failure and the end of one.
 func (c *Counter) once(ctx context.Context) {
 	set := c.config.Set()
 	if set == nil {
@@ -127,11 +127,11 @@ func (c *Counter) once(ctx context.Context) {
 		c.config.Log.Info("pods are counted again for the status of profiles")
 	}
 	if t.err == nil {
-		c.untold = false
-	} else if !c.untold {
-		c.untold = true
+		c.undecided = false
+	} else if !c.undecided {
+		c.undecided = true
 		c.config.Log.Warn("of some pods it cannot be told what they would get: they are counted only if they are injected",
-			"pods", t.untold, "first", t.err.Error())
+			"pods", t.undecided, "first", t.err.Error())
 	}
 	at := metav1.Now()
 	for name, counts := range t.counts {
@@ -145,7 +145,7 @@ func (c *Counter) once(ctx context.Context) {
 	}
 }
 
-// hint is what to do about pods that cannot be listed.
+// hint says what to do about pods that cannot be listed.
 func hint(err error) string {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 		return "the service account needs the right to list pods in all namespaces: apply the rights that gatehouse manifests --count-pods prints, or leave out --count-pods-every"
@@ -156,12 +156,12 @@ func hint(err error) string {
 // count counts the pods, page by page.
 func (c *Counter) count(ctx context.Context, t *tally) error {
 	if len(t.counts) == 0 {
-		return nil // nobody wants to know
+		return nil // there is no profile
 	}
 	for next := ""; ; {
 		start := time.Now()
 		text, err := c.page(ctx, next)
-		if expired := whereExpired(err); expired != "" && expired != next {
+		if expired := continueToken(err); expired != "" && expired != next {
 			// What is left of the list is as of now.
 			next = expired
 			continue
@@ -175,13 +175,13 @@ func (c *Counter) count(ctx context.Context, t *tally) error {
 		if next == "" {
 			return nil
 		}
-		if !wait(ctx, min(restFactor*time.Since(start), mostRest)) {
+		if !wait(ctx, min(pauseFactor*time.Since(start), maxPause)) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// page is a page of the pods that have not ended, as JSON.
+// page returns a page of the pods that have not ended, as JSON.
 func (c *Counter) page(ctx context.Context, next string) ([]byte, error) {
 	request := c.config.Client.Get().Resource("pods").
 		SetHeader("Accept", "application/json").
@@ -199,9 +199,9 @@ func (c *Counter) page(ctx context.Context, next string) ([]byte, error) {
 	return result.Raw()
 }
 
-// whereExpired is where to go on with a list that the API server has forgotten, and
-// "" for any other error.
-func whereExpired(err error) string {
+// continueToken returns the token with which to continue a list whose own has expired,
+// and "" for any other error.
+func continueToken(err error) string {
 	var status apierrors.APIStatus
 	if apierrors.IsResourceExpired(err) && errors.As(err, &status) {
 		return status.Status().Continue
@@ -214,10 +214,10 @@ type tally struct {
 	set    *sidecar.Set
 	left   func(namespace string) bool
 	counts map[string]v1alpha1.SidecarPodCounts
-	// untold is how many pods there are of which it cannot be told what they would
-	// get, and err why, of the first.
-	untold int
-	err    error
+	// undecided is the number of pods about which it cannot be decided what they would
+	// get, and err is the reason for the first.
+	undecided int
+	err       error
 }
 
 // page counts the pods of a page, and returns where the next one is, "" behind the
@@ -244,13 +244,13 @@ func (t *tally) pod(ctx context.Context, pod rawjson.Value) {
 	if phase := pod.Get("status", "phase"); t.left(namespace) || phase.Is("Succeeded") || phase.Is("Failed") {
 		return
 	}
-	standings, err := t.set.Census(ctx, namespace, pod)
+	statuses, err := t.set.PodStatus(ctx, namespace, pod)
 	if err != nil {
-		if t.untold++; t.err == nil {
+		if t.undecided++; t.err == nil {
 			t.err = fmt.Errorf("pod %q in namespace %q: %w", pod.Get("metadata", "name").Text(), namespace, err)
 		}
 	}
-	for _, s := range standings {
+	for _, s := range statuses {
 		counts := t.counts[s.Profile]
 		if s.Matched {
 			counts.Matched++
@@ -265,7 +265,7 @@ func (t *tally) pod(ctx context.Context, pod rawjson.Value) {
 	}
 }
 
-// wait waits, and is false if the context ended meanwhile.
+// wait waits. It returns false if the context ended meanwhile.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// TestCensus counts pods as they are in a cluster: with what was injected, by this
+// TestPodStatus counts pods as they are in a cluster: with what was injected, by this
 // version of a profile or by another, and with what others have written since.
-func TestCensus(t *testing.T) {
+func TestPodStatus(t *testing.T) {
 	t.Parallel()
 	const text = "metadata: {name: %s}\nspec: {injection: OptOut, match: {objectSelector: {matchLabels: {app: shop}}}, template: {spec: {containers: [{name: %s, image: 'example/%s:%d'}]}}}"
 	profiles := func(version int) *sidecar.Set {
@@ -40,26 +40,26 @@ func TestCensus(t *testing.T) {
 		return compile(t, fmt.Sprintf("metadata: {name: named}\nspec: {injection: OptOut, match: {objectSelector: {matchLabels: {app: shop}}}, template: {spec: {containers: [{name: named, image: 'example/named:%d', args: ['${pod.metadata.name}']}]}}}", version))
 	}
 	byName := apply(t, created, named(1).Decide(sidecar.Input{Namespace: "shop", Pod: []byte(created)}).Patches)
-	both := []sidecar.Standing{{Profile: "a", Matched: true, Injected: true}, {Profile: "b", Matched: true, Injected: true}}
+	both := []sidecar.ProfileStatus{{Profile: "a", Matched: true, Injected: true}, {Profile: "b", Matched: true, Injected: true}}
 	for _, tc := range []struct {
 		name string
 		set  *sidecar.Set
 		pod  string
-		want []sidecar.Standing
+		want []sidecar.ProfileStatus
 		err  bool
 	}{
-		{"never injected", now, created, []sidecar.Standing{{Profile: "a", Matched: true}, {Profile: "b", Matched: true}}, false},
+		{"never injected", now, created, []sidecar.ProfileStatus{{Profile: "a", Matched: true}, {Profile: "b", Matched: true}}, false},
 		{"not selected", now, other, nil, false},
 		{"injected", now, injected, both, false},
-		{"by an earlier version", later, injected, []sidecar.Standing{{Profile: "a", Matched: true, Injected: true, Stale: true}, both[1]}, false},
-		{"not selected any more", now, relabelled, []sidecar.Standing{{Profile: "a", Injected: true}, {Profile: "b", Injected: true}}, false},
-		{"neither, and by an earlier version", later, relabelled, []sidecar.Standing{{Profile: "a", Injected: true, Stale: true}, {Profile: "b", Injected: true}}, false},
-		{"the same, among many profiles", many, relabelled, []sidecar.Standing{{Profile: "a", Injected: true, Stale: true}}, false},
-		{"by name", named(1), byName, []sidecar.Standing{{Profile: "named", Matched: true, Injected: true}}, false},
-		{"by name, and by an earlier version", named(2), byName, []sidecar.Standing{{Profile: "named", Matched: true, Injected: true, Stale: true}}, false},
+		{"by an earlier version", later, injected, []sidecar.ProfileStatus{{Profile: "a", Matched: true, Injected: true, Stale: true}, both[1]}, false},
+		{"not selected any more", now, relabelled, []sidecar.ProfileStatus{{Profile: "a", Injected: true}, {Profile: "b", Injected: true}}, false},
+		{"neither, and by an earlier version", later, relabelled, []sidecar.ProfileStatus{{Profile: "a", Injected: true, Stale: true}, {Profile: "b", Injected: true}}, false},
+		{"the same, among many profiles", many, relabelled, []sidecar.ProfileStatus{{Profile: "a", Injected: true, Stale: true}}, false},
+		{"by name", named(1), byName, []sidecar.ProfileStatus{{Profile: "named", Matched: true, Injected: true}}, false},
+		{"by name, and by an earlier version", named(2), byName, []sidecar.ProfileStatus{{Profile: "named", Matched: true, Injected: true, Stale: true}}, false},
 		{
 			"by name, and not selected any more, so that it cannot be told", named(2), strings.Replace(byName, `"app":"shop"`, `"app":"other"`, 1),
-			[]sidecar.Standing{{Profile: "named", Injected: true}},
+			[]sidecar.ProfileStatus{{Profile: "named", Injected: true}},
 			false,
 		},
 		{"by a profile that is no more", compile(t, fmt.Sprintf(text, "b", "b", "b", 1)), injected, both[1:], false},
@@ -69,7 +69,7 @@ func TestCensus(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := tc.set.Census(t.Context(), "shop", []byte(tc.pod))
+			got, err := tc.set.PodStatus(t.Context(), "shop", []byte(tc.pod))
 			if !slices.Equal(got, tc.want) || (err != nil) != tc.err {
 				t.Errorf("%+v and error %v, want %+v and %t", got, err, tc.want, tc.err)
 			}
@@ -77,14 +77,14 @@ func TestCensus(t *testing.T) {
 	}
 }
 
-// TestCensusCouldNotTell wants what a pod has told, though its namespace is not known.
-func TestCensusCouldNotTell(t *testing.T) {
+// TestPodStatusCouldNotTell wants what a pod has told, though its namespace is not known.
+func TestPodStatusCouldNotTell(t *testing.T) {
 	t.Parallel()
 	set := compile(t, shipper())
 	created := toJSON(t, "metadata: {name: x}\nspec: {containers: [{name: app, image: app}]}")
 	injected := apply(t, created, set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(created)}).Patches)
-	got, err := set.Census(t.Context(), "elsewhere", []byte(injected))
-	if want := []sidecar.Standing{{Profile: "log-shipper", Injected: true}}; err == nil || !slices.Equal(got, want) {
+	got, err := set.PodStatus(t.Context(), "elsewhere", []byte(injected))
+	if want := []sidecar.ProfileStatus{{Profile: "log-shipper", Injected: true}}; err == nil || !slices.Equal(got, want) {
 		t.Errorf("%+v and error %v, want %+v and an error", got, err, want)
 	}
 }

@@ -1,0 +1,54 @@
+package sidecar
+
+import "context"
+
+// ProfileStatus is what one profile is to a pod that exists.
+type ProfileStatus struct {
+	// Profile is the name of the profile.
+	Profile string
+	// Matched is true if the pod would get the profile if it were created now.
+	Matched bool
+	// Injected is true if the status annotation of the pod lists the profile, and Stale
+	// if it lists an earlier revision. It is false if the revision is unknown.
+	Injected, Stale bool
+}
+
+// Profiles returns the names of all profiles, sorted.
+func (s *Set) Profiles() []string {
+	names := make([]string, len(s.profiles))
+	for i, p := range s.profiles {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// PodStatus returns the status of the profiles that a pod has or would get, by name. The
+// pod is its JSON text in the namespace. It may be unchecked bytes, and is not referred
+// to afterwards.
+//
+// With an error it cannot be decided what the pod would get. Injected and Stale are valid
+// nevertheless. PodStatus is safe for concurrent use.
+func (s *Set) PodStatus(ctx context.Context, namespace string, pod []byte) ([]ProfileStatus, error) {
+	d, had := s.decide(Input{Context: ctx, Namespace: namespace, Pod: pod})
+	matched, revisions := map[string]bool{}, map[string]string{}
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		revisions[v.Profile] = v.Revision
+		matched[v.Profile] = d.Err == nil && (v.Reason == Applied || v.Reason == AlreadyThere)
+	}
+	var out []ProfileStatus
+	for _, p := range s.profiles {
+		one := ProfileStatus{Profile: p.Name, Matched: matched[p.Name]}
+		if e := had.Find(p.Name); e != nil {
+			revision := revisions[p.Name]
+			if revision == "" {
+				revision = p.FixedRevision()
+			}
+			one.Injected, one.Stale = true, revision != "" && e.Revision != revision
+		}
+		if one.Matched || one.Injected {
+			out = append(out, one)
+		}
+	}
+	return out, d.Err
+}
