@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// podOfSize is a pod as the API server sends it, of about so many bytes: one
+// podOfSize returns a pod as the API server sends it, of about so many bytes: one
 // container of 1.2 KB, and more with growing size.
 func podOfSize(size int) string {
 	var b strings.Builder

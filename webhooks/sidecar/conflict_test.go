@@ -111,7 +111,7 @@ spec: {activeDeadlineSeconds: 7, volumes: [{name: v, hostPath: {path: /}}], cont
 	check(t, "reasons", reasons(&d), "a=refused,b=refused")
 }
 
-// sameName is a profile of a native sidecar and a container, which says what
+// sameName returns a profile of a native sidecar and a container, which says what
 // happens to containers that have their names.
 func sameName(action, more string) string {
 	return optOut("a", "onSameName: "+action+"\n"+more+`

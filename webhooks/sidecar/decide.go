@@ -130,7 +130,7 @@ func (s *Set) decide(in Input) (Decision, *status.Status) {
 	return sc.decide(s, &in), sc.request.status
 }
 
-// decide is the path of a pod: select → (render → merge → verify) of each profile →
+// decide returns the path of a pod: select → (render → merge → verify) of each profile →
 // encode.
 func (sc *scratch) decide(set *Set, in *Input) Decision {
 	r, messages := &sc.request, &sc.messages

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// spec is the YAML of a profile with one native sidecar called like the profile.
+// spec returns the YAML of a profile with one native sidecar called like the profile.
 func spec(name, match, injection string) string {
 	return fmt.Sprintf(`
 metadata: {name: %[1]s}
@@ -277,7 +277,7 @@ spec:
 	}
 }
 
-// manyMembers are so many members called k0, k1, ….
+// manyMembers returns so many members called k0, k1, ….
 func manyMembers(n int) string {
 	members := make([]string, n)
 	for i := range members {

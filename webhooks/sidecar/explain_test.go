@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// explained is the explanation of one verdict, a line for each thing.
+// explained returns the explanation of one verdict, a line for each thing.
 func explained(v *sidecar.Verdict) string {
 	var b strings.Builder
 	for _, s := range v.Explanation.Steps {
@@ -67,7 +67,7 @@ func TestExplain(t *testing.T) {
 	golden(t, "explained.txt", b.String())
 }
 
-// many are more profiles than are all looked at: by label of the pod, by label of
+// many returns more profiles than are all looked at: by label of the pod, by label of
 // the namespace, by both, by names of namespaces and by nothing.
 func many() []string {
 	var all []string

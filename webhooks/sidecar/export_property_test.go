@@ -25,7 +25,7 @@ func (s *Set) Spliced(in Input) (Decision, []byte) {
 	}
 }
 
-// Stripped is the text of a pod without what its status annotation lists, and
+// Stripped returns the text of a pod without what its status annotation lists, and
 // false if that cannot be read.
 func Stripped(pod []byte) ([]byte, bool) {
 	var sc scratch
@@ -41,7 +41,7 @@ func Stripped(pod []byte) ([]byte, bool) {
 	return out, true
 }
 
-// AsWritten is a pod's spec as it is added.
+// AsWritten returns a pod's spec as it is added.
 func AsWritten(spec []byte) []byte {
 	return merge.Canonicalize(spec, reflect.TypeFor[corev1.PodSpec]())
 }

@@ -532,7 +532,7 @@ func TestGuideLinks(t *testing.T) {
 	}
 }
 
-// guidePod is the text of a pod with these metadata and spec, and a label app if there are no other labels.
+// guidePod returns the text of a pod with these metadata and spec, and a label app if there are no other labels.
 func guidePod(t *testing.T, metadata, spec string) string {
 	t.Helper()
 	m := map[string]any{}
@@ -549,7 +549,7 @@ func guidePod(t *testing.T, metadata, spec string) string {
 	return string(text)
 }
 
-// guideBlocks are the blocks of the guide in a language.
+// guideBlocks returns the blocks of the guide in a language.
 func guideBlocks(t *testing.T, language string) []string {
 	t.Helper()
 	var blocks []string
@@ -566,7 +566,7 @@ func guideBlocks(t *testing.T, language string) []string {
 	return blocks
 }
 
-// guideTable are the cells of all tables of the guide whose head begins like this.
+// guideTable returns the cells of all tables of the guide whose head begins like this.
 func guideTable(t *testing.T, head string) [][]string {
 	t.Helper()
 	var rows [][]string
@@ -632,7 +632,7 @@ func (n guideNamespaces) Namespace(name string) (*corev1.Namespace, bool) {
 	return namespace, known
 }
 
-// guideNamespace is a namespace with a word, if it is not empty, and labels.
+// guideNamespace returns a namespace with a word, if it is not empty, and labels.
 func guideNamespace(name, word string, labels ...string) *corev1.Namespace {
 	namespace := new(corev1.Namespace)
 	namespace.Name, namespace.Labels = name, map[string]string{}
@@ -645,7 +645,7 @@ func guideNamespace(name, word string, labels ...string) *corev1.Namespace {
 	return namespace
 }
 
-// guideWord is the member of a pod's annotations for its word, if it is not empty.
+// guideWord returns the member of a pod's annotations for its word, if it is not empty.
 func guideWord(word string) string {
 	if word == "" {
 		return ""

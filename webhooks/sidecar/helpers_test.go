@@ -25,7 +25,7 @@ func (n namespaces) Namespace(name string) (*corev1.Namespace, bool) {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, known
 }
 
-// known are the namespaces of most tests.
+// known returns the namespaces of most tests.
 func known() namespaces {
 	return namespaces{
 		"shop":  {"logs": "shipped", "env": "prod"},
@@ -75,7 +75,7 @@ func toJSON(t testing.TB, text string) string {
 	return string(out)
 }
 
-// request is the request to create a pod.
+// request returns the request to create a pod.
 func request(namespace, pod string) admission.Request {
 	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID:       "5f4e3d2c-1b0a-4998-8776-655443322110",
@@ -108,7 +108,7 @@ func apply(t testing.TB, pod string, operations []jsonpatch.Operation) string {
 	return string(out)
 }
 
-// shipper is a profile of one native sidecar and a volume, for namespaces with
+// shipper returns a profile of one native sidecar and a volume, for namespaces with
 // logs=shipped.
 func shipper() string {
 	return `

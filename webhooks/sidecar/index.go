@@ -60,7 +60,7 @@ func newIndex(profiles []*profile.Profile) *index {
 	return x
 }
 
-// pivot is a label that a selector requires, and the values that it may have.
+// pivot returns a label that a selector requires, and the values that it may have.
 func pivot(s labels.Selector) (key string, values []string) {
 	if s == nil {
 		return "", nil

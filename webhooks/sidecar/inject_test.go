@@ -15,12 +15,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// optOut is a profile for every pod, with a body in YAML.
+// optOut returns a profile for every pod, with a body in YAML.
 func optOut(name, body string) string {
 	return "metadata: {name: " + name + "}\nspec:\n  injection: OptOut\n  " + strings.ReplaceAll(strings.TrimSpace(body), "\n", "\n  ") + "\n"
 }
 
-// native is a container of a template, in YAML: a native sidecar, with more
+// native returns a container of a template, in YAML: a native sidecar, with more
 // members behind it.
 func native(name, more string) string {
 	return "{name: " + name + ", image: example/" + name + ", restartPolicy: Always, startupProbe: {exec: {command: [ok]}}" + more + "}"
@@ -42,7 +42,7 @@ func (o objects) ConfigMapData(namespace, name string) (map[string]string, bool)
 	return data, known
 }
 
-// shop is a cluster of one namespace, whose metadata is written in YAML.
+// shop returns a cluster of one namespace, whose metadata is written in YAML.
 func shop(t testing.TB, metadata string) objects {
 	t.Helper()
 	var m metav1.ObjectMeta
@@ -67,7 +67,7 @@ func compileIn(t testing.TB, cluster objects, texts ...string) *sidecar.Set {
 	return set
 }
 
-// input is a pod in the namespace shop, in YAML, that is to be created. A pod
+// input returns a pod in the namespace shop, in YAML, that is to be created. A pod
 // without a spec gets an empty one.
 func input(t testing.TB, pod string) sidecar.Input {
 	t.Helper()
@@ -151,7 +151,7 @@ func checkExplained(t testing.TB, set *sidecar.Set, in sidecar.Input, d *sidecar
 	}
 }
 
-// said is everything that a decision says to people, a line each.
+// said returns everything that a decision says to people, a line each.
 func said(d *sidecar.Decision) string {
 	var lines []string
 	if d.Err != nil {
@@ -166,7 +166,7 @@ func said(d *sidecar.Decision) string {
 	return strings.Join(lines, "\n")
 }
 
-// reasons are the reasons of all verdicts.
+// reasons returns the reasons of all verdicts.
 func reasons(d *sidecar.Decision) string {
 	all := make([]string, len(d.Verdicts))
 	for i, v := range d.Verdicts {
@@ -183,7 +183,7 @@ func check(t testing.TB, what, got, want string) {
 	}
 }
 
-// tree is JSON, with numbers as they are written.
+// tree returns JSON, with numbers as they are written.
 func tree(t testing.TB, text string) any {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(text))
@@ -207,7 +207,7 @@ func toTree(t testing.TB, pod string) podTree {
 	return root
 }
 
-// containers are the containers in one list.
+// containers returns the containers in one list.
 func (p podTree) containers(list string) []map[string]any {
 	spec, _ := p["spec"].(map[string]any)
 	elements, _ := spec[list].([]any)
@@ -293,5 +293,5 @@ func runAll(t *testing.T, table []injection) {
 	}
 }
 
-// sorted are the keys of a map, in order.
+// sorted returns the keys of a map, in order.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

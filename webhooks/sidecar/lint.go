@@ -67,7 +67,7 @@ func (s *Set) lintNamespaces(all []KnownNamespace) diagnostic.List {
 	return found
 }
 
-// invalidIn are the parameters that a namespace sets to what is not allowed.
+// invalidIn returns the parameters that a namespace sets to what is not allowed.
 func (s *Set) invalidIn(p *profile.Profile, ns *corev1.Namespace) []template.Invalid {
 	_, invalid := p.Scope.Resolve(
 		func(string) (string, bool) { return "", false },

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// side is a template of one native sidecar, with more members.
+// side returns a template of one native sidecar, with more members.
 func side(more string) string {
 	return "template: {spec: {initContainers: [" + native("side", more) + "]}}"
 }
@@ -76,7 +76,7 @@ func TestLint(t *testing.T) {
 	golden(t, "lint.txt", b.String())
 }
 
-// lint are the findings about profiles, a line each.
+// lint returns the findings about profiles, a line each.
 func lint(t *testing.T, bodies []string) string {
 	t.Helper()
 	spec := sidecar.Spec{ConfigMaps: objects{}}

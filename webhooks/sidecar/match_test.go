@@ -92,14 +92,14 @@ spec:
         readinessProbe: {tcpSocket: {port: "${params.port}"}, failureThreshold: "${params.replicas}"}
 `
 
-// tunedWith is what the profile adds, with changes.
+// tunedWith returns what the profile adds, with changes.
 func tunedWith(changes ...string) string {
 	return "{containers: [{name: app}, " + strings.NewReplacer(changes...).Replace(`{name: mesh, image: example/mesh,
     args: ["--level=info", "--paths=a b", "--timeout=5s", "--team=none", "--trace=false", "${kept}"], ports: [{containerPort: 9000}],
     resources: {requests: {cpu: 100m, memory: 64Mi}}, readinessProbe: {tcpSocket: {port: 9000}, failureThreshold: 2}}`) + "]}"
 }
 
-// annotated is a pod of one container, with annotations in YAML.
+// annotated returns a pod of one container, with annotations in YAML.
 func annotated(annotations string) string {
 	return "metadata: {annotations: {" + annotations + "}}\nspec: {containers: [{name: app}]}"
 }

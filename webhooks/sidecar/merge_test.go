@@ -2,7 +2,7 @@ package sidecar_test
 
 import "testing"
 
-// merged is a case about what a template says of the pod's spec.
+// merged returns a case about what a template says of the pod's spec.
 func merged(name, template, pod, want string, says ...string) injection {
 	tc := injection{name: name, profiles: []string{optOut("a", "template: {spec: "+template+"}")}, pod: "spec: " + pod, says: says}
 	if want != "" {
@@ -60,7 +60,7 @@ func TestMergeOfPods(t *testing.T) {
 	})
 }
 
-// labelled is a case about what a template says of labels and annotations.
+// labelled returns a case about what a template says of labels and annotations.
 func labelled(name, template, pod, want string, says ...string) injection {
 	tc := injection{name: name, profiles: []string{optOut("a", "template: {metadata: "+template+"}")}, pod: "metadata: " + pod, says: says}
 	if want != "" {

@@ -34,7 +34,7 @@ func (s *Set) lookUp(name string) namespace {
 	return ns
 }
 
-// matches tells whether the profile selects the namespace. Of a namespace that
+// matches reports whether the profile selects the namespace. Of a namespace that
 // is not known only the name is.
 func (n *namespace) matches(p *profile.Profile) answer {
 	switch {
@@ -64,7 +64,7 @@ func (n *namespace) Lookup(key string) (string, bool) {
 	return value, ok
 }
 
-// Has tells whether there is such a label.
+// Has reports whether there is such a label.
 func (n *namespace) Has(key string) bool {
 	_, ok := n.Lookup(key)
 	return ok
@@ -89,7 +89,7 @@ func (l *podLabels) Lookup(key string) (string, bool) {
 	return "", false
 }
 
-// all are the labels, for people.
+// all returns the labels, for people.
 func (l *podLabels) all() map[string]string {
 	all := make(map[string]string)
 	for name, value := range l.object.Members() {
@@ -98,7 +98,7 @@ func (l *podLabels) all() map[string]string {
 	return all
 }
 
-// Has tells whether there is such a label.
+// Has reports whether there is such a label.
 func (l *podLabels) Has(key string) bool {
 	_, ok := l.Lookup(key)
 	return ok

@@ -36,7 +36,7 @@ const (
 	volumeJSON = `{"emptyDir":{},"name":"scratch"}`
 )
 
-// statusJSON is the status annotation of the profile both, with what it says
+// statusJSON returns the status annotation of the profile both, with what it says
 // besides, as JSON.
 func statusJSON(rest string) string {
 	return string(rawjson.AppendString(nil,
@@ -161,7 +161,7 @@ func TestUnknownFieldsStay(t *testing.T) {
 	}
 }
 
-// names are the names in one list of a patched pod.
+// names returns the names in one list of a patched pod.
 func names(t testing.TB, pod, list string) string {
 	t.Helper()
 	value, err := rawjson.Parse([]byte(pod))
@@ -175,7 +175,7 @@ func names(t testing.TB, pod, list string) string {
 	return strings.Join(all, " ")
 }
 
-// pair is a profile with two init containers, a container and a volume.
+// pair returns a profile with two init containers, a container and a volume.
 func pair(name, match string) string {
 	return strings.ReplaceAll(`
 metadata: {name: NAME}

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// placed is a profile of a native sidecar and a container, both called like the
+// placed returns a profile of a native sidecar and a container, both called like the
 // profile, at a place written in YAML.
 func placed(name, placement string) string {
 	return optOut(name, "placement: "+placement+"\ntemplate: {spec: {initContainers: ["+native(name, "")+"], containers: [{name: "+name+"-c, image: x}]}}")

@@ -23,7 +23,7 @@ type checker struct {
 	security podsecuritypolicy.Evaluator
 }
 
-// checkers are checkers for all worlds.
+// checkers returns checkers for all worlds.
 func checkers(t testing.TB) []*checker {
 	t.Helper()
 	security, err := podsecuritypolicy.NewEvaluator(podsecuritypolicy.DefaultChecks(), nil)
@@ -193,7 +193,7 @@ func (c *checker) all(t testing.TB, in sidecar.Input) sidecar.Decision {
 	return d
 }
 
-// repeats tells whether an object anywhere has a member twice.
+// repeats reports whether an object anywhere has a member twice.
 func repeats(v rawjson.Value) bool {
 	if _, twice := v.DuplicateKey(); twice {
 		return true
@@ -257,7 +257,7 @@ func (c *checker) removed(t testing.TB, pod, want []byte) {
 	}
 }
 
-// unambiguous tells whether no list of the pod has two elements of one name, as
+// unambiguous reports whether no list of the pod has two elements of one name, as
 // in every pod that can be created. A trail leads to the first of two.
 func unambiguous(pod rawjson.Value) bool {
 	for _, list := range []string{"initContainers", "containers", "volumes"} {
@@ -312,7 +312,7 @@ func (c *checker) reinvoked(t testing.TB, in sidecar.Input, out []byte, first si
 	c.removed(t, completed, extendedBy(t, pod))
 }
 
-// extendedBy is a pod after a webhook that adds a container, a volume, a label
+// extendedBy returns a pod after a webhook that adds a container, a volume, a label
 // and an annotation.
 func extendedBy(t testing.TB, text []byte) []byte {
 	t.Helper()
@@ -355,7 +355,7 @@ func withMember(v any, key string, value any) map[string]any {
 	return m
 }
 
-// defaulted is a pod after the API server's defaulting and its plug-ins.
+// defaulted returns a pod after the API server's defaulting and its plug-ins.
 func defaulted(t testing.TB, text []byte) []byte {
 	t.Helper()
 	pod := asObject(treeOf(t, text))

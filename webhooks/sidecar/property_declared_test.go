@@ -29,7 +29,7 @@ func (d *declared) wrong(path, format string, args ...any) {
 	d.Errorf("%s: %s", path, fmt.Sprintf(format, args...))
 }
 
-// templates are the values at a path in the templates of all profiles.
+// templates returns the values at a path in the templates of all profiles.
 func (d *declared) templates(path ...string) []rawjson.Value {
 	var all []rawjson.Value
 	for i := range d.profiles {
@@ -40,7 +40,7 @@ func (d *declared) templates(path ...string) []rawjson.Value {
 	return all
 }
 
-// metadata are the values under a key of the metadata of all profiles.
+// metadata returns the values under a key of the metadata of all profiles.
 func (d *declared) metadata(of func(v1alpha1.SidecarTemplateMetadata) map[string]string, more ...string) []rawjson.Value {
 	all := make([]rawjson.Value, 0, len(d.profiles)+1)
 	for i := range d.profiles {
@@ -303,7 +303,7 @@ func (d *declared) list(path, name string, before, after rawjson.Value) {
 	}
 }
 
-// additions are what profiles add to a container of the pod.
+// additions returns what profiles add to a container of the pod.
 func (d *declared) additions(list, name string) []rawjson.Value {
 	var all []rawjson.Value
 	for i := range d.profiles {
@@ -327,7 +327,7 @@ func (d *declared) shares(name string) bool {
 	return false
 }
 
-// shareable is what containers may share: their mounts, as they are and
+// shareable returns what containers may share: their mounts, as they are and
 // read-only, their devices and their environment.
 func shareable(containers rawjson.Value) rawjson.Value {
 	all := map[string][]json.RawMessage{}

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// fuzzed are the worlds of fuzz targets: all would make each try slow.
+// fuzzed returns the worlds of fuzz targets: all would make each try slow.
 func fuzzed(f *testing.F) []*checker {
 	f.Helper()
 	all := slices.DeleteFunc(checkers(f), func(c *checker) bool {
@@ -140,7 +140,7 @@ func FuzzParameters(f *testing.F) {
 	})
 }
 
-// skeleton is a tree with the kinds of scalars in their place.
+// skeleton returns a tree with the kinds of scalars in their place.
 func skeleton(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -196,7 +196,7 @@ func FuzzOrderOfKeys(f *testing.F) {
 	})
 }
 
-// finite tells whether every number can be read.
+// finite reports whether every number can be read.
 func finite(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:

@@ -13,7 +13,7 @@ import (
 // claims, words and parameters of every sort.
 type generator struct {
 	*rand.Rand
-	// forged tells whether pods may come with a status annotation.
+	// forged reports whether pods may come with a status annotation.
 	forged bool
 }
 
@@ -23,7 +23,7 @@ func newGenerator(seed uint64, forged bool) *generator {
 
 func (g *generator) one(texts ...string) string { return texts[g.IntN(len(texts))] }
 
-// maybe is the text, but absent once in n times.
+// maybe returns the text, but absent once in n times.
 func (g *generator) maybe(n int, text string) string {
 	if g.IntN(n) == 0 {
 		return ""
@@ -31,7 +31,7 @@ func (g *generator) maybe(n int, text string) string {
 	return text
 }
 
-// rarely is the text once in n times.
+// rarely returns the text once in n times.
 func (g *generator) rarely(n int, text string) string {
 	if g.IntN(n) == 0 {
 		return text
@@ -39,7 +39,7 @@ func (g *generator) rarely(n int, text string) string {
 	return ""
 }
 
-// text is a string, sometimes written with escapes.
+// text returns a string, sometimes written with escapes.
 func (g *generator) text(s string) string {
 	if s == "" || g.IntN(8) != 0 {
 		return string(rawjson.AppendString(nil, s))
@@ -47,7 +47,7 @@ func (g *generator) text(s string) string {
 	return fmt.Sprintf(`"\u%04x%s`, s[0], rawjson.AppendString(nil, s[1:])[1:])
 }
 
-// member is a member of an object.
+// member returns a member of an object.
 func (g *generator) member(name, value string) string {
 	if g.IntN(30) == 0 {
 		return g.text(name) + g.space() + ":" + g.space() + value
@@ -57,7 +57,7 @@ func (g *generator) member(name, value string) string {
 
 func (g *generator) space() string { return g.one("", " ", "\n\t", "\r\n") }
 
-// object is an object of the members that are there and of unknown ones, in any
+// object returns an object of the members that are there and of unknown ones, in any
 // order.
 func (g *generator) object(members ...string) string {
 	var all []string
@@ -77,7 +77,7 @@ func (g *generator) object(members ...string) string {
 	return "{" + space + strings.Join(all, space+","+space) + space + "}"
 }
 
-// list is a list of up to most elements.
+// list returns a list of up to most elements.
 func (g *generator) list(most int, element func() string) string {
 	elements := make([]string, g.IntN(most+1))
 	for i := range elements {
@@ -87,7 +87,7 @@ func (g *generator) list(most int, element func() string) string {
 	return "[" + space + strings.Join(elements, space+","+space) + space + "]"
 }
 
-// distinct is a list of up to three objects with different names.
+// distinct returns a list of up to three objects with different names.
 func (g *generator) distinct(names []string, element func(name string) string) string {
 	order := g.Perm(len(names))
 	next := 0
@@ -115,7 +115,7 @@ func (g *generator) metadata() string {
 	)
 }
 
-// strings is an object of some of the pairs of names and values.
+// strings returns an object of some of the pairs of names and values.
 func (g *generator) strings(pairs ...string) string {
 	var all []string
 	for i := 0; i < len(pairs); i += 2 {
@@ -143,7 +143,7 @@ func (g *generator) annotations() string {
 	return g.object(all...)
 }
 
-// status is a status annotation that nobody has written.
+// status returns a status annotation that nobody has written.
 func (g *generator) status() string {
 	trails := func() string {
 		return g.list(4, func() string {

@@ -28,7 +28,7 @@ type world struct {
 // propertyNamespaces are namespaces by what is interesting about them.
 type propertyNamespaces struct{}
 
-// Namespace is the namespace of the name, of which each says what it is.
+// Namespace returns the namespace of the name, of which each says what it is.
 func (propertyNamespaces) Namespace(name string) (*corev1.Namespace, bool) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}}}
 	level, version, _ := strings.Cut(name, "-v1-")
@@ -59,10 +59,10 @@ func someNamespaces() []string {
 
 type propertyPresets map[string]string
 
-// ConfigMapData is the same for every ConfigMap.
+// ConfigMapData returns the same for every ConfigMap.
 func (p propertyPresets) ConfigMapData(_, _ string) (map[string]string, bool) { return p, true }
 
-// worlds are all sets of rich profiles, each with everything that a profile may
+// worlds returns all sets of rich profiles, each with everything that a profile may
 // say about what is in the way.
 func worlds(t testing.TB) []world {
 	t.Helper()

@@ -174,7 +174,7 @@ func TestTemplateIsDecidedLikeItsPod(t *testing.T) {
 	}
 }
 
-// withoutMetadata is a decision without what depends on whether the pod has
+// withoutMetadata returns a decision without what depends on whether the pod has
 // labels.
 func withoutMetadata(d sidecar.Decision) sidecar.Decision {
 	d.Patches = slices.DeleteFunc(slices.Clone(d.Patches), func(op jsonpatch.Operation) bool { return strings.HasPrefix(op.Path, "/metadata") })

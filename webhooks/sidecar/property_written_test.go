@@ -62,7 +62,7 @@ func FuzzWritten(f *testing.F) {
 	})
 }
 
-// specOf is a spec as the API server writes it, without what has no name there.
+// specOf returns a spec as the API server writes it, without what has no name there.
 func specOf(t *testing.T, text []byte) (any, bool) {
 	t.Helper()
 	var spec corev1.PodSpec
@@ -72,7 +72,7 @@ func specOf(t *testing.T, text []byte) (any, bool) {
 	return treeOf(t, asJSON(t, spec)), true
 }
 
-// within tells whether all of a is in b. Quantities are equal to a thousandth, to
+// within reports whether all of a is in b. Quantities are equal to a thousandth, to
 // which the API server rounds them.
 func within(a, b any) bool {
 	switch a := a.(type) {

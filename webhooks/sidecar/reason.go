@@ -57,7 +57,7 @@ const (
 	Applied Reason = "applied"
 )
 
-// Reasons are all reasons, in their order. The caller may change the copy that it
+// Reasons returns all reasons, in their order. The caller may change the copy that it
 // gets.
 func Reasons() []Reason {
 	return []Reason{
@@ -67,12 +67,12 @@ func Reasons() []Reason {
 	}
 }
 
-// Selected tells whether the profile is about the pod at all.
+// Selected reports whether the profile is about the pod at all.
 func (r Reason) Selected() bool {
 	return r != NamespaceNotSelected && r != ObjectNotSelected && r != NotAsked
 }
 
-// Text is the reason for people: what comes behind "is not applied:".
+// Text returns the reason for people: what comes behind "is not applied:".
 func (r Reason) Text() string {
 	switch r {
 	case NamespaceNotSelected:

@@ -176,7 +176,7 @@ func (r *renderer) warnUnknownParameters() {
 	}
 }
 
-// hasParameter tells whether a profile has a parameter, or the other one of its
+// hasParameter reports whether a profile has a parameter, or the other one of its
 // rollout: a pod's annotations must suit both.
 func (s *Set) hasParameter(p *profile.Profile, name string) bool {
 	other := p.ReplacedBy

@@ -106,7 +106,7 @@ func (d *Decision) response() admission.Response {
 	return response
 }
 
-// audit is the reason of every profile, by name: "log-shipper=applied,mesh=not-asked".
+// audit returns the reason of every profile, by name: "log-shipper=applied,mesh=not-asked".
 // Where there are too many, those that select the pod come first and the rest is
 // counted, as are those that are excluded by labels in a large set.
 func (d *Decision) audit() string {

@@ -9,13 +9,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// rolledOut is a profile in its rollout, with more of its spec in YAML.
+// rolledOut returns a profile in its rollout, with more of its spec in YAML.
 func rolledOut(name, rollout, more string) string {
 	return optOut(name, "rollout: "+rollout+"\n"+more+`
 template: {spec: {initContainers: [`+native(name, "")+`]}}`)
 }
 
-// reasonFor is the reason of the first profile for a pod in YAML, which may have
+// reasonFor returns the reason of the first profile for a pod in YAML, which may have
 // the workload that it will belong to in front of a bar.
 func reasonFor(t testing.TB, set *sidecar.Set, pod string) sidecar.Reason {
 	t.Helper()

@@ -28,7 +28,7 @@ type Set struct {
 	scratch sync.Pool
 }
 
-// Warnings are the findings that did not keep the Set from being compiled. The
+// Warnings returns the findings that did not keep the Set from being compiled. The
 // caller may change the copy that it gets.
 func (s *Set) Warnings() diagnostic.List { return slices.Clone(s.warnings) }
 

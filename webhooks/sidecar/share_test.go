@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// sharing is a profile of one native sidecar to which something is shared.
+// sharing returns a profile of one native sidecar to which something is shared.
 func sharing(share, more string) string {
 	return optOut("a", "template: {spec: {initContainers: ["+native("side", more)+"]}}\nshare: ["+share+"]")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// withStatus is a pod with a status annotation and a spec.
+// withStatus returns a pod with a status annotation and a spec.
 func withStatus(t testing.TB, status, spec string) string {
 	t.Helper()
 	text, err := json.Marshal(status)

@@ -42,7 +42,7 @@ spec:
   - {container: proxy, volumeMounts: true, env: ["*"]}
 `
 
-// pods are pods of every shape that everything fits into.
+// pods returns pods of every shape that everything fits into.
 func pods() map[string]string {
 	return map[string]string{
 		"bare":  `{"spec":{"containers":[{"name":"app"}]}}`,
@@ -64,7 +64,7 @@ func pods() map[string]string {
 	}
 }
 
-// other is a profile that adds to the same places as everything does.
+// other returns a profile that adds to the same places as everything does.
 func other(name string) string {
 	return optOut(name, strings.ReplaceAll(`
 template:
@@ -145,7 +145,7 @@ func TestTwiceWithOthersBetween(t *testing.T) {
 	}
 }
 
-// sortedText is JSON with sorted members and without space.
+// sortedText returns JSON with sorted members and without space.
 func sortedText(t testing.TB, text string) string {
 	t.Helper()
 	return toJSON(t, toYAML(t, tree(t, text)))

@@ -7,12 +7,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// says is a pod with a word.
+// says returns a pod with a word.
 func says(word string) string {
 	return `metadata: {annotations: {sidecar.gatehouse.dev/inject: "` + word + `"}}`
 }
 
-// namespaceSays is a namespace with a word.
+// namespaceSays returns a namespace with a word.
 func namespaceSays(word string) string {
 	return `annotations: {sidecar.gatehouse.dev/inject: "` + word + `"}`
 }

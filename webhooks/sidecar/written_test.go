@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// written is a pod as the API server writes it between two calls, and false for
+// written returns a pod as the API server writes it between two calls, and false for
 // what is no pod to it.
 func written(t testing.TB, text []byte) ([]byte, bool) {
 	t.Helper()

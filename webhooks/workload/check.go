@@ -48,7 +48,7 @@ func (e *Error) Error() string {
 // Errors are everything that is wrong with custom kinds, in their order.
 type Errors []*Error
 
-// Error is all of them, one a line.
+// Error returns all of them, one a line.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i, err := range e {
@@ -106,7 +106,7 @@ func repeated[K interface {
 	}
 }
 
-// check is what is wrong with one kind alone.
+// check returns what is wrong with one kind alone.
 func (k *Kind) check() []*Error {
 	var found []*Error
 	report := func(field Field, hint, format string, args ...any) {

@@ -27,8 +27,8 @@ type Kind struct {
 	Template []string
 }
 
-// FromAPI are the kinds that a PolicyConfiguration lists, as they are written
-// there. New tells whether they are right.
+// FromAPI returns the kinds that a PolicyConfiguration lists, as they are written
+// there. New reports whether they are right.
 func FromAPI(list []v1alpha1.WorkloadKind) []Kind {
 	kinds := make([]Kind, 0, len(list))
 	for _, k := range list {
@@ -44,7 +44,7 @@ type Kinds struct {
 	paths map[schema.GroupKind][]string
 }
 
-// New are the kinds of Kubernetes itself and custom ones.
+// New returns the kinds of Kubernetes itself and custom ones.
 //
 // The error is an Errors: everything that is wrong with the custom ones. The
 // Kinds are nil then.
@@ -67,7 +67,7 @@ func New(custom []Kind) (*Kinds, error) {
 	return k, nil
 }
 
-// Template is the path of the pod template in an object of that kind, for any
+// Template returns the path of the pod template in an object of that kind, for any
 // version of the group, and false for a kind that is not known to hold one. A Pod
 // is none: it is what others hold a template of. The path is not to be changed.
 func (k *Kinds) Template(group, kind string) (path []string, ok bool) {
@@ -75,11 +75,11 @@ func (k *Kinds) Template(group, kind string) (path []string, ok bool) {
 	return path, ok
 }
 
-// All are the kinds by group and kind. What it returns is the caller's own, but
+// All returns the kinds by group and kind. What it returns is the caller's own, but
 // for the templates' paths, which are not to be changed.
 func (k *Kinds) All() []Kind { return slices.Clone(k.all) }
 
-// builtIn are the kinds of Kubernetes itself. None of their groups' versions has
+// builtIn returns the kinds of Kubernetes itself. None of their groups' versions has
 // had the pod elsewhere.
 func builtIn() []Kind {
 	template := []string{"spec", "template"}

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
-// withoutTakenHostPorts is what is added to one of the pod's own containers without the
+// withoutTakenHostPorts returns what is added to one of the pod's own containers without the
 // ports of the node that another port of the pod has already.
 func (inj *injection) withoutTakenHostPorts(l podtext.List, it *podtext.Element, template rawjson.Value) (rawjson.Value, error) {
 	ports := template.Get("ports")
@@ -45,7 +45,7 @@ func (inj *injection) withoutTakenHostPorts(l podtext.List, it *podtext.Element,
 	return merge.SetMember(template, template, "ports", string(text))
 }
 
-// findHostPort is the path of a port of the pod with which one of the node that
+// findHostPort returns the path of a port of the pod with which one of the node that
 // is added to a container clashes, or nothing. A plain init container has ended
 // before containers start.
 func (inj *injection) findHostPort(port *podtext.Port, element rawjson.Value, to podtext.List, of *podtext.Element) (string, error) {

@@ -108,7 +108,7 @@ func (inj *injection) addTo(at merge.Path, own, template rawjson.Value) error {
 	return nil
 }
 
-// withoutAppArmor is what is added to one of the pod's own containers without an
+// withoutAppArmor returns what is added to one of the pod's own containers without an
 // AppArmor profile other than the one that the pod's annotation gives it: the
 // API server refuses a pod that says both.
 func (inj *injection) withoutAppArmor(container string, template rawjson.Value) rawjson.Value {
@@ -134,7 +134,7 @@ func (inj *injection) withoutAppArmor(container string, template rawjson.Value) 
 	return e.Result()
 }
 
-// appArmorValue is what an annotation says for an AppArmor profile.
+// appArmorValue returns what an annotation says for an AppArmor profile.
 func appArmorValue(profile rawjson.Value) string {
 	switch corev1.AppArmorProfileType(profile.Get("type").Text()) {
 	case corev1.AppArmorProfileTypeRuntimeDefault:

@@ -55,7 +55,7 @@ func (inj *injection) insertAll(l podtext.List) error {
 	return nil
 }
 
-// array is a list that the pod does not have.
+// array returns a list that the pod does not have.
 func (inj *injection) array(l podtext.List) json.RawMessage {
 	parts := slices.Clone(inj.in.Rendered.Elements[l])
 	for i := range parts {
@@ -66,7 +66,7 @@ func (inj *injection) array(l podtext.List) json.RawMessage {
 	return profile.Array(parts)
 }
 
-// position is the index at which the profile's elements begin: in front of the
+// position returns the index at which the profile's elements begin: in front of the
 // pod's own or behind them, and among those of other profiles in their order.
 func (inj *injection) position(l podtext.List, length int) int {
 	first := inj.in.Profile.First[l]

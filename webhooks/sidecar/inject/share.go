@@ -84,7 +84,7 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 	return err
 }
 
-// isPrivileged tells whether a container of the template is privileged, as the
+// isPrivileged reports whether a container of the template is privileged, as the
 // API server will see it.
 func (inj *injection) isPrivileged(l podtext.List, k int) bool {
 	if f := inj.action(l, k); f.kind == mergeInto || f.kind == present {

@@ -17,7 +17,7 @@ import (
 // sharedSettings collects what one container gets of what the pod's own have.
 type sharedSettings struct {
 	share *v1alpha1.SidecarShare
-	// privileged tells whether the container that gets it is.
+	// privileged reports whether the container that gets it is.
 	privileged bool
 	// lists are written in this order.
 	env, volumeDevices, volumeMounts keyedList
@@ -45,7 +45,7 @@ func (u *keyedList) add(key string, value rawjson.Value) rawjson.Value {
 	return nil
 }
 
-// sharedSettings is what is shared, as a partial container, or nil, and the variables
+// sharedSettings returns what is shared, as a partial container, or nil, and the variables
 // that paths in it expand.
 func (inj *injection) sharedSettings(s *v1alpha1.SidecarShare, privileged bool) (rawjson.Value, map[string]bool, error) {
 	g := sharedSettings{share: s, privileged: privileged, expanded: make(map[string]bool)}
@@ -153,7 +153,7 @@ func (inj *injection) collectMount(g *sharedSettings, u *keyedList, key string, 
 	}
 }
 
-// mount is a mount as it is shared: read-only, if that is wanted, and with what
+// mount returns a mount as it is shared: read-only, if that is wanted, and with what
 // the container itself mounts staying in it unless it is privileged, without
 // which the API server refuses Bidirectional.
 func (g *sharedSettings) mount(mount rawjson.Value) (rawjson.Value, error) {
@@ -169,7 +169,7 @@ func (g *sharedSettings) mount(mount rawjson.Value) (rawjson.Value, error) {
 	return mount, nil
 }
 
-// qualifyContainer is a variable of a container as another one may have it: what
+// qualifyContainer returns a variable of a container as another one may have it: what
 // names no container means the one that it stands in.
 func qualifyContainer(variable, container rawjson.Value) (rawjson.Value, error) {
 	ref := variable.Get("valueFrom", "resourceFieldRef")
@@ -179,7 +179,7 @@ func qualifyContainer(variable, container rawjson.Value) (rawjson.Value, error) 
 	return merge.SetMember(variable, ref, "containerName", string(container))
 }
 
-// expandedVariables are names of variables and of those that their values expand, by any
+// expandedVariables returns names of variables and of those that their values expand, by any
 // number of steps. Each is looked at once.
 func expandedVariables(names []string, value func(name string) rawjson.Value) map[string]bool {
 	all := make(map[string]bool, len(names))
@@ -194,7 +194,7 @@ func expandedVariables(names []string, value func(name string) rawjson.Value) ma
 	return all
 }
 
-// isSameVariable tells whether two variables of one name are the same, whether or
+// isSameVariable reports whether two variables of one name are the same, whether or
 // not they say what the API server puts in where nothing is said.
 func isSameVariable(a, b rawjson.Value) bool {
 	if merge.Equal(a, b) {
@@ -225,7 +225,7 @@ func withoutDefaults(variable rawjson.Value) (any, error) {
 	return decoded, nil
 }
 
-// variableNames are the names of the environment variables that a subPathExpr, or the
+// variableNames returns the names of the environment variables that a subPathExpr, or the
 // value of another variable, expands: $(NAME), where $$ stands for $.
 func variableNames(text string) []string {
 	var all []string

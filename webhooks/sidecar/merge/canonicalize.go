@@ -18,7 +18,7 @@ import (
 // their shortest form. Whatever a profile adds is brought to the form in which
 // it comes back, or the second call would not find it.
 
-// Canonicalize is a value of a type in the form in which the API server writes it.
+// Canonicalize returns a value of a type in the form in which the API server writes it.
 // The order of members stays. What the type does not know stays too, and what
 // means something though it is empty: emptyDir: {} and runAsNonRoot: false.
 func Canonicalize(v rawjson.Value, t reflect.Type) rawjson.Value {
@@ -111,7 +111,7 @@ func appendMap(dst []byte, v rawjson.Value, t reflect.Type) []byte {
 	return append(dst, '}')
 }
 
-// zeroJSON is what comes of null in a list.
+// zeroJSON returns what comes of null in a list.
 func zeroJSON(t reflect.Type) rawjson.Value {
 	text, err := json.Marshal(reflect.Zero(t).Interface())
 	if err != nil {
@@ -128,7 +128,7 @@ type canonicalField struct {
 	always bool
 }
 
-// empty tells whether a value is left out. What is behind a pointer is left out
+// empty reports whether a value is left out. What is behind a pointer is left out
 // only if it is not there.
 func (f *canonicalField) empty(text []byte) bool {
 	if !f.omitempty {
@@ -152,7 +152,7 @@ func (f *canonicalField) empty(text []byte) bool {
 
 var canonicalFields sync.Map //nolint:gochecknoglobals // of reflect.Type to what fieldsOf says, which never changes
 
-// fieldsOf are the fields of a struct by their names in JSON.
+// fieldsOf returns the fields of a struct by their names in JSON.
 func fieldsOf(t reflect.Type) map[string]canonicalField {
 	if known, ok := canonicalFields.Load(t); ok {
 		return known.(map[string]canonicalField)

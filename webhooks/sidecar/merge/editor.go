@@ -106,7 +106,7 @@ func (e *Editor) Insert(path string, index int, before rawjson.Value, value any)
 	return nil
 }
 
-// Result is the text with all changes made.
+// Result returns the text with all changes made.
 func (e *Editor) Result() []byte {
 	if len(e.Splices) == 0 {
 		return e.Text
@@ -154,7 +154,7 @@ func Escape(name string) string {
 	return pointerEscapes.Replace(name)
 }
 
-// SetMember is a text in which an object has a member of this value, as JSON.
+// SetMember returns a text in which an object has a member of this value, as JSON.
 func SetMember(text, object rawjson.Value, name, value string) (rawjson.Value, error) {
 	e := Editor{Text: text}
 	var err error
@@ -166,7 +166,7 @@ func SetMember(text, object rawjson.Value, name, value string) (rawjson.Value, e
 	return e.Result(), err
 }
 
-// RemoveMembers is an object without some of its members.
+// RemoveMembers returns an object without some of its members.
 func RemoveMembers(object rawjson.Value, names ...string) rawjson.Value {
 	dst := []byte{'{'}
 	for nameText, value := range object.Members() {

@@ -13,7 +13,7 @@ import (
 // and an element that stands for itself is its own JSON text behind a lone =.
 // Besides ~ and /, & is written with an escape, ~2.
 
-// Key is the token of a trail for an element of a list.
+// Key returns the token of a trail for an element of a list.
 func (r *Rule) Key(element rawjson.Value) string {
 	if r.IsSet {
 		return "=" + escapeKey(string(element))
@@ -53,7 +53,7 @@ func Unescape(token string) string {
 	return unescapes.Replace(token)
 }
 
-// Canonical is one text for all that equal takes for equal. What cannot be
+// Canonical returns one text for all that equal takes for equal. What cannot be
 // decoded equals nothing but itself.
 func Canonical(v rawjson.Value) string {
 	tree, err := v.Decode()

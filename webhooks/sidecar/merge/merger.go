@@ -52,7 +52,7 @@ type Rule struct {
 	pair string
 	// unique is a member that no two elements of a list may have alike.
 	unique string
-	// contradicts tells whether a member cannot be added to what an object says.
+	// contradicts reports whether a member cannot be added to what an object says.
 	contradicts func(object rawjson.Value, name string, value rawjson.Value) bool
 	// apiDefault is the value, as JSON, that the API server puts in where a pod's
 	// author says nothing.
@@ -74,7 +74,7 @@ func (r *Rule) Field(name string) *Rule {
 	return r.Fields[name]
 }
 
-// excludes tells whether an object has chosen another member than the one that is
+// excludes reports whether an object has chosen another member than the one that is
 // to be added.
 func (r *Rule) excludes(object rawjson.Value, name string) bool {
 	return r != nil && slices.Contains(r.oneOf, name) && slices.ContainsFunc(r.oneOf, func(other string) bool {
@@ -275,7 +275,7 @@ func (m *Merger) Member(at Path, object rawjson.Value, name string, value rawjso
 	return nil
 }
 
-// deduplicate is a value without the elements that its lists have twice. That two
+// deduplicate returns a value without the elements that its lists have twice. That two
 // are one may show only now that they are rendered.
 func (m *Merger) deduplicate(at Path, value rawjson.Value, r *Rule) rawjson.Value {
 	dst := []byte{'{'}
@@ -313,7 +313,7 @@ func (m *Merger) deduplicate(at Path, value rawjson.Value, r *Rule) rawjson.Valu
 	return append(dst, ']')
 }
 
-// withoutUsedPaths is a list of mounts or devices without those whose path is that of one in
+// withoutUsedPaths returns a list of mounts or devices without those whose path is that of one in
 // the other list.
 func (m *Merger) withoutUsedPaths(at Path, other, value rawjson.Value) rawjson.Value {
 	if other.Len() == 0 {
@@ -339,7 +339,7 @@ func (m *Merger) withoutUsedPaths(at Path, other, value rawjson.Value) rawjson.V
 	return append(rest, ']')
 }
 
-// withoutUnpaired are requests or limits without those for which the pod has the other
+// withoutUnpaired returns requests or limits without those for which the pod has the other
 // of the two alone.
 func (m *Merger) withoutUnpaired(at Path, other, own, value rawjson.Value) rawjson.Value {
 	if other.Len() == 0 {
@@ -362,7 +362,7 @@ func (m *Merger) withoutUnpaired(at Path, other, own, value rawjson.Value) rawjs
 	return append(rest, '}')
 }
 
-// contradictsNode tells whether a field of a pod's spec cannot stand beside the others: what
+// contradictsNode reports whether a field of a pod's spec cannot stand beside the others: what
 // a pod shares with its node, and where it is before it is scheduled.
 func contradictsNode(spec rawjson.Value, name string, value rawjson.Value) bool {
 	switch name {
@@ -384,7 +384,7 @@ func contradictsNode(spec rawjson.Value, name string, value rawjson.Value) bool 
 	return false
 }
 
-// contradictsPrivileges tells whether a member of a securityContext cannot stand beside the
+// contradictsPrivileges reports whether a member of a securityContext cannot stand beside the
 // others: a container that may not get more privileges than it starts with is
 // neither privileged nor has SYS_ADMIN.
 func contradictsPrivileges(object rawjson.Value, name string, value rawjson.Value) bool {
@@ -440,7 +440,7 @@ func (m *Merger) list(at Path, own, template rawjson.Value, r *Rule) error {
 	return nil
 }
 
-// isDuplicate tells whether an element cannot be added to a list because another one
+// isDuplicate reports whether an element cannot be added to a list because another one
 // has what no two may have.
 func (m *Merger) isDuplicate(at Path, own, value rawjson.Value, r *Rule) bool {
 	if r.unique == "" || value.Get(r.unique).Text() == "" {
@@ -479,7 +479,7 @@ func (m *Merger) noteAdded(trail string, value rawjson.Value, r *Rule) {
 	}
 }
 
-// Identity is one text for all elements of a list that are one.
+// Identity returns one text for all elements of a list that are one.
 func (r *Rule) Identity(element rawjson.Value) string {
 	if r.IsSet {
 		return Canonical(element)
@@ -487,7 +487,7 @@ func (r *Rule) Identity(element rawjson.Value) string {
 	return r.Key(element)
 }
 
-// KeyNames are the members by which the elements of a list are told apart, for
+// KeyNames returns the members by which the elements of a list are told apart, for
 // people.
 func (r *Rule) KeyNames() string {
 	names := make([]string, len(r.mapKeys))
@@ -533,7 +533,7 @@ func Equal(a, b rawjson.Value) bool {
 	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
 }
 
-// Describe is a value as it may be shown in a message. Only texts and numbers are
+// Describe returns a value as it may be shown in a message. Only texts and numbers are
 // shown: an object may hold what is nobody's business.
 func Describe(v rawjson.Value) string {
 	const most = 64

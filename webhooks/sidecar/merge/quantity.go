@@ -24,7 +24,7 @@ func ReadQuantity(v rawjson.Value) (resource.Quantity, bool) {
 	return q, err == nil
 }
 
-// hasHugeExponent tells whether a number has an exponent of more than two digits.
+// hasHugeExponent reports whether a number has an exponent of more than two digits.
 func hasHugeExponent(text string) bool {
 	i := strings.IndexAny(text, "eE")
 	return i >= 0 && len(strings.TrimLeft(text[i+1:], "+-")) > 2

@@ -53,7 +53,7 @@ func (c *Checker) env(at string, container *corev1.Container) {
 	}
 }
 
-// countSet is how many of a struct's fields are set.
+// countSet returns how many of a struct's fields are set.
 func countSet(of any) int {
 	v := reflect.ValueOf(of).Elem()
 	n := 0

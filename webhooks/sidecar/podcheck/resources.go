@@ -71,7 +71,7 @@ func isHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// isExclusive tells whether a resource cannot be shared: an extended one, or huge
+// isExclusive reports whether a resource cannot be shared: an extended one, or huge
 // pages.
 func isExclusive(name corev1.ResourceName) bool {
 	return isHugePages(name) || strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)

@@ -75,7 +75,7 @@ func (s *memberNames) addToSet(name rawjson.Value) error {
 	return nil
 }
 
-// uniqueMembers are the members of one object, none of which may occur twice, in the
+// uniqueMembers returns the members of one object, none of which may occur twice, in the
 // room for them, which is empty.
 func uniqueMembers(room []rawjson.Member, v rawjson.Value) ([]rawjson.Member, error) {
 	if v.Kind() != rawjson.Object {

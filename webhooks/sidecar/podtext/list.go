@@ -13,7 +13,7 @@ const (
 	EphemeralContainers = NumLists
 )
 
-// String is the list's name in a pod's spec.
+// String returns the list's name in a pod's spec.
 func (l List) String() string {
 	switch l {
 	case InitContainers:
@@ -29,12 +29,12 @@ func (l List) String() string {
 	}
 }
 
-// Pointer is the list's JSON pointer in a pod, and its trail.
+// Pointer returns the list's JSON pointer in a pod, and its trail.
 func (l List) Pointer() string {
 	return [...]string{"/spec/initContainers", "/spec/containers", "/spec/volumes"}[l]
 }
 
-// EndPointer is the JSON pointer behind the list's last element.
+// EndPointer returns the JSON pointer behind the list's last element.
 func (l List) EndPointer() string {
 	return [...]string{"/spec/initContainers/-", "/spec/containers/-", "/spec/volumes/-"}[l]
 }

@@ -2,7 +2,7 @@ package podtext
 
 import "strings"
 
-// WorkloadName is the name of what a pod belongs to. The names that controllers
+// WorkloadName returns the name of what a pod belongs to. The names that controllers
 // make up for what stands in between are left out: the hash of a ReplicaSet, and
 // the time of a CronJob's Job.
 func (p *Pod) WorkloadName() string {
@@ -27,7 +27,7 @@ func (p *Pod) WorkloadName() string {
 	return p.name.Text()
 }
 
-// CronJobName is the name of a Job without the time, in minutes since 1970, that a
+// CronJobName returns the name of a Job without the time, in minutes since 1970, that a
 // CronJob puts behind its own: k8s.io/kubernetes/pkg/controller/cronjob.
 func CronJobName(name string) string {
 	const digits = 8

@@ -35,7 +35,7 @@ type Pod struct {
 
 	InjectAnnotation, StatusAnnotation rawjson.Value
 	IsMirror                           bool
-	// HasGatehouseNames tells whether there is an annotation, or a label that was meant
+	// HasGatehouseNames reports whether there is an annotation, or a label that was meant
 	// to be one, beside the word and the status, which may set a parameter
 	// of a profile.
 	HasGatehouseNames bool
@@ -65,7 +65,7 @@ type ListText struct {
 // Element is an element of one of the lists.
 type Element struct {
 	Name, Text, Ports rawjson.Value
-	// IsNative tells that an init container is a native sidecar.
+	// IsNative reports that an init container is a native sidecar.
 	IsNative bool
 }
 
@@ -96,7 +96,7 @@ const (
 	depths
 )
 
-// Trim is a JSON text without the space around it, as a rawjson.Value has to
+// Trim returns a JSON text without the space around it, as a rawjson.Value has to
 // be.
 func Trim(text []byte) []byte { return bytes.Trim(text, " \n\t\r") }
 
@@ -340,7 +340,7 @@ func (p *Pod) noteHostProcess(security rawjson.Value) error {
 	return err
 }
 
-// hostProcess tells whether a securityContext, of a pod or a container, asks
+// hostProcess reports whether a securityContext, of a pod or a container, asks
 // for a Windows host process. Errors start with the rest of their path.
 func hostProcess(security rawjson.Value) (bool, error) {
 	if !bytes.Contains(security, []byte("hostProcess")) && bytes.IndexByte(security, '\\') < 0 {
@@ -369,7 +369,7 @@ func (p *Pod) FindContainer(name string, first List) (List, int) {
 	return first, -1
 }
 
-// Names are the names in each list of the pod.
+// Names returns the names in each list of the pod.
 func (p *Pod) Names() [NumLists]map[string]bool {
 	var all [NumLists]map[string]bool
 	for l := range NumLists {
@@ -381,7 +381,7 @@ func (p *Pod) Names() [NumLists]map[string]bool {
 	return all
 }
 
-// Containers are the elements of both lists of containers.
+// Containers returns the elements of both lists of containers.
 func (p *Pod) Containers() iter.Seq2[List, *Element] {
 	return func(yield func(List, *Element) bool) {
 		for l := InitContainers; l <= Containers; l++ {
@@ -394,7 +394,7 @@ func (p *Pod) Containers() iter.Seq2[List, *Element] {
 	}
 }
 
-// IsReservedAnnotation tells whether an annotation is not for a profile to set.
+// IsReservedAnnotation reports whether an annotation is not for a profile to set.
 func IsReservedAnnotation(annotation string) bool {
 	domain, _, _ := strings.Cut(annotation, "/")
 	return domain == v1alpha1.ParameterDomain || strings.HasSuffix(domain, "."+v1alpha1.ParameterDomain) || annotation == mirrorAnnotation

@@ -131,7 +131,7 @@ func (p *Port) ConflictsOver(other *Port) string {
 
 func isEveryAddress(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
 
-// Describe is the port as in "hostPort 80/TCP".
+// Describe returns the port as in "hostPort 80/TCP".
 func (p *Port) Describe(field string) string {
 	number := p.ContainerPort
 	if field == "hostPort" {

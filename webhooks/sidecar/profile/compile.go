@@ -89,7 +89,7 @@ type condition struct {
 type Element struct {
 	Name string
 	tree *template.Tree
-	// IsNative tells that an init container is a native sidecar.
+	// IsNative reports that an init container is a native sidecar.
 	IsNative bool
 	// ports are those of the sample, for the comparison of profiles.
 	ports podtext.Ports
@@ -101,7 +101,7 @@ type Addition struct {
 	tree *template.Tree
 }
 
-// RunsWithOthers tells whether the element runs while others do, so that its ports clash
+// RunsWithOthers reports whether the element runs while others do, so that its ports clash
 // with theirs. A plain init container of a template has ended before the pod's
 // own containers start.
 func (e *Element) RunsWithOthers(l podtext.List) bool { return l == podtext.Containers || e.IsNative }
@@ -110,7 +110,7 @@ func (p *Profile) HasOnlyVolumes() bool {
 	return len(p.Elements[podtext.InitContainers])+len(p.Elements[podtext.Containers]) == 0
 }
 
-// FixedRevision is that of what is the same for every pod.
+// FixedRevision returns that of what is the same for every pod.
 func (p *Profile) FixedRevision() string {
 	if p.Fixed == nil {
 		return ""
@@ -128,7 +128,7 @@ type compiler struct {
 	diagnostics diagnostic.List
 	// typed is what the profile adds, as it would be in a plausible pod.
 	typed sample
-	// addsAnything tells whether the profile adds anything.
+	// addsAnything reports whether the profile adds anything.
 	addsAnything bool
 	// placeholders are those of the template's spec and of the additions.
 	placeholders podcheck.Placeholders
@@ -333,7 +333,7 @@ func selector(from *metav1.LabelSelector) labels.Selector {
 	return s
 }
 
-// nameRequirements is the part of a selector that looks at the label which
+// nameRequirements returns the part of a selector that looks at the label which
 // every namespace has and whose value is its name.
 func nameRequirements(from labels.Selector) (byName labels.Selector, only bool) {
 	all, _ := from.Requirements()

@@ -32,7 +32,7 @@ func CheckNames(profiles []Document) diagnostic.List {
 // clusterSource is the Source of profiles that are custom resources.
 const clusterSource = "cluster"
 
-// origin is where a profile is, for the sentence of another profile's finding.
+// origin returns where a profile is, for the sentence of another profile's finding.
 func origin(source string) string {
 	if source == clusterSource {
 		return "of the cluster"
@@ -109,7 +109,7 @@ func CheckConflicts(profiles []*Profile) diagnostic.List {
 	return found
 }
 
-// canOverlap tells whether two profiles could apply to one pod: whether their
+// canOverlap reports whether two profiles could apply to one pod: whether their
 // selectors do not exclude each other for certain, and neither takes the other's
 // place.
 func canOverlap(a, b *Profile) bool {
@@ -135,7 +135,7 @@ func areDisjoint(a, b labels.Selector) bool {
 	return false
 }
 
-// excludes tells whether a label that satisfies a cannot satisfy b.
+// excludes reports whether a label that satisfies a cannot satisfy b.
 func excludes(a, b *labels.Requirement) bool {
 	absent := b.Operator() == selection.DoesNotExist
 	if a.Operator() == selection.Exists {
@@ -155,7 +155,7 @@ func excludes(a, b *labels.Requirement) bool {
 	}
 }
 
-// IsOneOf tells whether a requirement is satisfied by its values alone.
+// IsOneOf reports whether a requirement is satisfied by its values alone.
 func IsOneOf(r *labels.Requirement) bool {
 	switch r.Operator() {
 	case selection.In, selection.Equals, selection.DoubleEquals:

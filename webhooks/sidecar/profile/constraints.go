@@ -15,13 +15,13 @@ type Constraints struct {
 	// Sleep is the longest sleep of a hook, in seconds, which the pod's grace
 	// period must not be shorter than.
 	Sleep int64
-	// Restarts tells whether a container is to be restarted to be resized, which
+	// Restarts reports whether a container is to be restarted to be resized, which
 	// it is not in a pod that is never restarted.
 	Restarts bool
 	// Resources are those that the profile says something of: what containers
 	// need must fit into what the pod says for all.
 	Resources []string
-	// Fields tells whether the profile sets any of these fields of pods.
+	// Fields reports whether the profile sets any of these fields of pods.
 	Fields bool
 }
 

@@ -98,13 +98,13 @@ func Link(profiles []*Profile) (order []int, found diagnostic.List) {
 	return order, found
 }
 
-// contradicts tells whether the profile cannot stand before another in a list,
+// contradicts reports whether the profile cannot stand before another in a list,
 // because of where they stand to the pod's own.
 func (p *Profile) contradicts(behind *Profile, l podtext.List) bool {
 	return len(p.Elements[l]) > 0 && len(behind.Elements[l]) > 0 && !p.First[l] && behind.First[l]
 }
 
-// topologicalOrder is a topological order in which, wherever there is a choice, the lowest
+// topologicalOrder returns a topological order in which, wherever there is a choice, the lowest
 // index comes first; or a cycle, whose first element is repeated at its end.
 func topologicalOrder(follows [][]int) (order, cycle []int) {
 	waits := make([]int, len(follows))

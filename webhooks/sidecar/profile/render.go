@@ -24,7 +24,7 @@ type Rendered struct {
 	Elements       [podtext.NumLists][]Part
 	Metadata, Spec rawjson.Value
 	App            []rawjson.Value
-	// HasPorts tells whether any element declares a port that is in use while the
+	// HasPorts reports whether any element declares a port that is in use while the
 	// pod's own containers run.
 	HasPorts bool
 	// Arrays are the elements of each list as an array.
@@ -59,7 +59,7 @@ func (c *compiler) renderFixed(p *Profile) {
 	p.Fixed = fixed
 }
 
-// Trees are all trees of the profile, in a fixed order.
+// Trees returns all trees of the profile, in a fixed order.
 func (p *Profile) Trees() []*template.Tree {
 	var all []*template.Tree
 	for l := range podtext.NumLists {
@@ -157,7 +157,7 @@ func Array(parts []Part) json.RawMessage {
 	return append(dst, ']')
 }
 
-// elementType is the type of a list's elements.
+// elementType returns the type of a list's elements.
 func elementType(l podtext.List) reflect.Type {
 	if l == podtext.Volumes {
 		return reflect.TypeFor[corev1.Volume]()

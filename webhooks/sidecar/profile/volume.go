@@ -22,7 +22,7 @@ func readVolume(raw []byte) (*corev1.Volume, error) {
 	return v, nil
 }
 
-// quantities are those of a volume.
+// quantities returns those of a volume.
 func quantities(v *corev1.Volume) iter.Seq[*resource.Quantity] {
 	return func(yield func(*resource.Quantity) bool) {
 		items := func(items []corev1.DownwardAPIVolumeFile) bool {
@@ -60,7 +60,7 @@ func quantities(v *corev1.Volume) iter.Seq[*resource.Quantity] {
 	}
 }
 
-// EqualVolume tells whether a volume of a pod is the one that a template
+// EqualVolume reports whether a volume of a pod is the one that a template
 // declares. The pod's has the defaults that the API server has put in, so they
 // are put into both; a volume with a member that is not known here is equal to
 // none.
@@ -149,7 +149,7 @@ func defaultDisk(v *corev1.Volume) {
 	}
 }
 
-// pullPolicy is the default of an image: Always for the tag latest, which an
+// pullPolicy returns the default of an image: Always for the tag latest, which an
 // image without tag and digest has.
 func pullPolicy(image string) corev1.PullPolicy {
 	name, _, digested := strings.Cut(image, "@")

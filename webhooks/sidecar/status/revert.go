@@ -49,7 +49,7 @@ func parseElementKey(token string) elementKey {
 	return elementKey{strings.Join(names, separator), strings.Join(want, separator)}
 }
 
-// valueIn is what the members are in an element.
+// valueIn returns what the members are in an element.
 func (m *elementKey) valueIn(element rawjson.Value) string {
 	switch {
 	case m.names == wholeElement:
@@ -77,7 +77,7 @@ func keyText(element rawjson.Value, name string) string {
 	}
 }
 
-// absentKey is what the API server puts in where a key is absent.
+// absentKey returns what the API server puts in where a key is absent.
 func absentKey(name string) string {
 	switch name {
 	case "protocol":
@@ -144,7 +144,7 @@ func (u *Undo) find(token string) (int, bool) {
 	return i, ok
 }
 
-// Found tells whether there was something at the end of a trail of this tree when
+// Found reports whether there was something at the end of a trail of this tree when
 // it was reverted.
 func (u *Undo) Found(trail string) bool {
 	for token := range strings.SplitSeq(strings.TrimPrefix(trail, "/"), "/") {
@@ -213,7 +213,7 @@ func (o *Operations) note(operation, path string, value any) {
 	}
 }
 
-// below is the path of what is inside, and empty for nobody.
+// below returns the path of what is inside, and empty for nobody.
 func (o *Operations) below(path, token string) string {
 	if o == nil {
 		return ""
@@ -326,7 +326,7 @@ func (u *Undo) revertArray(dst []byte, v rawjson.Value, path string, o *Operatio
 	return append(dst, ']'), left
 }
 
-// NotFound are the trails at whose end nothing was found.
+// NotFound returns the trails at whose end nothing was found.
 func (u *Undo) NotFound(trail string, all []string) []string {
 	if !u.done && (u.remove || u.original != nil) {
 		return append(all, trail)

@@ -46,7 +46,7 @@ func (e *Entry) IsEmpty() bool {
 	return len(e.InitContainers)+len(e.Containers)+len(e.Volumes)+len(e.Reused)+len(e.Merged)+len(e.Replaced)+len(e.Added) == 0
 }
 
-// List are the names of what was added to a list.
+// List returns the names of what was added to a list.
 func (e *Entry) List(l podtext.List) *[]string {
 	switch l {
 	case podtext.InitContainers:
@@ -60,7 +60,7 @@ func (e *Entry) List(l podtext.List) *[]string {
 	}
 }
 
-// AddsContainer tells whether the entry lists a container that the profile has added.
+// AddsContainer reports whether the entry lists a container that the profile has added.
 func (e *Entry) AddsContainer(l podtext.List, name string) bool {
 	switch l {
 	case podtext.InitContainers:
@@ -74,7 +74,7 @@ func (e *Entry) AddsContainer(l podtext.List, name string) bool {
 	}
 }
 
-// Lists tells whether the entry lists an element in any way.
+// Lists reports whether the entry lists an element in any way.
 func (e *Entry) Lists(l podtext.List, name string) bool {
 	switch {
 	case e == nil:
@@ -86,7 +86,7 @@ func (e *Entry) Lists(l podtext.List, name string) bool {
 	}
 }
 
-// Names are the names that claims is true for.
+// Names returns the names that claims is true for.
 func (e *Entry) Names(l podtext.List) map[string]bool {
 	out := map[string]bool{}
 	others := [...][]string{e.Merged, e.Replaced}
@@ -101,7 +101,7 @@ func (e *Entry) Names(l podtext.List) map[string]bool {
 	return out
 }
 
-// Prune is the entry without what it claims and is not there.
+// Prune returns the entry without what it claims and is not there.
 func (e *Entry) Prune(found *Undo, there [podtext.NumLists]map[string]bool) Entry {
 	in := func(names []string, ls ...podtext.List) []string {
 		return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
@@ -179,7 +179,7 @@ func (s *Status) dropImpossible() {
 // maxDepth is how many steps a trail may have: no field of a pod is as deep.
 const maxDepth = 64
 
-// isAddable tells whether a decision can have added what stands at the end of a
+// isAddable reports whether a decision can have added what stands at the end of a
 // trail: a label or annotation that a profile may set, or something in the spec
 // that is no container and no volume, which go by their names.
 func isAddable(trail string) bool {
@@ -205,7 +205,7 @@ func isAddable(trail string) bool {
 	}
 }
 
-// Find is the entry of a profile, or nil.
+// Find returns the entry of a profile, or nil.
 func (s *Status) Find(profile string) *Entry {
 	if s == nil {
 		return nil
@@ -218,7 +218,7 @@ func (s *Status) Find(profile string) *Entry {
 	return nil
 }
 
-// Undo is how to take out of a pod what the status lists.
+// Undo returns how to take out of a pod what the status lists.
 func (s *Status) Undo() *Undo {
 	root := new(Undo)
 	for i := range s.Profiles {

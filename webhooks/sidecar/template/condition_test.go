@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
 
-// done is a context whose time is over.
+// done returns a context whose time is over.
 func done(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

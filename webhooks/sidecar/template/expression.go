@@ -34,9 +34,9 @@ type expression struct {
 	parameter int
 	kind      v1alpha1.ParameterType // of the parameter
 	output    *cel.Type
-	// loops tells that evaluation can take long enough to be interrupted.
+	// loops reports that evaluation can take long enough to be interrupted.
 	loops bool
-	// quantities tells that it makes quantities of texts.
+	// quantities reports that it makes quantities of texts.
 	quantities bool
 	// names are the variables that the expression names.
 	names []string
@@ -85,7 +85,7 @@ func (s *Scope) compile(path, text string, use use) (*expression, diagnostic.Lis
 	return e, nil
 }
 
-// plain is the expression of a text that is nothing but a parameter, which takes
+// plain returns the expression of a text that is nothing but a parameter, which takes
 // no CEL to evaluate.
 func (s *Scope) plain(text string) *expression {
 	name, ok := strings.CutPrefix(strings.TrimSpace(text), "params.")
@@ -151,7 +151,7 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 	return e
 }
 
-// boundHint is a hint for an expression or pattern that is too large to compile.
+// boundHint returns a hint for an expression or pattern that is too large to compile.
 func boundHint(err error) string {
 	if errors.Is(err, celbound.ErrDocument) {
 		return celbound.DocumentHint
@@ -159,7 +159,7 @@ func boundHint(err error) string {
 	return celbound.Hint
 }
 
-// env is what expressions for the use are compiled in. Conditions do not know
+// env returns what expressions for the use are compiled in. Conditions do not know
 // params: they are looked at before parameters are, because whom a profile is
 // about does not depend on what a pod wants of it. The caller holds the mutex.
 func (s *Scope) env(use use) (*cel.Env, error) {
@@ -283,7 +283,7 @@ func (s *Scope) explain(message string, use use) (text, hint string) {
 	return message, ""
 }
 
-// declared is a hint for a name that is not.
+// declared returns a hint for a name that is not.
 func (s *Scope) declared(name string, use use) string {
 	switch name {
 	case "object", "oldObject", "request":
@@ -316,7 +316,7 @@ func joined(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// excerpt is one line of an expression, cut to a length that a message can hold.
+// excerpt returns one line of an expression, cut to a length that a message can hold.
 func excerpt(expression string, line int) string {
 	const most = 80 // characters: half a line of a wide terminal
 	lines := strings.Split(expression, "\n")
@@ -354,10 +354,10 @@ func (s *Scope) Condition(path, expression string) (*Condition, diagnostic.List)
 	return nil, r.found
 }
 
-// UsesPod tells whether the condition names pod.
+// UsesPod reports whether the condition names pod.
 func (c *Condition) UsesPod() bool { return c.uses("pod") }
 
-// Eval tells whether the condition is true for the input. The error is an
+// Eval reports whether the condition is true for the input. The error is an
 // *EvaluationError, or ErrCouldNotTell.
 func (c *Condition) Eval(in *Input) (bool, error) {
 	result, err := c.eval(c.path, in)

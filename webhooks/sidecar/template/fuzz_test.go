@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
 
-// renderings are trees with one parameter each, alone and in a text.
+// renderings returns trees with one parameter each, alone and in a text.
 func renderings(t testing.TB, s *template.Scope) map[string]*template.Tree {
 	t.Helper()
 	trees := map[string]*template.Tree{}

@@ -33,7 +33,7 @@ func environment(t testing.TB) *template.Environment {
 
 func text(s string) *v1alpha1.ParameterValue { return &v1alpha1.ParameterValue{Text: s} }
 
-// parameters are some of each type, all with defaults.
+// parameters returns some of each type, all with defaults.
 func parameters() []v1alpha1.SidecarParameter {
 	return []v1alpha1.SidecarParameter{
 		{Name: "level", Type: v1alpha1.EnumParameter, Enum: []string{"info", "debug"}, Default: text("info")},
@@ -68,7 +68,7 @@ func given(values map[string]string) func(string) (string, bool) {
 	}
 }
 
-// input is the pod in the namespace shop, with the parameters that the pod sets.
+// input returns the pod in the namespace shop, with the parameters that the pod sets.
 func input(t testing.TB, s *template.Scope, values map[string]string) *template.Input {
 	t.Helper()
 	value, err := rawjson.Parse([]byte(pod))
@@ -90,7 +90,7 @@ func input(t testing.TB, s *template.Scope, values map[string]string) *template.
 	}
 }
 
-// compile is a tree without findings.
+// compile returns a tree without findings.
 func compile(t testing.TB, s *template.Scope, raw string, into reflect.Type) *template.Tree {
 	t.Helper()
 	tree, found := s.Tree("spec.template.spec", []byte(raw), into)

@@ -47,7 +47,7 @@ func (e *EvaluationError) Error() string {
 // that it is from.
 func inProfile(path string) string { return "the profile's " + path }
 
-// EvaluationErrors are those that an error of Tree.Append or Condition.Eval is
+// EvaluationErrors returns those that an error of Tree.Append or Condition.Eval is
 // made of, in the order of the template.
 func EvaluationErrors(err error) []*EvaluationError {
 	if several, ok := errors.AsType[joinedError](err); ok {
@@ -80,7 +80,7 @@ func (e *UnknownPresetError) Error() string {
 	return fmt.Sprintf("%v: preset %q: its ConfigMap is not known", ErrCouldNotTell, e.Preset)
 }
 
-// Unwrap is ErrCouldNotTell.
+// Unwrap returns ErrCouldNotTell.
 func (*UnknownPresetError) Unwrap() error { return ErrCouldNotTell }
 
 // Namespace is what expressions see of a namespace.
@@ -154,7 +154,7 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	}
 }
 
-// same tells whether two values are the same piece of memory.
+// same reports whether two values are the same piece of memory.
 func same(a, b rawjson.Value) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

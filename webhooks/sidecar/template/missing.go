@@ -23,7 +23,7 @@ type selection struct {
 // maxSelection is how long a selection may be to be worth a hint.
 const maxSelection = 120
 
-// selections are the chains of an expression, each as far as it goes.
+// selections returns the chains of an expression, each as far as it goes.
 func selections(checked *ast.AST) []selection {
 	var found []selection
 	inner := map[int64]bool{}
@@ -71,7 +71,7 @@ func selectionOf(x ast.Expr, t *cel.Type, inner map[int64]bool) (selection, bool
 	}
 }
 
-// indexStep is an index that is a constant.
+// indexStep returns an index that is a constant.
 func indexStep(call ast.CallExpr) (s step, below ast.Expr, ok bool) {
 	if call.FunctionName() != operators.Index || len(call.Args()) != 2 || call.Args()[1].Kind() != ast.LiteralKind {
 		return step{}, nil, false
@@ -114,7 +114,7 @@ func written(variable string, steps []step, end string) (selection, bool) {
 	return s, len(s.optional) <= maxSelection
 }
 
-// fallback is what makes a value of the type of an optional one, or nothing for
+// fallback returns what makes a value of the type of an optional one, or nothing for
 // a type that has none to write down.
 func fallback(t *cel.Type) string {
 	switch t.Kind() { //nolint:exhaustive // all others have none
@@ -135,7 +135,7 @@ func fallback(t *cel.Type) string {
 	}
 }
 
-// withoutKey is a hint for an expression that failed because the pod lacks a
+// withoutKey returns a hint for an expression that failed because the pod lacks a
 // key, and empty if the error is another one.
 func (e *expression) withoutKey(err error) string {
 	key, ok := strings.CutPrefix(err.Error(), "no such key: ")

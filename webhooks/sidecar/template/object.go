@@ -16,7 +16,7 @@ type object struct {
 	in   *Input
 }
 
-// field is the value of a field: nil for one that there is not, and an error for
+// field returns the value of a field: nil for one that there is not, and an error for
 // one whose value is not known.
 func (o *object) field(name string) ref.Val {
 	switch o.name {

@@ -27,7 +27,7 @@ const (
 // namePattern is the form of the names of parameters and presets.
 var namePattern = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
 
-// isReserved tells whether CEL reserves the word.
+// isReserved reports whether CEL reserves the word.
 func isReserved(word string) bool {
 	switch word {
 	case "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",

@@ -74,7 +74,7 @@ type bound struct {
 	quantity resource.Quantity
 }
 
-// celType is the type that expressions see.
+// celType returns the type that expressions see.
 func celType(kind v1alpha1.ParameterType) *cel.Type {
 	switch kind {
 	case v1alpha1.IntegerParameter, v1alpha1.PortParameter:
@@ -201,7 +201,7 @@ func (p *parameter) list(text string) (*value, error) {
 	return &value{text: text, cel: types.NewStringList(types.DefaultTypeAdapter, items)}, nil
 }
 
-// takes tells whether the parameter accepts one text.
+// takes reports whether the parameter accepts one text.
 func (p *parameter) takes(text string) bool {
 	return isPlain(text) && utf8.RuneCountInString(text) <= p.maxLength &&
 		(len(p.enum) == 0 || p.among[text]) &&
@@ -213,7 +213,7 @@ func isPlain(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// describe is the accepted form, for people.
+// describe returns the accepted form, for people.
 func (p *parameter) describe(pattern string) string {
 	switch p.kind {
 	case v1alpha1.IntegerParameter:
@@ -258,7 +258,7 @@ func matching(pattern string) string {
 	return fmt.Sprintf(" that matches %q", pattern)
 }
 
-// between is the bounds behind a noun.
+// between returns the bounds behind a noun.
 func (p *parameter) between() string {
 	switch {
 	case p.minimum != nil && p.maximum != nil:
@@ -272,7 +272,7 @@ func (p *parameter) between() string {
 	}
 }
 
-// limits is the bounds behind a noun with examples.
+// limits returns the bounds behind a noun with examples.
 func (p *parameter) limits() string {
 	if text := p.between(); text != "" {
 		return "," + strings.TrimPrefix(text, " of")
@@ -294,7 +294,7 @@ func oneOf(values []string) string {
 	return "one of " + strings.Join(quoted, ", ")
 }
 
-// sample is a plausible value: the default, or one of the accepted form.
+// sample returns a plausible value: the default, or one of the accepted form.
 func (p *parameter) sample() (*value, bool) {
 	if p.fallback != nil {
 		return p.fallback, true

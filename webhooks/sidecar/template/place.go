@@ -20,7 +20,7 @@ import (
 // anything is welcome.
 type place struct {
 	t reflect.Type
-	// decides tells that the type reads its JSON itself.
+	// decides reports that the type reads its JSON itself.
 	decides bool
 }
 
@@ -36,10 +36,10 @@ func placeOf(t reflect.Type) place {
 
 func (p place) isQuantity() bool { return p.t == reflect.TypeFor[resource.Quantity]() }
 
-// isString tells whether every text fits.
+// isString reports whether every text fits.
 func (p place) isString() bool { return p.t != nil && !p.decides && p.t.Kind() == reflect.String }
 
-// isStructure tells whether the place is a list's or a mapping's.
+// isStructure reports whether the place is a list's or a mapping's.
 func (p place) isStructure() bool {
 	if p.t == nil || p.decides {
 		return false
@@ -54,7 +54,7 @@ func (p place) isStructure() bool {
 	}
 }
 
-// takes tells whether the value can be decoded into the place. Nothing fits
+// takes reports whether the value can be decoded into the place. Nothing fits
 // everywhere, because it is left out.
 func (p place) takes(s scalar) bool {
 	if p.t == nil || s.kind == nothing {
@@ -91,7 +91,7 @@ func (p place) takes(s scalar) bool {
 	}
 }
 
-// whole is the value as an integer, if it is one: 80.0 is.
+// whole returns the value as an integer, if it is one: 80.0 is.
 func (s scalar) whole() (int64, bool) {
 	switch s.kind { //nolint:exhaustive // the others are not numbers
 	case integer:
@@ -106,7 +106,7 @@ func (s scalar) whole() (int64, bool) {
 	}
 }
 
-// fits tells whether some value of the kind can be decoded into the place.
+// fits reports whether some value of the kind can be decoded into the place.
 func (p place) fits(kind scalarKind) bool {
 	return slices.ContainsFunc(samples(kind), p.takes)
 }

@@ -11,7 +11,7 @@ import (
 // the context ends, and the API server lets a pod have one.
 var hugeQuantity = regexp.MustCompile(`"[+-]?[0-9.]+[eE][+-]?[0-9]{3,}"`)
 
-// callsQuantity tells whether an expression makes quantities of texts.
+// callsQuantity reports whether an expression makes quantities of texts.
 func callsQuantity(expr celast.Expr) bool {
 	calls := false
 	celast.PostOrderVisit(expr, celast.NewExprVisitor(func(e celast.Expr) {
@@ -20,7 +20,7 @@ func callsQuantity(expr celast.Expr) bool {
 	return calls
 }
 
-// hasHugeQuantity tells whether something that an expression can make a quantity
+// hasHugeQuantity reports whether something that an expression can make a quantity
 // of is one that cannot be compared.
 func (in *Input) hasHugeQuantity() bool {
 	if hugeQuantity.Match(in.Pod) {

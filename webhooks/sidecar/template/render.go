@@ -32,7 +32,7 @@ type node struct {
 	path  string
 	parts []piece
 	place place
-	// trusted tells that whatever the expression gives fits the place.
+	// trusted reports that whatever the expression gives fits the place.
 	trusted bool
 }
 
@@ -126,10 +126,10 @@ func (r *rendering) fail(err error) {
 	}
 }
 
-// over tells that nothing more needs to be looked at.
+// over reports that nothing more needs to be looked at.
 func (r *rendering) over() bool { return len(r.failed) >= maxFailures }
 
-// err is what failed. An expression without a result for this pod is certain,
+// err returns what failed. An expression without a result for this pod is certain,
 // whatever could not be told about others.
 func (r *rendering) err() error {
 	switch len(r.failed) {
@@ -202,7 +202,7 @@ func (n *node) appendText(dst []byte, r *rendering) (out []byte, present bool) {
 	return s.appendJSON(dst), true
 }
 
-// result is what a text results in. False is about a failure, which is noted.
+// result returns what a text results in. False is about a failure, which is noted.
 func (n *node) result(r *rendering) (scalar, bool) {
 	if len(n.parts) == 1 {
 		s, err := n.parts[0].expression.eval(n.path, r.in)
@@ -240,7 +240,7 @@ func (n *node) result(r *rendering) (scalar, bool) {
 	return textScalar(string(text)), true
 }
 
-// isTrusted tells whether what the text results in need not be looked at, because
+// isTrusted reports whether what the text results in need not be looked at, because
 // its type says that it fits, or its parameter has been held to the same form.
 func (n *node) isTrusted() bool {
 	switch {
@@ -257,7 +257,7 @@ func (n *node) isTrusted() bool {
 	return known && (kind == textual && n.place.isString() || kind == boolean && n.place.fits(boolean))
 }
 
-// Sample is the JSON of the tree for checks when a profile is loaded: for a
+// Sample returns the JSON of the tree for checks when a profile is loaded: for a
 // plausible pod and namespace, and the defaults of the parameters or plausible
 // values. Where an expression has no result for these, a value that fits the
 // place stands for it.
@@ -318,7 +318,7 @@ func (n *node) appendSample(dst []byte, in *Input) (out []byte, present bool) {
 	return append(dst, end), true
 }
 
-// sample is what the text results in, or else a value that fits.
+// sample returns what the text results in, or else a value that fits.
 func (n *node) sample(in *Input) scalar {
 	if s, ok := n.result(&rendering{in: in}); ok && n.place.takes(s) {
 		return s
@@ -343,7 +343,7 @@ func (n *node) sample(in *Input) scalar {
 	return scalar{}
 }
 
-// sampleText is a text of several parts, with the fallback where an expression
+// sampleText returns a text of several parts, with the fallback where an expression
 // has no result or, unless its own may be taken, in the place of any text.
 func (n *node) sampleText(in *Input, own bool, fallback scalar) scalar {
 	var text []byte

@@ -35,7 +35,7 @@ type ParamValue struct {
 	From Origin
 }
 
-// All are the valid values, in the order in which the profile declares the
+// All returns the valid values, in the order in which the profile declares the
 // parameters.
 func (p Params) All() []ParamValue {
 	all := make([]ParamValue, 0, len(p.values))
@@ -56,7 +56,7 @@ type Invalid struct {
 	From Origin
 	// Allowed is the accepted form, for people: "an integer from 1 to 10".
 	Allowed string
-	// Skip tells that the profile is to be left out, and false that the pod is to
+	// Skip reports that the profile is to be left out, and false that the pod is to
 	// be refused.
 	Skip bool
 }

@@ -37,7 +37,7 @@ type scalar struct {
 	boolean bool
 }
 
-// isLike tells whether two kinds are the same, all numbers being one.
+// isLike reports whether two kinds are the same, all numbers being one.
 func (k scalarKind) isLike(other scalarKind) bool {
 	isNumber := func(k scalarKind) bool { return k == integer || k == natural || k == number }
 	return k == other || isNumber(k) && isNumber(other)
@@ -75,7 +75,7 @@ func scalarOf(v ref.Val) (scalar, error) {
 	}
 }
 
-// typeName is the name of a CEL type for people.
+// typeName returns the name of a CEL type for people.
 func typeName(name string) string {
 	switch name {
 	case "google.protobuf.Timestamp":
@@ -119,7 +119,7 @@ func (s scalar) appendText(dst []byte) []byte {
 	}
 }
 
-// quoted is the scalar for a message.
+// quoted returns the scalar for a message.
 func (s scalar) quoted() string {
 	return strconv.Quote(strict.Cut(string(s.appendText(nil)), mostQuoted))
 }
@@ -160,7 +160,7 @@ func isOptional(t *cel.Type) bool {
 	return t.Kind() == types.OpaqueKind && t.TypeName() == types.OptionalType.TypeName()
 }
 
-// samples are values of a kind, one of which fits most places that take one.
+// samples returns values of a kind, one of which fits most places that take one.
 func samples(kind scalarKind) []scalar {
 	switch kind {
 	case textual:

@@ -17,7 +17,7 @@ type unterminatedError struct {
 
 func (*unterminatedError) Error() string { return "has a ${ without the } that ends it" }
 
-// hasPlaceholder tells whether the text is more than characters that stand for
+// hasPlaceholder reports whether the text is more than characters that stand for
 // themselves. A text that split refuses is.
 func hasPlaceholder(text string) bool {
 	parts, err := split(text)
@@ -75,7 +75,7 @@ func split(text string) ([]part, error) {
 	}
 }
 
-// closing is the index of the brace that ends the expression with which the text
+// closing returns the index of the brace that ends the expression with which the text
 // begins, or -1. Braces in CEL's strings and comments do not count, and those of
 // its maps come in pairs.
 func closing(text string) int {
@@ -107,7 +107,7 @@ const (
 	symbolToken // any other single byte, those of numbers among them
 )
 
-// token is where the token of CEL that begins at i ends, and its kind. It follows
+// token returns where the token of CEL that begins at i ends, and its kind. It follows
 // the lexer of CEL as far as it takes to tell what is inside of a string: a
 // string that does not end goes on to the end of the text.
 func token(text string, i int) (end int, kind tokenKind) {
@@ -147,7 +147,7 @@ func token(text string, i int) (end int, kind tokenKind) {
 	return i + 1, symbolToken
 }
 
-// stringEnd is where the string ends whose first quote is at i.
+// stringEnd returns where the string ends whose first quote is at i.
 func stringEnd(text string, i int, raw bool) int {
 	quote := text[i : i+1]
 	if triple := strings.Repeat(quote, 3); strings.HasPrefix(text[i:], triple) {

@@ -89,16 +89,16 @@ func (e *Environment) ScopeWithin(budget *celbound.Budget, profile string, param
 	return s, r.found
 }
 
-// HasParameter tells whether the profile declares the parameter.
+// HasParameter reports whether the profile declares the parameter.
 func (s *Scope) HasParameter(name string) bool {
 	_, ok := s.index[name]
 	return ok
 }
 
-// HasParameters tells whether the profile declares any parameter.
+// HasParameters reports whether the profile declares any parameter.
 func (s *Scope) HasParameters() bool { return len(s.parameters) > 0 }
 
-// ParameterNames are the profile's parameters, in the order in which it declares
+// ParameterNames returns the profile's parameters, in the order in which it declares
 // them.
 func (s *Scope) ParameterNames() []string {
 	names := make([]string, len(s.parameters))
@@ -108,13 +108,13 @@ func (s *Scope) ParameterNames() []string {
 	return names
 }
 
-// Annotation is the name of the annotation with which a pod or a namespace sets
+// Annotation returns the name of the annotation with which a pod or a namespace sets
 // the parameter.
 func (s *Scope) Annotation(parameter string) string {
 	return s.profile + annotationDomain + parameter
 }
 
-// declaration is what a hint says about where names come from.
+// declaration returns what a hint says about where names come from.
 func (s *Scope) declaration(kind string, names []string) string {
 	names = slices.DeleteFunc(slices.Sorted(slices.Values(names)), func(name string) bool { return name == "" })
 	if len(names) == 0 {

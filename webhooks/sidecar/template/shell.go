@@ -16,11 +16,11 @@ var (
 	anyName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(?:$|[-+=?%/\[])`)
 )
 
-// isShell tells whether a placeholder's text is an expansion of a shell rather
+// isShell reports whether a placeholder's text is an expansion of a shell rather
 // than CEL.
 func isShell(text string) bool { return shellOperator.MatchString(text) || shellName.MatchString(text) }
 
-// shellHint is the hint for a placeholder that is no expression: the one given,
+// shellHint returns the hint for a placeholder that is no expression: the one given,
 // or how to write a variable of a shell if that may have been meant.
 func shellHint(text, hint string, syntax bool) (string, bool) {
 	if isShell(text) || hint == "" && (syntax || anyName.MatchString(text)) {
@@ -29,7 +29,7 @@ func shellHint(text, hint string, syntax bool) (string, bool) {
 	return hint, false
 }
 
-// unterminatedHint is the hint for a placeholder without an end, whose text is
+// unterminatedHint returns the hint for a placeholder without an end, whose text is
 // the rest. What a shell replaces begins a comment of CEL: ${x//a/b}.
 func unterminatedHint(rest string) string {
 	if text, _, ended := strings.Cut(rest, "}"); ended && isShell(text) {

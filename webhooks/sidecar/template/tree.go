@@ -69,7 +69,7 @@ func (s *Scope) Tree(path string, raw []byte, into reflect.Type) (*Tree, diagnos
 	return t, nil
 }
 
-// Static is the rendered JSON of a tree that is the same for every pod, and false
+// Static returns the rendered JSON of a tree that is the same for every pod, and false
 // for any other tree. The caller must not change it.
 func (t *Tree) Static() ([]byte, bool) {
 	if !t.constant {
@@ -78,10 +78,10 @@ func (t *Tree) Static() ([]byte, bool) {
 	return t.root.literal, true
 }
 
-// UsesPod tells whether an expression in the tree names pod.
+// UsesPod reports whether an expression in the tree names pod.
 func (t *Tree) UsesPod() bool { return t.uses["pod"] }
 
-// UsesNamespace tells whether an expression in the tree names namespace.
+// UsesNamespace reports whether an expression in the tree names namespace.
 func (t *Tree) UsesNamespace() bool { return t.uses["namespace"] }
 
 // treeCompiler is one compilation of a tree.
@@ -132,10 +132,10 @@ func (c *treeCompiler) object(path string, v rawjson.Value, t reflect.Type) node
 	return n.folded('{', '}')
 }
 
-// unescaped is a text without placeholders as it is rendered.
+// unescaped returns a text without placeholders as it is rendered.
 func unescaped(text string) string { return strings.ReplaceAll(text, "$${", "${") }
 
-// isLiteral tells whether the field is a name by which objects find each other,
+// isLiteral reports whether the field is a name by which objects find each other,
 // or by which what is added is merged with what a pod has.
 func isLiteral(t reflect.Type, field string) bool {
 	if t == nil || field != "name" {
@@ -204,7 +204,7 @@ func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
 	return c.evaluated(n)
 }
 
-// evaluated is the node, or what it results in if that is the same for every pod.
+// evaluated returns the node, or what it results in if that is the same for every pod.
 func (c *treeCompiler) evaluated(n node) node {
 	for _, p := range n.parts {
 		if p.expression != nil && len(p.expression.names) > 0 {
@@ -265,7 +265,7 @@ func (c *treeCompiler) fits(path, text string, e *expression, p place, within bo
 	return true
 }
 
-// structure is what an expression gives that is no text, number or boolean, with
+// structure returns what an expression gives that is no text, number or boolean, with
 // a hint.
 func (c *treeCompiler) structure(e *expression) (subject, hint string) {
 	name := e.output.String()
@@ -305,7 +305,7 @@ func (c *treeCompiler) fitsByDefault(path, quoted string, e *expression, p place
 	return false
 }
 
-// conversion is a hint for a result of a kind that the place does not take.
+// conversion returns a hint for a result of a kind that the place does not take.
 func conversion(kind scalarKind, p place) string {
 	switch {
 	case kind != textual && p.isString():

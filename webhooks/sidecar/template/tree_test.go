@@ -311,7 +311,7 @@ func TestCouldNotTell(t *testing.T) {
 	}
 }
 
-// named is a pod with a long name. CEL reckons that to look for a text in another
+// named returns a pod with a long name. CEL reckons that to look for a text in another
 // costs a hundredth of the product of their lengths.
 func named(length int) rawjson.Value {
 	return rawjson.Value(`{"metadata":{"name":"` + strings.Repeat("x", length) + `"}}`)

@@ -158,7 +158,7 @@ func (p *provider) NewValue(name string, fields map[string]ref.Val) ref.Val {
 	return p.Provider.NewValue(name, fields)
 }
 
-// owner is the type that had the field not, with its fields.
+// owner returns the type that had the field not, with its fields.
 func (p *provider) owner(field string) (name string, fields []string) {
 	p.mu.Lock()
 	name = p.missed[field]

@@ -36,7 +36,7 @@ spec:
   template: {spec: {containers: [{name: %s, image: 'example/shipper:%d'}]}}
 `
 
-// profiles are two, for the applications shop and bank; the one for shop has a
+// profiles returns two, for the applications shop and bank; the one for shop has a
 // version.
 func profiles(t testing.TB, version int) *sidecar.Set {
 	t.Helper()
@@ -55,7 +55,7 @@ func profiles(t testing.TB, version int) *sidecar.Set {
 	return set
 }
 
-// pod is a pod as the API server lists it. Its status annotation names the profile
+// pod returns a pod as the API server lists it. Its status annotation names the profile
 // with the revision, if there is one.
 func pod(namespace, app, phase, profile, revision string) map[string]any {
 	annotations := map[string]string{}
@@ -69,7 +69,7 @@ func pod(namespace, app, phase, profile, revision string) map[string]any {
 	}
 }
 
-// revision is that of the profile for shop in a set, as it is put into pods.
+// revision returns that of the profile for shop in a set, as it is put into pods.
 func revision(t testing.TB, set *sidecar.Set) string {
 	t.Helper()
 	text, err := json.Marshal(pod("default", "shop", "", "", ""))
