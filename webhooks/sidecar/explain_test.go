@@ -21,8 +21,8 @@ func explained(v *sidecar.Verdict) string {
 	for _, p := range v.Explanation.Parameters {
 		fmt.Fprintf(&b, "%s = %s from %s\n", p.Name, p.Value, p.From)
 	}
-	for _, trail := range v.Explanation.Adds {
-		fmt.Fprintf(&b, "adds %s\n", trail)
+	for _, fieldPath := range v.Explanation.Adds {
+		fmt.Fprintf(&b, "adds %s\n", fieldPath)
 	}
 	return fmt.Sprintf("%s\n%s\n", v.Reason, b.String())
 }

@@ -258,7 +258,7 @@ func (c *checker) removed(t testing.TB, pod, want []byte) {
 }
 
 // unambiguous reports whether no list of the pod has two elements of one name, as
-// in every pod that can be created. A trail leads to the first of two.
+// in every pod that can be created. A field path leads to the first of two.
 func unambiguous(pod rawjson.Value) bool {
 	for _, list := range []string{"initContainers", "containers", "volumes"} {
 		var names []string

@@ -145,7 +145,7 @@ func (g *generator) annotations() string {
 
 // status returns a status annotation that nobody has written.
 func (g *generator) status() string {
-	trails := func() string {
+	fieldPaths := func() string {
 		return g.list(4, func() string {
 			return g.one(
 				`"/spec/containers/name=app/env/name=MESH"`, `"/spec/containers/name=app"`, `"/metadata/labels/mesh"`, `"/metadata/labels"`, `"/spec"`,
@@ -164,12 +164,12 @@ func (g *generator) status() string {
 			g.maybe(2, `"containers":`+names("audit", "agent", "app")),
 			g.maybe(2, `"volumes":`+names("mesh-certs", "data", "tmp", "audit")),
 			g.rarely(3, `"reusedVolumes":`+names("data")), g.rarely(3, `"mergedContainers":`+names("agent", "setup")),
-			g.rarely(3, `"replacedContainers":`+names("agent", "setup")), g.rarely(2, `"added":`+trails()),
+			g.rarely(3, `"replacedContainers":`+names("agent", "setup")), g.rarely(2, `"added":`+fieldPaths()),
 		)
 	}
 	claims := g.object(
 		`"profiles":`+g.distinct([]string{"mesh", "logs", "audit", "names", "fields", "clean", "unheard-of"}, entry),
-		g.rarely(2, `"created":`+trails()),
+		g.rarely(2, `"created":`+fieldPaths()),
 		g.rarely(3, `"originals":{`+g.one(`"/spec/containers":null`, `"/spec/containers/name=app":{"name":"app"}`, `"/metadata":null`, `"/spec/dnsPolicy":"Default"`, `"/spec":1`, `"/spec/volumes":[]`)+`}`),
 	)
 	return g.one("forged", "", "{}", "null", `{"profiles":[]}`, claims, claims, claims, claims, claims)

@@ -57,67 +57,59 @@ const (
 	Applied Reason = "applied"
 )
 
-// Reasons returns all reasons, in their order. The caller may change the copy that it
-// gets.
-func Reasons() []Reason {
-	return []Reason{
-		NamespaceNotSelected, ObjectNotSelected, StaticPod, Declined, DeclinedByNamespace, NotAsked, NotInRollout,
-		HostNetwork, HostProcess, OtherSystem, MustEnd, ConditionFalse, Replaced, NamespaceUnknown, Unknown, InvalidParameter,
-		Conflict, PodSecurity, Refused, AlreadyThere, Applied,
+// describedReason is a reason and its text for people, which follows "is not applied:".
+type describedReason struct {
+	reason Reason
+	text   string
+}
+
+// describedReasons returns all reasons in their order.
+func describedReasons() []describedReason {
+	return []describedReason{
+		{NamespaceNotSelected, "it does not select the namespace"},
+		{ObjectNotSelected, "it does not select the pod's labels"},
+		{StaticPod, "the pod mirrors a static pod, which the kubelet runs as it is"},
+		{Declined, "the pod declines"},
+		{DeclinedByNamespace, "the namespace declines"},
+		{NotAsked, "nobody asks for it"},
+		{NotInRollout, "the workload is not in the share of its rollout"},
+		{HostNetwork, "the pod has hostNetwork: true, so that the ports of a sidecar would be the node's"},
+		{HostProcess, "the pod is a Windows host process pod"},
+		{OtherSystem, "the pod is for another operating system"},
+		{MustEnd, "the pod must end, and a container of the profile would keep it from ending"},
+		{ConditionFalse, "one of its match conditions does not hold"},
+		{Replaced, "another profile takes its place"},
+		{NamespaceUnknown, "the namespace is not known"},
+		{Unknown, "it could not be told"},
+		{InvalidParameter, "a parameter is not what is allowed"},
+		{Conflict, "the pod has something else in its place"},
+		{PodSecurity, "the namespace's Pod Security level would not admit the pod"},
+		{Refused, "the pod is refused"},
+		{AlreadyThere, "it is there already"},
+		{Applied, "it is applied"},
 	}
 }
 
-// Selected reports whether the profile is about the pod at all.
+// Reasons returns all reasons in their order.
+func Reasons() []Reason {
+	var all []Reason
+	for _, d := range describedReasons() {
+		all = append(all, d.reason)
+	}
+	return all
+}
+
+// Selected reports whether the profile selects the pod.
 func (r Reason) Selected() bool {
 	return r != NamespaceNotSelected && r != ObjectNotSelected && r != NotAsked
 }
 
-// Text returns the reason for people: what comes behind "is not applied:".
+// Text returns the reason for people, which follows "is not applied:".
 func (r Reason) Text() string {
-	switch r {
-	case NamespaceNotSelected:
-		return "it does not select the namespace"
-	case ObjectNotSelected:
-		return "it does not select the pod's labels"
-	case StaticPod:
-		return "the pod mirrors a static pod, which the kubelet runs as it is"
-	case Declined:
-		return "the pod declines"
-	case DeclinedByNamespace:
-		return "the namespace declines"
-	case NotAsked:
-		return "nobody asks for it"
-	case NotInRollout:
-		return "the workload is not in the share of its rollout"
-	case HostNetwork:
-		return "the pod has hostNetwork: true, so that the ports of a sidecar would be the node's"
-	case HostProcess:
-		return "the pod is a Windows host process pod"
-	case OtherSystem:
-		return "the pod is for another operating system"
-	case MustEnd:
-		return "the pod must end, and a container of the profile would keep it from ending"
-	case ConditionFalse:
-		return "one of its match conditions does not hold"
-	case Replaced:
-		return "another profile takes its place"
-	case NamespaceUnknown:
-		return "the namespace is not known"
-	case Unknown:
-		return "it could not be told"
-	case InvalidParameter:
-		return "a parameter is not what is allowed"
-	case Conflict:
-		return "the pod has something else in its place"
-	case PodSecurity:
-		return "the namespace's Pod Security level would not admit the pod"
-	case Refused:
-		return "the pod is refused"
-	case AlreadyThere:
-		return "it is there already"
-	case Applied:
-		return "it is applied"
-	default:
-		return string(r)
+	for _, d := range describedReasons() {
+		if d.reason == r {
+			return d.text
+		}
 	}
+	return string(r)
 }

@@ -17,7 +17,7 @@ type Removal struct {
 	Patches []jsonpatch.Operation
 	// Profiles are those whose additions are taken out.
 	Profiles []string
-	// Left is what the status annotation lists and is not there, as trails.
+	// Left is what the status annotation lists and is not there, as field paths.
 	Left []string
 }
 

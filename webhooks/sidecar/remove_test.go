@@ -120,8 +120,8 @@ func TestForgedStatus(t *testing.T) {
 	const spec = `{"hostNetwork":false,"containers":[{"name":"app","env":[{"name":"A"},{"name":"B"}]},{"name":"a/b~c&d"}],"tolerations":[{"key":"k"},{"key":"k"}]}`
 	for _, tc := range []struct{ name, status, left, want string }{
 		{"claims what is not there", `{"profiles":[{"name":"x","containers":["none"],"volumes":["none"],"added":["/spec/none/none","/metadata/labels/none"]}]}`, "/metadata/labels/none /spec/containers/name=none /spec/none/none /spec/volumes/name=none", spec},
-		{"trails elsewhere", `{"profiles":[{"name":"x","added":["","/","/spec","/metadata","/status","spec/containers","/kind","/spec/"]}],"created":["","/spec"],"originals":{"":1,"/kind":"Job"}}`, "/spec/", spec},
-		{"trails into texts and by index", `{"profiles":[{"name":"x","added":["/spec/hostNetwork/x","/spec/containers/0","/spec/containers/name=app/name/x"]}]}`, "/spec/containers/name=app/name/x /spec/hostNetwork/x", spec},
+		{"field paths elsewhere", `{"profiles":[{"name":"x","added":["","/","/spec","/metadata","/status","spec/containers","/kind","/spec/"]}],"created":["","/spec"],"originals":{"":1,"/kind":"Job"}}`, "/spec/", spec},
+		{"field paths into texts and by index", `{"profiles":[{"name":"x","added":["/spec/hostNetwork/x","/spec/containers/0","/spec/containers/name=app/name/x"]}]}`, "/spec/containers/name=app/name/x /spec/hostNetwork/x", spec},
 		{"a name with an escape", `{"profiles":[{"name":"x","containers":["a/b~c&d"]}]}`, "", strings.Replace(spec, `,{"name":"a/b~c&d"}`, "", 1)},
 		{"one of two equal elements", `{"profiles":[{"name":"x","added":["/spec/tolerations/={\"key\":\"k\"}"]}]}`, "", strings.Replace(spec, `{"key":"k"},`, "", 1)},
 		{"below and above", `{"profiles":[{"name":"x","containers":["app"],"added":["/spec/containers/name=app/env/name=A"]}]}`, "/spec/containers/name=app/env/name=A", strings.Replace(spec, `{"name":"app","env":[{"name":"A"},{"name":"B"}]},`, "", 1)},

@@ -31,12 +31,12 @@ func (inj *injection) entry() status.Entry {
 	}
 	if inj.in.Earlier != nil {
 		now := make(map[string]bool, len(e.Added))
-		for _, trail := range e.Added {
-			now[trail] = true
+		for _, fieldPath := range e.Added {
+			now[fieldPath] = true
 		}
-		for _, trail := range inj.in.Earlier.Added {
-			if !now[trail] && inj.in.Found.Found(trail) {
-				e.Added = append(e.Added, trail)
+		for _, fieldPath := range inj.in.Earlier.Added {
+			if !now[fieldPath] && inj.in.Found.Found(fieldPath) {
+				e.Added = append(e.Added, fieldPath)
 			}
 		}
 		// Whatever the annotation claims decides what is the pod's own, so a

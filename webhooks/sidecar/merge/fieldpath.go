@@ -1,19 +1,19 @@
 package merge
 
 import (
-	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// A trail leads to a value in a pod whatever others have inserted in front of
+// A field path leads to a value in a pod whatever others have inserted in front of
 // it: a JSON pointer whose tokens for elements of lists are keys,
 // "/spec/containers/name=app/env/name=POD_IP". Several keys are joined with &,
 // and an element that stands for itself is its own JSON text behind a lone =.
 // Besides ~ and /, & is written with an escape, ~2.
 
-// Key returns the token of a trail for an element of a list.
+// Key returns the token of a field path for an element of a list.
 func (r *Rule) Key(element rawjson.Value) string {
 	if r.IsSet {
 		return "=" + escapeKey(string(element))
@@ -53,16 +53,22 @@ func Unescape(token string) string {
 	return unescapes.Replace(token)
 }
 
-// Canonical returns one text for all that equal takes for equal. What cannot be
-// decoded equals nothing but itself.
-func Canonical(v rawjson.Value) string {
-	tree, err := v.Decode()
-	if err != nil {
-		return string(v)
+// Path is where a merge is: the JSON pointer for the patch, the field path by which
+// it is found again when indexes have changed, and the path for people.
+type Path struct{ Pointer, FieldPath, Display string }
+
+func (p Path) Member(name string) Path {
+	token := Escape(name)
+	path := name
+	if strings.ContainsAny(name, "./[] ") {
+		path = "[" + name + "]"
+	} else if p.Display != "" {
+		path = "." + name
 	}
-	text, err := json.Marshal(tree)
-	if err != nil {
-		return string(v)
-	}
-	return string(text)
+	return Path{p.Pointer + "/" + token, p.FieldPath + "/" + token, p.Display + path}
+}
+
+func (p Path) Element(index int, key string) Path {
+	n := strconv.Itoa(index)
+	return Path{p.Pointer + "/" + n, p.FieldPath + "/" + key, p.Display + "[" + n + "]"}
 }

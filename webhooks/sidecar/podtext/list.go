@@ -29,7 +29,7 @@ func (l List) String() string {
 	}
 }
 
-// Pointer returns the list's JSON pointer in a pod, and its trail.
+// Pointer returns the list's JSON pointer in a pod, and its field path.
 func (l List) Pointer() string {
 	return [...]string{"/spec/initContainers", "/spec/containers", "/spec/volumes"}[l]
 }

@@ -189,7 +189,7 @@ func (c *compiler) compile() *Profile {
 		p.NameSelector, p.NameOnly = nameRequirements(p.NamespaceSelector)
 	}
 	var found diagnostic.List
-	p.Scope, found = c.environment.ScopeWithin(&c.budget, cmp.Or(p.Replaces, from.Name), from.Spec.Parameters, from.Spec.Presets)
+	p.Scope, found = c.environment.Scope(&c.budget, cmp.Or(p.Replaces, from.Name), from.Spec.Parameters, from.Spec.Presets)
 	c.add(found)
 	c.checkProfile()
 	c.checkRequired(p)

@@ -22,14 +22,14 @@ const (
 // that nobody but an attacker has written can have thousands.
 const fewBranches = 16
 
-// elementKey is what the token of a trail says about an element of a list: the
+// elementKey is what the token of a field path says about an element of a list: the
 // members that are looked at, and what they must be.
 type elementKey struct {
 	// names are those of the members; itself stands for the element as a whole.
 	names, want string
 }
 
-// parseElementKey reads the token of a trail. One that means no element has no names.
+// parseElementKey reads the token of a field path. One that means no element has no names.
 func parseElementKey(token string) elementKey {
 	if text, ok := strings.CutPrefix(token, wholeElement); ok {
 		value, err := rawjson.Parse([]byte(merge.Unescape(text)))
@@ -89,7 +89,7 @@ func absentKey(name string) string {
 	}
 }
 
-// Undo is a tree of trails: what is to be taken out of a pod, and what is to be
+// Undo is a tree of field paths: what is to be taken out of a pod, and what is to be
 // put back.
 type Undo struct {
 	remove bool
@@ -106,15 +106,15 @@ type Undo struct {
 }
 
 type branch struct {
-	// token is as in the trail; name is that of a member, and element what is
+	// token is as in the field path; name is that of a member, and element what is
 	// said about an element.
 	token, name string
 	element     elementKey
 	*Undo
 }
 
-func (u *Undo) at(trail string) *Undo {
-	for token := range strings.SplitSeq(strings.TrimPrefix(trail, "/"), "/") {
+func (u *Undo) at(fieldPath string) *Undo {
+	for token := range strings.SplitSeq(strings.TrimPrefix(fieldPath, "/"), "/") {
 		i, ok := u.find(token)
 		if !ok {
 			i = len(u.below)
@@ -144,10 +144,10 @@ func (u *Undo) find(token string) (int, bool) {
 	return i, ok
 }
 
-// Found reports whether there was something at the end of a trail of this tree when
+// Found reports whether there was something at the end of a field path of this tree when
 // it was reverted.
-func (u *Undo) Found(trail string) bool {
-	for token := range strings.SplitSeq(strings.TrimPrefix(trail, "/"), "/") {
+func (u *Undo) Found(fieldPath string) bool {
+	for token := range strings.SplitSeq(strings.TrimPrefix(fieldPath, "/"), "/") {
 		i, ok := u.find(token)
 		if !ok {
 			return u.remove && u.done
@@ -326,13 +326,13 @@ func (u *Undo) revertArray(dst []byte, v rawjson.Value, path string, o *Operatio
 	return append(dst, ']'), left
 }
 
-// NotFound returns the trails at whose end nothing was found.
-func (u *Undo) NotFound(trail string, all []string) []string {
+// NotFound returns the field paths at whose end nothing was found.
+func (u *Undo) NotFound(fieldPath string, all []string) []string {
 	if !u.done && (u.remove || u.original != nil) {
-		return append(all, trail)
+		return append(all, fieldPath)
 	}
 	for i := range u.below {
-		all = u.below[i].NotFound(trail+"/"+u.below[i].token, all)
+		all = u.below[i].NotFound(fieldPath+"/"+u.below[i].token, all)
 	}
 	return all
 }

@@ -38,7 +38,7 @@ type Entry struct {
 	// one of the template's.
 	Merged   []string `json:"mergedContainers"`
 	Replaced []string `json:"replacedContainers"`
-	// Added are the trails of everything else.
+	// Added are the field paths of everything else.
 	Added []string `json:"added"`
 }
 
@@ -117,7 +117,7 @@ func (e *Entry) Prune(found *Undo, there [podtext.NumLists]map[string]bool) Entr
 		Reused:         in(e.Reused, podtext.Volumes),
 		Merged:         in(e.Merged, podtext.InitContainers, podtext.Containers),
 		Replaced:       in(e.Replaced, podtext.InitContainers, podtext.Containers),
-		Added:          slices.DeleteFunc(slices.Clone(e.Added), func(trail string) bool { return !found.Found(trail) }),
+		Added:          slices.DeleteFunc(slices.Clone(e.Added), func(fieldPath string) bool { return !found.Found(fieldPath) }),
 	}
 }
 
@@ -158,35 +158,35 @@ func (s *Status) dropImpossible() {
 	known := make(map[string]bool)
 	for i := range s.Profiles {
 		e := &s.Profiles[i]
-		e.Added = slices.DeleteFunc(e.Added, func(trail string) bool { return !isAddable(trail) })
-		for _, trail := range e.Added {
-			known[trail] = true
+		e.Added = slices.DeleteFunc(e.Added, func(fieldPath string) bool { return !isAddable(fieldPath) })
+		for _, fieldPath := range e.Added {
+			known[fieldPath] = true
 		}
 		for _, name := range e.Replaced {
 			known["/spec/initContainers/"+merge.NameKey(name)] = true
 			known["/spec/containers/"+merge.NameKey(name)] = true
 		}
 	}
-	s.Created = slices.DeleteFunc(s.Created, func(trail string) bool {
-		return strings.Count(trail, "/") > maxDepth || trail != "/metadata" && !strings.HasPrefix(trail, "/metadata/") && !strings.HasPrefix(trail, "/spec/")
+	s.Created = slices.DeleteFunc(s.Created, func(fieldPath string) bool {
+		return strings.Count(fieldPath, "/") > maxDepth || fieldPath != "/metadata" && !strings.HasPrefix(fieldPath, "/metadata/") && !strings.HasPrefix(fieldPath, "/spec/")
 	})
-	for _, trail := range s.Created {
-		known[trail] = true
+	for _, fieldPath := range s.Created {
+		known[fieldPath] = true
 	}
-	maps.DeleteFunc(s.Originals, func(trail string, _ json.RawMessage) bool { return !known[trail] })
+	maps.DeleteFunc(s.Originals, func(fieldPath string, _ json.RawMessage) bool { return !known[fieldPath] })
 }
 
-// maxDepth is how many steps a trail may have: no field of a pod is as deep.
+// maxDepth is how many steps a field path may have: no field of a pod is as deep.
 const maxDepth = 64
 
 // isAddable reports whether a decision can have added what stands at the end of a
-// trail: a label or annotation that a profile may set, or something in the spec
+// field path: a label or annotation that a profile may set, or something in the spec
 // that is no container and no volume, which go by their names.
-func isAddable(trail string) bool {
-	if strings.Count(trail, "/") > maxDepth {
+func isAddable(fieldPath string) bool {
+	if strings.Count(fieldPath, "/") > maxDepth {
 		return false
 	}
-	tokens := strings.Split(trail, "/")
+	tokens := strings.Split(fieldPath, "/")
 	const (
 		field   = 3 // /spec/tolerations
 		element = 4 // /spec/containers/name=app
@@ -228,15 +228,15 @@ func (s *Status) Undo() *Undo {
 				root.at(l.Pointer() + "/" + merge.NameKey(name)).remove = true
 			}
 		}
-		for _, trail := range e.Added {
-			root.at(trail).remove = true
+		for _, fieldPath := range e.Added {
+			root.at(fieldPath).remove = true
 		}
 	}
-	for _, trail := range s.Created {
-		root.at(trail).created = true
+	for _, fieldPath := range s.Created {
+		root.at(fieldPath).created = true
 	}
-	for _, trail := range slices.Sorted(maps.Keys(s.Originals)) {
-		root.at(trail).original = s.Originals[trail]
+	for _, fieldPath := range slices.Sorted(maps.Keys(s.Originals)) {
+		root.at(fieldPath).original = s.Originals[fieldPath]
 	}
 	root.at("/metadata/annotations/" + merge.Escape(v1alpha1.StatusAnnotation)).remove = true
 	return root
@@ -269,14 +269,14 @@ func (s *Status) Marshal() string {
 	dst = append(dst, ']')
 	slices.Sort(s.Created)
 	dst = appendStrings(dst, `,"created":`, slices.Compact(s.Created))
-	for i, trail := range slices.Sorted(maps.Keys(s.Originals)) {
+	for i, fieldPath := range slices.Sorted(maps.Keys(s.Originals)) {
 		if i == 0 {
 			dst = append(dst, `,"originals":{`...)
 		} else {
 			dst = append(dst, ',')
 		}
-		dst = rawjson.AppendString(dst, trail)
-		dst = append(append(dst, ':'), s.Originals[trail]...)
+		dst = rawjson.AppendString(dst, fieldPath)
+		dst = append(append(dst, ':'), s.Originals[fieldPath]...)
 	}
 	if len(s.Originals) > 0 {
 		dst = append(dst, '}')

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
 
@@ -85,7 +86,7 @@ func BenchmarkScope(b *testing.B) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		s, _ := e.Scope("p"+strconv.Itoa(n), parameters(), presets())
+		s, _ := e.Scope(new(celbound.Budget), "p"+strconv.Itoa(n), parameters(), presets())
 		n++
 		if _, found := s.Tree("t", []byte(container), reflect.TypeFor[corev1.Container]()); len(found) > 0 {
 			b.Fatal(found)

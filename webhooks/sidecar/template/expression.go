@@ -354,9 +354,6 @@ func (s *Scope) Condition(path, expression string) (*Condition, diagnostic.List)
 	return nil, r.found
 }
 
-// UsesPod reports whether the condition names pod.
-func (c *Condition) UsesPod() bool { return c.uses("pod") }
-
 // Eval reports whether the condition is true for the input. The error is an
 // *EvaluationError, or ErrCouldNotTell.
 func (c *Condition) Eval(in *Input) (bool, error) {

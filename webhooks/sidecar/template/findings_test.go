@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -32,7 +33,7 @@ func TestFindings(t *testing.T) {
 	if err := json.Unmarshal(raw, &profile); err != nil {
 		t.Fatal(err)
 	}
-	s, found := environment(t).Scope("broken", profile.Parameters, profile.Presets)
+	s, found := environment(t).Scope(new(celbound.Budget), "broken", profile.Parameters, profile.Presets)
 	if s == nil {
 		t.Fatal("there is no scope, so that nothing is said about expressions")
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
@@ -53,7 +54,7 @@ func presets() []v1alpha1.SidecarPreset {
 
 func scope(t testing.TB) *template.Scope {
 	t.Helper()
-	s, found := environment(t).Scope("proxy", parameters(), presets())
+	s, found := environment(t).Scope(new(celbound.Budget), "proxy", parameters(), presets())
 	if len(found) > 0 {
 		t.Fatal(found)
 	}

@@ -8,12 +8,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
 
 func TestResolve(t *testing.T) {
 	t.Parallel()
-	s, found := environment(t).Scope("proxy", []v1alpha1.SidecarParameter{
+	s, found := environment(t).Scope(new(celbound.Budget), "proxy", []v1alpha1.SidecarParameter{
 		{Name: "a", Type: v1alpha1.IntegerParameter, Default: text("1"), Maximum: text("10")},
 		{Name: "b", Type: v1alpha1.StringParameter, Default: text("x")},
 		{Name: "c", Type: v1alpha1.StringParameter, OnInvalid: v1alpha1.SkipInvalid},
@@ -23,9 +24,6 @@ func TestResolve(t *testing.T) {
 	}
 	if !s.HasParameter("a") || s.HasParameter("z") || !slices.Equal(s.ParameterNames(), []string{"a", "b", "c"}) {
 		t.Errorf("the parameters are %q", s.ParameterNames())
-	}
-	if got := s.Annotation("a"); got != "proxy.sidecar.gatehouse.dev/a" {
-		t.Errorf("the annotation is %s", got)
 	}
 	missing := template.Invalid{Parameter: "c", Allowed: "a text of at most 1024 characters, without control characters", Skip: true}
 	for name, tc := range map[string]struct {
@@ -162,7 +160,7 @@ func TestParameterTypes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tc.parameter.Name = "p"
-			s, found := environment(t).Scope("proxy", []v1alpha1.SidecarParameter{tc.parameter}, nil)
+			s, found := environment(t).Scope(new(celbound.Budget), "proxy", []v1alpha1.SidecarParameter{tc.parameter}, nil)
 			if len(found) > 0 {
 				t.Fatal(found)
 			}
@@ -189,7 +187,7 @@ func FuzzResolve(f *testing.F) {
 	for _, seed := range []string{"", "1", "true", "100m", "5s", "a,b", "\n", `","x":"`, "1e2147483647", "${params.a}", "\x00", "\u2028", "9223372036854775808", "info"} {
 		f.Add(seed)
 	}
-	s, found := environment(f).Scope("proxy", parameters(), nil)
+	s, found := environment(f).Scope(new(celbound.Budget), "proxy", parameters(), nil)
 	if len(found) > 0 {
 		f.Fatal(found)
 	}

@@ -12,10 +12,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// annotationDomain is behind a profile's name in the annotations that set its
-// parameters.
-const annotationDomain = ".sidecar.gatehouse.dev/"
-
 // Scope is what the expressions of one profile may name. It is immutable and safe
 // for concurrent use.
 type Scope struct {
@@ -48,14 +44,9 @@ type source struct {
 // Scope checks the parameters and presets of a profile and makes a scope of them.
 // The profile's name is that of the object. There is a scope even if there are
 // findings, so that what is wrong with expressions can be reported too. The
-// fields of the findings are paths in the profile.
-func (e *Environment) Scope(profile string, parameters []v1alpha1.SidecarParameter, presets []v1alpha1.SidecarPreset) (*Scope, diagnostic.List) {
-	return e.ScopeWithin(new(celbound.Budget), profile, parameters, presets)
-}
-
-// ScopeWithin is Scope for a profile whose patterns and expressions must keep to a
-// budget.
-func (e *Environment) ScopeWithin(budget *celbound.Budget, profile string, parameters []v1alpha1.SidecarParameter, presets []v1alpha1.SidecarPreset) (*Scope, diagnostic.List) {
+// fields of the findings are paths in the profile. Patterns and expressions must keep to
+// the budget.
+func (e *Environment) Scope(budget *celbound.Budget, profile string, parameters []v1alpha1.SidecarParameter, presets []v1alpha1.SidecarPreset) (*Scope, diagnostic.List) {
 	r := report{budget: budget}
 	s := &Scope{
 		environment: e, budget: budget, profile: profile, parameters: r.parameters(parameters), index: map[string]int{}, presets: r.presets(presets),
@@ -106,12 +97,6 @@ func (s *Scope) ParameterNames() []string {
 		names[i] = s.parameters[i].name
 	}
 	return names
-}
-
-// Annotation returns the name of the annotation with which a pod or a namespace sets
-// the parameter.
-func (s *Scope) Annotation(parameter string) string {
-	return s.profile + annotationDomain + parameter
 }
 
 // declaration returns what a hint says about where names come from.

@@ -22,8 +22,6 @@ const maxPlaceholders = 1000
 type Tree struct {
 	scope *Scope
 	root  node
-	// uses has the variables that expressions in the tree name.
-	uses map[string]bool
 	// constant is false if the result depends on the input.
 	constant bool
 }
@@ -34,8 +32,8 @@ type Tree struct {
 // expressions that cannot give what a place takes are findings, each with its
 // path. With findings there is no tree. Absent and null values are trees too.
 func (s *Scope) Tree(path string, raw []byte, into reflect.Type) (*Tree, diagnostic.List) {
-	c := treeCompiler{scope: s, uses: map[string]bool{}}
-	t := &Tree{scope: s, root: node{kind: literalNode, literal: []byte("null")}, uses: c.uses, constant: true}
+	c := treeCompiler{scope: s}
+	t := &Tree{scope: s, root: node{kind: literalNode, literal: []byte("null")}, constant: true}
 	if len(raw) == 0 {
 		return t, nil
 	}
@@ -78,18 +76,11 @@ func (t *Tree) Static() ([]byte, bool) {
 	return t.root.literal, true
 }
 
-// UsesPod reports whether an expression in the tree names pod.
-func (t *Tree) UsesPod() bool { return t.uses["pod"] }
-
-// UsesNamespace reports whether an expression in the tree names namespace.
-func (t *Tree) UsesNamespace() bool { return t.uses["namespace"] }
-
 // treeCompiler is one compilation of a tree.
 type treeCompiler struct {
 	report
 
 	scope        *Scope
-	uses         map[string]bool
 	placeholders int
 }
 
@@ -188,9 +179,6 @@ func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
 		if len(found) > 0 || !c.fits(path, text, e, n.place, len(parts) > 1) {
 			good = false
 			continue
-		}
-		for _, name := range e.names {
-			c.uses[name] = true
 		}
 		n.parts = append(n.parts, piece{expression: e})
 	}

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
@@ -73,9 +74,6 @@ func TestAppend(t *testing.T) {
 				t.Errorf("Static() = %s, %v", static, ok)
 			} else if ok && string(static) != tc.want {
 				t.Errorf("Static() = %s", static)
-			}
-			if got, want := tree.UsesPod(), strings.Contains(tc.raw, "pod.") && name != "a parameter of it"; got != want {
-				t.Errorf("UsesPod() = %v", got)
 			}
 			if sample := tree.Sample(); !json.Valid(sample) {
 				t.Errorf("Sample() = %s", sample)
@@ -246,7 +244,7 @@ func TestUnknownPreset(t *testing.T) {
 func TestCouldNotTell(t *testing.T) {
 	t.Parallel()
 	s := scope(t)
-	other, _ := environment(t).Scope("other", parameters(), nil)
+	other, _ := environment(t).Scope(new(celbound.Budget), "other", parameters(), nil)
 	for name, tc := range map[string]struct {
 		raw, want string
 		change    func(in *template.Input)
@@ -403,7 +401,7 @@ func TestSample(t *testing.T) {
 		required[i].Default = nil
 	}
 	required[2].Minimum = text("5")
-	s, found := environment(t).Scope("proxy", required, presets())
+	s, found := environment(t).Scope(new(celbound.Budget), "proxy", required, presets())
 	if len(found) > 0 {
 		t.Fatal(found)
 	}
