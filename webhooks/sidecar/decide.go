@@ -21,27 +21,26 @@ type Input struct {
 	Context context.Context //nolint:containedctx // it belongs to one call, like everything here
 	// Namespace is the name of the namespace.
 	Namespace string
-	// Pod is the JSON text of the pod. It may be unchecked bytes, and is not
-	// referred to after the decision.
+	// Pod is the JSON text of the pod. It may be unchecked bytes, and is not referred to
+	// after the decision.
 	Pod []byte
 	// Checked says that Pod is known to be JSON without space around it, as the
 	// objects are that webhooks/review decodes. It is not checked again then.
 	Checked bool
-	// Workload is the kind and name, as "Deployment/checkout", of what the pod
-	// will belong to, where the pod does not say so itself because its
-	// controller has not made it yet.
+	// Workload is the kind and name of the workload that will own the pod, as
+	// "Deployment/checkout". It is for pods that no controller has created yet.
 	Workload string
 	// Explain fills in the explanations, for every profile.
 	Explain bool
 }
 
-// Verdict is what became of one profile.
+// Verdict is the outcome for one profile.
 type Verdict struct {
 	// Profile is its name.
 	Profile string
 	// Revision is a hash of what it adds to this pod, in hexadecimal. The status
-	// annotation has it too. It is empty if that depends on the pod and was not
-	// found out.
+	// annotation has it too. It is empty if it depends on the pod and the profile was not
+	// rendered.
 	Revision string
 	Reason   Reason
 	// Detail says more about the reason, for people, and may be empty.
@@ -53,20 +52,20 @@ type Verdict struct {
 	warned bool
 }
 
-// Explanation tells how the verdict about a profile came about.
+// Explanation explains the verdict about a profile.
 type Explanation struct {
-	// Steps are what was looked at, in order.
+	// Steps are the checks that led to the verdict, in order.
 	Steps []Step
 	// Parameters are the profile's parameters, in the order of the profile.
 	Parameters []Parameter
-	// Adds are the places in the pod to which something is added, as JSON
-	// pointers in which elements of lists go by their keys.
+	// Adds are the field paths of what is added: JSON pointers in which elements of lists
+	// go by their keys.
 	Adds []string
 }
 
-// Step is one thing that was looked at.
+// Step is one check.
 type Step struct {
-	// Name says what: "namespaceSelector".
+	// Name is the name of the check: "namespaceSelector".
 	Name string
 	// Result is one word: "yes", "no", "unknown".
 	Result string
@@ -80,11 +79,10 @@ type Parameter struct {
 	Name, Value, From string
 }
 
-// Decision is everything there is to say about one pod. It shares no memory with
-// the text of the pod.
+// Decision is the decision about one pod. It shares no memory with the text of the pod.
 type Decision struct {
-	// Err is not nil if it could not be told what the pod should become. Then
-	// there are neither refusals nor patches, and verdicts may be incomplete.
+	// Err is not nil if it cannot be decided what the pod should become. Then there are
+	// neither refusals nor patches, and verdicts may be incomplete.
 	Err error
 	// Refusals say why the pod must not be created as it is. Then there are no
 	// patches.
@@ -95,7 +93,7 @@ type Decision struct {
 	Verdicts []Verdict
 	// NotSelected is how many profiles are left out.
 	NotSelected int
-	// Warnings are for whoever creates the pod.
+	// Warnings are for the author of the pod.
 	Warnings []string
 	// Patches make the pod what it should become. It is nil if there is nothing
 	// to do. The values are json.RawMessage, may be shared between decisions and
@@ -130,8 +128,8 @@ func (s *Set) decide(in Input) (Decision, *status.Status) {
 	return sc.decide(s, &in), sc.request.status
 }
 
-// decide returns the path of a pod: select → (render → merge → verify) of each profile →
-// encode.
+// decide runs the stages of a request: select, then render, merge and verify for each
+// profile, then encode.
 func (sc *scratch) decide(set *Set, in *Input) Decision {
 	r, messages := &sc.request, &sc.messages
 	r.set, r.in, r.reader = set, in, &sc.Reader

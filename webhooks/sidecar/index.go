@@ -11,12 +11,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
-// fewProfiles is how many profiles are all looked at for every pod.
+// fewProfiles is the number of profiles up to which no index is used.
 const fewProfiles = 16
 
-// index finds the profiles that a pod's labels and those of its namespace do not
-// exclude at once: hundreds of profiles then cost no more than those that are
-// about the pod.
+// index finds the profiles that the labels of a pod and its namespace do not exclude. The
+// time for a request then grows with the profiles that match, and not with all.
 type index struct {
 	// always are profiles that no single label excludes.
 	always []int
@@ -36,7 +35,7 @@ func (p pivots) add(key, value string, profile int) {
 	p[key][value] = append(p[key][value], profile)
 }
 
-// newIndex makes an index, or nil for few profiles.
+// newIndex returns an index, or nil for few profiles.
 func newIndex(profiles []*profile.Profile) *index {
 	if len(profiles) <= fewProfiles {
 		return nil
@@ -75,8 +74,8 @@ func pivot(s labels.Selector) (key string, values []string) {
 	return key, values
 }
 
-// candidates marks the profiles that are not excluded. The room is cleared and
-// has a bit for each profile.
+// candidates marks the profiles that are not excluded. The buffer is cleared and has a
+// bit for each profile.
 func (x *index) candidates(room []uint64, p *podtext.Pod, ns *namespace) {
 	mark := func(profiles []int) {
 		for _, i := range profiles {
@@ -103,7 +102,7 @@ func (x *index) candidates(room []uint64, p *podtext.Pod, ns *namespace) {
 		case ok:
 			mark(byValue[value])
 		case !ns.known && key != corev1.LabelMetadataName:
-			// Nobody can tell.
+			// The label is not known.
 			for _, profiles := range byValue {
 				mark(profiles)
 			}

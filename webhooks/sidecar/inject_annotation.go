@@ -19,17 +19,16 @@ const (
 	declines
 )
 
-// injectValue is what the inject annotation of a pod or a namespace says.
+// injectValue is the value of the inject annotation of a pod or a namespace.
 type injectValue struct {
 	all             choice
 	asked, declined []string
 }
 
-// maxInjectLength bounds the text of a injectValue, in bytes: 60 names of profiles at their
-// longest.
+// maxInjectLength bounds the annotation, in bytes: 60 names of profiles at their longest.
 const maxInjectLength = 16 << 10
 
-// invalidValue says why a value cannot be understood.
+// invalidValue says why a value is invalid.
 type invalidValue struct{ message, hint string }
 
 const accepted = `allowed are "true", "false", or names of profiles, with a minus to decline: "mesh,-logs"`
@@ -76,8 +75,8 @@ func (s *Set) parseInject(text string) (injectValue, *invalidValue) {
 	return w, nil
 }
 
-// choiceFor returns what the injectValue says about a profile: by its own name, else by the name
-// of the profile that it replaces, else about all.
+// choiceFor returns the choice for a profile: by its own name, else by the name of the
+// profile that it replaces, else the choice for all.
 func (w *injectValue) choiceFor(p *profile.Profile) choice {
 	for _, name := range [...]string{p.Name, p.Replaces} {
 		switch {

@@ -7,13 +7,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
-// answer is one of three.
+// answer is the result of matching a selector.
 type answer uint8
 
 const (
 	no answer = iota
 	yes
-	couldNotTell
+	cannotDecide
 )
 
 // namespace is a namespace as labels.Labels.
@@ -34,8 +34,8 @@ func (s *Set) lookUp(name string) namespace {
 	return ns
 }
 
-// matches reports whether the profile selects the namespace. Of a namespace that
-// is not known only the name is.
+// matches reports whether the profile selects the namespace. If the namespace is not
+// known, its name alone decides.
 func (n *namespace) matches(p *profile.Profile) answer {
 	switch {
 	case n.known:
@@ -44,18 +44,18 @@ func (n *namespace) matches(p *profile.Profile) answer {
 		}
 		return no
 	case n.name == "" || p.NameSelector == nil:
-		return couldNotTell
+		return cannotDecide
 	case !p.NameSelector.Matches(n):
 		return no
 	case p.NameOnly:
 		return yes
 	default:
-		return couldNotTell
+		return cannotDecide
 	}
 }
 
-// Lookup returns a label. The API server keeps the label with the name equal to
-// the name, so a document that lacks it is no reason to doubt it.
+// Lookup returns a label. The label with the name of the namespace is always there: the
+// API server sets it, and a document may leave it out.
 func (n *namespace) Lookup(key string) (string, bool) {
 	if key == corev1.LabelMetadataName {
 		return n.name, true

@@ -1,10 +1,9 @@
 package sidecar
 
-// Reason says what became of one profile for one pod.
+// Reason is the reason for the outcome of one profile for one pod.
 type Reason string
 
-// The reasons, in the order in which they are looked for. The first that holds
-// is given.
+// The reasons, in the order in which they are checked. The first that holds is given.
 const (
 	// NamespaceNotSelected: the profile's namespaceSelector does not match.
 	NamespaceNotSelected Reason = "namespace-not-selected"
@@ -16,16 +15,16 @@ const (
 	Declined Reason = "declined"
 	// DeclinedByNamespace: the namespace declines, and the pod says nothing.
 	DeclinedByNamespace Reason = "declined-by-namespace"
-	// NotAsked: the profile is OptIn and nobody asks.
+	// NotAsked: the profile is OptIn, and neither the pod nor its namespace asks for it.
 	NotAsked Reason = "not-asked"
 	// NotInRollout: the workload is not in the profile's share.
 	NotInRollout Reason = "not-in-rollout"
 	// HostNetwork: a sidecar's ports would be the node's.
 	HostNetwork Reason = "host-network"
-	// HostProcess: a container of a Windows host process pod is no container.
+	// HostProcess: the pod is a Windows host process pod.
 	HostProcess Reason = "host-process"
-	// OtherSystem: the pod is for an operating system that what the profile adds
-	// does not suit.
+	// OtherSystem: the API server does not allow what the profile adds for the operating
+	// system of the pod.
 	OtherSystem Reason = "operating-system"
 	// MustEnd: a container of the profile would keep the pod from ending.
 	MustEnd Reason = "must-end"
@@ -33,14 +32,12 @@ const (
 	ConditionFalse Reason = "condition-false"
 	// Replaced: a profile in its rollout takes the place of this one.
 	Replaced Reason = "replaced"
-	// NamespaceUnknown: nothing but the labels of a namespace that is not known
-	// could tell. The decision has an error.
+	// NamespaceUnknown: it depends on the labels of a namespace that is not known. The
+	// decision has an error.
 	NamespaceUnknown Reason = "namespace-unknown"
-	// Unknown: it could not be told for another reason. The decision has an
-	// error.
+	// Unknown: it cannot be decided for another reason. The decision has an error.
 	Unknown Reason = "unknown"
-	// InvalidParameter: a parameter is not what is allowed, and the profile is
-	// left out then.
+	// InvalidParameter: a parameter is invalid, and the profile is left out then.
 	InvalidParameter Reason = "invalid-parameter"
 	// Conflict: the pod has something else where the profile adds something,
 	// and the profile is left out then.

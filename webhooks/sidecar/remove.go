@@ -10,21 +10,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
 )
 
-// Removal is how to take out of a pod what earlier decisions have put in.
+// Removal removes from a pod what profiles have added.
 type Removal struct {
 	// Patches make the pod what it was. It is nil if the pod has no status
 	// annotation.
 	Patches []jsonpatch.Operation
 	// Profiles are those whose additions are taken out.
 	Profiles []string
-	// Left is what the status annotation lists and is not there, as field paths.
+	// Left are the field paths that the status annotation lists and the pod does not have.
 	Left []string
 }
 
-// Remove tells how to take out of a pod what its status annotation lists, and
-// the annotation: what was added goes, whatever others have made of it since,
-// what was replaced comes back, and what others have added stays. The error says why this is no pod,
-// or that the annotation cannot be read.
+// Remove returns how to remove from a pod what its status annotation lists, and the
+// annotation. What was added is removed even if others have changed it since, what was
+// replaced is restored, and what others have added stays. It returns an error for a text
+// that is not a pod, or whose annotation cannot be read.
 func Remove(text []byte) (Removal, error) {
 	text = podtext.Trim(text)
 	var sc scratch

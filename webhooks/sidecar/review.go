@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// codeInvalid refuses a pod that is wrong in itself: 422, as the API server
-	// answers one that fails its own validation.
+	// codeInvalid refuses a pod: 422, as the API server answers one that fails its own
+	// validation.
 	codeInvalid = 422
-	// codeCouldNotTell leaves the decision to the webhook's failurePolicy.
-	codeCouldNotTell = 500
+	// codeCannotDecide leaves the decision to the webhook's failurePolicy.
+	codeCannotDecide = 500
 )
 
 // The keys of the audit annotation that holds the reason of every profile. The
@@ -35,10 +35,10 @@ const (
 	maxAudit = 1024
 )
 
-// Review answers an admission request: it adds sidecars to pods that are being
-// created, and allows everything else as it is. It refuses a pod that does not
-// fit what is to be added, or whose word on injection cannot be understood. The
-// answer is an error where it could not be told what to do.
+// Review answers an admission request. It adds sidecars to pods that are being created
+// and allows everything else unchanged. It refuses a pod that conflicts with what is
+// added, or whose inject annotation is invalid. The answer is an error if it cannot be
+// decided what the pod should become.
 //
 // The request's object may be unchecked bytes and is not referred to afterwards.
 // Review is safe for concurrent use.
@@ -46,11 +46,9 @@ func (s *Set) Review(ctx context.Context, request admission.Request) admission.R
 	return s.review(ctx, &request, nil, false)
 }
 
-// ReviewObserved is Review that shows the verdicts about the pod to an observer,
-// for metrics, and for a caller whose codec has checked that the object is JSON
-// and left no space around it, as webhooks/review does: it is not checked again.
-// The observer is not called for a dry run, which is to leave no trace, and may
-// be nil.
+// ReviewObserved is Review for a caller whose codec has checked that the object is JSON
+// without space around it, as webhooks/review does. It passes the verdicts to an observer,
+// for metrics. The observer is not called for a dry run, and may be nil.
 func (s *Set) ReviewObserved(ctx context.Context, request admission.Request, observe func([]Verdict)) admission.Response {
 	return s.review(ctx, &request, observe, true)
 }
@@ -63,11 +61,11 @@ func (s *Set) review(ctx context.Context, request *admission.Request, observe fu
 	isPods := request.Resource == metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
 	switch {
 	case isPod != isPods:
-		return admission.Errored(codeCouldNotTell, fmt.Errorf("kind %s and resource %s do not belong together", request.Kind.String(), request.Resource.String()))
+		return admission.Errored(codeCannotDecide, fmt.Errorf("kind %s and resource %s do not belong together", request.Kind.String(), request.Resource.String()))
 	case !isPods:
 		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}
 	case len(request.Object.Raw) == 0:
-		return admission.Errored(codeCouldNotTell, errors.New("a pod is to be created, but the request has no object"))
+		return admission.Errored(codeCannotDecide, errors.New("a pod is to be created, but the request has no object"))
 	}
 	d := s.Decide(Input{Context: ctx, Namespace: request.Namespace, Pod: request.Object.Raw, Checked: checked})
 	if observe != nil && (request.DryRun == nil || !*request.DryRun) {
@@ -81,7 +79,7 @@ func (d *Decision) response() admission.Response {
 	case errors.Is(d.Err, workload.ErrElements):
 		return admission.Errored(codeInvalid, d.Err)
 	case d.Err != nil:
-		return admission.Errored(codeCouldNotTell, d.Err)
+		return admission.Errored(codeCannotDecide, d.Err)
 	}
 	key := AuditKey
 	if d.Again {

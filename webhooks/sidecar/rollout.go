@@ -5,11 +5,10 @@ import (
 	"encoding/binary"
 )
 
-// isInRollout reports whether a workload is in the share of a rollout. It depends on
-// the names alone, so that every replica, a dry run and an offline run agree;
-// workloads that are in at one percentage are in at every higher one; and the
-// name of the profile is among them, so that different rollouts do not meet
-// the same workloads first.
+// isInRollout reports whether a workload is in the share of a rollout. It depends on names
+// alone, so that every replica, a dry run and an offline run agree. A workload that is in
+// at one percentage is in at every higher one. The name of the profile is part of the
+// hash, so that different rollouts begin with different workloads.
 func isInRollout(profile, namespace, workload string, percent int32) bool {
 	sum := sha256.Sum256([]byte(profile + "\x00" + namespace + "\x00" + workload))
 	const all = 100

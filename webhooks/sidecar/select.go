@@ -127,9 +127,9 @@ func (s *selector) selectProfiles() error {
 	return nil
 }
 
-// replace lets profiles in their rollouts take the places of others. Whatever
-// keeps one from being applied leaves its place to the other, and of the two a
-// pod keeps the one that it has.
+// replace resolves rollouts: a profile replaces another one for its share of workloads.
+// A profile that is not applied for another reason replaces none, and a pod keeps the one
+// of the two that it has.
 func (s *selector) replace() {
 	for i := range s.selection.verdicts {
 		v, p := &s.selection.verdicts[i], s.request.set.profiles[s.selection.profiles[i]]
@@ -162,7 +162,7 @@ func yesNo(is bool) string {
 	return "no"
 }
 
-// describeSelector says what a selector wants and what is there.
+// describeSelector describes a selector and the labels that it does not match.
 func describeSelector(selector labels.Selector, whose string, there map[string]string) string {
 	const most = 200
 	has := "none"
@@ -172,8 +172,7 @@ func describeSelector(selector labels.Selector, whose string, there map[string]s
 	return fmt.Sprintf("wants %s; the labels of %s are %s", selector, whose, has)
 }
 
-// selects gives the reason for which the profile is not to be applied, as far as
-// the pod's metadata tells, or none.
+// selects returns the reason why the metadata of the pod excludes the profile, or none.
 func (s *selector) selects(v *Verdict, p *profile.Profile) Reason {
 	unknown := false
 	if p.NamespaceSelector != nil {
@@ -181,7 +180,7 @@ func (s *selector) selects(v *Verdict, p *profile.Profile) Reason {
 		case no:
 			v.step("namespaceSelector", "no", describeSelector(p.NamespaceSelector, "the namespace", s.request.ns().labels))
 			return NamespaceNotSelected
-		case couldNotTell:
+		case cannotDecide:
 			v.step("namespaceSelector", "unknown", fmt.Sprintf("namespace %q is not known", s.request.in.Namespace))
 			unknown = true
 		case yes:
@@ -227,7 +226,7 @@ func (s *selector) selects(v *Verdict, p *profile.Profile) Reason {
 	return ""
 }
 
-// wanted gives the reason for which the profile is not wanted, or none.
+// wanted returns the reason why the annotations exclude the profile, or none.
 func (s *selector) wanted(v *Verdict, p *profile.Profile) Reason {
 	if choice := s.request.podValue.choiceFor(p); choice != unset {
 		v.step("pod", yesNo(choice == asks), v1alpha1.InjectAnnotation+": "+podtext.Quote(s.request.first.InjectAnnotation.Text()))
@@ -251,7 +250,7 @@ func (s *selector) wanted(v *Verdict, p *profile.Profile) Reason {
 	return NotAsked
 }
 
-// suits gives the reason for which the pod cannot take the profile, or none.
+// suits returns the reason why the spec of the pod excludes the profile, or none.
 func (s *selector) suits(v *Verdict, p *profile.Profile, unknown bool) Reason {
 	if s.request.first.HostNetwork.IsTrue() {
 		v.step("hostNetwork", yesNo(p.HostNetwork == v1alpha1.InjectPod), "the profile says "+string(p.HostNetwork))

@@ -12,8 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/template"
 )
 
-// Set is a number of compiled profiles. What it answers never changes, and it is
-// safe for concurrent use.
+// Set is a set of compiled profiles. It is immutable and safe for concurrent use.
 type Set struct {
 	profiles []*profile.Profile // by name
 	byName   map[string]int
@@ -28,13 +27,12 @@ type Set struct {
 	scratch sync.Pool
 }
 
-// Warnings returns the findings that did not keep the Set from being compiled. The
-// caller may change the copy that it gets.
+// Warnings returns a copy of the diagnostics that did not stop the compilation.
 func (s *Set) Warnings() diagnostic.List { return slices.Clone(s.warnings) }
 
 // Compile checks the profiles and prepares all that does not depend on a pod.
-// The error is a finding.List of everything that is wrong, in the order of
-// sources, or that of the spec's Stop, and then there is no Set.
+// The error is a diagnostic.List of everything that is wrong, in the order of
+// sources, or the error of the spec's Stop. There is no Set then.
 func Compile(spec Spec) (*Set, error) {
 	s := &Set{namespaces: spec.Namespaces, configMaps: spec.ConfigMaps}
 	s.scratch.New = func() any { return new(scratch) }

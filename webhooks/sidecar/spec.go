@@ -1,19 +1,24 @@
-// Package sidecar is the mutating endpoint: it adds what SidecarProfiles
-// describe to pods that are being created.
+// Package sidecar is the mutating endpoint: it merges SidecarProfiles into pods that are
+// being created.
 //
-// Compile turns profiles into a Set once. Decide is the decision about one pod,
-// with a reason for every profile, Review is Decide behind an admission request,
-// and Remove takes out again what a decision has put in. All are pure: the same
-// pod gets the same answer offline and online.
+// Compile turns profiles into a Set. Decide decides about one pod, with a reason for every
+// profile. Review is Decide for an admission request. Remove removes what Decide has
+// added. All are pure: the same pod gets the same answer offline and online.
 //
-// A patch is built element by element on the text of the pod, which is never
-// decoded and written back: what this package does not know stays as it was,
-// byte for byte. A pod that already has what a profile adds gets no patch, so
-// that a second call changes nothing but what has appeared since the first.
+// A request passes these stages, each of them in a file or package of its own:
 //
-// Injection is a service to the pod's author, not a fence around them: who may
-// create a pod may also decline. What a pod must have is for a validating
-// policy to demand.
+//	select   which profiles are applied              select.go
+//	render   what a profile adds to this pod         render.go
+//	merge    the pod with the profile                inject, merge
+//	verify   what the API server checks afterwards   verify.go
+//	encode   the status annotation and the patch     encode.go
+//
+// A patch is made of changes of single elements in the text of the pod. The pod is never
+// decoded and encoded again: unknown fields stay as they are, byte for byte. A pod that
+// has everything already gets no patch.
+//
+// Anyone who can create a pod can opt out. What a pod must have is the business of a
+// validating policy.
 package sidecar
 
 import (
@@ -28,11 +33,10 @@ type Profile = profile.Document
 // ConfigMaps returns the data of the ConfigMaps that presets name.
 type ConfigMaps = profile.ConfigMaps
 
-// Namespaces tells what is known of namespaces. It must be safe for concurrent
-// use, and what it returns must not change.
+// Namespaces looks up namespaces. It must be safe for concurrent use, and what it returns
+// must not change.
 type Namespaces interface {
-	// Namespace returns the namespace of this name, and whether it is known at
-	// all.
+	// Namespace returns the namespace of this name, and whether it is known.
 	Namespace(name string) (*corev1.Namespace, bool)
 }
 

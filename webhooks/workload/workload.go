@@ -28,7 +28,7 @@ type Kind struct {
 }
 
 // FromAPI returns the kinds that a PolicyConfiguration lists, as they are written
-// there. New reports whether they are right.
+// there. New checks them.
 func FromAPI(list []v1alpha1.WorkloadKind) []Kind {
 	kinds := make([]Kind, 0, len(list))
 	for _, k := range list {

@@ -59,20 +59,20 @@ type Reporter interface {
 type Outcome uint8
 
 const (
-	// isMerged: the pod has changed.
+	// Merged: the pod has changed.
 	Merged Outcome = iota
-	// isUnchanged: the pod has everything already.
+	// Unchanged: the pod has everything already.
 	Unchanged
-	// isOutdated: the pod has another revision of the profile, and keeps it.
+	// Outdated: the pod has another revision of the profile, and keeps it.
 	Outdated
-	// isConflict: the conflicts keep the profile from being applied.
+	// Conflicting: the conflicts keep the profile from being applied.
 	Conflicting
-	// isRefused: the pod is refused, whatever the profile says about conflicts.
+	// Refused: the pod is refused, whatever the profile says about conflicts.
 	Refused
 )
 
 // Result is what has become of the pod. All but the outcome, the detail and the
-// conflicts is valid for isMerged alone.
+// conflicts is valid for Merged alone.
 type Result struct {
 	Outcome   Outcome
 	Detail    string

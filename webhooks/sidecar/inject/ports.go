@@ -11,9 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
-// checkPorts finds ports of the pod that clash with those of the elements that
-// are to be added. Ports of the profile's own elements do not clash: Compile
-// has seen to it.
+// checkPorts finds ports of the pod that conflict with those of the elements that are
+// added. The profile's own ports do not conflict: Compile has checked them.
 func (inj *injection) checkPorts() error {
 	if !inj.in.Rendered.HasPorts {
 		return nil
@@ -50,8 +49,8 @@ func (inj *injection) checkPorts() error {
 	return nil
 }
 
-// conflictingPort tells which port of a container that is to be added clashes with one of
-// the pod's, and over which field.
+// conflictingPort returns the port of a container that is added which conflicts with one
+// of the pod's, and the field in which.
 func (inj *injection) conflictingPort(port *podtext.Port, of *podtext.Element, beforeContainers bool) (l podtext.List, element, which int, field string) {
 	for l := podtext.InitContainers; l <= podtext.Containers; l++ {
 		if l == podtext.Containers && beforeContainers {

@@ -18,7 +18,8 @@ import (
 // DefaultAPITokenMountPath.
 const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" // #nosec G101 -- a path
 
-// shareMounts gives containers of the template what the pod's own containers have.
+// shareMounts adds mounts, devices and variables of the pod's own containers to containers
+// of the template.
 func (inj *injection) shareMounts() error {
 	for i := range inj.in.Profile.Shares {
 		s := &inj.in.Profile.Shares[i]
@@ -35,8 +36,8 @@ func (inj *injection) shareMounts() error {
 	return nil
 }
 
-// share gives one container of the template what the pod's own have, in the text
-// that is added, or in the pod if it is there already.
+// share adds the shared settings to one container of the template: to the text that is
+// added, or to the container in the pod if it is there already.
 func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) error {
 	given, needed, err := inj.sharedSettings(s, inj.isPrivileged(l, k))
 	if err != nil || given == nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
-// sharedSettings collects what one container gets of what the pod's own have.
+// sharedSettings collects what the pod's own containers share with one container.
 type sharedSettings struct {
 	share *v1alpha1.SidecarShare
-	// privileged reports whether the container that gets it is.
+	// privileged is true if the container that gets the settings is privileged.
 	privileged bool
 	// lists are written in this order.
 	env, volumeDevices, volumeMounts keyedList
@@ -25,8 +25,7 @@ type sharedSettings struct {
 	expanded map[string]bool
 }
 
-// keyedList is a list without two elements of one key, each of which is looked at
-// once: a pod may have thousands.
+// keyedList is a list without two elements of one key.
 type keyedList struct {
 	elements []rawjson.Value
 	at       map[string]int
@@ -85,7 +84,7 @@ func (inj *injection) sharedSettings(s *v1alpha1.SidecarShare, privileged bool) 
 	return append(dst, '}'), g.expanded, nil
 }
 
-// collect collects what is shared of one of the pod's own containers.
+// collect adds what one of the pod's own containers shares.
 func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 	var expanded []string
 	if g.share.VolumeMounts {
@@ -153,9 +152,8 @@ func (inj *injection) collectMount(g *sharedSettings, u *keyedList, key string, 
 	}
 }
 
-// mount returns a mount as it is shared: read-only, if that is wanted, and with what
-// the container itself mounts staying in it unless it is privileged, without
-// which the API server refuses Bidirectional.
+// mount returns a mount as it is shared: read-only if the profile says so, and without
+// Bidirectional propagation, which the API server allows for privileged containers alone.
 func (g *sharedSettings) mount(mount rawjson.Value) (rawjson.Value, error) {
 	var err error
 	if g.share.ReadOnly && !mount.Get("readOnly").IsTrue() {
@@ -169,8 +167,8 @@ func (g *sharedSettings) mount(mount rawjson.Value) (rawjson.Value, error) {
 	return mount, nil
 }
 
-// qualifyContainer returns a variable of a container as another one may have it: what
-// names no container means the one that it stands in.
+// qualifyContainer returns a variable for another container: a resourceFieldRef without a
+// containerName gets that of its own container.
 func qualifyContainer(variable, container rawjson.Value) (rawjson.Value, error) {
 	ref := variable.Get("valueFrom", "resourceFieldRef")
 	if ref.Kind() != rawjson.Object || ref.Get("containerName").Text() != "" {
@@ -179,8 +177,7 @@ func qualifyContainer(variable, container rawjson.Value) (rawjson.Value, error) 
 	return merge.SetMember(variable, ref, "containerName", string(container))
 }
 
-// expandedVariables returns names of variables and of those that their values expand, by any
-// number of steps. Each is looked at once.
+// expandedVariables returns the variables and all those that their values expand.
 func expandedVariables(names []string, value func(name string) rawjson.Value) map[string]bool {
 	all := make(map[string]bool, len(names))
 	for len(names) > 0 {
@@ -194,8 +191,8 @@ func expandedVariables(names []string, value func(name string) rawjson.Value) ma
 	return all
 }
 
-// isSameVariable reports whether two variables of one name are the same, whether or
-// not they say what the API server puts in where nothing is said.
+// isSameVariable reports whether two variables of one name are equal with the defaults of
+// the API server.
 func isSameVariable(a, b rawjson.Value) bool {
 	if merge.Equal(a, b) {
 		return true

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
-// checkUsers finds containers that run as a user which the profile claims for
-// one of its own.
+// checkUsers finds containers that run as a user that the profile reserves for one of its
+// own.
 func (inj *injection) checkUsers() error {
 	if len(inj.in.Profile.DistinctUsers) == 0 {
 		return nil

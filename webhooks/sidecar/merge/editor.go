@@ -43,8 +43,8 @@ type Splice struct {
 	last, filled bool
 }
 
-// errNotInText says that a value does not stand in the text that is edited. It
-// cannot happen, and must not be a mangled pod if it does.
+// errNotInText is returned for a value that is not part of the text that is edited. It
+// cannot happen, and must not corrupt a pod if it does.
 var errNotInText = errors.New("a change does not stand in the pod's text")
 
 func (e *Editor) operate(operation, path string, value any) {

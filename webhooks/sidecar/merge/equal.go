@@ -33,8 +33,8 @@ func findElement(list rawjson.Value, r *Rule, key string, value rawjson.Value) (
 	return -1, nil
 }
 
-// Describe returns a value as it may be shown in a message. Only texts and numbers are
-// shown: an object may hold what is nobody's business.
+// Describe returns a value for a message. Only strings, numbers and booleans are shown: an
+// object may hold secrets.
 func Describe(v rawjson.Value) string {
 	const most = 64
 	switch v.Kind() {
@@ -53,8 +53,8 @@ func Describe(v rawjson.Value) string {
 	}
 }
 
-// Canonical returns one text for all that equal takes for equal. What cannot be
-// decoded equals nothing but itself.
+// Canonical returns the same text for all values that are Equal. A value that cannot be
+// decoded equals only itself.
 func Canonical(v rawjson.Value) string {
 	tree, err := v.Decode()
 	if err != nil {

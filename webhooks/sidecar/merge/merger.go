@@ -17,17 +17,17 @@ import (
 // Merger merges what one profile says into a pod.
 type Merger struct {
 	Editor *Editor
-	// Earlier are the field paths of what the profile has added before: whatever it is
-	// now, it is no conflict.
+	// Earlier are the field paths of what an earlier call has added. A different value there
+	// is not a conflict.
 	Earlier map[string]bool
 	// Added are the field paths of what it adds now, and of what it has added before
 	// and is still in place.
 	Added []string
-	// OnConflict tells what to do where the pod has something else. It is called with
-	// the field's path for people and what is said about it.
+	// OnConflict is called where the pod has something else, with the path of the field for
+	// people and a message.
 	OnConflict func(path, message string)
-	// OnClash is kept for what the API server refuses a pod, whoever says it. Nil
-	// stands for kept.
+	// OnClash is called instead of OnConflict for duplicates that the API server refuses.
+	// Nil stands for OnConflict.
 	OnClash func(path, message string)
 
 	// Record notes what is created and what stood where something else is put.
@@ -89,8 +89,8 @@ func (m *Merger) Member(at Path, object rawjson.Value, name string, value rawjso
 	return nil
 }
 
-// deduplicate returns a value without the elements that its lists have twice. That two
-// are one may show only now that they are rendered.
+// deduplicate returns a value without elements that its lists have twice. Rendering can
+// make two elements equal.
 func (m *Merger) deduplicate(at Path, value rawjson.Value, r *Rule) rawjson.Value {
 	dst := []byte{'{'}
 	switch {
@@ -127,8 +127,8 @@ func (m *Merger) deduplicate(at Path, value rawjson.Value, r *Rule) rawjson.Valu
 	return append(dst, ']')
 }
 
-// withoutUsedPaths returns a list of mounts or devices without those whose path is that of one in
-// the other list.
+// withoutUsedPaths returns a list of mounts or devices without those whose path the other
+// list uses.
 func (m *Merger) withoutUsedPaths(at Path, other, value rawjson.Value) rawjson.Value {
 	if other.Len() == 0 {
 		return value
@@ -153,8 +153,8 @@ func (m *Merger) withoutUsedPaths(at Path, other, value rawjson.Value) rawjson.V
 	return append(rest, ']')
 }
 
-// withoutUnpaired returns requests or limits without those for which the pod has the other
-// of the two alone.
+// withoutUnpaired returns requests or limits without the resources for which the pod sets
+// only the other of the two.
 func (m *Merger) withoutUnpaired(at Path, other, own, value rawjson.Value) rawjson.Value {
 	if other.Len() == 0 {
 		return value
@@ -207,8 +207,8 @@ func (m *Merger) list(at Path, own, template rawjson.Value, r *Rule) error {
 	return nil
 }
 
-// isDuplicate reports whether an element cannot be added to a list because another one
-// has what no two may have.
+// isDuplicate reports whether another element of a list has the same value of a member
+// that must be unique.
 func (m *Merger) isDuplicate(at Path, own, value rawjson.Value, r *Rule) bool {
 	if r.unique == "" || value.Get(r.unique).Text() == "" {
 		return false
@@ -227,8 +227,8 @@ func (m *Merger) isDuplicate(at Path, own, value rawjson.Value, r *Rule) bool {
 	return false
 }
 
-// noteAdded remembers what is added where nothing was: each leaf for itself, because
-// others may add beside it, and what is around them as created.
+// noteAdded records what is added where nothing was: every leaf, because others may add
+// beside it, and the objects and lists around them as created.
 func (m *Merger) noteAdded(fieldPath string, value rawjson.Value, r *Rule) {
 	switch {
 	case value.Kind() == rawjson.Object && value.Len() > 0 && (r == nil || !r.IsAtomic):

@@ -8,9 +8,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// ReadQuantity reads a quantity, which may be written as a text or a number. One
-// that is longer than any real one is not read: comparing quantities with a huge
-// exponent takes minutes.
+// ReadQuantity reads a quantity, which may be a string or a number. It returns false for
+// one that is longer than any real one: comparing quantities with a huge exponent takes
+// minutes.
 func ReadQuantity(v rawjson.Value) (resource.Quantity, bool) {
 	const longest = 24
 	text := v.Text()

@@ -41,7 +41,7 @@ type Rule struct {
 	pair string
 	// unique is a member that no two elements of a list may have alike.
 	unique string
-	// contradicts reports whether a member cannot be added to what an object says.
+	// contradicts reports whether the API server refuses the object with a member.
 	contradicts func(object rawjson.Value, name string, value rawjson.Value) bool
 	// apiDefault is the value, as JSON, that the API server puts in where a pod's
 	// author says nothing.
@@ -132,8 +132,8 @@ func (r *Rule) Field(name string) *Rule {
 	return r.Fields[name]
 }
 
-// excludes reports whether an object has chosen another member than the one that is
-// to be added.
+// excludes reports whether an object has another member of the choice than the one that
+// is added.
 func (r *Rule) excludes(object rawjson.Value, name string) bool {
 	return r != nil && slices.Contains(r.oneOf, name) && slices.ContainsFunc(r.oneOf, func(other string) bool {
 		kind := object.Get(other).Kind()
@@ -173,8 +173,8 @@ func (r *Rule) equal(a, b rawjson.Value) bool {
 	return Equal(a, b)
 }
 
-// contradictsNode reports whether a field of a pod's spec cannot stand beside the others: what
-// a pod shares with its node, and where it is before it is scheduled.
+// contradictsNode reports whether the API server refuses a field of a pod's spec beside
+// the others: what the pod shares with its node, and gates of a pod that is scheduled.
 func contradictsNode(spec rawjson.Value, name string, value rawjson.Value) bool {
 	switch name {
 	case "shareProcessNamespace":
@@ -195,8 +195,8 @@ func contradictsNode(spec rawjson.Value, name string, value rawjson.Value) bool 
 	return false
 }
 
-// contradictsPrivileges reports whether a member of a securityContext cannot stand beside the
-// others: a container that may not get more privileges than it starts with is
+// contradictsPrivileges reports whether the API server refuses a member of a
+// securityContext beside the others: with allowPrivilegeEscalation: false a container is
 // neither privileged nor has SYS_ADMIN.
 func contradictsPrivileges(object rawjson.Value, name string, value rawjson.Value) bool {
 	admin := func(capabilities rawjson.Value) bool {

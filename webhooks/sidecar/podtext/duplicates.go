@@ -17,9 +17,8 @@ const (
 	fewMembers = 32
 )
 
-// memberNames finds members that occur twice in one object. Go, JavaScript and the
-// API server each have their own idea of which one holds, so an object that is
-// looked into must have none.
+// memberNames finds members that occur twice in one object. Decoders differ in which of
+// the two they take, so an object that is read must have none.
 type memberNames struct {
 	// seen has a bit for every hash of a name so far: only names that share
 	// their bit with an earlier one are compared.
@@ -30,7 +29,7 @@ type memberNames struct {
 	more  map[string]bool
 }
 
-// clear forgets the object, for the next.
+// clear removes the names of the object.
 func (s *memberNames) clear() {
 	clear(s.first[:min(s.count, fewMembers)])
 	s.seen, s.count, s.more = 0, 0, nil
@@ -75,8 +74,8 @@ func (s *memberNames) addToSet(name rawjson.Value) error {
 	return nil
 }
 
-// uniqueMembers returns the members of one object, none of which may occur twice, in the
-// room for them, which is empty.
+// uniqueMembers appends the members of an object to an empty buffer. It returns an error
+// if one occurs twice.
 func uniqueMembers(room []rawjson.Member, v rawjson.Value) ([]rawjson.Member, error) {
 	if v.Kind() != rawjson.Object {
 		return room, nil

@@ -13,32 +13,22 @@ const (
 	EphemeralContainers = NumLists
 )
 
-// String returns the list's name in a pod's spec.
+// String returns the name of the list in a pod's spec.
 func (l List) String() string {
-	switch l {
-	case InitContainers:
-		return "initContainers"
-	case Containers:
-		return "containers"
-	case Volumes:
-		return "volumes"
-	case EphemeralContainers:
-		return "ephemeralContainers"
-	default:
-		return "unknown"
-	}
+	return [...]string{"initContainers", "containers", "volumes", "ephemeralContainers"}[l]
 }
 
-// Pointer returns the list's JSON pointer in a pod, and its field path.
+// Pointer returns the JSON pointer of the list in a pod, which is its field path too.
 func (l List) Pointer() string {
 	return [...]string{"/spec/initContainers", "/spec/containers", "/spec/volumes"}[l]
 }
 
-// EndPointer returns the JSON pointer behind the list's last element.
+// EndPointer returns the JSON pointer to append an element to the list.
 func (l List) EndPointer() string {
 	return [...]string{"/spec/initContainers/-", "/spec/containers/-", "/spec/volumes/-"}[l]
 }
 
+// ListNamed returns the list of this name in a pod's spec, of those that a profile adds to.
 func ListNamed(name string) (List, bool) {
 	for l := range NumLists {
 		if l.String() == name {

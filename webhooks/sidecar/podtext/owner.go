@@ -2,9 +2,8 @@ package podtext
 
 import "strings"
 
-// WorkloadName returns the name of what a pod belongs to. The names that controllers
-// make up for what stands in between are left out: the hash of a ReplicaSet, and
-// the time of a CronJob's Job.
+// WorkloadName returns the name of the workload that owns the pod, without what
+// controllers append: the hash of a ReplicaSet, and the time of a CronJob's Job.
 func (p *Pod) WorkloadName() string {
 	for _, owner := range p.owners.Elements() {
 		if !owner.Get("controller").IsTrue() {

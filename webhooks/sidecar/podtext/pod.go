@@ -17,13 +17,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
-// Domain is in the name of every annotation that is for Gatehouse, and of those
-// that are meant to be.
+// Domain is part of the name of every annotation for Gatehouse.
 const Domain = "gatehouse.dev/"
 
-// mirrorAnnotation marks the pod by which the API server shows a static pod
-// (k8s.io/api/core/v1.MirrorPodAnnotationKey). The kubelet runs the static pod,
-// whatever becomes of its mirror.
+// mirrorAnnotation marks the mirror pod of a static pod
+// (k8s.io/api/core/v1.MirrorPodAnnotationKey). The kubelet runs the static pod whatever the
+// mirror says.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
 // Pod is what is read of a pod. Its values share the memory of the request.
@@ -35,9 +34,8 @@ type Pod struct {
 
 	InjectAnnotation, StatusAnnotation rawjson.Value
 	IsMirror                           bool
-	// HasGatehouseNames reports whether there is an annotation, or a label that was meant
-	// to be one, beside the word and the status, which may set a parameter
-	// of a profile.
+	// HasGatehouseNames is true if the pod has an annotation or label for Gatehouse other
+	// than the inject and the status annotation.
 	HasGatehouseNames bool
 
 	HostNetwork     rawjson.Value
@@ -45,18 +43,18 @@ type Pod struct {
 	RestartPolicy   rawjson.Value
 	SecurityContext rawjson.Value
 	OS              rawjson.Value
-	// Resources and grace are those of the pod as a whole.
+	// Resources and GracePeriod are those of the pod as a whole.
 	Resources, GracePeriod rawjson.Value
 
-	// Lists are the lists of the spec, and items their elements.
+	// Lists are the lists of the spec, and Elements their elements.
 	Lists    [EphemeralContainers + 1]ListText
 	Elements []Element
-	// specError says what specError says of the members of the spec.
+	// specError is the first error in the spec.
 	specError error
 }
 
-// ListText is one list of the spec: its text, and which of the pod's items are
-// its elements.
+// ListText is one list of the spec: its text, and the range of its elements in those of
+// the pod.
 type ListText struct {
 	Text     rawjson.Value
 	From, To int
@@ -65,7 +63,7 @@ type ListText struct {
 // Element is an element of one of the lists.
 type Element struct {
 	Name, Text, Ports rawjson.Value
-	// IsNative reports that an init container is a native sidecar.
+	// IsNative is true for an init container that is a native sidecar.
 	IsNative bool
 }
 
@@ -100,7 +98,7 @@ const (
 // be.
 func Trim(text []byte) []byte { return bytes.Trim(text, " \n\t\r") }
 
-// Parse is read for a text that may be no JSON, or have space around it.
+// Parse is Read for a text that may not be JSON, or have space around it.
 func (p *Pod) Parse(r *Reader, text []byte) error {
 	value, err := rawjson.Parse(text)
 	if err != nil {
@@ -109,9 +107,9 @@ func (p *Pod) Parse(r *Reader, text []byte) error {
 	return p.Read(r, value)
 }
 
-// Read reads the text of a pod in one pass. An error means that this is no pod,
-// or one that no two readers would read alike. What keeps profiles from having
-// to do with its spec, and nothing else, is for specError.
+// Read reads the text of a pod in one pass. It returns an error for a text that is not a
+// pod, or is ambiguous. Errors in the spec matter only for pods that a profile selects:
+// SpecError returns them.
 func (p *Pod) Read(r *Reader, text rawjson.Value) error {
 	if kind := text.Kind(); kind != rawjson.Object {
 		return fmt.Errorf("the object is %s, not a pod", kind)
@@ -137,8 +135,8 @@ func (p *Pod) readMembers(r *Reader, depth int, path string, read func(*Pod, *Re
 	return nil
 }
 
-// readObject is members that stores the object's text. Null stands for an absent
-// object, as everywhere in the API, but is stored: what is put there replaces it.
+// readObject reads an object like readMembers and stores its text. Null stands for an
+// absent object, as everywhere in the API, but is stored: what is added replaces it.
 func (p *Pod) readObject(into *rawjson.Value, r *Reader, depth int, path string, read func(*Pod, *Reader, rawjson.Value) error) error {
 	switch kind := r.Kind(); kind {
 	case rawjson.Object:
@@ -213,7 +211,7 @@ func (p *Pod) readAnnotation(r *Reader, name rawjson.Value) error {
 	return nil
 }
 
-// readLabel passes by a label: a look at its name is all that it takes.
+// readLabel reads the name of a label.
 func (p *Pod) readLabel(r *Reader, name rawjson.Value) error {
 	p.HasGatehouseNames = p.HasGatehouseNames || bytes.Contains(name, []byte(Domain))
 	r.Skip()
@@ -251,7 +249,7 @@ func (p *Pod) readSpecMember(r *Reader, name rawjson.Value) error {
 	return nil
 }
 
-// readList reads a list of the spec, as far as profiles may have to do with it.
+// readList reads a list of the spec.
 func (p *Pod) readList(r *Reader, l List) {
 	into := &p.Lists[l]
 	into.From, into.To = len(p.Elements), len(p.Elements)
@@ -318,15 +316,14 @@ func (p *Pod) readElement(r *Reader, l List) error {
 	return nil
 }
 
-// noteSpecError notes why profiles cannot have to do with the spec.
+// noteSpecError stores the first error in the spec.
 func (p *Pod) noteSpecError(format string, args ...any) {
 	if p.specError == nil {
 		p.specError = fmt.Errorf(format, args...)
 	}
 }
 
-// SpecError says why profiles cannot have to do with the spec, the first reason
-// in the order of the text. It matters for pods only that a profile selects.
+// SpecError returns the first error in the spec, in the order of the text.
 func (p *Pod) SpecError() error {
 	if p.Spec.Kind() != rawjson.Object {
 		return fmt.Errorf("spec is %s, not an object", p.Spec.Kind())
@@ -394,12 +391,13 @@ func (p *Pod) Containers() iter.Seq2[List, *Element] {
 	}
 }
 
-// IsReservedAnnotation reports whether an annotation is not for a profile to set.
+// IsReservedAnnotation reports whether a profile must not set an annotation.
 func IsReservedAnnotation(annotation string) bool {
 	domain, _, _ := strings.Cut(annotation, "/")
 	return domain == v1alpha1.ParameterDomain || strings.HasSuffix(domain, "."+v1alpha1.ParameterDomain) || annotation == mirrorAnnotation
 }
 
+// Quote returns a text from a pod for a message: quoted, and cut to a length.
 func Quote(text string) string {
 	const most = 64
 	return strconv.Quote(strict.Cut(text, most))

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// Port is a port and who declares it.
+// Port is a port and the container that declares it.
 type Port struct {
 	ContainerPort, HostPort int32
 	hostIP                  string
@@ -26,12 +26,12 @@ func NewPort(p *corev1.ContainerPort, container string) Port {
 
 type Ports []Port
 
-// PortUse is a number that a port takes. Two ports that clash have one in common.
+// PortUse is a number that a port uses. Two ports that conflict have one in common.
 type PortUse struct {
 	host     bool
 	number   int32
 	protocol corev1.Protocol
-	// of is empty but in takenPorts.
+	// of is empty outside of a PortIndex.
 	of string
 }
 
@@ -47,8 +47,8 @@ func (p *Port) Uses() []PortUse {
 	return out
 }
 
-// PortIndex are the ports of a pod, among which one that clashes with another is found
-// without a look at all of them.
+// PortIndex finds the port of a pod that conflicts with another one without comparing all
+// of them.
 type PortIndex struct {
 	ports Ports
 	// first is the first port of each use. With of, it is the first of an address of the
@@ -91,7 +91,7 @@ func (t *PortIndex) Add(p *Port) {
 	t.ports = append(t.ports, *p)
 }
 
-// Conflict returns the first port that p clashes with, and over which of its fields.
+// Conflict returns the first port that conflicts with p, and the field in which.
 func (t *PortIndex) Conflict(p *Port) (*Port, string) {
 	at := len(t.ports)
 	for _, use := range p.Uses() {
@@ -108,13 +108,12 @@ func (t *PortIndex) Conflict(p *Port) (*Port, string) {
 	return &t.ports[at], p.ConflictsOver(&t.ports[at])
 }
 
-// ConflictsOver tells over which field two ports of one pod clash, if they do.
+// ConflictsOver returns the field in which two ports of one pod conflict, or nothing.
 //
-// Two host ports clash as in the API server's validation, which refuses such a
-// pod, and in the scheduler, to which no address is every address. Two
-// container ports clash if two containers declare the same number and protocol:
-// the containers of a pod share one network, so that the second to listen
-// fails. The API server lets that pass, and the pod crashes later.
+// Host ports conflict as in the API server's validation and in the scheduler, where no
+// address means every address. Container ports conflict if two containers declare the
+// same number and protocol: the containers of a pod share one network, so that the second
+// one to listen fails. The API server allows that, and the pod crashes later.
 func (p *Port) ConflictsOver(other *Port) string {
 	if cmp.Or(p.protocol, corev1.ProtocolTCP) != cmp.Or(other.protocol, corev1.ProtocolTCP) {
 		return ""

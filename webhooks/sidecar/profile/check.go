@@ -39,7 +39,7 @@ func (c *compiler) warn(path, hint, format string, args ...any) {
 	c.report(diagnostic.Warning, path, hint, fmt.Sprintf(format, args...))
 }
 
-// checkProfile checks what a profile says besides its template.
+// checkProfile checks the profile without its template.
 func (c *compiler) checkProfile() {
 	p := c.profile
 	switch p.Name {
@@ -83,8 +83,7 @@ func (c *compiler) checkProfile() {
 	c.checkPresets()
 }
 
-// checkRequired finds parameters that every pod must set though none has asked
-// for the profile.
+// checkRequired warns about required parameters of a profile that is applied unasked.
 func (c *compiler) checkRequired(p *Profile) {
 	if !p.OptOut || c.diagnostics.Err() != nil {
 		return
@@ -106,8 +105,8 @@ func (c *compiler) checkRequired(p *Profile) {
 	}
 }
 
-// checkPresets finds presets that nobody has. In a directory that is certain; in
-// a cluster the ConfigMap may come later, and pods wait for it.
+// checkPresets warns about presets without a ConfigMap. In a cluster it may be created
+// later.
 func (c *compiler) checkPresets() {
 	for i, preset := range c.profile.Spec.Presets {
 		if c.configMaps == nil {

@@ -30,15 +30,14 @@ import (
 type Profile struct {
 	Name, source string
 	OptOut       bool
-	// Percent is the share of workloads, and replaces the profile whose place
-	// this one takes there.
+	// Percent is the share of workloads in the rollout, and Replaces the name of the
+	// profile that this one replaces there.
 	Percent  int32
 	Replaces string
-	// AnnotationPrefix is what the annotations that set parameters begin with. A
-	// profile that takes the place of another answers to that one's name.
+	// AnnotationPrefix is the prefix of the annotations that set parameters. It has the
+	// name of the profile that this one replaces.
 	AnnotationPrefix string
-	// ReplacedBy is the index of the profile that takes this one's place in its
-	// share, or -1.
+	// ReplacedBy is the index of the profile that replaces this one, or -1.
 	ReplacedBy int
 
 	First                        [podtext.NumLists]bool // in front of the pod's own
@@ -47,10 +46,10 @@ type Profile struct {
 	OnSameName                   v1alpha1.SameNameAction
 	DistinctUsers, before, after []string
 
-	// ObjectSelector and namespaces are nil for a selector that matches everything.
+	// ObjectSelector and NamespaceSelector are nil if they match everything.
 	ObjectSelector, NamespaceSelector labels.Selector
-	// NameSelector is the part of namespaces that looks at nothing but the
-	// namespace's name, nil without one; nameOnly says that there is no other.
+	// NameSelector is the part of NamespaceSelector that depends on the name of the
+	// namespace alone, or nil. NameOnly is true if there is no other part.
 	NameSelector labels.Selector
 	NameOnly     bool
 	Conditions   []condition
@@ -69,8 +68,8 @@ type Profile struct {
 	Additions []Addition
 	Shares    []v1alpha1.SidecarShare
 
-	// AppContainer is the name of a container that keeps a pod from ending: one of the
-	// template's containers. It is empty if there is none.
+	// AppContainer is the name of a container of the template that is not an init
+	// container, or empty. It keeps the pod from ending.
 	AppContainer string
 	// OperatingSystems are the operating systems that the profile is not for.
 	OperatingSystems OperatingSystems
@@ -89,13 +88,13 @@ type condition struct {
 type Element struct {
 	Name string
 	tree *template.Tree
-	// IsNative reports that an init container is a native sidecar.
+	// IsNative is true for an init container that is a native sidecar.
 	IsNative bool
 	// ports are those of the sample, for the comparison of profiles.
 	ports podtext.Ports
 }
 
-// Addition are what is added to some of the pod's own containers.
+// Addition is what is added to some of the pod's own containers.
 type Addition struct {
 	v1alpha1.AppContainerAdditions
 	tree *template.Tree
@@ -110,7 +109,7 @@ func (p *Profile) HasOnlyVolumes() bool {
 	return len(p.Elements[podtext.InitContainers])+len(p.Elements[podtext.Containers]) == 0
 }
 
-// FixedRevision returns that of what is the same for every pod.
+// FixedRevision returns the revision, or nothing if it depends on the pod.
 func (p *Profile) FixedRevision() string {
 	if p.Fixed == nil {
 		return ""
@@ -128,7 +127,7 @@ type compiler struct {
 	diagnostics diagnostic.List
 	// typed is what the profile adds, as it would be in a plausible pod.
 	typed sample
-	// addsAnything reports whether the profile adds anything.
+	// addsAnything is true if the profile adds anything.
 	addsAnything bool
 	// placeholders are those of the template's spec and of the additions.
 	placeholders podcheck.Placeholders
@@ -146,7 +145,7 @@ func Compile(in Input) (*Profile, diagnostic.List) {
 	return p, c.diagnostics
 }
 
-// Input is what compileProfile needs.
+// Input is what Compile needs.
 type Input struct {
 	Environment *template.Environment
 	Security    *podsecurity.Evaluator
@@ -209,7 +208,7 @@ func (c *compiler) compile() *Profile {
 	return p
 }
 
-// add takes over findings of the packages below, which do not know the document.
+// add adds diagnostics of other packages, which do not know the document.
 func (c *compiler) add(found diagnostic.List) {
 	for _, f := range found {
 		f.Source, f.Object = c.profile.Source, objectName(c.profile)
@@ -353,7 +352,7 @@ func nameRequirements(from labels.Selector) (byName labels.Selector, only bool) 
 	return byName, len(named) == len(all)
 }
 
-// DeclineHint says how a pod does without the profile.
+// DeclineHint returns the hint how a pod opts out of the profile.
 func (p *Profile) DeclineHint() string {
 	return "decline the profile with the annotation " + v1alpha1.InjectAnnotation + `: "-` + cmp.Or(p.Replaces, p.Name) + `"`
 }
@@ -365,10 +364,9 @@ type Document struct {
 	v1alpha1.SidecarProfile
 }
 
-// ConfigMaps tells what presets hold. It must be safe for concurrent use, and
-// what it returns must not change.
+// ConfigMaps looks up the data of presets. It must be safe for concurrent use, and what
+// it returns must not change.
 type ConfigMaps interface {
-	// ConfigMapData returns the data of a ConfigMap, and whether it is known at
-	// all.
+	// ConfigMapData returns the data of a ConfigMap, and whether it is known.
 	ConfigMapData(namespace, name string) (data map[string]string, known bool)
 }

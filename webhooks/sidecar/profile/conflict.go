@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
-// CheckNames refuses profiles of the same name: the status annotation could not
-// tell them apart.
+// CheckNames reports profiles of the same name: the status annotation could not
+// distinguish them.
 func CheckNames(profiles []Document) diagnostic.List {
 	var found diagnostic.List
 	first := make(map[string]string, len(profiles))
@@ -32,7 +32,7 @@ func CheckNames(profiles []Document) diagnostic.List {
 // clusterSource is the Source of profiles that are custom resources.
 const clusterSource = "cluster"
 
-// origin returns where a profile is, for the sentence of another profile's finding.
+// origin describes where a profile is, for a diagnostic of another profile.
 func origin(source string) string {
 	if source == clusterSource {
 		return "of the cluster"
@@ -40,9 +40,8 @@ func origin(source string) string {
 	return fmt.Sprintf("in %q", source)
 }
 
-// CheckConflicts refuses profiles that could apply to one pod and would then both
-// add something of the same name or claim the same port. Which of them came
-// first would otherwise decide what pods look like.
+// CheckConflicts reports profiles that can apply to one pod and then add something of the
+// same name or declare the same port.
 func CheckConflicts(profiles []*Profile) diagnostic.List {
 	var (
 		found  diagnostic.List
@@ -109,9 +108,8 @@ func CheckConflicts(profiles []*Profile) diagnostic.List {
 	return found
 }
 
-// canOverlap reports whether two profiles could apply to one pod: whether their
-// selectors do not exclude each other for certain, and neither takes the other's
-// place.
+// canOverlap reports whether two profiles can apply to one pod: their selectors do not
+// exclude each other for certain, and neither replaces the other.
 func canOverlap(a, b *Profile) bool {
 	if a.Replaces == b.Name || b.Replaces == a.Name {
 		return false

@@ -7,21 +7,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Constraints are what a profile asks of a pod's own fields, and the API server
-// refuses a pod for whose fields say otherwise
-// (k8s.io/kubernetes/pkg/apis/core/validation). They tell which pods are to be
-// looked at.
+// Constraints are what a profile requires of fields of the pod. The API server refuses a
+// pod that does not meet them (k8s.io/kubernetes/pkg/apis/core/validation). Pods that
+// cannot break them are not checked.
 type Constraints struct {
 	// Sleep is the longest sleep of a hook, in seconds, which the pod's grace
 	// period must not be shorter than.
 	Sleep int64
-	// Restarts reports whether a container is to be restarted to be resized, which
-	// it is not in a pod that is never restarted.
+	// Restarts is true if a container is restarted to be resized, which the API server
+	// refuses for restartPolicy: Never.
 	Restarts bool
-	// Resources are those that the profile says something of: what containers
-	// need must fit into what the pod says for all.
+	// Resources are the names of the resources that the profile sets. The sum of all
+	// containers must not exceed what the pod has as a whole.
 	Resources []string
-	// Fields reports whether the profile sets any of these fields of pods.
+	// Fields is true if the profile sets any of these fields of the pod itself.
 	Fields bool
 }
 

@@ -6,10 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// OperatingSystems tells on which operating systems the API server would refuse a pod for
-// what a profile adds, whose spec.os.name says that it is for one:
-// k8s.io/kubernetes/pkg/apis/core/validation, validateWindows and validateLinux.
-// A pod that does not say is not refused.
+// OperatingSystems are the operating systems for which the API server refuses a pod with
+// what a profile adds (k8s.io/kubernetes/pkg/apis/core/validation, validateWindows and
+// validateLinux). It refuses no pod without spec.os.name.
 type OperatingSystems struct{ linux, windows bool }
 
 func (s OperatingSystems) Refuse(os string) bool {

@@ -24,8 +24,8 @@ type Rendered struct {
 	Elements       [podtext.NumLists][]Part
 	Metadata, Spec rawjson.Value
 	App            []rawjson.Value
-	// HasPorts reports whether any element declares a port that is in use while the
-	// pod's own containers run.
+	// HasPorts is true if an element declares a port that is in use while the pod's own
+	// containers run.
 	HasPorts bool
 	// Arrays are the elements of each list as an array.
 	Arrays [podtext.NumLists]any
@@ -78,8 +78,7 @@ func (p *Profile) Trees() []*template.Tree {
 	return all
 }
 
-// Render puts together what a function renders, in the form in which the API
-// server writes it.
+// Render renders every tree of the profile with a function, in the canonical form.
 func (p *Profile) Render(render func(*template.Tree) ([]byte, error)) (*Rendered, error) {
 	r := new(Rendered)
 	sum := sha256.New()

@@ -22,7 +22,7 @@ func readVolume(raw []byte) (*corev1.Volume, error) {
 	return v, nil
 }
 
-// quantities returns those of a volume.
+// quantities returns the quantities of a volume.
 func quantities(v *corev1.Volume) iter.Seq[*resource.Quantity] {
 	return func(yield func(*resource.Quantity) bool) {
 		items := func(items []corev1.DownwardAPIVolumeFile) bool {

@@ -89,8 +89,7 @@ func absentKey(name string) string {
 	}
 }
 
-// Undo is a tree of field paths: what is to be taken out of a pod, and what is to be
-// put back.
+// Undo is a tree of field paths: what Revert removes from a pod, and what it restores.
 type Undo struct {
 	remove bool
 	// created says that what stands here was made for what was put into it: it

@@ -48,30 +48,12 @@ func (e *Entry) IsEmpty() bool {
 
 // List returns the names of what was added to a list.
 func (e *Entry) List(l podtext.List) *[]string {
-	switch l {
-	case podtext.InitContainers:
-		return &e.InitContainers
-	case podtext.Containers:
-		return &e.Containers
-	case podtext.Volumes, podtext.EphemeralContainers:
-		return &e.Volumes
-	default:
-		return &e.Volumes
-	}
+	return [...]*[]string{podtext.InitContainers: &e.InitContainers, podtext.Containers: &e.Containers, podtext.Volumes: &e.Volumes}[l]
 }
 
 // AddsContainer reports whether the entry lists a container that the profile has added.
 func (e *Entry) AddsContainer(l podtext.List, name string) bool {
-	switch l {
-	case podtext.InitContainers:
-		return slices.Contains(e.InitContainers, name)
-	case podtext.Containers:
-		return slices.Contains(e.Containers, name)
-	case podtext.Volumes, podtext.EphemeralContainers:
-		return false
-	default:
-		return false
-	}
+	return l <= podtext.Containers && slices.Contains(*e.List(l), name)
 }
 
 // Lists reports whether the entry lists an element in any way.
@@ -86,7 +68,7 @@ func (e *Entry) Lists(l podtext.List, name string) bool {
 	}
 }
 
-// Names returns the names that claims is true for.
+// Names returns the names for which Lists is true.
 func (e *Entry) Names(l podtext.List) map[string]bool {
 	out := map[string]bool{}
 	others := [...][]string{e.Merged, e.Replaced}
@@ -101,7 +83,7 @@ func (e *Entry) Names(l podtext.List) map[string]bool {
 	return out
 }
 
-// Prune returns the entry without what it claims and is not there.
+// Prune returns the entry without what the pod does not have.
 func (e *Entry) Prune(found *Undo, there [podtext.NumLists]map[string]bool) Entry {
 	in := func(names []string, ls ...podtext.List) []string {
 		return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
@@ -153,7 +135,7 @@ func Parse(text string) (*Status, error) {
 }
 
 // dropImpossible drops what no decision can have written: a pod can come with any
-// annotation, and what it claims is not looked at when a decision is made.
+// annotation.
 func (s *Status) dropImpossible() {
 	known := make(map[string]bool)
 	for i := range s.Profiles {
@@ -218,7 +200,7 @@ func (s *Status) Find(profile string) *Entry {
 	return nil
 }
 
-// Undo returns how to take out of a pod what the status lists.
+// Undo returns the tree that removes from a pod what the status lists.
 func (s *Status) Undo() *Undo {
 	root := new(Undo)
 	for i := range s.Profiles {

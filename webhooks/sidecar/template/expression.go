@@ -34,9 +34,9 @@ type expression struct {
 	parameter int
 	kind      v1alpha1.ParameterType // of the parameter
 	output    *cel.Type
-	// loops reports that evaluation can take long enough to be interrupted.
+	// loops is true if evaluation can take long enough to be interrupted.
 	loops bool
-	// quantities reports that it makes quantities of texts.
+	// quantities is true if it makes quantities of strings.
 	quantities bool
 	// names are the variables that the expression names.
 	names []string

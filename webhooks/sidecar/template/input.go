@@ -16,9 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// ErrCouldNotTell is about an evaluation that came to no result for a reason that
-// is not in the pod: the time was over, the budget spent, or something that the
-// expression asks for is not known at the moment.
+// ErrCouldNotTell is the error of an evaluation without a result for a reason that is not
+// in the pod: a timeout, a cost limit, or something that is not known at the moment.
 var ErrCouldNotTell = errors.New("could not tell")
 
 // EvaluationError is about an expression that has no result, or none of use, for

@@ -20,7 +20,7 @@ import (
 // anything is welcome.
 type place struct {
 	t reflect.Type
-	// decides reports that the type reads its JSON itself.
+	// decides is true if the type decodes its JSON itself.
 	decides bool
 }
 

@@ -32,7 +32,7 @@ type node struct {
 	path  string
 	parts []piece
 	place place
-	// trusted reports that whatever the expression gives fits the place.
+	// trusted is true if every result of the expression fits the place.
 	trusted bool
 }
 
@@ -126,7 +126,7 @@ func (r *rendering) fail(err error) {
 	}
 }
 
-// over reports that nothing more needs to be looked at.
+// over reports whether the rendering is given up.
 func (r *rendering) over() bool { return len(r.failed) >= maxFailures }
 
 // err returns what failed. An expression without a result for this pod is certain,

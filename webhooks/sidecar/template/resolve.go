@@ -56,8 +56,7 @@ type Invalid struct {
 	From Origin
 	// Allowed is the accepted form, for people: "an integer from 1 to 10".
 	Allowed string
-	// Skip reports that the profile is to be left out, and false that the pod is to
-	// be refused.
+	// Skip is true if the profile is left out, and false if the pod is refused.
 	Skip bool
 }
 

@@ -22,8 +22,8 @@ type KnownNamespace struct {
 	*corev1.Namespace
 }
 
-// lintNamespaces warns about what namespaces that are known beforehand say to
-// profiles in vain. It is no error: a namespace is not the configuration's.
+// lintNamespaces warns about annotations of namespaces that have no effect. They are not
+// errors, because a namespace is not part of the configuration.
 func (s *Set) lintNamespaces(all []KnownNamespace) diagnostic.List {
 	var found diagnostic.List
 	for _, ns := range all {
@@ -67,7 +67,7 @@ func (s *Set) lintNamespaces(all []KnownNamespace) diagnostic.List {
 	return found
 }
 
-// invalidIn returns the parameters that a namespace sets to what is not allowed.
+// invalidIn returns the parameters that a namespace sets to invalid values.
 func (s *Set) invalidIn(p *profile.Profile, ns *corev1.Namespace) []template.Invalid {
 	_, invalid := p.Scope.Resolve(
 		func(string) (string, bool) { return "", false },
