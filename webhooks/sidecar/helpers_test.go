@@ -43,10 +43,17 @@ func profile(t testing.TB, source, text string) sidecar.Profile {
 	return p
 }
 
-// compile compiles profiles written in YAML.
+// compile compiles profiles written in YAML, for the known namespaces.
 func compile(t testing.TB, texts ...string) *sidecar.Set {
 	t.Helper()
-	spec := sidecar.Spec{Namespaces: known()}
+	return compileIn(t, known(), texts...)
+}
+
+// compileIn compiles profiles for a cluster, which may have ConfigMaps too.
+func compileIn(t testing.TB, cluster sidecar.Namespaces, texts ...string) *sidecar.Set {
+	t.Helper()
+	spec := sidecar.Spec{Namespaces: cluster}
+	spec.ConfigMaps, _ = cluster.(sidecar.ConfigMaps)
 	for _, text := range texts {
 		spec.Profiles = append(spec.Profiles, profile(t, "test.yaml", text))
 	}
@@ -106,6 +113,12 @@ func apply(t testing.TB, pod string, operations []jsonpatch.Operation) string {
 		t.Fatalf("%s does not apply to %s: %v", text, pod, err)
 	}
 	return string(out)
+}
+
+// patchedBy is apply for bytes.
+func patchedBy(t testing.TB, pod []byte, operations []jsonpatch.Operation) []byte {
+	t.Helper()
+	return []byte(apply(t, string(pod), operations))
 }
 
 // shipper returns a profile of one native sidecar and a volume, for namespaces with

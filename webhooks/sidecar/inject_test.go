@@ -53,20 +53,6 @@ func shop(t testing.TB, metadata string) objects {
 	return objects{namespaces: map[string]*corev1.Namespace{"shop": {ObjectMeta: m}}}
 }
 
-// compileIn compiles profiles for a cluster.
-func compileIn(t testing.TB, cluster objects, texts ...string) *sidecar.Set {
-	t.Helper()
-	spec := sidecar.Spec{Namespaces: cluster, ConfigMaps: cluster}
-	for _, text := range texts {
-		spec.Profiles = append(spec.Profiles, profile(t, "test.yaml", text))
-	}
-	set, err := sidecar.Compile(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
-}
-
 // input returns a pod in the namespace shop, in YAML, that is to be created. A pod
 // without a spec gets an empty one.
 func input(t testing.TB, pod string) sidecar.Input {

@@ -1,14 +1,11 @@
 package sidecar_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"reflect"
 	"slices"
 	"testing"
 
-	"gomodules.xyz/jsonpatch/v2"
-	evanphx "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	podsecurityapi "k8s.io/pod-security-admission/api"
 	podsecuritypolicy "k8s.io/pod-security-admission/policy"
@@ -37,37 +34,10 @@ func checkers(t testing.TB) []*checker {
 	return all
 }
 
-// tree is a text as a tree, with numbers as they are written.
+// treeOf is tree for bytes.
 func treeOf(t testing.TB, text []byte) any {
 	t.Helper()
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return v
-}
-
-// patched applies a patch with the API server's library.
-func patchedBy(t testing.TB, pod []byte, operations []jsonpatch.Operation) []byte {
-	t.Helper()
-	if len(operations) == 0 {
-		return pod
-	}
-	text, err := json.Marshal(operations)
-	if err != nil {
-		t.Fatal(err)
-	}
-	patch, err := evanphx.DecodePatch(text)
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	out, err := patch.Apply(pod)
-	if err != nil {
-		t.Fatalf("%s does not apply to %s: %v", text, pod, err)
-	}
-	return out
+	return tree(t, string(text))
 }
 
 // decide decides, and checks all that can be said of the decision. It returns

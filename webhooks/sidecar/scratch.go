@@ -15,6 +15,6 @@ type scratch struct {
 
 // clear removes every reference to the request.
 func (s *scratch) clear() {
-	s.Buffer.Clear()
+	s.Clear()
 	*s = scratch{Buffer: s.Buffer}
 }

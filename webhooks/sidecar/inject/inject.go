@@ -59,15 +59,15 @@ type Reporter interface {
 type Outcome uint8
 
 const (
-	// Merged: the pod has changed.
+	// Merged is for a pod that has changed.
 	Merged Outcome = iota
-	// Unchanged: the pod has everything already.
+	// Unchanged is for a pod that has everything already.
 	Unchanged
-	// Outdated: the pod has another revision of the profile, and keeps it.
+	// Outdated is for a pod that has another revision of the profile, and keeps it.
 	Outdated
-	// Conflicting: the conflicts keep the profile from being applied.
+	// Conflicting is for a pod whose conflicts keep the profile from being applied.
 	Conflicting
-	// Refused: the pod is refused, whatever the profile says about conflicts.
+	// Refused is for a pod that is refused, whatever the profile says about conflicts.
 	Refused
 )
 

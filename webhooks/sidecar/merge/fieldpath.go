@@ -37,6 +37,7 @@ func (r *Rule) Key(element rawjson.Value) string {
 	return b.String()
 }
 
+// NameKey returns the token of a field path for the element with a name.
 func NameKey(name string) string { return "name=" + escapeKey(name) }
 
 func escapeKey(text string) string {
@@ -46,6 +47,7 @@ func escapeKey(text string) string {
 	return keyEscapes.Replace(text)
 }
 
+// Unescape returns what a token of a field path stands for.
 func Unescape(token string) string {
 	if strings.IndexByte(token, '~') < 0 {
 		return token
@@ -57,6 +59,7 @@ func Unescape(token string) string {
 // it is found again when indexes have changed, and the path for people.
 type Path struct{ Pointer, FieldPath, Display string }
 
+// Member returns the path of a member.
 func (p Path) Member(name string) Path {
 	token := Escape(name)
 	path := name
@@ -68,6 +71,7 @@ func (p Path) Member(name string) Path {
 	return Path{p.Pointer + "/" + token, p.FieldPath + "/" + token, p.Display + path}
 }
 
+// Element returns the path of an element, by its index and its key.
 func (p Path) Element(index int, key string) Path {
 	n := strconv.Itoa(index)
 	return Path{p.Pointer + "/" + n, p.FieldPath + "/" + key, p.Display + "[" + n + "]"}

@@ -141,6 +141,7 @@ func (r *Rule) excludes(object rawjson.Value, name string) bool {
 	})
 }
 
+// IsMergedList reports whether a list is merged element by element.
 func (r *Rule) IsMergedList() bool { return r != nil && (r.IsSet || len(r.mapKeys) > 0) }
 
 // Identity returns one text for all elements of a list that are one.

@@ -41,6 +41,7 @@ type Checker struct {
 	ports podtext.PortIndex
 }
 
+// New returns a checker of a template with these placeholders.
 func New(placeholders Placeholders, report func(severity diagnostic.Severity, path, hint, message string)) *Checker {
 	return &Checker{
 		report: report, placeholders: placeholders,
@@ -70,6 +71,7 @@ func OneOf[T ~string](c *Checker, path string, word T, allowed ...T) {
 	c.error(path, diagnostic.DidYouMean(string(word), plain...), "%q is not known: allowed are %s and %s", word, strings.Join(quoted[:last], ", "), quoted[last])
 }
 
+// Selector checks a label selector.
 func (c *Checker) Selector(path string, s *metav1.LabelSelector) {
 	errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, field.NewPath(path))
 	// Upstream walks a map.
@@ -115,6 +117,7 @@ func (c *Checker) invalid(path, format string, args ...any) {
 // such a place itself.
 type Placeholders map[string]Placeholders
 
+// FindPlaceholders returns the places with a placeholder, or nil.
 func FindPlaceholders(v rawjson.Value) Placeholders {
 	var out Placeholders
 	note := func(token string, below Placeholders) {
@@ -170,4 +173,5 @@ func oneOf[T ~string](c *Checker, path string, word T, allowed ...T) {
 	}
 }
 
+// Indexed returns the path of an element of a list.
 func Indexed(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }

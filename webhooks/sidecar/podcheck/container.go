@@ -163,8 +163,11 @@ func (c *Checker) plainInit(at string, init *corev1.Container) {
 type Sort uint8
 
 const (
+	// AppContainer is a container that is not an init container.
 	AppContainer Sort = iota
+	// NativeSidecar is an init container with restartPolicy: Always.
 	NativeSidecar
+	// InitContainer is any other init container.
 	InitContainer
 )
 

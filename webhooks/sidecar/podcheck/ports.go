@@ -29,6 +29,7 @@ func (c *Checker) port(at, container string, p *corev1.ContainerPort, taken *pod
 	taken.Add(&port)
 }
 
+// DeclaredPorts returns the ports of a container.
 func DeclaredPorts(c *corev1.Container) podtext.Ports {
 	var ports podtext.Ports
 	for i := range c.Ports {

@@ -3,6 +3,7 @@ package podtext
 // List is one of the lists of a pod's spec that a profile adds to.
 type List uint8
 
+// The lists.
 const (
 	InitContainers List = iota
 	Containers

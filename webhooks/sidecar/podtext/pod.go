@@ -67,6 +67,7 @@ type Element struct {
 	IsNative bool
 }
 
+// Element returns an element of one of the lists, by its index in Elements.
 func (p *Pod) Element(i int) *Element { return &p.Elements[i] }
 
 // Find returns the index in the list of the first element of this name, or -1.

@@ -18,12 +18,14 @@ type Port struct {
 	Path                    string          // of the port, for messages
 }
 
+// NewPort returns a port of a container.
 func NewPort(p *corev1.ContainerPort, container string) Port {
 	return Port{
 		ContainerPort: p.ContainerPort, HostPort: p.HostPort, hostIP: p.HostIP, protocol: p.Protocol, Container: container,
 	}
 }
 
+// Ports are ports of one or several containers.
 type Ports []Port
 
 // PortUse is a number that a port uses. Two ports that conflict have one in common.
@@ -35,6 +37,7 @@ type PortUse struct {
 	of string
 }
 
+// Uses returns what the port uses.
 func (p *Port) Uses() []PortUse {
 	protocol := cmp.Or(p.protocol, corev1.ProtocolTCP)
 	var out []PortUse
@@ -68,6 +71,7 @@ func (p *Port) address() string {
 	return p.hostIP
 }
 
+// Add adds a port.
 func (t *PortIndex) Add(p *Port) {
 	if t.first == nil {
 		t.first = make(map[PortUse]int)

@@ -105,6 +105,7 @@ type Addition struct {
 // own containers start.
 func (e *Element) RunsWithOthers(l podtext.List) bool { return l == podtext.Containers || e.IsNative }
 
+// HasOnlyVolumes reports whether the template has no containers.
 func (p *Profile) HasOnlyVolumes() bool {
 	return len(p.Elements[podtext.InitContainers])+len(p.Elements[podtext.Containers]) == 0
 }

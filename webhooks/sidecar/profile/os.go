@@ -11,6 +11,7 @@ import (
 // validateLinux). It refuses no pod without spec.os.name.
 type OperatingSystems struct{ linux, windows bool }
 
+// Refuse reports whether the API server refuses a pod for an operating system.
 func (s OperatingSystems) Refuse(os string) bool {
 	switch corev1.OSName(os) {
 	case corev1.Linux:

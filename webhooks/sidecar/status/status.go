@@ -42,6 +42,7 @@ type Entry struct {
 	Added []string `json:"added"`
 }
 
+// IsEmpty reports whether the entry lists nothing.
 func (e *Entry) IsEmpty() bool {
 	return len(e.InitContainers)+len(e.Containers)+len(e.Volumes)+len(e.Reused)+len(e.Merged)+len(e.Replaced)+len(e.Added) == 0
 }
