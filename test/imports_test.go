@@ -126,6 +126,11 @@ var layers = []rule{
 		reason:  "expressions know nothing of policies",
 	},
 	{
+		from:    []string{"webhooks/policy/validation"},
+		imports: []string{"/webhooks/policy", "/webhooks/podsecurity", "/webhooks/builtin", "/webhooks/workload", "github.com/google/cel-go"},
+		reason:  "checking documents knows nothing of evaluating policies",
+	},
+	{
 		from:    []string{"webhooks/authn/jwt"},
 		imports: []string{"/webhooks/api", "/webhooks/diagnostic"},
 		reason:  "verifying a token knows nothing of the documents of Gatehouse",

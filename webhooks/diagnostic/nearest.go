@@ -2,6 +2,7 @@ package diagnostic
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -62,4 +63,13 @@ func distance(a, b string) int {
 		before, last, row = last, row, before
 	}
 	return last[len(y)]
+}
+
+// QuotedList returns the values in quotes, with commas between them.
+func QuotedList[S ~string](values []S) string {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = strconv.Quote(string(v))
+	}
+	return strings.Join(quoted, ", ")
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
@@ -191,21 +192,21 @@ type compilation struct {
 func (c *compilation) configuration(given *Configuration) {
 	var custom []v1alpha1.WorkloadKind
 	if given != nil {
-		d := document{source: given.Source, object: configurationKind, findings: &c.findings}
+		d := validation.Reporter{Source: given.Source, Object: configurationKind, List: &c.findings}
 		if given.CELCompatibilityVersion != "" {
 			if versions := compatibilityVersions(); slices.Contains(versions, given.CELCompatibilityVersion) {
 				c.set.version = given.CELCompatibilityVersion
 			} else {
-				d.errorf(field.NewPath("celCompatibilityVersion"), fmt.Sprintf("allowed are %q to %q", versions[0], versions[len(versions)-1]),
+				d.Errorf(field.NewPath("celCompatibilityVersion"), fmt.Sprintf("allowed are %q to %q", versions[0], versions[len(versions)-1]),
 					"%q is not a version that is known here", given.CELCompatibilityVersion)
 			}
 		}
 		if budget := given.RequestCostBudget; budget != nil {
 			switch path := field.NewPath("requestCostBudget"); {
 			case *budget <= 0:
-				d.errorf(path, "", "%d is not allowed: it must be more than 0", *budget)
+				d.Errorf(path, "", "%d is not allowed: it must be more than 0", *budget)
 			case *budget < celconfig.RuntimeCELCostBudget:
-				d.warnf(path, "what costs more is answered with HTTP 500", "%d is less than the %d that upstream lets one binding spend", *budget, celconfig.RuntimeCELCostBudget)
+				d.Warnf(path, "what costs more is answered with HTTP 500", "%d is less than the %d that upstream lets one binding spend", *budget, celconfig.RuntimeCELCostBudget)
 			}
 			c.set.budget = *budget
 		}
@@ -261,8 +262,8 @@ func (c *compilation) compilerFor(previous *Set) error {
 // help with.
 func (c *compilation) fatal() bool { return c.wrong() != c.broken }
 
-func (c *compilation) document(source, kind, name string) document {
-	return document{source: source, object: kind + "/" + name, findings: &c.findings}
+func (c *compilation) reporter(source, kind, name string) validation.Reporter {
+	return validation.Reporter{Source: source, Object: kind + "/" + name, List: &c.findings}
 }
 
 // wrong is the number of errors so far, to tell whether there are new ones. It looks at
@@ -280,8 +281,8 @@ func (c *compilation) wrong() int {
 // names reports names that occur twice among the documents of a kind.
 type names map[string]string
 
-func (n names) check(d document, source, name string) {
-	checkName(d, name)
+func (n names) check(d validation.Reporter, source, name string) {
+	validation.CheckName(d, name)
 	if name == "" {
 		return
 	}
@@ -290,7 +291,7 @@ func (n names) check(d document, source, name string) {
 		if first != "" {
 			hint = fmt.Sprintf("the first is in %s", first)
 		}
-		d.errorf(field.NewPath("metadata", "name"), hint, "%q is taken by another document", name)
+		d.Errorf(field.NewPath("metadata", "name"), hint, "%q is taken by another document", name)
 		return
 	}
 	n[name] = source
@@ -298,17 +299,15 @@ func (n names) check(d document, source, name string) {
 
 // boundSpec is a checked binding.
 type boundSpec struct {
-	document
+	validation.Reporter
 	name string
 	spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
 }
 
 // policyDocument is a policy of either kind.
 type policyDocument struct {
-	document
-	kind, name  string
+	validation.Policy
 	annotations map[string]string
-	spec        *admissionregistrationv1.ValidatingAdmissionPolicySpec
 	// own is nil for a ValidatingAdmissionPolicy.
 	own *v1alpha1.AdmissionPolicySpec
 }
@@ -318,9 +317,9 @@ func (c *compilation) policies(spec *Spec) {
 	var all []policyDocument
 	seen := map[string]names{policyKind: {}, admissionKind: {}}
 	add := func(source, kind string, meta *metav1.ObjectMeta, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, own *v1alpha1.AdmissionPolicySpec) {
-		d := c.document(source, kind, meta.Name)
+		d := c.reporter(source, kind, meta.Name)
 		seen[kind].check(d, source, meta.Name)
-		all = append(all, policyDocument{d, kind, meta.Name, meta.Annotations, withDefaults(spec), own})
+		all = append(all, policyDocument{validation.Policy{Reporter: d, Kind: kind, Name: meta.Name, Spec: validation.DefaultPolicySpec(spec)}, meta.Annotations, own})
 	}
 	for i := range spec.Policies {
 		p := &spec.Policies[i]
@@ -331,10 +330,14 @@ func (c *compilation) policies(spec *Spec) {
 		add(p.Source, admissionKind, &p.ObjectMeta, &p.Spec.ValidatingAdmissionPolicySpec, &p.Spec)
 	}
 	bound := c.bindings(spec, all)
-	c.checkVersions(all)
+	documents := make([]*validation.Policy, len(all))
 	for i := range all {
-		c.named = append(c.named, exceptedPolicy{all[i].kind, all[i].name})
-		c.policy(&all[i], bound[all[i].kind][all[i].name])
+		documents[i] = &all[i].Policy
+	}
+	validation.CheckVersions(documents)
+	for i := range all {
+		c.named = append(c.named, exceptedPolicy{all[i].Kind, all[i].Name})
+		c.policy(&all[i], bound[all[i].Kind][all[i].Name])
 	}
 }
 
@@ -343,15 +346,15 @@ func (c *compilation) policies(spec *Spec) {
 func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string]map[string][]boundSpec {
 	known := map[string][]string{}
 	for i := range policies {
-		known[policies[i].kind] = append(known[policies[i].kind], policies[i].name)
+		known[policies[i].Kind] = append(known[policies[i].Kind], policies[i].Name)
 	}
 	bound := map[string]map[string][]boundSpec{policyKind: {}, admissionKind: {}}
 	seen := map[string]names{bindingKind: {}, admissionBindingKind: {}}
 	add := func(source, kind, of, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
-		d := c.document(source, kind, name)
+		d := c.reporter(source, kind, name)
 		seen[kind].check(d, source, name)
-		defaulted, before := withBindingDefaults(spec), c.wrong()
-		checkBindingSpec(d, of, defaulted)
+		defaulted, before := validation.DefaultBindingSpec(spec), c.wrong()
+		validation.CheckBindingSpec(d, of, defaulted)
 		if defaulted.PolicyName != "" && !slices.Contains(known[of], defaulted.PolicyName) {
 			hint := diagnostic.DidYouMean(defaulted.PolicyName, known[of]...)
 			for kind, names := range known {
@@ -359,7 +362,7 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 					hint = fmt.Sprintf("there is %s %s of this name, which %sBinding binds", article(kind), kind, kind)
 				}
 			}
-			d.warnf(field.NewPath("spec", "policyName"), hint, "there is no %s %q, so the binding does nothing", of, defaulted.PolicyName)
+			d.Warnf(field.NewPath("spec", "policyName"), hint, "there is no %s %q, so the binding does nothing", of, defaulted.PolicyName)
 		}
 		if c.wrong() == before {
 			bound[of][defaulted.PolicyName] = append(bound[of][defaulted.PolicyName], boundSpec{d, name, defaulted})
@@ -395,20 +398,20 @@ func article(kind string) string {
 func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	before := c.wrong()
 	complete := p.own != nil && p.own.PodSecurity != nil
-	checkSpec(p.document, p.name, p.spec, complete)
-	out := &compiledPolicy{kind: p.kind, name: p.name, failurePolicy: *p.spec.FailurePolicy, spec: p.spec}
+	validation.CheckPolicySpec(p.Reporter, p.Name, p.Spec, complete)
+	out := &compiledPolicy{kind: p.Kind, name: p.Name, failurePolicy: *p.Spec.FailurePolicy, spec: p.Spec}
 	templates, existing := c.extras(p)
 	out.existing = existing
 	own := p.own != nil && len(p.own.ValidationActions) > 0
 	if own {
-		checkActions(p.document, p.own.ValidationActions, field.NewPath("spec", "validationActions"))
-		if p.spec.ParamKind != nil {
-			p.errorf(field.NewPath("spec", "validationActions"), "write an AdmissionPolicyBinding with paramRef and validationActions, and drop them here",
+		validation.CheckActions(p.Reporter, p.own.ValidationActions, field.NewPath("spec", "validationActions"))
+		if p.Spec.ParamKind != nil {
+			p.Errorf(field.NewPath("spec", "validationActions"), "write an AdmissionPolicyBinding with paramRef and validationActions, and drop them here",
 				"is not allowed with paramKind: nothing here names the params")
 		}
 	}
 	if complete {
-		out.podSecurity = compilePodSecurity(p.document, c.podSecurity, p.own.PodSecurity, p.spec.MatchConstraints)
+		out.podSecurity = compilePodSecurity(p.Reporter, c.podSecurity, p.own.PodSecurity, p.Spec.MatchConstraints)
 	}
 	whole := c.wrong() == before
 	out.program = c.program(p, existing)
@@ -429,17 +432,17 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 		if p.own != nil {
 			hint = "set spec.validationActions, or write an " + kind + " with this policyName"
 		}
-		p.warnf(nil, hint, "no binding names the policy, so it does nothing")
+		p.Warnf(nil, hint, "no binding names the policy, so it does nothing")
 	}
 	if !whole || c.wrong() != before && !c.keepBroken {
 		return
 	}
 	out.lasting = !slices.ContainsFunc(out.conditions, func(c condition) bool { return !isLasting(c.Program) })
-	out.match = c.selectors.compileMatch(p.spec.MatchConstraints)
+	out.match = c.selectors.compileMatch(p.Spec.MatchConstraints)
 	out.checksTemplates = templates && out.match.createsPods()
 	out.looksAtNamespace = out.uses.Has(expression.UsesNamespace) || out.podSecurity != nil && out.podSecurity.labels
 	if c.set.authorizer == nil && out.uses.Has(expression.UsesAuthorizer) {
-		p.warnf(nil, "write the Roles and bindings that it is about into the directory, or connect to a cluster", "the policy asks authorizer, and there is none to ask: what asks fails")
+		p.Warnf(nil, "write the Roles and bindings that it is about into the directory, or connect to a cluster", "the policy asks authorizer, and there is none to ask: what asks fails")
 	}
 	if own {
 		out.bindings = append(out.bindings, binding{actions: slices.Clone(p.own.ValidationActions)})
@@ -447,13 +450,13 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	for _, b := range bound {
 		ref := field.NewPath("spec", "paramRef")
 		switch {
-		case p.spec.ParamKind != nil && b.spec.ParamRef == nil:
-			b.warnf(ref, "name the params, or drop paramKind from the policy", "the policy has paramKind, so params is null for this binding")
-		case p.spec.ParamKind == nil && b.spec.ParamRef != nil:
-			b.warnf(ref, "set spec.paramKind in the policy", "the policy has no paramKind, so this does nothing")
+		case p.Spec.ParamKind != nil && b.spec.ParamRef == nil:
+			b.Warnf(ref, "name the params, or drop paramKind from the policy", "the policy has paramKind, so params is null for this binding")
+		case p.Spec.ParamKind == nil && b.spec.ParamRef != nil:
+			b.Warnf(ref, "set spec.paramKind in the policy", "the policy has no paramKind, so this does nothing")
 		}
-		compiled := binding{name: b.name, actions: b.spec.ValidationActions, params: compileParams(p.spec.ParamKind, b.spec.ParamRef)}
-		c.checkParams(b.document, &compiled.params)
+		compiled := binding{name: b.name, actions: b.spec.ValidationActions, params: compileParams(p.Spec.ParamKind, b.spec.ParamRef)}
+		c.checkParams(b.Reporter, &compiled.params)
 		if b.spec.MatchResources != nil {
 			compiled.match = c.selectors.compileMatch(b.spec.MatchResources)
 		}
@@ -464,7 +467,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 
 // checkParams warns about params that are not there now, if they are looked for in
 // one place.
-func (c *compilation) checkParams(d document, p *params) {
+func (c *compilation) checkParams(d validation.Reporter, p *params) {
 	if p.ref == nil {
 		return
 	}
@@ -482,17 +485,17 @@ func (c *compilation) checkParams(d document, p *params) {
 	if namespaced {
 		what += fmt.Sprintf(" in namespace %q", p.ref.Namespace)
 	}
-	d.warnf(field.NewPath("spec", "paramRef"), `parameterNotFoundAction is "Deny"`, "there is %s, so that everything is refused that the policy is about", what)
+	d.Warnf(field.NewPath("spec", "paramRef"), `parameterNotFoundAction is "Deny"`, "there is %s, so that everything is refused that the policy is about", what)
 }
 
 // program compiles the expressions of a policy, or takes what they compiled to
 // before.
 func (c *compilation) program(p *policyDocument, reads bool) *program {
-	earlier := c.previous[exceptedPolicy{p.kind, p.name}]
-	if earlier != nil && earlier.broken == nil && earlier.existing == reads && apiequality.Semantic.DeepEqual(earlier.spec, p.spec) {
+	earlier := c.previous[exceptedPolicy{p.Kind, p.Name}]
+	if earlier != nil && earlier.broken == nil && earlier.existing == reads && apiequality.Semantic.DeepEqual(earlier.spec, p.Spec) {
 		return earlier.program
 	}
-	return compileProgram(p.document, c.compiler, p.name, p.spec, reads, &celbound.Budget{Stop: c.stop})
+	return compileProgram(p.Reporter, c.compiler, p.Name, p.Spec, reads, &celbound.Budget{Stop: c.stop})
 }
 
 // extras are what a policy asks for beyond upstream's semantics: an
@@ -517,10 +520,10 @@ func (c *compilation) extras(p *policyDocument) (templates, existing bool) {
 		}
 	}
 	if t != v1alpha1.CheckTemplates && t != v1alpha1.IgnoreTemplates {
-		p.oneOf(at(names[0]), string(t), string(v1alpha1.CheckTemplates), string(v1alpha1.IgnoreTemplates))
+		p.NotSupported(at(names[0]), string(t), string(v1alpha1.CheckTemplates), string(v1alpha1.IgnoreTemplates))
 	}
 	if e != v1alpha1.AllowExisting && e != v1alpha1.DenyExisting {
-		p.oneOf(at(names[1]), string(e), string(v1alpha1.AllowExisting), string(v1alpha1.DenyExisting))
+		p.NotSupported(at(names[1]), string(e), string(v1alpha1.AllowExisting), string(v1alpha1.DenyExisting))
 	}
 	return t == v1alpha1.CheckTemplates, e == v1alpha1.AllowExisting
 }

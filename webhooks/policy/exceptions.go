@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )
 
 const exceptionKind = "PolicyException"
@@ -92,10 +93,10 @@ func (x *exception) holds(r *request) string {
 		namespace = "" // a namespace is not in itself
 	}
 	if x.namespaces != nil && (namespace == "" || !slices.Contains(x.namespaces, namespace)) {
-		return fmt.Sprintf("it is about namespaces %s, and this is in %q", quotedList(x.namespaces), namespace)
+		return fmt.Sprintf("it is about namespaces %s, and this is in %q", diagnostic.QuotedList(x.namespaces), namespace)
 	}
 	if name, generated := r.knownAs(); len(x.names) > 0 && !matchesName(x.names, name, generated) {
-		return fmt.Sprintf("it is about names %s, and this is %q", quotedList(x.names), name)
+		return fmt.Sprintf("it is about names %s, and this is %q", diagnostic.QuotedList(x.names), name)
 	}
 	if x.inNamespaces != nil {
 		found, known := r.set.objects.Namespace(namespace)
@@ -192,10 +193,10 @@ func (c *compilation) exceptions(spec *Spec) {
 	for i := range spec.Exceptions {
 		x := &spec.Exceptions[i]
 		title := x.Namespace + "/" + x.Name
-		d := c.document(x.Source, exceptionKind, title)
-		checkName(d, x.Name)
+		d := c.reporter(x.Source, exceptionKind, title)
+		validation.CheckName(d, x.Name)
 		if first, twice := seen[title]; twice && x.Name != "" {
-			d.errorf(field.NewPath("metadata", "name"), fmt.Sprintf("the first is in %s", first), "%q is taken by another document", x.Name)
+			d.Errorf(field.NewPath("metadata", "name"), fmt.Sprintf("the first is in %s", first), "%q is taken by another document", x.Name)
 		}
 		seen[title] = x.Source
 		before, found := c.wrong(), len(c.findings)
@@ -221,28 +222,28 @@ func (c *compilation) exceptions(spec *Spec) {
 }
 
 // exception compiles an exception, and says how many findings more there are.
-func (c *compilation) exception(d document, x *Exception, rules *v1alpha1.ExceptionRules) (out *exception, more int) {
+func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1alpha1.ExceptionRules) (out *exception, more int) {
 	path := field.NewPath("spec")
 	out = &exception{title: x.Namespace + "/" + x.Name, policies: map[exceptedPolicy][]string{}}
 	if strings.TrimSpace(x.Spec.Reason) == "" {
-		d.required(path.Child("reason"), "say why, for who reads the audit log")
+		d.Required(path.Child("reason"), "say why, for who reads the audit log")
 	}
 	c.exceptedPolicies(d, x, out)
 	c.exceptionMatch(d, &x.Spec.Match, out)
 	switch own := slices.Contains(rules.OwnNamespaces, "*") || slices.Contains(rules.OwnNamespaces, x.Namespace); {
 	case x.Namespace == "":
-		d.required(field.NewPath("metadata", "namespace"), "an exception is in a namespace, which decides what it may be about")
+		d.Required(field.NewPath("metadata", "namespace"), "an exception is in a namespace, which decides what it may be about")
 	case slices.Contains(rules.Namespaces, x.Namespace):
 	case own:
 		for i, name := range x.Spec.Match.Namespaces {
 			if name != x.Namespace {
-				d.warnf(path.Child("match", "namespaces").Index(i), "leave it out", "%q is another namespace: the exception holds in %q alone", name, x.Namespace)
+				d.Warnf(path.Child("match", "namespaces").Index(i), "leave it out", "%q is another namespace: the exception holds in %q alone", name, x.Namespace)
 			}
 		}
 		out.namespaces = []string{x.Namespace}
 	default:
 		out.inert = fmt.Sprintf("exceptions in namespace %q do nothing", x.Namespace)
-		d.warnf(field.NewPath("metadata", "namespace"), fmt.Sprintf("allowed are %s, see exceptions of PolicyConfiguration", quotedList(slices.Concat(rules.Namespaces, rules.OwnNamespaces))),
+		d.Warnf(field.NewPath("metadata", "namespace"), fmt.Sprintf("allowed are %s, see exceptions of PolicyConfiguration", diagnostic.QuotedList(slices.Concat(rules.Namespaces, rules.OwnNamespaces))),
 			"exceptions in %q do nothing", x.Namespace)
 	}
 	switch {
@@ -250,7 +251,7 @@ func (c *compilation) exception(d document, x *Exception, rules *v1alpha1.Except
 		out.expires = x.Spec.ExpiresAt.Time
 	case rules.RequireExpiry:
 		out.inert = cmp.Or(out.inert, "it has no expiresAt")
-		d.warnf(path.Child("expiresAt"), "PolicyConfiguration requires it", "is missing, so the exception does nothing")
+		d.Warnf(path.Child("expiresAt"), "PolicyConfiguration requires it", "is missing, so the exception does nothing")
 	}
 	return out, c.exceptionConditions(d, x, out)
 }
@@ -262,7 +263,7 @@ const maxFindings = 20
 // few are the findings about an exception if there are not too many, and otherwise
 // the first of them, errors before warnings, and how many more there are. There are
 // more beside those that were found only if these are too many.
-func few(d document, found diagnostic.List, more int) diagnostic.List {
+func few(d validation.Reporter, found diagnostic.List, more int) diagnostic.List {
 	if more += len(found) - maxFindings; more <= 0 {
 		return found
 	}
@@ -277,46 +278,46 @@ func few(d document, found diagnostic.List, more int) diagnostic.List {
 	})
 	severity := found[min(maxFindings, len(found)-1)].Severity
 	found = slices.Clone(found[:maxFindings])
-	d.findings = &found
-	d.add(severity, "", "", fmt.Sprintf("and %d more", more))
+	d.List = &found
+	d.Add(severity, "", "", fmt.Sprintf("and %d more", more))
 	return found
 }
 
 // exceptedPolicies checks and compiles the policies of an exception.
-func (c *compilation) exceptedPolicies(d document, x *Exception, out *exception) {
+func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out *exception) {
 	path := field.NewPath("spec", "policies")
 	if len(x.Spec.Policies) == 0 {
-		d.required(path, "name the policies that are meant")
+		d.Required(path, "name the policies that are meant")
 	}
 	for i, p := range x.Spec.Policies {
 		at := path.Index(i)
 		switch p.Kind {
 		case "", policyKind, admissionKind:
 		default:
-			d.oneOf(at.Child("kind"), p.Kind, policyKind, admissionKind)
+			d.NotSupported(at.Child("kind"), p.Kind, policyKind, admissionKind)
 			continue
 		}
 		if p.Name == "" {
-			d.required(at.Child("name"), "")
+			d.Required(at.Child("name"), "")
 			continue
 		}
 		key := exceptedPolicy{p.Kind, p.Name}
 		if _, twice := out.policies[key]; twice {
-			d.errorf(at.Child("name"), "name the rules in one place", "%q occurs twice", p.Name)
+			d.Errorf(at.Child("name"), "name the rules in one place", "%q occurs twice", p.Name)
 			continue
 		}
 		out.policies[key] = slices.Clone(p.Rules)
 		known := c.rulesOf(key)
 		if known == nil {
 			if !c.isPolicy(key) {
-				d.warnf(at.Child("name"), diagnostic.DidYouMean(p.Name, c.policyNames()...), "there is no policy %q", p.Name)
+				d.Warnf(at.Child("name"), diagnostic.DidYouMean(p.Name, c.policyNames()...), "there is no policy %q", p.Name)
 			}
 			continue
 		}
 		knows := sets.New(known...)
 		for k, rule := range p.Rules {
 			if rule == "podSecurity" || !knows.Has(rule) {
-				d.warnf(at.Child("rules").Index(k), nearestRule(rule, known), "the policy has no rule %q", rule)
+				d.Warnf(at.Child("rules").Index(k), nearestRule(rule, known), "the policy has no rule %q", rule)
 			}
 		}
 	}
@@ -334,10 +335,10 @@ func nearestRule(rule string, known []string) string {
 }
 
 // exceptionMatch checks and compiles what an exception is about.
-func (c *compilation) exceptionMatch(d document, match *v1alpha1.ExceptionMatch, out *exception) {
+func (c *compilation) exceptionMatch(d validation.Reporter, match *v1alpha1.ExceptionMatch, out *exception) {
 	path := field.NewPath("spec", "match")
 	if len(match.Namespaces) == 0 && len(match.Names) == 0 && match.NamespaceSelector == nil && match.ObjectSelector == nil && len(match.MatchConditions) == 0 {
-		d.errorf(path, "name namespaces or objects; to drop a policy, delete its binding", "is empty: an exception must say what it is about")
+		d.Errorf(path, "name namespaces or objects; to drop a policy, delete its binding", "is empty: an exception must say what it is about")
 	}
 	if len(match.Namespaces) > 0 {
 		out.namespaces = slices.Clone(match.Namespaces)
@@ -345,7 +346,7 @@ func (c *compilation) exceptionMatch(d document, match *v1alpha1.ExceptionMatch,
 	out.names = slices.Clone(match.Names)
 	for i, name := range match.Names {
 		if strings.Contains(strings.TrimSuffix(name, "*"), "*") || name == "" {
-			d.errorf(path.Child("names").Index(i), `as in "legacy-*"`, "%q is not a name: a \"*\" can stand at its end only", name)
+			d.Errorf(path.Child("names").Index(i), `as in "legacy-*"`, "%q is not a name: a \"*\" can stand at its end only", name)
 		}
 	}
 	strict := metav1validation.LabelSelectorValidationOptions{}
@@ -353,7 +354,7 @@ func (c *compilation) exceptionMatch(d document, match *v1alpha1.ExceptionMatch,
 		if spec == nil {
 			return nil
 		}
-		d.upstream(metav1validation.ValidateLabelSelector(spec, strict, path.Child(name)))
+		d.FieldErrors(metav1validation.ValidateLabelSelector(spec, strict, path.Child(name)))
 		parsed, err := metav1.LabelSelectorAsSelector(spec)
 		if err != nil {
 			return nil // reported already
@@ -362,7 +363,7 @@ func (c *compilation) exceptionMatch(d document, match *v1alpha1.ExceptionMatch,
 	}
 	out.inNamespaces = selector(match.NamespaceSelector, "namespaceSelector")
 	out.objects = selector(match.ObjectSelector, "objectSelector")
-	checkMatchConditions(d, match.MatchConditions, path.Child("matchConditions"))
+	validation.CheckMatchConditions(d, match.MatchConditions, path.Child("matchConditions"))
 }
 
 // maxConditionsText is how many bytes the conditions of one exception may have
@@ -380,7 +381,7 @@ const maxConditionsPatterns = 8_000
 // Of an exception that does nothing they are not compiled while broken policies are
 // kept, that is where the exceptions of a cluster are used: who may have none in
 // force must not cost more than a look.
-func (c *compilation) exceptionConditions(d document, x *Exception, out *exception) (more int) {
+func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, out *exception) (more int) {
 	given, path := x.Spec.Match.MatchConditions, field.NewPath("spec", "match", "matchConditions")
 	text := 0
 	for i := range given {
@@ -388,7 +389,7 @@ func (c *compilation) exceptionConditions(d document, x *Exception, out *excepti
 	}
 	switch {
 	case text > maxConditionsText:
-		d.errorf(path, "say it in fewer conditions, or in several exceptions", "have %d bytes together, allowed are %d", text, maxConditionsText)
+		d.Errorf(path, "say it in fewer conditions, or in several exceptions", "have %d bytes together, allowed are %d", text, maxConditionsText)
 		return 0
 	case len(given) == 0, out.inert != "" && c.keepBroken:
 		return 0
@@ -398,12 +399,12 @@ func (c *compilation) exceptionConditions(d document, x *Exception, out *excepti
 		var found diagnostic.List
 		patterns := 0
 		budget := &celbound.Budget{Stop: c.stop}
-		s := &scope{document: document{d.source, d.object, &found}, compiler: c.compiler, declarations: expression.Declarations{Authorizer: true, Budget: budget}}
+		s := &scope{Reporter: validation.Reporter{Source: d.Source, Object: d.Object, List: &found}, compiler: c.compiler, declarations: expression.Declarations{Authorizer: true, Budget: budget}}
 		known = &exceptionConditions{given: slices.Clone(given)}
 		for i := range given {
 			if err := budget.Add(given[i].Expression); err != nil {
 				known.compiled = nil
-				s.errorf(path, celbound.DocumentHint, "%v", err)
+				s.Errorf(path, celbound.DocumentHint, "%v", err)
 				break
 			}
 			if program := s.compile(path.Index(i).Child("expression"), given[i].Expression, cel.BoolType); program != nil {
@@ -412,7 +413,7 @@ func (c *compilation) exceptionConditions(d document, x *Exception, out *excepti
 			}
 			if patterns > maxConditionsPatterns {
 				known.compiled = nil
-				s.errorf(path.Index(i).Child("expression"), "repeat less in patterns", "the regular expressions of the conditions are too large: with repetitions written out they may have %d parts together", maxConditionsPatterns)
+				s.Errorf(path.Index(i).Child("expression"), "repeat less in patterns", "the regular expressions of the conditions are too large: with repetitions written out they may have %d parts together", maxConditionsPatterns)
 				break
 			}
 		}
@@ -422,7 +423,7 @@ func (c *compilation) exceptionConditions(d document, x *Exception, out *excepti
 	c.set.conditions[out.title] = known
 	out.conditions = known.compiled
 	for _, f := range known.found {
-		f.Source = d.source
+		f.Source = d.Source
 		c.findings = append(c.findings, f)
 	}
 	return known.more

@@ -15,11 +15,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )
 
 // scope is what the expressions of one policy may name.
 type scope struct {
-	document
+	validation.Reporter
 	compiler     *expression.Compiler
 	declarations expression.Declarations
 	// variables are the names of the policy's variables, declared or not.
@@ -76,14 +77,14 @@ func (s *scope) refuse(path *field.Path, expression string, err *apiservercel.Er
 		case strings.HasSuffix(err.Detail, "got dyn"):
 			hint = `its type is not known before the request: compare it, as in "… == true"`
 		}
-		s.errorf(path, hint, "%q %s", excerpt(expression, 1), err.Detail)
+		s.Errorf(path, hint, "%q %s", excerpt(expression, 1), err.Detail)
 		return
 	}
 	for _, issue := range compilation.Issues.Errors() {
 		line, column := issue.Location.Line(), issue.Location.Column()+1
 		message, _, _ := strings.Cut(issue.Message, " (in container")
 		message, hint := s.explain(strings.TrimSpace(message))
-		s.errorf(path, hint, "%d:%d in %q: %s", line, column, excerpt(expression, line), message)
+		s.Errorf(path, hint, "%d:%d in %q: %s", line, column, excerpt(expression, line), message)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -33,25 +34,25 @@ type podSecurity struct {
 // compilePodSecurity reports a standard that does not exist, and rules by which
 // the policy would match what is not a pod: nothing there can be checked, and
 // passing it silently would look like a check.
-func compilePodSecurity(d document, evaluator *podsecurity.Evaluator, spec *v1alpha1.PodSecurity, match *admissionregistrationv1.MatchResources) *podSecurity {
+func compilePodSecurity(d validation.Reporter, evaluator *podsecurity.Evaluator, spec *v1alpha1.PodSecurity, match *admissionregistrationv1.MatchResources) *podSecurity {
 	path := field.NewPath("spec", "podSecurity")
 	level, levelKnown, versionKnown := podsecurity.Parse(spec.Level, spec.Version)
 	out := &podSecurity{evaluator: evaluator, level: level}
 	if !levelKnown {
-		d.oneOf(path.Child("level"), spec.Level, "privileged", "baseline", "restricted")
+		d.NotSupported(path.Child("level"), spec.Level, "privileged", "baseline", "restricted")
 	}
 	if !level.Enforces() {
-		d.warnf(path.Child("level"), "", `"privileged" allows every pod`)
+		d.Warnf(path.Child("level"), "", `"privileged" allows every pod`)
 	}
 	if !versionKnown {
-		d.errorf(path.Child("version"), "", `%q is not allowed; allowed are "latest" and "v1.NN"`, spec.Version)
+		d.Errorf(path.Child("version"), "", `%q is not allowed; allowed are "latest" and "v1.NN"`, spec.Version)
 	}
 	switch spec.NamespaceLabels {
 	case "", v1alpha1.IgnoreNamespaceLabels:
 	case v1alpha1.HonorNamespaceLabels:
 		out.labels = true
 	default:
-		d.oneOf(path.Child("namespaceLabels"), string(spec.NamespaceLabels), string(v1alpha1.IgnoreNamespaceLabels), string(v1alpha1.HonorNamespaceLabels))
+		d.NotSupported(path.Child("namespaceLabels"), string(spec.NamespaceLabels), string(v1alpha1.IgnoreNamespaceLabels), string(v1alpha1.HonorNamespaceLabels))
 	}
 	if match == nil {
 		return out
@@ -61,18 +62,18 @@ func compilePodSecurity(d document, evaluator *podsecurity.Evaluator, spec *v1al
 		at := field.NewPath("spec", "matchConstraints", "resourceRules").Index(i)
 		for k, group := range rule.APIGroups {
 			if group != "" {
-				d.errorf(at.Child("apiGroups").Index(k), `pods are in the group ""`, "%q is not allowed with podSecurity, which looks at pods only", group)
+				d.Errorf(at.Child("apiGroups").Index(k), `pods are in the group ""`, "%q is not allowed with podSecurity, which looks at pods only", group)
 			}
 		}
 		for k, resource := range rule.Resources {
 			if resource != "pods" && resource != "pods/ephemeralcontainers" {
-				d.errorf(at.Child("resources").Index(k), "pod templates in workloads are checked without naming them here",
+				d.Errorf(at.Child("resources").Index(k), "pod templates in workloads are checked without naming them here",
 					`%q is not allowed with podSecurity, which looks at "pods" and "pods/ephemeralcontainers" only`, resource)
 			}
 		}
 		for k, operation := range rule.Operations {
 			if operation != admissionregistrationv1.Create && operation != admissionregistrationv1.Update {
-				d.errorf(at.Child("operations").Index(k), "",
+				d.Errorf(at.Child("operations").Index(k), "",
 					`%q is not allowed with podSecurity, which looks at "CREATE" and "UPDATE" only`, string(operation))
 			}
 		}

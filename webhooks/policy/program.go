@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )
 
 // CompatibilityVersion is the Kubernetes version whose functions and rules of CEL
@@ -64,12 +65,12 @@ type note struct {
 
 // compileProgram reports every expression that does not compile. It compiles none of a
 // policy that has too many, or too large ones.
-func compileProgram(d document, compiler *expression.Compiler, policy string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, reads bool, budget *celbound.Budget) *program {
-	s := &scope{document: d, compiler: compiler, declarations: expression.Declarations{Params: spec.ParamKind != nil, Authorizer: true, Budget: budget}}
+func compileProgram(d validation.Reporter, compiler *expression.Compiler, policy string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, reads bool, budget *celbound.Budget) *program {
+	s := &scope{Reporter: d, compiler: compiler, declarations: expression.Declarations{Params: spec.ParamKind != nil, Authorizer: true, Budget: budget}}
 	path, out := field.NewPath("spec"), new(program)
 	for text := range expressionsOf(spec) {
 		if err := budget.Add(text); err != nil {
-			d.errorf(path, celbound.DocumentHint, "%v", err)
+			d.Errorf(path, celbound.DocumentHint, "%v", err)
 			return out
 		}
 	}

@@ -1,4 +1,4 @@
-package policy
+package validation
 
 import (
 	"slices"
@@ -13,97 +13,97 @@ import (
 // checkMatch reports what the API server refuses in match resources,
 // https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/apis/admissionregistration/validation/validation.go.
 // Defaults are filled in.
-func checkMatch(d document, match *admissionregistrationv1.MatchResources, path *field.Path) {
+func checkMatch(r Reporter, match *admissionregistrationv1.MatchResources, path *field.Path) {
 	switch *match.MatchPolicy {
 	case admissionregistrationv1.Exact, admissionregistrationv1.Equivalent:
 	default:
-		d.oneOf(path.Child("matchPolicy"), string(*match.MatchPolicy),
+		r.NotSupported(path.Child("matchPolicy"), string(*match.MatchPolicy),
 			string(admissionregistrationv1.Equivalent), string(admissionregistrationv1.Exact))
 	}
 	strict := metav1validation.LabelSelectorValidationOptions{}
-	d.upstream(metav1validation.ValidateLabelSelector(match.NamespaceSelector, strict, path.Child("namespaceSelector")))
-	d.upstream(metav1validation.ValidateLabelSelector(match.ObjectSelector, strict, path.Child("objectSelector")))
+	r.FieldErrors(metav1validation.ValidateLabelSelector(match.NamespaceSelector, strict, path.Child("namespaceSelector")))
+	r.FieldErrors(metav1validation.ValidateLabelSelector(match.ObjectSelector, strict, path.Child("objectSelector")))
 	for i := range match.ResourceRules {
-		checkRule(d, &match.ResourceRules[i], path.Child("resourceRules").Index(i))
+		checkRule(r, &match.ResourceRules[i], path.Child("resourceRules").Index(i))
 	}
 	for i := range match.ExcludeResourceRules {
-		checkRule(d, &match.ExcludeResourceRules[i], path.Child("excludeResourceRules").Index(i))
+		checkRule(r, &match.ExcludeResourceRules[i], path.Child("excludeResourceRules").Index(i))
 	}
 }
 
-func checkRule(d document, rule *admissionregistrationv1.NamedRuleWithOperations, path *field.Path) {
+func checkRule(r Reporter, rule *admissionregistrationv1.NamedRuleWithOperations, path *field.Path) {
 	seen := make(map[string]bool, len(rule.ResourceNames))
 	for i, name := range rule.ResourceNames {
 		at := path.Child("resourceNames").Index(i)
 		for _, reason := range content.IsPathSegmentName(name) {
-			d.errorf(at, "", "%q is not a name: %s", name, reason)
+			r.Errorf(at, "", "%q is not a name: %s", name, reason)
 		}
 		if seen[name] {
-			d.duplicate(at, name)
+			r.Duplicate(at, name)
 		}
 		seen[name] = true
 	}
 	operations := path.Child("operations")
-	checkWildcard(d, rule.Operations, operations, "operations")
+	checkWildcard(r, rule.Operations, operations, "operations")
 	for i, operation := range rule.Operations {
 		switch operation {
 		case admissionregistrationv1.OperationAll, admissionregistrationv1.Create, admissionregistrationv1.Update,
 			admissionregistrationv1.Delete, admissionregistrationv1.Connect:
 		default:
-			d.oneOf(operations.Index(i), string(operation), "CREATE", "UPDATE", "DELETE", "CONNECT", "*")
+			r.NotSupported(operations.Index(i), string(operation), "CREATE", "UPDATE", "DELETE", "CONNECT", "*")
 		}
 	}
-	checkWildcard(d, rule.APIGroups, path.Child("apiGroups"), "API groups")
+	checkWildcard(r, rule.APIGroups, path.Child("apiGroups"), "API groups")
 	versions := path.Child("apiVersions")
-	checkWildcard(d, rule.APIVersions, versions, "API versions")
+	checkWildcard(r, rule.APIVersions, versions, "API versions")
 	for i, version := range rule.APIVersions {
 		if version == "" {
-			d.required(versions.Index(i), `name a version, such as "v1", or "*"`)
+			r.Required(versions.Index(i), `name a version, such as "v1", or "*"`)
 		}
 		if strings.Contains(version, "/") {
-			d.errorf(versions.Index(i), "the group stands in apiGroups", "%q is not a version", version)
+			r.Errorf(versions.Index(i), "the group stands in apiGroups", "%q is not a version", version)
 		}
 	}
-	checkResources(d, rule.Resources, path.Child("resources"))
+	checkResources(r, rule.Resources, path.Child("resources"))
 	switch *rule.Scope {
 	case admissionregistrationv1.AllScopes, admissionregistrationv1.NamespacedScope, admissionregistrationv1.ClusterScope:
 	default:
-		d.oneOf(path.Child("scope"), string(*rule.Scope), "*", "Namespaced", "Cluster")
+		r.NotSupported(path.Child("scope"), string(*rule.Scope), "*", "Namespaced", "Cluster")
 	}
 }
 
 // checkWildcard reports a list that is empty or that has "*" beside others.
-func checkWildcard[S ~string](d document, values []S, path *field.Path, what string) {
+func checkWildcard[S ~string](r Reporter, values []S, path *field.Path, what string) {
 	if len(values) == 0 {
-		d.required(path, `name at least one, or "*" for all`)
+		r.Required(path, `name at least one, or "*" for all`)
 	}
 	if len(values) > 1 && slices.Contains(values, "*") {
-		d.errorf(path, "", `"*" stands for all %s, so it must stand alone`, what)
+		r.Errorf(path, "", `"*" stands for all %s, so it must stand alone`, what)
 	}
 }
 
 // checkResources reports resources that are empty, or redundant in a way that
 // the API server refuses.
-func checkResources(d document, resources []string, path *field.Path) {
+func checkResources(r Reporter, resources []string, path *field.Path) {
 	if len(resources) == 0 {
-		d.required(path, `name at least one, such as "pods"`)
+		r.Required(path, `name at least one, such as "pods"`)
 	}
 	if len(resources) > 1 && slices.Contains(resources, "*/*") {
-		d.errorf(path, "", `"*/*" stands for all resources and subresources, so it must stand alone`)
+		r.Errorf(path, "", `"*/*" stands for all resources and subresources, so it must stand alone`)
 	}
 	plain := slices.ContainsFunc(resources, func(r string) bool { return r != "*" && r != "" && !strings.Contains(r, "/") })
 	if plain && slices.Contains(resources, "*") {
-		d.errorf(path, "", `"*" stands for all resources, so no other resource may be named beside it`)
+		r.Errorf(path, "", `"*" stands for all resources, so no other resource may be named beside it`)
 	}
 	first := make(map[string]int, len(resources)) // indexes of those with a subresource
 	for i, resource := range resources {
 		at := path.Index(i)
 		if resource == "" {
-			d.required(at, "")
+			r.Required(at, "")
 			continue
 		}
 		if resource != strings.ToLower(resource) {
-			d.warnf(at, "resources are named in lower-case plural, as in the URL of a request: \"pods\", not \"Pod\"",
+			r.Warnf(at, "resources are named in lower-case plural, as in the URL of a request: \"pods\", not \"Pod\"",
 				"%q never matches", resource)
 		}
 		name, subresource, found := strings.Cut(resource, "/")
@@ -114,7 +114,7 @@ func checkResources(d document, resources []string, path *field.Path) {
 		including = slices.DeleteFunc(including, func(other string) bool { _, there := first[other]; return !there })
 		slices.SortFunc(including, func(a, b string) int { return first[a] - first[b] })
 		for _, other := range including {
-			d.errorf(at, "", "%q includes %q already", other, resource)
+			r.Errorf(at, "", "%q includes %q already", other, resource)
 		}
 		if _, twice := first[resource]; !twice {
 			first[resource] = i

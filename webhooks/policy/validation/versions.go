@@ -1,4 +1,4 @@
-package policy
+package validation
 
 import (
 	"maps"
@@ -21,23 +21,29 @@ type namedVersions map[schema.GroupResource]map[string]string
 // these are warnings only. Policies say far less.
 const maxNamed = 10_000
 
-// checkVersions warns about policies that name a resource in other versions than
+// Policy is a policy whose spec has its defaults, and the reporter of its document.
+type Policy struct {
+	Reporter
+	Kind, Name string
+	Spec       *admissionregistrationv1.ValidatingAdmissionPolicySpec
+}
+
+// CheckVersions warns about policies that name a resource in other versions than
 // another policy does: a webhook is sent an object in one version, and not every
 // object can be converted here. What cannot be judged then is a matter of the
 // failurePolicy, and skipped if that is Ignore.
-func (c *compilation) checkVersions(policies []policyDocument) {
+func CheckVersions(policies []*Policy) {
 	named, left := namedVersions{}, maxNamed
-	for i := range policies {
-		named.add(&policies[i], &left)
+	for _, p := range policies {
+		named.add(p, &left)
 	}
 	sorted := map[schema.GroupResource][]string{}
 	for resource, versions := range named {
 		sorted[resource] = slices.Sorted(maps.Keys(versions))
 	}
 	left = maxNamed
-	for i := range policies {
-		p := &policies[i]
-		if p.spec.MatchConstraints == nil || *p.spec.MatchConstraints.MatchPolicy == admissionregistrationv1.Exact {
+	for _, p := range policies {
+		if p.Spec.MatchConstraints == nil || *p.Spec.MatchConstraints.MatchPolicy == admissionregistrationv1.Exact {
 			continue
 		}
 		own := namedVersions{}
@@ -47,7 +53,7 @@ func (c *compilation) checkVersions(policies []policyDocument) {
 				if versions["*"] != "" || versions[other] != "" || own.convertible(resource, other) {
 					continue
 				}
-				p.warnf(field.NewPath("spec", "matchConstraints", "resourceRules"), "name the same versions in all policies",
+				p.Warnf(field.NewPath("spec", "matchConstraints", "resourceRules"), "name the same versions in all policies",
 					"%s names version %q of %q, and objects that are sent in it cannot be converted for this policy: failurePolicy decides",
 					named[resource][other], other, resource.String())
 				break
@@ -58,12 +64,12 @@ func (c *compilation) checkVersions(policies []policyDocument) {
 
 // add adds what a policy names, but for wildcards and what no API server serves,
 // while there is some left.
-func (n namedVersions) add(p *policyDocument, left *int) {
-	if p.spec.MatchConstraints == nil {
+func (n namedVersions) add(p *Policy, left *int) {
+	if p.Spec.MatchConstraints == nil {
 		return
 	}
-	for i := range p.spec.MatchConstraints.ResourceRules {
-		rule := &p.spec.MatchConstraints.ResourceRules[i]
+	for i := range p.Spec.MatchConstraints.ResourceRules {
+		rule := &p.Spec.MatchConstraints.ResourceRules[i]
 		for _, group := range rule.APIGroups {
 			for _, name := range rule.Resources {
 				if *left -= 1 + len(rule.APIVersions); *left < 0 {
@@ -80,7 +86,7 @@ func (n namedVersions) add(p *policyDocument, left *int) {
 				known := equivalent.Versions(group, name)
 				for _, version := range rule.APIVersions {
 					if n[key][version] == "" && (known == nil || version == "*" || slices.Contains(known, version)) {
-						n[key][version] = p.kind + "/" + p.name
+						n[key][version] = p.Kind + "/" + p.Name
 					}
 				}
 			}

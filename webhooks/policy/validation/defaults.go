@@ -1,14 +1,14 @@
-package policy
+package validation
 
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// withDefaults is the spec as the API server stores it when it is given this
+// DefaultPolicySpec is the spec as the API server stores it when it is given this
 // one, https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/apis/admissionregistration/v1/defaults.go.
 // The argument is left as it is.
-func withDefaults(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) *admissionregistrationv1.ValidatingAdmissionPolicySpec {
+func DefaultPolicySpec(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) *admissionregistrationv1.ValidatingAdmissionPolicySpec {
 	out := spec.DeepCopy()
 	if out.FailurePolicy == nil {
 		out.FailurePolicy = new(admissionregistrationv1.Fail)
@@ -17,7 +17,7 @@ func withDefaults(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) *
 	return out
 }
 
-func withBindingDefaults(spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec {
+func DefaultBindingSpec(spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec {
 	out := spec.DeepCopy()
 	defaultMatch(out.MatchResources)
 	return out

@@ -1,0 +1,70 @@
+// Package validation checks policies, bindings and their parts by the rules of
+// the API server, and reports what it refuses as diagnostics with field paths.
+// Expressions are not compiled here.
+package validation
+
+import (
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+// Reporter adds the diagnostics of one document to a list.
+type Reporter struct {
+	// Source and Object are as in diagnostic.Diagnostic.
+	Source, Object string
+	List           *diagnostic.List
+}
+
+// Errorf reports an error: the document cannot be used.
+func (r Reporter) Errorf(path *field.Path, hint, format string, args ...any) {
+	r.Add(diagnostic.Error, pathString(path), hint, fmt.Sprintf(format, args...))
+}
+
+// Warnf reports a warning.
+func (r Reporter) Warnf(path *field.Path, hint, format string, args ...any) {
+	r.Add(diagnostic.Warning, pathString(path), hint, fmt.Sprintf(format, args...))
+}
+
+// Add reports a diagnostic of a field.
+func (r Reporter) Add(severity diagnostic.Severity, field, hint, message string) {
+	*r.List = append(*r.List, diagnostic.Diagnostic{
+		Severity: severity, Source: r.Source, Object: r.Object, Field: field, Message: message, Hint: hint,
+	})
+}
+
+// pathString returns the path as a string; nil stands for the whole document.
+func pathString(path *field.Path) string {
+	if path == nil {
+		return ""
+	}
+	return path.String()
+}
+
+// FieldErrors reports the errors of a validation function of apimachinery.
+func (r Reporter) FieldErrors(errs field.ErrorList) {
+	for _, err := range errs {
+		body := err.ErrorBody()
+		first, size := utf8.DecodeRuneInString(body)
+		r.Add(diagnostic.Error, err.Field, "", string(unicode.ToLower(first))+body[size:])
+	}
+}
+
+// NotSupported reports a value that is not one of those allowed.
+func (r Reporter) NotSupported(path *field.Path, value string, allowed ...string) {
+	r.Errorf(path, diagnostic.DidYouMean(value, allowed...), "%q is not allowed; allowed are %s", value, diagnostic.QuotedList(allowed))
+}
+
+// Required reports a required field that is missing.
+func (r Reporter) Required(path *field.Path, hint string) {
+	r.Errorf(path, hint, "is required")
+}
+
+// Duplicate reports a value that occurs twice.
+func (r Reporter) Duplicate(path *field.Path, value string) {
+	r.Errorf(path, "", "%q occurs twice", value)
+}
