@@ -65,22 +65,22 @@ type answer struct {
 	audit map[string][]string
 }
 
-// add does what a violation leads to. Index is what upstream calls the index of
+// add adds a violation with what it leads to. Index is what upstream calls the index of
 // the expression.
-func (a *answer) add(p *compiledPolicy, v Violation, index int) {
+func (a *answer) add(v *Violation, index int) {
 	v.Message = printable(v.Message)
 	shown := v.Message
 	if v.Template != "" {
 		shown = v.Template + ": " + shown
 	}
-	a.violations = append(a.violations, v)
+	a.violations = append(a.violations, *v)
 	switch v.Outcome {
 	case Excepted:
 		a.annotate(ExceptedByKey, v.Exception+":"+v.Policy+"/"+v.Rule)
 		return
 	case Existing:
 		a.annotate(ExistingKey, v.Policy+"/"+v.Rule)
-		a.warn(fmt.Sprintf("%s: %s (let pass: this was so before the update)", p.title(v.Binding), shown))
+		a.warn(fmt.Sprintf("%s: %s (let pass: this was so before the update)", title(v.Kind, v.Policy, v.Binding), shown))
 		return
 	case Violated, Failed, Passed, Ignored, Done:
 	}
@@ -93,7 +93,7 @@ func (a *answer) add(p *compiledPolicy, v Violation, index int) {
 		case admissionregistrationv1.Deny:
 			a.denied = append(a.denied, len(a.violations)-1)
 		case admissionregistrationv1.Warn:
-			a.warn(fmt.Sprintf("Validation failed for %s: %s", p.title(v.Binding), shown))
+			a.warn(fmt.Sprintf("Validation failed for %s: %s", title(v.Kind, v.Policy, v.Binding), shown))
 		case admissionregistrationv1.Audit:
 			a.failures = append(a.failures, validating.ValidationFailureValue{
 				ExpressionIndex: index, Message: shown, ValidationActions: v.Actions, Binding: v.Binding, Policy: v.Policy,

@@ -74,23 +74,20 @@ type compiledPolicy struct {
 	bindings []binding
 	// exceptions are those that are about the policy, by name.
 	exceptions []*exception
-	// checksTemplates tells whether the policy looks at pod templates, existing
-	// whether violations that were there before an update are let pass.
-	checksTemplates, existing bool
-	// looksAtNamespace is true if the policy can be evaluated only for a namespace
-	// that is known.
-	looksAtNamespace bool
-	// lasting is true if whom the policy is about depends on the object alone.
-	lasting bool
+	// checksTemplates is true if the policy checks pod templates, and allowsExisting if it
+	// allows violations that were there before an update.
+	checksTemplates, allowsExisting bool
+	// needsNamespace is true if the policy can be evaluated only for a known namespace.
+	needsNamespace bool
+	// conditionsReadObjectOnly is true if its match conditions depend on the object alone.
+	conditionsReadObjectOnly bool
 	// broken is why the policy cannot be evaluated, nil if it can.
 	broken error
 	// spec is what program was compiled from.
 	spec *admissionregistrationv1.ValidatingAdmissionPolicySpec
 }
 
-// title is how messages name the policy and a binding.
-func (p *compiledPolicy) title(binding string) string { return title(p.kind, p.name, binding) }
-
+// title is how messages name a policy and a binding.
 func title(kind, name, binding string) string {
 	if binding == "" {
 		return fmt.Sprintf("%s '%s'", kind, name)
@@ -401,7 +398,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	validation.CheckPolicySpec(p.Reporter, p.Name, p.Spec, complete)
 	out := &compiledPolicy{kind: p.Kind, name: p.Name, failurePolicy: *p.Spec.FailurePolicy, spec: p.Spec}
 	templates, existing := c.extras(p)
-	out.existing = existing
+	out.allowsExisting = existing
 	own := p.own != nil && len(p.own.ValidationActions) > 0
 	if own {
 		validation.CheckActions(p.Reporter, p.own.ValidationActions, field.NewPath("spec", "validationActions"))
@@ -411,7 +408,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 		}
 	}
 	if complete {
-		out.podSecurity = compilePodSecurity(p.Reporter, c.podSecurity, p.own.PodSecurity, p.Spec.MatchConstraints)
+		out.podSecurity = compilePodSecurity(p.Reporter, c.podSecurity, p.Name, p.own.PodSecurity, p.Spec.MatchConstraints)
 	}
 	whole := c.wrong() == before
 	out.program = c.program(p, existing)
@@ -437,10 +434,10 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	if !whole || c.wrong() != before && !c.keepBroken {
 		return
 	}
-	out.lasting = !slices.ContainsFunc(out.conditions, func(c condition) bool { return !isLasting(c.Program) })
+	out.conditionsReadObjectOnly = !slices.ContainsFunc(out.conditions, func(c condition) bool { return !readsObjectOnly(c.Program) })
 	out.match = c.selectors.compileMatch(p.Spec.MatchConstraints)
-	out.checksTemplates = templates && out.match.createsPods()
-	out.looksAtNamespace = out.uses.Has(expression.UsesNamespace) || out.podSecurity != nil && out.podSecurity.labels
+	out.checksTemplates = templates && out.match.matchesPodCreation()
+	out.needsNamespace = out.uses.Has(expression.UsesNamespace) || out.podSecurity != nil && out.podSecurity.labels
 	if c.set.authorizer == nil && out.uses.Has(expression.UsesAuthorizer) {
 		p.Warnf(nil, "write the Roles and bindings that it is about into the directory, or connect to a cluster", "the policy asks authorizer, and there is none to ask: what asks fails")
 	}
@@ -492,7 +489,7 @@ func (c *compilation) checkParams(d validation.Reporter, p *params) {
 // before.
 func (c *compilation) program(p *policyDocument, reads bool) *program {
 	earlier := c.previous[exceptedPolicy{p.Kind, p.Name}]
-	if earlier != nil && earlier.broken == nil && earlier.existing == reads && apiequality.Semantic.DeepEqual(earlier.spec, p.Spec) {
+	if earlier != nil && earlier.broken == nil && earlier.allowsExisting == reads && apiequality.Semantic.DeepEqual(earlier.spec, p.Spec) {
 		return earlier.program
 	}
 	return compileProgram(p.Reporter, c.compiler, p.Name, p.Spec, reads, &celbound.Budget{Stop: c.stop})
@@ -541,8 +538,8 @@ func (c *compilation) rulesOf(key exceptedPolicy) []string {
 		for i := range p.validations {
 			out = append(out, p.validations[i].name)
 		}
-		for i := range p.notes {
-			out = append(out, p.notes[i].name)
+		for i := range p.auditAnnotations {
+			out = append(out, p.auditAnnotations[i].name)
 		}
 		if p.podSecurity != nil {
 			for _, check := range podsecurity.Checks() {

@@ -42,7 +42,7 @@ func (r *request) equivalents() (list []equivalent.Resource, known bool) {
 // customVersions are the versions of a custom resource that its definition serves,
 // or nil if the definition is not among the objects.
 func (r *request) customVersions() []equivalent.Resource {
-	crd, err := r.set.objects.Get(crdKind(), "", r.requested.Resource+"."+r.requested.Group)
+	crd, err := r.review.set.objects.Get(crdKind(), "", r.requested.Resource+"."+r.requested.Group)
 	if err != nil || crd == nil {
 		return nil
 	}
@@ -59,9 +59,9 @@ func (r *request) customVersions() []equivalent.Resource {
 	return out
 }
 
-// as returns the request as a policy sees it that names the resource: with the
+// inVersion returns the request as a policy sees it that names the resource: with the
 // object in that version. An error says why it cannot be converted.
-func (r *request) as(c *constraints, resource schema.GroupVersionResource) (*request, error) {
+func (r *request) inVersion(c *constraints, resource schema.GroupVersionResource) (*request, error) {
 	sent := r.sent()
 	if resource == sent {
 		return r, nil
@@ -75,7 +75,7 @@ func (r *request) as(c *constraints, resource schema.GroupVersionResource) (*req
 	}
 	if !convertible {
 		// The rules may name what was sent as well as what was requested.
-		if !c.exact && anyAbout(c.rules, &otherResource{r.attributes(), sent}, r.Name) {
+		if !c.exact && anyMatches(c.rules, &otherResource{r.attributes(), sent}, r.Name) {
 			return r, nil
 		}
 		return nil, fmt.Errorf("failed to convert object version: the object was sent as %s, and the policy names %s: "+
@@ -122,7 +122,7 @@ func (r *request) convert(resource schema.GroupVersionResource) (*request, error
 		}
 		text, err := object.from.json()
 		if err != nil {
-			r.fail(err)
+			r.review.fail(err)
 			return nil, err
 		}
 		if object.to.Raw, err = equivalent.Convert(text, r.sent(), resource); err != nil {
@@ -138,6 +138,6 @@ func (r *request) convert(resource schema.GroupVersionResource) (*request, error
 func (r *request) converted(req admissionv1.AdmissionRequest) *request {
 	out := newRequest(r.review, admissionRequest(req))
 	out.object.checked, out.oldObject.checked = r.object.checked, r.oldObject.checked
-	out.equivalentTo, out.equivalentsKnown, out.whole = r.equivalentTo, r.equivalentsKnown, r.whole
+	out.equivalentTo, out.equivalentsKnown, out.isBaseline = r.equivalentTo, r.equivalentsKnown, r.isBaseline
 	return out
 }

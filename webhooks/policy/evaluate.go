@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
-// evaluation is what a policy comes to for a request and a param, whatever the
-// bindings make of it. It follows, decision by decision, upstream's
+// evaluation is the result of evaluating a policy for a request and a param,
+// whatever the binding makes of it. It follows, decision by decision, upstream's
 // k8s.io/apiserver/pkg/admission/plugin/policy/validating.(*validator).Validate
 // and webhook/matchconditions.(*matcher).Match.
 type evaluation struct {
@@ -26,28 +26,54 @@ type evaluation struct {
 	// condition is its name then.
 	matched   bool
 	condition string
-	// failure is why the policy could not be evaluated at all, under Fail, and
-	// part what of it: "matchConditions", or "" if the cost limit was reached.
-	failure, part string
-	failed        bool
-	rules         []ruleResult
-	notes         []noteResult
-	cost          int64
+	// failed is true if the policy could not be evaluated, under Fail: then its one
+	// result says why.
+	failed  bool
+	results []ruleResult
+	// annotations are the audit annotations to publish.
+	annotations []annotationValue
+	// modes are the warnings and annotations that the labels of the namespace ask for.
+	modes modeResults
+	cost  int64
 }
 
-// ruleResult is what a rule comes to.
+// part is the part of a policy that a result is about.
+type part uint8
+
+const (
+	// partRule is a validation, or a check of podSecurity.
+	partRule part = iota
+	// partAnnotation is an audit annotation that could not be evaluated.
+	partAnnotation
+	// partPolicy is a policy that could not be evaluated.
+	partPolicy
+	// partConfiguration is a policy or binding that cannot be evaluated as it is
+	// configured.
+	partConfiguration
+)
+
+// ruleResult is the result of one rule, or of another part of a policy.
 type ruleResult struct {
-	// name is that of the rule, and index its place in the policy's validations,
-	// or -1.
-	name    string
+	part part
+	// name is that of the rule. For partPolicy it says what of the policy failed:
+	// "matchConditions", "podSecurity", or "" if the cost limit was reached.
+	name string
+	// index is what upstream calls the index of the expression: the place of the rule in
+	// the policy's validations, or -1.
 	index   int
 	outcome Outcome
 	message string
 	reason  metav1.StatusReason
 	cost    int64
-	// rule is nil for a check of podSecurity, of which standard says which it is.
+	// rule is nil for anything but a validation, and standard for anything but a
+	// check of podSecurity that failed.
 	rule     *ruleProgram
 	standard *standardResult
+}
+
+// isViolation reports whether the rule is violated, or counts as violated.
+func (result *ruleResult) isViolation() bool {
+	return result.outcome == Violated || result.outcome == Failed
 }
 
 // standardResult is a check of Pod Security that failed.
@@ -56,110 +82,152 @@ type standardResult struct {
 	violation podsecurity.Violation
 }
 
-// noteResult is what an audit annotation comes to: a value to publish, or an
-// error under Fail.
-type noteResult struct {
-	*note
-	value, err string
-}
+// annotationValue is the value of an audit annotation.
+type annotationValue struct{ published, value string }
 
-// failing is the outcome of what could not be evaluated.
-func (p *compiledPolicy) failing() Outcome {
+// failureOutcome returns the outcome of a part that could not be evaluated.
+func (p *compiledPolicy) failureOutcome() Outcome {
 	if p.failurePolicy == admissionregistrationv1.Ignore {
 		return Ignored
 	}
 	return Failed
 }
 
+// evaluationKey is what an evaluation depends on besides the request. The param is nil
+// for a policy that does not use params.
+type evaluationKey struct {
+	policy *compiledPolicy
+	param  *unstructured.Unstructured
+}
+
+// evaluate evaluates a policy for a request and a param. The result is valid until the
+// next evaluation of the review.
+//
+// A policy that does not use params is evaluated once for all of its bindings, and one
+// for a baseline once for all of its rules.
+func evaluate(t target) *evaluation {
+	r, p := t.request, t.policy
+	v := r.review
+	usesParams := p.uses.Has(expression.UsesParams)
+	out := &v.scratch
+	if !v.explain && (r.isBaseline || len(p.bindings) > 1 && !usesParams) {
+		key := evaluationKey{policy: p}
+		if usesParams && t.param != nil {
+			key.param = t.param.object
+		}
+		if known := r.evaluations[key]; known != nil {
+			return known
+		}
+		if r.evaluations == nil {
+			r.evaluations = map[evaluationKey]*evaluation{}
+		}
+		out = new(evaluation)
+		r.evaluations[key] = out
+	}
+	*out = evaluation{matched: true, results: out.results[:0], annotations: out.annotations[:0]}
+	e := evaluator{request: r, policy: p, input: &v.input, out: out}
+	if v.explain {
+		e.explanation = &Evaluation{Kind: p.kind, Policy: p.name, Binding: t.bindingName(), Param: t.param.name(), Template: r.template, Why: Evaluated}
+	}
+	e.input.Reset(r, t.param.value(), p.variables)
+	e.evaluate()
+	out.cost = e.input.Spent
+	if out.failed {
+		out.results[0].cost = out.cost
+	}
+	v.spent += e.input.Spent
+	if e.explanation != nil {
+		v.evaluations = append(v.evaluations, e.explain())
+	}
+	return out
+}
+
 // evaluator evaluates one policy for one request and param.
 type evaluator struct {
-	*request
-	context context.Context //nolint:containedctx // it belongs to one call, like everything here
+	request *request
 	policy  *compiledPolicy
 	input   *expression.Input
 	out     *evaluation
-	// explained is nil unless it was asked for.
-	explained *Evaluation
+	// explanation is nil unless it was asked for.
+	explanation *Evaluation
 }
 
-// run evaluates the policy.
-func (e *evaluator) run() {
-	defer func() {
-		e.out.cost = e.input.Spent
-		e.spent += e.input.Spent
-	}()
-	if !e.match() {
+func (e *evaluator) evaluate() {
+	if !e.evaluateConditions() || !e.checkPodSecurity() {
 		return
 	}
-	if e.policy.podSecurity != nil {
-		ok, err := e.policy.podSecurity.check(e)
-		if err != nil {
-			e.fail(err)
-		}
-		if !ok {
-			return
-		}
-	}
-	if len(e.policy.validations) == 0 && len(e.policy.notes) == 0 {
+	if len(e.policy.validations) == 0 && len(e.policy.auditAnnotations) == 0 {
 		return
 	}
-	first := len(e.out.rules)
-	remaining, ok := e.validate()
+	first := len(e.out.results)
+	remaining, ok := e.evaluateValidations()
 	if !ok {
 		return
 	}
-	e.messages(e.out.rules[first:], remaining)
-	e.annotations()
+	e.evaluateMessages(e.out.results[first:], remaining)
+	e.evaluateAnnotations()
 }
 
-// eval evaluates an expression. A failure of the list is the second result.
-func (e *evaluator) eval(phase *expression.Phase, program *expression.Program) (value ref.Val, cost int64, failure *expression.EvaluationError, end error) {
-	value, cost, err := phase.Eval(e.context, program)
-	if errors.As(err, &failure) {
-		err = nil
+// evaluated is the result of one expression: a value, a failure of the expression
+// alone, or the error that ends its phase.
+type evaluated struct {
+	value   ref.Val
+	cost    int64
+	failure *expression.EvaluationError
+	end     error
+}
+
+func (e *evaluator) evaluateExpression(phase *expression.Phase, program *expression.Program) evaluated {
+	value, cost, err := phase.Eval(e.request.review.context, program)
+	out := evaluated{value: value, cost: cost}
+	if !errors.As(err, &out.failure) {
+		out.end = err
 	}
-	return value, cost, failure, err
+	return out
 }
 
-// fails makes the whole policy one that could not be evaluated.
-func (e *evaluator) fails(part string, err error) {
-	e.out.rules, e.out.notes = e.out.rules[:0], e.out.notes[:0]
-	if e.policy.failurePolicy != admissionregistrationv1.Ignore {
-		e.out.failed, e.out.part, e.out.failure = true, part, err.Error()
+// failPolicy replaces the results by one: the whole policy could not be evaluated.
+func (e *evaluator) failPolicy(name string, err error) {
+	e.out.results, e.out.annotations = e.out.results[:0], e.out.annotations[:0]
+	if e.policy.failurePolicy == admissionregistrationv1.Ignore {
+		return
 	}
+	e.out.failed = true
+	e.out.results = append(e.out.results, ruleResult{part: partPolicy, name: name, outcome: Failed, message: err.Error()})
 }
 
-// match evaluates the match conditions.
-func (e *evaluator) match() bool {
+// evaluateConditions evaluates the match conditions, and reports whether the policy is
+// to be evaluated.
+func (e *evaluator) evaluateConditions() bool {
 	conditions := e.policy.conditions
-	e.out.matched = true
 	if len(conditions) == 0 {
 		return true
 	}
 	phase := e.input.Phase(celconfig.RuntimeCELCostBudgetMatchConditions)
-	e.values.matching = true
-	defer func() { e.values.matching = false }()
+	e.request.values.matching = true
+	defer func() { e.request.values.matching = false }()
+	fail := func(name string, err error) {
+		e.out.matched, e.out.condition = e.policy.failurePolicy != admissionregistrationv1.Ignore, name
+		e.failPolicy("matchConditions", err)
+	}
 	var errs []error
-	denied := -1
+	failed, denied := "", -1
 	for i := range conditions {
 		c := &conditions[i]
-		value, cost, failure, end := e.eval(phase, c.Program)
-		e.explainCondition(c, value, cost, failure, end)
+		result := e.evaluateExpression(phase, c.Program)
+		e.explainCondition(c, result)
 		switch {
-		case end != nil:
-			e.out.matched = e.policy.failurePolicy != admissionregistrationv1.Ignore
-			e.out.condition = c.name
-			e.fails("matchConditions", end)
+		case result.end != nil:
+			fail(c.name, result.end)
 			return false
-		case failure != nil:
-			errs = append(errs, failure)
-			e.out.condition = c.name
-		case value == types.False && denied < 0:
+		case result.failure != nil:
+			errs, failed = append(errs, result.failure), c.name
+		case result.value == types.False && denied < 0:
 			denied = i
 		}
 		// What comes behind a condition that is false matters only if it can use
 		// up the budget.
-		if denied >= 0 && e.affordable(conditions[i+1:], phase.Remaining) {
+		if denied >= 0 && e.isAffordable(conditions[i+1:], phase.Remaining) {
 			break
 		}
 	}
@@ -168,19 +236,18 @@ func (e *evaluator) match() bool {
 		e.out.matched, e.out.condition = false, conditions[denied].name
 		return false
 	case len(errs) > 0:
-		e.out.matched = e.policy.failurePolicy != admissionregistrationv1.Ignore
-		e.fails("matchConditions", utilerrors.NewAggregate(errs))
+		fail(failed, utilerrors.NewAggregate(errs))
 		return false
 	default:
 		return true
 	}
 }
 
-// affordable tells whether conditions cannot cost more than what remains. How
-// large params are is not known.
-func (e *evaluator) affordable(conditions []condition, remaining int64) bool {
+// isAffordable reports whether conditions cannot cost more than what remains. The size
+// of params is not known.
+func (e *evaluator) isAffordable(conditions []condition, remaining int64) bool {
 	for i := range conditions {
-		most, bounded := conditions[i].MostCost(e.textSize())
+		most, bounded := conditions[i].MostCost(e.request.inputSize())
 		if remaining -= most; !bounded || remaining < 0 || conditions[i].Uses().Has(expression.UsesParams) {
 			return false
 		}
@@ -188,111 +255,127 @@ func (e *evaluator) affordable(conditions []condition, remaining int64) bool {
 	return true
 }
 
-// validate evaluates the rules, and returns what is left for their messages.
-func (e *evaluator) validate() (remaining int64, ok bool) {
-	phase := e.input.Phase(celconfig.RuntimeCELCostBudget)
-	e.out.rules = slices.Grow(e.out.rules, len(e.policy.validations))
-	for i := range e.policy.validations {
-		rule := &e.policy.validations[i]
-		result := ruleResult{name: rule.name, index: i, outcome: Passed, rule: rule}
-		if rule.Program != nil {
-			value, cost, failure, end := e.eval(phase, rule.Program)
-			result.cost = cost
-			switch {
-			case end != nil:
-				e.fails("", end)
-				return 0, false
-			case failure != nil:
-				result.outcome, result.message = e.policy.failing(), failure.Error()
-			case value != types.True:
-				result.outcome, result.message, result.reason = Violated, rule.message, rule.reason
-			}
-		}
-		e.out.rules = append(e.out.rules, result)
+// checkPodSecurity adds the results of the Pod Security Standard, and reports whether
+// the evaluation goes on.
+func (e *evaluator) checkPodSecurity() bool {
+	if e.policy.podSecurity == nil {
+		return true
 	}
-	return phase.Remaining, true
+	failure, err := e.policy.podSecurity.check(e.request, e.out)
+	switch {
+	case failure != nil:
+		e.failPolicy("podSecurity", failure)
+		return false
+	case err != nil:
+		e.request.review.fail(err)
+		return false
+	default:
+		return true
+	}
 }
 
-// messages evaluates the messageExpressions. As upstream, those of rules that are
-// kept count, too: if together they cost more than what is left, no rule could be
-// evaluated. But if none of them will be shown, and the rules were cheap, none is
-// evaluated: messages look at what the rules looked at, and a quarter of the time
-// of a request that is allowed would go into texts that nobody sees.
-func (e *evaluator) messages(rules []ruleResult, remaining int64) {
-	needed := remaining < celconfig.RuntimeCELCostBudget-cheapRules
-	for i := range rules {
-		needed = needed || rules[i].outcome == Violated && rules[i].rule.text != nil
-	}
-	if !needed {
-		return
-	}
-	phase := e.input.WithoutAuthorizer(remaining)
-	for i := range rules {
-		result := &rules[i]
-		if result.rule.text == nil {
-			continue
-		}
-		value, _, failure, end := e.eval(phase, result.rule.text)
-		if end != nil {
-			for k := range rules {
-				if rules[k].outcome == Passed || rules[k].outcome == Violated {
-					rules[k].outcome, rules[k].message, rules[k].reason = e.policy.failing(), "failed messageExpression: "+end.Error(), ""
-				}
+// evaluateValidations evaluates the rules, and returns the budget that remains for
+// their messages.
+func (e *evaluator) evaluateValidations() (remaining int64, ok bool) {
+	phase := e.input.Phase(celconfig.RuntimeCELCostBudget)
+	e.out.results = slices.Grow(e.out.results, len(e.policy.validations))
+	for i := range e.policy.validations {
+		rule := &e.policy.validations[i]
+		out := ruleResult{name: rule.name, index: i, outcome: Passed, rule: rule}
+		if rule.Program != nil {
+			result := e.evaluateExpression(phase, rule.Program)
+			out.cost = result.cost
+			switch {
+			case result.end != nil:
+				e.failPolicy("", result.end)
+				return 0, false
+			case result.failure != nil:
+				out.outcome, out.message = e.policy.failureOutcome(), result.failure.Error()
+			case result.value != types.True:
+				out.outcome, out.message, out.reason = Violated, rule.message, rule.reason
 			}
-			return
 		}
-		if result.outcome != Violated || failure != nil {
-			continue
-		}
-		if text := usable(value); text != "" {
-			result.message = text
-		}
+		e.out.results = append(e.out.results, out)
 	}
+	return phase.Remaining, true
 }
 
 // cheapRules is what the rules of a policy cost, at most, that are taken to have
 // cheap messages. It is a tenth of the budget.
 const cheapRules = celconfig.RuntimeCELCostBudget / 10
 
-// usable is the text of a message, or "" for one that upstream does not show.
-func usable(value ref.Val) string {
-	text, ok := value.Value().(string)
-	if !ok {
-		return ""
+// evaluateMessages evaluates the messageExpressions. As upstream, those of rules that
+// pass count too: if together they cost more than what remains, no rule could be
+// evaluated. But if none of them will be shown, and the rules were cheap, none is
+// evaluated: messages read what the rules read, and a quarter of the time of a request
+// that is allowed would go into messages that nobody sees.
+func (e *evaluator) evaluateMessages(results []ruleResult, remaining int64) {
+	needed := remaining < celconfig.RuntimeCELCostBudget-cheapRules
+	for i := range results {
+		needed = needed || results[i].outcome == Violated && results[i].rule.messageExpression != nil
 	}
-	text = strings.TrimSpace(text)
-	if len(text) > celconfig.MaxEvaluatedMessageExpressionSizeBytes || strings.Contains(text, "\n") {
-		return ""
+	if !needed {
+		return
 	}
-	return text
+	phase := e.input.WithoutAuthorizer(remaining)
+	for i := range results {
+		out := &results[i]
+		if out.rule.messageExpression == nil {
+			continue
+		}
+		result := e.evaluateExpression(phase, out.rule.messageExpression)
+		if result.end != nil {
+			for k := range results {
+				if results[k].outcome == Passed || results[k].outcome == Violated {
+					results[k].outcome, results[k].message, results[k].reason = e.policy.failureOutcome(), "failed messageExpression: "+result.end.Error(), ""
+				}
+			}
+			return
+		}
+		if out.outcome == Violated && result.failure == nil {
+			if message := validMessage(result.value); message != "" {
+				out.message = message
+			}
+		}
+	}
 }
 
-// annotations evaluates the audit annotations.
-func (e *evaluator) annotations() {
-	if len(e.policy.notes) == 0 {
+// validMessage returns the value of a messageExpression, or "" for one that upstream
+// does not show.
+func validMessage(value ref.Val) string {
+	message, _ := value.Value().(string)
+	message = strings.TrimSpace(message)
+	if len(message) > celconfig.MaxEvaluatedMessageExpressionSizeBytes || strings.Contains(message, "\n") {
+		return ""
+	}
+	return message
+}
+
+// evaluateAnnotations evaluates the audit annotations.
+func (e *evaluator) evaluateAnnotations() {
+	if len(e.policy.auditAnnotations) == 0 {
 		return
 	}
 	phase := e.input.WithoutAuthorizer(celconfig.RuntimeCELCostBudget)
-	for i := range e.policy.notes {
-		n := &e.policy.notes[i]
-		if n.Program == nil {
+	for i := range e.policy.auditAnnotations {
+		a := &e.policy.auditAnnotations[i]
+		if a.Program == nil {
 			continue
 		}
-		value, cost, failure, end := e.eval(phase, n.Program)
-		e.explainNote(n, value, cost, failure, end)
+		result := e.evaluateExpression(phase, a.Program)
+		e.explainAnnotation(a, result)
 		switch {
-		case end != nil:
-			e.fails("", end)
+		case result.end != nil:
+			e.failPolicy("", result.end)
 			return
-		case failure != nil:
+		case result.failure != nil:
 			if e.policy.failurePolicy != admissionregistrationv1.Ignore {
-				e.out.notes = append(e.out.notes, noteResult{note: n, err: failure.Error()})
+				e.out.results = append(e.out.results, ruleResult{part: partAnnotation, name: a.name, outcome: Failed, message: result.failure.Error()})
 			}
 		default:
-			if text, ok := value.Value().(string); ok {
-				if text = strings.TrimSpace(text); text != "" {
-					e.out.notes = append(e.out.notes, noteResult{note: n, value: text})
-				}
+			value, _ := result.value.Value().(string)
+			if value = strings.TrimSpace(value); value != "" {
+				e.out.annotations = append(e.out.annotations, annotationValue{a.published, value})
 			}
 		}
 	}

@@ -48,28 +48,28 @@ type exception struct {
 // exceptedPolicy names a policy: its kind may be "" for both.
 type exceptedPolicy struct{ kind, name string }
 
-// excepted is the exception that lets a violation of the rule pass, and "" if
-// there is none; then, if it is to explain, those that were tried. A rule that is
-// "" is the whole policy, which only an exception from all of it lets pass.
-func (r *request) excepted(p *compiledPolicy, rule string) (title string, tried []TriedException) {
-	for _, x := range p.exceptions {
-		if !x.covers(p, rule) {
+// findException returns the title of the exception that covers a violation of the rule,
+// and "" if there is none; then also those that were tried, if they are to be explained.
+// A rule that is "" is the whole policy, which only an exception from all of it covers.
+func findException(t target, rule string) (exceptionTitle string, tried []TriedException) {
+	for _, x := range t.policy.exceptions {
+		if !x.covers(t.policy, rule) {
 			continue
 		}
 		why := x.inert
 		if why == "" {
-			if why = x.holds(r); why == "" {
+			if why = x.whyNot(t.request); why == "" {
 				return x.title, nil
 			}
 		}
-		if r.explain {
+		if t.request.review.explain {
 			tried = append(tried, TriedException{x.title, why})
 		}
 	}
 	return "", tried
 }
 
-// covers tells whether the exception is from the rule.
+// covers reports whether the exception names the rule.
 func (x *exception) covers(p *compiledPolicy, rule string) bool {
 	for _, kind := range [...]string{p.kind, ""} {
 		rules, named := x.policies[exceptedPolicy{kind, p.name}]
@@ -80,11 +80,11 @@ func (x *exception) covers(p *compiledPolicy, rule string) bool {
 	return false
 }
 
-// holds is "" if the exception holds for the request, at this time, and otherwise
-// why not.
-func (x *exception) holds(r *request) string {
+// whyNot returns why the exception does not hold for the request at this time, and ""
+// if it does.
+func (x *exception) whyNot(r *request) string {
 	if !x.expires.IsZero() {
-		if now, known := r.time(); !known || !now.Before(x.expires) {
+		if now, known := r.review.time(); !known || !now.Before(x.expires) {
 			return "it expired at " + x.expires.UTC().Format(time.RFC3339)
 		}
 	}
@@ -99,7 +99,7 @@ func (x *exception) holds(r *request) string {
 		return fmt.Sprintf("it is about names %s, and this is %q", diagnostic.QuotedList(x.names), name)
 	}
 	if x.inNamespaces != nil {
-		found, known := r.set.objects.Namespace(namespace)
+		found, known := r.review.set.objects.Namespace(namespace)
 		if namespace == "" || !known || !x.inNamespaces.Matches(labels.Set(found.Labels)) {
 			return "its namespaceSelector does not select"
 		}
@@ -107,13 +107,13 @@ func (x *exception) holds(r *request) string {
 	if x.objects != nil && !x.selects(r) {
 		return "its objectSelector does not select"
 	}
-	if condition := r.meets(x.conditions); condition != "" {
+	if condition := r.falseCondition(x.conditions); condition != "" {
 		return "its match condition " + condition + " is not true"
 	}
 	return ""
 }
 
-// selects tells whether the exception selects the object, and of an update the
+// selects reports whether the exception selects the object, and of an update the
 // old one too, so that nobody labels an object into an exception. Options have no
 // labels, not even none.
 func (x *exception) selects(r *request) bool {
@@ -128,17 +128,17 @@ func (x *exception) selects(r *request) bool {
 	return true
 }
 
-// meets is the name of the first condition that is not true, and "" if all are.
-func (r *request) meets(conditions []condition) string {
+// falseCondition returns the name of the first condition that is not true, and "" if all are.
+func (r *request) falseCondition(conditions []condition) string {
 	if len(conditions) == 0 {
 		return ""
 	}
 	var in expression.Input
 	in.Reset(r, nil, nil)
-	defer func() { r.spent += in.Spent }()
+	defer func() { r.review.spent += in.Spent }()
 	phase := in.Phase(celconfig.RuntimeCELCostBudgetMatchConditions)
 	for i := range conditions {
-		if value, _, err := phase.Eval(r.context, conditions[i].Program); err != nil || value != types.True {
+		if value, _, err := phase.Eval(r.review.context, conditions[i].Program); err != nil || value != types.True {
 			return conditions[i].name
 		}
 	}
@@ -156,7 +156,7 @@ func (r *request) knownAs() (name string, generated bool) {
 	return r.objectName(), r.isNameGenerated()
 }
 
-// isNameGenerated tells whether the object has no name yet.
+// isNameGenerated reports whether the object has no name yet.
 func (r *request) isNameGenerated() bool {
 	if r.Name != "" {
 		return false
@@ -165,7 +165,7 @@ func (r *request) isNameGenerated() bool {
 	return err == nil && object.Get("metadata", "name").Text() == ""
 }
 
-// matchesName tells whether one of the patterns, of which a "*" at the end stands
+// matchesName reports whether one of the patterns, of which a "*" at the end stands
 // for any rest, is about the name. A name that is generated has a rest.
 func matchesName(patterns []string, name string, generated bool) bool {
 	return name != "" && slices.ContainsFunc(patterns, func(pattern string) bool {

@@ -12,26 +12,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
-// explainNot tells why a policy, or a binding of it, was not evaluated.
-func (r *request) explainNot(p *compiledPolicy, b *binding, why Why, detail string) {
-	if !r.explain || r.template != "" && why == OtherRequest {
+// explainSkipped records why a policy, or a binding of it, was not evaluated.
+func (v *review) explainSkipped(t target, m match) {
+	if !v.explain || t.request.template != "" && m.why == OtherRequest {
 		return
 	}
-	e := Evaluation{Kind: p.kind, Policy: p.name, Template: r.template, Why: why, Detail: detail}
-	if b != nil {
-		e.Binding = b.name
-	}
-	r.evaluations = append(r.evaluations, e)
+	v.evaluations = append(v.evaluations, Evaluation{
+		Kind: t.policy.kind, Policy: t.policy.name, Binding: t.bindingName(), Template: t.request.template, Why: m.why, Detail: m.detail,
+	})
 }
 
-// explainExempt tells that no policy is evaluated for such a request.
-func (r *request) explainExempt() {
-	for _, p := range r.set.policies {
-		r.explainNot(p, nil, Exempt, "no policy is evaluated for "+r.requested.GroupResource().String())
+// explainExempt records that no policy is evaluated for such a request.
+func (v *review) explainExempt(r *request) {
+	for _, p := range v.set.policies {
+		v.explainSkipped(target{request: r, policy: p}, match{why: Exempt, detail: "no policy is evaluated for " + r.requested.GroupResource().String()})
 	}
 }
 
-// explainedExpression is an expression that was evaluated.
+// explainedExpression returns the explanation of an expression that was evaluated.
 func explainedExpression(name string, program *expression.Program, value ref.Val, cost int64, err error) Expression {
 	out := Expression{Name: name, Text: program.Text(), Cost: cost}
 	var failure *expression.EvaluationError
@@ -46,42 +44,46 @@ func explainedExpression(name string, program *expression.Program, value ref.Val
 	return out
 }
 
-// asError is the one of two errors that there is.
-func asError(failure *expression.EvaluationError, end error) error {
-	if failure != nil {
-		return failure
+// explained returns the explanation of an expression that was evaluated.
+func (result evaluated) explained(name string, program *expression.Program) Expression {
+	err := result.end
+	if result.failure != nil {
+		err = result.failure
 	}
-	return end
+	return explainedExpression(name, program, result.value, result.cost, err)
 }
 
-func (e *evaluator) explainCondition(c *condition, value ref.Val, cost int64, failure *expression.EvaluationError, end error) {
-	if e.explained != nil {
-		e.explained.Conditions = append(e.explained.Conditions, explainedExpression(c.name, c.Program, value, cost, asError(failure, end)))
-	}
-}
-
-func (e *evaluator) explainNote(n *note, value ref.Val, cost int64, failure *expression.EvaluationError, end error) {
-	if e.explained != nil {
-		e.explained.AuditAnnotations = append(e.explained.AuditAnnotations, explainedExpression(n.key, n.Program, value, cost, asError(failure, end)))
+func (e *evaluator) explainCondition(c *condition, result evaluated) {
+	if e.explanation != nil {
+		e.explanation.Conditions = append(e.explanation.Conditions, result.explained(c.name, c.Program))
 	}
 }
 
-// finished is the explanation of what was evaluated.
-func (e *evaluator) finished() Evaluation {
-	out := *e.explained
+func (e *evaluator) explainAnnotation(a *auditAnnotation, result evaluated) {
+	if e.explanation != nil {
+		e.explanation.AuditAnnotations = append(e.explanation.AuditAnnotations, result.explained(a.key, a.Program))
+	}
+}
+
+// explain returns the explanation once the policy is evaluated.
+func (e *evaluator) explain() Evaluation {
+	out := *e.explanation
 	out.Cost = e.out.cost
 	if !e.out.matched {
 		out.Why, out.Detail = ConditionFalse, "match condition "+e.out.condition
 		return out
 	}
-	if e.out.failed {
-		out.Detail = e.out.failure
-	}
 	e.input.Evaluated(func(name string, program *expression.Program, value ref.Val, err error, cost int64) {
 		out.Variables = append(out.Variables, explainedExpression(name, program, value, cost, err))
 	})
-	for i := range e.out.rules {
-		result := &e.out.rules[i]
+	for i := range e.out.results {
+		result := &e.out.results[i]
+		if result.part == partPolicy {
+			out.Detail = result.message
+		}
+		if result.part != partRule {
+			continue
+		}
 		rule := Rule{Name: result.name, Outcome: result.outcome, Message: printable(result.message), Cost: result.cost}
 		if result.rule != nil && result.rule.Program != nil {
 			rule.Text = result.rule.Text()
@@ -91,22 +93,22 @@ func (e *evaluator) finished() Evaluation {
 	return out
 }
 
-// explainVerdict tells what became of a violation of the rule that was evaluated
+// explainVerdict records what became of a violation of the i-th rule that was evaluated
 // last.
-func (v *review) explainVerdict(rule int, violation *Violation) {
+func (v *review) explainVerdict(i int, violation *Violation, tried []TriedException) {
 	if !v.explain || len(v.evaluations) == 0 {
 		return
 	}
 	last := &v.evaluations[len(v.evaluations)-1]
-	if rule < len(last.Rules) {
-		last.Rules[rule].Outcome, last.Rules[rule].Exception, last.Rules[rule].Tried = violation.Outcome, violation.Exception, v.tried
+	if i < len(last.Rules) {
+		last.Rules[i].Outcome, last.Rules[i].Exception, last.Rules[i].Tried = violation.Outcome, violation.Exception, tried
 	}
 }
 
 // maxShown is how many bytes of a value are shown.
 const maxShown = 1024
 
-// shownValue is a value as JSON if it can be written so.
+// shownValue returns a value as JSON if it can be written so, and otherwise its type.
 func shownValue(value ref.Val) string {
 	native, err := value.ConvertToNative(reflect.TypeFor[*structpb.Value]())
 	if err != nil {

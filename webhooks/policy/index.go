@@ -199,7 +199,7 @@ func (c *candidates) of(to []int, r *request) []int {
 	return to
 }
 
-// exempt reports whether no policy is ever evaluated for the request. Upstream
+// isExempt reports whether no policy is ever evaluated for the request. Upstream
 // exempts admission policies and their bindings, so that a policy cannot lock
 // out its own repair, and reviews, without which nobody could log in. Our own
 // kinds are such policies too. Webhook configurations are not exempt: API servers
@@ -207,7 +207,7 @@ func (c *candidates) of(to []int, r *request) []int {
 // and so does an offline check. Upstream's are in
 // k8s.io/apiserver/pkg/admission/plugin/policy/generic/plugin.go and in
 // https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/kubeapiserver/admission/exclusion/resources.go.
-func exempt(r *request) bool {
+func isExempt(r *request) bool {
 	switch r.requested.Group {
 	case admissionregistrationv1.GroupName:
 		switch r.requested.Resource {

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
 // constraints are match resources, compiled. Their meaning is upstream's,
@@ -45,91 +47,165 @@ func (s *selectors) compileMatch(match *admissionregistrationv1.MatchResources) 
 	}
 }
 
-// match is how rules match a request.
+// match is how a request matches a policy, or a binding of it.
 type match struct {
+	// why is Evaluated if it matches, and Misconfigured if it would match, or could be
+	// evaluated, if something were known that is not: err says what. Detail is for people.
+	why    Why
+	detail string
+	err    error
+	// resource is the resource and version in which the rules name the request.
+	resource schema.GroupVersionResource
+	// request is the one that the policy is evaluated for, with the object in the version
+	// that it names, and params are those that it is evaluated with.
+	request *request
+	params  []*param
+}
+
+func misconfigured(r *request, err error) match {
+	return match{why: Misconfigured, detail: err.Error(), err: err, request: r}
+}
+
+// matchPolicy returns how the request matches a policy, whatever its bindings match.
+func matchPolicy(r *request, p *compiledPolicy) match {
+	m := p.match.match(r)
+	switch {
+	case m.why != Evaluated && m.why != Misconfigured:
+		return m
+	case len(p.bindings) == 0:
+		return match{why: NotInForce, detail: "no binding puts it in force"}
+	case m.why == Misconfigured:
+		return m
+	case p.broken != nil:
+		return misconfigured(r, p.broken)
+	}
+	if err := p.checkParamKind(r.review.set.objects); err != nil {
+		return misconfigured(r, err)
+	}
+	return m
+}
+
+// matchBinding returns how the request matches a binding of a policy that it matches as
+// the resource.
+func matchBinding(r *request, p *compiledPolicy, b *binding, resource schema.GroupVersionResource) match {
+	if b.match != nil {
+		m := b.match.match(r)
+		switch m.why {
+		case Evaluated:
+		case Misconfigured:
+			return m
+		default:
+			m.detail = "of the binding"
+			return m
+		}
+	}
+	params, err := b.params.find(r.review.set.objects, r.Namespace)
+	if err != nil {
+		return misconfigured(r, err)
+	}
+	if len(params) == 0 {
+		return match{why: NoParams, request: r}
+	}
+	converted, err := r.inVersion(p.match, resource)
+	if err != nil {
+		return misconfigured(r, err)
+	}
+	if p.needsNamespace {
+		if _, known := converted.namespaceObject(); !known {
+			why := "namespaceObject is used"
+			if !p.uses.Has(expression.UsesNamespace) {
+				why = "its labels decide"
+			}
+			return misconfigured(converted, fmt.Errorf("namespace %q is not known, and %s", r.Namespace, why))
+		}
+	}
+	return match{why: Evaluated, request: converted, params: params}
+}
+
+// match returns how the constraints match the request.
+func (c *constraints) match(r *request) match {
+	var excludeErr error
+	if excluded, ok := c.find(r, c.exclude); ok {
+		if excluded.certain {
+			return match{why: OtherRequest, request: r}
+		}
+		// Requests that are excluded are allowed.
+		excludeErr = fmt.Errorf("the object is %s, and excluded as %s, of which it is not known whether the API server has it", r.requested.GroupVersion(), excluded.as.GroupVersion())
+	}
+	found := ruleMatch{as: r.requested}
+	if len(c.rules) > 0 {
+		var ok bool
+		if found, ok = c.find(r, c.rules); !ok {
+			return match{why: OtherRequest, request: r}
+		}
+	}
+	selected, namespaceErr := r.selectsNamespace(c.namespaces)
+	switch {
+	case !selected && namespaceErr == nil:
+		return match{why: NamespaceNotSelected, request: r}
+	case !r.selectsObject(c.objects):
+		return match{why: ObjectNotSelected, request: r}
+	case excludeErr != nil:
+		return misconfigured(r, excludeErr)
+	case namespaceErr != nil:
+		return misconfigured(r, namespaceErr)
+	default:
+		return match{why: Evaluated, request: r, resource: found.as}
+	}
+}
+
+// ruleMatch is how rules match a request.
+type ruleMatch struct {
 	// as is the resource and version in which one of the rules names the request.
 	as schema.GroupVersionResource
 	// certain is false if it is not known whether API servers serve that version.
 	certain bool
 }
 
-// matches reports whether the constraints select the request: then it is
-// Evaluated, and otherwise why not. It also returns the resource and version in
-// which the rules name the request. An error means that they would select it if
-// something were known that is not.
-func (c *constraints) matches(r *request) (Why, schema.GroupVersionResource, error) {
-	var excludeErr error
-	if excluded, ok := c.find(r, c.exclude); ok {
-		if excluded.certain {
-			return OtherRequest, excluded.as, nil
-		}
-		// What is excluded is let pass.
-		excludeErr = fmt.Errorf("the object is %s, and excluded as %s, of which it is not known whether the API server has it", r.requested.GroupVersion(), excluded.as.GroupVersion())
-	}
-	found := match{as: r.requested}
-	if len(c.rules) > 0 {
-		var ok bool
-		if found, ok = c.find(r, c.rules); !ok {
-			return OtherRequest, found.as, nil
-		}
-	}
-	selected, namespaceErr := r.selectsNamespace(c.namespaces)
-	switch {
-	case !selected && namespaceErr == nil:
-		return NamespaceNotSelected, found.as, nil
-	case !r.selectsObject(c.objects):
-		return ObjectNotSelected, found.as, nil
-	case excludeErr != nil:
-		return Evaluated, found.as, excludeErr
-	default:
-		return Evaluated, found.as, namespaceErr
-	}
-}
-
 // find finds the resource and version in which one of the rules names the request:
 // as in the API server the one that was requested, or else the first of those that
 // are equivalent to it.
-func (c *constraints) find(r *request, list []rule) (match, bool) {
+func (c *constraints) find(r *request, list []rule) (ruleMatch, bool) {
 	if len(list) == 0 {
-		return match{}, false
+		return ruleMatch{}, false
 	}
 	attributes := r.attributes()
-	if anyAbout(list, attributes, r.Name) {
-		return match{r.requested, true}, true
+	if anyMatches(list, attributes, r.Name) {
+		return ruleMatch{r.requested, true}, true
 	}
 	if c.exact {
-		return match{}, false
+		return ruleMatch{}, false
 	}
 	equivalents, known := r.equivalents()
 	if known && len(equivalents) == 1 {
-		return match{}, false // the most frequent case
+		return ruleMatch{}, false // the most frequent case
 	}
 	for i := range list {
 		for _, e := range equivalents {
-			if e.GroupVersionResource != r.requested && list[i].about(&otherResource{attributes, e.GroupVersionResource}, r.Name) {
-				return match{e.GroupVersionResource, e.Standard || e.GroupVersionResource == r.sent()}, true
+			if e.GroupVersionResource != r.requested && list[i].matches(&otherResource{attributes, e.GroupVersionResource}, r.Name) {
+				return ruleMatch{e.GroupVersionResource, e.Standard || e.GroupVersionResource == r.sent()}, true
 			}
 		}
 	}
 	if known {
-		return match{}, false
+		return ruleMatch{}, false
 	}
 	// Any version that is named may be served.
 	for i := range list {
 		for _, version := range list[i].APIVersions {
 			for _, resource := range [...]schema.GroupVersionResource{r.requested, r.sent()} {
 				resource.Version = version
-				if version != "*" && list[i].about(&otherResource{attributes, resource}, r.Name) {
-					return match{resource, false}, true
+				if version != "*" && list[i].matches(&otherResource{attributes, resource}, r.Name) {
+					return ruleMatch{resource, false}, true
 				}
 			}
 		}
 	}
-	return match{}, false
+	return ruleMatch{}, false
 }
 
-// createsPods tells whether the rules are about the creation of pods.
-func (c *constraints) createsPods() bool {
+// matchesPodCreation reports whether the rules match the creation of pods.
+func (c *constraints) matchesPodCreation() bool {
 	for i := range c.rules {
 		r := &c.rules[i]
 		if (slices.Contains(r.APIGroups, "") || slices.Contains(r.APIGroups, "*")) &&
@@ -142,27 +218,27 @@ func (c *constraints) createsPods() bool {
 	return false
 }
 
-// createsSuch tells whether the rules are about the creation of the object that
-// the request is about.
-func (c *constraints) createsSuch(r *request) bool {
+// matchesCreation reports whether the rules match the creation of the object of the
+// request.
+func (c *constraints) matchesCreation(r *request) bool {
 	created := r.AdmissionRequest
 	created.Operation, created.SubResource, created.RequestSubResource = admissionv1.Create, "", ""
 	_, ok := c.find(newRequest(r.review, admissionRequest(created)), c.rules)
 	return ok
 }
 
-// anyAbout tells whether one of the rules is about a request of that name.
-func anyAbout(list []rule, attributes admission.Attributes, name string) bool {
+// anyMatches reports whether one of the rules matches a request of that name.
+func anyMatches(list []rule, attributes admission.Attributes, name string) bool {
 	for i := range list {
-		if list[i].about(attributes, name) {
+		if list[i].matches(attributes, name) {
 			return true
 		}
 	}
 	return false
 }
 
-// about tells whether the rule is about a request of that name.
-func (rule *rule) about(attributes admission.Attributes, name string) bool {
+// matches reports whether the rule matches a request of that name.
+func (rule *rule) matches(attributes admission.Attributes, name string) bool {
 	matcher := rules.Matcher{Rule: rule.RuleWithOperations, Attr: attributes}
 	return matcher.Matches() && (len(rule.names) == 0 || slices.Contains(rule.names, name))
 }

@@ -34,9 +34,9 @@ func compileParams(kind *admissionregistrationv1.ParamKind, ref *admissionregist
 	return out
 }
 
-// unservedParams is the error for a policy whose paramKind is not served. As
-// upstream it is an error of the policy, whatever its bindings match.
-func (p *compiledPolicy) unservedParams(objects Objects) error {
+// checkParamKind returns an error if the policy's paramKind is not served. As upstream
+// it is an error of the policy, whatever its bindings match.
+func (p *compiledPolicy) checkParamKind(objects Objects) error {
 	if p.spec.ParamKind == nil {
 		return nil
 	}

@@ -29,15 +29,17 @@ type podSecurity struct {
 	level     podsecurity.Level
 	// labels is true if the namespace's own labels decide, where it has any.
 	labels bool
+	// auditKey is the key of the audit annotation that such labels ask for.
+	auditKey string
 }
 
 // compilePodSecurity reports a standard that does not exist, and rules by which
 // the policy would match what is not a pod: nothing there can be checked, and
 // passing it silently would look like a check.
-func compilePodSecurity(d validation.Reporter, evaluator *podsecurity.Evaluator, spec *v1alpha1.PodSecurity, match *admissionregistrationv1.MatchResources) *podSecurity {
+func compilePodSecurity(d validation.Reporter, evaluator *podsecurity.Evaluator, policy string, spec *v1alpha1.PodSecurity, match *admissionregistrationv1.MatchResources) *podSecurity {
 	path := field.NewPath("spec", "podSecurity")
 	level, levelKnown, versionKnown := podsecurity.Parse(spec.Level, spec.Version)
-	out := &podSecurity{evaluator: evaluator, level: level}
+	out := &podSecurity{evaluator: evaluator, level: level, auditKey: auditKey(policy, "pod-security.audit")}
 	if !levelKnown {
 		d.NotSupported(path.Child("level"), spec.Level, "privileged", "baseline", "restricted")
 	}
@@ -81,44 +83,61 @@ func compilePodSecurity(d validation.Reporter, evaluator *podsecurity.Evaluator,
 	return out
 }
 
-// check adds the checks that the request's pod fails, one rule each, in
-// upstream's order, or one rule that is kept. As upstream does, an update is
-// looked at only if it changes what can change the outcome. An error means that
-// the pod cannot be read; it is not ok if failurePolicy has decided.
-func (p *podSecurity) check(e *evaluator) (ok bool, err error) {
+// check adds the checks that the request's pod fails to the results, one rule each, in
+// upstream's order, or one rule that passes. As upstream does, an update is checked only
+// if it changes what can change the outcome. An error means that the pod cannot be read;
+// a failure leaves the decision to failurePolicy.
+func (p *podSecurity) check(r *request, out *evaluation) (failure, err error) {
 	level := p.level
 	if p.labels {
-		namespace, known := e.inNamespace()
+		namespace, known := r.namespaceObject()
 		if !known {
-			e.fails("podSecurity", fmt.Errorf("namespace %q is not known, and its labels decide", e.Namespace))
-			return false, nil
+			return fmt.Errorf("namespace %q is not known, and its labels decide", r.Namespace), nil
 		}
 		if namespace != nil {
 			if _, labelled := namespace.Labels[podsecurityapi.EnforceLevelLabel]; labelled {
 				level = podsecurity.OfNamespace(namespace.Labels)
 			}
-			p.checkModes(e, namespace.Labels, level)
+			out.modes = p.checkModes(r, namespace.Labels, level)
 		}
 	}
-	found, err := p.violations(e.request, level)
+	found, err := p.violations(r, level)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	for _, v := range found {
-		e.out.rules = append(e.out.rules, ruleResult{
+		out.results = append(out.results, ruleResult{
 			name: "podSecurity." + v.Check, index: -1, outcome: Violated, reason: metav1.StatusReasonForbidden,
 			message: podsecurity.Describe(level, v), standard: &standardResult{level, v},
 		})
 	}
 	if len(found) == 0 {
-		e.out.rules = append(e.out.rules, ruleResult{name: "podSecurity", index: -1, outcome: Passed})
+		out.results = append(out.results, ruleResult{name: "podSecurity", index: -1, outcome: Passed})
 	}
-	return true, nil
+	return nil, nil
 }
 
-// checkModes warns about and notes what the labels of a namespace say that is to
-// be warned about and noted, unless it refuses the pod anyway.
-func (p *podSecurity) checkModes(e *evaluator, labels map[string]string, enforced podsecurity.Level) {
+// modeResults are the warnings and audit annotations that the labels of a namespace ask
+// for.
+type modeResults []modeResult
+
+// modeResult is an audit annotation with the key, or a warning if that is "".
+type modeResult struct{ key, message string }
+
+func (m modeResults) addTo(a *answer) {
+	for _, result := range m {
+		if result.key == "" {
+			a.warn(result.message)
+		} else {
+			a.annotate(result.key, result.message)
+		}
+	}
+}
+
+// checkModes checks the levels that the labels of a namespace only warn about or audit,
+// but for the one that is enforced.
+func (p *podSecurity) checkModes(r *request, labels map[string]string, enforced podsecurity.Level) modeResults {
+	var out modeResults
 	for _, mode := range [...]struct{ level, version string }{
 		{podsecurityapi.WarnLevelLabel, podsecurityapi.WarnVersionLabel},
 		{podsecurityapi.AuditLevelLabel, podsecurityapi.AuditVersionLabel},
@@ -131,17 +150,18 @@ func (p *podSecurity) checkModes(e *evaluator, labels map[string]string, enforce
 		if level == enforced {
 			continue
 		}
-		found, err := p.violations(e.request, level)
+		found, err := p.violations(r, level)
 		if err != nil || len(found) == 0 {
-			continue // what cannot be read is reported by what is enforced
+			continue // an unreadable pod is reported by the enforced level
 		}
-		text := podsecurity.Describe(level, found...)
+		message := podsecurity.Describe(level, found...)
 		if mode.level == podsecurityapi.WarnLevelLabel {
-			e.warn("would " + strings.Replace(text, "violates", "violate", 1))
+			out = append(out, modeResult{message: "would " + strings.Replace(message, "violates", "violate", 1)})
 		} else {
-			e.annotate(auditKey(e.policy.name, "pod-security.audit"), text)
+			out = append(out, modeResult{key: p.auditKey, message: message})
 		}
 	}
+	return out
 }
 
 // violations are the checks of a level that the request's pod fails.
@@ -160,7 +180,7 @@ func (p *podSecurity) violations(r *request, level podsecurity.Level) ([]podsecu
 	if err != nil {
 		return nil, err
 	}
-	if r.Operation == admissionv1.Update && !r.whole && len(old) > 0 && !changesSecurity(r.context, object, old) {
+	if r.Operation == admissionv1.Update && !r.isBaseline && len(old) > 0 && !changesSecurity(r.review.context, object, old) {
 		return nil, nil
 	}
 	meta, spec, err := r.pod()
@@ -170,9 +190,9 @@ func (p *podSecurity) violations(r *request, level podsecurity.Level) ([]podsecu
 	return p.evaluator.Violations(level, meta, spec), nil
 }
 
-// stood reports whether the pod of an earlier request failed the check in every way
+// failedBefore reports whether the pod of an earlier request failed the check in every way
 // in which it fails it now: as a whole, or by containers of the same names and images.
-func (p *podSecurity) stood(now, earlier *request, s *standardResult) bool {
+func (p *podSecurity) failedBefore(now, earlier *request, s *standardResult) bool {
 	before, err := p.failures(earlier, s.level)
 	if err != nil {
 		return false
@@ -247,7 +267,7 @@ func (p *podSecurity) failures(r *request, level podsecurity.Level) (map[string]
 		bare.SecurityContext = &security
 	}
 	for i, volume := range object.Get("spec", "volumes").Elements() {
-		if err := r.context.Err(); err != nil {
+		if err := r.review.context.Err(); err != nil {
 			return nil, err
 		}
 		if i < len(spec.Volumes) {
@@ -287,7 +307,7 @@ func (p *podSecurity) failures(r *request, level podsecurity.Level) (map[string]
 		}},
 	} {
 		for i, container := range object.Get("spec", list.name).Elements() {
-			if err := r.context.Err(); err != nil {
+			if err := r.review.context.Err(); err != nil {
 				return nil, err
 			}
 			one := bare

@@ -24,9 +24,9 @@ const CompatibilityVersion = "1.36"
 
 // program is what the expressions of one policy compile to.
 type program struct {
-	conditions  []condition
-	validations []ruleProgram
-	notes       []note
+	conditions       []condition
+	validations      []ruleProgram
+	auditAnnotations []auditAnnotation
 	// variables is nil for a policy without.
 	variables *expression.Variables
 	// uses are the names that any of the expressions mentions.
@@ -44,18 +44,17 @@ type ruleProgram struct {
 	// name is "validations[2]".
 	name string
 	*expression.Program
-	// text is nil without a messageExpression.
-	text *expression.Program
-	// message is what stands in for it.
-	message string
-	// lasting is true if the rule is about the object alone, see
-	// ruleResult.lasting. It is known only if it matters.
-	lasting bool
-	reason  metav1.StatusReason
+	// messageExpression is nil for a rule without, and message is the one without its value.
+	messageExpression *expression.Program
+	message           string
+	// readsObjectOnly is true if the rule depends on the object alone. It is known only if
+	// it matters.
+	readsObjectOnly bool
+	reason          metav1.StatusReason
 }
 
-// note is an audit annotation.
-type note struct {
+// auditAnnotation is an audit annotation.
+type auditAnnotation struct {
 	// name is "auditAnnotations[2]", and key is that of the policy.
 	name, key string
 	*expression.Program
@@ -108,14 +107,14 @@ func compileProgram(d validation.Reporter, compiler *expression.Compiler, policy
 			compiled.reason = *v.Reason
 		}
 		compiled.Program = s.compile(at.Child("expression"), v.Expression, cel.BoolType)
-		compiled.lasting = compiled.Program != nil && isLasting(compiled.Program) && !compiled.Reads().IsNothing()
-		compiled.text = s.message(at.Child("messageExpression"), v.MessageExpression)
+		compiled.readsObjectOnly = compiled.Program != nil && readsObjectOnly(compiled.Program) && !compiled.Reads().IsNothing()
+		compiled.messageExpression = s.message(at.Child("messageExpression"), v.MessageExpression)
 		out.validations = append(out.validations, compiled)
 	}
 	s.declarations.Reads = false
 	for i, a := range spec.AuditAnnotations {
 		p := s.compile(path.Child("auditAnnotations").Index(i).Child("valueExpression"), a.ValueExpression, cel.StringType, cel.NullType)
-		out.notes = append(out.notes, note{
+		out.auditAnnotations = append(out.auditAnnotations, auditAnnotation{
 			name: fmt.Sprintf("auditAnnotations[%d]", i), key: a.Key, Program: p, published: auditKey(policy, a.Key),
 		})
 	}

@@ -3,7 +3,6 @@ package policy
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -34,7 +33,7 @@ import (
 // in it is made when it is first asked for and shared by all policies.
 type request struct {
 	admission.Request
-	*review
+	review *review
 	// requested is what the client named; the API server may have sent the
 	// object as an equivalent of it.
 	requested         schema.GroupVersionResource
@@ -48,8 +47,9 @@ type request struct {
 	sameTemplate bool
 	// ownerGenerated is true if the name of the owner is only its beginning.
 	ownerGenerated bool
-	// whole says that all of an object is judged though it is an update.
-	whole bool
+	// isBaseline is true for a request as it was before the update: all of the object is
+	// judged, though it is an update.
+	isBaseline bool
 	// outcomes has a place for each selector of the set.
 	outcomes []outcome
 	// namespaceSet are the labels by which the request's namespace is selected,
@@ -68,15 +68,13 @@ type request struct {
 	earlierRead bool
 	// harmless is what isHarmless found.
 	harmless, harmlessRead bool
-	// kept are evaluations that hold for every binding.
-	kept map[*compiledPolicy]*evaluation
+	// evaluations are those that are shared by bindings or rules, see evaluate.
+	evaluations map[evaluationKey]*evaluation
 	// equivalentTo and equivalentsKnown are what equivalents returns, once it was
 	// called, and conversions what as made.
 	equivalentTo     []equivalent.Resource
 	equivalentsKnown bool
 	conversions      map[schema.GroupVersionResource]conversion
-	// once are evaluations of an earlier request.
-	once map[evaluatedKey]*evaluation
 }
 
 // requestValues are what expressions see of a request, each nil until it is
@@ -88,40 +86,6 @@ type requestValues struct {
 	// shows the resource that was asked for, and no namespace.
 	matching bool
 	size     int
-}
-
-// review is one review under way.
-type review struct {
-	answer
-	set     *Set
-	context context.Context //nolint:containedctx // it belongs to one call, like everything here
-	// err is why the request cannot be decided.
-	err error
-	// tooLarge is why the object is refused without a look at it. Who writes an object
-	// could otherwise have it not looked at, by padding: a kubelet does not even notice
-	// volumes that no container mounts.
-	tooLarge error
-	// spent is what all evaluations have cost so far.
-	spent int64
-	// explain and observe say what is to be recorded besides the answer.
-	explain, observe bool
-	evaluations      []Evaluation
-	observations     []Observation
-	input            expression.Input
-	// tried are exceptions that did not hold for the last violation.
-	tried []TriedException
-	// compared is how much may still be compared with what was before the update.
-	compared int
-	// scratch is the evaluation of a policy that has one binding.
-	scratch evaluation
-	// asks is the authorizer, with what it has answered in this review.
-	asks authorizer.UnconditionalAuthorizer
-	// now is the time of the first look at the clock.
-	now time.Time
-}
-
-func newReview(ctx context.Context, set *Set) *review {
-	return &review{set: set, context: ctx, compared: expression.MostCompared}
 }
 
 func newRequest(v *review, req admission.Request) *request {
@@ -141,28 +105,6 @@ func newRequest(v *review, req admission.Request) *request {
 // sent is the resource as which the API server sent the request.
 func (r *request) sent() schema.GroupVersionResource {
 	return schema.GroupVersionResource(r.Resource)
-}
-
-// fail makes the review end without a decision. The first reason stays.
-func (v *review) fail(err error) {
-	if v.err == nil {
-		v.err = err
-	}
-}
-
-// refuse makes the review end with a refusal of the object.
-func (v *review) refuse(err error) {
-	if v.tooLarge == nil {
-		v.tooLarge = err
-	}
-}
-
-// time is the time of the review, and false if there is no clock.
-func (v *review) time() (time.Time, bool) {
-	if v.now.IsZero() && v.set.now != nil {
-		v.now = v.set.now()
-	}
-	return v.now, !v.now.IsZero()
 }
 
 // attributes is the request in the form in which the API server's own admission
@@ -193,12 +135,12 @@ func (r *request) attributes() apiserveradmission.Attributes {
 
 // inNamespace is the namespace as expressions see it. As in the API server, what
 // is in no namespace has none, and a Namespace is not in itself.
-func (r *request) inNamespace() (namespace *corev1.Namespace, known bool) {
+func (r *request) namespaceObject() (namespace *corev1.Namespace, known bool) {
 	kind := r.attributes().GetKind()
 	if r.Namespace == "" || kind.Group == "" && kind.Version == "v1" && kind.Kind == "Namespace" {
 		return nil, true
 	}
-	return r.set.objects.Namespace(r.Namespace)
+	return r.review.set.objects.Namespace(r.Namespace)
 }
 
 // pod is the object as a pod.
@@ -228,7 +170,7 @@ func (r *request) value(from *payload, to *ref.Val) ref.Val {
 			}
 		}
 		if err != nil {
-			r.fail(err)
+			r.review.fail(err)
 			*to = types.NullValue
 		}
 	}
@@ -245,18 +187,18 @@ func (r *request) OldObjectValue() ref.Val { return r.value(&r.oldObject, &r.val
 func (r *request) RequestValue() ref.Val {
 	if r.values.matching && r.requested != r.sent() {
 		if r.values.asked == nil {
-			r.values.asked = r.described(r.requested)
+			r.values.asked = r.requestValue(r.requested)
 		}
 		return r.values.asked
 	}
 	if r.values.request == nil {
-		r.values.request = r.described(r.sent())
+		r.values.request = r.requestValue(r.sent())
 	}
 	return r.values.request
 }
 
-// described is the value of request with the resource.
-func (r *request) described(resource schema.GroupVersionResource) ref.Val {
+// requestValue returns the value of request with the resource.
+func (r *request) requestValue(resource schema.GroupVersionResource) ref.Val {
 	return common.SchemalessTypedToVal(plugincel.CreateAdmissionRequest(r.attributes(), metav1.GroupVersionResource(resource), r.Kind))
 }
 
@@ -267,7 +209,7 @@ func (r *request) NamespaceValue() ref.Val {
 		return types.NullValue
 	}
 	if r.values.namespace == nil {
-		namespace, _ := r.inNamespace()
+		namespace, _ := r.namespaceObject()
 		r.values.namespace = common.SchemalessTypedToVal(plugincel.CreateNamespaceObject(namespace))
 	}
 	return r.values.namespace
@@ -275,43 +217,43 @@ func (r *request) NamespaceValue() ref.Val {
 
 // AuthorizerValue is the value of authorizer.
 func (r *request) AuthorizerValue() ref.Val {
-	if r.values.authorizer == nil && r.authorizes() {
-		r.values.authorizer = library.NewAuthorizerVal(r.attributes().GetUserInfo(), r.asks)
+	if asked := r.review.authorizer(); r.values.authorizer == nil && asked != nil {
+		r.values.authorizer = library.NewAuthorizerVal(r.attributes().GetUserInfo(), asked)
 	}
 	return r.values.authorizer
 }
 
 // ResourceAuthorizerValue is the value of authorizer.requestResource.
 func (r *request) ResourceAuthorizerValue() ref.Val {
-	if r.values.resourceAuthorizer == nil && r.authorizes() {
-		r.values.resourceAuthorizer = library.NewResourceAuthorizerVal(r.attributes().GetUserInfo(), r.asks, r.attributes())
+	if asked := r.review.authorizer(); r.values.resourceAuthorizer == nil && asked != nil {
+		r.values.resourceAuthorizer = library.NewResourceAuthorizerVal(r.attributes().GetUserInfo(), asked, r.attributes())
 	}
 	return r.values.resourceAuthorizer
 }
 
-// authorizes tells whether there is an authorizer to ask.
-func (v *review) authorizes() bool {
-	if v.asks == nil && v.set.authorizer != nil {
-		v.asks = admissionauthorizer.NewCachingAuthorizer(&inTime{v.context, v.set.authorizer})
+// authorizer returns the authorizer of the set, whose answers are cached for the review,
+// and nil if there is none.
+func (v *review) authorizer() authorizer.UnconditionalAuthorizer {
+	if v.caching == nil && v.set.authorizer != nil {
+		v.caching = admissionauthorizer.NewCachingAuthorizer(&contextAuthorizer{v.context, v.set.authorizer})
 	}
-	return v.asks != nil
+	return v.caching
 }
 
-// inTime asks within the time of a review: the library's functions do not pass
-// its context on.
-type inTime struct {
+// contextAuthorizer calls an authorizer with the context of a review: the library's
+// functions do not pass it on.
+type contextAuthorizer struct {
 	context    context.Context //nolint:containedctx // it belongs to one review, as this does
 	authorizer authorizer.UnconditionalAuthorizer
 }
 
-// Authorize asks.
-func (a *inTime) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+// Authorize calls the authorizer.
+func (a *contextAuthorizer) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	return a.authorizer.Authorize(a.context, attributes) //nolint:contextcheck // that is what it is for
 }
 
-// textSize is how many bytes of text there are that an expression can look at,
-// but for params.
-func (r *request) textSize() int {
+// inputSize returns how many bytes an expression can read, but for params.
+func (r *request) inputSize() int {
 	if r.values.size == 0 {
 		const identity = 1024
 		size := identity + len(r.object.raw) + len(r.oldObject.raw) + len(r.Options.Raw) + len(r.UserInfo.Username) + len(r.UserInfo.UID)
@@ -324,7 +266,7 @@ func (r *request) textSize() int {
 				size += len(value)
 			}
 		}
-		if namespace, _ := r.inNamespace(); namespace != nil {
+		if namespace, _ := r.namespaceObject(); namespace != nil {
 			for _, texts := range [...]map[string]string{namespace.Labels, namespace.Annotations} {
 				for key, value := range texts {
 					size += len(key) + len(value)

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
@@ -23,354 +21,300 @@ import (
 // policies are evaluated, or if they cost more than they may together. It keeps
 // nothing of the request.
 func (s *Set) Review(ctx context.Context, req admission.Request) admission.Response {
-	return newRequest(newReview(ctx, s), req).decide()
+	v := newReview(ctx, s)
+	return v.decide(newRequest(v, req))
 }
 
 // ReviewObserved is Review for a caller whose codec has checked that the objects
-// are JSON, as webhooks/review does: they are not checked again. It tells
-// observe, which may be nil, what there is to count; that is good only until
+// are JSON, as webhooks/review does: they are not checked again. It calls observe,
+// which may be nil, with what there is to count; the slice is valid only until
 // observe returns.
 func (s *Set) ReviewObserved(ctx context.Context, req admission.Request, observe func([]Observation)) admission.Response {
 	v := newReview(ctx, s)
 	v.observe = observe != nil
 	r := newRequest(v, req)
 	r.object.checked, r.oldObject.checked = true, true
-	response := r.decide()
-	if observe != nil && len(v.observations) > 0 {
+	response := v.decide(r)
+	if len(v.observations) > 0 {
 		observe(v.observations)
 	}
 	return response
 }
 
-// Decide is Review with what led to the answer, and if it is to explain, with
+// Decide is Review with what led to the answer and, if explain is true, with
 // every policy and why it was evaluated or not.
 func (s *Set) Decide(ctx context.Context, req admission.Request, explain bool) Decision {
 	v := newReview(ctx, s)
 	v.explain = explain
-	response := newRequest(v, req).decide()
-	return Decision{Response: response, Err: cmp.Or(v.err, v.tooLarge), Violations: v.violations, Evaluations: v.evaluations}
+	response := v.decide(newRequest(v, req))
+	return Decision{Response: response, Err: cmp.Or(v.err, v.rejection), Violations: v.answer.violations, Evaluations: v.evaluations}
 }
 
-// decide evaluates every policy that is about the request.
-func (r *request) decide() admission.Response {
-	if exempt(r) {
-		if r.explain {
-			r.explainExempt()
-		}
+// review is the state of one call of Review. Its steps are match (match.go),
+// evaluate (evaluate.go), judge (judge.go) and answer (answer.go).
+type review struct {
+	set     *Set
+	context context.Context //nolint:containedctx // it belongs to one call, like everything here
+	answer  answer
+	// err is why the request cannot be decided.
+	err error
+	// rejection is why the object is rejected without evaluating a policy: otherwise
+	// its author could avoid evaluation by padding it. A kubelet does not even notice
+	// volumes that no container mounts.
+	rejection error
+	// spent is the cost of all evaluations so far.
+	spent int64
+	// compared is how much may still be compared with the object before the update.
+	compared int
+	// explain and observe say what is recorded besides the answer.
+	explain, observe bool
+	evaluations      []Evaluation
+	observations     []Observation
+	// input and scratch are reused by each evaluation that is not shared.
+	input   expression.Input
+	scratch evaluation
+	// caching is the authorizer, with what it has answered in this review.
+	caching authorizer.UnconditionalAuthorizer
+	// now is the time when the clock was first read.
+	now time.Time
+}
+
+func newReview(ctx context.Context, set *Set) *review {
+	return &review{set: set, context: ctx, compared: expression.MostCompared}
+}
+
+// detached returns a review of the same call whose answer is dropped.
+func (v *review) detached() *review {
+	return &review{set: v.set, context: v.context, now: v.now, caching: v.caching}
+}
+
+// fail ends the review without a decision. The first error is kept.
+func (v *review) fail(err error) {
+	if v.err == nil {
+		v.err = err
+	}
+}
+
+// reject ends the review with a rejection of the object.
+func (v *review) reject(err error) {
+	if v.rejection == nil {
+		v.rejection = err
+	}
+}
+
+func (v *review) hasEnded() bool { return v.err != nil || v.rejection != nil }
+
+// time returns the time of the review, and false if there is no clock.
+func (v *review) time() (time.Time, bool) {
+	if v.now.IsZero() && v.set.now != nil {
+		v.now = v.set.now()
+	}
+	return v.now, !v.now.IsZero()
+}
+
+// target is what is evaluated and judged: a policy, as one of its bindings applies
+// it, for a request and a param. Binding and param may be nil.
+type target struct {
+	request *request
+	policy  *compiledPolicy
+	binding *binding
+	param   *param
+}
+
+// bindingName returns the name of the binding, and "" without one.
+func (t *target) bindingName() string {
+	if t.binding == nil {
+		return ""
+	}
+	return t.binding.name
+}
+
+// decide evaluates every policy that matches the request and returns the answer.
+func (v *review) decide(r *request) admission.Response {
+	if isExempt(r) {
+		v.explainExempt(r)
 	} else {
-		r.evaluateAll()
+		v.reviewPolicies(r)
 	}
 	switch {
-	case r.err != nil:
-		return admission.Errored(500, r.err)
-	case r.tooLarge != nil:
+	case v.err != nil:
+		return admission.Errored(500, v.err)
+	case v.rejection != nil:
 		// Not "could not tell", which a webhook that fails open takes for a yes.
-		return admission.Errored(422, r.tooLarge)
+		return admission.Errored(422, v.rejection)
 	default:
-		return r.response(r)
+		return v.answer.response(r)
 	}
 }
 
-// evaluateAll evaluates the policies in their order, each for the object and then
+// reviewPolicies reviews the policies in their order, each for the object and then
 // for the pod template in it. It ends early if the request cannot be decided.
-func (r *request) evaluateAll() {
+func (v *review) reviewPolicies(r *request) {
 	if r.Kind.Group == "" && r.Kind.Kind == "Pod" {
-		r.checkElements(&r.object, r.refuse)
-		r.checkElements(&r.oldObject, r.fail)
-		if r.err != nil || r.tooLarge != nil {
+		checkElements(&r.object, v.reject)
+		checkElements(&r.oldObject, v.fail)
+		if v.hasEnded() {
 			return
 		}
 	}
-	numbers := r.set.index.candidates(r)
-	template := r.templated()
-	if r.err != nil || r.tooLarge != nil {
+	forObject := v.set.index.candidates(r)
+	template := templateRequest(r)
+	if v.hasEnded() {
 		return
 	}
-	var inTemplate []int
+	var forTemplate []int
 	if template != nil {
-		inTemplate = r.set.index.candidates(template)
+		forTemplate = v.set.index.candidates(template)
 	}
-	if r.explain {
-		numbers = r.set.index.all
+	if v.explain {
+		forObject = v.set.index.all
 		if template != nil {
-			inTemplate = r.set.index.all
+			forTemplate = v.set.index.all
 		}
 	}
-	for r.err == nil && len(numbers)+len(inTemplate) > 0 {
-		if len(inTemplate) == 0 || len(numbers) > 0 && numbers[0] <= inTemplate[0] {
-			r.evaluate(r.set.policies[numbers[0]])
-			numbers = numbers[1:]
+	for v.err == nil && len(forObject)+len(forTemplate) > 0 {
+		if len(forTemplate) == 0 || len(forObject) > 0 && forObject[0] <= forTemplate[0] {
+			v.reviewPolicy(r, v.set.policies[forObject[0]])
+			forObject = forObject[1:]
 			continue
 		}
-		if p := r.set.policies[inTemplate[0]]; p.checksTemplates && template.concerns(p) {
-			template.evaluate(p)
+		if p := v.set.policies[forTemplate[0]]; p.checksTemplates && template.needsReview(p) {
+			v.reviewPolicy(template, p)
 		}
-		inTemplate = inTemplate[1:]
+		forTemplate = forTemplate[1:]
 	}
 }
 
-// smallest is the size of a pod whose elements are not worth counting.
-const smallest = 32 << 10
+// minCounted is the size of the smallest pod whose elements are counted.
+const minCounted = 32 << 10
 
-// checkElements ends the review of a pod with more elements than are looked at. What
-// cannot be read is for others to report.
-func (r *request) checkElements(p *payload, end func(error)) {
-	if len(p.raw) < smallest {
+// checkElements ends the review of a pod with too many elements. JSON that cannot be
+// read is reported by whatever reads it.
+func checkElements(p *payload, end func(error)) {
+	if len(p.raw) < minCounted {
 		return
 	}
-	if text, err := p.json(); err == nil {
-		if err := workload.CheckElements(text); err != nil {
+	if pod, err := p.json(); err == nil {
+		if err := workload.CheckElements(pod); err != nil {
 			end(fmt.Errorf("the pod cannot be checked: %w", err))
 		}
 	}
 }
 
-// evaluate adds what one policy says to the answer.
-func (r *request) evaluate(p *compiledPolicy) {
-	why, as, err := p.match.matches(r)
-	switch {
-	case r.err != nil:
-		return
-	case err == nil && why != Evaluated:
-		r.explainNot(p, nil, why, "")
-		return
-	case len(p.bindings) == 0:
-		r.explainNot(p, nil, NotInForce, "no binding puts it in force")
-		return
-	case err != nil:
-		r.misconfigured(p, nil, err)
-		return
-	case p.broken != nil:
-		r.misconfigured(p, nil, p.broken)
+// reviewPolicy matches, evaluates and judges a policy for each of its bindings and
+// params, and adds the violations to the answer.
+func (v *review) reviewPolicy(r *request, p *compiledPolicy) {
+	t := target{request: r, policy: p}
+	matched := matchPolicy(r, p)
+	if v.err != nil {
 		return
 	}
-	if err := p.unservedParams(r.set.objects); err != nil {
-		r.misconfigured(p, nil, err)
+	if matched.why != Evaluated {
+		v.skip(t, matched)
 		return
 	}
 	for i := range p.bindings {
-		if r.bind(p, &p.bindings[i], as); r.err != nil {
+		t.request, t.binding = r, &p.bindings[i]
+		bound := matchBinding(r, p, t.binding, matched.resource)
+		if v.err != nil {
+			return
+		}
+		t.request = bound.request
+		if bound.why != Evaluated {
+			v.skip(t, bound)
+			continue
+		}
+		if v.reviewBinding(t, bound.params); v.err != nil {
 			return
 		}
 	}
 }
 
-// bind evaluates a policy as one binding puts it in force, with the object as the
-// resource that the policy names.
-func (r *request) bind(p *compiledPolicy, b *binding, as schema.GroupVersionResource) {
-	if b.match != nil {
-		why, _, err := b.match.matches(r)
-		switch {
-		case r.err != nil:
-			return
-		case err != nil:
-			r.misconfigured(p, b, err)
-			return
-		case why != Evaluated:
-			r.explainNot(p, b, why, "of the binding")
-			return
-		}
-	}
-	found, err := b.params.find(r.set.objects, r.Namespace)
-	if err != nil {
-		r.misconfigured(p, b, err)
+// skip records why a policy or binding is not evaluated. One that matches but cannot
+// be evaluated denies the request unless its failure policy is Ignore: as upstream,
+// whatever the binding's actions are.
+func (v *review) skip(t target, m match) {
+	v.explainSkipped(t, m)
+	if m.why != Misconfigured {
 		return
 	}
-	if len(found) == 0 {
-		r.explainNot(p, b, NoParams, "")
-		return
+	what := "policy"
+	if t.bindingName() != "" {
+		what = "binding"
 	}
-	seen, err := r.as(p.match, as)
-	switch {
-	case r.err != nil:
-		return
-	case err != nil:
-		r.misconfigured(p, b, err)
-		return
-	}
-	seen.evaluateBound(p, b, found)
+	v.apply(t, 0, &ruleResult{
+		part: partConfiguration, index: -1, outcome: t.policy.failureOutcome(),
+		message: fmt.Sprintf("failed to configure %s: %v", what, m.err),
+	})
 }
 
-// evaluateBound evaluates a policy that a binding puts in force for each of the
-// params.
-func (r *request) evaluateBound(p *compiledPolicy, b *binding, found []*param) {
-	if p.looksAtNamespace {
-		if _, known := r.inNamespace(); !known {
-			why := "namespaceObject is used"
-			if !p.uses.Has(expression.UsesNamespace) {
-				why = "its labels decide"
-			}
-			r.misconfigured(p, b, fmt.Errorf("namespace %q is not known, and %s", r.Namespace, why))
-			return
-		}
-	}
+// reviewBinding evaluates and judges a policy, as a binding applies it, for each of
+// the params.
+func (v *review) reviewBinding(t target, params []*param) {
 	var started time.Time
-	if r.observe && r.set.now != nil {
-		started = r.set.now()
+	if v.observe && v.set.now != nil {
+		started = v.set.now()
 	}
-	spent, outcome := r.spent, Done
-	for _, param := range found {
-		ev := r.evaluated(p, b, param)
-		if r.limit(p); r.err != nil {
+	spent, outcome := v.spent, Done
+	for _, t.param = range params {
+		ev := evaluate(t)
+		if v.checkLimits(t.policy); v.err != nil {
 			return
 		}
 		if ev.failed {
 			outcome = Failed
 		}
-		r.judge(p, b, param, ev)
-		if r.limit(p); r.err != nil {
-			return
-		}
-	}
-	if r.observe {
-		o := Observation{Kind: p.kind, Policy: p.name, Binding: b.name, Outcome: outcome, Cost: r.spent - spent}
-		if r.set.now != nil {
-			o.Elapsed = r.set.now().Sub(started)
-		}
-		r.observations = append(r.observations, o)
-	}
-}
-
-// limit ends the review if its time or its cost is used up.
-func (r *request) limit(p *compiledPolicy) {
-	if err := context.Cause(r.context); err != nil {
-		r.fail(fmt.Errorf("no decision in time, at %s: %w", p.title(""), err))
-	}
-	if r.spent > r.set.budget {
-		r.fail(fmt.Errorf("the policies for this request cost more than %d, at %s", r.set.budget, p.title("")))
-	}
-}
-
-// evaluated is what the policy comes to with a param. Without params it is the
-// same for every binding. It is good until the next evaluation of the review.
-func (r *request) evaluated(p *compiledPolicy, b *binding, param *param) *evaluation {
-	shared := len(p.bindings) > 1 && !p.uses.Has(expression.UsesParams)
-	if shared && !r.explain {
-		if ev := r.kept[p]; ev != nil {
-			return ev
-		}
-	}
-	ev := &r.scratch
-	if shared {
-		ev = new(evaluation)
-	}
-	*ev = evaluation{rules: ev.rules[:0], notes: ev.notes[:0]}
-	e := evaluator{request: r, context: r.context, policy: p, input: &r.input, out: ev}
-	if r.explain {
-		e.explained = &Evaluation{Kind: p.kind, Policy: p.name, Binding: b.name, Param: param.name(), Template: r.template, Why: Evaluated}
-	}
-	e.input.Reset(r, param.value(), p.variables)
-	e.run()
-	if shared {
-		if r.kept == nil {
-			r.kept = map[*compiledPolicy]*evaluation{}
-		}
-		r.kept[p] = ev
-	}
-	if e.explained != nil {
-		r.evaluations = append(r.evaluations, e.finished())
-	}
-	return ev
-}
-
-// misconfigured denies a request that a policy is about but cannot be evaluated
-// for, unless its failure policy is Ignore. As upstream, it does so whatever the
-// binding's actions are.
-func (r *request) misconfigured(p *compiledPolicy, b *binding, err error) {
-	name := ""
-	if b != nil {
-		name = b.name
-	}
-	r.explainNot(p, b, Misconfigured, err.Error())
-	outcome := p.failing()
-	if outcome == Ignored {
-		r.observeWhole(p, name, &Violation{Outcome: Ignored})
-		return
-	}
-	what := "policy"
-	if name != "" {
-		what = "binding"
-	}
-	v := Violation{
-		Kind: p.kind, Policy: p.name, Binding: name, Template: r.template, Outcome: outcome,
-		Message: fmt.Sprintf("failed to configure %s: %v", what, err),
-	}
-	r.forgive(&v, p, func() bool { return !p.looksBeyond() && r.isHarmless() })
-	r.observeWhole(p, name, &v)
-	r.add(p, v, -1)
-}
-
-// judge does with what a policy comes to what the binding says.
-func (r *request) judge(p *compiledPolicy, b *binding, param *param, ev *evaluation) {
-	if !ev.matched {
-		return
-	}
-	v := Violation{Kind: p.kind, Policy: p.name, Binding: b.name, Param: param.name(), Template: r.template, Actions: b.actions}
-	if ev.failed {
-		v.Rule, v.Message, v.Outcome = ev.part, ev.failure, Failed
-		r.forgive(&v, p, func() bool { return !p.looksBeyond() && r.isHarmless() })
-		r.observeRule(p, b, &v, ev.cost)
-		r.add(p, v, 0)
-		return
-	}
-	for i := range ev.rules {
-		result := &ev.rules[i]
-		v.Rule, v.Outcome, v.Exception = result.name, result.outcome, ""
-		if result.outcome == Violated || result.outcome == Failed {
-			v.Message, v.Reason = result.message, result.reason
-			r.forgive(&v, p, func() bool { return r.existed(p, b, param, result) })
-			if r.limit(p); r.err != nil {
+		ev.modes.addTo(&v.answer)
+		ev.modes = nil // bindings may share the evaluation
+		for i := range ev.results {
+			if v.apply(t, i, &ev.results[i]); v.err != nil {
 				return
 			}
-			r.explainVerdict(i, &v)
-			r.add(p, v, result.index)
 		}
-		r.observeRule(p, b, &v, result.cost)
+		for _, a := range ev.annotations {
+			v.answer.annotate(a.published, a.value)
+		}
 	}
-	for i := range ev.notes {
-		note := &ev.notes[i]
-		if note.err == "" {
-			r.annotate(note.published, note.value)
-			continue
+	if v.observe {
+		o := Observation{Kind: t.policy.kind, Policy: t.policy.name, Binding: t.binding.name, Outcome: outcome, Cost: v.spent - spent}
+		if v.set.now != nil {
+			o.Elapsed = v.set.now().Sub(started)
 		}
-		v.Rule, v.Message, v.Reason, v.Outcome = note.name, note.err, "", Failed
-		v.Actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-		r.forgive(&v, p, func() bool { return false })
-		r.observeRule(p, b, &v, 0)
-		r.add(p, v, 0)
+		v.observations = append(v.observations, o)
 	}
 }
 
-// forgive lets a violation pass if there is an exception, or if it was there
-// before.
-func (r *request) forgive(v *Violation, p *compiledPolicy, existed func() bool) {
-	rule := v.Rule
-	if v.Outcome == Failed && !strings.Contains(rule, "[") && !strings.Contains(rule, ".") {
-		rule = "" // all of the policy
+// apply judges a result, the i-th of an evaluation, and adds the violation that it may
+// be to the answer.
+func (v *review) apply(t target, i int, result *ruleResult) {
+	if result.isViolation() {
+		violation, tried := judge(t, result)
+		if v.checkLimits(t.policy); v.err != nil {
+			return
+		}
+		v.explainVerdict(i, &violation, tried)
+		v.observeRule(t, &violation, result.cost)
+		v.answer.add(&violation, result.index)
+		return
 	}
-	var tried []TriedException
-	v.Exception, tried = r.excepted(p, rule)
-	r.tried = tried
-	if v.Exception != "" {
-		v.Outcome = Excepted
-	} else if p.existing && existed() {
-		v.Outcome = Existing
+	v.observeRule(t, &Violation{Rule: result.name, Outcome: result.outcome}, result.cost)
+}
+
+// checkLimits ends the review if its time or its cost is used up.
+func (v *review) checkLimits(p *compiledPolicy) {
+	if err := context.Cause(v.context); err != nil {
+		v.fail(fmt.Errorf("no decision in time, at %s: %w", title(p.kind, p.name, ""), err))
+	}
+	if v.spent > v.set.budget {
+		v.fail(fmt.Errorf("the policies for this request cost more than %d, at %s", v.set.budget, title(p.kind, p.name, "")))
 	}
 }
 
-func (v *review) observeRule(p *compiledPolicy, b *binding, of *Violation, cost int64) {
+func (v *review) observeRule(t target, of *Violation, cost int64) {
 	if v.observe {
 		v.observations = append(v.observations, Observation{
-			Kind: p.kind, Policy: p.name, Binding: b.name, Rule: of.Rule, Outcome: of.Outcome, Exception: of.Exception, Cost: cost,
-		})
-	}
-}
-
-// observeWhole is about a policy or binding that could not be evaluated.
-func (v *review) observeWhole(p *compiledPolicy, binding string, of *Violation) {
-	if v.observe {
-		v.observations = append(v.observations, Observation{
-			Kind: p.kind, Policy: p.name, Binding: binding, Outcome: of.Outcome, Exception: of.Exception,
+			Kind: t.policy.kind, Policy: t.policy.name, Binding: t.bindingName(),
+			Rule: of.Rule, Outcome: of.Outcome, Exception: of.Exception, Cost: cost,
 		})
 	}
 }

@@ -75,7 +75,7 @@ func (r *request) selectsNamespace(s *selector) (bool, error) {
 		return true, nil
 	}
 	if r.outcomes == nil {
-		r.outcomes = make([]outcome, r.set.selectors)
+		r.outcomes = make([]outcome, r.review.set.selectors)
 	}
 	if r.outcomes[s.number] == undecided {
 		r.outcomes[s.number] = r.decideOn(s)
@@ -143,7 +143,7 @@ func (r *request) namespaceLabels() (labels.Set, bool) {
 			return r.objectLabels(&r.oldObject), true
 		}
 	}
-	namespace, known := r.set.objects.Namespace(r.Namespace)
+	namespace, known := r.review.set.objects.Namespace(r.Namespace)
 	if !known || r.Namespace == "" {
 		return nil, false
 	}
@@ -178,13 +178,13 @@ func (r *request) objectLabels(object *payload) labels.Set {
 	object.labels = labels.Set{}
 	value, err := object.json()
 	if err != nil {
-		r.fail(err)
+		r.review.fail(err)
 		return object.labels
 	}
 	path := []string{"metadata", "labels"}
 	for i := 0; ; i++ {
 		if key, twice := value.DuplicateKey(); twice {
-			r.fail(fmt.Errorf("%s: %w", object.name, &rawjson.DuplicateKeyError{Key: key}))
+			r.review.fail(fmt.Errorf("%s: %w", object.name, &rawjson.DuplicateKeyError{Key: key}))
 			return object.labels
 		}
 		if i == len(path) {
@@ -197,13 +197,13 @@ func (r *request) objectLabels(object *payload) labels.Set {
 	case rawjson.Object:
 		for key, label := range value.Members() {
 			if label.Kind() != rawjson.String {
-				r.fail(fmt.Errorf("%s: a label is not a string", object.name))
+				r.review.fail(fmt.Errorf("%s: a label is not a string", object.name))
 				return object.labels
 			}
 			object.labels[key.Text()] = label.Text()
 		}
 	default:
-		r.fail(fmt.Errorf("%s: metadata.labels is not an object", object.name))
+		r.review.fail(fmt.Errorf("%s: metadata.labels is not an object", object.name))
 	}
 	return object.labels
 }

@@ -16,17 +16,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
-// templated is the request to create the pod that the pod template in the object
+// templateRequest returns the request to create the pod that the pod template in the object
 // will become, or nil if there is no template, or no policy that checks one.
 //
 // The pod is what a controller makes of the template, after our own injection.
 // Who asks is who writes the workload, because who will create the pod is not
 // known of every kind.
-func (r *request) templated() *request {
-	if !r.set.checksTemplates || r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
+func templateRequest(r *request) *request {
+	set := r.review.set
+	if !set.checksTemplates || r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
 		return nil
 	}
-	path, ok := r.set.workloads.Template(r.Kind.Group, r.Kind.Kind)
+	path, ok := set.workloads.Template(r.Kind.Group, r.Kind.Kind)
 	if !ok {
 		return nil
 	}
@@ -42,8 +43,8 @@ func (r *request) templated() *request {
 	for _, one := range [...]struct {
 		template rawjson.Value
 		end      func(error)
-	}{{text, r.refuse}, {old.Get(path...), r.fail}} {
-		if len(one.template) >= smallest {
+	}{{text, r.review.reject}, {old.Get(path...), r.review.fail}} {
+		if len(one.template) >= minCounted {
 			if err := workload.CheckElements(one.template); err != nil {
 				one.end(fmt.Errorf("the pod template cannot be checked: %s.%w", strings.Join(path, "."), err))
 				return nil
@@ -54,7 +55,8 @@ func (r *request) templated() *request {
 	if r.Operation == admissionv1.Update {
 		if oldErr == nil {
 			if before := old.Get(path...); before.Kind() == rawjson.Object {
-				template.earlier = r.fromTemplate(r.aside(), before, path)
+				template.earlier = r.fromTemplate(r.review.detached(), before, path)
+				template.earlier.isBaseline = true
 				template.sameTemplate = bytes.Equal(text, before)
 			}
 		}
@@ -63,11 +65,11 @@ func (r *request) templated() *request {
 	return template
 }
 
-// concerns tells whether a policy has to look at the template. One that has not
-// changed in an update can only have violations that were there before, if they
-// are about the object alone.
-func (r *request) concerns(p *compiledPolicy) bool {
-	return !r.sameTemplate || !p.existing || !p.lasting || slices.ContainsFunc(p.validations, func(rule ruleProgram) bool { return !rule.lasting })
+// needsReview reports whether the template has to be reviewed for a policy. One that has
+// not changed in an update can only have violations that were there before, if the rules
+// read the object alone.
+func (r *request) needsReview(p *compiledPolicy) bool {
+	return !r.sameTemplate || !p.allowsExisting || !p.conditionsReadObjectOnly || slices.ContainsFunc(p.validations, func(rule ruleProgram) bool { return !rule.readsObjectOnly })
 }
 
 // fromTemplate is the request to create the pod of a template.
@@ -90,21 +92,21 @@ func (r *request) fromTemplate(v *review, template rawjson.Value, path []string)
 	out.owner, out.ownerGenerated = r.Kind.Kind+"/"+name, r.isNameGenerated()
 	out.object.make = func() ([]byte, error) {
 		pod := workload.AppendPod(nil, template, r.Namespace, name)
-		if r.set.inject == nil {
+		if v.set.inject == nil {
 			return pod, nil
 		}
-		injected, refusal, err := r.set.inject(r.context, r.Namespace, out.owner, pod)
+		injected, refusal, err := v.set.inject(v.context, r.Namespace, out.owner, pod)
 		switch {
-		case r.context.Err() != nil:
-			return nil, fmt.Errorf("no decision in time: %w", context.Cause(r.context))
+		case v.context.Err() != nil:
+			return nil, fmt.Errorf("no decision in time: %w", context.Cause(v.context))
 		case err != nil:
 			// The pods themselves may get through all the same: refusing every
 			// workload for what one sidecar lacks would be worse than a late answer.
-			v.warn(out.template + ": checked without sidecars: " + err.Error())
+			v.answer.warn(out.template + ": checked without sidecars: " + err.Error())
 			return pod, nil //nolint:nilerr // the warning tells
 		}
 		if refusal != "" {
-			v.warn(out.template + ": sidecar injection will refuse the pods: " + refusal)
+			v.answer.warn(out.template + ": sidecar injection will refuse the pods: " + refusal)
 		}
 		return injected, nil
 	}

@@ -1,0 +1,107 @@
+package policy
+
+import (
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// judge returns the violation that a result of a policy is as a binding applies it:
+// unless there is an exception, or the object violated the rule before the update, its
+// actions count. It also returns the exceptions that were tried in vain, if they are to
+// be explained.
+func judge(t target, result *ruleResult) (Violation, []TriedException) {
+	v := Violation{
+		Kind: t.policy.kind, Policy: t.policy.name, Binding: t.bindingName(), Param: t.param.name(), Template: t.request.template,
+		Rule: result.name, Message: result.message, Reason: result.reason, Outcome: result.outcome,
+	}
+	rule := result.name
+	switch result.part {
+	case partRule:
+		v.Actions = t.binding.actions
+	case partAnnotation:
+		v.Actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	case partPolicy:
+		v.Actions, rule = t.binding.actions, ""
+	case partConfiguration:
+		rule = ""
+	}
+	var tried []TriedException
+	v.Exception, tried = findException(t, rule)
+	switch {
+	case v.Exception != "":
+		v.Outcome = Excepted
+	case t.policy.allowsExisting && isExisting(t, result):
+		v.Outcome = Existing
+	}
+	return v, tried
+}
+
+// isExisting reports whether the object violated the rule before the update, and the
+// update does not make it worse: the rule can see no more in the object than it could
+// see before.
+func isExisting(t target, result *ruleResult) bool {
+	switch result.part {
+	case partRule:
+		return existedBefore(t, result)
+	case partPolicy, partConfiguration:
+		return !t.policy.readsBeyondHarmless() && t.request.isHarmless()
+	case partAnnotation:
+	}
+	return false
+}
+
+func existedBefore(t target, result *ruleResult) bool {
+	r, p := t.request, t.policy
+	v := r.review
+	if r.template == "" && r.Operation != admissionv1.Update || !slices.Contains(t.binding.actions, admissionregistrationv1.Deny) {
+		return false // a warning or an audit annotation is repeated each time
+	}
+	if v.context.Err() != nil || !p.conditionsReadObjectOnly || !result.readsObjectOnly() {
+		return false
+	}
+	if r.isHarmless() && !result.reads("finalizers") && !result.reads("ownerReferences") {
+		return true
+	}
+	before := r.baseline()
+	if before == nil {
+		return false
+	}
+	object, err := r.object.json()
+	if err != nil {
+		return false // the review fails with it
+	}
+	old, err := before.object.json()
+	if err != nil {
+		v.fail(err)
+		return false
+	}
+	// Cheap comparisons come first.
+	if result.rule != nil && !result.rule.Reads().SameWithin(object, old, &v.compared) {
+		return false
+	}
+	// A policy that does not match the creation of such an object is about changes.
+	if r.template == "" && !p.match.matchesCreation(r) {
+		return false
+	}
+	for _, c := range [...]*constraints{p.match, t.binding.match} {
+		if c != nil && c.match(before).why != Evaluated {
+			return false
+		}
+	}
+	ev := evaluate(target{before, p, t.binding, t.param})
+	v.spent += before.review.spent
+	before.review.spent = 0
+	if err := before.review.err; err != nil {
+		v.fail(err)
+		return false
+	}
+	if !ev.matched || ev.failed {
+		return false
+	}
+	i := slices.IndexFunc(ev.results, func(b ruleResult) bool {
+		return b.part == partRule && b.name == result.name && b.outcome == result.outcome && (b.outcome != Failed || b.message == result.message)
+	})
+	return i >= 0 && (result.standard == nil || p.podSecurity.failedBefore(r, before, result.standard))
+}
