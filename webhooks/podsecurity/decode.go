@@ -2,6 +2,9 @@ package podsecurity
 
 import (
 	"hash/maphash"
+	"reflect"
+	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,96 +12,161 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// Pod is what a standard looks at in a pod. Fields that no check looks at are
-// left empty.
+// Pod is the part of a pod that a standard reads. Fields that no check reads are left
+// empty.
 type Pod struct {
-	Metadata metav1.ObjectMeta
-	Spec     corev1.PodSpec
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     corev1.PodSpec    `json:"spec"`
 }
 
-// Decode reads of a pod what upstream's checks look at, as the API server's
-// decoder would: names of members are compared exactly, null is as good as
-// absent, and a member that is not known here is passed by. What is looked at
-// and has another type, and any member that stands twice in an object that is
-// looked into, is an error that names it: readers of such an object disagree.
-// What is passed by may say anything. An absent object is an empty pod.
+// Decode decodes the part of a pod that upstream's checks read, as the API server's
+// decoder would: names of members are compared exactly, null means absent, and unknown
+// members are skipped. A field of another type, and any member that occurs twice in an
+// object that is read, is an error that names it: decoders of such an object disagree.
+// What is skipped is not checked. An absent object is an empty pod.
 //
-// The fields are read one by one, in one pass over the text, because most of a
-// pod no check looks at, and decoding all of it costs several times as much. That
-// none is forgotten, a test holds against the source of the checks.
+// The fields are those of the API's own types, by their JSON tags, limited to the ones
+// that checks read, and are read in one pass over the JSON: no check reads most of a pod,
+// and decoding all of it costs several times as much.
 func Decode(object rawjson.Value) (*Pod, error) {
 	pod := new(Pod)
 	if len(object) == 0 {
 		return pod, nil
 	}
 	r := reader{text: object, c: object.Cursor(), seed: maphash.MakeSeed()}
-	r.pod(pod)
+	decodePod()(&r, reflect.ValueOf(pod).Elem())
 	if r.err != nil {
 		return nil, r.err
 	}
 	return pod, nil
 }
 
-func (r *reader) pod(to *Pod) {
-	for o := r.object(); o.next(); {
-		switch string(o.name()) {
-		case `"metadata"`:
-			r.metadata(&to.Metadata)
-		case `"spec"`:
-			r.spec(&to.Spec)
-		default:
+// decodeFunc reads the JSON value that comes next into a value of the type that it was
+// made for.
+type decodeFunc func(r *reader, to reflect.Value)
+
+var decodePod = sync.OnceValue(func() decodeFunc {
+	return newDecodeFunc(reflect.TypeFor[Pod](), fields())
+})
+
+func newDecodeFunc(t reflect.Type, fields map[reflect.Type][]string) decodeFunc {
+	switch t.Kind() { //nolint:exhaustive // the fields have no other kinds
+	case reflect.String:
+		return func(r *reader, to reflect.Value) { to.SetString(r.string()) }
+	case reflect.Bool:
+		return func(r *reader, to reflect.Value) { to.SetBool(r.value(rawjson.Bool).IsTrue()) }
+	case reflect.Int32, reflect.Int64:
+		return func(r *reader, to reflect.Value) { to.SetInt(r.integer(t.Bits())) }
+	case reflect.Map:
+		return func(r *reader, to reflect.Value) { to.Set(reflect.ValueOf(r.annotations())) }
+	case reflect.Pointer:
+		return newPointerFunc(t.Elem(), newDecodeFunc(t.Elem(), fields))
+	case reflect.Slice:
+		return newSliceFunc(newDecodeFunc(t.Elem(), fields))
+	case reflect.Struct:
+		return newStructFunc(t, fields)
+	default:
+		panic("no decoder for " + t.String())
+	}
+}
+
+func newPointerFunc(t reflect.Type, decode decodeFunc) decodeFunc {
+	return func(r *reader, to reflect.Value) {
+		if r.c.Kind() == rawjson.Null {
 			r.c.Skip()
+			return
+		}
+		value := reflect.New(t)
+		decode(r, value.Elem())
+		to.Set(value)
+	}
+}
+
+// usualLength is how many elements the lists of a pod have space for at first.
+const usualLength = 2
+
+func newSliceFunc(decode decodeFunc) decodeFunc {
+	return func(r *reader, to reflect.Value) {
+		if !r.enters(rawjson.Array) {
+			return
+		}
+		to.Grow(usualLength)
+		for i := 0; r.c.Next(); i++ {
+			if i == to.Cap() {
+				to.Grow(1)
+			}
+			to.SetLen(i + 1)
+			decode(r, to.Index(i))
 		}
 	}
 }
 
-func (r *reader) metadata(to *metav1.ObjectMeta) {
-	for o := r.object(); o.next(); {
-		switch string(o.name()) {
-		case `"annotations"`:
-			to.Annotations = r.annotations()
-		default:
-			r.c.Skip()
+// fieldDecoder reads one field.
+type fieldDecoder struct {
+	// name is the JSON name, in quotes.
+	name   string
+	index  []int
+	decode decodeFunc
+}
+
+func newStructFunc(t reflect.Type, fields map[reflect.Type][]string) decodeFunc {
+	decoders := fieldDecoders(t, fields)
+	if len(decoders) == 0 {
+		return func(r *reader, _ reflect.Value) { r.value(rawjson.Object) }
+	}
+	isVolume := t == reflect.TypeFor[corev1.Volume]()
+	return func(r *reader, to reflect.Value) {
+		unknown := decodeMembers(r, to, decoders)
+		if isVolume && !unknown {
+			defaultSource(to.Addr().Interface().(*corev1.Volume)) //nolint:errcheck,forcetypeassert // it is the type
 		}
 	}
 }
 
-func (r *reader) spec(to *corev1.PodSpec) {
+// decodeMembers reads the members of the object that comes next. It reports whether one
+// that is not null is unknown.
+func decodeMembers(r *reader, to reflect.Value, decoders []fieldDecoder) (unknown bool) {
+members:
 	for o := r.object(); o.next(); {
-		switch string(o.name()) {
-		case `"containers"`:
-			to.Containers = list(r, (*reader).container)
-		case `"initContainers"`:
-			to.InitContainers = list(r, (*reader).container)
-		case `"ephemeralContainers"`:
-			to.EphemeralContainers = list(r, (*reader).ephemeralContainer)
-		case `"volumes"`:
-			to.Volumes = list(r, (*reader).volume)
-		case `"securityContext"`:
-			to.SecurityContext = pointer(r, (*reader).podSecurityContext)
-		case `"hostNetwork"`:
-			to.HostNetwork = r.boolean()
-		case `"hostPID"`:
-			to.HostPID = r.boolean()
-		case `"hostIPC"`:
-			to.HostIPC = r.boolean()
-		case `"hostUsers"`:
-			to.HostUsers = r.booleanPointer()
-		case `"os"`:
-			to.OS = pointer(r, (*reader).os)
-		default:
-			r.c.Skip()
+		name := o.name()
+		for i := range decoders {
+			if d := &decoders[i]; d.name == string(name) {
+				d.decode(r, to.FieldByIndex(d.index))
+				continue members
+			}
 		}
+		unknown = r.c.Skip().Kind() != rawjson.Null || unknown
+	}
+	return unknown
+}
+
+// defaultSource makes a volume without a source an emptyDir, as the API server does when
+// it stores a pod. A volume with an unknown source keeps none, so that the check for
+// allowed volumes refuses it.
+func defaultSource(volume *corev1.Volume) {
+	if volume.VolumeSource == (corev1.VolumeSource{}) {
+		volume.EmptyDir = new(corev1.EmptyDirVolumeSource)
 	}
 }
 
-func (r *reader) os(to *corev1.PodOS) {
-	for o := r.object(); o.next(); {
-		switch string(o.name()) {
-		case `"name"`:
-			to.Name = corev1.OSName(r.string())
-		default:
-			r.c.Skip()
+// fieldDecoders returns the decoders of the fields of a type, with those of structs that
+// are inlined in it.
+func fieldDecoders(t reflect.Type, fields map[reflect.Type][]string) []fieldDecoder {
+	var out []fieldDecoder
+	for _, name := range fields[t] {
+		field, ok := t.FieldByName(name)
+		if !ok {
+			panic("no field " + t.String() + "." + name)
+		}
+		tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if tag != "" {
+			out = append(out, fieldDecoder{`"` + tag + `"`, field.Index, newDecodeFunc(field.Type, fields)})
+			continue
+		}
+		for _, inlined := range fieldDecoders(field.Type, fields) {
+			inlined.index = append(field.Index, inlined.index...)
+			out = append(out, inlined)
 		}
 	}
+	return out
 }

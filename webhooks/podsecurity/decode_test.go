@@ -175,19 +175,19 @@ func many(n int) string {
 
 // oracle reads what is looked at with the API server's decoder.
 type oracle struct {
-	// seen is the type that is decoded into.
-	seen reflect.Type
+	// read is the type that is decoded into.
+	read reflect.Type
 }
 
 func (o oracle) decode(value rawjson.Value) (*corev1.Pod, error) {
-	if twice(o.seen, value) {
+	if twice(o.read, value) {
 		return nil, errors.New("a member twice")
 	}
-	seen := reflect.New(o.seen)
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(value, seen.Interface()); err != nil {
+	read := reflect.New(o.read)
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(value, read.Interface()); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(seen.Interface())
+	text, err := json.Marshal(read.Interface())
 	if err != nil {
 		return nil, err
 	}
@@ -209,14 +209,14 @@ func (o oracle) decode(value rawjson.Value) (*corev1.Pod, error) {
 }
 
 // twice tells whether a member is there twice in an object that is looked into.
-func twice(seen reflect.Type, value rawjson.Value) bool {
+func twice(read reflect.Type, value rawjson.Value) bool {
 	//nolint:exhaustive // no others have members
-	switch seen.Kind() {
+	switch read.Kind() {
 	case reflect.Pointer:
-		return twice(seen.Elem(), value)
+		return twice(read.Elem(), value)
 	case reflect.Slice:
 		for _, element := range value.Elements() {
-			if twice(seen.Elem(), element) {
+			if twice(read.Elem(), element) {
 				return true
 			}
 		}
@@ -224,13 +224,13 @@ func twice(seen reflect.Type, value rawjson.Value) bool {
 		_, found := value.DuplicateKey()
 		return found
 	case reflect.Struct:
-		if seen.NumField() == 0 {
+		if read.NumField() == 0 {
 			return false // that it is there is all that is looked at
 		}
 		if _, found := value.DuplicateKey(); found {
 			return true
 		}
-		for field := range seen.Fields() {
+		for field := range read.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if twice(field.Type, value.Get(name)) {
 				return true
@@ -261,7 +261,7 @@ func (o oracle) agrees(t *testing.T, value rawjson.Value) {
 // whole is a pod that has every field that is looked at.
 func whole(t testing.TB) rawjson.Value {
 	t.Helper()
-	pod := reflect.New(seenPod())
+	pod := reflect.New(readType(reflect.TypeFor[podsecurity.Pod]()))
 	fill(pod.Elem())
 	text, err := json.Marshal(pod.Interface())
 	must(t, err)
@@ -275,7 +275,7 @@ func whole(t testing.TB) rawjson.Value {
 // every kind, each of its members repeated, and each renamed.
 func TestDecodeEvery(t *testing.T) {
 	t.Parallel()
-	pod, o := whole(t), oracle{seenPod()}
+	pod, o := whole(t), oracle{readType(reflect.TypeFor[podsecurity.Pod]())}
 	o.agrees(t, pod)
 	cases := 0
 	try := func(parts ...[]byte) {
@@ -335,7 +335,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(spaced.Bytes())
 	f.Add([]byte(`{"spec":{"volumes":[{"name":"a","fromTheFuture":{}}],"hostUsers":false}}`))
 	f.Add([]byte(`{"spec":{"securityContext":{"runAsUser":9223372036854775808,"run\u0041sUser":null}}}`))
-	o := oracle{seenPod()}
+	o := oracle{readType(reflect.TypeFor[podsecurity.Pod]())}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if value, err := rawjson.Parse(text); err == nil {
 			o.agrees(t, value)

@@ -58,54 +58,17 @@ func (r *reader) value(want rawjson.Kind) rawjson.Value {
 
 func (r *reader) string() string { return r.value(rawjson.String).Text() }
 
-func (r *reader) boolean() bool { return r.value(rawjson.Bool).IsTrue() }
-
-func (r *reader) booleanPointer() *bool {
-	value := r.value(rawjson.Bool)
-	if len(value) == 0 {
-		return nil
-	}
-	return new(value.IsTrue())
-}
-
-// integer is nil for null. A number that is not written as an integer, or does
-// not fit, is an error.
-func (r *reader) integer(bits int) *int64 {
+// integer is 0 for null. A number that is not written as an integer, or does not fit, is
+// an error.
+func (r *reader) integer(bits int) int64 {
 	at := r.c.At()
 	value := r.value(rawjson.Number)
 	if len(value) == 0 {
-		return nil
+		return 0
 	}
 	n, err := strconv.ParseInt(string(value), 10, bits)
 	if err != nil {
 		r.fail(at, fmt.Errorf("%.40q is not allowed, it must be an integer of %d bits", value, bits))
 	}
-	return &n
-}
-
-// pointer reads the value that comes next; null is nil.
-func pointer[T any](r *reader, read func(*reader, *T)) *T {
-	if r.c.Kind() == rawjson.Null {
-		r.c.Skip()
-		return nil
-	}
-	to := new(T)
-	read(r, to)
-	return to
-}
-
-// usual is how many elements the lists of a pod have room for at first.
-const usual = 2
-
-// list reads the elements of the array that comes next.
-func list[T any](r *reader, read func(*reader, *T)) []T {
-	if !r.enters(rawjson.Array) {
-		return nil
-	}
-	out := make([]T, 0, usual)
-	for r.c.Next() {
-		out = append(out, *new(T))
-		read(r, &out[len(out)-1])
-	}
-	return out
+	return n
 }

@@ -1,0 +1,4 @@
+package podsecurity
+
+// Fields are the fields that Decode reads.
+var Fields = fields
