@@ -131,13 +131,13 @@ func count(t *types.Type) (fixed, parameters int) {
 	return fixed, parameters
 }
 
-// Size is how many types a type is made of.
+// Size returns how many types a type is made of.
 func Size(t *types.Type) int {
 	fixed, parameters := count(t)
 	return min(largest, fixed+parameters)
 }
 
-// known is what is known of a declared type.
+// known returns what is known of a declared type.
 func known(t *types.Type) kind {
 	return kind{size: Size(t), dyn: t.Kind() == types.DynKind, sure: isSure(t)}
 }
@@ -221,7 +221,7 @@ func tooManyParts(text int) error {
 	return fmt.Errorf("%w: with what optMap and other macros repeat it may have %d parts", ErrTooLarge, mostParts(text))
 }
 
-// expanded is how many parts an expression that was parsed without macros has with
+// expanded returns how many parts an expression that was parsed without macros has with
 // them, but for those that are the same for every call.
 func expanded(e ast.Expr) int {
 	n := 1
@@ -259,6 +259,6 @@ func expanded(e ast.Expr) int {
 	return n
 }
 
-// repeatsTarget tells whether the macro repeats what it is called on, as of all
+// repeatsTarget reports whether the macro repeats what it is called on, as of all
 // macros that there are these two do.
 func repeatsTarget(macro string) bool { return macro == "optMap" || macro == "optFlatMap" }

@@ -25,7 +25,7 @@ func newBounds(t testing.TB) (*cel.Env, *Bounds) {
 	return env, bounds
 }
 
-// nested is the text of n parts, each in the one before.
+// nested returns the text of n parts, each in the one before.
 func nested(n int, part func(i int) string, inner, end string) string {
 	var out strings.Builder
 	for i := range n {

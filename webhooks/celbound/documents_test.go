@@ -42,7 +42,7 @@ func TestMargin(t *testing.T) {
 	}
 }
 
-// written are the expressions in YAML and Markdown files, and those that tests
+// written returns the expressions in YAML and Markdown files, and those that tests
 // write as YAML, by where they are.
 func written(t *testing.T) map[string]string {
 	t.Helper()

@@ -7,14 +7,14 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// IsPattern tells whether a function takes a regular expression. One that is
+// IsPattern reports whether a function takes a regular expression. One that is
 // written down is compiled with the expression and kept, a hundred bytes for each
 // of its parts, and repetitions are written out: (abc){1000} has 3,000 parts.
 func IsPattern(function string) bool {
 	return function == "matches" || function == "find" || function == "findAll"
 }
 
-// patternSize is how many parts a regular expression has, with its repetitions
+// patternSize returns how many parts a regular expression has, with its repetitions
 // written out, if it is written down.
 func patternSize(e ast.Expr) int {
 	if e.Kind() != ast.LiteralKind {
@@ -27,7 +27,7 @@ func patternSize(e ast.Expr) int {
 	return PatternSize(string(text))
 }
 
-// PatternSize is how many parts a regular expression has, with its repetitions
+// PatternSize returns how many parts a regular expression has, with its repetitions
 // written out. It is 0 for what is none.
 func PatternSize(text string) int {
 	parsed, err := syntax.Parse(text, syntax.Perl)
@@ -58,7 +58,7 @@ func writtenOut(r *syntax.Regexp) (parts, classes int) {
 	return parts, classes
 }
 
-// Patterns is how large the regular expressions are that are written down in an
+// Patterns returns how large the regular expressions are that are written down in an
 // expression.
 func Patterns(root ast.Expr) int {
 	sum := 0

@@ -50,7 +50,7 @@ type local struct {
 	kind
 }
 
-// total is the work for all types.
+// total returns the work for all types.
 func (r *reckoning) total() int {
 	if !r.named {
 		return r.work
@@ -113,7 +113,7 @@ func (r *reckoning) kindOf(e ast.Expr) kind {
 	return kind{size: 1, sure: true}
 }
 
-// name is the type of a variable, or of a type.
+// name returns the type of a variable, or of a type.
 func (r *reckoning) name(name string) kind {
 	for _, l := range slices.Backward(r.scope) {
 		if l.name == name {
@@ -146,7 +146,7 @@ func (r *reckoning) isLocal(name string) bool {
 	return slices.ContainsFunc(r.scope, func(l local) bool { return l.name == name })
 }
 
-// field is what a field of the type may be. A type that is not known becomes dyn
+// field returns what a field of the type may be. A type that is not known becomes dyn
 // when a field of it is asked for.
 func field(of kind) kind {
 	if of.dyn || of.bare {
@@ -155,7 +155,7 @@ func field(of kind) kind {
 	return kind{size: max(of.size, maxField), free: of.free}
 }
 
-// optional is the optional type of what is in it, and content the reverse.
+// optional returns the optional type of what is in it, and content the reverse.
 func optional(of kind) kind {
 	return kind{size: of.size + 1, free: of.free, optional: true, dyn: of.dyn && !of.optional, sure: true}
 }
@@ -181,7 +181,7 @@ func (r *reckoning) joined(list []ast.Expr) kind {
 	return out
 }
 
-// join is the type of what is one of two values. Two types that are not known
+// join returns the type of what is one of two values. Two types that are not known
 // whole may be parts of one.
 func join(a, b kind) kind {
 	switch {
@@ -276,7 +276,7 @@ func (r *reckoning) call(e ast.CallExpr) kind {
 	return kind{size: f.fixed + f.often*size, free: true}
 }
 
-// operator is what a call gives of which more can be told than its declaration
+// operator returns what a call gives of which more can be told than its declaration
 // does.
 func operator(name string, args []kind) (kind, bool) {
 	switch len(args) {

@@ -1,6 +1,5 @@
-// Package diagnostic is the form of everything that Gatehouse has to say about a
-// document that it was given: which document, where in it, what is wrong and
-// what would be right.
+// Package diagnostic has the errors and warnings that Gatehouse reports about documents:
+// which document, which field, what is wrong and what is allowed.
 package diagnostic
 
 import (
@@ -12,17 +11,17 @@ import (
 	"strings"
 )
 
-// Severity tells whether a finding keeps a configuration from being used.
+// Severity is how grave a diagnostic is.
 type Severity string
 
 const (
-	// Error keeps the configuration that holds the document from being used.
+	// Error makes the configuration that has the document invalid.
 	Error Severity = "error"
-	// Warning is worth a person's time but changes nothing.
+	// Warning changes nothing.
 	Warning Severity = "warning"
 )
 
-// Diagnostic is one remark about one document.
+// Diagnostic is an error or a warning about one document.
 type Diagnostic struct {
 	Severity Severity `json:"severity"`
 	// Source is the file, and behind a # the number of the document in it
@@ -37,93 +36,93 @@ type Diagnostic struct {
 	Message string `json:"message"`
 	// Hint says what to do, where that is known.
 	Hint string `json:"hint,omitempty"`
-	// Code names the kind of finding, where it can be looked up or suppressed by
+	// Code names the kind of diagnostic, where it can be looked up or suppressed by
 	// a name: "missing-message".
 	Code string `json:"code,omitempty"`
-	// Others are the other objects that take part in it, with spaces between them: any
-	// of them could be changed to mend it. Nobody is shown them.
+	// Others are the other objects that take part in it, with spaces between them: a
+	// change of any of them could correct it. It is not shown.
 	Others string `json:"-"`
 }
 
-// token is the text of an access token or of a login token, which may have been
-// put anywhere by mistake.
+// token matches access tokens and login tokens, which may have been put anywhere by
+// mistake.
 var token = regexp.MustCompile(`gatehouse(?:-login)?_[a-z0-9-]+_[A-Za-z0-9_.-]+`)
 
-// Redacted is the finding as it may be shown: without the text of a token of
-// Gatehouse, wherever in a document somebody has put one.
-func (f Diagnostic) Redacted() Diagnostic {
-	for _, text := range []*string{&f.Source, &f.Object, &f.Field, &f.Message, &f.Hint} {
+// Redacted returns the diagnostic as it may be shown: without Gatehouse's tokens, in
+// whatever field they are.
+func (d Diagnostic) Redacted() Diagnostic {
+	for _, text := range []*string{&d.Source, &d.Object, &d.Field, &d.Message, &d.Hint} {
 		if strings.Contains(*text, "gatehouse") {
 			*text = token.ReplaceAllString(*text, "gatehouse_…")
 		}
 	}
-	return f
+	return d
 }
 
-// MarshalJSON shows the finding as Redacted.
-func (f Diagnostic) MarshalJSON() ([]byte, error) {
+// MarshalJSON shows the diagnostic as Redacted.
+func (d Diagnostic) MarshalJSON() ([]byte, error) {
 	type plain Diagnostic
-	return json.Marshal(plain(f.Redacted()))
+	return json.Marshal(plain(d.Redacted()))
 }
 
-// String is the finding, as Redacted, on one line and without its severity.
-func (f Diagnostic) String() string {
-	f = f.Redacted()
+// String returns the diagnostic, as Redacted, on one line and without its severity.
+func (d Diagnostic) String() string {
+	d = d.Redacted()
 	var b strings.Builder
-	for _, part := range []string{f.Source, f.Object, f.Field} {
+	for _, part := range []string{d.Source, d.Object, d.Field} {
 		if part != "" {
 			b.WriteString(part)
 			b.WriteString(": ")
 		}
 	}
-	b.WriteString(f.Message)
-	if f.Hint != "" {
+	b.WriteString(d.Message)
+	if d.Hint != "" {
 		b.WriteString(" (hint: ")
-		b.WriteString(f.Hint)
+		b.WriteString(d.Hint)
 		b.WriteByte(')')
 	}
-	if f.Code != "" {
+	if d.Code != "" {
 		b.WriteString(" [")
-		b.WriteString(f.Code)
+		b.WriteString(d.Code)
 		b.WriteByte(']')
 	}
 	return b.String()
 }
 
-// List is a number of findings. As an error it shows one finding a line.
+// List is a list of diagnostics. As an error it shows one a line.
 //
 //nolint:errname // a list that can be an error, and is read as a list
 type List []Diagnostic
 
-// Error joins the findings, one a line. Warnings are marked.
+// Error joins the diagnostics, one a line. Warnings are marked.
 func (l List) Error() string {
 	lines := make([]string, len(l))
-	for i, f := range l {
-		lines[i] = f.String()
-		if f.Severity == Warning {
+	for i, d := range l {
+		lines[i] = d.String()
+		if d.Severity == Warning {
 			lines[i] = "warning: " + lines[i]
 		}
 	}
 	return strings.Join(lines, "\n")
 }
 
-// Err is the list as an error if it holds a finding of severity Error, and nil
+// Err returns the list as an error if it holds a diagnostic of severity Error, and nil
 // otherwise. Callers return it instead of the list, so that an empty list is
-// never a non-nil error. It keeps the warnings: whoever mends the errors sees
-// them in the same go.
+// never a non-nil error. It keeps the warnings, so that they are shown with the
+// errors.
 func (l List) Err() error {
-	if slices.ContainsFunc(l, func(f Diagnostic) bool { return f.Severity == Error }) {
+	if slices.ContainsFunc(l, func(d Diagnostic) bool { return d.Severity == Error }) {
 		return l
 	}
 	return nil
 }
 
-// Sort puts the findings into the order in which they are shown: by source,
+// Sort puts the diagnostics into the order in which they are shown: by source,
 // object and field, and in the order found within these.
 func (l List) Sort() {
 	slices.SortStableFunc(l, func(a, b Diagnostic) int {
-		fileA, numberA := source(a.Source)
-		fileB, numberB := source(b.Source)
+		fileA, numberA := splitSource(a.Source)
+		fileB, numberB := splitSource(b.Source)
 		return cmp.Or(cmp.Compare(fileA, fileB), cmp.Compare(numberA, numberB), cmp.Compare(a.Source, b.Source),
 			cmp.Compare(a.Object, b.Object), compareFields(a.Field, b.Field))
 	})
@@ -160,13 +159,22 @@ func compareFields(a, b string) int {
 	}
 }
 
-// source takes a Source apart, so that document 10 comes behind document 2.
-func source(text string) (file string, number int) {
-	at := strings.LastIndexByte(text, '#')
+// splitSource splits a Source, so that document 10 comes after document 2.
+func splitSource(source string) (file string, number int) {
+	at := strings.LastIndexByte(source, '#')
 	if at < 0 {
-		return text, 0
+		return source, 0
 	}
-	digits, _, _ := strings.Cut(text[at+1:], "/")
+	digits, _, _ := strings.Cut(source[at+1:], "/")
 	number, _ = strconv.Atoi(digits) // what is no number sorts as 0
-	return text[:at], number
+	return source[:at], number
+}
+
+// QuotedList returns the values in quotes, with commas between them.
+func QuotedList[S ~string](values []S) string {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = strconv.Quote(string(v))
+	}
+	return strings.Join(quoted, ", ")
 }

@@ -21,7 +21,7 @@ func TestSortReadsTheNumberOfADocument(t *testing.T) {
 	list.Sort()
 	for i, f := range list {
 		if want := string(rune('1' + i)); f.Message != want {
-			t.Errorf("finding %d is %s, want %s", i, f.Message, want)
+			t.Errorf("diagnostic %d is %s, want %s", i, f.Message, want)
 		}
 	}
 }
@@ -42,7 +42,7 @@ func TestErr(t *testing.T) {
 	}
 }
 
-// TestTokensAreNotShown puts a token wherever a finding can hold text.
+// TestTokensAreNotShown puts a token wherever a diagnostic can hold text.
 func TestTokensAreNotShown(t *testing.T) {
 	t.Parallel()
 	const secret = "gatehouse_ci_unq3zlo745dva5breddgfhhzitomcrrzpxtpo67a7xgobgi"
@@ -92,7 +92,7 @@ func TestSortReadsTheIndexesOfAPath(t *testing.T) {
 	}
 }
 
-// TestCode shows the code of a finding that has one.
+// TestCode shows the code of a diagnostic that has one.
 func TestCode(t *testing.T) {
 	t.Parallel()
 	f := diagnostic.Diagnostic{Severity: diagnostic.Warning, Object: "Kind/name", Message: "odd", Hint: "make it even", Code: "odd-number"}

@@ -2,7 +2,6 @@ package diagnostic
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -11,7 +10,7 @@ import (
 // long, and comparing costs the product of the lengths.
 const longestWord = 64
 
-// Nearest is the name that the author of word has most likely meant: the one
+// Nearest returns the name that the author of word has most likely meant: the one
 // that differs in the fewest characters, if these are at most a third of it, or
 // one. Case makes no difference. Of equally near names it is the first.
 func Nearest(word string, names ...string) (string, bool) {
@@ -30,7 +29,7 @@ func Nearest(word string, names ...string) (string, bool) {
 	return best, best != ""
 }
 
-// DidYouMean is a Hint that shows the Nearest name, and empty if there is none.
+// DidYouMean returns a Hint that shows the Nearest name, and empty if there is none.
 func DidYouMean(word string, names ...string) string {
 	if name, ok := Nearest(word, names...); ok {
 		return fmt.Sprintf("did you mean %q?", name)
@@ -38,7 +37,7 @@ func DidYouMean(word string, names ...string) string {
 	return ""
 }
 
-// distance is the number of characters to insert, remove, replace or swap with
+// distance returns the number of characters to insert, remove, replace or swap with
 // their neighbour to make b of a.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
@@ -63,13 +62,4 @@ func distance(a, b string) int {
 		before, last, row = last, row, before
 	}
 	return last[len(y)]
-}
-
-// QuotedList returns the values in quotes, with commas between them.
-func QuotedList[S ~string](values []S) string {
-	quoted := make([]string, len(values))
-	for i, v := range values {
-		quoted[i] = strconv.Quote(string(v))
-	}
-	return strings.Join(quoted, ", ")
 }

@@ -30,12 +30,12 @@ const (
 	horizontalPodAutoscaler = "HorizontalPodAutoscaler"
 )
 
-// ownAnnotations are the names of the annotations that hold what v1 has no fields for.
+// ownAnnotations returns the names of the annotations that hold what v1 has no fields for.
 func ownAnnotations() []string {
 	return []string{metricsAnnotation, currentAnnotation, conditionsAnnotation, behaviorAnnotation, scaleDownAnnotation, scaleUpAnnotation}
 }
 
-// withoutOwn is the annotations without those.
+// withoutOwn returns the annotations without those.
 func withoutOwn(annotations map[string]string) map[string]string {
 	out := annotations
 	for _, name := range ownAnnotations() {
@@ -92,7 +92,7 @@ func hasHuge(value rawjson.Value) bool {
 	return false
 }
 
-// autoscalerV1 is an autoscaler of version v2 in version v1.
+// autoscalerV1 returns an autoscaler of version v2 in version v1.
 func autoscalerV1(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.HorizontalPodAutoscaler, error) {
 	out := &autoscalingv1.HorizontalPodAutoscaler{
 		TypeMeta:   metav1.TypeMeta{APIVersion: autoscalingv1.SchemeGroupVersion.String(), Kind: horizontalPodAutoscaler},
@@ -160,7 +160,7 @@ func autoscalerV1(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.Hor
 	return out, err
 }
 
-// cpuUtilization is the utilization that a metric wants of processors, which v1 has
+// cpuUtilization returns the utilization that a metric wants of processors, which v1 has
 // a field for, and nil if it is another metric.
 func cpuUtilization(m *autoscalingv2.MetricSpec) *int32 {
 	if m.Type != autoscalingv2.ResourceMetricSourceType || m.Resource == nil || m.Resource.Name != corev1.ResourceCPU {
@@ -169,7 +169,7 @@ func cpuUtilization(m *autoscalingv2.MetricSpec) *int32 {
 	return m.Resource.Target.AverageUtilization
 }
 
-// cpuMetric is the reverse of cpuUtilization.
+// cpuMetric returns the reverse of cpuUtilization.
 func cpuMetric(utilization int32) autoscalingv2.MetricSpec {
 	return autoscalingv2.MetricSpec{
 		Type: autoscalingv2.ResourceMetricSourceType,
@@ -180,7 +180,7 @@ func cpuMetric(utilization int32) autoscalingv2.MetricSpec {
 	}
 }
 
-// autoscalerV2 is an autoscaler of version v1 in version v2.
+// autoscalerV2 returns an autoscaler of version v1 in version v2.
 func autoscalerV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalPodAutoscaler, error) {
 	out := &autoscalingv2.HorizontalPodAutoscaler{
 		TypeMeta:   metav1.TypeMeta{APIVersion: autoscalingv2.SchemeGroupVersion.String(), Kind: horizontalPodAutoscaler},
@@ -261,7 +261,7 @@ type keptPolicy struct {
 	PeriodSeconds int32
 }
 
-// storedBehavior is a behavior as the annotation has it.
+// storedBehavior returns a behavior as the annotation has it.
 func storedBehavior(in *autoscalingv2.HorizontalPodAutoscalerBehavior) *keptBehavior {
 	if in == nil {
 		return nil

@@ -48,7 +48,7 @@ func convert[From, To any](text rawjson.Value, with func(*From) (*To, error)) ([
 	return json.Marshal(to)
 }
 
-// withVersion is the object with another apiVersion.
+// withVersion returns the object with another apiVersion.
 func withVersion(text rawjson.Value, version string) []byte {
 	out := make([]byte, 0, len(text)+len(version))
 	out = append(out, '{')

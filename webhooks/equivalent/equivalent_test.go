@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// resourceOf is the resource of a kind.
+// resourceOf returns the resource of a kind.
 func resourceOf(kind schema.GroupVersionKind) schema.GroupVersionResource {
 	resource, _ := meta.UnsafeGuessKindToResource(kind)
 	return resource

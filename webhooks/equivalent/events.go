@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// newEvent is an Event of the core group as one of events.k8s.io. The two name the
+// newEvent returns an Event of the core group as one of events.k8s.io. The two name the
 // same fields differently.
 func newEvent(in *corev1.Event) (*eventsv1.Event, error) {
 	return &eventsv1.Event{
@@ -29,7 +29,7 @@ func newEvent(in *corev1.Event) (*eventsv1.Event, error) {
 	}, nil
 }
 
-// coreEvent is the reverse of newEvent.
+// coreEvent returns the reverse of newEvent.
 func coreEvent(in *eventsv1.Event) (*corev1.Event, error) {
 	return &corev1.Event{
 		TypeMeta:            metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Event"},

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// value is what a pointer points to, or the zero value.
+// value returns what a pointer points to, or the zero value.
 func value(q *resource.Quantity) resource.Quantity {
 	if q == nil {
 		return resource.Quantity{}
@@ -14,7 +14,7 @@ func value(q *resource.Quantity) resource.Quantity {
 	return *q
 }
 
-// metricV1 is a metric that is wanted in the form of the annotation of v1.
+// metricV1 returns a metric that is wanted in the form of the annotation of v1.
 func metricV1(in *autoscalingv2.MetricSpec) autoscalingv1.MetricSpec {
 	out := autoscalingv1.MetricSpec{Type: autoscalingv1.MetricSourceType(in.Type)}
 	if m := in.Object; m != nil {
@@ -44,7 +44,7 @@ func metricV1(in *autoscalingv2.MetricSpec) autoscalingv1.MetricSpec {
 	return out
 }
 
-// metricV2 is the reverse of metricV1.
+// metricV2 returns the reverse of metricV1.
 func metricV2(in *autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
 	out := autoscalingv2.MetricSpec{Type: autoscalingv2.MetricSourceType(in.Type)}
 	if m := in.Object; m != nil {
@@ -95,7 +95,7 @@ func resourceTarget(utilization *int32, average *resource.Quantity) autoscalingv
 	return out
 }
 
-// currentV1 is the state of a metric in the form of the annotation of v1.
+// currentV1 returns the state of a metric in the form of the annotation of v1.
 func currentV1(in *autoscalingv2.MetricStatus) autoscalingv1.MetricStatus {
 	out := autoscalingv1.MetricStatus{Type: autoscalingv1.MetricSourceType(in.Type)}
 	if m := in.Object; m != nil {
@@ -125,7 +125,7 @@ func currentV1(in *autoscalingv2.MetricStatus) autoscalingv1.MetricStatus {
 	return out
 }
 
-// currentV2 is the reverse of currentV1.
+// currentV2 returns the reverse of currentV1.
 func currentV2(in *autoscalingv1.MetricStatus) autoscalingv2.MetricStatus {
 	out := autoscalingv2.MetricStatus{Type: autoscalingv2.MetricSourceType(in.Type)}
 	if m := in.Object; m != nil {

@@ -35,7 +35,7 @@ const (
 	eventsGroup      = "events.k8s.io"
 )
 
-// several are the resources that Kubernetes 1.35 to 1.37 serve in other versions
+// several returns the resources that Kubernetes 1.35 to 1.37 serve in other versions
 // than v1 alone, in the order in which API servers look through the versions.
 // Events of both groups are the same objects.
 func several(resource schema.GroupResource) []served {
@@ -86,7 +86,7 @@ func several(resource schema.GroupResource) []served {
 	}
 }
 
-// inV1Alone are the resources of the groups of Kubernetes that are served in v1
+// inV1Alone returns the resources of the groups of Kubernetes that are served in v1
 // and in no other version.
 func inV1Alone(group string) string {
 	switch group {
@@ -138,7 +138,7 @@ func InV1Alone(group string) bool {
 	}
 }
 
-// versionsOf are the versions of a resource of Kubernetes.
+// versionsOf returns the versions of a resource of Kubernetes.
 func versionsOf(resource schema.GroupResource) []served {
 	if versions := several(resource); versions != nil {
 		return versions

@@ -17,7 +17,7 @@ type Levels struct {
 	baseline, restricted []bool
 }
 
-// Has tells whether a level is in the set.
+// Has reports whether a level is in the set.
 func (l Levels) Has(level Level) bool {
 	if !level.Enforces() {
 		return true
@@ -42,7 +42,7 @@ func (l Levels) Has(level Level) bool {
 // allowed until a container of that name is added.
 const firstSeparable = 19
 
-// CleanAlone is the set of levels at which an addition cannot add a violation to
+// CleanAlone returns the set of levels at which an addition cannot add a violation to
 // any pod, whatever the pod is: where the set has a level, a pod that the level
 // admits is admitted with the addition too, and nobody has to look at the pod.
 // Where it does not, only Violations of the whole pod tell.
@@ -114,7 +114,7 @@ func (e *Evaluator) CleanAlone(template *corev1.PodSpec, annotations map[string]
 	return Levels{baseline: clean(podsecurityapi.LevelBaseline), restricted: clean(podsecurityapi.LevelRestricted)}
 }
 
-// completed is a container with that part which says all that the restricted
+// completed returns a container with that part which says all that the restricted
 // standard asks for.
 func completed(part *corev1.Container) corev1.Container {
 	out := *part

@@ -122,7 +122,7 @@ func additions() []addition {
 	}
 }
 
-// parsed is the template, and the parts.
+// parsed returns the template, and the parts.
 func (a addition) parsed(t testing.TB) (*corev1.PodSpec, []corev1.Container) {
 	t.Helper()
 	spec := new(corev1.PodSpec)
@@ -154,7 +154,7 @@ func TestCleanAlone(t *testing.T) {
 	}
 }
 
-// span is the range of versions that is in the set.
+// span returns the range of versions that is in the set.
 func span(t *testing.T, levels podsecurity.Levels, name string) string {
 	t.Helper()
 	var in []int
@@ -178,7 +178,7 @@ func span(t *testing.T, levels podsecurity.Levels, name string) string {
 	return fmt.Sprintf("v1.%d to v1.%d", in[0], in[len(in)-1])
 }
 
-// onto is the pod with the addition, merged in one of the ways that CleanAlone
+// onto returns the pod with the addition, merged in one of the ways that CleanAlone
 // allows.
 func onto(pod *corev1.Pod, spec *corev1.PodSpec, annotations map[string]string, parts []corev1.Container, how merging) *corev1.Pod {
 	out, spec := pod.DeepCopy(), spec.DeepCopy()
@@ -293,7 +293,7 @@ func TestCleanAloneHolds(t *testing.T) {
 	}
 }
 
-// subset tells whether every check that fails afterwards failed before.
+// subset reports whether every check that fails afterwards failed before.
 func subset(after, before []podsecurity.Violation) bool {
 	return !slices.ContainsFunc(after, func(v podsecurity.Violation) bool {
 		return !slices.ContainsFunc(before, func(o podsecurity.Violation) bool { return o.Check == v.Check })

@@ -208,7 +208,7 @@ func (o oracle) decode(value rawjson.Value) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// twice tells whether a member is there twice in an object that is looked into.
+// twice reports whether a member is there twice in an object that is looked into.
 func twice(read reflect.Type, value rawjson.Value) bool {
 	//nolint:exhaustive // no others have members
 	switch read.Kind() {
@@ -240,7 +240,7 @@ func twice(read reflect.Type, value rawjson.Value) bool {
 	return false
 }
 
-// reserved tells whether an annotation is Kubernetes' own.
+// reserved reports whether an annotation is Kubernetes' own.
 func reserved(name string) bool {
 	return strings.Contains(name, "kubernetes.io/") || strings.Contains(name, "k8s.io/")
 }
@@ -258,7 +258,7 @@ func (o oracle) agrees(t *testing.T, value rawjson.Value) {
 	}
 }
 
-// whole is a pod that has every field that is looked at.
+// whole returns a pod that has every field that is looked at.
 func whole(t testing.TB) rawjson.Value {
 	t.Helper()
 	pod := reflect.New(readType(reflect.TypeFor[podsecurity.Pod]()))

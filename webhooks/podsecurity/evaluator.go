@@ -31,7 +31,7 @@ type Violation struct {
 	Detail string
 }
 
-// String is the violation as the API server writes it: the reason, followed by
+// String returns the violation as the API server writes it: the reason, followed by
 // the detail in parentheses.
 func (v Violation) String() string {
 	if v.Detail == "" {
@@ -40,7 +40,7 @@ func (v Violation) String() string {
 	return v.Reason + " (" + v.Detail + ")"
 }
 
-// Describe is the sentence with which the API server refuses a pod for the
+// Describe returns the sentence with which the API server refuses a pod for the
 // violations of a level.
 func Describe(level Level, violations ...Violation) string {
 	texts := make([]string, len(violations))
@@ -88,7 +88,7 @@ func identify(id podsecuritypolicy.CheckID, check podsecuritypolicy.CheckPodFn) 
 	}
 }
 
-// Violations are the checks of the level that the pod fails, in upstream's
+// Violations returns the checks of the level that the pod fails, in upstream's
 // order: those of baseline, then those of restricted, each by name. There are
 // none for a pod that the level admits.
 func (e *Evaluator) Violations(level Level, metadata *metav1.ObjectMeta, spec *corev1.PodSpec) []Violation {
@@ -109,7 +109,7 @@ func (e *Evaluator) Violations(level Level, metadata *metav1.ObjectMeta, spec *c
 	return out
 }
 
-// Checks are the names of all checks, in alphabetical order.
+// Checks returns the names of all checks, in alphabetical order.
 func Checks() []string {
 	checks := podsecuritypolicy.DefaultChecks()
 	out := make([]string, len(checks))

@@ -46,13 +46,13 @@ type fixture struct {
 	pod        *corev1.Pod
 }
 
-// standard is the level that the fixture passes or fails.
+// standard returns the level that the fixture passes or fails.
 func (f fixture) standard() (name, version string, passes bool) {
 	parts := strings.Split(f.file, "/")
 	return parts[0], parts[1], parts[2] == "pass"
 }
 
-// fixtures are all of upstream's, with the defaults of the API server that the
+// fixtures returns all of upstream's, with the defaults of the API server that the
 // checks see.
 func fixtures(t testing.TB) []fixture {
 	t.Helper()
@@ -90,7 +90,7 @@ func defaultVolumes(spec *corev1.PodSpec) {
 	}
 }
 
-// distinct are the pods of the fixtures, each once.
+// distinct returns the pods of the fixtures, each once.
 func distinct(all []fixture) []*corev1.Pod {
 	seen := map[*corev1.Pod]bool{}
 	var out []*corev1.Pod
@@ -103,7 +103,7 @@ func distinct(all []fixture) []*corev1.Pod {
 	return out
 }
 
-// versions are those at which a check begins, or changes, and "latest": between
+// versions returns those at which a check begins, or changes, and "latest": between
 // them nothing does.
 func versions() []string {
 	out := []string{"latest"}

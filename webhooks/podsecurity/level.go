@@ -19,7 +19,7 @@ type Level struct {
 	standard podsecurityapi.LevelVersion
 }
 
-// OfNamespace is the level that the labels of a namespace enforce:
+// OfNamespace returns the level that the labels of a namespace enforce:
 // pod-security.kubernetes.io/enforce and enforce-version. As in the API server,
 // a level that does not exist is restricted, and a version that does not exist
 // is the latest. That happens: the API server refuses such labels only when they
@@ -47,13 +47,13 @@ func Parse(name, version string) (level Level, nameKnown, versionKnown bool) {
 	return Level{standard: standard}, nameErr == nil, versionErr == nil
 }
 
-// Enforces tells whether there is a pod that the level refuses. It is false for
+// Enforces reports whether there is a pod that the level refuses. It is false for
 // privileged.
 func (l Level) Enforces() bool {
 	return l.standard.Level != "" && l.standard.Level != podsecurityapi.LevelPrivileged
 }
 
-// String is the level as the API server writes it in its messages:
+// String returns the level as the API server writes it in its messages:
 // "restricted:v1.30".
 func (l Level) String() string {
 	if l == (Level{}) {

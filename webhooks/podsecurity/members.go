@@ -31,7 +31,7 @@ func (r *reader) object() members {
 	return members{r: r, at: at, none: !r.enters(rawjson.Object), names: r.names}
 }
 
-// next tells whether another member follows.
+// next reports whether another member follows.
 func (o *members) next() bool {
 	if !o.none && o.r.c.Next() {
 		return true

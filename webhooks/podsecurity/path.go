@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// pathTo is the path to the value that starts at a place in the text, with a
+// pathTo returns the path to the value that starts at a place in the text, with a
 // colon, for the front of an error: "spec.containers[1].name: ". For the whole
 // text it is empty. A name that is not made of letters is quoted, and cut if it
 // is long.

@@ -40,7 +40,7 @@ func (r *reader) enters(want rawjson.Kind) bool {
 	return false
 }
 
-// value is the value that comes next, if it is of a kind. null is nothing, and
+// value returns the value that comes next, if it is of a kind. null is nothing, and
 // any other value is nothing and an error.
 func (r *reader) value(want rawjson.Kind) rawjson.Value {
 	at := r.c.At()
@@ -58,7 +58,7 @@ func (r *reader) value(want rawjson.Kind) rawjson.Value {
 
 func (r *reader) string() string { return r.value(rawjson.String).Text() }
 
-// integer is 0 for null. A number that is not written as an integer, or does not fit, is
+// integer returns 0 for null. A number that is not written as an integer, or does not fit, is
 // an error.
 func (r *reader) integer(bits int) int64 {
 	at := r.c.At()

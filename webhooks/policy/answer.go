@@ -102,7 +102,7 @@ func (a *answer) add(v *Violation, index int) {
 	}
 }
 
-// text is a violation as the client reads it.
+// text returns a violation as the client reads it.
 func (v *Violation) text() string {
 	message := v.Message
 	if v.Template != "" {
@@ -111,7 +111,7 @@ func (v *Violation) text() string {
 	return fmt.Sprintf("%s denied request: %s", title(v.Kind, v.Policy, v.Binding), message)
 }
 
-// cause is the violation for programs, and for kubectl, which shows causes and not
+// cause returns the violation for programs, and for kubectl, which shows causes and not
 // the message if a refusal is Invalid: each behind its field. Where no field is
 // known the rule stands there.
 func (v *Violation) cause(line string) metav1.StatusCause {
@@ -122,7 +122,7 @@ func (v *Violation) cause(line string) metav1.StatusCause {
 	return out
 }
 
-// reason is the code of a refusal: without one it is Invalid.
+// reason returns the code of a refusal: without one it is Invalid.
 func (v *Violation) reason() metav1.StatusReason {
 	return cmp.Or(v.Reason, metav1.StatusReasonInvalid)
 }
@@ -132,7 +132,7 @@ func (a *answer) warn(text string) {
 	a.warnings = append(a.warnings, strings.ReplaceAll(printable(text), "\n", " "))
 }
 
-// printable is a text without control characters, which can change what a
+// printable returns a text without control characters, which can change what a
 // terminal shows, but for line breaks.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
@@ -155,7 +155,7 @@ func (a *answer) annotate(key, value string) {
 	}
 }
 
-// response is the answer to the API server.
+// response returns the answer to the API server.
 func (a *answer) response(r *request) admission.Response {
 	out := admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: len(a.denied) == 0, Warnings: a.warnings}}
 	if len(a.audit) > 0 || len(a.failures) > 0 {
@@ -245,7 +245,7 @@ func (a *answer) deniedBy() string {
 	return cutText(strings.Join(names, ","), maxLine, "…")
 }
 
-// status is what the client gets. Code and reason are those of the first
+// status returns what the client gets. Code and reason are those of the first
 // violation, as upstream's are.
 func (a *answer) status(r *request) *metav1.Status {
 	reason := a.violations[a.denied[0]].reason()
@@ -285,7 +285,7 @@ func (a *answer) status(r *request) *metav1.Status {
 	return status
 }
 
-// lines are the violations, each cut to what can be shown, and at their end the
+// lines returns the violations, each cut to what can be shown, and at their end the
 // number of those that cannot.
 func (a *answer) lines() []string {
 	if len(a.denied) == 1 {
@@ -318,7 +318,7 @@ func cutText(text string, most int, mark string) string {
 	return text[:most] + mark
 }
 
-// objectName is the name that the client knows the object by.
+// objectName returns the name that the client knows the object by.
 func (r *request) objectName() string {
 	if r.Name != "" {
 		return r.Name
@@ -333,7 +333,7 @@ func (r *request) objectName() string {
 	return object.Get("metadata", "generateName").Text()
 }
 
-// statusCode is the HTTP status that goes with a reason, as upstream pairs them,
+// statusCode returns the HTTP status that goes with a reason, as upstream pairs them,
 // and false for a reason that a policy cannot give.
 func statusCode(reason metav1.StatusReason) (code int32, known bool) {
 	codes := map[metav1.StatusReason]int32{
@@ -347,7 +347,7 @@ func statusCode(reason metav1.StatusReason) (code int32, known bool) {
 	return code, known
 }
 
-// auditKey is the key under which a policy's audit annotation is published.
+// auditKey returns the key under which a policy's audit annotation is published.
 // Upstream's is <policy>/<key>; a webhook's own name must stand before the
 // slash, so policy and key are joined behind it, by a character that no policy's
 // name has. What would be too long for a key is cut, with a hash in place of

@@ -34,7 +34,7 @@ func tooLarge() map[string]string {
 
 const tooLargeHint = "take it apart, nest lists and maps less, call optMap fewer times, or repeat less in patterns"
 
-// refusals are the findings that say that something is too large to be checked, by
+// refusals returns the diagnostics that say that something is too large to be checked, by
 // their fields. All others are failures.
 func refusals(t *testing.T, spec policy.Spec) []string {
 	t.Helper()
@@ -95,7 +95,7 @@ func TestTooLargeVariables(t *testing.T) {
 	}
 }
 
-// conditionsOf is an exception with n conditions of an expression.
+// conditionsOf returns an exception with n conditions of an expression.
 func conditionsOf(namespace string, n int, text string) string {
 	var conditions []string
 	for i := range n {
@@ -203,7 +203,7 @@ func TestFewFindings(t *testing.T) {
 	must(t, err)
 	found := set.Warnings()
 	if len(found) != 21 || !strings.Contains(fmt.Sprint(found), "and 4076 more") {
-		t.Errorf("%d findings: %v", len(found), found)
+		t.Errorf("%d diagnostics: %v", len(found), found)
 	}
 }
 

@@ -58,7 +58,7 @@ type Set struct {
 	version  string
 }
 
-// Warnings are what Compile found that does not keep the policies from being
+// Warnings returns what Compile found that does not keep the policies from being
 // used, in a fixed order.
 func (s *Set) Warnings() diagnostic.List { return slices.Clone(s.warnings) }
 
@@ -87,7 +87,7 @@ type compiledPolicy struct {
 	spec *admissionregistrationv1.ValidatingAdmissionPolicySpec
 }
 
-// title is how messages name a policy and a binding.
+// title returns how messages name a policy and a binding.
 func title(kind, name, binding string) string {
 	if binding == "" {
 		return fmt.Sprintf("%s '%s'", kind, name)
@@ -111,7 +111,7 @@ type binding struct {
 const defaultBudget = 10 * celconfig.RuntimeCELCostBudget
 
 // Compile makes a Set of the spec, which it leaves as it is. The error is a
-// finding.List with everything that is wrong with the documents, in a fixed
+// diagnostic.List with everything that is wrong with the documents, in a fixed
 // order, or that of the spec's Stop.
 func Compile(spec Spec) (*Set, error) {
 	c := &compilation{
@@ -148,8 +148,8 @@ func Compile(spec Spec) (*Set, error) {
 		}
 	}
 
-	c.findings.Sort()
-	if err := c.findings.Err(); err != nil && (!spec.KeepBroken || c.fatal()) {
+	c.diagnostics.Sort()
+	if err := c.diagnostics.Err(); err != nil && (!spec.KeepBroken || c.fatal()) {
 		return nil, err
 	}
 	c.set.index = newIndex(c.set.policies, c.set.objects)
@@ -157,14 +157,14 @@ func Compile(spec Spec) (*Set, error) {
 		c.set.checksTemplates = c.set.checksTemplates || p.checksTemplates && len(p.bindings) > 0
 	}
 	c.set.selectors = len(c.selectors.byText)
-	c.set.warnings = c.findings
+	c.set.warnings = c.diagnostics
 	return c.set, nil
 }
 
 // compilation is one call of Compile.
 type compilation struct {
 	set         *Set
-	findings    diagnostic.List
+	diagnostics diagnostic.List
 	selectors   selectors
 	compiler    *expression.Compiler
 	podSecurity *podsecurity.Evaluator
@@ -178,7 +178,7 @@ type compilation struct {
 	// broken is how many errors are in expressions and exceptions, which need not
 	// keep the rest from working.
 	broken int
-	// counted is how many findings wrong has counted, and errors how many of these are
+	// counted is how many diagnostics wrong has counted, and errors how many of these are
 	// errors.
 	counted, errors int
 	// named are the policies of all documents.
@@ -189,7 +189,7 @@ type compilation struct {
 func (c *compilation) configuration(given *Configuration) {
 	var custom []v1alpha1.WorkloadKind
 	if given != nil {
-		d := validation.Reporter{Source: given.Source, Object: configurationKind, List: &c.findings}
+		d := validation.Reporter{Source: given.Source, Object: configurationKind, List: &c.diagnostics}
 		if given.CELCompatibilityVersion != "" {
 			if versions := compatibilityVersions(); slices.Contains(versions, given.CELCompatibilityVersion) {
 				c.set.version = given.CELCompatibilityVersion
@@ -214,19 +214,19 @@ func (c *compilation) configuration(given *Configuration) {
 	switch {
 	case errors.As(err, &problems):
 		for _, problem := range problems {
-			c.findings = append(c.findings, diagnostic.Diagnostic{
+			c.diagnostics = append(c.diagnostics, diagnostic.Diagnostic{
 				Severity: diagnostic.Error, Source: given.Source, Object: configurationKind,
 				Field: strings.TrimSuffix(fmt.Sprintf("workloads[%d].%s", problem.Index, problem.Field), "."), Message: problem.Reason, Hint: problem.Hint,
 			})
 		}
 		kinds, _ = workload.New(nil) // the built-in ones are right
 	case err != nil:
-		c.findings = append(c.findings, diagnostic.Diagnostic{Severity: diagnostic.Error, Object: configurationKind, Field: "workloads", Message: err.Error()})
+		c.diagnostics = append(c.diagnostics, diagnostic.Diagnostic{Severity: diagnostic.Error, Object: configurationKind, Field: "workloads", Message: err.Error()})
 	}
 	c.set.workloads = kinds
 }
 
-// compatibilityVersions are those from the first one that has policies to that of
+// compatibilityVersions returns those from the first one that has policies to that of
 // the library.
 func compatibilityVersions() []string {
 	const first, last = 30, 37
@@ -255,23 +255,23 @@ func (c *compilation) compilerFor(previous *Set) error {
 	return nil
 }
 
-// fatal tells whether there are errors that keeping broken policies does not
+// fatal reports whether there are errors that keeping broken policies does not
 // help with.
 func (c *compilation) fatal() bool { return c.wrong() != c.broken }
 
 func (c *compilation) reporter(source, kind, name string) validation.Reporter {
-	return validation.Reporter{Source: source, Object: kind + "/" + name, List: &c.findings}
+	return validation.Reporter{Source: source, Object: kind + "/" + name, List: &c.diagnostics}
 }
 
-// wrong is the number of errors so far, to tell whether there are new ones. It looks at
-// each finding once.
+// wrong returns the number of errors so far, to tell whether there are new ones. It looks at
+// each diagnostic once.
 func (c *compilation) wrong() int {
-	for _, f := range c.findings[c.counted:] {
+	for _, f := range c.diagnostics[c.counted:] {
 		if f.Severity == diagnostic.Error {
 			c.errors++
 		}
 	}
-	c.counted = len(c.findings)
+	c.counted = len(c.diagnostics)
 	return c.errors
 }
 
@@ -495,7 +495,7 @@ func (c *compilation) program(p *policyDocument, reads bool) *program {
 	return compileProgram(p.Reporter, c.compiler, p.Name, p.Spec, reads, &celbound.Budget{Stop: c.stop})
 }
 
-// extras are what a policy asks for beyond upstream's semantics: an
+// extras returns what a policy asks for beyond upstream's semantics: an
 // AdmissionPolicy by default, a ValidatingAdmissionPolicy by annotation.
 func (c *compilation) extras(p *policyDocument) (templates, existing bool) {
 	var t v1alpha1.WorkloadTemplates
@@ -525,7 +525,7 @@ func (c *compilation) extras(p *policyDocument) (templates, existing bool) {
 	return t == v1alpha1.CheckTemplates, e == v1alpha1.AllowExisting
 }
 
-// rulesOf are the names of the rules of a policy, and nil if there is none.
+// rulesOf returns the names of the rules of a policy, and nil if there is none.
 func (c *compilation) rulesOf(key exceptedPolicy) []string {
 	var out []string
 	for _, p := range c.set.policies {
@@ -550,14 +550,14 @@ func (c *compilation) rulesOf(key exceptedPolicy) []string {
 	return out
 }
 
-// isPolicy tells whether there is a document of such a policy, right or wrong.
+// isPolicy reports whether there is a document of such a policy, right or wrong.
 func (c *compilation) isPolicy(key exceptedPolicy) bool {
 	return slices.ContainsFunc(c.named, func(p exceptedPolicy) bool {
 		return p.name == key.name && (key.kind == "" || p.kind == key.kind)
 	})
 }
 
-// policyNames are the names of all policies.
+// policyNames returns the names of all policies.
 func (c *compilation) policyNames() []string {
 	var out []string
 	for _, p := range c.named {

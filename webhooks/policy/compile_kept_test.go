@@ -28,7 +28,7 @@ func TestBrokenPolicies(t *testing.T) {
 	set, err := policy.Compile(spec)
 	must(t, err)
 	if found := set.Warnings(); len(found) != 1 || found[0].Severity != diagnostic.Error || !strings.Contains(found[0].Message, `"objct" is not declared`) {
-		t.Errorf("findings: %v", found)
+		t.Errorf("diagnostics: %v", found)
 	}
 	response := decide(t, set, review(t, configMap))
 	if got := message(response); got != "ValidatingAdmissionPolicy 'broken' denied request: failed to configure policy: its expressions do not compile (hint for who maintains it: gatehouse lint)" {

@@ -402,7 +402,7 @@ func TestCompileReportsAllDocuments(t *testing.T) {
 	slices.Reverse(spec.AdmissionPolicies)
 	_, again := policy.Compile(spec)
 	if err == nil || again == nil || err.Error() != again.Error() {
-		t.Fatalf("the findings depend on the order of the documents:\n%v\n\n%v", err, again)
+		t.Fatalf("the diagnostics depend on the order of the documents:\n%v\n\n%v", err, again)
 	}
 	for _, part := range []string{`"x" is not declared`, `"deny" is not allowed`, `"base" is not allowed`, `"own" is taken`} {
 		if !strings.Contains(err.Error(), part) {
@@ -448,7 +448,7 @@ func TestWarningsAreACopy(t *testing.T) {
 	}
 }
 
-// documentsOf are the documents of a spec.
+// documentsOf returns the documents of a spec.
 func documentsOf(spec policy.Spec) any {
 	return []any{spec.Policies, spec.Bindings, spec.AdmissionPolicies, spec.AdmissionPolicyBindings, spec.Exceptions, spec.Configuration}
 }

@@ -81,7 +81,7 @@ type Violation struct {
 	Exception string `json:"exception,omitempty"`
 }
 
-// Refuses tells whether the violation alone is enough to refuse the request.
+// Refuses reports whether the violation alone is enough to refuse the request.
 func (v *Violation) Refuses() bool {
 	if v.Outcome != Violated && v.Outcome != Failed {
 		return false

@@ -46,7 +46,7 @@ func fuzzedExpressions() []string {
 	)
 }
 
-// fuzzedPolicies are policies of one rule each, and some with conditions,
+// fuzzedPolicies returns policies of one rule each, and some with conditions,
 // variables, messages and audit annotations.
 func fuzzedPolicies(t testing.TB) map[string]string {
 	t.Helper()
@@ -69,7 +69,7 @@ matchConstraints: {resourceRules: [{apiGroups: ["example.com"], apiVersions: ["v
 	return out
 }
 
-// asThing is the object as a custom resource as the API server sends it, and
+// asThing returns the object as a custom resource as the API server sends it, and
 // false if there can be none such.
 func asThing(raw []byte) ([]byte, bool) {
 	value, err := rawjson.Parse(raw)
@@ -152,7 +152,7 @@ func FuzzSameAsUpstream(f *testing.F) {
 	})
 }
 
-// bounded tells whether an outcome is the other with texts that are cut, and with
+// bounded reports whether an outcome is the other with texts that are cut, and with
 // what cannot be printed left out.
 func (o outcome) bounded(of outcome) bool {
 	if o.Allowed != of.Allowed || o.Code != of.Code || o.Reason != of.Reason || !boundedText(o.First, of.First) || len(o.Warnings) != len(of.Warnings) || len(o.Audit) != len(of.Audit) {

@@ -157,7 +157,7 @@ func (testAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (aut
 	}
 }
 
-// asInformed is an object as upstream's informers hold it: typed, and without
+// asInformed returns an object as upstream's informers hold it: typed, and without
 // its kind, if the kind is one of Kubernetes.
 func asInformed(t testing.TB, object *unstructured.Unstructured) runtime.Object {
 	t.Helper()
@@ -286,7 +286,7 @@ func (u *upstream) decide(t testing.TB, req admission.Request) outcome {
 	return r.outcome(t, u.dispatcher.Dispatch(r.context(), r, apiserveradmission.NewObjectInterfacesFromScheme(clientgoscheme.Scheme), u.hooks))
 }
 
-// newRecorder is a request as upstream's plug-ins get it.
+// newRecorder returns a request as upstream's plug-ins get it.
 func newRecorder(t testing.TB, req admission.Request, object, oldObject runtime.Object) *recorder {
 	t.Helper()
 	info := &user.DefaultInfo{Name: req.UserInfo.Username, UID: req.UserInfo.UID, Groups: req.UserInfo.Groups, Extra: map[string][]string{}}
@@ -320,7 +320,7 @@ func (r *recorder) context() context.Context {
 	return warning.WithWarningRecorder(context.Background(), r)
 }
 
-// outcome is what upstream's dispatcher has said.
+// outcome returns what upstream's dispatcher has said.
 func (r *recorder) outcome(t testing.TB, err error) outcome {
 	t.Helper()
 	out := outcome{Allowed: err == nil, Warnings: r.warnings, Audit: r.audit}
@@ -335,7 +335,7 @@ func (r *recorder) outcome(t testing.TB, err error) outcome {
 	return out
 }
 
-// typed is an object as upstream's plugins get it.
+// typed returns an object as upstream's plugins get it.
 func typed(t testing.TB, raw []byte) runtime.Object {
 	t.Helper()
 	if len(raw) == 0 {
@@ -358,7 +358,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// serialized is the request as the API server would send it: its objects
+// serialized returns the request as the API server would send it: its objects
 // written from typed ones, with the fields that only then appear.
 func serialized(t testing.TB, req admission.Request) admission.Request {
 	t.Helper()
@@ -408,7 +408,7 @@ metadata: {name: own, namespace: shop}
 spec: {maxReplicas: 2}
 `
 
-// differentialRequests are the requests that every policy is tried with.
+// differentialRequests returns the requests that every policy is tried with.
 func differentialRequests(t testing.TB) map[string]admission.Request {
 	t.Helper()
 	pod := readFile(t, "testdata/pod.json")
@@ -464,7 +464,7 @@ spec:
 	return requests
 }
 
-// differentialPolicies is every policy's spec, written so that each matters for
+// differentialPolicies returns every policy's spec, written so that each matters for
 // some of the requests. A line "bindings:" separates the specs of bindings,
 // without which there is one that denies.
 func differentialPolicies() map[string]string {
@@ -583,7 +583,7 @@ matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: ["v1"], operat
 	return out
 }
 
-// manyVariables is a chain of variables, each as expensive as the first.
+// manyVariables returns a chain of variables, each as expensive as the first.
 func manyVariables(n int, expression string) string {
 	out := "{name: v0, expression: '" + expression + "'}"
 	for i := 1; i < n; i++ {
@@ -663,7 +663,7 @@ func differentialExpressions() []string {
 	}
 }
 
-// differentialSpec is one of the policies with its bindings.
+// differentialSpec returns one of the policies with its bindings.
 func differentialSpec(name, text string) string {
 	body, bindings, found := strings.Cut(text, "\nbindings:\n")
 	if !found {

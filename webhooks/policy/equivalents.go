@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
 )
 
-// crdKind is the kind that defines custom resources.
+// crdKind returns the kind that defines custom resources.
 func crdKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 }
@@ -39,7 +39,7 @@ func (r *request) equivalents() (list []equivalent.Resource, known bool) {
 	return r.equivalentTo, r.equivalentsKnown
 }
 
-// customVersions are the versions of a custom resource that its definition serves,
+// customVersions returns the versions of a custom resource that its definition serves,
 // or nil if the definition is not among the objects.
 func (r *request) customVersions() []equivalent.Resource {
 	crd, err := r.review.set.objects.Get(crdKind(), "", r.requested.Resource+"."+r.requested.Group)
@@ -134,7 +134,7 @@ func (r *request) convert(resource schema.GroupVersionResource) (*request, error
 	return out, nil
 }
 
-// converted is the request of the review in another form.
+// converted returns the request of the review in another form.
 func (r *request) converted(req admissionv1.AdmissionRequest) *request {
 	out := newRequest(r.review, admissionRequest(req))
 	out.object.checked, out.oldObject.checked = r.object.checked, r.oldObject.checked

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// aboutResource is a policy about a resource, that denies with what an expression
+// aboutResource returns a policy about a resource, that denies with what an expression
 // sees.
 func aboutResource(group, version, resource, spec, text, binding string) string {
 	return denyAll("p", fmt.Sprintf(`%s matchConstraints: {%%s resourceRules: [{apiGroups: [%q], apiVersions: [%s], operations: ["*"], resources: [%q]}]}, validations: [{expression: "false", messageExpression: %q}]`,

@@ -20,7 +20,7 @@ const (
 	guide    = "../../docs/policy.md"
 )
 
-// exampleDocuments are all documents of the examples.
+// exampleDocuments returns all documents of the examples.
 func exampleDocuments(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob(examples + "*.yaml")
@@ -32,7 +32,7 @@ func exampleDocuments(t *testing.T) string {
 	return documents(list...)
 }
 
-// asText is a response as a reader of the goldens understands it.
+// asText returns a response as a reader of the goldens understands it.
 func asText(response admission.Response) string {
 	var out strings.Builder
 	fmt.Fprintln(&out, verdict(response))

@@ -145,7 +145,7 @@ func (r *request) falseCondition(conditions []condition) string {
 	return ""
 }
 
-// knownAs is the name by which an exception knows the object: that of the
+// knownAs returns the name by which an exception knows the object: that of the
 // workload for a pod template. It is generated if it is only the beginning of a
 // name.
 func (r *request) knownAs() (name string, generated bool) {
@@ -176,7 +176,7 @@ func matchesName(patterns []string, name string, generated bool) bool {
 	})
 }
 
-// defaultExceptionNamespaces are those whose exceptions may be about any object.
+// defaultExceptionNamespaces returns those whose exceptions may be about any object.
 func defaultExceptionNamespaces() []string { return []string{"gatehouse-system"} }
 
 // exceptions compiles the exceptions and gives them to their policies.
@@ -199,9 +199,9 @@ func (c *compilation) exceptions(spec *Spec) {
 			d.Errorf(field.NewPath("metadata", "name"), fmt.Sprintf("the first is in %s", first), "%q is taken by another document", x.Name)
 		}
 		seen[title] = x.Source
-		before, found := c.wrong(), len(c.findings)
+		before, found := c.wrong(), len(c.diagnostics)
 		compiled, more := c.exception(d, x, &rules)
-		c.findings = append(c.findings[:found], few(d, c.findings[found:], more)...)
+		c.diagnostics = append(c.diagnostics[:found], few(d, c.diagnostics[found:], more)...)
 		c.counted, c.errors = found, before
 		if c.wrong() == before {
 			all = append(all, compiled)
@@ -221,7 +221,7 @@ func (c *compilation) exceptions(spec *Spec) {
 	}
 }
 
-// exception compiles an exception, and says how many findings more there are.
+// exception compiles an exception, and says how many diagnostics more there are.
 func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1alpha1.ExceptionRules) (out *exception, more int) {
 	path := field.NewPath("spec")
 	out = &exception{title: x.Namespace + "/" + x.Name, policies: map[exceptedPolicy][]string{}}
@@ -256,15 +256,15 @@ func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1al
 	return out, c.exceptionConditions(d, x, out)
 }
 
-// maxFindings is how many findings about one exception are told: whoever may write
+// maxDiagnostics is how many diagnostics about one exception are told: whoever may write
 // one must not fill a log.
-const maxFindings = 20
+const maxDiagnostics = 20
 
-// few are the findings about an exception if there are not too many, and otherwise
+// few returns the diagnostics about an exception if there are not too many, and otherwise
 // the first of them, errors before warnings, and how many more there are. There are
 // more beside those that were found only if these are too many.
 func few(d validation.Reporter, found diagnostic.List, more int) diagnostic.List {
-	if more += len(found) - maxFindings; more <= 0 {
+	if more += len(found) - maxDiagnostics; more <= 0 {
 		return found
 	}
 	slices.SortStableFunc(found, func(a, b diagnostic.Diagnostic) int {
@@ -276,8 +276,8 @@ func few(d validation.Reporter, found diagnostic.List, more int) diagnostic.List
 		}
 		return 1
 	})
-	severity := found[min(maxFindings, len(found)-1)].Severity
-	found = slices.Clone(found[:maxFindings])
+	severity := found[min(maxDiagnostics, len(found)-1)].Severity
+	found = slices.Clone(found[:maxDiagnostics])
 	d.List = &found
 	d.Add(severity, "", "", fmt.Sprintf("and %d more", more))
 	return found
@@ -323,7 +323,7 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 	}
 }
 
-// nearestRule is a hint for a rule that there is not. Checks of a standard may
+// nearestRule returns a hint for a rule that there is not. Checks of a standard may
 // have the level behind their name.
 func nearestRule(rule string, known []string) string {
 	for _, name := range known {
@@ -376,7 +376,7 @@ const maxConditionsText = 16 << 10
 const maxConditionsPatterns = 8_000
 
 // exceptionConditions compiles the conditions of an exception, or takes what they
-// compiled to before, and says how many findings it leaves out.
+// compiled to before, and says how many diagnostics it leaves out.
 //
 // Of an exception that does nothing they are not compiled while broken policies are
 // kept, that is where the exceptions of a cluster are used: who may have none in
@@ -417,14 +417,14 @@ func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, o
 				break
 			}
 		}
-		kept := min(maxFindings, len(found))
+		kept := min(maxDiagnostics, len(found))
 		known.found, known.more = slices.Clone(found[:kept]), len(found)-kept
 	}
 	c.set.conditions[out.title] = known
 	out.conditions = known.compiled
 	for _, f := range known.found {
 		f.Source = d.Source
-		c.findings = append(c.findings, f)
+		c.diagnostics = append(c.diagnostics, f)
 	}
 	return known.more
 }
@@ -433,7 +433,7 @@ func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, o
 type exceptionConditions struct {
 	given    []admissionregistrationv1.MatchCondition
 	compiled []condition
-	// found are the first findings, and more how many there are beside them.
+	// found are the first diagnostics, and more how many there are beside them.
 	found diagnostic.List
 	more  int
 }

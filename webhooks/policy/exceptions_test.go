@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// exceptionOf is a PolicyException named x in a namespace.
+// exceptionOf returns a PolicyException named x in a namespace.
 func exceptionOf(namespace, spec string) string {
 	return `{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyException, metadata: {name: x, namespace: ` + namespace + `}, spec: {reason: "old", ` + spec + `}}`
 }

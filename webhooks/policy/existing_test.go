@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// outcomes are the outcomes of all violations, in short.
+// outcomes returns the outcomes of all violations, in short.
 func outcomes(d policy.Decision) string {
 	var out []string
 	for i := range d.Violations {
@@ -26,7 +26,7 @@ func outcomes(d policy.Decision) string {
 	return strings.Join(out, "; ")
 }
 
-// own is an AdmissionPolicy about pods and Deployments.
+// own returns an AdmissionPolicy about pods and Deployments.
 func own(spec string) string {
 	return `
 apiVersion: gatehouse.dev/v1alpha1

@@ -136,7 +136,7 @@ func (s *scope) explain(message string) (text, hint string) {
 	return message, ""
 }
 
-// usualFunctions are those that are misspelt most.
+// usualFunctions returns those that are misspelt most.
 func usualFunctions() []string {
 	return []string{
 		"startsWith", "endsWith", "contains", "matches", "size", "string", "int", "double", "quantity", "duration", "timestamp", "lowerAscii", "upperAscii",
@@ -145,7 +145,7 @@ func usualFunctions() []string {
 	}
 }
 
-// requestFields are the fields of the request and of what it holds.
+// requestFields returns the fields of the request and of what it holds.
 func requestFields() []string {
 	return []string{
 		"kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource", "name", "namespace",
@@ -161,7 +161,7 @@ func quotedIn(message, behind string) (string, bool) {
 	return match[1], true
 }
 
-// excerpt is one line of an expression, cut to a length that a finding can hold.
+// excerpt returns one line of an expression, cut to a length that a diagnostic can hold.
 func excerpt(expression string, line int) string {
 	const most = 80 // characters: half a line of a wide terminal
 	lines := strings.Split(expression, "\n")

@@ -149,7 +149,7 @@ func lines(list diagnostic.List) []string {
 	return out
 }
 
-// review is a request to create the object of a YAML document.
+// review returns a request to create the object of a YAML document.
 func review(t testing.TB, object string, options ...func(*admission.Request)) admission.Request {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(object))
@@ -220,13 +220,13 @@ func decide(t testing.TB, set *policy.Set, req admission.Request) admission.Resp
 	return response
 }
 
-// trimmed tells whether the text is an object as the codec hands it on.
+// trimmed reports whether the text is an object as the codec hands it on.
 func trimmed(raw []byte) bool {
 	value, err := rawjson.Parse(raw)
 	return len(raw) == 0 || err == nil && len(value) == len(raw) && value.Kind() == rawjson.Object
 }
 
-// verdict is a response in short: "allowed", "denied", "could not tell".
+// verdict returns a response in short: "allowed", "denied", "could not tell".
 func verdict(response admission.Response) string {
 	switch {
 	case response.Allowed:

@@ -83,7 +83,7 @@ type wantedLabel struct {
 	values []string
 }
 
-// wantedLabels are labels of which a namespace, or an object, must have one for
+// wantedLabels returns labels of which a namespace, or an object, must have one for
 // the policy to be evaluated. None means that any may do. Whether those of the
 // bindings count is said by byBinding.
 func (p *compiledPolicy) wantedLabels(byBinding bool, of func(*constraints) *selector) []wantedLabel {
@@ -135,7 +135,7 @@ func appendOnce(numbers []int, n int) []int {
 	return append(numbers, n)
 }
 
-// candidates are the numbers of the policies whose rules name the request's
+// candidates returns the numbers of the policies whose rules name the request's
 // resource, in ascending order.
 func (x index) candidates(r *request) []int {
 	out := x.of(nil, r, r.requested.Group, r.requested.Resource)

@@ -46,7 +46,7 @@ func (p *compiledPolicy) checkParamKind(objects Objects) error {
 	return nil
 }
 
-// paramKind is the kind of the params of a policy that has one.
+// paramKind returns the kind of the params of a policy that has one.
 func (p *compiledPolicy) paramKind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(p.spec.ParamKind.APIVersion, p.spec.ParamKind.Kind)
 }
@@ -54,7 +54,7 @@ func (p *compiledPolicy) paramKind() schema.GroupVersionKind {
 // errNoParams is upstream's.
 var errNoParams = errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
 
-// find is every param of the binding for a request in a namespace, in the order
+// find returns every param of the binding for a request in a namespace, in the order
 // of their names, and one nil without params. The policy is evaluated once for
 // each. An error denies, or not, as the failure policy says.
 func (p *params) find(objects Objects, namespace string) ([]*param, error) {
@@ -101,7 +101,7 @@ func (p *params) find(objects Objects, namespace string) ([]*param, error) {
 // param is an object that expressions see as params. Nil is none.
 type param struct{ object *unstructured.Unstructured }
 
-// value is the value of params.
+// value returns the value of params.
 func (p *param) value() ref.Val {
 	if p == nil {
 		return nil
@@ -129,7 +129,7 @@ func (a adapter) NativeToValue(value any) ref.Val {
 	return types.DefaultTypeAdapter.NativeToValue(value)
 }
 
-// name is that of the object, with its namespace.
+// name returns that of the object, with its namespace.
 func (p *param) name() string {
 	if p == nil {
 		return ""

@@ -164,7 +164,7 @@ func (p *podSecurity) checkModes(r *request, labels map[string]string, enforced 
 	return out
 }
 
-// violations are the checks of a level that the request's pod fails.
+// violations returns the checks of a level that the request's pod fails.
 func (p *podSecurity) violations(r *request, level podsecurity.Level) ([]podsecurity.Violation, error) {
 	if !level.Enforces() {
 		return nil, nil

@@ -30,7 +30,7 @@ import (
 // Policy is a ValidatingAdmissionPolicy and where it was read.
 type Policy struct {
 	// Source is the file, and the number of the document in it where it has
-	// several: "policies/base.yaml#2". It is used in findings only.
+	// several: "policies/base.yaml#2". It is used in diagnostics only.
 	Source string
 	admissionregistrationv1.ValidatingAdmissionPolicy
 }
@@ -76,7 +76,7 @@ type Configuration struct {
 type Objects interface {
 	// Namespace is the namespace of that name, and false if it is not known.
 	Namespace(name string) (*corev1.Namespace, bool)
-	// Namespaced tells whether objects of a kind are in namespaces. An error
+	// Namespaced reports whether objects of a kind are in namespaces. An error
 	// says why it is not known. It wraps ErrNotServed if there is no such kind.
 	Namespaced(gvk schema.GroupVersionKind) (bool, error)
 	// Get is an object of a kind by namespace and name, or nil if there is none.
@@ -123,7 +123,7 @@ type Spec struct {
 	// exceptions that have not changed are not compiled again.
 	Previous *Set
 	// KeepBroken keeps policies with expressions that do not compile: what they
-	// match, their failurePolicy decides. Their findings are among the Set's
+	// match, their failurePolicy decides. Their diagnostics are among the Set's
 	// warnings, as errors. Without it they are Compile's error. With it, conditions
 	// of exceptions that do nothing are not compiled.
 	KeepBroken bool

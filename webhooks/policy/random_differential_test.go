@@ -56,7 +56,7 @@ func (randomAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (a
 	}
 }
 
-// servedKinds is what the API server of the test serves: the resources that
+// servedKinds returns what the API server of the test serves: the resources that
 // requests are about, each in all versions that are known of it.
 func servedKinds() runtime.EquivalentResourceRegistry {
 	registry := runtime.NewEquivalentResourceRegistryWithIdentity(func(resource schema.GroupResource) string {
@@ -128,7 +128,7 @@ func (converter) Convert(in, out, _ any) error {
 	return json.Unmarshal(converted, out)
 }
 
-// resourceNamed is the resource of a kind that has several versions.
+// resourceNamed returns the resource of a kind that has several versions.
 func resourceNamed(kind schema.GroupVersionKind) schema.GroupVersionResource {
 	return kind.GroupVersion().WithResource(strings.ToLower(kind.Kind) + "s")
 }
@@ -145,7 +145,7 @@ func (v validator) Validate(ctx context.Context, resource schema.GroupVersionRes
 	return out
 }
 
-// denials are the messages with which upstream refuses for a policy and a binding.
+// denials returns the messages with which upstream refuses for a policy and a binding.
 func (u *upstream) denials(t testing.TB, a asked, policyName string, b *policy.Binding, o apiserveradmission.ObjectInterfaces) []string {
 	t.Helper()
 	i := slices.IndexFunc(u.hooks, func(h validating.PolicyHook) bool { return h.Policy.Name == policyName })
@@ -177,7 +177,7 @@ func (u *upstream) denials(t testing.TB, a asked, policyName string, b *policy.B
 	return messages
 }
 
-// documented are the differences from upstream that docs/policy.md names and that
+// documented returns the differences from upstream that docs/policy.md names and that
 // random policies meet, each with what recognises it in our answer.
 func documented() map[string]*regexp.Regexp {
 	return map[string]*regexp.Regexp{
@@ -185,7 +185,7 @@ func documented() map[string]*regexp.Regexp {
 	}
 }
 
-// normalized is a message without what is different for a reason: how Go types are
+// normalized returns a message without what is different for a reason: how Go types are
 // named, and why an object cannot be converted here.
 func normalized(message string) string {
 	if before, _, found := strings.Cut(message, "failed to convert object version: "); found {
@@ -214,7 +214,7 @@ func oursOf(decision policy.Decision) (outcome, string) {
 	return out, ""
 }
 
-// difference is how our answer to a request differs from upstream's, and "" if it
+// difference returns how our answer to a request differs from upstream's, and "" if it
 // does not.
 func difference(t testing.TB, w *world, set *policy.Set, u *upstream, o apiserveradmission.ObjectInterfaces, a asked) string {
 	t.Helper()
@@ -305,7 +305,7 @@ func (w *world) compiled(t testing.TB, base *policy.Set) *policy.Set {
 	return nil
 }
 
-// replace replaces the expression that a finding is about.
+// replace replaces the expression that a diagnostic is about.
 func (w *world) replace(f diagnostic.Diagnostic) bool {
 	for i := range w.policies {
 		p := &w.policies[i]
@@ -413,13 +413,13 @@ func (w *world) smaller() []*world {
 	return out
 }
 
-// size is how much there is in a world.
+// size returns how much there is in a world.
 func (w *world) size() int {
 	raw, _ := json.Marshal([]any{w.policies, w.bindings, w.objects}) //nolint:errchkjson // nothing in it can fail
 	return len(raw)
 }
 
-// shrunk is a world in which a request still makes a difference, without what does
+// shrunk returns a world in which a request still makes a difference, without what does
 // not matter.
 func (w *world) shrunk(t testing.TB, base *policy.Set, o apiserveradmission.ObjectInterfaces, a asked) (*world, string) {
 	t.Helper()
@@ -449,7 +449,7 @@ func (w *world) shrunk(t testing.TB, base *policy.Set, o apiserveradmission.Obje
 	return w, found
 }
 
-// text is the world as documents, and the request.
+// text returns the world as documents, and the request.
 func (w *world) text(t testing.TB, a asked) string {
 	t.Helper()
 	var out strings.Builder

@@ -106,7 +106,7 @@ func (g *generator) match(requests []asked, required bool) *admissionregistratio
 	return out
 }
 
-// policySpec is a policy whose expressions may not compile.
+// policySpec returns a policy whose expressions may not compile.
 func (g *generator) policySpec(requests []asked) admissionregistrationv1.ValidatingAdmissionPolicySpec {
 	spec := admissionregistrationv1.ValidatingAdmissionPolicySpec{MatchConstraints: g.match(requests, true)}
 	e := expressions{generator: g}
@@ -240,7 +240,7 @@ func (e *expressions) literal() string {
 	}
 }
 
-// celString is a string literal of CEL.
+// celString returns a string literal of CEL.
 func celString(s string) string {
 	var out strings.Builder
 	out.WriteByte('\'')
@@ -258,7 +258,7 @@ func celString(s string) string {
 	return out.String() + "'"
 }
 
-// any is an expression of any type.
+// any returns an expression of any type.
 func (e *expressions) any(depth int) string {
 	if depth <= 0 || e.maybe(0.35) {
 		if e.maybe(0.65) {
@@ -319,12 +319,12 @@ func (e *expressions) any(depth int) string {
 	}
 }
 
-// item is a condition on x, an element.
+// item returns a condition on x, an element.
 func (e *expressions) item(depth int) string {
 	return e.of("x == 'a'", "has(x.name)", "x.name == 'a'", "x > 1", "x != null", "x.v == 1", "x in ['a', 1]", "string(x) == 'a'", "type(x) == string", "x == "+e.any(depth-1))
 }
 
-// bool is a condition.
+// bool returns a condition.
 func (e *expressions) bool(depth int) string {
 	if depth <= 0 {
 		return e.of("true", "false", e.path()+" == "+e.literal(), "has("+e.selection()+")")
@@ -378,7 +378,7 @@ func (e *expressions) bool(depth int) string {
 	}
 }
 
-// selection is a field that has can ask about.
+// selection returns a field that has can ask about.
 func (e *expressions) selection() string {
 	path := e.path()
 	if strings.HasSuffix(path, "]") || !strings.Contains(path, ".") || strings.Contains(path, ".?") {
@@ -403,7 +403,7 @@ func (e *expressions) authorizer() string {
 	}
 }
 
-// message is an expression for a text.
+// message returns an expression for a text.
 func (e *expressions) message() string {
 	a := e.any(1)
 	return e.of("'seen'", "'  '", "'a\\nb'", "string("+a+")", "'is ' + string("+a+")", "'"+strings.Repeat("x", 100)+"' + string("+a+")", "string(request.userInfo.groups[0])",

@@ -76,21 +76,21 @@ func (g *generator) maybe(chance float64) bool { return g.Float64() < chance }
 
 func (g *generator) of(list ...string) string { return list[g.Intn(len(list))] }
 
-// list is some of the texts, not none.
+// list returns some of the texts, not none.
 func (g *generator) list(all ...string) []string {
 	out := slices.Clone(all)
 	g.Shuffle(len(out), func(i, k int) { out[i], out[k] = out[k], out[i] })
 	return out[:1+g.Intn(len(out))]
 }
 
-// text is a text as users write them.
+// text returns a text as users write them.
 func (g *generator) text() string {
 	return g.of("", "a", "b", "web", "shop", "checkout", "NaN", "Infinity", "true", "*", "80", "-1", "1.5", "80%", "1Gi", "500m", "1e3", "0x10",
 		"2026-01-02T03:04:05Z", "2026-01-02T03:04:05,5Z", "2026-13-02", "1h", "1h30m", "P1D", "é", "日本", "a\u0000b", "line\nbreak", " padded ",
 		"registry.example/web:1", "c2VzYW1l", "10.0.0.1", "::1", "10.0.0.0/8", "https://a.example/x?y=1", "1.2.3", "{\"a\":1}", "👍🏽", "ß", "\\", "\"", "'")
 }
 
-// value is the JSON text of a value as it may stand in a custom resource.
+// value returns the JSON text of a value as it may stand in a custom resource.
 func (g *generator) value() string {
 	if g.maybe(0.3) {
 		raw, err := json.Marshal(g.text())
@@ -144,7 +144,7 @@ type target struct {
 	operations  []admissionv1.Operation
 }
 
-// targets are the kinds of requests that are made. Webhook configurations, which
+// targets returns the kinds of requests that are made. Webhook configurations, which
 // are never evaluated here, are not among them.
 func targets() []target {
 	var out []target
@@ -215,7 +215,7 @@ func targets() []target {
 	return out
 }
 
-// object is an object as clients send it, and its text as API servers send it.
+// object returns an object as clients send it, and its text as API servers send it.
 func (g *generator) object(t *target, name, namespace string) (runtime.Object, []byte) {
 	var object runtime.Object
 	if typed, err := clientgoscheme.Scheme.New(t.kind); err == nil {
@@ -263,7 +263,7 @@ func mustMarshal(v any) []byte {
 	return raw
 }
 
-// custom is a custom resource.
+// custom returns a custom resource.
 func (g *generator) custom(kind schema.GroupVersionKind, name, namespace string) map[string]any {
 	meta, err := json.Marshal(g.metadata())
 	if err != nil {
@@ -391,7 +391,7 @@ func (g *generator) send(req *admissionv1.AdmissionRequest, t *target) {
 	req.Kind = metav1.GroupVersionKind{Group: to.Group, Version: to.Version, Kind: t.kind.Kind}
 }
 
-// converted is an object as one of another resource.
+// converted returns an object as one of another resource.
 func converted(raw []byte, from, to schema.GroupVersionResource) []byte {
 	text, err := rawjson.Parse(raw)
 	if err == nil {

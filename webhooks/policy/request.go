@@ -102,12 +102,12 @@ func newRequest(v *review, req admission.Request) *request {
 	return r
 }
 
-// sent is the resource as which the API server sent the request.
+// sent returns the resource as which the API server sent the request.
 func (r *request) sent() schema.GroupVersionResource {
 	return schema.GroupVersionResource(r.Resource)
 }
 
-// attributes is the request in the form in which the API server's own admission
+// attributes returns the request in the form in which the API server's own admission
 // plugins get it, but for the objects.
 func (r *request) attributes() apiserveradmission.Attributes {
 	if r.record != nil {
@@ -143,7 +143,7 @@ func (r *request) namespaceObject() (namespace *corev1.Namespace, known bool) {
 	return r.review.set.objects.Namespace(r.Namespace)
 }
 
-// pod is the object as a pod.
+// pod returns the object as a pod.
 func (r *request) pod() (*metav1.ObjectMeta, *corev1.PodSpec, error) {
 	if r.podRead == nil {
 		object, err := r.object.json()
@@ -159,7 +159,7 @@ func (r *request) pod() (*metav1.ObjectMeta, *corev1.PodSpec, error) {
 
 var _ expression.Source = (*request)(nil)
 
-// value is an object as a value. One that cannot be read ends the review.
+// value returns an object as a value. One that cannot be read ends the review.
 func (r *request) value(from *payload, to *ref.Val) ref.Val {
 	if *to == nil {
 		text, err := from.json()
@@ -177,13 +177,13 @@ func (r *request) value(from *payload, to *ref.Val) ref.Val {
 	return *to
 }
 
-// ObjectValue is the value of object.
+// ObjectValue returns the value of object.
 func (r *request) ObjectValue() ref.Val { return r.value(&r.object, &r.values.object) }
 
-// OldObjectValue is the value of oldObject.
+// OldObjectValue returns the value of oldObject.
 func (r *request) OldObjectValue() ref.Val { return r.value(&r.oldObject, &r.values.oldObject) }
 
-// RequestValue is the value of request.
+// RequestValue returns the value of request.
 func (r *request) RequestValue() ref.Val {
 	if r.values.matching && r.requested != r.sent() {
 		if r.values.asked == nil {
@@ -202,7 +202,7 @@ func (r *request) requestValue(resource schema.GroupVersionResource) ref.Val {
 	return common.SchemalessTypedToVal(plugincel.CreateAdmissionRequest(r.attributes(), metav1.GroupVersionResource(resource), r.Kind))
 }
 
-// NamespaceValue is the value of namespaceObject. As upstream, match conditions see
+// NamespaceValue returns the value of namespaceObject. As upstream, match conditions see
 // none.
 func (r *request) NamespaceValue() ref.Val {
 	if r.values.matching {
@@ -215,7 +215,7 @@ func (r *request) NamespaceValue() ref.Val {
 	return r.values.namespace
 }
 
-// AuthorizerValue is the value of authorizer.
+// AuthorizerValue returns the value of authorizer.
 func (r *request) AuthorizerValue() ref.Val {
 	if asked := r.review.authorizer(); r.values.authorizer == nil && asked != nil {
 		r.values.authorizer = library.NewAuthorizerVal(r.attributes().GetUserInfo(), asked)
@@ -223,7 +223,7 @@ func (r *request) AuthorizerValue() ref.Val {
 	return r.values.authorizer
 }
 
-// ResourceAuthorizerValue is the value of authorizer.requestResource.
+// ResourceAuthorizerValue returns the value of authorizer.requestResource.
 func (r *request) ResourceAuthorizerValue() ref.Val {
 	if asked := r.review.authorizer(); r.values.resourceAuthorizer == nil && asked != nil {
 		r.values.resourceAuthorizer = library.NewResourceAuthorizerVal(r.attributes().GetUserInfo(), asked, r.attributes())
@@ -293,12 +293,12 @@ type payload struct {
 	err    error
 }
 
-// present tells whether the request has the object.
+// present reports whether the request has the object.
 func (p *payload) present() bool {
 	return p.make != nil || len(p.raw) > 0 && string(p.raw) != "null"
 }
 
-// json is the checked text, and absent if the request does not have the object.
+// json returns the checked text, and absent if the request does not have the object.
 func (p *payload) json() (rawjson.Value, error) {
 	if p.make != nil {
 		p.raw, p.err = p.make()

@@ -25,7 +25,7 @@ func (s *Set) Review(ctx context.Context, req admission.Request) admission.Respo
 	return v.decide(newRequest(v, req))
 }
 
-// ReviewObserved is Review for a caller whose codec has checked that the objects
+// ReviewObserved returns Review for a caller whose codec has checked that the objects
 // are JSON, as webhooks/review does: they are not checked again. It calls observe,
 // which may be nil, with what there is to count; the slice is valid only until
 // observe returns.
@@ -41,7 +41,7 @@ func (s *Set) ReviewObserved(ctx context.Context, req admission.Request, observe
 	return response
 }
 
-// Decide is Review with what led to the answer and, if explain is true, with
+// Decide returns Review with what led to the answer and, if explain is true, with
 // every policy and why it was evaluated or not.
 func (s *Set) Decide(ctx context.Context, req admission.Request, explain bool) Decision {
 	v := newReview(ctx, s)

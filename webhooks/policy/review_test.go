@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// denyAll is a policy about everything that is always violated. Its first
+// denyAll returns a policy about everything that is always violated. Its first
 // argument is its name, the second goes into the spec, the third into the
 // binding.
 func denyAll(name, spec, binding string) string {

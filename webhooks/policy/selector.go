@@ -21,14 +21,14 @@ type selector struct {
 	// selectors of many policies are evaluated once.
 	number int
 	// byName are the requirements on the label that every namespace has, its name;
-	// byOthers tells whether there are more.
+	// byOthers reports whether there are more.
 	byName   labels.Requirements
 	byOthers bool
 	// label is one that must have one of some values, nil if there is none.
 	label *wantedLabel
 }
 
-// wanted is a label that the selector wants, with one of some values.
+// wanted returns a label that the selector wants, with one of some values.
 func (s *selector) wanted() (wantedLabel, bool) {
 	if s == nil || s.label == nil {
 		return wantedLabel{}, false
@@ -39,7 +39,7 @@ func (s *selector) wanted() (wantedLabel, bool) {
 // selectors gives equal selectors the same number.
 type selectors struct{ byText map[string]*selector }
 
-// compile is nil for a selector that selects everything. The selector was
+// compile returns nil for a selector that selects everything. The selector was
 // checked before.
 func (s *selectors) compile(spec *metav1.LabelSelector) *selector {
 	parsed, err := metav1.LabelSelectorAsSelector(spec)
@@ -96,7 +96,7 @@ const (
 	unknown
 )
 
-// selectedBy are the labels by which the request's namespace is selected, and
+// selectedBy returns the labels by which the request's namespace is selected, and
 // false if not all of them are known. What is in no namespace has none, and is
 // always selected.
 func (r *request) selectedBy() (labels.Set, bool) {
@@ -133,7 +133,7 @@ func (r *request) decideOn(s *selector) outcome {
 	return selected
 }
 
-// namespaceLabels are the labels by which the request's namespace is selected.
+// namespaceLabels returns the labels by which the request's namespace is selected.
 func (r *request) namespaceLabels() (labels.Set, bool) {
 	if r.requested.Resource == "namespaces" {
 		if r.SubResource == "" && (r.Operation == admissionv1.Create || r.Operation == admissionv1.Update) {

@@ -72,7 +72,7 @@ func (r *request) needsReview(p *compiledPolicy) bool {
 	return !r.sameTemplate || !p.allowsExisting || !p.conditionsReadObjectOnly || slices.ContainsFunc(p.validations, func(rule ruleProgram) bool { return !rule.readsObjectOnly })
 }
 
-// fromTemplate is the request to create the pod of a template.
+// fromTemplate returns the request to create the pod of a template.
 func (r *request) fromTemplate(v *review, template rawjson.Value, path []string) *request {
 	req := admissionv1.AdmissionRequest{
 		UID:       r.UID,

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// podsOnly is an AdmissionPolicy about the creation of pods.
+// podsOnly returns an AdmissionPolicy about the creation of pods.
 func podsOnly(spec string) string {
 	return `
 apiVersion: gatehouse.dev/v1alpha1

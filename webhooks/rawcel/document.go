@@ -87,7 +87,7 @@ func (c *composite) text() rawjson.Value {
 	return c.document.text[c.at:end:end]
 }
 
-// decode is the tree of it all.
+// decode returns the tree of it all.
 func (c *composite) decode() any {
 	tree, _ := c.text().Decode() // the scan has found no error
 	return tree

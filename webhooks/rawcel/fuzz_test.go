@@ -76,7 +76,7 @@ func FuzzValue(f *testing.F) {
 // run to run.
 var walksThrough = regexp.MustCompile(`\.(all|exists|exists_one|existsOne|map|filter|sortBy|transform\w+)\(|sum\(|min\(|max\(|isSorted\(`)
 
-// anyOrder tells whether there is an object of several members.
+// anyOrder reports whether there is an object of several members.
 func anyOrder(tree any) bool {
 	switch v := tree.(type) {
 	case map[string]any:

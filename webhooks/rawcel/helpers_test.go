@@ -26,7 +26,7 @@ func parse(t testing.TB, text string) rawjson.Value {
 	return v
 }
 
-// decode is what Value is held against.
+// decode returns what Value is held against.
 func decode(t testing.TB, v rawjson.Value) any {
 	t.Helper()
 	tree, err := v.Decode()
@@ -80,7 +80,7 @@ func programOf(t testing.TB, expression string) cel.Program {
 	return p
 }
 
-// outcome is all that an evaluation shows: the result or the error, and the cost.
+// outcome returns all that an evaluation shows: the result or the error, and the cost.
 func outcome(p cel.Program, object, other any) string {
 	result, details, err := p.Eval(map[string]any{"object": object, "other": other})
 	cost := "no cost"

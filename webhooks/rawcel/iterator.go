@@ -18,10 +18,10 @@ type iterator struct {
 
 var _ traits.Iterator = (*iterator)(nil)
 
-// HasNext tells whether there is more.
+// HasNext reports whether there is more.
 func (it *iterator) HasNext() ref.Val { return types.Bool(it.next < it.size) }
 
-// Next is what comes next, and nil at the end.
+// Next returns what comes next, and nil at the end.
 func (it *iterator) Next() ref.Val {
 	if it.next == it.size {
 		return nil
@@ -41,8 +41,8 @@ func (*iterator) ConvertToType(ref.Type) ref.Val { return types.NoSuchOverloadEr
 // Equal always fails.
 func (*iterator) Equal(ref.Val) ref.Val { return types.NoSuchOverloadErr() }
 
-// Type is that of cel-go's own iterators.
+// Type returns that of cel-go's own iterators.
 func (*iterator) Type() ref.Type { return types.IteratorType }
 
-// Value is nil.
+// Value returns nil.
 func (*iterator) Value() any { return nil }

@@ -36,7 +36,7 @@ func (l *sequence) element(i int) ref.Val {
 	return l.read(i)
 }
 
-// read is element with the mutex held.
+// read returns element with the mutex held.
 func (l *sequence) read(i int) ref.Val {
 	d := l.document
 	if l.elements == nil {
@@ -54,7 +54,7 @@ func (l *sequence) read(i int) ref.Val {
 	return d.value(&l.elements[i], of)
 }
 
-// Get is the element at the index.
+// Get returns the element at the index.
 func (l *list) Get(index ref.Val) ref.Val {
 	i, err := types.IndexOrError(index)
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *list) Get(index ref.Val) ref.Val {
 	return l.element(i)
 }
 
-// Contains tells whether an element is equal to the value.
+// Contains reports whether an element is equal to the value.
 func (l *list) Contains(value ref.Val) ref.Val {
 	for i := range l.size() {
 		if value.Equal(l.element(i)) == types.True {
@@ -76,10 +76,10 @@ func (l *list) Contains(value ref.Val) ref.Val {
 	return types.False
 }
 
-// Size is the number of elements.
+// Size returns the number of elements.
 func (l *sequence) Size() ref.Val { return types.Int(l.size()) }
 
-// IsZeroValue tells whether there are no elements.
+// IsZeroValue reports whether there are no elements.
 func (l *list) IsZeroValue() bool { return l.size() == 0 }
 
 // Iterator goes through the elements.
@@ -96,7 +96,7 @@ func (l *sequence) Fold(f traits.Folder) {
 	}
 }
 
-// Add is the list with another behind it.
+// Add returns the list with another behind it.
 func (l *list) Add(other ref.Val) ref.Val {
 	lister, ok := other.(traits.Lister)
 	switch {
@@ -127,7 +127,7 @@ func (l *sequence) copied() traits.Lister {
 	return l.whole
 }
 
-// Equal tells whether other is a list of the same elements.
+// Equal reports whether other is a list of the same elements.
 func (l *list) Equal(other ref.Val) ref.Val {
 	if raw, ok := other.(*list); ok && bytes.Equal(l.text(), raw.text()) {
 		return types.True
@@ -152,10 +152,10 @@ func (l *list) equal(other ref.Val) ref.Val {
 // Type is list.
 func (*sequence) Type() ref.Type { return types.ListType }
 
-// Value is the decoded array, an []any of the caller's own.
+// Value returns the decoded array, an []any of the caller's own.
 func (l *sequence) Value() any { return l.decode() }
 
-// native is the array as cel-go's own list.
+// native returns the array as cel-go's own list.
 func (l *sequence) native() ref.Val { return types.DefaultTypeAdapter.NativeToValue(l.decode()) }
 
 // ConvertToNative converts as cel-go's own list does.

@@ -10,7 +10,7 @@ import (
 const few = 16
 
 // duplicate returns a name that occurs twice among those at the spans. escaped
-// tells whether one of them has an escape: if none has, the same name is the same
+// reports whether one of them has an escape: if none has, the same name is the same
 // text.
 func duplicate(text rawjson.Value, names []span, escaped bool) (name string, found bool) {
 	if len(names) <= few && !escaped {

@@ -60,7 +60,7 @@ func (o *mapping) read() {
 	}
 }
 
-// Find is the member with the name, if there is one. Nothing but a string is a
+// Find returns the member with the name, if there is one. Nothing but a string is a
 // name.
 func (o *object) Find(key ref.Val) (ref.Val, bool) {
 	name, ok := key.(types.String)
@@ -96,7 +96,7 @@ func (o *mapping) member(i int) ref.Val {
 	return o.document.value(&m.slot, of)
 }
 
-// index is that of the member with the name, or -1. The mutex is held, and the
+// index returns that of the member with the name, or -1. The mutex is held, and the
 // members have been read.
 func (o *mapping) index(name string) int {
 	if o.places != nil {
@@ -109,7 +109,7 @@ func (o *mapping) index(name string) int {
 	return slices.IndexFunc(o.members, func(m member) bool { return o.document.part(m.name).Is(name) })
 }
 
-// names are the names of the members.
+// names returns the names of the members.
 func (o *mapping) names() []ref.Val {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
@@ -123,14 +123,14 @@ func (o *mapping) names() []ref.Val {
 	return o.keys
 }
 
-// value is the value of a member. The members have been read.
+// value returns the value of a member. The members have been read.
 func (o *mapping) value(i int) ref.Val {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	return o.member(i)
 }
 
-// Get is Find for who takes an error.
+// Get is Find for a caller that takes an error.
 func (o *object) Get(key ref.Val) ref.Val {
 	value, found := o.Find(key)
 	if !found {
@@ -139,16 +139,16 @@ func (o *object) Get(key ref.Val) ref.Val {
 	return value
 }
 
-// Contains tells whether there is a member with the name.
+// Contains reports whether there is a member with the name.
 func (o *object) Contains(key ref.Val) ref.Val {
 	_, found := o.Find(key)
 	return types.Bool(found)
 }
 
-// Size is the number of members.
+// Size returns the number of members.
 func (o *mapping) Size() ref.Val { return types.Int(o.size()) }
 
-// IsZeroValue tells whether there are no members.
+// IsZeroValue reports whether there are no members.
 func (o *object) IsZeroValue() bool { return o.size() == 0 }
 
 // Iterator goes through the names.
@@ -166,7 +166,7 @@ func (o *mapping) Fold(f traits.Folder) {
 	}
 }
 
-// Equal tells whether other is a map with the same members.
+// Equal reports whether other is a map with the same members.
 func (o *object) Equal(other ref.Val) ref.Val {
 	if raw, ok := other.(*object); ok && bytes.Equal(o.text(), raw.text()) {
 		return types.True
@@ -192,10 +192,10 @@ func (o *object) equal(other ref.Val) ref.Val {
 // Type is map.
 func (*mapping) Type() ref.Type { return types.MapType }
 
-// Value is the decoded object, a map[string]any of the caller's own.
+// Value returns the decoded object, a map[string]any of the caller's own.
 func (o *mapping) Value() any { return o.decode() }
 
-// native is the object as cel-go's own map.
+// native returns the object as cel-go's own map.
 func (o *mapping) native() ref.Val { return types.DefaultTypeAdapter.NativeToValue(o.decode()) }
 
 // ConvertToNative converts as cel-go's own map does.
@@ -221,7 +221,7 @@ func (o *object) ConvertToType(to ref.Type) ref.Val {
 // String is for people.
 func (o *mapping) String() string { return fmt.Sprint(o.native()) }
 
-// isOneOf tells whether a value has the type as it is. An interface without
+// isOneOf reports whether a value has the type as it is. An interface without
 // methods takes anything, and is asked for what a value is made of.
 func isOneOf(v ref.Val, t reflect.Type) bool {
 	return t.NumMethod() > 0 && reflect.TypeOf(v).AssignableTo(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// Value is the CEL value of a JSON value: a map for an object, a list for an
+// Value returns the CEL value of a JSON value: a map for an object, a list for an
 // array, an int for a number that is written as an integer and fits into 64
 // bits, a double for any other number, and a string, a bool or null. An absent
 // value is null, as when it is decoded.
@@ -64,14 +64,14 @@ func Typed(v rawjson.Value, of *Type) ref.Val {
 	return d.value(&s, of)
 }
 
-// failure is an error that evaluations may share: they write the place of an
+// failure returns an error that evaluations may share: they write the place of an
 // error in the expression into one that has no place yet.
 func failure(err error) ref.Val {
 	const nowhere = -1
 	return types.NewErrWithNodeID(nowhere, "%w", err)
 }
 
-// scalar is the value of what is neither object nor array.
+// scalar returns the value of what is neither object nor array.
 func scalar(v rawjson.Value) ref.Val {
 	switch v.Kind() {
 	case rawjson.String:

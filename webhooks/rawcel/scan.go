@@ -94,11 +94,11 @@ type opened struct {
 	node int
 	// names is how many names there were before its own.
 	names int
-	// escaped tells whether one of its own has an escape.
+	// escaped reports whether one of its own has an escape.
 	escaped bool
 }
 
-// indexFrom is the index of the first such byte from i on, and that of the
+// indexFrom returns the index of the first such byte from i on, and that of the
 // text's end if there is none.
 func indexFrom(text rawjson.Value, i int, b byte) int {
 	if n := bytes.IndexByte(text[i:], b); n >= 0 {
@@ -107,7 +107,7 @@ func indexFrom(text rawjson.Value, i int, b byte) int {
 	return len(text)
 }
 
-// opensBefore tells whether the last byte before i that is no space opens an
+// opensBefore reports whether the last byte before i that is no space opens an
 // array.
 func opensBefore(text rawjson.Value, i int) bool {
 	i--

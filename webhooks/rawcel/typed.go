@@ -50,7 +50,7 @@ func (o *typedObject) Find(key ref.Val) (ref.Val, bool) {
 	return o.find(string(name))
 }
 
-// Get is Find with an error for a member that is not there.
+// Get returns Find with an error for a member that is not there.
 func (o *typedObject) Get(key ref.Val) ref.Val {
 	value, found := o.Find(key)
 	if found || value != nil {

@@ -19,7 +19,7 @@ import (
 
 var podType = rawcel.TypeOf(reflect.TypeFor[corev1.Pod]())
 
-// typedPod is a pod as the API server gives it to expressions, and its text.
+// typedPod returns a pod as the API server gives it to expressions, and its text.
 func typedPod(t testing.TB, text string) (*corev1.Pod, string) {
 	t.Helper()
 	pod := new(corev1.Pod)
@@ -72,7 +72,7 @@ func TestTypedExpressions(t *testing.T) {
 	}
 }
 
-// named is an outcome with the names of the API server's types in place of ours.
+// named returns an outcome with the names of the API server's types in place of ours.
 func named(outcome string) string {
 	return strings.NewReplacer("*rawcel.typedObject", "T", "*rawcel.typedList", "T", "*common.reflectSchemalessTypedStruct", "T",
 		"*common.reflectSchemalessTypedMap", "T", "*common.reflectSchemalessTypedList", "T").Replace(outcome)

@@ -99,7 +99,7 @@ type levels uint64
 // levelsInWord is how many levels fit into one word.
 const levelsInWord = 64
 
-// objects tells whether all of the open levels, depth in number, are objects. It
+// objects reports whether all of the open levels, depth in number, are objects. It
 // is for small depths.
 func (l levels) objects(depth int) bool { return l == 1<<uint(depth)-1 }
 

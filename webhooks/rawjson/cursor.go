@@ -26,13 +26,13 @@ type Cursor struct {
 // Cursor returns a Cursor in front of the value, which must not be empty.
 func (v Value) Cursor() Cursor { return Cursor{text: v} }
 
-// Kind is the kind of the value that comes next.
+// Kind returns the kind of the value that comes next.
 func (c *Cursor) Kind() Kind { return c.text[c.at:].Kind() }
 
 // Enter goes into the object or array that comes next.
 func (c *Cursor) Enter() { c.at = skipSpace(c.text, c.at+1) }
 
-// Next tells whether another member or element follows in the object or array
+// Next reports whether another member or element follows in the object or array
 // that was entered last and not left. If none does, it leaves it.
 func (c *Cursor) Next() bool {
 	c.at = skipSpace(c.text, c.at)
@@ -54,7 +54,7 @@ func (c *Cursor) Name() Value {
 	return c.named(end)
 }
 
-// PlainName is Name in the form that AppendString writes, whatever escapes stand
+// PlainName returns Name in the form that AppendString writes, whatever escapes stand
 // in the text: names are the same if, and only if, their bytes are.
 func (c *Cursor) PlainName() Value {
 	end, escaped := skipName(c.text, c.at)
@@ -72,7 +72,7 @@ func (c *Cursor) named(end int) Value {
 	return name
 }
 
-// skipName is skipText that tells whether there are escapes.
+// skipName is skipText that reports whether there are escapes.
 func skipName(data []byte, i int) (end int, escaped bool) {
 	start := i
 	i++
@@ -99,9 +99,9 @@ func (c *Cursor) Skip() Value {
 	return c.text[start:c.at:c.at]
 }
 
-// At is where the Cursor stands: the number of bytes that it has read.
+// At returns where the Cursor stands: the number of bytes that it has read.
 func (c *Cursor) At() int { return c.at }
 
-// Since is the text from an earlier place to where the Cursor stands: taken
+// Since returns the text from an earlier place to where the Cursor stands: taken
 // before an object is entered and after it is left, that object.
 func (c *Cursor) Since(at int) Value { return c.text[at:c.at:c.at] }

@@ -2,7 +2,7 @@ package rawjson
 
 import "unsafe"
 
-// Offset is where in text the value stands that was read from it. False means
+// Offset returns where in text the value stands that was read from it. False means
 // that the value is empty or does not share text's memory.
 func Offset(text []byte, v Value) (int, bool) {
 	if len(v) == 0 || len(text) == 0 {

@@ -383,7 +383,7 @@ func FuzzAgainstUpstream(f *testing.F) {
 	})
 }
 
-// count is the number of values in a value, itself included.
+// count returns the number of values in a value, itself included.
 func count(v rawjson.Value) int {
 	n := 1
 	for _, member := range v.Members() {

@@ -31,7 +31,7 @@ const (
 	Object
 )
 
-// String is the kind's name as a person would say it.
+// String returns the kind's name as a person would say it.
 func (k Kind) String() string {
 	switch k {
 	case Null:
@@ -115,7 +115,7 @@ func (v Value) Elements() iter.Seq2[int, Value] {
 	}
 }
 
-// Len is the number of an array's elements or an object's members, and 0 for
+// Len returns the number of an array's elements or an object's members, and 0 for
 // any other kind.
 func (v Value) Len() int {
 	n := 0
@@ -186,7 +186,7 @@ func (v Value) DuplicateKey() (string, bool) {
 	return "", false
 }
 
-// Is tells whether the value is a String with exactly this text.
+// Is reports whether the value is a String with exactly this text.
 func (v Value) Is(s string) bool {
 	if v.Kind() != String {
 		return false
@@ -205,10 +205,10 @@ func (v Value) Is(s string) bool {
 	return v.Text() == s
 }
 
-// IsTrue tells whether the value is the boolean true.
+// IsTrue reports whether the value is the boolean true.
 func (v Value) IsTrue() bool { return len(v) > 0 && v[0] == 't' }
 
-// Text is the text of a String, decoded and copied. For any other kind it is
+// Text returns the text of a String, decoded and copied. For any other kind it is
 // empty. As in encoding/json, a lone surrogate becomes U+FFFD.
 func (v Value) Text() string {
 	if v.Kind() != String {

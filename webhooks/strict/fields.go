@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Fields are the JSON fields of a struct by their names, with those of the
+// Fields returns the JSON fields of a struct by their names, with those of the
 // structs embedded in it, by the rules of encoding/json. A type that is no
 // struct has none.
 func Fields(t reflect.Type) map[string]reflect.Type {
@@ -63,7 +63,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return slices.Sorted(maps.Keys(m))
 }
 
-// MemberType is the type of a member of a value of type t, and nil where it is
+// MemberType returns the type of a member of a value of type t, and nil where it is
 // not known: for a field that t does not have, and for what reads its JSON
 // itself. Of a nil type nothing is known.
 func (c *Checker) MemberType(t reflect.Type, name string) reflect.Type {
@@ -79,7 +79,7 @@ func (c *Checker) MemberType(t reflect.Type, name string) reflect.Type {
 	}
 }
 
-// ElementType is the type of the elements of a list of type t, and nil where it
+// ElementType returns the type of the elements of a list of type t, and nil where it
 // is not known.
 func (*Checker) ElementType(t reflect.Type) reflect.Type {
 	t = structure(t)
@@ -89,7 +89,7 @@ func (*Checker) ElementType(t reflect.Type) reflect.Type {
 	return t.Elem()
 }
 
-// structure is what t points to, and nil for a type that reads its JSON itself.
+// structure returns what t points to, and nil for a type that reads its JSON itself.
 func structure(t reflect.Type) reflect.Type {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Member is the path of a member of what is at path. A name that is not a plain
+// Member returns the path of a member of what is at path. A name that is not a plain
 // one is put in brackets, as package field of apimachinery does.
 func Member(path, name string) string {
 	if name == "" || strings.ContainsAny(name, ".[]/ ") {
@@ -17,7 +17,7 @@ func Member(path, name string) string {
 	return path + "." + Printable(name)
 }
 
-// Element is the path of an element of the list at path.
+// Element returns the path of an element of the list at path.
 func Element(path string, index int) string {
 	return path + "[" + strconv.Itoa(index) + "]"
 }
@@ -33,7 +33,7 @@ func Printable(text string) string {
 	return text
 }
 
-// Cut is text of at most most characters, which ends in … if there was more.
+// Cut returns text of at most most characters, which ends in … if there was more.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -38,7 +38,7 @@ type Checker struct {
 type Options struct {
 	// Secret keeps the document's values out of the messages.
 	Secret bool
-	// Placeholder tells whether a text stands for a value that is known only
+	// Placeholder reports whether a text stands for a value that is known only
 	// later. Such a text may be in the place of any value but a mapping or a
 	// list. Nil means that no text does.
 	Placeholder func(text string) bool
@@ -55,7 +55,7 @@ type check struct {
 // Compare returns what of value does not fit into root. The value is in the
 // types that a JSON decoder of Kubernetes gives: map[string]any, []any, string,
 // int64, float64, bool and nil. Path is the value's own, and in front of those
-// in the findings, which have neither Source nor Object and come in the order of
+// in the diagnostics, which have neither Source nor Object and come in the order of
 // the members' names.
 func (c *Checker) Compare(root reflect.Type, value any, path string, options Options) diagnostic.List {
 	k := check{Checker: c, Options: options, root: root}
@@ -215,7 +215,7 @@ func (c *check) unreadable(path string, value any, want string) {
 	c.report(path, fmt.Sprintf("%s is not %s", c.quote(value), want), "")
 }
 
-// quote is a value in quotes, cut where it is long.
+// quote returns a value in quotes, cut where it is long.
 func (c *check) quote(value any) string {
 	if c.Secret {
 		return "the value"
@@ -232,7 +232,7 @@ func (c *check) quote(value any) string {
 	return strconv.Quote(Cut(text, most))
 }
 
-// isScalar tells whether a value of the type can be something else than a
+// isScalar reports whether a value of the type can be something else than a
 // mapping or a list.
 func isScalar(t reflect.Type) bool {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
@@ -287,7 +287,7 @@ func (c *check) hint(key string, fields map[string]reflect.Type) string {
 	return "the fields here are " + strings.Join(names, ", ")
 }
 
-// spaced is a name in lower case with a space around each of its words, so that
+// spaced returns a name in lower case with a space around each of its words, so that
 // name is found in secretName, and not in hostnames.
 func spaced(name string) string {
 	var b strings.Builder
@@ -301,7 +301,7 @@ func spaced(name string) string {
 	return b.String()
 }
 
-// places are the paths, without indexes, of the fields called name that are
+// places returns the paths, without indexes, of the fields called name that are
 // nearest to the root of the document.
 func (c *check) places(name string) []string {
 	type place struct {

@@ -79,7 +79,7 @@ func (p presence) count() {
 	}
 }
 
-// presencesOf are the values at the places of a part.
+// presencesOf returns the values at the places of a part.
 func presencesOf(p *part) []presence {
 	var out []presence
 	if p != nil {
@@ -90,7 +90,7 @@ func presencesOf(p *part) []presence {
 	return out
 }
 
-// sizedBy are the elements that the size of a list, map or string depends on,
+// sizedBy returns the elements that the size of a list, map or string depends on,
 // once it is gone through.
 func sizedBy(p *part) []presence {
 	if p == nil {
@@ -103,7 +103,7 @@ func sizedBy(p *part) []presence {
 	return append(out, p.counted...)
 }
 
-// resting is the cause of a value that may rest on the presence or size of others
+// resting returns the cause of a value that may rest on the presence or size of others
 // alone.
 func resting(on []presence) cause {
 	var o outcome
@@ -123,20 +123,20 @@ func (t *tracer) presentIf(is bool, values []presence) {
 	}
 }
 
-// follows is the cause of an expression that evaluates both.
+// follows returns the cause of an expression that evaluates both.
 func (c cause) follows(first cause) cause {
 	return cause{first.whenFalse.with(c.whenFalse), first.whenTrue.with(c.whenTrue)}
 }
 
 func (c cause) negated() cause { return cause{c.whenTrue, c.whenFalse} }
 
-// ofAny is the cause of an expression that may depend on both results.
+// ofAny returns the cause of an expression that may depend on both results.
 func (c cause) ofAny() cause {
 	either := c.whenFalse.or(c.whenTrue)
 	return cause{either, either}
 }
 
-// with is what it rests on that both come about, where neither says anything
+// with returns what it rests on that both come about, where neither says anything
 // about the other.
 func (o outcome) with(other outcome) outcome {
 	out := outcome{impossible: o.impossible || other.impossible}
@@ -147,13 +147,13 @@ func (o outcome) with(other outcome) outcome {
 	return out
 }
 
-// and is what it rests on that two conditions have their results: a value that
+// and returns what it rests on that two conditions have their results: a value that
 // one of them reads is not there by its presence alone.
 func (o outcome) and(other outcome) outcome {
 	return o.unless(other.read).with(other.unless(o.read))
 }
 
-// unless is the outcome without the presences of values that are read elsewhere.
+// unless returns the outcome without the presences of values that are read elsewhere.
 func (o outcome) unless(read []*Reads) outcome {
 	o.presences = withoutThose(o.presences, read)
 	return o
@@ -165,7 +165,7 @@ func withoutThose(presences []presence, read []*Reads) []presence {
 	})
 }
 
-// or is what it rests on that one of two conditions has its result.
+// or returns what it rests on that one of two conditions has its result.
 func (o outcome) or(other outcome) outcome {
 	switch {
 	case o.impossible:
@@ -184,7 +184,7 @@ func (o outcome) or(other outcome) outcome {
 	return out
 }
 
-// conditional is the cause of c ? a : b.
+// conditional returns the cause of c ? a : b.
 func conditional(c, a, b cause) cause {
 	return cause{
 		whenFalse: c.whenTrue.and(a.whenFalse).or(c.whenFalse.and(b.whenFalse)),
@@ -192,7 +192,7 @@ func conditional(c, a, b cause) cause {
 	}
 }
 
-// ofAll is the cause of "all", if its body is a condition with that cause: the
+// ofAll returns the cause of "all", if its body is a condition with that cause: the
 // other way round, that of "exists". The list has that cause, and the elements.
 func (c cause) ofAll(list cause, elements []presence) cause {
 	some := list.whenFalse.with(outcome{presences: elements})

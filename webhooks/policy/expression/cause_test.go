@@ -272,7 +272,7 @@ func (f *formula) holds(s state, said map[*formula]bool) bool {
 	return is != f.negated
 }
 
-// reading are the atoms about members of a field.
+// reading returns the atoms about members of a field.
 func (f *formula) reading(field int) []*formula {
 	switch {
 	case f.operator != "":
@@ -307,7 +307,7 @@ func (f *formula) isByPresence(s state, field int) bool {
 	return true
 }
 
-// object is the state as an object. What else is in a field is given too.
+// object returns the state as an object. What else is in a field is given too.
 func (s state) object(others [fields]string) string {
 	var members []string
 	for i, of := range s {

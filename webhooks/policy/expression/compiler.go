@@ -55,7 +55,7 @@ type Compiler struct {
 // declared tells environments, and so planners, apart.
 type declared struct{ params, authorizer, variables bool }
 
-// NewCompiler is a compiler for a Kubernetes version, such as "1.36", whose
+// NewCompiler returns a compiler for a Kubernetes version, such as "1.36", whose
 // functions and rules hold. An error means that there is no such version.
 func NewCompiler(compatibility string) (*Compiler, error) {
 	parsed, err := version.ParseMajorMinor(compatibility)
@@ -68,7 +68,7 @@ func NewCompiler(compatibility string) (*Compiler, error) {
 // variablesType is upstream's name for the type of variables.
 const variablesType = "kubernetes.variables"
 
-// planner is that of the environment for the declarations. The mutex is held.
+// planner returns that of the environment for the declarations. The mutex is held.
 func (c *Compiler) planner(d Declarations) (*planner, error) {
 	key := declared{d.Params, d.Authorizer, d.Variables != nil}
 	if p := c.planners[key]; p != nil {
@@ -86,7 +86,7 @@ func (c *Compiler) planner(d Declarations) (*planner, error) {
 	return p, nil
 }
 
-// environment is what expressions with the declarations may name.
+// environment returns what expressions with the declarations may name.
 func (c *Compiler) environment(d declared) (*cel.Env, error) {
 	request, namespace := plugincel.BuildRequestType(), plugincel.BuildNamespaceType()
 	options := []cel.EnvOption{
@@ -137,7 +137,7 @@ func (p *provider) FindStructType(name string) (*types.Type, bool) {
 	return p.Provider.FindStructType(name)
 }
 
-// FindStructFieldType is the type of a variable of the policy whose expressions
+// FindStructFieldType returns the type of a variable of the policy whose expressions
 // are being compiled: the compiler's mutex is held then.
 func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	if name != variablesType {

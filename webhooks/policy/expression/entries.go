@@ -84,7 +84,7 @@ func (c *comparison) sameElements(r *Reads, object, old rawjson.Value) bool {
 	return !r.kept && !inOrder || !before.Next()
 }
 
-// findElements tells whether an element and those that follow it each have one of
+// findElements reports whether an element and those that follow it each have one of
 // their own among an old one and those that follow that.
 func (c *comparison) findElements(r *Reads, element rawjson.Value, elements *rawjson.Cursor, old rawjson.Value, at entry, before *rawjson.Cursor) bool {
 	from, ok := c.remember(at, before, false)
@@ -118,7 +118,7 @@ func (c *comparison) findElements(r *Reads, element rawjson.Value, elements *raw
 	}
 }
 
-// sameMembers tells whether each member has one of the same name among the old
+// sameMembers reports whether each member has one of the same name among the old
 // ones that is the same to it, and whether none is gone or out of order if that
 // matters.
 func (c *comparison) sameMembers(object, old rawjson.Value, kept, inOrder bool, same func(member, was rawjson.Value) bool) bool {
@@ -148,7 +148,7 @@ func (c *comparison) sameMembers(object, old rawjson.Value, kept, inOrder bool, 
 	return !kept && !inOrder || !before.Next()
 }
 
-// findMembers tells whether a member and those that follow it each are the same
+// findMembers reports whether a member and those that follow it each are the same
 // to the one of that name among an old one and those that follow that.
 func (c *comparison) findMembers(name, member rawjson.Value, members *rawjson.Cursor, old rawjson.Value, at entry, before *rawjson.Cursor, kept bool,
 	same func(member, was rawjson.Value) bool,

@@ -28,7 +28,7 @@ func (g *generator) oneOf(texts ...string) string { return texts[g.IntN(len(text
 
 func (g *generator) name() string { return g.oneOf("a", "b", "c") }
 
-// tree is a random value.
+// tree returns a random value.
 func (g *generator) tree(depth int) any {
 	switch n := g.IntN(14); {
 	case n < 3 && depth > 0:
@@ -56,7 +56,7 @@ func (g *generator) tree(depth int) any {
 	}
 }
 
-// object is a random object.
+// object returns a random object.
 func (g *generator) object() map[string]any {
 	object := map[string]any{}
 	for _, name := range []string{"a", "b", "c"} {
@@ -70,7 +70,7 @@ func (g *generator) object() map[string]any {
 // plain is a number as it is written.
 type plain string
 
-// text is the value's JSON, with members in random order if nothing goes through
+// text returns the value's JSON, with members in random order if nothing goes through
 // them.
 func (g *generator) text(v any) string {
 	switch v := v.(type) {
@@ -104,7 +104,7 @@ func (g *generator) text(v any) string {
 	}
 }
 
-// mutated is the value after a change that adds or replaces. Only with remove it
+// mutated returns the value after a change that adds or replaces. Only with remove it
 // may take members of maps away.
 func (g *generator) mutated(v any, remove bool) any {
 	switch v := v.(type) {
@@ -154,7 +154,7 @@ func (g *generator) instead(v any) any {
 	return other
 }
 
-// less is a value of which something is taken away, or that is put in another
+// less returns a value of which something is taken away, or that is put in another
 // order, and whether something was taken and whether something was moved.
 func (g *generator) less(v any) (out any, taken, moved bool) {
 	switch v := v.(type) {
@@ -201,7 +201,7 @@ func (g *generator) within(names []string, generate func() string) string {
 
 func (g *generator) iterator() string { return g.oneOf("x", "x", "y", "object", "variables") }
 
-// start is a name of a value.
+// start returns a name of a value.
 func (g *generator) start() string {
 	if len(g.scope) > 0 && g.IntN(2) == 0 {
 		return g.scope[g.IntN(len(g.scope))]
@@ -213,7 +213,7 @@ func (g *generator) start() string {
 	return g.oneOf("object", "object", "object", ".object")
 }
 
-// value is an expression for any value, and of it a path most of the time.
+// value returns an expression for any value, and of it a path most of the time.
 func (g *generator) value(depth int) string {
 	if depth <= 0 {
 		return g.oneOf(g.start(), g.start(), "dyn(1)", "dyn(1.0)", "dyn('a')", "dyn(null)", "dyn([])", "dyn({})")
@@ -279,7 +279,7 @@ func (g *generator) value(depth int) string {
 	}
 }
 
-// bool is an expression for a condition.
+// bool returns an expression for a condition.
 func (g *generator) bool(depth int) string {
 	if depth <= 0 {
 		return g.oneOf("true", "false", "has(object."+g.name()+")")

@@ -40,7 +40,7 @@ func orNull(v ref.Val) ref.Val {
 	return v
 }
 
-// withObject is a request about an object.
+// withObject returns a request about an object.
 func withObject(t testing.TB, text string) source {
 	t.Helper()
 	return source{object: rawcel.Value(parse(t, text))}
@@ -99,7 +99,7 @@ func tryCompile(compiler *expression.Compiler, variables *expression.Variables, 
 	return compiler.Compile(text, expression.Declarations{Variables: variables, Authorizer: true, Reads: true}, cel.AnyType)
 }
 
-// evaluate is the value of an expression, or its error, as a text that tells
+// evaluate returns the value of an expression, or its error, as a text that tells
 // values apart.
 func evaluate(program *expression.Program, variables *expression.Variables, from expression.Source) string {
 	var input expression.Input
@@ -132,5 +132,5 @@ func timely(t testing.TB, most time.Duration) func() {
 	}
 }
 
-// isOutOfBudget tells whether the error is that of a Phase that has nothing left.
+// isOutOfBudget reports whether the error is that of a Phase that has nothing left.
 func isOutOfBudget(err error) bool { return errors.Is(err, apiservercel.ErrOutOfBudget) }

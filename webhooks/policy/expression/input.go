@@ -52,7 +52,7 @@ func (in *Input) Reset(source Source, params ref.Val, variables *Variables) {
 
 var _ interpreter.Activation = (*Input)(nil)
 
-// ResolveName is the value of a name.
+// ResolveName returns the value of a name.
 func (in *Input) ResolveName(name string) (any, bool) {
 	switch name {
 	case plugincel.ObjectVarName:
@@ -87,5 +87,5 @@ func (in *Input) ResolveName(name string) (any, bool) {
 	}
 }
 
-// Parent is nil: there are no names but these.
+// Parent returns nil: there are no names but these.
 func (*Input) Parent() interpreter.Activation { return nil }

@@ -22,7 +22,7 @@ import (
 // types of the arguments are not known.
 type limit func(args []ref.Val) error
 
-// limitOf is the limit of a function, and nil if it has none.
+// limitOf returns the limit of a function, and nil if it has none.
 func limitOf(function string) limit {
 	switch function {
 	case "quantity", "isQuantity":
@@ -40,7 +40,7 @@ func limitOf(function string) limit {
 	return nil
 }
 
-// isLimited tells whether a call is of a function that has a limit. A pattern that is
+// isLimited reports whether a call is of a function that has a limit. A pattern that is
 // written down was judged with its expression, and is compiled already.
 func isLimited(call ast.CallExpr) bool {
 	args := call.Args()
@@ -206,7 +206,7 @@ func isConstant(part interpreter.InterpretableV2) bool {
 	return ok
 }
 
-// binding is what a function of upstream's does: the overload that is called, or
+// binding returns what a function of upstream's does: the overload that is called, or
 // what finds that by the arguments.
 func binding(env *cel.Env, call interpreter.InterpretableCall) (functions.FunctionOp, error) {
 	bindings, err := env.Functions()[call.Function()].Bindings()

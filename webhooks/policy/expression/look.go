@@ -27,7 +27,7 @@ const (
 	UsesAsker
 )
 
-// Has tells whether one of the names is mentioned.
+// Has reports whether one of the names is mentioned.
 func (u Uses) Has(names Uses) bool { return u&names != 0 }
 
 // shape bounds what an expression can cost.
@@ -79,7 +79,7 @@ func look(root ast.Expr) (uses Uses, s shape) {
 	return uses, s
 }
 
-// usesOf is what a name stands for. A leading dot makes a name absolute.
+// usesOf returns what a name stands for. A leading dot makes a name absolute.
 func usesOf(name string) Uses {
 	name = strings.TrimPrefix(name, ".")
 	switch name {
@@ -106,7 +106,7 @@ func isRequest(e ast.Expr) bool {
 	return e.Kind() == ast.IdentKind && usesOf(e.AsIdent()) == UsesRequest
 }
 
-// isSubject tells whether a field of the request says what it is about.
+// isSubject reports whether a field of the request says what it is about.
 func isSubject(field string) bool {
 	switch field {
 	case "kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource", "namespace", "name":
@@ -116,7 +116,7 @@ func isSubject(field string) bool {
 	}
 }
 
-// isBounded tells whether a function costs at most one and a tenth of the length
+// isBounded reports whether a function costs at most one and a tenth of the length
 // of its arguments, as most of cel-go's own do.
 func isBounded(function string) bool {
 	switch function {

@@ -68,7 +68,7 @@ func (r *reader) comprehension(c ast.ComprehensionExpr, u use) *part {
 	return &part{elements: r.visit(loop.element, exactly), counted: counted}
 }
 
-// gathering is what a filter or map needs of the list that it goes through and of
+// gathering returns what a filter or map needs of the list that it goes through and of
 // its condition, for that use of the list that it makes.
 func (l loop) gathering(u use) (over, condition use) {
 	switch u {
@@ -111,7 +111,7 @@ func (r *reader) loopVariables(c ast.ComprehensionExpr, u use) []presence {
 	return sizedBy(over)
 }
 
-// isKey tells whether the key is one that the map has, whatever it has: it is the
+// isKey reports whether the key is one that the map has, whatever it has: it is the
 // variable of a loop over that map.
 func (r *reader) isKey(key, of ast.Expr) bool {
 	if key.Kind() != ast.IdentKind {
@@ -147,7 +147,7 @@ func (r *reader) path(e ast.Expr) (string, bool) {
 	return "", false
 }
 
-// anyLoop is a loop of which no more is known.
+// anyLoop returns a loop of which no more is known.
 func (r *reader) anyLoop(c ast.ComprehensionExpr, u use) *part {
 	init := r.visit(c.AccuInit(), exactly)
 	counted := r.loopVariables(c, exactly)
@@ -241,7 +241,7 @@ func loopOf(c ast.ComprehensionExpr) loop {
 	return loop{}
 }
 
-// calls are the arguments of a call of a function with as many, or nil.
+// calls returns the arguments of a call of a function with as many, or nil.
 func calls(e ast.Expr, function string, arguments int) []ast.Expr {
 	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != function || len(e.AsCall().Args()) != arguments {
 		return nil

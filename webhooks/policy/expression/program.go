@@ -30,14 +30,14 @@ type Program struct {
 // condition of: what is kept for these is dropped.
 func (p *Program) Seal() { p.root = nil }
 
-// Text is the expression as it was written.
+// Text returns the expression as it was written.
 func (p *Program) Text() string { return p.text }
 
-// Patterns is how large the regular expressions are that are written down in the
+// Patterns returns how large the regular expressions are that are written down in the
 // expression, which are kept with it: a hundred bytes for each.
 func (p *Program) Patterns() int { return p.patterns }
 
-// Uses are the names that the expression mentions, with what the variables that
+// Uses returns the names that the expression mentions, with what the variables that
 // it may ask for mention.
 func (p *Program) Uses() Uses {
 	uses := p.uses
@@ -47,10 +47,10 @@ func (p *Program) Uses() Uses {
 	return uses
 }
 
-// Reads is what of the object the expression looks at.
+// Reads returns what of the object the expression looks at.
 func (p *Program) Reads() *Reads { return p.reads }
 
-// MostCost is what the expression costs at most if no text that it looks at has
+// MostCost returns what the expression costs at most if no text that it looks at has
 // more than size bytes, and false if that cannot be said.
 //
 // Each part of such an expression is evaluated once, makes no text longer than
@@ -72,12 +72,12 @@ type EvaluationError struct {
 	Cause      error
 }
 
-// Error is the text that upstream gives.
+// Error returns the text that upstream gives.
 func (f *EvaluationError) Error() string {
 	return fmt.Sprintf("expression '%s' resulted in error: %v", f.Expression, f.Cause)
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (f *EvaluationError) Unwrap() error { return f.Cause }
 
 // errOutOfBudget is upstream's error for expressions that together cost more
@@ -158,7 +158,7 @@ func (in *Input) run(ctx context.Context, program *Program) (ref.Val, int64, err
 	return value, cost, err
 }
 
-// add is a sum that does not overflow.
+// add returns a sum that does not overflow.
 func add(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

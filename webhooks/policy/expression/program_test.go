@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
-// bounded is an expression of which it can be said what it costs at most: a text,
+// bounded returns an expression of which it can be said what it costs at most: a text,
 // a number, a condition or something that is not known.
 func (g *generator) bounded(depth int) string {
 	v := func() string { return g.bounded(depth - 1) }

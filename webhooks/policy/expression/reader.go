@@ -22,7 +22,7 @@ type reader struct {
 	*tracer
 }
 
-// readsOf is what a rule looks at in the object, which is violated only if the
+// readsOf returns what a rule looks at in the object, which is violated only if the
 // conditions are true.
 func readsOf(root ast.Expr, conditions []ast.Expr, variables *Variables) *Reads {
 	left, tracer := maxParts, new(tracer)
@@ -56,7 +56,7 @@ func (r *reader) judge(e ast.Expr, u use) (of *part, why cause) {
 	return of, why
 }
 
-// traced is the cause that is noted meanwhile.
+// traced returns the cause that is noted meanwhile.
 func (r *reader) traced(note func()) cause {
 	outer := r.cause
 	r.cause = cause{}
@@ -155,7 +155,7 @@ func (r *reader) named(name string, u use) *part {
 	return nil
 }
 
-// variable is what a variable's value may be.
+// variable returns what a variable's value may be.
 func (r *reader) variable(name string, u use) *part {
 	root := r.variables.root(name)
 	if root == nil {
@@ -180,7 +180,7 @@ func (r *reader) selected(s ast.SelectExpr, u use) *part {
 	return out
 }
 
-// isVariables tells whether a name is that of the policy's variables.
+// isVariables reports whether a name is that of the policy's variables.
 func (r *reader) isVariables(name string) bool {
 	if name == plugincel.VariableVarName {
 		_, hidden := r.names[name]
@@ -308,7 +308,7 @@ func (r *reader) call(c ast.CallExpr, u use) *part {
 	return nil
 }
 
-// or is an optional's value, or what stands for it.
+// or returns an optional's value, or what stands for it.
 func (r *reader) or(c ast.CallExpr) *part {
 	of, other := r.visit(c.Target(), exactly), c.Args()[0]
 	if c.FunctionName() == "orValue" {

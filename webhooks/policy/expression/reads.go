@@ -44,7 +44,7 @@ type Reads struct {
 	onlyOfConditions bool
 }
 
-// Touches tells whether the expression may look at what is at the path.
+// Touches reports whether the expression may look at what is at the path.
 func (r *Reads) Touches(path ...string) bool {
 	switch {
 	case r == nil:
@@ -58,7 +58,7 @@ func (r *Reads) Touches(path ...string) bool {
 	}
 }
 
-// IsNothing tells whether the expression looks at nothing of the object.
+// IsNothing reports whether the expression looks at nothing of the object.
 func (r *Reads) IsNothing() bool {
 	return r == nil || r.onlyOfConditions || !r.whole && !r.presence && !r.null && !r.exact && !r.orObject && !r.orArray &&
 		len(r.members) == 0 && r.each == nil && len(r.contained) == 0
@@ -161,7 +161,7 @@ func (p *part) goInto() {
 	}
 }
 
-// member is what is under a name. It is absent without an error if that is
+// member returns what is under a name. It is absent without an error if that is
 // optional.
 func (p *part) member(name string, optional bool) *part {
 	if p.isNothing() {
@@ -181,7 +181,7 @@ func (p *part) member(name string, optional bool) *part {
 	return out
 }
 
-// under is what is looked at under a name.
+// under returns what is looked at under a name.
 func (r *Reads) under(name string) *Reads {
 	if r.members == nil {
 		r.members = map[string]*Reads{}
@@ -192,7 +192,7 @@ func (r *Reads) under(name string) *Reads {
 	return r.members[name]
 }
 
-// element is what an element may be, of a list that is put to that use.
+// element returns what an element may be, of a list that is put to that use.
 func (p *part) element(u use) *part {
 	if p.isNothing() {
 		return nil
@@ -230,7 +230,7 @@ func (p *part) numbered() {
 	}
 }
 
-// instead is the value with something else to stand for it where it is absent.
+// instead returns the value with something else to stand for it where it is absent.
 func (p *part) instead(absent absence) *part {
 	if p.isNothing() {
 		return nil

@@ -50,7 +50,7 @@ func (g *rules) list(element func() any) []any {
 	return list
 }
 
-// fresh is a name that no loop has.
+// fresh returns a name that no loop has.
 func (g *rules) fresh() string {
 	g.names++
 	return fmt.Sprintf("x%d", g.names)
@@ -66,7 +66,7 @@ func with(scope *[]string, name string, generate func() string) string {
 	return generate()
 }
 
-// itemList is an expression for a list of items.
+// itemList returns an expression for a list of items.
 func (g *rules) itemList(depth int) string {
 	switch n := g.IntN(12); {
 	case n < 6 || depth <= 0:
@@ -84,7 +84,7 @@ func (g *rules) itemList(depth int) string {
 	}
 }
 
-// textList is an expression for a list of texts.
+// textList returns an expression for a list of texts.
 func (g *rules) textList(depth int) string {
 	switch n := g.IntN(6); {
 	case n < 3 || depth <= 0:
@@ -151,7 +151,7 @@ func (g *rules) loop(depth int) string {
 	}
 }
 
-// condition is a rule, or a part of one.
+// condition returns a rule, or a part of one.
 func (g *rules) condition(depth int) string {
 	n := g.IntN(20)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// SameIn tells whether the expression, as the condition of a rule, cannot have
+// SameIn reports whether the expression, as the condition of a rule, cannot have
 // become worse from an older version of the object to this one: what was true in
 // it then, and had to be for the rule to hold, is true now. For that, everything
 // that it looks at must be in both and equal, with these exceptions: elements of
@@ -55,7 +55,7 @@ func (c *comparison) charge(values ...rawjson.Value) bool {
 // least is what the least step costs.
 const least = 16
 
-// alike tells whether two values are written alike in every byte.
+// alike reports whether two values are written alike in every byte.
 func (c *comparison) alike(a, b rawjson.Value) bool {
 	const faster = 8 // than to go through them
 	*c.left -= least
@@ -105,7 +105,7 @@ func (c *comparison) sameContent(object, old rawjson.Value) bool {
 	return (len(object) == 0) == (len(old) == 0) && c.sameEach(&Reads{kept: true, each: &Reads{whole: true}}, object, old)
 }
 
-// sameKind tells whether the kinds are the same, as far as they matter.
+// sameKind reports whether the kinds are the same, as far as they matter.
 func (r *Reads) sameKind(object, old rawjson.Value) bool {
 	if !r.exact && !r.orObject && !r.orArray {
 		return true
@@ -124,7 +124,7 @@ func (r *Reads) sameKind(object, old rawjson.Value) bool {
 	return r.orObject && kind == rawjson.Object || r.orArray && kind == rawjson.Array
 }
 
-// contains tells whether the text is the name of a member, or an element.
+// contains reports whether the text is the name of a member, or an element.
 func contains(v rawjson.Value, text string) bool {
 	if v.Kind() == rawjson.Object {
 		return len(v.Get(text)) > 0
@@ -137,7 +137,7 @@ func contains(v rawjson.Value, text string) bool {
 	return false
 }
 
-// sameEach tells whether each element has one of its own among the old ones in
+// sameEach reports whether each element has one of its own among the old ones in
 // which the same is seen, and whether none is gone or out of order if that
 // matters. The kinds are the same, or what is absent has no elements.
 func (c *comparison) sameEach(r *Reads, object, old rawjson.Value) bool {
@@ -159,7 +159,7 @@ func (c *comparison) sameEach(r *Reads, object, old rawjson.Value) bool {
 	}
 }
 
-// equal tells whether two values are written alike, but for space, escapes and
+// equal reports whether two values are written alike, but for space, escapes and
 // the order of members.
 func (c *comparison) equal(a, b rawjson.Value) bool {
 	if *c.left < 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
-// program is an expression with the variables that it may name, all random.
+// program returns an expression with the variables that it may name, all random.
 func (g *generator) program(compiler *expression.Compiler, depth int) (*expression.Program, *expression.Variables) {
 	declared := expression.NewVariables()
 	for i := range g.IntN(3) {
@@ -61,7 +61,7 @@ func checkSameIn(t *testing.T, compiler *expression.Compiler, seed uint64) (comp
 	return 1, same
 }
 
-// worse tells whether what an expression comes to may not come of a change by
+// worse reports whether what an expression comes to may not come of a change by
 // which it is said to see the same. Which of several errors it comes to depends
 // on the order of lists.
 func worse(was, is string, taken bool) bool {

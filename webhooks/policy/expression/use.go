@@ -25,7 +25,7 @@ const (
 	empty
 )
 
-// ofCondition is the use of what is joined to a condition by "and" and "or".
+// ofCondition returns the use of what is joined to a condition by "and" and "or".
 func (u use) ofCondition() use {
 	if u == holds || u == fails {
 		return u
@@ -33,7 +33,7 @@ func (u use) ofCondition() use {
 	return exactly
 }
 
-// negated is the use of what is negated for a condition.
+// negated returns the use of what is negated for a condition.
 func (u use) negated() use {
 	switch u {
 	case holds:
@@ -71,7 +71,7 @@ func (r *reader) bounded(c ast.CallExpr, u use) bool {
 	return false
 }
 
-// mirrored is an operator that compares with its sides exchanged, and false for
+// mirrored returns an operator that compares with its sides exchanged, and false for
 // any other function.
 func mirrored(operator string) (string, bool) {
 	switch operator {
@@ -99,7 +99,7 @@ const (
 	notEmpty
 )
 
-// comparedSize is what has its size compared, to what use and what for, if the
+// comparedSize returns what has its size compared, to what use and what for, if the
 // left side is a size or what is on the right is empty.
 func comparedSize(operator string, left, right ast.Expr, u use) (of ast.Expr, _ use, is sizeIs, ok bool) {
 	limit, isNumber := int64(0), true
@@ -152,7 +152,7 @@ func comparedSize(operator string, left, right ast.Expr, u use) (of ast.Expr, _ 
 	}
 }
 
-// sized is what a call gives the size of, or nil.
+// sized returns what a call gives the size of, or nil.
 func sized(c ast.CallExpr) ast.Expr {
 	switch {
 	case c.FunctionName() != "size":

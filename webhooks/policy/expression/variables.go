@@ -33,7 +33,7 @@ type variable struct {
 	root ast.Expr
 }
 
-// NewVariables is a policy without variables so far.
+// NewVariables returns a policy without variables so far.
 func NewVariables() *Variables {
 	return &Variables{index: map[string]int{}, types: map[string]*types.Type{}}
 }
@@ -62,7 +62,7 @@ func (v *Variables) Seal() {
 	}
 }
 
-// root is the expression of a variable, or nil.
+// root returns the expression of a variable, or nil.
 func (v *Variables) root(name string) ast.Expr {
 	if v == nil {
 		return nil
@@ -73,7 +73,7 @@ func (v *Variables) root(name string) ast.Expr {
 	return nil
 }
 
-// field is the type of a field of the name variables, nil of any other.
+// field returns the type of a field of the name variables, nil of any other.
 func (v *Variables) field(name, field string) *types.Type {
 	if v == nil || name != plugincel.VariableVarName {
 		return nil
@@ -81,7 +81,7 @@ func (v *Variables) field(name, field string) *types.Type {
 	return v.types[field]
 }
 
-// fieldType is the type that upstream gives a variable whose expression has the
+// fieldType returns the type that upstream gives a variable whose expression has the
 // type: what it cannot declare is dyn.
 func fieldType(t *cel.Type) *cel.Type {
 	switch t {
@@ -133,7 +133,7 @@ func (v *values) reset(in *Input) {
 
 var errSelf = errors.New("the variable refers to itself")
 
-// get is the value of a variable, which may be an error.
+// get returns the value of a variable, which may be an error.
 func (v *values) get(i int) ref.Val {
 	in := v.input
 	if n := len(v.asking); n > 0 {
@@ -191,7 +191,7 @@ func (in *Input) Evaluated(yield func(name string, program *Program, value ref.V
 
 var _ traits.Mapper = (*values)(nil)
 
-// Find is the value of the variable of that name.
+// Find returns the value of the variable of that name.
 func (v *values) Find(key ref.Val) (ref.Val, bool) {
 	text, ok := key.(types.String)
 	if !ok {
@@ -213,7 +213,7 @@ func (v *values) Find(key ref.Val) (ref.Val, bool) {
 	return v.get(i), true
 }
 
-// Get is Find for who takes an error.
+// Get is Find for a caller that takes an error.
 func (v *values) Get(key ref.Val) ref.Val {
 	value, found := v.Find(key)
 	if found {
@@ -222,7 +222,7 @@ func (v *values) Get(key ref.Val) ref.Val {
 	return types.ValOrErr(key, "no such key: %v", key)
 }
 
-// Contains tells whether there is a variable of that name.
+// Contains reports whether there is a variable of that name.
 func (v *values) Contains(key ref.Val) ref.Val {
 	value, found := v.Find(key)
 	if value != nil && types.IsUnknownOrError(value) {
@@ -231,7 +231,7 @@ func (v *values) Contains(key ref.Val) ref.Val {
 	return types.Bool(found)
 }
 
-// Size is how many variables there are.
+// Size returns how many variables there are.
 func (v *values) Size() ref.Val { return types.Int(len(v.known)) }
 
 // Iterator goes through the values, as upstream's does, where a map's goes
@@ -261,7 +261,7 @@ func (v *values) ConvertToType(to ref.Type) ref.Val {
 	}
 }
 
-// Equal tells whether both are the same.
+// Equal reports whether both are the same.
 func (v *values) Equal(other ref.Val) ref.Val {
 	values, ok := other.(*values)
 	return types.Bool(ok && values == v)

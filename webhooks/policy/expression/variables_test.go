@@ -27,7 +27,7 @@ func (c counting) ObjectValue() ref.Val {
 	return c.source.ObjectValue()
 }
 
-// evaluated are the variables that were evaluated, with their values.
+// evaluated returns the variables that were evaluated, with their values.
 func evaluated(input *expression.Input) []string {
 	var out []string
 	input.Evaluated(func(name string, _ *expression.Program, value ref.Val, err error, _ int64) {

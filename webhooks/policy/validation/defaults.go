@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefaultPolicySpec is the spec as the API server stores it when it is given this
+// DefaultPolicySpec returns the spec as the API server stores it when it is given this
 // one, https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/apis/admissionregistration/v1/defaults.go.
 // The argument is left as it is.
 func DefaultPolicySpec(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) *admissionregistrationv1.ValidatingAdmissionPolicySpec {

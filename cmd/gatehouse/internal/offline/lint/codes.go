@@ -1,6 +1,6 @@
 package lint
 
-// Code names a finding, for people who look it up and for v1alpha1.LintIgnoreAnnotation. Codes
+// Code names a diagnostic, for people who look it up and for v1alpha1.LintIgnoreAnnotation. Codes
 // do not change.
 type Code string
 
@@ -60,7 +60,7 @@ const (
 	UnknownCode Code = "unknown-code"
 )
 
-// Codes are all codes, in the order in which they are documented.
+// Codes returns all codes, in the order in which they are documented.
 func Codes() []Code {
 	return []Code{
 		Type, OptionalField, NullObject, NamespaceObject, OrValue, InvalidLiteral, CELVersion,

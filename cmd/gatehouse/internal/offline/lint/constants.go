@@ -34,7 +34,7 @@ func (s *subject) constants() {
 	}
 }
 
-// fold is the value of a part of an expression that has the same one for every
+// fold returns the value of a part of an expression that has the same one for every
 // request. What has no names in it is evaluated, once and within the API server's
 // cost limit; of logical operators one side may be enough.
 func fold(env *cel.Env, c typecheck.Checked, e ast.Expr) (value, constant bool) {
@@ -66,7 +66,7 @@ func fold(env *cel.Env, c typecheck.Checked, e ast.Expr) (value, constant bool) 
 	return bool(v), isBool
 }
 
-// evaluate is the value of a part of an expression that names nothing.
+// evaluate returns the value of a part of an expression that names nothing.
 func evaluate(env *cel.Env, c typecheck.Checked, e ast.Expr) (ref.Val, error) {
 	program, err := env.PlanProgram(ast.NewCheckedAST(ast.NewAST(e, c.AST.SourceInfo()), c.AST.TypeMap(), c.AST.ReferenceMap()))
 	if err != nil {
@@ -76,7 +76,7 @@ func evaluate(env *cel.Env, c typecheck.Checked, e ast.Expr) (ref.Val, error) {
 	return out, err
 }
 
-// hasHugeExponent tells whether a literal has an exponent of three digits or more.
+// hasHugeExponent reports whether a literal has an exponent of three digits or more.
 // The parser of quantities computes what such a number is, for minutes.
 func hasHugeExponent(e ast.Expr) bool {
 	found := false
@@ -89,7 +89,7 @@ func hasHugeExponent(e ast.Expr) bool {
 
 var hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3,}`)
 
-// dependsOnRequest tells whether an expression names anything but the elements of
+// dependsOnRequest reports whether an expression names anything but the elements of
 // its own loops.
 func dependsOnRequest(e ast.Expr) bool {
 	local := map[string]bool{}

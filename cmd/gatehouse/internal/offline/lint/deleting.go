@@ -101,7 +101,7 @@ func (f *formula) node(of *expression, e ast.Expr) *node {
 	return &node{atom: at}
 }
 
-// variable is the expression of a variable, or nil.
+// variable returns the expression of a variable, or nil.
 func (s *subject) variable(name string) *expression {
 	for _, e := range s.expressions {
 		if e.role == variable && e.name == name {
@@ -144,7 +144,7 @@ func readsField(field string) func(ast.Expr) bool {
 	}
 }
 
-// fixed is the value of an atom that has one in each update that changes
+// fixed returns the value of an atom that has one in each update that changes
 // something.
 func (f *formula) fixed(e ast.Expr) (value, ok bool) {
 	if e.Kind() == ast.LiteralKind && (e.AsLiteral() == types.True || e.AsLiteral() == types.False) {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestGuide lints the examples of docs/lint.md: every code has one, in the order
-// of Codes, and each example has the findings that are shown and no others.
+// of Codes, and each example has the diagnostics that are shown and no others.
 // UPDATE_GOLDEN=1 writes what is found into the guide.
 func TestGuide(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestGuide(t *testing.T) {
 		got := lintText(t, example)
 		for line := range strings.SplitSeq(got, "\n") {
 			if !strings.HasSuffix(line, " ["+code+"]") {
-				t.Errorf("%s: a finding with another code: %s", code, line)
+				t.Errorf("%s: a diagnostic with another code: %s", code, line)
 			}
 		}
 		if got != want {

@@ -167,7 +167,7 @@ func TestExceptionConditions(t *testing.T) {
 	}
 }
 
-// TestIgnored leaves findings out by their codes, and reports codes that there
+// TestIgnored leaves diagnostics out by their codes, and reports codes that there
 // are not.
 func TestIgnored(t *testing.T) {
 	t.Parallel()
@@ -187,7 +187,7 @@ func TestIgnored(t *testing.T) {
 		for _, f := range found {
 			codes[f.Code] = true
 			if f.Source != "f.yaml" || f.Object != "AdmissionPolicy/p" {
-				t.Errorf("a finding about %s: %s", f.Source, f.Object)
+				t.Errorf("a diagnostic about %s: %s", f.Source, f.Object)
 			}
 		}
 		if len(codes) != len(strings.Fields(want)) {

@@ -74,7 +74,7 @@ func (l *linter) exceptionConditions(d document, spec *v1alpha1.PolicyExceptionS
 	s.literals()
 }
 
-// rulesOf are the resource rules of the named policies. All is false if one of
+// rulesOf returns the resource rules of the named policies. All is false if one of
 // these is not known.
 func (l *linter) rulesOf(named []v1alpha1.ExceptedPolicy) (rules []admissionregistrationv1.NamedRuleWithOperations, all bool) {
 	all = true
@@ -100,7 +100,7 @@ func (l *linter) rulesOf(named []v1alpha1.ExceptedPolicy) (rules []admissionregi
 	return rules, all
 }
 
-// days is a time in whole days, and hours in the last one.
+// days returns a time in whole days, and hours in the last one.
 func days(left time.Duration) string {
 	if left < 24*time.Hour {
 		return plural(int(left/time.Hour), "hour", "hours")

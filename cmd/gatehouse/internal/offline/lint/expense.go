@@ -39,7 +39,7 @@ func (s *subject) expense() {
 	}
 }
 
-// estimate is the cost of an expression at most, for the sizes above.
+// estimate returns the cost of an expression at most, for the sizes above.
 func estimate(e *expression) uint64 {
 	sizes := sizes{}
 	cost, err := checker.Cost(e.typed().AST, &library.CostEstimator{SizeEstimator: sizes}, checker.PresenceTestHasCost(false))
@@ -52,7 +52,7 @@ func estimate(e *expression) uint64 {
 // sizes estimates what is in objects.
 type sizes struct{}
 
-// EstimateSize is the size of a value.
+// EstimateSize returns the size of a value.
 func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	kind := node.Type().Kind()
 	switch {
@@ -89,7 +89,7 @@ func (s *subject) regularExpressions() {
 	}
 }
 
-// refers tells whether a part of an expression has one of the names in it.
+// refers reports whether a part of an expression has one of the names in it.
 func refers(e ast.Expr, names map[string]bool) bool {
 	found := false
 	walk(e, func(part ast.Expr) {
@@ -98,7 +98,7 @@ func refers(e ast.Expr, names map[string]bool) bool {
 	return found
 }
 
-// regexOf is the regular expression of a call, and nil for anything else.
+// regexOf returns the regular expression of a call, and nil for anything else.
 func regexOf(e ast.Expr) ast.Expr {
 	if e.Kind() != ast.CallKind {
 		return nil

@@ -3,7 +3,7 @@
 // author has not thought of, what another version of Kubernetes understands
 // otherwise, what costs more than it may.
 //
-// Every finding is a warning and has a code. A document can have findings of its
+// Every diagnostic is a warning and has a code. A document can have diagnostics of its
 // own left out by their codes, in the annotation v1alpha1.LintIgnoreAnnotation.
 //
 // It is for people who write policies and is run by lint alone: the server does
@@ -74,13 +74,13 @@ func Lint(in Input) (diagnostic.List, error) {
 	return l.sorted(), nil
 }
 
-// located is a finding and its place in the expression that it is about.
+// located is a diagnostic and its place in the expression that it is about.
 type located struct {
 	diagnostic.Diagnostic
 	line, column int
 }
 
-// sorted are the findings in the order in which they are shown, and those about
+// sorted returns the diagnostics in the order in which they are shown, and those about
 // one expression in the order of their places.
 func (l *linter) sorted() diagnostic.List {
 	slices.SortStableFunc(l.found, func(a, b located) int {
@@ -162,7 +162,7 @@ func (l *linter) binding(d document, spec *admissionregistrationv1.ValidatingAdm
 	}
 }
 
-// document is what findings about one document are reported to.
+// document is what diagnostics about one document are reported to.
 type document struct {
 	source, object string
 	ignored        []string
@@ -193,7 +193,7 @@ func (l *linter) document(source, kind string, meta *metav1.ObjectMeta) document
 	return d
 }
 
-// warn reports a finding unless the document does not want it.
+// warn reports a diagnostic unless the document does not want it.
 func (d document) warn(code Code, path *field.Path, hint, format string, args ...any) {
 	d.add(code, path, hint, fmt.Sprintf(format, args...), 0, 0)
 }
@@ -208,7 +208,7 @@ func (d document) add(code Code, path *field.Path, hint, message string, line, c
 	}, line, column})
 }
 
-// quoted is a text in quotes, cut to a length that a finding can hold.
+// quoted returns a text in quotes, cut to a length that a diagnostic can hold.
 func quoted(text string) string {
 	const most = 80 // characters: half a line of a wide terminal
 	if runes := []rune(text); len(runes) > most {

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// now is the time of every test.
+// now returns the time of every test.
 func now() time.Time { return time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC) }
 
 // context is what the documents of a test hold besides policies.
@@ -45,7 +45,7 @@ func (c context) List(gvk schema.GroupVersionKind, _ string, _ labels.Selector) 
 	return out, nil
 }
 
-// read is the input that documents hold.
+// read returns the input that documents hold.
 func read(t *testing.T, source, documents string) lint.Input {
 	t.Helper()
 	in := lint.Input{Now: now()}
@@ -102,7 +102,7 @@ func decode(t *testing.T, document string, into any, strict bool) {
 	}
 }
 
-// lint is the findings about documents, one a line.
+// lint is the diagnostics about documents, one a line.
 func lintText(t *testing.T, documents string) string {
 	t.Helper()
 	found, err := lint.Lint(read(t, "", documents))
@@ -112,14 +112,14 @@ func lintText(t *testing.T, documents string) string {
 	lines := make([]string, len(found))
 	for i, f := range found {
 		if f.Severity != "warning" || f.Code == "" {
-			t.Errorf("finding without code, or no warning: %+v", f)
+			t.Errorf("diagnostic without code, or no warning: %+v", f)
 		}
 		lines[i] = f.String()
 	}
 	return strings.Join(lines, "\n")
 }
 
-// with is a ValidatingAdmissionPolicy on pods with more of a spec.
+// with returns a ValidatingAdmissionPolicy on pods with more of a spec.
 func with(rule, spec string) string {
 	if rule == "" {
 		rule = "{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}"

@@ -21,7 +21,7 @@ func (s *subject) literals() {
 	}
 }
 
-// ofLiterals tells whether a function has arguments, and all are literals. Of
+// ofLiterals reports whether a function has arguments, and all are literals. Of
 // those whose literals Compile looks at it is false.
 func ofLiterals(call ast.CallExpr) bool {
 	if slices.Contains([]string{"duration", "timestamp", "matches"}, call.FunctionName()) {

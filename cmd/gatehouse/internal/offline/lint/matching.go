@@ -67,7 +67,7 @@ func (s *subject) resources(rule *admissionregistrationv1.NamedRuleWithOperation
 	}
 }
 
-// possible are the operations that there are for a resource, and why there are
+// possible returns the operations that there are for a resource, and why there are
 // no others. It is nil if that is not known.
 func possible(resource string) (operations []admissionregistrationv1.OperationType, why string) {
 	name, subresource, _ := strings.Cut(resource, "/")
@@ -105,7 +105,7 @@ func createUpdateDelete(name string) (operations []admissionregistrationv1.Opera
 	}
 }
 
-// reviewed are the rules without resources that have none of their operations.
+// reviewed returns the rules without resources that have none of their operations.
 func reviewed(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
 	out := make([]admissionregistrationv1.NamedRuleWithOperations, len(rules))
 	for i := range rules {
@@ -198,7 +198,7 @@ func (s *subject) neverReviewed(rule *admissionregistrationv1.NamedRuleWithOpera
 	}
 }
 
-// unreviewed is the group of a resource that the API server asks no policy about,
+// unreviewed returns the group of a resource that the API server asks no policy about,
 // and of webhook configurations, which it asks no webhook about,
 // https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/kubeapiserver/admission/exclusion/resources.go.
 func unreviewed(name string) (group string, exempt bool) {
@@ -215,7 +215,7 @@ func unreviewed(name string) (group string, exempt bool) {
 	}
 }
 
-// covers tells whether everything that a rule is about is excluded by another.
+// covers reports whether everything that a rule is about is excluded by another.
 func covers(exclude, rule *admissionregistrationv1.NamedRuleWithOperations) bool {
 	return (len(exclude.ResourceNames) == 0 || len(rule.ResourceNames) > 0 && within(rule.ResourceNames, exclude.ResourceNames)) &&
 		within(rule.Operations, exclude.Operations) && within(rule.APIGroups, exclude.APIGroups) && within(rule.APIVersions, exclude.APIVersions) &&
@@ -225,12 +225,12 @@ func covers(exclude, rule *admissionregistrationv1.NamedRuleWithOperations) bool
 		(exclude.Scope == nil || *exclude.Scope == admissionregistrationv1.AllScopes || rule.Scope != nil && *rule.Scope == *exclude.Scope)
 }
 
-// within tells whether all of a list is in another, in which "*" stands for all.
+// within reports whether all of a list is in another, in which "*" stands for all.
 func within[S ~string](list, all []S) bool {
 	return len(list) > 0 && (slices.Contains(all, "*") || !slices.ContainsFunc(list, func(s S) bool { return !slices.Contains(all, s) }))
 }
 
-// includes tells whether resources of a rule, such as "pods/*", include another.
+// includes reports whether resources of a rule, such as "pods/*", include another.
 func includes(all, one string) bool {
 	allName, allSub, allHas := strings.Cut(all, "/")
 	name, sub, has := strings.Cut(one, "/")
@@ -248,7 +248,7 @@ func operationList(list []admissionregistrationv1.OperationType) string {
 	return strings.Join(out, ", ")
 }
 
-// plural is a number and what it counts.
+// plural returns a number and what it counts.
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -59,7 +59,7 @@ func (s *subject) nullObjects() {
 	}
 }
 
-// consequence is what becomes of a request when an expression fails.
+// consequence returns what becomes of a request when an expression fails.
 func (s *subject) consequence() string {
 	if *s.spec.FailurePolicy == admissionregistrationv1.Ignore {
 		return "what it checks is not checked"
@@ -67,7 +67,7 @@ func (s *subject) consequence() string {
 	return "the request is refused"
 }
 
-// member is the first field of a variable that the expression reads. A test for
+// member returns the first field of a variable that the expression reads. A test for
 // a field of null is false, and no error.
 func (e *expression) member(name string) ast.Expr {
 	var out ast.Expr
@@ -82,7 +82,7 @@ func (e *expression) member(name string) ast.Expr {
 	return out
 }
 
-// asks tells whether the policy asks for the operation, or whether the variable is
+// asks reports whether the policy asks for the operation, or whether the variable is
 // null or has a field, before or in the expression. A variable may be used only where that
 // was asked.
 func (s *subject) asks(e *expression, name string) bool {

@@ -84,7 +84,7 @@ func (s *subject) optionalKey(e *expression, checked typecheck.Checked, part ast
 		"%s.%s %s: then the expression fails, and the request is refused", a.structure, a.field, what)
 }
 
-// targets are the parts of an expression that optionals reports.
+// targets returns the parts of an expression that optionals reports.
 func targets(e *expression) []int64 {
 	var out []int64
 	walk(e.plain.AST.Expr(), func(part ast.Expr) {
@@ -95,7 +95,7 @@ func targets(e *expression) []int64 {
 	return out
 }
 
-// reads is the optional field or key that a part of an expression reads.
+// reads returns the optional field or key that a part of an expression reads.
 func reads(c typecheck.Checked, part ast.Expr) (access, bool) {
 	switch {
 	case part.Kind() == ast.SelectKind && !part.AsSelect().IsTestOnly():
@@ -131,7 +131,7 @@ func isOptional(c typecheck.Checked, e ast.Expr) bool {
 	return t != nil && t.Kind() == types.OpaqueKind
 }
 
-// holder is the field that a part of an expression is, if it is a map.
+// holder returns the field that a part of an expression is, if it is a map.
 func holder(c typecheck.Checked, e ast.Expr) (access, bool) {
 	var operand ast.Expr
 	var name string
@@ -154,7 +154,7 @@ func holder(c typecheck.Checked, e ast.Expr) (access, bool) {
 	return access{structure: t.Name, field: name}, true
 }
 
-// ofTemplate tells whether a part of an expression is the metadata of a pod
+// ofTemplate reports whether a part of an expression is the metadata of a pod
 // template. That has labels, which the workload selects its pods by.
 func ofTemplate(e ast.Expr) bool {
 	if e.Kind() != ast.SelectKind || e.AsSelect().FieldName() != "metadata" {
@@ -164,7 +164,7 @@ func ofTemplate(e ast.Expr) bool {
 	return template.Kind() == ast.SelectKind && template.AsSelect().FieldName() == "template"
 }
 
-// holderOf is the structure with the map that a part of an expression reads a key
+// holderOf returns the structure with the map that a part of an expression reads a key
 // of, and nil if that map is always there.
 func holderOf(c typecheck.Checked, part ast.Expr) *typecheck.Type {
 	of := func(e ast.Expr) *typecheck.Type {
@@ -179,14 +179,14 @@ func holderOf(c typecheck.Checked, part ast.Expr) *typecheck.Type {
 	return of(part.AsCall().Args()[0])
 }
 
-// ofObject tells whether a part of an expression may be of the object: other
+// ofObject reports whether a part of an expression may be of the object: other
 // variables of policies are no matter of the request.
 func ofObject(e ast.Expr) bool {
 	r := root(e)
 	return r != plugincel.ParamsVarName && r != plugincel.NamespaceVarName && r != plugincel.RequestVarName
 }
 
-// tests are the fields and keys whose presence an expression tests.
+// tests returns the fields and keys whose presence an expression tests.
 func tests(e *expression) []access {
 	var out []access
 	for _, c := range e.kinds {
@@ -218,7 +218,7 @@ func tests(e *expression) []access {
 	return out
 }
 
-// member is the field of a structure, or the key of a map, that is tested.
+// member returns the field of a structure, or the key of a map, that is tested.
 func member(c typecheck.Checked, operand ast.Expr, name string) []access {
 	if a, ok := holder(c, operand); ok {
 		a.key = name
@@ -230,7 +230,7 @@ func member(c typecheck.Checked, operand ast.Expr, name string) []access {
 	return nil
 }
 
-// known tells whether it is known which fields of a structure are there whatever
+// known reports whether it is known which fields of a structure are there whatever
 // their author writes.
 func known(structure string) bool {
 	switch strings.TrimPrefix(structure, "core/v1.") {
@@ -242,7 +242,7 @@ func known(structure string) bool {
 	}
 }
 
-// mayBeAbsent tells whether an optional field may be missing in a request that
+// mayBeAbsent reports whether an optional field may be missing in a request that
 // policies see: neither the API server's defaults nor its own admission set it,
 // and its validation does not require it.
 func mayBeAbsent(t *typecheck.Type, name string) bool {

@@ -34,7 +34,7 @@ func (s *subject) optionals() {
 	}
 }
 
-// optionalHint is how the target of a call is written as an optional value.
+// optionalHint returns how the target of a call is written as an optional value.
 func optionalHint(target ast.Expr, written string) string {
 	if target.Kind() != ast.SelectKind || written == "" {
 		return "write optional.of(…), or drop the call"
@@ -46,7 +46,7 @@ func optionalHint(target ast.Expr, written string) string {
 	return "write " + written[:dot] + ".?" + written[dot+1:]
 }
 
-// onPlainValue tells whether a part of an expression is a call of a function of
+// onPlainValue reports whether a part of an expression is a call of a function of
 // optional values on a value that is certainly none.
 func onPlainValue(c typecheck.Checked, part ast.Expr) bool {
 	if part.Kind() != ast.CallKind || !part.AsCall().IsMemberFunction() {
@@ -61,7 +61,7 @@ func onPlainValue(c typecheck.Checked, part ast.Expr) bool {
 	return t != nil && t.Kind() == types.DynKind && root(target) != "" && variableOf(target) == "" && !optionalChain(target)
 }
 
-// optionalChain tells whether a chain of fields and elements has one behind a
+// optionalChain reports whether a chain of fields and elements has one behind a
 // question mark in it: then it is an optional value, whatever is checked of it.
 func optionalChain(e ast.Expr) bool {
 	for {
@@ -76,7 +76,7 @@ func optionalChain(e ast.Expr) bool {
 	}
 }
 
-// orValueOf tells whether a part of an expression is reported by optionals.
+// orValueOf reports whether a part of an expression is reported by optionals.
 func orValueOf(e *expression, id int64) bool {
 	found := false
 	walk(e.plain.AST.Expr(), func(part ast.Expr) { found = found || part.ID() == id && onPlainValue(e.plain, part) })

@@ -115,7 +115,7 @@ func (l *linter) namespaceSelector(d document, selector *metav1.LabelSelector, a
 	d.warn(NamespaceSelector, at, hint, "selects none of the namespaces here")
 }
 
-// namespaceLabels are a namespace's labels as the API server completes them.
+// namespaceLabels returns a namespace's labels as the API server completes them.
 func namespaceLabels(n *corev1.Namespace) labels.Set {
 	set := labels.Set{}
 	maps.Copy(set, n.Labels)

@@ -150,7 +150,7 @@ func (s *subject) check(object, params *typecheck.Type, done func(*expression, t
 	}
 }
 
-// params is the type of the params, or nil.
+// params returns the type of the params, or nil.
 func (s *subject) params() *typecheck.Type {
 	if s.spec.ParamKind == nil {
 		return nil
@@ -162,7 +162,7 @@ func (s *subject) params() *typecheck.Type {
 	return kind.Type
 }
 
-// typed is the expression checked with the type of the first kind, if there is
+// typed returns the expression checked with the type of the first kind, if there is
 // one that it fits.
 func (e *expression) typed() typecheck.Checked {
 	for _, c := range e.kinds {
@@ -173,7 +173,7 @@ func (e *expression) typed() typecheck.Checked {
 	return e.plain
 }
 
-// at reports a finding about a part of an expression.
+// at reports a diagnostic about a part of an expression.
 func (s *subject) at(code Code, e *expression, part int64, hint, format string, args ...any) {
 	location := e.parsed.NativeRep().SourceInfo().GetStartLocation(part)
 	line, column := max(location.Line(), 1), max(location.Column(), 0)
@@ -181,12 +181,12 @@ func (s *subject) at(code Code, e *expression, part int64, hint, format string, 
 	s.add(code, e.path, hint, fmt.Sprintf("%d:%d in %s: ", line, column+1, around(lines[min(line, len(lines))-1], column))+fmt.Sprintf(format, args...), line, column)
 }
 
-// whole reports a finding about all of an expression.
+// whole reports a diagnostic about all of an expression.
 func (s *subject) whole(code Code, e *expression, hint, format string, args ...any) {
 	s.warn(code, e.path, hint, "%s "+format, append([]any{quoted(strings.Join(strings.Fields(e.text), " "))}, args...)...)
 }
 
-// around is a line of an expression in quotes, cut to a length that a finding can
+// around returns a line of an expression in quotes, cut to a length that a diagnostic can
 // hold, with the character at the column in it.
 func around(line string, column int) string {
 	const before = 50 // characters, of the 80 that are shown
@@ -202,7 +202,7 @@ func walk(e ast.Expr, visit func(ast.Expr)) {
 	ast.PreOrderVisit(e, ast.NewExprVisitor(visit))
 }
 
-// text is a part of an expression as it may be written.
+// text returns a part of an expression as it may be written.
 func text(c typecheck.Checked, e ast.Expr) string {
 	out, err := parser.Unparse(e, c.AST.SourceInfo())
 	if err != nil {
@@ -211,7 +211,7 @@ func text(c typecheck.Checked, e ast.Expr) string {
 	return out
 }
 
-// root is the variable that a chain of fields and elements begins with, and ""
+// root returns the variable that a chain of fields and elements begins with, and ""
 // if it begins with something else.
 func root(e ast.Expr) string {
 	for {
@@ -232,7 +232,7 @@ func isCall(e ast.Expr, function string) bool {
 	return e.Kind() == ast.CallKind && e.AsCall().FunctionName() == function
 }
 
-// literal is the text of a literal string.
+// literal returns the text of a literal string.
 func literal(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.LiteralKind {
 		return "", false
@@ -241,7 +241,7 @@ func literal(e ast.Expr) (string, bool) {
 	return string(v), ok
 }
 
-// path is a chain of fields from a variable, "request.kind.kind", and "" for
+// path returns a chain of fields from a variable, "request.kind.kind", and "" for
 // anything else.
 func path(e ast.Expr) string {
 	switch e.Kind() {
@@ -260,7 +260,7 @@ func path(e ast.Expr) string {
 	}
 }
 
-// operations are those that the policy is about.
+// operations returns those that the policy is about.
 func (s *subject) operations() []admissionregistrationv1.OperationType {
 	if s.spec.MatchConstraints == nil {
 		return nil
@@ -285,11 +285,11 @@ func allOperations() []admissionregistrationv1.OperationType {
 	}
 }
 
-// before tells whether an expression is one that others of the policy count on:
+// before reports whether an expression is one that others of the policy count on:
 // a condition, or a variable.
 func (e *expression) before() bool { return e.role == condition || e.role == variable }
 
-// mentions tells whether an expression, a condition or a variable has a part
+// mentions reports whether an expression, a condition or a variable has a part
 // that the function recognises.
 func (s *subject) mentions(e *expression, recognise func(ast.Expr) bool) bool {
 	found := false
@@ -301,7 +301,7 @@ func (s *subject) mentions(e *expression, recognise func(ast.Expr) bool) bool {
 	return found
 }
 
-// variableOf is the name of a variable of the policy that a part of an expression
+// variableOf returns the name of a variable of the policy that a part of an expression
 // is, and "".
 func variableOf(e ast.Expr) string {
 	if e.Kind() != ast.SelectKind {

@@ -89,7 +89,7 @@ func explain(checked typecheck.Checked, err *common.Error) issue {
 	return out
 }
 
-// mixesStructures tells whether a part of an expression is one that takes maps
+// mixesStructures reports whether a part of an expression is one that takes maps
 // and lists of any kind, and is given a structure.
 func mixesStructures(checked typecheck.Checked, id int64) bool {
 	found := false

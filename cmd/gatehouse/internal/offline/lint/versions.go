@@ -25,7 +25,7 @@ type versions struct {
 	environments [newestServer - oldestServer + 1]*cel.Env
 }
 
-// all are the environments, the oldest first.
+// all returns the environments, the oldest first.
 func (v *versions) all() ([]*cel.Env, error) {
 	for i := range v.environments {
 		if v.environments[i] != nil {

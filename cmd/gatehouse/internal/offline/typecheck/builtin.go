@@ -89,7 +89,7 @@ func (g *goTypes) fields(t reflect.Type, into map[string]Field) {
 	}
 }
 
-// goName is a type's name as people know it: group, version and type.
+// goName returns a type's name as people know it: group, version and type.
 func goName(t reflect.Type) string {
 	path := t.PkgPath()
 	for _, prefix := range []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/apis/"} {

@@ -31,7 +31,7 @@ type Checker struct {
 	bounds   *celbound.Bounds
 }
 
-// NewChecker is a Checker with the functions of a Kubernetes version, "1.36":
+// NewChecker returns a Checker with the functions of a Kubernetes version, "1.36":
 // those that stored expressions may use, as in the API server.
 func NewChecker(schemas *Schemas, compatibility string) (*Checker, error) {
 	parsed, err := version.ParseMajorMinor(compatibility)
@@ -71,7 +71,7 @@ func (c *Checker) Parse(text string) (*cel.Ast, error) {
 	return parsed, issues.Err()
 }
 
-// Environment is what expressions of policies are compiled in, with everything
+// Environment returns what expressions of policies are compiled in, with everything
 // that a policy can have: params and authorizer. Variables are of any type.
 func Environment(compatibility *version.Version) (*environment.EnvSet, error) {
 	request, namespace := plugincel.BuildRequestType(), plugincel.BuildNamespaceType()
@@ -91,7 +91,7 @@ func Environment(compatibility *version.Version) (*environment.EnvSet, error) {
 	})
 }
 
-// withoutObjects are the variables but for those whose types a Scope says.
+// withoutObjects returns the variables but for those whose types a Scope says.
 func withoutObjects(all []*decls.VariableDecl) []*decls.VariableDecl {
 	typed := []string{plugincel.ObjectVarName, plugincel.OldObjectVarName, plugincel.ParamsVarName, plugincel.VariableVarName}
 	return slices.DeleteFunc(slices.Clone(all), func(v *decls.VariableDecl) bool { return slices.Contains(typed, v.Name()) })
@@ -173,7 +173,7 @@ func (s *Scope) Check(parsed *cel.Ast) Checked {
 	return Checked{AST: typed, Issues: issues.GetErrors(), scope: s}
 }
 
-// Structure is the structure that a part of the expression is, or may be if it
+// Structure returns the structure that a part of the expression is, or may be if it
 // is an optional value, and nil if it is not one of an object.
 func (c Checked) Structure(e ast.Expr) *Type {
 	t := c.AST.GetType(e.ID())

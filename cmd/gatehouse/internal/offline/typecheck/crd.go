@@ -46,7 +46,7 @@ func (s *Schemas) customResources(crd *unstructured.Unstructured) {
 // customTypes makes types of the schema of a custom resource.
 type customTypes struct{ schemas *Schemas }
 
-// asResource is the type of an object that every object has the metadata of.
+// asResource returns the type of an object that every object has the metadata of.
 func (c customTypes) asResource(t *Type, name string) *Type {
 	if t.Name == "" {
 		return t

@@ -27,7 +27,7 @@ type Kind struct {
 	Type *Type
 }
 
-// String is the kind as findings name it: "apps/v1 Deployment".
+// String returns the kind as diagnostics name it: "apps/v1 Deployment".
 func (k Kind) String() string {
 	return k.GroupVersion().String() + " " + k.Kind
 }
@@ -44,7 +44,7 @@ type Schemas struct {
 	groups map[string][]string
 }
 
-// New are the schemas of Kubernetes' own kinds, and of those that the given
+// New returns the schemas of Kubernetes' own kinds, and of those that the given
 // CustomResourceDefinitions define.
 func New(crds []*unstructured.Unstructured) *Schemas {
 	s := &Schemas{
@@ -84,10 +84,10 @@ func (s *Schemas) add(gvk schema.GroupVersionKind, plural string, t *Type) {
 	s.known(gvk)
 }
 
-// Versions are the versions of an API group, sorted; none if it is not known.
+// Versions returns the versions of an API group, sorted; none if it is not known.
 func (s *Schemas) Versions(group string) []string { return s.groups[group] }
 
-// Groups are the groups that have a resource, sorted.
+// Groups returns the groups that have a resource, sorted.
 func (s *Schemas) Groups(name string) []string {
 	var out []string
 	for gvr := range s.kinds {
@@ -99,7 +99,7 @@ func (s *Schemas) Groups(name string) []string {
 	return out
 }
 
-// Resources are the resources of a group in any version, sorted.
+// Resources returns the resources of a group in any version, sorted.
 func (s *Schemas) Resources(group string) []string {
 	var out []string
 	for gvr := range s.kinds {
@@ -111,7 +111,7 @@ func (s *Schemas) Resources(group string) []string {
 	return out
 }
 
-// Kind is a kind by its name, and false if its schema is not known.
+// Kind returns a kind by its name, and false if its schema is not known.
 func (s *Schemas) Kind(gvk schema.GroupVersionKind) (Kind, bool) {
 	if t := s.custom[gvk]; t != nil {
 		return Kind{gvk, t}, t.Name != ""
@@ -122,7 +122,7 @@ func (s *Schemas) Kind(gvk schema.GroupVersionKind) (Kind, bool) {
 	return Kind{}, false
 }
 
-// Match are the kinds of the objects that rules are about, sorted, MostKinds at
+// Match returns the kinds of the objects that rules are about, sorted, MostKinds at
 // most. All is false if there may be others: for a wildcard, say.
 func (s *Schemas) Match(rules []admissionregistrationv1.NamedRuleWithOperations) (kinds []Kind, all bool) {
 	all = true
@@ -158,7 +158,7 @@ func (s *Schemas) refutes(group, resource string) bool {
 	return len(s.groups[group]) > 0 && name != "*" && !slices.Contains(s.Groups(name), group)
 }
 
-// object is the kind of the object in requests for a resource or subresource.
+// object returns the kind of the object in requests for a resource or subresource.
 func (s *Schemas) object(gvr schema.GroupVersionResource) (schema.GroupVersionKind, bool) {
 	name, subresource, _ := strings.Cut(gvr.Resource, "/")
 	gvk, found := s.kinds[gvr.GroupVersion().WithResource(name)]

@@ -42,14 +42,14 @@ type Field struct {
 	Optional bool
 }
 
-// FieldNames are the names of the fields of a structure, sorted.
+// FieldNames returns the names of the fields of a structure, sorted.
 func (t *Type) FieldNames() []string {
 	return slices.Sorted(maps.Keys(t.Fields))
 }
 
 func plain(t *types.Type) *Type { return &Type{plain: t} }
 
-// cel is the type as expressions see it.
+// cel returns the type as expressions see it.
 func (t *Type) cel() *types.Type {
 	switch {
 	case t.Name != "":
@@ -83,7 +83,7 @@ func (p provider) FindStructType(name string) (*types.Type, bool) {
 	return p.Provider.FindStructType(name)
 }
 
-// FindStructFieldNames are the fields of a structure.
+// FindStructFieldNames returns the fields of a structure.
 func (p provider) FindStructFieldNames(name string) ([]string, bool) {
 	if t := p.structures[name]; t != nil {
 		return t.FieldNames(), true
@@ -94,7 +94,7 @@ func (p provider) FindStructFieldNames(name string) ([]string, bool) {
 	return p.Provider.FindStructFieldNames(name)
 }
 
-// FindStructFieldType is the type of a field of a structure.
+// FindStructFieldType returns the type of a field of a structure.
 func (p provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	if t := p.structures[name]; t != nil {
 		f, found := t.Fields[field]

@@ -189,7 +189,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// bare are findings without policy and field.
+// bare are diagnostics without policy and field.
 func bare(found string) string {
 	lines := strings.Split(found, "\n")
 	for i, line := range lines {
