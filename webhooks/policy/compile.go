@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -185,58 +184,6 @@ type compilation struct {
 	named []exceptedPolicy
 }
 
-// configuration takes what holds for all policies.
-func (c *compilation) configuration(given *Configuration) {
-	var custom []v1alpha1.WorkloadKind
-	if given != nil {
-		d := validation.Reporter{Source: given.Source, Object: configurationKind, List: &c.diagnostics}
-		if given.CELCompatibilityVersion != "" {
-			if versions := compatibilityVersions(); slices.Contains(versions, given.CELCompatibilityVersion) {
-				c.set.version = given.CELCompatibilityVersion
-			} else {
-				d.Errorf(field.NewPath("celCompatibilityVersion"), fmt.Sprintf("allowed are %q to %q", versions[0], versions[len(versions)-1]),
-					"%q is not a version that is known here", given.CELCompatibilityVersion)
-			}
-		}
-		if budget := given.RequestCostBudget; budget != nil {
-			switch path := field.NewPath("requestCostBudget"); {
-			case *budget <= 0:
-				d.Errorf(path, "", "%d is not allowed: it must be more than 0", *budget)
-			case *budget < celconfig.RuntimeCELCostBudget:
-				d.Warnf(path, "what costs more is answered with HTTP 500", "%d is less than the %d that upstream lets one binding spend", *budget, celconfig.RuntimeCELCostBudget)
-			}
-			c.set.budget = *budget
-		}
-		custom = given.Workloads
-	}
-	kinds, err := workload.New(workload.FromAPI(custom))
-	var problems workload.Errors
-	switch {
-	case errors.As(err, &problems):
-		for _, problem := range problems {
-			c.diagnostics = append(c.diagnostics, diagnostic.Diagnostic{
-				Severity: diagnostic.Error, Source: given.Source, Object: configurationKind,
-				Field: strings.TrimSuffix(fmt.Sprintf("workloads[%d].%s", problem.Index, problem.Field), "."), Message: problem.Reason, Hint: problem.Hint,
-			})
-		}
-		kinds, _ = workload.New(nil) // the built-in ones are right
-	case err != nil:
-		c.diagnostics = append(c.diagnostics, diagnostic.Diagnostic{Severity: diagnostic.Error, Object: configurationKind, Field: "workloads", Message: err.Error()})
-	}
-	c.set.workloads = kinds
-}
-
-// compatibilityVersions returns those from the first one that has policies to that of
-// the library.
-func compatibilityVersions() []string {
-	const first, last = 30, 37
-	var out []string
-	for minor := first; minor <= last; minor++ {
-		out = append(out, fmt.Sprintf("1.%d", minor))
-	}
-	return out
-}
-
 // compilerFor takes the compiler of the previous Set, and the policies that it
 // compiled, if it is for the same version.
 func (c *compilation) compilerFor(previous *Set) error {
@@ -294,13 +241,6 @@ func (n names) check(d validation.Reporter, source, name string) {
 	n[name] = source
 }
 
-// boundSpec is a checked binding.
-type boundSpec struct {
-	validation.Reporter
-	name string
-	spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
-}
-
 // policyDocument is a policy of either kind.
 type policyDocument struct {
 	validation.Policy
@@ -336,59 +276,6 @@ func (c *compilation) policies(spec *Spec) {
 		c.named = append(c.named, exceptedPolicy{all[i].Kind, all[i].Name})
 		c.policy(&all[i], bound[all[i].Kind][all[i].Name])
 	}
-}
-
-// bindings checks the bindings and groups them by the kind and name of their
-// policy. Those with errors are left out.
-func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string]map[string][]boundSpec {
-	known := map[string][]string{}
-	for i := range policies {
-		known[policies[i].Kind] = append(known[policies[i].Kind], policies[i].Name)
-	}
-	bound := map[string]map[string][]boundSpec{policyKind: {}, admissionKind: {}}
-	seen := map[string]names{bindingKind: {}, admissionBindingKind: {}}
-	add := func(source, kind, of, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
-		d := c.reporter(source, kind, name)
-		seen[kind].check(d, source, name)
-		defaulted, before := validation.DefaultBindingSpec(spec), c.wrong()
-		validation.CheckBindingSpec(d, of, defaulted)
-		if defaulted.PolicyName != "" && !slices.Contains(known[of], defaulted.PolicyName) {
-			hint := diagnostic.DidYouMean(defaulted.PolicyName, known[of]...)
-			for kind, names := range known {
-				if kind != of && slices.Contains(names, defaulted.PolicyName) {
-					hint = fmt.Sprintf("there is %s %s of this name, which %sBinding binds", article(kind), kind, kind)
-				}
-			}
-			d.Warnf(field.NewPath("spec", "policyName"), hint, "there is no %s %q, so the binding does nothing", of, defaulted.PolicyName)
-		}
-		if c.wrong() == before {
-			bound[of][defaulted.PolicyName] = append(bound[of][defaulted.PolicyName], boundSpec{d, name, defaulted})
-		} else if bound[of][defaulted.PolicyName] == nil {
-			bound[of][defaulted.PolicyName] = []boundSpec{}
-		}
-	}
-	for i := range spec.Bindings {
-		b := &spec.Bindings[i]
-		add(b.Source, bindingKind, policyKind, b.Name, &b.Spec)
-	}
-	for i := range spec.AdmissionPolicyBindings {
-		b := &spec.AdmissionPolicyBindings[i]
-		add(b.Source, admissionBindingKind, admissionKind, b.Name, &b.Spec)
-	}
-	for _, byName := range bound {
-		for _, list := range byName {
-			slices.SortFunc(list, func(a, b boundSpec) int { return cmp.Compare(a.name, b.name) })
-		}
-	}
-	return bound
-}
-
-// article goes in front of a kind.
-func article(kind string) string {
-	if kind == admissionKind {
-		return "an"
-	}
-	return "a"
 }
 
 // policy checks and compiles one policy.
@@ -460,29 +347,6 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 		out.bindings = append(out.bindings, compiled)
 	}
 	c.set.policies = append(c.set.policies, out)
-}
-
-// checkParams warns about params that are not there now, if they are looked for in
-// one place.
-func (c *compilation) checkParams(d validation.Reporter, p *params) {
-	if p.ref == nil {
-		return
-	}
-	namespaced, err := c.set.objects.Namespaced(p.kind)
-	if err != nil || namespaced && p.ref.Namespace == "" || *p.ref.ParameterNotFoundAction != admissionregistrationv1.DenyAction {
-		return
-	}
-	if found, err := p.find(c.set.objects, ""); len(found) > 0 || !errors.Is(err, errNoParams) {
-		return
-	}
-	what := "no " + p.kind.Kind
-	if p.selector == nil {
-		what = fmt.Sprintf("no %s %q", p.kind.Kind, p.ref.Name)
-	}
-	if namespaced {
-		what += fmt.Sprintf(" in namespace %q", p.ref.Namespace)
-	}
-	d.Warnf(field.NewPath("spec", "paramRef"), `parameterNotFoundAction is "Deny"`, "there is %s, so that everything is refused that the policy is about", what)
 }
 
 // program compiles the expressions of a policy, or takes what they compiled to

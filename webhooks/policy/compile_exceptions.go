@@ -5,18 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/types"
-	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
@@ -24,157 +20,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )
-
-const exceptionKind = "PolicyException"
-
-// exception is a PolicyException in force.
-type exception struct {
-	// title is namespace/name.
-	title string
-	// policies are those that it is about, and the rules of each; none are all.
-	policies map[exceptedPolicy][]string
-	// expires is zero for one that does not.
-	expires time.Time
-	// namespaces are those that it is about; nil are all.
-	namespaces []string
-	names      []string
-	// inNamespaces and objects are nil for one that does not select by labels.
-	inNamespaces, objects labels.Selector
-	conditions            []condition
-	// inert is why it does nothing, whatever the request is.
-	inert string
-}
-
-// exceptedPolicy names a policy: its kind may be "" for both.
-type exceptedPolicy struct{ kind, name string }
-
-// findException returns the title of the exception that covers a violation of the rule,
-// and "" if there is none; then also those that were tried, if they are to be explained.
-// A rule that is "" is the whole policy, which only an exception from all of it covers.
-func findException(t target, rule string) (exceptionTitle string, tried []TriedException) {
-	for _, x := range t.policy.exceptions {
-		if !x.covers(t.policy, rule) {
-			continue
-		}
-		why := x.inert
-		if why == "" {
-			if why = x.whyNot(t.request); why == "" {
-				return x.title, nil
-			}
-		}
-		if t.request.review.explain {
-			tried = append(tried, TriedException{x.title, why})
-		}
-	}
-	return "", tried
-}
-
-// covers reports whether the exception names the rule.
-func (x *exception) covers(p *compiledPolicy, rule string) bool {
-	for _, kind := range [...]string{p.kind, ""} {
-		rules, named := x.policies[exceptedPolicy{kind, p.name}]
-		if named && (len(rules) == 0 || slices.Contains(rules, rule)) {
-			return true
-		}
-	}
-	return false
-}
-
-// whyNot returns why the exception does not hold for the request at this time, and ""
-// if it does.
-func (x *exception) whyNot(r *request) string {
-	if !x.expires.IsZero() {
-		if now, known := r.review.time(); !known || !now.Before(x.expires) {
-			return "it expired at " + x.expires.UTC().Format(time.RFC3339)
-		}
-	}
-	namespace := r.Namespace
-	if r.requested.Group == "" && r.requested.Resource == "namespaces" {
-		namespace = "" // a namespace is not in itself
-	}
-	if x.namespaces != nil && (namespace == "" || !slices.Contains(x.namespaces, namespace)) {
-		return fmt.Sprintf("it is about namespaces %s, and this is in %q", diagnostic.QuotedList(x.namespaces), namespace)
-	}
-	if name, generated := r.knownAs(); len(x.names) > 0 && !matchesName(x.names, name, generated) {
-		return fmt.Sprintf("it is about names %s, and this is %q", diagnostic.QuotedList(x.names), name)
-	}
-	if x.inNamespaces != nil {
-		found, known := r.review.set.objects.Namespace(namespace)
-		if namespace == "" || !known || !x.inNamespaces.Matches(labels.Set(found.Labels)) {
-			return "its namespaceSelector does not select"
-		}
-	}
-	if x.objects != nil && !x.selects(r) {
-		return "its objectSelector does not select"
-	}
-	if condition := r.falseCondition(x.conditions); condition != "" {
-		return "its match condition " + condition + " is not true"
-	}
-	return ""
-}
-
-// selects reports whether the exception selects the object, and of an update the
-// old one too, so that nobody labels an object into an exception. Options have no
-// labels, not even none.
-func (x *exception) selects(r *request) bool {
-	if r.Operation == admissionv1.Connect {
-		return false
-	}
-	for _, object := range [...]*payload{&r.object, &r.oldObject} {
-		if object.present() && !x.objects.Matches(r.objectLabels(object)) {
-			return false
-		}
-	}
-	return true
-}
-
-// falseCondition returns the name of the first condition that is not true, and "" if all are.
-func (r *request) falseCondition(conditions []condition) string {
-	if len(conditions) == 0 {
-		return ""
-	}
-	var in expression.Input
-	in.Reset(r, nil, nil)
-	defer func() { r.review.spent += in.Spent }()
-	phase := in.Phase(celconfig.RuntimeCELCostBudgetMatchConditions)
-	for i := range conditions {
-		if value, _, err := phase.Eval(r.review.context, conditions[i].Program); err != nil || value != types.True {
-			return conditions[i].name
-		}
-	}
-	return ""
-}
-
-// knownAs returns the name by which an exception knows the object: that of the
-// workload for a pod template. It is generated if it is only the beginning of a
-// name.
-func (r *request) knownAs() (name string, generated bool) {
-	if r.owner != "" {
-		_, name, _ := strings.Cut(r.owner, "/")
-		return name, r.ownerGenerated
-	}
-	return r.objectName(), r.isNameGenerated()
-}
-
-// isNameGenerated reports whether the object has no name yet.
-func (r *request) isNameGenerated() bool {
-	if r.Name != "" {
-		return false
-	}
-	object, err := r.object.json()
-	return err == nil && object.Get("metadata", "name").Text() == ""
-}
-
-// matchesName reports whether one of the patterns, of which a "*" at the end stands
-// for any rest, is about the name. A name that is generated has a rest.
-func matchesName(patterns []string, name string, generated bool) bool {
-	return name != "" && slices.ContainsFunc(patterns, func(pattern string) bool {
-		if prefix, open := strings.CutSuffix(pattern, "*"); open {
-			return strings.HasPrefix(name, prefix)
-		}
-		return pattern == name && !generated
-	})
-}
 
 // defaultExceptionNamespaces returns those whose exceptions may be about any object.
 func defaultExceptionNamespaces() []string { return []string{"gatehouse-system"} }

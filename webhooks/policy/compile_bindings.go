@@ -1,0 +1,97 @@
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
+)
+
+// boundSpec is a checked binding.
+type boundSpec struct {
+	validation.Reporter
+	name string
+	spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
+}
+
+// bindings checks the bindings and groups them by the kind and name of their
+// policy. Those with errors are left out.
+func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string]map[string][]boundSpec {
+	known := map[string][]string{}
+	for i := range policies {
+		known[policies[i].Kind] = append(known[policies[i].Kind], policies[i].Name)
+	}
+	bound := map[string]map[string][]boundSpec{policyKind: {}, admissionKind: {}}
+	seen := map[string]names{bindingKind: {}, admissionBindingKind: {}}
+	add := func(source, kind, of, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
+		d := c.reporter(source, kind, name)
+		seen[kind].check(d, source, name)
+		defaulted, before := validation.DefaultBindingSpec(spec), c.wrong()
+		validation.CheckBindingSpec(d, of, defaulted)
+		if defaulted.PolicyName != "" && !slices.Contains(known[of], defaulted.PolicyName) {
+			hint := diagnostic.DidYouMean(defaulted.PolicyName, known[of]...)
+			for kind, names := range known {
+				if kind != of && slices.Contains(names, defaulted.PolicyName) {
+					hint = fmt.Sprintf("there is %s %s of this name, which %sBinding binds", article(kind), kind, kind)
+				}
+			}
+			d.Warnf(field.NewPath("spec", "policyName"), hint, "there is no %s %q, so the binding does nothing", of, defaulted.PolicyName)
+		}
+		if c.wrong() == before {
+			bound[of][defaulted.PolicyName] = append(bound[of][defaulted.PolicyName], boundSpec{d, name, defaulted})
+		} else if bound[of][defaulted.PolicyName] == nil {
+			bound[of][defaulted.PolicyName] = []boundSpec{}
+		}
+	}
+	for i := range spec.Bindings {
+		b := &spec.Bindings[i]
+		add(b.Source, bindingKind, policyKind, b.Name, &b.Spec)
+	}
+	for i := range spec.AdmissionPolicyBindings {
+		b := &spec.AdmissionPolicyBindings[i]
+		add(b.Source, admissionBindingKind, admissionKind, b.Name, &b.Spec)
+	}
+	for _, byName := range bound {
+		for _, list := range byName {
+			slices.SortFunc(list, func(a, b boundSpec) int { return cmp.Compare(a.name, b.name) })
+		}
+	}
+	return bound
+}
+
+// article goes in front of a kind.
+func article(kind string) string {
+	if kind == admissionKind {
+		return "an"
+	}
+	return "a"
+}
+
+// checkParams warns about params that are not there now, if they are looked for in
+// one place.
+func (c *compilation) checkParams(d validation.Reporter, p *params) {
+	if p.ref == nil {
+		return
+	}
+	namespaced, err := c.set.objects.Namespaced(p.kind)
+	if err != nil || namespaced && p.ref.Namespace == "" || *p.ref.ParameterNotFoundAction != admissionregistrationv1.DenyAction {
+		return
+	}
+	if found, err := p.find(c.set.objects, ""); len(found) > 0 || !errors.Is(err, errNoParams) {
+		return
+	}
+	what := "no " + p.kind.Kind
+	if p.selector == nil {
+		what = fmt.Sprintf("no %s %q", p.kind.Kind, p.ref.Name)
+	}
+	if namespaced {
+		what += fmt.Sprintf(" in namespace %q", p.ref.Namespace)
+	}
+	d.Warnf(field.NewPath("spec", "paramRef"), `parameterNotFoundAction is "Deny"`, "there is %s, so that everything is refused that the policy is about", what)
+}
