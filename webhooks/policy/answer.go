@@ -102,8 +102,8 @@ func (a *answer) add(v *Violation, index int) {
 	}
 }
 
-// text returns a violation as the client reads it.
-func (v *Violation) text() string {
+// describe returns a violation as the client reads it.
+func (v *Violation) describe() string {
 	message := v.Message
 	if v.Template != "" {
 		message = v.Template + ": " + message
@@ -128,13 +128,13 @@ func (v *Violation) reason() metav1.StatusReason {
 }
 
 // warn adds a warning. The API server drops one with a line break.
-func (a *answer) warn(text string) {
-	a.warnings = append(a.warnings, strings.ReplaceAll(printable(text), "\n", " "))
+func (a *answer) warn(message string) {
+	a.warnings = append(a.warnings, strings.ReplaceAll(printable(message), "\n", " "))
 }
 
-// printable returns a text without control characters, which can change what a
+// printable returns a string without control characters, which can change what a
 // terminal shows, but for line breaks.
-func printable(text string) string {
+func printable(message string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' {
 			return r
@@ -143,7 +143,7 @@ func printable(text string) string {
 			return ' '
 		}
 		return r
-	}, text)
+	}, message)
 }
 
 func (a *answer) annotate(key, value string) {
@@ -151,7 +151,7 @@ func (a *answer) annotate(key, value string) {
 		a.audit = make(map[string][]string)
 	}
 	if !slices.Contains(a.audit[key], value) {
-		a.audit[key] = append(a.audit[key], cutText(value, maxAuditValue, ""))
+		a.audit[key] = append(a.audit[key], truncate(value, maxAuditValue, ""))
 	}
 }
 
@@ -163,7 +163,7 @@ func (a *answer) response(r *request) admission.Response {
 		for key, values := range a.audit {
 			out.AuditAnnotations[key] = strings.Join(values, ", ")
 			if key == ExceptedByKey || key == ExistingKey {
-				out.AuditAnnotations[key] = cutText(out.AuditAnnotations[key], maxLine, "…")
+				out.AuditAnnotations[key] = truncate(out.AuditAnnotations[key], maxLine, "…")
 			}
 		}
 	}
@@ -184,50 +184,50 @@ func (a *answer) response(r *request) admission.Response {
 // not all of them fit, the last entry has nothing but a message, which says how
 // many are left out. A violation that is too long by itself has its message cut.
 func auditedFailures(failures []validating.ValidationFailureValue) string {
-	// Room for the entry that counts, and around it.
-	const last = 256
-	text := []byte{'['}
+	// counting is the size of the entry that counts those left out, and around it.
+	const counting = 256
+	list := []byte{'['}
 	shown := failures[:min(len(failures), maxFailures)]
 	for i := range shown {
 		entry := marshalFailure(shown[i])
 		if i == 0 {
 			// Escaped, a byte of a message becomes six at most.
-			for cut := maxFailuresText / 2; len(entry) > maxFailuresText-last && cut > 0; cut /= 2 {
-				shown[i].Message = cutText(shown[i].Message, cut, "…")
+			for cut := maxFailuresText / 2; len(entry) > maxFailuresText-counting && cut > 0; cut /= 2 {
+				shown[i].Message = truncate(shown[i].Message, cut, "…")
 				entry = marshalFailure(shown[i])
 			}
 		}
-		room := last
+		reserved := counting
 		if i == len(failures)-1 {
-			room = 2
+			reserved = 2
 		}
-		if len(text)+len(entry)+room > maxFailuresText {
-			return string(append(appendLeftOut(text, len(failures)-i), ']'))
+		if len(list)+len(entry)+reserved > maxFailuresText {
+			return string(append(appendLeftOut(list, len(failures)-i), ']'))
 		}
 		if i > 0 {
-			text = append(text, ',')
+			list = append(list, ',')
 		}
-		text = append(text, entry...)
+		list = append(list, entry...)
 	}
-	return string(append(text, ']'))
+	return string(append(list, ']'))
 }
 
 // appendLeftOut appends the entry that says how many violations are left out.
-func appendLeftOut(text []byte, count int) []byte {
-	if len(text) > 1 {
-		text = append(text, ',')
+func appendLeftOut(list []byte, count int) []byte {
+	if len(list) > 1 {
+		list = append(list, ',')
 	}
-	return append(text, marshalFailure(validating.ValidationFailureValue{
+	return append(list, marshalFailure(validating.ValidationFailureValue{
 		Message: fmt.Sprintf("… and %d more", count), ValidationActions: []admissionregistrationv1.ValidationAction{},
 	})...)
 }
 
 func marshalFailure(failure validating.ValidationFailureValue) []byte {
-	text, err := json.Marshal(failure)
+	entry, err := json.Marshal(failure)
 	if err != nil {
 		return []byte("null") // strings and numbers: never fails
 	}
-	return text
+	return entry
 }
 
 // deniedBy names each policy and binding once, in the order of the violations.
@@ -242,7 +242,7 @@ func (a *answer) deniedBy() string {
 			names = append(names, by)
 		}
 	}
-	return cutText(strings.Join(names, ","), maxLine, "…")
+	return truncate(strings.Join(names, ","), maxLine, "…")
 }
 
 // status returns what the client gets. Code and reason are those of the first
@@ -271,17 +271,17 @@ func (a *answer) status(r *request) *metav1.Status {
 		status.Message = lines[0]
 		return status
 	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "%d violations:", len(a.denied))
+	var message strings.Builder
+	fmt.Fprintf(&message, "%d violations:", len(a.denied))
 	for i, line := range lines {
 		if i < len(a.denied) && (len(lines) == len(a.denied) || i < len(lines)-1) {
-			fmt.Fprintf(&text, "\n%d. ", i+1)
+			fmt.Fprintf(&message, "\n%d. ", i+1)
 		} else {
-			text.WriteByte('\n')
+			message.WriteByte('\n')
 		}
-		text.WriteString(strings.ReplaceAll(line, "\n", "\n   "))
+		message.WriteString(strings.ReplaceAll(line, "\n", "\n   "))
 	}
-	status.Message = text.String()
+	status.Message = message.String()
 	return status
 }
 
@@ -289,14 +289,14 @@ func (a *answer) status(r *request) *metav1.Status {
 // number of those that cannot.
 func (a *answer) lines() []string {
 	if len(a.denied) == 1 {
-		return []string{cutText(a.violations[a.denied[0]].text(), maxMessage, "…")}
+		return []string{truncate(a.violations[a.denied[0]].describe(), maxMessage, "…")}
 	}
 	// Around each line stand a number and a line break, and at the end the count.
 	const around, last = 8, 64
 	var out []string
 	size := last
 	for i, n := range a.denied {
-		line := cutText(a.violations[n].text(), maxLine, "…")
+		line := truncate(a.violations[n].describe(), maxLine, "…")
 		size += len(line) + 3*strings.Count(line, "\n") + around
 		if size > maxMessage {
 			return append(out, fmt.Sprintf("… and %d more", len(a.denied)-i))
@@ -306,16 +306,17 @@ func (a *answer) lines() []string {
 	return out
 }
 
-// cutText cuts a text to a number of bytes, not within a character.
-func cutText(text string, most int, mark string) string {
-	if len(text) <= most {
-		return text
+// truncate returns a string cut to a number of bytes, the mark at its end included, and
+// not within a character.
+func truncate(s string, limit int, mark string) string {
+	if len(s) <= limit {
+		return s
 	}
-	most -= len(mark)
-	for !utf8.RuneStart(text[most]) {
-		most--
+	limit -= len(mark)
+	for !utf8.RuneStart(s[limit]) {
+		limit--
 	}
-	return text[:most] + mark
+	return s[:limit] + mark
 }
 
 // objectName returns the name that the client knows the object by.

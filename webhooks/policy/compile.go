@@ -118,7 +118,7 @@ func Compile(spec Spec) (*Set, error) {
 			objects: spec.Objects, authorizer: spec.Authorizer, inject: spec.Inject, now: spec.Now,
 			budget: defaultBudget, version: CompatibilityVersion, conditions: map[string]*exceptionConditions{},
 		},
-		selectors:  selectors{byText: map[string]*selector{}},
+		selectors:  selectors{byString: map[string]*selector{}},
 		previous:   map[exceptedPolicy]*compiledPolicy{},
 		keepBroken: spec.KeepBroken,
 		stop:       spec.Stop,
@@ -148,14 +148,14 @@ func Compile(spec Spec) (*Set, error) {
 	}
 
 	c.diagnostics.Sort()
-	if err := c.diagnostics.Err(); err != nil && (!spec.KeepBroken || c.fatal()) {
+	if err := c.diagnostics.Err(); err != nil && (!spec.KeepBroken || c.hasFatal()) {
 		return nil, err
 	}
 	c.set.index = newIndex(c.set.policies, c.set.objects)
 	for _, p := range c.set.policies {
 		c.set.checksTemplates = c.set.checksTemplates || p.checksTemplates && len(p.bindings) > 0
 	}
-	c.set.selectors = len(c.selectors.byText)
+	c.set.selectors = len(c.selectors.byString)
 	c.set.warnings = c.diagnostics
 	return c.set, nil
 }
@@ -202,17 +202,17 @@ func (c *compilation) compilerFor(previous *Set) error {
 	return nil
 }
 
-// fatal reports whether there are errors that keeping broken policies does not
+// hasFatal reports whether there are errors that keeping broken policies does not
 // help with.
-func (c *compilation) fatal() bool { return c.wrong() != c.broken }
+func (c *compilation) hasFatal() bool { return c.errorCount() != c.broken }
 
 func (c *compilation) reporter(source, kind, name string) validation.Reporter {
 	return validation.Reporter{Source: source, Object: kind + "/" + name, List: &c.diagnostics}
 }
 
-// wrong returns the number of errors so far, to tell whether there are new ones. It looks at
+// errorCount returns the number of errors so far, to tell whether there are new ones. It looks at
 // each diagnostic once.
-func (c *compilation) wrong() int {
+func (c *compilation) errorCount() int {
 	for _, f := range c.diagnostics[c.counted:] {
 		if f.Severity == diagnostic.Error {
 			c.errors++
@@ -280,11 +280,11 @@ func (c *compilation) policies(spec *Spec) {
 
 // policy checks and compiles one policy.
 func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
-	before := c.wrong()
+	before := c.errorCount()
 	complete := p.own != nil && p.own.PodSecurity != nil
 	validation.CheckPolicySpec(p.Reporter, p.Name, p.Spec, complete)
 	out := &compiledPolicy{kind: p.Kind, name: p.Name, failurePolicy: *p.Spec.FailurePolicy, spec: p.Spec}
-	templates, existing := c.extras(p)
+	templates, existing := c.extensions(p)
 	out.allowsExisting = existing
 	own := p.own != nil && len(p.own.ValidationActions) > 0
 	if own {
@@ -297,9 +297,9 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	if complete {
 		out.podSecurity = compilePodSecurity(p.Reporter, c.podSecurity, p.Name, p.own.PodSecurity, p.Spec.MatchConstraints)
 	}
-	whole := c.wrong() == before
+	whole := c.errorCount() == before
 	out.program = c.program(p, existing)
-	if wrong := c.wrong() - before; whole && wrong > 0 {
+	if wrong := c.errorCount() - before; whole && wrong > 0 {
 		// Only expressions are wrong.
 		c.broken += wrong
 		out.broken = errors.New("its expressions do not compile (hint for who maintains it: gatehouse lint)")
@@ -318,7 +318,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 		}
 		p.Warnf(nil, hint, "no binding names the policy, so it does nothing")
 	}
-	if !whole || c.wrong() != before && !c.keepBroken {
+	if !whole || c.errorCount() != before && !c.keepBroken {
 		return
 	}
 	out.conditionsReadObjectOnly = !slices.ContainsFunc(out.conditions, func(c condition) bool { return !readsObjectOnly(c.Program) })
@@ -359,9 +359,9 @@ func (c *compilation) program(p *policyDocument, reads bool) *program {
 	return compileProgram(p.Reporter, c.compiler, p.Name, p.Spec, reads, &celbound.Budget{Stop: c.stop})
 }
 
-// extras returns what a policy asks for beyond upstream's semantics: an
+// extensions returns what a policy asks for beyond upstream's semantics: an
 // AdmissionPolicy by default, a ValidatingAdmissionPolicy by annotation.
-func (c *compilation) extras(p *policyDocument) (templates, existing bool) {
+func (c *compilation) extensions(p *policyDocument) (templates, existing bool) {
 	var t v1alpha1.WorkloadTemplates
 	var e v1alpha1.ExistingViolations
 	at := func(name string) *field.Path { return field.NewPath("spec", name) }
@@ -414,8 +414,8 @@ func (c *compilation) rulesOf(key exceptedPolicy) []string {
 	return out
 }
 
-// isPolicy reports whether there is a document of such a policy, right or wrong.
-func (c *compilation) isPolicy(key exceptedPolicy) bool {
+// hasPolicy reports whether there is a document of such a policy, right or wrong.
+func (c *compilation) hasPolicy(key exceptedPolicy) bool {
 	return slices.ContainsFunc(c.named, func(p exceptedPolicy) bool {
 		return p.name == key.name && (key.kind == "" || p.kind == key.kind)
 	})

@@ -32,7 +32,7 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 	add := func(source, kind, of, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
 		d := c.reporter(source, kind, name)
 		seen[kind].check(d, source, name)
-		defaulted, before := validation.DefaultBindingSpec(spec), c.wrong()
+		defaulted, before := validation.DefaultBindingSpec(spec), c.errorCount()
 		validation.CheckBindingSpec(d, of, defaulted)
 		if defaulted.PolicyName != "" && !slices.Contains(known[of], defaulted.PolicyName) {
 			hint := diagnostic.DidYouMean(defaulted.PolicyName, known[of]...)
@@ -43,7 +43,7 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 			}
 			d.Warnf(field.NewPath("spec", "policyName"), hint, "there is no %s %q, so the binding does nothing", of, defaulted.PolicyName)
 		}
-		if c.wrong() == before {
+		if c.errorCount() == before {
 			bound[of][defaulted.PolicyName] = append(bound[of][defaulted.PolicyName], boundSpec{d, name, defaulted})
 		} else if bound[of][defaulted.PolicyName] == nil {
 			bound[of][defaulted.PolicyName] = []boundSpec{}

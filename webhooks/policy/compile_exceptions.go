@@ -44,15 +44,15 @@ func (c *compilation) exceptions(spec *Spec) {
 			d.Errorf(field.NewPath("metadata", "name"), fmt.Sprintf("the first is in %s", first), "%q is taken by another document", x.Name)
 		}
 		seen[title] = x.Source
-		before, found := c.wrong(), len(c.diagnostics)
+		before, found := c.errorCount(), len(c.diagnostics)
 		compiled, more := c.exception(d, x, &rules)
-		c.diagnostics = append(c.diagnostics[:found], few(d, c.diagnostics[found:], more)...)
+		c.diagnostics = append(c.diagnostics[:found], limitDiagnostics(d, c.diagnostics[found:], more)...)
 		c.counted, c.errors = found, before
-		if c.wrong() == before {
+		if c.errorCount() == before {
 			all = append(all, compiled)
 		}
 		// An exception that is not in force lets nothing pass.
-		c.broken += c.wrong() - before
+		c.broken += c.errorCount() - before
 	}
 	slices.SortFunc(all, func(a, b *exception) int { return cmp.Compare(a.title, b.title) })
 	for _, x := range all {
@@ -105,10 +105,10 @@ func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1al
 // one must not fill a log.
 const maxDiagnostics = 20
 
-// few returns the diagnostics about an exception if there are not too many, and otherwise
+// limitDiagnostics returns the diagnostics about an exception if there are not too many, and otherwise
 // the first of them, errors before warnings, and how many more there are. There are
 // more beside those that were found only if these are too many.
-func few(d validation.Reporter, found diagnostic.List, more int) diagnostic.List {
+func limitDiagnostics(d validation.Reporter, found diagnostic.List, more int) diagnostic.List {
 	if more += len(found) - maxDiagnostics; more <= 0 {
 		return found
 	}
@@ -154,7 +154,7 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 		out.policies[key] = slices.Clone(p.Rules)
 		known := c.rulesOf(key)
 		if known == nil {
-			if !c.isPolicy(key) {
+			if !c.hasPolicy(key) {
 				d.Warnf(at.Child("name"), diagnostic.DidYouMean(p.Name, c.policyNames()...), "there is no policy %q", p.Name)
 			}
 			continue

@@ -31,9 +31,9 @@ func (r *request) equivalents() (list []equivalent.Resource, known bool) {
 			return slices.ContainsFunc(r.equivalentTo, func(e equivalent.Resource) bool { return e.GroupVersionResource == resource })
 		}
 		// An API server that sends something else is newer than what is known here.
-		r.equivalentsKnown = has(r.requested) && has(r.sent())
+		r.equivalentsKnown = has(r.requested) && has(r.sentResource())
 		if !r.equivalentsKnown {
-			r.equivalentTo = []equivalent.Resource{{GroupVersionResource: r.requested, Standard: true}, {GroupVersionResource: r.sent(), Standard: true}}
+			r.equivalentTo = []equivalent.Resource{{GroupVersionResource: r.requested, Standard: true}, {GroupVersionResource: r.sentResource(), Standard: true}}
 		}
 	}
 	return r.equivalentTo, r.equivalentsKnown
@@ -62,7 +62,7 @@ func (r *request) customVersions() []equivalent.Resource {
 // inVersion returns the request as a policy sees it that names the resource: with the
 // object in that version. An error says why it cannot be converted.
 func (r *request) inVersion(c *constraints, resource schema.GroupVersionResource) (*request, error) {
-	sent := r.sent()
+	sent := r.sentResource()
 	if resource == sent {
 		return r, nil
 	}
@@ -125,7 +125,7 @@ func (r *request) convert(resource schema.GroupVersionResource) (*request, error
 			r.review.fail(err)
 			return nil, err
 		}
-		if object.to.Raw, err = equivalent.Convert(text, r.sent(), resource); err != nil {
+		if object.to.Raw, err = equivalent.Convert(text, r.sentResource(), resource); err != nil {
 			return nil, fmt.Errorf("failed to convert object version: %s: %w", object.from.name, err)
 		}
 	}

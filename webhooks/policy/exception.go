@@ -85,7 +85,7 @@ func (x *exception) whyNot(r *request) string {
 	if x.namespaces != nil && (namespace == "" || !slices.Contains(x.namespaces, namespace)) {
 		return fmt.Sprintf("it is about namespaces %s, and this is in %q", diagnostic.QuotedList(x.namespaces), namespace)
 	}
-	if name, generated := r.knownAs(); len(x.names) > 0 && !matchesName(x.names, name, generated) {
+	if name, generated := r.nameForExceptions(); len(x.names) > 0 && !matchesName(x.names, name, generated) {
 		return fmt.Sprintf("it is about names %s, and this is %q", diagnostic.QuotedList(x.names), name)
 	}
 	if x.inNamespaces != nil {
@@ -135,10 +135,10 @@ func (r *request) falseCondition(conditions []condition) string {
 	return ""
 }
 
-// knownAs returns the name by which an exception knows the object: that of the
+// nameForExceptions returns the name by which an exception knows the object: that of the
 // workload for a pod template. It is generated if it is only the beginning of a
 // name.
-func (r *request) knownAs() (name string, generated bool) {
+func (r *request) nameForExceptions() (name string, generated bool) {
 	if r.owner != "" {
 		_, name, _ := strings.Cut(r.owner, "/")
 		return name, r.ownerGenerated

@@ -54,7 +54,7 @@ func (p *compiledPolicy) readsBeyondHarmless() bool {
 
 // readsObjectOnly reports whether an expression depends on the object alone.
 func readsObjectOnly(p *expression.Program) bool {
-	return !p.Uses().Has(expression.UsesOldObject | expression.UsesAsker | expression.UsesAuthorizer)
+	return !p.Uses().Has(expression.UsesOldObject | expression.UsesUser | expression.UsesAuthorizer)
 }
 
 // isHarmless reports whether the request is an update that must get through for an

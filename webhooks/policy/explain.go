@@ -112,7 +112,7 @@ const maxShown = 1024
 func shownValue(value ref.Val) string {
 	native, err := value.ConvertToNative(reflect.TypeFor[*structpb.Value]())
 	if err != nil {
-		return cutText(value.Type().TypeName(), maxShown, "…")
+		return truncate(value.Type().TypeName(), maxShown, "…")
 	}
 	message, ok := native.(*structpb.Value)
 	if !ok {
@@ -122,5 +122,5 @@ func shownValue(value ref.Val) string {
 	if err != nil {
 		return value.Type().TypeName()
 	}
-	return cutText(string(slices.Clip(text)), maxShown, "…")
+	return truncate(string(slices.Clip(text)), maxShown, "…")
 }

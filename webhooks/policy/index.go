@@ -27,24 +27,24 @@ type indexKey struct{ group, resource, operation string }
 // label, and those that are about such objects.
 type candidates struct {
 	everything            []int
-	byNamespace, byObject labelled
+	byNamespace, byObject labelIndex
 }
 
-// labelled are the numbers of policies by the key and value of a label.
-type labelled map[string]map[string][]int
+// labelIndex has the numbers of policies by the key and value of a label.
+type labelIndex map[string]map[string][]int
 
-func (l labelled) enter(n int, wanted []wantedLabel) {
-	for _, label := range wanted {
+func (l labelIndex) add(n int, required []requiredLabel) {
+	for _, label := range required {
 		if l[label.key] == nil {
 			l[label.key] = map[string][]int{}
 		}
 		for _, value := range label.values {
-			l[label.key][value] = appendOnce(l[label.key][value], n)
+			l[label.key][value] = appendUnique(l[label.key][value], n)
 		}
 	}
 }
 
-// newIndex enters the policies that are in force.
+// newIndex indexes the policies that are in force.
 func newIndex(policies []*compiledPolicy, objects Objects) index {
 	x := index{byRequest: map[indexKey]*candidates{}}
 	for n, p := range policies {
@@ -58,16 +58,16 @@ func newIndex(policies []*compiledPolicy, objects Objects) index {
 			_, err := objects.Namespaced(p.paramKind())
 			byBinding = err == nil
 		}
-		namespaces := p.wantedLabels(byBinding, func(c *constraints) *selector { return c.namespaces })
-		var ofObjects []wantedLabel
+		namespaces := p.requiredLabels(byBinding, func(c *constraints) *selector { return c.namespaces })
+		var ofObjects []requiredLabel
 		if len(namespaces) == 0 {
-			ofObjects = p.wantedLabels(byBinding, func(c *constraints) *selector { return c.objects })
+			ofObjects = p.requiredLabels(byBinding, func(c *constraints) *selector { return c.objects })
 		}
 		for _, rule := range p.match.rules {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					for _, operation := range rule.Operations {
-						x.enter(n, indexKey{group, resource, string(operation)}, namespaces, ofObjects)
+						x.add(n, indexKey{group, resource, string(operation)}, namespaces, ofObjects)
 					}
 				}
 			}
@@ -76,39 +76,39 @@ func newIndex(policies []*compiledPolicy, objects Objects) index {
 	return x
 }
 
-// wantedLabel is a label that a namespace or an object must have, with one of the
+// requiredLabel is a label that a namespace or an object must have, with one of the
 // values.
-type wantedLabel struct {
+type requiredLabel struct {
 	key    string
 	values []string
 }
 
-// wantedLabels returns labels of which a namespace, or an object, must have one for
+// requiredLabels returns labels of which a namespace, or an object, must have one for
 // the policy to be evaluated. None means that any may do. Whether those of the
 // bindings count is said by byBinding.
-func (p *compiledPolicy) wantedLabels(byBinding bool, of func(*constraints) *selector) []wantedLabel {
-	if wanted, ok := of(p.match).wanted(); ok {
-		return []wantedLabel{wanted}
+func (p *compiledPolicy) requiredLabels(byBinding bool, of func(*constraints) *selector) []requiredLabel {
+	if required, ok := of(p.match).requiredLabel(); ok {
+		return []requiredLabel{required}
 	}
 	if !byBinding {
 		return nil
 	}
-	var out []wantedLabel
+	var out []requiredLabel
 	for i := range p.bindings {
 		match := p.bindings[i].match
 		if match == nil {
 			return nil
 		}
-		wanted, ok := of(match).wanted()
+		required, ok := of(match).requiredLabel()
 		if !ok {
 			return nil
 		}
-		out = append(out, wanted)
+		out = append(out, required)
 	}
 	return out
 }
 
-func (x index) enter(n int, key indexKey, namespaces, objects []wantedLabel) {
+func (x index) add(n int, key indexKey, namespaces, objects []requiredLabel) {
 	operations := []string{key.operation}
 	if key.operation == string(admissionregistrationv1.OperationAll) {
 		operations = []string{string(admissionv1.Create), string(admissionv1.Update), string(admissionv1.Delete), string(admissionv1.Connect)}
@@ -116,19 +116,19 @@ func (x index) enter(n int, key indexKey, namespaces, objects []wantedLabel) {
 	for _, key.operation = range operations {
 		c := x.byRequest[key]
 		if c == nil {
-			c = &candidates{byNamespace: labelled{}, byObject: labelled{}}
+			c = &candidates{byNamespace: labelIndex{}, byObject: labelIndex{}}
 			x.byRequest[key] = c
 		}
 		if len(namespaces) == 0 && len(objects) == 0 {
-			c.everything = appendOnce(c.everything, n)
+			c.everything = appendUnique(c.everything, n)
 		}
-		c.byNamespace.enter(n, namespaces)
-		c.byObject.enter(n, objects)
+		c.byNamespace.add(n, namespaces)
+		c.byObject.add(n, objects)
 	}
 }
 
-// appendOnce appends a number to numbers that ascend.
-func appendOnce(numbers []int, n int) []int {
+// appendUnique appends a number to numbers that ascend.
+func appendUnique(numbers []int, n int) []int {
 	if len(numbers) > 0 && numbers[len(numbers)-1] == n {
 		return numbers
 	}
@@ -138,12 +138,12 @@ func appendOnce(numbers []int, n int) []int {
 // candidates returns the numbers of the policies whose rules name the request's
 // resource, in ascending order.
 func (x index) candidates(r *request) []int {
-	out := x.of(nil, r, r.requested.Group, r.requested.Resource)
-	if sent := r.sent(); sent.Group != r.requested.Group || sent.Resource != r.requested.Resource {
-		out = x.of(out, r, sent.Group, sent.Resource)
+	out := x.appendNamed(nil, r, r.requested.Group, r.requested.Resource)
+	if sent := r.sentResource(); sent.Group != r.requested.Group || sent.Resource != r.requested.Resource {
+		out = x.appendNamed(out, r, sent.Group, sent.Resource)
 	}
 	if group, ok := equivalent.OtherGroup(r.requested.GroupResource()); ok {
-		out = x.of(out, r, group, r.requested.Resource)
+		out = x.appendNamed(out, r, group, r.requested.Resource)
 	}
 	if len(out) > 1 {
 		slices.Sort(out)
@@ -152,7 +152,7 @@ func (x index) candidates(r *request) []int {
 	return out
 }
 
-func (x index) of(to []int, r *request, group, resource string) []int {
+func (x index) appendNamed(to []int, r *request, group, resource string) []int {
 	// As in k8s.io/apiserver's rules.Matcher: "x/*" includes x itself, "*" no
 	// subresource.
 	named := [4]string{resource, "*", resource + "/*", "*/*"}
@@ -162,18 +162,18 @@ func (x index) of(to []int, r *request, group, resource string) []int {
 	for _, group := range [2]string{group, "*"} {
 		for _, resource := range named {
 			if c := x.byRequest[indexKey{group, resource, string(r.Operation)}]; c != nil {
-				to = c.of(to, r)
+				to = c.appendTo(to, r)
 			}
 		}
 	}
 	return to
 }
 
-// of appends the policies that may be about the request's namespace and object.
-func (c *candidates) of(to []int, r *request) []int {
+// appendTo appends the policies that may be about the request's namespace and object.
+func (c *candidates) appendTo(to []int, r *request) []int {
 	to = append(to, c.everything...)
 	if len(c.byNamespace) > 0 {
-		set, known := r.selectedBy()
+		set, known := r.selectionLabels()
 		for key, values := range c.byNamespace {
 			if value, has := set[key]; has {
 				to = append(to, values[value]...)

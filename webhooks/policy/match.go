@@ -183,7 +183,7 @@ func (c *constraints) find(r *request, list []rule) (ruleMatch, bool) {
 	for i := range list {
 		for _, e := range equivalents {
 			if e.GroupVersionResource != r.requested && list[i].matches(&otherResource{attributes, e.GroupVersionResource}, r.Name) {
-				return ruleMatch{e.GroupVersionResource, e.Standard || e.GroupVersionResource == r.sent()}, true
+				return ruleMatch{e.GroupVersionResource, e.Standard || e.GroupVersionResource == r.sentResource()}, true
 			}
 		}
 	}
@@ -193,7 +193,7 @@ func (c *constraints) find(r *request, list []rule) (ruleMatch, bool) {
 	// Any version that is named may be served.
 	for i := range list {
 		for _, version := range list[i].APIVersions {
-			for _, resource := range [...]schema.GroupVersionResource{r.requested, r.sent()} {
+			for _, resource := range [...]schema.GroupVersionResource{r.requested, r.sentResource()} {
 				resource.Version = version
 				if version != "*" && list[i].matches(&otherResource{attributes, resource}, r.Name) {
 					return ruleMatch{resource, false}, true

@@ -282,39 +282,31 @@ func (p *podSecurity) failures(r *request, level podsecurity.Level) (map[string]
 	annotations := annotationsByContainer(meta.Annotations)
 	for _, list := range [...]struct {
 		name string
-		take func(to *corev1.PodSpec, i int) (name string, ok bool)
+		size int
+		take func(to *corev1.PodSpec, i int) (name string)
 	}{
-		{"containers", func(to *corev1.PodSpec, i int) (string, bool) {
-			if i >= len(spec.Containers) {
-				return "", false
-			}
+		{"containers", len(spec.Containers), func(to *corev1.PodSpec, i int) string {
 			to.Containers = spec.Containers[i : i+1]
-			return spec.Containers[i].Name, true
+			return spec.Containers[i].Name
 		}},
-		{"initContainers", func(to *corev1.PodSpec, i int) (string, bool) {
-			if i >= len(spec.InitContainers) {
-				return "", false
-			}
+		{"initContainers", len(spec.InitContainers), func(to *corev1.PodSpec, i int) string {
 			to.InitContainers = spec.InitContainers[i : i+1]
-			return spec.InitContainers[i].Name, true
+			return spec.InitContainers[i].Name
 		}},
-		{"ephemeralContainers", func(to *corev1.PodSpec, i int) (string, bool) {
-			if i >= len(spec.EphemeralContainers) {
-				return "", false
-			}
+		{"ephemeralContainers", len(spec.EphemeralContainers), func(to *corev1.PodSpec, i int) string {
 			to.EphemeralContainers = spec.EphemeralContainers[i : i+1]
-			return spec.EphemeralContainers[i].Name, true
+			return spec.EphemeralContainers[i].Name
 		}},
 	} {
 		for i, container := range object.Get("spec", list.name).Elements() {
 			if err := r.review.context.Err(); err != nil {
 				return nil, err
 			}
-			one := bare
-			name, ok := list.take(&one, i)
-			if !ok {
-				continue
+			if i >= list.size {
+				break
 			}
+			one := bare
+			name := list.take(&one, i)
 			f := failure{part: list.name + "/" + name, image: container.Get("image").Text()}
 			for _, v := range p.evaluator.Violations(level, &metav1.ObjectMeta{Annotations: annotations[name]}, &one) {
 				f.detail = v.Detail
@@ -366,7 +358,7 @@ func changesSecurity(ctx context.Context, object, old rawjson.Value) bool {
 	}
 	for _, container := range object.Get("spec", "ephemeralContainers").Elements() {
 		known, ok := before[container.Get("name").Text()]
-		if !ok || ctx.Err() != nil || !sameText(container.Get("image"), known.Get("image")) {
+		if !ok || ctx.Err() != nil || !sameString(container.Get("image"), known.Get("image")) {
 			return true
 		}
 	}
@@ -381,13 +373,13 @@ func sameImages(ctx context.Context, a, b rawjson.Value) bool {
 	defer stop()
 	for _, container := range a.Elements() {
 		_, other, _ := next()
-		if ctx.Err() != nil || !sameText(container.Get("image"), other.Get("image")) {
+		if ctx.Err() != nil || !sameString(container.Get("image"), other.Get("image")) {
 			return false
 		}
 	}
 	return true
 }
 
-func sameText(a, b rawjson.Value) bool {
+func sameString(a, b rawjson.Value) bool {
 	return bytes.Equal(a, b) || a.Kind() == rawjson.String && b.Kind() == rawjson.String && a.Text() == b.Text()
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
@@ -67,8 +69,8 @@ type auditAnnotation struct {
 func compileProgram(d validation.Reporter, compiler *expression.Compiler, policy string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, reads bool, budget *celbound.Budget) *program {
 	s := &scope{Reporter: d, compiler: compiler, declarations: expression.Declarations{Params: spec.ParamKind != nil, Authorizer: true, Budget: budget}}
 	path, out := field.NewPath("spec"), new(program)
-	for text := range expressionsOf(spec) {
-		if err := budget.Add(text); err != nil {
+	for expression := range expressionsOf(spec) {
+		if err := budget.Add(expression); err != nil {
 			d.Errorf(path, celbound.DocumentHint, "%v", err)
 			return out
 		}
@@ -166,4 +168,54 @@ func (s *scope) message(path *field.Path, text string) *expression.Program {
 	s.uses |= without.uses
 	s.tooLarge = without.tooLarge
 	return compiled
+}
+
+// scope is what the expressions of one policy may name.
+type scope struct {
+	validation.Reporter
+	compiler     *expression.Compiler
+	declarations expression.Declarations
+	// variables are the names of the policy's variables, declared or not.
+	variables []string
+	// uses are the names that the expressions mention.
+	uses expression.Uses
+	// tooLarge is true once the expressions are too large together.
+	tooLarge bool
+}
+
+// compile compiles an expression, and returns nil if there is none, or if it does
+// not compile, which it reports.
+func (s *scope) compile(path *field.Path, text string, results ...*cel.Type) *expression.Program {
+	return s.compiled(path, text, func(text string, d expression.Declarations) (*expression.Program, *apiservercel.Error) {
+		return s.compiler.Compile(text, d, results...)
+	})
+}
+
+// compiled is compile by a method of the compiler.
+func (s *scope) compiled(path *field.Path, text string, by func(string, expression.Declarations) (*expression.Program, *apiservercel.Error)) *expression.Program {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	compiled, err := by(text, s.declarations)
+	if err != nil {
+		s.refuse(path, text, err)
+		return nil
+	}
+	s.uses |= compiled.Uses()
+	return compiled
+}
+
+// refuse reports why an expression does not compile. That the expressions are too large
+// together is reported of the first one that is too much.
+func (s *scope) refuse(path *field.Path, expression string, err *apiservercel.Error) {
+	if err == nil {
+		return
+	}
+	if errors.Is(err.Cause, celbound.ErrDocument) {
+		if s.tooLarge {
+			return
+		}
+		s.tooLarge = true
+	}
+	s.ExpressionError(path, expression, err, validation.Names{Params: s.declarations.Params, Authorizer: s.declarations.Authorizer, Variables: s.variables})
 }

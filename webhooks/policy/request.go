@@ -50,8 +50,8 @@ type request struct {
 	// isBaseline is true for a request as it was before the update: all of the object is
 	// judged, though it is an update.
 	isBaseline bool
-	// outcomes has a place for each selector of the set.
-	outcomes []outcome
+	// selections has a place for each selector of the set.
+	selections []selectorResult
 	// namespaceSet are the labels by which the request's namespace is selected,
 	// once they have been read; if they are not known, what is known of them.
 	namespaceSet                  labels.Set
@@ -63,7 +63,7 @@ type request struct {
 	podFailures podFailures
 	values      requestValues
 	// earlier is the request by which the object before the update is judged, nil
-	// if there is none. It is made by before.
+	// if there is none. It is made by baseline.
 	earlier     *request
 	earlierRead bool
 	// harmless is what isHarmless found.
@@ -71,7 +71,7 @@ type request struct {
 	// evaluations are those that are shared by bindings or rules, see evaluate.
 	evaluations map[evaluationKey]*evaluation
 	// equivalentTo and equivalentsKnown are what equivalents returns, once it was
-	// called, and conversions what as made.
+	// called, and conversions what inVersion made.
 	equivalentTo     []equivalent.Resource
 	equivalentsKnown bool
 	conversions      map[schema.GroupVersionResource]conversion
@@ -95,7 +95,7 @@ func newRequest(v *review, req admission.Request) *request {
 		object:    payload{name: "object", raw: req.Object.Raw},
 		oldObject: payload{name: "oldObject", raw: req.OldObject.Raw},
 	}
-	r.requested = r.sent()
+	r.requested = r.sentResource()
 	if req.RequestResource != nil {
 		r.requested = schema.GroupVersionResource(*req.RequestResource)
 	}
@@ -103,7 +103,7 @@ func newRequest(v *review, req admission.Request) *request {
 }
 
 // sent returns the resource as which the API server sent the request.
-func (r *request) sent() schema.GroupVersionResource {
+func (r *request) sentResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource(r.Resource)
 }
 
@@ -185,14 +185,14 @@ func (r *request) OldObjectValue() ref.Val { return r.value(&r.oldObject, &r.val
 
 // RequestValue returns the value of request.
 func (r *request) RequestValue() ref.Val {
-	if r.values.matching && r.requested != r.sent() {
+	if r.values.matching && r.requested != r.sentResource() {
 		if r.values.asked == nil {
 			r.values.asked = r.requestValue(r.requested)
 		}
 		return r.values.asked
 	}
 	if r.values.request == nil {
-		r.values.request = r.requestValue(r.sent())
+		r.values.request = r.requestValue(r.sentResource())
 	}
 	return r.values.request
 }
@@ -283,8 +283,8 @@ type payload struct {
 	// name is for errors.
 	name string
 	raw  []byte
-	// make gives raw when it is first asked for, and is nil if it is there.
-	make func() ([]byte, error)
+	// build returns raw when it is first asked for, and is nil if it is there.
+	build func() ([]byte, error)
 	// checked tells that the text is known to be JSON, without space around it.
 	checked bool
 
@@ -295,14 +295,14 @@ type payload struct {
 
 // present reports whether the request has the object.
 func (p *payload) present() bool {
-	return p.make != nil || len(p.raw) > 0 && string(p.raw) != "null"
+	return p.build != nil || len(p.raw) > 0 && string(p.raw) != "null"
 }
 
 // json returns the checked text, and absent if the request does not have the object.
 func (p *payload) json() (rawjson.Value, error) {
-	if p.make != nil {
-		p.raw, p.err = p.make()
-		p.make = nil
+	if p.build != nil {
+		p.raw, p.err = p.build()
+		p.build = nil
 	}
 	if p.parsed == nil && p.err == nil && p.present() {
 		p.parsed = p.raw

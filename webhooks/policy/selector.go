@@ -25,19 +25,19 @@ type selector struct {
 	byName   labels.Requirements
 	byOthers bool
 	// label is one that must have one of some values, nil if there is none.
-	label *wantedLabel
+	label *requiredLabel
 }
 
-// wanted returns a label that the selector wants, with one of some values.
-func (s *selector) wanted() (wantedLabel, bool) {
+// requiredLabel returns a label that the selector requires, with one of some values.
+func (s *selector) requiredLabel() (requiredLabel, bool) {
 	if s == nil || s.label == nil {
-		return wantedLabel{}, false
+		return requiredLabel{}, false
 	}
 	return *s.label, true
 }
 
 // selectors gives equal selectors the same number.
-type selectors struct{ byText map[string]*selector }
+type selectors struct{ byString map[string]*selector }
 
 // compile returns nil for a selector that selects everything. The selector was
 // checked before.
@@ -46,10 +46,10 @@ func (s *selectors) compile(spec *metav1.LabelSelector) *selector {
 	if err != nil || parsed.Empty() {
 		return nil
 	}
-	if known := s.byText[parsed.String()]; known != nil {
+	if known := s.byString[parsed.String()]; known != nil {
 		return known
 	}
-	out := &selector{Selector: parsed, number: len(s.byText)}
+	out := &selector{Selector: parsed, number: len(s.byString)}
 	requirements, _ := parsed.Requirements() // every selector of this form has them
 	for _, q := range requirements {
 		if q.Key() == corev1.LabelMetadataName {
@@ -58,10 +58,10 @@ func (s *selectors) compile(spec *metav1.LabelSelector) *selector {
 			out.byOthers = true
 		}
 		if op := q.Operator(); out.label == nil && (op == selection.In || op == selection.Equals || op == selection.DoubleEquals) {
-			out.label = &wantedLabel{q.Key(), slices.Sorted(maps.Keys(q.Values()))}
+			out.label = &requiredLabel{q.Key(), slices.Sorted(maps.Keys(q.Values()))}
 		}
 	}
-	s.byText[parsed.String()] = out
+	s.byString[parsed.String()] = out
 	return out
 }
 
@@ -74,32 +74,32 @@ func (r *request) selectsNamespace(s *selector) (bool, error) {
 	if s == nil || r.Namespace == "" && r.requested.Resource != "namespaces" {
 		return true, nil
 	}
-	if r.outcomes == nil {
-		r.outcomes = make([]outcome, r.review.set.selectors)
+	if r.selections == nil {
+		r.selections = make([]selectorResult, r.review.set.selectors)
 	}
-	if r.outcomes[s.number] == undecided {
-		r.outcomes[s.number] = r.decideOn(s)
+	if r.selections[s.number] == undecided {
+		r.selections[s.number] = r.evaluateSelector(s)
 	}
-	if r.outcomes[s.number] == unknown {
+	if r.selections[s.number] == unknown {
 		return false, fmt.Errorf("namespace %q is not known, and its labels decide", r.Namespace)
 	}
-	return r.outcomes[s.number] == selected, nil
+	return r.selections[s.number] == selected, nil
 }
 
-// outcome is what a namespace selector says about the request's namespace.
-type outcome uint8
+// selectorResult is what a namespace selector says about the request's namespace.
+type selectorResult uint8
 
 const (
-	undecided outcome = iota
+	undecided selectorResult = iota
 	selected
 	rejected
 	unknown
 )
 
-// selectedBy returns the labels by which the request's namespace is selected, and
+// selectionLabels returns the labels by which the request's namespace is selected, and
 // false if not all of them are known. What is in no namespace has none, and is
 // always selected.
-func (r *request) selectedBy() (labels.Set, bool) {
+func (r *request) selectionLabels() (labels.Set, bool) {
 	if !r.namespaceRead {
 		r.namespaceRead = true
 		switch {
@@ -114,8 +114,8 @@ func (r *request) selectedBy() (labels.Set, bool) {
 	return r.namespaceSet, r.namespaceKnown
 }
 
-func (r *request) decideOn(s *selector) outcome {
-	r.selectedBy()
+func (r *request) evaluateSelector(s *selector) selectorResult {
+	r.selectionLabels()
 	if r.namespaceKnown {
 		if s.Matches(r.namespaceSet) {
 			return selected

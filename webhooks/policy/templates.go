@@ -35,15 +35,15 @@ func templateRequest(r *request) *request {
 	if err != nil {
 		return nil
 	}
-	text := object.Get(path...)
-	if text.Kind() != rawjson.Object {
+	now := object.Get(path...)
+	if now.Kind() != rawjson.Object {
 		return nil
 	}
 	old, oldErr := r.oldObject.json()
 	for _, one := range [...]struct {
 		template rawjson.Value
 		end      func(error)
-	}{{text, r.review.reject}, {old.Get(path...), r.review.fail}} {
+	}{{now, r.review.reject}, {old.Get(path...), r.review.fail}} {
 		if len(one.template) >= minCounted {
 			if err := workload.CheckElements(one.template); err != nil {
 				one.end(fmt.Errorf("the pod template cannot be checked: %s.%w", strings.Join(path, "."), err))
@@ -51,13 +51,13 @@ func templateRequest(r *request) *request {
 			}
 		}
 	}
-	template := r.fromTemplate(r.review, text, path)
+	template := r.fromTemplate(r.review, now, path)
 	if r.Operation == admissionv1.Update {
 		if oldErr == nil {
 			if before := old.Get(path...); before.Kind() == rawjson.Object {
 				template.earlier = r.fromTemplate(r.review.detached(), before, path)
 				template.earlier.isBaseline = true
-				template.sameTemplate = bytes.Equal(text, before)
+				template.sameTemplate = bytes.Equal(now, before)
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func (r *request) fromTemplate(v *review, template rawjson.Value, path []string)
 	out.template = strings.Join(path, ".")
 	name := r.objectName()
 	out.owner, out.ownerGenerated = r.Kind.Kind+"/"+name, r.isNameGenerated()
-	out.object.make = func() ([]byte, error) {
+	out.object.build = func() ([]byte, error) {
 		pod := workload.AppendPod(nil, template, r.Namespace, name)
 		if v.set.inject == nil {
 			return pod, nil
@@ -103,7 +103,7 @@ func (r *request) fromTemplate(v *review, template rawjson.Value, path []string)
 			// The pods themselves may get through all the same: refusing every
 			// workload for what one sidecar lacks would be worse than a late answer.
 			v.answer.warn(out.template + ": checked without sidecars: " + err.Error())
-			return pod, nil //nolint:nilerr // the warning tells
+			return pod, nil //nolint:nilerr // the warning reports it
 		}
 		if refusal != "" {
 			v.answer.warn(out.template + ": sidecar injection will refuse the pods: " + refusal)

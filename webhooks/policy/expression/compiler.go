@@ -220,7 +220,7 @@ func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (*P
 	}
 	root := checked.NativeRep().Expr()
 	out := &Program{text: text, output: output, variables: d.Variables}
-	out.uses, out.shape = look(root)
+	out.uses, out.shape = analyze(root)
 	out.patterns = celbound.Patterns(root)
 	if out.plan, err = planner.plan(checked.NativeRep(), out.shape.limited); err != nil {
 		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: "program instantiation failed: " + err.Error()}

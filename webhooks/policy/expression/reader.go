@@ -38,7 +38,7 @@ func readsOf(root ast.Expr, conditions []ast.Expr, variables *Variables) *Reads 
 	for _, p := range violated.presences {
 		p.count()
 	}
-	r.object.settle()
+	r.object.seal()
 	return r.object
 }
 

@@ -64,9 +64,9 @@ func (r *Reads) IsNothing() bool {
 		len(r.members) == 0 && r.each == nil && len(r.contained) == 0
 }
 
-// settle ends the making: the members get an order, so that a comparison takes
+// seal ends the construction: the members get an order, so that a comparison takes
 // the same steps each time.
-func (r *Reads) settle() {
+func (r *Reads) seal() {
 	if r == nil {
 		return
 	}
@@ -74,9 +74,9 @@ func (r *Reads) settle() {
 	r.content = r.content || r.unread && len(r.members) == 0 && r.each == nil && len(r.contained) == 0
 	r.names = slices.Sorted(maps.Keys(r.members))
 	for _, member := range r.members {
-		member.settle()
+		member.seal()
 	}
-	r.each.settle()
+	r.each.seal()
 }
 
 // part is what an expression's value may be of the object: the value at each of
@@ -221,14 +221,7 @@ func (p *part) element(u use) *part {
 }
 
 // numbered notes that elements are known by where they stand.
-func (p *part) numbered() {
-	if p == nil {
-		return
-	}
-	for _, place := range p.places {
-		place.indexed = true
-	}
-}
+func (p *part) numbered() { p.mark(func(r *Reads) { r.indexed = true }) }
 
 // instead returns the value with something else to stand for it where it is absent.
 func (p *part) instead(absent absence) *part {
@@ -260,35 +253,24 @@ func (p *part) all() {
 	p.elements.all()
 }
 
-// unused notes that nothing may be looked at but whether it can be selected.
-func (p *part) unused() {
+// mark marks what is looked at at each of the places.
+func (p *part) mark(mark func(*Reads)) {
 	if p == nil {
 		return
 	}
 	for _, place := range p.places {
-		place.unread = true
+		mark(place.Reads)
 	}
 }
+
+// unused notes that nothing may be looked at but whether it can be selected.
+func (p *part) unused() { p.mark(func(r *Reads) { r.unread = true }) }
 
 // there notes that it is looked at whether it is there.
-func (p *part) there() {
-	if p == nil {
-		return
-	}
-	for _, place := range p.places {
-		place.presence = true
-	}
-}
+func (p *part) there() { p.mark(func(r *Reads) { r.presence = true }) }
 
 // isNull notes that it is looked at whether it is null.
-func (p *part) isNull() {
-	if p == nil {
-		return
-	}
-	for _, place := range p.places {
-		place.presence, place.null = true, true
-	}
-}
+func (p *part) isNull() { p.mark(func(r *Reads) { r.presence, r.null = true, true }) }
 
 // contains notes that it is looked at whether a text is in it.
 func (p *part) contains(text string) {

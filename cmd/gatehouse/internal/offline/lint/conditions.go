@@ -9,10 +9,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// conditions reports match conditions that match constraints could say. These
+// lintConditions reports match conditions that match constraints could say. These
 // are decided without evaluating anything, and the registration of the webhook
 // can be made of them.
-func (s *subject) conditions() {
+func (s *subject) lintConditions() {
 	for _, e := range s.expressions {
 		if e.role != condition {
 			continue
@@ -24,21 +24,21 @@ func (s *subject) conditions() {
 		switch subject {
 		case "request.operation":
 			if equal && !slices.ContainsFunc(s.operations(), func(o admissionregistrationv1.OperationType) bool { return slices.Contains(values, string(o)) }) {
-				s.whole(MatchCondition, e, "drop the policy, or the condition", "is never true: the rules are about %s alone", operationList(s.operations()))
+				s.report(MatchCondition, e, "drop the policy, or the condition", "is never true: the rules are about %s alone", operationList(s.operations()))
 				continue
 			}
 			left := slices.DeleteFunc(s.operations(), func(o admissionregistrationv1.OperationType) bool { return slices.Contains(values, string(o)) != equal })
-			s.whole(MatchCondition, e, "write operations: ["+operationList(left)+"] and drop the condition", "is what operations in resourceRules say")
+			s.report(MatchCondition, e, "write operations: ["+operationList(left)+"] and drop the condition", "is what operations in resourceRules say")
 		case "request.kind.kind", "request.kind.group", "request.resource.resource", "request.resource.group", "request.subResource":
 			if equal {
-				s.whole(MatchCondition, e, "name it in resourceRules and drop the condition", "is what resourceRules say")
+				s.report(MatchCondition, e, "name it in resourceRules and drop the condition", "is what resourceRules say")
 			}
 		case "request.namespace":
 			operator := "In"
 			if !equal {
 				operator = "NotIn"
 			}
-			s.whole(MatchCondition, e, "write namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: "+operator+", values: ["+
+			s.report(MatchCondition, e, "write namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: "+operator+", values: ["+
 				strings.Join(values, ", ")+"]}]} and drop the condition", "is what namespaceSelector says")
 		}
 	}

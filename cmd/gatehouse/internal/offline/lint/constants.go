@@ -13,23 +13,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
 )
 
-// constants reports conditions and validations that do not depend on the request.
+// lintConstants reports conditions and validations that do not depend on the request.
 // A validation that is always false is not among them: it is how a policy refuses
 // everything that it matches.
-func (s *subject) constants() {
+func (s *subject) lintConstants() {
 	for _, e := range s.expressions {
 		if e.role != condition && e.role != validation {
 			continue
 		}
-		value, constant := fold(s.checker.Env, e.plain, e.plain.AST.Expr())
+		value, constant := fold(s.linter.checker.Env, e.plain, e.plain.AST.Expr())
 		switch {
 		case !constant:
 		case e.role == condition && value:
-			s.whole(Constant, e, "drop the condition", "is always true")
+			s.report(Constant, e, "drop the condition", "is always true")
 		case e.role == condition:
-			s.whole(Constant, e, "drop the policy, or the condition", "is always false, so the policy is never evaluated")
+			s.report(Constant, e, "drop the policy, or the condition", "is always false, so the policy is never evaluated")
 		case value:
-			s.whole(Constant, e, "", "is always true, so nothing violates it")
+			s.report(Constant, e, "", "is always true, so nothing violates it")
 		}
 	}
 }

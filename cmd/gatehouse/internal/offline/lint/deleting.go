@@ -9,7 +9,7 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
 
-// beingDeleted reports match conditions that leave out objects that are being
+// lintBeingDeleted reports match conditions that leave out objects that are being
 // deleted, and validations that let them pass: a finalizer of its author's own
 // keeps such an object for as long as the author likes, and it can be changed.
 //
@@ -19,13 +19,13 @@ import (
 // comparison of the object with the old one says that there is a change: without
 // one nothing is gained, so that a condition that spares only updates which leave
 // the rest as it is is not reported.
-func (s *subject) beingDeleted() {
+func (s *subject) lintBeingDeleted() {
 	for _, e := range s.expressions {
 		if e.role != condition && e.role != validation || !s.reaches(e.plain.AST.Expr(), readsField("deletionTimestamp")) ||
 			s.reaches(e.plain.AST.Expr(), readsField("finalizers")) {
 			continue
 		}
-		f := &formula{subject: s}
+		f := &formula{policy: s}
 		root := f.node(e, e.plain.AST.Expr())
 		if !f.isSpared(root, e.role == condition) {
 			continue
@@ -34,7 +34,7 @@ func (s *subject) beingDeleted() {
 		if e.role == validation {
 			what = "what is being deleted may violate it"
 		}
-		s.at(BeingDeleted, e, e.plain.AST.Expr().ID(),
+		s.reportAt(BeingDeleted, e, e.plain.AST.Expr().ID(),
 			"drop the test; where finalizers must be removed, spare only updates that leave spec, labels and annotations as in oldObject",
 			"%s: with a finalizer of one's own an object that is being deleted stays, and can be changed", what)
 	}
@@ -49,7 +49,7 @@ const (
 
 // formula is an expression as atoms.
 type formula struct {
-	*subject
+	policy *subject
 	// atoms are the texts of those whose values are tried, and of those deleting has
 	// the ones that read the deletionTimestamp in a way that is not known.
 	atoms    []string
@@ -74,7 +74,7 @@ func (f *formula) node(of *expression, e ast.Expr) *node {
 		return &node{isFixed: true}
 	}
 	if name := variableOf(e); name != "" {
-		if v := f.variable(name); v != nil {
+		if v := f.policy.variable(name); v != nil {
 			return f.node(v, v.plain.AST.Expr())
 		}
 	}
@@ -88,11 +88,11 @@ func (f *formula) node(of *expression, e ast.Expr) *node {
 	if value, ok := f.fixed(e); ok {
 		return &node{isFixed: true, value: value}
 	}
-	about := f.reaches(e, readsField("deletionTimestamp"))
+	about := f.policy.reaches(e, readsField("deletionTimestamp"))
 	if is, ok := presence(e); ok && about {
 		return &node{isDeletion: true, value: is}
 	}
-	written := text(of.plain, e)
+	written := unparse(of.plain, e)
 	at := slices.Index(f.atoms, written)
 	if at < 0 || written == "" {
 		at = len(f.atoms)
@@ -155,7 +155,7 @@ func (f *formula) fixed(e ast.Expr) (value, ok bool) {
 		return false, false
 	}
 	names := func(e ast.Expr, name string) bool {
-		return f.reaches(e, func(part ast.Expr) bool { return isIdent(part, name) })
+		return f.policy.reaches(e, func(part ast.Expr) bool { return isIdent(part, name) })
 	}
 	args := e.AsCall().Args()
 	for i, arg := range args {

@@ -17,8 +17,8 @@ import (
 // people who are there can do what it waits for.
 const soon = 14 * 24 * time.Hour
 
-// exception lints one exception.
-func (l *linter) exception(d document, spec *v1alpha1.PolicyExceptionSpec) {
+// lintException lints one exception.
+func (l *linter) lintException(d document, spec *v1alpha1.PolicyExceptionSpec) {
 	path := field.NewPath("spec")
 	if at := spec.ExpiresAt; at != nil {
 		left := at.Sub(l.in.Now)
@@ -34,7 +34,7 @@ func (l *linter) exception(d document, spec *v1alpha1.PolicyExceptionSpec) {
 	if at := path.Child("match", "namespaceSelector"); !contradiction(d, spec.Match.NamespaceSelector, at) {
 		l.namespaceSelector(d, spec.Match.NamespaceSelector, at)
 	}
-	l.exceptionConditions(d, spec)
+	l.lintExceptionConditions(d, spec)
 }
 
 // namespaceNames reports names that no namespace can have. They are compared as
@@ -54,9 +54,9 @@ func namespaceNames(d document, names []string, at *field.Path) {
 	}
 }
 
-// exceptionConditions lints the match conditions of an exception, which see the
+// lintExceptionConditions lints the match conditions of an exception, which see the
 // objects of the policies that it names.
-func (l *linter) exceptionConditions(d document, spec *v1alpha1.PolicyExceptionSpec) {
+func (l *linter) lintExceptionConditions(d document, spec *v1alpha1.PolicyExceptionSpec) {
 	if len(spec.Match.MatchConditions) == 0 {
 		return
 	}
@@ -65,13 +65,13 @@ func (l *linter) exceptionConditions(d document, spec *v1alpha1.PolicyExceptionS
 		document: d, linter: l,
 		spec: &admissionregistrationv1.ValidatingAdmissionPolicySpec{MatchConditions: slices.Clone(spec.Match.MatchConditions)},
 	}
-	s.kinds, s.allKinds = s.schemas.Match(reviewed(rules))
+	s.kinds, s.allKinds = s.linter.schemas.Match(reviewed(rules))
 	s.allKinds = s.allKinds && all
 	s.parseConditions(field.NewPath("spec", "match", "matchConditions"))
 	s.compile()
 	s.checkKinds()
-	s.types()
-	s.literals()
+	s.lintTypes()
+	s.lintLiterals()
 }
 
 // rulesOf returns the resource rules of the named policies. All is false if one of

@@ -20,13 +20,13 @@ const (
 	longText     = 128
 )
 
-// expense reports expressions that may cost more than the API server lets them.
-func (s *subject) expense() {
+// lintExpense reports expressions that may cost more than the API server lets them.
+func (s *subject) lintExpense() {
 	total := uint64(0)
 	for _, e := range s.expressions {
 		cost := estimate(e)
 		if limit := uint64(celconfig.PerCallLimit); cost > limit {
-			s.whole(Expensive, e, "take loops apart with variables, or narrow the lists down first",
+			s.report(Expensive, e, "take loops apart with variables, or narrow the lists down first",
 				"costs up to %d for lists of %d elements; at %d the API server gives up, and %s", cost, manyElements, limit, s.consequence())
 			continue
 		}
@@ -70,8 +70,8 @@ func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNod
 	return nil
 }
 
-// regularExpressions reports those that are made of what is in the object.
-func (s *subject) regularExpressions() {
+// lintRegularExpressions reports those that are made of what is in the object.
+func (s *subject) lintRegularExpressions() {
 	for _, e := range s.expressions {
 		fromObject := map[string]bool{plugincel.ObjectVarName: true, plugincel.OldObjectVarName: true}
 		walk(e.plain.AST.Expr(), func(part ast.Expr) {
@@ -83,7 +83,7 @@ func (s *subject) regularExpressions() {
 			if regex == nil || !refers(regex, fromObject) {
 				return
 			}
-			s.at(Regex, e, part.ID(), "compare with ==, startsWith or endsWith",
+			s.reportAt(Regex, e, part.ID(), "compare with ==, startsWith or endsWith",
 				"%s takes its regular expression from the object, so who writes the object decides what matches", part.AsCall().FunctionName())
 		})
 	}

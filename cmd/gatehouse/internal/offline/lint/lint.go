@@ -51,25 +51,25 @@ func Lint(in Input) (diagnostic.List, error) {
 	}
 	for i := range in.Policy.Policies {
 		p := &in.Policy.Policies[i]
-		l.policy(l.document(p.Source, policyKind, &p.ObjectMeta), &p.Spec, true)
+		l.lintPolicy(l.document(p.Source, policyKind, &p.ObjectMeta), &p.Spec, true)
 	}
 	for i := range in.Policy.AdmissionPolicies {
 		p := &in.Policy.AdmissionPolicies[i]
 		d := l.document(p.Source, admissionKind, &p.ObjectMeta)
-		l.policy(d, &p.Spec.ValidatingAdmissionPolicySpec, false)
+		l.lintPolicy(d, &p.Spec.ValidatingAdmissionPolicySpec, false)
 		podSecurityVersion(d, p.Spec.PodSecurity)
 	}
 	for i := range in.Policy.Bindings {
 		b := &in.Policy.Bindings[i]
-		l.binding(l.document(b.Source, "ValidatingAdmissionPolicyBinding", &b.ObjectMeta), &b.Spec)
+		l.lintBinding(l.document(b.Source, "ValidatingAdmissionPolicyBinding", &b.ObjectMeta), &b.Spec)
 	}
 	for i := range in.Policy.AdmissionPolicyBindings {
 		b := &in.Policy.AdmissionPolicyBindings[i]
-		l.binding(l.document(b.Source, "AdmissionPolicyBinding", &b.ObjectMeta), &b.Spec)
+		l.lintBinding(l.document(b.Source, "AdmissionPolicyBinding", &b.ObjectMeta), &b.Spec)
 	}
 	for i := range in.Policy.Exceptions {
 		e := &in.Policy.Exceptions[i]
-		l.exception(l.document(e.Source, "PolicyException", &e.ObjectMeta), &e.Spec)
+		l.lintException(l.document(e.Source, "PolicyException", &e.ObjectMeta), &e.Spec)
 	}
 	return l.sorted(), nil
 }
@@ -125,9 +125,9 @@ func (l *linter) prepare() error {
 	return err
 }
 
-// policy lints one policy. portable tells that the API server may be given it,
+// lintPolicy lints one policy. portable is true if the API server may be given it,
 // too.
-func (l *linter) policy(d document, given *admissionregistrationv1.ValidatingAdmissionPolicySpec, portable bool) {
+func (l *linter) lintPolicy(d document, given *admissionregistrationv1.ValidatingAdmissionPolicySpec, portable bool) {
 	spec := given.DeepCopy()
 	if spec.FailurePolicy == nil {
 		spec.FailurePolicy = new(admissionregistrationv1.Fail)
@@ -135,30 +135,30 @@ func (l *linter) policy(d document, given *admissionregistrationv1.ValidatingAdm
 	s := &subject{document: d, linter: l, spec: spec, portable: portable}
 	s.read()
 
-	s.matching()
+	s.lintMatching()
 	if spec.MatchConstraints != nil {
-		l.selectors(d, spec.MatchConstraints, field.NewPath("spec", "matchConstraints"))
+		l.lintSelectors(d, spec.MatchConstraints, field.NewPath("spec", "matchConstraints"))
 	}
-	s.conditions()
-	s.beingDeleted()
-	s.types()
-	s.nullObjects()
-	s.namespaceObjects()
-	s.optionalFields()
-	s.optionals()
-	s.literals()
-	s.portability()
-	s.constants()
-	s.expense()
-	s.regularExpressions()
-	s.unusedVariables()
-	s.messages()
-	s.duplicates()
+	s.lintConditions()
+	s.lintBeingDeleted()
+	s.lintTypes()
+	s.lintNullObjects()
+	s.lintNamespaceObjects()
+	s.lintOptionalFields()
+	s.lintOptionals()
+	s.lintLiterals()
+	s.lintPortability()
+	s.lintConstants()
+	s.lintExpense()
+	s.lintRegularExpressions()
+	s.lintUnusedVariables()
+	s.lintMessages()
+	s.lintDuplicates()
 }
 
-func (l *linter) binding(d document, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
+func (l *linter) lintBinding(d document, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
 	if spec.MatchResources != nil {
-		l.selectors(d, spec.MatchResources, field.NewPath("spec", "matchResources"))
+		l.lintSelectors(d, spec.MatchResources, field.NewPath("spec", "matchResources"))
 	}
 }
 

@@ -6,16 +6,16 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// literals reports functions that fail for the literals they are given, such as
+// lintLiterals reports functions that fail for the literals they are given, such as
 // quantity("1 GB"): they fail for every request that comes to them.
-func (s *subject) literals() {
+func (s *subject) lintLiterals() {
 	for _, e := range s.expressions {
 		walk(e.plain.AST.Expr(), func(part ast.Expr) {
 			if part.Kind() != ast.CallKind || !ofLiterals(part.AsCall()) || hasHugeExponent(part) {
 				return
 			}
-			if _, err := evaluate(s.checker.Env, e.plain, part); err != nil {
-				s.at(InvalidLiteral, e, part.ID(), "", "%s fails whenever it is evaluated: %s", text(e.plain, part), err)
+			if _, err := evaluate(s.linter.checker.Env, e.plain, part); err != nil {
+				s.reportAt(InvalidLiteral, e, part.ID(), "", "%s fails whenever it is evaluated: %s", unparse(e.plain, part), err)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // matching lints the resource rules.
-func (s *subject) matching() {
+func (s *subject) lintMatching() {
 	if s.spec.MatchConstraints == nil {
 		return
 	}
@@ -40,12 +40,12 @@ func (s *subject) resources(rule *admissionregistrationv1.NamedRuleWithOperation
 	}
 	var versions, resources []string
 	for _, group := range rule.APIGroups {
-		known := s.schemas.Versions(group)
+		known := s.linter.schemas.Versions(group)
 		if len(known) == 0 {
 			return // A wildcard, or a group that is not known.
 		}
 		versions = append(versions, known...)
-		resources = append(resources, s.schemas.Resources(group)...)
+		resources = append(resources, s.linter.schemas.Resources(group)...)
 	}
 	for i, version := range rule.APIVersions {
 		if version != "*" && version != "" && !slices.Contains(versions, version) {
@@ -59,7 +59,7 @@ func (s *subject) resources(rule *admissionregistrationv1.NamedRuleWithOperation
 			continue // Compile reports capitals.
 		}
 		hint := diagnostic.DidYouMean(name, resources...)
-		if groups := s.schemas.Groups(name); len(groups) > 0 {
+		if groups := s.linter.schemas.Groups(name); len(groups) > 0 {
 			hint = "write a rule of its own for API group " + quotedList(groups)
 		}
 		s.warn(UnknownResource, at.Child("resources").Index(i), hint, "API group %s has no resource %s, so this never matches",
@@ -161,17 +161,17 @@ func (s *subject) ruleOperations(rule *admissionregistrationv1.NamedRuleWithOper
 
 // scope reports resources of Kubernetes that are not of the rule's scope.
 func (s *subject) scope(rule *admissionregistrationv1.NamedRuleWithOperations, at *field.Path) {
-	if s.in.Policy.Objects == nil || rule.Scope == nil || *rule.Scope == admissionregistrationv1.AllScopes {
+	if s.linter.in.Policy.Objects == nil || rule.Scope == nil || *rule.Scope == admissionregistrationv1.AllScopes {
 		return
 	}
 	for i, resource := range rule.Resources {
 		one := *rule
 		name, _, _ := strings.Cut(resource, "/")
 		one.Resources = []string{name}
-		kinds, all := s.schemas.Match([]admissionregistrationv1.NamedRuleWithOperations{one})
+		kinds, all := s.linter.schemas.Match([]admissionregistrationv1.NamedRuleWithOperations{one})
 		other := all && len(kinds) > 0
 		for _, kind := range kinds {
-			namespaced, err := s.in.Policy.Objects.Namespaced(kind.GroupVersionKind)
+			namespaced, err := s.linter.in.Policy.Objects.Namespaced(kind.GroupVersionKind)
 			known := err == nil && (!strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io"))
 			other = other && known && namespaced != (*rule.Scope == admissionregistrationv1.NamespacedScope)
 		}

@@ -5,15 +5,15 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
 
-// namespaceObjects reports match conditions that read namespaceObject, which is
+// lintNamespaceObjects reports match conditions that read namespaceObject, which is
 // null in all of them. It compiles, and documents show it in match conditions.
-func (s *subject) namespaceObjects() {
+func (s *subject) lintNamespaceObjects() {
 	for _, e := range s.expressions {
 		if e.role != condition {
 			continue
 		}
 		if read := e.find(func(part ast.Expr) bool { return isIdent(part, plugincel.NamespaceVarName) }); read != nil {
-			s.at(NamespaceObject, e, read.ID(), "write a namespaceSelector, or ask in the validations",
+			s.reportAt(NamespaceObject, e, read.ID(), "write a namespaceSelector, or ask in the validations",
 				"namespaceObject is always null in match conditions, also that of a request in a namespace")
 		}
 	}

@@ -12,10 +12,10 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
 
-// nullObjects reports fields of object, which is null on DELETE, and of
+// lintNullObjects reports fields of object, which is null on DELETE, and of
 // oldObject, which is null on CREATE and CONNECT, if the policy is about such
 // requests and nothing in it asks for that.
-func (s *subject) nullObjects() {
+func (s *subject) lintNullObjects() {
 	for _, v := range []struct {
 		name, other string
 		null        []admissionregistrationv1.OperationType
@@ -54,7 +54,7 @@ func (s *subject) nullObjects() {
 		if others > 0 {
 			also = fmt.Sprintf("; the same holds for %s", plural(others, "other expression", "other expressions"))
 		}
-		s.at(NullObject, first, first.member(v.name).ID(), hint, "%s is null on %s, so the expression fails, and %s%s",
+		s.reportAt(NullObject, first, first.member(v.name).ID(), hint, "%s is null on %s, so the expression fails, and %s%s",
 			v.name, operationList(null), s.consequence(), also)
 	}
 }

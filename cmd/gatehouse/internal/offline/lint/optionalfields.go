@@ -19,17 +19,17 @@ type access struct{ structure, field, key string }
 // anyKey stands for all keys of a map.
 const anyKey = "*"
 
-// optionalFields reports fields of pods and of metadata that are read without a
+// lintOptionalFields reports fields of pods and of metadata that are read without a
 // test for their presence, if failurePolicy makes a refusal of that. A test
 // anywhere in the expression, the conditions or the variables counts, whatever
 // it is combined with: an author who tests a field knows that it is optional.
-func (s *subject) optionalFields() {
+func (s *subject) lintOptionalFields() {
 	if *s.spec.FailurePolicy != admissionregistrationv1.Fail || len(s.kinds) == 0 {
 		return
 	}
 	var shared []access
 	for _, e := range s.expressions {
-		if e.before() {
+		if e.isPrerequisite() {
 			shared = append(shared, tests(e)...)
 		}
 	}
@@ -59,28 +59,28 @@ func (s *subject) optionalFields() {
 }
 
 func (s *subject) optionalField(e *expression, checked typecheck.Checked, part ast.Expr, a access) {
-	written := text(checked, part)
+	written := unparse(checked, part)
 	hint := "test it with has(" + written + ")"
 	if i := strings.LastIndexByte(written, '.'); i > 0 {
 		hint += ", or write " + written[:i] + ".?" + written[i+1:] + " with orValue"
 	}
-	s.at(OptionalField, e, part.ID(), hint, "%s.%s may be absent: then the expression fails, and the request is refused", a.structure, a.field)
+	s.reportAt(OptionalField, e, part.ID(), hint, "%s.%s may be absent: then the expression fails, and the request is refused", a.structure, a.field)
 }
 
 // optionalKey reports a key of a map, which may be absent itself.
 func (s *subject) optionalKey(e *expression, checked typecheck.Checked, part ast.Expr, a access, absent bool) {
 	var holder string
 	if part.Kind() == ast.SelectKind {
-		holder = text(checked, part.AsSelect().Operand())
+		holder = unparse(checked, part.AsSelect().Operand())
 	} else {
-		holder = text(checked, part.AsCall().Args()[0])
+		holder = unparse(checked, part.AsCall().Args()[0])
 	}
 	what := "may be without key " + quoted(a.key)
 	if i := strings.LastIndexByte(holder, '.'); absent && i > 0 {
 		what = "may be absent or " + strings.TrimPrefix(what, "may be ")
 		holder = holder[:i] + ".?" + holder[i+1:]
 	}
-	s.at(OptionalField, e, part.ID(), "write "+holder+"[?"+quoted(a.key)+"].orValue(…)",
+	s.reportAt(OptionalField, e, part.ID(), "write "+holder+"[?"+quoted(a.key)+"].orValue(…)",
 		"%s.%s %s: then the expression fails, and the request is refused", a.structure, a.field, what)
 }
 

@@ -11,24 +11,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
 )
 
-// optionals reports functions of optional values that are called on others.
+// lintOptionals reports functions of optional values that are called on others.
 //
 // Until cel-go 0.27, that is until Kubernetes 1.36, orValue and or of such a
 // value were the value itself. Since then they are an error when the policy is
 // evaluated, and no error when it is compiled.
-func (s *subject) optionals() {
+func (s *subject) lintOptionals() {
 	for _, e := range s.expressions {
 		walk(e.plain.AST.Expr(), func(part ast.Expr) {
 			if !onPlainValue(e.plain, part) {
 				return
 			}
 			call := part.AsCall()
-			target := text(e.plain, call.Target())
+			target := unparse(e.plain, call.Target())
 			before := "in every version of Kubernetes"
 			if name := call.FunctionName(); name == "orValue" || name == "or" {
 				before = "here and from Kubernetes 1.37 on, where versions before gave the value itself"
 			}
-			s.at(OrValue, e, part.ID(), optionalHint(call.Target(), target), "%s is no optional value, so %s is an error %s",
+			s.reportAt(OrValue, e, part.ID(), optionalHint(call.Target(), target), "%s is no optional value, so %s is an error %s",
 				quoted(target), call.FunctionName(), before)
 		})
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// selectors lints the selectors of a policy or binding.
-func (l *linter) selectors(d document, match *admissionregistrationv1.MatchResources, at *field.Path) {
+// lintSelectors lints the selectors of a policy or binding.
+func (l *linter) lintSelectors(d document, match *admissionregistrationv1.MatchResources, at *field.Path) {
 	if !contradiction(d, match.NamespaceSelector, at.Child("namespaceSelector")) {
 		l.namespaceSelector(d, match.NamespaceSelector, at.Child("namespaceSelector"))
 	}

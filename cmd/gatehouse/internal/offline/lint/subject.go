@@ -21,17 +21,17 @@ import (
 // subject is the policy that is being linted.
 type subject struct {
 	document
-	*linter
+	linter   *linter
 	spec     *admissionregistrationv1.ValidatingAdmissionPolicySpec
 	portable bool
 	// kinds are what the policy is about as far as it is known, and allKinds
-	// tells that there are no others.
+	// is true if there are no others.
 	kinds    []typecheck.Kind
 	allKinds bool
 	// expressions are those that compile, in the order of the document but
 	// conditions first and variables next.
 	expressions []*expression
-	// broken tells that there are others.
+	// broken is true if there are others.
 	broken bool
 	// unknown are the variables among the others. What reads them is checked as if
 	// they could be anything.
@@ -67,7 +67,7 @@ type expression struct {
 // read parses and checks all expressions.
 func (s *subject) read() {
 	if s.spec.MatchConstraints != nil {
-		s.kinds, s.allKinds = s.schemas.Match(reviewed(s.spec.MatchConstraints.ResourceRules))
+		s.kinds, s.allKinds = s.linter.schemas.Match(reviewed(s.spec.MatchConstraints.ResourceRules))
 	}
 	path := field.NewPath("spec")
 	s.parseConditions(path.Child("matchConditions"))
@@ -110,7 +110,7 @@ func (s *subject) parse(e *expression) {
 	if strings.TrimSpace(e.text) == "" {
 		return
 	}
-	parsed, err := s.checker.Parse(e.text)
+	parsed, err := s.linter.checker.Parse(e.text)
 	if err != nil {
 		s.doesNotCompile(e)
 		return
@@ -137,7 +137,7 @@ func (s *subject) doesNotCompile(e *expression) {
 
 // check checks all expressions with objects and params of the types.
 func (s *subject) check(object, params *typecheck.Type, done func(*expression, typecheck.Checked)) {
-	scope := s.checker.Scope(object, params)
+	scope := s.linter.checker.Scope(object, params)
 	for _, name := range s.unknown {
 		scope.DeclareAny(name)
 	}
@@ -155,7 +155,7 @@ func (s *subject) params() *typecheck.Type {
 	if s.spec.ParamKind == nil {
 		return nil
 	}
-	kind, known := s.schemas.Kind(schema.FromAPIVersionAndKind(s.spec.ParamKind.APIVersion, s.spec.ParamKind.Kind))
+	kind, known := s.linter.schemas.Kind(schema.FromAPIVersionAndKind(s.spec.ParamKind.APIVersion, s.spec.ParamKind.Kind))
 	if !known {
 		return nil
 	}
@@ -173,22 +173,22 @@ func (e *expression) typed() typecheck.Checked {
 	return e.plain
 }
 
-// at reports a diagnostic about a part of an expression.
-func (s *subject) at(code Code, e *expression, part int64, hint, format string, args ...any) {
+// reportAt reports a diagnostic about a part of an expression.
+func (s *subject) reportAt(code Code, e *expression, part int64, hint, format string, args ...any) {
 	location := e.parsed.NativeRep().SourceInfo().GetStartLocation(part)
 	line, column := max(location.Line(), 1), max(location.Column(), 0)
 	lines := strings.Split(e.text, "\n")
-	s.add(code, e.path, hint, fmt.Sprintf("%d:%d in %s: ", line, column+1, around(lines[min(line, len(lines))-1], column))+fmt.Sprintf(format, args...), line, column)
+	s.add(code, e.path, hint, fmt.Sprintf("%d:%d in %s: ", line, column+1, excerpt(lines[min(line, len(lines))-1], column))+fmt.Sprintf(format, args...), line, column)
 }
 
-// whole reports a diagnostic about all of an expression.
-func (s *subject) whole(code Code, e *expression, hint, format string, args ...any) {
+// report reports a diagnostic about all of an expression.
+func (s *subject) report(code Code, e *expression, hint, format string, args ...any) {
 	s.warn(code, e.path, hint, "%s "+format, append([]any{quoted(strings.Join(strings.Fields(e.text), " "))}, args...)...)
 }
 
-// around returns a line of an expression in quotes, cut to a length that a diagnostic can
+// excerpt returns a line of an expression in quotes, cut to a length that a diagnostic can
 // hold, with the character at the column in it.
-func around(line string, column int) string {
+func excerpt(line string, column int) string {
 	const before = 50 // characters, of the 80 that are shown
 	runes := []rune(line)
 	if len(runes) > 80 && column > before && column < len(runes) {
@@ -202,8 +202,8 @@ func walk(e ast.Expr, visit func(ast.Expr)) {
 	ast.PreOrderVisit(e, ast.NewExprVisitor(visit))
 }
 
-// text returns a part of an expression as it may be written.
-func text(c typecheck.Checked, e ast.Expr) string {
+// unparse returns a part of an expression as it may be written.
+func unparse(c typecheck.Checked, e ast.Expr) string {
 	out, err := parser.Unparse(e, c.AST.SourceInfo())
 	if err != nil {
 		return ""
@@ -285,16 +285,16 @@ func allOperations() []admissionregistrationv1.OperationType {
 	}
 }
 
-// before reports whether an expression is one that others of the policy count on:
+// isPrerequisite reports whether others of the policy depend on the expression:
 // a condition, or a variable.
-func (e *expression) before() bool { return e.role == condition || e.role == variable }
+func (e *expression) isPrerequisite() bool { return e.role == condition || e.role == variable }
 
 // mentions reports whether an expression, a condition or a variable has a part
 // that the function recognises.
 func (s *subject) mentions(e *expression, recognise func(ast.Expr) bool) bool {
 	found := false
 	for _, other := range s.expressions {
-		if other == e || other.before() {
+		if other == e || other.isPrerequisite() {
 			walk(other.plain.AST.Expr(), func(part ast.Expr) { found = found || recognise(part) })
 		}
 	}

@@ -26,13 +26,13 @@ type issue struct {
 	structures bool
 }
 
-// types reports where expressions do not fit the schemas of the kinds that the
+// lintTypes reports where expressions do not fit the schemas of the kinds that the
 // policy is about.
 //
 // A policy about several kinds may tell them apart itself. So what is wrong for
 // some of them only is reported if nothing in the expression, the conditions and
 // the variables asks for the kind or for the presence of a field.
-func (s *subject) types() {
+func (s *subject) lintTypes() {
 	for _, e := range s.expressions {
 		var issues []*issue
 		wrong := map[int64]int{} // how many kinds something is wrong with each part for
@@ -53,7 +53,7 @@ func (s *subject) types() {
 			if !everywhere && (tells || found.presence) || found.structures || orValueOf(e, found.part) {
 				continue
 			}
-			s.at(Type, e, found.part, found.hint, "for %s: %s", strings.Join(found.kinds, ", "), found.message)
+			s.reportAt(Type, e, found.part, found.hint, "for %s: %s", strings.Join(found.kinds, ", "), found.message)
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// unusedVariables reports variables that no expression names. If an expression
+// lintUnusedVariables reports variables that no expression names. If an expression
 // does not compile, it may name any.
-func (s *subject) unusedVariables() {
+func (s *subject) lintUnusedVariables() {
 	if s.broken {
 		return
 	}
@@ -29,8 +29,8 @@ func (s *subject) unusedVariables() {
 	}
 }
 
-// messages reports validations whose expression is all that people get to read.
-func (s *subject) messages() {
+// lintMessages reports validations whose expression is all that people get to read.
+func (s *subject) lintMessages() {
 	for i := range s.spec.Validations {
 		v := &s.spec.Validations[i]
 		if strings.TrimSpace(v.Expression) != "" && strings.TrimSpace(v.Message) == "" && strings.TrimSpace(v.MessageExpression) == "" {
@@ -40,15 +40,15 @@ func (s *subject) messages() {
 	}
 }
 
-// duplicates reports validations with the expression of an earlier one.
-func (s *subject) duplicates() {
+// lintDuplicates reports validations with the expression of an earlier one.
+func (s *subject) lintDuplicates() {
 	var seen []*expression
 	for _, e := range s.expressions {
 		if e.role != validation {
 			continue
 		}
-		written := text(e.plain, e.parsed.NativeRep().Expr())
-		same := slices.IndexFunc(seen, func(other *expression) bool { return text(other.plain, other.parsed.NativeRep().Expr()) == written })
+		written := unparse(e.plain, e.parsed.NativeRep().Expr())
+		same := slices.IndexFunc(seen, func(other *expression) bool { return unparse(other.plain, other.parsed.NativeRep().Expr()) == written })
 		if same >= 0 && written != "" {
 			s.warn(Duplicate, e.path, "drop one of the two", "is the same as %s", seen[same].path)
 			continue

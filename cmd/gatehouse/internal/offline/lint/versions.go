@@ -40,13 +40,13 @@ func (v *versions) all() ([]*cel.Env, error) {
 	return v.environments[:], nil
 }
 
-// portability reports expressions that call functions that API servers of some
+// lintPortability reports expressions that call functions that API servers of some
 // versions do not have.
-func (s *subject) portability() {
+func (s *subject) lintPortability() {
 	if !s.portable {
 		return
 	}
-	environments, err := s.versions.all()
+	environments, err := s.linter.versions.all()
 	if err != nil {
 		return // The library does not know one of the versions.
 	}
@@ -67,7 +67,7 @@ func (s *subject) portability() {
 			})
 		}
 		if missing != nil {
-			s.at(CELVersion, e, missing.ID(), "do without while such an API server is to take the policy",
+			s.reportAt(CELVersion, e, missing.ID(), "do without while such an API server is to take the policy",
 				"there is no function %s in Kubernetes %s", missing.AsCall().FunctionName(), strings.Join(refusing, ", "))
 		}
 	}

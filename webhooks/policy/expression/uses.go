@@ -20,11 +20,11 @@ const (
 	UsesParams
 	UsesAuthorizer
 	UsesVariables
-	// UsesAsker is set with UsesRequest if of the request more may be looked at
+	// UsesUser is set with UsesRequest if of the request more may be looked at
 	// than what it is about: its kind, resource and subresource, those that it was
 	// made for, and the namespace and name. What else there is, such as the
 	// operation, the user and the options, is of who asks and how.
-	UsesAsker
+	UsesUser
 )
 
 // Has reports whether one of the names is mentioned.
@@ -43,9 +43,9 @@ type shape struct {
 	limited bool
 }
 
-// look goes through an expression. A name that a comprehension declares hides
+// analyze returns the names that an expression mentions, and what bounds its cost. A name that a comprehension declares hides
 // none of those here, but is taken for one, which errs on the safe side.
-func look(root ast.Expr) (uses Uses, s shape) {
+func analyze(root ast.Expr) (uses Uses, s shape) {
 	s.bounded = true
 	requests, subjects := 0, 0
 	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
@@ -70,7 +70,7 @@ func look(root ast.Expr) (uses Uses, s shape) {
 		}
 	}))
 	if requests > subjects {
-		uses |= UsesAsker
+		uses |= UsesUser
 	}
 	if uses.Has(UsesVariables) {
 		// What they cost is counted with what asks for them.

@@ -6,8 +6,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
-// TestUsesAsker has what of the request is of who asks, and what is of the object.
-func TestUsesAsker(t *testing.T) {
+// TestUsesUser has what of the request is of who asks, and what is of the object.
+func TestUsesUser(t *testing.T) {
 	t.Parallel()
 	compiler := newCompiler(t)
 	for text, want := range map[string]bool{
@@ -35,12 +35,12 @@ func TestUsesAsker(t *testing.T) {
 		"variables.about == 'a' || variables.user == 'a'":                  true,
 	} {
 		variables := declare(t, compiler, pair{"about", "request.name"}, pair{"user", "request.userInfo.username"})
-		if got := compile(t, compiler, variables, text).Uses().Has(expression.UsesAsker); got != want {
+		if got := compile(t, compiler, variables, text).Uses().Has(expression.UsesUser); got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
 	}
 	variables := declare(t, compiler, pair{"about", "request.name"})
-	if compile(t, compiler, variables, "variables.about == 'a'").Uses().Has(expression.UsesAsker) {
+	if compile(t, compiler, variables, "variables.about == 'a'").Uses().Has(expression.UsesUser) {
 		t.Error("a variable about the name is taken for one about who asks")
 	}
 }
