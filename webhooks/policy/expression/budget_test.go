@@ -38,7 +38,7 @@ func TestSameWithin(t *testing.T) {
 	}
 }
 
-// TestMostCompared has how long it takes to spend all that there is, and how much
+// TestMostCompared has how much CPU time it takes to spend all that there is, and how much
 // is remembered meanwhile. It is not parallel: what others remember would count.
 //
 //nolint:paralleltest // it measures

@@ -3,7 +3,6 @@ package lint_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -288,10 +287,9 @@ func TestBroken(t *testing.T) {
 }
 
 // TestHostileExpressions has expressions that would cost much if they were
-// evaluated. Lint is run by people who wait for it.
+// evaluated: were one evaluated, the test would not end before its timeout.
 func TestHostileExpressions(t *testing.T) {
 	t.Parallel()
-	began := time.Now()
 	for _, expression := range []string{
 		"lists.range(1000000000).size() > 0",
 		"quantity('1e2000000000').isGreaterThan(quantity('1e-2000000000'))",
@@ -304,9 +302,6 @@ func TestHostileExpressions(t *testing.T) {
 		strings.Repeat("object.metadata.name == 'a' || ", 1000) + "false",
 	} {
 		lintText(t, with("", validations(expression)))
-	}
-	if took := time.Since(began); took > time.Minute {
-		t.Errorf("took %v", took)
 	}
 }
 
