@@ -118,9 +118,7 @@ func BenchmarkReview(b *testing.B) {
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			set, err := policy.Compile(bench.spec())
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			b.ReportAllocs()
 			for b.Loop() {
 				if response := set.Review(context.Background(), pod); !response.Allowed {
@@ -134,9 +132,7 @@ func BenchmarkReview(b *testing.B) {
 func BenchmarkReviewDenied(b *testing.B) {
 	pod := review(b, strings.ReplaceAll(readFile(b, "testdata/pod.json"), `"registry.example.com`, `"docker.io`))
 	set, err := policy.Compile(many(b, typicalPolicy, 1, 1))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		if response := set.Review(context.Background(), pod); response.Allowed {

@@ -428,9 +428,7 @@ func TestCompileLeavesTheSpecAlone(t *testing.T) {
 func TestEmptySpecAllows(t *testing.T) {
 	t.Parallel()
 	set, err := policy.Compile(policy.Spec{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := verdict(decide(t, set, review(t, readFile(t, "testdata/pod.json")))); got != "allowed" {
 		t.Errorf("got %s", got)
 	}

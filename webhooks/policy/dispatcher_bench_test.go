@@ -36,9 +36,7 @@ func BenchmarkDispatcher(b *testing.B) {
 			for b.Loop() {
 				attributes := apiserveradmission.NewAttributesRecord(pod, nil, schema.GroupVersionKind(req.Kind), req.Namespace, req.Name,
 					schema.GroupVersionResource(req.Resource), req.SubResource, apiserveradmission.Operation(req.Operation), nil, false, info)
-				if err := u.dispatcher.Dispatch(b.Context(), attributes, interfaces, u.hooks); err != nil {
-					b.Fatal(err)
-				}
+				must(b, u.dispatcher.Dispatch(b.Context(), attributes, interfaces, u.hooks))
 			}
 		})
 	}

@@ -153,13 +153,9 @@ func lines(list diagnostic.List) []string {
 func review(t testing.TB, object string, options ...func(*admission.Request)) admission.Request {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(object))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var meta metav1.PartialObjectMetadata
-	if err := json.Unmarshal(raw, &meta); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(raw, &meta))
 	gvk := meta.GroupVersionKind()
 	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		UID:       "7c0f8d9e-5d53-4d3e-9a54-0d6a6c1c8e12",
@@ -199,9 +195,7 @@ func deleting(req *admission.Request) {
 func updating(t testing.TB, old string) func(*admission.Request) {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(old))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return func(req *admission.Request) {
 		req.Operation = admissionv1.Update
 		req.OldObject.Raw = raw
@@ -248,8 +242,6 @@ func message(response admission.Response) string {
 func readFile(t testing.TB, name string) string {
 	t.Helper()
 	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(raw)
 }

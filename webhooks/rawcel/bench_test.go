@@ -49,9 +49,7 @@ func benchmark(b *testing.B, p cel.Program, text rawjson.Value) {
 			b.ReportAllocs()
 			for b.Loop() {
 				object, err := way.make()
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				result, _, err := p.Eval(map[string]any{"object": object})
 				if err != nil || result != types.True {
 					b.Fatal(result, err)
@@ -73,9 +71,7 @@ func BenchmarkThreeSelects(b *testing.B) {
 // is not tracked, since that alone takes time in proportion to the square.
 func BenchmarkComprehension(b *testing.B) {
 	env, err := cel.NewEnv(cel.Variable("object", cel.DynType))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	for _, expression := range []string{
 		`object.spec.containers.all(c, c.image != '')`,
 		`object.spec.containers.all(c, c.name != '' && c.image != '' && c.imagePullPolicy != '')`,
@@ -86,9 +82,7 @@ func BenchmarkComprehension(b *testing.B) {
 			b.Fatal(issues.Err())
 		}
 		p, err := env.Program(compiled, cel.EvalOptions(cel.OptOptimize))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		for _, containers := range []int{1_000, 10_000} {
 			b.Run(fmt.Sprintf("%s/%d containers", expression, containers), func(b *testing.B) { benchmark(b, p, parse(b, pod(containers))) })
 		}

@@ -20,9 +20,7 @@ import (
 func parse(t testing.TB, text string) rawjson.Value {
 	t.Helper()
 	v, err := rawjson.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v
 }
 
@@ -30,9 +28,7 @@ func parse(t testing.TB, text string) rawjson.Value {
 func decode(t testing.TB, v rawjson.Value) any {
 	t.Helper()
 	tree, err := v.Decode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tree
 }
 
@@ -118,5 +114,12 @@ func show(v ref.Val) string {
 		return "optional(" + show(v.GetValue()) + ")"
 	default:
 		return fmt.Sprintf("%s %#v", v.Type().TypeName(), v.Value())
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

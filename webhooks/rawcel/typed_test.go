@@ -23,13 +23,9 @@ var podType = rawcel.TypeOf(reflect.TypeFor[corev1.Pod]())
 func typedPod(t testing.TB, text string) (*corev1.Pod, string) {
 	t.Helper()
 	pod := new(corev1.Pod)
-	if err := json.Unmarshal([]byte(text), pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text), pod))
 	written, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pod, string(written)
 }
 
@@ -155,9 +151,7 @@ func TestTypedFields(t *testing.T) {
 		Children: map[string]recursive{"a \"quoted\" name": {Float: 4, Pointer: new(5.0)}, "b": {}},
 	}
 	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := show(rawcel.Typed(parse(t, string(text)), of)), show(common.SchemalessTypedToVal(&value)); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}

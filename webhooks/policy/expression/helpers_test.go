@@ -63,9 +63,7 @@ func parse(t testing.TB, text string) rawjson.Value {
 func newCompiler(t testing.TB) *expression.Compiler {
 	t.Helper()
 	compiler, err := expression.NewCompiler("1.36")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return compiler
 }
 
@@ -150,3 +148,10 @@ func threadTime() time.Duration {
 
 // isOutOfBudget reports whether the error is that of a Phase that has nothing left.
 func isOutOfBudget(err error) bool { return errors.Is(err, apiservercel.ErrOutOfBudget) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

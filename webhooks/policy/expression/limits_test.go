@@ -99,9 +99,7 @@ func TestHugePattern(t *testing.T) {
 func TestLimitedFunctionsCostTheSame(t *testing.T) {
 	t.Parallel()
 	env, err := environment.MustBaseEnvSet(version.MajorMinor(1, 36)).StoredExpressionsEnv().Extend(cel.Variable("object", cel.DynType))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	compiler := newCompiler(t)
 	for _, text := range []string{
 		"quantity('1Gi').isLessThan(quantity('2Gi'))",
@@ -127,9 +125,7 @@ func TestLimitedFunctionsCostTheSame(t *testing.T) {
 			t.Fatal(issues.Err())
 		}
 		reference, err := env.Program(checked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		object := withObject(t, `{"q": "100000000000000000000000000000000000000000Ki"}`)
 		want, details, wantErr := reference.Eval(map[string]any{"object": object.object})
 		var input expression.Input

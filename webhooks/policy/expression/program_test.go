@@ -118,9 +118,7 @@ func TestMostCostOfConstants(t *testing.T) {
 		var input expression.Input
 		input.Reset(withObject(t, "{}"), nil, nil)
 		_, cost, err := input.Phase(math.MaxInt64/2).Eval(context.Background(), program)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if most, bounded := program.MostCost(0); !bounded || cost > most {
 			t.Errorf("%s costs %d, and at most %d, %v", text, cost, most, bounded)
 		}

@@ -371,17 +371,13 @@ func TestLiterals(t *testing.T) {
 func TestPodSecurityVersion(t *testing.T) {
 	t.Parallel()
 	mod, err := os.ReadFile("../../../../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	library := regexp.MustCompile(`k8s\.io/pod-security-admission v0\.(\d+)\.`).FindStringSubmatch(string(mod))
 	if library == nil {
 		t.Fatal("go.mod does not name the library")
 	}
 	newest, err := strconv.Atoi(library[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for version, want := range map[string]string{
 		"":                             "",
 		"latest":                       "",
@@ -398,5 +394,12 @@ func TestPodSecurityVersion(t *testing.T) {
 		if got != want {
 			t.Errorf("%q: got %q, want %q", version, got, want)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

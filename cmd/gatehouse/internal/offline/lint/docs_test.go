@@ -17,9 +17,7 @@ func TestGuide(t *testing.T) {
 	t.Parallel()
 	const path = "../../../../../docs/lint.md"
 	guide, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	section := regexp.MustCompile("(?s)\n### ([a-z-]+)\n(.*?)\n```yaml\n(.*?)```\n\n```\n(.*?)\n```\n")
 	var codes []lint.Code
 	changed := string(guide)
@@ -43,8 +41,6 @@ func TestGuide(t *testing.T) {
 		t.Errorf("the guide has\n%v\nthe code\n%v", codes, lint.Codes())
 	}
 	if os.Getenv("UPDATE_GOLDEN") != "" && changed != string(guide) {
-		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(changed), 0o600))
 	}
 }

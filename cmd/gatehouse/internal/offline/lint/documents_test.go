@@ -179,9 +179,7 @@ func TestIgnored(t *testing.T) {
 	} {
 		found, err := lint.Lint(read(t, "f.yaml", "kind: AdmissionPolicy\nmetadata:\n  name: p\n  annotations:\n    "+
 			v1alpha1.LintIgnoreAnnotation+": '"+annotation+"'"+spec))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		codes := make(map[string]bool)
 		for _, f := range found {
 			codes[f.Code] = true

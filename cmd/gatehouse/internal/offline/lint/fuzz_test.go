@@ -41,9 +41,7 @@ func FuzzExpressions(f *testing.F) {
 			{ValidatingAdmissionPolicy: admissionregistrationv1.ValidatingAdmissionPolicy{Spec: spec}},
 		}}}
 		first, err := lint.Lint(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		second, err := lint.Lint(in)
 		if err != nil || !slices.Equal(first, second) {
 			t.Errorf("%v\nand\n%v, %v", first, second, err)

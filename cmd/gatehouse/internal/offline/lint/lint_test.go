@@ -106,9 +106,7 @@ func decode(t *testing.T, document string, into any, strict bool) {
 func lintText(t *testing.T, documents string) string {
 	t.Helper()
 	found, err := lint.Lint(read(t, "", documents))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines := make([]string, len(found))
 	for i, f := range found {
 		if f.Severity != "warning" || f.Code == "" {
