@@ -9,42 +9,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Decision is everything there is to say about one request.
+// Decision is the answer to one request with what led to it.
 type Decision struct {
-	// Response is the answer to the API server. It is "could not tell", code
-	// 500, if Err is not nil.
+	// Response is the answer to the API server. It has code 500 if Err is not nil.
 	Response admission.Response
-	// Err is why it could not be told whether the request is allowed.
+	// Err is why the request cannot be decided.
 	Err error
 	// Violations are all that were found, in the order of the answer, with those
 	// that are only warned about or audited and those that are let pass.
 	Violations []Violation
-	// Evaluations tell what was evaluated, in the order in which it was. They are
-	// there only if they were asked for, and then for the policies that do not
-	// match, too.
+	// Evaluations are what was evaluated, in order. They are recorded only if they were
+	// asked for, and then for policies that do not match, too.
 	Evaluations []Evaluation
 }
 
-// Outcome is what became of a rule for one request.
+// Outcome is the result of a rule for one request.
 type Outcome string
 
 // The outcomes.
 const (
-	// Passed is a rule that is kept.
+	// Passed is a rule that the request complies with.
 	Passed Outcome = "Passed"
-	// Violated is a rule that is not kept. The actions say what that leads to.
+	// Violated is a rule that the request violates. The actions say what follows.
 	Violated Outcome = "Violated"
 	// Failed is a rule that could not be evaluated, under failurePolicy Fail: it
 	// counts as violated.
 	Failed Outcome = "Failed"
 	// Ignored is a rule that could not be evaluated, under failurePolicy Ignore.
 	Ignored Outcome = "Ignored"
-	// Excepted is a violation that an exception lets pass.
+	// Excepted is a violation that an exception allows.
 	Excepted Outcome = "Excepted"
 	// Existing is a violation that was there before the update, which does not
 	// make it worse.
 	Existing Outcome = "Existing"
-	// Done is a policy that was evaluated, whatever its rules came to. Only
+	// Done is a policy that was evaluated, whatever the results of its rules. Only
 	// observations have it.
 	Done Outcome = "Evaluated"
 )
@@ -77,7 +75,7 @@ type Violation struct {
 	// and Existing. None at all are those of a policy or binding that could not be
 	// evaluated, which refuses whatever its actions are.
 	Actions []admissionregistrationv1.ValidationAction `json:"actions,omitempty"`
-	// Exception is the one that lets it pass, as namespace/name.
+	// Exception is the one that allows it, as namespace/name.
 	Exception string `json:"exception,omitempty"`
 }
 
@@ -92,7 +90,7 @@ func (v *Violation) Refuses() bool {
 	return slices.Contains(v.Actions, admissionregistrationv1.Deny)
 }
 
-// Why is what decided whether a policy was evaluated.
+// Why is the reason why a policy was evaluated or not.
 type Why string
 
 // The reasons.
@@ -101,8 +99,8 @@ const (
 	Evaluated Why = "Evaluated"
 	// Exempt is a request for which no policy is evaluated.
 	Exempt Why = "Exempt"
-	// OtherRequest is a policy whose resource rules are about other requests, or
-	// exclude this one.
+	// OtherRequest is a policy whose resource rules do not match the request, or exclude
+	// it.
 	OtherRequest Why = "OtherRequest"
 	// NamespaceNotSelected and ObjectNotSelected are by the selectors of the
 	// policy or binding.
@@ -115,13 +113,13 @@ const (
 	NoParams Why = "NoParams"
 	// NotInForce is a policy without a binding.
 	NotInForce Why = "NotInForce"
-	// Misconfigured is a policy that is about the request and cannot be
-	// evaluated for it: failurePolicy decides.
+	// Misconfigured is a policy that matches the request and cannot be evaluated for it:
+	// failurePolicy decides.
 	Misconfigured Why = "Misconfigured"
 )
 
-// Evaluation is what became of one policy for one binding, one param, and one
-// pod template or the object itself.
+// Evaluation is the result of one policy for one binding, one param, and one pod
+// template or the object itself.
 type Evaluation struct {
 	// Kind, Policy, Binding, Param and Template are as in Violation. What does
 	// not match has no param, and no binding if the policy does not match.
@@ -165,9 +163,9 @@ type Rule struct {
 	Outcome Outcome `json:"outcome"`
 	// Message is that of a violation.
 	Message string `json:"message,omitempty"`
-	// Exception is the one that lets a violation pass, as namespace/name.
+	// Exception is the one that allows a violation, as namespace/name.
 	Exception string `json:"exception,omitempty"`
-	// Tried are exceptions from the rule that do not let its violation pass.
+	// Tried are exceptions from the rule that do not allow its violation.
 	Tried []TriedException `json:"tried,omitempty"`
 	Cost  int64            `json:"cost"`
 }
@@ -190,7 +188,7 @@ type Observation struct {
 	// that could not be evaluated, and Done otherwise.
 	Rule    string
 	Outcome Outcome
-	// Exception is the one that let a violation pass, as namespace/name.
+	// Exception is the one that allowed a violation, as namespace/name.
 	Exception string
 	// Cost is in units of CEL cost.
 	Cost int64

@@ -1,17 +1,11 @@
 package policy
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"iter"
-	"maps"
-	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	podsecurityapi "k8s.io/pod-security-admission/api"
@@ -19,7 +13,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // podSecurity is a Pod Security Standard in one version, evaluated by upstream's
@@ -180,7 +173,7 @@ func (p *podSecurity) violations(r *request, level podsecurity.Level) ([]podsecu
 	if err != nil {
 		return nil, err
 	}
-	if r.Operation == admissionv1.Update && !r.isBaseline && len(old) > 0 && !changesSecurity(r.review.context, object, old) {
+	if r.Operation == admissionv1.Update && !r.isBaseline && len(old) > 0 && !podsecurity.CanChangeOutcome(r.review.context, object, old) {
 		return nil, nil
 	}
 	meta, spec, err := r.pod()
@@ -209,177 +202,29 @@ func (p *podSecurity) failedBefore(now, earlier *request, s *standardResult) boo
 	return true
 }
 
-// failure is one way in which a pod fails a check. Another image is another failure:
-// it is other code that gets what the check forbids.
-type failure struct {
-	// part is the container or volume that fails, and "" is the pod.
-	part string
-	// image is that of the container.
-	image string
-	// detail is what upstream says is wrong.
-	detail string
-}
-
-// podFailures are the ways in which a pod fails each check of a level.
+// podFailures are the failures of a pod for each check of a level.
 type podFailures struct {
 	level  podsecurity.Level
-	checks map[string]map[failure]bool
+	checks podsecurity.Failures
 }
 
-// failures returns the ways in which the request's pod fails the checks of a level.
-// They are computed once for all checks. An error means that the pod cannot be read, or
-// that the context has ended.
-//
-// Each container and volume is evaluated alone, with the fields of the pod that decide
-// about containers. Lists of the pod, its sysctls and annotations, are evaluated once,
-// so that the work grows with the size of the pod and not with its square. What the pod
-// or a volume of it violates concerns every container: then the images of all are
-// compared too.
-func (p *podSecurity) failures(r *request, level podsecurity.Level) (map[string]map[failure]bool, error) {
+// failures returns how the request's pod fails the checks of a level. They are computed
+// once for all checks.
+func (p *podSecurity) failures(r *request, level podsecurity.Level) (podsecurity.Failures, error) {
 	if r.podFailures.checks != nil && r.podFailures.level == level {
 		return r.podFailures.checks, nil
 	}
-	meta, spec, err := r.pod()
-	if err != nil {
+	if _, _, err := r.pod(); err != nil {
 		return nil, err
 	}
 	object, err := r.object.json()
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]map[failure]bool{}
-	add := func(check string, f failure) {
-		if out[check] == nil {
-			out[check] = map[failure]bool{}
-		}
-		out[check][f] = true
+	checks, err := p.evaluator.Failures(r.review.context, level, r.podRead, object)
+	if err != nil {
+		return nil, err
 	}
-	bare := *spec
-	bare.Containers, bare.InitContainers, bare.EphemeralContainers, bare.Volumes = nil, nil, nil, nil
-	// Upstream's details name volumes and sysctls and not what they are.
-	sysctls := string(object.Get("spec", "securityContext", "sysctls"))
-	for _, v := range p.evaluator.Violations(level, meta, &bare) {
-		add(v.Check, failure{part: sysctls, detail: v.Detail})
-	}
-	if bare.SecurityContext != nil {
-		security := *bare.SecurityContext
-		security.Sysctls = nil
-		bare.SecurityContext = &security
-	}
-	for i, volume := range object.Get("spec", "volumes").Elements() {
-		if err := r.review.context.Err(); err != nil {
-			return nil, err
-		}
-		if i < len(spec.Volumes) {
-			one := bare
-			one.Volumes = spec.Volumes[i : i+1]
-			for _, v := range p.evaluator.Violations(level, &metav1.ObjectMeta{}, &one) {
-				add(v.Check, failure{part: string(volume), detail: v.Detail})
-			}
-		}
-	}
-	concernsAll := slices.Collect(maps.Keys(out))
-	annotations := annotationsByContainer(meta.Annotations)
-	for _, list := range [...]struct {
-		name string
-		size int
-		take func(to *corev1.PodSpec, i int) (name string)
-	}{
-		{"containers", len(spec.Containers), func(to *corev1.PodSpec, i int) string {
-			to.Containers = spec.Containers[i : i+1]
-			return spec.Containers[i].Name
-		}},
-		{"initContainers", len(spec.InitContainers), func(to *corev1.PodSpec, i int) string {
-			to.InitContainers = spec.InitContainers[i : i+1]
-			return spec.InitContainers[i].Name
-		}},
-		{"ephemeralContainers", len(spec.EphemeralContainers), func(to *corev1.PodSpec, i int) string {
-			to.EphemeralContainers = spec.EphemeralContainers[i : i+1]
-			return spec.EphemeralContainers[i].Name
-		}},
-	} {
-		for i, container := range object.Get("spec", list.name).Elements() {
-			if err := r.review.context.Err(); err != nil {
-				return nil, err
-			}
-			if i >= list.size {
-				break
-			}
-			one := bare
-			name := list.take(&one, i)
-			f := failure{part: list.name + "/" + name, image: container.Get("image").Text()}
-			for _, v := range p.evaluator.Violations(level, &metav1.ObjectMeta{Annotations: annotations[name]}, &one) {
-				f.detail = v.Detail
-				add(v.Check, f)
-			}
-			f.detail = ""
-			for _, check := range concernsAll {
-				add(check, f)
-			}
-		}
-	}
-	r.podFailures = podFailures{level, out}
-	return out, nil
-}
-
-// annotationsByContainer returns the annotations by the container that they are about,
-// which their names have behind the slash.
-func annotationsByContainer(all map[string]string) map[string]map[string]string {
-	out := map[string]map[string]string{}
-	for key, value := range all {
-		_, container, _ := strings.Cut(key, "/")
-		if out[container] == nil {
-			out[container] = map[string]string{}
-		}
-		out[container][key] = value
-	}
-	return out
-}
-
-// changesSecurity reports whether an update of a pod can change the outcome: of
-// what a standard looks at, only images, and the list of ephemeral containers,
-// can be changed in a pod that exists. The rule is upstream's,
-// https://github.com/kubernetes/kubernetes/blob/v1.37.0/staging/src/k8s.io/pod-security-admission/admission/admission.go.
-// It takes an update for one that can if the context ends.
-func changesSecurity(ctx context.Context, object, old rawjson.Value) bool {
-	for _, list := range []string{"containers", "initContainers"} {
-		if !sameImages(ctx, object.Get("spec", list), old.Get("spec", list)) {
-			return true
-		}
-	}
-	before := map[string]rawjson.Value{}
-	for _, container := range old.Get("spec", "ephemeralContainers").Elements() {
-		if ctx.Err() != nil {
-			return true
-		}
-		if name := container.Get("name").Text(); before[name] == nil {
-			before[name] = container
-		}
-	}
-	for _, container := range object.Get("spec", "ephemeralContainers").Elements() {
-		known, ok := before[container.Get("name").Text()]
-		if !ok || ctx.Err() != nil || !sameString(container.Get("image"), known.Get("image")) {
-			return true
-		}
-	}
-	return false
-}
-
-func sameImages(ctx context.Context, a, b rawjson.Value) bool {
-	if a.Len() != b.Len() {
-		return false
-	}
-	next, stop := iter.Pull2(b.Elements())
-	defer stop()
-	for _, container := range a.Elements() {
-		_, other, _ := next()
-		if ctx.Err() != nil || !sameString(container.Get("image"), other.Get("image")) {
-			return false
-		}
-	}
-	return true
-}
-
-func sameString(a, b rawjson.Value) bool {
-	return bytes.Equal(a, b) || a.Kind() == rawjson.String && b.Kind() == rawjson.String && a.Text() == b.Text()
+	r.podFailures = podFailures{level, checks}
+	return checks, nil
 }

@@ -1,15 +1,22 @@
-// Package policy is the validating endpoint: it decides from policies whether
-// the API server may do what it was asked to do.
+// Package policy is the validating endpoint: it decides by policies whether a request is
+// allowed.
 //
 // Policies are Kubernetes' own ValidatingAdmissionPolicy and
 // ValidatingAdmissionPolicyBinding documents, unchanged, and AdmissionPolicy
 // documents of gatehouse.dev. Their expressions are compiled and evaluated by
-// the API server's own library, so that upstream documents give upstream's
-// verdicts; what differs is that an answer names every violation, where
-// upstream names the first.
+// the API server's own library, so that upstream documents have upstream's results;
+// the difference is that an answer names every violation, where upstream names the
+// first.
 //
 // Compile does all the work that does not depend on a request. A Set is
-// immutable; Review is a pure function of the Set and the request.
+// immutable; Review is a pure function of the Set and the request. A request passes four
+// steps, which review.go calls one after the other: match, evaluate, judge and answer.
+//
+// The package has more than 4,000 lines: Compile makes the compiled policies, bindings,
+// selectors and exceptions, and the steps read their fields. In packages of their own the
+// two would export all of these to each other and to nobody else. What needs none of them
+// is apart: the checks of documents in policy/validation, expressions in
+// policy/expression, and the Pod Security Standards in podsecurity.
 package policy
 
 import (
@@ -27,7 +34,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-// Policy is a ValidatingAdmissionPolicy and where it was read.
+// Policy is a ValidatingAdmissionPolicy and where it was read from.
 type Policy struct {
 	// Source is the file, and the number of the document in it where it has
 	// several: "policies/base.yaml#2". It is used in diagnostics only.
@@ -70,20 +77,20 @@ type Configuration struct {
 	v1alpha1.PolicyConfiguration
 }
 
-// Objects is the context that policies look into: namespaces and params. It is
-// safe for concurrent use, and what it returns is never changed by the one who
-// gets it. It answers from memory, or at least without making a review wait.
+// Objects are the namespaces and params that policies read. An implementation is safe for
+// concurrent use and answers without making a review wait. Callers never change what it
+// returns.
 type Objects interface {
-	// Namespace is the namespace of that name, and false if it is not known.
+	// Namespace returns the namespace of that name, and false if it is not known.
 	Namespace(name string) (*corev1.Namespace, bool)
 	// Namespaced reports whether objects of a kind are in namespaces. An error
 	// says why it is not known. It wraps ErrNotServed if there is no such kind.
 	Namespaced(gvk schema.GroupVersionKind) (bool, error)
-	// Get is an object of a kind by namespace and name, or nil if there is none.
+	// Get returns an object of a kind by namespace and name, or nil if there is none.
 	// The namespace is "" for an object that has none. An error says why it is
 	// not known whether there is one.
 	Get(gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
-	// List is every object of a kind in a namespace, or without one if it is "",
+	// List returns every object of a kind in a namespace, or without one if it is "",
 	// whose labels match, in the order of their names.
 	List(gvk schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error)
 }
@@ -92,15 +99,13 @@ type Objects interface {
 // serve a kind in its version.
 var ErrNotServed = errors.New("the kind is not served")
 
-// Injector makes of a pod what the mutating endpoint will make of it: the pod's
-// JSON text, unchanged if there is nothing to do. Workload is the kind and name,
-// as "Deployment/checkout", of what the pod will belong to. The pod is checked
-// JSON. Refusal says why the mutating endpoint will refuse the pod, and then the
-// text is the pod as it was given; an error means that it could not be told.
-type Injector func(ctx context.Context, namespace, workload string, pod []byte) (text []byte, refusal string, err error)
+// Injector returns a pod as the mutating endpoint will change it, as JSON, and unchanged
+// if there is nothing to inject. Workload is the kind and name, as "Deployment/checkout",
+// of the pod's owner. The pod is checked JSON. Refusal says why the mutating endpoint will
+// reject the pod, which is then returned unchanged; an error means that it cannot decide.
+type Injector func(ctx context.Context, namespace, workload string, pod []byte) (injected []byte, refusal string, err error)
 
-// Spec is what Compile makes a Set of. Its zero value is a Set that allows
-// everything.
+// Spec is the input of Compile. Its zero value makes a Set that allows everything.
 type Spec struct {
 	Policies                []Policy
 	Bindings                []Binding
@@ -132,7 +137,7 @@ type Spec struct {
 	Stop func() error
 }
 
-// nothing is the context of a Spec without Objects.
+// nothing are the Objects of a Spec without.
 type nothing struct{}
 
 func (nothing) Namespace(string) (*corev1.Namespace, bool) { return nil, false }
