@@ -184,8 +184,8 @@ func TestPreviousExceptions(t *testing.T) { //nolint:paralleltest // it counts a
 	}
 }
 
-// TestFewFindings holds that one exception does not fill a log.
-func TestFewFindings(t *testing.T) {
+// TestFewDiagnostics holds that one exception does not fill a log.
+func TestFewDiagnostics(t *testing.T) {
 	t.Parallel()
 	var policies []string
 	for i := range 64 {

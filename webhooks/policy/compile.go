@@ -33,8 +33,7 @@ const (
 	configurationKind    = "PolicyConfiguration"
 )
 
-// Set is a number of policies, ready to decide. It is immutable and safe for
-// concurrent use.
+// Set is a set of compiled policies. It is immutable and safe for concurrent use.
 type Set struct {
 	policies   []*compiledPolicy
 	index      index
@@ -57,8 +56,8 @@ type Set struct {
 	version  string
 }
 
-// Warnings returns what Compile found that does not keep the policies from being
-// used, in a fixed order.
+// Warnings returns the diagnostics of Compile that do not make the policies invalid, in a
+// fixed order.
 func (s *Set) Warnings() diagnostic.List { return slices.Clone(s.warnings) }
 
 // compiledPolicy is one policy with its bindings.
@@ -94,11 +93,11 @@ func title(kind, name, binding string) string {
 	return fmt.Sprintf("%s '%s' with binding '%s'", kind, name, binding)
 }
 
-// binding is one way in which a policy is in force.
+// binding applies a policy.
 type binding struct {
 	// name is "" for the actions that a policy has of its own.
 	name string
-	// match is nil if the binding does not narrow down its policy.
+	// match is nil if the binding matches whatever its policy matches.
 	match   *constraints
 	params  params
 	actions []admissionregistrationv1.ValidationAction

@@ -35,7 +35,7 @@ spec:
   podSecurity: {level: baseline}
   validationActions: [Deny]`
 
-func TestCompileFindings(t *testing.T) {
+func TestCompileDiagnostics(t *testing.T) {
 	t.Parallel()
 	const (
 		vap = "error: test.yaml#1: ValidatingAdmissionPolicy/replicas: "
@@ -372,7 +372,7 @@ func TestCompileFindings(t *testing.T) {
 			if !strings.Contains(documents, tc.old) {
 				t.Fatalf("%q is not in the documents", tc.old)
 			}
-			got := lines(findingsOf(t, strings.Replace(documents, tc.old, tc.new, 1)))
+			got := lines(diagnosticsOf(t, strings.Replace(documents, tc.old, tc.new, 1)))
 			if isWarning := func(line string) bool { return strings.HasPrefix(line, "warning: ") }; !slices.ContainsFunc(tc.want, isWarning) {
 				got = slices.DeleteFunc(got, isWarning) // what is broken also leaves others inert
 			}

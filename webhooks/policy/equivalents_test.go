@@ -184,7 +184,7 @@ func TestDifferentVersions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := strings.Join(lines(findingsOf(t, tc.documents)), "\n"); got != tc.want {
+			if got := strings.Join(lines(diagnosticsOf(t, tc.documents)), "\n"); got != tc.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
 			}
 		})
@@ -198,7 +198,7 @@ func TestDifferentVersions(t *testing.T) {
 	}
 	// The lists multiply, and are not multiplied out.
 	bomb := denyAll("a", `matchConstraints: {resourceRules: [{apiGroups: [`+many("g")+`], apiVersions: [`+many("v")+`], operations: ["*"], resources: [`+many("r")+`]}]}`, "")
-	if got := lines(findingsOf(t, bomb)); len(got) != 0 {
+	if got := lines(diagnosticsOf(t, bomb)); len(got) != 0 {
 		t.Errorf("%q", got)
 	}
 }

@@ -127,7 +127,7 @@ func TestExceptionExpiresWhileServing(t *testing.T) {
 	}
 }
 
-func TestExceptionFindings(t *testing.T) {
+func TestExceptionDiagnostics(t *testing.T) {
 	t.Parallel()
 	const x = "test.yaml#3: PolicyException/gatehouse-system/x: "
 	for _, tc := range []struct{ name, spec, want string }{
@@ -143,13 +143,13 @@ func TestExceptionFindings(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got := strings.Join(lines(findingsOf(t, documents(denyAll("p", "", ""), exceptionOf("gatehouse-system", tc.spec)))), "\n")
+			got := strings.Join(lines(diagnosticsOf(t, documents(denyAll("p", "", ""), exceptionOf("gatehouse-system", tc.spec)))), "\n")
 			if got != tc.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
 			}
 		})
 	}
-	got := strings.Join(lines(findingsOf(t, documents(denyAll("p", "", ""), exceptionOf("shop", "policies: [{name: p}], match: {namespaces: [shop]}")))), "\n")
+	got := strings.Join(lines(diagnosticsOf(t, documents(denyAll("p", "", ""), exceptionOf("shop", "policies: [{name: p}], match: {namespaces: [shop]}")))), "\n")
 	if want := `warning: test.yaml#3: PolicyException/shop/x: metadata.namespace: exceptions in "shop" do nothing (hint: allowed are "gatehouse-system", see exceptions of PolicyConfiguration)`; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

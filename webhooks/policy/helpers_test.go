@@ -127,8 +127,8 @@ func compile(t testing.TB, documents string) *policy.Set {
 	return set
 }
 
-// findingsOf compiles documents that have something wrong with them.
-func findingsOf(t testing.TB, documents string) diagnostic.List {
+// diagnosticsOf compiles documents that have something wrong with them.
+func diagnosticsOf(t testing.TB, documents string) diagnostic.List {
 	t.Helper()
 	set, err := policy.Compile(specOf(t, documents))
 	if err == nil {

@@ -10,21 +10,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
 )
 
-// index finds the policies that may be about a request without a look at the
-// others. It errs only on the side of those that are not.
+// index finds the policies that may match a request without looking at the others. It may
+// return policies that do not match, and never omits one that does.
 type index struct {
 	byRequest map[indexKey]*candidates
 	// all are the numbers of all policies.
 	all []int
 }
 
-// indexKey is what a rule says of group, resource and operation, wildcards
-// included. A resource may have a subresource: "pods/status".
+// indexKey is a group, resource and operation of a rule, wildcards included. A resource may have a subresource: "pods/status".
 type indexKey struct{ group, resource, operation string }
 
-// candidates are the numbers of policies, in ascending order: those that are
-// about everything, those that are about namespaces with one of some values of a
-// label, and those that are about such objects.
+// candidates are the numbers of policies, in ascending order: those that match everything,
+// those that require one of some values of a label of the namespace, and those that
+// require it of the object.
 type candidates struct {
 	everything            []int
 	byNamespace, byObject labelIndex
@@ -169,7 +168,7 @@ func (x index) appendNamed(to []int, r *request, group, resource string) []int {
 	return to
 }
 
-// appendTo appends the policies that may be about the request's namespace and object.
+// appendTo appends the policies that may match the request's namespace and object.
 func (c *candidates) appendTo(to []int, r *request) []int {
 	to = append(to, c.everything...)
 	if len(c.byNamespace) > 0 {

@@ -19,9 +19,9 @@ const (
 	execRule       = "{apiGroups: [''], apiVersions: [v1], operations: [CONNECT], resources: [pods/exec, pods/attach]}"
 )
 
-// TestFindings has for each case a policy and what is found, without the part
+// TestDiagnostics has for each case a policy and what is found, without the part
 // that names the policy and the field. The guide has an example of every code.
-func TestFindings(t *testing.T) {
+func TestDiagnostics(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ rule, spec, want string }{
 		"a field of a structure in a list": {
