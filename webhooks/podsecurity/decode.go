@@ -45,6 +45,7 @@ func Decode(object rawjson.Value) (*Pod, error) {
 // made for.
 type decodeFunc func(r *reader, to reflect.Value)
 
+//nolint:gochecknoglobals // it is immutable, and made once
 var decodePod = sync.OnceValue(func() decodeFunc {
 	return newDecodeFunc(reflect.TypeFor[Pod](), fields())
 })
@@ -118,7 +119,7 @@ func newStructFunc(t reflect.Type, fields map[reflect.Type][]string) decodeFunc 
 	return func(r *reader, to reflect.Value) {
 		unknown := decodeMembers(r, to, decoders)
 		if isVolume && !unknown {
-			defaultSource(to.Addr().Interface().(*corev1.Volume)) //nolint:errcheck,forcetypeassert // it is the type
+			defaultSource(to.Addr().Interface().(*corev1.Volume)) //nolint:forcetypeassert // it is the type
 		}
 	}
 }

@@ -90,12 +90,10 @@ func matchPolicy(r *request, p *compiledPolicy) match {
 func matchBinding(r *request, p *compiledPolicy, b *binding, resource schema.GroupVersionResource) match {
 	if b.match != nil {
 		m := b.match.match(r)
-		switch m.why {
-		case Evaluated:
-		case Misconfigured:
-			return m
-		default:
+		if m.why != Evaluated && m.why != Misconfigured {
 			m.detail = "of the binding"
+		}
+		if m.why != Evaluated {
 			return m
 		}
 	}

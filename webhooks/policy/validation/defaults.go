@@ -17,6 +17,7 @@ func DefaultPolicySpec(spec *admissionregistrationv1.ValidatingAdmissionPolicySp
 	return out
 }
 
+// DefaultBindingSpec is DefaultPolicySpec for a binding.
 func DefaultBindingSpec(spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec {
 	out := spec.DeepCopy()
 	defaultMatch(out.MatchResources)

@@ -82,6 +82,7 @@ func checkParamKind(r Reporter, kind *admissionregistrationv1.ParamKind, path *f
 	}
 }
 
+// CheckMatchConditions reports what the API server refuses in match conditions.
 func CheckMatchConditions(r Reporter, conditions []admissionregistrationv1.MatchCondition, path *field.Path) {
 	if len(conditions) > maxMatchConditions {
 		r.Errorf(path, "", "has %d items, allowed are %d", len(conditions), maxMatchConditions)
