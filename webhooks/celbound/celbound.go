@@ -52,7 +52,7 @@ func mostPairs(bytes int) int { return leastPairs + bytes*bytes/bytesPerPair }
 // fewRepeats of what optMap is called on are four times the text at most.
 const fewRepeats = 2
 
-// largest is where sizes are no longer told apart.
+// largest is the size from which on sizes are not distinguished.
 const largest = 1 << 20
 
 // Bounds are those of an environment. They are immutable and safe for concurrent

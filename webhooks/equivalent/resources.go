@@ -26,8 +26,8 @@ type Resource struct {
 type served struct {
 	group, version string
 	standard       bool
-	// shape is equal for versions that differ in apiVersion alone.
-	shape int
+	// schema is equal for versions that differ in apiVersion alone.
+	schema int
 }
 
 const (
@@ -210,7 +210,7 @@ func Convertible(from, to schema.GroupVersionResource) bool {
 	if from == to {
 		return true
 	}
-	a, b := shapeOf(from), shapeOf(to)
+	a, b := servedVersion(from), servedVersion(to)
 	if a == nil || b == nil || from.Resource != to.Resource {
 		return false
 	}
@@ -220,11 +220,11 @@ func Convertible(from, to schema.GroupVersionResource) bool {
 	case from.Group == autoscalingGroup:
 		return true
 	default:
-		return a.shape == b.shape
+		return a.schema == b.schema
 	}
 }
 
-func shapeOf(resource schema.GroupVersionResource) *served {
+func servedVersion(resource schema.GroupVersionResource) *served {
 	for _, v := range several(resource.GroupResource()) {
 		if v.group == resource.Group && v.version == resource.Version {
 			return &v

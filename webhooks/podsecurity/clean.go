@@ -44,7 +44,7 @@ const firstSeparable = 19
 
 // CleanAlone returns the set of levels at which an addition cannot add a violation to
 // any pod, whatever the pod is: where the set has a level, a pod that the level
-// admits is admitted with the addition too, and nobody has to look at the pod.
+// admits is admitted with the addition too, and the pod need not be checked.
 // Where it does not, only Violations of the whole pod tell.
 //
 // The addition is a template with the containers, volumes and other fields that

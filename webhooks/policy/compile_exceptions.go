@@ -101,8 +101,8 @@ func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1al
 	return out, c.exceptionConditions(d, x, out)
 }
 
-// maxDiagnostics is how many diagnostics about one exception are told: whoever may write
-// one must not fill a log.
+// maxDiagnostics is how many diagnostics about one exception are reported, so that its
+// author cannot fill a log.
 const maxDiagnostics = 20
 
 // limitDiagnostics returns the diagnostics about an exception if there are not too many, and otherwise

@@ -104,7 +104,7 @@ func (x *exception) whyNot(r *request) string {
 }
 
 // selects reports whether the exception selects the object, and of an update the
-// old one too, so that nobody labels an object into an exception. Options have no
+// old one too, so that an update cannot label an object into an exception. Options have no
 // labels, not even none.
 func (x *exception) selects(r *request) bool {
 	if r.Operation == admissionv1.Connect {

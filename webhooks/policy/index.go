@@ -200,7 +200,7 @@ func (c *candidates) appendTo(to []int, r *request) []int {
 
 // isExempt reports whether no policy is ever evaluated for the request. Upstream
 // exempts admission policies and their bindings, so that a policy cannot lock
-// out its own repair, and reviews, without which nobody could log in. Our own
+// out its own repair, and reviews, without which users could not log in. Our own
 // kinds are such policies too. Webhook configurations are not exempt: API servers
 // ask no webhook about them, but a ValidatingAdmissionPolicy upstream judges them,
 // and so does an offline check. Upstream's are in

@@ -285,7 +285,7 @@ type payload struct {
 	raw  []byte
 	// build returns raw when it is first asked for, and is nil if it is there.
 	build func() ([]byte, error)
-	// checked tells that the text is known to be JSON, without space around it.
+	// checked is true if the text is known to be JSON, without space around it.
 	checked bool
 
 	parsed rawjson.Value

@@ -22,7 +22,7 @@ type slot struct {
 	span
 	// node is the value's number if it is an object or array.
 	node int
-	// read is nil until somebody asks for it.
+	// read is nil until it is needed.
 	read ref.Val
 }
 

@@ -29,7 +29,7 @@ type span struct{ start, end int }
 func scan(text rawjson.Value) ([]node, error) {
 	const (
 		usual = 32   // bytes of text for each node, in Kubernetes objects
-		most  = 4096 // nodes to make room for before they are seen
+		most  = 4096 // nodes to allocate before they are seen
 	)
 	var (
 		nodes = make([]node, 0, min(4+len(text)/usual, most))
@@ -117,9 +117,9 @@ func opensBefore(text rawjson.Value, i int) bool {
 	return text[i] == '['
 }
 
-// checkNumber tells, as Decode does, whether a number is out of range.
+// checkNumber returns an error, as Decode does, if a number is out of range.
 func checkNumber(text rawjson.Value) error {
-	const certain = 308 // digits that any float64 has room for
+	const certain = 308 // digits that fit into any float64
 	if len(text) <= certain && bytes.IndexByte(text, 'e') < 0 && bytes.IndexByte(text, 'E') < 0 {
 		return nil
 	}

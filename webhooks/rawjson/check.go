@@ -89,7 +89,7 @@ type checker struct {
 	// open has, for each noted depth, the index in members of the member whose
 	// value is being read and where that value starts.
 	open [maxOutline]struct{ index, start int }
-	// outer has the levels that the innermost word has no room for.
+	// outer has the levels that do not fit into the innermost word.
 	outer []levels
 }
 

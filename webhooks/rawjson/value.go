@@ -60,7 +60,7 @@ func (k Kind) String() string {
 // from and is safe for concurrent reading.
 type Value []byte
 
-// Kind tells the value's kind from its first byte.
+// Kind returns the value's kind, by its first byte.
 func (v Value) Kind() Kind {
 	if len(v) == 0 {
 		return Invalid

@@ -1,4 +1,4 @@
-// Package strict compares what somebody has written with the Go type that it is
+// Package strict compares a document with the Go type that it is
 // meant for.
 package strict
 

@@ -52,7 +52,7 @@ type Compiler struct {
 	current  *Variables
 }
 
-// declared tells environments, and so planners, apart.
+// declared distinguishes environments, and so planners.
 type declared struct{ params, authorizer, variables bool }
 
 // NewCompiler returns a compiler for a Kubernetes version, such as "1.36", whose
@@ -152,7 +152,7 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 
 // Compile compiles an expression whose result must have one of the types. The
 // error is upstream's: its Cause is an *apiservercel.CompilationError if the
-// expression itself does not compile, and celbound.ErrTooLarge if nobody tried.
+// expression itself does not compile, and celbound.ErrTooLarge if it is too large to be compiled.
 func (c *Compiler) Compile(text string, d Declarations, results ...*cel.Type) (*Program, *apiservercel.Error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -220,9 +220,9 @@ func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (*P
 	}
 	root := checked.NativeRep().Expr()
 	out := &Program{text: text, output: output, variables: d.Variables}
-	out.uses, out.shape = analyze(root)
+	out.uses, out.bounds = analyze(root)
 	out.patterns = celbound.Patterns(root)
-	if out.plan, err = planner.plan(checked.NativeRep(), out.shape.limited); err != nil {
+	if out.plan, err = planner.plan(checked.NativeRep(), out.bounds.limited); err != nil {
 		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: "program instantiation failed: " + err.Error()}
 	}
 	return out, root, nil

@@ -18,7 +18,7 @@ type Source interface {
 	RequestValue() ref.Val
 	NamespaceValue() ref.Val
 	// AuthorizerValue and ResourceAuthorizerValue are the values of authorizer and
-	// authorizer.requestResource, and nil if there is nobody to ask.
+	// authorizer.requestResource, and nil if there is no authorizer.
 	AuthorizerValue() ref.Val
 	ResourceAuthorizerValue() ref.Val
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 )
 
-// limit tells why a function must not be called with arguments: it would take
+// limit returns why a function must not be called with arguments: it would take
 // time or memory that its cost, which is reckoned afterwards, does not bound. The
 // types of the arguments are not known.
 type limit func(args []ref.Val) error

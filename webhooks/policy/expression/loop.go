@@ -91,7 +91,7 @@ func (l loop) gathering(u use) (over, condition use) {
 func (r *reader) loopVariables(c ast.ComprehensionExpr, u use) []presence {
 	made := u
 	if c.HasIterVar2() {
-		made = exactly // an index tells where in the list an element stands
+		made = exactly // an index is the position of an element
 	}
 	over := r.visit(c.IterRange(), made)
 	path, ok := r.path(c.IterRange())
@@ -125,7 +125,7 @@ func (r *reader) isKey(key, of ast.Expr) bool {
 	return ok && path == in
 }
 
-// path tells paths from a name that no loop declares apart, and is false for any
+// path distinguishes paths from a name that no loop declares, and is false for any
 // other expression.
 func (r *reader) path(e ast.Expr) (string, bool) {
 	switch e.Kind() {
@@ -192,7 +192,7 @@ const (
 )
 
 // loopOf recognises what cel-go's macros are expanded to. Their accumulator has a
-// name that nobody can write.
+// name that no expression can have.
 func loopOf(c ast.ComprehensionExpr) loop {
 	if c.AccuVar() != parser.HiddenAccumulatorName {
 		return loop{}

@@ -18,7 +18,7 @@ type Program struct {
 	plan      *interpreter.ObservableInterpretable
 	output    *cel.Type
 	uses      Uses
-	shape     shape
+	bounds    costBounds
 	patterns  int
 	reads     *Reads
 	variables *Variables
@@ -56,11 +56,11 @@ func (p *Program) Reads() *Reads { return p.reads }
 // Each part of such an expression is evaluated once, makes no text longer than
 // all texts that it looks at together, and costs one and a tenth of that.
 func (p *Program) MostCost(size int) (int64, bool) {
-	if !p.shape.bounded {
+	if !p.bounds.bounded {
 		return 0, false
 	}
 	const traversal = 10 // bytes for a unit of cost
-	nodes := int64(p.shape.nodes)
+	nodes := int64(p.bounds.nodes)
 	longest := nodes * int64(size+len(p.text))
 	return nodes * (2 + longest/traversal), true
 }

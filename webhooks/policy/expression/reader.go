@@ -49,7 +49,7 @@ func (r *reader) judged(e ast.Expr, u use) cause {
 	return why.follows(all)
 }
 
-// judge is visit for a condition whose cause is told apart from what is noted
+// judge is visit for a condition whose cause is separate from what is noted
 // else.
 func (r *reader) judge(e ast.Expr, u use) (of *part, why cause) {
 	why = r.traced(func() { of = r.visitKind(e, u) })

@@ -30,8 +30,8 @@ const (
 // Has reports whether one of the names is mentioned.
 func (u Uses) Has(names Uses) bool { return u&names != 0 }
 
-// shape bounds what an expression can cost.
-type shape struct {
+// costBounds bound what an expression can cost.
+type costBounds struct {
 	// nodes is how many parts the expression has.
 	nodes int
 	// bounded is true if no part is evaluated twice and each costs at most one
@@ -45,7 +45,7 @@ type shape struct {
 
 // analyze returns the names that an expression mentions, and what bounds its cost. A name that a comprehension declares hides
 // none of those here, but is taken for one, which errs on the safe side.
-func analyze(root ast.Expr) (uses Uses, s shape) {
+func analyze(root ast.Expr) (uses Uses, s costBounds) {
 	s.bounded = true
 	requests, subjects := 0, 0
 	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {

@@ -21,7 +21,7 @@ type issue struct {
 	hint     string
 	kinds    []string
 	presence bool
-	// structures tells that types do not fit of which one is a structure. As JSON,
+	// structures is true if types do not fit of which one is a structure. As JSON,
 	// which expressions see, a structure is a map like any other.
 	structures bool
 }
@@ -47,10 +47,10 @@ func (s *subject) lintTypes() {
 				issues[at].kinds = append(issues[at].kinds, s.kinds[i].String())
 			}
 		}
-		tells := len(issues) > 0 && s.mentions(e, tellsKinds)
+		separatesKinds := len(issues) > 0 && s.mentions(e, distinguishesKinds)
 		for _, found := range issues {
 			everywhere := s.allKinds && wrong[found.part] == len(s.kinds)
-			if !everywhere && (tells || found.presence) || found.structures || orValueOf(e, found.part) {
+			if !everywhere && (separatesKinds || found.presence) || found.structures || orValueOf(e, found.part) {
 				continue
 			}
 			s.reportAt(Type, e, found.part, found.hint, "for %s: %s", strings.Join(found.kinds, ", "), found.message)
@@ -125,9 +125,9 @@ func hasStructure(checked typecheck.Checked, e ast.Expr) bool {
 	return t != nil
 }
 
-// tellsKinds recognises parts of expressions by which an author tells kinds
-// apart.
-func tellsKinds(e ast.Expr) bool {
+// distinguishesKinds recognises parts of expressions by which an author distinguishes
+// kinds.
+func distinguishesKinds(e ast.Expr) bool {
 	if isCall(e, operators.OptSelect) || isCall(e, operators.OptIndex) || isCall(e, operators.In) {
 		return true
 	}

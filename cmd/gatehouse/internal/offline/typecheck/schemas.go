@@ -152,7 +152,7 @@ func (s *Schemas) Match(rules []admissionregistrationv1.NamedRuleWithOperations)
 	return kinds, all
 }
 
-// refutes tells that a group has no such resource.
+// refutes reports whether a group is known to have no such resource.
 func (s *Schemas) refutes(group, resource string) bool {
 	name, _, _ := strings.Cut(resource, "/")
 	return len(s.groups[group]) > 0 && name != "*" && !slices.Contains(s.Groups(name), group)

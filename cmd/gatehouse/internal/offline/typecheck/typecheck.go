@@ -37,7 +37,7 @@ type Type struct {
 // Field is a field of a structure.
 type Field struct {
 	Type *Type
-	// Optional tells that an object need not have the field. It is false for a
+	// Optional is true if an object need not have the field. It is false for a
 	// structure that is written even if nothing in it is set.
 	Optional bool
 }
@@ -63,7 +63,7 @@ func (t *Type) cel() *types.Type {
 	}
 }
 
-// provider tells CEL about structures, and about whatever else it is made on top
+// provider declares structures to CEL, and whatever else it is made on top
 // of.
 type provider struct {
 	types.Provider
