@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -43,3 +44,22 @@ type Authorities interface {
 	// Changed is closed when Bundle or Certificate may have changed.
 	Changed() <-chan struct{}
 }
+
+// DistrustError is why one webhook of a registration does not accept a
+// certificate. What Trust.Verify returns joins one of them for each such webhook,
+// so that a text for people can say once what is the same for many.
+type DistrustError struct {
+	// Registration is the webhook configuration with its kind, and Webhook the name
+	// of the entry in it.
+	Registration, Webhook string
+	// Err is why. It wraps an x509.HostnameError if the certificate is not for the
+	// name that the webhook calls.
+	Err error
+}
+
+func (e *DistrustError) Error() string {
+	return fmt.Sprintf("%s, webhook %q: %s", e.Registration, e.Webhook, e.Err)
+}
+
+// Unwrap is Err.
+func (e *DistrustError) Unwrap() error { return e.Err }

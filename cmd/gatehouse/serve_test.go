@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 )
@@ -61,7 +61,7 @@ func TestFailedStartLeavesNoReplica(t *testing.T) {
 			if got.Code != cli.ExitUnknown || !strings.Contains(got.Err, test.says) {
 				t.Fatalf("ends with %d and %s, want %q", got.Code, got.Err, test.says)
 			}
-			replicas, err := certs.NewDirReplicas(dir, "", nil).List(t.Context())
+			replicas, err := certstore.NewDirReplicas(dir, "", nil).List(t.Context())
 			if err != nil || len(replicas) > 0 {
 				t.Errorf("%d replicas are left behind: %+v (%v)", len(replicas), replicas, err)
 			}

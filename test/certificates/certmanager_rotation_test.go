@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/certs/source"
 	"github.com/gatehouse-dev/gatehouse/test/certmanager"
 )
 
@@ -126,7 +126,7 @@ func injectedTooLate(t *testing.T, m *managed) {
 func (m *managed) makeObjects(t *testing.T) {
 	t.Helper()
 	client := m.cm.Client().CertmanagerV1()
-	for _, object := range certs.CertManagerObjects(m.name, m.name, []string{m.host()}, nil, nil) {
+	for _, object := range source.CertManagerObjects(m.name, m.name, []string{m.host()}, nil, nil) {
 		var err error
 		switch o := object.(type) {
 		case *certmanagerv1.Issuer:

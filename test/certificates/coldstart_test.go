@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
 const crowd = 5
@@ -51,7 +51,7 @@ func TestColdStartSeesStoreThatDoesNotCompare(t *testing.T) {
 	most := 0
 	for range 5 {
 		h := newHook(t)
-		made, rs, err := h.startCrowd(t.Context(), func(s certs.Store) certs.Store { return overwriting{s} })
+		made, rs, err := h.startCrowd(t.Context(), func(s certstore.Store) certstore.Store { return overwriting{s} })
 		rs.stop()
 		must(t, err)
 		most = max(most, len(made))
@@ -62,7 +62,7 @@ func TestColdStartSeesStoreThatDoesNotCompare(t *testing.T) {
 }
 
 // startCrowd starts replicas at one moment and returns the CAs of the certificates that they begin with, by the keys.
-func (h *hook) startCrowd(ctx context.Context, store func(certs.Store) certs.Store) (map[string]bool, replicas, error) {
+func (h *hook) startCrowd(ctx context.Context, store func(certstore.Store) certstore.Store) (map[string]bool, replicas, error) {
 	var (
 		starting sync.WaitGroup
 		mu       sync.Mutex
@@ -129,13 +129,13 @@ func (h *hook) createSecret(t *testing.T, s *corev1.Secret) {
 }
 
 // overwriting is a store that writes whatever has happened since it was read.
-type overwriting struct{ certs.Store }
+type overwriting struct{ certstore.Store }
 
 // Save implements certs.Store.
-func (s overwriting) Save(ctx context.Context, old certs.Record, data map[string][]byte) error {
+func (s overwriting) Save(ctx context.Context, old certstore.Record, data map[string][]byte) error {
 	for {
 		err := s.Store.Save(ctx, old, data)
-		if !errors.Is(err, certs.ErrConflict) {
+		if !errors.Is(err, certstore.ErrConflict) {
 			return err
 		}
 		old, err = s.Load(ctx)

@@ -14,8 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
 // Whatever somebody does to the Secret, in whatever phase of a rotation, replicas put back what clients trust, in time and
@@ -159,7 +159,7 @@ func whole(data map[string][]byte, want *rotation.State) error {
 func (h *hook) reportOldCertificate(t *testing.T) {
 	t.Helper()
 	s := h.inPhase(t, rotation.Stable)
-	away := certs.NewLeases(certs.LeasesConfig{Client: h.Client(), Namespace: h.name, Group: secret, Replica: "away", Now: time.Now})
+	away := store.NewLeases(store.LeasesConfig{Client: h.Client(), Namespace: h.name, Group: secret, Replica: "away", Now: time.Now})
 	must(t, away.Report(t.Context(), &rotation.Report{
 		Replica: "away", Issuer: s.Current.ID(), SHA256: s.Current.ID(), NotAfter: time.Now().Add(time.Hour), Version: "test",
 	}))

@@ -15,6 +15,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
+	certsource "github.com/gatehouse-dev/gatehouse/certs/source"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
 // secret is the name of a hook's Secret, and of the group of its replicas.
@@ -27,20 +29,20 @@ type replicaConfig struct {
 	Kubeconfig, Server string
 	// Hook is the name of the hook, and Host that by which the API server calls.
 	Hook, Host string
-	// These are as in certs.SelfSignedConfig.
+	// These are as in certsource.SelfSignedConfig.
 	Life, LeafLife, Hold, EmergencyHold, EmergencyWait, Interval time.Duration
 
 	// clock is the replica's own.
 	clock *clock
 	// store changes how the Secret is read and written.
-	store func(certs.Store) certs.Store
+	store func(certstore.Store) certstore.Store
 }
 
 // replica is a server with a certificate from the library, which keeps the hook's registration up to date.
 type replica struct {
 	*server
 	config    replicaConfig
-	source    *certs.SelfSigned
+	source    *certsource.SelfSigned
 	watcher   *cabundle.Watcher
 	publisher *cabundle.Publisher
 
@@ -70,13 +72,13 @@ func startReplica(ctx context.Context, config replicaConfig) (*replica, error) {
 	r.watcher = cabundle.NewWatcher(cabundle.WatcherConfig{
 		Client: client, Registrations: []cabundle.Registration{registration}, Hosts: []string{config.Host}, Now: now, Notify: r.note,
 	})
-	store := certs.Store(certs.NewSecretStore(certs.SecretStoreConfig{Client: client, Namespace: config.Hook, Name: secret}))
+	store := certstore.Store(certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: config.Hook, Name: secret}))
 	if config.store != nil {
 		store = config.store(store)
 	}
-	r.source, err = certs.NewSelfSigned(ctx, certs.SelfSignedConfig{
+	r.source, err = certsource.NewSelfSigned(ctx, certsource.SelfSignedConfig{
 		Hosts: []string{config.Host}, Store: store, Trust: r.watcher, Replica: config.Name, Version: "test",
-		Replicas: certs.NewLeases(certs.LeasesConfig{Client: client, Namespace: config.Hook, Group: secret, Replica: config.Name, LeafLife: config.LeafLife, Now: now}),
+		Replicas: certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: config.Hook, Group: secret, Replica: config.Name, LeafLife: config.LeafLife, Now: now}),
 		Life:     config.Life, LeafLife: config.LeafLife, Interval: config.Interval,
 		Hold: config.Hold, EmergencyHold: config.EmergencyHold, EmergencyWait: config.EmergencyWait,
 		Now: now, Notify: r.note,

@@ -12,13 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
 // store is the hook's Secret, for an administrator.
-func (h *hook) store() certs.Store {
-	return certs.NewSecretStore(certs.SecretStoreConfig{Client: h.Client(), Namespace: h.name, Name: secret})
+func (h *hook) store() store.Store {
+	return store.NewSecretStore(store.SecretStoreConfig{Client: h.Client(), Namespace: h.name, Name: secret})
 }
 
 func (h *hook) secret(ctx context.Context) (*corev1.Secret, error) {
@@ -87,7 +87,7 @@ func (h *hook) trusts(ctx context.Context, s *rotation.State) error {
 
 func (h *hook) requestRotation(t *testing.T, emergency bool) (id string) {
 	t.Helper()
-	id, err := certs.RequestRotation(t.Context(), h.store(), emergency, time.Now())
+	id, err := store.RequestRotation(t.Context(), h.store(), emergency, time.Now())
 	must(t, err)
 	return id
 }

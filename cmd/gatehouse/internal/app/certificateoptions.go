@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
@@ -53,8 +52,8 @@ func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.selfSigned, "self-signed", nil, "names and addresses for certificates of a CA of its own, instead of --tls-cert and --tls-key")
 	flags.StringVar(&f.selfSignedSecret, "self-signed-secret", "", "Secret to keep the CA in, NAMESPACE/NAME, shared by all replicas, with --self-signed")
 	flags.StringVar(&f.selfSignedDir, "self-signed-dir", "", "directory to keep the CA in, and a client certificate for the API server, with --self-signed")
-	flags.DurationVar(&f.caDuration, "self-signed-ca-duration", certs.DefaultCALife, "how long a CA is good for, with --self-signed; a new one comes after two thirds of that")
-	flags.DurationVar(&f.duration, "self-signed-duration", certs.DefaultLeafLife, "how long a serving certificate is good for, with --self-signed; it is renewed after two thirds of that")
+	flags.DurationVar(&f.caDuration, "self-signed-ca-duration", rotation.DefaultCALife, "how long a CA is good for, with --self-signed; a new one comes after two thirds of that")
+	flags.DurationVar(&f.duration, "self-signed-duration", rotation.DefaultLeafLife, "how long a serving certificate is good for, with --self-signed; it is renewed after two thirds of that")
 	flags.StringVar(&f.certManager, "cert-manager", "", "Certificate of cert-manager, NAMESPACE/NAME, to serve what it issues, instead of --tls-cert and --tls-key")
 	flags.StringSliceVar(&f.certManagerHosts, "cert-manager-hosts", nil, "names and addresses to make the Certificate for, with --cert-manager; without them it is used as it is")
 	flags.StringVar(&f.certManagerIssuer, "cert-manager-issuer", "", "who issues it, [Issuer/|ClusterIssuer/]NAME, with --cert-manager-hosts (default: a CA of its own, which is made)")

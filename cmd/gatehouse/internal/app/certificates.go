@@ -16,6 +16,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
+	certsource "github.com/gatehouse-dev/gatehouse/certs/source"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
@@ -30,7 +32,7 @@ const firstLook = 3 * time.Second
 // not used.
 type certificates struct {
 	source    certs.Source
-	clientCAs *certs.ClientCAs
+	clientCAs *certsource.ClientCAs
 	watcher   *cabundle.Watcher
 	publisher *cabundle.Publisher
 	events    *events.Recorder
@@ -54,7 +56,7 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 		return nil, err
 	}
 	if client != nil {
-		c.events = events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: certs.ReplicaName(f.replica), Log: log})
+		c.events = events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: certstore.ReplicaName(f.replica), Log: log})
 	}
 	notify := func(e certs.Event) {
 		metrics.Certificate(e)
@@ -100,7 +102,7 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 			metrics.CAStore(issued.Kept)
 		}
 	default:
-		files, err := certs.NewFiles(certs.FilesConfig{CertFile: f.tlsCert, KeyFile: f.tlsKey, Trust: trust, Hold: f.hold, Notify: notify})
+		files, err := certsource.NewFiles(certsource.FilesConfig{CertFile: f.tlsCert, KeyFile: f.tlsKey, Trust: trust, Hold: f.hold, Notify: notify})
 		if err != nil {
 			return nil, err
 		}
@@ -115,10 +117,10 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 	}
 	clientCA := f.clientCA
 	if clientCA == "" && f.selfSignedDir != "" {
-		clientCA = filepath.Join(f.selfSignedDir, certs.CAFile)
+		clientCA = filepath.Join(f.selfSignedDir, certstore.CAFile)
 	}
 	if clientCA != "" {
-		if c.clientCAs, err = certs.NewClientCAs(certs.ClientCAsConfig{File: clientCA, Notify: notify}); err != nil {
+		if c.clientCAs, err = certsource.NewClientCAs(certsource.ClientCAsConfig{File: clientCA, Notify: notify}); err != nil {
 			return nil, err
 		}
 	}
@@ -149,8 +151,8 @@ func (f *CertificateOptions) clients(access *rest.Config) (certs.Client, dynamic
 // on too. One that is returned beside an error has to leave.
 func (f *CertificateOptions) ownCA(
 	ctx context.Context, client certs.Client, trust certs.Trust, log *slog.Logger, notify func(certs.Event),
-) (*certs.SelfSigned, error) {
-	config := certs.SelfSignedConfig{
+) (*certsource.SelfSigned, error) {
+	config := certsource.SelfSignedConfig{
 		Hosts: f.selfSigned, Replica: f.replica, Version: build.Version(), Trust: trust, ServerOnly: f.selfSignedSecret != "",
 		Life: f.caDuration, LeafLife: f.duration, Hold: f.hold, Notify: notify,
 	}
@@ -158,9 +160,9 @@ func (f *CertificateOptions) ownCA(
 	case f.selfSignedSecret != "":
 		config.Store, config.Replicas = f.shared(client, f.selfSignedSecret, f.duration, notify)
 	case f.selfSignedDir != "":
-		reports := certs.NewDirReplicas(f.selfSignedDir, certs.ReplicaName(f.replica), nil)
+		reports := certstore.NewDirReplicas(f.selfSignedDir, certstore.ReplicaName(f.replica), nil)
 		reports.LeafLife = f.duration
-		store := certs.NewDirStore(f.selfSignedDir)
+		store := certstore.NewDirStore(f.selfSignedDir)
 		inherited, err := store.Claim(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("--self-signed-dir: %w", err)
@@ -172,7 +174,7 @@ func (f *CertificateOptions) ownCA(
 	}
 	first, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
-	own, err := certs.NewSelfSigned(first, config)
+	own, err := certsource.NewSelfSigned(first, config)
 	if err != nil {
 		return nil, err
 	}
@@ -183,17 +185,17 @@ func (f *CertificateOptions) ownCA(
 	if err := own.Healthy(); err != nil {
 		return own, err
 	}
-	if err := own.WriteDir(f.selfSignedDir); err != nil && !errors.Is(err, certs.ErrUnwritten) {
+	if err := own.WriteDir(f.selfSignedDir); err != nil && !errors.Is(err, certstore.ErrUnwritten) {
 		return own, err
 	}
 	return own, nil
 }
 
 // shared is where replicas share a state.
-func (f *CertificateOptions) shared(client certs.Client, secret string, leafLife time.Duration, notify func(certs.Event)) (certs.Store, certs.Replicas) {
+func (f *CertificateOptions) shared(client certs.Client, secret string, leafLife time.Duration, notify func(certs.Event)) (certstore.Store, certstore.Replicas) {
 	namespace, name, _ := install.ParseNamespacedName(secret) // checked with the flags
-	return certs.NewSecretStore(certs.SecretStoreConfig{Client: client, Namespace: namespace, Name: name, Notify: notify}),
-		certs.NewLeases(certs.LeasesConfig{Client: client, Namespace: namespace, Group: name, Replica: certs.ReplicaName(f.replica), LeafLife: leafLife})
+	return certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: namespace, Name: name, Notify: notify}),
+		certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: namespace, Group: name, Replica: certstore.ReplicaName(f.replica), LeafLife: leafLife})
 }
 
 // bundleSecret is where replicas agree on what to publish of cert-manager's CAs:
@@ -202,10 +204,10 @@ const bundleSecret = "-ca-bundle"
 
 func (f *CertificateOptions) fromCertManager(
 	ctx context.Context, client certs.Client, objects dynamic.Interface, trust certs.Trust, notify func(certs.Event),
-) (*certs.CertManager, error) {
+) (*certsource.CertManager, error) {
 	namespace, name, _ := install.ParseNamespacedName(f.certManager) // checked with the flags, and so is the issuer
 	issuer, _ := f.issuer()
-	config := certs.CertManagerConfig{
+	config := certsource.CertManagerConfig{
 		Client: client, Dynamic: objects, Namespace: namespace, Name: name, Hosts: f.certManagerHosts, IssuerRef: issuer,
 		Existing: len(f.certManagerHosts) == 0, Trust: trust, Hold: f.hold, Replica: f.replica, Version: build.Version(), Notify: notify,
 	}
@@ -214,7 +216,7 @@ func (f *CertificateOptions) fromCertManager(
 	}
 	first, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
-	return certs.NewCertManager(first, config)
+	return certsource.NewCertManager(first, config)
 }
 
 // tlsConfig is how the server presents itself.
@@ -285,7 +287,7 @@ func logCertificate(log *slog.Logger, e certs.Event) {
 		attrs = append(attrs, "reason", e.Reason)
 	}
 	switch {
-	case errors.Is(e.Err, certs.ErrWaiting):
+	case errors.Is(e.Err, certsource.ErrWaiting):
 		log.Info("certificate", append(attrs, "waits", e.Err.Error())...)
 	case e.Err != nil:
 		log.Error("certificate", append(attrs, "error", e.Err.Error())...)

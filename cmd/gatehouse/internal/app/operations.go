@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
@@ -73,7 +73,7 @@ func (f *OperationOptions) tracer(replica string, log *slog.Logger) (*tracing.Tr
 	}
 	log.Info("tracing", "endpoint", endpoint.String(), "ratioWithoutTrace", f.tracingRatio)
 	return tracing.New(tracing.Config{
-		Endpoint: endpoint, Ratio: f.tracingRatio, Version: build.Version(), Instance: certs.ReplicaName(replica), Log: log,
+		Endpoint: endpoint, Ratio: f.tracingRatio, Version: build.Version(), Instance: certstore.ReplicaName(replica), Log: log,
 	}), nil
 }
 

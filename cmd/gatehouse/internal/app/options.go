@@ -11,12 +11,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
-	"github.com/spf13/cobra"
 )
 
 // Options are what the command line of serve says.

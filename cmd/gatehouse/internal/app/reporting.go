@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
@@ -151,7 +152,7 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *activ
 	if err != nil {
 		return nil, err
 	}
-	replica := certs.ReplicaName(f.replica)
+	replica := certstore.ReplicaName(f.replica)
 	recorder := events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: replica, Log: log})
 	r := &reporting{definitions: checked}
 	r.status = status.New(status.Config{

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
 // The names of an install.
@@ -36,5 +36,5 @@ func ParseNamespacedName(text string) (namespace, name string, err error) {
 // ReplacedFilesWarning returns the warning about a directory with files of a CA whose key is gone.
 func ReplacedFilesWarning(dir string) string {
 	return fmt.Sprintf("%s has files of an older Gatehouse and no %s: they are replaced by those of a new CA (hint: give the API server %s and the client certificate again, where it has copies)",
-		dir, certs.AuthorityFile, certs.CAFile)
+		dir, certstore.AuthorityFile, certstore.CAFile)
 }

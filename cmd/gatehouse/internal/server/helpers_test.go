@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
+	certsource "github.com/gatehouse-dev/gatehouse/certs/source"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -93,14 +93,14 @@ func post(ctx context.Context, t *testing.T, url string, body io.Reader) *http.R
 
 // authority issues the certificates of a test.
 type authority struct {
-	*certs.SelfSigned
+	*certsource.SelfSigned
 
 	roots *x509.CertPool
 }
 
 func newAuthority(t *testing.T) authority {
 	t.Helper()
-	source, err := certs.NewSelfSigned(t.Context(), certs.SelfSignedConfig{Hosts: []string{"127.0.0.1"}})
+	source, err := certsource.NewSelfSigned(t.Context(), certsource.SelfSignedConfig{Hosts: []string{"127.0.0.1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

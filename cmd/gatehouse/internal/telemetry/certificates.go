@@ -8,6 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/certs/source"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 )
 
@@ -58,7 +59,7 @@ func (t *Telemetry) Certificate(e certs.Event) {
 		t.certificates.notAfter.WithLabelValues(e.Subject).Set(float64(e.NotAfter.Unix()))
 	}
 	if e.Subject == certs.ServingCertificate {
-		t.certificates.refused.Set(oneIf(e.Err != nil && !errors.Is(e.Err, certs.ErrWaiting)))
+		t.certificates.refused.Set(oneIf(e.Err != nil && !errors.Is(e.Err, source.ErrWaiting)))
 	}
 	if e.Reason == certs.ReasonRecovered {
 		t.certificates.recovered.Inc()

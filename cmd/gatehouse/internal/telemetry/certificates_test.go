@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/certs/source"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 )
@@ -98,7 +99,7 @@ func TestRenewalRefused(t *testing.T) {
 		{"another subject fails", certs.Event{Subject: certs.ClientCA, Err: failed}, "0"},
 		{"refused", certs.Event{Subject: certs.ServingCertificate, Err: failed}, "1"},
 		{"another subject is all right", certs.Event{Subject: certs.ClientCA}, "1"},
-		{"waits", certs.Event{Subject: certs.ServingCertificate, Err: fmt.Errorf("tls.crt: %w: why", certs.ErrWaiting)}, "0"},
+		{"waits", certs.Event{Subject: certs.ServingCertificate, Err: fmt.Errorf("tls.crt: %w: why", source.ErrWaiting)}, "0"},
 		{"expired", certs.Event{Subject: certs.ServingCertificate, Reason: certs.ReasonExpiring, Err: failed}, "1"},
 		{"in use with a remark", certs.Event{Subject: certs.ServingCertificate, Warnings: []string{"odd"}}, "0"},
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 )
@@ -71,8 +72,8 @@ func (f *certsFlags) where() string {
 
 // certsPlace is where a state is, and who trusts it.
 type certsPlace struct {
-	store    certs.Store
-	replicas certs.Replicas
+	store    certstore.Store
+	replicas certstore.Replicas
 	// dir is the directory if it is one.
 	dir string
 	// forget is the command that removes a replica's report.
@@ -137,13 +138,13 @@ func (f *certsFlags) open(cmd *cobra.Command) (*certsPlace, error) {
 	}
 	if f.dir != "" {
 		place.dir = f.dir
-		replicas := certs.NewDirReplicas(f.dir, "", f.now)
-		place.store, place.replicas = certs.NewDirStore(f.dir), replicas
+		replicas := certstore.NewDirReplicas(f.dir, "", f.now)
+		place.store, place.replicas = certstore.NewDirStore(f.dir), replicas
 		place.forget = forgetFile(replicas)
 		return &place, nil
 	}
-	place.store = certs.NewSecretStore(certs.SecretStoreConfig{Client: client, Namespace: namespace, Name: name})
-	leases := certs.NewLeases(certs.LeasesConfig{Client: client, Namespace: namespace, Group: name, Now: f.now})
+	place.store = certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: namespace, Name: name})
+	leases := certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: namespace, Group: name, Now: f.now})
 	place.replicas = leases
 	place.forget = f.forgetLease(leases, namespace)
 	return &place, nil
@@ -163,7 +164,7 @@ func (f *certsFlags) names() []string {
 
 // forgetFile is the command that removes a replica's report from a directory, ""
 // if none was found when it was read.
-func forgetFile(replicas *certs.DirReplicas) func(replica string) string {
+func forgetFile(replicas *certstore.DirReplicas) func(replica string) string {
 	return func(replica string) string {
 		if file := replicas.FileOf(replica); file != "" {
 			return "rm " + cli.ShellQuote(file)
@@ -174,7 +175,7 @@ func forgetFile(replicas *certs.DirReplicas) func(replica string) string {
 
 // forgetLease is the command that removes a replica's report from the cluster that
 // the flags name, "" if none was found when it was read.
-func (f *certsFlags) forgetLease(leases *certs.Leases, namespace string) func(replica string) string {
+func (f *certsFlags) forgetLease(leases *certstore.Leases, namespace string) func(replica string) string {
 	command := "kubectl"
 	if f.Named() {
 		command += f.Words()
@@ -220,8 +221,8 @@ func (f *certsFlags) look(ctx context.Context, p *certsPlace) *certsSight {
 	}
 	reading.Wait()
 	if p.dir != "" {
-		s.bundle, _ = os.ReadFile(filepath.Join(p.dir, certs.CAFile)) // what cannot be read holds no CA
-		s.clientCert, s.clientErr = os.ReadFile(filepath.Join(p.dir, certs.ClientCertFile))
+		s.bundle, _ = os.ReadFile(filepath.Join(p.dir, certstore.CAFile)) // what cannot be read holds no CA
+		s.clientCert, s.clientErr = os.ReadFile(filepath.Join(p.dir, certstore.ClientCertFile))
 	}
 	s.now = f.now().Round(0)
 	return s

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
 
@@ -26,7 +27,7 @@ const (
 )
 
 // clientFiles are the API server's client certificate and its key.
-const clientFiles = certs.ClientCertFile + " and " + certs.ClientKeyFile
+const clientFiles = certstore.ClientCertFile + " and " + certstore.ClientKeyFile
 
 // findings is everything that somebody should know: problems first, then what
 // could not be told, then notes, each in the order of what is shown.
@@ -76,7 +77,7 @@ func (s *certsSight) ofState() []certsFinding {
 		return []certsFinding{{Level: levelProblem, Object: s.place, Message: "there is no CA in it", Remedy: remedy}}
 	}
 	level := levelUnknown
-	if _, foreign := errors.AsType[*certs.ForeignError](s.stateErr); foreign {
+	if _, foreign := errors.AsType[*certstore.ForeignError](s.stateErr); foreign {
 		level = levelProblem
 	}
 	message, remedy := saidOf(s.place, s.stateErr)
@@ -113,7 +114,7 @@ func (s *certsSight) ofFiles() []certsFinding {
 	}
 	if pending := s.state.Pending; pending != nil && !s.registered && slices.ContainsFunc(certificatesIn(s.bundle), pending.Cert.Equal) {
 		one := certsFinding{
-			Level: levelNote, Object: "file " + filepath.Join(s.dir, certs.CAFile), Message: "holds the new CA " + shortID(pending.ID()) + " beside the old one; who trusts it cannot be told without --registration",
+			Level: levelNote, Object: "file " + filepath.Join(s.dir, certstore.CAFile), Message: "holds the new CA " + shortID(pending.ID()) + " beside the old one; who trusts it cannot be told without --registration",
 			Remedy: "give it to the API server before the new CA signs",
 		}
 		if s.whole() {
@@ -125,7 +126,7 @@ func (s *certsSight) ofFiles() []certsFinding {
 		found = append(found, one)
 	}
 	const writes = "a server that runs writes a new one; kube-apiserver reads it within five minutes"
-	object := "file " + filepath.Join(s.dir, certs.ClientCertFile)
+	object := "file " + filepath.Join(s.dir, certstore.ClientCertFile)
 	switch client := certificatesIn(s.clientCert); {
 	case errors.Is(s.clientErr, fs.ErrNotExist):
 		found = append(found, certsFinding{Level: levelNote, Object: object, Message: "is not there", Remedy: "a server that runs with --self-signed-dir writes it"})
@@ -254,7 +255,7 @@ func (s *certsSight) ofReplica(r *rotation.Report) (level certsLevel, message, r
 		return levelProblem, "serves no certificate", log
 	case ended:
 		return levelProblem, "serves a certificate that has ended at " + dated(r.NotAfter, s.now), log + "; check its clock"
-	case r.Issuer == certs.UnreadableIssuer:
+	case r.Issuer == certstore.UnreadableIssuer:
 		return levelUnknown, "serves what is of no CA that is known here, or does not say what in a way that can be read", "it says it anew within a minute, unless it is a program of another version: " + log
 	case s.whole() && s.role(r.Issuer) == "":
 		return levelProblem, "serves a certificate of the CA " + shortID(r.Issuer) + ", which is not in " + s.place, "it takes one of the current CA within a minute: if it does not, " + log
@@ -310,7 +311,7 @@ func (s *certsSight) ofWebhooks() []certsFinding {
 func (s *certsSight) publish() string {
 	switch {
 	case s.dir != "" && !s.registered:
-		return "put " + s.dir + "/" + certs.CAFile + " into its caBundle: " + s.program + " manifests --ca-file"
+		return "put " + s.dir + "/" + certstore.CAFile + " into its caBundle: " + s.program + " manifests --ca-file"
 	case s.alive() == 0:
 		return "a server writes it with --publish-ca-bundle, and none runs"
 	default:

@@ -16,8 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	certsource "github.com/gatehouse-dev/gatehouse/certs/source"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
@@ -98,7 +99,7 @@ type initReport struct {
 
 func (f *certsInitFlags) run(ctx context.Context, dir string, s cli.Streams) error {
 	state, made, inherited, err := f.ensure(ctx, dir)
-	if _, foreign := errors.AsType[*certs.ForeignError](err); foreign {
+	if _, foreign := errors.AsType[*certstore.ForeignError](err); foreign {
 		err = &cli.ExitError{Code: cli.ExitNo, Err: err}
 	}
 	if err != nil {
@@ -106,8 +107,8 @@ func (f *certsInitFlags) run(ctx context.Context, dir string, s cli.Streams) err
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
 	r := &initReport{
-		Made: made, Dir: dir, Authority: in(certs.AuthorityFile), CA: in(certs.CAFile),
-		ClientCert: in(certs.ClientCertFile), ClientKey: in(certs.ClientKeyFile),
+		Made: made, Dir: dir, Authority: in(certstore.AuthorityFile), CA: in(certstore.CAFile),
+		ClientCert: in(certstore.ClientCertFile), ClientKey: in(certstore.ClientKeyFile),
 		ID: state.Current.ID(), NotAfter: state.Current.Cert.NotAfter.UTC(),
 	}
 	for _, file := range []string{r.CA, r.ClientCert, r.ClientKey} {
@@ -138,7 +139,7 @@ func (f *certsInitFlags) ensure(ctx context.Context, dir string) (state *rotatio
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, false, false, fmt.Errorf("%q is not a directory", dir)
 	}
-	store := certs.NewDirStore(dir)
+	store := certstore.NewDirStore(dir)
 	record, err := store.Load(ctx)
 	if err != nil {
 		return nil, false, false, err
@@ -153,7 +154,7 @@ func (f *certsInitFlags) ensure(ctx context.Context, dir string) (state *rotatio
 	if inherited, err = store.Claim(ctx); err != nil {
 		return nil, false, false, fmt.Errorf("nothing was made: %w", err)
 	}
-	own, err := certs.NewSelfSigned(ctx, certs.SelfSignedConfig{Hosts: f.hosts, Store: store, Version: build.Version(), Now: f.now})
+	own, err := certsource.NewSelfSigned(ctx, certsource.SelfSignedConfig{Hosts: f.hosts, Store: store, Version: build.Version(), Now: f.now})
 	if err != nil {
 		return nil, false, false, err
 	}
@@ -166,8 +167,8 @@ func (f *certsInitFlags) ensure(ctx context.Context, dir string) (state *rotatio
 
 // checkBundle refuses a file for the API server that lacks a CA of the state: whoever
 // goes by it trusts something else. One that is not there is remarked on.
-func (f *certsInitFlags) checkBundle(dir string, store certs.Store, state *rotation.State) error {
-	file := filepath.Join(dir, certs.CAFile)
+func (f *certsInitFlags) checkBundle(dir string, store certstore.Store, state *rotation.State) error {
+	file := filepath.Join(dir, certstore.CAFile)
 	text, err := os.ReadFile(file) //nolint:gosec // in the directory that is named
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
@@ -53,7 +52,7 @@ func (s *certsSight) afterHold() *certsNext {
 	// Nobody can tell who trusts it.
 	if !s.registered && state.Cause == rotation.Due {
 		n.When = "the old one cannot sign for a whole week any more, so that there is time to tell clients"
-		n.At = someTime(state.Current.Cert.NotAfter.Add(-certs.DefaultLeafLife))
+		n.At = someTime(state.Current.Cert.NotAfter.Add(-rotation.DefaultLeafLife))
 		return n
 	}
 	if n.WaitsFor = s.lacking(state.Pending); len(n.WaitsFor) > 0 {
@@ -103,7 +102,7 @@ func (s *certsSight) afterActivate() *certsNext {
 		n.At = n.due
 	case len(s.replicas) == 0 && s.replicasErr == nil:
 		n.When = "the certificates of the old one have ended, because no replica says what it serves"
-		n.At = someTime(state.Since.Add(certs.DefaultLeafLife))
+		n.At = someTime(state.Since.Add(rotation.DefaultLeafLife))
 	}
 	return n
 }

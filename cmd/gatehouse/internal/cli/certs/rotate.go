@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
 
@@ -180,7 +181,7 @@ func (f *certsRotateFlags) byHand(seen *certsSight) string {
 		when = shortTime(hold) + " after a server has begun with it"
 	}
 	return fmt.Sprintf("nobody can tell who trusts the CA: %s holds both CAs as soon as a server has read the request; give it to the API server before the new CA signs, which is %s, and copy %s anew where they are copies",
-		filepath.Join(seen.dir, certs.CAFile), when, clientFiles)
+		filepath.Join(seen.dir, certstore.CAFile), when, clientFiles)
 }
 
 // request writes the request, unless one that is at least as urgent waits.
@@ -191,7 +192,7 @@ func (f *certsRotateFlags) request(ctx context.Context, place *certsPlace, state
 		return report, nil
 	}
 	now := f.now().Round(0)
-	id, err := certs.RequestRotation(ctx, place.store, f.emergency, now)
+	id, err := certstore.RequestRotation(ctx, place.store, f.emergency, now)
 	report.ID, report.At = id, *someTime(now)
 	return report, err
 }
@@ -295,7 +296,7 @@ func (p *rotationProgress) look(seen *certsSight, id string) (line string, done 
 		p.last += "; waits for " + listed(next.WaitsFor)
 	}
 	if state.Phase == rotation.Hold && !seen.registered && seen.dir != "" {
-		p.last += "; give " + filepath.Join(seen.dir, certs.CAFile) + " to the API server before that"
+		p.last += "; give " + filepath.Join(seen.dir, certstore.CAFile) + " to the API server before that"
 	}
 	unread := seen.unread() != nil
 	if unread {

@@ -12,9 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	certsource "github.com/gatehouse-dev/gatehouse/certs/source"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 )
@@ -36,13 +37,13 @@ func (r *rotateStage) rotate(ctx context.Context, emergency, wait bool) error {
 // newRotateStage has so many servers, which run until the test ends, and a CA.
 func newRotateStage(t *testing.T, servers int) *rotateStage {
 	t.Helper()
-	r := &rotateStage{place: &certsPlace{store: &certs.MemoryStore{}, replicas: &certs.MemoryReplicas{}}}
+	r := &rotateStage{place: &certsPlace{store: &certstore.MemoryStore{}, replicas: &certstore.MemoryReplicas{}}}
 	for i := range max(servers, 1) {
-		config := certs.SelfSignedConfig{Hosts: []string{"a"}, Store: r.place.store, Replica: fmt.Sprintf("gatehouse-%d", i)}
+		config := certsource.SelfSignedConfig{Hosts: []string{"a"}, Store: r.place.store, Replica: fmt.Sprintf("gatehouse-%d", i)}
 		if servers > 0 {
 			config.Replicas = r.place.replicas
 		}
-		server, err := certs.NewSelfSigned(t.Context(), config)
+		server, err := certsource.NewSelfSigned(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +110,7 @@ func TestCertsRotateWaits(t *testing.T) {
 // aCA is one that nobody knows yet.
 func aCA(t *testing.T) *rotation.Authority {
 	t.Helper()
-	server, err := certs.NewSelfSigned(t.Context(), certs.SelfSignedConfig{Hosts: []string{"a"}})
+	server, err := certsource.NewSelfSigned(t.Context(), certsource.SelfSignedConfig{Hosts: []string{"a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,13 +156,13 @@ func (r *rotateStage) change(t *testing.T, change func(*rotation.State)) {
 
 // brokenStore cannot be read while it is broken.
 type brokenStore struct {
-	certs.Store
+	certstore.Store
 	broken atomic.Bool
 }
 
-func (s *brokenStore) Load(ctx context.Context) (certs.Record, error) {
+func (s *brokenStore) Load(ctx context.Context) (certstore.Record, error) {
 	if s.broken.Load() {
-		return certs.Record{}, errors.New("memory: is gone (hint: wait)")
+		return certstore.Record{}, errors.New("memory: is gone (hint: wait)")
 	}
 	return s.Store.Load(ctx)
 }
@@ -205,7 +206,7 @@ func TestCertsRotate(t *testing.T) {
 		},
 		"there is no CA": func(t *testing.T) {
 			r := newRotateStage(t, 0)
-			r.place.store = &certs.MemoryStore{}
+			r.place.store = &certstore.MemoryStore{}
 			wantCode(t, r.rotate(t.Context(), false, false), cli.ExitUnknown, "nothing was requested: memory: there is no CA in it (hint: ")
 		},
 		"another request takes its place": func(t *testing.T) {
@@ -304,7 +305,7 @@ func TestCertsRotate(t *testing.T) {
 }
 
 // idleReplicas live and do nothing.
-type idleReplicas struct{ certs.Replicas }
+type idleReplicas struct{ certstore.Replicas }
 
 func (idleReplicas) List(context.Context) ([]rotation.Report, error) {
 	return []rotation.Report{{Replica: "gatehouse-0", Seen: time.Now()}}, nil
@@ -418,8 +419,8 @@ func TestCertsRotateConfirms(t *testing.T) {
 			}
 		},
 		"nobody reads the request": func(t *testing.T, r *rotateStage) {
-			r.place.store, r.place.replicas = &certs.MemoryStore{}, idleReplicas{}
-			server, err := certs.NewSelfSigned(t.Context(), certs.SelfSignedConfig{Hosts: []string{"a"}, Store: r.place.store})
+			r.place.store, r.place.replicas = &certstore.MemoryStore{}, idleReplicas{}
+			server, err := certsource.NewSelfSigned(t.Context(), certsource.SelfSignedConfig{Hosts: []string{"a"}, Store: r.place.store})
 			if err != nil || server.Healthy() != nil {
 				t.Fatal(err)
 			}

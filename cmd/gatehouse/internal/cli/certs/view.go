@@ -9,15 +9,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
 // certsAway is how long nothing is heard of a replica before it is away.
-const certsAway = 4 * certs.ReportInterval
+const certsAway = 4 * certstore.ReportInterval
 
 // certsSight is what the state of certificates is judged by: what was read, and
 // why something could not be.
@@ -325,7 +325,7 @@ func (s *certsSight) refused(e *trustEntry) (names, away []string) {
 	return names, away
 }
 
-// isID tells whether an issuer is an ID, and not certs.UnreadableIssuer.
+// isID tells whether an issuer is an ID, and not certstore.UnreadableIssuer.
 func isID(issuer string) bool { return len(issuer) == hex.EncodedLen(sha256.Size) }
 
 // lacking are the entries that can be read and do not trust the CA.

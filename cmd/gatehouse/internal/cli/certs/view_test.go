@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
@@ -448,14 +448,14 @@ func TestCertsView(t *testing.T) {
 				"note: file certs/apiserver-client.crt: is not there",
 		},
 		"a replica that cannot say what it serves": {
-			func(_ *testing.T, s *certsSight) { s.replicas[0].Issuer = certs.UnreadableIssuer }, authn.Unknown,
+			func(_ *testing.T, s *certsSight) { s.replicas[0].Issuer = store.UnreadableIssuer }, authn.Unknown,
 			"next: renewal is due at 2027-06-21T20:00:00Z (in 213d), when the current CA has used up two thirds of its life\n" +
 				"unknown: replica gatehouse-0: serves what is of no CA that is known here, or does not say what in a way that can be read",
 		},
 		"somebody else's Secret": {
 			func(_ *testing.T, s *certsSight) {
 				s.state, s.replicas = nil, nil
-				s.stateErr = &certs.ForeignError{Place: s.place, Problem: "it is no CA", Remedy: "leave it"}
+				s.stateErr = &store.ForeignError{Place: s.place, Problem: "it is no CA", Remedy: "leave it"}
 			}, authn.No,
 			"problem: " + secret + ": it is no CA, so it is somebody else's and is left alone",
 		},

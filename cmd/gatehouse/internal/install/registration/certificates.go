@@ -5,7 +5,7 @@ import (
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/source"
 )
 
 // injectCAFrom asks cert-manager to fill in the caBundle of a configuration
@@ -22,7 +22,7 @@ func (o *Options) certificates() []Document {
 	}
 	var documents []Document
 	dns, addresses := o.Server.names()
-	for _, object := range certs.CertManagerObjects(o.Namespace, o.Name, dns, addresses, nil) {
+	for _, object := range source.CertManagerObjects(o.Namespace, o.Name, dns, addresses, nil) {
 		documents = append(documents, Document{object: object})
 	}
 	documents[0].comment = "cert-manager: a CA for Gatehouse alone, and the serving certificate from it. " + use

@@ -1,0 +1,193 @@
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// Timeout is how long an answer of the API server is waited for: long
+	// enough for a busy one, and short enough that a replica that is cut off looks
+	// at its clock from time to time.
+	Timeout = 10 * time.Second
+	// MaxTextLength is how much of what somebody else said is repeated, in
+	// characters.
+	MaxTextLength = 300
+)
+
+// requestError is what became of a request, in words for an administrator. What
+// it wraps is for programs and is not shown: it may hold what was sent.
+type requestError struct {
+	text string
+	err  error
+}
+
+// NewError returns an error with a text for people that wraps another for programs.
+func NewError(text string, err error) error { return &requestError{text, err} }
+
+func (e *requestError) Error() string { return e.text }
+func (e *requestError) Unwrap() error { return e.err }
+
+// Request is what was asked of an API server, for messages.
+type Request struct {
+	// Object is what it was about: "Secret gatehouse-system/gatehouse-ca".
+	Object string
+	// Verb and resource are as in a Role.
+	Verb, Resource string
+	// Right is the remedy if the right is missing.
+	Right string
+}
+
+// apiStatus is an error that the API server answered.
+type apiStatus interface {
+	error
+	apierrors.APIStatus
+}
+
+// Explain says why a request failed, without a word of what was sent. The context
+// is that of the request.
+func (r *Request) Explain(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("%s: %w", r.Object, context.Canceled)
+	}
+	problem, hint := r.words(err)
+	text := r.Object + ": " + problem
+	if hint != "" {
+		text += " (hint: " + hint + ")"
+	}
+	return NewError(text, err)
+}
+
+func (r *Request) words(err error) (problem, hint string) {
+	status, answered := errors.AsType[apiStatus](err)
+	if !answered {
+		return r.unanswered(err)
+	}
+	message := Sanitize(status.Status().Message)
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return "the API server does not take the credentials of this program", "look at the token of its service account, or at the kubeconfig"
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return "its namespace is being deleted", "wait until it is gone and make it again, or use another namespace"
+	case apierrors.IsForbidden(err):
+		if denied := deniedRight.FindStringSubmatch(message); denied != nil {
+			return fmt.Sprintf("user %q may not %q %s", denied[1], denied[2], r.Resource), r.Right
+		}
+		return fmt.Sprintf("the API server refuses to %s it: %s", r.Verb, message), ""
+	case apierrors.IsNotFound(err) && (r.Verb == "create" || r.Verb == "patch"):
+		return "its namespace is not there", "create the namespace, or use another one"
+	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
+		apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err):
+		return fmt.Sprintf("the API server cannot %s it now: %s", r.Verb, message), ""
+	default:
+		return fmt.Sprintf("the API server did not %s it: %s", r.Verb, message), ""
+	}
+}
+
+// deniedRight matches what the API server says to somebody without a right. Its
+// admission plugins say "forbidden" too, and then it is not a matter of rights.
+var deniedRight = regexp.MustCompile(`User "([^"]+)" cannot ([a-z]+) resource `)
+
+// unanswered is about an API server that said nothing.
+func (r *Request) unanswered(err error) (problem, hint string) {
+	if name, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Sprintf("the API server cannot be reached: there is no address for the name %q", Sanitize(name.Name)), "look at the address of the API server, and at DNS"
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "the certificate of the API server is not accepted: " + Sanitize(innermost(err)), "look at the certificate authority in the kubeconfig, and at the clock"
+	}
+	where := "the API server"
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
+		where += " at " + op.Addr.String()
+	}
+	timeout, ok := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), ok && timeout.Timeout():
+		return fmt.Sprintf("%s did not answer in time when asked to %s it", where, r.Verb), "is it running, and does a network policy allow the way to it?"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return where + " cannot be reached: it refuses connections", "is it running?"
+	}
+	if _, sent := errors.AsType[*url.Error](err); !sent {
+		return fmt.Sprintf("it is not possible to %s it: %s", r.Verb, Sanitize(err.Error())), ""
+	}
+	return where + " cannot be reached: " + Sanitize(innermost(err)), ""
+}
+
+// innermost is the text of an error without what net/http and net put in front of
+// it.
+func innermost(err error) string {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err
+	}
+	return err.Error()
+}
+
+// maybeKey matches what is long enough for a line of a key in PEM or base64.
+var maybeKey = regexp.MustCompile(`[A-Za-z0-9+/=]{32,}`)
+
+// Sanitize is what somebody else said, in one line, bounded, and without anything
+// that may be a part of a key: some admission webhooks repeat what they were sent.
+func Sanitize(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	return Truncate(maybeKey.ReplaceAllString(text, "[withheld]"), MaxTextLength)
+}
+
+// Truncate is at most so many characters of a text.
+func Truncate(text string, most int) string {
+	for i := range text {
+		if most--; most < 0 {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+// IsMissing tells that an object does not exist, and that its kind does.
+func IsMissing(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
+}
+
+// IsAnswer tells whether the API server said anything at all.
+func IsAnswer(err error) bool {
+	_, ok := errors.AsType[apiStatus](err)
+	return ok
+}
+
+// IsInvalidField tells whether an object was refused as invalid because a field must
+// not be what it was to become.
+func IsInvalidField(err error, field string) bool {
+	status, ok := errors.AsType[apiStatus](err)
+	if !ok || !apierrors.IsInvalid(err) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return c.Field == field && (c.Type == metav1.CauseTypeForbidden || c.Type == metav1.CauseTypeFieldValueInvalid)
+	})
+}
+
+// ManagedByLabel is a label that says whose an object is, as Kubernetes recommends.
+const ManagedByLabel = "app.kubernetes.io/managed-by"
+
+const ManagedBy = "gatehouse"

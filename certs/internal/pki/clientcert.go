@@ -1,0 +1,45 @@
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+)
+
+const clientLife = 365 * 24 * time.Hour
+
+func ClientCertificate(state *rotation.State, commonName, organization string, now time.Time) (certPEM, keyPEM []byte, err error) {
+	subject := pkix.Name{CommonName: commonName}
+	if organization != "" {
+		subject.Organization = []string{organization}
+	}
+	if commonName == "" && organization == "" {
+		return nil, nil, errors.New("client certificate: neither common name nor organization: the server could not tell clients apart")
+	}
+	pair, err := Issue(Newest(state), &x509.Certificate{
+		Subject:     subject,
+		NotBefore:   now.Add(-rotation.Backdate),
+		NotAfter:    now.Add(clientLife),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("client certificate: %w", err)
+	}
+	if keyPEM, err = EncodeKey(pair.PrivateKey.(*ecdsa.PrivateKey)); err != nil {
+		return nil, nil, fmt.Errorf("client certificate: %w", err)
+	}
+	return EncodeCertificate(pair.Leaf.Raw), keyPEM, nil
+}
+
+// Newest is the CA that will be trusted for longest.
+func Newest(state *rotation.State) *rotation.Authority {
+	if state.Pending != nil && state.Pending.Key != nil {
+		return state.Pending
+	}
+	return state.Current
+}

@@ -1,0 +1,255 @@
+package source
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
+	"github.com/gatehouse-dev/gatehouse/certs/store"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// certificateManager owns the fields that are written.
+	certificateManager = "gatehouse-certificates"
+	// wantedMark is an annotation that tells what the Gatehouse that wrote last
+	// wanted: it tells the change of somebody else, which is repaired, from what a
+	// Gatehouse of another version or configuration wrote, which is left alone.
+	wantedMark = "gatehouse.dev/wanted"
+
+	// issuerDuration is how long a CA is good for.
+	issuerDuration = 5 * 365 * 24 * time.Hour
+	// servingDuration is how long a serving certificate is good for. cert-manager
+	// renews it after two thirds of that.
+	servingDuration = 90 * 24 * time.Hour
+	// servingKeySize is that of P-256: a handshake with it costs a thirtieth of one
+	// with RSA-2048.
+	servingKeySize = 256
+	// maxName is the length of a name from which the names of the other objects, and
+	// the common name of the CA, are made.
+	maxName = 50
+)
+
+// CertManagerObjects are the objects of cert-manager by which a serving
+// certificate for the names and addresses is issued, in the order in which they
+// are made: a CA for it alone, so that nobody else's certificate is trusted, and
+// the Certificate NAME, the last, whose Secret is NAME-tls. With an issuer it is
+// the Certificate alone, from that.
+func CertManagerObjects(namespace, name string, dns, ips []string, issuer *cmmeta.IssuerReference) []runtime.Object {
+	var (
+		selfSigned = name + "-selfsigned"
+		authority  = name + "-ca"
+	)
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{kube.ManagedByLabel: kube.ManagedBy}}
+	}
+	typed := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: certmanagerv1.SchemeGroupVersion.String(), Kind: kind}
+	}
+	ref := func(name string) cmmeta.IssuerReference {
+		return cmmeta.IssuerReference{Name: name, Kind: certmanagerv1.IssuerKind, Group: certmanagerv1.SchemeGroupVersion.Group}
+	}
+	key := func() *certmanagerv1.CertificatePrivateKey {
+		return &certmanagerv1.CertificatePrivateKey{
+			Algorithm: certmanagerv1.ECDSAKeyAlgorithm, Size: servingKeySize, RotationPolicy: certmanagerv1.RotationPolicyAlways,
+		}
+	}
+	from := ref(authority)
+	if issuer != nil {
+		from = *issuer
+	}
+	serving := &certmanagerv1.Certificate{
+		TypeMeta: typed(certmanagerv1.CertificateKind), ObjectMeta: meta(name),
+		Spec: certmanagerv1.CertificateSpec{
+			SecretName: servingSecret(name),
+			Duration:   &metav1.Duration{Duration: servingDuration},
+			DNSNames:   dns, IPAddresses: ips,
+			Usages:     []certmanagerv1.KeyUsage{certmanagerv1.UsageDigitalSignature, certmanagerv1.UsageServerAuth},
+			PrivateKey: key(),
+			IssuerRef:  from,
+		},
+	}
+	if issuer != nil {
+		return []runtime.Object{serving}
+	}
+	return []runtime.Object{
+		&certmanagerv1.Issuer{
+			TypeMeta: typed(certmanagerv1.IssuerKind), ObjectMeta: meta(selfSigned),
+			Spec: certmanagerv1.IssuerSpec{IssuerConfig: certmanagerv1.IssuerConfig{SelfSigned: &certmanagerv1.SelfSignedIssuer{}}},
+		},
+		&certmanagerv1.Certificate{
+			TypeMeta: typed(certmanagerv1.CertificateKind), ObjectMeta: meta(authority),
+			Spec: certmanagerv1.CertificateSpec{
+				CommonName: authority,
+				SecretName: servingSecret(authority), // not NAME-ca, which a CA of our own may have
+				Duration:   &metav1.Duration{Duration: issuerDuration},
+				IsCA:       true,
+				Usages:     []certmanagerv1.KeyUsage{certmanagerv1.UsageCertSign},
+				PrivateKey: key(),
+				IssuerRef:  ref(selfSigned),
+			},
+		},
+		&certmanagerv1.Issuer{
+			TypeMeta: typed(certmanagerv1.IssuerKind), ObjectMeta: meta(authority),
+			Spec: certmanagerv1.IssuerSpec{IssuerConfig: certmanagerv1.IssuerConfig{CA: &certmanagerv1.CAIssuer{SecretName: servingSecret(authority)}}},
+		},
+		serving,
+	}
+}
+
+// servingSecret is the Secret of a Certificate that Gatehouse makes.
+func servingSecret(name string) string { return name + "-tls" }
+
+// object is one that should be there.
+type object struct {
+	resource schema.GroupVersionResource
+	want     *unstructured.Unstructured
+	mark     string
+}
+
+func newObject(made runtime.Object) (object, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(made)
+	if err != nil {
+		return object{}, err
+	}
+	o := object{want: &unstructured.Unstructured{Object: fields}}
+	unstructured.RemoveNestedField(fields, "status")
+	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
+	spec, err := json.Marshal(fields["spec"])
+	if err != nil {
+		return object{}, err
+	}
+	sum := sha256.Sum256(spec)
+	o.mark = hex.EncodeToString(sum[:16])
+	o.want.SetAnnotations(map[string]string{wantedMark: o.mark})
+	o.resource = certificates()
+	if o.want.GetKind() == certmanagerv1.IssuerKind {
+		o.resource.Resource = "issuers"
+	}
+	return o, nil
+}
+
+func certificates() schema.GroupVersionResource {
+	return certmanagerv1.SchemeGroupVersion.WithResource("certificates")
+}
+
+func (o *object) String() string {
+	return o.want.GetKind() + " " + o.want.GetNamespace() + "/" + o.want.GetName()
+}
+
+// ensure makes the objects that are missing and repairs those that somebody
+// changed. When all has been well it does so once a minute at most: cert-manager
+// issues anew after every change, so that nobody is fought over them.
+func (m *CertManager) ensure(ctx context.Context, now time.Time) (wrong problems) {
+	if since := now.Sub(m.ensured); since >= 0 && since < issuedInterval {
+		return nil
+	}
+	// Writing may take longer than reading, which must not suffer from it: every
+	// write waits for cert-manager's own webhook.
+	ctx, cancel := context.WithTimeout(ctx, 2*kube.Timeout)
+	defer cancel()
+	m.rivals = nil
+	lacking := map[string]bool{}
+	for i := range m.objects {
+		o := &m.objects[i]
+		done, err := m.ensureOne(ctx, o)
+		if err != nil {
+			// What is missing for one is missing for others, and said once.
+			if _, what, _ := strings.Cut(err.Error(), ": "); !lacking[what] {
+				lacking[what] = apierrors.IsForbidden(err) || kube.IsMissing(err)
+				wrong = append(wrong, err)
+			}
+			if errors.Is(err, errNoCertManager) || !kube.IsAnswer(err) {
+				break // it is no different with the others
+			}
+		}
+		if done != "" && m.cfg.Notify != nil {
+			event := m.event(m.current.Load())
+			event.Message = o.String() + ": " + done
+			m.cfg.Notify(event)
+		}
+	}
+	if len(wrong) == 0 {
+		m.ensured = now
+	}
+	return wrong
+}
+
+// ensureOne says what it did, if anything.
+func (m *CertManager) ensureOne(ctx context.Context, o *object) (done string, err error) {
+	var (
+		client = m.cfg.Dynamic.Resource(o.resource).Namespace(m.cfg.Namespace)
+		name   = o.want.GetName()
+		apply  = o.want.DeepCopy()
+		force  bool
+	)
+	done = "was made"
+	live, err := client.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case kube.IsMissing(err):
+	case err != nil:
+		return "", m.failed(ctx, o.String(), "get", o.resource.Resource, err)
+	case live.GetDeletionTimestamp() != nil:
+		return "", fmt.Errorf("%s: is being deleted: it is made again after that", o)
+	case live.GetLabels()[kube.ManagedByLabel] != kube.ManagedBy:
+		return "", &store.ForeignError{
+			Place: o.String(), Problem: "it lacks the label " + kube.ManagedByLabel + "=" + kube.ManagedBy,
+			Remedy: "choose another name, name no hosts to use the Certificate as it is, or give it the label if it may be changed",
+		}
+	default:
+		mark := live.GetAnnotations()[wantedMark]
+		if covers(live.Object, o.want.Object) { // the mark too
+			m.settled[o.String()] = true
+			return "", nil
+		}
+		if mark != o.mark && mark != "" && m.settled[o.String()] {
+			m.rivals = append(m.rivals, o.String()+": another Gatehouse wrote it differently: give all replicas the same hosts, issuer and version")
+			return "", nil
+		}
+		// Of two who write at the same time one is refused, and looks again.
+		apply.SetResourceVersion(live.GetResourceVersion())
+		done, force = "was changed to what is configured", true
+	}
+	_, err = client.Apply(ctx, name, apply, metav1.ApplyOptions{FieldManager: certificateManager, Force: force})
+	if err != nil {
+		verb := "patch"
+		if kube.IsMissing(err) || strings.Contains(err.Error(), "cannot create resource") {
+			verb = "create" // which applying is, where nothing is there
+		}
+		return "", m.failed(ctx, o.String(), verb, o.resource.Resource, err)
+	}
+	m.settled[o.String()] = true
+	return done, nil
+}
+
+// covers tells whether everything that is wanted is so. What else is there is
+// somebody else's.
+func covers(live, want any) bool {
+	fields, ok := want.(map[string]any)
+	if !ok {
+		return reflect.DeepEqual(live, want)
+	}
+	there, ok := live.(map[string]any)
+	if !ok {
+		return false
+	}
+	for name, value := range fields {
+		if is, ok := there[name]; !ok || !covers(is, value) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,188 @@
+package source
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// errNoCertManager tells that the API server does not know cert-manager's kinds.
+var errNoCertManager = errors.New("the API server does not know cert-manager's kinds: install cert-manager, or use --self-signed-secret")
+
+// failed says why a request failed, and what to do about it.
+func (m *CertManager) failed(ctx context.Context, place, verb, resource string, err error) error {
+	if apierrors.IsNotFound(err) && !kube.IsMissing(err) {
+		return errNoCertManager
+	}
+	r := kube.Request{Object: place, Verb: verb, Resource: resource}
+	switch {
+	case resource == "secrets":
+		r.Right = fmt.Sprintf("a Role in namespace %q must allow get and watch of the %s", m.cfg.Namespace, place)
+	case m.cfg.Existing:
+		r.Right = fmt.Sprintf("a Role in namespace %q must allow get and watch of the certificate %q", m.cfg.Namespace, m.cfg.Name)
+	default:
+		r.Right = fmt.Sprintf("a Role in namespace %q must allow get, watch, create and patch of certificates and issuers of %s", m.cfg.Namespace, certmanagerv1.SchemeGroupVersion.Group)
+	}
+	return r.Explain(ctx, err)
+}
+
+// readCertificate notes the Secret's name, and what keeps the Certificate from
+// being ready. The error is about reading it.
+func (m *CertManager) readCertificate(ctx context.Context, now time.Time) (unready, err error) {
+	ctx, cancel := context.WithTimeout(ctx, kube.Timeout)
+	defer cancel()
+	place := m.String()
+	live, err := m.cfg.Dynamic.Resource(certificates()).Namespace(m.cfg.Namespace).Get(ctx, m.cfg.Name, metav1.GetOptions{})
+	switch {
+	case kube.IsMissing(err) && !m.cfg.Existing:
+		m.ensured = time.Time{}
+		return nil, fmt.Errorf("%s: is not there any more: it is made again", place)
+	case kube.IsMissing(err):
+		return nil, fmt.Errorf("%s: is not there (hint: create it, or let Gatehouse do so)", place)
+	case err != nil:
+		return nil, m.failed(ctx, place, "get", "certificates", err)
+	}
+	var cert certmanagerv1.Certificate
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &cert); err != nil {
+		return nil, fmt.Errorf("%s: cannot be understood: %s (hint: compare the versions of cert-manager and of its CRDs)", place, kube.Sanitize(err.Error()))
+	}
+	if cert.Spec.SecretName == "" {
+		return nil, fmt.Errorf("%s: has no spec.secretName (hint: name a Secret)", place)
+	}
+	m.secretName = cert.Spec.SecretName
+	unready = unreadiness(&cert)
+	if unready == nil {
+		m.unready = time.Time{}
+		return nil, nil
+	}
+	if m.unready.IsZero() || m.unready.After(now) {
+		m.unready = now
+	}
+	return fmt.Errorf("%s: %w", place, unready), nil
+}
+
+// unreadiness is what cert-manager says about a Certificate that is not ready.
+func unreadiness(cert *certmanagerv1.Certificate) error {
+	for i := range cert.Status.Conditions {
+		c := &cert.Status.Conditions[i]
+		if c.Type != certmanagerv1.CertificateConditionReady {
+			continue
+		}
+		if c.Status == cmmeta.ConditionTrue {
+			return nil
+		}
+		return fmt.Errorf("is not ready: %q: %q (hint: look at cert-manager's CertificateRequests in its namespace)", kube.Sanitize(c.Reason), kube.Sanitize(c.Message))
+	}
+	return errors.New("cert-manager has not looked at it (hint: does its controller run?)")
+}
+
+// issued is what is in a Secret of cert-manager.
+type issued struct {
+	pair *tls.Certificate
+	// ca is the CA that leads to the certificate, nil if there is none.
+	ca *x509.Certificate
+}
+
+// secret is the Secret as messages name it.
+func (m *CertManager) secret(name string) string { return "Secret " + m.cfg.Namespace + "/" + name }
+
+// readSecret reads the Secret. It is nil where there is none and nothing is known
+// of one.
+func (m *CertManager) readSecret(ctx context.Context) (*issued, error) {
+	if m.secretName == "" {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, kube.Timeout)
+	defer cancel()
+	place := m.secret(m.secretName)
+	secret, err := m.cfg.Client.CoreV1().Secrets(m.cfg.Namespace).Get(ctx, m.secretName, metav1.GetOptions{})
+	switch {
+	case kube.IsMissing(err) && m.current.Load() == nil:
+		return nil, nil // the Certificate says why
+	case kube.IsMissing(err):
+		return nil, fmt.Errorf("%s: is not there any more: cert-manager issues another", place)
+	case err != nil:
+		return nil, m.failed(ctx, place, "get", "secrets", err)
+	}
+	found, err := parseIssued(place, secret.Data)
+	if err != nil && secret.Type != corev1.SecretTypeTLS {
+		return nil, fmt.Errorf("%w (it is of type %q and not %q)", err, kube.Sanitize(string(secret.Type)), corev1.SecretTypeTLS)
+	}
+	return found, err
+}
+
+// parseIssued reads what cert-manager put into a Secret. An error names the key
+// and the remedy, and never holds a part of the private key.
+func parseIssued(place string, data map[string][]byte) (*issued, error) {
+	const remedy = " (hint: delete the Secret, and cert-manager writes it anew)"
+	var lacks []string
+	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		if len(data[key]) == 0 {
+			lacks = append(lacks, key+" is missing")
+		}
+	}
+	if len(lacks) > 0 {
+		return nil, errors.New(place + ": " + strings.Join(lacks, ", ") + remedy)
+	}
+	pair, err := pki.ParsePair(corev1.TLSCertKey, data[corev1.TLSCertKey], corev1.TLSPrivateKeyKey, data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, kube.NewError(place+": "+kube.Sanitize(err.Error())+remedy, err)
+	}
+	return &issued{pair: pair, ca: authorityOf(pair, data[cmmeta.TLSCAKey])}, nil
+}
+
+// authorityOf is the CA that leads to a certificate: one of ca.crt, which is nil
+// or damaged where an issuer does not say, or else the last of the chain.
+func authorityOf(pair *tls.Certificate, bundle []byte) *x509.Certificate {
+	var candidates []*x509.Certificate
+	if blocks, err := pki.DecodePEM(cmmeta.TLSCAKey, bundle); err == nil {
+		if list, err := pki.ParseCertificates(cmmeta.TLSCAKey, blocks); err == nil {
+			candidates = list
+		}
+	}
+	if last := len(pair.Certificate) - 1; last > 0 {
+		if cert, err := x509.ParseCertificate(pair.Certificate[last]); err == nil {
+			candidates = append(candidates, cert)
+		}
+	}
+	for _, ca := range candidates {
+		if ca.IsCA && ca.KeyUsage&x509.KeyUsageCertSign != 0 && leadsTo(ca, pair) {
+			return ca
+		}
+	}
+	return nil
+}
+
+// leadsTo tells whether a client that trusts a CA and nothing else accepts a
+// certificate, for as long as all that is in between is valid.
+func leadsTo(ca *x509.Certificate, pair *tls.Certificate) bool {
+	options := x509.VerifyOptions{
+		Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+		// A CA may be newer than what it leads to: its certificate is renewed too.
+		CurrentTime: pair.Leaf.NotBefore,
+	}
+	options.Roots.AddCert(ca)
+	for _, der := range pair.Certificate[1:] {
+		if cert, err := x509.ParseCertificate(der); err == nil {
+			options.Intermediates.AddCert(cert)
+		}
+	}
+	if ca.NotBefore.After(options.CurrentTime) {
+		options.CurrentTime = ca.NotBefore
+	}
+	_, err := pair.Leaf.Verify(options)
+	return err == nil
+}

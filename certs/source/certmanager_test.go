@@ -1,0 +1,1008 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/certs/store"
+)
+
+// managed is a cluster in which a test plays cert-manager.
+type managed struct {
+	t       *testing.T
+	core    *fake.Clientset
+	dynamic *dynamicfake.FakeDynamicClient
+
+	mu      sync.Mutex
+	applied []string
+	events  []certs.Event
+}
+
+func newManaged(t *testing.T) *managed {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := certmanagerv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := &managed{t: t, core: fake.NewClientset(), dynamic: dynamicfake.NewSimpleDynamicClient(scheme)}
+	c.dynamic.PrependReactor("patch", "*", c.apply)
+	return c
+}
+
+// apply is what server-side apply does for one writer: what is there stays, and
+// what is applied replaces it.
+func (c *managed) apply(action clienttesting.Action) (bool, runtime.Object, error) {
+	patch := action.(clienttesting.PatchActionImpl)
+	var want unstructured.Unstructured
+	if err := want.UnmarshalJSON(patch.Patch); err != nil {
+		return true, nil, err
+	}
+	c.mu.Lock()
+	c.applied = append(c.applied, patch.GetResource().Resource+"/"+patch.Name)
+	c.mu.Unlock()
+	tracker := c.dynamic.Tracker()
+	live, err := tracker.Get(patch.GetResource(), patch.GetNamespace(), patch.Name)
+	if apierrors.IsNotFound(err) {
+		return true, &want, tracker.Create(patch.GetResource(), &want, patch.GetNamespace())
+	}
+	if err != nil {
+		return true, nil, err
+	}
+	merged := live.(*unstructured.Unstructured).DeepCopy()
+	merge(merged.Object, want.Object)
+	return true, merged, tracker.Update(patch.GetResource(), merged, patch.GetNamespace())
+}
+
+func merge(into, from map[string]any) {
+	for name, value := range from {
+		fields, deep := value.(map[string]any)
+		there, is := into[name].(map[string]any)
+		if deep && is {
+			merge(there, fields)
+			continue
+		}
+		into[name] = value
+	}
+}
+
+func (c *managed) config() CertManagerConfig {
+	return CertManagerConfig{
+		Client: c.core, Dynamic: c.dynamic, Namespace: "gatehouse-system", Name: "gatehouse", Hosts: []string{"gatehouse.gatehouse-system.svc", "192.0.2.1"},
+		Now: certstest.NewClock().Now, Notify: c.notify,
+	}
+}
+
+func (c *managed) notify(e certs.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, e)
+}
+
+// last is the newest event about the certificate.
+func (c *managed) last() certs.Event {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range slices.Backward(c.events) {
+		if e.Subject == certs.ServingCertificate {
+			return e
+		}
+	}
+	c.t.Fatal("no event")
+	return certs.Event{}
+}
+
+// writes are the objects that were applied since the last call.
+func (c *managed) writes() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	applied := c.applied
+	c.applied = nil
+	return applied
+}
+
+func (c *managed) source(cfg CertManagerConfig) *CertManager {
+	c.t.Helper()
+	m, err := NewCertManager(c.t.Context(), cfg)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return m
+}
+
+func (c *managed) object(resource, name string) *unstructured.Unstructured {
+	c.t.Helper()
+	live, err := c.dynamic.Resource(certmanagerv1.SchemeGroupVersion.WithResource(resource)).Namespace("gatehouse-system").Get(c.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return live
+}
+
+// edit changes an object as somebody else does.
+func (c *managed) edit(resource, name string, change func(map[string]any)) {
+	c.t.Helper()
+	live := c.object(resource, name)
+	change(live.Object)
+	if _, err := c.dynamic.Resource(certmanagerv1.SchemeGroupVersion.WithResource(resource)).Namespace("gatehouse-system").Update(c.t.Context(), live, metav1.UpdateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// issue puts a pair into the Secret, and says that the Certificate is ready.
+func (c *managed) issue(p certstest.Pair, ca *certstest.Authority) {
+	c.t.Helper()
+	c.secret(corev1.SecretTypeTLS, map[string][]byte{"tls.crt": p.Cert, "tls.key": p.Key, "ca.crt": pki.EncodeCertificate(ca.Cert.Raw)})
+	c.condition("True", "Ready", "Certificate is up to date and has not expired")
+}
+
+func (c *managed) condition(status, reason, message string) {
+	c.t.Helper()
+	c.edit("certificates", "gatehouse", func(o map[string]any) {
+		o["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": status, "reason": reason, "message": message}}}
+	})
+}
+
+func (c *managed) secret(kind corev1.SecretType, data map[string][]byte) {
+	c.t.Helper()
+	secrets := c.core.CoreV1().Secrets("gatehouse-system")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "gatehouse-tls", Namespace: "gatehouse-system"}, Type: kind, Data: data}
+	_, err := secrets.Update(c.t.Context(), secret, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = secrets.Create(c.t.Context(), secret, metav1.CreateOptions{})
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// noKinds is what an API server answers that does not have cert-manager's CRDs.
+func noKinds(action clienttesting.Action) (bool, runtime.Object, error) {
+	return true, nil, apierrors.NewGenericServerResponse(http.StatusNotFound, action.GetVerb(), action.GetResource().GroupResource(), "", "404 page not found", 0, true)
+}
+
+func forbidden(action clienttesting.Action) (bool, runtime.Object, error) {
+	resource := action.GetResource().GroupResource()
+	return true, nil, apierrors.NewForbidden(resource, "gatehouse", errors.New(
+		`User "system:serviceaccount:gatehouse-system:gatehouse" cannot `+action.GetVerb()+` resource "`+resource.Resource+`" in API group "`+resource.Group+`" in the namespace "gatehouse-system"`))
+}
+
+func TestCertManagerMakesItsObjectsOnce(t *testing.T) {
+	t.Parallel()
+	c := newManaged(t)
+	m := c.source(c.config())
+	want := []string{"issuers/gatehouse-selfsigned", "certificates/gatehouse-ca", "issuers/gatehouse-ca", "certificates/gatehouse"}
+	if got := c.writes(); !slices.Equal(got, want) {
+		t.Fatalf("wrote %q, want %q", got, want)
+	}
+	spec := c.object("certificates", "gatehouse").Object["spec"]
+	for path, want := range map[string]any{
+		"secretName": "gatehouse-tls", "duration": "2160h0m0s",
+		"issuerRef": map[string]any{"name": "gatehouse-ca", "kind": "Issuer", "group": "cert-manager.io"},
+		"dnsNames":  []any{"gatehouse.gatehouse-system.svc"}, "ipAddresses": []any{"192.0.2.1"},
+	} {
+		if got := spec.(map[string]any)[path]; !covers(got, want) {
+			t.Errorf("spec.%s is %v, want %v", path, got, want)
+		}
+	}
+	m.ensured = time.Time{}
+	m.look(t.Context())
+	c.source(c.config()) // another replica
+	if got := c.writes(); got != nil {
+		t.Errorf("wrote %q, which was there already", got)
+	}
+}
+
+func TestCertManagerWithAnIssuerOfSomebody(t *testing.T) {
+	t.Parallel()
+	c := newManaged(t)
+	cfg := c.config()
+	cfg.IssuerRef = &cmmeta.IssuerReference{Name: "company", Kind: "ClusterIssuer"}
+	c.source(cfg)
+	if got := c.writes(); !slices.Equal(got, []string{"certificates/gatehouse"}) {
+		t.Errorf("wrote %q", got)
+	}
+	name, _, _ := unstructured.NestedString(c.object("certificates", "gatehouse").Object, "spec", "issuerRef", "name")
+	if name != "company" {
+		t.Errorf("the issuer is %q", name)
+	}
+}
+
+func TestCertManagerUsesAnExistingCertificate(t *testing.T) {
+	t.Parallel()
+	c := newManaged(t)
+	cfg := c.config()
+	cfg.Existing, cfg.Hosts = true, nil
+	m := c.source(cfg)
+	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "Certificate gatehouse-system/gatehouse: is not there (hint: create it") {
+		t.Errorf("Healthy: %v", err)
+	}
+	made := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": map[string]any{"name": "gatehouse", "namespace": "gatehouse-system"},
+		"spec": map[string]any{"secretName": "gatehouse-tls"},
+	}}
+	if err := c.dynamic.Tracker().Create(certificates(), made, "gatehouse-system"); err != nil {
+		t.Fatal(err)
+	}
+	ca := certstest.NewCA(t)
+	good := ca.Valid(t, 30*day)
+	c.issue(good, ca)
+	m.look(t.Context())
+	if !bytes.Equal(serving(t, m), good.Cert) {
+		t.Error("the certificate is not served")
+	}
+	if err := m.Healthy(); err != nil {
+		t.Errorf("Healthy: %v", err)
+	}
+	if got := c.writes(); got != nil {
+		t.Errorf("wrote %q", got)
+	}
+}
+
+// What somebody does to the objects, and what comes of it at the next look at
+// them.
+func TestCertManagerRepairsItsObjects(t *testing.T) {
+	t.Parallel()
+	spec := func(o map[string]any) map[string]any { return o["spec"].(map[string]any) }
+	annotate := func(o map[string]any, value string) {
+		_ = unstructured.SetNestedField(o, value, "metadata", "annotations", wantedMark)
+	}
+	cases := []struct {
+		name string
+		edit func(o map[string]any)
+		// writes tells whether it is written, fresh whether a Gatehouse that has just
+		// begun does so.
+		writes, fresh bool
+		says          string
+	}{
+		{"nothing", func(map[string]any) {}, false, false, ""},
+		{"added to", func(o map[string]any) { spec(o)["revisionHistoryLimit"] = int64(3) }, false, false, ""},
+		{"a status", func(o map[string]any) { o["status"] = map[string]any{"revision": int64(2)} }, false, false, ""},
+		{"another key", func(o map[string]any) { spec(o)["privateKey"] = map[string]any{"algorithm": "RSA"} }, true, true, ""},
+		{"names taken away", func(o map[string]any) { delete(spec(o), "dnsNames") }, true, true, ""},
+		{"spec of another type", func(o map[string]any) { o["spec"] = "x" }, true, true, ""},
+		{"mark taken away", func(o map[string]any) { delete(o["metadata"].(map[string]any), "annotations") }, true, true, ""},
+		{"another Gatehouse's", func(o map[string]any) {
+			annotate(o, "0123")
+			spec(o)["dnsNames"] = []any{"other"}
+		}, false, true, "another Gatehouse wrote it differently"},
+		{"somebody else's", func(o map[string]any) {
+			delete(o["metadata"].(map[string]any), "labels")
+			delete(spec(o), "dnsNames")
+		}, false, false, "it lacks the label app.kubernetes.io/managed-by=gatehouse, so it is somebody else's and is left alone (hint: "},
+		{"being deleted", func(o map[string]any) {
+			_ = unstructured.SetNestedField(o, "2026-11-20T12:00:00Z", "metadata", "deletionTimestamp")
+			_ = unstructured.SetNestedStringSlice(o, []string{"x/y"}, "metadata", "finalizers")
+		}, false, false, "is being deleted"},
+	}
+	for _, test := range cases {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := newManaged(t)
+			m := c.source(c.config())
+			c.edit("certificates", "gatehouse", test.edit)
+			c.writes()
+
+			m.look(t.Context())
+			if got := c.writes(); got != nil {
+				t.Errorf("wrote %q within a minute", got)
+			}
+			m.ensured = time.Time{} // a minute later
+			m.look(t.Context())
+			want := map[bool][]string{true: {"certificates/gatehouse"}}
+			if got := c.writes(); !slices.Equal(got, want[test.writes]) {
+				t.Errorf("wrote %q, want %v", got, test.writes)
+			}
+			e := c.last()
+			text := strings.Join(e.Warnings, " ")
+			if e.Err != nil {
+				text += e.Err.Error()
+			}
+			if !strings.Contains(text, test.says) {
+				t.Errorf("said %q, want %q", text, test.says)
+			}
+			if !test.writes {
+				c.source(c.config())
+				if got := c.writes(); !slices.Equal(got, want[test.fresh]) {
+					t.Errorf("from the start: wrote %q, want %v", got, test.fresh)
+				}
+			}
+		})
+	}
+}
+
+func TestCertManagerMakesAgainWhatWasDeleted(t *testing.T) {
+	t.Parallel()
+	c := newManaged(t)
+	m := c.source(c.config())
+	c.writes()
+	if err := c.dynamic.Tracker().Delete(certificates(), "gatehouse-system", "gatehouse"); err != nil {
+		t.Fatal(err)
+	}
+	m.look(t.Context())
+	m.look(t.Context())
+	if got := c.writes(); !slices.Equal(got, []string{"certificates/gatehouse"}) {
+		t.Errorf("wrote %q", got)
+	}
+}
+
+// What the cluster refuses is told with its remedy, and mended when the cluster
+// is.
+func TestCertManagerInATroubledCluster(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name string
+		// verb of which resource is answered how, by the core API or by cert-manager's.
+		verb, resource string
+		answer         clienttesting.ReactionFunc
+		says           []string
+	}{
+		{"cert-manager is not there", "*", "*", noKinds, []string{"the API server does not know cert-manager's kinds: install cert-manager, or use --self-signed-secret"}},
+		{"no right to look", "get", "issuers", forbidden, []string{
+			`Issuer gatehouse-system/gatehouse-selfsigned: user "system:serviceaccount:gatehouse-system:gatehouse" may not "get" issuers`,
+			`(hint: a Role in namespace "gatehouse-system" must allow get, watch, create and patch of certificates and issuers of cert-manager.io)`,
+		}},
+		{"no right to write", "patch", "certificates", forbidden, []string{`Certificate gatehouse-system/gatehouse-ca: user`, `may not "patch" certificates`}},
+		{"no right to create", "patch", "certificates", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "gatehouse", errors.New(`User "u" cannot create resource "certificates" in API group "cert-manager.io"`))
+		}, []string{`user "u" may not "create" certificates`}},
+		{"no namespace", "patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "gatehouse-system")
+		}, []string{"its namespace is not there (hint: create the namespace, or use another one)"}},
+		{"somebody was faster", "patch", "certificates", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewConflict(certificates().GroupResource(), "gatehouse", errors.New("the object has been modified"))
+		}, []string{"Certificate gatehouse-system/gatehouse-ca: the API server did not patch it", "Certificate gatehouse-system/gatehouse: the API server did not patch it"}},
+		{"nobody answers", "get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, context.DeadlineExceeded
+		}, []string{"did not answer in time"}},
+	}
+	for _, test := range cases {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := newManaged(t)
+			wrong := true
+			c.dynamic.PrependReactor(test.verb, test.resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if !wrong {
+					return false, nil, nil
+				}
+				return test.answer(action)
+			})
+			m := c.source(c.config())
+			e := c.last()
+			if e.Err == nil || e.Reason != certs.ReasonIssuerFailed || e.Object.Name != "gatehouse" {
+				t.Fatalf("got %+v", e)
+			}
+			for _, want := range test.says {
+				if strings.Count(e.Err.Error(), want) != 1 {
+					t.Errorf("said %q, want %q", e.Err, want)
+				}
+				if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("Healthy: %v, want %q", err, want)
+				}
+			}
+			if m.every() != issueInterval {
+				t.Errorf("tried again after %s", m.every())
+			}
+			wrong = false
+			m.look(t.Context())
+			c.object("certificates", "gatehouse")
+			if e := c.last(); e.Err != nil {
+				t.Errorf("still says %v", e.Err)
+			}
+		})
+	}
+}
+
+// What cert-manager says about a Certificate is passed on: at once where there is
+// nothing to serve, and in an Event when it lasts.
+func TestCertManagerPassesOnWhatIsNotReady(t *testing.T) {
+	t.Parallel()
+	c := newManaged(t)
+	now := certstest.NewClock()
+	cfg := c.config()
+	cfg.Now = now.Now
+	m := c.source(cfg)
+	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "cert-manager has not looked at it (hint: does its controller run?)") {
+		t.Errorf("Healthy: %v", err)
+	}
+	if _, err := m.GetCertificate(nil); err == nil {
+		t.Error("a certificate out of nothing")
+	}
+	c.condition("False", "DoesNotExist", "issuer \x1b[31m not found "+strings.Repeat("ab ", 1000))
+	m.look(t.Context())
+	err := m.Healthy()
+	if err == nil || !strings.Contains(err.Error(), `Certificate gatehouse-system/gatehouse: is not ready: "DoesNotExist": "issuer  [31m not found ab ab`) {
+		t.Fatalf("Healthy: %v", err)
+	}
+	if len(err.Error()) > 1000 {
+		t.Errorf("%d bytes of error", len(err.Error()))
+	}
+	if e := c.last(); e.Err != nil {
+		t.Errorf("an event at once: %v", e.Err)
+	}
+	now.Advance(issueTime)
+	m.look(t.Context())
+	if e := c.last(); e.Reason != certs.ReasonIssuerFailed || e.Err == nil || !strings.Contains(e.Err.Error(), "DoesNotExist") {
+		t.Errorf("got %+v", e)
+	}
+	ca := certstest.NewCA(t)
+	c.issue(ca.Valid(t, 30*day), ca)
+	m.look(t.Context())
+	if e := c.last(); e.Err != nil || m.Healthy() != nil {
+		t.Errorf("got %+v, Healthy: %v", e, m.Healthy())
+	}
+}
+
+// Whatever is in the Secret, the last good pair stays, what is wrong is named with
+// Secret and key, and no key is shown.
+func TestCertManagerAndHostileSecrets(t *testing.T) {
+	t.Parallel()
+	ca := certstest.NewCA(t)
+	good, next := ca.Valid(t, 30*day), ca.Valid(t, 60*day)
+	caPEM := pki.EncodeCertificate(ca.Cert.Raw)
+	const reissue = "(hint: delete the Secret, and cert-manager writes it anew)"
+	set := func(cert, key []byte) map[string][]byte {
+		return map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": caPEM}
+	}
+	ended := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(-2*day), certstest.Noon.Add(-day)))
+	early := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(day), certstest.Noon.Add(2*day)))
+	cases := []struct {
+		name string
+		kind corev1.SecretType
+		data map[string][]byte
+		says []string
+	}{
+		{"nothing", corev1.SecretTypeTLS, nil, []string{"tls.crt is missing, tls.key is missing " + reissue}},
+		{"empty keys", corev1.SecretTypeTLS, set(nil, nil), []string{"tls.crt is missing, tls.key is missing"}},
+		{"a Secret for something else", corev1.SecretTypeOpaque, map[string][]byte{"password": []byte("hunter2")}, []string{"tls.crt is missing", `(it is of type "Opaque" and not "kubernetes.io/tls")`}},
+		{"no key", corev1.SecretTypeTLS, set(next.Cert, nil), []string{": tls.key is missing"}},
+		{"no certificate", corev1.SecretTypeTLS, set(nil, next.Key), []string{": tls.crt is missing"}},
+		{"half a certificate", corev1.SecretTypeTLS, set(next.Cert[:100], next.Key), []string{"tls.crt: 0 of 1 PEM blocks can be read"}},
+		{"half a key", corev1.SecretTypeTLS, set(next.Cert, next.Key[:100]), []string{"tls.key: 0 of 1 PEM blocks can be read"}},
+		{"another's key", corev1.SecretTypeTLS, set(next.Cert, good.Key), []string{"certificate and key do not match: tls.crt was not issued for the key in tls.key"}},
+		{"swapped", corev1.SecretTypeTLS, set(next.Key, next.Cert), []string{"tls.crt: holds a private key and no certificate"}},
+		{"the CA first", corev1.SecretTypeTLS, set(append(slices.Clone(caPEM), next.Cert...), next.Key), []string{"is number 2 in the file"}},
+		{"garbage", corev1.SecretTypeTLS, set([]byte("\x00\xff"), []byte("\x00\xff")), []string{"tls.crt: holds no PEM block"}},
+		{"a type that goes on", corev1.SecretTypeTLS, set([]byte("-----BEGIN "+strings.Repeat("A B\x1b", 10000)+"-----\n-----END "+strings.Repeat("A B\x1b", 10000)+"-----\n"), next.Key), []string{"tls.crt: "}},
+		{"a private key of a strange type", corev1.SecretTypeTLS, set(next.Cert, []byte("-----BEGIN \x1b[31m PRIVATE KEY-----\nAAAA\n-----END \x1b[31m PRIVATE KEY-----\n")), []string{"tls.key: the  [31m PRIVATE KEY cannot be read"}},
+		{"expired", corev1.SecretTypeTLS, set(ended.Cert, ended.Key), []string{"expired at 2026-11-19T12:00:00Z"}},
+		{"not valid yet", corev1.SecretTypeTLS, set(early.Cert, early.Key), []string{"not valid before 2026-11-21T12:00:00Z"}},
+	}
+	for _, test := range cases {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := newManaged(t)
+			m := c.source(c.config())
+			c.issue(good, ca)
+			m.look(t.Context())
+
+			c.secret(test.kind, test.data)
+			m.look(t.Context())
+			e := c.last()
+			if e.Err == nil || !e.NotAfter.Equal(good.Until) {
+				t.Fatalf("got %+v", e)
+			}
+			text := e.Err.Error()
+			for _, want := range append(test.says, "Secret gatehouse-system/gatehouse-tls: ") {
+				if !strings.Contains(text, want) {
+					t.Errorf("said %q, want %q", text, want)
+				}
+			}
+			if len(text) > 2000 || strings.Contains(text, "hunter2") || strings.ContainsAny(text, "\x1b\n") ||
+				strings.Contains(text, string(next.Key[40:60])) || strings.Contains(text, string(good.Key[40:60])) {
+				t.Errorf("said %q", text)
+			}
+			if m.newest.Load() != nil {
+				t.Error("the CA of something that is no good is published")
+			}
+			if !bytes.Equal(serving(t, m), good.Cert) || m.Healthy() != nil {
+				t.Errorf("the good pair is not served, or not healthy: %v", m.Healthy())
+			}
+
+			c.issue(next, ca)
+			m.look(t.Context())
+			if e := c.last(); e.Err != nil || !bytes.Equal(serving(t, m), next.Cert) {
+				t.Errorf("the next pair is not served: %+v", e)
+			}
+		})
+	}
+}
+
+func TestCertManagerKeepsWhatItHas(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name string
+		do   func(c *managed)
+		says string
+	}{
+		{"the Secret is deleted", func(c *managed) {
+			if err := c.core.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "gatehouse-system", "gatehouse-tls"); err != nil {
+				c.t.Fatal(err)
+			}
+		}, "Secret gatehouse-system/gatehouse-tls: is not there any more: cert-manager issues another"},
+		{"the right is withdrawn", func(c *managed) { c.core.PrependReactor("get", "secrets", forbidden) }, `may not "get" secrets (hint: a Role in namespace "gatehouse-system" must allow get and watch of the Secret gatehouse-system/gatehouse-tls)`},
+		{"nobody answers", func(c *managed) {
+			for _, f := range []*clienttesting.Fake{&c.core.Fake, &c.dynamic.Fake} {
+				f.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, context.DeadlineExceeded
+				})
+			}
+		}, "did not answer in time"},
+		{"cert-manager is removed", func(c *managed) { c.dynamic.PrependReactor("*", "*", noKinds) }, errNoCertManager.Error()},
+	}
+	for _, test := range cases {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := newManaged(t)
+			m := c.source(c.config())
+			ca := certstest.NewCA(t)
+			good := ca.Valid(t, 30*day)
+			c.issue(good, ca)
+			m.look(t.Context())
+			test.do(c)
+			m.look(t.Context())
+			if e := c.last(); e.Err == nil || !strings.Contains(e.Err.Error(), test.says) || e.Reason != certs.ReasonIssuerFailed {
+				t.Errorf("got %+v, want %q", e, test.says)
+			}
+			if !bytes.Equal(serving(t, m), good.Cert) || m.Healthy() != nil {
+				t.Errorf("not served any more, or not healthy: %v", m.Healthy())
+			}
+		})
+	}
+}
+
+// punctual is a client that minds the time for an answer, as those of a test do
+// not.
+type punctual struct{ kubernetes.Interface }
+
+func (p punctual) CoreV1() typedv1.CoreV1Interface { return punctualCore{p.Interface.CoreV1()} }
+
+type punctualCore struct{ typedv1.CoreV1Interface }
+
+func (p punctualCore) Secrets(namespace string) typedv1.SecretInterface {
+	return punctualSecrets{p.CoreV1Interface.Secrets(namespace)}
+}
+
+type punctualSecrets struct{ typedv1.SecretInterface }
+
+func (p punctualSecrets) Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Secret, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return p.SecretInterface.Get(ctx, name, options)
+}
+
+// cert-manager's webhook that hangs keeps objects from being written, and nothing
+// from being read.
+func TestCertManagerReadsWhileWritingHangs(t *testing.T) {
+	t.Parallel()
+	ca := certstest.NewCA(t)
+	good := ca.Valid(t, 30*day)
+	synctest.Test(t, func(t *testing.T) {
+		c := newManaged(t)
+		cfg := c.config()
+		cfg.Client = punctual{c.core}
+		m := c.source(cfg)
+		c.issue(good, ca)
+		c.edit("issuers", "gatehouse-ca", func(o map[string]any) { delete(o, "spec") })
+		c.dynamic.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			time.Sleep(2 * kube.Timeout)
+			return true, nil, context.DeadlineExceeded
+		})
+		m.ensured = time.Time{}
+		m.look(t.Context())
+		if !bytes.Equal(serving(t, m), good.Cert) {
+			t.Error("what was issued is not served")
+		}
+		if e := c.last(); e.Err == nil || !strings.Contains(e.Err.Error(), "Issuer gatehouse-system/gatehouse-ca: the API server did not answer in time") {
+			t.Errorf("got %+v", e)
+		}
+	})
+}
+
+// Whoever asks before anything was found out is answered too.
+func TestCertManagerThatWasCutOff(t *testing.T) {
+	t.Parallel()
+	c := newManaged(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	m, err := NewCertManager(ctx, c.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "there is none yet") {
+		t.Errorf("Healthy: %v", err)
+	}
+}
+
+// A certificate that nobody renews is told long before its end, and unhealthy
+// after it.
+func TestCertManagerSaysWhatIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	c := newManaged(t)
+	now := certstest.NewClock()
+	cfg := c.config()
+	cfg.Now = now.Now
+	m := c.source(cfg)
+	ca := certstest.NewCA(t)
+	c.issue(ca.Pair(t, certstest.Leaf(certstest.Noon, certstest.Noon.Add(60*day))), ca)
+	m.look(t.Context())
+	now.Advance(49 * day)
+	m.look(t.Context())
+	if e := c.last(); e.Err != nil {
+		t.Errorf("too early: %v", e.Err)
+	}
+	now.Advance(2 * day)
+	m.look(t.Context())
+	if e := c.last(); e.Reason != certs.ReasonExpiring || e.Err == nil || !strings.Contains(e.Err.Error(), "was not renewed") {
+		t.Errorf("got %+v", e)
+	}
+	now.Advance(10 * day)
+	m.look(t.Context())
+	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "Certificate gatehouse-system/gatehouse: expired at") {
+		t.Errorf("Healthy: %v", err)
+	}
+}
+
+// A change is noticed by watching, without waiting for the next look, and a new
+// CA's certificate is served when its hold is over.
+func TestCertManagerRuns(t *testing.T) {
+	t.Parallel()
+	a, b := certstest.NewCA(t), certstest.NewCA(t)
+	first, second := a.Valid(t, 30*day), b.Valid(t, 60*day)
+	trust := newTrusted(a.Cert)
+	synctest.Test(t, func(t *testing.T) {
+		c := newManaged(t)
+		start := time.Now()
+		cfg := c.config()
+		trust.set(a.Cert)
+		cfg.Trust, cfg.Hold = trust, 10*time.Minute
+		cfg.Now = func() time.Time { return certstest.Noon.Add(time.Since(start)) }
+		m := c.source(cfg)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx) }()
+
+		synctest.Wait()
+		c.issue(first, a)
+		synctest.Wait() // no time passes
+		if !bytes.Equal(serving(t, m), first.Cert) {
+			t.Error("what was issued is not served at once")
+		}
+		changed := m.Changed()
+		c.issue(second, b)
+		synctest.Wait()
+		if e := c.last(); !errors.Is(e.Err, ErrWaiting) || e.Reason != "" {
+			t.Errorf("got %+v", e)
+		}
+		time.Sleep(time.Hour)
+		trust.set(a.Cert, b.Cert)
+		time.Sleep(9 * time.Minute)
+		if !bytes.Equal(serving(t, m), first.Cert) {
+			t.Error("the new CA's certificate is served before its time")
+		}
+		select {
+		case <-changed:
+			t.Error("told of a change before there is one")
+		default:
+		}
+		time.Sleep(time.Minute + issueInterval)
+		synctest.Wait()
+		if !bytes.Equal(serving(t, m), second.Cert) {
+			t.Error("the new CA's certificate is not served after the hold")
+		}
+		select {
+		case <-changed:
+		default:
+			t.Error("nobody is told of the change")
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// Without the right to watch, changes are noticed within a minute, and that is
+// told.
+func TestCertManagerWithoutWatching(t *testing.T) {
+	t.Parallel()
+	a := certstest.NewCA(t)
+	first, second := a.Valid(t, 30*day), a.Valid(t, 60*day)
+	synctest.Test(t, func(t *testing.T) {
+		c := newManaged(t)
+		c.core.PrependWatchReactor("secrets", func(action clienttesting.Action) (bool, watch.Interface, error) {
+			_, _, err := forbidden(action)
+			return true, nil, err
+		})
+		m := c.source(c.config())
+		c.issue(first, a)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx) }()
+		time.Sleep(2 * issuedInterval)
+		synctest.Wait()
+		if e := c.last(); e.Err == nil || !strings.Contains(e.Err.Error(), `changes are noticed every 1m0s only: Secret gatehouse-system/gatehouse-tls: user`) {
+			t.Errorf("got %+v", e)
+		}
+		c.secret(corev1.SecretTypeTLS, map[string][]byte{"tls.crt": second.Cert, "tls.key": second.Key})
+		time.Sleep(issuedInterval)
+		synctest.Wait()
+		if !bytes.Equal(serving(t, m), second.Cert) {
+			t.Error("the renewal is not served after a minute")
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// The old CA stays in the bundle until this replica serves the new one's
+// certificate, and the new one is in it long before.
+func TestCertManagerPublishesBothCAs(t *testing.T) {
+	t.Parallel()
+	a, b := certstest.NewCA(t), certstest.NewCA(t)
+	first, second := a.Valid(t, 30*day), b.Valid(t, 60*day)
+	c := newManaged(t)
+	now := certstest.NewClock()
+	trust := newTrusted(a.Cert)
+	cfg := c.config()
+	cfg.Now, cfg.Trust, cfg.Hold = now.Now, trust, 10*time.Minute
+	cfg.Store, cfg.Replicas, cfg.Replica = &store.MemoryStore{}, &store.MemoryReplicas{}, "one"
+	m := c.source(cfg)
+	look := func() {
+		m.look(t.Context())
+		m.keeper.look(t.Context())
+	}
+	bundle := func(what string, want ...*certstest.Authority) {
+		t.Helper()
+		got, err := m.Bundle(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if len(got) != len(want) {
+			t.Fatalf("%s: %d CAs, want %d", what, len(got), len(want))
+		}
+		for _, ca := range want {
+			if !slices.ContainsFunc(got, ca.Cert.Equal) {
+				t.Errorf("%s: a CA is missing", what)
+			}
+		}
+	}
+	if _, err := m.Bundle(t.Context()); err == nil {
+		t.Error("a bundle out of nothing")
+	}
+	c.issue(first, a)
+	look()
+	bundle("the first", a)
+	if err := m.Healthy(); err != nil {
+		t.Errorf("Healthy: %v", err)
+	}
+
+	c.issue(second, b)
+	look()
+	bundle("a new CA", a, b)
+	trust.set(a.Cert, b.Cert)
+	look()
+	if !bytes.Equal(serving(t, m), first.Cert) {
+		t.Error("the new CA's certificate is served before its time")
+	}
+	now.Advance(10*time.Minute + time.Second)
+	look()
+	look()
+	if !bytes.Equal(serving(t, m), second.Cert) {
+		t.Error("the new CA's certificate is not served")
+	}
+	bundle("the new one alone", b)
+	if s := m.state.Load(); s.Phase != rotation.Stable || s.Current.Key != nil {
+		t.Errorf("the state is %+v", s)
+	}
+}
+
+// The end of a hold is not slept through, and a long one is looked at meanwhile.
+func TestCertManagerLooksWhenHoldEnds(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ hold, want time.Duration }{
+		{10 * time.Minute, issueInterval},
+		{2 * time.Second, 2 * time.Second},
+		{time.Millisecond, holdMargin},
+	} {
+		t.Run(test.hold.String(), func(t *testing.T) {
+			t.Parallel()
+			a, b := certstest.NewCA(t), certstest.NewCA(t)
+			c := newManaged(t)
+			cfg := c.config()
+			cfg.Trust, cfg.Hold = newTrusted(a.Cert, b.Cert), test.hold
+			m := c.source(cfg)
+			c.issue(a.Valid(t, 30*day), a)
+			m.look(t.Context())
+			if got := m.every(); got != issuedInterval {
+				t.Errorf("with nothing to wait for, it looks again after %s", got)
+			}
+			c.issue(b.Valid(t, 60*day), b)
+			m.look(t.Context())
+			if got := m.every(); got != test.want {
+				t.Errorf("it looks again after %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// A certificate whose CA nobody tells is served, but there is nothing to publish,
+// and readiness says so.
+func TestCertManagerPublishesNothingWithoutCA(t *testing.T) {
+	t.Parallel()
+	ca := certstest.NewCA(t)
+	good := ca.Valid(t, 30*day)
+	c := newManaged(t)
+	cfg := c.config()
+	cfg.Store, cfg.Replicas, cfg.Replica = &store.MemoryStore{}, &store.MemoryReplicas{}, "one"
+	m := c.source(cfg)
+	c.issue(good, certstest.NewCA(t))
+	m.look(t.Context())
+	m.keeper.look(t.Context())
+	const want = `Secret gatehouse-system/gatehouse-tls: the CA of the certificate is neither in key "ca.crt" nor behind it in key "tls.crt", so that there is nothing to publish`
+	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Healthy: got %v, want %q", err, want)
+	}
+	if e := c.last(); e.Reason != certs.ReasonIssuerFailed || e.Err == nil || !strings.Contains(e.Err.Error(), want) {
+		t.Errorf("got the event %+v, want %q", e, want)
+	}
+	if !bytes.Equal(serving(t, m), good.Cert) {
+		t.Error("it is not served")
+	}
+
+	c.issue(good, ca)
+	m.look(t.Context())
+	m.keeper.look(t.Context())
+	if err := m.Healthy(); err != nil {
+		t.Errorf("Healthy: %v", err)
+	}
+	if e := c.last(); e.Err != nil {
+		t.Errorf("got the event %+v", e)
+	}
+}
+
+func TestCertManagerPublishesNothingBesideCainjector(t *testing.T) {
+	t.Parallel()
+	c := newManaged(t)
+	if _, err := c.source(c.config()).Bundle(t.Context()); err == nil || !strings.Contains(err.Error(), "cainjector") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// root is a CA that may sign others.
+func root(t *testing.T) *certstest.Authority {
+	t.Helper()
+	a := certstest.NewCA(t)
+	template := *a.Cert
+	template.MaxPathLenZero, template.MaxPathLen = false, -1
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, a.Cert.PublicKey, a.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestAuthorityOf(t *testing.T) {
+	t.Parallel()
+	ca, stranger := certstest.NewCA(t), certstest.NewCA(t)
+	good := ca.Valid(t, day)
+	caPEM, strangerPEM := pki.EncodeCertificate(ca.Cert.Raw), pki.EncodeCertificate(stranger.Cert.Raw)
+	chain := good
+	chain.Cert = append(slices.Clone(good.Cert), caPEM...)
+	top := root(t)
+	between := top.Under(t)
+	below := between.Valid(t, day)
+	below.Cert = append(slices.Clone(below.Cert), pki.EncodeCertificate(between.Cert.Raw)...)
+	// The certificate of a CA that was renewed with its key is newer than what it
+	// signed before.
+	template := *ca.Cert
+	template.NotBefore = certstest.Noon.Add(time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, ca.Cert.PublicKey, ca.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewed := &certstest.Authority{Authority: &rotation.Authority{Key: ca.Key}}
+	if renewed.Cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	cases := []struct {
+		name   string
+		pair   certstest.Pair
+		bundle []byte
+		want   *certstest.Authority
+	}{
+		{"of ca.crt", good, caPEM, ca},
+		{"of ca.crt, behind others", good, slices.Concat(good.Cert, strangerPEM, caPEM), ca},
+		{"of the chain", chain, nil, ca},
+		{"of the chain, with a damaged ca.crt", chain, caPEM[:50], ca},
+		{"of the chain, with somebody else's ca.crt", chain, strangerPEM, ca},
+		{"of ca.crt, renewed", good, pki.EncodeCertificate(renewed.Cert.Raw), renewed},
+		{"somebody else's", good, strangerPEM, nil},
+		{"the certificate itself", good, good.Cert, nil},
+		{"none", good, nil, nil},
+		{"the root of an intermediate", below, pki.EncodeCertificate(top.Cert.Raw), top},
+		{"the intermediate, where nobody says more", below, nil, between},
+	}
+	for _, test := range cases {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			got := authorityOf(parsed(t, test.pair), test.bundle)
+			switch {
+			case test.want == nil && got != nil:
+				t.Errorf("got %v", got.Subject)
+			case test.want != nil && !test.want.Cert.Equal(got):
+				t.Errorf("got %v, want %v", got, test.want.Cert.Subject)
+			}
+		})
+	}
+}
+
+func TestNewCertManagerErrors(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name string
+		edit func(*CertManagerConfig)
+		says []string
+	}{
+		{"no host", func(c *CertManagerConfig) { c.Hosts = nil }, []string{"no host: give the DNS names"}},
+		{"all at once", func(c *CertManagerConfig) { c.Namespace, c.Name, c.Hosts = "", "A b", []string{"https://x", "a_b"} }, []string{
+			`namespace ""`, `name "A b"`, `host "https://x" is neither`, `host "a_b" is neither`,
+		}},
+		{"a long name", func(c *CertManagerConfig) { c.Name = strings.Repeat("a", 51) }, []string{"at most 50 bytes"}},
+		{"an issuer without a name", func(c *CertManagerConfig) { c.IssuerRef = &cmmeta.IssuerReference{} }, []string{"the issuer has no name"}},
+		{"existing, with hosts", func(c *CertManagerConfig) { c.Existing = true }, []string{"leave out hosts and issuer"}},
+	}
+	for _, test := range cases {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := newManaged(t)
+			cfg := c.config()
+			test.edit(&cfg)
+			_, err := NewCertManager(t.Context(), cfg)
+			for _, want := range test.says {
+				if err == nil || !strings.HasPrefix(err.Error(), "cert-manager: ") || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q", err, want)
+				}
+			}
+			if got := c.writes(); got != nil {
+				t.Errorf("wrote %q", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,552 @@
+package source
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+)
+
+const day = 24 * time.Hour
+
+// followed is a running Files over tls.crt and tls.key of a directory.
+func followed(t *testing.T, dir string, c *certstest.Clock) (*Files, *certstest.Observer) {
+	t.Helper()
+	o := certstest.NewObserver(t)
+	f, err := NewFiles(FilesConfig{
+		CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: c.Now, Notify: o.Notify,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.ticks = o.Ticks
+	o.Start(func() error { return f.Run(t.Context()) })
+	o.Await("the first look", func(certs.Event) bool { return true })
+	return f, o
+}
+
+func serving(t *testing.T, s certs.Source) []byte {
+	t.Helper()
+	pair, err := s.GetCertificate(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pair.Leaf == nil {
+		t.Fatal("the leaf is not parsed")
+	}
+	return pki.EncodeCertificate(pair.Certificate[0])
+}
+
+func TestFilesFollowTheKubeletsSwapOfALink(t *testing.T) {
+	ca := certstest.NewCA(t)
+	first, second := ca.Valid(t, day), ca.Valid(t, 2*day)
+	dir := t.TempDir()
+	for name, p := range map[string]certstest.Pair{"..v1": first, "..v2": second} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		certstest.Write(t, filepath.Join(dir, name, "tls.crt"), p.Cert)
+		certstest.Write(t, filepath.Join(dir, name, "tls.key"), p.Key)
+	}
+	link := func(target, name string) {
+		t.Helper()
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("..v1", "..data")
+	link(filepath.Join("..data", "tls.crt"), "tls.crt")
+	link(filepath.Join("..data", "tls.key"), "tls.key")
+
+	f, o := followed(t, dir, certstest.NewClock())
+	if !bytes.Equal(serving(t, f), first.Cert) {
+		t.Fatal("the first pair is not served")
+	}
+	// Nobody ticks: the change itself has to be noticed.
+	link("..v2", "..data_tmp")
+	if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
+		t.Fatal(err)
+	}
+	o.Await("the second pair", certstest.InUse(second.Until))
+	if !bytes.Equal(serving(t, f), second.Cert) {
+		t.Error("the second pair is not served")
+	}
+}
+
+// Whatever is found in place of a good pair, the last good one stays, what is
+// wrong is said once, and a good pair is taken when it comes.
+func TestFilesKeepTheLastGoodPair(t *testing.T) {
+	ca := certstest.NewCA(t)
+	good, next := ca.Valid(t, day), ca.Valid(t, 2*day)
+	cases := []struct {
+		name string
+		edit func(t *testing.T, dir string)
+		says string
+	}{
+		{"certificate half-written", func(t *testing.T, dir string) {
+			certstest.Write(t, filepath.Join(dir, "tls.crt"), next.Cert[:len(next.Cert)/2])
+		}, "tls.crt: 0 of 1 PEM blocks can be read: the file is half-written or damaged"},
+		{"chain half-written", func(t *testing.T, dir string) {
+			chain := append(slices.Clone(good.Cert), pki.EncodeCertificate(ca.Cert.Raw)...)
+			certstest.Write(t, filepath.Join(dir, "tls.crt"), chain[:len(chain)-10])
+		}, "tls.crt: 1 of 2 PEM blocks can be read"},
+		{"key half-written", func(t *testing.T, dir string) {
+			certstest.Write(t, filepath.Join(dir, "tls.key"), next.Key[:len(next.Key)-30])
+		}, "tls.key: 0 of 1 PEM blocks can be read"},
+		{"key emptied", func(t *testing.T, dir string) {
+			certstest.Write(t, filepath.Join(dir, "tls.key"), nil)
+		}, "tls.key: is empty"},
+		{"certificate replaced and key not", func(t *testing.T, dir string) {
+			certstest.Write(t, filepath.Join(dir, "tls.crt"), next.Cert)
+		}, "certificate and key do not match: "},
+		{"key replaced and certificate not", func(t *testing.T, dir string) {
+			certstest.Write(t, filepath.Join(dir, "tls.key"), next.Key)
+		}, "certificate and key do not match: "},
+		{"certificate removed", func(t *testing.T, dir string) {
+			certstest.Remove(t, filepath.Join(dir, "tls.crt"))
+		}, "no such file or directory: check the path"},
+		{"expired pair", func(t *testing.T, dir string) {
+			old := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(-2*day), certstest.Noon.Add(-time.Second)))
+			certstest.Write(t, filepath.Join(dir, "tls.crt"), old.Cert)
+			certstest.Write(t, filepath.Join(dir, "tls.key"), old.Key)
+		}, "tls.crt: expired at 2026-11-20T11:59:59Z: renew it"},
+		{"pair of tomorrow", func(t *testing.T, dir string) {
+			early := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(day), certstest.Noon.Add(2*day)))
+			certstest.Write(t, filepath.Join(dir, "tls.crt"), early.Cert)
+			certstest.Write(t, filepath.Join(dir, "tls.key"), early.Key)
+		}, "tls.crt: not valid before 2026-11-21T12:00:00Z"},
+		{"directory removed", func(t *testing.T, dir string) {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+		}, "no such file or directory"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "tls")
+			if err := os.Rename(certstest.DirOf(t, good), dir); err != nil {
+				t.Fatal(err)
+			}
+			f, o := followed(t, dir, certstest.NewClock())
+			c.edit(t, dir)
+			e := o.Await(c.says, func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), c.says) })
+			if want := "not in use, the one before it is until 2026-11-21T12:00:00Z: "; !strings.HasPrefix(e.Err.Error(), want) {
+				t.Errorf("got %v, want it to begin with %q", e.Err, want)
+			}
+			if !e.NotAfter.Equal(good.Until) {
+				t.Errorf("in use until %v, want %v", e.NotAfter, good.Until)
+			}
+			if !bytes.Equal(serving(t, f), good.Cert) {
+				t.Error("the good pair is no longer served")
+			}
+			if err := f.Healthy(); err != nil {
+				t.Errorf("unhealthy with a valid certificate: %v", err)
+			}
+
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			certstest.Write(t, filepath.Join(dir, "tls.key"), next.Key)
+			certstest.Write(t, filepath.Join(dir, "tls.crt"), next.Cert)
+			o.Tick()
+			o.Await("recovery", certstest.InUse(next.Until))
+			if !bytes.Equal(serving(t, f), next.Cert) {
+				t.Error("the next pair is not served")
+			}
+		})
+	}
+}
+
+func TestFilesSayThingsOnce(t *testing.T) {
+	good := certstest.NewCA(t).Valid(t, day)
+	dir := certstest.DirOf(t, good)
+	_, o := followed(t, dir, certstest.NewClock())
+	certstest.Remove(t, filepath.Join(dir, "tls.key"))
+	o.Await("the missing key", func(e certs.Event) bool { return e.Err != nil })
+	o.Tick()
+	o.Tick()
+	o.Quiet()
+	certstest.Write(t, filepath.Join(dir, "tls.key"), good.Key)
+	o.Await("the same pair again", certstest.InUse(good.Until))
+	o.Tick()
+	o.Quiet()
+}
+
+// That changes are not noticed at once is a remark about what is so, and says
+// neither that the pair in use is bad nor that a bad one is good.
+func TestFilesRemarkThatNothingIsWatched(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "tls")
+	if err := os.Rename(certstest.DirOf(t, certstest.NewCA(t).Valid(t, day)), dir); err != nil {
+		t.Fatal(err)
+	}
+	_, o := followed(t, dir, certstest.NewClock())
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	const gone = "tls.crt: no such file"
+	refused := o.Await("the missing pair", func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), gone) })
+	o.Tick()
+	e := o.Await("the remark", func(e certs.Event) bool {
+		return slices.ContainsFunc(e.Warnings, func(w string) bool { return strings.Contains(w, "are noticed every 10s only") })
+	})
+	if e.Err == nil || e.Err.Error() != refused.Err.Error() || len(refused.Warnings) > 0 {
+		t.Errorf("got %+v after %+v", e, refused)
+	}
+	o.Tick()
+	o.Quiet()
+}
+
+func TestFilesTakeAnotherChainOfTheSameLeaf(t *testing.T) {
+	ca := certstest.NewCA(t)
+	good := ca.Valid(t, day)
+	dir := certstest.DirOf(t, good)
+	f, o := followed(t, dir, certstest.NewClock())
+	certstest.Write(t, filepath.Join(dir, "tls.crt"), append(slices.Clone(good.Cert), pki.EncodeCertificate(ca.Cert.Raw)...))
+	o.Tick()
+	if pair, err := f.GetCertificate(nil); err != nil || len(pair.Certificate) != 2 {
+		t.Errorf("the chain is not served: %v", err)
+	}
+}
+
+func TestFilesAndTime(t *testing.T) {
+	ca := certstest.NewCA(t)
+	good := ca.Valid(t, day)
+	dir := certstest.DirOf(t, good)
+	now := certstest.NewClock()
+	f, o := followed(t, dir, now)
+
+	// A pair for later waits until its time has come.
+	later := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(time.Hour), certstest.Noon.Add(3*day)))
+	certstest.Write(t, filepath.Join(dir, "tls.key"), later.Key)
+	certstest.Write(t, filepath.Join(dir, "tls.crt"), later.Cert)
+	o.Await("the pair for later", func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), "not valid before") })
+	if !bytes.Equal(serving(t, f), good.Cert) {
+		t.Error("a pair is served before its time")
+	}
+	now.Advance(2 * time.Hour)
+	o.Tick()
+	o.Await("its time", certstest.InUse(later.Until))
+
+	// One that nobody renews expires, and every probe is told.
+	now.Advance(3 * day)
+	if err := f.Healthy(); err == nil || !strings.Contains(err.Error(), "tls.crt: expired at 2026-11-23T12:00:00Z: renew it") {
+		t.Errorf("Healthy: %v", err)
+	}
+	o.Tick()
+	e := o.Await("the expiry", func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), "expired") })
+	if !e.NotAfter.Equal(later.Until) {
+		t.Errorf("in use until %v", e.NotAfter)
+	}
+
+	// Between two that have expired the newer file wins, and a good one ends it.
+	old := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(-day), certstest.Noon.Add(2*day)))
+	certstest.Write(t, filepath.Join(dir, "tls.key"), old.Key)
+	certstest.Write(t, filepath.Join(dir, "tls.crt"), old.Cert)
+	o.Await("another expired pair", func(e certs.Event) bool { return e.Err != nil && e.NotAfter.Equal(old.Until) })
+	fresh := ca.Valid(t, 10*day)
+	certstest.Write(t, filepath.Join(dir, "tls.key"), fresh.Key)
+	certstest.Write(t, filepath.Join(dir, "tls.crt"), fresh.Cert)
+	o.Await("a good pair", certstest.InUse(fresh.Until))
+	if err := f.Healthy(); err != nil {
+		t.Errorf("Healthy: %v", err)
+	}
+}
+
+// The server has to come up for the pair that will replace the expired one.
+func TestFilesStartWithAnExpiredPair(t *testing.T) {
+	old := certstest.NewCA(t).Pair(t, certstest.Leaf(certstest.Noon.Add(-2*day), certstest.Noon.Add(-day)))
+	f, _ := followed(t, certstest.DirOf(t, old), certstest.NewClock())
+	if err := f.Healthy(); err == nil || !strings.Contains(err.Error(), "expired at") {
+		t.Errorf("Healthy: %v", err)
+	}
+}
+
+func TestNewFilesErrors(t *testing.T) {
+	ca := certstest.NewCA(t)
+	good, other := ca.Valid(t, day), ca.Valid(t, day)
+	caPEM := pki.EncodeCertificate(ca.Cert.Raw)
+	block := func(kind string, data []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}) }
+	cases := []struct {
+		name      string
+		cert, key []byte
+		says      string
+	}{
+		{"not PEM", []byte("\x30\x82"), good.Key, "tls.crt: holds no PEM block: convert it from DER or PKCS #12"},
+		{"empty", []byte(" \n"), good.Key, "tls.crt: is empty"},
+		{"swapped", good.Key, good.Cert, "tls.crt: holds a private key and no certificate: are the two files swapped?"},
+		{"certificate twice", good.Cert, good.Cert, "tls.key: holds a certificate and no private key: are the two files swapped?"},
+		{"a request in place of a certificate", block("CERTIFICATE REQUEST", []byte("x")), good.Key, `tls.crt: holds a PEM block of type "CERTIFICATE REQUEST" and no CERTIFICATE`},
+		{"a public key in place of a key", good.Cert, block("PUBLIC KEY", []byte("x")), `tls.key: holds a PEM block of type "PUBLIC KEY" and no PRIVATE KEY`},
+		{"not a certificate inside", block("CERTIFICATE", []byte("x")), good.Key, "tls.crt: PEM block 1 is not a certificate that can be read"},
+		{"damaged in the middle", bytes.Join([][]byte{good.Cert, bytes.Replace(caPEM, []byte("MII"), []byte("!!!"), 1), caPEM}, nil), good.Key, "tls.crt: 2 of 3 PEM blocks can be read"},
+		{"not a key inside", good.Cert, block("PRIVATE KEY", []byte("x")), "tls.key: the PRIVATE KEY cannot be read: write it as PKCS #8"},
+		{"encrypted key", good.Cert, block("ENCRYPTED PRIVATE KEY", []byte("x")), "tls.key: the private key is encrypted"},
+		{"encrypted key, old form", good.Cert, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: []byte("x"), Headers: map[string]string{"DEK-Info": "AES-256-CBC,00"}}), "tls.key: the private key is encrypted"},
+		{"pair of two issues", good.Cert, other.Key, "certificate and key do not match: "},
+		{"CA in front of the leaf", append(slices.Clone(caPEM), good.Cert...), good.Key, "is number 2 in the file: put it first"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := certstest.DirOf(t, certstest.Pair{Cert: c.cert, Key: c.key})
+			_, err := NewFiles(FilesConfig{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")})
+			if err == nil || !strings.HasPrefix(err.Error(), "serving certificate: ") || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestFilesReadWhatOthersWrite(t *testing.T) {
+	ca := certstest.NewCA(t)
+	good := ca.Valid(t, day)
+	der8, _ := pem.Decode(good.Key)
+	key, err := x509.ParsePKCS8PrivateKey(der8.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sec1, err := x509.MarshalECPrivateKey(key.(*ecdsa.PrivateKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := certstest.Leaf(certstest.Noon.Add(-time.Hour), certstest.Noon.Add(day))
+	if template.SerialNumber, err = pki.NewSerial(); err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.Cert, &rsaKey.PublicKey, ca.Key.(*ecdsa.PrivateKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(rsaKey)})
+	cases := map[string]certstest.Pair{
+		"text before the blocks":          {Cert: append([]byte("subject=CN = test\n"), good.Cert...), Key: good.Key},
+		"certificate and key in one file": {Cert: append(slices.Clone(good.Key), good.Cert...), Key: append(slices.Clone(good.Cert), good.Key...)},
+		"ECDSA in SEC 1":                  {Cert: good.Cert, Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: sec1})},
+		"RSA in PKCS #1":                  {Cert: pki.EncodeCertificate(der), Key: pkcs1},
+		"RSA in PKCS #1 under another type": {
+			Cert: pki.EncodeCertificate(der), Key: bytes.ReplaceAll(pkcs1, []byte("RSA PRIVATE"), []byte("PRIVATE")),
+		},
+		"line ends of another system": {Cert: bytes.ReplaceAll(good.Cert, []byte("\n"), []byte("\r\n")), Key: good.Key},
+	}
+	for name, p := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := certstest.DirOf(t, p)
+			f, err := NewFiles(FilesConfig{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: certstest.NewClock().Now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			addr := certstest.Serve(t, &tls.Config{GetCertificate: f.GetCertificate, MinVersion: tls.VersionTLS13})
+			if _, err := certstest.Dial(addr, &tls.Config{RootCAs: certstest.PoolOf(ca), ServerName: "localhost", Time: certstest.NewClock().Now}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestFilesRemarks(t *testing.T) {
+	ca, stranger := certstest.NewCA(t), certstest.NewCA(t)
+	from, until := certstest.Noon.Add(-time.Hour), certstest.Noon.Add(day)
+	noNames := certstest.Leaf(from, until)
+	noNames.DNSNames, noNames.IPAddresses = nil, nil
+	clientOnly := certstest.Leaf(from, until)
+	clientOnly.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	anyUse := certstest.Leaf(from, until)
+	anyUse.ExtKeyUsage = nil
+	caKey, err := pki.EncodeKey(ca.Key.(*ecdsa.PrivateKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	withChain := func(p certstest.Pair, issuer *certstest.Authority) certstest.Pair {
+		p.Cert = append(slices.Clone(p.Cert), pki.EncodeCertificate(issuer.Cert.Raw)...)
+		return p
+	}
+	cases := []struct {
+		name string
+		pair certstest.Pair
+		want []string
+	}{
+		{"ordinary", ca.Valid(t, day), nil},
+		{"for any use", ca.Pair(t, anyUse), nil},
+		{"with its chain", withChain(ca.Valid(t, day), ca), nil},
+		{"with somebody else's chain", withChain(ca.Valid(t, day), stranger), []string{"certificate 2 of the file did not sign the one before it"}},
+		{"without names", ca.Pair(t, noNames), []string{"no subject alternative names"}},
+		{"for clients", ca.Pair(t, clientOnly), []string{"not for servers"}},
+		{"a CA", certstest.Pair{Cert: pki.EncodeCertificate(ca.Cert.Raw), Key: caKey}, []string{"that of a CA", "no subject alternative names"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			o := certstest.NewObserver(t)
+			dir := certstest.DirOf(t, c.pair)
+			f, err := NewFiles(FilesConfig{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: certstest.NewClock().Now, Notify: o.Notify})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Start(func() error { return f.Run(t.Context()) })
+			e := o.Await("the first look", func(certs.Event) bool { return true })
+			if len(e.Warnings) != len(c.want) {
+				t.Fatalf("got %q, want %q", e.Warnings, c.want)
+			}
+			for i, want := range c.want {
+				if !strings.Contains(e.Warnings[i], want) {
+					t.Errorf("got %q, want %q", e.Warnings[i], want)
+				}
+			}
+		})
+	}
+}
+
+// Clients connect all the time while pairs are replaced, and none fails.
+func TestFilesServeWhileRotating(t *testing.T) {
+	const rotations, clients = 5, 4
+	ca := certstest.NewCA(t)
+	first := ca.Valid(t, day)
+	dir := certstest.DirOf(t, first)
+	f, o := followed(t, dir, certstest.NewClock())
+	addr := certstest.Serve(t, &tls.Config{GetCertificate: f.GetCertificate, MinVersion: tls.VersionTLS13})
+
+	stop := make(chan struct{})
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex
+		seen  = map[string]bool{}
+	)
+	for range clients {
+		group.Go(func() {
+			config := &tls.Config{RootCAs: certstest.PoolOf(ca), ServerName: "localhost", Time: certstest.NewClock().Now}
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				cert, err := certstest.Dial(addr, config)
+				if err != nil {
+					t.Errorf("handshake: %v", err)
+					return
+				}
+				mu.Lock()
+				seen[cert.SerialNumber.String()] = true
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range rotations {
+		next := ca.Valid(t, time.Duration(i+2)*day)
+		certstest.Write(t, filepath.Join(dir, "tls.crt"), next.Cert)
+		certstest.Write(t, filepath.Join(dir, "tls.key"), next.Key)
+		o.Await("the next pair", certstest.InUse(next.Until))
+		last, err := certstest.Dial(addr, &tls.Config{RootCAs: certstest.PoolOf(ca), ServerName: "localhost", Time: certstest.NewClock().Now})
+		if err != nil || !last.NotAfter.Equal(next.Until) {
+			t.Errorf("rotation %d: %v", i, err)
+		}
+	}
+	close(stop)
+	group.Wait()
+	if len(seen) < 2 {
+		t.Errorf("clients saw %d certificates: they did not connect while pairs were replaced", len(seen))
+	}
+}
+
+// Clients look at the whole way to their root: a CA that is not valid yet, or an
+// intermediate one that has expired, is as bad as a certificate that is.
+func TestFilesChainAndTime(t *testing.T) {
+	root := func(from, until time.Time) *certstest.Authority {
+		a, err := pki.NewAuthority(from.Add(rotation.Backdate), until.Sub(from)-rotation.Backdate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &certstest.Authority{Authority: a}
+	}
+	below := func(above *certstest.Authority, from, until time.Time) *certstest.Authority {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+			SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "intermediate"}, NotBefore: from, NotAfter: until,
+			IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, SubjectKeyId: []byte{2},
+		}, above.Cert, &key.PublicKey, above.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &certstest.Authority{Authority: &rotation.Authority{Cert: cert, Key: key}}
+	}
+	good := root(certstest.Noon.Add(-day), certstest.Noon.Add(100*day))
+	later := root(certstest.Noon.Add(day), certstest.Noon.Add(100*day))
+	ended := root(certstest.Noon.Add(-10*day), certstest.Noon.Add(-day))
+	for name, c := range map[string]struct {
+		issuer  *certstest.Authority
+		chain   []*certstest.Authority
+		healthy string // contained in the error; "" is none
+		remark  string
+	}{
+		"no chain":                    {good, nil, "", ""},
+		"a good one":                  {below(good, certstest.Noon.Add(-day), certstest.Noon.Add(day)), []*certstest.Authority{good}, "", ""},
+		"a CA that starts tomorrow":   {later, []*certstest.Authority{}, `certificate 2 of the chain, "CN=gatehouse self-signed CA `, ""},
+		"a root that starts tomorrow": {below(later, certstest.Noon.Add(-day), certstest.Noon.Add(day)), []*certstest.Authority{later}, `certificate 3 of the chain, "CN=gatehouse self-signed CA `, ""},
+		"an intermediate that ended":  {below(good, certstest.Noon.Add(-10*day), certstest.Noon.Add(-day)), []*certstest.Authority{good}, `certificate 2 of the chain, "CN=intermediate", is expired at `, "certificate 2 of the file expired"},
+		"a root that ended, which is of no consequence to clients with a newer one": {ended, []*certstest.Authority{}, "", "certificate 2 of the file expired at "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// It is issued without regard to the end of its issuer, as others do.
+			issuer := *c.issuer.Cert
+			issuer.NotAfter = certstest.Noon.Add(day)
+			p := (&certstest.Authority{Authority: &rotation.Authority{Cert: &issuer, Key: c.issuer.Key}}).Valid(t, day)
+			if c.chain != nil {
+				for _, a := range append([]*certstest.Authority{c.issuer}, c.chain...) {
+					p.Cert = append(p.Cert, pki.EncodeCertificate(a.Cert.Raw)...)
+				}
+			}
+			dir := certstest.DirOf(t, p)
+			f, err := NewFiles(FilesConfig{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: certstest.NewClock().Now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Healthy(); err == nil && c.healthy != "" || err != nil && (c.healthy == "" || !strings.Contains(err.Error(), c.healthy)) {
+				t.Errorf("Healthy: %v, want %q", err, c.healthy)
+			}
+			if got := strings.Join(remarks(f.current.Load(), certstest.Noon), "; "); c.remark == "" && got != "" || !strings.Contains(got, c.remark) {
+				t.Errorf("remarks are %q, want %q", got, c.remark)
+			}
+			// What clients cannot accept yet does not replace what they can.
+			before := good.Valid(t, day)
+			dir = certstest.DirOf(t, before)
+			follower, o := followed(t, dir, certstest.NewClock())
+			certstest.Write(t, filepath.Join(dir, "tls.key"), p.Key)
+			certstest.Write(t, filepath.Join(dir, "tls.crt"), p.Cert)
+			if c.healthy == "" {
+				return
+			}
+			o.Await("a pair that is refused", func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), c.healthy) })
+			if !bytes.Equal(serving(t, follower), before.Cert) {
+				t.Error("a good pair makes way for one that clients cannot accept")
+			}
+		})
+	}
+}

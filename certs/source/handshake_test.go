@@ -1,0 +1,77 @@
+package source
+
+import (
+	"crypto/tls"
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// sources are each source at its best: it has a certificate.
+func sources(t testing.TB) map[string]certs.Source {
+	t.Helper()
+	dir := certstest.DirOf(t, certstest.NewCA(t).Valid(t, time.Hour))
+	files, err := NewFiles(FilesConfig{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: func() time.Time { return certstest.Noon }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := NewSelfSigned(t.Context(), SelfSignedConfig{Hosts: []string{"127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]certs.Source{"files": files, "self-signed": own}
+}
+
+// TestGetCertificateDoesNoWork holds what every handshake pays: the certificate and
+// its parsed leaf are there, and nothing is made anew.
+func TestGetCertificateDoesNoWork(t *testing.T) {
+	for name, source := range sources(t) {
+		first, err := source.GetCertificate(nil)
+		if err != nil || first.Leaf == nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		n := testing.AllocsPerRun(100, func() {
+			if again, err := source.GetCertificate(nil); err != nil || again != first {
+				t.Errorf("%s: another certificate (%v)", name, err)
+			}
+		})
+		if n != 0 {
+			t.Errorf("%s: %v allocations a handshake", name, n)
+		}
+	}
+}
+
+// BenchmarkHandshake compares full handshakes with each source, both sides of them,
+// with those with a certificate that never changes.
+func BenchmarkHandshake(b *testing.B) {
+	configs := map[string]*tls.Config{}
+	for name, source := range sources(b) {
+		certificate, err := source.GetCertificate(nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		configs[name] = &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: source.GetCertificate}
+		configs[name+", as if it never changed"] = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*certificate}}
+	}
+	for _, name := range []string{"files", "files, as if it never changed", "self-signed", "self-signed, as if it never changed"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				near, far := net.Pipe()
+				done := make(chan error, 1)
+				go func() { done <- tls.Server(far, configs[name]).HandshakeContext(b.Context()) }()
+				client := tls.Client(near, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}) // verifying is the client's cost
+				if err := client.HandshakeContext(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				if err := <-done; err != nil {
+					b.Fatal(err)
+				}
+				_, _ = near.Close(), far.Close()
+			}
+		})
+	}
+}

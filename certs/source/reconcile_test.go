@@ -1,0 +1,546 @@
+package source
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/certs/store"
+)
+
+// place is a Store and a Replicas that a test can break.
+type place struct {
+	store.MemoryStore
+	store.MemoryReplicas
+
+	mu     sync.Mutex
+	broken error
+	// silent lets nobody report or read reports.
+	silent error
+	saves  int
+}
+
+func (p *place) set(broken, silent error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.broken, p.silent = broken, silent
+}
+
+func (p *place) errs() (broken, silent error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.broken, p.silent
+}
+
+func (p *place) Load(ctx context.Context) (store.Record, error) {
+	if broken, _ := p.errs(); broken != nil {
+		return store.Record{}, broken
+	}
+	return p.MemoryStore.Load(ctx)
+}
+
+func (p *place) Save(ctx context.Context, old store.Record, data map[string][]byte) error {
+	if broken, _ := p.errs(); broken != nil {
+		return broken
+	}
+	p.saves++
+	return p.MemoryStore.Save(ctx, old, data)
+}
+
+func (p *place) Report(ctx context.Context, r *rotation.Report) error {
+	if _, silent := p.errs(); silent != nil {
+		return silent
+	}
+	return p.MemoryReplicas.Report(ctx, r)
+}
+
+func (p *place) List(ctx context.Context) ([]rotation.Report, error) {
+	if _, silent := p.errs(); silent != nil {
+		return nil, silent
+	}
+	return p.MemoryReplicas.List(ctx)
+}
+
+// Object makes it a place in a cluster.
+func (p *place) Object() corev1.ObjectReference {
+	return corev1.ObjectReference{Kind: "Secret", Name: "ca"}
+}
+
+func (p *place) put(t *testing.T, change func(data map[string][]byte) map[string][]byte) {
+	t.Helper()
+	record, err := p.MemoryStore.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.MemoryStore.Save(t.Context(), record, change(maps.Clone(record.Data))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// trusting is a Trust that a test sets.
+type trusting struct {
+	mu    sync.Mutex
+	roots []*x509.Certificate
+	// stale tells that nobody knows whether they are what they were.
+	stale bool
+}
+
+func (t *trusting) Fresh() bool { return !t.stale }
+
+func (t *trusting) trust(roots ...*x509.Certificate) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.roots = roots
+}
+
+func (t *trusting) Verify(cert *tls.Certificate, now time.Time) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	pool := x509.NewCertPool()
+	for _, root := range t.roots {
+		pool.AddCert(root)
+	}
+	_, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: now, DNSName: "localhost"})
+	return err
+}
+
+func (t *trusting) Holds(ca *x509.Certificate) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !slices.ContainsFunc(t.roots, ca.Equal) {
+		return errors.New("a registration lacks it")
+	}
+	return nil
+}
+
+func (t *trusting) Changed() <-chan struct{} { return nil }
+
+// site is replicas that share a place and a clock.
+type site struct {
+	t      *testing.T
+	clock  *certstest.Clock
+	place  *place
+	trust  *trusting
+	events []certs.Event
+}
+
+func newSite(t *testing.T) *site {
+	s := &site{t: t, clock: certstest.NewClock(), place: &place{}, trust: &trusting{}}
+	s.place.Now = s.clock.Now
+	return s
+}
+
+// replica starts another one.
+func (s *site) replica(name string) *SelfSigned {
+	s.t.Helper()
+	r, err := NewSelfSigned(s.t.Context(), SelfSignedConfig{
+		Hosts: []string{"localhost"}, Store: s.place, Replicas: s.place, Replica: name, Trust: s.trust, Now: s.clock.Now,
+		Notify: func(e certs.Event) { s.events = append(s.events, e) },
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// look makes all look, and the registrations trust what should be trusted.
+func (s *site) look(publish bool, replicas ...*SelfSigned) {
+	s.t.Helper()
+	for _, r := range replicas {
+		r.look(s.t.Context())
+		if publish {
+			bundle, err := r.Bundle(s.t.Context())
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			s.trust.trust(bundle...)
+		}
+		for _, o := range replicas {
+			cert, err := o.GetCertificate(nil)
+			if err == nil {
+				err = s.trust.Verify(cert, s.clock.Now())
+			}
+			if err != nil {
+				s.t.Fatalf("%s in phase %s: %v", o.replica, o.State().Phase, err)
+			}
+		}
+	}
+}
+
+// stored is the state that is stored.
+func (s *site) stored() *rotation.State {
+	s.t.Helper()
+	record, err := s.place.MemoryStore.Load(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	state, err := rotation.Decode(record.Data)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return state
+}
+
+func (s *site) phase(want rotation.Phase) {
+	s.t.Helper()
+	if got := s.stored().Phase; got != want {
+		s.t.Fatalf("phase %s, want %s", got, want)
+	}
+}
+
+// saw tells whether there was an event of which a text is a part.
+func (s *site) saw(text string) bool {
+	return slices.ContainsFunc(s.events, func(e certs.Event) bool {
+		return strings.Contains(e.Reason+": "+e.Message, text) || e.Err != nil && strings.Contains(e.Reason+": "+e.Err.Error(), text)
+	})
+}
+
+// A rotation from the first sign of age to the end, with a replica that is
+// started anew in each phase, and one that is cut off in the middle of it.
+func TestRotation(t *testing.T) {
+	s := newSite(t)
+	a, b := s.replica("a"), s.replica("b")
+	s.trust.trust(s.stored().Trusted(certstest.Noon)...)
+	s.look(true, a, b)
+	first := s.stored().Current.ID()
+	if a.Certificate() == b.Certificate() || a.State().Current.ID() != b.State().Current.ID() {
+		t.Fatal("replicas share a leaf, or do not share the CA")
+	}
+
+	s.clock.Advance(244 * day)
+	s.look(false, a, b)
+	s.phase(rotation.Publish)
+	s.clock.Advance(day)
+	s.look(false, a, b, s.replica("publish"))
+	s.phase(rotation.Publish) // nobody has told the registrations
+	s.look(true, a)
+	s.look(true, b)
+	s.phase(rotation.Hold)
+	s.look(true, a, b) // what a replica has not seen does not count
+	s.clock.Advance(rotation.DefaultHold - time.Second)
+	s.look(true, a, b, s.replica("hold"))
+	s.phase(rotation.Hold)
+	if got := issuerOf(a.Certificate(), a.State()).ID(); got != first {
+		t.Error("the new CA signs in the hold")
+	}
+	s.clock.Advance(2 * time.Second)
+	s.look(true, a)
+	s.phase(rotation.Activate)
+	if got := issuerOf(a.Certificate(), a.State()).ID(); got == first {
+		t.Error("the new CA does not sign")
+	}
+	s.look(true, a, s.replica("activate"))
+	s.phase(rotation.Activate)
+	if len(s.stored().Trusted(s.clock.Now())) != 2 {
+		t.Error("the old CA is forgotten, and b serves a certificate of it")
+	}
+	// b is back. The replicas that were started in between are gone, and left no
+	// word: they are waited for until their certificates end.
+	s.look(true, a, b)
+	s.phase(rotation.Activate)
+	s.clock.Advance(8 * day)
+	s.look(true, a, b)
+	s.look(true, a, b)
+	s.phase(rotation.Stable)
+	if got := s.stored(); len(got.Trusted(s.clock.Now())) != 1 || got.Current.ID() == first {
+		t.Error("the old CA is not forgotten")
+	}
+	for _, want := range []string{"two thirds of its life", "every registration trusts the new CA", "the new CA signs", "the old CA is forgotten"} {
+		if !s.saw(certs.ReasonRotation+": "+want) && !s.saw(want) {
+			t.Errorf("nobody was told that %s", want)
+		}
+	}
+}
+
+func TestRequestedRotation(t *testing.T) {
+	for name, c := range map[string]struct {
+		emergency bool
+		hold      time.Duration
+	}{
+		"usual":     {false, rotation.DefaultHold},
+		"emergency": {true, rotation.DefaultEmergencyHold},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			a := s.replica("a")
+			s.trust.trust(s.stored().Trusted(certstest.Noon)...)
+			id, err := store.RequestRotation(t.Context(), s.place, c.emergency, s.clock.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.look(true, a)
+			s.look(true, a)
+			s.phase(rotation.Hold)
+			s.clock.Advance(c.hold + time.Second)
+			s.look(true, a)
+			s.look(true, a)
+			s.phase(rotation.Stable)
+			if got := s.stored().Done; got != id {
+				t.Errorf("done %q, want %q", got, id)
+			}
+		})
+	}
+}
+
+// Whatever happens to what is stored, the CA is the same afterwards, and what is
+// served is trusted all the time.
+func TestHeal(t *testing.T) {
+	foreign := newSite(t)
+	foreign.replica("foreign")
+	other, err := foreign.place.MemoryStore.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(map[string][]byte) map[string][]byte{
+		"deleted": func(map[string][]byte) map[string][]byte { return nil },
+		"emptied": func(map[string][]byte) map[string][]byte { return map[string][]byte{} },
+		"another state": func(map[string][]byte) map[string][]byte {
+			return other.Data
+		},
+		"another CA": func(data map[string][]byte) map[string][]byte {
+			data[rotation.KeyCurrentCert], data[rotation.KeyCurrentKey] = other.Data[rotation.KeyCurrentCert], other.Data[rotation.KeyCurrentKey]
+			return data
+		},
+		"another certificate": func(data map[string][]byte) map[string][]byte {
+			data[rotation.KeyCurrentCert] = other.Data[rotation.KeyCurrentCert]
+			return data
+		},
+		"no key": func(data map[string][]byte) map[string][]byte {
+			delete(data, rotation.KeyCurrentKey)
+			return data
+		},
+		"another bundle": func(data map[string][]byte) map[string][]byte {
+			data[rotation.KeyBundle] = other.Data[rotation.KeyBundle]
+			return data
+		},
+		"no state": func(data map[string][]byte) map[string][]byte {
+			delete(data, rotation.KeyState)
+			return data
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			a, b := s.replica("a"), s.replica("b")
+			s.trust.trust(s.stored().Trusted(certstest.Noon)...)
+			s.look(true, a, b)
+			before, served := s.stored().Current.ID(), a.Certificate()
+			s.clock.Advance(time.Minute) // the other lineage is the older one
+			s.place.put(t, change)
+			s.look(false, b, a)
+			s.look(true, a, b)
+			s.clock.Advance(time.Hour)
+			for range 6 {
+				s.look(true, a, b)
+				s.clock.Advance(rotation.DefaultHold)
+			}
+			s.phase(rotation.Stable)
+			if name != "another state" && (s.stored().Current.ID() != before || a.Certificate() != served) {
+				t.Error("the CA or the leaf changed")
+			}
+			if !s.saw(certs.ReasonRecovered) {
+				t.Errorf("nobody was told: %+v", s.events)
+			}
+			saves := s.place.saves
+			s.look(true, a, b)
+			if s.place.saves != saves {
+				t.Error("what is right is written again")
+			}
+		})
+	}
+}
+
+// A replica that remembers nothing leaves it to those that do.
+func TestRescue(t *testing.T) {
+	s := newSite(t)
+	a := s.replica("a")
+	before := s.stored().Current.ID()
+	s.place.put(t, func(map[string][]byte) map[string][]byte { return nil })
+	b := s.replica("b")
+	if b.Certificate() != nil || b.Healthy() == nil || !strings.Contains(b.Healthy().Error(), "waiting 15s at most for a replica that remembers") {
+		t.Errorf("b serves, or does not say what it waits for: %v", b.Healthy())
+	}
+	a.look(t.Context())
+	b.look(t.Context())
+	if s.stored().Current.ID() != before || b.State().Current.ID() != before {
+		t.Error("the CA is not the one that a remembers")
+	}
+
+	s.place.put(t, func(map[string][]byte) map[string][]byte { return nil })
+	c := s.replica("c")
+	s.clock.Advance(rescueTime + time.Second) // a and b hang
+	c.look(t.Context())
+	if c.Healthy() != nil || s.stored().Current.ID() == before {
+		t.Errorf("c waits for ever: %v", c.Healthy())
+	}
+}
+
+// While nothing can be read or written, what is in memory is served and renewed,
+// past the end of every leaf. A replica that others may have given up is unready
+// then.
+func TestStoreAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		err error
+		// stale tells that registrations cannot be read either.
+		stale bool
+		// ready is for how many days it is.
+		ready int
+	}{
+		"cut off":                      {errors.New("the API server cannot be reached"), true, 7},
+		"cut off, and nobody noticed":  {errors.New("the API server cannot be reached"), false, 7},
+		"without right":                {apierrors.NewForbidden(corev1.Resource("secrets"), "ca", errors.New("no")), false, 30},
+		"unknown to the API server":    {apierrors.NewUnauthorized("no"), true, 7},
+		"another Secret is in the way": {&store.ForeignError{Place: "Secret ca", Problem: "is of type kubernetes.io/tls"}, false, 30},
+	} {
+		t.Run(name, func(t *testing.T) { storeAway(t, c.err, c.stale, c.ready) })
+	}
+}
+
+func storeAway(t *testing.T, away error, stale bool, ready int) {
+	t.Helper()
+	s := newSite(t)
+	s.trust.stale = stale
+	a := s.replica("a")
+	s.trust.trust(s.stored().Trusted(certstest.Noon)...)
+	s.place.set(away, away)
+	for i := range 30 {
+		s.clock.Advance(day)
+		s.look(false, a)
+		if err := a.Healthy(); (err == nil) != (i < ready) {
+			t.Fatalf("after %d days: %v", i+1, err)
+		}
+	}
+	if !s.saw(certs.ReasonStoreFailed + ": " + away.Error()) {
+		t.Errorf("nobody was told: %+v", s.events)
+	}
+	// The handshake itself finds that the leaf has ended: nobody looked, because
+	// the machine was suspended.
+	s.clock.Advance(8 * day)
+	cert, err := a.GetCertificate(nil)
+	if err != nil || pki.CheckValidity(cert.Leaf, s.clock.Now()) != nil {
+		t.Errorf("after a sleep: %v", err)
+	}
+}
+
+func TestStartsWhileTheStoreIsAway(t *testing.T) {
+	s := newSite(t)
+	s.place.set(errors.New("the API server cannot be reached"), nil)
+	a := s.replica("a")
+	if _, err := a.GetCertificate(nil); err == nil {
+		t.Error("there is a certificate")
+	}
+	if err := a.Healthy(); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+		t.Errorf("Healthy: %v", err)
+	}
+	s.place.set(nil, errors.New("may not write Leases"))
+	a.look(t.Context())
+	if a.Certificate() != nil {
+		t.Error("a CA was made although nobody can tell who lives")
+	}
+	s.clock.Advance(rescueTime)
+	a.look(t.Context())
+	if err := a.Healthy(); err == nil || !strings.Contains(err.Error(), "may not write Leases") {
+		t.Errorf("ready before anybody was told of it: %v", err)
+	}
+	s.place.set(nil, nil)
+	a.look(t.Context())
+	if err := a.Healthy(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Any number of replicas that begin at once with nothing come to have one CA.
+func TestColdStart(t *testing.T) {
+	for round := range 20 {
+		s := &place{}
+		var group sync.WaitGroup
+		all := make([]*SelfSigned, 5)
+		for i := range all {
+			group.Go(func() {
+				var err error
+				all[i], err = NewSelfSigned(t.Context(), SelfSignedConfig{Hosts: []string{"localhost"}, Store: &s.MemoryStore, Replicas: &s.MemoryReplicas, Replica: fmt.Sprint(i)})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		for i, r := range all {
+			if err := r.Healthy(); err != nil {
+				t.Fatalf("round %d, replica %d: %v", round, i, err)
+			}
+			if r.State().Current.ID() != all[0].State().Current.ID() {
+				t.Fatalf("round %d: there are two CAs", round)
+			}
+		}
+	}
+}
+
+// Nobody can tell whether clients trust a new CA that came up by itself, so it
+// signs as late as possible.
+func TestHoldWithoutTrust(t *testing.T) {
+	c := certstest.NewClock()
+	s, err := NewSelfSigned(t.Context(), SelfSignedConfig{Hosts: []string{"localhost"}, Now: c.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := s.State().Current.ID()
+	c.Advance(300 * day)
+	s.look(t.Context())
+	c.Advance(57 * day)
+	s.look(t.Context())
+	if got := s.State(); got.Phase != rotation.Hold || got.Current.ID() != first {
+		t.Fatalf("after 357 days: %s", got.Phase)
+	}
+	c.Advance(2 * day)
+	s.look(t.Context())
+	if s.State().Current.ID() == first {
+		t.Error("a CA that ends in a week signs for a week")
+	}
+}
+
+// Damage that nobody remembers better is an error: clients must be told.
+func TestReplaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(map[string][]byte)
+		same   bool
+	}{
+		"the CA is there": {func(data map[string][]byte) { delete(data, rotation.KeyState) }, true},
+		"no key":          {func(data map[string][]byte) { delete(data, rotation.KeyCurrentKey) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.replica("a")
+			before := s.stored().Current.ID()
+			if err := s.place.Leave(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.place.put(t, func(data map[string][]byte) map[string][]byte {
+				c.change(data)
+				return data
+			})
+			b := s.replica("b")
+			if got := b.State().Current.ID() == before; got != c.same {
+				t.Errorf("the same CA %v, want %v", got, c.same)
+			}
+			i := slices.IndexFunc(s.events, func(e certs.Event) bool { return e.Reason == certs.ReasonReplaced })
+			if i < 0 || s.events[i].Err == nil {
+				t.Errorf("nobody was told: %+v", s.events)
+			}
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package source
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+)
+
+// tell reports what is wrong, once.
+func (k *keeper) tell(now time.Time, err error) {
+	cert := k.serving()
+	event := certs.Event{Subject: k.subject, Object: k.object()}
+	switch expiring := k.expiring(cert, now); {
+	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, errNotOffered):
+		event.Reason, event.Err = certs.ReasonStoreFailed, err
+	case expiring != nil:
+		event.Reason, event.Err = certs.ReasonExpiring, expiring
+	}
+	if s := k.state.Load(); s != nil {
+		trusted := certs.EventOf(k.subject, s.Trusted(now)...)
+		event.NotAfter, event.SHA256 = s.Current.Cert.NotAfter, trusted.SHA256
+	}
+	k.problems.Report(event)
+}
+
+// expiring is an error if a certificate ends soon that should have been renewed.
+func (k *keeper) expiring(cert *tls.Certificate, now time.Time) error {
+	if cert != nil {
+		life := cert.Leaf.NotAfter.Sub(cert.Leaf.NotBefore.Add(rotation.Backdate))
+		if left := cert.Leaf.NotAfter.Sub(now); k.policy.New != nil && left < life/6 {
+			return fmt.Errorf("the serving certificate ends at %s and was not renewed", clock.Stamp(cert.Leaf.NotAfter))
+		}
+	}
+	s := k.state.Load()
+	if s == nil || k.policy.New == nil {
+		return nil
+	}
+	if left := s.Current.Cert.NotAfter.Sub(now); left < 2*k.policy.LeafLife && s.Phase != rotation.Activate {
+		return fmt.Errorf("the CA ends at %s, and the next one is not trusted by every registration", clock.Stamp(s.Current.Cert.NotAfter))
+	}
+	return nil
+}
+
+// announce reports what happened to the state, with the CAs that are there now,
+// as people name them.
+func (k *keeper) announce(reason, what string, s *rotation.State) {
+	event := certs.EventOf(k.subject, s.Current.Cert)
+	event.Reason, event.Object = reason, k.object()
+	event.Generation, event.Phase = s.Generation, s.Phase
+	const short = 12 // characters, of which no two CAs have the same
+	names := []string{"current " + s.Current.ID()[:short]}
+	if s.Pending != nil {
+		names = append(names, "pending "+s.Pending.ID()[:short])
+	}
+	if s.Previous != nil {
+		names = append(names, "previous "+s.Previous.ID()[:short])
+	}
+	event.Message = what + " (" + strings.Join(names, ", ") + ")"
+	if reason == certs.ReasonReplaced {
+		event.Err = errors.New(event.Message)
+	}
+	k.steps.Report(event)
+}
+
+// object is the state in the cluster, if it is there.
+func (k *keeper) object() corev1.ObjectReference {
+	if in, ok := k.store.(interface{ Object() corev1.ObjectReference }); ok {
+		return in.Object()
+	}
+	return corev1.ObjectReference{}
+}

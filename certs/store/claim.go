@@ -1,0 +1,114 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+)
+
+// Claim looks at what goes with a state in a directory that has none, before one is
+// made there and WriteDir puts its own files in the place of what it finds. It
+// changes nothing. Files of CAs of a SelfSigned whose keys are gone are inherited:
+// before it kept a state it wrote the others all the same, anew at every start.
+// Files of anybody else are a ForeignError that names them. Where there is a state,
+// or what is left of one, nothing is inherited.
+func (s *DirStore) Claim(ctx context.Context) (inherited bool, err error) {
+	record, err := s.Load(ctx)
+	if err != nil {
+		return false, err
+	}
+	if _, err := rotation.Decode(record.Data); !errors.Is(err, rotation.ErrEmpty) {
+		return false, nil
+	}
+	var found [3]companion
+	for i, name := range []string{CAFile, ClientCertFile, ClientKeyFile} {
+		if found[i], err = readCompanion(filepath.Join(s.dir, name)); err != nil {
+			return false, err
+		}
+	}
+	ca, cert, key := found[0], found[1], found[2]
+	ca.ours = len(ca.certs) > 0 && !slices.ContainsFunc(ca.certs, func(c *x509.Certificate) bool { return !pki.IsAuthorityName(c.Subject.CommonName) })
+	cert.ours = len(cert.certs) > 0 && pki.IsAuthorityName(cert.certs[0].Issuer.CommonName)
+	key.ours = cert.ours || ca.ours && !cert.there // the key is written first
+	var foreign []string
+	for _, c := range []companion{ca, cert, key} {
+		if c.there && !c.ours {
+			foreign = append(foreign, c.name)
+		}
+		inherited = inherited || c.there
+	}
+	if len(foreign) > 0 {
+		return false, &ForeignError{
+			Place: "directory " + s.dir, Problem: "it has " + strings.Join(foreign, ", ") + ", of another CA whose key is not there",
+			Remedy: "name another directory, or move what is there away",
+		}
+	}
+	return inherited, nil
+}
+
+// companion is a file that WriteDir writes, as it is found.
+type companion struct {
+	name        string
+	there, ours bool
+	// content is what it holds, and certs the certificates in that.
+	content []byte
+	certs   []*x509.Certificate
+}
+
+// readCompanion is what a file holds, if it can be read as certificates. One
+// without anything in it is as none: nothing is lost with it.
+func readCompanion(file string) (companion, error) {
+	c := companion{name: filepath.Base(file)}
+	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // a link to nowhere
+		c.there = true
+		return c, nil
+	case err != nil:
+		return c, explainFile("file "+file, "read", err)
+	case !info.Mode().IsRegular(), info.Size() > largestAuthority: // opening some of those makes a reader wait
+		c.there = true
+		return c, nil
+	}
+	c.content, err = os.ReadFile(file) //nolint:gosec // in a directory that whoever starts the program names
+	if err != nil {
+		return c, explainFile("file "+file, "read", err)
+	}
+	c.there = len(bytes.Trim(c.content, "\x00 \t\r\n")) > 0
+	if blocks, err := pki.DecodePEM(file, c.content); err == nil {
+		c.certs, _ = pki.ParseCertificates(file, blocks) // what is none is nobody's of ours
+	}
+	return c, nil
+}
+
+// checkReplaceable is a ForeignError if a CAFile is neither of the state nor of a
+// CA that went before it.
+func checkReplaceable(file string, ca companion, state *rotation.State) error {
+	if !ca.there {
+		return nil
+	}
+	for _, cert := range ca.certs {
+		for _, a := range []*rotation.Authority{state.Current, state.Pending, state.Previous} {
+			if pki.IsAuthorityName(cert.Subject.CommonName) || a != nil && a.Cert.Equal(cert) {
+				return nil
+			}
+		}
+	}
+	return &ForeignError{
+		Place: "file " + file, Problem: fmt.Sprintf("it holds no CA of %s", AuthorityFile),
+		Remedy: "move it away, and it is written again",
+	}
+}

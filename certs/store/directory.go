@@ -1,0 +1,331 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gofrs/flock"
+
+	"github.com/gatehouse-dev/gatehouse/certs/internal/filewatch"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+)
+
+const (
+	// AuthorityFile is where a DirStore keeps a state.
+	AuthorityFile = "authority.json"
+	lockFile      = ".lock"
+
+	privateFile fs.FileMode = 0o600
+	sharedDir   fs.FileMode = 0o750
+	// everybody is the rights of everybody on a machine.
+	everybody fs.FileMode = 0o007
+	// everybodyWrites is, of a directory, that to make files in it.
+	everybodyWrites fs.FileMode = 0o002
+
+	// largestAuthority is how large the file may be: as large as a Secret.
+	largestAuthority = 1 << 20
+	lockPause        = 20 * time.Millisecond
+)
+
+// DirStore is a Store in a directory, for all processes of one machine: in the
+// file AuthorityFile, which is replaced whole and readable by its owner alone. It
+// is a JSON object with a text for each key.
+//
+// A file that cannot be understood is given to rotation.Decode as it is, which
+// calls it damaged. One that everybody on the machine may read or write is an
+// error, because it holds the key of a CA, and so is a directory in which everybody
+// may put one, also if only its owner may take it away again, and a file that is
+// neither this user's nor root's; a group that may is left to the administrator.
+// The file .lock beside it is empty and stays.
+type DirStore struct {
+	dir, file string
+	user      int
+	ticks     <-chan time.Time
+}
+
+var _ Store = (*DirStore)(nil)
+
+// NewDirStore looks at nothing yet. The directory is made when there is something
+// to write.
+func NewDirStore(dir string) *DirStore {
+	return &DirStore{dir: dir, file: filepath.Join(dir, AuthorityFile), user: os.Geteuid()}
+}
+
+// String implements Store.
+func (s *DirStore) String() string { return "file " + s.file }
+
+// Load implements Store.
+func (s *DirStore) Load(context.Context) (Record, error) {
+	content, err := s.read()
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, nil
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	data := parseAuthority(content)
+	if strange := strangeKeys(data); strange != "" {
+		return Record{}, s.foreign("it holds " + strange + " and no key of ours")
+	}
+	return Record{Exists: true, Data: data, Version: digest(content)}, nil
+}
+
+// read is the content of the file. An error that is not fs.ErrNotExist names the
+// file and the remedy.
+func (s *DirStore) read() ([]byte, error) {
+	info, err := os.Stat(s.file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case err != nil:
+		return nil, explainFile(s.String(), "read", err)
+	case !info.Mode().IsRegular(): // opening some of those makes a reader wait
+		return nil, s.foreign("it is no file")
+	case info.Mode()&everybody != 0 && runtime.GOOS != "windows": // where modes say nothing
+		return nil, fmt.Errorf("%s: its mode is %04o, and it holds the key of a CA that is not for everybody on this machine (hint: chmod 600 %s; if others were here, ask for an emergency rotation)",
+			s, info.Mode().Perm(), s.file)
+	case info.Size() > largestAuthority:
+		return nil, s.foreign(fmt.Sprintf("it is larger than %d bytes", largestAuthority))
+	}
+	if owner, known := ownerOf(info); known && owner != s.user && owner != 0 {
+		return nil, fmt.Errorf("%s: it belongs to user %d of this machine, and this is user %d: who could write it has the key of the CA (hint: run this as user %d; or, if what is in it can be believed, make it that of user %d)",
+			s, owner, s.user, owner, s.user)
+	}
+	if err := s.checkDir(); err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(s.file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err = explainFile(s.String(), "read", err)
+	}
+	return content, err
+}
+
+// checkDir is an error if everybody may put files into the directory: one of
+// theirs could be taken for ours.
+func (s *DirStore) checkDir() error {
+	info, err := os.Stat(s.dir)
+	if err != nil {
+		return explainFile("directory "+s.dir, "read", err)
+	}
+	if info.Mode()&everybodyWrites != 0 && runtime.GOOS != "windows" { // where modes say nothing
+		return fmt.Errorf("%s: the mode of its directory is %04o: everybody on this machine may put a CA there (hint: chmod o-w %s, or name a directory in it, which is made)",
+			s, info.Mode().Perm(), s.dir)
+	}
+	return nil
+}
+
+func (s *DirStore) foreign(problem string) error {
+	return &ForeignError{Place: s.String(), Problem: problem, Remedy: "name another directory, or move the file away"}
+}
+
+// ErrUnwritten is what errors are that say that a file could not be written: the disk is
+// full or read-only, say. What was read is as good as before.
+var ErrUnwritten = errors.New("cannot be written")
+
+// unwritten is an ErrUnwritten in words for an administrator.
+type unwritten struct{ error }
+
+func (u unwritten) Unwrap() error      { return u.error }
+func (unwritten) Is(target error) bool { return target == ErrUnwritten }
+
+// OnlyUnwritten reports whether an error says of files that they could not be written,
+// and nothing else.
+func OnlyUnwritten(err error) bool {
+	switch err := err.(type) { //nolint:errorlint // whatever is wrapped is looked at
+	case unwritten:
+		return true
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(err.Unwrap(), func(err error) bool { return !OnlyUnwritten(err) })
+	case interface{ Unwrap() error }:
+		return OnlyUnwritten(err.Unwrap())
+	default:
+		return false
+	}
+}
+
+// explainFile puts what an error of the system is about in front of it, and the
+// remedy behind it.
+func explainFile(object, verb string, err error) error {
+	text := err
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		text = path.Err
+	}
+	explained := fmt.Errorf("%s: cannot %s it: %w", object, verb, text)
+	if errors.Is(err, fs.ErrPermission) {
+		explained = fmt.Errorf("%s: user %d of this machine may not %s it: %w (hint: make the directory and what is in it that user's)", object, os.Getuid(), verb, text)
+	}
+	if verb == "write" {
+		return unwritten{explained}
+	}
+	return explained
+}
+
+// parseAuthority is what the file holds. Something else than an object of texts
+// is taken for a state that is damaged.
+func parseAuthority(content []byte) map[string][]byte {
+	var texts map[string]string
+	if len(content) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(content, &texts); err != nil || texts == nil {
+		return map[string][]byte{rotation.KeyState: content}
+	}
+	data := make(map[string][]byte, len(texts))
+	for key, text := range texts {
+		data[key] = []byte(text)
+	}
+	return data
+}
+
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// Save implements Store.
+func (s *DirStore) Save(ctx context.Context, old Record, data map[string][]byte) error {
+	if err := os.MkdirAll(s.dir, sharedDir); err != nil {
+		return explainFile(s.String(), "write", err)
+	}
+	if err := s.checkDir(); err != nil {
+		return err
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	content, err := s.read()
+	switch exists := !errors.Is(err, fs.ErrNotExist); {
+	case exists && err != nil:
+		return err
+	case exists != old.Exists, exists && digest(content) != old.Version:
+		return ErrConflict
+	}
+	kept := parseAuthority(content)
+	maps.DeleteFunc(kept, func(key string, _ []byte) bool { return slices.Contains(rotation.Keys(), key) })
+	texts := make(map[string]string, len(kept)+len(data))
+	for _, from := range []map[string][]byte{kept, data} {
+		for key, value := range from {
+			if !utf8.Valid(value) {
+				return fmt.Errorf("%s: %q is not text, and the file holds nothing else", s, kube.Truncate(key, longestName))
+			}
+			texts[key] = string(value)
+		}
+	}
+	encoded, err := json.MarshalIndent(texts, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", s, err)
+	}
+	s.tidy()
+	if err := replaceFile(s.file, append(encoded, '\n'), privateFile); err != nil {
+		return explainFile(s.String(), "write", err)
+	}
+	return nil
+}
+
+// tidy removes what writers left behind that were killed: it may hold keys.
+// Nobody else writes while the lock is held.
+func (s *DirStore) tidy() {
+	entries, _ := os.ReadDir(s.dir) // what cannot be read is not tidied
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), "."+AuthorityFile+".") {
+			_ = os.Remove(filepath.Join(s.dir, entry.Name()))
+		}
+	}
+}
+
+// lock waits until no other process and no other goroutine writes. The kernel lets
+// go of the lock when the process ends, however it ends.
+func (s *DirStore) lock(ctx context.Context) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, kube.Timeout)
+	defer cancel()
+	file := filepath.Join(s.dir, lockFile)
+	held := flock.New(file, flock.SetPermissions(privateFile))
+	_, err = held.TryLockContext(ctx, lockPause)
+	switch {
+	case err == nil:
+		return func() { _ = held.Close() }, nil // it is let go at the latest when the process ends
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("%s: another process holds the lock %s (hint: end it if it hangs; the file itself does no harm)", s, file)
+	case errors.Is(err, context.Canceled):
+		err = fmt.Errorf("%s: %w", s, err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOSPC):
+		err = explainFile(s.String(), "write", err)
+	default:
+		err = fmt.Errorf("%s: %s cannot be locked: %w (hint: use a directory on a disk of this machine)", s, file, err)
+	}
+	return nil, errors.Join(err, held.Close())
+}
+
+// replaceFile puts a file in its place as a whole, so that no reader and no power
+// cut meets a half of it.
+func replaceFile(name string, content []byte, mode fs.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // of mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), name); err != nil {
+		return err
+	}
+	syncDir(filepath.Dir(name))
+	return nil
+}
+
+// syncDir makes a new name last. Some file systems and systems cannot, and then a
+// power cut may bring back the file before, which is a state from which to go on
+// too.
+func syncDir(dir string) {
+	d, err := os.Open(dir) //nolint:gosec // named by whoever starts the program
+	if err != nil {
+		return
+	}
+	_ = d.Sync()
+	_ = d.Close()
+}
+
+// Watch implements Store.
+func (s *DirStore) Watch(ctx context.Context, changed func()) {
+	ticks, stop := filewatch.TickOr(s.ticks, filewatch.Interval)
+	defer stop()
+	first, last := true, ""
+	filewatch.Follow(ctx, []string{s.file}, ticks,
+		func(error) {}, // the ticks remain
+		func() {
+			// Much else is written into the directory.
+			content, err := s.read()
+			now := digest(content)
+			if err != nil {
+				now = err.Error()
+			}
+			if first || now != last {
+				first, last = false, now
+				changed()
+			}
+		})
+}

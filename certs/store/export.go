@@ -1,0 +1,71 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+)
+
+// The names in the client certificate that WriteDir writes.
+const apiServerName = "kube-apiserver"
+
+const apiServerOrganization = "gatehouse.dev"
+
+// The files that WriteDir writes.
+const (
+	// CAFile holds the CAs that clients must trust. It is both what a client trusts and
+	// what the server accepts client certificates from.
+	CAFile = "ca.crt"
+	// ClientCertFile and ClientKeyFile hold a client certificate for the API
+	// server.
+	ClientCertFile = "apiserver-client.crt"
+	ClientKeyFile  = "apiserver-client.key"
+)
+
+func WriteDir(dir string, state *rotation.State, now time.Time) error {
+	if err := os.MkdirAll(dir, sharedDir); err != nil {
+		return explainFile("directory "+dir, "write", err)
+	}
+	// The CA first, so that the server accepts the certificate before anybody
+	// can show it.
+	bundle := rotation.Bundle(state.Trusted(now))
+	name := filepath.Join(dir, CAFile)
+	there, err := readCompanion(name)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(there.content, bundle) {
+		if err := checkReplaceable(name, there, state); err != nil {
+			return err
+		}
+		if err := replaceFile(name, bundle, 0o644); err != nil {
+			return explainFile("file "+name, "write", err)
+		}
+	}
+	if there, err := pki.ReadPair(filepath.Join(dir, ClientCertFile), filepath.Join(dir, ClientKeyFile)); err == nil &&
+		there.Leaf.CheckSignatureFrom(pki.Newest(state).Cert) == nil && pki.CheckValidity(there.Leaf, now) == nil && !rotation.IsDue(there.Leaf, now) {
+		return nil
+	}
+	cert, key, err := pki.ClientCertificate(state, apiServerName, apiServerOrganization, now)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, file := range []struct {
+		name    string
+		content []byte
+		mode    fs.FileMode
+	}{{ClientKeyFile, key, privateFile}, {ClientCertFile, cert, 0o644}} {
+		name := filepath.Join(dir, file.name)
+		if err := replaceFile(name, file.content, file.mode); err != nil {
+			problems = append(problems, explainFile("file "+name, "write", err))
+		}
+	}
+	return errors.Join(problems...)
+}

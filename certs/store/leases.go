@@ -1,0 +1,280 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+)
+
+const (
+	// groupLabel tells whose reports belong together: those of the replicas that
+	// share a state.
+	groupLabel = "gatehouse.dev/certificates"
+
+	issuerAnnotation   = "gatehouse.dev/issuer"
+	sha256Annotation   = "gatehouse.dev/certificate-sha256"
+	notAfterAnnotation = "gatehouse.dev/not-after"
+	versionAnnotation  = "gatehouse.dev/version"
+
+	// leasePage is how many Leases are read at a time, and mostLeases altogether.
+	leasePage  = 250
+	mostLeases = 5000
+	// tidied is how many reports are removed by one List at most.
+	tidied = 10
+)
+
+// LeasesConfig says where replicas report.
+type LeasesConfig struct {
+	// Client asks the API server.
+	Client certs.Client
+	// Namespace is that of the Leases.
+	Namespace string
+	// Group is what all replicas that share a state have in common: the name of
+	// its Secret.
+	Group string
+	// Replica is the name of this one: that of its pod, which belongs to one process
+	// at a time. One without a name looks on: it cannot report, and List removes nothing.
+	Replica string
+	// LeafLife is how long a serving certificate lasts: nobody is waited for longer
+	// than that after having been heard of, and for DefaultLeafLife at least, because
+	// others may be configured otherwise. Zero is a year, for whoever does not know.
+	LeafLife time.Duration
+	// Now is the time by the clock on the wall; nil is time.Now. It must be safe for
+	// concurrent use.
+	Now func() time.Time
+}
+
+// Leases is a Replicas in Leases of coordination.k8s.io, one for each process: its
+// name is that of the replica and something random. So two that were given the same
+// name are both listed, and both waited for, and a container that is started anew
+// does not have to wait for its predecessor's Lease.
+//
+// The Lease of a process that was killed is removed by its successor of the same
+// name, once it has been silent for 4*ReportInterval by the API server's clock;
+// until then, a rotation waits for it. The price: where two processes use a name in
+// spite of everything, and one is cut off from the API server when the other
+// starts, the one that is cut off is taken for dead and not waited for. Neither one
+// that starts later, nor one that writes at all, ever is.
+//
+// It needs the rights to list, create, patch and delete leases in the namespace.
+// Which names there will be is not known in advance, so they cannot be named in a
+// Role. Leases that nobody waits for any more, of replicas that have been away for
+// a day, are removed by any replica that lists. No request takes longer than ten
+// seconds.
+type Leases struct {
+	cfg LeasesConfig
+	// name is that of this process's Lease.
+	name string
+	// patience is how long an answer is waited for.
+	patience     time.Duration
+	predecessors predecessors
+	// found is what the last List found.
+	found atomic.Pointer[places]
+}
+
+var _ Replicas = (*Leases)(nil)
+
+// NewLeases asks nothing yet.
+func NewLeases(cfg LeasesConfig) *Leases {
+	instance := "-" + newInstance()
+	name := shortName(cfg.Group, cfg.Replica, validation.DNS1123SubdomainMaxLength-len(instance)) + instance
+	return &Leases{cfg: cfg, name: name, patience: kube.Timeout}
+}
+
+// Report implements Replicas. What others wrote into the fields of the Lease that
+// are ours is overwritten, and whatever else they wrote stays.
+func (l *Leases) Report(ctx context.Context, r *rotation.Report) error {
+	lease, err := l.apply(ctx, r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	defer cancel()
+	l.predecessors.settle(ctx, clock.Monotonic(l.cfg.Now), func() ([]predecessor, error) { return l.findPredecessors(ctx, lease) })
+	return nil
+}
+
+func (l *Leases) apply(ctx context.Context, r *rotation.Report) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	defer cancel()
+	annotations := map[string]string{issuerAnnotation: r.Issuer, versionAnnotation: r.Version}
+	if r.Issuer != "" {
+		annotations[sha256Annotation] = r.SHA256
+		annotations[notAfterAnnotation] = r.NotAfter.UTC().Format(time.RFC3339)
+	}
+	lease := coordinationv1ac.Lease(l.name, l.cfg.Namespace).
+		WithLabels(map[string]string{kube.ManagedByLabel: kube.ManagedBy, groupLabel: labelOf(l.cfg.Group)}).
+		WithAnnotations(annotations).
+		WithSpec(coordinationv1ac.LeaseSpec().
+			WithHolderIdentity(l.cfg.Replica).
+			WithLeaseDurationSeconds(int32(awayTime / time.Second)).
+			WithRenewTime(metav1.NewMicroTime(clock.Wall(l.cfg.Now))))
+	applied, err := l.leases().Apply(ctx, lease, metav1.ApplyOptions{FieldManager: stateManager, Force: true})
+	if err != nil {
+		return nil, l.request("patch").Explain(ctx, err)
+	}
+	return applied, nil
+}
+
+// findPredecessors are the Leases of others with our name, seen from when ours was
+// written. Whatever cannot be removed is waited for until its certificate ends.
+func (l *Leases) findPredecessors(ctx context.Context, own *coordinationv1.Lease) ([]predecessor, error) {
+	now := toldBy(own).written
+	var found []predecessor
+	err := l.each(ctx, func(lease *coordinationv1.Lease) {
+		if t := toldBy(lease); t.replica == l.cfg.Replica && t.place != l.name {
+			found = append(found, predecessor{silent: now.Sub(t.written), remove: func(ctx context.Context) { l.remove(ctx, lease) }})
+		}
+	})
+	return found, err
+}
+
+// each reads all Leases of the group, not from a cache.
+func (l *Leases) each(ctx context.Context, do func(*coordinationv1.Lease)) error {
+	selector := labels.SelectorFromSet(labels.Set{groupLabel: labelOf(l.cfg.Group)}).String()
+	options := metav1.ListOptions{LabelSelector: selector, Limit: leasePage}
+	for count := 0; ; {
+		list, err := l.leases().List(ctx, options)
+		if err != nil {
+			return l.request("list").Explain(ctx, err)
+		}
+		if count += len(list.Items); count > mostLeases {
+			return fmt.Errorf("%s: there are more than %d, and no more are read (hint: delete those of pods that are gone: kubectl -n %s get leases -l %s)",
+				l.request("list").Object, mostLeases, l.cfg.Namespace, selector)
+		}
+		for i := range list.Items {
+			do(&list.Items[i])
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// remove deletes a Lease as it was found: one that was written since stays.
+// Whoever cannot remove it leaves it to somebody who can.
+func (l *Leases) remove(ctx context.Context, lease *coordinationv1.Lease) {
+	_ = l.leases().Delete(ctx, lease.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
+	})
+}
+
+// List implements Replicas. A Lease that does not say what its replica serves
+// counts as one of an issuer that is not known, UnreadableIssuer, for as long as a
+// certificate lasts. There may be 5000 Leases: with more of them it is an error, and
+// a rotation waits.
+func (l *Leases) List(ctx context.Context) ([]rotation.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	defer cancel()
+	now := clock.Wall(l.cfg.Now)
+	var (
+		reports []rotation.Report
+		removed int
+		found   = places{}
+	)
+	err := l.each(ctx, func(lease *coordinationv1.Lease) {
+		report, over := toldBy(lease).report(now, l.cfg.LeafLife)
+		if !over {
+			reports = append(reports, report)
+			found.add(&report, lease.Name)
+			return
+		}
+		if removed++; removed <= tidied && l.cfg.Replica != "" {
+			l.remove(ctx, lease)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.found.Store(&found)
+	sortReports(reports)
+	return reports, nil
+}
+
+// sortReports puts reports in the order of their names.
+func sortReports(reports []rotation.Report) {
+	slices.SortStableFunc(reports, func(a, b rotation.Report) int { return cmp.Compare(a.Replica, b.Replica) })
+}
+
+// toldBy is what a Lease says.
+func toldBy(lease *coordinationv1.Lease) *told {
+	t := &told{
+		place: lease.Name, sha256: lease.Annotations[sha256Annotation], notAfter: lease.Annotations[notAfterAnnotation],
+		version: lease.Annotations[versionAnnotation], written: lease.CreationTimestamp.Time,
+	}
+	if issuer, ok := lease.Annotations[issuerAnnotation]; ok {
+		t.issuer = &issuer
+	}
+	if lease.Spec.HolderIdentity != nil {
+		t.replica = *lease.Spec.HolderIdentity
+	}
+	if lease.Spec.RenewTime != nil {
+		t.renewed = lease.Spec.RenewTime.Time
+	}
+	// The API server writes down by its own clock when a field manager last wrote.
+	for _, managed := range lease.ManagedFields {
+		if managed.Manager == stateManager && managed.Time != nil && managed.Time.After(t.written) {
+			t.written = managed.Time.Time
+		}
+	}
+	return t
+}
+
+// Leave implements Replicas.
+func (l *Leases) Leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	defer cancel()
+	err := l.leases().Delete(ctx, l.name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return l.request("delete").Explain(ctx, err)
+	}
+	return nil
+}
+
+// LeaseOf is the name of the Lease in which the last List found the report of a
+// replica: of several, that of the one which has been silent for longest. It is ""
+// if there was none.
+func (l *Leases) LeaseOf(replica string) string {
+	if found := l.found.Load(); found != nil {
+		return (*found)[replica].name
+	}
+	return ""
+}
+
+// labelOf is a group's name as a label's value, which has to be shorter than the
+// name of a Secret may be.
+func labelOf(group string) string {
+	if len(validation.IsValidLabelValue(group)) == 0 {
+		return group
+	}
+	return shortName(group, "", validation.LabelValueMaxLength)
+}
+
+func (l *Leases) leases() typedcoordinationv1.LeaseInterface {
+	return l.cfg.Client.CoordinationV1().Leases(l.cfg.Namespace)
+}
+
+func (l *Leases) request(verb string) *kube.Request {
+	r := &kube.Request{Object: "Lease " + l.cfg.Namespace + "/" + l.name, Verb: verb, Resource: "leases"}
+	if verb == "list" {
+		r.Object = fmt.Sprintf("Leases of %q in namespace %q", l.cfg.Group, l.cfg.Namespace)
+	}
+	r.Right = fmt.Sprintf("a Role in namespace %q must allow list, create, patch and delete of leases in coordination.k8s.io", l.cfg.Namespace)
+	return r
+}

@@ -1,0 +1,275 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+)
+
+// SecretStoreConfig says which Secret holds a state.
+type SecretStoreConfig struct {
+	// Client asks the API server.
+	Client certs.Client
+	// Namespace and Name are those of the Secret.
+	Namespace, Name string
+	// Notify is told from the goroutine of Watch when changes cannot be watched for
+	// want of the right, and when they can again: once for each. The subject is the
+	// store's String. Nil tells nobody.
+	Notify func(certs.Event)
+}
+
+// SecretStore is a Store in a Secret of type Opaque.
+//
+// It needs the rights to get, watch and patch the one Secret, and to create
+// secrets in its namespace, which cannot be limited to a name. A Secret that was
+// made in advance, without data, saves the last one. Without the right to watch,
+// changes are seen when the caller looks.
+//
+// A Secret that is not ours is a ForeignError and is never written: one of another
+// type, and one that we did not make with data but no key of ours. In a Secret that is ours nothing is
+// changed but our keys: labels, annotations, owners and keys of others stay. One
+// that is being deleted, and waits for a finalizer, is as good as any other until
+// it is gone. No request takes longer than ten seconds.
+type SecretStore struct {
+	cfg SecretStoreConfig
+	// patience is how long an answer is waited for.
+	patience time.Duration
+	// pauses are those between watches.
+	pauses wait.Backoff
+}
+
+var _ Store = (*SecretStore)(nil)
+
+// NewSecretStore asks nothing yet.
+func NewSecretStore(cfg SecretStoreConfig) *SecretStore {
+	return &SecretStore{
+		cfg: cfg, patience: kube.Timeout,
+		pauses: wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: 5 * time.Second},
+	}
+}
+
+// String implements Store.
+func (s *SecretStore) String() string { return "Secret " + s.cfg.Namespace + "/" + s.cfg.Name }
+
+// Object is the Secret, for Events.
+func (s *SecretStore) Object() corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: s.cfg.Namespace, Name: s.cfg.Name}
+}
+
+// Load implements Store.
+func (s *SecretStore) Load(ctx context.Context) (Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	secret, err := s.secrets().Get(ctx, s.cfg.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return Record{}, nil
+	case err != nil:
+		return Record{}, s.request("get").Explain(ctx, err)
+	case secret.Type != corev1.SecretTypeOpaque && secret.Type != "":
+		return Record{}, s.foreign(fmt.Sprintf("it is of type %q and not %q", kube.Truncate(string(secret.Type), kube.MaxTextLength), corev1.SecretTypeOpaque))
+	}
+	// Whatever happened to one that we made, it is to be healed.
+	made := secret.Labels[groupLabel] == labelOf(s.cfg.Name)
+	if strange := strangeKeys(secret.Data); strange != "" && !made {
+		return Record{}, s.foreign("it holds " + strange + " and no key of ours")
+	}
+	return Record{Exists: true, Data: secret.Data, Version: versionOf(secret)}, nil
+}
+
+func (s *SecretStore) foreign(problem string) error {
+	return &ForeignError{Place: s.String(), Problem: problem, Remedy: "name another Secret, or delete this one if nobody needs it"}
+}
+
+// strangeKeys names the keys of data that is not ours. It is "" for data of which
+// any key is ours, and if there is none. The bundle's key says nothing: others use
+// the same one.
+func strangeKeys(data map[string][]byte) string {
+	const most = 5
+	if len(data) == 0 {
+		return ""
+	}
+	for _, key := range rotation.Keys() {
+		if _, ok := data[key]; ok && key != rotation.KeyBundle {
+			return ""
+		}
+	}
+	var names []string
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if len(names) == most {
+			names = append(names, fmt.Sprintf("%d more", len(data)-most))
+			break
+		}
+		names = append(names, fmt.Sprintf("%q", kube.Truncate(key, kube.MaxTextLength/most)))
+	}
+	return strings.Join(names, ", ")
+}
+
+// versionOf is different for two Secrets of the same name too: an etcd that was
+// restored from a backup counts versions a second time.
+func versionOf(secret *corev1.Secret) string {
+	return string(secret.UID) + "/" + secret.ResourceVersion
+}
+
+// Save implements Store.
+func (s *SecretStore) Save(ctx context.Context, old Record, data map[string][]byte) error {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	if !old.Exists {
+		return s.create(ctx, data)
+	}
+	return s.patch(ctx, old.Version, data)
+}
+
+func (s *SecretStore) create(ctx context.Context, data map[string][]byte) error {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.cfg.Namespace, Name: s.cfg.Name, Labels: s.labels()},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       data,
+	}
+	_, err := s.secrets().Create(ctx, secret, metav1.CreateOptions{FieldManager: stateManager})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return ErrConflict
+	case err != nil:
+		return s.request("create").Explain(ctx, err)
+	}
+	return nil
+}
+
+// labels are those of a Secret that we made. The reports of the replicas have the
+// same ones.
+func (s *SecretStore) labels() map[string]string {
+	return map[string]string{kube.ManagedByLabel: kube.ManagedBy, groupLabel: labelOf(s.cfg.Name)}
+}
+
+// patch changes our keys alone, which an update could not promise without another
+// look at everything else that is there.
+func (s *SecretStore) patch(ctx context.Context, version string, data map[string][]byte) error {
+	var change struct {
+		Metadata struct {
+			UID             string `json:"uid"`
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+		// Data has null for what is to go.
+		Data map[string][]byte `json:"data"`
+	}
+	change.Metadata.UID, change.Metadata.ResourceVersion, _ = strings.Cut(version, "/")
+	if change.Metadata.ResourceVersion == "" {
+		return ErrConflict // without one, the API server would not compare
+	}
+	change.Data = map[string][]byte{}
+	for _, key := range rotation.Keys() {
+		change.Data[key] = nil
+	}
+	for key, value := range data {
+		change.Data[key] = append([]byte{}, value...)
+	}
+	body, err := json.Marshal(&change)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s, err)
+	}
+	_, err = s.secrets().Patch(ctx, s.cfg.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: stateManager})
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), kube.IsInvalidField(err, "metadata.uid"):
+		return ErrConflict
+	case kube.IsInvalidField(err, "data"):
+		return kube.NewError(fmt.Sprintf("%s: it cannot be written, because it says \"immutable: true\" (hint: delete it: a replica that serves writes it again from memory)", s), err)
+	case err != nil:
+		return s.request("patch").Explain(ctx, err)
+	}
+	return nil
+}
+
+// Watch implements Store. It goes on whatever happens: with pauses of up to eight
+// seconds where a watch is not allowed or nobody answers.
+func (s *SecretStore) Watch(ctx context.Context, changed func()) {
+	pauses, state := s.pauses, certs.Reporter{Notify: s.cfg.Notify}
+	for ctx.Err() == nil {
+		began := time.Now()
+		s.watchOnce(ctx, changed, &state)
+		if time.Since(began) > kube.SteadyTime {
+			pauses = s.pauses
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pauses.Step()):
+		}
+	}
+}
+
+// watchOnce returns when the watch ends.
+func (s *SecretStore) watchOnce(ctx context.Context, changed func(), state *certs.Reporter) {
+	lasts := wait.Jitter(kube.WatchTime, 1)
+	ctx, cancel := context.WithTimeout(ctx, lasts+s.patience)
+	defer cancel()
+	seconds := int64(lasts / time.Second)
+	// The time for an answer is that until the watch begins.
+	patience := time.AfterFunc(s.patience, cancel)
+	// Without a resource version it begins with what is there now, so that no right
+	// to list is needed and no change falls in between.
+	w, err := s.secrets().Watch(ctx, metav1.ListOptions{
+		FieldSelector:  fields.OneTermEqualSelector(metav1.ObjectNameField, s.cfg.Name).String(),
+		TimeoutSeconds: &seconds,
+	})
+	event := certs.Event{Subject: s.String(), Object: s.Object()}
+	if err != nil || !patience.Stop() {
+		if err == nil {
+			w.Stop()
+		}
+		if apierrors.IsForbidden(err) { // whatever else is wrong, Load meets too
+			event.Reason = certs.ReasonStoreFailed
+			event.Err = fmt.Errorf("changes are noticed every %s only: %w", PollInterval, s.request("watch").Explain(ctx, err))
+			state.Report(event)
+		}
+		return
+	}
+	defer w.Stop()
+	if state.Last != "" {
+		event.Message = "changes are noticed at once again"
+		state.Report(event)
+	}
+	changed()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, more := <-w.ResultChan():
+			if !more || event.Type == watch.Error {
+				return
+			}
+			changed()
+		}
+	}
+}
+
+func (s *SecretStore) secrets() typedv1.SecretInterface {
+	return s.cfg.Client.CoreV1().Secrets(s.cfg.Namespace)
+}
+
+func (s *SecretStore) request(verb string) *kube.Request {
+	r := &kube.Request{Object: s.String(), Verb: verb, Resource: "secrets"}
+	r.Right = fmt.Sprintf("a Role in namespace %q must allow get, watch and patch of the secret %q", s.cfg.Namespace, s.cfg.Name)
+	if verb == "create" {
+		r.Right = fmt.Sprintf("a Role in namespace %q must allow create of secrets, which cannot be limited to a name; or make the secret %q in advance, without data", s.cfg.Namespace, s.cfg.Name)
+	}
+	return r
+}
