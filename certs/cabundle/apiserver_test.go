@@ -101,7 +101,7 @@ func bundleIn(o *configuration, webhook string) []byte {
 func managed(o *configuration) []string {
 	var names []string
 	for i := range o.Webhooks {
-		if name := o.Webhooks[i].Name; newObject(validating{}, &o.ObjectMeta).applied(name) {
+		if name := o.Webhooks[i].Name; newObject(kinds()[1], &o.ObjectMeta).isApplied(name) {
 			names = append(names, name)
 		}
 	}
@@ -274,7 +274,7 @@ func (s *apiServer) patch(r *http.Request, path string, body []byte) (*http.Resp
 	}
 	for i := range o.Webhooks {
 		w := &o.Webhooks[i]
-		if list := newObject(validating{}, &o.ObjectMeta).managers(w.Name); len(list) == 1 && list[0].Name == FieldManager && !slices.Contains(names, w.Name) {
+		if list := newObject(kinds()[1], &o.ObjectMeta).managers(w.Name); len(list) == 1 && list[0].Name == FieldManager && !slices.Contains(names, w.Name) {
 			w.ClientConfig.CABundle = nil
 		}
 	}

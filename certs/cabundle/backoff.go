@@ -21,13 +21,13 @@ func (b *backoff) next() time.Duration { return b.between(firstDelay, longestDel
 // between is next with other limits.
 func (b *backoff) between(first, longest time.Duration) time.Duration {
 	b.delay = min(max(2*b.delay, first), longest)
-	return b.delay/2 + jitter(b.delay/2)
+	return b.delay/2 + randomUpTo(b.delay/2)
 }
 
 func (b *backoff) reset() { b.delay = 0 }
 
-// jitter is a random time of at most the longest.
-func jitter(longest time.Duration) time.Duration {
+// randomUpTo is a random time of at most the longest.
+func randomUpTo(longest time.Duration) time.Duration {
 	return rand.N(longest + 1) //nolint:gosec // no secret
 }
 

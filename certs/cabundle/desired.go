@@ -11,9 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
-// authorities asks what is to be published. That nobody knows is reported if it
-// lasts.
-func (p *Publisher) authorities(ctx context.Context) ([]*x509.Certificate, error) {
+// readAuthorities returns the CAs to publish. An error that lasts is reported.
+func (p *Publisher) readAuthorities(ctx context.Context) ([]*x509.Certificate, error) {
 	request, cancel := bounded(ctx)
 	defer cancel()
 	list, err := p.cfg.Authorities.Bundle(request)
@@ -25,24 +24,24 @@ func (p *Publisher) authorities(ctx context.Context) ([]*x509.Certificate, error
 	case p.cfg.Authorities.Certificate() == nil:
 		err = errNoCertificate
 	default:
-		p.unknown, p.unknownTold = time.Time{}, false
+		p.unknown, p.unknownReported = time.Time{}, false
 		p.unknownBackoff.reset()
 		return list, nil
 	}
 	if p.unknown.IsZero() {
 		p.unknown = time.Now()
 	}
-	if ctx.Err() == nil && !p.unknownTold && time.Since(p.unknown) >= grace {
-		p.unknownTold = true
+	if ctx.Err() == nil && !p.unknownReported && time.Since(p.unknown) >= grace {
+		p.unknownReported = true
 		p.failed.Add(1)
 		p.notify(certs.Event{Reason: certs.ReasonPublishFailed, Err: fmt.Errorf("no caBundle is written, because it is not known which CAs belong there: %w", err)})
 	}
 	return nil, err
 }
 
-// check is an error for a bundle that must not be written into a configuration: an
-// API server that has it could not call us.
-func (p *Publisher) check(o *object, list []*x509.Certificate) error {
+// checkBundle returns an error if API servers could not call us once the bundle is
+// written into a configuration.
+func (p *Publisher) checkBundle(o *object, list []*x509.Certificate) error {
 	now := p.cfg.Now().Round(0)
 	for _, cert := range list {
 		switch {
@@ -58,9 +57,9 @@ func (p *Publisher) check(o *object, list []*x509.Certificate) error {
 	if err != nil {
 		return fmt.Errorf("%s: no caBundle is written: %w", o, err)
 	}
-	wanted := parseBundle(string(rotation.Bundle(list)))
+	desired := parseBundle(string(rotation.Bundle(list)))
 	for _, e := range p.ours(o) {
-		if err := chain.verify(wanted, e.server, now); err != nil {
+		if err := chain.verify(desired, e.server, now); err != nil {
 			return fmt.Errorf("%s, webhook %q: no caBundle is written, because calls would fail with it: %w", o, e.name, err)
 		}
 	}

@@ -29,26 +29,26 @@ func (o *object) managers(entry string) []Manager {
 	return o.managersWhere(func(fields []byte) bool { return managesBundle(fields, entry) })
 }
 
-// applied tells whether a Publisher manages the entry's caBundle: then a patch
+// isApplied tells whether a Publisher manages the entry's caBundle: then a patch
 // without that takes it away.
-func (o *object) applied(entry string) bool {
+func (o *object) isApplied(entry string) bool {
 	return slices.ContainsFunc(o.managers(entry), func(m Manager) bool {
 		return m.Name == FieldManager && m.Operation == string(metav1.ManagedFieldsOperationApply)
 	})
 }
 
-// published tells whether a Publisher, this one or another, wrote the entry's
+// isPublished tells whether a Publisher, this one or another, wrote the entry's
 // caBundle last: nobody else manages it.
-func (o *object) published(entry string) bool {
+func (o *object) isPublished(entry string) bool {
 	list := o.managers(entry)
 	return len(list) > 0 && !slices.ContainsFunc(list, func(m Manager) bool { return m.Name != FieldManager })
 }
 
-// intruder is the manager other than ourselves who changed the entry's caBundle:
+// foreignManager is the manager other than ourselves who changed the entry's caBundle:
 // who manages it now or, if nobody does because it was taken away, who wrote last
 // and after us. False if it left no trace: to take a field away and to change
 // nothing else makes nobody a manager.
-func (o *object) intruder(entry string) (Manager, bool) {
+func (o *object) foreignManager(entry string) (Manager, bool) {
 	var ours time.Time
 	others := func(list []Manager) []Manager {
 		return slices.DeleteFunc(list, func(m Manager) bool {

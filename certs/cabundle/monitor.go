@@ -9,23 +9,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 )
 
-// doubtTime is how long a configuration may not trust what is served before that
-// is reported: somebody may be about to mend it.
-const doubtTime = 5 * time.Second
+// distrustTime is how long a configuration may distrust the serving certificate
+// before that is reported: somebody may be about to repair it.
+const distrustTime = 5 * time.Second
 
-// Doubt reports, until the context ends, each configuration that does not trust
-// what is served, with ReasonUntrusted, and when it does again. The function gives
-// what is served, nil if nothing is. Nothing is reported before something is.
+// MonitorTrust reports each configuration that does not trust the serving certificate,
+// with ReasonUntrusted, and when it trusts it again, until the context ends. serving
+// returns the serving certificate, nil if there is none: then nothing is reported.
 //
-// It looks for Ready too, so that the first who asks is told what is true by then
-// and has not to ask twice.
-func (w *Watcher) Doubt(ctx context.Context, serving func() *tls.Certificate) error {
-	doubts := map[target]*doubt{}
+// It evaluates Ready too, so that the first probe gets the final answer.
+func (w *Watcher) MonitorTrust(ctx context.Context, serving func() *tls.Certificate) error {
+	known := map[target]*distrusted{}
 	for {
 		changed := w.Changed()
 		cert := serving()
-		w.doubt(doubts, cert)
-		again := time.NewTimer(w.settle(cert))
+		w.reportUntrusted(known, cert)
+		again := time.NewTimer(w.untilReady(cert))
 		select {
 		case <-ctx.Done():
 			again.Stop()
@@ -37,12 +36,12 @@ func (w *Watcher) Doubt(ctx context.Context, serving func() *tls.Certificate) er
 	}
 }
 
-// settle looks for Ready, and says when to look again: at the end of the time that
-// API servers are given to notice, and until there is something for them to notice
-// as often as that, because what is served may change without a sign.
-func (w *Watcher) settle(cert *tls.Certificate) time.Duration {
+// untilReady evaluates Ready, and returns when to evaluate it again: at the end of the
+// time that API servers are given to notice, and before that starts as often as that,
+// because the serving certificate may change without a sign.
+func (w *Watcher) untilReady(cert *tls.Certificate) time.Duration {
 	if w.Ready(cert) == nil {
-		return doubtTime
+		return distrustTime
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,34 +51,34 @@ func (w *Watcher) settle(cert *tls.Certificate) time.Duration {
 	return noticeTime - time.Since(w.verified)
 }
 
-// doubt is a configuration that does not trust what is served.
-type doubt struct {
-	since time.Time
-	told  string
+// distrusted is a configuration that does not trust the serving certificate.
+type distrusted struct {
+	since    time.Time
+	reported string
 }
 
-func (w *Watcher) doubt(doubts map[target]*doubt, cert *tls.Certificate) {
+func (w *Watcher) reportUntrusted(known map[target]*distrusted, cert *tls.Certificate) {
 	if cert == nil || w.cfg.Notify == nil {
 		return
 	}
 	w.reporting.Lock()
 	defer w.reporting.Unlock()
-	for _, j := range w.judge(cert, w.cfg.Now().Round(0)) {
-		d := doubts[j.target]
+	for _, j := range w.judgements(cert, w.cfg.Now().Round(0)) {
+		d := known[j.target]
 		event := certs.Event{Subject: Subject, Reason: certs.ReasonUntrusted, Err: j.err, Object: j.target.reference()}
 		switch {
 		case errors.Is(j.err, certs.ErrUnread):
 		case j.err == nil && d == nil:
 		case j.err == nil:
-			delete(doubts, j.target)
-			if d.told != "" {
+			delete(known, j.target)
+			if d.reported != "" {
 				event.Reason, event.Message = certs.ReasonTrusted, "the serving certificate is trusted again"
 				w.cfg.Notify(event)
 			}
 		case d == nil:
-			doubts[j.target] = &doubt{since: time.Now()}
-		case time.Since(d.since) >= doubtTime && d.told != j.err.Error():
-			d.told = j.err.Error()
+			known[j.target] = &distrusted{since: time.Now()}
+		case time.Since(d.since) >= distrustTime && d.reported != j.err.Error():
+			d.reported = j.err.Error()
 			w.cfg.Notify(event)
 		}
 	}

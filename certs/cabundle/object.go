@@ -85,7 +85,7 @@ func (o *object) reference() corev1.ObjectReference {
 }
 
 func (t target) reference() corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: t.kind.name(), Name: t.name}
+	return corev1.ObjectReference{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: t.kind.name, Name: t.name}
 }
 
 // hosts are the names and addresses that we serve. None stand for all.

@@ -31,7 +31,7 @@ const (
 	classAuthorities  = "authorities"
 	classUnverified   = "unverified"
 	classMissing      = "missing"
-	classRival        = "rival"
+	classPublisher    = "publisher"
 )
 
 // watchProblem is a request to list or watch a target that failed.
@@ -52,7 +52,7 @@ func writeProblem(t target, err error) *problem {
 func requestProblem(t target, what, verbs string, err error) *problem {
 	switch {
 	case apierrors.IsForbidden(err):
-		return &problem{classForbidden, fmt.Errorf("%s: %s: grant %s on %s with resourceNames [%q] in a ClusterRole, and bind it to who asks: %w", t, what, verbs, t.kind.resource(), t.name, err)}
+		return &problem{classForbidden, fmt.Errorf("%s: %s: grant %s on %s with resourceNames [%q] in a ClusterRole, and bind it to who asks: %w", t, what, verbs, t.kind.resource, t.name, err)}
 	case apierrors.IsUnauthorized(err):
 		return &problem{classUnauthorized, fmt.Errorf("%s: %s: the API server does not know who asks: check the token of the ServiceAccount, or the kubeconfig: %w", t, what, err)}
 	case apierrors.IsInvalid(err):

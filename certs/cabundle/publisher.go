@@ -67,25 +67,28 @@ type Publisher struct {
 
 	// What follows belongs to the goroutine of Run.
 
-	// wanted is the bundle that was read last, nil before.
-	wanted  []byte
+	// desired is the bundle that was read last, nil before.
+	desired []byte
 	records map[target]*record
 	// unknown is since when authorities have known nothing, zero if they do.
-	unknown        time.Time
-	unknownTold    bool
-	unknownBackoff backoff
+	unknown         time.Time
+	unknownReported bool
+	unknownBackoff  backoff
 }
 
 // record is what a Publisher remembers of a configuration.
 type record struct {
-	// seen are the bundles of entries, where they were as wanted.
+	// seen are the bundles of entries, where they were as desired.
 	seen map[string]string
-	// told is the class of the problem that was reported, "" if there is none.
-	told string
+	// class is that of the problem that was reported, "" if there is none.
+	class string
 	// retry is when to try again after a failure.
 	retry   time.Time
 	backoff backoff
-	rivalry rivalry
+	// lastConflict is when another Gatehouse was last found to have written, and
+	// pauses are those before its caBundle is overwritten.
+	lastConflict time.Time
+	pauses       backoff
 	// overwrites is how often the configuration was overwritten since that was
 	// reported, which was at reported; last describes the last time.
 	overwrites int
@@ -117,9 +120,9 @@ func (p *Publisher) Run(ctx context.Context) error {
 	authorities := p.cfg.Authorities.Changed()
 	for refresh := true; ; {
 		watched := p.cfg.Watcher.Changed()
-		p.step(ctx, refresh)
+		p.reconcile(ctx, refresh)
 		refresh = false
-		again, stop := p.again()
+		again, stop := p.retryTimer()
 		select {
 		case <-ctx.Done():
 			stop()
@@ -130,26 +133,22 @@ func (p *Publisher) Run(ctx context.Context) error {
 			refresh = true
 		case <-ticker.C:
 			refresh = true
-			p.flush()
+			p.reportHeldBack()
 		case <-again:
 		}
 		stop()
 	}
 }
 
-// again fires when something that failed is to be tried again.
-func (p *Publisher) again() (fires <-chan time.Time, stop func()) {
+// retryTimer fires when something that failed is to be tried again.
+func (p *Publisher) retryTimer() (fires <-chan time.Time, stop func()) {
 	var next time.Time
 	for _, r := range p.records {
-		at := r.retry
-		if r.rivalry.until.After(at) {
-			at = r.rivalry.until
-		}
-		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
+		if !r.retry.IsZero() && (next.IsZero() || r.retry.Before(next)) {
+			next = r.retry
 		}
 	}
-	if p.wanted == nil {
+	if p.desired == nil {
 		next = time.Now().Add(p.unknownBackoff.next())
 	}
 	if next.IsZero() {
@@ -159,41 +158,40 @@ func (p *Publisher) again() (fires <-chan time.Time, stop func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// step writes what is to be written. It asks the authorities first if told so, or
-// if it does not know what is wanted.
-func (p *Publisher) step(ctx context.Context, refresh bool) {
-	if refresh || p.wanted == nil {
-		if list, err := p.authorities(ctx); err == nil {
-			p.want(list)
+// reconcile writes what is to be written. It asks the authorities first if told so, or
+// if it does not know what is desired.
+func (p *Publisher) reconcile(ctx context.Context, refresh bool) {
+	if refresh || p.desired == nil {
+		if list, err := p.readAuthorities(ctx); err == nil {
+			p.setDesired(list)
 		}
 	}
-	if p.wanted == nil || len(p.due()) == 0 || !sleep(ctx, jitter(spread)) {
+	if p.desired == nil || len(p.outdated()) == 0 || !sleep(ctx, randomUpTo(spread)) {
 		return
 	}
-	for _, o := range p.due() {
-		p.repair(ctx, o.target)
+	for _, o := range p.outdated() {
+		p.write(ctx, o.target)
 	}
 }
 
-// due are the configurations that have another bundle than wanted.
-func (p *Publisher) due() []*object {
+// outdated are the configurations that have another bundle than desired.
+func (p *Publisher) outdated() []*object {
 	var list []*object
-	known, _ := p.cfg.Watcher.look()
+	known, _ := p.cfg.Watcher.snapshot()
 	for i, k := range known {
 		o, r := k.found, p.record(p.cfg.Watcher.targets[i])
 		if o == nil || o.deleting {
-			*r = record{seen: map[string]string{}, reported: r.reported, rivalry: r.rivalry}
-			r.rivalry.until = time.Time{}
+			*r = record{seen: map[string]string{}, reported: r.reported, lastConflict: r.lastConflict, pauses: r.pauses}
 			continue
 		}
 		if o.injector != "" {
-			r.retry, r.rivalry.until = time.Time{}, time.Time{}
-			p.refuse(r, o)
+			r.retry = time.Time{}
+			p.reportInjector(r, o)
 			continue
 		}
 		differs := false
 		for _, e := range p.ours(o) {
-			if e.raw == string(p.wanted) {
+			if e.raw == string(p.desired) {
 				r.seen[e.name] = e.raw
 			} else {
 				differs = true
@@ -201,15 +199,20 @@ func (p *Publisher) due() []*object {
 		}
 		switch {
 		case !differs:
-			r.told, r.retry, r.rivalry.until = "", time.Time{}, time.Time{}
+			r.class, r.retry = "", time.Time{}
 			r.backoff.reset()
-		case time.Now().Before(r.retry):
-		case time.Now().Before(r.rivalry.until) && len(p.rivals(r, o)) > 0:
-		default:
+		case !time.Now().Before(r.retry), r.class == classPublisher && !p.hasConflict(r, o):
 			list = append(list, o)
 		}
 	}
 	return list
+}
+
+// hasConflict reports whether another Gatehouse has overwritten our entries, and
+// nothing else is wrong.
+func (p *Publisher) hasConflict(r *record, o *object) bool {
+	_, ok := p.conflicting(r, o)
+	return ok
 }
 
 func (p *Publisher) ours(o *object) []entry { return hosts(p.cfg.Watcher.cfg.Hosts).ours(o) }
@@ -221,42 +224,40 @@ func (p *Publisher) record(t target) *record {
 	return p.records[t]
 }
 
-// repair writes a configuration, and tries again if others came before.
-func (p *Publisher) repair(ctx context.Context, t target) {
+// write writes a configuration, and tries again if others came before.
+func (p *Publisher) write(ctx context.Context, t target) {
 	var failure *problem
 	r := p.record(t)
 	for try := range tries {
-		if try > 0 && !sleep(ctx, jitter(retrySpread)) {
+		if try > 0 && !sleep(ctx, randomUpTo(retrySpread)) {
 			return
 		}
-		failure = p.attempt(ctx, t)
+		failure = p.tryWrite(ctx, t)
 		if failure == nil || failure.class != classConflict {
 			break
 		}
 	}
 	switch {
 	case failure == nil:
-		r.retry, r.rivalry.until = time.Time{}, time.Time{}
-		r.backoff.reset()
-		return
-	case failure.class == classRival:
 		r.retry = time.Time{}
 		r.backoff.reset()
-		return
+	case failure.class == classPublisher:
+		r.backoff.reset()
+	default:
+		if failure.class == classConflict {
+			p.fail(ctx, r, t.reference(), failure)
+		}
+		r.retry = time.Now().Add(r.backoff.next())
 	}
-	if failure.class == classConflict {
-		p.fail(ctx, r, t.reference(), failure)
-	}
-	r.retry = time.Now().Add(r.backoff.next())
 }
 
-// attempt reads a configuration, then the authorities, and writes the one into
+// tryWrite reads a configuration, then the authorities, and writes the one into
 // the other if it is still the one that was read. In this order nobody writes
 // what is out of date: whoever reads older authorities has read the configuration
 // before those were published that followed, and loses.
-func (p *Publisher) attempt(ctx context.Context, t target) *problem {
+func (p *Publisher) tryWrite(ctx context.Context, t target) *problem {
 	r := p.record(t)
-	o, err := live(ctx, p.cfg.Client, t)
+	o, err := getObject(ctx, p.cfg.Client, t)
 	if err != nil {
 		return p.fail(ctx, r, t.reference(), getProblem(t, err))
 	}
@@ -264,36 +265,34 @@ func (p *Publisher) attempt(ctx context.Context, t target) *problem {
 	case o == nil || o.deleting:
 		return nil
 	case o.injector != "":
-		p.refuse(r, o)
+		p.reportInjector(r, o)
 		return nil
 	}
-	list, err := p.authorities(ctx)
+	list, err := p.readAuthorities(ctx)
 	if err != nil {
 		return &problem{classAuthorities, err}
 	}
-	p.want(list)
+	p.setDesired(list)
 	var (
 		names, changed []string
 		overwritten    bool
 	)
 	for _, e := range p.ours(o) {
 		names = append(names, e.name)
-		if e.raw != string(p.wanted) {
+		if e.raw != string(p.desired) {
 			changed = append(changed, e.name)
-			overwritten = overwritten || r.seen[e.name] == string(p.wanted)
+			overwritten = overwritten || r.seen[e.name] == string(p.desired)
 		}
 	}
-	theirs := p.rivals(r, o)
+	theirs, conflict := p.conflicting(r, o)
 	if len(changed) == 0 {
 		return nil
 	}
-	if err := p.check(o, list); err != nil {
+	if err := p.checkBundle(o, list); err != nil {
 		return p.fail(ctx, r, o.reference(), &problem{classUnverified, err})
 	}
-	if len(theirs) > 0 {
-		if failure := p.yield(r, o, theirs[0]); failure != nil {
-			return failure
-		}
+	if conflict && (r.class != classPublisher || time.Now().Before(r.retry)) {
+		return p.conflict(ctx, r, o, theirs)
 	}
 	request, cancel := bounded(ctx)
 	defer cancel()
@@ -304,7 +303,7 @@ func (p *Publisher) attempt(ctx context.Context, t target) *problem {
 	case apierrors.IsInvalid(err):
 		// That is what an API server says of a patch without all that a webhook must
 		// have, where there is nothing to patch.
-		if there, gone := live(ctx, p.cfg.Client, t); gone == nil && there == nil {
+		if there, gone := getObject(ctx, p.cfg.Client, t); gone == nil && there == nil {
 			return nil
 		}
 		return p.fail(ctx, r, o.reference(), writeProblem(t, err))
@@ -312,20 +311,19 @@ func (p *Publisher) attempt(ctx context.Context, t target) *problem {
 		return p.fail(ctx, r, o.reference(), writeProblem(t, err))
 	}
 	p.published.Add(1)
-	r.told = ""
+	r.class = ""
 	for _, name := range names {
-		r.seen[name] = string(p.wanted)
+		r.seen[name] = string(p.desired)
 	}
-	if len(theirs) > 0 {
-		// What there is to say was said before the wait.
-		p.overwritten.Add(1)
+	if conflict {
+		p.overwritten.Add(1) // it was reported before the pause
 		return nil
 	}
-	p.tell(r, o, list, changed, overwritten)
+	p.reportWritten(r, o, list, changed, overwritten)
 	return nil
 }
 
-// patch are the entries to apply: ours, by their names, with what is wanted. Those
+// patch are the entries to apply: ours, by their names, with what is desired. Those
 // that were ours once, or are another Gatehouse's that we share the configuration
 // with, keep what they have: without them in the patch it would be taken away.
 func (p *Publisher) patch(o *object, ours []string) []entry {
@@ -333,22 +331,24 @@ func (p *Publisher) patch(o *object, ours []string) []entry {
 	for _, e := range o.entries {
 		switch {
 		case slices.Contains(ours, e.name):
-			list = append(list, entry{name: e.name, raw: string(p.wanted)})
-		case e.raw != "" && o.applied(e.name):
+			list = append(list, entry{name: e.name, raw: string(p.desired)})
+		case e.raw != "" && o.isApplied(e.name):
 			list = append(list, entry{name: e.name, raw: e.raw})
 		}
 	}
 	return list
 }
 
-// want takes in what is wanted now. If that is something new, it is written at
-// once, whoever wrote what is there.
-func (p *Publisher) want(list []*x509.Certificate) {
-	wanted := rotation.Bundle(list)
-	if !bytes.Equal(wanted, p.wanted) {
+// setDesired sets what is desired now. A new bundle is written at once, whoever wrote
+// what is there.
+func (p *Publisher) setDesired(list []*x509.Certificate) {
+	desired := rotation.Bundle(list)
+	if !bytes.Equal(desired, p.desired) {
 		for _, r := range p.records {
-			r.rivalry.until = time.Time{}
+			if r.class == classPublisher {
+				r.retry = time.Time{}
+			}
 		}
 	}
-	p.wanted = wanted
+	p.desired = desired
 }

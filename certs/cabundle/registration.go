@@ -12,17 +12,11 @@
 package cabundle
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/gatehouse-dev/gatehouse/certs"
 )
 
 // Registration names a webhook configuration.
@@ -37,8 +31,8 @@ type Registration struct {
 // String is the registration as ParseRegistration reads it.
 func (r Registration) String() string {
 	for _, k := range kinds() {
-		if k.name() == r.Kind {
-			return k.short() + "/" + r.Name
+		if k.name == r.Kind {
+			return k.short + "/" + r.Name
 		}
 	}
 	return r.Name
@@ -55,9 +49,9 @@ func ParseRegistration(text string) (Registration, error) {
 	if hasKind {
 		var allowed []string
 		for _, k := range kinds() {
-			allowed = append(allowed, k.short())
-			if k.short() == prefix {
-				r.Kind = k.name()
+			allowed = append(allowed, k.short)
+			if k.short == prefix {
+				r.Kind = k.name
 			}
 		}
 		if r.Kind == "" {
@@ -80,37 +74,13 @@ func quote(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// kind is a kind of objects that hold a caBundle. What is done with them knows
-// nothing else of them.
-type kind interface {
-	// name is the name in the API, resource that in roles, short that on a command
-	// line.
-	name() string
-	resource() string
-	short() string
-	get(ctx context.Context, client certs.Client, name string) (*object, error)
-	// list are the objects, and the resourceVersion to watch from.
-	list(ctx context.Context, client certs.Client, options metav1.ListOptions) ([]*object, string, error)
-	watch(ctx context.Context, client certs.Client, options metav1.ListOptions) (watch.Interface, error)
-	// convert is an object that was watched, nil if it is none of the kind.
-	convert(o runtime.Object) *object
-	// apply writes the bundles of the entries, in one patch. It is a conflict if the
-	// object has another resourceVersion, and invalid if it does not exist. Bundles
-	// that were written so before, and are of entries that are missing now, are
-	// taken away.
-	apply(ctx context.Context, client certs.Client, name, resourceVersion string, entries []entry) error
-}
-
-// kinds are all kinds, in the order in which they are shown.
-func kinds() []kind { return []kind{mutating{}, validating{}} }
-
 // target is an object that may or may not exist.
 type target struct {
 	kind kind
 	name string
 }
 
-func (t target) String() string { return t.kind.name() + " " + t.name }
+func (t target) String() string { return t.kind.name + " " + t.name }
 
 // group is targets of which at least one must exist. It holds their indexes.
 type group []int
@@ -124,7 +94,7 @@ func targetsOf(registrations []Registration) ([]target, []group) {
 	for _, r := range registrations {
 		var g group
 		for _, k := range kinds() {
-			if r.Kind != "" && r.Kind != k.name() {
+			if r.Kind != "" && r.Kind != k.name {
 				continue
 			}
 			t := target{kind: k, name: r.Name}

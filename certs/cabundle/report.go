@@ -2,9 +2,7 @@ package cabundle
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -28,20 +26,20 @@ func (p *Publisher) fail(ctx context.Context, r *record, about corev1.ObjectRefe
 		return failure
 	}
 	p.failed.Add(1)
-	if r.told != failure.class {
-		r.told = failure.class
+	if r.class != failure.class {
+		r.class = failure.class
 		p.notify(certs.Event{Reason: certs.ReasonPublishFailed, Object: about, Err: failure.err})
 	}
 	return failure
 }
 
-// refuse reports a configuration that cainjector writes into: two writers would
+// reportInjector reports a configuration that cainjector writes into: two writers would
 // undo each other's work for ever.
-func (p *Publisher) refuse(r *record, o *object) {
-	if r.told == classInjector {
+func (p *Publisher) reportInjector(r *record, o *object) {
+	if r.class == classInjector {
 		return
 	}
-	r.told = classInjector
+	r.class = classInjector
 	p.failed.Add(1)
 	p.notify(certs.Event{
 		Reason: certs.ReasonPublishFailed, Object: o.reference(),
@@ -49,11 +47,11 @@ func (p *Publisher) refuse(r *record, o *object) {
 	})
 }
 
-// tell reports what was written. That somebody else overwrites it is reported at
+// reportWritten reports what was written. That somebody else overwrites it is reported at
 // most once in an interval, with how often.
-func (p *Publisher) tell(r *record, before *object, list []*x509.Certificate, changed []string, overwritten bool) {
-	event := certs.Event{Object: before.reference()}
-	event.NotAfter, event.SHA256 = fingerprint(list)
+func (p *Publisher) reportWritten(r *record, before *object, list []*x509.Certificate, changed []string, overwritten bool) {
+	event := certs.EventOf(Subject, list...)
+	event.Object = before.reference()
 	webhooks := "webhook"
 	if len(changed) > 1 {
 		webhooks = "webhooks"
@@ -70,24 +68,24 @@ func (p *Publisher) tell(r *record, before *object, list []*x509.Certificate, ch
 	}
 	p.overwritten.Add(1)
 	who := "somebody"
-	if m, ok := before.intruder(changed[0]); ok {
+	if m, ok := before.foreignManager(changed[0]); ok {
 		who = fmt.Sprintf("%q (%s)", m.Name, m.Operation)
 	}
 	event.Reason = certs.ReasonOverwritten
 	event.Message = fmt.Sprintf("%s: %s changed the caBundle of %s, and it was put right: have it leave out that field", before, who, webhooks)
 	r.overwrites++
 	r.last = event
-	p.flushOne(r)
+	p.reportOverwritten(r)
 }
 
-// flush reports what was held back.
-func (p *Publisher) flush() {
+// reportHeldBack reports what was held back.
+func (p *Publisher) reportHeldBack() {
 	for _, t := range p.cfg.Watcher.targets {
-		p.flushOne(p.record(t))
+		p.reportOverwritten(p.record(t))
 	}
 }
 
-func (p *Publisher) flushOne(r *record) {
+func (p *Publisher) reportOverwritten(r *record) {
 	now := time.Now()
 	if r.overwrites == 0 || !r.reported.IsZero() && now.Sub(r.reported) < interval {
 		return
@@ -98,18 +96,6 @@ func (p *Publisher) flushOne(r *record) {
 	}
 	r.overwrites, r.reported = 0, now
 	p.notify(event)
-}
-
-// fingerprint is of certificates what certs.Event has of a pool.
-func fingerprint(list []*x509.Certificate) (notAfter time.Time, hash string) {
-	sum := sha256.New()
-	for _, cert := range list {
-		sum.Write(cert.Raw)
-		if cert.NotAfter.After(notAfter) {
-			notAfter = cert.NotAfter
-		}
-	}
-	return notAfter, hex.EncodeToString(sum.Sum(nil))
 }
 
 func subjects(list []*x509.Certificate) string {

@@ -61,13 +61,13 @@ type Certificate struct {
 // configuration that need not exist, because that of the other kind does, is left
 // out unless it exists.
 func (w *Watcher) Status() []Status {
-	known, bundles := w.look()
+	known, bundles := w.snapshot()
 	var list []Status
 	for i, k := range known {
-		if k.read && k.found == nil && !w.missed(i, known) {
+		if k.read && k.found == nil && !w.isMissed(i, known) {
 			continue
 		}
-		s := Status{Kind: w.targets[i].kind.name(), Name: w.targets[i].name, Read: k.read}
+		s := Status{Kind: w.targets[i].kind.name, Name: w.targets[i].name, Read: k.read}
 		if k.failed != nil {
 			s.Problem = k.failed.err.Error()
 		}
@@ -82,8 +82,8 @@ func (w *Watcher) Status() []Status {
 	return list
 }
 
-// missed tells whether a target that does not exist should.
-func (w *Watcher) missed(i int, known []knowledge) bool {
+// isMissed tells whether a target that does not exist should.
+func (w *Watcher) isMissed(i int, known []targetState) bool {
 	for _, g := range w.groups {
 		others := false
 		for _, j := range g {
@@ -120,7 +120,7 @@ func Read(ctx context.Context, client certs.Client, registrations []Registration
 	for i, t := range w.targets {
 		if err := w.get(ctx, i); err != nil {
 			p := getProblem(t, err)
-			w.failed(i, p)
+			w.setProblem(i, p)
 			problems = append(problems, p.err)
 		}
 	}
@@ -130,21 +130,24 @@ func Read(ctx context.Context, client certs.Client, registrations []Registration
 // get reads one target by its name, which a role that has no list and no watch
 // allows too.
 func (w *Watcher) get(ctx context.Context, i int) error {
-	found, err := live(ctx, w.cfg.Client, w.targets[i])
+	found, err := getObject(ctx, w.cfg.Client, w.targets[i])
 	if err != nil {
 		return err
 	}
-	w.learned(i, found)
+	w.update(i, found)
 	return nil
 }
 
-// live reads a target from the API server, nil if it does not exist.
-func live(ctx context.Context, client certs.Client, t target) (*object, error) {
+// getObject reads a target from the API server, nil if it does not exist.
+func getObject(ctx context.Context, client certs.Client, t target) (*object, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	found, err := t.kind.get(ctx, client, t.name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return found, explained(ctx, err)
+	if err != nil {
+		return nil, explained(ctx, err)
+	}
+	return t.kind.convert(found), nil
 }

@@ -33,7 +33,7 @@ func (w *Watcher) Verify(cert *tls.Certificate, now time.Time) error {
 		server string
 	}
 	answers := map[question]error{}
-	return w.each(func(server string, b *bundle) error {
+	return w.verifyEntries(func(server string, b *bundle) error {
 		q := question{b, server}
 		answer, known := answers[q]
 		if !known {
@@ -46,7 +46,7 @@ func (w *Watcher) Verify(cert *tls.Certificate, now time.Time) error {
 
 // Holds implements certs.Trust.
 func (w *Watcher) Holds(ca *x509.Certificate) error {
-	return w.each(func(_ string, b *bundle) error {
+	return w.verifyEntries(func(_ string, b *bundle) error {
 		switch {
 		case b.empty:
 			return errNoBundle
@@ -61,8 +61,8 @@ func (w *Watcher) Holds(ca *x509.Certificate) error {
 
 // Fresh implements certs.Trust. It is true where nothing is named.
 func (w *Watcher) Fresh() bool {
-	known, _ := w.look()
-	return !slices.ContainsFunc(known, func(k knowledge) bool { return !k.read || k.failed != nil })
+	known, _ := w.snapshot()
+	return !slices.ContainsFunc(known, func(k targetState) bool { return !k.read || k.failed != nil })
 }
 
 // Ready is nil from the moment on that Verify is nil for a certificate, whatever
@@ -110,8 +110,8 @@ type Verdict struct {
 // in the order of the registrations.
 func (w *Watcher) Verdicts(cert *tls.Certificate, now time.Time) []Verdict {
 	var list []Verdict
-	for _, j := range w.judge(cert, now) {
-		list = append(list, Verdict{Kind: j.target.kind.name(), Name: j.target.name, Trusted: j.err == nil})
+	for _, j := range w.judgements(cert, now) {
+		list = append(list, Verdict{Kind: j.target.kind.name, Name: j.target.name, Trusted: j.err == nil})
 	}
 	return list
 }
@@ -122,15 +122,15 @@ type judgement struct {
 	err    error
 }
 
-// judge asks the configurations that there are, and those that are missed.
-func (w *Watcher) judge(cert *tls.Certificate, now time.Time) []judgement {
+// judgements asks the configurations that there are, and those that are missed.
+func (w *Watcher) judgements(cert *tls.Certificate, now time.Time) []judgement {
 	var list []judgement
-	known, bundles := w.look()
+	known, bundles := w.snapshot()
 	chain, err := newChain(cert)
 	for i, k := range known {
 		j := judgement{target: w.targets[i], err: err}
 		switch {
-		case k.found == nil && !w.missed(i, known):
+		case k.found == nil && !w.isMissed(i, known):
 			continue
 		case !k.read:
 			j.err = certs.ErrUnread
@@ -138,7 +138,7 @@ func (w *Watcher) judge(cert *tls.Certificate, now time.Time) []judgement {
 			j.err = fmt.Errorf("%s: not found: apply the output of gatehouse manifests", w.targets[i])
 		case err == nil:
 			var problems []error
-			if p := w.foreign(k.found); p != nil {
+			if p := w.foreignProblem(k.found); p != nil {
 				problems = append(problems, p.err)
 			}
 			for _, e := range hosts(w.cfg.Hosts).ours(k.found) {
@@ -153,14 +153,14 @@ func (w *Watcher) judge(cert *tls.Certificate, now time.Time) []judgement {
 	return list
 }
 
-// each asks about every entry of ours, and returns all problems, in the order of
+// verifyEntries asks about every entry of ours, and returns all problems, in the order of
 // the registrations: that one was not read, does not exist, has none of our
 // entries, and what the answers are.
-func (w *Watcher) each(ask func(server string, b *bundle) error) error {
-	known, bundles := w.look()
+func (w *Watcher) verifyEntries(ask func(server string, b *bundle) error) error {
+	known, bundles := w.snapshot()
 	var problems []error
 	for _, g := range w.groups {
-		if p := w.absent(g, known); p != nil {
+		if p := w.absence(g, known); p != nil {
 			problems = append(problems, p.err)
 		}
 	}
@@ -172,7 +172,7 @@ func (w *Watcher) each(ask func(server string, b *bundle) error) error {
 			problems = append(problems, fmt.Errorf("%s: %w", w.targets[i], certs.ErrUnread))
 		case k.found == nil:
 		default:
-			if p := w.foreign(k.found); p != nil {
+			if p := w.foreignProblem(k.found); p != nil {
 				problems = append(problems, p.err)
 			}
 			for _, e := range hosts(w.cfg.Hosts).ours(k.found) {

@@ -59,9 +59,9 @@ type Watcher struct {
 	ready   atomic.Bool
 
 	mu sync.Mutex
-	// known is of the targets, by their indexes. A slice is not changed once it is
+	// states is of the targets, by their indexes. A slice is not changed once it is
 	// here.
-	known []knowledge
+	states []targetState
 	// bundles are those of known, parsed.
 	bundles map[string]*bundle
 	changed chan struct{}
@@ -75,8 +75,8 @@ type Watcher struct {
 
 var _ certs.Trust = (*Watcher)(nil)
 
-// knowledge is what is known of a target.
-type knowledge struct {
+// targetState is what is known of a target.
+type targetState struct {
 	// read tells whether it was read once, and found is what was there last, nil if
 	// nothing was.
 	read  bool
@@ -92,7 +92,7 @@ func NewWatcher(cfg WatcherConfig) *Watcher {
 		w.cfg.Now = time.Now
 	}
 	w.targets, w.groups = targetsOf(cfg.Registrations)
-	w.known = make([]knowledge, len(w.targets))
+	w.states = make([]targetState, len(w.targets))
 	return w
 }
 
@@ -132,7 +132,7 @@ func (w *Watcher) follow(ctx context.Context, i int) {
 			delay.reset()
 		}
 		if err != nil {
-			w.failed(i, watchProblem(w.targets[i], err))
+			w.setProblem(i, watchProblem(w.targets[i], err))
 		} else if worked {
 			continue
 		}
@@ -142,8 +142,8 @@ func (w *Watcher) follow(ctx context.Context, i int) {
 	}
 }
 
-// only selects one object, which a role with resourceNames allows.
-func only(name string) metav1.ListOptions {
+// selectName selects one object, which a role with resourceNames allows.
+func selectName(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 }
 
@@ -152,26 +152,25 @@ func (w *Watcher) list(ctx context.Context, i int) (resourceVersion string, err 
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	t := w.targets[i]
-	found, resourceVersion, err := t.kind.list(ctx, w.cfg.Client, only(t.name))
+	list, err := t.kind.list(ctx, w.cfg.Client, selectName(t.name))
 	if err != nil {
 		return "", explained(ctx, err)
 	}
-	var there *object
-	if n := slices.IndexFunc(found, func(o *object) bool { return o.name == t.name }); n >= 0 {
-		there = found[n]
+	found, resourceVersion, err := t.kind.find(list, t.name)
+	if err == nil {
+		w.update(i, found)
 	}
-	w.learned(i, there)
-	return resourceVersion, nil
+	return resourceVersion, err
 }
 
 // watch takes in what changes, for as long as a watch lasts. Its end is no error.
 func (w *Watcher) watch(ctx context.Context, i int, resourceVersion string) error {
-	life := watchLife + jitter(watchLife/10)
+	life := watchLife + randomUpTo(watchLife/10)
 	// Bounded here too, for an API server that does not keep to it.
 	ctx, cancel := context.WithTimeout(ctx, life+requestTimeout)
 	defer cancel()
 	t := w.targets[i]
-	options := only(t.name)
+	options := selectName(t.name)
 	options.ResourceVersion = resourceVersion
 	options.TimeoutSeconds = new(int64(life / time.Second))
 
@@ -187,7 +186,7 @@ func (w *Watcher) watch(ctx context.Context, i int, resourceVersion string) erro
 	if err != nil {
 		return expired(err)
 	}
-	w.failed(i, nil)
+	w.setProblem(i, nil)
 	for {
 		select {
 		case <-ctx.Done():
@@ -199,10 +198,10 @@ func (w *Watcher) watch(ctx context.Context, i int, resourceVersion string) erro
 			switch event.Type {
 			case watch.Added, watch.Modified:
 				if o := t.kind.convert(event.Object); o != nil && o.name == t.name {
-					w.learned(i, o)
+					w.update(i, o)
 				}
 			case watch.Deleted:
-				w.learned(i, nil)
+				w.update(i, nil)
 			case watch.Error:
 				return expired(apierrors.FromObject(event.Object))
 			case watch.Bookmark:
@@ -223,10 +222,10 @@ func expired(err error) error {
 	return err
 }
 
-// learned takes in what is there of a target, nil if nothing is.
-func (w *Watcher) learned(i int, found *object) {
+// update takes in what is there of a target, nil if nothing is.
+func (w *Watcher) update(i int, found *object) {
 	w.mu.Lock()
-	now := w.known[i]
+	now := w.states[i]
 	if !now.read || (found == nil) != (now.found == nil) || found != nil && found.resourceVersion != now.found.resourceVersion {
 		now.read, now.found = true, found
 		w.set(i, now)
@@ -238,11 +237,11 @@ func (w *Watcher) learned(i int, found *object) {
 	w.report()
 }
 
-// failed takes in that a target cannot be read or watched, and with nil that it
+// setProblem takes in that a target cannot be read or watched, and with nil that it
 // can again.
-func (w *Watcher) failed(i int, p *problem) {
+func (w *Watcher) setProblem(i int, p *problem) {
 	w.mu.Lock()
-	now := w.known[i]
+	now := w.states[i]
 	now.failed = p
 	w.set(i, now)
 	w.mu.Unlock()
@@ -250,16 +249,16 @@ func (w *Watcher) failed(i int, p *problem) {
 }
 
 // set is called with mu held.
-func (w *Watcher) set(i int, k knowledge) {
-	w.known = slices.Clone(w.known)
-	w.known[i] = k
+func (w *Watcher) set(i int, k targetState) {
+	w.states = slices.Clone(w.states)
+	w.states[i] = k
 }
 
 // parse is called with mu held. Bundles that have not changed are not parsed
 // again.
 func (w *Watcher) parse() {
 	bundles := map[string]*bundle{}
-	for _, k := range w.known {
+	for _, k := range w.states {
 		if k.found == nil {
 			continue
 		}
@@ -274,16 +273,16 @@ func (w *Watcher) parse() {
 	w.bundles = bundles
 }
 
-// look is what is known now.
-func (w *Watcher) look() ([]knowledge, map[string]*bundle) {
+// snapshot is what is known now.
+func (w *Watcher) snapshot() ([]targetState, map[string]*bundle) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.known, w.bundles
+	return w.states, w.bundles
 }
 
-// absent is the problem of a registration of which nothing exists, nil if
+// absence is the problem of a registration of which nothing exists, nil if
 // something does or may.
-func (w *Watcher) absent(g group, known []knowledge) *problem {
+func (w *Watcher) absence(g group, known []targetState) *problem {
 	for _, i := range g {
 		if !known[i].read || known[i].found != nil {
 			return nil
@@ -296,14 +295,14 @@ func (w *Watcher) absent(g group, known []knowledge) *problem {
 func (w *Watcher) describe(g group) string {
 	var names []string
 	for _, i := range g {
-		names = append(names, w.targets[i].kind.name())
+		names = append(names, w.targets[i].kind.name)
 	}
 	return strings.Join(names, " or ") + " " + w.targets[g[0]].name
 }
 
-// foreign is the problem of a configuration that has no webhook of ours, nil if
+// foreignProblem is the problem of a configuration that has no webhook of ours, nil if
 // it has.
-func (w *Watcher) foreign(o *object) *problem {
+func (w *Watcher) foreignProblem(o *object) *problem {
 	if len(hosts(w.cfg.Hosts).ours(o)) > 0 {
 		return nil
 	}
@@ -325,7 +324,7 @@ func (w *Watcher) report() {
 	}
 	w.reporting.Lock()
 	defer w.reporting.Unlock()
-	known, _ := w.look()
+	known, _ := w.snapshot()
 	var events []certs.Event
 	tell := func(key string, p *problem, about corev1.ObjectReference) {
 		class := ""
@@ -348,12 +347,12 @@ func (w *Watcher) report() {
 		about := w.targets[i].reference()
 		if k.found != nil {
 			about = k.found.reference()
-			tell(w.targets[i].String()+": its webhooks", w.foreign(k.found), about)
+			tell(w.targets[i].String()+": its webhooks", w.foreignProblem(k.found), about)
 		}
 		tell(w.targets[i].String(), k.failed, about)
 	}
 	for _, g := range w.groups {
-		tell("registration "+w.describe(g), w.absent(g, known), w.targets[g[0]].reference())
+		tell("registration "+w.describe(g), w.absence(g, known), w.targets[g[0]].reference())
 	}
 	for _, event := range events {
 		w.cfg.Notify(event)

@@ -498,16 +498,16 @@ func TestDoubt(t *testing.T) {
 		server.put("validating/x", webhooks(ca.pem(), one))
 		w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, "x"), Notify: reported.notify})
 		inBackground(t, w.Run)
-		inBackground(t, func(ctx context.Context) error { return w.Doubt(ctx, func() *tls.Certificate { return leaf }) })
-		time.Sleep(doubtTime - time.Second)
+		inBackground(t, func(ctx context.Context) error { return w.MonitorTrust(ctx, func() *tls.Certificate { return leaf }) })
+		time.Sleep(distrustTime - time.Second)
 		reported.none(t)
-		time.Sleep(doubtTime + time.Second)
+		time.Sleep(distrustTime + time.Second)
 		e := reported.one(t)
 		wantError(t, e.Err, "MutatingWebhookConfiguration x, webhook \"one\": its caBundle does not have the CA")
 		if e.Reason != certs.ReasonUntrusted || e.Object.Kind != "MutatingWebhookConfiguration" || e.Object.Name != "x" {
 			t.Errorf("%+v", e)
 		}
-		time.Sleep(10 * doubtTime)
+		time.Sleep(10 * distrustTime)
 		reported.none(t)
 		server.put("mutating/x", webhooks(ca.pem(), one))
 		synctest.Wait()
@@ -559,7 +559,7 @@ func TestReadyAtTheFirstProbe(t *testing.T) {
 				w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, "mutating/x")})
 				var serving atomic.Pointer[tls.Certificate]
 				inBackground(t, w.Run)
-				inBackground(t, func(ctx context.Context) error { return w.Doubt(ctx, serving.Load) })
+				inBackground(t, func(ctx context.Context) error { return w.MonitorTrust(ctx, serving.Load) })
 				test.happens(server, func() { serving.Store(leaf) })
 				time.Sleep(test.after + noticeTime)
 				synctest.Wait()
@@ -584,7 +584,7 @@ func TestTrustThatDoesNotLastIsNotReady(t *testing.T) {
 		one := map[string]string{"one": service}
 		w := NewWatcher(WatcherConfig{Client: server.client(t), Registrations: registrations(t, "mutating/x")})
 		inBackground(t, w.Run)
-		inBackground(t, func(ctx context.Context) error { return w.Doubt(ctx, func() *tls.Certificate { return leaf }) })
+		inBackground(t, func(ctx context.Context) error { return w.MonitorTrust(ctx, func() *tls.Certificate { return leaf }) })
 		for range 5 {
 			server.put("mutating/x", webhooks(ca.pem(), one))
 			time.Sleep(noticeTime - 100*time.Millisecond)
@@ -609,8 +609,8 @@ func TestDoubtOfWhatHasEnded(t *testing.T) {
 			Now: func() time.Time { return time.Now().AddDate(100, 0, 0) },
 		})
 		inBackground(t, w.Run)
-		inBackground(t, func(ctx context.Context) error { return w.Doubt(ctx, func() *tls.Certificate { return leaf }) })
-		time.Sleep(10 * doubtTime)
+		inBackground(t, func(ctx context.Context) error { return w.MonitorTrust(ctx, func() *tls.Certificate { return leaf }) })
+		time.Sleep(10 * distrustTime)
 		wantError(t, reported.one(t).Err, "has expired or is not valid yet: check the clock, or renew it")
 	})
 }

@@ -259,7 +259,7 @@ func (c *certificates) run(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return c.source.Run(ctx) })
 	if c.watcher != nil {
 		group.Go(func() error { return c.watcher.Run(ctx) })
-		group.Go(func() error { return c.watcher.Doubt(ctx, c.serving) })
+		group.Go(func() error { return c.watcher.MonitorTrust(ctx, c.serving) })
 	}
 	if c.publisher != nil {
 		group.Go(func() error { return c.publisher.Run(ctx) })
