@@ -87,7 +87,7 @@ type CertManagerConfig struct {
 // certificate stays.
 type CertManager struct {
 	// keeper keeps what is published. Without a Store it only tells of changes.
-	*keeper
+	*reconciler
 
 	cfg     CertManagerConfig
 	objects []object
@@ -97,21 +97,21 @@ type CertManager struct {
 	// It is nil while the Secret cannot be read: what is published must not follow
 	// something stale.
 	newest atomic.Pointer[x509.Certificate]
-	// why is what keeps a certificate from being there.
-	why atomic.Pointer[string]
+	// missingReason is what keeps a certificate from being there.
+	missingReason atomic.Pointer[string]
 
 	// What follows is for look alone.
-	pairs      succession
-	secretName string
-	ensured    time.Time
-	settled    map[string]bool
-	rivals     []string
-	unready    time.Time
-	wrongs     problems
-	served     certs.Reporter
-	ticks      <-chan time.Time
+	pairs        rollover
+	secretName   string
+	ensuredAt    time.Time
+	applied      map[string]bool
+	conflicts    []string
+	unreadySince time.Time
+	problems     problems
+	served       certs.Reporter
+	ticks        <-chan time.Time
 
-	watching watching
+	watching watchProblems
 }
 
 var (
@@ -129,32 +129,32 @@ func NewCertManager(ctx context.Context, cfg CertManagerConfig) (*CertManager, e
 		return nil, err
 	}
 	m := &CertManager{
-		cfg: cfg, objects: objects, settled: map[string]bool{},
-		pairs:  succession{gate: Gate{Trust: cfg.Trust, Hold: cfg.Hold}},
+		cfg: cfg, objects: objects, applied: map[string]bool{},
+		pairs:  rollover{policy: rolloverPolicy{trust: cfg.Trust, hold: cfg.Hold}},
 		served: certs.Reporter{Notify: cfg.Notify},
 	}
 	text := notIssued
-	m.why.Store(&text)
+	m.missingReason.Store(&text)
 	if !cfg.Existing {
 		m.secretName = servingSecret(cfg.Name)
 	}
-	m.keeper = &keeper{
+	m.reconciler = &reconciler{
 		subject: certs.IssuerCA,
 		store:   cfg.Store, replicas: cfg.Replicas, replica: store.ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
 		policy: rotation.Policy{
 			LeafLife: servingDuration, Hold: cfg.Hold,
 			EmergencyHold: min(cfg.Hold, rotation.DefaultEmergencyHold), EmergencyWait: rotation.DefaultEmergencyWait,
 		},
-		interval: store.PollInterval, now: cfg.Now, offered: m.newest.Load, news: make(chan struct{}, 1), serving: m.Certificate,
+		interval: store.PollInterval, now: cfg.Now, offered: m.newest.Load, offeredChanged: make(chan struct{}, 1), serving: m.Certificate,
 		use:      func(*rotation.State, time.Time) error { return nil }, // it signs nothing
 		problems: certs.Reporter{Notify: cfg.Notify}, steps: certs.Reporter{Notify: cfg.Notify},
 	}
 	if cfg.Replicas == nil {
 		m.replicas = &store.MemoryReplicas{}
 	}
-	m.look(ctx)
+	m.refresh(ctx)
 	if cfg.Store != nil {
-		m.keeper.look(ctx)
+		m.reconciler.reconcile(ctx)
 	}
 	return m, nil
 }
@@ -221,7 +221,7 @@ func (m *CertManager) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
 	if m.cfg.Store == nil {
 		return nil, errors.New("cainjector fills in the registrations: nothing is published beside it")
 	}
-	return m.keeper.Bundle(ctx)
+	return m.reconciler.Bundle(ctx)
 }
 
 // Healthy implements Source. Without a certificate it says why there is none.
@@ -231,18 +231,18 @@ func (m *CertManager) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
 func (m *CertManager) Healthy() error {
 	pair := m.current.Load()
 	if pair == nil {
-		return fmt.Errorf("%s: there is none yet: %s", certs.ServingCertificate, *m.why.Load())
+		return fmt.Errorf("%s: there is none yet: %s", certs.ServingCertificate, *m.missingReason.Load())
 	}
 	now := clock.Wall(m.cfg.Now)
-	if err := cmp.Or(pki.CheckPair(pair, now), m.forgotten(now)); err != nil {
+	if err := cmp.Or(pki.CheckPair(pair, now), m.checkIsolated(now)); err != nil {
 		return fmt.Errorf("%s: %s: %w", certs.ServingCertificate, m, err)
 	}
-	if m.cfg.Store == nil || m.told.Load() {
+	if m.cfg.Store == nil || m.joined.Load() {
 		return nil
 	}
-	wrong := cmp.Or(m.wrong(), errors.New("the other replicas have not been told of it yet"))
+	wrong := cmp.Or(m.lastError(), errors.New("the other replicas have not been told of it yet"))
 	if m.newest.Load() == nil && errors.Is(wrong, errNotOffered) {
-		return fmt.Errorf("%s: %s", certs.ServingCertificate, *m.why.Load())
+		return fmt.Errorf("%s: %s", certs.ServingCertificate, *m.missingReason.Load())
 	}
 	return fmt.Errorf("%s: %w", certs.ServingCertificate, wrong)
 }
@@ -264,7 +264,7 @@ func (m *CertManager) Run(ctx context.Context) error {
 		default:
 		}
 	}
-	group.Go(func() { m.watching.follow(ctx, "Certificate", m.watchCertificate, wake) })
+	group.Go(func() { m.watching.watch(ctx, "Certificate", m.watchCertificate, wake) })
 	watched, stop := "", func() {}
 	defer func() { stop() }()
 	for {
@@ -272,12 +272,12 @@ func (m *CertManager) Run(ctx context.Context) error {
 		if m.cfg.Trust != nil {
 			trust = m.cfg.Trust.Changed() // before the look, so that no change falls in between
 		}
-		m.look(ctx)
+		m.refresh(ctx)
 		if name := m.secretName; name != watched {
 			stop()
 			watched, stop = name, m.followSecret(ctx, &group, name, wake)
 		}
-		ticks, end := filewatch.TickOr(m.ticks, m.every())
+		ticks, end := filewatch.TickOr(m.ticks, m.nextRefresh())
 		select {
 		case <-ctx.Done():
 			end()
@@ -293,26 +293,26 @@ func (m *CertManager) Run(ctx context.Context) error {
 // followSecret calls changed with every change of a Secret until stop.
 func (m *CertManager) followSecret(ctx context.Context, group *sync.WaitGroup, name string, changed func()) (stop context.CancelFunc) {
 	ctx, stop = context.WithCancel(ctx)
-	group.Go(func() { m.watching.follow(ctx, "Secret", m.watchSecret(name), changed) })
+	group.Go(func() { m.watching.watch(ctx, "Secret", m.watchSecret(name), changed) })
 	return stop
 }
 
-// every is how long to wait for the next look.
-func (m *CertManager) every() time.Duration {
+// nextRefresh is how long to wait for the next look.
+func (m *CertManager) nextRefresh() time.Duration {
 	switch {
 	case m.pairs.waiting != nil:
 		// A hold ends at a time of its own.
 		return min(issueInterval, max(holdMargin, m.pairs.until.Sub(clock.Wall(m.cfg.Now))))
-	case m.current.Load() == nil, len(m.wrongs) > 0:
+	case m.current.Load() == nil, len(m.problems) > 0:
 		return issueInterval
 	default:
 		return issuedInterval
 	}
 }
 
-// look is one round: see to the objects, read the certificate, and serve it if it
+// refresh is one round: see to the objects, read the certificate, and serve it if it
 // may be. Whatever goes wrong, what is in use stays so.
-func (m *CertManager) look(ctx context.Context) {
+func (m *CertManager) refresh(ctx context.Context) {
 	now := clock.Wall(m.cfg.Now)
 	wrong := m.ensure(ctx, now)
 	unready, err := m.readCertificate(ctx, now)
@@ -329,7 +329,7 @@ func (m *CertManager) look(ctx context.Context) {
 	if found == nil {
 		found = &issued{}
 	}
-	if !validNow(found.pair, now) {
+	if !isValidNow(found.pair, now) {
 		found.ca = nil
 	} else if found.ca == nil && m.cfg.Store != nil {
 		wrong = append(wrong, fmt.Errorf("%s: the CA of the certificate is neither in key %q nor behind it in key %q, so that there is nothing to publish: "+
@@ -338,7 +338,7 @@ func (m *CertManager) look(ctx context.Context) {
 	}
 	if before := m.newest.Swap(found.ca); found.ca != nil && !found.ca.Equal(before) {
 		select {
-		case m.news <- struct{}{}:
+		case m.offeredChanged <- struct{}{}:
 		default:
 		}
 	}
@@ -346,45 +346,45 @@ func (m *CertManager) look(ctx context.Context) {
 	used, waits := m.pairs.next(current, found.pair, m.secret(m.secretName), now)
 	if used != current {
 		m.current.Store(used)
-		m.wake()
+		m.notifyChanged()
 	}
 
 	why := wrong
 	if unready != nil {
 		why = append(slices.Clone(why), unready)
-		if now.Sub(m.unready) >= issueTime {
+		if now.Sub(m.unreadySince) >= issueTime {
 			wrong = why
 		}
 	}
 	text := cmp.Or(why.Error(), notIssued)
-	m.why.Store(&text)
-	m.wrongs = wrong
-	m.tell(used, waits, wrong, now)
+	m.missingReason.Store(&text)
+	m.problems = wrong
+	m.reportRefresh(used, waits, wrong, now)
 }
 
-// tell reports what is so after a look.
-func (m *CertManager) tell(used *tls.Certificate, waits error, wrong problems, now time.Time) {
+// reportRefresh reports what is so after a look.
+func (m *CertManager) reportRefresh(used *tls.Certificate, waits error, wrong problems, now time.Time) {
 	event := m.event(used)
 	if used != nil {
-		event.Warnings = remarks(used, now)
+		event.Warnings = warningsOf(used, now)
 	}
-	event.Warnings = append(event.Warnings, m.rivals...)
+	event.Warnings = append(event.Warnings, m.conflicts...)
 	if len(wrong) > 0 {
 		event.Reason = certs.ReasonIssuerFailed
 	}
 	wrong = slices.Clone(wrong)
-	if late := overdue(used, now); late != nil {
+	if late := checkRenewal(used, now); late != nil {
 		event.Reason = certs.ReasonExpiring
 		wrong = append(wrong, late)
 	}
 	if len(wrong) == 0 && waits == nil {
-		wrong = m.watching.problems()
+		wrong = m.watching.list()
 	}
 	var refused error
 	if len(wrong) > 0 {
 		refused = wrong
 	}
-	if event.Err = beside(refused, waits); event.Err == nil && used == nil {
+	if event.Err = joinRefusal(refused, waits); event.Err == nil && used == nil {
 		event.Message = notIssued
 	}
 	m.served.Report(event)
@@ -402,9 +402,9 @@ func (m *CertManager) event(used *tls.Certificate) certs.Event {
 	return event
 }
 
-// overdue is an error if a certificate has ended, or ends soon and should have
+// checkRenewal is an error if a certificate has ended, or ends soon and should have
 // been replaced: cert-manager renews after two thirds of the life.
-func overdue(pair *tls.Certificate, now time.Time) error {
+func checkRenewal(pair *tls.Certificate, now time.Time) error {
 	if pair == nil {
 		return nil
 	}

@@ -25,10 +25,10 @@ import (
 const (
 	// certificateManager owns the fields that are written.
 	certificateManager = "gatehouse-certificates"
-	// wantedMark is an annotation that tells what the Gatehouse that wrote last
+	// desiredAnnotation is an annotation that tells what the Gatehouse that wrote last
 	// wanted: it tells the change of somebody else, which is repaired, from what a
 	// Gatehouse of another version or configuration wrote, which is left alone.
-	wantedMark = "gatehouse.dev/wanted"
+	desiredAnnotation = "gatehouse.dev/wanted"
 
 	// issuerDuration is how long a CA is good for.
 	issuerDuration = 5 * 365 * 24 * time.Hour
@@ -116,8 +116,8 @@ func servingSecret(name string) string { return name + "-tls" }
 // object is one that should be there.
 type object struct {
 	resource schema.GroupVersionResource
-	want     *unstructured.Unstructured
-	mark     string
+	desired  *unstructured.Unstructured
+	hash     string
 }
 
 func newObject(made runtime.Object) (object, error) {
@@ -125,7 +125,7 @@ func newObject(made runtime.Object) (object, error) {
 	if err != nil {
 		return object{}, err
 	}
-	o := object{want: &unstructured.Unstructured{Object: fields}}
+	o := object{desired: &unstructured.Unstructured{Object: fields}}
 	unstructured.RemoveNestedField(fields, "status")
 	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
 	spec, err := json.Marshal(fields["spec"])
@@ -133,10 +133,10 @@ func newObject(made runtime.Object) (object, error) {
 		return object{}, err
 	}
 	sum := sha256.Sum256(spec)
-	o.mark = hex.EncodeToString(sum[:16])
-	o.want.SetAnnotations(map[string]string{wantedMark: o.mark})
+	o.hash = hex.EncodeToString(sum[:16])
+	o.desired.SetAnnotations(map[string]string{desiredAnnotation: o.hash})
 	o.resource = certificates()
-	if o.want.GetKind() == certmanagerv1.IssuerKind {
+	if o.desired.GetKind() == certmanagerv1.IssuerKind {
 		o.resource.Resource = "issuers"
 	}
 	return o, nil
@@ -147,21 +147,21 @@ func certificates() schema.GroupVersionResource {
 }
 
 func (o *object) String() string {
-	return o.want.GetKind() + " " + o.want.GetNamespace() + "/" + o.want.GetName()
+	return o.desired.GetKind() + " " + o.desired.GetNamespace() + "/" + o.desired.GetName()
 }
 
 // ensure makes the objects that are missing and repairs those that somebody
 // changed. When all has been well it does so once a minute at most: cert-manager
 // issues anew after every change, so that nobody is fought over them.
 func (m *CertManager) ensure(ctx context.Context, now time.Time) (wrong problems) {
-	if since := now.Sub(m.ensured); since >= 0 && since < issuedInterval {
+	if since := now.Sub(m.ensuredAt); since >= 0 && since < issuedInterval {
 		return nil
 	}
 	// Writing may take longer than reading, which must not suffer from it: every
 	// write waits for cert-manager's own webhook.
 	ctx, cancel := context.WithTimeout(ctx, 2*kube.Timeout)
 	defer cancel()
-	m.rivals = nil
+	m.conflicts = nil
 	lacking := map[string]bool{}
 	for i := range m.objects {
 		o := &m.objects[i]
@@ -183,7 +183,7 @@ func (m *CertManager) ensure(ctx context.Context, now time.Time) (wrong problems
 		}
 	}
 	if len(wrong) == 0 {
-		m.ensured = now
+		m.ensuredAt = now
 	}
 	return wrong
 }
@@ -192,8 +192,8 @@ func (m *CertManager) ensure(ctx context.Context, now time.Time) (wrong problems
 func (m *CertManager) ensureOne(ctx context.Context, o *object) (done string, err error) {
 	var (
 		client = m.cfg.Dynamic.Resource(o.resource).Namespace(m.cfg.Namespace)
-		name   = o.want.GetName()
-		apply  = o.want.DeepCopy()
+		name   = o.desired.GetName()
+		apply  = o.desired.DeepCopy()
 		force  bool
 	)
 	done = "was made"
@@ -210,13 +210,13 @@ func (m *CertManager) ensureOne(ctx context.Context, o *object) (done string, er
 			Remedy: "choose another name, name no hosts to use the Certificate as it is, or give it the label if it may be changed",
 		}
 	default:
-		mark := live.GetAnnotations()[wantedMark]
-		if covers(live.Object, o.want.Object) { // the mark too
-			m.settled[o.String()] = true
+		mark := live.GetAnnotations()[desiredAnnotation]
+		if covers(live.Object, o.desired.Object) { // the mark too
+			m.applied[o.String()] = true
 			return "", nil
 		}
-		if mark != o.mark && mark != "" && m.settled[o.String()] {
-			m.rivals = append(m.rivals, o.String()+": another Gatehouse wrote it differently: give all replicas the same hosts, issuer and version")
+		if mark != o.hash && mark != "" && m.applied[o.String()] {
+			m.conflicts = append(m.conflicts, o.String()+": another Gatehouse wrote it differently: give all replicas the same hosts, issuer and version")
 			return "", nil
 		}
 		// Of two who write at the same time one is refused, and looks again.
@@ -231,7 +231,7 @@ func (m *CertManager) ensureOne(ctx context.Context, o *object) (done string, er
 		}
 		return "", m.failed(ctx, o.String(), verb, o.resource.Resource, err)
 	}
-	m.settled[o.String()] = true
+	m.applied[o.String()] = true
 	return done, nil
 }
 

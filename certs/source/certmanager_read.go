@@ -48,7 +48,7 @@ func (m *CertManager) readCertificate(ctx context.Context, now time.Time) (unrea
 	live, err := m.cfg.Dynamic.Resource(certificates()).Namespace(m.cfg.Namespace).Get(ctx, m.cfg.Name, metav1.GetOptions{})
 	switch {
 	case kube.IsMissing(err) && !m.cfg.Existing:
-		m.ensured = time.Time{}
+		m.ensuredAt = time.Time{}
 		return nil, fmt.Errorf("%s: is not there any more: it is made again", place)
 	case kube.IsMissing(err):
 		return nil, fmt.Errorf("%s: is not there (hint: create it, or let Gatehouse do so)", place)
@@ -63,19 +63,19 @@ func (m *CertManager) readCertificate(ctx context.Context, now time.Time) (unrea
 		return nil, fmt.Errorf("%s: has no spec.secretName (hint: name a Secret)", place)
 	}
 	m.secretName = cert.Spec.SecretName
-	unready = unreadiness(&cert)
+	unready = readyProblem(&cert)
 	if unready == nil {
-		m.unready = time.Time{}
+		m.unreadySince = time.Time{}
 		return nil, nil
 	}
-	if m.unready.IsZero() || m.unready.After(now) {
-		m.unready = now
+	if m.unreadySince.IsZero() || m.unreadySince.After(now) {
+		m.unreadySince = now
 	}
 	return fmt.Errorf("%s: %w", place, unready), nil
 }
 
-// unreadiness is what cert-manager says about a Certificate that is not ready.
-func unreadiness(cert *certmanagerv1.Certificate) error {
+// readyProblem is what cert-manager says about a Certificate that is not ready.
+func readyProblem(cert *certmanagerv1.Certificate) error {
 	for i := range cert.Status.Conditions {
 		c := &cert.Status.Conditions[i]
 		if c.Type != certmanagerv1.CertificateConditionReady {

@@ -215,8 +215,8 @@ func TestCertManagerMakesItsObjectsOnce(t *testing.T) {
 			t.Errorf("spec.%s is %v, want %v", path, got, want)
 		}
 	}
-	m.ensured = time.Time{}
-	m.look(t.Context())
+	m.ensuredAt = time.Time{}
+	m.refresh(t.Context())
 	c.source(c.config()) // another replica
 	if got := c.writes(); got != nil {
 		t.Errorf("wrote %q, which was there already", got)
@@ -257,7 +257,7 @@ func TestCertManagerUsesAnExistingCertificate(t *testing.T) {
 	ca := certstest.NewCA(t)
 	good := ca.Valid(t, 30*day)
 	c.issue(good, ca)
-	m.look(t.Context())
+	m.refresh(t.Context())
 	if !bytes.Equal(serving(t, m), good.Cert) {
 		t.Error("the certificate is not served")
 	}
@@ -275,7 +275,7 @@ func TestCertManagerRepairsItsObjects(t *testing.T) {
 	t.Parallel()
 	spec := func(o map[string]any) map[string]any { return o["spec"].(map[string]any) }
 	annotate := func(o map[string]any, value string) {
-		_ = unstructured.SetNestedField(o, value, "metadata", "annotations", wantedMark)
+		_ = unstructured.SetNestedField(o, value, "metadata", "annotations", desiredAnnotation)
 	}
 	cases := []struct {
 		name string
@@ -313,12 +313,12 @@ func TestCertManagerRepairsItsObjects(t *testing.T) {
 			c.edit("certificates", "gatehouse", test.edit)
 			c.writes()
 
-			m.look(t.Context())
+			m.refresh(t.Context())
 			if got := c.writes(); got != nil {
 				t.Errorf("wrote %q within a minute", got)
 			}
-			m.ensured = time.Time{} // a minute later
-			m.look(t.Context())
+			m.ensuredAt = time.Time{} // a minute later
+			m.refresh(t.Context())
 			want := map[bool][]string{true: {"certificates/gatehouse"}}
 			if got := c.writes(); !slices.Equal(got, want[test.writes]) {
 				t.Errorf("wrote %q, want %v", got, test.writes)
@@ -349,8 +349,8 @@ func TestCertManagerMakesAgainWhatWasDeleted(t *testing.T) {
 	if err := c.dynamic.Tracker().Delete(certificates(), "gatehouse-system", "gatehouse"); err != nil {
 		t.Fatal(err)
 	}
-	m.look(t.Context())
-	m.look(t.Context())
+	m.refresh(t.Context())
+	m.refresh(t.Context())
 	if got := c.writes(); !slices.Equal(got, []string{"certificates/gatehouse"}) {
 		t.Errorf("wrote %q", got)
 	}
@@ -410,11 +410,11 @@ func TestCertManagerInATroubledCluster(t *testing.T) {
 					t.Errorf("Healthy: %v, want %q", err, want)
 				}
 			}
-			if m.every() != issueInterval {
-				t.Errorf("tried again after %s", m.every())
+			if m.nextRefresh() != issueInterval {
+				t.Errorf("tried again after %s", m.nextRefresh())
 			}
 			wrong = false
-			m.look(t.Context())
+			m.refresh(t.Context())
 			c.object("certificates", "gatehouse")
 			if e := c.last(); e.Err != nil {
 				t.Errorf("still says %v", e.Err)
@@ -439,7 +439,7 @@ func TestCertManagerPassesOnWhatIsNotReady(t *testing.T) {
 		t.Error("a certificate out of nothing")
 	}
 	c.condition("False", "DoesNotExist", "issuer \x1b[31m not found "+strings.Repeat("ab ", 1000))
-	m.look(t.Context())
+	m.refresh(t.Context())
 	err := m.Healthy()
 	if err == nil || !strings.Contains(err.Error(), `Certificate gatehouse-system/gatehouse: is not ready: "DoesNotExist": "issuer  [31m not found ab ab`) {
 		t.Fatalf("Healthy: %v", err)
@@ -451,13 +451,13 @@ func TestCertManagerPassesOnWhatIsNotReady(t *testing.T) {
 		t.Errorf("an event at once: %v", e.Err)
 	}
 	now.Advance(issueTime)
-	m.look(t.Context())
+	m.refresh(t.Context())
 	if e := c.last(); e.Reason != certs.ReasonIssuerFailed || e.Err == nil || !strings.Contains(e.Err.Error(), "DoesNotExist") {
 		t.Errorf("got %+v", e)
 	}
 	ca := certstest.NewCA(t)
 	c.issue(ca.Valid(t, 30*day), ca)
-	m.look(t.Context())
+	m.refresh(t.Context())
 	if e := c.last(); e.Err != nil || m.Healthy() != nil {
 		t.Errorf("got %+v, Healthy: %v", e, m.Healthy())
 	}
@@ -504,10 +504,10 @@ func TestCertManagerAndHostileSecrets(t *testing.T) {
 			c := newManaged(t)
 			m := c.source(c.config())
 			c.issue(good, ca)
-			m.look(t.Context())
+			m.refresh(t.Context())
 
 			c.secret(test.kind, test.data)
-			m.look(t.Context())
+			m.refresh(t.Context())
 			e := c.last()
 			if e.Err == nil || !e.NotAfter.Equal(good.Until) {
 				t.Fatalf("got %+v", e)
@@ -530,7 +530,7 @@ func TestCertManagerAndHostileSecrets(t *testing.T) {
 			}
 
 			c.issue(next, ca)
-			m.look(t.Context())
+			m.refresh(t.Context())
 			if e := c.last(); e.Err != nil || !bytes.Equal(serving(t, m), next.Cert) {
 				t.Errorf("the next pair is not served: %+v", e)
 			}
@@ -568,9 +568,9 @@ func TestCertManagerKeepsWhatItHas(t *testing.T) {
 			ca := certstest.NewCA(t)
 			good := ca.Valid(t, 30*day)
 			c.issue(good, ca)
-			m.look(t.Context())
+			m.refresh(t.Context())
 			test.do(c)
-			m.look(t.Context())
+			m.refresh(t.Context())
 			if e := c.last(); e.Err == nil || !strings.Contains(e.Err.Error(), test.says) || e.Reason != certs.ReasonIssuerFailed {
 				t.Errorf("got %+v, want %q", e, test.says)
 			}
@@ -619,8 +619,8 @@ func TestCertManagerReadsWhileWritingHangs(t *testing.T) {
 			time.Sleep(2 * kube.Timeout)
 			return true, nil, context.DeadlineExceeded
 		})
-		m.ensured = time.Time{}
-		m.look(t.Context())
+		m.ensuredAt = time.Time{}
+		m.refresh(t.Context())
 		if !bytes.Equal(serving(t, m), good.Cert) {
 			t.Error("what was issued is not served")
 		}
@@ -656,19 +656,19 @@ func TestCertManagerSaysWhatIsNotRenewed(t *testing.T) {
 	m := c.source(cfg)
 	ca := certstest.NewCA(t)
 	c.issue(ca.Pair(t, certstest.Leaf(certstest.Noon, certstest.Noon.Add(60*day))), ca)
-	m.look(t.Context())
+	m.refresh(t.Context())
 	now.Advance(49 * day)
-	m.look(t.Context())
+	m.refresh(t.Context())
 	if e := c.last(); e.Err != nil {
 		t.Errorf("too early: %v", e.Err)
 	}
 	now.Advance(2 * day)
-	m.look(t.Context())
+	m.refresh(t.Context())
 	if e := c.last(); e.Reason != certs.ReasonExpiring || e.Err == nil || !strings.Contains(e.Err.Error(), "was not renewed") {
 		t.Errorf("got %+v", e)
 	}
 	now.Advance(10 * day)
-	m.look(t.Context())
+	m.refresh(t.Context())
 	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "Certificate gatehouse-system/gatehouse: expired at") {
 		t.Errorf("Healthy: %v", err)
 	}
@@ -782,8 +782,8 @@ func TestCertManagerPublishesBothCAs(t *testing.T) {
 	cfg.Store, cfg.Replicas, cfg.Replica = &store.MemoryStore{}, &store.MemoryReplicas{}, "one"
 	m := c.source(cfg)
 	look := func() {
-		m.look(t.Context())
-		m.keeper.look(t.Context())
+		m.refresh(t.Context())
+		m.reconciler.reconcile(t.Context())
 	}
 	bundle := func(what string, want ...*certstest.Authority) {
 		t.Helper()
@@ -846,13 +846,13 @@ func TestCertManagerLooksWhenHoldEnds(t *testing.T) {
 			cfg.Trust, cfg.Hold = newTrusted(a.Cert, b.Cert), test.hold
 			m := c.source(cfg)
 			c.issue(a.Valid(t, 30*day), a)
-			m.look(t.Context())
-			if got := m.every(); got != issuedInterval {
+			m.refresh(t.Context())
+			if got := m.nextRefresh(); got != issuedInterval {
 				t.Errorf("with nothing to wait for, it looks again after %s", got)
 			}
 			c.issue(b.Valid(t, 60*day), b)
-			m.look(t.Context())
-			if got := m.every(); got != test.want {
+			m.refresh(t.Context())
+			if got := m.nextRefresh(); got != test.want {
 				t.Errorf("it looks again after %s, want %s", got, test.want)
 			}
 		})
@@ -870,8 +870,8 @@ func TestCertManagerPublishesNothingWithoutCA(t *testing.T) {
 	cfg.Store, cfg.Replicas, cfg.Replica = &store.MemoryStore{}, &store.MemoryReplicas{}, "one"
 	m := c.source(cfg)
 	c.issue(good, certstest.NewCA(t))
-	m.look(t.Context())
-	m.keeper.look(t.Context())
+	m.refresh(t.Context())
+	m.reconciler.reconcile(t.Context())
 	const want = `Secret gatehouse-system/gatehouse-tls: the CA of the certificate is neither in key "ca.crt" nor behind it in key "tls.crt", so that there is nothing to publish`
 	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Healthy: got %v, want %q", err, want)
@@ -884,8 +884,8 @@ func TestCertManagerPublishesNothingWithoutCA(t *testing.T) {
 	}
 
 	c.issue(good, ca)
-	m.look(t.Context())
-	m.keeper.look(t.Context())
+	m.refresh(t.Context())
+	m.reconciler.reconcile(t.Context())
 	if err := m.Healthy(); err != nil {
 		t.Errorf("Healthy: %v", err)
 	}

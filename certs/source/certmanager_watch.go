@@ -6,22 +6,19 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
-// rewatchTime is how long to wait for the next watch when one cannot be had.
-const rewatchTime = 10 * time.Second
-
-// watching is what keeps changes from being noticed at once.
-type watching struct {
+// watchProblems are the reasons why changes are not noticed at once, by kind.
+type watchProblems struct {
 	mu    sync.Mutex
 	wrong map[string]error
 }
 
-func (w *watching) set(kind string, err error) {
+func (w *watchProblems) set(kind string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.wrong == nil {
@@ -30,7 +27,7 @@ func (w *watching) set(kind string, err error) {
 	w.wrong[kind] = err
 }
 
-func (w *watching) problems() []error {
+func (w *watchProblems) list() []error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var list []error
@@ -42,22 +39,15 @@ func (w *watching) problems() []error {
 	return list
 }
 
-// follow calls changed soon after every change, and when one may have been
-// missed, until the context ends. What has changed is read afterwards by whoever
-// is told, so nothing of a watch is kept.
-func (w *watching) follow(ctx context.Context, kind string, open func(context.Context) (watch.Interface, error), changed func()) {
+// watch calls changed soon after every change, and when one may have been missed,
+// until the context ends.
+func (w *watchProblems) watch(ctx context.Context, kind string, open kube.Open, changed func()) {
 	defer w.set(kind, nil)
-	for ctx.Err() == nil {
-		began := time.Now()
-		err := kube.WatchOnce(ctx, open, changed)
+	kube.Watch(ctx, kube.Timeout, open, func(err error) {
 		if ctx.Err() == nil {
 			w.set(kind, err)
 		}
-		if err == nil && time.Since(began) > kube.SteadyTime {
-			continue
-		}
-		kube.Sleep(ctx, rewatchTime)
-	}
+	}, changed)
 }
 
 func (m *CertManager) watchCertificate(ctx context.Context) (watch.Interface, error) {
@@ -68,7 +58,7 @@ func (m *CertManager) watchCertificate(ctx context.Context) (watch.Interface, er
 	return stream, nil
 }
 
-func (m *CertManager) watchSecret(name string) func(context.Context) (watch.Interface, error) {
+func (m *CertManager) watchSecret(name string) kube.Open {
 	return func(ctx context.Context) (watch.Interface, error) {
 		stream, err := m.cfg.Client.CoreV1().Secrets(m.cfg.Namespace).Watch(ctx, kube.SelectName(name))
 		if err != nil {

@@ -20,7 +20,7 @@ func summary(doubt error) string {
 		webhooks          []string
 	}
 	var sentences []sentence
-	for _, err := range joined(doubt) {
+	for _, err := range splitJoined(doubt) {
 		d, ok := errors.AsType[*certs.DistrustError](err)
 		if !ok {
 			sentences = append(sentences, sentence{why: err.Error()})
@@ -42,18 +42,18 @@ func summary(doubt error) string {
 		case 1:
 			texts = append(texts, s.registration+", webhook "+s.webhooks[0]+": "+s.why)
 		default:
-			texts = append(texts, s.registration+", webhooks "+some(s.webhooks)+": "+s.why)
+			texts = append(texts, s.registration+", webhooks "+joinFirst(s.webhooks)+": "+s.why)
 		}
 	}
 	return strings.Join(texts, "; ")
 }
 
-// otherName says by which names registrations call that the certificate is not
+// namesNotServed says by which names registrations call that the certificate is not
 // for, "" if it is for all of them. The argument is what Trust.Verify says.
-func otherName(doubt error) string {
+func namesNotServed(doubt error) string {
 	var names []string
 	callers := map[string][]string{}
-	for _, err := range joined(doubt) {
+	for _, err := range splitJoined(doubt) {
 		host, ok := errors.AsType[x509.HostnameError](err)
 		if !ok {
 			continue
@@ -70,13 +70,13 @@ func otherName(doubt error) string {
 		}
 	}
 	for i, name := range names {
-		names[i] = fmt.Sprintf("the name %.255q that is called by %s", name, some(callers[name]))
+		names[i] = fmt.Sprintf("the name %.255q that is called by %s", name, joinFirst(callers[name]))
 	}
-	return some(names)
+	return joinFirst(names)
 }
 
-// joined are the errors of errors.Join, in their order, or the one that there is.
-func joined(err error) []error {
+// splitJoined are the errors of errors.Join, in their order, or the one that there is.
+func splitJoined(err error) []error {
 	several, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
@@ -92,8 +92,8 @@ func joined(err error) []error {
 	return list
 }
 
-// some is a list in words, with the first of them named.
-func some(list []string) string {
+// joinFirst is a list in words, with the first of them named.
+func joinFirst(list []string) string {
 	switch {
 	case len(list) > mostNamed:
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:mostNamed], ", "), len(list)-mostNamed)

@@ -81,7 +81,7 @@ func TestOtherName(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if got := otherName(c.doubt); got != c.want {
+			if got := namesNotServed(c.doubt); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})

@@ -45,7 +45,7 @@ type Files struct {
 	cfg     FilesConfig
 	current atomic.Pointer[tls.Certificate]
 	// pairs is used by Run alone.
-	pairs succession
+	pairs rollover
 	ticks <-chan time.Time
 }
 
@@ -55,7 +55,7 @@ var _ certs.Source = (*Files)(nil)
 // error; one that is expired or not valid yet is not, because a better one may
 // come while the server runs: Healthy tells.
 func NewFiles(cfg FilesConfig) (*Files, error) {
-	f := &Files{cfg: cfg, pairs: succession{gate: Gate{Trust: cfg.Trust, Hold: cfg.Hold}}}
+	f := &Files{cfg: cfg, pairs: rollover{policy: rolloverPolicy{trust: cfg.Trust, hold: cfg.Hold}}}
 	pair, err := pki.ReadPair(cfg.CertFile, cfg.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", certs.ServingCertificate, err)
@@ -107,11 +107,11 @@ func (f *Files) reload() certs.Event {
 		f.current.Store(used)
 	}
 	event := certs.EventOf(certs.ServingCertificate, used.Leaf)
-	event.Warnings = remarks(used, now)
+	event.Warnings = warningsOf(used, now)
 	if problem != nil {
 		problem = fmt.Errorf("not in use, the one before it is until %s: %w", clock.Stamp(used.Leaf.NotAfter), problem)
 	}
-	event.Err = beside(problem, why)
+	event.Err = joinRefusal(problem, why)
 	if invalid := pki.CheckPair(used, now); event.Err == nil && invalid != nil {
 		event.Err = fmt.Errorf("%s: %w", f.cfg.CertFile, invalid)
 	}
@@ -144,9 +144,9 @@ func withChanges(ctx context.Context, ticks <-chan time.Time, trust certs.Trust)
 	return all
 }
 
-// remarks are what is odd about a serving certificate that works, or that works
+// warningsOf are what is odd about a serving certificate that works, or that works
 // for some clients only.
-func remarks(pair *tls.Certificate, now time.Time) []string {
+func warningsOf(pair *tls.Certificate, now time.Time) []string {
 	var list []string
 	leaf := pair.Leaf
 	if leaf.IsCA {

@@ -531,7 +531,7 @@ func TestFilesChainAndTime(t *testing.T) {
 			if err := f.Healthy(); err == nil && c.healthy != "" || err != nil && (c.healthy == "" || !strings.Contains(err.Error(), c.healthy)) {
 				t.Errorf("Healthy: %v, want %q", err, c.healthy)
 			}
-			if got := strings.Join(remarks(f.current.Load(), certstest.Noon), "; "); c.remark == "" && got != "" || !strings.Contains(got, c.remark) {
+			if got := strings.Join(warningsOf(f.current.Load(), certstest.Noon), "; "); c.remark == "" && got != "" || !strings.Contains(got, c.remark) {
 				t.Errorf("remarks are %q, want %q", got, c.remark)
 			}
 			// What clients cannot accept yet does not replace what they can.

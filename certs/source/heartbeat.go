@@ -14,9 +14,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
-// report tells the other replicas what is served, when that changes and from
+// sendHeartbeat tells the other replicas what is served, when that changes and from
 // time to time.
-func (k *keeper) report(ctx context.Context, now time.Time) error {
+func (k *reconciler) sendHeartbeat(ctx context.Context, now time.Time) error {
 	cert := k.serving()
 	if cert == nil {
 		return nil
@@ -27,14 +27,14 @@ func (k *keeper) report(ctx context.Context, now time.Time) error {
 	} else {
 		r.Issuer = store.UnreadableIssuer // of none that is known here, and so waited for
 	}
-	if r == k.last && now.Sub(k.heard) < store.ReportInterval && !now.Before(k.heard) {
+	if r == k.lastReport && now.Sub(k.lastHeartbeat) < store.ReportInterval && !now.Before(k.lastHeartbeat) {
 		return nil
 	}
 	if err := k.replicas.Report(ctx, &r); err != nil {
 		return err
 	}
-	k.last, k.heard = r, now
-	k.reported.Store(&r.NotAfter)
+	k.lastReport, k.lastHeartbeat = r, now
+	k.awaitedUntil.Store(&r.NotAfter)
 	return nil
 }
 
@@ -49,24 +49,24 @@ func issuerOf(cert *tls.Certificate, s *rotation.State) *rotation.Authority {
 	return nil
 }
 
-// refused tells whether an error is what an API server said, a refusal say, and
+// isRefusal tells whether an error is what an API server said, a refusal say, and
 // not that there was none to be reached.
-func refused(err error) bool {
+func isRefusal(err error) bool {
 	_, foreign := errors.AsType[*store.ForeignError](err)
 	return foreign || kube.IsAnswer(err)
 }
 
-// forgotten is an error if the other replicas may have gone on without this one:
+// checkIsolated is an error if the other replicas may have gone on without this one:
 // it cannot read what they share, and they wait no longer than until the end of
 // the certificate that they know of. It is none where the store refuses to be read
 // and registrations are seen to trust what is served; or where nobody can tell
 // that, because then it is taken to refuse that to all of them.
-func (k *keeper) forgotten(now time.Time) error {
-	until := k.reported.Load()
-	if k.object().Kind == "" || !k.away.Load() || until == nil || !now.After(*until) {
+func (k *reconciler) checkIsolated(now time.Time) error {
+	until := k.awaitedUntil.Load()
+	if k.object().Kind == "" || !k.unreachable.Load() || until == nil || !now.After(*until) {
 		return nil
 	}
-	if cert := k.serving(); k.refused.Load() && (k.trust == nil || cert != nil && k.trust.Fresh() && k.trust.Verify(cert, now) == nil) {
+	if cert := k.serving(); k.forbidden.Load() && (k.trust == nil || cert != nil && k.trust.Fresh() && k.trust.Verify(cert, now) == nil) {
 		return nil
 	}
 	return fmt.Errorf("%s has not been read since before %s: the other replicas may have had the CA forgotten that this one uses", k.store, clock.Stamp(*until))
@@ -75,7 +75,7 @@ func (k *keeper) forgotten(now time.Time) error {
 // Leave takes back what the other replicas were told of this one, which Run does at its
 // end: it is for whoever does not come to call Run. It takes two seconds at most, whatever
 // has become of the context of the caller.
-func (k *keeper) Leave(ctx context.Context) {
+func (k *reconciler) Leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	_ = k.replicas.Leave(ctx) // a report that stays is waited for until its certificate ends

@@ -21,23 +21,23 @@ import (
 
 const (
 	rotateInterval = 2 * time.Second
-	hurryTime      = 5 * time.Minute
+	fastTime       = 5 * time.Minute
 	// tidyInterval is how often reports are read that nobody needs now: those of
 	// replicas that are gone for good are removed with that.
 	tidyInterval = time.Hour
-	// rescueTime is how long a replica that remembers nothing waits for one that
+	// recoveryTime is how long a replica that remembers nothing waits for one that
 	// does, before it makes a CA in the place of one that was lost.
-	rescueTime = 15 * time.Second
-	// lateTime is after how long without a look at the store somebody who remembers
+	recoveryTime = 15 * time.Second
+	// staleTime is after how long without a look at the store somebody who remembers
 	// is no better than one who does not: others may have gone on.
-	lateTime = 30 * time.Second
+	staleTime = 30 * time.Second
 )
 
-// keeper keeps the state of a rotation: it reads what is stored, heals it from
+// reconciler keeps the state of a rotation: it reads what is stored, heals it from
 // memory, takes the steps that are due, and tells the other replicas what this
 // one serves. Any number of replicas do so at the same time; each change is
 // written with compare and swap, so that there is nobody to elect.
-type keeper struct {
+type reconciler struct {
 	// subject is that of the events.
 	subject  string
 	store    store.Store
@@ -53,9 +53,9 @@ type keeper struct {
 	// offered is the CA of the newest certificate, where somebody else issues
 	// them. Nil where this process does.
 	offered func() *x509.Certificate
-	// news is sent to when that is another one, and has room for one. Nil where
+	// offeredChanged is sent to when that is another one, and has room for one. Nil where
 	// nothing is offered.
-	news chan struct{}
+	offeredChanged chan struct{}
 	// use takes a state into use before it is reported.
 	use func(*rotation.State, time.Time) error
 	// serving is what is served, nil if nothing is.
@@ -64,86 +64,86 @@ type keeper struct {
 	// state is what was written or read last, and nothing else: what is served is
 	// never ahead of what others can know.
 	state atomic.Pointer[rotation.State]
-	// away tells that the store could not be read last, and refused that this was
+	// unreachable tells that the store could not be read last, and refused that this was
 	// an answer.
-	away, refused atomic.Bool
-	// reported is until when others wait for what this replica serves, nil before
+	unreachable, forbidden atomic.Bool
+	// awaitedUntil is until when others wait for what this replica serves, nil before
 	// it was ever reported.
-	reported atomic.Pointer[time.Time]
-	// told tells that the state was read once after the others knew of this replica, or
+	awaitedUntil atomic.Pointer[time.Time]
+	// joined tells that the state was read once after the others knew of this replica, or
 	// where nothing can be written by which they would know.
-	told atomic.Bool
+	joined atomic.Bool
 
 	problems, steps certs.Reporter
-	// doubted is when a CA was last seen not to be trusted, or seen for the first
+	// untrusted is when a CA was last seen not to be trusted, or seen for the first
 	// time. It and watched are times by which to measure how much has passed, which
 	// no setting of a clock changes.
-	doubted map[string]time.Time
-	// watched is since when the state has been in its phase, for the state that
+	untrusted map[string]time.Time
+	// phaseSince is since when the state has been in its phase, for the state that
 	// phase names.
-	watched time.Time
-	phase   string
-	// confirmed is when the store was last read, and lost since when nothing is
+	phaseSince time.Time
+	phaseKey   string
+	// lastRead is when the store was last read, and lost since when nothing is
 	// stored.
-	confirmed, lost time.Time
-	// tidied is when all reports were last read.
-	tidied time.Time
-	last   rotation.Report
-	heard  time.Time
+	lastRead, lostSince time.Time
+	// lastTidied is when all reports were last read.
+	lastTidied    time.Time
+	lastReport    rotation.Report
+	lastHeartbeat time.Time
 
 	mu      sync.Mutex
 	changed chan struct{}
-	trouble error
+	problem error
 }
 
-// look is one round: read, heal, step, use, report. Whatever goes wrong, what is
+// reconcile is one round: read, heal, step, use, report. Whatever goes wrong, what is
 // in use stays so, and is renewed from memory.
-func (k *keeper) look(ctx context.Context) {
+func (k *reconciler) reconcile(ctx context.Context) {
 	now := clock.Wall(k.now)
 	if state := k.state.Load(); state != nil {
-		k.watchTrust(state)
+		k.trackTrust(state)
 	}
-	err := k.settleAndUse(ctx, now)
+	err := k.syncAndUse(ctx, now)
 	if state := k.state.Load(); state != nil {
-		before := k.reported.Load()
-		err = errors.Join(err, k.report(ctx, now))
-		if until := k.reported.Load(); before == nil && until != nil {
+		before := k.awaitedUntil.Load()
+		err = errors.Join(err, k.sendHeartbeat(ctx, now))
+		if until := k.awaitedUntil.Load(); before == nil && until != nil {
 			// Until now nobody waited for this replica, and others may have gone on.
-			again := k.settleAndUse(ctx, now)
-			err = errors.Join(err, again, k.report(ctx, now))
+			again := k.syncAndUse(ctx, now)
+			err = errors.Join(err, again, k.sendHeartbeat(ctx, now))
 			if again == nil || store.OnlyUnwritten(again) {
-				k.told.Store(true)
+				k.joined.Store(true)
 			}
 		} else if until != nil && err == nil || store.OnlyUnwritten(err) {
 			// Where nothing can be written nobody can be told, and what is read is followed
 			// all the same: one that starts goes on as one that runs would.
-			k.told.Store(true)
+			k.joined.Store(true)
 		}
 	}
-	if k.tidied.IsZero() || k.elapsed(k.tidied) >= tidyInterval {
-		k.tidied = k.clock()
+	if k.lastTidied.IsZero() || k.elapsed(k.lastTidied) >= tidyInterval {
+		k.lastTidied = k.monotonic()
 		_, _ = k.replicas.List(ctx) // whoever needs the list reads it, and tells what is wrong
 	}
 	k.mu.Lock()
-	k.trouble = err
+	k.problem = err
 	k.mu.Unlock()
-	k.tell(now, err)
+	k.reportProblem(now, err)
 }
 
-func (k *keeper) settleAndUse(ctx context.Context, now time.Time) error {
-	err := k.settle(ctx, now)
+func (k *reconciler) syncAndUse(ctx context.Context, now time.Time) error {
+	err := k.sync(ctx, now)
 	if state := k.state.Load(); state != nil {
 		err = errors.Join(err, k.use(state, now))
 	}
 	return err
 }
 
-// settle makes what is stored what it should be, and takes it into memory.
-func (k *keeper) settle(ctx context.Context, now time.Time) error {
+// sync makes what is stored what it should be, and takes it into memory.
+func (k *reconciler) sync(ctx context.Context, now time.Time) error {
 	for i := range store.MaxConflicts {
-		err := k.settleOnce(ctx, now)
+		err := k.syncOnce(ctx, now)
 		switch {
-		case errors.Is(err, errRescue) && i == 0: // Those that live may have written by now.
+		case errors.Is(err, errAwaitingRecovery) && i == 0: // Those that live may have written by now.
 		case !errors.Is(err, store.ErrConflict):
 			return err
 		}
@@ -151,10 +151,10 @@ func (k *keeper) settle(ctx context.Context, now time.Time) error {
 	return fmt.Errorf("%s: %w, %d times in a row: it is tried again", k.store, store.ErrConflict, store.MaxConflicts)
 }
 
-func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
+func (k *reconciler) syncOnce(ctx context.Context, now time.Time) error {
 	record, err := k.store.Load(ctx)
-	k.refused.Store(refused(err))
-	k.away.Store(err != nil)
+	k.forbidden.Store(isRefusal(err))
+	k.unreachable.Store(err != nil)
 	if err != nil {
 		return err
 	}
@@ -169,58 +169,58 @@ func (k *keeper) settleOnce(ctx context.Context, now time.Time) error {
 	}
 	want := rotation.Merge(remembered, found, now)
 	what, reason := "", certs.ReasonRecovered
-	if want == nil || want != found && k.elapsed(k.confirmed) > lateTime {
-		if err := k.waitForRescue(ctx, want); err != nil {
+	if want == nil || want != found && k.elapsed(k.lastRead) > staleTime {
+		if err := k.waitForRecovery(ctx, want); err != nil {
 			return fmt.Errorf("%s: %w: %w", k.store, cmp.Or(damage, errOlder), err)
 		}
 	}
 	switch {
 	case want == found && want != nil:
-		k.lost = time.Time{}
-		if !hasBundle(record.Data, found, now) {
-			k.keep(found) // which is stored already
+		k.lostSince = time.Time{}
+		if !isBundleCurrent(record.Data, found, now) {
+			k.remember(found) // which is stored already
 			if err := k.save(ctx, record, found, now); err != nil {
 				return err
 			}
-			k.announce(certs.ReasonRecovered, rotation.KeyBundle+" was damaged, and was written again", found)
+			k.reportChange(certs.ReasonRecovered, rotation.KeyBundle+" was damaged, and was written again", found)
 			return store.ErrConflict // what was written is read again before the next step
 		}
 	case want != nil:
-		what = k.recovery(found, damage)
+		what = k.recoveryMessage(found, damage)
 	default:
-		if want, what, err = k.begin(usable, damage, now); err != nil {
+		if want, what, err = k.newState(usable, damage, now); err != nil {
 			return err
 		}
 		if reason = certs.ReasonReplaced; errors.Is(damage, rotation.ErrEmpty) {
 			reason = certs.ReasonCreated
 		}
 	}
-	k.confirmed = k.clock()
+	k.lastRead = k.monotonic()
 	if want != found {
 		if err := k.save(ctx, record, want, now); err != nil {
 			return err
 		}
-		k.announce(reason, what, want)
-		k.keep(want)
+		k.reportChange(reason, what, want)
+		k.remember(want)
 		return store.ErrConflict // what was written is read again before the next step
 	}
-	k.keep(want)
+	k.remember(want)
 	return k.step(ctx, record, want, now)
 }
 
-// clock is a time from which to measure how much has passed.
-func (k *keeper) clock() time.Time { return clock.Monotonic(k.now) }
+// monotonic is a time from which to measure how much has passed.
+func (k *reconciler) monotonic() time.Time { return clock.Monotonic(k.now) }
 
 // elapsed is how much time has passed since a time of clock.
-func (k *keeper) elapsed(since time.Time) time.Duration { return k.clock().Sub(since) }
+func (k *reconciler) elapsed(since time.Time) time.Duration { return k.monotonic().Sub(since) }
 
 // step takes the steps that are due.
-func (k *keeper) step(ctx context.Context, record store.Record, s *rotation.State, now time.Time) error {
-	k.watchTrust(s)
-	o := rotation.Observation{Now: now, Watched: now.Add(-k.elapsed(k.watched))}
+func (k *reconciler) step(ctx context.Context, record store.Record, s *rotation.State, now time.Time) error {
+	k.trackTrust(s)
+	o := rotation.Observation{Now: now, Watched: now.Add(-k.elapsed(k.phaseSince))}
 	if k.trust != nil {
 		o.Trusts = func(ca *x509.Certificate) (time.Time, bool) {
-			return now.Add(-k.elapsed(k.doubted[rotation.ID(ca)])), k.trust.Holds(ca) == nil
+			return now.Add(-k.elapsed(k.untrusted[rotation.ID(ca)])), k.trust.Holds(ca) == nil
 		}
 	}
 	if k.offered != nil {
@@ -238,12 +238,12 @@ func (k *keeper) step(ctx context.Context, record store.Record, s *rotation.Stat
 	if err := k.save(ctx, record, next, now); err != nil {
 		return err
 	}
-	k.announce(certs.ReasonRotation, what, next)
-	k.keep(next)
+	k.reportChange(certs.ReasonRotation, what, next)
+	k.remember(next)
 	return store.ErrConflict // what was written is read again before the next step
 }
 
-func (k *keeper) save(ctx context.Context, record store.Record, s *rotation.State, now time.Time) error {
+func (k *reconciler) save(ctx context.Context, record store.Record, s *rotation.State, now time.Time) error {
 	data, err := rotation.Encode(s, now)
 	if err != nil {
 		return err
@@ -251,48 +251,48 @@ func (k *keeper) save(ctx context.Context, record store.Record, s *rotation.Stat
 	return k.store.Save(ctx, record, data)
 }
 
-// keep takes a state into memory.
-func (k *keeper) keep(s *rotation.State) {
+// remember takes a state into memory.
+func (k *reconciler) remember(s *rotation.State) {
 	old := k.state.Swap(s)
 	if old == nil || old.Generation != s.Generation || old.Lineage != s.Lineage {
-		k.wake()
+		k.notifyChanged()
 	}
 }
 
-// watchTrust notes since when the state is what it is, and since when every
+// trackTrust notes since when the state is what it is, and since when every
 // registration trusts its CAs.
-func (k *keeper) watchTrust(s *rotation.State) {
-	now := k.clock()
+func (k *reconciler) trackTrust(s *rotation.State) {
+	now := k.monotonic()
 	phase := strings.Join([]string{s.Lineage, string(s.Phase), string(s.Cause), s.Current.ID()}, " ")
-	if phase != k.phase {
-		k.phase, k.watched = phase, now
+	if phase != k.phaseKey {
+		k.phaseKey, k.phaseSince = phase, now
 	}
 	if k.trust == nil {
 		return
 	}
 	known := map[string]time.Time{}
 	for _, a := range s.Authorities() {
-		since, seen := k.doubted[a.ID()]
+		since, seen := k.untrusted[a.ID()]
 		if !seen || k.trust.Holds(a.Cert) != nil {
 			since = now
 		}
 		known[a.ID()] = since
 	}
-	k.doubted = known
+	k.untrusted = known
 }
 
-// held tells whether the current CA of the state has been trusted by every
+// hasBeenHeld tells whether the current CA of the state has been trusted by every
 // registration for as long as a hold lasts, as far as this process knows.
-func (k *keeper) held(s *rotation.State) bool {
+func (k *reconciler) hasBeenHeld(s *rotation.State) bool {
 	if k.trust == nil {
 		return true
 	}
-	since, seen := k.doubted[s.Current.ID()]
+	since, seen := k.untrusted[s.Current.ID()]
 	return seen && k.trust.Holds(s.Current.Cert) == nil && k.elapsed(since) >= k.policy.HoldFor(s.Cause)
 }
 
 // run looks until the context ends.
-func (k *keeper) run(ctx context.Context) {
+func (k *reconciler) run(ctx context.Context) {
 	stored := make(chan struct{}, 1)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -309,8 +309,8 @@ func (k *keeper) run(ctx context.Context) {
 		if k.trust != nil {
 			trust = k.trust.Changed() // before the look, so that no change falls in between
 		}
-		k.look(ctx)
-		ticks, stop := filewatch.TickOr(k.ticks, k.every())
+		k.reconcile(ctx)
+		ticks, stop := filewatch.TickOr(k.ticks, k.nextInterval())
 		select {
 		case <-ctx.Done():
 			stop()
@@ -318,23 +318,23 @@ func (k *keeper) run(ctx context.Context) {
 		case <-ticks:
 		case <-stored:
 		case <-trust:
-		case <-k.news:
+		case <-k.offeredChanged:
 		}
 		stop()
 	}
 }
 
-// every is how long to wait for the next look.
-func (k *keeper) every() time.Duration {
+// nextInterval is how long to wait for the next look.
+func (k *reconciler) nextInterval() time.Duration {
 	s := k.state.Load()
-	if s == nil || s.Phase != rotation.Stable && k.elapsed(k.watched) < hurryTime {
+	if s == nil || s.Phase != rotation.Stable && k.elapsed(k.phaseSince) < fastTime {
 		return min(k.interval, rotateInterval)
 	}
 	return k.interval
 }
 
-// wake tells who waits for Changed.
-func (k *keeper) wake() {
+// notifyChanged tells who waits for Changed.
+func (k *reconciler) notifyChanged() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.changed != nil {
@@ -344,7 +344,7 @@ func (k *keeper) wake() {
 }
 
 // Changed implements Authorities.
-func (k *keeper) Changed() <-chan struct{} {
+func (k *reconciler) Changed() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.changed == nil {
@@ -354,7 +354,7 @@ func (k *keeper) Changed() <-chan struct{} {
 }
 
 // Bundle implements Authorities.
-func (k *keeper) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
+func (k *reconciler) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
 	record, err := k.store.Load(ctx)
 	if err != nil {
 		return nil, err
@@ -372,17 +372,17 @@ func (k *keeper) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
 
 // Kept tells whether the last look found everything as it should be, or as it is
 // before an issuer has issued anything. It is safe for concurrent use.
-func (k *keeper) Kept() bool {
-	err := k.wrong()
+func (k *reconciler) Kept() bool {
+	err := k.lastError()
 	return err == nil || errors.Is(err, errNotOffered)
 }
 
 // State is the state in use, nil if there is none yet. It must not be changed.
-func (k *keeper) State() *rotation.State { return k.state.Load() }
+func (k *reconciler) State() *rotation.State { return k.state.Load() }
 
-// wrong is what the last look found wrong.
-func (k *keeper) wrong() error {
+// lastError is what the last look found wrong.
+func (k *reconciler) lastError() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.trouble
+	return k.problem
 }

@@ -162,7 +162,7 @@ func (s *site) replica(name string) *SelfSigned {
 func (s *site) look(publish bool, replicas ...*SelfSigned) {
 	s.t.Helper()
 	for _, r := range replicas {
-		r.look(s.t.Context())
+		r.reconcile(s.t.Context())
 		if publish {
 			bundle, err := r.Bundle(s.t.Context())
 			if err != nil {
@@ -374,16 +374,16 @@ func TestRescue(t *testing.T) {
 	if b.Certificate() != nil || b.Healthy() == nil || !strings.Contains(b.Healthy().Error(), "waiting 15s at most for a replica that remembers") {
 		t.Errorf("b serves, or does not say what it waits for: %v", b.Healthy())
 	}
-	a.look(t.Context())
-	b.look(t.Context())
+	a.reconcile(t.Context())
+	b.reconcile(t.Context())
 	if s.stored().Current.ID() != before || b.State().Current.ID() != before {
 		t.Error("the CA is not the one that a remembers")
 	}
 
 	s.place.put(t, func(map[string][]byte) map[string][]byte { return nil })
 	c := s.replica("c")
-	s.clock.Advance(rescueTime + time.Second) // a and b hang
-	c.look(t.Context())
+	s.clock.Advance(recoveryTime + time.Second) // a and b hang
+	c.reconcile(t.Context())
 	if c.Healthy() != nil || s.stored().Current.ID() == before {
 		t.Errorf("c waits for ever: %v", c.Healthy())
 	}
@@ -447,17 +447,17 @@ func TestStartsWhileTheStoreIsAway(t *testing.T) {
 		t.Errorf("Healthy: %v", err)
 	}
 	s.place.set(nil, errors.New("may not write Leases"))
-	a.look(t.Context())
+	a.reconcile(t.Context())
 	if a.Certificate() != nil {
 		t.Error("a CA was made although nobody can tell who lives")
 	}
-	s.clock.Advance(rescueTime)
-	a.look(t.Context())
+	s.clock.Advance(recoveryTime)
+	a.reconcile(t.Context())
 	if err := a.Healthy(); err == nil || !strings.Contains(err.Error(), "may not write Leases") {
 		t.Errorf("ready before anybody was told of it: %v", err)
 	}
 	s.place.set(nil, nil)
-	a.look(t.Context())
+	a.reconcile(t.Context())
 	if err := a.Healthy(); err != nil {
 		t.Error(err)
 	}
@@ -500,14 +500,14 @@ func TestHoldWithoutTrust(t *testing.T) {
 	}
 	first := s.State().Current.ID()
 	c.Advance(300 * day)
-	s.look(t.Context())
+	s.reconcile(t.Context())
 	c.Advance(57 * day)
-	s.look(t.Context())
+	s.reconcile(t.Context())
 	if got := s.State(); got.Phase != rotation.Hold || got.Current.ID() != first {
 		t.Fatalf("after 357 days: %s", got.Phase)
 	}
 	c.Advance(2 * day)
-	s.look(t.Context())
+	s.reconcile(t.Context())
 	if s.State().Current.ID() == first {
 		t.Error("a CA that ends in a week signs for a week")
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
-// hasBundle tells whether the bundle that is stored for people is the state's. A
+// isBundleCurrent tells whether the bundle that is stored for people is the state's. A
 // CA that has ended may be in it or not: replicas do not agree to the second.
-func hasBundle(data map[string][]byte, s *rotation.State, now time.Time) bool {
+func isBundleCurrent(data map[string][]byte, s *rotation.State, now time.Time) bool {
 	var all []*x509.Certificate
 	for _, a := range s.Authorities() {
 		all = append(all, a.Cert)
@@ -27,8 +27,8 @@ func hasBundle(data map[string][]byte, s *rotation.State, now time.Time) bool {
 	return bytes.Equal(stored, rotation.Bundle(s.Trusted(now))) || bytes.Equal(stored, rotation.Bundle(all))
 }
 
-// recovery says why what is stored is replaced by what is remembered.
-func (k *keeper) recovery(found *rotation.State, damage error) string {
+// recoveryMessage says why what is stored is replaced by what is remembered.
+func (k *reconciler) recoveryMessage(found *rotation.State, damage error) string {
 	switch {
 	case found != nil:
 		return "somebody wrote another CA, or an older state: the one that clients trust was put back"
@@ -43,27 +43,27 @@ func (k *keeper) recovery(found *rotation.State, damage error) string {
 // others.
 var errNotOffered = errors.New("there is no CA yet: the issuer has not issued a certificate")
 
-// errRescue tells that somebody else should write.
-var errRescue = fmt.Errorf("waiting %s at most for a replica that remembers what was there", rescueTime)
+// errAwaitingRecovery tells that somebody else should write.
+var errAwaitingRecovery = fmt.Errorf("waiting %s at most for a replica that remembers what was there", recoveryTime)
 
 // errOlder tells that what is stored is older than what is remembered, and that
 // this may be right.
 var errOlder = errors.New("what is there is not what was there")
 
-// waitForRescue is an error while another replica should be waited for before
+// waitForRecovery is an error while another replica should be waited for before
 // something is written: one that lives has in memory what was lost, and serves
 // what whoever remembers nothing, or something old, does not know. Nobody is waited
 // for longer than rescueTime, and that one lives who cannot be seen not to.
-func (k *keeper) waitForRescue(ctx context.Context, want *rotation.State) error {
-	if k.lost.IsZero() {
-		k.lost = k.clock()
+func (k *reconciler) waitForRecovery(ctx context.Context, want *rotation.State) error {
+	if k.lostSince.IsZero() {
+		k.lostSince = k.monotonic()
 	}
-	if k.elapsed(k.lost) >= rescueTime {
+	if k.elapsed(k.lostSince) >= recoveryTime {
 		return nil
 	}
 	list, err := k.replicas.List(ctx)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errRescue, err)
+		return fmt.Errorf("%w: %w", errAwaitingRecovery, err)
 	}
 	now := clock.Wall(k.now)
 	if slices.ContainsFunc(list, func(r rotation.Report) bool {
@@ -72,14 +72,14 @@ func (k *keeper) waitForRescue(ctx context.Context, want *rotation.State) error 
 		}
 		return want == nil || !slices.ContainsFunc(want.Authorities(), func(a *rotation.Authority) bool { return a.ID() == r.Issuer })
 	}) {
-		return errRescue
+		return errAwaitingRecovery
 	}
 	return nil
 }
 
-// begin is the first state, of what can be used of a damaged one if there is
+// newState is the first state, of what can be used of a damaged one if there is
 // anything.
-func (k *keeper) begin(usable *rotation.State, damage error, now time.Time) (*rotation.State, string, error) {
+func (k *reconciler) newState(usable *rotation.State, damage error, now time.Time) (*rotation.State, string, error) {
 	lineage := make([]byte, 16)
 	_, _ = rand.Read(lineage) // it never fails
 	s := &rotation.State{

@@ -15,11 +15,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
-// tell reports what is wrong, once.
-func (k *keeper) tell(now time.Time, err error) {
+// reportProblem reports what is wrong, once.
+func (k *reconciler) reportProblem(now time.Time, err error) {
 	cert := k.serving()
 	event := certs.Event{Subject: k.subject, Object: k.object()}
-	switch expiring := k.expiring(cert, now); {
+	switch expiring := k.checkExpiry(cert, now); {
 	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, errNotOffered):
 		event.Reason, event.Err = certs.ReasonStoreFailed, err
 	case expiring != nil:
@@ -32,8 +32,8 @@ func (k *keeper) tell(now time.Time, err error) {
 	k.problems.Report(event)
 }
 
-// expiring is an error if a certificate ends soon that should have been renewed.
-func (k *keeper) expiring(cert *tls.Certificate, now time.Time) error {
+// checkExpiry is an error if a certificate ends soon that should have been renewed.
+func (k *reconciler) checkExpiry(cert *tls.Certificate, now time.Time) error {
 	if cert != nil {
 		life := cert.Leaf.NotAfter.Sub(cert.Leaf.NotBefore.Add(rotation.Backdate))
 		if left := cert.Leaf.NotAfter.Sub(now); k.policy.New != nil && left < life/6 {
@@ -50,9 +50,9 @@ func (k *keeper) expiring(cert *tls.Certificate, now time.Time) error {
 	return nil
 }
 
-// announce reports what happened to the state, with the CAs that are there now,
+// reportChange reports what happened to the state, with the CAs that are there now,
 // as people name them.
-func (k *keeper) announce(reason, what string, s *rotation.State) {
+func (k *reconciler) reportChange(reason, what string, s *rotation.State) {
 	event := certs.EventOf(k.subject, s.Current.Cert)
 	event.Reason, event.Object = reason, k.object()
 	event.Generation, event.Phase = s.Generation, s.Phase
@@ -72,7 +72,7 @@ func (k *keeper) announce(reason, what string, s *rotation.State) {
 }
 
 // object is the state in the cluster, if it is there.
-func (k *keeper) object() corev1.ObjectReference {
+func (k *reconciler) object() corev1.ObjectReference {
 	if in, ok := k.store.(interface{ Object() corev1.ObjectReference }); ok {
 		return in.Object()
 	}

@@ -61,10 +61,10 @@ func TestGateDecides(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			g := Gate{Trust: c.trust, Hold: hold}
-			d := g.Decide(c.current, c.found, certstest.Noon)
-			if d.Take != c.take || !strings.Contains(d.Why, c.why) || !d.Until.Equal(c.until) {
-				t.Errorf("got %+v, want %+v", d, Decision{Take: c.take, Why: c.why, Until: c.until})
+			g := rolloverPolicy{trust: c.trust, hold: hold}
+			d := g.decide(c.current, c.found, certstest.Noon)
+			if d.accept != c.take || !strings.Contains(d.reason, c.why) || !d.latest.Equal(c.until) {
+				t.Errorf("got %+v, want %+v", d, decision{accept: c.take, reason: c.why, latest: c.until})
 			}
 		})
 	}
@@ -81,12 +81,12 @@ func TestGateHoldsWhereTheIssuerIsNotKnown(t *testing.T) {
 		without.AuthorityKeyId = nil
 		pair.Leaf = &without
 	}
-	g := Gate{Trust: newTrusted(a.Cert), Hold: time.Minute}
-	if d := g.Decide(&current, &found, certstest.Noon); d.Take {
-		t.Errorf("taken at once: %s", d.Why)
+	g := rolloverPolicy{trust: newTrusted(a.Cert), hold: time.Minute}
+	if d := g.decide(&current, &found, certstest.Noon); d.accept {
+		t.Errorf("taken at once: %s", d.reason)
 	}
-	if d := g.Decide(&current, &found, certstest.Noon.Add(time.Minute)); !d.Take {
-		t.Errorf("waits for ever: %s", d.Why)
+	if d := g.decide(&current, &found, certstest.Noon.Add(time.Minute)); !d.accept {
+		t.Errorf("waits for ever: %s", d.reason)
 	}
 }
 
@@ -120,10 +120,10 @@ func TestGateHolds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			trust := newTrusted()
-			g := Gate{Trust: trust, Hold: hold}
+			g := rolloverPolicy{trust: trust, hold: hold}
 			for _, l := range c.looks {
 				trust.set(l.trust...)
-				if d := g.Decide(current, l.found, certstest.Noon.Add(l.at)); d.Take != l.take {
+				if d := g.decide(current, l.found, certstest.Noon.Add(l.at)); d.accept != l.take {
 					t.Errorf("after %s: got %+v, want take %v", l.at, d, l.take)
 				}
 			}
@@ -250,7 +250,7 @@ func TestSuccessionForgetsWhatEnds(t *testing.T) {
 	t.Parallel()
 	a, b := certstest.NewCA(t), certstest.NewCA(t)
 	trust := newTrusted(a.Cert)
-	s := succession{gate: Gate{Trust: trust}}
+	s := rollover{policy: rolloverPolicy{trust: trust}}
 	current, short := parsed(t, a.Valid(t, 10*day)), parsed(t, b.Valid(t, day))
 	if got, err := s.next(current, short, "x", certstest.Noon); got != current || !errors.Is(err, ErrWaiting) {
 		t.Fatalf("it does not wait: %v", err)
@@ -315,7 +315,7 @@ func TestSuccessionAndNames(t *testing.T) {
 	}
 	current, next, other := named(a, "x.svc"), named(b, "x.svc"), named(b, "y.svc")
 	trust := newTrusted(a.Cert)
-	s := succession{gate: Gate{Trust: trust}}
+	s := rollover{policy: rolloverPolicy{trust: trust}}
 	if got, err := s.next(current, next, "f", certstest.Noon); got != current || !errors.Is(err, ErrWaiting) {
 		t.Fatalf("it does not wait: %v", err)
 	}
@@ -328,21 +328,21 @@ func TestSuccessionAndNames(t *testing.T) {
 		t.Errorf("what waited is not used, or what was refused is no error: %v", err)
 	}
 
-	s = succession{gate: Gate{Trust: newTrusted(a.Cert)}}
+	s = rollover{policy: rolloverPolicy{trust: newTrusted(a.Cert)}}
 	if _, err := s.next(current, next, "f", certstest.Noon); !errors.Is(err, ErrWaiting) {
 		t.Fatalf("it does not wait: %v", err)
 	}
 	both := parsed(t, a.Pair(t, &x509.Certificate{DNSNames: []string{"x.svc", "z.svc"}, NotBefore: certstest.Noon.Add(-time.Hour), NotAfter: certstest.Noon.Add(day)}))
 	trust = newTrusted(a.Cert)
 	trust.call("z.svc")
-	s.gate.Trust = trust
+	s.policy.trust = trust
 	if got, err := s.next(both, nil, "f", certstest.Noon); got != both || err != nil || s.waiting != nil {
 		t.Errorf("it waits for what is for another name now: %v", err)
 	}
 
 	trust = newTrusted(a.Cert)
 	trust.call("z.svc")
-	s = succession{gate: Gate{Trust: trust}}
+	s = rollover{policy: rolloverPolicy{trust: trust}}
 	if _, err := s.next(current, parsed(t, a.Valid(t, day)), "f", certstest.Noon); !errors.Is(err, ErrWaiting) {
 		t.Errorf("refused for a name that what is served is not for either: %v", err)
 	}

@@ -67,14 +67,14 @@ type SelfSignedConfig struct {
 // after two thirds of that by the clock on the wall. How one CA follows another
 // is told in package rotation.
 type SelfSigned struct {
-	*keeper
+	*reconciler
 
-	cfg    SelfSignedConfig
-	dns    []string
-	ips    []net.IP
-	leaf   atomic.Pointer[tls.Certificate]
-	mint   sync.Mutex
-	served certs.Reporter
+	cfg     SelfSignedConfig
+	dns     []string
+	ips     []net.IP
+	leaf    atomic.Pointer[tls.Certificate]
+	issuing sync.Mutex
+	served  certs.Reporter
 
 	mu sync.Mutex
 	// dirs are the directories that WriteDir has written and Run keeps.
@@ -106,7 +106,7 @@ func NewSelfSigned(ctx context.Context, cfg SelfSignedConfig) (*SelfSigned, erro
 	if cfg.ServerOnly {
 		usages = append(usages, x509.ExtKeyUsageServerAuth)
 	}
-	s.keeper = &keeper{
+	s.reconciler = &reconciler{
 		subject: certs.SelfSignedCA,
 		store:   cfg.Store, replicas: cfg.Replicas, replica: store.ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
 		policy: rotation.Policy{
@@ -125,7 +125,7 @@ func NewSelfSigned(ctx context.Context, cfg SelfSignedConfig) (*SelfSigned, erro
 	if s.replicas == nil {
 		s.replicas = &store.MemoryReplicas{Now: cfg.Now}
 	}
-	s.look(ctx)
+	s.reconcile(ctx)
 	return s, nil
 }
 
@@ -166,14 +166,14 @@ func (s *SelfSigned) Certificate() *tls.Certificate { return s.leaf.Load() }
 // for longer than they wait.
 func (s *SelfSigned) Healthy() error {
 	leaf := s.leaf.Load()
-	if leaf == nil || !s.told.Load() {
-		if err := s.wrong(); err != nil {
+	if leaf == nil || !s.joined.Load() {
+		if err := s.lastError(); err != nil {
 			return fmt.Errorf("self-signed certificate: %w", err)
 		}
 		return errors.New("self-signed certificate: there is none yet")
 	}
 	now := clock.Wall(s.cfg.Now)
-	if err := cmp.Or(pki.CheckValidity(leaf.Leaf, now), s.forgotten(now)); err != nil {
+	if err := cmp.Or(pki.CheckValidity(leaf.Leaf, now), s.checkIsolated(now)); err != nil {
 		return fmt.Errorf("self-signed certificate: %w", err)
 	}
 	return nil
@@ -189,11 +189,11 @@ func (s *SelfSigned) Run(ctx context.Context) error {
 
 // use takes a state into use.
 func (s *SelfSigned) use(state *rotation.State, now time.Time) error {
-	_, err := s.ensure(state, now, s.held(state))
+	_, err := s.ensure(state, now, s.hasBeenHeld(state))
 	if leaf := s.leaf.Load(); leaf != nil {
 		s.served.Report(certs.EventOf(certs.ServingCertificate, leaf.Leaf))
 	}
-	return errors.Join(err, s.rewrite(state, now))
+	return errors.Join(err, s.rewriteDirs(state, now))
 }
 
 // ensure makes a serving certificate if the one in use is not the state's, or is
@@ -201,8 +201,8 @@ func (s *SelfSigned) use(state *rotation.State, now time.Time) error {
 // trusted makes way for one of another CA only if that was held: who wrote that it
 // signs may have seen more than this replica, or have had a clock that was wrong.
 func (s *SelfSigned) ensure(state *rotation.State, now time.Time, held bool) (*tls.Certificate, error) {
-	s.mint.Lock()
-	defer s.mint.Unlock()
+	s.issuing.Lock()
+	defer s.issuing.Unlock()
 	leaf := s.leaf.Load()
 	switch {
 	case leaf == nil, pki.CheckValidity(leaf.Leaf, now) != nil:
@@ -231,7 +231,7 @@ func (s *SelfSigned) ensure(state *rotation.State, now time.Time, held bool) (*t
 		}
 		s.leaf.Store(pair)
 		leaf = pair
-		s.wake()
+		s.notifyChanged()
 	}
 	return leaf, nil
 }
@@ -242,7 +242,7 @@ func (s *SelfSigned) ensure(state *rotation.State, now time.Time, held bool) (*t
 func (s *SelfSigned) ClientCertificate(commonName, organization string) (certPEM, keyPEM []byte, err error) {
 	state := s.state.Load()
 	if state == nil {
-		return nil, nil, errors.Join(errors.New("client certificate: there is no CA yet"), s.wrong())
+		return nil, nil, errors.Join(errors.New("client certificate: there is no CA yet"), s.lastError())
 	}
 	return pki.ClientCertificate(state, commonName, organization, clock.Wall(s.cfg.Now))
 }
@@ -257,7 +257,7 @@ func (s *SelfSigned) ClientCertificate(commonName, organization string) (certPEM
 func (s *SelfSigned) WriteDir(dir string) error {
 	state := s.state.Load()
 	if state == nil {
-		return errors.Join(errors.New("self-signed certificate: there is no CA yet"), s.wrong())
+		return errors.Join(errors.New("self-signed certificate: there is no CA yet"), s.lastError())
 	}
 	err := store.WriteDir(dir, state, clock.Wall(s.cfg.Now))
 	if err != nil {
@@ -273,8 +273,8 @@ func (s *SelfSigned) WriteDir(dir string) error {
 	return err
 }
 
-// rewrite writes the known directories again.
-func (s *SelfSigned) rewrite(state *rotation.State, now time.Time) error {
+// rewriteDirs writes the known directories again.
+func (s *SelfSigned) rewriteDirs(state *rotation.State, now time.Time) error {
 	s.mu.Lock()
 	dirs := slices.Clone(s.dirs)
 	s.mu.Unlock()

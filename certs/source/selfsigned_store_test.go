@@ -65,9 +65,9 @@ func TestStartsWhereNothingCanBeWritten(t *testing.T) {
 	certstest.Remove(t, filepath.Join(dir, store.ClientKeyFile))
 	certstest.Remove(t, filepath.Join(dir, "replicas"))
 	c.Advance(store.ReportInterval)
-	second.look(t.Context())
+	second.reconcile(t.Context())
 	if _, err := pki.ReadPair(filepath.Join(dir, store.ClientCertFile), filepath.Join(dir, store.ClientKeyFile)); err != nil || !second.Kept() {
-		t.Errorf("what can be written again is not: %v, %v", err, second.wrong())
+		t.Errorf("what can be written again is not: %v, %v", err, second.lastError())
 	}
 
 	// Without a CA to read there is nothing to serve.
@@ -105,7 +105,7 @@ func TestLeasesOfOneNameThroughARotation(t *testing.T) {
 	}
 	for range 200 {
 		c.Advance(20 * time.Second)
-		one.look(t.Context())
+		one.reconcile(t.Context())
 	}
 	if s := one.State(); s.Phase != rotation.Activate || !leadsTo(s.Previous.Cert, two.Certificate()) {
 		t.Errorf("the CA of one that serves is forgotten in phase %s", s.Phase)

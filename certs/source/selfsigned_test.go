@@ -176,8 +176,8 @@ func TestSelfSignedRenewal(t *testing.T) {
 	var bundles [][]byte
 	leaves, cas := map[string]bool{}, map[string]bool{}
 	for at := time.Duration(0); at < 2*365*day; at += step {
-		s.look(t.Context())
-		if err := s.wrong(); err != nil {
+		s.reconcile(t.Context())
+		if err := s.lastError(); err != nil {
 			t.Fatalf("after %v: %v", at, err)
 		}
 		bundles = append(bundles, s.CABundle())

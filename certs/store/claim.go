@@ -30,9 +30,9 @@ func (s *DirStore) Claim(ctx context.Context) (inherited bool, err error) {
 	if _, err := rotation.Decode(record.Data); !errors.Is(err, rotation.ErrEmpty) {
 		return false, nil
 	}
-	var found [3]companion
+	var found [3]exportedFile
 	for i, name := range []string{CAFile, ClientCertFile, ClientKeyFile} {
-		if found[i], err = readCompanion(filepath.Join(s.dir, name)); err != nil {
+		if found[i], err = readExported(filepath.Join(s.dir, name)); err != nil {
 			return false, err
 		}
 	}
@@ -41,7 +41,7 @@ func (s *DirStore) Claim(ctx context.Context) (inherited bool, err error) {
 	cert.ours = len(cert.certs) > 0 && pki.IsAuthorityName(cert.certs[0].Issuer.CommonName)
 	key.ours = cert.ours || ca.ours && !cert.there // the key is written first
 	var foreign []string
-	for _, c := range []companion{ca, cert, key} {
+	for _, c := range []exportedFile{ca, cert, key} {
 		if c.there && !c.ours {
 			foreign = append(foreign, c.name)
 		}
@@ -56,8 +56,8 @@ func (s *DirStore) Claim(ctx context.Context) (inherited bool, err error) {
 	return inherited, nil
 }
 
-// companion is a file that WriteDir writes, as it is found.
-type companion struct {
+// exportedFile is a file that WriteDir writes, as it is found.
+type exportedFile struct {
 	name        string
 	there, ours bool
 	// content is what it holds, and certs the certificates in that.
@@ -65,10 +65,10 @@ type companion struct {
 	certs   []*x509.Certificate
 }
 
-// readCompanion is what a file holds, if it can be read as certificates. One
+// readExported is what a file holds, if it can be read as certificates. One
 // without anything in it is as none: nothing is lost with it.
-func readCompanion(file string) (companion, error) {
-	c := companion{name: filepath.Base(file)}
+func readExported(file string) (exportedFile, error) {
+	c := exportedFile{name: filepath.Base(file)}
 	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
 		return c, nil
 	}
@@ -78,14 +78,14 @@ func readCompanion(file string) (companion, error) {
 		c.there = true
 		return c, nil
 	case err != nil:
-		return c, explainFile("file "+file, "read", err)
+		return c, fileError("file "+file, "read", err)
 	case !info.Mode().IsRegular(), info.Size() > largestAuthority: // opening some of those makes a reader wait
 		c.there = true
 		return c, nil
 	}
 	c.content, err = os.ReadFile(file) //nolint:gosec // in a directory that whoever starts the program names
 	if err != nil {
-		return c, explainFile("file "+file, "read", err)
+		return c, fileError("file "+file, "read", err)
 	}
 	c.there = len(bytes.Trim(c.content, "\x00 \t\r\n")) > 0
 	if blocks, err := pki.DecodePEM(file, c.content); err == nil {
@@ -96,7 +96,7 @@ func readCompanion(file string) (companion, error) {
 
 // checkReplaceable is a ForeignError if a CAFile is neither of the state nor of a
 // CA that went before it.
-func checkReplaceable(file string, ca companion, state *rotation.State) error {
+func checkReplaceable(file string, ca exportedFile, state *rotation.State) error {
 	if !ca.there {
 		return nil
 	}

@@ -79,7 +79,7 @@ func (s *DirStore) Load(context.Context) (Record, error) {
 		return Record{}, err
 	}
 	data := parseAuthority(content)
-	if strange := strangeKeys(data); strange != "" {
+	if strange := foreignKeys(data); strange != "" {
 		return Record{}, s.foreign("it holds " + strange + " and no key of ours")
 	}
 	return Record{Exists: true, Data: data, Version: digest(content)}, nil
@@ -93,7 +93,7 @@ func (s *DirStore) read() ([]byte, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case err != nil:
-		return nil, explainFile(s.String(), "read", err)
+		return nil, fileError(s.String(), "read", err)
 	case !info.Mode().IsRegular(): // opening some of those makes a reader wait
 		return nil, s.foreign("it is no file")
 	case info.Mode()&everybody != 0 && runtime.GOOS != "windows": // where modes say nothing
@@ -111,7 +111,7 @@ func (s *DirStore) read() ([]byte, error) {
 	}
 	content, err := os.ReadFile(s.file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		err = explainFile(s.String(), "read", err)
+		err = fileError(s.String(), "read", err)
 	}
 	return content, err
 }
@@ -121,7 +121,7 @@ func (s *DirStore) read() ([]byte, error) {
 func (s *DirStore) checkDir() error {
 	info, err := os.Stat(s.dir)
 	if err != nil {
-		return explainFile("directory "+s.dir, "read", err)
+		return fileError("directory "+s.dir, "read", err)
 	}
 	if info.Mode()&everybodyWrites != 0 && runtime.GOOS != "windows" { // where modes say nothing
 		return fmt.Errorf("%s: the mode of its directory is %04o: everybody on this machine may put a CA there (hint: chmod o-w %s, or name a directory in it, which is made)",
@@ -159,9 +159,9 @@ func OnlyUnwritten(err error) bool {
 	}
 }
 
-// explainFile puts what an error of the system is about in front of it, and the
+// fileError puts what an error of the system is about in front of it, and the
 // remedy behind it.
-func explainFile(object, verb string, err error) error {
+func fileError(object, verb string, err error) error {
 	text := err
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		text = path.Err
@@ -201,7 +201,7 @@ func digest(content []byte) string {
 // Save implements Store.
 func (s *DirStore) Save(ctx context.Context, old Record, data map[string][]byte) error {
 	if err := os.MkdirAll(s.dir, sharedDir); err != nil {
-		return explainFile(s.String(), "write", err)
+		return fileError(s.String(), "write", err)
 	}
 	if err := s.checkDir(); err != nil {
 		return err
@@ -235,7 +235,7 @@ func (s *DirStore) Save(ctx context.Context, old Record, data map[string][]byte)
 	}
 	s.tidy()
 	if err := replaceFile(s.file, append(encoded, '\n'), privateFile); err != nil {
-		return explainFile(s.String(), "write", err)
+		return fileError(s.String(), "write", err)
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func (s *DirStore) lock(ctx context.Context) (unlock func(), err error) {
 	case errors.Is(err, context.Canceled):
 		err = fmt.Errorf("%s: %w", s, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOSPC):
-		err = explainFile(s.String(), "write", err)
+		err = fileError(s.String(), "write", err)
 	default:
 		err = fmt.Errorf("%s: %s cannot be locked: %w (hint: use a directory on a disk of this machine)", s, file, err)
 	}

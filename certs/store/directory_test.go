@@ -205,7 +205,7 @@ func mode(t testing.TB, file string, m os.FileMode) {
 // The system's words for a missing right get the file and the remedy.
 func TestExplainFile(t *testing.T) {
 	t.Parallel()
-	err := explainFile("file /x", "read", &os.PathError{Op: "open", Path: "/x", Err: os.ErrPermission})
+	err := fileError("file /x", "read", &os.PathError{Op: "open", Path: "/x", Err: os.ErrPermission})
 	if !errors.Is(err, os.ErrPermission) || !strings.HasPrefix(err.Error(), "file /x: user ") ||
 		!strings.HasSuffix(err.Error(), "may not read it: permission denied (hint: make the directory and what is in it that user's)") {
 		t.Errorf("got %v", err)
@@ -358,7 +358,7 @@ func TestDirReplicasErrors(t *testing.T) {
 
 func TestOnlyUnwritten(t *testing.T) {
 	t.Parallel()
-	full := explainFile("file x", "write", syscall.ENOSPC)
+	full := fileError("file x", "write", syscall.ENOSPC)
 	for name, c := range map[string]struct {
 		err  error
 		want bool
@@ -369,7 +369,7 @@ func TestOnlyUnwritten(t *testing.T) {
 		"two":             {errors.Join(full, fmt.Errorf("certificate: %w", errors.Join(full))), true},
 		"one of two":      {fmt.Errorf("certificate: %w", errors.Join(full, errors.New("odd"))), false},
 		"something else":  {fmt.Errorf("certificate: %w", errors.New("odd")), false},
-		"an unread file":  {explainFile("file x", "read", syscall.EIO), false},
+		"an unread file":  {fileError("file x", "read", syscall.EIO), false},
 		"two of one kind": {fmt.Errorf("%w: %w", full, ErrConflict), false},
 	} {
 		if got := OnlyUnwritten(c.err); got != c.want {

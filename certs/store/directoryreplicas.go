@@ -40,11 +40,11 @@ type DirReplicas struct {
 
 	dir, replica string
 	// file is that of this process.
-	file         string
-	now          func() time.Time
-	predecessors predecessors
+	file  string
+	now   func() time.Time
+	stale staleReports
 	// found is what the last List found.
-	found atomic.Pointer[places]
+	found atomic.Pointer[locations]
 }
 
 var _ Replicas = (*DirReplicas)(nil)
@@ -95,23 +95,23 @@ func (d *DirReplicas) Report(ctx context.Context, r *rotation.Report) error {
 		err = replaceFile(d.file, append(content, '\n'), privateFile)
 	}
 	if err != nil {
-		return explainFile("file "+d.file, "write", err)
+		return fileError("file "+d.file, "write", err)
 	}
-	d.predecessors.settle(ctx, clock.Monotonic(d.now), d.findPredecessors)
+	d.stale.remove(ctx, clock.Monotonic(d.now), d.findStale)
 	return nil
 }
 
-// findPredecessors are the files of others with our name, seen from when ours was
+// findStale are the files of others with our name, seen from when ours was
 // written. Whatever cannot be removed is waited for until its certificate ends.
-func (d *DirReplicas) findPredecessors() ([]predecessor, error) {
+func (d *DirReplicas) findStale() ([]staleReport, error) {
 	own, err := os.Stat(d.file)
 	if err != nil {
 		return nil, err
 	}
-	var found []predecessor
-	err = d.each(func(file string, t *told) {
+	var found []staleReport
+	err = d.each(func(file string, t *storedReport) {
 		if t.replica == d.replica && file != d.file {
-			found = append(found, predecessor{silent: own.ModTime().Sub(t.written), remove: func(context.Context) {
+			found = append(found, staleReport{silent: own.ModTime().Sub(t.written), remove: func(context.Context) {
 				if info, err := os.Stat(file); err == nil && info.ModTime().Equal(t.written) {
 					_ = os.Remove(file)
 				}
@@ -127,9 +127,9 @@ func (d *DirReplicas) List(context.Context) ([]rotation.Report, error) {
 	var (
 		reports []rotation.Report
 		removed int
-		found   = places{}
+		found   = locations{}
 	)
-	err := d.each(func(file string, t *told) {
+	err := d.each(func(file string, t *storedReport) {
 		report, over := t.report(now, d.LeafLife)
 		if !over {
 			reports = append(reports, report)
@@ -149,13 +149,13 @@ func (d *DirReplicas) List(context.Context) ([]rotation.Report, error) {
 }
 
 // each reads all files.
-func (d *DirReplicas) each(do func(file string, t *told)) error {
+func (d *DirReplicas) each(do func(file string, t *storedReport)) error {
 	entries, err := os.ReadDir(d.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return explainFile("directory "+d.dir, "read", err)
+		return fileError("directory "+d.dir, "read", err)
 	}
 	for _, entry := range entries {
 		name := entry.Name()
@@ -168,7 +168,7 @@ func (d *DirReplicas) each(do func(file string, t *told)) error {
 			continue // it has left
 		}
 		if err != nil {
-			return explainFile("file "+file, "read", err)
+			return fileError("file "+file, "read", err)
 		}
 		do(file, found)
 	}
@@ -176,7 +176,7 @@ func (d *DirReplicas) each(do func(file string, t *told)) error {
 }
 
 // readReport reads a file of somebody else.
-func readReport(file string) (*told, error) {
+func readReport(file string) (*storedReport, error) {
 	f, err := os.Open(file) //nolint:gosec // in a directory that whoever starts the program names
 	if err != nil {
 		return nil, err
@@ -194,14 +194,14 @@ func readReport(file string) (*told, error) {
 }
 
 // parseReport is what a file says that was written at a time.
-func parseReport(place string, content []byte, written time.Time) *told {
+func parseReport(place string, content []byte, written time.Time) *storedReport {
 	var r reportFile
 	if err := json.Unmarshal(content, &r); err != nil {
 		r = reportFile{}
 	}
-	t := &told{place: place, replica: r.Replica, sha256: r.SHA256, notAfter: r.NotAfter, version: r.Version, issuer: r.Issuer, written: written}
+	t := &storedReport{place: place, replica: r.Replica, sha256: r.SHA256, notAfter: r.NotAfter, version: r.Version, issuer: r.Issuer, written: written}
 	if seen, err := time.Parse(time.RFC3339, r.Seen); err == nil {
-		t.renewed = seen
+		t.claimed = seen
 	}
 	return t
 }
@@ -209,7 +209,7 @@ func parseReport(place string, content []byte, written time.Time) *told {
 // Leave implements Replicas.
 func (d *DirReplicas) Leave(context.Context) error {
 	if err := os.Remove(d.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return explainFile("file "+d.file, "remove", err)
+		return fileError("file "+d.file, "remove", err)
 	}
 	return nil
 }

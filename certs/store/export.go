@@ -30,13 +30,13 @@ const (
 
 func WriteDir(dir string, state *rotation.State, now time.Time) error {
 	if err := os.MkdirAll(dir, sharedDir); err != nil {
-		return explainFile("directory "+dir, "write", err)
+		return fileError("directory "+dir, "write", err)
 	}
 	// The CA first, so that the server accepts the certificate before anybody
 	// can show it.
 	bundle := rotation.Bundle(state.Trusted(now))
 	name := filepath.Join(dir, CAFile)
-	there, err := readCompanion(name)
+	there, err := readExported(name)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func WriteDir(dir string, state *rotation.State, now time.Time) error {
 			return err
 		}
 		if err := replaceFile(name, bundle, 0o644); err != nil {
-			return explainFile("file "+name, "write", err)
+			return fileError("file "+name, "write", err)
 		}
 	}
 	if there, err := pki.ReadPair(filepath.Join(dir, ClientCertFile), filepath.Join(dir, ClientKeyFile)); err == nil &&
@@ -64,7 +64,7 @@ func WriteDir(dir string, state *rotation.State, now time.Time) error {
 	}{{ClientKeyFile, key, privateFile}, {ClientCertFile, cert, 0o644}} {
 		name := filepath.Join(dir, file.name)
 		if err := replaceFile(name, file.content, file.mode); err != nil {
-			problems = append(problems, explainFile("file "+name, "write", err))
+			problems = append(problems, fileError("file "+name, "write", err))
 		}
 	}
 	return errors.Join(problems...)

@@ -81,11 +81,11 @@ type Leases struct {
 	cfg LeasesConfig
 	// name is that of this process's Lease.
 	name string
-	// patience is how long an answer is waited for.
-	patience     time.Duration
-	predecessors predecessors
+	// timeout is how long an answer is waited for.
+	timeout time.Duration
+	stale   staleReports
 	// found is what the last List found.
-	found atomic.Pointer[places]
+	found atomic.Pointer[locations]
 }
 
 var _ Replicas = (*Leases)(nil)
@@ -94,7 +94,7 @@ var _ Replicas = (*Leases)(nil)
 func NewLeases(cfg LeasesConfig) *Leases {
 	instance := "-" + newInstance()
 	name := shortName(cfg.Group, cfg.Replica, validation.DNS1123SubdomainMaxLength-len(instance)) + instance
-	return &Leases{cfg: cfg, name: name, patience: kube.Timeout}
+	return &Leases{cfg: cfg, name: name, timeout: kube.Timeout}
 }
 
 // Report implements Replicas. What others wrote into the fields of the Lease that
@@ -104,14 +104,14 @@ func (l *Leases) Report(ctx context.Context, r *rotation.Report) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	l.predecessors.settle(ctx, clock.Monotonic(l.cfg.Now), func() ([]predecessor, error) { return l.findPredecessors(ctx, lease) })
+	l.stale.remove(ctx, clock.Monotonic(l.cfg.Now), func() ([]staleReport, error) { return l.findStale(ctx, lease) })
 	return nil
 }
 
 func (l *Leases) apply(ctx context.Context, r *rotation.Report) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	annotations := map[string]string{issuerAnnotation: r.Issuer, versionAnnotation: r.Version}
 	if r.Issuer != "" {
@@ -123,7 +123,7 @@ func (l *Leases) apply(ctx context.Context, r *rotation.Report) (*coordinationv1
 		WithAnnotations(annotations).
 		WithSpec(coordinationv1ac.LeaseSpec().
 			WithHolderIdentity(l.cfg.Replica).
-			WithLeaseDurationSeconds(int32(awayTime / time.Second)).
+			WithLeaseDurationSeconds(int32(unreachableTime / time.Second)).
 			WithRenewTime(metav1.NewMicroTime(clock.Wall(l.cfg.Now))))
 	applied, err := l.leases().Apply(ctx, lease, metav1.ApplyOptions{FieldManager: stateManager, Force: true})
 	if err != nil {
@@ -132,14 +132,14 @@ func (l *Leases) apply(ctx context.Context, r *rotation.Report) (*coordinationv1
 	return applied, nil
 }
 
-// findPredecessors are the Leases of others with our name, seen from when ours was
+// findStale are the Leases of others with our name, seen from when ours was
 // written. Whatever cannot be removed is waited for until its certificate ends.
-func (l *Leases) findPredecessors(ctx context.Context, own *coordinationv1.Lease) ([]predecessor, error) {
-	now := toldBy(own).written
-	var found []predecessor
+func (l *Leases) findStale(ctx context.Context, own *coordinationv1.Lease) ([]staleReport, error) {
+	now := reportOfLease(own).written
+	var found []staleReport
 	err := l.each(ctx, func(lease *coordinationv1.Lease) {
-		if t := toldBy(lease); t.replica == l.cfg.Replica && t.place != l.name {
-			found = append(found, predecessor{silent: now.Sub(t.written), remove: func(ctx context.Context) { l.remove(ctx, lease) }})
+		if t := reportOfLease(lease); t.replica == l.cfg.Replica && t.place != l.name {
+			found = append(found, staleReport{silent: now.Sub(t.written), remove: func(ctx context.Context) { l.remove(ctx, lease) }})
 		}
 	})
 	return found, err
@@ -180,16 +180,16 @@ func (l *Leases) remove(ctx context.Context, lease *coordinationv1.Lease) {
 // certificate lasts. There may be 5000 Leases: with more of them it is an error, and
 // a rotation waits.
 func (l *Leases) List(ctx context.Context) ([]rotation.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	now := clock.Wall(l.cfg.Now)
 	var (
 		reports []rotation.Report
 		removed int
-		found   = places{}
+		found   = locations{}
 	)
 	err := l.each(ctx, func(lease *coordinationv1.Lease) {
-		report, over := toldBy(lease).report(now, l.cfg.LeafLife)
+		report, over := reportOfLease(lease).report(now, l.cfg.LeafLife)
 		if !over {
 			reports = append(reports, report)
 			found.add(&report, lease.Name)
@@ -212,9 +212,9 @@ func sortReports(reports []rotation.Report) {
 	slices.SortStableFunc(reports, func(a, b rotation.Report) int { return cmp.Compare(a.Replica, b.Replica) })
 }
 
-// toldBy is what a Lease says.
-func toldBy(lease *coordinationv1.Lease) *told {
-	t := &told{
+// reportOfLease is what a Lease says.
+func reportOfLease(lease *coordinationv1.Lease) *storedReport {
+	t := &storedReport{
 		place: lease.Name, sha256: lease.Annotations[sha256Annotation], notAfter: lease.Annotations[notAfterAnnotation],
 		version: lease.Annotations[versionAnnotation], written: lease.CreationTimestamp.Time,
 	}
@@ -225,7 +225,7 @@ func toldBy(lease *coordinationv1.Lease) *told {
 		t.replica = *lease.Spec.HolderIdentity
 	}
 	if lease.Spec.RenewTime != nil {
-		t.renewed = lease.Spec.RenewTime.Time
+		t.claimed = lease.Spec.RenewTime.Time
 	}
 	// The API server writes down by its own clock when a field manager last wrote.
 	for _, managed := range lease.ManagedFields {
@@ -238,7 +238,7 @@ func toldBy(lease *coordinationv1.Lease) *told {
 
 // Leave implements Replicas.
 func (l *Leases) Leave(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	err := l.leases().Delete(ctx, l.name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -238,7 +238,7 @@ func TestLeasesHang(t *testing.T) {
 	api := certstest.NewAPIServer(t)
 	api.Set(hang)
 	l := leasesIn(api, "one", certstest.NewClock())
-	l.patience = 50 * time.Millisecond
+	l.timeout = 50 * time.Millisecond
 	_, listed := l.List(t.Context())
 	for verb, err := range map[string]error{"patch": l.Report(t.Context(), reportOf("one")), "list": listed, "delete": l.Leave(t.Context())} {
 		if err == nil || !strings.Contains(err.Error(), "the API server did not answer in time when asked to "+verb+" it") {

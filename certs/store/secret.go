@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,9 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -50,20 +47,15 @@ type SecretStoreConfig struct {
 // it is gone. No request takes longer than ten seconds.
 type SecretStore struct {
 	cfg SecretStoreConfig
-	// patience is how long an answer is waited for.
-	patience time.Duration
-	// pauses are those between watches.
-	pauses wait.Backoff
+	// timeout is how long an answer is waited for.
+	timeout time.Duration
 }
 
 var _ Store = (*SecretStore)(nil)
 
 // NewSecretStore asks nothing yet.
 func NewSecretStore(cfg SecretStoreConfig) *SecretStore {
-	return &SecretStore{
-		cfg: cfg, patience: kube.Timeout,
-		pauses: wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: 5 * time.Second},
-	}
+	return &SecretStore{cfg: cfg, timeout: kube.Timeout}
 }
 
 // String implements Store.
@@ -76,7 +68,7 @@ func (s *SecretStore) Object() corev1.ObjectReference {
 
 // Load implements Store.
 func (s *SecretStore) Load(ctx context.Context) (Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	secret, err := s.secrets().Get(ctx, s.cfg.Name, metav1.GetOptions{})
 	switch {
@@ -89,7 +81,7 @@ func (s *SecretStore) Load(ctx context.Context) (Record, error) {
 	}
 	// Whatever happened to one that we made, it is to be healed.
 	made := secret.Labels[groupLabel] == labelOf(s.cfg.Name)
-	if strange := strangeKeys(secret.Data); strange != "" && !made {
+	if strange := foreignKeys(secret.Data); strange != "" && !made {
 		return Record{}, s.foreign("it holds " + strange + " and no key of ours")
 	}
 	return Record{Exists: true, Data: secret.Data, Version: versionOf(secret)}, nil
@@ -99,10 +91,10 @@ func (s *SecretStore) foreign(problem string) error {
 	return &ForeignError{Place: s.String(), Problem: problem, Remedy: "name another Secret, or delete this one if nobody needs it"}
 }
 
-// strangeKeys names the keys of data that is not ours. It is "" for data of which
+// foreignKeys names the keys of data that is not ours. It is "" for data of which
 // any key is ours, and if there is none. The bundle's key says nothing: others use
 // the same one.
-func strangeKeys(data map[string][]byte) string {
+func foreignKeys(data map[string][]byte) string {
 	const most = 5
 	if len(data) == 0 {
 		return ""
@@ -131,7 +123,7 @@ func versionOf(secret *corev1.Secret) string {
 
 // Save implements Store.
 func (s *SecretStore) Save(ctx context.Context, old Record, data map[string][]byte) error {
-	ctx, cancel := context.WithTimeout(ctx, s.patience)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	if !old.Exists {
 		return s.create(ctx, data)
@@ -199,66 +191,27 @@ func (s *SecretStore) patch(ctx context.Context, version string, data map[string
 	return nil
 }
 
-// Watch implements Store. It goes on whatever happens: with pauses of up to eight
-// seconds where a watch is not allowed or nobody answers.
+// Watch implements Store. It goes on whatever happens, with pauses where a watch is
+// not allowed or nobody answers.
 func (s *SecretStore) Watch(ctx context.Context, changed func()) {
-	pauses, state := s.pauses, certs.Reporter{Notify: s.cfg.Notify}
-	for ctx.Err() == nil {
-		began := time.Now()
-		s.watchOnce(ctx, changed, &state)
-		if time.Since(began) > kube.SteadyTime {
-			pauses = s.pauses
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pauses.Step()):
-		}
+	state := certs.Reporter{Notify: s.cfg.Notify}
+	open := func(ctx context.Context) (watch.Interface, error) {
+		return s.secrets().Watch(ctx, kube.SelectName(s.cfg.Name))
 	}
-}
-
-// watchOnce returns when the watch ends.
-func (s *SecretStore) watchOnce(ctx context.Context, changed func(), state *certs.Reporter) {
-	lasts := wait.Jitter(kube.WatchTime, 1)
-	ctx, cancel := context.WithTimeout(ctx, lasts+s.patience)
-	defer cancel()
-	seconds := int64(lasts / time.Second)
-	// The time for an answer is that until the watch begins.
-	patience := time.AfterFunc(s.patience, cancel)
-	// Without a resource version it begins with what is there now, so that no right
-	// to list is needed and no change falls in between.
-	w, err := s.secrets().Watch(ctx, metav1.ListOptions{
-		FieldSelector:  fields.OneTermEqualSelector(metav1.ObjectNameField, s.cfg.Name).String(),
-		TimeoutSeconds: &seconds,
-	})
-	event := certs.Event{Subject: s.String(), Object: s.Object()}
-	if err != nil || !patience.Stop() {
-		if err == nil {
-			w.Stop()
-		}
-		if apierrors.IsForbidden(err) { // whatever else is wrong, Load meets too
+	began := func(err error) {
+		event := certs.Event{Subject: s.String(), Object: s.Object()}
+		switch {
+		case apierrors.IsForbidden(err): // Load meets every other problem too
 			event.Reason = certs.ReasonStoreFailed
 			event.Err = fmt.Errorf("changes are noticed every %s only: %w", PollInterval, s.request("watch").Explain(ctx, err))
-			state.Report(event)
+		case err != nil || state.Last == "":
+			return
+		default:
+			event.Message = "changes are noticed at once again"
 		}
-		return
-	}
-	defer w.Stop()
-	if state.Last != "" {
-		event.Message = "changes are noticed at once again"
 		state.Report(event)
 	}
-	changed()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case event, more := <-w.ResultChan():
-			if !more || event.Type == watch.Error {
-				return
-			}
-			changed()
-		}
-	}
+	kube.Watch(ctx, s.timeout, open, began, changed)
 }
 
 func (s *SecretStore) secrets() typedv1.SecretInterface {

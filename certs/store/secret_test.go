@@ -411,9 +411,9 @@ func TestSecretStoreUnreachable(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := NewSecretStore(SecretStoreConfig{Client: client, Namespace: "system", Name: "ca"})
-			s.patience = 5 * time.Second
+			s.timeout = 5 * time.Second
 			if c.name == "hangs" {
-				s.patience = 100 * time.Millisecond
+				s.timeout = 100 * time.Millisecond
 			}
 			if _, err = s.Load(c.ctx); err == nil || err.Error() != c.want {
 				t.Errorf("got  %v\nwant %s", err, c.want)
@@ -428,7 +428,7 @@ func TestSecretStoreWatchHangs(t *testing.T) {
 	api := certstest.NewAPIServer(t)
 	api.Set(hang)
 	s := secretIn(api)
-	s.patience = 50 * time.Millisecond
+	s.timeout = 50 * time.Millisecond
 	count := countChanges(t, s)
 	soon(t, "tried again", func() bool { return api.Requests("watch") >= 2 })
 	api.Set(nil)

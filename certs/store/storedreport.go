@@ -27,18 +27,18 @@ const (
 	longestName = 253
 )
 
-// told is a report as it was found. Anybody with the right may have written it,
+// storedReport is a report as it was found. Anybody with the right may have written it,
 // so nothing in it is certain.
-type told struct {
+type storedReport struct {
 	// place is the name of the object or file.
 	place string
 	// replica, sha256, notAfter and version are as they were found; issuer is nil
 	// if it was not.
 	replica, sha256, notAfter, version string
 	issuer                             *string
-	// renewed is when the replica says that it wrote it, zero if it does not, and
+	// claimed is when the replica says that it wrote it, zero if it does not, and
 	// written when that was at the earliest by the clock of whoever keeps it.
-	renewed, written time.Time
+	claimed, written time.Time
 }
 
 // report is what can be believed of it, by a reader whose own certificates last so
@@ -49,12 +49,12 @@ type told struct {
 // latest when a certificate has that was issued when it was last heard of. And
 // none that cannot be read makes anybody wait for less than that: a replica that
 // is cut off may serve it still.
-func (t *told) report(now time.Time, life time.Duration) (r rotation.Report, over bool) {
+func (t *storedReport) report(now time.Time, life time.Duration) (r rotation.Report, over bool) {
 	if life <= 0 {
 		life = longestLeafLife
 	}
 	life = max(life, rotation.DefaultLeafLife)
-	heard := t.renewed
+	heard := t.claimed
 	if heard.After(now.Add(clockTolerance)) || heard.Before(t.written.Add(-clockTolerance)) {
 		heard = t.written // no clock says that
 	}
@@ -81,18 +81,18 @@ func (t *told) report(now time.Time, life time.Duration) (r rotation.Report, ove
 	return r, now.After(heard.Add(clockTolerance)) && now.After(r.NotAfter)
 }
 
-// places are where reports were found, by the names of their replicas: of several
+// locations are where reports were found, by the names of their replicas: of several
 // of one name, that of the one which has been silent for longest.
-type places map[string]reportPlace
+type locations map[string]location
 
-type reportPlace struct {
+type location struct {
 	name string
 	seen time.Time
 }
 
-func (p places) add(r *rotation.Report, name string) {
+func (p locations) add(r *rotation.Report, name string) {
 	if found, ok := p[r.Replica]; !ok || r.Seen.Before(found.seen) {
-		p[r.Replica] = reportPlace{name, r.Seen}
+		p[r.Replica] = location{name, r.Seen}
 	}
 }
 

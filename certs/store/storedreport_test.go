@@ -26,42 +26,48 @@ func at(d time.Duration) string { return clock.Stamp(certstest.Noon.Add(d)) }
 
 func TestReportIsBelieved(t *testing.T) {
 	t.Parallel()
-	good := told{place: "ca-one-0", replica: "one", sha256: leafA, notAfter: at(5 * 24 * time.Hour), version: "1.2.3", issuer: &issuerA, renewed: certstest.Noon, written: certstest.Noon}
+	good := storedReport{place: "ca-one-0", replica: "one", sha256: leafA, notAfter: at(5 * 24 * time.Hour), version: "1.2.3", issuer: &issuerA, claimed: certstest.Noon, written: certstest.Noon}
 	none, short, upper, long := "", "abc", strings.ToUpper(issuerA), issuerA+"00"
 	for _, c := range []struct {
 		name   string
-		change func(t *told)
+		change func(t *storedReport)
 		// until is for how long the replica is waited for, and issuer what it serves.
 		issuer string
 		until  time.Duration
 		seen   time.Duration
 	}{
-		{"good", func(*told) {}, issuerA, 5 * 24 * time.Hour, 0},
-		{"key identifier in the place of a fingerprint", func(t *told) { id := issuerA[:40]; t.issuer = &id }, issuerA[:40], 5 * 24 * time.Hour, 0},
-		{"serves nothing", func(t *told) { t.issuer, t.notAfter = &none, "" }, "", -1, 0},
-		{"serves nothing until some time", func(t *told) { t.issuer = &none }, "", -1, 0},
-		{"no issuer", func(t *told) { t.issuer = nil }, UnreadableIssuer, 5 * 24 * time.Hour, 0},
-		{"issuer of odd length", func(t *told) { t.issuer = &short }, UnreadableIssuer, 5 * 24 * time.Hour, 0},
-		{"issuer in upper case", func(t *told) { t.issuer = &upper }, UnreadableIssuer, 5 * 24 * time.Hour, 0},
-		{"issuer too long", func(t *told) { t.issuer = &long }, UnreadableIssuer, 5 * 24 * time.Hour, 0},
-		{"no end", func(t *told) { t.notAfter = "" }, issuerA, certstest.Week, 0},
-		{"end that is no time", func(t *told) { t.notAfter = "soon" }, issuerA, certstest.Week, 0},
-		{"end in a thousand years", func(t *told) { t.notAfter = "3026-11-20T12:00:00Z" }, issuerA, certstest.Week, 0},
-		{"end that is too long", func(t *told) { t.notAfter = at(0)[:19] + "." + strings.Repeat("9", 1<<20) + "Z" }, issuerA, time.Second - 1, 0},
-		{"end in year 10000", func(t *told) { t.notAfter = "10000-01-01T00:00:00Z" }, issuerA, certstest.Week, 0},
-		{"ended", func(t *told) { t.notAfter = at(-time.Hour) }, issuerA, -time.Hour, 0},
-		{"away, and may serve still", func(t *told) {
-			t.renewed, t.written = certstest.Noon.Add(-2*24*time.Hour), certstest.Noon.Add(-2*24*time.Hour)
+		{"good", func(*storedReport) {}, issuerA, 5 * 24 * time.Hour, 0},
+		{"key identifier in the place of a fingerprint", func(t *storedReport) { id := issuerA[:40]; t.issuer = &id }, issuerA[:40], 5 * 24 * time.Hour, 0},
+		{"serves nothing", func(t *storedReport) { t.issuer, t.notAfter = &none, "" }, "", -1, 0},
+		{"serves nothing until some time", func(t *storedReport) { t.issuer = &none }, "", -1, 0},
+		{"no issuer", func(t *storedReport) { t.issuer = nil }, UnreadableIssuer, 5 * 24 * time.Hour, 0},
+		{"issuer of odd length", func(t *storedReport) { t.issuer = &short }, UnreadableIssuer, 5 * 24 * time.Hour, 0},
+		{"issuer in upper case", func(t *storedReport) { t.issuer = &upper }, UnreadableIssuer, 5 * 24 * time.Hour, 0},
+		{"issuer too long", func(t *storedReport) { t.issuer = &long }, UnreadableIssuer, 5 * 24 * time.Hour, 0},
+		{"no end", func(t *storedReport) { t.notAfter = "" }, issuerA, certstest.Week, 0},
+		{"end that is no time", func(t *storedReport) { t.notAfter = "soon" }, issuerA, certstest.Week, 0},
+		{"end in a thousand years", func(t *storedReport) { t.notAfter = "3026-11-20T12:00:00Z" }, issuerA, certstest.Week, 0},
+		{"end that is too long", func(t *storedReport) { t.notAfter = at(0)[:19] + "." + strings.Repeat("9", 1<<20) + "Z" }, issuerA, time.Second - 1, 0},
+		{"end in year 10000", func(t *storedReport) { t.notAfter = "10000-01-01T00:00:00Z" }, issuerA, certstest.Week, 0},
+		{"ended", func(t *storedReport) { t.notAfter = at(-time.Hour) }, issuerA, -time.Hour, 0},
+		{"away, and may serve still", func(t *storedReport) {
+			t.claimed, t.written = certstest.Noon.Add(-2*24*time.Hour), certstest.Noon.Add(-2*24*time.Hour)
 		}, issuerA, 5 * 24 * time.Hour, -2 * 24 * time.Hour},
-		{"away, and says that it serves for ever", func(t *told) {
-			t.renewed, t.written, t.notAfter = certstest.Noon.Add(-2*24*time.Hour), certstest.Noon.Add(-2*24*time.Hour), "9999-12-31T23:59:59Z"
+		{"away, and says that it serves for ever", func(t *storedReport) {
+			t.claimed, t.written, t.notAfter = certstest.Noon.Add(-2*24*time.Hour), certstest.Noon.Add(-2*24*time.Hour), "9999-12-31T23:59:59Z"
 		}, issuerA, 5 * 24 * time.Hour, -2 * 24 * time.Hour},
-		{"clock an hour ahead", func(t *told) { t.renewed, t.notAfter = certstest.Noon.Add(time.Hour), at(certstest.Week+time.Hour) }, issuerA, certstest.Week + time.Hour, 0},
-		{"clock an hour behind", func(t *told) { t.renewed, t.notAfter = certstest.Noon.Add(-time.Hour), at(certstest.Week-time.Hour) }, issuerA, certstest.Week - time.Hour, -time.Hour},
-		{"heard of in a thousand years", func(t *told) { t.renewed, t.notAfter = certstest.Noon.AddDate(1000, 0, 0), "3026-12-20T12:00:00Z" }, issuerA, certstest.Week, 0},
-		{"written by the clock of nobody for a year", func(t *told) { t.written = certstest.Noon.AddDate(-1, 0, 0) }, issuerA, 5 * 24 * time.Hour, 0},
-		{"heard of in the year 1", func(t *told) { t.renewed = time.Time{} }, issuerA, 5 * 24 * time.Hour, 0},
-		{"heard of long before it was written", func(t *told) { t.renewed = certstest.Noon.AddDate(-1, 0, 0) }, issuerA, 5 * 24 * time.Hour, 0},
+		{"clock an hour ahead", func(t *storedReport) {
+			t.claimed, t.notAfter = certstest.Noon.Add(time.Hour), at(certstest.Week+time.Hour)
+		}, issuerA, certstest.Week + time.Hour, 0},
+		{"clock an hour behind", func(t *storedReport) {
+			t.claimed, t.notAfter = certstest.Noon.Add(-time.Hour), at(certstest.Week-time.Hour)
+		}, issuerA, certstest.Week - time.Hour, -time.Hour},
+		{"heard of in a thousand years", func(t *storedReport) {
+			t.claimed, t.notAfter = certstest.Noon.AddDate(1000, 0, 0), "3026-12-20T12:00:00Z"
+		}, issuerA, certstest.Week, 0},
+		{"written by the clock of nobody for a year", func(t *storedReport) { t.written = certstest.Noon.AddDate(-1, 0, 0) }, issuerA, 5 * 24 * time.Hour, 0},
+		{"heard of in the year 1", func(t *storedReport) { t.claimed = time.Time{} }, issuerA, 5 * 24 * time.Hour, 0},
+		{"heard of long before it was written", func(t *storedReport) { t.claimed = certstest.Noon.AddDate(-1, 0, 0) }, issuerA, 5 * 24 * time.Hour, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +90,7 @@ func TestReportIsBelieved(t *testing.T) {
 
 func TestReportNames(t *testing.T) {
 	t.Parallel()
-	found := told{place: "the-place", replica: "\x1b[31m" + strings.Repeat("é", 1000) + "\n", version: strings.Repeat("9", 1000), sha256: "no", issuer: &issuerA}
+	found := storedReport{place: "the-place", replica: "\x1b[31m" + strings.Repeat("é", 1000) + "\n", version: strings.Repeat("9", 1000), sha256: "no", issuer: &issuerA}
 	got, _ := found.report(certstest.Noon, certstest.Week)
 	if want := "[31m" + strings.Repeat("é", longestName-4) + "…"; got.Replica != want || len(got.Version) > 70 || got.SHA256 != "" {
 		t.Errorf("got %+v", got)
@@ -119,7 +125,7 @@ func TestReportIsOver(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			found := told{place: "x", issuer: c.issuer, notAfter: c.end, renewed: certstest.Noon, written: certstest.Noon}
+			found := storedReport{place: "x", issuer: c.issuer, notAfter: c.end, claimed: certstest.Noon, written: certstest.Noon}
 			if _, over := found.report(certstest.Noon.Add(c.over), c.life); over {
 				t.Error("over too soon")
 			}
@@ -175,7 +181,7 @@ func TestShortName(t *testing.T) {
 }
 
 // checkReport is what holds of every report, whoever wrote it.
-func checkReport(t *testing.T, found *told) {
+func checkReport(t *testing.T, found *storedReport) {
 	t.Helper()
 	got, over := found.report(certstest.Noon, certstest.Week)
 	switch {
@@ -198,7 +204,7 @@ func FuzzLease(f *testing.F) {
 	f.Add("\x00", "unreadable", "x", "9999-12-31T23:59:59Z", "\n", int64(1)<<40)
 	f.Fuzz(func(t *testing.T, holder, issuer, sha256, notAfter, version string, renewed int64) {
 		renew := metav1.NewMicroTime(time.Unix(renewed%(1<<40), 0))
-		checkReport(t, toldBy(&coordinationv1.Lease{
+		checkReport(t, reportOfLease(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: "x", CreationTimestamp: metav1.NewTime(certstest.Noon), Annotations: map[string]string{
 				issuerAnnotation: issuer, sha256Annotation: sha256, notAfterAnnotation: notAfter, versionAnnotation: version,
 			}},
@@ -234,6 +240,6 @@ func FuzzAuthorityFile(f *testing.F) {
 		if err != nil && len(content) > 8 && strings.Contains(err.Error(), string(content)) {
 			t.Errorf("repeats what it read: %v", err)
 		}
-		_ = fmt.Sprint(strangeKeys(data))
+		_ = fmt.Sprint(foreignKeys(data))
 	})
 }

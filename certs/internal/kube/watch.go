@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"math"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,56 +11,72 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// WatchOnce begins a watch, and calls changed then and for every event, until the
-// watch ends. The error tells that it did not begin. It does not wait for that
-// longer than for any request, and not for the end longer than watches last.
-func WatchOnce(ctx context.Context, open func(context.Context) (watch.Interface, error), changed func()) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*WatchTime+Timeout)
-	defer cancel()
-	impatient := time.AfterFunc(Timeout, cancel)
-	stream, err := open(ctx)
-	if err != nil {
-		return err
+const (
+	// watchTime is how long one watch lasts at least, and at most twice as long: a
+	// connection that died without a sign is noticed then.
+	watchTime = 5 * time.Minute
+	// steadyTime is after how long a watch counts as successful.
+	steadyTime = 10 * time.Second
+)
+
+// Open begins a watch of one object, see SelectName.
+type Open func(context.Context) (watch.Interface, error)
+
+// Watch calls changed when a watch begins and for every event of it, and begins the
+// next one when it ends, until the context ends. Nothing of an event is used: the
+// caller reads what has changed. Pauses after failures grow to eight seconds.
+//
+// began is called after each attempt to begin a watch, before changed, with the error
+// if it failed. An attempt takes at most the timeout.
+func Watch(ctx context.Context, timeout time.Duration, open Open, began func(error), changed func()) {
+	first := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: 5 * time.Second}
+	for pauses := first; ctx.Err() == nil; {
+		start := time.Now()
+		watchOnce(ctx, timeout, open, began, changed)
+		if time.Since(start) > steadyTime {
+			pauses = first
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pauses.Step()):
+		}
 	}
-	defer stream.Stop()
-	if !impatient.Stop() {
-		return ctx.Err()
+}
+
+// watchOnce returns when the watch ends.
+func watchOnce(ctx context.Context, timeout time.Duration, open Open, began func(error), changed func()) {
+	ctx, cancel := context.WithTimeout(ctx, 2*watchTime+timeout)
+	defer cancel()
+	unanswered := time.AfterFunc(timeout, cancel)
+	stream, err := open(ctx)
+	if err == nil {
+		defer stream.Stop()
+		if !unanswered.Stop() {
+			err = ctx.Err()
+		}
+	}
+	began(err)
+	if err != nil {
+		return
 	}
 	changed()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case event, ok := <-stream.ResultChan():
 			if !ok || event.Type == watch.Error {
-				return nil
+				return
 			}
 			changed()
 		}
 	}
 }
 
-func Sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
-// SelectName selects one object, so that watching can be allowed for one name. The
-// watch begins with what is there, and ends from time to time: a connection that
-// died without a sign is noticed then.
+// SelectName selects one object, so that a Role may allow to watch that name alone.
+// Without a resource version the watch begins with what is there, so that no right
+// to list is needed and no change is missed.
 func SelectName(name string) metav1.ListOptions {
-	seconds := int64(wait.Jitter(WatchTime, 1) / time.Second)
+	seconds := int64(wait.Jitter(watchTime, 1) / time.Second)
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(), TimeoutSeconds: &seconds}
 }
-
-const (
-	// WatchTime is how long one watch lasts at least, and at most twice as long: a
-	// connection that died without a sign is noticed then.
-	WatchTime = 5 * time.Minute
-	// SteadyTime is how long a watch lasts that was not in vain.
-	SteadyTime = 10 * time.Second
-)
