@@ -144,7 +144,7 @@ func TestResourceVersionDecides(t *testing.T) {
 				}
 				return nil
 			})
-			time.Sleep(soon) // nothing is to happen
+			source.drain(t)
 			if err := test.check(w, name, bundleOf(a, b)); err != nil {
 				t.Error(err)
 			}
@@ -254,7 +254,6 @@ func TestOverwrittenIsPutRight(t *testing.T) {
 			}
 
 			test.overwrite(w, c)
-			time.Sleep(soon)
 			if has(w.get(name), bundleOf(ca)) == nil {
 				t.Error("it is put right although nobody does: this test shows nothing")
 			}
@@ -299,14 +298,15 @@ func TestBeingDeletedIsLeftAlone(t *testing.T) {
 	c.Finalizers = []string{"gatehouse.dev/test"}
 	w.apply(c, false)
 	w.delete(name)
-	r := start(t, w.client, newAuthorities(ca), name)
+	source := newAuthorities(ca)
+	r := start(t, w.client, source, name)
 	eventually(t, deadline, "it is read", func() error {
 		if s := r.Status(); len(s) != 1 || !s[0].Deleting {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
-	time.Sleep(soon) // nothing is to happen
+	source.drain(t)
 	if err := has(w.get(name), ""); err != nil {
 		t.Error(err)
 	}
@@ -397,7 +397,8 @@ func TestNoFlapping(t *testing.T) {
 		fresh.set(next...)
 		w.published(name, bundleOf(next...), soon)
 		before := w.get(name).ResourceVersion
-		time.Sleep(4 * delay) // nothing is to happen
+		fresh.drain(t)
+		stale.drain(t)
 		if after := w.get(name); after.ResourceVersion != before {
 			t.Fatalf("round %d: written again after it was right, now: %v", i, has(after, bundleOf(next...)))
 		}

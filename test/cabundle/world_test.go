@@ -127,6 +127,27 @@ func (a *authorities) set(list ...authority) {
 	a.changed = make(chan struct{})
 }
 
+// drain returns once the Publisher that reads them has finished whatever it was about
+// to write: it reads them first in each round, and again before it writes.
+func (a *authorities) drain(t *testing.T) {
+	t.Helper()
+	for range 3 {
+		a.mu.Lock()
+		before := a.call
+		close(a.changed)
+		a.changed = make(chan struct{})
+		a.mu.Unlock()
+		eventually(t, deadline, "the next round of the publisher", func() error {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if a.call == before {
+				return fmt.Errorf("authorities read %d times", a.call)
+			}
+			return nil
+		})
+	}
+}
+
 func (a *authorities) Bundle(context.Context) ([]*x509.Certificate, error) {
 	a.mu.Lock()
 	a.call++
