@@ -110,17 +110,15 @@ func EventOf(subject string, inUse ...*x509.Certificate) Event {
 	return e
 }
 
-// Unwatched is the event of what is so, with the remark that changes are not
-// noticed at once. That is no error: files are read from time to time as well.
-func (e *Event) Unwatched(err error) Event {
-	remarked := *e
-	remarked.Warnings = append(slices.Clone(e.Warnings), err.Error())
-	return remarked
+// WithWarning returns a copy of the event with one more warning.
+func (e *Event) WithWarning(err error) Event {
+	warned := *e
+	warned.Warnings = append(slices.Clone(e.Warnings), err.Error())
+	return warned
 }
 
-// happened tells whether the event is something that happens, and not a state
-// that lasts.
-func (e *Event) happened() bool {
+// isOccurrence reports whether the event is an occurrence, and not a state that lasts.
+func (e *Event) isOccurrence() bool {
 	switch e.Reason {
 	case ReasonRotation, ReasonCreated, ReasonRecovered, ReasonReplaced:
 		return true
@@ -129,24 +127,29 @@ func (e *Event) happened() bool {
 	}
 }
 
-// Reporter passes on what happens, and of states each that differs from the one
-// before it. It is not safe for concurrent use.
+// Reporter passes on every occurrence, and every state that differs from the one before
+// it. It is not safe for concurrent use.
 type Reporter struct {
+	// Notify receives the events. Nil drops them.
 	Notify func(Event)
-	Last   string
+	last   string
 }
 
+// HasState reports whether a state was reported.
+func (r *Reporter) HasState() bool { return r.last != "" }
+
+// Report reports an event.
 func (r *Reporter) Report(e Event) {
-	if !e.happened() {
+	if !e.isOccurrence() {
 		text := ""
 		if e.Err != nil {
 			text = e.Err.Error()
 		}
 		key := strings.Join(append([]string{e.Subject, e.SHA256, text, e.Reason, e.Message, strconv.FormatInt(e.Generation, 10)}, e.Warnings...), "\x00")
-		if key == r.Last {
+		if key == r.last {
 			return
 		}
-		r.Last = key
+		r.last = key
 	}
 	if r.Notify != nil {
 		r.Notify(e)

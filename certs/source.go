@@ -26,7 +26,7 @@ type Source interface {
 	// then and not before: no problem with a certificate ends it. It is called
 	// once.
 	Run(ctx context.Context) error
-	// Healthy is an error if clients cannot accept the certificate in use, because
+	// Healthy returns an error if clients cannot accept the certificate in use, because
 	// there is none, it has expired or is not valid yet, or if other replicas do not
 	// know of this one, or may have gone on without it. A renewal that failed is not
 	// unhealthy while the certificate before it is valid: it is reported as an

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ErrUnread tells that nobody knows yet what clients trust.
+// ErrUnread means that the registrations have not been read yet.
 var ErrUnread = errors.New("not read from the API server yet")
 
 // Trust is what clients have been told to trust, read back from where they are
@@ -17,21 +17,21 @@ var ErrUnread = errors.New("not read from the API server yet")
 // read last while the API server is away. All methods are safe for concurrent
 // use and look at memory only.
 type Trust interface {
-	// Verify is nil if every registration's bundle verifies the certificate for the
-	// name by which the API server calls. Otherwise the error names each that does
-	// not, and why. It is ErrUnread as long as not all have been read once.
+	// Verify returns nil if every registration's bundle verifies the certificate for the
+	// name that the API server calls. Otherwise the error names each that does not, and
+	// why. It wraps ErrUnread until all have been read once.
 	Verify(cert *tls.Certificate, now time.Time) error
-	// Holds is nil if the CA is in the bundle of every registration. Otherwise the
-	// error names those that lack it; it is ErrUnread as with Verify.
+	// Holds returns nil if the CA is in the bundle of every registration. Otherwise the
+	// error names those that lack it, or wraps ErrUnread as with Verify.
 	Holds(ca *x509.Certificate) error
-	// Fresh tells whether what was read is what there is, as far as can be known:
+	// Fresh reports whether what was read is what there is, as far as can be known:
 	// everything was read, and nothing keeps it from being read now.
 	Fresh() bool
 	// Changed is closed with the next change of what was read.
 	Changed() <-chan struct{}
 }
 
-// Authorities is who says what registrations should trust.
+// Authorities are the CAs that registrations should trust.
 type Authorities interface {
 	// Bundle reads the certificates that should be trusted from where they are
 	// kept, not from memory: what is published by it is never older than what

@@ -29,7 +29,7 @@ func (o *object) managers(entry string) []Manager {
 	return o.managersWhere(func(fields []byte) bool { return managesBundle(fields, entry) })
 }
 
-// isApplied tells whether a Publisher manages the entry's caBundle: then a patch
+// isApplied reports whether a Publisher manages the entry's caBundle: then a patch
 // without that takes it away.
 func (o *object) isApplied(entry string) bool {
 	return slices.ContainsFunc(o.managers(entry), func(m Manager) bool {
@@ -37,7 +37,7 @@ func (o *object) isApplied(entry string) bool {
 	})
 }
 
-// isPublished tells whether a Publisher, this one or another, wrote the entry's
+// isPublished reports whether a Publisher, this one or another, wrote the entry's
 // caBundle last: nobody else manages it.
 func (o *object) isPublished(entry string) bool {
 	list := o.managers(entry)
@@ -86,7 +86,7 @@ func (o *object) managersWhere(condition func(fields []byte) bool) []Manager {
 	return list
 }
 
-// managesBundle tells whether a set of fields, in the notation of managedFields,
+// managesBundle reports whether a set of fields, in the notation of managedFields,
 // has the caBundle of an entry.
 func managesBundle(fields []byte, entry string) bool {
 	var set struct {

@@ -102,7 +102,7 @@ func (h hosts) ours(o *object) []entry {
 	return list
 }
 
-// sameHost tells whether a certificate for the host is one for the name: letters
+// sameHost reports whether a certificate for the host is one for the name: letters
 // of either case, addresses in any notation, and * for one label.
 func sameHost(host, name string) bool {
 	host, name = strings.TrimSuffix(host, "."), strings.TrimSuffix(name, ".")

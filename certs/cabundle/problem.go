@@ -12,7 +12,7 @@ import (
 // requestTimeout bounds every request. One that is not answered is tried again.
 const requestTimeout = 10 * time.Second
 
-// problem is what goes wrong, with the words for it. The class tells whether it is
+// problem is what goes wrong, with the words for it. The class reports whether it is
 // still the same that was reported: the words of an error may differ each time,
 // by the port of a connection for example.
 type problem struct {

@@ -15,7 +15,7 @@ import (
 type Status struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Read tells whether it was read once, and Found whether it exists.
+	// Read reports whether it was read once, and Found whether it exists.
 	Read  bool `json:"read"`
 	Found bool `json:"found"`
 	// Problem is why it cannot be read now, "" if it can. What else is here was then
@@ -36,11 +36,11 @@ type Entry struct {
 	// Server is the name or address that the API server calls and that the
 	// certificate must have.
 	Server string `json:"server"`
-	// Ours tells whether that is one of WatcherConfig.Hosts; it is true of all if
+	// Ours reports whether that is one of WatcherConfig.Hosts; it is true of all if
 	// there are none.
 	Ours bool `json:"ours"`
 	// Bundle are the certificates of the caBundle, in its order. Without any, Remark
-	// tells whether there is a caBundle.
+	// reports whether there is a caBundle.
 	Bundle []Certificate `json:"bundle"`
 	// Remark says what is wrong with the caBundle itself, "" if nothing is.
 	Remark string `json:"remark,omitempty"`
@@ -82,7 +82,7 @@ func (w *Watcher) Status() []Status {
 	return list
 }
 
-// isMissed tells whether a target that does not exist should.
+// isMissed reports whether a target that does not exist should.
 func (w *Watcher) isMissed(i int, known []targetState) bool {
 	for _, g := range w.groups {
 		others := false

@@ -49,7 +49,7 @@ type WatcherConfig struct {
 	Notify func(certs.Event)
 }
 
-// Watcher keeps webhook configurations in memory and tells whether they trust
+// Watcher keeps webhook configurations in memory and reports whether they trust
 // us. It is a certs.Trust. What was read last counts while the API server is
 // away; a configuration that was deleted does not.
 type Watcher struct {
@@ -77,7 +77,7 @@ var _ certs.Trust = (*Watcher)(nil)
 
 // targetState is what is known of a target.
 type targetState struct {
-	// read tells whether it was read once, and found is what was there last, nil if
+	// read reports whether it was read once, and found is what was there last, nil if
 	// nothing was.
 	read  bool
 	found *object

@@ -99,10 +99,10 @@ func Encode(s *State, now time.Time) (map[string][]byte, error) {
 	return data, nil
 }
 
-// ErrEmpty tells that nothing is written down.
+// ErrEmpty means that nothing is stored.
 var ErrEmpty = errors.New("there is nothing in it")
 
-// ErrNewer tells that a newer program wrote it. It is to be left alone: were it
+// ErrNewer means that a newer program wrote the state. It is to be left alone: were it
 // treated as damaged, two versions of the program would overwrite each other's
 // state for as long as both run.
 var ErrNewer = errors.New("was written by a newer version of this program: use that one")

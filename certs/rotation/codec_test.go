@@ -43,7 +43,7 @@ func encode(t testing.TB, s *State) map[string][]byte {
 	return data
 }
 
-// equal tells whether two states are the same, keys included.
+// equal reports whether two states are the same, keys included.
 func equal(t *testing.T, a, b *State) bool {
 	t.Helper()
 	same := func(a, b *Authority) bool {

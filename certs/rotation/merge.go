@@ -93,7 +93,7 @@ func (s *State) absorb(o *State) *State {
 	return &n
 }
 
-// absorbed tells whether somebody who remembered the other state, or a later one
+// absorbed reports whether somebody who remembered the other state, or a later one
 // of its lineage, has merged it. Without that, a replica that was cut off for
 // long would put the CA of its time in the place of what is served now.
 func (s *State) absorbed(o *State) bool {

@@ -544,7 +544,7 @@ func (m *model) watch(r *modelReplica, now time.Time) {
 	r.trusted = known
 }
 
-// holds tells since when a replica has seen a CA trusted, by its clock.
+// holds returns since when a replica has seen a CA trusted, by its clock.
 func (m *model) holds(r *modelReplica, c *x509.Certificate, now time.Time) (time.Time, bool) {
 	since, ok := r.trusted[c]
 	if m.rules.elapsed {
@@ -553,7 +553,7 @@ func (m *model) holds(r *modelReplica, c *x509.Certificate, now time.Time) (time
 	return since[1], ok
 }
 
-// settle makes what is stored what it should be, and tells whether to look again.
+// settle makes what is stored what it should be, and reports whether to look again.
 func (m *model) settle(r *modelReplica, now time.Time) bool {
 	found := r.record.state
 	want := m.rules.merge(r.memory, found, now)
@@ -609,7 +609,7 @@ func (m *model) save(r *modelReplica, s *State) bool {
 	return true
 }
 
-// waits tells whether a replica waits for somebody who remembers more.
+// waits reports whether a replica waits for somebody who remembers more.
 func (m *model) waits(r *modelReplica, result *State) bool {
 	if !m.rules.rescue {
 		return false
@@ -722,7 +722,7 @@ func (m *model) publish(r *modelReplica) {
 	}
 }
 
-// calm tells whether all is as it should be in the end.
+// calm reports whether all is as it should be in the end.
 func (m *model) calm() error {
 	s := m.store.state
 	switch {

@@ -37,7 +37,7 @@ type Authority struct {
 // certificate in lower-case hexadecimal.
 func (a *Authority) ID() string { return ID(a.Cert) }
 
-// ended tells whether nobody accepts what the authority signed any more.
+// ended reports whether nobody accepts what the authority signed any more.
 func (a *Authority) ended(now time.Time) bool { return now.After(a.Cert.NotAfter) }
 
 // ID is that of the authority with the certificate.
@@ -165,7 +165,7 @@ func ordered(certs []*x509.Certificate) []*x509.Certificate {
 	return slices.CompactFunc(certs, (*x509.Certificate).Equal)
 }
 
-// has tells whether an authority is one of the state's.
+// has reports whether an authority is one of the state's.
 func (s *State) has(a *Authority) bool {
 	return a != nil && slices.ContainsFunc(s.Authorities(), func(b *Authority) bool { return b.Cert.Equal(a.Cert) })
 }

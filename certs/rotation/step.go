@@ -33,7 +33,7 @@ type Observation struct {
 	// time that has passed. The clock of whoever began the phase may have been
 	// wrong. Zero lets State.Since count.
 	Watched time.Time
-	// Trusts tells since when clients have been seen to trust an authority without
+	// Trusts returns since when clients have been seen to trust an authority without
 	// an interruption, and whether they do, measured as Watched is: a clock that is
 	// set forward ends no hold. It is nil where nobody can tell,
 	// because clients are not registrations that can be read.
@@ -114,7 +114,7 @@ func Step(s *State, o *Observation, p *Policy) (next *State, what string, err er
 	return next, what, err
 }
 
-// useless tells whether nobody accepts or can make a certificate of the current
+// useless reports whether nobody accepts or can make a certificate of the current
 // CA. One that begins in the future gets here by an emergency alone: most often
 // it is the clock that is wrong.
 func (s *State) useless(o *Observation, p *Policy) bool {
@@ -152,7 +152,7 @@ func (s *State) replace(o *Observation, p *Policy) (*State, string, error) {
 	}
 }
 
-// usable tells whether the authority is good for certificates now.
+// usable reports whether the authority is good for certificates now.
 func (a *Authority) usable(o *Observation, p *Policy) bool {
 	return !a.ended(o.Now) && !o.Now.Before(a.Cert.NotBefore) && (p.New == nil || a.Key != nil)
 }
@@ -354,7 +354,7 @@ func (s *State) whileActivatingOffered(o *Observation) (*State, string) {
 	return n, "a third CA is published, because the issuer has a new one again"
 }
 
-// over tells whether no replica is waited for.
+// over reports whether no replica is waited for.
 func (s *State) over(o *Observation, p *Policy) bool {
 	switch {
 	case s.Cause == Emergency && o.Now.After(s.began(o).Add(p.EmergencyWait)):
@@ -385,7 +385,7 @@ func (s *State) Waiting(o *Observation) []string {
 // clients and replicas whose clocks differ. Its life counts from its issue.
 const Backdate = 24 * time.Hour
 
-// IsDue tells whether a certificate that was issued by us has used up two thirds
+// IsDue reports whether a certificate that was issued by us has used up two thirds
 // of its life.
 func IsDue(cert *x509.Certificate, now time.Time) bool { return !now.Before(DueAt(cert)) }
 

@@ -154,7 +154,7 @@ func NewCertManager(ctx context.Context, cfg CertManagerConfig) (*CertManager, e
 	}
 	m.refresh(ctx)
 	if cfg.Store != nil {
-		m.reconciler.reconcile(ctx)
+		m.reconcile(ctx)
 	}
 	return m, nil
 }
@@ -402,7 +402,7 @@ func (m *CertManager) event(used *tls.Certificate) certs.Event {
 	return event
 }
 
-// checkRenewal is an error if a certificate has ended, or ends soon and should have
+// checkRenewal returns an error if a certificate has ended, or ends soon and should have
 // been replaced: cert-manager renews after two thirds of the life.
 func checkRenewal(pair *tls.Certificate, now time.Time) error {
 	if pair == nil {

@@ -13,13 +13,14 @@ import (
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
-	"github.com/gatehouse-dev/gatehouse/certs/store"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
+	"github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
 const (
@@ -235,7 +236,7 @@ func (m *CertManager) ensureOne(ctx context.Context, o *object) (done string, er
 	return done, nil
 }
 
-// covers tells whether everything that is wanted is so. What else is there is
+// covers reports whether everything that is wanted is so. What else is there is
 // somebody else's.
 func covers(live, want any) bool {
 	fields, ok := want.(map[string]any)

@@ -11,15 +11,16 @@ import (
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 )
 
-// errNoCertManager tells that the API server does not know cert-manager's kinds.
+// errNoCertManager means that the API server does not know cert-manager's kinds.
 var errNoCertManager = errors.New("the API server does not know cert-manager's kinds: install cert-manager, or use --self-signed-secret")
 
 // failed says why a request failed, and what to do about it.
@@ -166,7 +167,7 @@ func authorityOf(pair *tls.Certificate, bundle []byte) *x509.Certificate {
 	return nil
 }
 
-// leadsTo tells whether a client that trusts a CA and nothing else accepts a
+// leadsTo reports whether a client that trusts a CA and nothing else accepts a
 // certificate, for as long as all that is in between is valid.
 func leadsTo(ca *x509.Certificate, pair *tls.Certificate) bool {
 	options := x509.VerifyOptions{

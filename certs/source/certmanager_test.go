@@ -280,7 +280,7 @@ func TestCertManagerRepairsItsObjects(t *testing.T) {
 	cases := []struct {
 		name string
 		edit func(o map[string]any)
-		// writes tells whether it is written, fresh whether a Gatehouse that has just
+		// writes reports whether it is written, fresh whether a Gatehouse that has just
 		// begun does so.
 		writes, fresh bool
 		says          string
@@ -783,7 +783,7 @@ func TestCertManagerPublishesBothCAs(t *testing.T) {
 	m := c.source(cfg)
 	look := func() {
 		m.refresh(t.Context())
-		m.reconciler.reconcile(t.Context())
+		m.reconcile(t.Context())
 	}
 	bundle := func(what string, want ...*certstest.Authority) {
 		t.Helper()
@@ -871,7 +871,7 @@ func TestCertManagerPublishesNothingWithoutCA(t *testing.T) {
 	m := c.source(cfg)
 	c.issue(good, certstest.NewCA(t))
 	m.refresh(t.Context())
-	m.reconciler.reconcile(t.Context())
+	m.reconcile(t.Context())
 	const want = `Secret gatehouse-system/gatehouse-tls: the CA of the certificate is neither in key "ca.crt" nor behind it in key "tls.crt", so that there is nothing to publish`
 	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Healthy: got %v, want %q", err, want)
@@ -885,7 +885,7 @@ func TestCertManagerPublishesNothingWithoutCA(t *testing.T) {
 
 	c.issue(good, ca)
 	m.refresh(t.Context())
-	m.reconciler.reconcile(t.Context())
+	m.reconcile(t.Context())
 	if err := m.Healthy(); err != nil {
 		t.Errorf("Healthy: %v", err)
 	}

@@ -5,14 +5,15 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/filewatch"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/filewatch"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 )
 
 // ClientCAsConfig says where the authorities for client certificates are.
@@ -90,7 +91,7 @@ func (c *ClientCAs) Run(ctx context.Context) error {
 	state := certs.Reporter{Notify: c.cfg.Notify}
 	last := c.event(c.current.Load())
 	filewatch.Follow(ctx, []string{c.cfg.File}, ticks,
-		func(err error) { watch.Report(last.Unwatched(err)) },
+		func(err error) { watch.Report(last.WithWarning(err)) },
 		func() {
 			last = c.reload()
 			state.Report(last)

@@ -5,14 +5,15 @@ import (
 	"crypto/ecdsa"
 	"crypto/tls"
 	"encoding/pem"
-	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
-	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
+	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
 func caPEM(cas ...*certstest.Authority) []byte {

@@ -4,9 +4,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"slices"
 	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
 )
 
 // mostNamed is how many of a list are named in a text.

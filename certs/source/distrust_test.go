@@ -4,8 +4,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
 )
 
 // distrust is that of each webhook in turn.

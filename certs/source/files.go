@@ -5,12 +5,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"sync/atomic"
+	"time"
+
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/filewatch"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
-	"sync/atomic"
-	"time"
 )
 
 // FilesConfig says where a certificate and its key are.
@@ -80,7 +81,7 @@ func (f *Files) Run(ctx context.Context) error {
 	state := certs.Reporter{Notify: f.cfg.Notify}
 	last := certs.EventOf(certs.ServingCertificate, f.current.Load().Leaf)
 	filewatch.Follow(ctx, []string{f.cfg.CertFile, f.cfg.KeyFile}, ticks,
-		func(err error) { watch.Report(last.Unwatched(err)) },
+		func(err error) { watch.Report(last.WithWarning(err)) },
 		func() {
 			last = f.reload()
 			state.Report(last)
@@ -170,7 +171,7 @@ func warningsOf(pair *tls.Certificate, now time.Time) []string {
 	return list
 }
 
-// hasUsage tells whether a certificate may be used so. One without any extended
+// hasUsage reports whether a certificate may be used so. One without any extended
 // key usage may be used for everything.
 func hasUsage(cert *x509.Certificate, want x509.ExtKeyUsage) bool {
 	if len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) == 0 {

@@ -2,12 +2,13 @@ package source
 
 import (
 	"crypto/tls"
-	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 	"net"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 )
 
 // sources are each source at its best: it has a certificate.

@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
-// sendHeartbeat tells the other replicas what is served, when that changes and from
-// time to time.
+// sendHeartbeat reports to the other replicas what is served, when that changes and
+// every store.ReportInterval.
 func (k *reconciler) sendHeartbeat(ctx context.Context, now time.Time) error {
 	cert := k.serving()
 	if cert == nil {
@@ -25,7 +25,7 @@ func (k *reconciler) sendHeartbeat(ctx context.Context, now time.Time) error {
 	if issuer := issuerOf(cert, k.state.Load()); issuer != nil {
 		r.Issuer = issuer.ID()
 	} else {
-		r.Issuer = store.UnreadableIssuer // of none that is known here, and so waited for
+		r.Issuer = store.UnreadableIssuer // unknown here, so the others wait for it
 	}
 	if r == k.lastReport && now.Sub(k.lastHeartbeat) < store.ReportInterval && !now.Before(k.lastHeartbeat) {
 		return nil
@@ -38,8 +38,7 @@ func (k *reconciler) sendHeartbeat(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// issuerOf is the authority of a state to which a certificate leads, nil if it
-// leads to none.
+// issuerOf returns the CA of a state that issued a certificate, nil if none did.
 func issuerOf(cert *tls.Certificate, s *rotation.State) *rotation.Authority {
 	for _, a := range s.Authorities() {
 		if leadsTo(a.Cert, cert) {
@@ -49,18 +48,18 @@ func issuerOf(cert *tls.Certificate, s *rotation.State) *rotation.Authority {
 	return nil
 }
 
-// isRefusal tells whether an error is what an API server said, a refusal say, and
-// not that there was none to be reached.
+// isRefusal reports whether an error is the answer of an API server, and not the lack
+// of one.
 func isRefusal(err error) bool {
 	_, foreign := errors.AsType[*store.ForeignError](err)
 	return foreign || kube.IsAnswer(err)
 }
 
-// checkIsolated is an error if the other replicas may have gone on without this one:
-// it cannot read what they share, and they wait no longer than until the end of
-// the certificate that they know of. It is none where the store refuses to be read
-// and registrations are seen to trust what is served; or where nobody can tell
-// that, because then it is taken to refuse that to all of them.
+// checkIsolated returns an error if the other replicas may have rotated without this
+// one: it cannot read the store, and they wait no longer than until the end of the
+// certificate in its last heartbeat. If the store refuses to be read, it returns nil
+// where registrations are seen to trust what is served, and where nobody can see that:
+// the refusal is then taken to concern all replicas.
 func (k *reconciler) checkIsolated(now time.Time) error {
 	until := k.awaitedUntil.Load()
 	if k.object().Kind == "" || !k.unreachable.Load() || until == nil || !now.After(*until) {
@@ -72,9 +71,9 @@ func (k *reconciler) checkIsolated(now time.Time) error {
 	return fmt.Errorf("%s has not been read since before %s: the other replicas may have had the CA forgotten that this one uses", k.store, clock.Stamp(*until))
 }
 
-// Leave takes back what the other replicas were told of this one, which Run does at its
-// end: it is for whoever does not come to call Run. It takes two seconds at most, whatever
-// has become of the context of the caller.
+// Leave removes the heartbeat of this replica, which Run does at its end: it is for a
+// caller that never calls Run. It takes two seconds at most, even if the context has
+// ended.
 func (k *reconciler) Leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()

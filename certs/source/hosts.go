@@ -25,7 +25,7 @@ func splitHosts(hosts []string) (dns, ips []string, err error) {
 	return dns, ips, nil
 }
 
-// isDNSName tells whether a name can stand in a certificate: labels of letters,
+// isDNSName reports whether a name can stand in a certificate: labels of letters,
 // digits and dashes, and in place of the first one a star. A name of digits and
 // dots alone is a mistyped address.
 func isDNSName(name string) bool {

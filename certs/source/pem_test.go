@@ -4,10 +4,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 )
 
 // FuzzParsePair reads what anybody may have written into a Secret or a file.

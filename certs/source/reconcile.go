@@ -33,10 +33,10 @@ const (
 	staleTime = 30 * time.Second
 )
 
-// reconciler keeps the state of a rotation: it reads what is stored, heals it from
-// memory, takes the steps that are due, and tells the other replicas what this
-// one serves. Any number of replicas do so at the same time; each change is
-// written with compare and swap, so that there is nobody to elect.
+// reconciler keeps the state of a rotation: it reads the store, repairs it from
+// memory, takes the steps that are due, and reports to the other replicas what this
+// one serves. Any number of replicas do so at the same time: every change is written
+// with compare and swap, so no leader is needed.
 type reconciler struct {
 	// subject is that of the events.
 	subject  string
@@ -46,47 +46,46 @@ type reconciler struct {
 	version  string
 	trust    certs.Trust
 	policy   rotation.Policy
-	// interval is the longest time between two looks.
+	// interval is the longest time between two rounds.
 	interval time.Duration
 	now      func() time.Time
 	ticks    <-chan time.Time
 	// offered is the CA of the newest certificate, where somebody else issues
 	// them. Nil where this process does.
 	offered func() *x509.Certificate
-	// offeredChanged is sent to when that is another one, and has room for one. Nil where
+	// offeredChanged receives when that is another one; its buffer is one. Nil where
 	// nothing is offered.
 	offeredChanged chan struct{}
-	// use takes a state into use before it is reported.
+	// use activates a state before it is reported.
 	use func(*rotation.State, time.Time) error
-	// serving is what is served, nil if nothing is.
+	// serving returns the serving certificate, nil if there is none.
 	serving func() *tls.Certificate
 
 	// state is what was written or read last, and nothing else: what is served is
 	// never ahead of what others can know.
 	state atomic.Pointer[rotation.State]
-	// unreachable tells that the store could not be read last, and refused that this was
-	// an answer.
+	// unreachable reports whether the last read of the store failed, and forbidden
+	// whether it was refused.
 	unreachable, forbidden atomic.Bool
-	// awaitedUntil is until when others wait for what this replica serves, nil before
-	// it was ever reported.
+	// awaitedUntil is until when other replicas wait for this one, nil before its first
+	// heartbeat.
 	awaitedUntil atomic.Pointer[time.Time]
-	// joined tells that the state was read once after the others knew of this replica, or
-	// where nothing can be written by which they would know.
+	// joined reports whether the state was read after the first heartbeat of this
+	// replica, or at all where no heartbeat can be written.
 	joined atomic.Bool
 
 	problems, steps certs.Reporter
-	// untrusted is when a CA was last seen not to be trusted, or seen for the first
-	// time. It and watched are times by which to measure how much has passed, which
-	// no setting of a clock changes.
+	// untrusted is, by the ID of a CA, when it was last seen not to be trusted, or first
+	// seen. It and phaseSince are monotonic.
 	untrusted map[string]time.Time
-	// phaseSince is since when the state has been in its phase, for the state that
-	// phase names.
+	// phaseSince is since when the state has been in its phase, which phaseKey
+	// identifies.
 	phaseSince time.Time
 	phaseKey   string
-	// lastRead is when the store was last read, and lost since when nothing is
-	// stored.
+	// lastRead is when the store was last read, and lostSince since when its state is
+	// missing.
 	lastRead, lostSince time.Time
-	// lastTidied is when all reports were last read.
+	// lastTidied is when all heartbeats were last read.
 	lastTidied    time.Time
 	lastReport    rotation.Report
 	lastHeartbeat time.Time
@@ -96,8 +95,8 @@ type reconciler struct {
 	problem error
 }
 
-// reconcile is one round: read, heal, step, use, report. Whatever goes wrong, what is
-// in use stays so, and is renewed from memory.
+// reconcile is one round: read, repair, step, activate, report. Whatever goes wrong,
+// the active certificate stays and is renewed from memory.
 func (k *reconciler) reconcile(ctx context.Context) {
 	now := clock.Wall(k.now)
 	if state := k.state.Load(); state != nil {
@@ -108,21 +107,20 @@ func (k *reconciler) reconcile(ctx context.Context) {
 		before := k.awaitedUntil.Load()
 		err = errors.Join(err, k.sendHeartbeat(ctx, now))
 		if until := k.awaitedUntil.Load(); before == nil && until != nil {
-			// Until now nobody waited for this replica, and others may have gone on.
+			// Until now nobody waited for this replica: the others may have rotated.
 			again := k.syncAndUse(ctx, now)
 			err = errors.Join(err, again, k.sendHeartbeat(ctx, now))
 			if again == nil || store.OnlyUnwritten(again) {
 				k.joined.Store(true)
 			}
 		} else if until != nil && err == nil || store.OnlyUnwritten(err) {
-			// Where nothing can be written nobody can be told, and what is read is followed
-			// all the same: one that starts goes on as one that runs would.
+			// Where nothing can be written, no other replica can begin a rotation either.
 			k.joined.Store(true)
 		}
 	}
 	if k.lastTidied.IsZero() || k.elapsed(k.lastTidied) >= tidyInterval {
 		k.lastTidied = k.monotonic()
-		_, _ = k.replicas.List(ctx) // whoever needs the list reads it, and tells what is wrong
+		_, _ = k.replicas.List(ctx) // it removes stale reports; an error matters to who needs the list
 	}
 	k.mu.Lock()
 	k.problem = err
@@ -138,7 +136,8 @@ func (k *reconciler) syncAndUse(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// sync makes what is stored what it should be, and takes it into memory.
+// sync repairs the store, takes a step that is due, and remembers the result. It
+// tries again at once if another replica was faster.
 func (k *reconciler) sync(ctx context.Context, now time.Time) error {
 	for i := range store.MaxConflicts {
 		err := k.syncOnce(ctx, now)
@@ -208,13 +207,13 @@ func (k *reconciler) syncOnce(ctx context.Context, now time.Time) error {
 	return k.step(ctx, record, want, now)
 }
 
-// monotonic is a time from which to measure how much has passed.
+// monotonic returns a time for elapsed.
 func (k *reconciler) monotonic() time.Time { return clock.Monotonic(k.now) }
 
-// elapsed is how much time has passed since a time of clock.
+// elapsed returns how much time has passed since a time of monotonic.
 func (k *reconciler) elapsed(since time.Time) time.Duration { return k.monotonic().Sub(since) }
 
-// step takes the steps that are due.
+// step takes the next step of a rotation if it is due.
 func (k *reconciler) step(ctx context.Context, record store.Record, s *rotation.State, now time.Time) error {
 	k.trackTrust(s)
 	o := rotation.Observation{Now: now, Watched: now.Add(-k.elapsed(k.phaseSince))}
@@ -251,7 +250,7 @@ func (k *reconciler) save(ctx context.Context, record store.Record, s *rotation.
 	return k.store.Save(ctx, record, data)
 }
 
-// remember takes a state into memory.
+// remember keeps a state in memory.
 func (k *reconciler) remember(s *rotation.State) {
 	old := k.state.Swap(s)
 	if old == nil || old.Generation != s.Generation || old.Lineage != s.Lineage {
@@ -259,7 +258,7 @@ func (k *reconciler) remember(s *rotation.State) {
 	}
 }
 
-// trackTrust notes since when the state is what it is, and since when every
+// trackTrust records since when the state is in its phase, and since when every
 // registration trusts its CAs.
 func (k *reconciler) trackTrust(s *rotation.State) {
 	now := k.monotonic()
@@ -281,7 +280,7 @@ func (k *reconciler) trackTrust(s *rotation.State) {
 	k.untrusted = known
 }
 
-// hasBeenHeld tells whether the current CA of the state has been trusted by every
+// hasBeenHeld reports whether the current CA of the state has been trusted by every
 // registration for as long as a hold lasts, as far as this process knows.
 func (k *reconciler) hasBeenHeld(s *rotation.State) bool {
 	if k.trust == nil {
@@ -291,7 +290,7 @@ func (k *reconciler) hasBeenHeld(s *rotation.State) bool {
 	return seen && k.trust.Holds(s.Current.Cert) == nil && k.elapsed(since) >= k.policy.HoldFor(s.Cause)
 }
 
-// run looks until the context ends.
+// run reconciles until the context ends.
 func (k *reconciler) run(ctx context.Context) {
 	stored := make(chan struct{}, 1)
 	var watching sync.WaitGroup
@@ -324,7 +323,7 @@ func (k *reconciler) run(ctx context.Context) {
 	}
 }
 
-// nextInterval is how long to wait for the next look.
+// nextInterval returns the time until the next round.
 func (k *reconciler) nextInterval() time.Duration {
 	s := k.state.Load()
 	if s == nil || s.Phase != rotation.Stable && k.elapsed(k.phaseSince) < fastTime {
@@ -333,7 +332,7 @@ func (k *reconciler) nextInterval() time.Duration {
 	return k.interval
 }
 
-// notifyChanged tells who waits for Changed.
+// notifyChanged closes the channel of Changed.
 func (k *reconciler) notifyChanged() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -370,17 +369,17 @@ func (k *reconciler) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
 	return s.Trusted(now), nil
 }
 
-// Kept tells whether the last look found everything as it should be, or as it is
-// before an issuer has issued anything. It is safe for concurrent use.
+// Kept reports whether the last round found no problem, apart from an issuer that has
+// not issued anything yet. It is safe for concurrent use.
 func (k *reconciler) Kept() bool {
 	err := k.lastError()
 	return err == nil || errors.Is(err, errNotOffered)
 }
 
-// State is the state in use, nil if there is none yet. It must not be changed.
+// State returns the active state, nil if there is none yet. It must not be changed.
 func (k *reconciler) State() *rotation.State { return k.state.Load() }
 
-// lastError is what the last look found wrong.
+// lastError returns the problem of the last round.
 func (k *reconciler) lastError() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -203,7 +203,7 @@ func (s *site) phase(want rotation.Phase) {
 	}
 }
 
-// saw tells whether there was an event of which a text is a part.
+// saw reports whether there was an event of which a text is a part.
 func (s *site) saw(text string) bool {
 	return slices.ContainsFunc(s.events, func(e certs.Event) bool {
 		return strings.Contains(e.Reason+": "+e.Message, text) || e.Err != nil && strings.Contains(e.Reason+": "+e.Err.Error(), text)

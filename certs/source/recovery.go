@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
-// isBundleCurrent tells whether the bundle that is stored for people is the state's. A
-// CA that has ended may be in it or not: replicas do not agree to the second.
+// isBundleCurrent reports whether the stored bundle is the state's. A CA that has
+// expired may be in it or not: the clocks of replicas differ.
 func isBundleCurrent(data map[string][]byte, s *rotation.State, now time.Time) bool {
 	var all []*x509.Certificate
 	for _, a := range s.Authorities() {
@@ -27,7 +27,7 @@ func isBundleCurrent(data map[string][]byte, s *rotation.State, now time.Time) b
 	return bytes.Equal(stored, rotation.Bundle(s.Trusted(now))) || bytes.Equal(stored, rotation.Bundle(all))
 }
 
-// recoveryMessage says why what is stored is replaced by what is remembered.
+// recoveryMessage says why the stored state is replaced by the remembered one.
 func (k *reconciler) recoveryMessage(found *rotation.State, damage error) string {
 	switch {
 	case found != nil:
@@ -39,21 +39,18 @@ func (k *reconciler) recoveryMessage(found *rotation.State, damage error) string
 	}
 }
 
-// errNotOffered tells that somebody else has to act first, who is watched by
-// others.
+// errNotOffered means that the issuer has to act first.
 var errNotOffered = errors.New("there is no CA yet: the issuer has not issued a certificate")
 
-// errAwaitingRecovery tells that somebody else should write.
+// errAwaitingRecovery means that another replica should repair the state.
 var errAwaitingRecovery = fmt.Errorf("waiting %s at most for a replica that remembers what was there", recoveryTime)
 
-// errOlder tells that what is stored is older than what is remembered, and that
-// this may be right.
+// errOlder means that the stored state is older than the remembered one.
 var errOlder = errors.New("what is there is not what was there")
 
-// waitForRecovery is an error while another replica should be waited for before
-// something is written: one that lives has in memory what was lost, and serves
-// what whoever remembers nothing, or something old, does not know. Nobody is waited
-// for longer than rescueTime, and that one lives who cannot be seen not to.
+// waitForRecovery returns an error while another replica may still repair a state that
+// was lost: one that is alive has it in memory, and serves a certificate of a CA that
+// this replica does not know. It waits for recoveryTime at most.
 func (k *reconciler) waitForRecovery(ctx context.Context, want *rotation.State) error {
 	if k.lostSince.IsZero() {
 		k.lostSince = k.monotonic()
@@ -77,8 +74,8 @@ func (k *reconciler) waitForRecovery(ctx context.Context, want *rotation.State) 
 	return nil
 }
 
-// newState is the first state, of what can be used of a damaged one if there is
-// anything.
+// newState returns the first state, made of the usable part of a damaged one if there
+// is any.
 func (k *reconciler) newState(usable *rotation.State, damage error, now time.Time) (*rotation.State, string, error) {
 	lineage := make([]byte, 16)
 	_, _ = rand.Read(lineage) // it never fails

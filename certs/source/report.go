@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
-// reportProblem reports what is wrong, once.
+// reportProblem reports the problem of a round, once as long as it lasts.
 func (k *reconciler) reportProblem(now time.Time, err error) {
 	cert := k.serving()
 	event := certs.Event{Subject: k.subject, Object: k.object()}
@@ -32,7 +32,7 @@ func (k *reconciler) reportProblem(now time.Time, err error) {
 	k.problems.Report(event)
 }
 
-// checkExpiry is an error if a certificate ends soon that should have been renewed.
+// checkExpiry returns an error if a certificate ends soon that should have been renewed.
 func (k *reconciler) checkExpiry(cert *tls.Certificate, now time.Time) error {
 	if cert != nil {
 		life := cert.Leaf.NotAfter.Sub(cert.Leaf.NotBefore.Add(rotation.Backdate))
@@ -50,8 +50,7 @@ func (k *reconciler) checkExpiry(cert *tls.Certificate, now time.Time) error {
 	return nil
 }
 
-// reportChange reports what happened to the state, with the CAs that are there now,
-// as people name them.
+// reportChange reports a change of the state, with its CAs.
 func (k *reconciler) reportChange(reason, what string, s *rotation.State) {
 	event := certs.EventOf(k.subject, s.Current.Cert)
 	event.Reason, event.Object = reason, k.object()
@@ -71,7 +70,7 @@ func (k *reconciler) reportChange(reason, what string, s *rotation.State) {
 	k.steps.Report(event)
 }
 
-// object is the state in the cluster, if it is there.
+// object returns the reference of the Secret of the state, empty if there is none.
 func (k *reconciler) object() corev1.ObjectReference {
 	if in, ok := k.store.(interface{ Object() corev1.ObjectReference }); ok {
 		return in.Object()

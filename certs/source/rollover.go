@@ -6,10 +6,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"time"
+
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
-	"time"
 )
 
 // ErrWaiting is what an Event wraps as long as the newest certificate is good and
@@ -18,10 +19,9 @@ import (
 // no more once something newer is found that is refused.
 var ErrWaiting = errors.New("a new certificate is not in use yet")
 
-// rolloverPolicy decides when a certificate that somebody else issued takes the place of
-// the one that is served: after every registration has been seen to trust it, for
-// so long that the last client noticed too. Its zero value lets everything pass.
-// It is not safe for concurrent use.
+// rolloverPolicy decides when a certificate that somebody else issued replaces the one
+// that is served: after every registration has been seen to trust it for the hold. Its
+// zero value accepts everything. It is not safe for concurrent use.
 type rolloverPolicy struct {
 	// trust is what clients have been told to trust. Nil is not known to anybody:
 	// what is found is taken.
@@ -36,25 +36,24 @@ type rolloverPolicy struct {
 	since  time.Time
 }
 
-// decision is what a Gate says about a certificate.
+// decision is the result of rolloverPolicy.decide.
 type decision struct {
-	// accept tells to serve it from now on.
+	// accept reports whether the certificate is served from now on.
 	accept bool
-	// reason says what the decision rests on, for an administrator.
+	// reason explains the decision to an administrator.
 	reason string
-	// latest is when one that waits is taken at the latest: the end of a hold, or of
-	// the certificate that is served.
+	// latest is when a certificate that waits is accepted at the latest: the end of the
+	// hold, or of the served certificate.
 	latest time.Time
 }
 
-// decide tells whether found takes the place of current, which is nil if nothing
-// is served. Both have their Leaf set, and found is valid now. It is asked again
-// with every change of Trust, and from time to time: what was trusted without an
-// interruption is known as far as it was asked.
+// decide reports whether found replaces current, which is nil if nothing is served.
+// Both have their Leaf set, and found is valid now. It has to be called at every change
+// of trust and from time to time: trust is known as far as it was asked.
 //
-// What clients are known not to trust waits as long as they accept what is
-// served. What nobody knows about, or is held, waits until shortly before the
-// end of that: clocks differ.
+// A certificate that clients do not trust waits as long as they accept current. If
+// trust is not known, or is too recent, it waits until shortly before current ends:
+// clocks differ.
 func (g *rolloverPolicy) decide(current, found *tls.Certificate, now time.Time) decision {
 	if g.trust == nil {
 		return decision{accept: true, reason: "nobody says what clients trust"}
@@ -96,8 +95,8 @@ func (g *rolloverPolicy) decide(current, found *tls.Certificate, now time.Time) 
 	}
 }
 
-// checkNames is an error if found is not for a name by which registrations call, and
-// current is for all of them: no wait brings such a certificate into use.
+// checkNames returns an error if found lacks a name that registrations call, and
+// current has all of them: such a certificate is never accepted.
 func (g *rolloverPolicy) checkNames(current, found *tls.Certificate, now time.Time) error {
 	if g.trust == nil {
 		return nil
@@ -116,8 +115,8 @@ func (g *rolloverPolicy) checkNames(current, found *tls.Certificate, now time.Ti
 	return fmt.Errorf("it is not for %s: it will not be used: have it issued for every name that is called, or correct the clientConfig", other)
 }
 
-// track keeps since. A newer certificate of the same issuer does not begin a hold
-// anew: it is the issuer that clients have to know.
+// track updates since. A newer certificate of the same issuer does not restart the
+// hold: clients have to trust the issuer.
 func (g *rolloverPolicy) track(found *tls.Certificate, doubt error, now time.Time) {
 	other := g.issuer == nil || !g.issuer.Equal(found.Leaf) && !sameIssuer(g.issuer, found.Leaf)
 	g.issuer = found.Leaf
@@ -135,13 +134,13 @@ func endMargin(cert *x509.Certificate) time.Duration {
 	return min(time.Hour, cert.NotAfter.Sub(cert.NotBefore)/10)
 }
 
-// sameIssuer tells whether the same key of the same name signed both. Without the
-// identifier of the key nobody can tell.
+// sameIssuer reports whether the same key and name signed both. It is false if the
+// identifier of the key is missing.
 func sameIssuer(a, b *x509.Certificate) bool {
 	return len(a.AuthorityKeyId) > 0 && bytes.Equal(a.AuthorityKeyId, b.AuthorityKeyId) && bytes.Equal(a.RawIssuer, b.RawIssuer)
 }
 
-// rollover is one certificate that somebody else issued after the other.
+// rollover follows the certificates that somebody else issues one after the other.
 type rollover struct {
 	policy rolloverPolicy
 	// waiting is the newest that was found and is not in use yet. It is remembered,
@@ -152,9 +151,8 @@ type rollover struct {
 	until time.Time
 }
 
-// next is what to serve now, of the certificate that is served and the one that
-// was found at a place; each may be nil. The error says why what was found is not
-// what is served, and first why it is refused.
+// next returns the certificate to serve: the current one, or the one found at a place;
+// each may be nil. The error says why the one found is not served.
 func (s *rollover) next(current, found *tls.Certificate, place string, now time.Time) (*tls.Certificate, error) {
 	var refused, waits error
 	switch {
@@ -184,8 +182,8 @@ func (s *rollover) next(current, found *tls.Certificate, place string, now time.
 	return current, joinRefusal(refused, waits)
 }
 
-// checkUsable is why a certificate is not even waited for. It is nil if nothing better
-// is served.
+// checkUsable returns an error if a certificate is refused and does not even wait. It
+// accepts everything if no valid certificate is served.
 func (s *rollover) checkUsable(current, found *tls.Certificate, now time.Time) error {
 	if !isValidNow(current, now) {
 		return nil
@@ -196,8 +194,8 @@ func (s *rollover) checkUsable(current, found *tls.Certificate, now time.Time) e
 	return s.policy.checkNames(current, found, now)
 }
 
-// joinRefusal is why the newest is refused, and behind that what waits; each may be nil.
-// It is ErrWaiting only if nothing is refused: somebody has to act otherwise.
+// joinRefusal joins why the newest is refused and what waits; each may be nil. The
+// result wraps ErrWaiting only if nothing is refused.
 func joinRefusal(refused, waits error) error {
 	switch {
 	case refused == nil:
@@ -209,7 +207,7 @@ func joinRefusal(refused, waits error) error {
 	}
 }
 
-// isValidNow tells whether there is a certificate, and it is valid.
+// isValidNow reports whether there is a certificate, and it is valid.
 func isValidNow(pair *tls.Certificate, now time.Time) bool {
 	return pair != nil && pki.CheckPair(pair, now) == nil
 }

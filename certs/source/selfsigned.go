@@ -1,3 +1,10 @@
+// Package source implements certs.Source, which gives a TLS server its certificate:
+// Files that somebody else renews, a SelfSigned CA that replicas share, and
+// certificates that cert-manager issues (CertManager). ClientCAs is the pool that
+// client certificates are verified against.
+//
+// The reconciler is what SelfSigned and CertManager have in common: it keeps the state
+// of package rotation in a store.
 package source
 
 import (

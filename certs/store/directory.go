@@ -116,7 +116,7 @@ func (s *DirStore) read() ([]byte, error) {
 	return content, err
 }
 
-// checkDir is an error if everybody may put files into the directory: one of
+// checkDir returns an error if everybody may put files into the directory: one of
 // theirs could be taken for ours.
 func (s *DirStore) checkDir() error {
 	info, err := os.Stat(s.dir)

@@ -1,11 +1,12 @@
 package store
 
 import (
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 )
 
 // dated sets the time at which the file of a process was written.

@@ -28,6 +28,9 @@ const (
 	ClientKeyFile  = "apiserver-client.key"
 )
 
+// WriteDir writes the CAs of a state, and a client certificate for the API server, into
+// a directory. It keeps files that are still good, and returns a ForeignError rather than
+// replace a CA that is not of Gatehouse.
 func WriteDir(dir string, state *rotation.State, now time.Time) error {
 	if err := os.MkdirAll(dir, sharedDir); err != nil {
 		return fileError("directory "+dir, "write", err)

@@ -204,7 +204,7 @@ func (s *SecretStore) Watch(ctx context.Context, changed func()) {
 		case apierrors.IsForbidden(err): // Load meets every other problem too
 			event.Reason = certs.ReasonStoreFailed
 			event.Err = fmt.Errorf("changes are noticed every %s only: %w", PollInterval, s.request("watch").Explain(ctx, err))
-		case err != nil || state.Last == "":
+		case err != nil || !state.HasState():
 			return
 		default:
 			event.Message = "changes are noticed at once again"

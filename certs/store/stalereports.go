@@ -9,49 +9,48 @@ import (
 	"time"
 )
 
-// unreachableTime is how long a replica may be silent before it is away.
+// unreachableTime is after how long without a heartbeat a replica is unreachable.
 const unreachableTime = 4 * ReportInterval
 
-// newInstance is a name for this process that no other one has.
+// newInstance returns a random name for this process.
 func newInstance() string {
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // it never fails
 	return hex.EncodeToString(random)
 }
 
-// staleReport is the report of another process that has this replica's name.
+// staleReport is a report of another process with the name of this replica.
 type staleReport struct {
-	// silent is for how long it had not been written when it was found, by the
-	// clock of whoever keeps it.
+	// silent is how long before it was found it had been written, by the clock of the
+	// store.
 	silent time.Duration
-	// remove takes it away, unless it has been written since it was found.
+	// remove deletes it unless it has been written since.
 	remove func(context.Context)
 }
 
-// staleReports are the reports of processes in whose place this one came. They are
-// removed, so that a replica that is killed again and again leaves one and not
-// hundreds: a name belongs to one process at a time, and whoever has it and is
-// silent is dead.
+// staleReports are the reports of earlier processes with the name of this replica.
+// They are removed once they are silent for unreachableTime, so that a crash loop
+// leaves one report and not hundreds: only one process at a time has a name.
 //
-// It looks once, when this process begins: who begins to use the name later, or is
-// heard of once more, is no predecessor, and its report stays.
+// They are listed once, when this process begins: a process that begins to use the name
+// later, or writes again, is alive, and its report stays.
 type staleReports struct {
 	mu    sync.Mutex
 	found bool
-	// foundAt is when it looked, and left are those that may live still.
+	// foundAt is when they were listed, and reports are those not removed yet.
 	foundAt time.Time
 	reports []staleReport
 }
 
-// remove removes those that have been silent for long enough. Now is a time by
-// which to measure how much has passed. Find is called until it succeeds once.
+// remove deletes those that have been silent for long enough. now is monotonic. find is
+// called until it succeeds once.
 func (p *staleReports) remove(ctx context.Context, now time.Time, find func() ([]staleReport, error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.found {
 		left, err := find()
 		if err != nil {
-			return // whoever needs the list tells what is wrong with it
+			return // List reports the error
 		}
 		p.found, p.foundAt, p.reports = true, now, left
 	}

@@ -1,3 +1,6 @@
+// Package store keeps what the replicas share: the state of a CA rotation (Store) and
+// the heartbeat of each replica (Replicas). Both are kept in memory, in a directory of
+// one machine, or in an API server: a Secret and Leases.
 package store
 
 import (
@@ -11,17 +14,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
-// ReportInterval is how often a replica says that it lives. One that has not for
-// four times as long is away.
+// ReportInterval is how often a replica sends a heartbeat. After four times as long
+// without one it is unreachable.
 const ReportInterval = 15 * time.Second
 
-// ErrConflict tells that what was to be replaced is not there any more: somebody
-// else was faster. The remedy is to load again.
+// ErrConflict means that the record has changed since it was loaded. The remedy is to
+// load it again.
 var ErrConflict = errors.New("somebody else has changed it")
 
 // Record is what a Store holds: the data of a Secret, or files of a directory.
 type Record struct {
-	// Exists tells whether there is a place for data. There can be one without
+	// Exists reports whether there is a place for data. There can be one without
 	// data: a Secret that was made in advance, so that creating it needs no right.
 	Exists bool
 	// Data is by the keys of package rotation, and others that somebody put there.
@@ -72,8 +75,8 @@ var (
 // Leases.
 const stateManager = "gatehouse"
 
-// ForeignError tells that a Store's place is taken by something that is not ours.
-// It is left as it is.
+// ForeignError means that the place of a Store holds something that Gatehouse did not
+// write. It is left unchanged.
 type ForeignError struct {
 	// Place is what the Store is called, and Problem what is there instead.
 	Place, Problem string

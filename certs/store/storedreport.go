@@ -96,7 +96,7 @@ func (p locations) add(r *rotation.Report, name string) {
 	}
 }
 
-// isFingerprint tells whether a text is lower-case hexadecimal as long as an ID of
+// isFingerprint reports whether a text is lower-case hexadecimal as long as an ID of
 // an authority at most.
 func isFingerprint(text string) bool {
 	if text == "" || len(text) > hex.EncodedLen(sha256.Size) || strings.ToLower(text) != text {

@@ -14,10 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
 )
 
 // APIServer is as much of an API server as a Secret and Leases need: create, get,
@@ -40,6 +41,7 @@ type APIServer struct {
 	answer func(w http.ResponseWriter, r *http.Request, verb string) bool
 }
 
+// NewAPIServer starts an API server that ends with the test.
 func NewAPIServer(t testing.TB) *APIServer {
 	t.Helper()
 	api := &APIServer{t: t, Objects: map[string]map[string]any{}, changed: make(chan struct{}), Now: func() time.Time { return Noon }}
@@ -51,6 +53,7 @@ func NewAPIServer(t testing.TB) *APIServer {
 	return api
 }
 
+// Client returns a client of the server.
 func (a *APIServer) Client() kubernetes.Interface {
 	a.t.Helper()
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: a.Server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
@@ -60,6 +63,7 @@ func (a *APIServer) Client() kubernetes.Interface {
 	return client
 }
 
+// Set sets an answer that takes the place of the usual one, nil for none.
 func (a *APIServer) Set(answer func(w http.ResponseWriter, r *http.Request, verb string) bool) {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
@@ -91,6 +95,7 @@ func (a *APIServer) Put(path, text string) {
 	a.store(path, object)
 }
 
+// Remove deletes an object.
 func (a *APIServer) Remove(path string) {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
@@ -98,12 +103,14 @@ func (a *APIServer) Remove(path string) {
 	a.wake()
 }
 
+// Get returns an object, nil if it is missing.
 func (a *APIServer) Get(path string) map[string]any {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
 	return a.Objects[path]
 }
 
+// Paths returns the sorted paths of all objects.
 func (a *APIServer) Paths() []string {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
@@ -144,6 +151,7 @@ func (a *APIServer) store(path string, object map[string]any) {
 	a.wake()
 }
 
+// ServeHTTP implements http.Handler.
 func (a *APIServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	verb := map[string]string{"GET": "get", "POST": "create", "PATCH": "patch", "DELETE": "delete", "PUT": "update"}[r.Method]
 	collection := strings.HasSuffix(r.URL.Path, "/secrets") || strings.HasSuffix(r.URL.Path, "/leases")
@@ -296,6 +304,7 @@ func (a *APIServer) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Reply answers with an object.
 func Reply(w http.ResponseWriter, code int, object any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

@@ -1,3 +1,5 @@
+// Package certstest helps the tests of certs: a clock, a CA, an observer of events, a
+// TLS server, and an API server in the process.
 package certstest
 
 import (
@@ -55,10 +57,12 @@ type Observer struct {
 	Ticks  chan time.Time
 }
 
+// NewObserver returns an Observer whose ticks a source may wait for.
 func NewObserver(t *testing.T) *Observer {
 	return &Observer{t: t, events: make(chan certs.Event, 1000), Ticks: make(chan time.Time)}
 }
 
+// Notify records an event.
 func (o *Observer) Notify(e certs.Event) { o.events <- e }
 
 // Start runs the source until the test ends.
@@ -107,6 +111,7 @@ func (o *Observer) Quiet() {
 	}
 }
 
+// InUse matches the event of a certificate that is active until a time.
 func InUse(until time.Time) func(certs.Event) bool {
 	return func(e certs.Event) bool { return e.Err == nil && e.NotAfter.Equal(until) }
 }
@@ -139,6 +144,7 @@ type Pair struct {
 	Until     time.Time
 }
 
+// Pair issues a certificate.
 func (a *Authority) Pair(t testing.TB, template *x509.Certificate) Pair {
 	t.Helper()
 	issued, err := pki.Issue(a.Authority, template)
@@ -158,6 +164,7 @@ func (a *Authority) Valid(t testing.TB, life time.Duration) Pair {
 	return a.Pair(t, Leaf(Noon.Add(-time.Hour), Noon.Add(life)))
 }
 
+// Write replaces a file as a whole.
 func Write(t testing.TB, file string, data []byte) {
 	t.Helper()
 	replacement := file + ".new"
@@ -178,6 +185,7 @@ func DirOf(t testing.TB, p Pair) string {
 	return dir
 }
 
+// PoolOf returns a pool of CAs.
 func PoolOf(cas ...*Authority) *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, ca := range cas {
@@ -227,6 +235,7 @@ func Dial(addr string, config *tls.Config) (*x509.Certificate, error) {
 	return conn.ConnectionState().PeerCertificates[0], nil
 }
 
+// Remove deletes a file.
 func Remove(t testing.TB, file string) {
 	t.Helper()
 	if err := os.Remove(file); err != nil {

@@ -1,3 +1,4 @@
+// Package filewatch reads files again when they change.
 package filewatch
 
 import (

@@ -1,3 +1,5 @@
+// Package kube has what certificates need of an API server: the classification of its
+// errors in words for an administrator, and a loop that watches one object.
 package kube
 
 import (
@@ -164,18 +166,18 @@ func Truncate(text string, most int) string {
 	return text
 }
 
-// IsMissing tells that an object does not exist, and that its kind does.
+// IsMissing reports whether an object does not exist although its kind does.
 func IsMissing(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
 }
 
-// IsAnswer tells whether the API server said anything at all.
+// IsAnswer reports whether an error is an answer of the API server.
 func IsAnswer(err error) bool {
 	_, ok := errors.AsType[apiStatus](err)
 	return ok
 }
 
-// IsInvalidField tells whether an object was refused as invalid because a field must
+// IsInvalidField reports whether an object was refused as invalid because a field must
 // not be what it was to become.
 func IsInvalidField(err error, field string) bool {
 	status, ok := errors.AsType[apiStatus](err)
@@ -190,4 +192,5 @@ func IsInvalidField(err error, field string) bool {
 // ManagedByLabel is a label that says whose an object is, as Kubernetes recommends.
 const ManagedByLabel = "app.kubernetes.io/managed-by"
 
+// ManagedBy is the value of ManagedByLabel on objects that Gatehouse makes.
 const ManagedBy = "gatehouse"

@@ -108,4 +108,5 @@ func keyID(key *ecdsa.PublicKey) ([]byte, error) {
 // version of it. By it one is known whose state is gone.
 const authorityName = "gatehouse self-signed CA "
 
+// IsAuthorityName reports whether a common name is that of a CA of NewAuthority.
 func IsAuthorityName(name string) bool { return strings.HasPrefix(name, authorityName) }

@@ -13,6 +13,7 @@ import (
 
 const clientLife = 365 * 24 * time.Hour
 
+// ClientCertificate issues a client certificate by the newest CA of a state, in PEM.
 func ClientCertificate(state *rotation.State, commonName, organization string, now time.Time) (certPEM, keyPEM []byte, err error) {
 	subject := pkix.Name{CommonName: commonName}
 	if organization != "" {

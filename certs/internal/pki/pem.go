@@ -1,3 +1,4 @@
+// Package pki makes, reads and checks X.509 certificates.
 package pki
 
 import (
@@ -14,6 +15,7 @@ import (
 )
 
 const (
+	// BlockCertificate and BlockPrivateKey are types of PEM blocks.
 	BlockCertificate = "CERTIFICATE"
 	BlockPrivateKey  = "PRIVATE KEY"
 )
@@ -182,7 +184,7 @@ func DecodePEM(file string, data []byte) ([]*pem.Block, error) {
 	return blocks, nil
 }
 
-// SamePair tells whether two pairs are the same to a client.
+// SamePair reports whether two pairs are the same to a client.
 func SamePair(a, b *tls.Certificate) bool {
 	if len(a.Certificate) != len(b.Certificate) {
 		return false
@@ -195,10 +197,12 @@ func SamePair(a, b *tls.Certificate) bool {
 	return true
 }
 
+// EncodeCertificate returns a certificate in PEM.
 func EncodeCertificate(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: BlockCertificate, Bytes: der})
 }
 
+// EncodeKey returns a private key in PEM.
 func EncodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {

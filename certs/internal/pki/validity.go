@@ -5,11 +5,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
 )
 
-// CheckValidity is an error if the certificate is not valid at the time.
+// CheckValidity returns an error if the certificate is not valid at the time.
 func CheckValidity(cert *x509.Certificate, now time.Time) error {
 	switch {
 	case now.Before(cert.NotBefore):
@@ -20,7 +21,7 @@ func CheckValidity(cert *x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// CheckPair is an error if clients cannot accept a certificate at the time: it is not
+// CheckPair returns an error if clients cannot accept a certificate at the time: it is not
 // valid, the one behind it that signed it has expired, or one that follows in the chain
 // is not valid yet. What else has expired in the chain clients may have in a newer
 // version, and remarks tells of it.
