@@ -328,31 +328,3 @@ func TestKeepsWhatWasOursOnce(t *testing.T) {
 		})
 	}
 }
-
-// Two that serve different webhooks of one configuration do not take away what the
-// other has, and are no conflicts.
-func TestTwoInstallationsWithWebhooksOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
-		a, b, next := newCA(t, "a", nil), newCA(t, "b", nil), newCA(t, "next", nil)
-		const second = "second.gatehouse-system.svc"
-		server.put("validating/x", webhooks("", map[string]string{"one": service, "two": second}))
-		source := newAuthorities(a.serve(t, service), a)
-		one := startReplica(t, server, source, "validating/x")
-		two := &replica{reported: &events{}}
-		client := server.client(t)
-		w := NewWatcher(WatcherConfig{Client: client, Registrations: registrations(t, "validating/x"), Hosts: []string{second}})
-		two.Publisher = NewPublisher(PublisherConfig{Client: client, Watcher: w, Authorities: newAuthorities(b.serve(t, second), b), Notify: two.reported.notify})
-		inBackground(t, w.Run)
-		inBackground(t, two.Run)
-		time.Sleep(time.Minute)
-		wantBundles(t, server, "validating/x", a.pem(), b.pem())
-		source.set(a.serve(t, service), a, next)
-		time.Sleep(time.Hour)
-		wantBundles(t, server, "validating/x", bundleOf(a, next), b.pem())
-		if s, r := one.Stats(), two.Stats(); s != (Stats{Published: 2}) || r != (Stats{Published: 1}) {
-			t.Errorf("counted %+v and %+v", s, r)
-		}
-	})
-}

@@ -1,13 +1,13 @@
 package cabundle
 
 import (
+	"bytes"
 	"cmp"
-	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // FieldManager is who manages caBundle according to managedFields, where a
@@ -86,34 +86,12 @@ func (o *object) managersWhere(condition func(fields []byte) bool) []Manager {
 	return list
 }
 
-// managesBundle reports whether a set of fields, in the notation of managedFields,
-// has the caBundle of an entry.
+// managesBundle reports whether a set of fields, in the notation of managedFields, has
+// the caBundle of an entry.
 func managesBundle(fields []byte, entry string) bool {
-	var set struct {
-		Webhooks map[string]json.RawMessage `json:"f:webhooks"`
-	}
-	if json.Unmarshal(fields, &set) != nil {
+	var set fieldpath.Set
+	if set.FromJSON(bytes.NewReader(fields)) != nil {
 		return false
 	}
-	for key, value := range set.Webhooks {
-		text, ok := strings.CutPrefix(key, "k:")
-		if !ok {
-			continue
-		}
-		var item struct {
-			Name *string `json:"name"`
-		}
-		if json.Unmarshal([]byte(text), &item) != nil || item.Name == nil || *item.Name != entry {
-			continue
-		}
-		var fields struct {
-			ClientConfig map[string]json.RawMessage `json:"f:clientConfig"`
-		}
-		if json.Unmarshal(value, &fields) != nil {
-			return false
-		}
-		_, ok = fields.ClientConfig["f:caBundle"]
-		return ok
-	}
-	return false
+	return set.Has(fieldpath.MakePathOrDie("webhooks", fieldpath.KeyByFields("name", entry), "clientConfig", "caBundle"))
 }

@@ -89,11 +89,8 @@ type record struct {
 	// pauses are those before its caBundle is overwritten.
 	lastConflict time.Time
 	pauses       backoff
-	// overwrites is how often the configuration was overwritten since that was
-	// reported, which was at reported; last describes the last time.
-	overwrites int
-	reported   time.Time
-	last       certs.Event
+	// reported is when it was last reported that somebody else changes the caBundle.
+	reported time.Time
 }
 
 // NewPublisher makes a Publisher.
@@ -133,7 +130,6 @@ func (p *Publisher) Run(ctx context.Context) error {
 			refresh = true
 		case <-ticker.C:
 			refresh = true
-			p.reportHeldBack()
 		case <-again:
 		}
 		stop()

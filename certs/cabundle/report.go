@@ -47,8 +47,8 @@ func (p *Publisher) reportInjector(r *record, o *object) {
 	})
 }
 
-// reportWritten reports what was written. That somebody else overwrites it is reported at
-// most once in an interval, with how often.
+// reportWritten reports what was written. That somebody else overwrites it is reported
+// at most once in an interval.
 func (p *Publisher) reportWritten(r *record, before *object, list []*x509.Certificate, changed []string, overwritten bool) {
 	event := certs.EventOf(Subject, list...)
 	event.Object = before.reference()
@@ -67,34 +67,17 @@ func (p *Publisher) reportWritten(r *record, before *object, list []*x509.Certif
 		return
 	}
 	p.overwritten.Add(1)
+	now := time.Now()
+	if !r.reported.IsZero() && now.Sub(r.reported) < interval {
+		return // Stats counts every time
+	}
+	r.reported = now
 	who := "somebody"
 	if m, ok := before.foreignManager(changed[0]); ok {
 		who = fmt.Sprintf("%q (%s)", m.Name, m.Operation)
 	}
 	event.Reason = certs.ReasonOverwritten
 	event.Message = fmt.Sprintf("%s: %s changed the caBundle of %s, and it was put right: have it leave out that field", before, who, webhooks)
-	r.overwrites++
-	r.last = event
-	p.reportOverwritten(r)
-}
-
-// reportHeldBack reports what was held back.
-func (p *Publisher) reportHeldBack() {
-	for _, t := range p.cfg.Watcher.targets {
-		p.reportOverwritten(p.record(t))
-	}
-}
-
-func (p *Publisher) reportOverwritten(r *record) {
-	now := time.Now()
-	if r.overwrites == 0 || !r.reported.IsZero() && now.Sub(r.reported) < interval {
-		return
-	}
-	event := r.last
-	if r.overwrites > 1 {
-		event.Message += fmt.Sprintf(" (%d times since %s)", r.overwrites, r.reported.UTC().Format(time.RFC3339))
-	}
-	r.overwrites, r.reported = 0, now
 	p.notify(event)
 }
 

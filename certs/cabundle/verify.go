@@ -116,13 +116,14 @@ func (w *Watcher) Verdicts(cert *tls.Certificate, now time.Time) []Verdict {
 	return list
 }
 
-// judgement is why a configuration does not trust a certificate, nil if it does.
+// judgement is why a configuration does not trust a certificate; err is nil if it does.
 type judgement struct {
 	target target
 	err    error
 }
 
-// judgements asks the configurations that there are, and those that are missed.
+// judgements verifies a certificate against the configurations that exist, and those
+// that are missing.
 func (w *Watcher) judgements(cert *tls.Certificate, now time.Time) []judgement {
 	var list []judgement
 	known, bundles := w.snapshot()
@@ -137,25 +138,16 @@ func (w *Watcher) judgements(cert *tls.Certificate, now time.Time) []judgement {
 		case k.found == nil:
 			j.err = fmt.Errorf("%s: not found: apply the output of gatehouse manifests", w.targets[i])
 		case err == nil:
-			var problems []error
-			if p := w.foreignProblem(k.found); p != nil {
-				problems = append(problems, p.err)
-			}
-			for _, e := range hosts(w.cfg.Hosts).ours(k.found) {
-				if err := chain.verify(bundles[e.raw], e.server, now); err != nil {
-					problems = append(problems, &certs.DistrustError{Registration: k.found.String(), Webhook: e.name, Err: err})
-				}
-			}
-			j.err = errors.Join(problems...)
+			j.err = errors.Join(w.entryErrors(k.found, bundles, func(server string, b *bundle) error { return chain.verify(b, server, now) })...)
 		}
 		list = append(list, j)
 	}
 	return list
 }
 
-// verifyEntries asks about every entry of ours, and returns all problems, in the order of
-// the registrations: that one was not read, does not exist, has none of our
-// entries, and what the answers are.
+// verifyEntries verifies every entry of ours, and returns all errors in the order of the
+// registrations: one that was not read, does not exist or has no entry of ours is an
+// error too.
 func (w *Watcher) verifyEntries(ask func(server string, b *bundle) error) error {
 	known, bundles := w.snapshot()
 	var problems []error
@@ -172,17 +164,24 @@ func (w *Watcher) verifyEntries(ask func(server string, b *bundle) error) error 
 			problems = append(problems, fmt.Errorf("%s: %w", w.targets[i], certs.ErrUnread))
 		case k.found == nil:
 		default:
-			if p := w.foreignProblem(k.found); p != nil {
-				problems = append(problems, p.err)
-			}
-			for _, e := range hosts(w.cfg.Hosts).ours(k.found) {
-				if err := ask(e.server, bundles[e.raw]); err != nil {
-					problems = append(problems, &certs.DistrustError{Registration: k.found.String(), Webhook: e.name, Err: err})
-				}
-			}
+			problems = append(problems, w.entryErrors(k.found, bundles, ask)...)
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// entryErrors verifies our entries of a configuration, and that it has any.
+func (w *Watcher) entryErrors(o *object, bundles map[string]*bundle, verify func(server string, b *bundle) error) []error {
+	var problems []error
+	if p := w.foreignProblem(o); p != nil {
+		problems = append(problems, p.err)
+	}
+	for _, e := range hosts(w.cfg.Hosts).ours(o) {
+		if err := verify(e.server, bundles[e.raw]); err != nil {
+			problems = append(problems, &certs.DistrustError{Registration: o.String(), Webhook: e.name, Err: err})
+		}
+	}
+	return problems
 }
 
 // chain is a certificate and those that lead to its root, as a server sends them.
