@@ -183,6 +183,16 @@ var layers = []rule{
 		reason:  "sources know what is trusted by an interface, and not from where it is read",
 	},
 	{
+		from:    []string{"certs/store"},
+		imports: []string{"/certs/source", "/certs/cabundle"},
+		reason:  "where a state is kept does not know what is done with it",
+	},
+	{
+		from:    []string{"certs/internal"},
+		imports: []string{"/certs/store", "/certs/source", "/certs/cabundle"},
+		reason:  "helpers are below the packages that they help",
+	},
+	{
 		from:    []string{""},
 		except:  []string{"cmd"},
 		tests:   true,
@@ -434,6 +444,8 @@ func TestImportRules(t *testing.T) {
 		{"test and the program's inside", "test/e2e/x_test.go", `import "` + module + `/cmd/gatehouse/internal/server"`, "cmd is the program"},
 		{"the program and itself", "cmd/gatehouse/x.go", `import "` + module + `/cmd/gatehouse/internal/server"`, ""},
 		{"the program and its tests", "cmd/gatehouse/x.go", `import "` + module + `/test/cluster"`, "depend on its tests"},
+		{"store and source", "certs/store/x.go", `import "` + module + `/certs/source"`, "what is done with it"},
+		{"helpers and store", "certs/internal/pki/x.go", `import "` + module + `/certs/store"`, "below the packages"},
 		{"certs' test and the tests", "certs/x_test.go", `import "` + module + `/test/cluster"`, "depend on its tests"},
 		{"table and endpoints", "webhooks/endpoints.go", `import "` + module + `/webhooks/policy"`, ""},
 	} {

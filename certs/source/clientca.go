@@ -87,15 +87,7 @@ func (c *ClientCAs) ConfigForClient(base *tls.Config) func(*tls.ClientHelloInfo)
 func (c *ClientCAs) Run(ctx context.Context) error {
 	ticks, stop := filewatch.TickOr(c.ticks, filewatch.Interval)
 	defer stop()
-	watch := certs.Reporter{Notify: c.cfg.Notify}
-	state := certs.Reporter{Notify: c.cfg.Notify}
-	last := c.event(c.current.Load())
-	filewatch.Follow(ctx, []string{c.cfg.File}, ticks,
-		func(err error) { watch.Report(last.WithWarning(err)) },
-		func() {
-			last = c.reload()
-			state.Report(last)
-		})
+	followFiles(ctx, []string{c.cfg.File}, ticks, c.cfg.Notify, c.event(c.current.Load()), c.reload)
 	return nil
 }
 

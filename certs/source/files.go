@@ -77,16 +77,20 @@ func (f *Files) Run(ctx context.Context) error {
 	if f.cfg.Trust != nil {
 		ticks = withChanges(ctx, ticks, f.cfg.Trust)
 	}
-	watch := certs.Reporter{Notify: f.cfg.Notify}
-	state := certs.Reporter{Notify: f.cfg.Notify}
-	last := certs.EventOf(certs.ServingCertificate, f.current.Load().Leaf)
-	filewatch.Follow(ctx, []string{f.cfg.CertFile, f.cfg.KeyFile}, ticks,
+	followFiles(ctx, []string{f.cfg.CertFile, f.cfg.KeyFile}, ticks, f.cfg.Notify, certs.EventOf(certs.ServingCertificate, f.current.Load().Leaf), f.reload)
+	return nil
+}
+
+// followFiles calls reload at once, at every tick and whenever the files change, until
+// the context ends, and reports the event that it returns. last is the event before that.
+func followFiles(ctx context.Context, files []string, ticks <-chan time.Time, notify func(certs.Event), last certs.Event, reload func() certs.Event) {
+	watch, state := certs.Reporter{Notify: notify}, certs.Reporter{Notify: notify}
+	filewatch.Follow(ctx, files, ticks,
 		func(err error) { watch.Report(last.WithWarning(err)) },
 		func() {
-			last = f.reload()
+			last = reload()
 			state.Report(last)
 		})
-	return nil
 }
 
 // Healthy implements Source.
