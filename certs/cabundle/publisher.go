@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// interval is how often everything is looked at without any reason, and how
-	// often at most it is reported that somebody else overwrites a bundle.
+	// interval is how often everything is reconciled without a change, and how often at
+	// most an overwritten bundle is reported.
 	interval = time.Minute
-	// spread is the longest random wait before a bundle is written, so that of
-	// several replicas most find it written already.
+	// spread is the longest random wait before a bundle is written: of several
+	// replicas, most then find it written already.
 	spread = 150 * time.Millisecond
-	// tries is how often a write is tried at once that others came before, and
-	// retrySpread the longest random wait in between.
+	// tries is how often a write is tried at once after a conflict, and retrySpread the
+	// longest random wait in between.
 	tries       = 5
 	retrySpread = 50 * time.Millisecond
-	// grace is how long authorities may know nothing before that is reported: at the
-	// first start they do not for a moment.
+	// grace is how long the CAs may be unknown before that is reported: at the first
+	// start there are none for a moment.
 	grace = 10 * time.Second
 )
 
@@ -34,14 +34,14 @@ const (
 type PublisherConfig struct {
 	// Client asks the API server. It needs get and patch on what the Watcher names.
 	Client certs.Client
-	// Watcher tells what is there. Somebody else runs it.
+	// Watcher reads the configurations. The caller runs it.
 	Watcher *Watcher
-	// Authorities tell what should be there.
+	// Authorities are the CAs to publish.
 	Authorities certs.Authorities
 	// Now is the time by which certificates are valid; nil is time.Now.
 	Now func() time.Time
-	// Notify is told what was written and what cannot be, from the goroutine of Run.
-	// Nil tells nobody.
+	// Notify receives events about what was written and what cannot be, from the
+	// goroutine of Run. Nil drops them.
 	Notify func(certs.Event)
 }
 
@@ -49,17 +49,17 @@ type PublisherConfig struct {
 type Stats struct {
 	// Published are the patches that were written.
 	Published int64
-	// Overwritten are those of Published that put right what somebody else had
-	// changed.
+	// Overwritten are those of Published that restored a caBundle that another client
+	// had changed.
 	Overwritten int64
-	// Failed are the attempts that failed, without those that others came before.
+	// Failed are the attempts that failed, without conflicts.
 	Failed int64
 }
 
-// Publisher writes the bundle of authorities into the configurations that a
-// Watcher watches, and again whenever somebody changes it. It writes into no
-// configuration that cert-manager's cainjector writes into, none that is being
-// deleted, and never what is there already.
+// Publisher writes the bundle of Authorities into the configurations that a Watcher
+// watches, and restores it whenever another client changes it. It skips configurations
+// that cert-manager's cainjector writes into, that are being deleted, or that have the
+// bundle already.
 type Publisher struct {
 	cfg PublisherConfig
 
@@ -112,8 +112,7 @@ func (p *Publisher) Stats() Stats {
 func (p *Publisher) Run(ctx context.Context) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	// A change must be acted on even if others come at the same time: the channel is
-	// given up only when it was seen closed.
+	// The channel is replaced only after it was seen closed, so that no change is lost.
 	authorities := p.cfg.Authorities.Changed()
 	for refresh := true; ; {
 		watched := p.cfg.Watcher.Changed()
@@ -136,7 +135,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// retryTimer fires when something that failed is to be tried again.
+// retryTimer fires when a failed write is to be tried again.
 func (p *Publisher) retryTimer() (fires <-chan time.Time, stop func()) {
 	var next time.Time
 	for _, r := range p.records {
@@ -154,8 +153,8 @@ func (p *Publisher) retryTimer() (fires <-chan time.Time, stop func()) {
 	return timer.C, func() { timer.Stop() }
 }
 
-// reconcile writes what is to be written. It asks the authorities first if told so, or
-// if it does not know what is desired.
+// reconcile writes every outdated configuration. It reads the authorities first if
+// refresh is set or nothing is desired yet.
 func (p *Publisher) reconcile(ctx context.Context, refresh bool) {
 	if refresh || p.desired == nil {
 		if list, err := p.readAuthorities(ctx); err == nil {
@@ -170,7 +169,8 @@ func (p *Publisher) reconcile(ctx context.Context, refresh bool) {
 	}
 }
 
-// outdated are the configurations that have another bundle than desired.
+// outdated returns the configurations that have another bundle than desired, and may be
+// written now.
 func (p *Publisher) outdated() []*object {
 	var list []*object
 	known, _ := p.cfg.Watcher.snapshot()
@@ -220,7 +220,7 @@ func (p *Publisher) record(t target) *record {
 	return p.records[t]
 }
 
-// write writes a configuration, and tries again if others came before.
+// write writes a configuration, and tries again at once after a conflict.
 func (p *Publisher) write(ctx context.Context, t target) {
 	var failure *problem
 	r := p.record(t)
@@ -247,10 +247,9 @@ func (p *Publisher) write(ctx context.Context, t target) {
 	}
 }
 
-// tryWrite reads a configuration, then the authorities, and writes the one into
-// the other if it is still the one that was read. In this order nobody writes
-// what is out of date: whoever reads older authorities has read the configuration
-// before those were published that followed, and loses.
+// tryWrite reads a configuration, then the authorities, and writes the bundle if the
+// configuration has not changed since. This order keeps stale bundles out: a replica
+// that has read older authorities has read an older configuration, and gets a conflict.
 func (p *Publisher) tryWrite(ctx context.Context, t target) *problem {
 	r := p.record(t)
 	o, err := getObject(ctx, p.cfg.Client, t)
@@ -319,9 +318,9 @@ func (p *Publisher) tryWrite(ctx context.Context, t target) *problem {
 	return nil
 }
 
-// patch are the entries to apply: ours, by their names, with what is desired. Those
-// that were ours once, or are another Gatehouse's that we share the configuration
-// with, keep what they have: without them in the patch it would be taken away.
+// patch returns the entries to apply: ours, by their names, with the desired bundle.
+// Entries that were ours once, or are of another Gatehouse, keep what they have:
+// server-side apply would remove what is missing in the patch.
 func (p *Publisher) patch(o *object, ours []string) []entry {
 	var list []entry
 	for _, e := range o.entries {

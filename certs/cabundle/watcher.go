@@ -24,11 +24,10 @@ import (
 const Subject = "CA bundle"
 
 const (
-	// watchLife is how long one watch lasts. What is there is read anew after each,
-	// so that nothing that a watch misses, and no API server that hangs, stays
-	// unnoticed for longer.
+	// watchLife is how long one watch lasts. Everything is listed again after each, so
+	// that a missed event or an API server that hangs is noticed by then.
 	watchLife = time.Minute
-	// shortWatch is how long a watch lasts that worked. One that ends sooner is
+	// shortWatch is after how long a watch counts as successful. One that ends sooner is
 	// begun again with a delay.
 	shortWatch = 5 * time.Second
 )
@@ -44,14 +43,14 @@ type WatcherConfig struct {
 	Hosts []string
 	// Now is the time by which Ready verifies certificates; nil is time.Now.
 	Now func() time.Time
-	// Notify is told of what cannot be read, and when it can be again, by one
-	// goroutine at a time. Nil tells nobody.
+	// Notify receives events about what cannot be read, and when it can be again, from
+	// one goroutine at a time. Nil drops them.
 	Notify func(certs.Event)
 }
 
-// Watcher keeps webhook configurations in memory and reports whether they trust
-// us. It is a certs.Trust. What was read last counts while the API server is
-// away; a configuration that was deleted does not.
+// Watcher keeps webhook configurations in memory and verifies that they trust us. It is
+// a certs.Trust. What was read last counts while the API server is unreachable; a
+// configuration that was deleted does not.
 type Watcher struct {
 	cfg     WatcherConfig
 	targets []target
@@ -163,7 +162,7 @@ func (w *Watcher) list(ctx context.Context, i int) (resourceVersion string, err 
 	return resourceVersion, err
 }
 
-// watch takes in what changes, for as long as a watch lasts. Its end is no error.
+// watch records changes for as long as a watch lasts. Its end is no error.
 func (w *Watcher) watch(ctx context.Context, i int, resourceVersion string) error {
 	life := watchLife + randomUpTo(watchLife/10)
 	// Bounded here too, for an API server that does not keep to it.
@@ -222,7 +221,7 @@ func expired(err error) error {
 	return err
 }
 
-// update takes in what is there of a target, nil if nothing is.
+// update records the current object of a target, nil if it does not exist.
 func (w *Watcher) update(i int, found *object) {
 	w.mu.Lock()
 	now := w.states[i]
@@ -237,8 +236,7 @@ func (w *Watcher) update(i int, found *object) {
 	w.report()
 }
 
-// setProblem takes in that a target cannot be read or watched, and with nil that it
-// can again.
+// setProblem records why a target cannot be read or watched, nil if it can.
 func (w *Watcher) setProblem(i int, p *problem) {
 	w.mu.Lock()
 	now := w.states[i]
@@ -273,15 +271,14 @@ func (w *Watcher) parse() {
 	w.bundles = bundles
 }
 
-// snapshot is what is known now.
+// snapshot returns the current states and bundles.
 func (w *Watcher) snapshot() ([]targetState, map[string]*bundle) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.states, w.bundles
 }
 
-// absence is the problem of a registration of which nothing exists, nil if
-// something does or may.
+// absence returns a problem if nothing of a registration exists.
 func (w *Watcher) absence(g group, known []targetState) *problem {
 	for _, i := range g {
 		if !known[i].read || known[i].found != nil {
@@ -300,8 +297,7 @@ func (w *Watcher) describe(g group) string {
 	return strings.Join(names, " or ") + " " + w.targets[g[0]].name
 }
 
-// foreignProblem is the problem of a configuration that has no webhook of ours, nil if
-// it has.
+// foreignProblem returns a problem if a configuration has no webhook of ours.
 func (w *Watcher) foreignProblem(o *object) *problem {
 	if len(hosts(w.cfg.Hosts).ours(o)) > 0 {
 		return nil
@@ -317,7 +313,7 @@ func (w *Watcher) foreignProblem(o *object) *problem {
 		o, strings.Join(called, ", "), w.cfg.Hosts)}
 }
 
-// report tells of problems that are new, and of those that are over.
+// report reports problems that are new, and those that are over.
 func (w *Watcher) report() {
 	if w.cfg.Notify == nil {
 		return

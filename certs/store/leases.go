@@ -90,7 +90,7 @@ type Leases struct {
 
 var _ Replicas = (*Leases)(nil)
 
-// NewLeases asks nothing yet.
+// NewLeases sends no request yet.
 func NewLeases(cfg LeasesConfig) *Leases {
 	instance := "-" + newInstance()
 	name := shortName(cfg.Group, cfg.Replica, validation.DNS1123SubdomainMaxLength-len(instance)) + instance
@@ -132,8 +132,8 @@ func (l *Leases) apply(ctx context.Context, r *rotation.Report) (*coordinationv1
 	return applied, nil
 }
 
-// findStale are the Leases of others with our name, seen from when ours was
-// written. Whatever cannot be removed is waited for until its certificate ends.
+// findStale lists the Leases of other processes with our name. A Lease that cannot be
+// deleted delays rotations until its certificate ends.
 func (l *Leases) findStale(ctx context.Context, own *coordinationv1.Lease) ([]staleReport, error) {
 	now := reportOfLease(own).written
 	var found []staleReport
@@ -212,7 +212,7 @@ func sortReports(reports []rotation.Report) {
 	slices.SortStableFunc(reports, func(a, b rotation.Report) int { return cmp.Compare(a.Replica, b.Replica) })
 }
 
-// reportOfLease is what a Lease says.
+// reportOfLease returns the report in a Lease.
 func reportOfLease(lease *coordinationv1.Lease) *storedReport {
 	t := &storedReport{
 		place: lease.Name, sha256: lease.Annotations[sha256Annotation], notAfter: lease.Annotations[notAfterAnnotation],

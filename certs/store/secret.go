@@ -23,7 +23,7 @@ import (
 
 // SecretStoreConfig says which Secret holds a state.
 type SecretStoreConfig struct {
-	// Client asks the API server.
+	// Client is of the API server.
 	Client certs.Client
 	// Namespace and Name are those of the Secret.
 	Namespace, Name string
@@ -53,7 +53,7 @@ type SecretStore struct {
 
 var _ Store = (*SecretStore)(nil)
 
-// NewSecretStore asks nothing yet.
+// NewSecretStore sends no request yet.
 func NewSecretStore(cfg SecretStoreConfig) *SecretStore {
 	return &SecretStore{cfg: cfg, timeout: kube.Timeout}
 }
@@ -91,9 +91,8 @@ func (s *SecretStore) foreign(problem string) error {
 	return &ForeignError{Place: s.String(), Problem: problem, Remedy: "name another Secret, or delete this one if nobody needs it"}
 }
 
-// foreignKeys names the keys of data that is not ours. It is "" for data of which
-// any key is ours, and if there is none. The bundle's key says nothing: others use
-// the same one.
+// foreignKeys names the keys of data that is not ours. It is "" if any key is ours, or
+// if there is none. The key of the bundle does not count: others use the same one.
 func foreignKeys(data map[string][]byte) string {
 	const most = 5
 	if len(data) == 0 {
@@ -115,8 +114,8 @@ func foreignKeys(data map[string][]byte) string {
 	return strings.Join(names, ", ")
 }
 
-// versionOf is different for two Secrets of the same name too: an etcd that was
-// restored from a backup counts versions a second time.
+// versionOf includes the UID, because an etcd that was restored from a backup repeats
+// resource versions.
 func versionOf(secret *corev1.Secret) string {
 	return string(secret.UID) + "/" + secret.ResourceVersion
 }
@@ -153,8 +152,7 @@ func (s *SecretStore) labels() map[string]string {
 	return map[string]string{kube.ManagedByLabel: kube.ManagedBy, groupLabel: labelOf(s.cfg.Name)}
 }
 
-// patch changes our keys alone, which an update could not promise without another
-// look at everything else that is there.
+// patch changes our keys alone, which an update cannot do.
 func (s *SecretStore) patch(ctx context.Context, version string, data map[string][]byte) error {
 	var change struct {
 		Metadata struct {

@@ -27,8 +27,8 @@ const (
 	longestName = 253
 )
 
-// storedReport is a report as it was found. Anybody with the right may have written it,
-// so nothing in it is certain.
+// storedReport is a report as it was found. It is not trusted: anyone with the right may
+// have written it.
 type storedReport struct {
 	// place is the name of the object or file.
 	place string
@@ -96,8 +96,8 @@ func (p locations) add(r *rotation.Report, name string) {
 	}
 }
 
-// isFingerprint reports whether a text is lower-case hexadecimal as long as an ID of
-// an authority at most.
+// isFingerprint reports whether a string is lower-case hexadecimal of at most the length
+// of an Authority's ID.
 func isFingerprint(text string) bool {
 	if text == "" || len(text) > hex.EncodedLen(sha256.Size) || strings.ToLower(text) != text {
 		return false
@@ -106,7 +106,7 @@ func isFingerprint(text string) bool {
 	return err == nil
 }
 
-// printable is a text without what would spoil a terminal, bounded.
+// printable returns a string without control characters, truncated.
 func printable(text string) string {
 	return kube.Truncate(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
