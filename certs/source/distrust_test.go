@@ -88,16 +88,3 @@ func TestOtherName(t *testing.T) {
 		})
 	}
 }
-
-// Whoever looks at the error as a whole sees what it was before it was taken apart.
-func TestDistrustError(t *testing.T) {
-	t.Parallel()
-	host := x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"z"}}, Host: "x"}
-	err := errors.Join(distrust(mutating, host, "a")...)
-	if want := mutating + `, webhook "a": ` + host.Error(); err.Error() != want {
-		t.Errorf("got  %s\nwant %s", err, want)
-	}
-	if _, ok := errors.AsType[x509.HostnameError](err); !ok {
-		t.Error("the cause is lost")
-	}
-}

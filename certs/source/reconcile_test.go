@@ -2,8 +2,6 @@ package source
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -92,55 +90,18 @@ func (p *place) put(t *testing.T, change func(data map[string][]byte) map[string
 	}
 }
 
-// trusting is a Trust that a test sets.
-type trusting struct {
-	mu    sync.Mutex
-	roots []*x509.Certificate
-	// stale tells that nobody knows whether they are what they were.
-	stale bool
-}
-
-func (t *trusting) Fresh() bool { return !t.stale }
-
-func (t *trusting) trust(roots ...*x509.Certificate) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.roots = roots
-}
-
-func (t *trusting) Verify(cert *tls.Certificate, now time.Time) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	pool := x509.NewCertPool()
-	for _, root := range t.roots {
-		pool.AddCert(root)
-	}
-	_, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: now, DNSName: "localhost"})
-	return err
-}
-
-func (t *trusting) Holds(ca *x509.Certificate) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !slices.ContainsFunc(t.roots, ca.Equal) {
-		return errors.New("a registration lacks it")
-	}
-	return nil
-}
-
-func (t *trusting) Changed() <-chan struct{} { return nil }
-
 // site is replicas that share a place and a clock.
 type site struct {
 	t      *testing.T
 	clock  *certstest.Clock
 	place  *place
-	trust  *trusting
+	trust  *trusted
 	events []certs.Event
 }
 
 func newSite(t *testing.T) *site {
-	s := &site{t: t, clock: certstest.NewClock(), place: &place{}, trust: &trusting{}}
+	s := &site{t: t, clock: certstest.NewClock(), place: &place{}, trust: newTrusted()}
+	s.trust.call("localhost")
 	s.place.Now = s.clock.Now
 	return s
 }
@@ -168,7 +129,7 @@ func (s *site) look(publish bool, replicas ...*SelfSigned) {
 			if err != nil {
 				s.t.Fatal(err)
 			}
-			s.trust.trust(bundle...)
+			s.trust.set(bundle...)
 		}
 		for _, o := range replicas {
 			cert, err := o.GetCertificate(nil)
@@ -215,7 +176,7 @@ func (s *site) saw(text string) bool {
 func TestRotation(t *testing.T) {
 	s := newSite(t)
 	a, b := s.replica("a"), s.replica("b")
-	s.trust.trust(s.stored().Trusted(certstest.Noon)...)
+	s.trust.set(s.stored().Trusted(certstest.Noon)...)
 	s.look(true, a, b)
 	first := s.stored().Current.ID()
 	if a.Certificate() == b.Certificate() || a.State().Current.ID() != b.State().Current.ID() {
@@ -278,7 +239,7 @@ func TestRequestedRotation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			a := s.replica("a")
-			s.trust.trust(s.stored().Trusted(certstest.Noon)...)
+			s.trust.set(s.stored().Trusted(certstest.Noon)...)
 			id, err := store.RequestRotation(t.Context(), s.place, c.emergency, s.clock.Now())
 			if err != nil {
 				t.Fatal(err)
@@ -336,7 +297,7 @@ func TestHeal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			a, b := s.replica("a"), s.replica("b")
-			s.trust.trust(s.stored().Trusted(certstest.Noon)...)
+			s.trust.set(s.stored().Trusted(certstest.Noon)...)
 			s.look(true, a, b)
 			before, served := s.stored().Current.ID(), a.Certificate()
 			s.clock.Advance(time.Minute) // the other lineage is the older one
@@ -415,7 +376,7 @@ func storeAway(t *testing.T, away error, stale bool, ready int) {
 	s := newSite(t)
 	s.trust.stale = stale
 	a := s.replica("a")
-	s.trust.trust(s.stored().Trusted(certstest.Noon)...)
+	s.trust.set(s.stored().Trusted(certstest.Noon)...)
 	s.place.set(away, away)
 	for i := range 30 {
 		s.clock.Advance(day)

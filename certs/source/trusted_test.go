@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +18,9 @@ import (
 type trusted struct {
 	mu     sync.Mutex
 	unread bool
-	cas    []*x509.Certificate
+	// stale reports that registrations cannot be read now.
+	stale bool
+	cas   []*x509.Certificate
 	// calls is the name that webhook x calls, "" if that does not matter.
 	calls   string
 	changed chan struct{}
@@ -71,16 +74,14 @@ func (t *trusted) Holds(ca *x509.Certificate) error {
 	if t.unread {
 		return certs.ErrUnread
 	}
-	for _, other := range t.cas {
-		if other.Equal(ca) {
-			return nil
-		}
+	if !slices.ContainsFunc(t.cas, ca.Equal) {
+		return errors.New("registration x lacks it")
 	}
-	return errors.New("registration x lacks it")
+	return nil
 }
 
 // Fresh implements Trust.
-func (t *trusted) Fresh() bool { return true }
+func (t *trusted) Fresh() bool { return !t.stale }
 
 // Changed implements Trust.
 func (t *trusted) Changed() <-chan struct{} {
