@@ -97,6 +97,12 @@ var layers = []rule{
 		reason:  "these are the bottom: everybody may import them",
 	},
 	{
+		from:    []string{"internal"},
+		tests:   true,
+		imports: []string{"/webhooks", "/certs", "/cmd", "/test", "k8s.io"},
+		reason:  "helpers below everything know nothing of Kubernetes or of Gatehouse",
+	},
+	{
 		from:    []string{"webhooks/rawcel", "webhooks/strict", "webhooks/podsecurity", "webhooks/workload"},
 		tests:   true,
 		imports: []string{"/webhooks/sidecar", "/webhooks/policy", "/webhooks/authn", "/webhooks/review"},
