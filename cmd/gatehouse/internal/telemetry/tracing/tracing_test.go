@@ -81,8 +81,17 @@ func spans(t *testing.T, bodies [][]byte) []*tracepb.Span {
 func config(c *collector, ratio float64, log io.Writer) Config {
 	return Config{
 		Endpoint: &url.URL{Scheme: "http", Host: "collector:4318", Path: defaultPath}, Ratio: ratio, Version: "v1.2.3",
-		Instance: "gatehouse-0", Log: slog.New(slog.NewTextHandler(log, nil)), Client: &http.Client{Transport: c},
+		Instance: "gatehouse-0", Log: slog.New(slog.NewTextHandler(log, nil)), Transport: c,
 	}
+}
+
+// flush sends what waits, for as long as it takes.
+func flush(t *testing.T, tracer *Tracer) {
+	t.Helper()
+	if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+		t.Error(err)
+	}
+	run(tracer)()
 }
 
 // run runs a Tracer until the function that it returns is called.
@@ -116,7 +125,11 @@ func values(list []*commonpb.KeyValue) map[string]string {
 	return m
 }
 
-const sampled = "00-" + traceID + "-" + spanID + "-01"
+const (
+	traceID = "4bf92f3577b34da6a3ce929d0e0e4736"
+	spanID  = "00f067aa0ba902b7"
+	sampled = "00-" + traceID + "-" + spanID + "-01"
+)
 
 // TestSpan sends one review to a real HTTP server, and looks at all that arrives.
 func TestSpan(t *testing.T) {
@@ -142,7 +155,7 @@ func TestSpan(t *testing.T) {
 		Audit:       map[string]string{"key": "an-annotation"},
 		TraceParent: sampled, Started: started, Took: 3 * time.Millisecond, Waited: 500 * time.Millisecond, Bytes: 4321,
 	})
-	tracer.send(t.Context(), tracer.waiting(nil)) // unlike Run at its end, for as long as it takes
+	flush(t, tracer)
 	request, body := <-requests, <-bodies
 	if request.Method != http.MethodPost || request.URL.Path != "/v1/traces" || request.Header.Get("Content-Type") != "application/x-protobuf" ||
 		request.Header.Get("User-Agent") != "gatehouse/v1.2.3" {
@@ -158,7 +171,7 @@ func TestSpan(t *testing.T) {
 	}
 	s := list[0]
 	if fmt.Sprintf("%x", s.GetTraceId()) != traceID || fmt.Sprintf("%x", s.GetParentSpanId()) != spanID || len(s.GetSpanId()) != 8 ||
-		s.GetName() != "mutate" || s.GetKind() != tracepb.Span_SPAN_KIND_SERVER || s.GetStatus() != nil || s.GetFlags() != 0x301 ||
+		s.GetName() != "mutate" || s.GetKind() != tracepb.Span_SPAN_KIND_SERVER || s.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_UNSET || s.GetFlags() != 0x301 ||
 		s.GetStartTimeUnixNano() != 1_700_000_000_000_000_123 || s.GetEndTimeUnixNano() != 1_700_000_000_003_000_123 {
 		t.Errorf("the span is %v", s)
 	}
@@ -178,20 +191,30 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// TestSampling is who decides whether a review is traced.
+// TestSampling is about which reviews are traced, and in which trace.
 func TestSampling(t *testing.T) {
 	t.Parallel()
+	const none, root, child = "no span", "the first span of a trace", "a span of the caller's trace"
 	for _, tc := range []struct {
 		name, header string
 		ratio        float64
-		want         bool
+		want         string
 	}{
-		{"the caller's trace is recorded", sampled, 0, true},
-		{"the caller's trace is not", "00-" + traceID + "-" + spanID + "-00", 1, false},
-		{"no trace, none wanted", "", 0, false},
-		{"no trace, all wanted", "", 1, true},
-		{"no header that can be read, none wanted", "garbage", 0, false},
-		{"no header that can be read, all wanted", "garbage", 1, true},
+		{"the caller's trace is recorded", sampled, 0, child},
+		{"the caller's trace is not", "00-" + traceID + "-" + spanID + "-00", 1, none},
+		{"flags of a later level", "00-" + traceID + "-" + spanID + "-03", 0, child},
+		{"a later version that says more", "01-" + traceID + "-" + spanID + "-01-what-else", 0, child},
+		{"a later version that says no more", "cc-" + traceID + "-" + spanID + "-01", 0, child},
+		{"no trace, none wanted", "", 0, none},
+		{"no trace, all wanted", "", 1, root},
+		{"no header that can be read, none wanted", "garbage", 0, none},
+		{"no header that can be read, all wanted", "garbage", 1, root},
+		{"version 00 that says more", sampled + "-x", 0, none},
+		{"the version that is none", "ff" + sampled[2:], 0, none},
+		{"upper case", "00-" + strings.ToUpper(traceID) + "-" + spanID + "-01", 0, none},
+		{"a trace of zeros", "00-" + strings.Repeat("0", 32) + "-" + spanID + "-01", 0, none},
+		{"a span of zeros", "00-" + traceID + "-" + strings.Repeat("0", 16) + "-01", 0, none},
+		{"a kilobyte", strings.Repeat("0-", 512), 0, none},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -199,38 +222,67 @@ func TestSampling(t *testing.T) {
 			tracer := New(config(c, tc.ratio, io.Discard))
 			tracer.Review(&review.Outcome{Endpoint: "validate", Decision: review.Allowed, TraceParent: tc.header})
 			run(tracer)()
-			list := spans(t, c.requests)
-			if got := len(list) == 1; got != tc.want {
-				t.Fatalf("%d spans, traced should be %t", len(list), tc.want)
-			}
-			if tc.want && tc.header != sampled {
-				if s := list[0]; len(s.GetParentSpanId()) != 0 || len(s.GetTraceId()) != 16 || bytes.Equal(s.GetTraceId(), make([]byte, 16)) || s.GetFlags() != 0 {
-					t.Errorf("the first span of a trace is %v", s)
+			got := none
+			for _, s := range spans(t, c.requests) {
+				switch trace, parent := fmt.Sprintf("%x", s.GetTraceId()), fmt.Sprintf("%x", s.GetParentSpanId()); {
+				case trace == traceID && parent == spanID:
+					got = child
+				case parent == "" && len(trace) == 32 && trace != strings.Repeat("0", 32) && s.GetFlags()&0x200 == 0:
+					got = root
+				default:
+					got = s.String()
 				}
+			}
+			if got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
 	}
 	t.Run("a part of them", func(t *testing.T) {
 		t.Parallel()
-		tracer := newTracer(config(&collector{}, 0.25, io.Discard), 10_000)
+		c := &collector{}
+		tracer := newTracer(config(c, 0.25, io.Discard), 10_000)
 		for range 10_000 {
 			tracer.Review(&review.Outcome{Endpoint: "validate"})
 		}
-		if got := len(tracer.queue); got < 2_200 || got > 2_800 { // standard deviation 43
+		flush(t, tracer)
+		if got := len(spans(t, c.requests)); got < 2_200 || got > 2_800 { // standard deviation 43
 			t.Errorf("%d of 10000 reviews are traced at a ratio of 0.25", got)
 		}
 	})
 }
 
-// TestStatus is which reviews went wrong.
+// FuzzTraceParent has headers of all sorts: a span is in the trace of the header, or
+// there is none.
+func FuzzTraceParent(f *testing.F) {
+	f.Add(sampled)
+	f.Add("01-" + traceID + "-" + spanID + "-00-more")
+	f.Fuzz(func(t *testing.T, header string) {
+		c := &collector{}
+		tracer := New(config(c, 0, io.Discard))
+		tracer.Review(&review.Outcome{TraceParent: header})
+		flush(t, tracer)
+		for _, s := range spans(t, c.requests) {
+			if again := fmt.Sprintf("%.2s-%x-%x-", header, s.GetTraceId(), s.GetParentSpanId()); !strings.HasPrefix(header, again) {
+				t.Errorf("the header %q leads to %v", header, s)
+			}
+		}
+	})
+}
+
+// TestStatus is about which reviews went wrong.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	for decision, want := range map[review.Decision]string{
 		review.Allowed: "", review.Denied: "", review.Unknown: "unknown: why", review.Refused: "refused: why", review.Shed: "shed: why",
 	} {
-		s := span(&review.Outcome{Decision: decision, Reason: "why"}, parent{})
-		if got := s.GetStatus().GetMessage(); got != want || (s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR) != (want != "") {
-			t.Errorf("%s: the status is %v", decision, s.GetStatus())
+		c := &collector{}
+		tracer := New(config(c, 1, io.Discard))
+		tracer.Review(&review.Outcome{Decision: decision, Reason: "why"})
+		flush(t, tracer)
+		status := spans(t, c.requests)[0].GetStatus()
+		if status.GetMessage() != want || (status.GetCode() == tracepb.Status_STATUS_CODE_ERROR) != (want != "") {
+			t.Errorf("%s: the status is %v", decision, status)
 		}
 	}
 }
@@ -346,17 +398,15 @@ func TestCollectorAway(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := &collector{answer: tc.answer}
 				var log bytes.Buffer
-				config := config(c, 1, &log)
-				config.Client.Timeout = sendTimeout
-				tracer := New(config)
+				tracer := New(config(c, 1, &log))
 				stop := run(tracer)
 				for range 2 {
 					tracer.Review(&review.Outcome{Endpoint: "validate"})
 				}
 				time.Sleep(2 * time.Minute)
 				stop()
-				if got := len(c.requests); got != tc.requests || tracer.sent.Load() != int64(tc.sent) || tracer.dropped.Load() != int64(tc.dropped) {
-					t.Errorf("%d requests, %d sent, %d dropped; want %d, %d and %d", got, tracer.sent.Load(), tracer.dropped.Load(), tc.requests, tc.sent, tc.dropped)
+				if got := len(c.requests); got != tc.requests || tracer.exporter.sent.Load() != int64(tc.sent) || tracer.exporter.dropped.Load() != int64(tc.dropped) {
+					t.Errorf("%d requests, %d sent, %d dropped; want %d, %d and %d", got, tracer.exporter.sent.Load(), tracer.exporter.dropped.Load(), tc.requests, tc.sent, tc.dropped)
 				}
 				if lasts := c.at[len(c.at)-1].Sub(c.at[0]); lasts != tc.lasts {
 					t.Errorf("the last request is %s after the first, want %s", lasts, tc.lasts)
@@ -391,9 +441,9 @@ func TestRedirect(t *testing.T) {
 	var log bytes.Buffer
 	tracer := New(Config{Endpoint: endpoint, Ratio: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	tracer.Review(&review.Outcome{Endpoint: "validate"})
-	tracer.send(t.Context(), tracer.waiting(nil))
-	if tracer.dropped.Load() != 1 || !strings.Contains(log.String(), "it answers 307") {
-		t.Errorf("%d spans are dropped, and the log is\n%s", tracer.dropped.Load(), &log)
+	flush(t, tracer)
+	if tracer.exporter.dropped.Load() != 1 || !strings.Contains(log.String(), "it answers 307") {
+		t.Errorf("%d spans are dropped, and the log is\n%s", tracer.exporter.dropped.Load(), &log)
 	}
 }
 
@@ -405,9 +455,9 @@ func TestEndlessAnswer(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(endless)}, nil
 	}}, 1, io.Discard))
 	tracer.Review(&review.Outcome{Endpoint: "validate"})
-	tracer.send(t.Context(), tracer.waiting(nil))
-	if endless.Len() < maxAnswer || tracer.sent.Load() != 1 {
-		t.Errorf("%d bytes were not read, %d spans sent", endless.Len(), tracer.sent.Load())
+	flush(t, tracer)
+	if endless.Len() < maxAnswer || tracer.exporter.sent.Load() != 1 {
+		t.Errorf("%d bytes were not read, %d spans sent", endless.Len(), tracer.exporter.sent.Load())
 	}
 }
 
@@ -415,6 +465,7 @@ func TestEndlessAnswer(t *testing.T) {
 func TestFull(t *testing.T) {
 	t.Parallel()
 	tracer := newTracer(config(&collector{}, 1, io.Discard), 5)
+	defer run(tracer)()
 	for range 12 {
 		tracer.Review(&review.Outcome{Endpoint: "validate"})
 	}
@@ -449,18 +500,29 @@ func TestEnd(t *testing.T) {
 		if took := time.Since(start); took != lastTime {
 			t.Errorf("it took %s to end", took)
 		}
-		if got := tracer.dropped.Load(); got != 3*batchSpans {
+		if got := tracer.exporter.dropped.Load(); got != 3*batchSpans {
 			t.Errorf("%d spans are counted as dropped", got)
 		}
 	})
 }
 
-// TestUntracedCostsNothing is what most reviews are, also where tracing is on.
-func TestUntracedCostsNothing(t *testing.T) {
-	tracer := New(config(&collector{}, 0.5, io.Discard))
-	o := &review.Outcome{Endpoint: "validate", TraceParent: "00-" + traceID + "-" + spanID + "-00"}
-	if got := testing.AllocsPerRun(100, func() { tracer.Review(o) }); got != 0 {
-		t.Errorf("a review that is not traced allocates %v times", got)
+// TestUntracedCosts is about most reviews, also where tracing is on.
+func TestUntracedCosts(t *testing.T) {
+	for _, tc := range []struct {
+		name, header string
+		ratio        float64
+		most         float64
+	}{
+		{"no trace, none wanted", "", 0, 0},
+		{"the caller's trace is not recorded", "00-" + traceID + "-" + spanID + "-00", 0.5, 4},
+	} {
+		tracer := New(config(&collector{}, tc.ratio, io.Discard))
+		o := &review.Outcome{Endpoint: "validate", TraceParent: tc.header}
+		got := testing.AllocsPerRun(100, func() { tracer.Review(o) })
+		if got > tc.most {
+			t.Errorf("%s: a review allocates %v times, want %v", tc.name, got, tc.most)
+		}
+		run(tracer)()
 	}
 }
 
