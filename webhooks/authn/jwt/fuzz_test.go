@@ -2,7 +2,6 @@ package jwt_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
@@ -51,10 +50,6 @@ func FuzzClaims(f *testing.F) {
 		text := encode(header) + "." + encode(payload)
 		text += "." + encode(string(signature(t, "ES256", private("ES256"), text)))
 		_, _ = checkTrail(t, us[i], text) // what it returns is compared with upstream's below
-		our, their := ours(t, us[i], text), theirs(t, them[i], text)
-		if our.no == nil && their.no != nil && strings.Contains(their.no.Error(), "malformed jwt: failed to unmarshal ") {
-			return // a header that nobody needs: see TestOtherHeadersAreIgnored
-		}
 		compare(t, us[i], them[i], text, fmt.Sprintf("configuration %d\n%s\n%s", i, header, payload))
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -30,11 +32,10 @@ var strict = base64.RawURLEncoding.Strict()
 // Token is a JWT that was taken apart. Nothing in it is verified. It is
 // immutable and safe for concurrent use.
 type Token struct {
-	algorithm algorithm
+	text      string
+	algorithm jose.SignatureAlgorithm
 	keyID     string
 	issuer    string
-	// signed is the text that the signature is over.
-	signed, signature []byte
 	// claims are the members of the payload, in the order written, each once.
 	claims []claim
 	// registered are the claims that have a meaning of their own.
@@ -98,7 +99,7 @@ func endsBrace(b byte) bool {
 // only from one that has a meaning, such as Iss, which upstream reads as iss; so
 // are base64url with line breaks or with stray bits, text that is not valid
 // UTF-8, and the headers crit and b64, which change what is signed. The header
-// typ is ignored, as upstream does, and so are jwk and x5c, whatever is in them.
+// typ is ignored, as upstream does, and Verify uses no key of the header.
 func Parse(text string) (*Token, error) {
 	if !Shaped(text) {
 		return nil, refuse(Malformed, "it is not three parts between dots that begin with a JSON object in base64url")
@@ -115,7 +116,7 @@ func Parse(text string) (*Token, error) {
 	}
 	first, last := bytes.IndexByte(raw, '.'), bytes.LastIndexByte(raw, '.')
 
-	t := &Token{signed: raw[:last]}
+	t := &Token{text: text}
 	header, free, err := decode(free, raw[:first])
 	if err != nil {
 		return nil, refuse(Malformed, "the header is "+err.Error())
@@ -124,8 +125,7 @@ func Parse(text string) (*Token, error) {
 	if err != nil {
 		return nil, refuse(Malformed, "the payload is "+err.Error())
 	}
-	t.signature, _, err = decode(free, raw[last+1:])
-	if err != nil {
+	if _, _, err = decode(free, raw[last+1:]); err != nil {
 		return nil, refuse(Malformed, "the signature is "+err.Error())
 	}
 	if r := t.readHeader(header); r != nil {
@@ -189,8 +189,8 @@ func (t *Token) readHeader(text []byte) *Refusal {
 	if !isText(alg) {
 		return refuse(Malformed, "the header alg is "+alg.Kind().String()+", want a string")
 	}
-	if t.algorithm = algorithmOf(alg); t.algorithm == 0 {
-		return refuse(Algorithm, "it is signed with "+quote(alg.Text())+", want one of "+algorithms)
+	if t.algorithm = findAlgorithm(alg); t.algorithm == "" {
+		return refuse(Algorithm, "it is signed with "+quote(alg.Text())+", want one of "+algorithmNames)
 	}
 	return nil
 }

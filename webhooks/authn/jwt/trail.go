@@ -19,7 +19,7 @@ type Trail func(step, found string)
 
 // signedWith tells of the header.
 func (t Trail) signedWith(token *Token) {
-	found := "signed with " + token.algorithm.String()
+	found := "signed with " + string(token.algorithm)
 	if token.keyID == "" {
 		t("header", found+", names no key")
 		return

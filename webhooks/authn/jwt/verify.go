@@ -82,6 +82,10 @@ func (a *Authenticator) checkSignature(ctx context.Context, t *Token, trail Trai
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("signature not checked: %w", err)
 	}
+	signed, r := t.parseSigned()
+	if r != nil {
+		return r
+	}
 	keys, err := a.keys.Find(ctx, t.keyID)
 	if err != nil {
 		return fmt.Errorf("keys of the issuer: %w", err)
@@ -89,19 +93,13 @@ func (a *Authenticator) checkSignature(ctx context.Context, t *Token, trail Trai
 	if len(keys) == 0 {
 		return refuse(UnknownKey, "the issuer has no key "+quote(t.keyID))
 	}
-	var (
-		sum    digest
-		fitted int
-	)
+	fitted := 0
 	for i := range keys {
-		if !t.algorithm.fits(keys[i]) {
+		if !fits(t.algorithm, keys[i]) {
 			continue
 		}
-		if fitted == 0 {
-			sum = t.algorithm.digest(t.signed)
-		}
 		fitted++
-		if t.algorithm.verifies(keys[i], &sum, t.signature) {
+		if _, err := signed.Verify(keys[i].Public); err == nil {
 			if trail != nil {
 				trail.verifiedWith(&keys[i])
 			}
@@ -109,7 +107,7 @@ func (a *Authenticator) checkSignature(ctx context.Context, t *Token, trail Trai
 		}
 	}
 	if fitted == 0 {
-		return refuse(Algorithm, "it is signed with "+t.algorithm.String()+", and no key "+quote(t.keyID)+
+		return refuse(Algorithm, "it is signed with "+string(t.algorithm)+", and no key "+quote(t.keyID)+
 			" of the issuer is for that (RSA keys need "+strconv.Itoa(minModulusBits)+" bits, ES256, ES384 and ES512 the curves P-256, P-384 and P-521)")
 	}
 	return refuse(Signature, "no key "+quote(t.keyID)+" of the issuer verifies the signature, out of "+strconv.Itoa(fitted))
