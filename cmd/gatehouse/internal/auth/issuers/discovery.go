@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	kjson "sigs.k8s.io/json"
+
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // discovery is what is needed of a discovery document (OpenID Connect Discovery
@@ -74,12 +76,4 @@ func address(u *url.URL) string {
 }
 
 // quoted quotes a text that may be long.
-func quoted(text string) string { return fmt.Sprintf("%q", bounded(text, 200)) }
-
-// bounded cuts off a text that is too long.
-func bounded(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
+func quoted(text string) string { return fmt.Sprintf("%q", truncate.Bytes(text, 200)) }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 )
@@ -49,7 +50,7 @@ type fetchError struct {
 }
 
 // Error is bounded, because parts of it may be in the words of the issuer.
-func (e *fetchError) Error() string { return bounded(e.cause.Error(), 1000) }
+func (e *fetchError) Error() string { return truncate.Bytes(e.cause.Error(), 1000) }
 
 func (e *fetchError) Unwrap() error { return e.cause }
 

@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/version"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // maxQuoted bounds, in characters, what others have written and an error repeats.
@@ -22,40 +22,29 @@ const maxQuoted = 2000
 // explain is an error of the API server for people, of what was asked about an
 // object, or about all of a kind if it has no name.
 func explain(err error, verb, resource, name string) error {
+	class := apierr.Classify(err)
 	switch {
 	case err == nil:
 		return nil
-	case verb == "create" && apierrors.IsAlreadyExists(err):
+	case verb == "create" && class == apierr.AlreadyExists:
 		return fmt.Errorf("%s %w", object(kindOf(resource), name), ErrExists)
-	case isUnserved(err):
+	case class == apierr.Unserved:
 		return fmt.Errorf("the API server has no %s in %s (hint: apply the definitions: %s)", resource, v1alpha1.GroupVersion, version.Remedy)
-	case apierrors.IsNotFound(err):
+	case class == apierr.NotFound:
 		return fmt.Errorf("%s %w", object(kindOf(resource), name), ErrNotFound)
-	case apierrors.IsConflict(err):
+	case class == apierr.Conflict:
 		return fmt.Errorf("%s %w (hint: try again)", object(kindOf(resource), name), ErrChanged)
-	case apierrors.IsUnauthorized(err):
+	case class == apierr.Unauthorized:
 		return errors.New("the API server does not take the credentials of the kubeconfig (hint: kubectl auth whoami, with the same kubeconfig and context)")
-	case lacksRight(err, verb):
-		return &rightError{fmt.Sprintf("%s (hint: a ClusterRole must allow %s of %s in %s)", said(err), verb, resource, v1alpha1.GroupVersion.Group)}
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+	case apierr.LacksRight(err, verb):
+		return &rightError{fmt.Sprintf("%s (hint: %s)", said(err), apierr.GrantHint("a ClusterRole", verb, resource+" in "+v1alpha1.GroupVersion.Group))}
+	case class == apierr.Invalid, class == apierr.Forbidden:
 		return &refusedError{findings(err, object(kindOf(resource), name))}
-	}
-	if _, answered := errors.AsType[*apierrors.StatusError](err); !answered && verb != "list" && !errors.Is(err, context.Canceled) {
+	case class == apierr.Unreachable && verb != "list" && !errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: %s (hint: look with kubectl get %s)", errUncertain, said(err), strings.TrimSpace(resource+" "+name))
+	default:
+		return errors.New(said(err))
 	}
-	return errors.New(said(err))
-}
-
-// isUnserved tells a kind that the API server does not have from an object that is
-// not there.
-func isUnserved(err error) bool {
-	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-}
-
-// lacksRight tells a right that is missing from a refusal of an admission plugin:
-// both are Forbidden.
-func lacksRight(err error, verb string) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "+verb+" resource ")
 }
 
 // rightError is an ErrForbidden in the words of the API server, which say whose
@@ -91,7 +80,7 @@ func findings(err error, object string) diagnostic.List {
 func said(err error) string { return line(err.Error()) }
 
 func line(text string) string {
-	text = strings.Join(strings.Fields(strict.Cut(text, maxQuoted)), " ")
+	text = strings.Join(strings.Fields(truncate.Runes(text, maxQuoted)), " ")
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
 			return -1

@@ -11,12 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/version"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -50,8 +50,8 @@ const (
 type ClusterUsage struct {
 	client dynamic.NamespaceableResourceInterface
 	log    *slog.Logger
-	// trouble is what the log was last told of.
-	trouble usageTrouble
+	// failure is what was logged last.
+	failure apierr.Class
 
 	// known has what there is to know of each token. The map is never written to; a
 	// new one takes its place, with the same values in it.
@@ -164,16 +164,17 @@ func (u *ClusterUsage) write(ctx context.Context, id string, use *clusterUse) {
 	if ctx.Err() != nil {
 		return
 	}
-	trouble := usageTroubleOf(err)
-	if trouble != gone {
-		u.tell(trouble, err)
+	class := apierr.Classify(err)
+	// A token that was deleted or replaced in between is no failure.
+	if gone := errors.Is(err, errGone) || class == apierr.NotFound || class == apierr.Conflict; !gone {
+		u.report(class.Coarse(), err)
 	}
-	switch trouble {
-	case noTrouble:
+	switch {
+	case err == nil:
 		use.next.Store(min(last.Unix(), now.Unix()) + grainSeconds)
-	case forbidden, unserved:
+	case class.IsDenied(), class == apierr.Unserved:
 		use.next.Store(time.Now().Add(usageForbidden).Unix())
-	case gone, unreachable:
+	default:
 		use.next.Store(time.Now().Add(usageRetry).Unix())
 	}
 }
@@ -211,56 +212,26 @@ func (u *ClusterUsage) patch(ctx context.Context, id string, uid types.UID, at t
 	return err
 }
 
-// usageTrouble is a class of errors of the API server.
-type usageTrouble string
-
-const (
-	noTrouble usageTrouble = ""
-	// gone is a token that is not there any more, or is another one.
-	gone usageTrouble = "gone"
-	// forbidden is a right that is missing, or credentials that are not taken.
-	forbidden usageTrouble = "forbidden"
-	// unserved is that the API server has no such kind.
-	unserved usageTrouble = "unserved"
-	// unreachable is everything else.
-	unreachable usageTrouble = "unreachable"
-)
-
 var errGone = errors.New("the token is another one")
 
-func usageTroubleOf(err error) usageTrouble {
-	switch {
-	case err == nil:
-		return noTrouble
-	case isUnserved(err):
-		return unserved
-	case errors.Is(err, errGone), apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return gone
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return forbidden
-	default:
-		return unreachable
-	}
-}
-
-// tell logs what fails once for as long as it does, and that it does no more.
-func (u *ClusterUsage) tell(trouble usageTrouble, err error) {
-	before := u.trouble
-	u.trouble = trouble
-	if trouble == before {
+// report logs a failure once for as long as it lasts, and that it is over.
+func (u *ClusterUsage) report(class apierr.Class, err error) {
+	before := u.failure
+	u.failure = class
+	if class == before {
 		return
 	}
-	if trouble == noTrouble {
+	if class == apierr.None {
 		u.log.Info("use of access tokens", "recovered", "status.lastUsed can be written again")
 		return
 	}
 	hint := "it is tried again; nothing else depends on it"
-	switch trouble {
-	case forbidden:
-		hint = "a ClusterRole must allow get of accesstokens and patch of accesstokens/status in " + v1alpha1.GroupVersion.Group + "; nothing else depends on it"
-	case unserved:
+	switch class {
+	case apierr.Forbidden:
+		hint = apierr.GrantHint("a ClusterRole", "get", "accesstokens and patch of accesstokens/status in "+v1alpha1.GroupVersion.Group+"; nothing else depends on it")
+	case apierr.Unserved:
 		hint = "apply the definitions: " + version.Remedy
-	case noTrouble, gone, unreachable:
+	default:
 	}
 	u.log.Warn("use of access tokens", "error", "when they were last used cannot be written: "+said(err), "hint", hint)
 }

@@ -7,7 +7,6 @@ package events
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -26,6 +24,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // Controller is the name under which Events are reported.
@@ -144,11 +144,7 @@ func clean(text string) string {
 		}
 		return r
 	}, note)
-	if len(note) <= maxNote {
-		return note
-	}
-	const more = "…"
-	return strings.ToValidUTF8(note[:maxNote-len(more)], "") + more
+	return truncate.Bytes(note, maxNote)
 }
 
 // sink is where package record writes Events. It fails only in a way that is worth
@@ -195,25 +191,20 @@ func (s *sink) write(verb string, event *corev1.Event, try func(context.Context)
 	if err == nil || s.ctx.Err() != nil {
 		return written, err
 	}
-	if verb == "patch" && apierrors.IsNotFound(err) {
+	class := apierr.Classify(err)
+	if verb == "patch" && class == apierr.NotFound {
 		return nil, err // It is an hour old, and gone: record creates it anew.
 	}
-	s.complain(verb, event, err)
-	if _, refused := errors.AsType[*apierrors.StatusError](err); refused && !later(err) {
+	s.report(verb, event, err)
+	if !class.IsTemporary() {
 		return event, nil
 	}
 	return nil, fmt.Errorf("%s Event: %w", verb, err)
 }
 
-// later tells whether a refusal may end by itself within moments.
-func later(err error) bool {
-	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
-		apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
-}
-
-// complain logs that Events cannot be written, and what to do about it, unless it
-// was said a short while ago.
-func (s *sink) complain(verb string, event *corev1.Event, err error) {
+// report logs that Events cannot be written, and what to do about it, unless it did so
+// a short while ago.
+func (s *sink) report(verb string, event *corev1.Event, err error) {
 	now := time.Now().Round(0)
 	s.mu.Lock()
 	silent := now.Before(s.silentUntil)
@@ -225,7 +216,7 @@ func (s *sink) complain(verb string, event *corev1.Event, err error) {
 		return
 	}
 	hint := "nothing depends on them; they are tried again for some minutes"
-	if apierrors.IsForbidden(err) {
+	if apierr.Classify(err) == apierr.Forbidden {
 		hint = fmt.Sprintf("allow create and patch of events in the namespace %q; nothing else depends on it", event.Namespace)
 	}
 	s.log.Warn("events", "error", fmt.Sprintf("cannot %s an Event in namespace %q: %v", verb, event.Namespace, err), "hint", hint,

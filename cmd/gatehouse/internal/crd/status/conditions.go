@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -131,7 +132,7 @@ func waitingMessage(names []string) string {
 	}
 	quoted := make([]string, len(names))
 	for i, name := range names {
-		quoted[i] = fmt.Sprintf("%q", cut(name, 100))
+		quoted[i] = fmt.Sprintf("%q", truncate.Bytes(name, 100))
 	}
 	return "Not known to use the object as it is now: " + strings.Join(quoted, ", ") + more + "."
 }
@@ -169,7 +170,7 @@ func bounded(remarks []string) string {
 	const room = len("\nand 1000000 more")
 	var b strings.Builder
 	for i, remark := range remarks {
-		remark = cut(strings.ToValidUTF8(remark, "?"), maxRemark)
+		remark = truncate.Bytes(strings.ToValidUTF8(remark, "?"), maxRemark)
 		if i > 0 && b.Len()+1+len(remark) > maxMessage-room {
 			fmt.Fprintf(&b, "\nand %d more", len(remarks)-i)
 			break

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 // elect is a candidate until the context ends. The Lease is given up only once
 // nothing is written any more.
 func (c *Controller) elect(ctx context.Context) {
-	complaints := &complaints{log: c.cfg.Log}
+	reporter := &failureReporter{log: c.cfg.Log}
 	for failures := 0; ctx.Err() == nil; {
 		t := &term{c: c}
 		// The election outlives the context for as long as it takes to stop.
@@ -40,7 +42,7 @@ func (c *Controller) elect(ctx context.Context) {
 				Client:     c.cfg.Leases,
 				LockConfig: resourcelock.ResourceLockConfig{Identity: c.lease},
 			},
-			c: c, complaints: complaints, ctx: ctx, giveUp: cancel,
+			c: c, reporter: reporter, ctx: ctx, giveUp: cancel,
 		}
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: lock, Name: c.electionLease(), ReleaseOnCancel: true,
@@ -50,19 +52,19 @@ func (c *Controller) elect(ctx context.Context) {
 		if err == nil {
 			elector.Run(election)
 		} else {
-			complaints.failed(ctx, "take part in the election of who writes status", refused, err, "report it: the times of the election do not fit together")
-			lock.trouble = refused
+			reporter.failed(ctx, "take part in the election of who writes status", apierr.Invalid, err, "report it: the times of the election do not fit together")
+			lock.failure = apierr.Invalid
 		}
 		stop()
 		t.end()
 		cancel()
-		if lock.trouble == "" {
+		if lock.failure == apierr.None {
 			failures = 0
 			pause(ctx, time.Second)
 			continue
 		}
 		failures++
-		pause(ctx, lock.trouble.retry(failures))
+		pause(ctx, retryDelay(lock.failure, failures))
 	}
 }
 
@@ -107,18 +109,17 @@ func (t *term) end() {
 	}
 }
 
-// lock is the Lease of the election. It tells of errors, which the election keeps to
-// itself.
+// lock is the Lease of the election. It reports errors, which the election ignores.
 type lock struct {
 	resourcelock.Interface
 
-	c          *Controller
-	complaints *complaints
-	ctx        context.Context //nolint:containedctx // of the Controller: the election goes on for a moment when it ended
+	c        *Controller
+	reporter *failureReporter
+	ctx      context.Context //nolint:containedctx // of the Controller: the election goes on for a moment when it ended
 	// giveUp ends the election, to try again later than it would.
 	giveUp context.CancelFunc
-	// trouble is why it was given up.
-	trouble trouble
+	// failure is why it was given up.
+	failure apierr.Class
 }
 
 func (l *lock) what(verb string) string {
@@ -161,16 +162,16 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 // note logs an error, and ends the election if the next try would end alike.
 func (l *lock) note(verb string, err error) {
 	if err == nil {
-		l.complaints.works(l.what(verb))
+		l.reporter.recovered(l.what(verb))
 		return
 	}
 	if errors.Is(err, context.Canceled) {
 		return
 	}
-	t := classify(err)
-	l.complaints.failed(l.ctx, l.what(verb), t, err, l.c.leaseHint(t, "nobody may write status; everything else goes on"))
-	if t != unreachable {
-		l.trouble = t
+	class := classify(err)
+	l.reporter.failed(l.ctx, l.what(verb), class, err, l.c.leaseHint(class, "nobody may write status; everything else goes on"))
+	if class != apierr.Unreachable {
+		l.failure = class
 		l.giveUp()
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
 )
 
 const (
@@ -51,8 +53,8 @@ type replica struct {
 // of our own report too, which comes three times a minute: while nothing can be
 // seen, nobody is taken for dead.
 type replicas struct {
-	c          *Controller
-	complaints *complaints
+	c        *Controller
+	reporter *failureReporter
 	// changed is told that something is different that status may depend on. It has
 	// room for one value.
 	changed chan struct{}
@@ -64,8 +66,8 @@ type replicas struct {
 	tidyAt  time.Time
 }
 
-func newReplicas(c *Controller, complaints *complaints) *replicas {
-	return &replicas{c: c, complaints: complaints, changed: make(chan struct{}, 1), known: map[string]*replica{}}
+func newReplicas(c *Controller, reporter *failureReporter) *replicas {
+	return &replicas{c: c, reporter: reporter, changed: make(chan struct{}, 1), known: map[string]*replica{}}
 }
 
 // alive are the others that are waited for, by name, and false until all are known.
@@ -90,18 +92,18 @@ func (r *replicas) follow(ctx context.Context) {
 		err := r.list(ctx)
 		for err == nil && ctx.Err() == nil {
 			began = time.Now()
-			err = r.watch(ctx, func() { r.complaints.works(what) })
+			err = r.watch(ctx, func() { r.reporter.recovered(what) })
 		}
-		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		if apierr.Classify(err) == apierr.Expired {
 			err = nil // it is listed anew
 		}
 		if time.Since(began) > requestTime {
 			failures = 0
 		}
 		if failures++; err != nil {
-			t := classify(err)
-			r.complaints.failed(ctx, what, t, err, r.c.leaseHint(t, "conditions are written late or not at all"))
-			pause(ctx, t.retry(failures))
+			class := classify(err)
+			r.reporter.failed(ctx, what, class, err, r.c.leaseHint(class, "conditions are written late or not at all"))
+			pause(ctx, retryDelay(class, failures))
 		} else {
 			pause(ctx, time.Second)
 		}
@@ -298,9 +300,9 @@ func (r *replicas) remove(ctx context.Context, one *replica) {
 	})
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		r.complaints.works(what)
+		r.reporter.recovered(what)
 	default:
-		t := classify(err)
-		r.complaints.failed(ctx, what, t, err, r.c.leaseHint(t, "they stay, and nothing else comes of it"))
+		class := classify(err)
+		r.reporter.failed(ctx, what, class, err, r.c.leaseHint(class, "they stay, and nothing else comes of it"))
 	}
 }

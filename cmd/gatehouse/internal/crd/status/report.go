@@ -10,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 const (
@@ -33,7 +36,7 @@ const (
 
 // report keeps the Lease of this process until the context ends.
 func (c *Controller) report(ctx context.Context) {
-	complaints := &complaints{log: c.cfg.Log}
+	reporter := &failureReporter{log: c.cfg.Log}
 	what := fmt.Sprintf("write Lease %s/%s, by which this replica reports what it uses", c.cfg.Namespace, c.lease)
 	var (
 		counts    string
@@ -47,13 +50,13 @@ func (c *Controller) report(ctx context.Context) {
 		}
 		if err := c.writeReport(ctx, counts); err != nil {
 			failures++
-			t := classify(err)
-			complaints.failed(ctx, what, t, err, c.leaseHint(t, "the status of custom resources does not count this replica; what it decides does not depend on that"))
-			pause(ctx, t.retry(failures))
+			class := classify(err)
+			reporter.failed(ctx, what, class, err, c.leaseHint(class, "the status of custom resources does not count this replica; what it decides does not depend on that"))
+			pause(ctx, retryDelay(class, failures))
 			continue
 		}
 		failures = 0
-		complaints.works(what)
+		reporter.recovered(what)
 		renew := time.NewTimer(renewLeast + rand.N(renewMost-renewLeast)) //nolint:gosec // so that replicas do not write in step
 		pause(ctx, reportPause)
 		select {
@@ -89,7 +92,7 @@ func (c *Controller) leave(ctx context.Context) {
 	defer cancel()
 	err := c.cfg.Leases.Leases(c.cfg.Namespace).Delete(ctx, c.lease, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		c.cfg.Log.Info("status", "error", "cannot remove Lease "+c.cfg.Namespace+"/"+c.lease+": "+cut(err.Error(), longestError),
+		c.cfg.Log.Info("status", "error", "cannot remove Lease "+c.cfg.Namespace+"/"+c.lease+": "+truncate.Bytes(err.Error(), longestError),
 			"hint", "the others wait a minute for this replica, and remove the Lease after ten")
 	}
 }
@@ -98,11 +101,11 @@ func (c *Controller) labelValue() string {
 	return shortened(c.cfg.Group, validation.LabelValueMaxLength)
 }
 
-// leaseHint is what to do about trouble with Leases, and what it costs.
-func (c *Controller) leaseHint(t trouble, cost string) string {
-	if t != forbidden {
+// leaseHint returns what to do about a failed request for a Lease, and what it costs.
+func (c *Controller) leaseHint(class apierr.Class, cost string) string {
+	if class != apierr.Forbidden {
 		return cost
 	}
-	return fmt.Sprintf("a Role in namespace %q must allow create, delete, get, list, patch, update and watch of leases in coordination.k8s.io; until then, %s",
-		c.cfg.Namespace, cost)
+	return apierr.GrantHint(fmt.Sprintf("a Role in namespace %q", c.cfg.Namespace), "create, delete, get, list, patch, update and watch",
+		"leases in coordination.k8s.io; until then, "+cost)
 }

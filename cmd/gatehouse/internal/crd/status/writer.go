@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
@@ -39,10 +40,10 @@ const (
 // writer writes status while this replica is the one that does. All but its channels
 // belongs to one goroutine.
 type writer struct {
-	c          *Controller
-	complaints *complaints
-	replicas   *replicas
-	podsMoved  <-chan struct{}
+	c         *Controller
+	reporter  *failureReporter
+	replicas  *replicas
+	podsMoved <-chan struct{}
 
 	conditions, counts *rate.Limiter
 
@@ -75,9 +76,9 @@ func (c *Controller) lead(ctx context.Context) {
 	c.cfg.Log.Info("status", "leader", c.cfg.Replica)
 	c.metrics.leader.Set(1)
 	defer c.metrics.leader.Set(0)
-	complaints := &complaints{log: c.cfg.Log}
+	reporter := &failureReporter{log: c.cfg.Log}
 	w := &writer{
-		c: c, complaints: complaints, replicas: newReplicas(c, complaints),
+		c: c, reporter: reporter, replicas: newReplicas(c, reporter),
 		conditions: rate.NewLimiter(conditionsRate, conditionsBurst), counts: rate.NewLimiter(countsRate, countsBurst),
 		kinds: map[string]*kind{}, known: map[key]*entry{}, unknown: map[string]time.Time{},
 		outdated: map[string]string{}, contestants: map[string]bool{},
@@ -226,7 +227,7 @@ func (w *writer) look(ctx context.Context, v *view, name string, a *agenda) {
 		}
 		e.take(object)
 		if degraded := find(e.fields.Conditions, v1alpha1.DegradedCondition); degraded != nil {
-			if text := v.outdated[name]; text != "" && strings.Contains(degraded.Message, cut(text, maxRemark)) {
+			if text := v.outdated[name]; text != "" && strings.Contains(degraded.Message, truncate.Bytes(text, maxRemark)) {
 				w.outdated[name] = text
 			}
 		}
@@ -341,7 +342,7 @@ func (w *writer) readAgain(ctx context.Context, o *outcome, e *entry) *unstructu
 		e.take(object)
 		e.looked = version{o.UID, o.Generation}
 		return object
-	case apierrors.IsNotFound(err) && !isUnserved(err):
+	case apierr.Classify(err) == apierr.NotFound:
 		// It was removed, and a report will say so.
 		*e = entry{memory: memory{looked: version{o.UID, o.Generation}}}
 		return nil
@@ -363,7 +364,7 @@ func (w *writer) send(ctx context.Context, v *view, o *outcome, e *entry, f *fie
 			return false // later
 		}
 	}
-	switch {
+	switch class := apierr.Classify(err); {
 	case err == nil:
 		w.c.metrics.count(written)
 		w.worked(k, what)
@@ -375,16 +376,16 @@ func (w *writer) send(ctx context.Context, v *view, o *outcome, e *entry, f *fie
 		}
 		w.announce(ctx, v, o, before.Conditions, f.Conditions)
 		return false
-	case apierrors.IsConflict(err):
+	case class == apierr.Conflict:
 		w.c.metrics.count(conflict)
 		e.stale = true
 		w.postpone(e, time.Second) // if it is not tried at once
 		return true
-	case apierrors.IsNotFound(err) && !isUnserved(err) && !e.unplaced:
+	case class == apierr.NotFound && !e.unplaced:
 		// Either the object was removed, or it has no status.
 		e.unplaced, e.stale = true, true
 		return true
-	case apierrors.IsNotFound(err):
+	case class == apierr.NotFound, class == apierr.Unserved:
 		err = fmt.Errorf("%w: %w", errNoStatus, err)
 	}
 	w.c.metrics.count(failed)
@@ -392,7 +393,7 @@ func (w *writer) send(ctx context.Context, v *view, o *outcome, e *entry, f *fie
 	// The others of its kind go first next time: it may be to blame.
 	e.failures++
 	e.stale = true
-	w.postpone(e, classify(err).retry(e.failures)+time.Second)
+	w.postpone(e, retryDelay(classify(err), e.failures)+time.Second)
 	return false
 }
 
@@ -404,7 +405,7 @@ func (w *writer) postpone(e *entry, d time.Duration) { e.next = time.Now().Add(d
 func (w *writer) contested(ctx context.Context, o *outcome, e *entry, f *fields, manager string) (*unstructured.Unstructured, error) {
 	if !w.contestants[manager] {
 		w.contestants[manager] = true
-		text := fmt.Sprintf("the status is written by %q too", cut(manager, longestError))
+		text := fmt.Sprintf("the status is written by %q too", truncate.Bytes(manager, longestError))
 		hint := "look who that is: kubectl get --show-managed-fields -o yaml; it is left alone, and its fields are taken over if it has not written for ten minutes"
 		if install, ours := strings.CutPrefix(manager, managerPrefix); ours {
 			hint = fmt.Sprintf("another install of Gatehouse, namespace/name %q, runs in this cluster: remove one of them; it is left alone, and its status is taken over if it has not written for ten minutes",
@@ -432,7 +433,7 @@ func (w *writer) contested(ctx context.Context, o *outcome, e *entry, f *fields,
 		known.alive = known.taken
 	} else if !known.alive && now.Sub(known.since) >= contestPause {
 		known.taken = true
-		w.c.cfg.Log.Info("status", "takenOverFrom", cut(manager, longestError), "object", o.Kind+" "+o.Name)
+		w.c.cfg.Log.Info("status", "takenOverFrom", truncate.Bytes(manager, longestError), "object", o.Kind+" "+o.Name)
 		return w.c.apply(ctx, keyOf(&o.Object), e, f, true)
 	}
 	known.tries++
@@ -443,26 +444,26 @@ func (w *writer) contested(ctx context.Context, o *outcome, e *entry, f *fields,
 // failed notes that something about a kind failed, and postpones all that is about
 // it.
 func (w *writer) failed(ctx context.Context, k *kind, name, what string, err error) {
-	t := classify(err)
+	class := classify(err)
 	k.failures++
-	k.next = time.Now().Add(t.retry(k.failures))
+	k.next = time.Now().Add(retryDelay(class, k.failures))
 	resource := resourceOf(name)
 	hint := "it is tried again; only status is late, what is decided does not depend on it"
-	switch t {
-	case forbidden:
-		hint = fmt.Sprintf("a ClusterRole must allow get and list of %s and patch of %s/status in gatehouse.dev; nothing but status depends on it", resource, resource)
-	case unserved:
+	switch class {
+	case apierr.Forbidden:
+		hint = apierr.GrantHint("a ClusterRole", "get and list", fmt.Sprintf("%s and patch of %s/status in gatehouse.dev; nothing but status depends on it", resource, resource))
+	case apierr.Unserved:
 		hint = fmt.Sprintf("apply the CustomResourceDefinition %s.gatehouse.dev of this version of Gatehouse; status is tried again", resource)
-	case refused:
+	case apierr.Invalid:
 		hint = fmt.Sprintf("the CustomResourceDefinition %s.gatehouse.dev may be of another version: apply that of this version of Gatehouse; status is tried again", resource)
-	case unreachable:
+	default:
 	}
-	w.complaints.failed(ctx, what, t, err, hint)
+	w.reporter.failed(ctx, what, class, err, hint)
 }
 
 func (w *writer) worked(k *kind, what string) {
 	k.failures, k.next = 0, time.Time{}
-	w.complaints.works(what)
+	w.reporter.recovered(what)
 }
 
 // stamp is a time as a status has it.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
@@ -59,7 +60,7 @@ type Definitions struct {
 	mu    sync.Mutex
 	known map[string]Problem
 	// unsure are the kinds of which nothing could be told, by the class of the error.
-	unsure map[string]string
+	unsure map[string]apierr.Class
 }
 
 // wanted is a definition of this program.
@@ -80,7 +81,7 @@ func New(c Config) (*Definitions, error) {
 		log:     c.Log,
 		changed: make(chan struct{}, 1),
 		known:   map[string]Problem{},
-		unsure:  map[string]string{},
+		unsure:  map[string]apierr.Class{},
 	}
 	for _, definition := range all {
 		w := wanted{name: definition.GetName()}
@@ -145,11 +146,14 @@ func (d *Definitions) round(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true
 	}
-	unsure := make(map[string]string, len(failures))
+	unsure := make(map[string]apierr.Class, len(failures))
 	well := true
 	for kind, err := range failures {
-		unsure[kind] = class(err)
-		well = well && unsure[kind] == forbidden
+		unsure[kind] = apierr.Unreachable
+		if apierr.Classify(err).IsDenied() {
+			unsure[kind] = apierr.Forbidden
+		}
+		well = well && unsure[kind] == apierr.Forbidden
 	}
 	d.mu.Lock()
 	before, unsureBefore := d.known, d.unsure
@@ -191,22 +195,9 @@ func (d *Definitions) tell(ctx context.Context, before, now map[string]Problem) 
 	}
 }
 
-// The classes of errors, so that the log tells of each once.
-const (
-	forbidden   = "forbidden"
-	unreachable = "unreachable"
-)
-
-func class(err error) string {
-	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		return forbidden
-	}
-	return unreachable
-}
-
 // tellUnsure logs, in one line for all kinds, that nothing could be told.
-func (d *Definitions) tellUnsure(before, now map[string]string, failures map[string]error) {
-	for _, class := range []string{forbidden, unreachable} {
+func (d *Definitions) tellUnsure(before, now map[string]apierr.Class, failures map[string]error) {
+	for _, class := range []apierr.Class{apierr.Forbidden, apierr.Unreachable} {
 		var first error
 		fresh, still := false, false
 		for _, w := range d.wanted {
@@ -222,7 +213,7 @@ func (d *Definitions) tellUnsure(before, now map[string]string, failures map[str
 			continue
 		}
 		hint := "it is tried again; until then, what was found before holds"
-		if class == forbidden {
+		if class == apierr.Forbidden {
 			hint = "let the ServiceAccount get customresourcedefinitions of apiextensions.k8s.io, by name, as the rights that gatehouse manifests prints do; all else works without"
 		}
 		d.log.Warn("cannot tell whether the definitions of custom resources are those of this version", "error", first.Error(), "hint", hint)

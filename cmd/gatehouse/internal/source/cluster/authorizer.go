@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +13,9 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 const (
@@ -48,7 +50,7 @@ func newAccess(client authorizationv1client.AuthorizationV1Interface, log *slog.
 		return nil, err
 	}
 	a := &access{delegate: delegate, log: log, reviews: reviews, lines: rate.NewLimiter(rate.Every(10*time.Second), 10)}
-	a.last.Store(none)
+	a.last.Store(apierr.None)
 	return a, nil
 }
 
@@ -69,20 +71,16 @@ func (a *access) authorize(ctx context.Context, what authorizer.Attributes) (aut
 	case err != nil:
 		result = "error"
 		err = fmt.Errorf("cannot ask the cluster who may do this: %w", err)
-		if classify(err) == forbidden {
+		if classify(err) == apierr.Forbidden {
 			err = fmt.Errorf("%w (hint: a ClusterRoleBinding to system:auth-delegator is missing)", err)
 		}
 	case decision == authorizer.DecisionAllow:
 		result = "allowed"
 	}
 	a.reviews.WithLabelValues(result).Inc()
-	if class := classify(err); a.last.Swap(class) != class && class != none && ctx.Err() == nil && a.lines.Allow() {
-		const most = 1 << 10
-		text := err.Error()
-		if len(text) > most {
-			text = strings.ToValidUTF8(text[:most], "") + "…"
-		}
-		a.log.Error("cannot ask the cluster who may do what", "error", text)
+	if class := classify(err); a.last.Swap(class) != class && class != apierr.None && ctx.Err() == nil && a.lines.Allow() {
+		const longest = 1 << 10
+		a.log.Error("cannot ask the cluster who may do what", "error", truncate.Bytes(err.Error(), longest))
 	}
 	return decision, reason, err
 }

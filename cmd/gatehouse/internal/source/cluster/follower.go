@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
 )
 
 // follower keeps the objects of one target in memory, for as long as it runs.
@@ -48,7 +50,7 @@ type follower struct {
 	changed func()
 	log     *slog.Logger
 	// count counts an error.
-	count func(trouble)
+	count func(apierr.Class)
 
 	// settled is closed when it is known for the first time which objects there
 	// are, or that there is no such kind.
@@ -76,7 +78,7 @@ type state struct {
 	unservedSince time.Time
 }
 
-func newFollower(target Target, s source, log *slog.Logger, count func(trouble)) *follower {
+func newFollower(target Target, s source, log *slog.Logger, count func(apierr.Class)) *follower {
 	f := &follower{
 		Target: target, source: s, log: log.With("kind", kindLabel(target.Kind)), count: count, settled: make(chan struct{}),
 		absent:    "it is looked for again; until it is there, the failurePolicy of the policies decides",
@@ -178,7 +180,7 @@ func (f *follower) follow(ctx context.Context, found *resource) {
 					"hint", "everything is read again every few seconds instead; is the API server overloaded, or is there a proxy in front of it that lets no watch last?")
 			}
 			if short >= unsteady {
-				f.count(unreachable)
+				f.count(apierr.Unreachable)
 			}
 		}
 		sleep(ctx, pause.Step())
@@ -241,12 +243,12 @@ func (f *follower) note(ctx context.Context, verb string, err error) {
 		return // Nobody wants to know any more; or whether the kind is gone is asked next.
 	}
 	class := classify(err)
-	var before trouble
+	var before apierr.Class
 	dropped, now := false, time.Now()
 	f.change(func(s *state) {
 		before = classify(s.err)
 		s.err = err
-		if class != unserved {
+		if class != apierr.Unserved {
 			s.unservedSince = time.Time{}
 			return
 		}
@@ -262,14 +264,14 @@ func (f *follower) note(ctx context.Context, verb string, err error) {
 		f.log.Warn("the cluster has no such kind: its objects are not used any more", "after", f.grace.String())
 		f.changed()
 	}
-	if class == none {
-		if before != none {
+	if class == apierr.None {
+		if before != apierr.None {
 			f.log.Info("reading from the cluster again")
 		}
 		return
 	}
 	f.count(class)
-	if class == unserved && now.Sub(f.state.Load().unservedSince) >= f.belief || class == misplaced {
+	if class == apierr.Unserved && now.Sub(f.state.Load().unservedSince) >= f.belief || class == misplaced {
 		f.settle.Do(func() { close(f.settled) })
 	}
 	if class == before {
@@ -277,13 +279,13 @@ func (f *follower) note(ctx context.Context, verb string, err error) {
 	}
 	level, hint := slog.LevelWarn, "it is tried again; until then, what was read before is in use"
 	switch class {
-	case forbidden:
+	case apierr.Forbidden:
 		level, hint = slog.LevelError, f.right()
-	case unserved:
+	case apierr.Unserved:
 		hint = f.absent
 	case misplaced:
 		hint = "drop paramRef.namespace from the binding"
-	case unreachable, none:
+	case apierr.Unreachable, apierr.None:
 	}
 	f.log.Log(ctx, level, "cannot read from the cluster", "verb", verb, "error", err.Error(), "hint", hint)
 }
@@ -302,13 +304,13 @@ func (f *follower) get(namespace, name string) (object any, read bool) {
 func (f *follower) unread() error {
 	s := f.state.Load()
 	switch classify(s.err) {
-	case unserved, misplaced:
+	case apierr.Unserved, misplaced:
 		return s.err
-	case none:
+	case apierr.None:
 		return fmt.Errorf("paramKind %v is not read from the cluster yet", f.Kind)
-	case forbidden:
+	case apierr.Forbidden:
 		return fmt.Errorf("paramKind %v is not read from the cluster yet: %w (hint: %s)", f.Kind, s.err, f.right())
-	case unreachable:
+	case apierr.Unreachable:
 		return fmt.Errorf("paramKind %v is not read from the cluster yet: %w", f.Kind, s.err)
 	default:
 		return s.err
@@ -324,7 +326,7 @@ func (f *follower) right() string {
 	if found := f.state.Load().resource; found != nil {
 		what = found.GroupResource().String()
 	}
-	return fmt.Sprintf("%s must allow get, list and watch of %s", role, what)
+	return apierr.GrantHint(role, "get, list and watch", what)
 }
 
 // String names the target in a message.

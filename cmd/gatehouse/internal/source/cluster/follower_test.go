@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
 )
 
 // unsteadySource is a source of nothing, whose watches end. It cannot send everything
@@ -65,7 +67,7 @@ func (s *unsteadySource) watch(_ context.Context, _ *resource, _ string, o metav
 // gives back its log and how many errors it counted.
 func (s *unsteadySource) follows(d time.Duration) (log *lines, errors int) {
 	log = &lines{}
-	f := newFollower(Target{Kind: configMaps}, s, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), func(trouble) { errors++ })
+	f := newFollower(Target{Kind: configMaps}, s, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), func(apierr.Class) { errors++ })
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	f.run(ctx)

@@ -3,6 +3,8 @@ package cluster
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
 )
 
 // metrics tell how much is kept in memory and how well it is kept up to date.
@@ -20,7 +22,7 @@ func newMetrics() *metrics {
 			"1 for a kind that has been read from the cluster, 0 while reviews that look it up cannot be decided.", []string{"kind"}, nil),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_cluster_watch_errors_total",
-			Help: "Errors while reading from the cluster, by kind and reason (forbidden, unserved, misplaced, unreachable).",
+			Help: "Errors while reading from the cluster, by kind and reason (forbidden, unserved, misplaced, apierr.Unreachable).",
 		}, []string{"kind", "reason"}),
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_cluster_access_checks_total",
@@ -30,9 +32,9 @@ func newMetrics() *metrics {
 }
 
 // counter counts the errors of a kind.
-func (m *metrics) counter(kind schema.GroupVersionKind) func(trouble) {
+func (m *metrics) counter(kind schema.GroupVersionKind) func(apierr.Class) {
 	label := kindLabel(kind)
-	return func(t trouble) { m.errors.WithLabelValues(label, string(t)).Inc() }
+	return func(class apierr.Class) { m.errors.WithLabelValues(label, string(class)).Inc() }
 }
 
 func (m *metrics) describe(ch chan<- *prometheus.Desc) {

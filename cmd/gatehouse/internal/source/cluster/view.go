@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -160,7 +161,7 @@ func missing(all []*follower) error {
 		text := f.String()
 		if err := f.state.Load().err; err != nil {
 			text += ": " + err.Error()
-			if classify(err) == forbidden {
+			if classify(err) == apierr.Forbidden {
 				text += " (hint: " + f.right() + ")"
 			}
 		}

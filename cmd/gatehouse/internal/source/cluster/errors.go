@@ -4,28 +4,15 @@ import (
 	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// trouble is a class of errors of the API server, for metrics and so that a log
-// tells of each once.
-type trouble string
-
-const (
-	none trouble = ""
-	// forbidden is a right that is missing, or credentials that are not taken.
-	forbidden trouble = "forbidden"
-	// unserved is a kind that the API server does not have.
-	unserved trouble = "unserved"
-	// misplaced is a namespace for a kind that is in none.
-	misplaced trouble = "misplaced"
-	// unreachable is everything else.
-	unreachable trouble = "unreachable"
-)
+// misplaced is the class of errors about a namespace for a kind that is in none.
+const misplaced apierr.Class = "misplaced"
 
 // unservedError is the error for a kind that the API server does not have, in
 // the words of the API server's own policies.
@@ -46,18 +33,17 @@ func (e *unservedError) Is(target error) bool { return target == policy.ErrNotSe
 
 var errMisplaced = errors.New("paramRef.namespace is given, and objects of the kind are in no namespace")
 
-func classify(err error) trouble {
-	_, kindUnserved := errors.AsType[*unservedError](err)
-	switch {
-	case err == nil:
-		return none
-	case kindUnserved:
-		return unserved
-	case errors.Is(err, errMisplaced):
-		return misplaced
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return forbidden
-	default:
-		return unreachable
+// classify returns the class of an error for metrics, and for a log that has one line
+// for each: None, Forbidden, Unserved, misplaced or Unreachable.
+func classify(err error) apierr.Class {
+	if _, unserved := errors.AsType[*unservedError](err); unserved {
+		return apierr.Unserved
 	}
+	if errors.Is(err, errMisplaced) {
+		return misplaced
+	}
+	if class := apierr.Classify(err); class == apierr.None || class.IsDenied() {
+		return class.Coarse()
+	}
+	return apierr.Unreachable
 }
