@@ -49,7 +49,7 @@ type name struct {
 	quoted []byte
 }
 
-func named(text string) name { return name{text, rawjson.AppendString(nil, text)} }
+func newName(text string) name { return name{text, rawjson.AppendString(nil, text)} }
 
 // dynHint says what to do about lists, which CEL knows nothing of before it sees
 // a token.
@@ -90,11 +90,11 @@ func Compile(config *apiserver.JWTAuthenticator, keys Keys) (*Authenticator, fie
 		programs:    recorded.programs,
 	}
 	if claim := config.ClaimMappings.UID.Claim; claim != "" {
-		a.uid.claim = named(claim)
+		a.uid.claim = newName(claim)
 	}
 	for _, rule := range config.ClaimValidationRules {
 		if rule.Claim != "" {
-			a.required = append(a.required, requirement{named(rule.Claim), rule.RequiredValue})
+			a.required = append(a.required, requirement{newName(rule.Claim), rule.RequiredValue})
 		}
 	}
 	return a, nil
@@ -103,7 +103,7 @@ func Compile(config *apiserver.JWTAuthenticator, keys Keys) (*Authenticator, fie
 func prefixed(from apiserver.PrefixedClaimOrExpression) mapping {
 	var m mapping
 	if from.Claim != "" {
-		m.claim = named(from.Claim)
+		m.claim = newName(from.Claim)
 	}
 	if from.Prefix != nil {
 		m.prefix = *from.Prefix

@@ -9,8 +9,8 @@ import (
 // few is how many names are compared each with each: below, that beats a map.
 const few = 24
 
-// twice returns a name that occurs twice.
-func twice(claims []claim) (rawjson.Value, bool) {
+// findDuplicate returns a name that occurs twice.
+func findDuplicate(claims []claim) (rawjson.Value, bool) {
 	if len(claims) <= few {
 		for i := range claims {
 			for j := range i {
@@ -31,9 +31,9 @@ func twice(claims []claim) (rawjson.Value, bool) {
 	return nil, false
 }
 
-// twiceWithin returns a name that occurs twice in one object at any depth of the
+// findNestedDuplicate returns a name that occurs twice in one object at any depth of the
 // value. It reads the value once, however it is nested.
-func twiceWithin(v rawjson.Value) (rawjson.Value, bool) {
+func findNestedDuplicate(v rawjson.Value) (rawjson.Value, bool) {
 	if v.Kind() != rawjson.Object && v.Kind() != rawjson.Array {
 		return nil, false
 	}
@@ -53,7 +53,7 @@ func twiceWithin(v rawjson.Value) (rawjson.Value, bool) {
 		}
 		for !c.Next() {
 			inner := open[len(open)-1]
-			if name, found := twice(names[inner.names:]); found {
+			if name, found := findDuplicate(names[inner.names:]); found {
 				return name, true
 			}
 			names, open = names[:inner.names], open[:len(open)-1]

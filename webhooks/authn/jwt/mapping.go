@@ -18,7 +18,7 @@ import (
 // is a *Refusal or says that it could not be told.
 func (a *Authenticator) mapUser(ctx context.Context, t *Token, proof *Proof, trail Trail) error {
 	for i := range t.claims {
-		if name, twice := twiceWithin(t.claims[i].value); twice {
+		if name, findDuplicate := findNestedDuplicate(t.claims[i].value); findDuplicate {
 			return refuse(Malformed, "the claim "+quote(t.claims[i].name.Text())+" has the member "+quote(name.Text())+" twice in one object")
 		}
 	}
@@ -30,7 +30,7 @@ func (a *Authenticator) mapUser(ctx context.Context, t *Token, proof *Proof, tra
 		return err
 	}
 	if trail != nil {
-		a.tellRules(ctx, t, &proof.User, e, trail)
+		a.reportRules(ctx, t, &proof.User, e, trail)
 	}
 	return a.checkRules(ctx, t, &proof.User, e)
 }
@@ -60,7 +60,7 @@ func (a *Authenticator) mapParts(t *Token, info *authenticationv1.UserInfo, toke
 		return err
 	}
 	if trail != nil {
-		a.tellExtra(tokenID, e, trail)
+		a.reportExtra(tokenID, e, trail)
 	}
 	info.Extra, err = a.mapExtra(tokenID, e)
 	return err
@@ -151,7 +151,7 @@ func (a *Authenticator) mapGroups(t *Token, e *evaluation) ([]string, error) {
 	case rawjson.Array:
 		groups := make([]string, 0, value.Len())
 		for _, element := range value.Elements() {
-			if !isText(element) {
+			if !isStringOrNull(element) {
 				return nil, refuse(Claims, "the claim "+quote(a.groups.claim.text)+" has "+element.Kind().String()+" in it, want a string or a list of strings")
 			}
 			groups = append(groups, a.groups.prefixed(element))
@@ -206,7 +206,7 @@ func textClaim(t *Token, claim name) (rawjson.Value, *Refusal) {
 	switch {
 	case len(value) == 0:
 		return nil, refuse(Claims, "there is no claim "+quote(claim.text))
-	case !isText(value):
+	case !isStringOrNull(value):
 		return nil, refuse(Claims, "the claim "+quote(claim.text)+" is "+value.Kind().String()+", want a string")
 	}
 	return value, nil

@@ -64,7 +64,7 @@ func (t *Token) claim(name []byte) rawjson.Value {
 // https://accounts.google.com.
 func (t *Token) Issuer() string { return t.issuer }
 
-// Shaped tells whether the text has the shape of a JWT in compact form: three
+// Shaped reports whether the text has the shape of a JWT in compact form: three
 // parts between dots, the first of which begins as base64url of an opening
 // brace. It costs next to nothing, whatever the text, and says nothing about
 // what is in the parts.
@@ -85,7 +85,7 @@ func Shaped(token string) bool {
 	return strings.IndexByte(token, '.') < 0
 }
 
-// endsBrace tells whether the character, behind an e, can hold the rest of an
+// endsBrace reports whether the character, behind an e, can hold the rest of an
 // opening brace.
 func endsBrace(b byte) bool {
 	return b >= 'w' && b <= 'z' || b >= '0' && b <= '9' || b == '-' || b == '_'
@@ -151,7 +151,7 @@ func (t *Token) readHeader(text []byte) *Refusal {
 	if r != nil {
 		return r
 	}
-	if name, twice := header.DuplicateKey(); twice {
+	if name, findDuplicate := header.DuplicateKey(); findDuplicate {
 		return refuse(Malformed, "the header has "+quote(name)+" twice")
 	}
 	var alg rawjson.Value
@@ -159,19 +159,19 @@ func (t *Token) readHeader(text []byte) *Refusal {
 	for c.Enter(); c.Next(); {
 		name := c.PlainName()
 		value := c.Skip()
-		if name, twice := twiceWithin(value); twice {
+		if name, findDuplicate := findNestedDuplicate(value); findDuplicate {
 			return refuse(Malformed, "the header has "+quote(name.Text())+" twice in one object")
 		}
 		switch string(name) {
 		case `"alg"`:
 			alg = value
 		case `"kid"`:
-			if !isText(value) {
+			if !isStringOrNull(value) {
 				return refuse(Malformed, "the header kid is "+value.Kind().String()+", want a string")
 			}
 			t.keyID = value.Text()
 		case `"nonce"`:
-			if !isText(value) {
+			if !isStringOrNull(value) {
 				return refuse(Malformed, "the header nonce is "+value.Kind().String()+", want a string")
 			}
 		case `"crit"`:
@@ -186,7 +186,7 @@ func (t *Token) readHeader(text []byte) *Refusal {
 			}
 		}
 	}
-	if !isText(alg) {
+	if !isStringOrNull(alg) {
 		return refuse(Malformed, "the header alg is "+alg.Kind().String()+", want a string")
 	}
 	if t.algorithm = findAlgorithm(alg); t.algorithm == "" {
@@ -212,11 +212,11 @@ func (t *Token) readPayload(text []byte) *Refusal {
 			return refuse(Malformed, "it has the claim "+quote(name.Text())+", which is "+known+" but for its case")
 		}
 	}
-	if name, twice := twice(t.claims); twice {
+	if name, findDuplicate := findDuplicate(t.claims); findDuplicate {
 		return refuse(Malformed, "it has the claim "+quote(name.Text())+" twice")
 	}
 	iss := t.registered.iss
-	if !isText(iss) {
+	if !isStringOrNull(iss) {
 		return refuse(Malformed, "the claim iss is "+iss.Kind().String()+", want a string")
 	}
 	if t.issuer = iss.Text(); t.issuer == googleAlias {
@@ -237,9 +237,9 @@ func object(what string, text []byte) (rawjson.Value, *Refusal) {
 	return v, nil
 }
 
-// isText tells whether encoding/json decodes the value, or its absence, to a
+// isStringOrNull reports whether encoding/json decodes the value, or its absence, to a
 // string: it takes null for "".
-func isText(v rawjson.Value) bool {
+func isStringOrNull(v rawjson.Value) bool {
 	switch v.Kind() {
 	case rawjson.String, rawjson.Null, rawjson.Invalid:
 		return true

@@ -46,7 +46,7 @@ func (r *registered) slot(name []byte) *rawjson.Value {
 	return nil
 }
 
-// foldsClaim tells whether the name, which is not that of a registered claim, is
+// foldsClaim reports whether the name, which is not that of a registered claim, is
 // that of one but for its case, and of which. encoding/json, and so upstream,
 // takes one for the other.
 func foldsClaim(name []byte) (string, bool) {
@@ -64,7 +64,7 @@ func foldsHeader(name []byte) (string, bool) {
 	return folds(name, "alg", "kid", "crit", "b64")
 }
 
-// mayFold tells whether there is anything in the name but what is as small as
+// mayFold reports whether there is anything in the name but what is as small as
 // it gets. A name without upper case letters is no other spelling of one without.
 func mayFold(name []byte) bool {
 	return slices.ContainsFunc(name, func(b byte) bool { return b >= 'A' && b <= 'Z' || b >= utf8.RuneSelf })
@@ -96,7 +96,7 @@ func (r *registered) check() (lifetime, *Refusal) {
 		name  string
 		value rawjson.Value
 	}{{"sub", r.sub}, {"nonce", r.nonce}, {"at_hash", r.atHash}} {
-		if !isText(c.value) {
+		if !isStringOrNull(c.value) {
 			return l, refuse(Malformed, "the claim "+c.name+" is "+c.value.Kind().String()+", want a string")
 		}
 	}
@@ -188,7 +188,7 @@ func (r *registered) audience(wanted []string) (string, *Refusal) {
 	case rawjson.Array:
 		found := -1
 		for _, element := range r.aud.Elements() {
-			if !isText(element) {
+			if !isStringOrNull(element) {
 				return "", refuse(Malformed, "the claim aud has "+element.Kind().String()+" in it, want strings")
 			}
 			if found < 0 {

@@ -17,7 +17,7 @@ import (
 // by itself, also behind one that does not hold.
 type Trail func(step, found string)
 
-// signedWith tells of the header.
+// signedWith reports the header.
 func (t Trail) signedWith(token *Token) {
 	found := "signed with " + string(token.algorithm)
 	if token.keyID == "" {
@@ -27,7 +27,7 @@ func (t Trail) signedWith(token *Token) {
 	t("header", found+", key "+quote(token.keyID))
 }
 
-// verifiedWith tells of the key that verified the signature.
+// verifiedWith reports the key that verified the signature.
 func (t Trail) verifiedWith(key *Key) {
 	if key.ID == "" {
 		t("signature", "verified with a key that has no id")
@@ -36,7 +36,7 @@ func (t Trail) verifiedWith(key *Key) {
 	t("signature", "verified with key "+quote(key.ID))
 }
 
-// lifetime tells when the token is good. Claims that it does not have are told
+// lifetime returns when the token is good. Claims that it does not have are told
 // of as well.
 func (t Trail) lifetime(r *registered, life *lifetime, now time.Time) {
 	var found []string
@@ -54,7 +54,7 @@ func (t Trail) lifetime(r *registered, life *lifetime, now time.Time) {
 	t("lifetime", strings.Join(append(found, "now "+clock(now)), ", "))
 }
 
-// audience tells whom the token is for, and which of these is taken, if one is.
+// audience returns whom the token is for, and which of these is taken, if one is.
 func (t Trail) audience(r *registered, taken string, no *Refusal, wanted []string) {
 	which := "none is"
 	if no == nil {
@@ -63,7 +63,7 @@ func (t Trail) audience(r *registered, taken string, no *Refusal, wanted []strin
 	t("audience", r.audiences()+": "+which+" among issuer.audiences ("+quoteAll(wanted)+")")
 }
 
-// mapped tells of a part of the user, and where it comes from. A part that nothing
+// mapped reports a part of the user, and where it comes from. A part that nothing
 // maps is not told of.
 func (t Trail) mapped(part string, values []string, err error, from string) {
 	switch {

@@ -14,9 +14,9 @@ import (
 // What is told of expressions decides nothing: for the verdict they are evaluated
 // by upstream's mappers, with a trail and without.
 
-// tellExtra tells of the extra keys, the one that every token with an id has
+// reportExtra reports the extra keys, the one that every token with an id has
 // first. Upstream evaluates them in order, up to one that cannot be.
-func (a *Authenticator) tellExtra(tokenID string, e *evaluation, trail Trail) {
+func (a *Authenticator) reportExtra(tokenID string, e *evaluation, trail Trail) {
 	const step = "extra"
 	if id := authenticationtokenjwt.CredentialIDForJTI(tokenID); id != "" {
 		trail(step, user.CredentialIDKey+" = "+quote(id)+`, from the claim "jti"`)
@@ -46,23 +46,23 @@ func (a *Authenticator) tellExtra(tokenID string, e *evaluation, trail Trail) {
 // variables are what upstream's mappers give to an expression about claims.
 func (e *evaluation) variables() map[string]any { return map[string]any{"claims": e.claims} }
 
-// ruleTeller tells of rules.
-type ruleTeller struct {
+// ruleReporter reports rules.
+type ruleReporter struct {
 	trail Trail
 	// looking is whether the next rule is looked at, and holding whether all rules
 	// so far have held.
 	looking, holding bool
 }
 
-// tellRules tells of each rule what it results in, in the order in which rules are
+// reportRules reports what each rule results in, in the order in which rules are
 // looked at: claims that must have a value, up to one that does not have it; then
 // expressions about claims, up to one that cannot be evaluated; then, if all of
 // these hold, the same about the user.
-func (a *Authenticator) tellRules(ctx context.Context, t *Token, info *authenticationv1.UserInfo, e *evaluation, trail Trail) {
-	rules := ruleTeller{trail, true, true}
+func (a *Authenticator) reportRules(ctx context.Context, t *Token, info *authenticationv1.UserInfo, e *evaluation, trail Trail) {
+	rules := ruleReporter{trail, true, true}
 	for i, rule := range a.config.ClaimValidationRules {
 		if rule.Claim != "" {
-			rules.required(claimRulePath(i), &requirement{named(rule.Claim), rule.RequiredValue}, t)
+			rules.required(claimRulePath(i), &requirement{newName(rule.Claim), rule.RequiredValue}, t)
 		}
 	}
 	for i, rule := range a.config.ClaimValidationRules {
@@ -82,8 +82,8 @@ func claimRulePath(i int) string { return fmt.Sprintf("claimValidationRules[%d]"
 
 const notLookedAt = "not looked at: "
 
-// required tells of a claim that must have a value.
-func (r *ruleTeller) required(path string, want *requirement, t *Token) {
+// required reports a claim that must have a value.
+func (r *ruleReporter) required(path string, want *requirement, t *Token) {
 	if !r.looking {
 		r.trail(path, notLookedAt+"the claim "+quote(want.claim.text)+" must be "+quote(want.value))
 		return
@@ -96,8 +96,8 @@ func (r *ruleTeller) required(path string, want *requirement, t *Token) {
 	r.trail(path, "true: the claim "+quote(want.claim.text)+" is "+quote(want.value))
 }
 
-// expression tells of an expression.
-func (r *ruleTeller) expression(ctx context.Context, path, text string, program cel.Program, variables map[string]any) {
+// expression reports an expression.
+func (r *ruleReporter) expression(ctx context.Context, path, text string, program cel.Program, variables map[string]any) {
 	text = bounded(text)
 	if !r.looking {
 		r.trail(path, notLookedAt+text)

@@ -36,7 +36,7 @@ func (a *Authenticator) Verify(ctx context.Context, t *Token, now time.Time, tra
 	if err := a.checkSignature(ctx, t, trail); err != nil {
 		return nil, err
 	}
-	proof := &Proof{ID: t.registered.jti.Text(), IssuedAt: representable(life.issuedAt), ExpiresAt: representable(life.expiresAt)}
+	proof := &Proof{ID: t.registered.jti.Text(), IssuedAt: clampTime(life.issuedAt), ExpiresAt: clampTime(life.expiresAt)}
 	if err := a.mapUser(ctx, t, proof, trail); err != nil {
 		return nil, err
 	}
@@ -114,11 +114,11 @@ func (a *Authenticator) checkSignature(ctx context.Context, t *Token, trail Trai
 }
 
 // clock is how a time is shown.
-func clock(t time.Time) string { return representable(t).UTC().Format(time.RFC3339) }
+func clock(t time.Time) string { return clampTime(t).UTC().Format(time.RFC3339) }
 
-// representable is the time, or the first or last one that RFC 3339 can write,
+// clampTime is the time, or the first or last one that RFC 3339 can write,
 // which is what JSON needs.
-func representable(t time.Time) time.Time {
+func clampTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
 	}

@@ -84,7 +84,7 @@ func prefixless(m apiserver.PrefixedClaimOrExpression, what string) (Warning, bo
 	return w, false
 }
 
-// requires tells whether a rule looks at the claim.
+// requires reports whether a rule looks at the claim.
 func requires(config *apiserver.JWTAuthenticator, claim string) bool {
 	return slices.ContainsFunc(config.ClaimValidationRules, func(rule apiserver.ClaimValidationRule) bool {
 		return rule.Claim == claim || strings.Contains(rule.Expression, claim)

@@ -117,7 +117,7 @@ type fetcher struct {
 	origin
 	agent  string
 	client http.Client
-	// err tells that the issuer cannot be asked.
+	// err means that the issuer cannot be asked.
 	err error
 }
 

@@ -212,11 +212,11 @@ func TestIssuerWithoutTrust(t *testing.T) {
 	_, server := served(t, signing("a"))
 	_, other := served(t, signing("a"))
 	other.Close()
-	old := httptest.NewUnstartedServer(http.NotFoundHandler())
-	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
-	old.Config.ErrorLog = server.Config.ErrorLog
-	old.StartTLS()
-	t.Cleanup(old.Close)
+	isStale := httptest.NewUnstartedServer(http.NotFoundHandler())
+	isStale.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
+	isStale.Config.ErrorLog = server.Config.ErrorLog
+	isStale.StartTLS()
+	t.Cleanup(isStale.Close)
 	named := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 	for name, c := range map[string]struct {
 		url, ca, want string
@@ -224,7 +224,7 @@ func TestIssuerWithoutTrust(t *testing.T) {
 		"another CA":         {server.URL, otherCA(t), "certificateAuthority must have the CA"},
 		"the system's CAs":   {server.URL, "", "certificateAuthority must have the CA"},
 		"another name":       {named, caOf(server), "certificateAuthority must have the CA"},
-		"an old TLS version": {old.URL, caOf(old), "protocol version"},
+		"an old TLS version": {isStale.URL, caOf(isStale), "protocol version"},
 		"no CA in the field": {server.URL, "not PEM", "certificateAuthority has no certificate"},
 		"nobody there":       {other.URL, caOf(server), "connection refused"},
 		"http":               {strings.Replace(server.URL, "https", "http", 1), caOf(server), "issuer.url: "},

@@ -53,10 +53,10 @@ type issuer struct {
 	// waiting is that of the Issuers.
 	waiting chan struct{}
 
-	// settled is closed when there are keys, or it is known that there are none for
+	// resolved is closed when there are keys, or it is known that there are none for
 	// now.
-	settled chan struct{}
-	settle  sync.Once
+	resolved chan struct{}
+	resolve  sync.Once
 
 	// ctx ends when the issuer is stopped.
 	ctx    context.Context
@@ -64,13 +64,13 @@ type issuer struct {
 	group  *sync.WaitGroup
 
 	mu sync.Mutex
-	// flight is the fetch in progress. None is begun when ctx is done.
-	flight *flight
+	// sharedFetch is the fetch in progress. None is begun when ctx is done.
+	sharedFetch *sharedFetch
 
-	// begun counts flights. It is written with the lock.
+	// begun counts fetches. It is written with the lock.
 	begun atomic.Int64
 
-	// state is written by the flight, of which there is one at a time.
+	// state is written by the fetch, of which there is one at a time.
 	state atomic.Pointer[state]
 }
 
@@ -79,20 +79,20 @@ type state struct {
 	// set is nil as long as no fetch was good.
 	set *keySet
 	// fetched is when the fetch of the set was begun, and number is that of its
-	// flight. It is by the wall clock alone, because the other stands still while
+	// fetch. It is by the wall clock alone, because the other stands still while
 	// the machine is suspended.
 	fetched time.Time
 	number  int64
 	// last is what became of the last fetch.
 	last result
-	// over tells that it failed, and that there was no set to go on with.
+	// over means that it failed, and that there was no set to go on with.
 	over bool
 }
 
-// flight is one fetch, for all who wait for it. Set and err may be read when done
+// sharedFetch is one fetch, for all who wait for it. Set and err may be read when done
 // is closed.
-type flight struct {
-	// number counts the flights of an issuer, from 1.
+type sharedFetch struct {
+	// number counts the fetches of an issuer, from 1.
 	number int64
 	began  time.Time
 	done   chan struct{}
@@ -103,7 +103,7 @@ type flight struct {
 func newIssuer(ctx context.Context, s settings, fetch func(context.Context) (*keySet, error), log *slog.Logger, count counters, group *sync.WaitGroup) *issuer {
 	i := &issuer{
 		settings: s, fetch: fetch, log: log, count: count, group: group,
-		limit: rate.NewLimiter(rate.Every(askEvery), askBurst), settled: make(chan struct{}),
+		limit: rate.NewLimiter(rate.Every(askEvery), askBurst), resolved: make(chan struct{}),
 	}
 	i.ctx, i.cancel = context.WithCancel(ctx)
 	i.state.Store(&state{last: fine})
@@ -112,8 +112,8 @@ func newIssuer(ctx context.Context, s settings, fetch func(context.Context) (*ke
 
 // newStatic is an issuer that is never asked.
 func newStatic(s settings, log *slog.Logger) *issuer {
-	i := &issuer{settings: s, log: log, cancel: func() {}, settled: make(chan struct{})}
-	close(i.settled)
+	i := &issuer{settings: s, log: log, cancel: func() {}, resolved: make(chan struct{})}
+	close(i.resolved)
 	set, err := parseKeys([]byte(s.keys))
 	if err != nil {
 		log.Error("the keys file of an issuer cannot be used", "error", err.Error(), "hint", "no token of this issuer is accepted")
@@ -128,15 +128,15 @@ func (i *issuer) begin(known *state) {
 	if known != nil {
 		s := &state{set: known.set, fetched: known.fetched, last: fine}
 		i.state.Store(s)
-		if i.good(s, time.Now()) {
-			i.settle.Do(func() { close(i.settled) })
+		if i.isUsable(s, time.Now()) {
+			i.resolve.Do(func() { close(i.resolved) })
 		}
 	}
 	i.group.Go(i.run)
 }
 
 func (i *issuer) stop() {
-	// With the lock, so that no flight begins afterwards.
+	// With the lock, so that no fetch begins afterwards.
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.cancel()
@@ -152,7 +152,7 @@ func pauses() *wait.Backoff {
 func (i *issuer) run() {
 	pause := pauses()
 	for {
-		f, err := i.fly()
+		f, err := i.joinFetch()
 		if err != nil {
 			return
 		}
@@ -175,59 +175,59 @@ func (i *issuer) run() {
 	}
 }
 
-// fly is the fetch in progress, or a new one.
-func (i *issuer) fly() (*flight, error) {
+// joinFetch returns the fetch in progress, or a new one.
+func (i *issuer) joinFetch() (*sharedFetch, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	switch {
-	case i.flight != nil:
-		return i.flight, nil
+	case i.sharedFetch != nil:
+		return i.sharedFetch, nil
 	case i.ctx.Err() != nil:
 		return nil, errStopped
 	default:
-		return i.launch(), nil
+		return i.startFetch(), nil
 	}
 }
 
-// flyFor is fly for a key that was not in memory when so many fetches had been
+// joinFetchFor is joinFetch for a key that was not in memory when so many fetches had been
 // begun. A fetch that has ended since is as good as a new one, which is not always
 // to be had.
-func (i *issuer) flyFor(id string, arrived int64) (*flight, lead, error) {
+func (i *issuer) joinFetchFor(id string, arrived int64) (*sharedFetch, lookupOutcome, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if s := i.state.Load(); i.good(s, time.Now()) && (s.number > arrived || len(s.set.find(id)) > 0) {
-		return landed(s), shared, nil
+	if s := i.state.Load(); i.isUsable(s, time.Now()) && (s.number > arrived || len(s.set.find(id)) > 0) {
+		return completedFetch(s), shared, nil
 	}
 	switch {
-	case i.flight != nil:
-		return i.flight, shared, nil
+	case i.sharedFetch != nil:
+		return i.sharedFetch, shared, nil
 	case i.ctx.Err() != nil:
 		return nil, refused, errStopped
 	case !i.limit.Allow():
 		return nil, refused, errRefused
 	default:
-		return i.launch(), fetched, nil
+		return i.startFetch(), fetched, nil
 	}
 }
 
-// launch begins a fetch. The caller holds the lock, there is none in progress, and
+// startFetch begins a fetch. The caller holds the lock, there is none in progress, and
 // the issuer is not stopped.
-func (i *issuer) launch() *flight {
-	f := &flight{number: i.begun.Add(1), began: time.Now(), done: make(chan struct{})}
-	i.flight = f
+func (i *issuer) startFetch() *sharedFetch {
+	f := &sharedFetch{number: i.begun.Add(1), began: time.Now(), done: make(chan struct{})}
+	i.sharedFetch = f
 	i.group.Go(func() { i.complete(f) })
 	return f
 }
 
-// landed is a flight that has ended.
-func landed(s *state) *flight {
-	f := &flight{number: s.number, set: s.set, done: make(chan struct{})}
+// completedFetch returns a fetch that has ended.
+func completedFetch(s *state) *sharedFetch {
+	f := &sharedFetch{number: s.number, set: s.set, done: make(chan struct{})}
 	close(f.done)
 	return f
 }
 
-// landed tells whether it has ended.
-func (f *flight) landed() bool {
+// isDone reports whether the fetch has ended.
+func (f *sharedFetch) isDone() bool {
 	select {
 	case <-f.done:
 		return true
@@ -252,18 +252,18 @@ func (i *issuer) wait() (leave func()) {
 
 // complete fetches, for nobody's context but the issuer's own: who began it may
 // be gone before others who wait.
-func (i *issuer) complete(f *flight) {
+func (i *issuer) complete(f *sharedFetch) {
 	ctx, cancel := context.WithTimeout(i.ctx, fetchTime)
 	defer cancel()
 	f.set, f.err = i.try(ctx)
 	if i.ctx.Err() == nil {
-		i.note(f)
+		i.record(f)
 	}
 	i.mu.Lock()
-	i.flight = nil
+	i.sharedFetch = nil
 	i.mu.Unlock()
 	close(f.done)
-	i.settle.Do(func() { close(i.settled) })
+	i.resolve.Do(func() { close(i.resolved) })
 }
 
 // try is a fetch that panics for nobody: what an issuer says goes through parsers
@@ -277,8 +277,8 @@ func (i *issuer) try(ctx context.Context) (set *keySet, err error) {
 	return i.fetch(ctx)
 }
 
-// note keeps what came of a fetch, and logs what has changed by it.
-func (i *issuer) note(f *flight) {
+// record keeps what came of a fetch, and logs what has changed by it.
+func (i *issuer) record(f *sharedFetch) {
 	before := i.state.Load()
 	next := &state{set: before.set, fetched: before.fetched, number: before.number, last: resultOf(f.err)}
 	i.count.fetches(next.last)
@@ -288,7 +288,7 @@ func (i *issuer) note(f *flight) {
 		i.logKeys(before, next)
 		return
 	}
-	next.over = !i.good(next, time.Now())
+	next.over = !i.isUsable(next, time.Now())
 	i.state.Store(next)
 	if next.last == before.last && next.over == before.over {
 		return
@@ -311,18 +311,18 @@ func (i *issuer) logKeys(before, next *state) {
 	switch {
 	case before.set == nil || before.last != fine:
 		i.log.Info("keys of an issuer fetched", attrs...)
-	case !before.set.same(next.set):
+	case !before.set.equals(next.set):
 		i.log.Info("keys of an issuer changed", attrs...)
 	}
 }
 
-// old tells whether keys that were fetched cannot be relied on any more.
-func (i *issuer) old(s *state, now time.Time) bool {
+// isStale reports whether keys that were fetched cannot be relied on any more.
+func (i *issuer) isStale(s *state, now time.Time) bool {
 	return !i.static && now.Sub(s.fetched) > i.maxAge
 }
 
-// good tells whether there is a set that can be relied on at a moment.
-func (i *issuer) good(s *state, now time.Time) bool { return s.set != nil && !i.old(s, now) }
+// isUsable reports whether there is a set that can be relied on at a moment.
+func (i *issuer) isUsable(s *state, now time.Time) bool { return s.set != nil && !i.isStale(s, now) }
 
 // Find implements jwt.Keys. A key that is in memory costs nobody anything. For
 // another the issuer is asked, if it may be asked now, and ctx bounds only how
@@ -332,14 +332,14 @@ func (i *issuer) good(s *state, now time.Time) bool { return s.set != nil && !i.
 // Find was called: an older one may be from before the key was made.
 func (i *issuer) Find(ctx context.Context, id string) ([]jwt.Key, error) {
 	s := i.state.Load()
-	if i.good(s, time.Now()) {
+	if i.isUsable(s, time.Now()) {
 		if keys := s.set.find(id); len(keys) > 0 {
 			return keys, nil
 		}
 	}
 	switch {
 	case !i.static:
-		return i.ask(ctx, id)
+		return i.findFetched(ctx, id)
 	case s.set == nil:
 		return nil, errStatic
 	default:
@@ -347,17 +347,17 @@ func (i *issuer) Find(ctx context.Context, id string) ([]jwt.Key, error) {
 	}
 }
 
-// ask finds a key that was not in memory.
-func (i *issuer) ask(ctx context.Context, id string) ([]jwt.Key, error) {
+// findFetched finds a key that was not in memory.
+func (i *issuer) findFetched(ctx context.Context, id string) ([]jwt.Key, error) {
 	arrived, led := i.begun.Load(), refused
 	defer func() { i.count.unknown(led) }()
 	waits := false
 	for {
-		f, how, err := i.flyFor(id, arrived) //nolint:contextcheck // others may wait for the same fetch
+		f, how, err := i.joinFetchFor(id, arrived) //nolint:contextcheck // others may wait for the same fetch
 		if led = how; err != nil {
 			return nil, err
 		}
-		if !f.landed() && !waits {
+		if !f.isDone() && !waits {
 			leave := i.wait()
 			if leave == nil {
 				if how == shared {

@@ -426,10 +426,10 @@ func TestNoIsFromALaterAnswer(t *testing.T) {
 			t.Error("a forged key id has a key")
 		}
 		of := i.issuers()[0]
-		if f, how, err := of.flyFor("other", 1); err != nil || how != shared || f.number != 2 {
+		if f, how, err := of.joinFetchFor("other", 1); err != nil || how != shared || f.number != 2 {
 			t.Errorf("after the second fetch, who came before it gets %+v (%s, %v)", f, how, err)
 		}
-		if f, how, err := of.flyFor("other", 2); err != nil || how != fetched || f.number != 3 {
+		if f, how, err := of.joinFetchFor("other", 2); err != nil || how != fetched || f.number != 3 {
 			t.Errorf("after the second fetch, who comes gets %+v (%s, %v)", f, how, err)
 		}
 	})

@@ -74,7 +74,7 @@ type Issuers struct {
 // settings are all of a configuration that the keys of an issuer depend on.
 type settings struct {
 	origin
-	// static tells that keys holds them, and that they are not fetched.
+	// static means that keys holds them, and that they are not fetched.
 	static           bool
 	keys             string
 	interval, maxAge time.Duration
@@ -131,7 +131,7 @@ func (i *Issuers) Provide(spec *authn.Spec) *View {
 	return v
 }
 
-// hasUser tells whether a URL has a user name, or a password, before its host.
+// hasUser reports whether a URL has a user name, or a password, before its host.
 // Whether the rest of it is a URL makes no difference.
 func hasUser(text string) bool {
 	_, rest, found := strings.Cut(text, "//")
@@ -245,7 +245,7 @@ type View struct {
 func (v *View) Wait(ctx context.Context) error {
 	for n, of := range v.all {
 		select {
-		case <-of.settled:
+		case <-of.resolved:
 		case <-ctx.Done():
 			return fmt.Errorf("keys not fetched yet: %s: %w", unsettled(v.all[n:]), ctx.Err())
 		}
@@ -257,7 +257,7 @@ func unsettled(all []*issuer) string {
 	var urls []string
 	for _, of := range all {
 		select {
-		case <-of.settled:
+		case <-of.resolved:
 		default:
 			urls = append(urls, quoted(of.url))
 		}

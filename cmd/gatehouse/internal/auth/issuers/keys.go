@@ -46,8 +46,8 @@ func (s *keySet) find(id string) []jwt.Key {
 	return s.byID[id]
 }
 
-// same tells whether two sets have the same keys.
-func (s *keySet) same(other *keySet) bool {
+// equals reports whether two sets have the same keys.
+func (s *keySet) equals(other *keySet) bool {
 	return slices.EqualFunc(s.all, other.all, func(a, b jwt.Key) bool {
 		public, ok := a.Public.(interface{ Equal(x crypto.PublicKey) bool })
 		return ok && a.ID == b.ID && a.Algorithm == b.Algorithm && public.Equal(b.Public)

@@ -130,7 +130,7 @@ func TestSameKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := set.same(other); got != c.want {
+		if got := set.equals(other); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

@@ -6,19 +6,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// lead is what a key id that was not in memory led to.
-type lead string
+// lookupOutcome is what a key id that was not in memory led to.
+type lookupOutcome string
 
 const (
 	// fetched is a fetch that was begun for it.
-	fetched lead = "fetched"
+	fetched lookupOutcome = "fetched"
 	// shared is one that was in progress.
-	shared lead = "shared"
+	shared lookupOutcome = "shared"
 	// refused is that none was allowed, or that too many waited for it.
-	refused lead = "refused"
+	refused lookupOutcome = "refused"
 )
 
-// metrics tell which keys there are and how well they are kept up to date. The
+// metrics show which keys there are and how well they are kept up to date. The
 // label is the issuer's URL in the configuration.
 type metrics struct {
 	keys, timestamp  *prometheus.Desc
@@ -47,15 +47,15 @@ func newMetrics() *metrics {
 // counting.
 type counters struct {
 	results map[result]prometheus.Counter
-	leads   map[lead]prometheus.Counter
+	leads   map[lookupOutcome]prometheus.Counter
 }
 
 func (m *metrics) of(url string) counters {
-	c := counters{results: map[result]prometheus.Counter{}, leads: map[lead]prometheus.Counter{}}
+	c := counters{results: map[result]prometheus.Counter{}, leads: map[lookupOutcome]prometheus.Counter{}}
 	for _, r := range []result{fine, unreachable, invalid} {
 		c.results[r] = m.fetches.WithLabelValues(url, string(r))
 	}
-	for _, l := range []lead{fetched, shared, refused} {
+	for _, l := range []lookupOutcome{fetched, shared, refused} {
 		c.leads[l] = m.unknown.WithLabelValues(url, string(l))
 	}
 	return c
@@ -63,7 +63,7 @@ func (m *metrics) of(url string) counters {
 
 func (c counters) fetches(r result) { c.results[r].Inc() }
 
-func (c counters) unknown(l lead) { c.leads[l].Inc() }
+func (c counters) unknown(l lookupOutcome) { c.leads[l].Inc() }
 
 // drop forgets an issuer.
 func (m *metrics) drop(url string) {
@@ -85,7 +85,7 @@ func (m *metrics) collect(ch chan<- prometheus.Metric, all []*issuer) {
 	keys, at := map[string]int{}, map[string]time.Time{}
 	for _, i := range all {
 		n, s := 0, i.state.Load()
-		if i.good(s, now) {
+		if i.isUsable(s, now) {
 			n = len(s.set.all)
 		}
 		keys[i.url] = max(keys[i.url], n)

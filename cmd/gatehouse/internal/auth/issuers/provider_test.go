@@ -250,7 +250,7 @@ func ids(t testing.TB, keys jwt.Keys, id string) []string {
 	return list
 }
 
-// finds tells whether a key is found; an error is not an answer.
+// finds reports whether a key is found; an error is not an answer.
 func finds(t testing.TB, keys jwt.Keys, id string) bool {
 	t.Helper()
 	return len(ids(t, keys, id)) > 0

@@ -205,7 +205,7 @@ const (
 	accountDisabled = 0x2
 )
 
-// disabled tells why an entry is of an account that may not be used, if so. A bind
+// disabled returns why an entry is of an account that may not be used, if so. A bind
 // would be refused; but a session that is renewed has none.
 func disabled(entry *ldap.Entry, now time.Time) string {
 	for _, value := range valuesOf(entry, attributeAccountControl) {

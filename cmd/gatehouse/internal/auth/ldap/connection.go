@@ -135,7 +135,7 @@ func secondsUntilEnd(ctx context.Context) int {
 	return max(1, int(time.Until(deadline)/time.Second)+1)
 }
 
-// usable tells whether another request can be sent.
+// usable reports whether another request can be sent.
 func (c *connection) usable() bool { return !c.broken && !c.ldap.IsClosing() }
 
 // close ends the connection, politely if there is somebody to be polite to.

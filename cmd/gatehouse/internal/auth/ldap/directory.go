@@ -89,7 +89,7 @@ func New(o Options) (*Directory, error) {
 	return d, nil
 }
 
-// Same tells whether New would return just such a Directory for other options of
+// Same reports whether New would return just such a Directory for other options of
 // the same clock, so that this one can go on with the connections that it has.
 func (d *Directory) Same(o Options) bool {
 	return d.options.BindPassword == o.BindPassword && reflect.DeepEqual(d.options.Config, o.Config)

@@ -16,10 +16,10 @@ type failure struct {
 	server, doing string
 	// err says what happened.
 	err error
-	// down tells whether the server is to blame: another one, or the same one on a
+	// down reports whether the server is to blame: another one, or the same one on a
 	// new connection, may do better.
 	down bool
-	// final tells that it must not be tried again all the same.
+	// final means that it must not be tried again all the same.
 	final bool
 }
 
@@ -72,7 +72,7 @@ func resultCode(err error) (code uint16, answered bool) {
 	return result.ResultCode, true
 }
 
-// isDown tells whether a server says that it is the one to blame.
+// isDown reports whether a server says that it is the one to blame.
 func isDown(code uint16) bool {
 	return code == ldap.LDAPResultBusy || code == ldap.LDAPResultUnavailable
 }
@@ -108,7 +108,7 @@ func codeText(code uint16) string {
 	return fmt.Sprintf("result %d (%s)", code, name)
 }
 
-// blamed tells whether an error is a server's failure, and whether to ask
+// blamed reports whether an error is a server's failure, and whether to ask
 // somewhere else for it.
 func blamed(err error) (down, elsewhere bool) {
 	var f *failure

@@ -31,7 +31,7 @@ type filterUse struct {
 	attributes []string
 }
 
-// compares tells whether an attribute is compared with what {} stands for.
+// compares reports whether an attribute is compared with what {} stands for.
 func (u *filterUse) compares(attribute string) bool {
 	return slices.ContainsFunc(u.attributes, func(name string) bool { return strings.EqualFold(name, attribute) })
 }

@@ -9,7 +9,7 @@ import (
 // maxName is the longest name that anybody types, in bytes.
 const maxName = 256
 
-// isName tells whether an account can have a name: whatever else was typed is
+// isName reports whether an account can have a name: whatever else was typed is
 // not worth a search. That is text without control characters, and without white
 // space around it, which comparisons in the directory do not look at.
 func isName(name string) bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// isPassword tells whether a password may be sent. A bind with an empty one
+// isPassword reports whether a password may be sent. A bind with an empty one
 // succeeds on many servers, without proof of anything (RFC 4513, section 5.1.2),
 // and servers that end texts at NUL take a password that begins with one for
 // empty.
@@ -98,7 +98,7 @@ func activeDirectoryReason(err error) string {
 // success: all that the bind is good for is a new password.
 const changeAfterReset = 2
 
-// restricted tells whether a successful bind is not good for a login.
+// restricted reports whether a successful bind is not good for a login.
 func restricted(result *ldap.SimpleBindResult) error {
 	control, ok := ldap.FindControl(result.Controls, ldap.ControlTypeBeheraPasswordPolicy).(*ldap.ControlBeheraPasswordPolicy)
 	if ok && control.Error == changeAfterReset {

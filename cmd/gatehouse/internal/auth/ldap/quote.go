@@ -16,7 +16,7 @@ func quote(text string) string {
 	return strconv.Quote(text)
 }
 
-// isAttribute tells whether a text is an attribute description (RFC 4512,
+// isAttribute reports whether a text is an attribute description (RFC 4512,
 // section 2.5): a name or an OID, with options.
 func isAttribute(text string) bool {
 	if text == "" || len(text) > quoted {

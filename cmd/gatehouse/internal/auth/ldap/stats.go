@@ -24,7 +24,7 @@ type ServerStats struct {
 	// not reached, had no acceptable certificate, did not answer in time, or said
 	// that it is busy or unavailable.
 	Failures uint64
-	// PassedOver tells whether other servers are asked first, since it failed.
+	// PassedOver reports whether other servers are asked first, since it failed.
 	PassedOver bool
 }
 

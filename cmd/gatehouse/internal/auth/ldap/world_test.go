@@ -153,7 +153,7 @@ func eventuallyTold(t *testing.T, d *ldap.Directory, name string) (*authn.Accoun
 	}
 }
 
-// couldNotTell tells whether an error is neither a yes nor a no.
+// couldNotTell reports whether an error is neither a yes nor a no.
 func couldNotTell(err error) bool {
 	return err != nil && !errors.Is(err, authn.ErrNoAccount) && !errors.Is(err, authn.ErrWrongPassword)
 }

@@ -323,14 +323,14 @@ func foldName(name string) string {
 	return strings.Join(strings.FieldsFunc(norm.NFKC.String(name), unicode.IsSpace), " ")
 }
 
-// Familiar tells whether a client has logged in to any account recently.
+// Familiar reports whether a client has logged in to any account recently.
 func (a *Attempts) Familiar(client string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.known[digestOf(client)] > 0
 }
 
-// isFamiliar tells whether the client has logged in to the account recently.
+// isFamiliar reports whether the client has logged in to the account recently.
 func (a *Attempts) isFamiliar(k pairKey, now time.Time) bool {
 	known := a.familiar.get(k.account)
 	return known != nil && slices.ContainsFunc(*known, func(x address) bool {

@@ -36,5 +36,5 @@ func (b *bucket) take(now time.Time, r Rate) {
 // give gives back one that was taken.
 func (b *bucket) give(r Rate) { b.full = b.full.Add(-r.Every) }
 
-// idle tells whether the bucket is as good as a new one.
+// idle reports whether the bucket is as good as a new one.
 func (b *bucket) idle(now time.Time) bool { return !b.full.After(now) }

@@ -25,7 +25,7 @@ type Event struct {
 	// Client is the address of the caller, as limits know it.
 	Client string
 
-	// Directory is the name of the directory, and Renewal tells whether a login
+	// Directory is the name of the directory, and Renewal reports whether a login
 	// token was to be renewed. They are about logins alone.
 	Directory string
 	Renewal   bool

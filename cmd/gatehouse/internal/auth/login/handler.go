@@ -188,7 +188,7 @@ func (e *endpoint) handle(ctx context.Context, c *call, client netip.Prefix) (a 
 	return e.answer(ctx, c)
 }
 
-// turn runs the part of a call that is bounded in number, and tells whether it was
+// turn runs the part of a call that is bounded in number, and reports whether it was
 // run at all.
 func (c *call) turn(ctx context.Context, run func()) bool {
 	leave := c.endpoint.turns.enter(ctx, c.endpoint.Attempts.Familiar(c.event.Client))

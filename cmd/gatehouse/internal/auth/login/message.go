@@ -65,7 +65,7 @@ func loginSentence(r authn.Reason) string {
 	return sentence(r)
 }
 
-// proven tells whether a token that is refused for the reason was shown by
+// proven reports whether a token that is refused for the reason was shown by
 // somebody who holds it, rather than forged: such a one may know the details.
 func proven(r authn.Reason) bool {
 	switch r { //nolint:exhaustive // all others may be forged

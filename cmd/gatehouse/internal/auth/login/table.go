@@ -7,9 +7,9 @@ import "container/list"
 type table[K comparable, V any] struct {
 	// most is how many entries there are at most, but for those that are in use.
 	most int
-	// used tells whether an entry must not go now. Few entries are in use.
+	// used reports whether an entry must not go now. Few entries are in use.
 	used func(*V) bool
-	// over tells whether an entry is as good as none; the oldest go then.
+	// over reports whether an entry is as good as none; the oldest go then.
 	over func(*V) bool
 	// gone, if set, is told of each entry that goes.
 	gone func(K, *V)

@@ -137,7 +137,7 @@ func (c *Cache) ofSource(source string) ([]entry, error) {
 	return found, nil
 }
 
-// CountOf tells how many credentials there are of a Source, such as the address of
+// CountOf returns how many credentials there are of a Source, such as the address of
 // a Gatehouse.
 func (c *Cache) CountOf(source string) (int, error) {
 	found, err := c.ofSource(source)
@@ -284,7 +284,7 @@ func (c *Cache) remove(which func(file string) bool) (removed int, err error) {
 	return removed, errors.Join(problems...)
 }
 
-// isOurs tells whether a file has a name that this package gives: the directory
+// isOurs reports whether a file has a name that this package gives: the directory
 // may have been named by mistake.
 func isOurs(file string) bool {
 	name, _, _ := strings.Cut(file, ".")

@@ -24,7 +24,7 @@ type Asker interface {
 	Username(ctx context.Context, who string) (string, error)
 	// Password asks for the password without showing it.
 	Password(ctx context.Context, who string) (string, error)
-	// Again says why a password was refused, and tells whether it can be asked
+	// Again says why a password was refused, and reports whether it can be asked
 	// for once more.
 	Again(why string) bool
 }

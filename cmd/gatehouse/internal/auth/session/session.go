@@ -73,7 +73,7 @@ func (c *Credential) usable(now time.Time) bool {
 type Method interface {
 	// Identity is the same for the life of the Method.
 	Identity() Identity
-	// Fits tells whether a credential of this Identity is of whom this login is for:
+	// Fits reports whether a credential of this Identity is of whom this login is for:
 	// where the Identity names nobody, the one in the cache may be somebody else's.
 	Fits(c *Credential) bool
 	// Login asks a person.
@@ -117,7 +117,7 @@ type Session struct {
 
 // Get returns a credential that is good for now: the one in the cache, that one
 // renewed, or that of a new login, which takes the place of one that does not fit.
-// Fresh tells that it was not there at once. The error is ErrNeedsPerson, or a
+// Fresh means that it was not there at once. The error is ErrNeedsPerson, or a
 // *RefusedError for a definite no, or both if a renewal was refused and nobody can
 // be asked, or means that it could not be told.
 func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error) {

@@ -194,7 +194,7 @@ func (c *Cluster) delete(ctx context.Context, token *authn.Token, dryRun bool) e
 	return explain(c.tokens.Delete(ctx, token.Name, options), "delete", tokenResource, token.Name)
 }
 
-// Used tells what the status of the tokens says, which is to the hour.
+// Used returns what the status of the tokens says, which is to the hour.
 func (c *Cluster) Used(ctx context.Context) (map[string]time.Time, error) {
 	used := map[string]time.Time{}
 	err := each(ctx, c.tokens, tokenResource, func(u *unstructured.Unstructured) {

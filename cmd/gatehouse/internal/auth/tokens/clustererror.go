@@ -37,13 +37,13 @@ func explain(err error, verb, resource, name string) error {
 	case class == apierr.Unauthorized:
 		return errors.New("the API server does not take the credentials of the kubeconfig (hint: kubectl auth whoami, with the same kubeconfig and context)")
 	case apierr.LacksRight(err, verb):
-		return &rightError{fmt.Sprintf("%s (hint: %s)", said(err), apierr.GrantHint("a ClusterRole", verb, resource+" in "+v1alpha1.GroupVersion.Group))}
+		return &rightError{fmt.Sprintf("%s (hint: %s)", singleLineError(err), apierr.GrantHint("a ClusterRole", verb, resource+" in "+v1alpha1.GroupVersion.Group))}
 	case class == apierr.Invalid, class == apierr.Forbidden:
 		return &refusedError{findings(err, object(kindOf(resource), name))}
 	case class == apierr.Unreachable && verb != "list" && !errors.Is(err, context.Canceled):
-		return fmt.Errorf("%w: %s (hint: look with kubectl get %s)", errUncertain, said(err), strings.TrimSpace(resource+" "+name))
+		return fmt.Errorf("%w: %s (hint: look with kubectl get %s)", errUncertain, singleLineError(err), strings.TrimSpace(resource+" "+name))
 	default:
-		return errors.New(said(err))
+		return errors.New(singleLineError(err))
 	}
 }
 
@@ -65,21 +65,21 @@ func findings(err error, object string) diagnostic.List {
 	one := diagnostic.Diagnostic{Severity: diagnostic.Error, Source: config.ClusterSource, Object: object}
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Details == nil || len(status.ErrStatus.Details.Causes) == 0 {
-		one.Message = said(err)
+		one.Message = singleLineError(err)
 		return diagnostic.List{one}
 	}
 	var list diagnostic.List
 	for _, cause := range status.ErrStatus.Details.Causes {
-		one.Field, one.Message = line(cause.Field), line(cause.Message)
+		one.Field, one.Message = singleLine(cause.Field), singleLine(cause.Message)
 		list = append(list, one)
 	}
 	return list
 }
 
-// said is what the API server said, on one line, without the text of a token.
-func said(err error) string { return line(err.Error()) }
+// singleLineError is what the API server said, on one line, without the text of a token.
+func singleLineError(err error) string { return singleLine(err.Error()) }
 
-func line(text string) string {
+func singleLine(text string) string {
 	text = strings.Join(strings.Fields(truncate.Runes(text, maxQuoted)), " ")
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {

@@ -32,8 +32,8 @@ const (
 	// usageQPS and usageBurst bound what all uses cost the API server, in requests a
 	// second and at one time.
 	usageQPS, usageBurst = 5, 5
-	// usagePatience bounds one request.
-	usagePatience = 10 * time.Second
+	// usageTimeout bounds one request.
+	usageTimeout = 10 * time.Second
 	// usageRetry and usageForbidden are how long no use of a token is noted after one
 	// could not be, and after one that somebody has to allow first.
 	usageRetry, usageForbidden = time.Minute, 10 * time.Minute
@@ -182,7 +182,7 @@ func (u *ClusterUsage) write(ctx context.Context, id string, use *clusterUse) {
 // last is when the token was last used by what its status says. What the API server
 // has in memory is recent enough.
 func (u *ClusterUsage) last(ctx context.Context, id string, uid types.UID) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, usagePatience)
+	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
 	found, err := u.client.Get(ctx, id, metav1.GetOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -199,7 +199,7 @@ func (u *ClusterUsage) last(ctx context.Context, id string, uid types.UID) (time
 
 // patch writes when the token was used into its status, if it is still this token.
 func (u *ClusterUsage) patch(ctx context.Context, id string, uid types.UID, at time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, usagePatience)
+	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": uid},
@@ -233,5 +233,5 @@ func (u *ClusterUsage) report(class apierr.Class, err error) {
 		hint = "apply the definitions: " + version.Remedy
 	default:
 	}
-	u.log.Warn("use of access tokens", "error", "when they were last used cannot be written: "+said(err), "hint", hint)
+	u.log.Warn("use of access tokens", "error", "when they were last used cannot be written: "+singleLineError(err), "hint", hint)
 }

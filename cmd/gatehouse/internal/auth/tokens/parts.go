@@ -34,12 +34,12 @@ func parts(text []byte) []part {
 		}
 		start = at
 	}
-	for line := range bytes.Lines(text[offset:]) {
-		end := offset + len(line)
+	for singleLine := range bytes.Lines(text[offset:]) {
+		end := offset + len(singleLine)
 		switch {
-		case isMarker(line, "---"):
+		case isMarker(singleLine, "---"):
 			cut(offset)
-		case isMarker(line, "..."):
+		case isMarker(singleLine, "..."):
 			cut(end)
 		}
 		offset = end
@@ -48,9 +48,9 @@ func parts(text []byte) []part {
 	return all
 }
 
-// isMarker tells whether a line is the marker, or begins with it.
-func isMarker(line []byte, marker string) bool {
-	rest, ok := bytes.CutPrefix(line, []byte(marker))
+// isMarker reports whether a line is the marker, or begins with it.
+func isMarker(singleLine []byte, marker string) bool {
+	rest, ok := bytes.CutPrefix(singleLine, []byte(marker))
 	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
 }
 

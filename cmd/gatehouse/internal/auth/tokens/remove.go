@@ -220,7 +220,7 @@ func tokenID(value any) string {
 	return name
 }
 
-// inList tells whether a document is a list that the token may be in. Items of a
+// inList reports whether a document is a list that the token may be in. Items of a
 // typed list need not say what they are.
 func inList(value any, id string) bool {
 	object, _ := value.(map[string]any)

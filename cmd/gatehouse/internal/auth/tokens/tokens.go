@@ -52,7 +52,7 @@ type Store interface {
 	// Revoke keeps a revocation, and says where. The error of a name that is taken
 	// is ErrExists. A dry run keeps nothing.
 	Revoke(ctx context.Context, revocation *v1alpha1.TokenRevocation, dryRun bool) (place string, err error)
-	// Used tells when each token was last used, by its id. It knows only what was
+	// Used returns when each token was last used, by its id. It knows only what was
 	// noted: a token that is not in it may have been used all the same.
 	Used(ctx context.Context) (map[string]time.Time, error)
 }

@@ -109,7 +109,7 @@ func (u *Usage) Note(id string, at time.Time) {
 	}
 }
 
-// Used tells when each token was last used.
+// Used returns when each token was last used.
 func (u *Usage) Used() map[string]time.Time {
 	return maps.Collect(u.all)
 }

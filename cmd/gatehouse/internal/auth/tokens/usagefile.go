@@ -67,16 +67,16 @@ func writeUsage(file string, used iter.Seq2[string, time.Time]) error {
 		// As json.Marshal would write it, without having all of it in memory.
 		w := bufio.NewWriter(to)
 		_, err := w.WriteString(`{"lastUsed":{`)
-		line := []byte("\n")
+		singleLine := []byte("\n")
 		for id, at := range used {
-			line = strconv.AppendQuote(line, id)
-			line = append(line, ':', '"')
-			line = at.AppendFormat(line, time.RFC3339)
-			line = append(line, '"')
-			if _, err = w.Write(line); err != nil {
+			singleLine = strconv.AppendQuote(singleLine, id)
+			singleLine = append(singleLine, ':', '"')
+			singleLine = at.AppendFormat(singleLine, time.RFC3339)
+			singleLine = append(singleLine, '"')
+			if _, err = w.Write(singleLine); err != nil {
 				return err
 			}
-			line = append(line[:0], ",\n"...)
+			singleLine = append(singleLine[:0], ",\n"...)
 		}
 		_, end := w.WriteString("\n}}\n")
 		return errors.Join(err, end, w.Flush())

@@ -99,7 +99,7 @@ func (r *Recorder) Write(object corev1.ObjectReference, warning bool, reason, no
 	if warning {
 		kind = corev1.EventTypeWarning
 	}
-	r.write(object, kind, reason, clean(note))
+	r.write(object, kind, reason, sanitize(note))
 }
 
 func (r *Recorder) write(object corev1.ObjectReference, kind, reason, note string) {
@@ -109,7 +109,7 @@ func (r *Recorder) write(object corev1.ObjectReference, kind, reason, note strin
 	r.recorder.Event(&object, kind, reason, note)
 }
 
-// typeOf tells what somebody should look at from what is as it should be.
+// typeOf returns the type of an Event: Warning for what somebody should look at.
 func typeOf(e *certs.Event) string {
 	if e.Err != nil {
 		return corev1.EventTypeWarning
@@ -132,11 +132,11 @@ func noteOf(e *certs.Event) string {
 	if e.Err != nil {
 		parts = append(parts, e.Err.Error())
 	}
-	return clean(strings.Join(parts, ": "))
+	return sanitize(strings.Join(parts, ": "))
 }
 
-// clean makes one line of bounded length.
-func clean(text string) string {
+// sanitize makes one line of bounded length.
+func sanitize(text string) string {
 	note := strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\n", "; ")
 	note = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

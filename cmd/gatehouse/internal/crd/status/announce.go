@@ -29,7 +29,7 @@ func (w *writer) announce(ctx context.Context, v *view, o *outcome, before, afte
 	if o.Use == Previous && was.Reason != v1alpha1.PreviousVersionReason {
 		w.c.cfg.Record(object, true, v1alpha1.PreviousVersionReason, "The last version without errors is used, in place of the object as it is now.")
 	}
-	if text := bounded(o.NotSent); text != "" && !strings.Contains(was.Message, text) {
+	if text := joinRemarks(o.NotSent); text != "" && !strings.Contains(was.Message, text) {
 		w.c.cfg.Record(object, true, v1alpha1.NotSentReason, text)
 	}
 	if text := v.outdated[o.Kind]; text != "" && w.outdated[o.Kind] != text {
@@ -52,7 +52,7 @@ func (w *writer) definition(ctx context.Context, kind string) corev1.ObjectRefer
 	reference := corev1.ObjectReference{
 		APIVersion: definitions.GroupVersion().String(), Kind: "CustomResourceDefinition", Name: resourceOf(kind) + "." + v1alpha1.GroupVersion.Group,
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if found, err := w.c.cfg.Client.Resource(definitions).Get(ctx, reference.Name, metav1.GetOptions{}); err == nil {
 		reference.UID = found.GetUID()

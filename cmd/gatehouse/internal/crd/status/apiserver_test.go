@@ -190,7 +190,7 @@ func (s *server) get(t *testing.T, o Object) (*unstructured.Unstructured, fields
 		t.Fatal(err)
 	}
 	var e entry
-	e.take(found)
+	e.observe(found)
 	return found, e.fields
 }
 
@@ -269,7 +269,7 @@ func TestAPIServer(t *testing.T) {
 	b.Use(report("2", policy, token))
 	s.wantStatus(t, policy, "observed 2, "+healthy)
 	// Not with the next report that would come anyway. A busy machine may take a while for the one that comes now.
-	if took := time.Since(changed); took > reportPause+requestTime {
+	if took := time.Since(changed); took > reportPause+requestTimeout {
 		t.Errorf("Ready came %s after the last replica", took)
 	}
 	s.told(t)
@@ -306,15 +306,15 @@ func TestAPIServer(t *testing.T) {
 
 	// Another install thinks otherwise.
 	s.allow(t, otherNamespace)
-	other := s.start(t, otherNamespace, "c")
-	other.Use(Report{Digest: "1", Outcomes: []Outcome{invalid(policy, Unused, "unknown field")}})
+	isOther := s.start(t, otherNamespace, "c")
+	isOther.Use(Report{Digest: "1", Outcomes: []Outcome{invalid(policy, Unused, "unknown field")}})
 	soon(t, "the other install says that there is another one", func() (bool, string) {
-		text := other.log.String()
+		text := isOther.log.String()
 		return strings.Contains(text, `another install of Gatehouse, namespace/name \"`+namespace+`/gatehouse\"`), text
 	})
 	s.wantStatus(t, policy, "observed 2, "+healthy)
 	s.told(t, "StatusContested")
-	other.stop()
+	isOther.stop()
 
 	// A definition loses its status, a right is taken away, and a definition goes.
 	lacks(t, b, s, policy, token)

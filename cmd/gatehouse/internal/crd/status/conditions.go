@@ -53,17 +53,17 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 
 func compiled(o *outcome) metav1.Condition {
 	switch {
-	case !o.usable():
-		return condition(v1alpha1.CompiledCondition, metav1.ConditionFalse, v1alpha1.InvalidReason, bounded(o.findings()))
+	case !o.isUsable():
+		return condition(v1alpha1.CompiledCondition, metav1.ConditionFalse, v1alpha1.InvalidReason, joinRemarks(o.findings()))
 	case len(o.Findings) > 0:
-		return condition(v1alpha1.CompiledCondition, metav1.ConditionTrue, v1alpha1.WarningsReason, bounded(o.findings()))
+		return condition(v1alpha1.CompiledCondition, metav1.ConditionTrue, v1alpha1.WarningsReason, joinRemarks(o.findings()))
 	default:
 		return condition(v1alpha1.CompiledCondition, metav1.ConditionTrue, v1alpha1.CompiledReason, "There are no errors.")
 	}
 }
 
-// usable tells whether the object as it was read has no errors.
-func (o *outcome) usable() bool { return o.Use == Current && o.Findings.Err() == nil }
+// isUsable reports whether the object as it was read has no errors.
+func (o *outcome) isUsable() bool { return o.Use == Current && o.Findings.Err() == nil }
 
 // findings are those of the object, errors first. Where they were found is known to
 // whoever looks at the object.
@@ -98,7 +98,7 @@ func (v *view) ready(o *outcome) (metav1.Condition, time.Time) {
 	var again time.Time
 	for i := range v.others {
 		one := &v.others[i]
-		number, known := v.seen[one.digest]
+		number, known := v.lastSeen[one.digest]
 		if known && number >= o.since {
 			continue
 		}
@@ -151,13 +151,13 @@ func (v *view) degraded(o *outcome) metav1.Condition {
 		reasons = append(reasons, v1alpha1.NotSentReason)
 		remarks = append(remarks, o.NotSent...)
 	}
-	if o.usable() && len(o.Findings) > 0 {
+	if o.isUsable() && len(o.Findings) > 0 {
 		reasons = append(reasons, v1alpha1.WarningsReason)
 		remarks = append(remarks, o.findings()...)
 	}
 	switch {
 	case len(reasons) > 0:
-		return condition(v1alpha1.DegradedCondition, metav1.ConditionTrue, reasons[0], bounded(remarks))
+		return condition(v1alpha1.DegradedCondition, metav1.ConditionTrue, reasons[0], joinRemarks(remarks))
 	case o.Use == Unused:
 		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.NotUsedReason, "The object is not used, which the condition Ready explains.")
 	default:
@@ -165,8 +165,8 @@ func (v *view) degraded(o *outcome) metav1.Condition {
 	}
 }
 
-// bounded is one remark a line, as many as there is room for.
-func bounded(remarks []string) string {
+// joinRemarks is one remark a line, as many as there is room for.
+func joinRemarks(remarks []string) string {
 	const room = len("\nand 1000000 more")
 	var b strings.Builder
 	for i, remark := range remarks {
@@ -193,9 +193,9 @@ func find(all []metav1.Condition, kind string) *metav1.Condition {
 	return nil
 }
 
-// settled are conditions with the times since when each has its status: that which it
+// withTransitionTimes are conditions with the times since when each has its status: that which it
 // has in the cluster, as long as it does not change.
-func settled(wanted, before []metav1.Condition, now time.Time) []metav1.Condition {
+func withTransitionTimes(wanted, before []metav1.Condition, now time.Time) []metav1.Condition {
 	for i := range wanted {
 		wanted[i].LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		if b := find(before, wanted[i].Type); b != nil && b.Status == wanted[i].Status && !b.LastTransitionTime.IsZero() {
@@ -205,7 +205,7 @@ func settled(wanted, before []metav1.Condition, now time.Time) []metav1.Conditio
 	return wanted
 }
 
-// sameConditions tells whether the cluster says what is wanted already. Conditions of
+// sameConditions reports whether the cluster says what is wanted already. Conditions of
 // somebody else are not looked at.
 func sameConditions(wanted, found []metav1.Condition) bool {
 	for i := range wanted {

@@ -69,7 +69,7 @@ func (c *Controller) elect(ctx context.Context) {
 }
 
 func (c *Controller) electionLease() string {
-	return shortened(c.cfg.Group+"-status", maxLeaseName)
+	return shortenName(c.cfg.Group+"-status", maxLeaseName)
 }
 
 // term is the time in which this replica may be elected, once at most.
@@ -128,7 +128,7 @@ func (l *lock) what(verb string) string {
 
 // Get implements resourcelock.Interface.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	record, raw, err := l.Interface.Get(ctx)
 	if !apierrors.IsNotFound(err) {
@@ -139,7 +139,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 // Create implements resourcelock.Interface.
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := l.Interface.Create(ctx, record)
 	if !apierrors.IsAlreadyExists(err) {
@@ -150,7 +150,7 @@ func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 
 // Update implements resourcelock.Interface.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := l.Interface.Update(ctx, record)
 	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {

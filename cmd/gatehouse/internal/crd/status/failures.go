@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// requestTime bounds a request to the API server.
-	requestTime = 10 * time.Second
+	// requestTimeout bounds a request to the API server.
+	requestTimeout = 10 * time.Second
 	// longestError bounds text of other programs in the log, in bytes.
 	longestError = 500
 )

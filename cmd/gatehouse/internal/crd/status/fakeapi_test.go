@@ -388,11 +388,11 @@ func (a *fakeAPI) apply(at, resource, subresource string, sent map[string]any, m
 	leaves("metadata\x00annotations", metadata["annotations"], found)
 	var causes []any
 	for path, value := range wanted {
-		for other := range o.owners[path] {
-			if other != manager && !reflect.DeepEqual(found[path], value) {
+		for isOther := range o.owners[path] {
+			if isOther != manager && !reflect.DeepEqual(found[path], value) {
 				causes = append(causes, map[string]any{
 					"reason": "FieldManagerConflict", "field": strings.ReplaceAll(path, "\x00", "."),
-					"message": fmt.Sprintf("conflict with %q using gatehouse.dev/v1alpha1", other),
+					"message": fmt.Sprintf("conflict with %q using gatehouse.dev/v1alpha1", isOther),
 				})
 			}
 		}

@@ -24,8 +24,8 @@ type current struct {
 	digest   string
 	outdated map[string]string
 	outcomes map[key]*outcome
-	// seen is at which of our reports each digest was last ours.
-	seen map[string]uint64
+	// lastSeen is at which of our reports each digest was last ours.
+	lastSeen map[string]uint64
 }
 
 // outcome is that of an object, and since which of our reports its version is the
@@ -52,7 +52,7 @@ func (h *history) add(r *Report, now time.Time) {
 	defer h.mu.Unlock()
 	h.number++
 	next := &current{
-		digest: r.Digest, outdated: r.Outdated, outcomes: make(map[key]*outcome, len(r.Outcomes)), seen: maps.Clone(h.last.seen),
+		digest: r.Digest, outdated: r.Outdated, outcomes: make(map[key]*outcome, len(r.Outcomes)), lastSeen: maps.Clone(h.last.lastSeen),
 	}
 	for i := range r.Outcomes {
 		o := &r.Outcomes[i]
@@ -62,13 +62,13 @@ func (h *history) add(r *Report, now time.Time) {
 		}
 		next.outcomes[keyOf(&o.Object)] = kept
 	}
-	if next.seen == nil {
-		next.seen = map[string]uint64{}
+	if next.lastSeen == nil {
+		next.lastSeen = map[string]uint64{}
 	}
-	next.seen[r.Digest] = h.number
-	if len(next.seen) > remembered {
-		oldest := slices.MinFunc(slices.Collect(maps.Keys(next.seen)), func(a, b string) int { return cmp.Compare(next.seen[a], next.seen[b]) })
-		delete(next.seen, oldest)
+	next.lastSeen[r.Digest] = h.number
+	if len(next.lastSeen) > remembered {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(next.lastSeen)), func(a, b string) int { return cmp.Compare(next.lastSeen[a], next.lastSeen[b]) })
+		delete(next.lastSeen, oldest)
 	}
 	h.last = next
 }
@@ -79,7 +79,7 @@ func (h *history) get() *current {
 	return h.last
 }
 
-// sameVersion tells whether two outcomes are of the same version of an object, used
+// sameVersion reports whether two outcomes are of the same version of an object, used
 // in the same way.
 func sameVersion(a, b *Outcome) bool {
 	type version struct {

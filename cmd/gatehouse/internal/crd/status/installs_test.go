@@ -15,13 +15,13 @@ func TestTwoInstalls(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
 		o := w.make("AdmissionPolicy", "p")
-		one, other := w.start(t, "a", inNamespace("one")), w.start(t, "b", inNamespace("other"))
+		one, isOther := w.start(t, "a", inNamespace("one")), w.start(t, "b", inNamespace("other"))
 		one.Use(report("1", o))
 		elected()
-		other.Use(Report{Digest: "1", Outcomes: []Outcome{invalid(o, Unused, "unknown field")}})
+		isOther.Use(Report{Digest: "1", Outcomes: []Outcome{invalid(o, Unused, "unknown field")}})
 		elected()
 		w.wantStatus(t, o, "observed 1, "+healthy)
-		if text := other.log.String(); strings.Count(text, "WARN") != 1 || !strings.Contains(text, `another install of Gatehouse, namespace/name \"one/gatehouse\"`) {
+		if text := isOther.log.String(); strings.Count(text, "WARN") != 1 || !strings.Contains(text, `another install of Gatehouse, namespace/name \"one/gatehouse\"`) {
 			t.Errorf("the log of the second install is\n%s", text)
 		}
 		list := w.events.taken()
@@ -41,13 +41,13 @@ func TestTwoInstalls(t *testing.T) {
 		if now := w.get(t, o); says(now) != says(stable) {
 			t.Errorf("the status goes from %q to %q, and nobody changed anything", says(stable), says(now))
 		}
-		for _, p := range []*process{one, other} {
+		for _, p := range []*process{one, isOther} {
 			if n := strings.Count(p.log.String(), "WARN"); n != 1 {
 				t.Errorf("%d warnings in eight hours:\n%s", n, p.log)
 			}
 		}
 		one.stop()
-		other.stop()
+		isOther.stop()
 	})
 }
 

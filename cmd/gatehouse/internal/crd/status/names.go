@@ -20,11 +20,11 @@ const (
 // managerOf is whose fields ours are in metadata.managedFields. It is the same for
 // all replicas of an install, so that each goes on where another one ended.
 func managerOf(namespace, group string) string {
-	return shortened(managerPrefix+namespace+"/"+group, metav1validation.FieldManagerMaxLength)
+	return shortenName(managerPrefix+namespace+"/"+group, metav1validation.FieldManagerMaxLength)
 }
 
-// shortened is a name of bounded length that different names do not share.
-func shortened(name string, longest int) string {
+// shortenName is a name of bounded length that different names do not share.
+func shortenName(name string, longest int) string {
 	if len(name) <= longest {
 		return name
 	}

@@ -26,8 +26,8 @@ type numbers struct {
 	waiting []key
 }
 
-// hurry has counts looked at soon, because there are others.
-func (n *numbers) hurry() {
+// countSoon has counts looked at soon, because there are others.
+func (n *numbers) countSoon() {
 	if soon := n.last.Add(hurryPause); soon.Before(n.next) {
 		n.next = soon
 	}
@@ -43,7 +43,7 @@ func (w *writer) writeCounts(ctx context.Context, v *view, a *agenda) {
 	a.add(n.next)
 	for len(n.waiting) > 0 && ctx.Err() == nil {
 		o := v.outcomes[n.waiting[0]]
-		if o != nil && w.countable(o) {
+		if o != nil && w.isCountable(o) {
 			if next := w.known[keyOf(&o.Object)].countedAt.Add(countsPause); time.Now().Before(next) {
 				a.add(next)
 				return // those behind were written later
@@ -78,18 +78,18 @@ func (w *writer) count(v *view) {
 	}
 	n.waiting = n.waiting[:0]
 	for _, o := range w.order {
-		if w.countable(o) && w.countsOf(o) != nil {
+		if w.isCountable(o) && w.countsOf(o) != nil {
 			n.waiting = append(n.waiting, keyOf(&o.Object))
 		}
 	}
 	slices.SortStableFunc(n.waiting, func(a, b key) int { return w.known[a].countedAt.Compare(w.known[b].countedAt) })
 }
 
-// countable tells whether counts of an object can be written: it has conditions, and
+// isCountable reports whether counts of an object can be written: it has conditions, and
 // nothing keeps it from being written.
-func (w *writer) countable(o *outcome) bool {
+func (w *writer) isCountable(o *outcome) bool {
 	e, k, now := w.known[keyOf(&o.Object)], w.kinds[o.Kind], time.Now()
-	return e != nil && k != nil && !e.stale && !e.other(o) && !now.Before(e.next) && !now.Before(k.next) &&
+	return e != nil && k != nil && !e.stale && !e.isOther(o) && !now.Before(e.next) && !now.Before(k.next) &&
 		e.fields.ObservedGeneration == o.Generation
 }
 

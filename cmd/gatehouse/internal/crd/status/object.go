@@ -40,16 +40,16 @@ type entry struct {
 
 // memory is what is known of the writes of an object, whatever is read of it.
 type memory struct {
-	// looked is the version of the object that it was read for.
-	looked version
+	// readFor is the version of the object that it was read for.
+	readFor version
 	// next is before when it is not tried again, after failures in a row.
 	next     time.Time
 	failures int
 	// countedAt is when counts were last written.
 	countedAt time.Time
-	// unplaced is whether its status could not be found.
-	unplaced bool
-	contest  *contest
+	// hasNoStatus is whether its status could not be found.
+	hasNoStatus     bool
+	managerConflict *managerConflict
 }
 
 // version is one of an object that can be told from all others.
@@ -58,8 +58,8 @@ type version struct {
 	generation int64
 }
 
-// contest is that another manager keeps a field of ours.
-type contest struct {
+// managerConflict is that another manager keeps a field of ours.
+type managerConflict struct {
 	manager string
 	// wrote is when it wrote last, as the API server has it, and since is from when
 	// on it has been that, by our clock.
@@ -97,13 +97,13 @@ func (c *Controller) list(ctx context.Context, kind string, do func(*unstructure
 }
 
 func (c *Controller) listPage(ctx context.Context, kind string, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return c.resource(key{kind: kind}).List(ctx, options)
 }
 
 func (c *Controller) read(ctx context.Context, k key) (*unstructured.Unstructured, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return c.resource(k).Get(ctx, k.name, metav1.GetOptions{})
 }
@@ -121,14 +121,14 @@ func (c *Controller) apply(ctx context.Context, k key, e *entry, f *fields, forc
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": k.kind, "metadata": metadata, "status": status,
 	}}
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return c.resource(k).ApplyStatus(ctx, k.name, object, metav1.ApplyOptions{FieldManager: c.manager, Force: force})
 }
 
-// take notes what an object is in the cluster. A status that is not ours to read
+// observe notes what an object is in the cluster. A status that is not ours to read
 // counts as none.
-func (e *entry) take(object *unstructured.Unstructured) {
+func (e *entry) observe(object *unstructured.Unstructured) {
 	e.uid, e.generation, e.version, e.stale = object.GetUID(), object.GetGeneration(), object.GetResourceVersion(), false
 	e.fields = fields{}
 	status, ok := object.Object["status"].(map[string]any)
@@ -151,8 +151,8 @@ func reference(o *Object) corev1.ObjectReference {
 // otherManager finds in the words of the API server who keeps a field of ours.
 var otherManager = regexp.MustCompile(`conflict with "([^"]{1,200})"`)
 
-// contestant tells whose field it is that an error of a write is about.
-func contestant(err error) (string, bool) {
+// conflictingManager returns whose field it is that an error of a write is about.
+func conflictingManager(err error) (string, bool) {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsConflict(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
 		return "", false

@@ -40,8 +40,8 @@ type replica struct {
 	started     time.Time
 	text        string // of the counts
 	counts      map[string]PolicyCount
-	// seen is when the report was last seen to change, by our clock.
-	seen time.Time
+	// lastSeen is when the report was last seen to change, by our clock.
+	lastSeen time.Time
 	// alive is whether it is waited for.
 	alive bool
 }
@@ -97,7 +97,7 @@ func (r *replicas) follow(ctx context.Context) {
 		if apierr.Classify(err) == apierr.Expired {
 			err = nil // it is listed anew
 		}
-		if time.Since(began) > requestTime {
+		if time.Since(began) > requestTimeout {
 			failures = 0
 		}
 		if failures++; err != nil {
@@ -134,7 +134,7 @@ func (r *replicas) list(ctx context.Context) error {
 }
 
 func (r *replicas) listPage(ctx context.Context, options metav1.ListOptions) (*coordinationv1.LeaseList, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return r.c.cfg.Leases.Leases(r.c.cfg.Namespace).List(ctx, options)
 }
@@ -151,10 +151,10 @@ func (r *replicas) replace(found map[string]*coordinationv1.Lease, version strin
 	for _, lease := range found {
 		r.put(lease, now)
 		// Nobody knows when it was last written while nobody looked.
-		r.known[lease.Name].seen = now
+		r.known[lease.Name].lastSeen = now
 	}
 	r.version, r.listed = version, true
-	r.judge(now)
+	r.updateLiveness(now)
 	poke(r.changed)
 }
 
@@ -185,13 +185,13 @@ func (r *replicas) watch(ctx context.Context, works func()) error {
 				return apierrors.FromObject(event.Object)
 			}
 			if lease, ok := event.Object.(*coordinationv1.Lease); ok {
-				r.happened(ctx, event.Type, lease)
+				r.observeEvent(ctx, event.Type, lease)
 			}
 		}
 	}
 }
 
-func (r *replicas) happened(ctx context.Context, how watch.EventType, lease *coordinationv1.Lease) {
+func (r *replicas) observeEvent(ctx context.Context, how watch.EventType, lease *coordinationv1.Lease) {
 	now := time.Now()
 	r.mu.Lock()
 	r.version = lease.ResourceVersion
@@ -204,7 +204,7 @@ func (r *replicas) happened(ctx context.Context, how watch.EventType, lease *coo
 		different = r.put(lease, now)
 	case watch.Bookmark, watch.Error:
 	}
-	different = r.judge(now) || different
+	different = r.updateLiveness(now) || different
 	over := r.over(now)
 	r.mu.Unlock()
 	if different {
@@ -215,7 +215,7 @@ func (r *replicas) happened(ctx context.Context, how watch.EventType, lease *coo
 	}
 }
 
-// put notes what a Lease says, and tells whether its digest is another one.
+// put notes what a Lease says, and reports whether its digest is another one.
 func (r *replicas) put(lease *coordinationv1.Lease, now time.Time) (different bool) {
 	before := r.known[lease.Name]
 	if before != nil && before.version == lease.ResourceVersion {
@@ -223,7 +223,7 @@ func (r *replicas) put(lease *coordinationv1.Lease, now time.Time) (different bo
 	}
 	one := &replica{
 		lease: lease.Name, name: lease.Name, uid: lease.UID, version: lease.ResourceVersion, created: lease.CreationTimestamp.Time,
-		digest: lease.Annotations[digestAnnotation], text: lease.Annotations[countsAnnotation], seen: now,
+		digest: lease.Annotations[digestAnnotation], text: lease.Annotations[countsAnnotation], lastSeen: now,
 	}
 	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
 		one.name = *holder
@@ -245,12 +245,12 @@ func (r *replicas) put(lease *coordinationv1.Lease, now time.Time) (different bo
 	return before == nil || before.digest != one.digest
 }
 
-// judge finds out who is waited for, and tells whether that is different. A process
+// updateLiveness finds out who is waited for, and reports whether that is different. A process
 // whose name was given to a newer one is not: it has ended.
-func (r *replicas) judge(now time.Time) (different bool) {
+func (r *replicas) updateLiveness(now time.Time) (different bool) {
 	newest := r.newest()
 	for _, one := range r.known {
-		alive := now.Sub(one.seen) <= silence && !one.created.Before(newest[one.name])
+		alive := now.Sub(one.lastSeen) <= heartbeatTimeout && !one.created.Before(newest[one.name])
 		different = different || alive != one.alive
 		one.alive = alive
 	}
@@ -278,9 +278,9 @@ func (r *replicas) over(now time.Time) []replica {
 	for _, one := range r.known {
 		life := reportLife
 		if one.created.Before(newest[one.name]) {
-			life = silence
+			life = heartbeatTimeout
 		}
-		if now.Sub(one.seen) > life && one.lease != r.c.lease && len(over) < tidied {
+		if now.Sub(one.lastSeen) > life && one.lease != r.c.lease && len(over) < tidied {
 			over = append(over, *one)
 		}
 	}
@@ -292,7 +292,7 @@ func (r *replicas) over(now time.Time) []replica {
 
 // remove deletes a Lease as it was seen: one that was written since stays.
 func (r *replicas) remove(ctx context.Context, one *replica) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	what := "remove Leases of replicas that are gone"
 	err := r.c.cfg.Leases.Leases(r.c.cfg.Namespace).Delete(ctx, one.lease, metav1.DeleteOptions{

@@ -27,11 +27,11 @@ const (
 	// reportPause is between two changes of a report, and countsPause between two
 	// looks at the counts.
 	reportPause, countsPause = time.Second, time.Minute
-	// silence is how long a replica that does not renew its report is waited for, and
+	// heartbeatTimeout is how long a replica that does not renew its report is waited for, and
 	// reportLife how long its report is kept.
-	silence, reportLife = time.Minute, 10 * time.Minute
-	// leaveTime bounds how long the removal of a report is waited for.
-	leaveTime = 5 * time.Second
+	heartbeatTimeout, reportLife = time.Minute, 10 * time.Minute
+	// removeTimeout bounds how long the removal of a report is waited for.
+	removeTimeout = 5 * time.Second
 )
 
 // report keeps the Lease of this process until the context ends.
@@ -43,7 +43,7 @@ func (c *Controller) report(ctx context.Context) {
 		countedAt time.Time
 		failures  int
 	)
-	defer c.leave(ctx)
+	defer c.removeReport(ctx)
 	for ctx.Err() == nil {
 		if countedAt.IsZero() || time.Since(countedAt) >= countsPause {
 			counts, countedAt = encodeCounts(c.cfg.Policies(), maxCounts), time.Now()
@@ -69,7 +69,7 @@ func (c *Controller) report(ctx context.Context) {
 }
 
 func (c *Controller) writeReport(ctx context.Context, counts string) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	lease := coordinationv1ac.Lease(c.lease, c.cfg.Namespace).
 		WithLabels(map[string]string{reportLabel: c.labelValue()}).
@@ -78,17 +78,17 @@ func (c *Controller) writeReport(ctx context.Context, counts string) error {
 		}).
 		WithSpec(coordinationv1ac.LeaseSpec().
 			WithHolderIdentity(c.cfg.Replica).
-			WithLeaseDurationSeconds(int32(silence / time.Second)).
+			WithLeaseDurationSeconds(int32(heartbeatTimeout / time.Second)).
 			WithRenewTime(metav1.NewMicroTime(c.cfg.Now())))
 	// The Lease is ours alone: whatever else is in these fields is a mistake.
 	_, err := c.cfg.Leases.Leases(c.cfg.Namespace).Apply(ctx, lease, metav1.ApplyOptions{FieldManager: c.manager, Force: true})
 	return err
 }
 
-// leave removes the report, so that nobody waits for this process. Where it cannot,
+// removeReport removes the report, so that nobody waits for this process. Where it cannot,
 // the others wait for a minute.
-func (c *Controller) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+func (c *Controller) removeReport(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
 	err := c.cfg.Leases.Leases(c.cfg.Namespace).Delete(ctx, c.lease, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -98,7 +98,7 @@ func (c *Controller) leave(ctx context.Context) {
 }
 
 func (c *Controller) labelValue() string {
-	return shortened(c.cfg.Group, validation.LabelValueMaxLength)
+	return shortenName(c.cfg.Group, validation.LabelValueMaxLength)
 }
 
 // leaseHint returns what to do about a failed request for a Lease, and what it costs.

@@ -106,12 +106,12 @@ func New(cfg Config) *Controller {
 	_, _ = rand.Read(random) // it never fails
 	return &Controller{
 		cfg: cfg, manager: managerOf(cfg.Namespace, cfg.Group), metrics: newMetrics(), started: cfg.Now().Truncate(time.Second),
-		lease:   shortened(cfg.Group+"-report-"+cfg.Replica, maxLeaseName) + "-" + hex.EncodeToString(random),
+		lease:   shortenName(cfg.Group+"-report-"+cfg.Replica, maxLeaseName) + "-" + hex.EncodeToString(random),
 		history: newHistory(), reported: make(chan struct{}, 1), decided: make(chan struct{}, 1), begun: make(chan struct{}),
 	}
 }
 
-// Use tells what this replica uses from now on. It does not wait for anything. The
+// Use sets what this replica uses from now on. It does not wait for anything. The
 // caller does not change the report afterwards.
 func (c *Controller) Use(r Report) {
 	c.history.add(&r, time.Now())
@@ -145,7 +145,7 @@ func poke(ch chan<- struct{}) {
 	}
 }
 
-// pause waits, and tells whether the context has not ended.
+// pause waits, and reports whether the context has not ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -29,8 +29,8 @@ func TestTrouble(t *testing.T) {
 		// most is how many requests there may be in the hour beside those of a steady
 		// state. Other is whether objects of other kinds have their status in spite of it,
 		// and all whether all have.
-		most       int
-		other, all bool
+		most         int
+		isOther, all bool
 	}{
 		{"no right to list a kind", only("list", policies, errForbidden), []string{`cannot list admissionpolicies|a ClusterRole must allow get and list of admissionpolicies`}, 60, true, false},
 		{"no right to write a status", only("patch", policies+"/status", errForbidden), []string{`cannot write the status of admissionpolicies|patch of admissionpolicies/status in gatehouse.dev`}, 150, true, false},
@@ -73,9 +73,9 @@ func TestTrouble(t *testing.T) {
 					t.Errorf("%d warnings, want %d:\n%s", len(warnings), len(tc.lines), strings.Join(warnings, ""))
 				}
 				for _, want := range tc.lines {
-					one, other, _ := strings.Cut(want, "|")
-					if text := strings.Join(warnings, ""); !strings.Contains(text, one) || !strings.Contains(text, other) {
-						t.Errorf("no line with %q and %q in\n%s", one, other, text)
+					one, isOther, _ := strings.Cut(want, "|")
+					if text := strings.Join(warnings, ""); !strings.Contains(text, one) || !strings.Contains(text, isOther) {
+						t.Errorf("no line with %q and %q in\n%s", one, isOther, text)
 					}
 				}
 				want := "observed 0, Compiled  , Ready  , Degraded  "
@@ -83,7 +83,7 @@ func TestTrouble(t *testing.T) {
 					want = "observed 1, " + healthy
 				}
 				w.wantStatus(t, policy, want)
-				if tc.other {
+				if tc.isOther {
 					want = "observed 1, " + healthy
 				}
 				w.wantStatus(t, token, want)

@@ -150,7 +150,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// leads tells whether a process is the one that writes.
+// leads reports whether a process is the one that writes.
 func (p *process) leads(t *testing.T) bool {
 	t.Helper()
 	return testutil.ToFloat64(p.metrics.leader) == 1
@@ -184,8 +184,8 @@ func settle() {
 // is gone: its Lease ends leaseTime after a candidate saw it renewed, and a candidate
 // looks every tryPause and up to [leaderelection.JitterFactor] of it more.
 func elected() {
-	const look = tryPause + time.Duration(leaderelection.JitterFactor*float64(tryPause))
-	time.Sleep(leaseTime + 2*look + time.Second)
+	const relist = tryPause + time.Duration(leaderelection.JitterFactor*float64(tryPause))
+	time.Sleep(leaseTime + 2*relist + time.Second)
 	synctest.Wait()
 }
 

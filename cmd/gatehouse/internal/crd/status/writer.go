@@ -96,13 +96,13 @@ func (c *Controller) lead(ctx context.Context) {
 
 func (w *writer) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		next := w.pass(ctx)
+		next := w.reconcile(ctx)
 		timer := time.NewTimer(time.Until(next))
 		select {
 		case <-w.c.decided:
 		case <-w.replicas.changed:
 		case <-w.podsMoved:
-			w.numbers.hurry()
+			w.numbers.countSoon()
 		case <-timer.C:
 		case <-ctx.Done():
 		}
@@ -119,39 +119,39 @@ func (a *agenda) add(t time.Time) {
 	}
 }
 
-// pass does what is to be done now, and tells when to look again.
-func (w *writer) pass(ctx context.Context) time.Time {
+// reconcile does what is to be done now, and tells when to look again.
+func (w *writer) reconcile(ctx context.Context) time.Time {
 	a := &agenda{}
 	a.add(time.Now().Add(relistPause))
 	v, ok := w.view()
 	if !ok {
 		return a.next // whoever finds the replicas tells
 	}
-	for _, name := range w.kindsOf() {
-		w.look(ctx, v, name, a)
+	for _, name := range w.listKinds() {
+		w.relist(ctx, v, name, a)
 	}
 	for _, o := range w.order {
 		if ctx.Err() != nil {
 			return a.next
 		}
-		if w.overtaken(v) {
+		if w.isOutdated(v) {
 			a.add(time.Now())
 			return a.next
 		}
-		if w.due(v, o, a) {
+		if w.isDue(v, o, a) {
 			if err := w.conditions.Wait(ctx); err != nil {
 				return a.next
 			}
 			w.write(ctx, v, o, nil)
-			w.due(v, o, a) // when to try again, if that failed
+			w.isDue(v, o, a) // when to try again, if that failed
 		}
 	}
 	w.writeCounts(ctx, v, a)
 	return a.next
 }
 
-// overtaken tells whether something happened that a pass does not know.
-func (w *writer) overtaken(v *view) bool {
+// isOutdated reports whether something happened that a pass does not know.
+func (w *writer) isOutdated(v *view) bool {
 	select {
 	case <-w.replicas.changed:
 		return true
@@ -176,7 +176,7 @@ func (w *writer) view() (*view, bool) {
 	for i := range others {
 		lease := others[i].lease
 		still[lease] = true
-		if _, ours := v.seen[others[i].digest]; ours {
+		if _, ours := v.lastSeen[others[i].digest]; ours {
 			delete(w.unknown, lease)
 		} else if w.unknown[lease].IsZero() {
 			w.unknown[lease] = now
@@ -186,8 +186,8 @@ func (w *writer) view() (*view, bool) {
 	return v, ok
 }
 
-// kindsOf are the kinds that there are objects of, in order.
-func (w *writer) kindsOf() []string {
+// listKinds are the kinds that there are objects of, in order.
+func (w *writer) listKinds() []string {
 	var names []string
 	for _, o := range w.order {
 		if len(names) == 0 || names[len(names)-1] != o.Kind {
@@ -197,8 +197,8 @@ func (w *writer) kindsOf() []string {
 	return names
 }
 
-// look reads all objects of a kind, if that is due.
-func (w *writer) look(ctx context.Context, v *view, name string, a *agenda) {
+// relist reads all objects of a kind, if that is due.
+func (w *writer) relist(ctx context.Context, v *view, name string, a *agenda) {
 	k := w.kinds[name]
 	if k == nil {
 		k = &kind{}
@@ -225,7 +225,7 @@ func (w *writer) look(ctx context.Context, v *view, name string, a *agenda) {
 			e = &entry{}
 			w.known[at] = e
 		}
-		e.take(object)
+		e.observe(object)
 		if degraded := find(e.fields.Conditions, v1alpha1.DegradedCondition); degraded != nil {
 			if text := v.outdated[name]; text != "" && strings.Contains(degraded.Message, truncate.Bytes(text, maxRemark)) {
 				w.outdated[name] = text
@@ -237,7 +237,7 @@ func (w *writer) look(ctx context.Context, v *view, name string, a *agenda) {
 		a.add(k.next)
 		return
 	}
-	w.worked(k, "list "+resourceOf(name))
+	w.recovered(k, "list "+resourceOf(name))
 	k.listed = time.Now()
 	a.add(k.listed.Add(relistPause))
 	maps.DeleteFunc(w.known, func(at key, _ *entry) bool { return at.kind == name && !found[at] })
@@ -248,18 +248,18 @@ func resourceOf(kind string) string {
 	return resource.Resource
 }
 
-// due tells whether the conditions of an object are to be written now. If there is
+// isDue reports whether the conditions of an object are to be written now. If there is
 // something to be done later, it is put on the agenda.
-func (w *writer) due(v *view, o *outcome, a *agenda) bool {
+func (w *writer) isDue(v *view, o *outcome, a *agenda) bool {
 	k := w.kinds[o.Kind]
 	if k.listed.IsZero() {
 		return false // its list is on the agenda
 	}
 	now := time.Now()
 	e := w.known[keyOf(&o.Object)]
-	wanted := e == nil || e.stale || e.toBeRead(o)
+	wanted := e == nil || e.stale || e.mustRead(o)
 	if !wanted {
-		if e.other(o) {
+		if e.isOther(o) {
 			return false // there will be a report of it as it is
 		}
 		conditions, again := v.conditions(o)
@@ -283,13 +283,13 @@ func (w *writer) due(v *view, o *outcome, a *agenda) bool {
 	return true
 }
 
-// other tells whether the object in the cluster is not the one that the outcome is of.
-func (e *entry) other(o *outcome) bool { return e.uid != o.UID || e.generation != o.Generation }
+// isOther reports whether the object in the cluster is not the one that the outcome is of.
+func (e *entry) isOther(o *outcome) bool { return e.uid != o.UID || e.generation != o.Generation }
 
-// toBeRead tells whether the object may have become what the outcome is of since it
+// mustRead reports whether the object may have become what the outcome is of since it
 // was read. One that is newer than the outcome is not read again.
-func (e *entry) toBeRead(o *outcome) bool {
-	return (e.uid != o.UID || e.generation < o.Generation) && e.looked != version{o.UID, o.Generation}
+func (e *entry) mustRead(o *outcome) bool {
+	return (e.uid != o.UID || e.generation < o.Generation) && e.readFor != version{o.UID, o.Generation}
 }
 
 // write brings the status of an object up to date, with counts if there are any. It
@@ -302,12 +302,12 @@ func (w *writer) write(ctx context.Context, v *view, o *outcome, counts *fields)
 		w.known[at] = e
 	}
 	for tries := 1; ; tries++ {
-		if e.stale || e.toBeRead(o) {
+		if e.stale || e.mustRead(o) {
 			if object := w.readAgain(ctx, o, e); object == nil {
 				return
 			}
 		}
-		if e.other(o) {
+		if e.isOther(o) {
 			return
 		}
 		conditions, again := v.conditions(o)
@@ -316,7 +316,7 @@ func (w *writer) write(ctx context.Context, v *view, o *outcome, counts *fields)
 		}
 		f := &fields{
 			ObjectStatus: v1alpha1.ObjectStatus{
-				ObservedGeneration: o.Generation, Conditions: settled(conditions, e.fields.Conditions, w.c.cfg.Now()),
+				ObservedGeneration: o.Generation, Conditions: withTransitionTimes(conditions, e.fields.Conditions, w.c.cfg.Now()),
 			},
 			Requests: e.fields.Requests, Pods: e.fields.Pods,
 		}
@@ -338,13 +338,13 @@ func (w *writer) readAgain(ctx context.Context, o *outcome, e *entry) *unstructu
 	object, err := w.c.read(ctx, keyOf(&o.Object))
 	switch {
 	case err == nil:
-		w.worked(k, "get "+resourceOf(o.Kind))
-		e.take(object)
-		e.looked = version{o.UID, o.Generation}
+		w.recovered(k, "get "+resourceOf(o.Kind))
+		e.observe(object)
+		e.readFor = version{o.UID, o.Generation}
 		return object
 	case apierr.Classify(err) == apierr.NotFound:
 		// It was removed, and a report will say so.
-		*e = entry{memory: memory{looked: version{o.UID, o.Generation}}}
+		*e = entry{memory: memory{readFor: version{o.UID, o.Generation}}}
 		return nil
 	default:
 		w.failed(ctx, k, o.Kind, "get "+resourceOf(o.Kind), err)
@@ -352,12 +352,12 @@ func (w *writer) readAgain(ctx context.Context, o *outcome, e *entry) *unstructu
 	}
 }
 
-// send writes a status, and tells whether it is worth another try at once.
+// send writes a status, and reports whether it is worth another try at once.
 func (w *writer) send(ctx context.Context, v *view, o *outcome, e *entry, f *fields) (again bool) {
 	k := w.kinds[o.Kind]
 	what := "write the status of " + resourceOf(o.Kind)
 	object, err := w.c.apply(ctx, keyOf(&o.Object), e, f, false)
-	if manager, is := contestant(err); is {
+	if manager, is := conflictingManager(err); is {
 		w.c.metrics.count(contested)
 		object, err = w.contested(ctx, o, e, f, manager)
 		if object == nil && err == nil {
@@ -367,10 +367,10 @@ func (w *writer) send(ctx context.Context, v *view, o *outcome, e *entry, f *fie
 	switch class := apierr.Classify(err); {
 	case err == nil:
 		w.c.metrics.count(written)
-		w.worked(k, what)
+		w.recovered(k, what)
 		before := e.fields
-		e.take(object)
-		e.failures, e.unplaced, e.next = 0, false, time.Time{}
+		e.observe(object)
+		e.failures, e.hasNoStatus, e.next = 0, false, time.Time{}
 		if f.Requests != before.Requests || f.Pods != before.Pods {
 			e.countedAt = time.Now()
 		}
@@ -381,9 +381,9 @@ func (w *writer) send(ctx context.Context, v *view, o *outcome, e *entry, f *fie
 		e.stale = true
 		w.postpone(e, time.Second) // if it is not tried at once
 		return true
-	case class == apierr.NotFound && !e.unplaced:
+	case class == apierr.NotFound && !e.hasNoStatus:
 		// Either the object was removed, or it has no status.
-		e.unplaced, e.stale = true, true
+		e.hasNoStatus, e.stale = true, true
 		return true
 	case class == apierr.NotFound, class == apierr.Unserved:
 		err = fmt.Errorf("%w: %w", errNoStatus, err)
@@ -418,13 +418,13 @@ func (w *writer) contested(ctx context.Context, o *outcome, e *entry, f *fields,
 	if object == nil {
 		return nil, nil //nolint:nilnil // it is told, and tried again
 	}
-	if e.other(o) {
+	if e.isOther(o) {
 		return nil, nil //nolint:nilnil // a report will come
 	}
 	now, wrote := time.Now(), lastWrite(object, manager)
-	known := e.contest
+	known := e.managerConflict
 	if known == nil || known.manager != manager {
-		e.contest = &contest{manager: manager, wrote: wrote, since: now}
+		e.managerConflict = &managerConflict{manager: manager, wrote: wrote, since: now}
 		w.postpone(e, contestPause)
 		return nil, nil //nolint:nilnil // as above
 	}
@@ -461,7 +461,7 @@ func (w *writer) failed(ctx context.Context, k *kind, name, what string, err err
 	w.reporter.failed(ctx, what, class, err, hint)
 }
 
-func (w *writer) worked(k *kind, what string) {
+func (w *writer) recovered(k *kind, what string) {
 	k.failures, k.next = 0, time.Time{}
 	w.reporter.recovered(what)
 }

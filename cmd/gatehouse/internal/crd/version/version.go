@@ -1,4 +1,4 @@
-// Package version tells whether the CustomResourceDefinitions in a cluster are
+// Package version reports whether the CustomResourceDefinitions in a cluster are
 // those of this program.
 //
 // An older definition drops fields that the program knows, and a newer one has fields
@@ -34,9 +34,9 @@ const Remedy = "gatehouse manifests --crds | kubectl apply --server-side -f -"
 const (
 	// interval is how often the definitions are looked at, and soon while something
 	// is wrong with one.
-	interval, soon = time.Minute, 5 * time.Second
-	// patience bounds one look at all of them.
-	patience = 30 * time.Second
+	interval, retryInterval = time.Minute, 5 * time.Second
+	// requestTimeout bounds one look at all of them.
+	requestTimeout = 30 * time.Second
 	// maxQuoted bounds, in bytes, what others have written and a message repeats.
 	maxQuoted = 200
 )
@@ -54,17 +54,17 @@ type Config struct {
 type Definitions struct {
 	client  dynamic.NamespaceableResourceInterface
 	log     *slog.Logger
-	wanted  []wanted
+	desired []desired
 	changed chan struct{}
 
 	mu    sync.Mutex
 	known map[string]Problem
-	// unsure are the kinds of which nothing could be told, by the class of the error.
-	unsure map[string]apierr.Class
+	// unverified are the kinds of which nothing could be told, by the class of the error.
+	unverified map[string]apierr.Class
 }
 
-// wanted is a definition of this program.
-type wanted struct {
+// desired is a definition of this program.
+type desired struct {
 	name, kind, version string
 	revision            int
 }
@@ -77,14 +77,14 @@ func New(c Config) (*Definitions, error) {
 		return nil, err
 	}
 	d := &Definitions{
-		client:  c.Client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}),
-		log:     c.Log,
-		changed: make(chan struct{}, 1),
-		known:   map[string]Problem{},
-		unsure:  map[string]apierr.Class{},
+		client:     c.Client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}),
+		log:        c.Log,
+		changed:    make(chan struct{}, 1),
+		known:      map[string]Problem{},
+		unverified: map[string]apierr.Class{},
 	}
 	for _, definition := range all {
-		w := wanted{name: definition.GetName()}
+		w := desired{name: definition.GetName()}
 		w.kind, _, _ = unstructured.NestedString(definition.Object, "spec", "names", "kind")
 		w.revision, _ = crds.Revision(definition)
 		if versions := servedVersions(definition); len(versions) > 0 {
@@ -93,18 +93,18 @@ func New(c Config) (*Definitions, error) {
 		if w.kind == "" || w.revision == 0 || w.version == "" {
 			return nil, fmt.Errorf("the definition %q of this program is not complete", w.name)
 		}
-		d.wanted = append(d.wanted, w)
+		d.desired = append(d.desired, w)
 	}
 	return d, nil
 }
 
-// look compares all of them once. It returns the problems by kind, and the errors of
+// compareAll compares all of them once. It returns the problems by kind, and the errors of
 // the kinds of which nothing could be told: these are not among the problems.
-func (d *Definitions) look(ctx context.Context) (problems map[string]Problem, failures map[string]error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (d *Definitions) compareAll(ctx context.Context) (problems map[string]Problem, failures map[string]error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	problems, failures = map[string]Problem{}, map[string]error{}
-	for _, w := range d.wanted {
+	for _, w := range d.desired {
 		// What the API server has in memory is recent enough, and costs etcd nothing.
 		found, err := d.client.Get(ctx, w.name, metav1.GetOptions{ResourceVersion: "0"})
 		switch {
@@ -113,7 +113,7 @@ func (d *Definitions) look(ctx context.Context) (problems map[string]Problem, fa
 		case err != nil:
 			failures[w.kind] = fmt.Errorf("customresourcedefinition %q: %w", w.name, err)
 		default:
-			if problem, is := w.compare(found); is {
+			if problem, differs := w.compare(found); differs {
 				problems[w.kind] = problem
 			}
 		}
@@ -126,8 +126,8 @@ func (d *Definitions) look(ctx context.Context) (problems map[string]Problem, fa
 func (d *Definitions) Run(ctx context.Context) {
 	for {
 		next := wait.Jitter(interval, 0.1)
-		if !d.round(ctx) {
-			next = wait.Jitter(soon, 0.1)
+		if !d.reconcile(ctx) {
+			next = wait.Jitter(retryInterval, 0.1)
 		}
 		timer := time.NewTimer(next)
 		select {
@@ -139,34 +139,34 @@ func (d *Definitions) Run(ctx context.Context) {
 	}
 }
 
-// round looks once and takes up what was found. It tells whether nothing is wrong that
+// reconcile looks once and takes up what was found. It reports whether nothing is wrong that
 // may soon be put right: a right that is missing is not asked for every few seconds.
-func (d *Definitions) round(ctx context.Context) bool {
-	problems, failures := d.look(ctx)
+func (d *Definitions) reconcile(ctx context.Context) bool {
+	problems, failures := d.compareAll(ctx)
 	if ctx.Err() != nil {
 		return true
 	}
-	unsure := make(map[string]apierr.Class, len(failures))
+	unverified := make(map[string]apierr.Class, len(failures))
 	well := true
 	for kind, err := range failures {
-		unsure[kind] = apierr.Unreachable
+		unverified[kind] = apierr.Unreachable
 		if apierr.Classify(err).IsDenied() {
-			unsure[kind] = apierr.Forbidden
+			unverified[kind] = apierr.Forbidden
 		}
-		well = well && unsure[kind] == apierr.Forbidden
+		well = well && unverified[kind] == apierr.Forbidden
 	}
 	d.mu.Lock()
-	before, unsureBefore := d.known, d.unsure
+	before, unverifiedBefore := d.known, d.unverified
 	for kind := range failures {
 		// What was known last holds until something else is.
 		if problem, known := before[kind]; known {
 			problems[kind] = problem
 		}
 	}
-	d.known, d.unsure = problems, unsure
+	d.known, d.unverified = problems, unverified
 	d.mu.Unlock()
-	d.tell(ctx, before, problems)
-	d.tellUnsure(unsureBefore, unsure, failures)
+	d.reportChanges(ctx, before, problems)
+	d.reportFailures(unverifiedBefore, unverified, failures)
 	if !maps.Equal(before, problems) {
 		select {
 		case d.changed <- struct{}{}:
@@ -176,31 +176,31 @@ func (d *Definitions) round(ctx context.Context) bool {
 	return well && len(problems) == 0
 }
 
-// tell logs what has changed.
-func (d *Definitions) tell(ctx context.Context, before, now map[string]Problem) {
-	for _, w := range d.wanted {
+// reportChanges logs what has changed.
+func (d *Definitions) reportChanges(ctx context.Context, before, now map[string]Problem) {
+	for _, w := range d.desired {
 		was, wasWrong := before[w.kind]
-		is, isWrong := now[w.kind]
+		differs, isWrong := now[w.kind]
 		switch {
-		case isWrong && is != was:
+		case isWrong && differs != was:
 			level := slog.LevelWarn
-			if is.Reason == Newer {
+			if differs.Reason == Newer {
 				level = slog.LevelInfo // as in every upgrade, which begins with the definitions
 			}
 			d.log.Log(ctx, level, "the definition of a custom resource is not that of this version",
-				"definition", w.name, "kind", w.kind, "problem", is.Text, "hint", is.Remedy)
+				"definition", w.name, "kind", w.kind, "problem", differs.Text, "hint", differs.Remedy)
 		case wasWrong && !isWrong:
 			d.log.Info("the definition of a custom resource is that of this version now", "definition", w.name, "kind", w.kind)
 		}
 	}
 }
 
-// tellUnsure logs, in one line for all kinds, that nothing could be told.
-func (d *Definitions) tellUnsure(before, now map[string]apierr.Class, failures map[string]error) {
+// reportFailures logs, in one line for all kinds, that nothing could be told.
+func (d *Definitions) reportFailures(before, now map[string]apierr.Class, failures map[string]error) {
 	for _, class := range []apierr.Class{apierr.Forbidden, apierr.Unreachable} {
 		var first error
 		fresh, still := false, false
-		for _, w := range d.wanted {
+		for _, w := range d.desired {
 			if now[w.kind] == class {
 				still = true
 				if first == nil {
@@ -240,8 +240,8 @@ func (d *Definitions) Outdated() map[string]string {
 // receiver, and is never closed.
 func (d *Definitions) Changed() <-chan struct{} { return d.changed }
 
-// compare tells what is wrong with the definition in the cluster.
-func (w wanted) compare(found *unstructured.Unstructured) (Problem, bool) {
+// compare returns what is wrong with the definition in the cluster.
+func (w desired) compare(found *unstructured.Unstructured) (Problem, bool) {
 	conditions := conditionsOf(found)
 	revision, numbered := crds.Revision(found)
 	switch {
@@ -269,7 +269,7 @@ func (w wanted) compare(found *unstructured.Unstructured) (Problem, bool) {
 	return Problem{}, false
 }
 
-func (w wanted) problem(reason Reason, text, remedy string) Problem {
+func (w desired) problem(reason Reason, text, remedy string) Problem {
 	return Problem{Reason: reason, Text: "the CustomResourceDefinition " + strconv.Quote(w.name) + " " + text, Remedy: remedy}
 }
 

@@ -171,7 +171,7 @@ func TestLook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, _ := definitionsOf(t, clusterOf(t, c.change))
-			problems, failures := d.look(t.Context())
+			problems, failures := d.compareAll(t.Context())
 			if len(failures) != 0 {
 				t.Fatal(failures)
 			}
@@ -201,11 +201,11 @@ func TestLook(t *testing.T) {
 func TestOlderRevision(t *testing.T) {
 	t.Parallel()
 	d, _ := definitionsOf(t, clusterOf(t, nil))
-	for i := range d.wanted {
-		d.wanted[i].revision += 2
+	for i := range d.desired {
+		d.desired[i].revision += 2
 	}
-	problems, failures := d.look(t.Context())
-	if len(failures) != 0 || len(problems) != len(d.wanted) {
+	problems, failures := d.compareAll(t.Context())
+	if len(failures) != 0 || len(problems) != len(d.desired) {
 		t.Fatalf("the problems are %v, %v", problems, failures)
 	}
 	for kind, problem := range problems {
@@ -224,7 +224,7 @@ func TestLookTellsWhatItCouldNotTell(t *testing.T) {
 		return get != nil && get.GetName() == tokens, nil, broken
 	})
 	d, _ := definitionsOf(t, client)
-	problems, failures := d.look(t.Context())
+	problems, failures := d.compareAll(t.Context())
 	if err := failures["AccessToken"]; len(failures) != 1 || !errors.Is(err, broken) || !strings.Contains(err.Error(), tokens) {
 		t.Errorf("the failures are %v", failures)
 	}
@@ -265,7 +265,7 @@ func TestAsksForWhatIsGranted(t *testing.T) {
 
 	client := clusterOf(t, nil)
 	d, _ := definitionsOf(t, client)
-	if _, failures := d.look(t.Context()); len(failures) != 0 {
+	if _, failures := d.compareAll(t.Context()); len(failures) != 0 {
 		t.Fatal(failures)
 	}
 	var asked []string
@@ -336,7 +336,7 @@ func (r *running) after(d time.Duration) int {
 	return r.asks - before
 }
 
-// changed tells whether there is a change that was not told.
+// changed reports whether there is a change that was not told.
 func (r *running) changed() bool {
 	select {
 	case <-r.Changed():
@@ -398,7 +398,7 @@ func TestRunLooksOftenWhileSomethingIsWrong(t *testing.T) {
 				}
 				r.now(here, c.err)
 				r.after(2 * time.Minute)
-				asked := r.after(10*time.Minute) / len(r.wanted)
+				asked := r.after(10*time.Minute) / len(r.desired)
 				if asked < c.least || asked > c.most {
 					t.Errorf("it looked %d times in ten minutes, want %d to %d", asked, c.least, c.most)
 				}
@@ -419,7 +419,7 @@ func TestSilence(t *testing.T) {
 					t.Fatal(err)
 				}
 				d, log := definitionsOf(t, client)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(c.ends)*patience+time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(c.ends)*requestTimeout+time.Second)
 				defer cancel()
 				d.Run(ctx)
 				if lines := log.take(); len(lines) != c.lines {

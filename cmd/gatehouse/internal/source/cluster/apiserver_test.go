@@ -104,10 +104,10 @@ func (a *apiServer) stop() {
 func (a *apiServer) config() *rest.Config { return &rest.Config{Host: "http://" + a.address} }
 
 // set changes the server.
-func (a *apiServer) set(change func()) {
+func (a *apiServer) set(update func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	change()
+	update()
 	close(a.changed)
 	a.changed = make(chan struct{})
 }

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// allowedTime and deniedTime are for how long an answer about a right is
+	// allowedTTL and deniedTime are for how long an answer about a right is
 	// believed. A right that is given shows sooner than one that is taken away,
 	// because people wait for it.
-	allowedTime = 10 * time.Second
-	deniedTime  = time.Second
-	// reviewTime bounds a question of a request without a deadline.
-	reviewTime = 5 * time.Second
+	allowedTTL = 10 * time.Second
+	deniedTTL  = time.Second
+	// reviewTimeout bounds a question of a request without a deadline.
+	reviewTimeout = 5 * time.Second
 )
 
 // access asks the API server who may do what, by SubjectAccessReviews.
@@ -42,8 +42,8 @@ type access struct {
 func newAccess(client authorizationv1client.AuthorizationV1Interface, log *slog.Logger, reviews *prometheus.CounterVec) (*access, error) {
 	delegate, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: client,
-		AllowCacheTTL:             allowedTime,
-		DenyCacheTTL:              deniedTime,
+		AllowCacheTTL:             allowedTTL,
+		DenyCacheTTL:              deniedTTL,
 		WebhookRetryBackoff:       &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 3},
 	}.New()
 	if err != nil {
@@ -62,7 +62,7 @@ func (a *access) authorizer() authorizer.Authorizer { return authorizer.Authoriz
 func (a *access) authorize(ctx context.Context, what authorizer.Attributes) (authorizer.Decision, string, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, reviewTime)
+		ctx, cancel = context.WithTimeout(ctx, reviewTimeout)
 		defer cancel()
 	}
 	decision, reason, err := a.delegate.Authorize(ctx, what)

@@ -36,9 +36,9 @@ const (
 	// several times a review who may do what.
 	qps   = 200
 	burst = 400
-	// patience is how long params are waited for before Ready, because a right
+	// readyTimeout is how long params are waited for before Ready, because a right
 	// that one policy lacks must not keep all others from working for ever.
-	patience = 30 * time.Second
+	readyTimeout = 30 * time.Second
 )
 
 // Cluster is a connection to an API server. It is safe for concurrent use.
@@ -48,7 +48,7 @@ type Cluster struct {
 	dynamic    dynamic.Interface
 	discovery  *discovery.DiscoveryClient
 	access     *access
-	asker      *asker
+	liveGetter *liveGetter
 	metrics    *metrics
 	// followed are the namespaces, nil until they are needed.
 	followed atomic.Pointer[follower]
@@ -97,7 +97,7 @@ func New(config *rest.Config, version string, log *slog.Logger) (*Cluster, error
 		return nil, fmt.Errorf("no client for %s: %w", config.Host, err)
 	}
 	c.ctx, c.close = context.WithCancel(context.Background())
-	c.asker = newAsker(c.ctx, c.followed.Load)
+	c.liveGetter = newLiveGetter(c.ctx, c.followed.Load)
 	return c, nil
 }
 
@@ -133,14 +133,14 @@ func (c *Cluster) Close() { c.close() }
 // read what it needs. What it looked up before, in a directory say, is not
 // consulted any more.
 func (c *Cluster) Provide(p *policy.Spec, s *sidecar.Spec) *View {
-	v := c.view(NeedsOf(p, s))
+	v := c.view(FindWatchTargets(p, s))
 	p.Objects, p.Authorizer = v, c.access.authorizer()
 	s.Namespaces, s.ConfigMaps, s.Known = v, v, nil
 	return v
 }
 
-func (c *Cluster) view(n Needs) *View {
-	v := &View{asker: c.asker, params: map[schema.GroupVersionKind][]*follower{}}
+func (c *Cluster) view(n WatchTargets) *View {
+	v := &View{liveGetter: c.liveGetter, params: map[schema.GroupVersionKind][]*follower{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n.Namespaces {
@@ -157,10 +157,9 @@ func (c *Cluster) view(n Needs) *View {
 	return v
 }
 
-// ReadNamespace asks for the namespace of a request if it is not in memory, so that the
-// decision finds it: it may have been created just before. What exists is in memory a moment
-// later and asked for no more, so that whoever sends names that do not exist uses up what his
-// own address may ask for, and nobody waits behind him. The address is that of the caller.
+// ReadNamespace reads the namespace of a request if it is not in memory, so that the
+// decision finds it: it may have been created just before. Requests are limited by the
+// address of the caller, so that one who sends names that do not exist delays nobody else.
 func (c *Cluster) ReadNamespace(name string, caller netip.Prefix, certified bool) {
 	f := c.followed.Load()
 	if f == nil || name == "" {
@@ -169,7 +168,7 @@ func (c *Cluster) ReadNamespace(name string, caller netip.Prefix, certified bool
 	if object, read := f.get("", name); object != nil || !read {
 		return
 	}
-	c.asker.askWithin(f, "", name, func() bool { return c.asker.allow(caller, certified) })
+	c.liveGetter.getLiveIf(f, "", name, func() bool { return c.liveGetter.allow(caller, certified) })
 }
 
 // follow is the follower of a target, which is started if it does not run.
@@ -215,7 +214,7 @@ func (c *Cluster) Ready() error {
 	}
 	all := c.followers()
 	err := missing(all)
-	if err == nil || time.Since(c.begin) > patience && missing(slices.DeleteFunc(all, func(f *follower) bool { return !f.vital })) == nil {
+	if err == nil || time.Since(c.begin) > readyTimeout && missing(slices.DeleteFunc(all, func(f *follower) bool { return !f.vital })) == nil {
 		if !c.ready.Swap(true) && err != nil {
 			c.log.Error("ready, without everything that policies and profiles look up", "missing", err.Error())
 		}

@@ -109,7 +109,7 @@ func TestNamespaces(t *testing.T) {
 	a := newAPIServer(t)
 	a.put(t, namespacesPath, `{"metadata":{"name":"shop","labels":{"env":"prod"},"annotations":{"owner":"ann"}},"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Active"}}`)
 	c, _ := connected(t, a)
-	v := c.view(Needs{Namespaces: true})
+	v := c.view(WatchTargets{Namespaces: true})
 	read(t, v)
 
 	shop, known := v.Namespace("shop")
@@ -134,7 +134,7 @@ func TestNamespaces(t *testing.T) {
 		}
 		return nil
 	})
-	if _, known := c.view(Needs{}).Namespace("shop"); known {
+	if _, known := c.view(WatchTargets{}).Namespace("shop"); known {
 		t.Error("a view that does not need namespaces knows one")
 	}
 }
@@ -151,7 +151,7 @@ func TestParams(t *testing.T) {
 		a.put(t, configMapsPath, text)
 	}
 	c, _ := connected(t, a)
-	v := c.view(Needs{Targets: []Target{{Kind: configMaps}}})
+	v := c.view(WatchTargets{Targets: []Target{{Kind: configMaps}}})
 	read(t, v)
 
 	if namespaced, err := v.Namespaced(configMaps); err != nil || !namespaced {
@@ -210,7 +210,7 @@ func TestOnlyWhatIsNamedIsWatched(t *testing.T) {
 	a.put(t, configMapsPath, `{"metadata":{"name":"y","namespace":"one"}}`)
 	a.put(t, configMapsPath, `{"metadata":{"name":"x","namespace":"two"}}`)
 	c, _ := connected(t, a)
-	first := c.view(Needs{Targets: []Target{{configMaps, "one", "x"}}})
+	first := c.view(WatchTargets{Targets: []Target{{configMaps, "one", "x"}}})
 	read(t, first)
 	if got := a.count("list /api/v1/namespaces/one/configmaps?metadata.name=x"); got != 1 {
 		t.Errorf("the one object was listed %d times: %q", got, a.questions())
@@ -225,7 +225,7 @@ func TestOnlyWhatIsNamedIsWatched(t *testing.T) {
 		t.Error("a list of one object is taken for that of all")
 	}
 
-	second := c.view(Needs{Targets: []Target{{configMaps, "", "x"}}})
+	second := c.view(WatchTargets{Targets: []Target{{configMaps, "", "x"}}})
 	read(t, second)
 	c.Keep(second)
 	for _, namespace := range []string{"one", "two"} {
@@ -246,7 +246,7 @@ func TestOnlyWhatIsNamedIsWatched(t *testing.T) {
 	if len(c.followers()) != 1 {
 		t.Errorf("%d followers run, want 1", len(c.followers()))
 	}
-	if third := c.view(Needs{Targets: []Target{{configMaps, "", "x"}}}); third.all[0] != second.all[0] {
+	if third := c.view(WatchTargets{Targets: []Target{{configMaps, "", "x"}}}); third.all[0] != second.all[0] {
 		t.Error("what was read for one configuration is read again for the next")
 	}
 	a.set(func() {
@@ -265,15 +265,15 @@ func TestKindComesAndGoes(t *testing.T) {
 	t.Parallel()
 	a := newAPIServer(t)
 	c, log := connected(t, a)
-	v := c.view(Needs{Targets: []Target{{Kind: limits}}})
+	v := c.view(WatchTargets{Targets: []Target{{Kind: limits}}})
 	read(t, v) // that it is not there is an answer
-	for _, ask := range []func() error{
+	for _, getLive := range []func() error{
 		func() error { _, err := v.Namespaced(limits); return err },
 		func() error { _, err := v.Get(limits, "", "x"); return err },
 		func() error { _, err := v.List(limits, "", nil); return err },
 	} {
 		const want = "failed to find resource referenced by paramKind: 'example.com/v1, Kind=Limit': the cluster does not serve example.com/v1"
-		if err := ask(); err == nil || err.Error() != want {
+		if err := getLive(); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -321,7 +321,7 @@ func TestKindsThatCannotBeParams(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			v := c.view(Needs{Targets: []Target{test.target}})
+			v := c.view(WatchTargets{Targets: []Target{test.target}})
 			read(t, v)
 			_, err := v.Get(test.target.Kind, test.target.Namespace, "x")
 			if err == nil || !strings.Contains(err.Error(), test.want) {
@@ -337,7 +337,7 @@ func TestMissingRight(t *testing.T) {
 	a.put(t, configMapsPath, `{"metadata":{"name":"x","namespace":"one"}}`)
 	a.set(func() { a.forbidden["list configmaps"] = true })
 	c, log := connected(t, a)
-	v := c.view(Needs{Namespaces: true, Targets: []Target{{configMaps, "one", "x"}}})
+	v := c.view(WatchTargets{Namespaces: true, Targets: []Target{{configMaps, "one", "x"}}})
 	hint := `a Role in namespace "one" must allow get, list and watch of configmaps`
 	eventually(t, "the error", func() error {
 		_, err := v.Get(configMaps, "one", "x")
@@ -351,7 +351,7 @@ func TestMissingRight(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `ConfigMap.v1 "x" in namespace "one"`) || !strings.Contains(err.Error(), hint) {
 		t.Errorf("Ready = %v", err)
 	}
-	c.begin = time.Now().Add(-patience - time.Second)
+	c.begin = time.Now().Add(-readyTimeout - time.Second)
 	eventually(t, "params do not keep it from being ready for ever", c.Ready)
 	says(t, log, "ready, without everything that policies and profiles look up")
 	if n := strings.Count(log.String(), "level=ERROR msg=\"cannot read"); n != 1 {
@@ -374,7 +374,7 @@ func TestNamespacesAreVital(t *testing.T) {
 	a := newAPIServer(t)
 	a.set(func() { a.forbidden["list namespaces"] = true })
 	c, _ := connected(t, a)
-	v := c.view(Needs{Namespaces: true})
+	v := c.view(WatchTargets{Namespaces: true})
 	c.begin = time.Now().Add(-time.Hour)
 	eventually(t, "the reason", func() error {
 		err := c.Ready()
@@ -399,7 +399,7 @@ func TestAPIServerIsAway(t *testing.T) {
 	a.put(t, namespacesPath, `{"metadata":{"name":"one","labels":{"env":"prod"}}}`)
 	a.put(t, configMapsPath, `{"metadata":{"name":"x","namespace":"one"},"data":{"a":"1"}}`)
 	c, log := connected(t, a)
-	v := c.view(Needs{Namespaces: true, Targets: []Target{{Kind: configMaps}}})
+	v := c.view(WatchTargets{Namespaces: true, Targets: []Target{{Kind: configMaps}}})
 	read(t, v)
 	if err := c.Ready(); err != nil {
 		t.Fatal(err)
@@ -442,7 +442,7 @@ func TestObjectsThatAreNew(t *testing.T) {
 	t.Parallel()
 	a := newAPIServer(t)
 	c, _ := connected(t, a)
-	v := c.view(Needs{Namespaces: true, Targets: []Target{{Kind: configMaps}}})
+	v := c.view(WatchTargets{Namespaces: true, Targets: []Target{{Kind: configMaps}}})
 	read(t, v)
 	eventually(t, "the watches", func() error {
 		if a.count("watch "+namespacesPath) == 0 || a.count("watch "+configMapsPath) == 0 {
@@ -472,7 +472,7 @@ func TestObjectsThatAreNew(t *testing.T) {
 			t.Errorf("Get = %v, %v", object, err)
 		}
 	}
-	most := 1 + int(time.Since(begin)/missTime)
+	most := 1 + int(time.Since(begin)/absentTTL)
 	if got := a.count("get /api/v1/namespaces/new/configmaps/none"); got < 1 || got > most {
 		t.Errorf("an object that does not exist was asked for %d times by 100 reviews, want 1 to %d", got, most)
 	}
@@ -482,7 +482,7 @@ func TestAPIServerHangs(t *testing.T) {
 	t.Parallel()
 	a := newAPIServer(t)
 	c, _ := connected(t, a)
-	v := c.view(Needs{Namespaces: true})
+	v := c.view(WatchTargets{Namespaces: true})
 	read(t, v)
 	a.set(func() { a.hung = true })
 	begin := time.Now()
@@ -491,7 +491,7 @@ func TestAPIServerHangs(t *testing.T) {
 			t.Fatal("a namespace is known that nobody told of")
 		}
 	}
-	if took := time.Since(begin); took > 10*askTime {
+	if took := time.Since(begin); took > 10*liveTimeout {
 		t.Errorf("50 reviews waited %s for an API server that hangs", took)
 	}
 }
@@ -500,7 +500,7 @@ func TestFloodOfUnknownNames(t *testing.T) {
 	t.Parallel()
 	a := newAPIServer(t)
 	c, _ := connected(t, a)
-	v := c.view(Needs{Targets: []Target{{Kind: configMaps}}})
+	v := c.view(WatchTargets{Targets: []Target{{Kind: configMaps}}})
 	read(t, v)
 	eventually(t, "the watch", func() error {
 		if a.count("watch "+configMapsPath) == 0 {
@@ -514,7 +514,7 @@ func TestFloodOfUnknownNames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	most := asksPerSecond * (2 + int(time.Since(begin)/time.Second))
+	most := liveGetsPerSecond * (2 + int(time.Since(begin)/time.Second))
 	got := 0
 	for i := range 1000 {
 		got += a.count(fmt.Sprint("get /api/v1/namespaces/one/configmaps/x", i))
@@ -530,7 +530,7 @@ func TestFloodOfInventedNamespaces(t *testing.T) {
 	t.Parallel()
 	a := newAPIServer(t)
 	c, _ := connected(t, a)
-	v := c.view(Needs{Namespaces: true})
+	v := c.view(WatchTargets{Namespaces: true})
 	read(t, v)
 	eventually(t, "the watch", func() error {
 		if a.count("watch "+namespacesPath) == 0 {
@@ -540,10 +540,10 @@ func TestFloodOfInventedNamespaces(t *testing.T) {
 	})
 	a.set(func() { a.late = true }) // no events come
 	stranger, other, third := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32"), netip.MustParsePrefix("192.0.2.3/32")
-	invented := func(i int) string { return fmt.Sprint("invented-", i) }
+	isAbsent := func(i int) string { return fmt.Sprint("absent-", i) }
 	flood := func(from, to int) {
 		for i := from; i < to; i++ {
-			c.ReadNamespace(invented(i), stranger, false)
+			c.ReadNamespace(isAbsent(i), stranger, false)
 		}
 	}
 	begin := time.Now()
@@ -567,27 +567,27 @@ func TestFloodOfInventedNamespaces(t *testing.T) {
 		})
 		flood(1000*(i+1), 1000*(i+2))
 	}
-	most := clientAsksPerSecond * (3 + int(time.Since(begin)/time.Second))
+	most := clientGetsPerSecond * (3 + int(time.Since(begin)/time.Second))
 	got := 0
 	for i := range 4000 {
-		got += a.count("get " + namespacesPath + "/" + invented(i))
+		got += a.count("get " + namespacesPath + "/" + isAbsent(i))
 	}
 	if got == 0 || got > most {
 		t.Errorf("%d calls for 4000 names, want 1 to %d", got, most)
 	}
-	if n := len(c.asker.missed.Keys()); n > most {
+	if n := len(c.liveGetter.absent.Keys()); n > most {
 		t.Errorf("%d names are remembered, want at most %d", n, most)
 	}
 
 	// What is not there has no params.
-	params := c.view(Needs{Namespaces: true, Targets: []Target{{Kind: configMaps}}})
+	params := c.view(WatchTargets{Namespaces: true, Targets: []Target{{Kind: configMaps}}})
 	read(t, params)
 	for i := range 100 {
-		if object, err := params.Get(configMaps, invented(i), "x"); err != nil || object != nil {
+		if object, err := params.Get(configMaps, isAbsent(i), "x"); err != nil || object != nil {
 			t.Errorf("Get = %v, %v", object, err)
 		}
-		if n := a.count("get /api/v1/namespaces/" + invented(i) + "/configmaps/x"); n > 0 {
-			t.Errorf("a param in the namespace %s was asked for", invented(i))
+		if n := a.count("get /api/v1/namespaces/" + isAbsent(i) + "/configmaps/x"); n > 0 {
+			t.Errorf("a param in the namespace %s was asked for", isAbsent(i))
 		}
 	}
 }
@@ -597,7 +597,7 @@ func TestNamesThatNothingCanHave(t *testing.T) {
 	t.Parallel()
 	a := newAPIServer(t)
 	c, _ := connected(t, a)
-	v := c.view(Needs{Namespaces: true, Targets: []Target{{Kind: configMaps}}})
+	v := c.view(WatchTargets{Namespaces: true, Targets: []Target{{Kind: configMaps}}})
 	read(t, v)
 	for _, name := range []string{".", "..", "../x", "a/b", "a%2fb", "a?b=c", "ä", "a\x00b", "a b", strings.Repeat("x", 1<<20)} {
 		if n, known := v.Namespace(name); known {
@@ -607,7 +607,7 @@ func TestNamesThatNothingCanHave(t *testing.T) {
 			t.Errorf("Get(%.20q) = %v, %v", name, object, err)
 		}
 	}
-	if n := len(v.asker.missed.Keys()); n != 0 {
+	if n := len(v.liveGetter.absent.Keys()); n != 0 {
 		t.Errorf("%d such names are remembered", n)
 	}
 	for _, what := range a.questions() {
@@ -623,24 +623,24 @@ func TestAuthorizer(t *testing.T) {
 	c, log := connected(t, a)
 	var p policy.Spec
 	c.Provide(&p, &sidecar.Spec{})
-	ask := func(ctx context.Context, name string) (authorizer.Decision, error) {
+	getLive := func(ctx context.Context, name string) (authorizer.Decision, error) {
 		decision, _, err := p.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
 			User: &user.DefaultInfo{Name: name, Groups: []string{"staff"}}, Verb: "delete", Resource: "pods", ResourceRequest: true,
 		})
 		return decision, err
 	}
 	for name, want := range map[string]authorizer.Decision{"alice": authorizer.DecisionAllow, "bob": authorizer.DecisionNoOpinion} {
-		if got, err := ask(t.Context(), name); err != nil || got != want {
+		if got, err := getLive(t.Context(), name); err != nil || got != want {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, want)
 		}
 	}
-	if _, err := ask(t.Context(), "alice"); err != nil || a.count("create "+reviewsPath) != 2 {
+	if _, err := getLive(t.Context(), "alice"); err != nil || a.count("create "+reviewsPath) != 2 {
 		t.Errorf("%v, and %d reviews for two users", err, a.count("create "+reviewsPath))
 	}
 
 	a.set(func() { a.forbidden["create subjectaccessreviews"] = true })
 	for range 3 {
-		decision, err := ask(t.Context(), "carol")
+		decision, err := getLive(t.Context(), "carol")
 		if decision == authorizer.DecisionAllow || err == nil || !strings.Contains(err.Error(), "cannot ask the cluster who may do this") ||
 			!strings.Contains(err.Error(), "system:auth-delegator") {
 			t.Errorf("without the right: %v, %v", decision, err)
@@ -652,7 +652,7 @@ func TestAuthorizer(t *testing.T) {
 	a.stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if decision, err := ask(ctx, "dan"); decision == authorizer.DecisionAllow || err == nil {
+	if decision, err := getLive(ctx, "dan"); decision == authorizer.DecisionAllow || err == nil {
 		t.Errorf("without an API server: %v, %v", decision, err)
 	}
 	for result, want := range map[string]float64{"allowed": 2, "denied": 1, "error": 4} {
@@ -695,7 +695,7 @@ func TestMetrics(t *testing.T) {
 		a.put(t, configMapsPath, `{"metadata":{"namespace":"one","name":"`+name+`"}}`)
 	}
 	c, _ := connected(t, a)
-	v := c.view(Needs{Targets: []Target{{configMaps, "one", "a"}, {configMaps, "one", "b"}, {Kind: limits}}})
+	v := c.view(WatchTargets{Targets: []Target{{configMaps, "one", "a"}, {configMaps, "one", "b"}, {Kind: limits}}})
 	read(t, v)
 	if err := prometheus.NewPedanticRegistry().Register(c); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ import (
 type follower struct {
 	Target
 	source source
-	// vital tells that nothing works without these objects.
+	// vital means that nothing works without these objects.
 	vital bool
 	// absent says what to do where the cluster has no such kind.
 	absent string
@@ -52,15 +52,15 @@ type follower struct {
 	// count counts an error.
 	count func(apierr.Class)
 
-	// settled is closed when it is known for the first time which objects there
+	// resolved is closed when it is known for the first time which objects there
 	// are, or that there is no such kind.
-	settled chan struct{}
-	settle  sync.Once
-	// late tells that it was waited for in vain.
+	resolved chan struct{}
+	resolve  sync.Once
+	// late means that it was waited for in vain.
 	late atomic.Bool
 
-	// asking are look-ups by name in progress.
-	asking singleflight.Group
+	// liveGets are look-ups by name in progress.
+	liveGets singleflight.Group
 
 	mu    sync.Mutex // of who changes the state
 	state atomic.Pointer[state]
@@ -80,7 +80,7 @@ type state struct {
 
 func newFollower(target Target, s source, log *slog.Logger, count func(apierr.Class)) *follower {
 	f := &follower{
-		Target: target, source: s, log: log.With("kind", kindLabel(target.Kind)), count: count, settled: make(chan struct{}),
+		Target: target, source: s, log: log.With("kind", kindLabel(target.Kind)), count: count, resolved: make(chan struct{}),
 		absent:    "it is looked for again; until it is there, the failurePolicy of the policies decides",
 		transform: strip, changed: func() {},
 	}
@@ -121,7 +121,7 @@ func (f *follower) run(ctx context.Context) {
 			err = errMisplaced
 		}
 		if found != nil {
-			f.change(func(s *state) { s.resource = found })
+			f.update(func(s *state) { s.resource = found })
 		}
 		if err == nil {
 			began := time.Now()
@@ -130,7 +130,7 @@ func (f *follower) run(ctx context.Context) {
 				pause = pauses()
 			}
 		} else {
-			f.note(ctx, "find", err)
+			f.report(ctx, "find", err)
 		}
 		sleep(ctx, pause.Step())
 	}
@@ -151,12 +151,12 @@ func (f *follower) follow(ctx context.Context, found *resource) {
 	s := newStore(f.transform)
 	s.replaced = func() {
 		before := f.state.Load().store
-		f.change(func(next *state) { next.store = s })
+		f.update(func(next *state) { next.store = s })
 		f.changed()
 		if before == nil {
 			f.log.Info("read from the cluster", "objects", len(s.ListKeys()))
 		}
-		f.settle.Do(func() { close(f.settled) })
+		f.resolve.Do(func() { close(f.resolved) })
 	}
 	var kept cache.ReflectorStore = s
 	if f.keep != nil {
@@ -203,7 +203,7 @@ func (f *follower) listWatch(found *resource) cache.ListerWatcher {
 				err = errNoList
 			}
 			if err != nil {
-				f.note(ctx, "list", err)
+				f.report(ctx, "list", err)
 			}
 			return list, err
 		},
@@ -213,7 +213,7 @@ func (f *follower) listWatch(found *resource) cache.ListerWatcher {
 			// An API server that cannot send everything by a watch is asked for a
 			// list next.
 			if !apierrors.IsInvalid(err) || o.SendInitialEvents == nil {
-				f.note(ctx, "watch", err)
+				f.report(ctx, "watch", err)
 			}
 			return w, err
 		},
@@ -222,14 +222,14 @@ func (f *follower) listWatch(found *resource) cache.ListerWatcher {
 
 var errNoList = errors.New("what the API server answers is no list: it has no resourceVersion (hint: is there a proxy in front of it?)")
 
-// isList tells a list of an API server, which may be empty, from any other answer.
+// isList reports whether an answer is a list of an API server, which may be empty.
 func isList(answer runtime.Object) bool {
 	list, err := meta.ListAccessor(answer)
 	return err == nil && list.GetResourceVersion() != ""
 }
 
-// change changes a copy of the state.
-func (f *follower) change(edit func(*state)) {
+// update changes a copy of the state.
+func (f *follower) update(edit func(*state)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	next := *f.state.Load()
@@ -237,15 +237,15 @@ func (f *follower) change(edit func(*state)) {
 	f.state.Store(&next)
 }
 
-// note keeps an error in mind, and tells of it once; nil means that all is well.
-func (f *follower) note(ctx context.Context, verb string, err error) {
+// report keeps an error in mind, and tells of it once; nil means that all is well.
+func (f *follower) report(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil || apierrors.IsNotFound(err) {
 		return // Nobody wants to know any more; or whether the kind is gone is asked next.
 	}
 	class := classify(err)
 	var before apierr.Class
 	dropped, now := false, time.Now()
-	f.change(func(s *state) {
+	f.update(func(s *state) {
 		before = classify(s.err)
 		s.err = err
 		if class != apierr.Unserved {
@@ -272,7 +272,7 @@ func (f *follower) note(ctx context.Context, verb string, err error) {
 	}
 	f.count(class)
 	if class == apierr.Unserved && now.Sub(f.state.Load().unservedSince) >= f.belief || class == misplaced {
-		f.settle.Do(func() { close(f.settled) })
+		f.resolve.Do(func() { close(f.resolved) })
 	}
 	if class == before {
 		return
@@ -280,7 +280,7 @@ func (f *follower) note(ctx context.Context, verb string, err error) {
 	level, hint := slog.LevelWarn, "it is tried again; until then, what was read before is in use"
 	switch class {
 	case apierr.Forbidden:
-		level, hint = slog.LevelError, f.right()
+		level, hint = slog.LevelError, f.grantHint()
 	case apierr.Unserved:
 		hint = f.absent
 	case misplaced:
@@ -300,8 +300,8 @@ func (f *follower) get(namespace, name string) (object any, read bool) {
 	return object, true
 }
 
-// unread is the error for a look-up before anything has been read.
-func (f *follower) unread() error {
+// notReadError is the error for a look-up before anything has been read.
+func (f *follower) notReadError() error {
 	s := f.state.Load()
 	switch classify(s.err) {
 	case apierr.Unserved, misplaced:
@@ -309,7 +309,7 @@ func (f *follower) unread() error {
 	case apierr.None:
 		return fmt.Errorf("paramKind %v is not read from the cluster yet", f.Kind)
 	case apierr.Forbidden:
-		return fmt.Errorf("paramKind %v is not read from the cluster yet: %w (hint: %s)", f.Kind, s.err, f.right())
+		return fmt.Errorf("paramKind %v is not read from the cluster yet: %w (hint: %s)", f.Kind, s.err, f.grantHint())
 	case apierr.Unreachable:
 		return fmt.Errorf("paramKind %v is not read from the cluster yet: %w", f.Kind, s.err)
 	default:
@@ -317,8 +317,8 @@ func (f *follower) unread() error {
 	}
 }
 
-// right is the right that the follower needs, for a hint.
-func (f *follower) right() string {
+// grantHint is the right that the follower needs, for a hint.
+func (f *follower) grantHint() string {
 	role, what := "a ClusterRole", "objects of kind "+f.Kind.Kind
 	if f.Namespace != "" {
 		role = fmt.Sprintf("a Role in namespace %q", f.Namespace)

@@ -19,7 +19,7 @@ func TestMemory(t *testing.T) {
 	}
 	c, _ := connected(t, a)
 	before := heap()
-	v := c.view(Needs{Namespaces: true})
+	v := c.view(WatchTargets{Namespaces: true})
 	read(t, v)
 	used := heap() - before
 	if _, known := v.Namespace("team-9999-production"); !known {

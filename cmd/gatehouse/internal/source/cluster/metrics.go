@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
 )
 
-// metrics tell how much is kept in memory and how well it is kept up to date.
+// metrics show how much is kept in memory and how well it is kept up to date.
 // Labels come from the configuration and from this program.
 type metrics struct {
 	objects, synced *prometheus.Desc

@@ -24,8 +24,8 @@ func (c *Cluster) Registrations(names []string) *Registrations {
 	follow := func(kind, name string) *follower {
 		target := Target{Kind: admissionregistrationv1.SchemeGroupVersion.WithKind(kind), Name: name}
 		f := newFollower(target, &paramSource{kind: target.Kind, client: c.dynamic, discovery: c.discovery}, c.log, c.metrics.counter(target.Kind))
-		f.keep = func(s *store) cache.ReflectorStore { return &touchingStore{s, r.touch} }
-		f.changed = r.touch
+		f.keep = func(s *store) cache.ReflectorStore { return &notifyingStore{s, r.notify} }
+		f.changed = r.notify
 		c.group.Go(func() { f.run(c.ctx) })
 		return f
 	}
@@ -40,7 +40,7 @@ func (c *Cluster) Registrations(names []string) *Registrations {
 // before.
 func (r *Registrations) Changed() <-chan struct{} { return r.changed }
 
-func (r *Registrations) touch() {
+func (r *Registrations) notify() {
 	select {
 	case r.changed <- struct{}{}:
 	default:
@@ -84,26 +84,26 @@ func configurations[T any, P interface {
 	return all, true
 }
 
-// touchingStore tells of every change.
-type touchingStore struct {
+// notifyingStore reports every change.
+type notifyingStore struct {
 	*store
 	changed func()
 }
 
 // Add implements cache.ReflectorStore.
-func (s *touchingStore) Add(object any) error {
+func (s *notifyingStore) Add(object any) error {
 	defer s.changed()
 	return s.store.Add(object)
 }
 
 // Update implements cache.ReflectorStore.
-func (s *touchingStore) Update(object any) error {
+func (s *notifyingStore) Update(object any) error {
 	defer s.changed()
 	return s.store.Update(object)
 }
 
 // Delete implements cache.ReflectorStore.
-func (s *touchingStore) Delete(object any) error {
+func (s *notifyingStore) Delete(object any) error {
 	defer s.changed()
 	return s.store.Delete(object)
 }

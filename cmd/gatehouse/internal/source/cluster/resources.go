@@ -42,8 +42,8 @@ func (c *Cluster) Resources() *Resources {
 		f.absent = "install the definitions (gatehouse manifests --crds); they are looked for again"
 		f.grace, f.belief = resourceGrace, resourceBelief
 		f.transform = readResource
-		f.keep = func(s *store) cache.ReflectorStore { return &resourceStore{s, r.touch} }
-		f.changed = r.touch
+		f.keep = func(s *store) cache.ReflectorStore { return &resourceStore{s, r.notify} }
+		f.changed = r.notify
 		r.followers = append(r.followers, f)
 	}
 	c.mu.Lock()
@@ -58,7 +58,7 @@ func (c *Cluster) Resources() *Resources {
 // Changed has a value whenever All may be something else than before.
 func (r *Resources) Changed() <-chan struct{} { return r.changed }
 
-func (r *Resources) touch() {
+func (r *Resources) notify() {
 	select {
 	case r.changed <- struct{}{}:
 	default:
@@ -98,7 +98,7 @@ func readResource(object any) (any, error) {
 	}
 }
 
-// resourceStore tells when there are others than before. What changes is the status
+// resourceStore returns when there are others than before. What changes is the status
 // most often, which means nothing here.
 type resourceStore struct {
 	*store
@@ -141,7 +141,7 @@ func waitFor(ctx context.Context, all []*follower) error {
 			continue
 		}
 		select {
-		case <-f.settled:
+		case <-f.resolved:
 		case <-ctx.Done():
 			f.late.Store(!errors.Is(ctx.Err(), context.Canceled))
 		}

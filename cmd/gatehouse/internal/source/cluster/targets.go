@@ -26,34 +26,34 @@ type Target struct {
 	Name string
 }
 
-// covers tells whether everything in the other target is in this one.
+// covers reports whether everything in the other target is in this one.
 func (t Target) covers(other Target) bool {
 	return (t.Namespace == "" || t.Namespace == other.Namespace) &&
 		(t.Name == "" || t.Name == other.Name) &&
 		t.Kind == other.Kind
 }
 
-// Needs are what a configuration looks up.
-type Needs struct {
-	// Namespaces tells that namespaces are looked up, by whatever name requests
+// WatchTargets are what a configuration looks up.
+type WatchTargets struct {
+	// Namespaces means that namespaces are looked up, by whatever name requests
 	// have.
 	Namespaces bool
 	// Targets are params and presets, in a fixed order. None covers another.
 	Targets []Target
 }
 
-// NeedsOf are those of a configuration, which need not be free of errors: the
+// FindWatchTargets are those of a configuration, which need not be free of errors: the
 // params that bound policies name, the presets of profiles, and namespaces if
 // there is a policy or a profile at all.
-func NeedsOf(p *policy.Spec, s *sidecar.Spec) Needs {
-	n := Needs{Namespaces: len(p.Policies)+len(p.AdmissionPolicies)+len(s.Profiles) > 0}
+func FindWatchTargets(p *policy.Spec, s *sidecar.Spec) WatchTargets {
+	n := WatchTargets{Namespaces: len(p.Policies)+len(p.AdmissionPolicies)+len(s.Profiles) > 0}
 	kinds := map[string]*admissionregistrationv1.ParamKind{}
 	for i := range p.Policies {
 		kinds[p.Policies[i].Name] = p.Policies[i].Spec.ParamKind
 	}
 	for i := range p.Bindings {
 		spec := &p.Bindings[i].Spec
-		n.bound(kinds[spec.PolicyName], spec.ParamRef)
+		n.addParams(kinds[spec.PolicyName], spec.ParamRef)
 	}
 	clear(kinds)
 	for i := range p.AdmissionPolicies {
@@ -61,7 +61,7 @@ func NeedsOf(p *policy.Spec, s *sidecar.Spec) Needs {
 	}
 	for i := range p.AdmissionPolicyBindings {
 		spec := &p.AdmissionPolicyBindings[i].Spec
-		n.bound(kinds[spec.PolicyName], spec.ParamRef)
+		n.addParams(kinds[spec.PolicyName], spec.ParamRef)
 	}
 	for i := range s.Profiles {
 		for _, preset := range s.Profiles[i].Spec.Presets {
@@ -74,8 +74,8 @@ func NeedsOf(p *policy.Spec, s *sidecar.Spec) Needs {
 	return n
 }
 
-// bound adds the params of a binding.
-func (n *Needs) bound(kind *admissionregistrationv1.ParamKind, ref *admissionregistrationv1.ParamRef) {
+// addParams adds the params of a binding.
+func (n *WatchTargets) addParams(kind *admissionregistrationv1.ParamKind, ref *admissionregistrationv1.ParamRef) {
 	if kind == nil || ref == nil {
 		return
 	}

@@ -125,7 +125,7 @@ func TestNeeds(t *testing.T) {
 			t.Parallel()
 			var c configuration
 			test.make(&c)
-			got := NeedsOf(&c.policy, &c.sidecar)
+			got := FindWatchTargets(&c.policy, &c.sidecar)
 			if got.Namespaces != test.namespaces || !slices.Equal(got.Targets, test.want) {
 				t.Errorf("got %+v, want %v, %v", got, test.namespaces, test.want)
 			}

@@ -30,7 +30,7 @@ var (
 // name and is not in memory is asked for once more where it must be: it may have
 // been created just before what is reviewed, and its event still be on the way.
 type View struct {
-	asker *asker
+	liveGetter *liveGetter
 	// namespaces is nil if they are not needed.
 	namespaces *follower
 	// params has those of a kind, whose targets do not cover each other.
@@ -55,10 +55,10 @@ func (v *View) find(f *follower, namespace, name string) (object any, read bool)
 	if object, read = f.get(namespace, name); object != nil || !read {
 		return object, read
 	}
-	return v.asker.ask(f, namespace, name), true
+	return v.liveGetter.getLive(f, namespace, name), true
 }
 
-// Namespaced tells whether objects of a kind are in namespaces. An error says
+// Namespaced reports whether objects of a kind are in namespaces. An error says
 // that the cluster has no such kind, or cannot tell.
 func (v *View) Namespaced(kind schema.GroupVersionKind) (bool, error) {
 	all := v.params[kind]
@@ -70,7 +70,7 @@ func (v *View) Namespaced(kind schema.GroupVersionKind) (bool, error) {
 	if len(all) == 0 {
 		return false, unnamed(kind)
 	}
-	return false, all[0].unread()
+	return false, all[0].notReadError()
 }
 
 // unnamed is the error for a look-up of something that no policy names.
@@ -98,7 +98,7 @@ func (v *View) Get(kind schema.GroupVersionKind, namespace, name string) (*unstr
 	}
 	found, read := v.find(f, namespace, name)
 	if !read {
-		return nil, f.unread()
+		return nil, f.notReadError()
 	}
 	object, _ := found.(*param)
 	if object == nil {
@@ -117,7 +117,7 @@ func (v *View) List(kind schema.GroupVersionKind, namespace string, selector lab
 	}
 	s := f.state.Load().store
 	if s == nil {
-		return nil, f.unread()
+		return nil, f.notReadError()
 	}
 	all, err := s.ByIndex(cache.NamespaceIndex, namespace)
 	if err != nil {
@@ -154,7 +154,7 @@ func missing(all []*follower) error {
 	var list unfinished
 	for _, f := range all {
 		select {
-		case <-f.settled:
+		case <-f.resolved:
 			continue
 		default:
 		}
@@ -162,7 +162,7 @@ func missing(all []*follower) error {
 		if err := f.state.Load().err; err != nil {
 			text += ": " + err.Error()
 			if classify(err) == apierr.Forbidden {
-				text += " (hint: " + f.right() + ")"
+				text += " (hint: " + f.grantHint() + ")"
 			}
 		}
 		list = append(list, text)

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// allows tells whether a rule allows what is asked. All members of the rule must
+// allows reports whether a rule allows what is asked. All members of the rule must
 // agree; a rule about resources says nothing of other URLs, and the reverse.
 func allows(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {
 	if !named(rule.Verbs, rbacv1.VerbAll, a.GetVerb()) {
@@ -22,12 +22,12 @@ func allows(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, a.GetName()))
 }
 
-// named tells whether a list has an element, or the one that stands for all.
+// named reports whether a list has an element, or the one that stands for all.
 func named(list []string, all, element string) bool {
 	return slices.Contains(list, all) || slices.Contains(list, element)
 }
 
-// isResource tells whether a resource of a rule is the one that is asked for.
+// isResource reports whether a resource of a rule is the one that is asked for.
 // "*" is every resource and subresource, "*/log" the subresource of every
 // resource, and "pods/*" is nothing but a resource of that very name.
 func isResource(rule, resource, subresource string) bool {
@@ -37,7 +37,7 @@ func isResource(rule, resource, subresource string) bool {
 	return rule == rbacv1.ResourceAll || rule == resource+"/"+subresource || rule == "*/"+subresource
 }
 
-// isPath tells whether a URL of a rule is the path that is asked for. Every "*"
+// isPath reports whether a URL of a rule is the path that is asked for. Every "*"
 // at the end stands for any rest.
 func isPath(rule, path string) bool {
 	if beginning := strings.TrimRight(rule, "*"); beginning != rule {
