@@ -3,64 +3,43 @@ package jwt
 import (
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // maxText is how much of a text from a token is quoted.
-const maxText = 120
+const maxText = 120 + len("…")
 
 func refuse(reason Reason, detail string) *Refusal { return &Refusal{Reason: reason, Detail: detail} }
 
-// quote is s in quotes, cut where it is long.
-func quote(s string) string {
-	if len(s) <= maxText {
-		return strconv.Quote(s)
-	}
-	return strconv.Quote(cut(s, maxText)) + "…"
-}
+// quote returns s in quotes, shortened where it is long.
+func quote(s string) string { return strconv.Quote(truncate.Bytes(s, maxText)) }
 
-// quoteAll is quote for each, with commas between.
+// quoteAll returns all in quotes, with commas between.
 func quoteAll(all []string) string {
-	var b strings.Builder
+	quoted := make([]string, len(all))
 	for i, s := range all {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(quote(s))
+		quoted[i] = quote(s)
 	}
-	return b.String()
+	return strings.Join(quoted, ", ")
 }
 
-// bounded is a text that cannot break a line, cut where it is long.
+// bounded returns a text that cannot break a line, shortened where it is long.
 func bounded(s string) string {
-	more := ""
-	if len(s) > maxText {
-		s, more = cut(s, maxText), "…"
+	s = truncate.Bytes(s, maxText)
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		quoted := strconv.Quote(s)
+		return quoted[1 : len(quoted)-1]
 	}
-	quoted := strconv.Quote(s)
-	if quoted = quoted[1 : len(quoted)-1]; strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return quoted + more
-	}
-	return s + more
-}
-
-// cut is the front of s, at most n bytes, with whole characters.
-func cut(s string, n int) string {
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
+	return s
 }
 
 // maxError is how much of an error's text is kept: expressions are quoted whole
 // in it, and so may claims be.
 const maxError = 500
 
-// boundedError is the text of an error on one line, cut where it is long.
+// boundedError returns the text of an error on one line, shortened where it is long.
 func boundedError(err error) string {
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return !strconv.IsPrint(r) }), " ")
-	if len(text) > maxError {
-		return cut(text, maxError) + "…"
-	}
-	return text
+	return truncate.Bytes(text, maxError)
 }

@@ -144,7 +144,7 @@ func TestLyingIssuers(t *testing.T) {
 			if n := value(t, i, "gatehouse_issuer_key_fetches_total", p.url, string(c.result)); n < askBurst {
 				t.Errorf("metric counts %v of %s, want %d", n, c.result, askBurst)
 			}
-			if logged.count("cannot fetch the keys of an issuer") != 1 || logged.count(c.want) == 0 {
+			if logged.Count("cannot fetch the keys of an issuer") != 1 || logged.Count(c.want) == 0 {
 				t.Errorf("want one line with %q in the log:\n%s", c.want, logged)
 			}
 			for line := range strings.SplitSeq(logged.String(), "\n") {
@@ -239,7 +239,7 @@ func TestIssuerWithoutTrust(t *testing.T) {
 			if _, err := keys.Find(t.Context(), "a"); err == nil {
 				t.Error("no error")
 			}
-			if logged.count(c.want) != 1 {
+			if logged.Count(c.want) != 1 {
 				t.Errorf("want %q once in the log:\n%s", c.want, logged)
 			}
 			if _, err := Fetch(t.Context(), configured); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -64,7 +64,7 @@ func TestForgedKeyIDs(t *testing.T) {
 			if !finds(t, keys, "a") {
 				t.Error("the good key is gone")
 			}
-			if logged.count("forged") > 0 {
+			if logged.Count("forged") > 0 {
 				t.Error("what is in a token is in the log")
 			}
 		})
@@ -144,7 +144,7 @@ func TestWithdrawnKeyStopsAtTheNextRefresh(t *testing.T) {
 		if finds(t, keys, "old") {
 			t.Error("a withdrawn key is still good after the refresh")
 		}
-		if logged.count("keys of an issuer changed") != 1 {
+		if logged.Count("keys of an issuer changed") != 1 {
 			t.Errorf("log:\n%s", logged)
 		}
 	})
@@ -229,7 +229,7 @@ func TestOutage(t *testing.T) {
 					t.Errorf("it was found by %d calls for a token, want by those in the background", n)
 				}
 				for text, want := range map[string]int{"cannot fetch the keys": 2, "until 2000-01-01T02:00:00Z the last good keys are in use": 1, "no token of this issuer is accepted": 1, "keys of an issuer fetched": 2} {
-					if n := logged.count(text); n != want {
+					if n := logged.Count(text); n != want {
 						t.Errorf("%q is in the log %d times, want %d:\n%s", text, n, want, logged)
 					}
 				}
@@ -266,7 +266,7 @@ func TestIgnoredKeysAreLogged(t *testing.T) {
 		if finds(t, keys, "weak") || !finds(t, keys, "a") {
 			t.Error("not the keys that can be used")
 		}
-		if n := logged.count("has 1024 bits: must have 2048 to 8192"); n != 1 {
+		if n := logged.Count("has 1024 bits: must have 2048 to 8192"); n != 1 {
 			t.Errorf("it is in the log %d times, want once:\n%s", n, logged)
 		}
 	})
@@ -560,7 +560,7 @@ func TestErrorsOfFindNameNoAddress(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "example.com") {
 			t.Errorf("error %v", err)
 		}
-		if logged.count("issuer.example.com/.well-known") != 1 || logged.count("status 503") != 1 || logged.count("secret-of-a-token") != 0 {
+		if logged.Count("issuer.example.com/.well-known") != 1 || logged.Count("status 503") != 1 || logged.Count("secret-of-a-token") != 0 {
 			t.Errorf("log:\n%s", logged)
 		}
 	})

@@ -205,7 +205,7 @@ func TestStaticKeysThatCannotBeUsed(t *testing.T) {
 		keys, _ := provide(t, i, specOf(configured))
 		cannotTell(t, keys, "a", errStatic)
 	}
-	if logged.count("level=ERROR") != 3 {
+	if logged.Count("level=ERROR") != 3 {
 		t.Errorf("log:\n%s", logged)
 	}
 }
@@ -250,7 +250,7 @@ func TestClose(t *testing.T) {
 	if !finds(t, keys, "a") {
 		t.Error("what is in memory is gone")
 	}
-	if logged.count("cannot fetch") > 0 {
+	if logged.Count("cannot fetch") > 0 {
 		t.Errorf("a fetch that was ended is in the log:\n%s", logged)
 	}
 }

@@ -1,7 +1,6 @@
 package issuers
 
 import (
-	"bytes"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -29,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
+	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
@@ -189,37 +189,17 @@ func every(spec *authn.Spec, interval, age time.Duration) *authn.Spec {
 	return spec
 }
 
-// log is what was logged.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *log) count(text string) int { return strings.Count(l.String(), text) }
-
 // start is Issuers and their log. They are closed in the end, unless they were.
-func start(t testing.TB) (*Issuers, *log) {
+func start(t testing.TB) (*Issuers, *logbuffer.Buffer) {
 	t.Helper()
-	l := &log{}
+	l := &logbuffer.Buffer{}
 	i := New(Options{Log: slog.New(slog.NewTextHandler(l, nil)), Version: "v1.2.3"})
 	t.Cleanup(i.Close)
 	return i, l
 }
 
 // startAt is start with providers that are reached without a network.
-func startAt(t testing.TB, p *provider) (*Issuers, *log) {
+func startAt(t testing.TB, p *provider) (*Issuers, *logbuffer.Buffer) {
 	t.Helper()
 	i, l := start(t)
 	i.connect = func(*x509.CertPool) transport { return direct{p} }

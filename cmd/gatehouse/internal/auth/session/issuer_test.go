@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -22,6 +21,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 )
 
 const testClient = "kubernetes"
@@ -314,28 +315,10 @@ func (v *visitor) open(target string) error {
 	return err
 }
 
-// remarks collects what people read.
-type remarks struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (r *remarks) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *remarks) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
-}
-
 // login is a way to log in at the issuer.
-func (i *testIssuer) login(t *testing.T, open func(string) error, edit func(*OIDC)) (*OIDC, *remarks) {
+func (i *testIssuer) login(t *testing.T, open func(string) error, edit func(*OIDC)) (*OIDC, *logbuffer.Buffer) {
 	t.Helper()
-	said := &remarks{}
+	said := &logbuffer.Buffer{}
 	o := &OIDC{
 		Issuer: i.URL, Roots: i.roots(), ClientID: testClient, Listen: "127.0.0.1:0", Open: open, Timeout: 20 * time.Second,
 		Remarks: said, Now: time.Now,

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -194,7 +196,7 @@ func TestGet(t *testing.T) {
 func newSession(t *testing.T, m Method) *Session {
 	t.Helper()
 	return &Session{
-		Method: m, Cache: &Cache{Dir: t.TempDir() + "/gatehouse"}, Patience: 20 * time.Second, Remarks: &remarks{},
+		Method: m, Cache: &Cache{Dir: t.TempDir() + "/gatehouse"}, Patience: 20 * time.Second, Remarks: &logbuffer.Buffer{},
 		Now: func() time.Time { return noon },
 	}
 }
@@ -211,7 +213,7 @@ func TestOneLoginForAll(t *testing.T) {
 		return credential("fresh", time.Now(), time.Hour), nil
 	}}
 	get := func() (string, error) {
-		s := &Session{Method: m, Cache: &Cache{Dir: dir}, Interactive: true, Patience: 20 * time.Second, Remarks: &remarks{}, Now: time.Now}
+		s := &Session{Method: m, Cache: &Cache{Dir: dir}, Interactive: true, Patience: 20 * time.Second, Remarks: &logbuffer.Buffer{}, Now: time.Now}
 		c, _, err := s.Get(t.Context())
 		if err != nil {
 			return "", err
@@ -258,7 +260,7 @@ func TestOneFailureForAll(t *testing.T) {
 		<-fail
 		return nil, errors.New("nobody came")
 	}}
-	said := &remarks{}
+	said := &logbuffer.Buffer{}
 	get := func() error {
 		s := &Session{Method: m, Cache: &Cache{Dir: dir}, Interactive: true, Patience: 20 * time.Second, Remarks: said, Now: time.Now}
 		_, _, err := s.Get(t.Context())

@@ -1,13 +1,11 @@
 package events_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,35 +23,18 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
+	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// log is where a Recorder complains. It is safe for concurrent use.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // recorder is one on a fake API server, on which reactions come first.
-func recorder(ctx context.Context, react ...clienttesting.ReactionFunc) (*events.Recorder, *fake.Clientset, *log) {
+func recorder(ctx context.Context, react ...clienttesting.ReactionFunc) (*events.Recorder, *fake.Clientset, *logbuffer.Buffer) {
 	client := fake.NewClientset()
 	for _, r := range react {
 		client.PrependReactor("*", "events", r)
 	}
-	l := new(log)
+	l := &logbuffer.Buffer{}
 	return events.New(ctx, events.Config{Client: client.CoreV1(), Replica: "gatehouse-0", Log: slog.New(slog.NewTextHandler(l, nil))}), client, l
 }
 

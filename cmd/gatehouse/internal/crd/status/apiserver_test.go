@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
@@ -125,7 +126,7 @@ func (s *server) allow(t *testing.T, namespace string) {
 
 func (s *server) start(t *testing.T, namespace, replica string, options ...func(*Config)) *process {
 	t.Helper()
-	p := &process{log: &logged{}, ended: make(chan struct{})}
+	p := &process{log: &logbuffer.Buffer{}, ended: make(chan struct{})}
 	client, err := dynamic.NewForConfig(s.rights)
 	if err != nil {
 		t.Fatal(err)

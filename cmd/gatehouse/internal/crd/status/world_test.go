@@ -1,7 +1,6 @@
 package status
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -22,6 +21,7 @@ import (
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 
+	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -61,29 +61,11 @@ func (e *events) taken() []string {
 	return list
 }
 
-// logged is a log. It is safe for concurrent use.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // process is one replica.
 type process struct {
 	*Controller
 
-	log    *logged
+	log    *logbuffer.Buffer
 	dead   atomic.Bool
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -106,7 +88,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 // start begins a process of the install gatehouse, and reports nothing yet.
 func (w *world) start(t *testing.T, replica string, options ...func(*Config)) *process {
 	t.Helper()
-	p := &process{log: &logged{}, ended: make(chan struct{})}
+	p := &process{log: &logbuffer.Buffer{}, ended: make(chan struct{})}
 	rest := w.client(replica)
 	transport := rest.Transport
 	rest.Transport = mortal{transport.(roundTripper), &p.dead}

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -34,9 +33,9 @@ var (
 )
 
 // connected is a Cluster with an API server, and its log.
-func connected(t testing.TB, a *apiServer) (*Cluster, *lines) {
+func connected(t testing.TB, a *apiServer) (*Cluster, *logbuffer.Buffer) {
 	t.Helper()
-	log := &lines{}
+	log := &logbuffer.Buffer{}
 	c, err := New(a.config(), "v1.2.3", slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		t.Fatal(err)
@@ -46,24 +45,6 @@ func connected(t testing.TB, a *apiServer) (*Cluster, *lines) {
 		c.group.Wait()
 	})
 	return c, log
-}
-
-// lines is a log that can be read while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(text []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(text)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // eventually waits for what comes about by itself.
@@ -82,7 +63,7 @@ func eventually(t testing.TB, what string, condition func() error) {
 	}
 }
 
-func says(t testing.TB, log *lines, texts ...string) {
+func says(t testing.TB, log *logbuffer.Buffer, texts ...string) {
 	t.Helper()
 	eventually(t, "the log", func() error {
 		for _, text := range texts {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 )
 
 // unsteadySource is a source of nothing, whose watches end. It cannot send everything
@@ -65,8 +66,8 @@ func (s *unsteadySource) watch(_ context.Context, _ *resource, _ string, o metav
 
 // follows runs a follower of the source for so long, in the time of a bubble, and
 // gives back its log and how many errors it counted.
-func (s *unsteadySource) follows(d time.Duration) (log *lines, errors int) {
-	log = &lines{}
+func (s *unsteadySource) follows(d time.Duration) (log *logbuffer.Buffer, errors int) {
+	log = &logbuffer.Buffer{}
 	f := newFollower(Target{Kind: configMaps}, s, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), func(apierr.Class) { errors++ })
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
