@@ -2,6 +2,7 @@ package jwt_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
@@ -50,6 +51,10 @@ func FuzzClaims(f *testing.F) {
 		text := encode(header) + "." + encode(payload)
 		text += "." + encode(string(signature(t, "ES256", private("ES256"), text)))
 		_, _ = checkTrail(t, us[i], text) // what it returns is compared with upstream's below
+		if our, their := ours(t, us[i], text), theirs(t, them[i], text); our.no == nil && their.no != nil &&
+			strings.Contains(their.no.Error(), "malformed jwt: failed to unmarshal ") {
+			return // upstream's older go-jose reads headers in another way
+		}
 		compare(t, us[i], them[i], text, fmt.Sprintf("configuration %d\n%s\n%s", i, header, payload))
 	})
 }
