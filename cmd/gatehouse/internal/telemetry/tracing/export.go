@@ -65,7 +65,7 @@ func (e *exporter) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan)
 	defer e.waiting.Add(-n)
 	e.transport.rejected = 0
 	rejected := n
-	if err := e.SpanExporter.ExportSpans(e.sending, spans); err != nil {
+	if err := e.SpanExporter.ExportSpans(e.sending, spans); err != nil { //nolint:contextcheck // see sending
 		e.transport.report(err)
 	} else {
 		rejected = min(max(e.transport.rejected, 0), n)
