@@ -226,7 +226,7 @@ func (u *ClusterUsage) report(class apierr.Class, err error) {
 		return
 	}
 	hint := "it is tried again; nothing else depends on it"
-	switch class {
+	switch class { //nolint:exhaustive // the others need nothing but time
 	case apierr.Forbidden:
 		hint = apierr.GrantHint("a ClusterRole", "get", "accesstokens and patch of accesstokens/status in "+v1alpha1.GroupVersion.Group+"; nothing else depends on it")
 	case apierr.Unserved:

@@ -449,7 +449,7 @@ func (w *writer) failed(ctx context.Context, k *kind, name, what string, err err
 	k.next = time.Now().Add(retryDelay(class, k.failures))
 	resource := resourceOf(name)
 	hint := "it is tried again; only status is late, what is decided does not depend on it"
-	switch class {
+	switch class { //nolint:exhaustive // the others need nothing but time
 	case apierr.Forbidden:
 		hint = apierr.GrantHint("a ClusterRole", "get and list", fmt.Sprintf("%s and patch of %s/status in gatehouse.dev; nothing but status depends on it", resource, resource))
 	case apierr.Unserved:

@@ -278,7 +278,7 @@ func (f *follower) report(ctx context.Context, verb string, err error) {
 		return
 	}
 	level, hint := slog.LevelWarn, "it is tried again; until then, what was read before is in use"
-	switch class {
+	switch class { //nolint:exhaustive // classify returns no others
 	case apierr.Forbidden:
 		level, hint = slog.LevelError, f.grantHint()
 	case apierr.Unserved:
@@ -303,7 +303,7 @@ func (f *follower) get(namespace, name string) (object any, read bool) {
 // notReadError is the error for a look-up before anything has been read.
 func (f *follower) notReadError() error {
 	s := f.state.Load()
-	switch classify(s.err) {
+	switch classify(s.err) { //nolint:exhaustive // classify returns no others
 	case apierr.Unserved, misplaced:
 		return s.err
 	case apierr.None:
