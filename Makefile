@@ -113,19 +113,19 @@ peers: slapd dex certmanager installers ## Get what the tests work with: slapd, 
 
 .PHONY: slapd
 slapd: ## Get OpenLDAP's slapd, from Debian packages if it is not installed (once).
-	@sh test/slapd/build.sh
+	@sh test/support/slapd/build.sh
 
 .PHONY: dex
 dex: ## Build dex, an OpenID Connect provider (once, about a minute).
-	@sh test/dex/build.sh
+	@sh test/support/dex/build.sh
 
 .PHONY: certmanager
 certmanager: ## Build cert-manager's controllers (once, about two minutes).
-	@sh test/certmanager/build.sh
+	@sh test/support/certmanager/build.sh
 
 .PHONY: installers
 installers: ## Build helm and kustomize (once, about three minutes).
-	@sh test/installers/build.sh
+	@sh test/support/installers/build.sh
 
 .PHONY: demo
 demo: build controlplane ## Show all three endpoints on a real API server; KEEP=1 leaves it running.

@@ -39,7 +39,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"

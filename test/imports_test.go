@@ -449,10 +449,10 @@ func TestImportRules(t *testing.T) {
 		{"certs and endpoint", "certs/x.go", `import "` + module + `/webhooks/authn"`, "what is served"},
 		{"test and the program's inside", "test/e2e/x_test.go", `import "` + module + `/cmd/gatehouse/internal/server"`, "cmd is the program"},
 		{"the program and itself", "cmd/gatehouse/x.go", `import "` + module + `/cmd/gatehouse/internal/server"`, ""},
-		{"the program and its tests", "cmd/gatehouse/x.go", `import "` + module + `/test/cluster"`, "depend on its tests"},
+		{"the program and its tests", "cmd/gatehouse/x.go", `import "` + module + `/test/support/cluster"`, "depend on its tests"},
 		{"store and source", "certs/store/x.go", `import "` + module + `/certs/source"`, "what is done with it"},
 		{"helpers and store", "certs/internal/pki/x.go", `import "` + module + `/certs/store"`, "below the packages"},
-		{"certs' test and the tests", "certs/x_test.go", `import "` + module + `/test/cluster"`, "depend on its tests"},
+		{"certs' test and the tests", "certs/x_test.go", `import "` + module + `/test/support/cluster"`, "depend on its tests"},
 		{"table and endpoints", "webhooks/endpoints.go", `import "` + module + `/webhooks/policy"`, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

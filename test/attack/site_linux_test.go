@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // The addresses that clients call from. A client is known by its address, so each has one of its own.

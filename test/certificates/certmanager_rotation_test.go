@@ -18,7 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/certs/source"
-	"github.com/gatehouse-dev/gatehouse/test/certmanager"
+	"github.com/gatehouse-dev/gatehouse/test/support/certmanager"
 )
 
 // The program makes what cert-manager issues from, and cainjector fills in the registration: cert-manager issues first

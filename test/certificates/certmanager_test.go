@@ -30,9 +30,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
-	"github.com/gatehouse-dev/gatehouse/test/certmanager"
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/certmanager"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // stall is how long cainjector hangs while a CA is changed.

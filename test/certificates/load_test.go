@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	calling "github.com/gatehouse-dev/gatehouse/test/load"
+	calling "github.com/gatehouse-dev/gatehouse/test/support/load"
 )
 
 // workers are how many call at one time.

@@ -18,7 +18,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // admissionConfiguration writes the files that 'gatehouse manifests --admission-configuration' prints for an address, and

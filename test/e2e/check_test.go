@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // TestCheckSaysWhatTheServerSays: check says of manifests what the API server says.

@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // definitionsKustomization is what people apply.

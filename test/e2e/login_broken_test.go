@@ -8,8 +8,8 @@ import (
 
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 
-	"github.com/gatehouse-dev/gatehouse/test/dex"
-	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/dex"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 

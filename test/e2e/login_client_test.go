@@ -8,7 +8,7 @@ import (
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
 	"k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/test/dex"
+	"github.com/gatehouse-dev/gatehouse/test/support/dex"
 )
 
 // The API server's own client understands the answers about tokens of every kind, in both versions.

@@ -17,8 +17,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/gatehouse-dev/gatehouse/test/dex"
-	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/dex"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // desk is somebody's machine: programs, a kubeconfig and a cache of logins.

@@ -16,7 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/test/slapd"
+	"github.com/gatehouse-dev/gatehouse/test/support/slapd"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 

@@ -12,7 +12,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/test/dex"
+	"github.com/gatehouse-dev/gatehouse/test/support/dex"
 )
 
 // Whoever a real issuer says somebody is, that is who the API server says they are, and nobody else gets in.

@@ -10,8 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/gatehouse-dev/gatehouse/test/dex"
-	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/dex"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // What is revoked is refused within the stated time, whatever kind of token it is.

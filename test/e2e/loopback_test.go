@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // The way for one machine: a server with a certificate of its own making, registered by loopback URL, to which the API

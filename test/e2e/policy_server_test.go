@@ -16,8 +16,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 const (

@@ -11,9 +11,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/kubelet"
-	"github.com/gatehouse-dev/gatehouse/test/load"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
+	"github.com/gatehouse-dev/gatehouse/test/support/load"
 )
 
 // One of two replicas is killed, as by a lack of memory. What was under way there is lost; everything else depends on how

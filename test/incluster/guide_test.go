@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
-	"github.com/gatehouse-dev/gatehouse/test/installers"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 )
 
 // What the documents for platform teams show is what happens: every command of their console blocks is run on a real API

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 // What three replicas ask of an API server when nothing happens, by the API server's own audit log. It is told, and bounded

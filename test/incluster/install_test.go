@@ -8,8 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/test/certmanager"
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/certmanager"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 // Every overlay is applied in one command, comes up by itself, and does what it is for. The processes have the rights of

@@ -24,9 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/kubelet"
-	"github.com/gatehouse-dev/gatehouse/test/load"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
+	"github.com/gatehouse-dev/gatehouse/test/support/load"
 )
 
 // Three replicas start with 1,000 policies, 100 profiles and 10,000 namespaces, stay within their memory, and follow changes.

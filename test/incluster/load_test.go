@@ -18,8 +18,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/test/kubelet"
-	"github.com/gatehouse-dev/gatehouse/test/load"
+	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
+	"github.com/gatehouse-dev/gatehouse/test/support/load"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/test/installers"
-	"github.com/gatehouse-dev/gatehouse/test/load"
+	"github.com/gatehouse-dev/gatehouse/test/support/installers"
+	"github.com/gatehouse-dev/gatehouse/test/support/load"
 )
 
 // chart is the Helm chart.

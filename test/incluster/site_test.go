@@ -16,9 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/e2e/gatehouse"
-	"github.com/gatehouse-dev/gatehouse/test/kubelet"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
 )
 
 const (

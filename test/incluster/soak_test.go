@@ -16,9 +16,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/kubelet"
-	"github.com/gatehouse-dev/gatehouse/test/load"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
+	"github.com/gatehouse-dev/gatehouse/test/support/load"
 )
 
 // soakVariable is for how long, as a duration.

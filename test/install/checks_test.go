@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/test/installers"
+	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 )
 
 // templated renders the chart with values as --set-json takes them, and returns what helm says if it refuses.

@@ -10,7 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/gatehouse-dev/gatehouse/test/installers"
+	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 )
 
 // counting renders the install with counts of pods, once by kustomize and once by Helm.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 // uninstalled is what the command says with -o json.

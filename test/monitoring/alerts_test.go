@@ -26,11 +26,11 @@ var promqlProgram = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	build := exec.CommandContext(context.Background(), "go", "build", "-mod=readonly", "-o", program, ".")
-	build.Dir = root + "/test/promql"
+	build.Dir = root + "/test/support/promql"
 	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("go build in test/promql: %w (hint: go env GOPROXY says where modules come from)\n%s", err, out)
+		return "", fmt.Errorf("go build in test/support/promql: %w (hint: go env GOPROXY says where modules come from)\n%s", err, out)
 	}
 	return program, nil
 })

@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/test/podvalidation"
+	"github.com/gatehouse-dev/gatehouse/test/support/podvalidation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 

@@ -36,7 +36,7 @@ import (
 )
 
 func main() {
-	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true}) // as --allow-privileged does, which test/cluster sets too
+	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true}) // as --allow-privileged does, which test/support/cluster sets too
 	err := run(os.Stdin, os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "podvalidate:", err)

@@ -9,7 +9,7 @@ import (
 	goldap "github.com/go-ldap/ldap/v3"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"github.com/gatehouse-dev/gatehouse/test/slapd"
+	"github.com/gatehouse-dev/gatehouse/test/support/slapd"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )

@@ -9,7 +9,7 @@ import (
 
 	goldap "github.com/go-ldap/ldap/v3"
 
-	"github.com/gatehouse-dev/gatehouse/test/slapd"
+	"github.com/gatehouse-dev/gatehouse/test/support/slapd"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 

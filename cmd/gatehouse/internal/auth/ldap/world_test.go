@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/ldap"
-	"github.com/gatehouse-dev/gatehouse/test/slapd"
+	"github.com/gatehouse-dev/gatehouse/test/support/slapd"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )

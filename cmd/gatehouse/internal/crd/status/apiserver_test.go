@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
-	"github.com/gatehouse-dev/gatehouse/test/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )

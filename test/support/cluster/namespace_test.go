@@ -1,0 +1,241 @@
+//go:build linux
+
+package cluster_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+)
+
+// childCommand runs this test binary as one of the children, outside of our own namespace's mark.
+func childCommand(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), executable, args...)
+	command.Env = append(os.Environ(), childVariable+"="+name, cluster.NamespaceVariable+"=")
+	return command
+}
+
+func needNamespace(t *testing.T) {
+	t.Helper()
+	if !cluster.Namespaced() {
+		t.Skip("network namespaces are not allowed here, as RunInNamespace said, or switched off")
+	}
+}
+
+func TestNamespaceHasTheServiceAddressAndNothingElse(t *testing.T) {
+	needNamespace(t)
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range interfaces {
+		if other.Name != "lo" && other.Flags&net.FlagUp != 0 {
+			t.Errorf("interface %s is up, want only lo", other.Name)
+		}
+	}
+	for _, address := range []string{cluster.ServiceAddress, "192.0.2.11", "127.0.0.1", "::1"} {
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(address, "0"))
+		if err != nil {
+			t.Errorf("listen on %s: %v", address, err)
+			continue
+		}
+		_ = listener.Close()
+	}
+	connection, err := new(net.Dialer).DialContext(t.Context(), "udp", "198.51.100.1:53")
+	if !errors.Is(err, syscall.ENETUNREACH) {
+		t.Errorf("dial out: got %v, %v, want %v", connection, err, syscall.ENETUNREACH)
+	}
+}
+
+func TestRunInNamespacePassesArgumentsStreamsAndExitCode(t *testing.T) {
+	needNamespace(t)
+	for _, test := range []struct {
+		name, mark, wantNamespaced, wantAddress string
+	}{
+		{"in a namespace", "", "true", cluster.ServiceAddress},
+		{"switched off", "off", "false", "127.0.0.1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			command := childCommand(t, "report", "-test.run=X", "a b")
+			command.Env = append(command.Env, cluster.NamespaceVariable+"="+test.mark)
+			command.Stdout, command.Stderr, command.Dir = &stdout, &stderr, "/"
+			err := command.Run()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 7 {
+				t.Errorf("got %v, want exit status 7", err)
+			}
+			if got, want := stdout.String(), test.wantNamespaced+" -test.run=X a b / <nil>\n"; got != want {
+				t.Errorf("stdout: got %q, want %q", got, want)
+			}
+			if got, want := stderr.String(), test.wantAddress+"\n"; got != want {
+				t.Errorf("stderr: got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestRunInNamespacePassesSignals(t *testing.T) {
+	needNamespace(t)
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGUSR1} {
+		t.Run(signal.String(), func(t *testing.T) {
+			command := childCommand(t, "signals")
+			stdout, err := command.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = command.Start()
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(stdout)
+			if !lines.Scan() {
+				t.Fatalf("the child said nothing: %v", lines.Err())
+			}
+			err = command.Process.Signal(signal)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lines.Scan(); lines.Text() != signal.String() {
+				t.Errorf("the child received %q, want %q", lines.Text(), signal)
+			}
+			err = command.Wait()
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestRunInNamespaceReportsASignalsExitCode(t *testing.T) {
+	needNamespace(t)
+	err := childCommand(t, "suicide").Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 128+int(syscall.SIGKILL) {
+		t.Errorf("got %v, want exit status 137", err)
+	}
+}
+
+// Without the right to make namespaces the tests must still run, and somebody must be told.
+func TestRunInNamespaceFallsBack(t *testing.T) {
+	needNamespace(t)
+	command := childCommand(t, "report")
+	// Whom a user namespace has no mapping for may make no namespaces in it.
+	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	err := command.Run()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 7 {
+		t.Errorf("got %v, want exit status 7", err)
+	}
+	if !strings.HasPrefix(stdout.String(), "false ") {
+		t.Errorf("stdout: got %q, want it to begin with false", stdout.String())
+	}
+	if got := stderr.String(); !strings.Contains(got, "no network namespace") || !strings.Contains(got, "hint: ") {
+		t.Errorf("stderr: got %q, want the reason and a hint", got)
+	}
+}
+
+// A killed test runs no cleanup. The kernel must end what it started, whether its tests run in a namespace, with one
+// more process in between, or in place.
+func TestKilledTestLeavesNothing(t *testing.T) {
+	for _, mark := range []string{"", "off"} {
+		t.Run("namespace="+mark, func(t *testing.T) {
+			t.Parallel()
+			temporary := t.TempDir()
+			command := childCommand(t, "cluster")
+			command.Env = append(command.Env, cluster.NamespaceVariable+"="+mark, "TMPDIR="+temporary)
+			command.Stderr = os.Stderr
+			stdout, err := command.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = command.Start()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var child, etcd, apiServer int
+			var directory string
+			_, err = fmt.Fscan(stdout, &child, &etcd, &apiServer, &directory)
+			if err != nil {
+				t.Fatalf("read the child's answer: %v", err)
+			}
+			t.Cleanup(func() {
+				for _, pid := range []int{child, etcd, apiServer} {
+					if t.Failed() && alive(t, pid) {
+						_ = syscall.Kill(pid, syscall.SIGKILL) // what this test is about did not happen
+					}
+				}
+			})
+			for _, pid := range []int{child, etcd, apiServer} {
+				if !alive(t, pid) {
+					t.Fatalf("process %d does not run although its cluster has started", pid)
+				}
+			}
+
+			err = command.Process.Kill()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = command.Wait() // it was killed
+			for _, pid := range []int{child, etcd, apiServer} {
+				eventually(t, fmt.Sprintf("process %d lives on", pid), func() error {
+					if alive(t, pid) {
+						return errNotYet
+					}
+					return nil
+				})
+			}
+			checkSwept(t, directory)
+		})
+	}
+}
+
+// checkSwept starts no second control plane for that: a start that fails for another reason sweeps first.
+func checkSwept(t *testing.T, directory string) {
+	t.Helper()
+	_, err := os.Stat(directory)
+	if err != nil {
+		t.Fatalf("the killed test's directory: %v", err)
+	}
+	command := childCommand(t, "broken")
+	command.Env = append(command.Env, "TMPDIR="+directory[:strings.LastIndex(directory, "/")])
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	_, err = os.Stat(directory)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the killed test's directory after the next start: got %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+// alive takes a zombie for dead: whether somebody has collected its exit status is not ours to say.
+func alive(t *testing.T, pid int) bool {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, state, found := bytes.Cut(stat, []byte(") "))
+	return !found || state[0] != 'Z'
+}

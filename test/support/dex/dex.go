@@ -1,0 +1,291 @@
+// Package dex runs a real dex for tests: an OpenID Connect issuer with people who have passwords, and with the grants
+// that command lines use: password, authorization code with a loopback redirect, device code, refresh token.
+//
+// It keeps everything in memory, so that a dex that was stopped and started again has other signing keys and knows none
+// of the tokens that it issued before.
+package dex
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+)
+
+// The clients that dex knows. They are public: they have no secret, and any loopback address is a redirect of theirs.
+const (
+	Client      = "gatehouse"
+	OtherClient = "somebody-else"
+)
+
+// Options say how a dex differs from the default one. The zero value is the default one, without people.
+type Options struct {
+	// Dir receives configuration, certificates and log. [New] has a default, Start needs it.
+	Dir string
+	// Authority signs the certificate. Nil means a new one.
+	Authority *cluster.Authority
+	// Users are the people who can log in.
+	Users []User
+	// IDTokenTTL is how long ID tokens are good for. The default is an hour.
+	IDTokenTTL time.Duration
+}
+
+// User is somebody who can log in, by the address and the password.
+type User struct {
+	Email, Password string
+	// ID is a part of the claim sub.
+	ID string
+	// Name and Groups are claims.
+	Name   string
+	Groups []string
+}
+
+// Server is a running dex. On Linux it never outlives this process, however this one ends.
+type Server struct {
+	process   *cluster.Process
+	issuer    string
+	authority *cluster.Authority
+	client    *http.Client
+	telemetry string
+}
+
+// startTimeout is a hundred times what a start takes on an idle machine.
+const startTimeout = 30 * time.Second
+
+// Binary returns the path of the program. That it is missing is an error: a test that needs it must fail, not skip.
+func Binary() (string, error) {
+	root, err := root()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(root, "bin", "dex")
+	_, err = os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("no dex to log in to: %w; hint: run 'make dex'", err)
+	}
+	return path, nil
+}
+
+// root walks up from the working directory, which for a Go test is the directory of its package.
+func root() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the repository's root: %w", err)
+	}
+	for directory := start; ; directory = filepath.Dir(directory) {
+		_, err := os.Stat(filepath.Join(directory, "test", "support", "dex", "build.sh"))
+		if err == nil {
+			return directory, nil
+		}
+		if directory == filepath.Dir(directory) {
+			return "", fmt.Errorf("no test/support/dex above %s; hint: run inside the repository", start)
+		}
+	}
+}
+
+// New starts a dex for one test and ends it with the test.
+func New(t testing.TB, options Options) *Server {
+	t.Helper()
+	if options.Dir == "" {
+		options.Dir = t.TempDir()
+	}
+	s, err := Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// Start starts a dex and returns when it answers. The context bounds the start only; [Server.Kill] ends it.
+func Start(ctx context.Context, options Options) (*Server, error) {
+	binary, err := Binary()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{authority: options.Authority}
+	if s.authority == nil {
+		s.authority, err = cluster.NewAuthority("dex")
+		if err != nil {
+			return nil, err
+		}
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(s.authority.CertPEM())
+	s.client = &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+		Timeout:   startTimeout,
+	}
+	config, err := s.configure(&options)
+	if err != nil {
+		return nil, fmt.Errorf("configure dex: %w", err)
+	}
+	s.process = cluster.NewProcess(cluster.ProcessOptions{
+		Path: binary, Args: []string{"serve", config}, Log: filepath.Join(options.Dir, "dex.log"),
+		Ready: func(ctx context.Context) error {
+			_, err := s.get(ctx, s.issuer+"/healthz")
+			return err
+		},
+	})
+	err = s.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Start starts a dex that was stopped again: at the same address, with new keys. It returns when dex answers.
+func (s *Server) Start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
+	defer cancel()
+	s.client.CloseIdleConnections()
+	return s.process.Start(ctx)
+}
+
+// Kill ends dex and returns when it is gone. It does nothing if dex does not run.
+func (s *Server) Kill() {
+	_ = s.process.Kill() // it may have ended already
+}
+
+// Suspend makes dex hang: connections are accepted and nothing is answered, until [Server.Resume].
+func (s *Server) Suspend() error { return s.process.Signal(syscall.SIGSTOP) }
+
+// Resume makes a dex that hangs go on.
+func (s *Server) Resume() error { return s.process.Signal(syscall.SIGCONT) }
+
+// Issuer returns the issuer's URL: the claim iss.
+func (s *Server) Issuer() string { return s.issuer }
+
+// CertPEM returns the authority of the certificate.
+func (s *Server) CertPEM() []byte { return s.authority.CertPEM() }
+
+// Log returns the file that dex logs to.
+func (s *Server) Log() string { return s.process.Log() }
+
+// Requests returns how often this run of dex has answered requests to a path below the issuer's, such as "/keys", as
+// dex counts them.
+func (s *Server) Requests(ctx context.Context, path string) (int, error) {
+	metrics, err := s.get(ctx, "http://"+s.telemetry+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	sum := 0
+	for line := range strings.Lines(metrics) {
+		if !strings.HasPrefix(line, "http_requests_total{") || !strings.Contains(line, `handler="`+path+`"`) {
+			continue
+		}
+		count, err := strconv.Atoi(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]))
+		if err != nil {
+			return 0, fmt.Errorf("count the requests to dex: %w", err)
+		}
+		sum += count
+	}
+	return sum, nil
+}
+
+// get asks for a page and returns it. An answer other than 200 is an error.
+func (s *Server) get(ctx context.Context, address string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	return answer(s.client, request)
+}
+
+func answer(client *http.Client, request *http.Request) (string, error) {
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	content, err := io.ReadAll(response.Body)
+	err = errors.Join(err, response.Body.Close())
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s: %s", request.URL.Redacted(), response.Status, content)
+	}
+	return string(content), err
+}
+
+// configure writes the configuration and what it names, and returns its file.
+func (s *Server) configure(options *Options) (string, error) {
+	const host = "127.0.0.1"
+	address, err := cluster.UnusedAddress(host)
+	if err != nil {
+		return "", err
+	}
+	s.telemetry, err = cluster.UnusedAddress(host)
+	if err != nil {
+		return "", err
+	}
+	s.issuer = "https://" + address + "/dex"
+	cert, key, err := s.authority.Serve(host)
+	if err != nil {
+		return "", err
+	}
+	file := func(name string) string { return filepath.Join(options.Dir, name) }
+	config, err := json.Marshal(configuration(options, s.issuer, map[string]any{
+		"https": address, "tlsCert": file("dex.crt"), "tlsKey": file("dex.key"),
+	}, map[string]any{"http": s.telemetry}))
+	if err != nil {
+		return "", err
+	}
+	for name, content := range map[string][]byte{"dex.crt": cert, "dex.key": key, "dex.json": config} {
+		err := os.WriteFile(file(name), content, 0o600)
+		if err != nil {
+			return "", err
+		}
+	}
+	return file("dex.json"), nil
+}
+
+// configuration is what dex reads as YAML.
+func configuration(options *Options, issuer string, web, telemetry map[string]any) map[string]any {
+	ttl := options.IDTokenTTL
+	if ttl == 0 {
+		ttl = time.Hour
+	}
+	var clients []map[string]any
+	for _, id := range []string{Client, OtherClient} {
+		clients = append(clients, map[string]any{"id": id, "name": id, "public": true})
+	}
+	users := make([]map[string]any, 0, len(options.Users))
+	for i := range options.Users {
+		users = append(users, options.Users[i].configuration())
+	}
+	return map[string]any{
+		"issuer":           issuer,
+		"storage":          map[string]any{"type": "memory"},
+		"web":              web,
+		"telemetry":        telemetry,
+		"expiry":           map[string]any{"idTokens": ttl.String()},
+		"oauth2":           map[string]any{"passwordConnector": "local", "skipApprovalScreen": true},
+		"enablePasswordDB": true,
+		"staticPasswords":  users,
+		"staticClients":    clients,
+	}
+}
+
+func (u *User) configuration() map[string]any {
+	// The default cost is the least that dex takes.
+	hash, err := bcrypt.GenerateFromPassword([]byte(u.Password), bcrypt.DefaultCost)
+	if err != nil {
+		panic(err) // the password is longer than 72 bytes: a mistake in a test
+	}
+	return map[string]any{
+		"email": u.Email, "username": u.Name, "userID": u.ID, "groups": u.Groups, "hash": string(hash),
+	}
+}

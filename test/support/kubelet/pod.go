@@ -1,0 +1,469 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+)
+
+// The ports that programs listen on without being told otherwise.
+const (
+	reviewsPort = 9443
+	opsPort     = 8080
+)
+
+// Pod is a pod whose process runs, or has run.
+type Pod struct {
+	Name string
+	// Address is the pod's own, on which the process listens at the ports that its spec says.
+	Address netip.Addr
+
+	uid     types.UID
+	kubelet *Kubelet
+	spec    *corev1.Pod
+	dir     string
+	// deleted is closed when the API server wants the pod to end, and lost when its object is gone.
+	deleted, lost         chan struct{}
+	deletedOnce, lostOnce sync.Once
+	grace                 time.Duration
+
+	mu       sync.Mutex
+	process  *cluster.Process
+	ready    bool
+	restarts int32
+}
+
+// Process is what runs in the pod now, nil before it has begun.
+func (p *Pod) Process() *cluster.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.process
+}
+
+// Ready tells whether the process was ready when it was asked last.
+func (p *Pod) Ready() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ready
+}
+
+// Restarts is how often the process has been started again.
+func (p *Pod) Restarts() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int(p.restarts)
+}
+
+// Ops is the URL of a path of the listener for health and metrics.
+func (p *Pod) Ops(path string) string {
+	return "http://" + netip.AddrPortFrom(p.Address, opsPort).String() + path
+}
+
+// Reviews is where the process answers reviews.
+func (p *Pod) Reviews() netip.AddrPort { return netip.AddrPortFrom(p.Address, reviewsPort) }
+
+// Log is the file that everything the process prints goes to.
+func (p *Pod) Log() string { return p.dir + ".log" }
+
+// seen takes note of what the API server says of the pod.
+func (p *Pod) seen(pod *corev1.Pod) {
+	if pod.DeletionTimestamp != nil {
+		p.deletedOnce.Do(func() {
+			if pod.DeletionGracePeriodSeconds != nil {
+				p.grace = time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+			}
+			close(p.deleted)
+		})
+	}
+}
+
+func (p *Pod) gone() { p.lostOnce.Do(func() { close(p.lost) }) }
+
+// end kills the process.
+func (p *Pod) end() {
+	if process := p.Process(); process != nil {
+		_ = process.Kill()
+	}
+}
+
+// run runs the pod's process, and starts it again when it ends, until the pod is deleted.
+func (p *Pod) run(ctx context.Context) {
+	if p.spec.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		p.once(ctx)
+		return
+	}
+	const pause = 200 * time.Millisecond
+	for {
+		process, err := p.prepare(ctx)
+		if err == nil {
+			err = process.Start(ctx)
+		}
+		if err != nil {
+			p.kubelet.say("pod %s: %v", p.Name, err)
+			if !p.wait(ctx, time.Second, nil) {
+				return
+			}
+			continue
+		}
+		p.mu.Lock()
+		p.process = process
+		p.mu.Unlock()
+		p.kubelet.say("pod %s: started at %s", p.Name, p.Address)
+		if !p.attend(ctx, process) {
+			return
+		}
+		p.mu.Lock()
+		p.restarts++
+		p.mu.Unlock()
+		p.kubelet.say("pod %s: its process has ended, and is to be started again", p.Name)
+		if !p.wait(ctx, pause, p.kubelet.holding()) {
+			return
+		}
+	}
+}
+
+// wait waits for a time and for a channel, unless it is nil, and tells whether the pod is wanted still.
+func (p *Pod) wait(ctx context.Context, d time.Duration, also <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	elapsed := timer.C
+	for elapsed != nil || also != nil {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-p.deleted:
+			p.finish(ctx)
+			return false
+		case <-p.lost:
+			return false
+		case <-elapsed:
+			elapsed = nil
+		case <-also:
+			also = nil
+		}
+	}
+	return true
+}
+
+// attend asks a process whether it is ready, and tells the API server, until it ends. True means that it is to be
+// started again.
+func (p *Pod) attend(ctx context.Context, process *cluster.Process) bool {
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	told := false
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-p.lost:
+			_ = process.Kill()
+			return false
+		case <-p.deleted:
+			p.terminate(ctx, process)
+			p.finish(ctx)
+			return false
+		case <-process.Exited():
+			if !p.wait(ctx, p.kubelet.noticing(), nil) {
+				return false
+			}
+			_ = p.tell(ctx, false) // it is told again when the process has been started
+			return true
+		case <-tick.C:
+		}
+		ready := p.ask(ctx, "/readyz") == nil
+		select {
+		case <-process.Exited():
+			continue // it is noticed as such, in its time
+		default:
+		}
+		if ready != p.Ready() || !told {
+			told = p.tell(ctx, ready) == nil
+		}
+	}
+}
+
+// terminate ends a process as a kubelet does: by asking, and by force after the grace period.
+func (p *Pod) terminate(ctx context.Context, process *cluster.Process) {
+	p.kubelet.say("pod %s: asked to end within %s", p.Name, p.grace)
+	if p.grace > 0 {
+		_ = process.Signal(syscall.SIGTERM)
+		timer := time.NewTimer(p.grace)
+		defer timer.Stop()
+		select {
+		case <-process.Exited():
+		case <-timer.C:
+			p.kubelet.say("pod %s: killed after its grace period", p.Name)
+		case <-ctx.Done():
+		}
+	}
+	_ = process.Kill()
+}
+
+// finish removes the pod's object.
+func (p *Pod) finish(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := p.kubelet.remove(ctx, p.spec)
+		if err == nil {
+			p.kubelet.say("pod %s: ended", p.Name)
+			return
+		}
+		p.kubelet.say("pod %s: remove: %v", p.Name, err)
+		timer := time.NewTimer(look)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (p *Pod) ask(ctx context.Context, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Ops(path), nil)
+	if err != nil {
+		return err
+	}
+	response, err := p.kubelet.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // nothing is read from it
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, response.Status)
+	}
+	return nil
+}
+
+// tell writes the pod's status, as the node.
+func (p *Pod) tell(ctx context.Context, ready bool) error {
+	p.mu.Lock()
+	restarts := p.restarts
+	p.mu.Unlock()
+	condition := corev1.ConditionFalse
+	if ready {
+		condition = corev1.ConditionTrue
+	}
+	now := metav1.Now()
+	conditions := make([]corev1.PodCondition, 0, 4)
+	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		c := corev1.PodCondition{Type: kind, Status: condition, LastTransitionTime: now}
+		if kind == corev1.PodScheduled || kind == corev1.PodInitialized {
+			c.Status = corev1.ConditionTrue
+		}
+		conditions = append(conditions, c)
+	}
+	started := true
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.uid}, "status": corev1.PodStatus{
+		Phase: corev1.PodRunning, Conditions: conditions, PodIP: p.Address.String(), PodIPs: []corev1.PodIP{{IP: p.Address.String()}},
+		StartTime: &now,
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: p.spec.Spec.Containers[0].Name, Image: p.spec.Spec.Containers[0].Image, Ready: ready, Started: &started, RestartCount: restarts,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		}},
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = p.kubelet.node.CoreV1().Pods(p.spec.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		if ctx.Err() == nil && !apierrors.IsNotFound(err) {
+			p.kubelet.say("pod %s: status: %v", p.Name, err)
+		}
+		return err
+	}
+	p.mu.Lock()
+	p.ready = ready
+	p.mu.Unlock()
+	p.kubelet.say("pod %s: ready %v", p.Name, ready)
+	return nil
+}
+
+// prepare makes what the spec says into a program that can be started.
+func (p *Pod) prepare(ctx context.Context) (*cluster.Process, error) {
+	if len(p.spec.Spec.Containers) != 1 {
+		return nil, errors.New("it has not exactly one container")
+	}
+	container := &p.spec.Spec.Containers[0]
+	image, _, _ := strings.Cut(container.Image, ":")
+	program := p.kubelet.options.Programs[image]
+	if program == "" {
+		return nil, fmt.Errorf("no program stands for the image %q", container.Image)
+	}
+	mounts, err := p.mount(ctx, container)
+	if err != nil {
+		return nil, err
+	}
+	env := map[string]string{}
+	environ := []string{"HOME=" + p.dir, "PATH=" + os.Getenv("PATH")}
+	for _, v := range container.Env {
+		value, err := p.value(&v)
+		if err != nil {
+			return nil, err
+		}
+		env[v.Name] = value
+		environ = append(environ, v.Name+"="+value)
+	}
+	kubeconfig, err := p.kubeconfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var args []string
+	for _, arg := range append(append([]string{}, container.Command...), container.Args...) {
+		for name, value := range env {
+			arg = strings.ReplaceAll(arg, "$("+name+")", value)
+		}
+		for path, dir := range mounts {
+			arg = strings.ReplaceAll(arg, path, dir)
+		}
+		if arg == "--in-cluster" {
+			// Where a pod's credentials are is fixed in a place that this machine has for others.
+			args = append(args, "--kubeconfig="+kubeconfig)
+			if args[0] == "serve" && slices.Contains(container.Args, "--custom-resources") {
+				args = append(args, "--namespace="+p.spec.Namespace)
+			}
+			continue
+		}
+		args = append(args, arg)
+	}
+	if len(args) > 0 && args[0] == "serve" {
+		args = append(args, "--listen", net.JoinHostPort(p.Address.String(), fmt.Sprint(reviewsPort)), "--ops-listen", net.JoinHostPort(p.Address.String(), fmt.Sprint(opsPort)))
+	}
+	return cluster.NewProcess(cluster.ProcessOptions{
+		Path: program, Args: args, Env: environ, Log: p.Log(), Ready: func(context.Context) error { return nil },
+	}), nil
+}
+
+// value is that of an environment variable.
+func (p *Pod) value(v *corev1.EnvVar) (string, error) {
+	switch {
+	case v.ValueFrom == nil:
+		return v.Value, nil
+	case v.ValueFrom.FieldRef != nil:
+		switch v.ValueFrom.FieldRef.FieldPath {
+		case "metadata.name":
+			return p.Name, nil
+		case "metadata.namespace":
+			return p.spec.Namespace, nil
+		case "status.podIP":
+			return p.Address.String(), nil
+		}
+	}
+	return "", fmt.Errorf("the environment variable %s comes from where this kubelet does not know", v.Name)
+}
+
+// mount writes the files of the volumes, and returns where they are by where the container has them.
+func (p *Pod) mount(ctx context.Context, container *corev1.Container) (map[string]string, error) {
+	mounts := map[string]string{}
+	for _, m := range container.VolumeMounts {
+		for i := range p.spec.Spec.Volumes {
+			v := &p.spec.Spec.Volumes[i]
+			if v.Name != m.Name || strings.HasPrefix(m.MountPath, "/var/run/secrets/kubernetes.io/") {
+				continue
+			}
+			dir := filepath.Join(p.dir, v.Name)
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return nil, err
+			}
+			if err := p.fill(ctx, dir, v); err != nil {
+				return nil, fmt.Errorf("volume %s: %w", v.Name, err)
+			}
+			mounts[m.MountPath] = dir
+		}
+	}
+	return mounts, nil
+}
+
+// fill writes the files of a volume. As on a node, they are those of the moment.
+func (p *Pod) fill(ctx context.Context, dir string, v *corev1.Volume) error {
+	var sources []corev1.VolumeProjection
+	switch {
+	case v.EmptyDir != nil:
+	case v.Projected != nil:
+		sources = v.Projected.Sources
+	case v.ConfigMap != nil:
+		sources = []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: v.ConfigMap.LocalObjectReference, Items: v.ConfigMap.Items, Optional: v.ConfigMap.Optional}}}
+	case v.Secret != nil:
+		sources = []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: v.Secret.SecretName}, Items: v.Secret.Items, Optional: v.Secret.Optional}}}
+	default:
+		return errors.New("it is of a kind that this kubelet does not know")
+	}
+	for _, source := range sources {
+		files := map[string][]byte{}
+		var optional *bool
+		var err error
+		switch {
+		case source.ConfigMap != nil:
+			optional = source.ConfigMap.Optional
+			var c *corev1.ConfigMap
+			if c, err = p.kubelet.node.CoreV1().ConfigMaps(p.spec.Namespace).Get(ctx, source.ConfigMap.Name, metav1.GetOptions{}); err == nil {
+				for name, text := range c.Data {
+					files[name] = []byte(text)
+				}
+			}
+		case source.Secret != nil:
+			optional = source.Secret.Optional
+			var s *corev1.Secret
+			if s, err = p.kubelet.node.CoreV1().Secrets(p.spec.Namespace).Get(ctx, source.Secret.Name, metav1.GetOptions{}); err == nil {
+				files = s.Data
+			}
+		default:
+			return errors.New("a source is of a kind that this kubelet does not know")
+		}
+		if err != nil && (!apierrors.IsNotFound(err) || optional == nil || !*optional) {
+			return err
+		}
+		for name, data := range files {
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// kubeconfig writes one with a token of the pod's ServiceAccount, bound to the pod, that the node asked for.
+func (p *Pod) kubeconfig(ctx context.Context) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: new(int64(3607)),
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.uid},
+	}}
+	token, err := p.kubelet.node.CoreV1().ServiceAccounts(p.spec.Namespace).CreateToken(ctx, p.spec.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("a token of the ServiceAccount %q: %w", p.spec.Spec.ServiceAccountName, err)
+	}
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return "", err
+	}
+	tokenFile := filepath.Join(p.dir, "token")
+	if err := os.WriteFile(tokenFile, []byte(token.Status.Token), 0o600); err != nil {
+		return "", err
+	}
+	access := p.kubelet.options.Cluster.Config()
+	const name = "in-cluster"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: access.Host, CertificateAuthorityData: access.CAData}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: tokenFile}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	path := filepath.Join(p.dir, "kubeconfig")
+	return path, clientcmd.WriteToFile(*config, path)
+}

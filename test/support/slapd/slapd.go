@@ -1,0 +1,348 @@
+// Package slapd runs real OpenLDAP servers for tests.
+//
+// A server is a process of its own, on ports of 127.0.0.1 that it keeps over
+// restarts, with a certificate of its own authority: by ldaps://, or by ldap://
+// with StartTLS. It ends with the test that started it, and with this process
+// however that ends.
+package slapd
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-ldap/ldap/v3"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+)
+
+// Suffix is what all entries are below, if Options do not say otherwise. The
+// entry itself has to be loaded like any other.
+const Suffix = "dc=example,dc=org"
+
+const (
+	// startTimeout is many times what a start takes, also on a busy machine.
+	startTimeout = 30 * time.Second
+	// attempts is how often ports are chosen that somebody else turns out to have.
+	attempts = 5
+	address  = "127.0.0.1"
+)
+
+// Options say how a server is to be. The zero value is an empty server that lets
+// everybody search.
+type Options struct {
+	// Suffix is the DN that all entries are below; "" is the constant of that name.
+	Suffix string
+	// LDIF are the entries to begin with, parents first. The schemas are core,
+	// cosine, inetorgperson and nis, passwords may be plain, and nothing of it is
+	// checked but the schema.
+	LDIF string
+	// NoAnonymous refuses whatever is asked before a bind with a password.
+	NoAnonymous bool
+	// PasswordPolicy adds the password policy overlay with this DN as its default
+	// policy, if it is not empty.
+	PasswordPolicy string
+	// SizeLimit is how many entries the server returns to one search that has no
+	// pages; 0 is no limit.
+	SizeLimit int
+	// Authority issues the certificate; nil is one that the server has for itself.
+	Authority *cluster.Authority
+	// Hosts are what the certificate is for. Without any it is for 127.0.0.1 and
+	// localhost.
+	Hosts []string
+}
+
+// Server is a running server. Its methods are safe for concurrent use but for
+// Stop, Start, Pause and Resume.
+type Server struct {
+	// Plain and TLS are the URLs, ldap://127.0.0.1:PORT and
+	// ldaps://127.0.0.1:PORT. The plain one takes StartTLS, and does not insist.
+	Plain, TLS string
+	// CertificateAuthority verifies its certificate, in PEM.
+	CertificateAuthority string
+	// Suffix is the DN that all entries are below.
+	Suffix string
+	// AdminDN and AdminPassword may do everything. There is no such entry.
+	AdminDN, AdminPassword string
+
+	t         testing.TB
+	program   string
+	directory string
+	log       string
+	process   *cluster.Process
+	// skipped are the parts of the log that are about starts.
+	skipped []span
+}
+
+// span is a part of a text, from one offset to another.
+type span struct{ from, to int }
+
+// New starts a server for a test and stops it when the test ends. The output of
+// a failed test has the end of what the server logged. Without bin/slapd the
+// test fails: a skipped test looks like a passed one.
+func New(t testing.TB, o Options) *Server {
+	t.Helper()
+	program, err := find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{t: t, program: program, directory: t.TempDir(), Suffix: o.Suffix, AdminPassword: rand.Text()}
+	if s.Suffix == "" {
+		s.Suffix = Suffix
+	}
+	s.AdminDN = "cn=admin," + s.Suffix
+	s.log = filepath.Join(s.directory, "log")
+	err = s.configure(o)
+	if err != nil {
+		t.Fatalf("configure slapd: %v", err)
+	}
+	err = s.load(o.LDIF)
+	if err != nil {
+		t.Fatalf("load slapd: %v", err)
+	}
+	t.Cleanup(s.end)
+	err = s.choosePorts()
+	if err != nil {
+		t.Fatalf("start slapd: %v", err)
+	}
+	return s
+}
+
+// find returns the directory that build.sh fills.
+func find() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find slapd: %w", err)
+	}
+	for directory := start; directory != filepath.Dir(directory); directory = filepath.Dir(directory) {
+		_, err := os.Stat(filepath.Join(directory, "test", "support", "slapd", "build.sh"))
+		if err != nil {
+			continue
+		}
+		found := filepath.Join(directory, "bin", "slapd")
+		_, err = os.Stat(filepath.Join(found, "slapd"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("there is no bin/slapd in %s; hint: run 'make slapd'", directory)
+		}
+		return found, err
+	}
+	return "", fmt.Errorf("no test/support/slapd/build.sh above %s; hint: run inside the repository", start)
+}
+
+// choosePorts starts the server on free ports. Between the choice and the server's
+// taking them, somebody else may: then others are tried.
+func (s *Server) choosePorts() error {
+	var failures []error
+	for range attempts {
+		plain, err := cluster.UnusedAddress(address)
+		if err != nil {
+			return err
+		}
+		encrypted, err := cluster.UnusedAddress(address)
+		if err != nil {
+			return err
+		}
+		s.Plain, s.TLS = "ldap://"+plain, "ldaps://"+encrypted
+		err = s.start()
+		if err == nil {
+			return nil
+		}
+		failures = append(failures, err)
+	}
+	return errors.Join(failures...)
+}
+
+// Start starts a server that was stopped, on the same ports and with the same
+// entries.
+func (s *Server) Start() {
+	s.t.Helper()
+	err := s.start()
+	if err != nil {
+		s.t.Fatalf("start slapd: %v", err)
+	}
+}
+
+func (s *Server) start() error {
+	before, err := logged(s.log)
+	if err != nil {
+		return err
+	}
+	ready := s.probe(len(before))
+	s.process = cluster.NewProcess(cluster.ProcessOptions{
+		Path: filepath.Join(s.program, "slapd"), Args: []string{"-f", s.configuration(), "-h", s.Plain + "/ " + s.TLS + "/", "-d", "stats"},
+		Env: s.environment(), Log: s.log, Ready: func(context.Context) error { return ready() },
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	return s.process.Start(ctx)
+}
+
+// probe returns a function that tells whether this server listens on both ports.
+// A connection is not enough, because somebody else may have taken a port: the
+// server must have logged it. What it logs of the probes is left out of Log.
+func (s *Server) probe(before int) func() error {
+	ports := []string{strings.TrimPrefix(s.Plain, "ldap://"), strings.TrimPrefix(s.TLS, "ldaps://")}
+	var pending []string
+	return func() error {
+		for len(pending) < len(ports) {
+			connection, err := net.Dial("tcp", ports[len(pending)]) //nolint:noctx // to the loopback address
+			if err != nil {
+				return err
+			}
+			pending = append(pending, "ACCEPT from IP="+connection.LocalAddr().String()+" ")
+			err = connection.Close()
+			if err != nil {
+				return err
+			}
+		}
+		now, err := logged(s.log)
+		if err != nil {
+			return err
+		}
+		for _, line := range pending {
+			if !bytes.Contains(now[before:], []byte(line)) {
+				return errNotListening
+			}
+		}
+		if bytes.Count(now[before:], []byte(" closed (")) < len(pending) {
+			return errNotListening
+		}
+		s.skipped = append(s.skipped, span{before, len(now)})
+		return nil
+	}
+}
+
+var errNotListening = errors.New("it does not listen yet")
+
+func logged(path string) ([]byte, error) {
+	content, err := os.ReadFile(path) //nolint:gosec // a path of our own making
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return content, err
+}
+
+// Stop ends the server, which closes its connections, and waits until it has
+// ended. A server that does not run is stopped already.
+func (s *Server) Stop() {
+	s.t.Helper()
+	err := s.stop()
+	if err != nil {
+		s.t.Fatalf("stop slapd: %v", err)
+	}
+}
+
+// Pause suspends the server: connections are taken, by the kernel, and nothing is
+// answered until Resume.
+func (s *Server) Pause() {
+	s.t.Helper()
+	err := s.pause()
+	if err != nil {
+		s.t.Fatalf("pause slapd: %v", err)
+	}
+}
+
+// Resume lets a suspended server go on.
+func (s *Server) Resume() {
+	s.t.Helper()
+	err := s.process.Signal(syscall.SIGCONT)
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
+		s.t.Fatalf("resume slapd: %v", err)
+	}
+}
+
+// Admin returns a connection that may read and change everything. It is closed
+// when the test ends.
+func (s *Server) Admin() *ldap.Conn {
+	s.t.Helper()
+	connection, err := ldap.DialURL(s.Plain)
+	if err != nil {
+		s.t.Fatalf("connect to slapd: %v", err)
+	}
+	s.t.Cleanup(func() { _ = connection.Close() })
+	err = connection.Bind(s.AdminDN, s.AdminPassword)
+	if err != nil {
+		s.t.Fatalf("bind to slapd: %v", err)
+	}
+	return connection
+}
+
+// Log returns what the server has logged up to now, but for its starts: connections, operations and
+// their results, one a line, such as
+//
+//	conn=1001 op=1 BIND dn="uid=jane,ou=people,dc=example,dc=org" method=128
+//
+// The server writes a line before it answers.
+func (s *Server) Log() string {
+	s.t.Helper()
+	content, err := logged(s.log)
+	if err != nil {
+		s.t.Fatalf("read slapd's log: %v", err)
+	}
+	var kept []byte
+	from := 0
+	for _, skip := range s.skipped {
+		kept = append(kept, content[from:skip.from]...)
+		from = skip.to
+	}
+	return string(append(kept, content[from:]...))
+}
+
+func (s *Server) tail() []byte {
+	const size = 8 << 10
+	content, err := logged(s.log)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	if len(content) <= size {
+		return content
+	}
+	_, rest, _ := bytes.Cut(content[len(content)-size:], []byte("\n"))
+	return rest
+}
+
+// stop ends the server, if it was ever started.
+func (s *Server) stop() error {
+	if s.process == nil {
+		return nil
+	}
+	return s.process.Stop()
+}
+
+// pause suspends the server, and returns when it does nothing any more: the signal
+// alone is on its way for a moment.
+func (s *Server) pause() error {
+	err := s.process.Signal(syscall.SIGSTOP)
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(startTimeout)
+	for {
+		err := suspended(s.process.PID())
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(time.Millisecond) // between two questions
+	}
+}
+
+// end is for the end of the test.
+func (s *Server) end() {
+	err := s.stop()
+	if err != nil {
+		s.t.Errorf("stop slapd: %v", err)
+	}
+	if s.t.Failed() {
+		s.t.Logf("slapd logged:\n%s", s.tail())
+	}
+}
