@@ -20,6 +20,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // Exit codes, those of gatehouse itself.
@@ -121,7 +123,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 // demonstrate starts everything, shows everything, and removes everything.
 func demonstrate(ctx context.Context, o options, out *transcript, stderr io.Writer) (err error) {
 	begin := time.Now()
-	root, err := repositoryRoot()
+	root, err := support.Root()
 	if err != nil {
 		return err
 	}
@@ -180,23 +182,6 @@ func waitForEnd(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		}
-	}
-}
-
-// repositoryRoot is the directory above this one that holds the documents which
-// the demonstration uses.
-func repositoryRoot() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for dir := start; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(exampleProfile))); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no %s in or above %s (hint: run it inside the repository)", exampleProfile, start)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -58,7 +59,7 @@ func TestAdmissionWithClientCertificates(t *testing.T) {
 		_, err := client.CoreV1().ConfigMaps("outage").Create(t.Context(), forbidden("no"), dryRun)
 		return refusal(err, 422, "forbidden, says the label")
 	}
-	eventually(t, "the API server with the certificate", func() error {
+	support.Eventually(t, "the API server with the certificate", func() error {
 		created, err := certified.CoreV1().Pods("outage").Create(t.Context(), pod("p", asking), dryRun)
 		if err == nil && injected(created) != 1 {
 			err = errors.New("a pod is not injected")
@@ -72,7 +73,7 @@ func TestAdmissionWithClientCertificates(t *testing.T) {
 			_, err := client.CoreV1().ConfigMaps("outage").Create(ctx, configMap("yes", nil), dryRun)
 			return refusal(err, 500, `failed calling webhook "fail.validate.gatehouse.dev"`, "a client certificate is required here", "AdmissionConfiguration")
 		}
-		eventually(t, "an API server whose certificate is "+name, func() error { return notAsked(t.Context()) })
+		support.Eventually(t, "an API server whose certificate is "+name, func() error { return notAsked(t.Context()) })
 		secret := &corev1.Secret{ObjectMeta: forbidden("open").ObjectMeta}
 		_, err := client.CoreV1().Secrets("outage").Create(t.Context(), secret, dryRun)
 		if err != nil {

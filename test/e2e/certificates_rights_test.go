@@ -24,6 +24,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -142,7 +143,7 @@ func (s *rightsSite) waitForRights(t *testing.T, without aRight) {
 						a.Name = rule.ResourceNames[0]
 					}
 					want := aRight{namespace, resource, verb} != without
-					eventually(t, fmt.Sprintf("who may %+v", a), func() error {
+					support.Eventually(t, fmt.Sprintf("who may %+v", a), func() error {
 						allowed, err := s.may(t.Context(), a)
 						if err == nil && allowed != want {
 							err = fmt.Errorf("%s: allowed %t, want %t", s.user, allowed, want)
@@ -274,7 +275,7 @@ func TestPrintedRightsAreEnoughAndNoMore(t *testing.T) {
 	if !slices.EqualFunc(before, again, bytes.Equal) {
 		t.Errorf("applying the documents again changes the caBundles from %q to %q", before, again)
 	}
-	eventually(t, "the API server asks it", func() error {
+	support.Eventually(t, "the API server asks it", func() error {
 		_, err := w.Client().CoreV1().Pods(served).Create(t.Context(), pod("p"), dryRun)
 		return refusal(err, http.StatusUnprocessableEntity, "not red")
 	})
@@ -289,7 +290,7 @@ func TestPrintedRightsAreEnoughAndNoMore(t *testing.T) {
 	secrets := w.Client().CoreV1().Secrets(namespace)
 	healed := func(old types.UID) {
 		t.Helper()
-		eventually(t, "the Secret is mended", func() error {
+		support.Eventually(t, "the Secret is mended", func() error {
 			secret, err := secrets.Get(t.Context(), name+"-ca", metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -338,7 +339,7 @@ func TestPrintedRightsAreEnoughAndNoMore(t *testing.T) {
 		{"", "namespaces", "list"}:                   "for an API server that does not begin a watch with what is there",
 		{metav1.NamespaceDefault, "events", "patch"}: "what is written into a registration is hardly ever the same twice",
 	}
-	eventually(t, "the audit log is complete", func() error {
+	support.Eventually(t, "the audit log is complete", func() error {
 		used, refused := s.asked(t)
 		if len(refused) > 0 {
 			t.Fatalf("it was refused to %q", refused)
@@ -440,7 +441,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 				_, err := gatehouse.Run(t.Context(), "certs", "rotate", "--kubeconfig", w.Kubeconfig(), "--secret", namespace+"/"+name+"-ca", "--registration", name)
 				must(t, err)
 			}
-			eventually(t, "what it says", func() error {
+			support.Eventually(t, "what it says", func() error {
 				log := s.written(t)
 				for _, want := range c.want {
 					if !strings.Contains(log, want) {

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -118,7 +119,7 @@ func (l *looked) try(client kubernetes.Interface, namespace, about, name string,
 // says waits for the server's log.
 func (l *looked) says(t *testing.T, texts ...string) {
 	t.Helper()
-	eventually(t, "the log", func() error {
+	support.Eventually(t, "the log", func() error {
 		content, err := os.ReadFile(l.log)
 		for _, text := range texts {
 			if err == nil && !strings.Contains(string(content), text) {
@@ -205,7 +206,7 @@ func lookUp(t *testing.T, w *world) *looked {
 	started.Wait()
 	must(t, err)
 	must(t, w.register(t.Context(), "context", l.config, l.server))
-	eventually(t, "the registration", func() error {
+	support.Eventually(t, "the registration", func() error {
 		return refusal(l.try(w.Client(), contextNamespace, "named", "x", "a=1", "b=2"), 422, "at most 1")
 	})
 	return l
@@ -222,14 +223,14 @@ func TestContextFromTheCluster(t *testing.T) {
 		must(t, l.try(client, contextNamespace, "named", "x", "a=1"))
 		limits, err := client.CoreV1().ConfigMaps(paramsNamespace).Update(t.Context(), configMap("limits", nil, "most=2"), metav1.UpdateOptions{})
 		must(t, err)
-		eventually(t, "the change of the param", func() error { return l.try(client, contextNamespace, "named", "x", "a=1", "b=2") })
+		support.Eventually(t, "the change of the param", func() error { return l.try(client, contextNamespace, "named", "x", "a=1", "b=2") })
 		must(t, client.CoreV1().ConfigMaps(paramsNamespace).Delete(t.Context(), limits.Name, metav1.DeleteOptions{}))
-		eventually(t, "the end of the param", func() error {
+		support.Eventually(t, "the end of the param", func() error {
 			return refusal(l.try(client, contextNamespace, "named", "x"), 422, "no params found")
 		})
 		_, err = client.CoreV1().ConfigMaps(paramsNamespace).Create(t.Context(), configMap("limits", nil, "most=1"), metav1.CreateOptions{})
 		must(t, err)
-		eventually(t, "the param again", func() error { return l.try(client, contextNamespace, "named", "x", "a=1") })
+		support.Eventually(t, "the param again", func() error { return l.try(client, contextNamespace, "named", "x", "a=1") })
 	})
 	t.Run("params by selector", func(t *testing.T) {
 		must(t, l.try(client, contextNamespace, "selected", "red"))
@@ -238,7 +239,7 @@ func TestContextFromTheCluster(t *testing.T) {
 			must(t, err)
 		}
 		for taken, by := range map[string]string{"red": "taken by first", "green": "taken by second"} {
-			eventually(t, "the param", func() error {
+			support.Eventually(t, "the param", func() error {
 				return refusal(l.try(client, contextNamespace, "selected", taken), 422, by)
 			})
 		}
@@ -265,7 +266,7 @@ func TestContextFromTheCluster(t *testing.T) {
 		namespace.Annotations["context/owner"] = "bob"
 		_, err = client.CoreV1().Namespaces().Update(t.Context(), namespace, metav1.UpdateOptions{})
 		must(t, err)
-		eventually(t, "the new annotation", func() error { return l.try(client, namespace.Name, "namespace", "x", "owner=bob") })
+		support.Eventually(t, "the new annotation", func() error { return l.try(client, namespace.Name, "namespace", "x", "owner=bob") })
 	})
 	t.Run("kind that is new", func(t *testing.T) {
 		err := refusal(l.try(client, contextNamespace, "custom", "x"), 422, "failed to find resource referenced by paramKind", "context.example.com/v1")
@@ -273,8 +274,8 @@ func TestContextFromTheCluster(t *testing.T) {
 			t.Error(err)
 		}
 		must(t, w.apply(t.Context(), contextDefinition))
-		eventually(t, "the kind", func() error { return w.apply(t.Context(), contextLimit) })
-		eventually(t, "the param of the new kind", func() error {
+		support.Eventually(t, "the kind", func() error { return w.apply(t.Context(), contextLimit) })
+		support.Eventually(t, "the param of the new kind", func() error {
 			return refusal(l.try(client, contextNamespace, "custom", "x", "a=1", "b=2"), 422, "at most 1 by a Limit")
 		})
 		must(t, l.try(client, contextNamespace, "custom", "x", "a=1"))
@@ -314,12 +315,12 @@ func (l *looked) authorizer(t *testing.T) {
 	bind("ann", "deleter")
 	bind("bob", "writer")
 	ann, bob := as("ann"), as("bob")
-	eventually(t, "who may delete secrets", func() error { return l.try(ann, contextNamespace, "authorizer", "x") })
-	eventually(t, "who may not", func() error {
+	support.Eventually(t, "who may delete secrets", func() error { return l.try(ann, contextNamespace, "authorizer", "x") })
+	support.Eventually(t, "who may not", func() error {
 		return refusal(l.try(bob, contextNamespace, "authorizer", "x"), 422, "only for who may delete secrets")
 	})
 	bind("bob", "deleter")
-	eventually(t, "who may by now", func() error { return l.try(bob, contextNamespace, "authorizer", "x") })
+	support.Eventually(t, "who may by now", func() error { return l.try(bob, contextNamespace, "authorizer", "x") })
 }
 
 // missingRight is told of with what to do, and all other policies go on.
@@ -335,7 +336,7 @@ func (l *looked) missingRight(t *testing.T) {
 		`{expression: "size(object.data) <= int(params.metadata.labels.most)", message: too many for a secret limit}`)), 0o600))
 	l.says(t, `"kind":"Secret.v1"`, `User \"`+contextUser+`\" cannot watch resource \"secrets\"`,
 		`a Role in namespace \"context-params\" must allow get, list and watch of secrets`)
-	eventually(t, "the policy that cannot be evaluated", func() error {
+	support.Eventually(t, "the policy that cannot be evaluated", func() error {
 		return refusal(l.try(client, contextNamespace, "secret", "x"), 422, "is not read from the cluster yet", `resource "secrets"`)
 	})
 	must(t, l.try(client, contextNamespace, "named", "x", "a=1"))
@@ -351,7 +352,7 @@ func (l *looked) missingRight(t *testing.T) {
 	}
 
 	l.grant(t, "context-secrets", reading("", "secrets"))
-	eventually(t, "the right that is given", func() error {
+	support.Eventually(t, "the right that is given", func() error {
 		return refusal(l.try(client, contextNamespace, "secret", "x", "a=1", "b=2"), 422, "too many for a secret limit")
 	})
 	log, err := os.ReadFile(l.log)
@@ -362,7 +363,7 @@ func (l *looked) missingRight(t *testing.T) {
 		}
 	}
 	must(t, os.Remove(filepath.Join(l.config, "secret.yaml")))
-	eventually(t, "what nobody names is not kept", func() error {
+	support.Eventually(t, "what nobody names is not kept", func() error {
 		_, metrics, err := l.server.Get(t.Context(), "/metrics")
 		if err == nil && strings.Contains(metrics, `gatehouse_cluster_objects{kind="Secret.v1"}`) {
 			err = errors.New("secrets are")
@@ -412,7 +413,7 @@ func (l *looked) away(t *testing.T) {
 	})
 	more := func(what string) {
 		before := asked.Load()
-		eventually(t, what, func() error {
+		support.Eventually(t, what, func() error {
 			if asked.Load() < before+100 && wrong.Load() == nil {
 				return errNotYet
 			}
@@ -435,7 +436,7 @@ func (l *looked) away(t *testing.T) {
 	}
 	_, err := l.Client().CoreV1().ConfigMaps(paramsNamespace).Update(t.Context(), configMap("limits", nil, "most=2"), metav1.UpdateOptions{})
 	must(t, err)
-	eventually(t, "a change after the return", func() error {
+	support.Eventually(t, "a change after the return", func() error {
 		return l.try(l.Client(), contextNamespace, "named", "x", "a=1", "b=2")
 	})
 	must(t, l.Client().CoreV1().ConfigMaps(paramsNamespace).Delete(t.Context(), "limits", metav1.DeleteOptions{}))

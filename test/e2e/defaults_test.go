@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
@@ -189,7 +190,7 @@ func (w *world) watchAdmission(t *testing.T) *admitted {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the webhook is called", func() error {
+	support.Eventually(t, "the webhook is called", func() error {
 		output, err := w.dryRun(t, filepath.Join(defaultsData, "pods.yaml"))
 		if err == nil {
 			_, err = a.instead(output)

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -56,7 +57,7 @@ func newDefined(t *testing.T) *defined {
 	must(t, d.CreateNamespace(t.Context(), system, nil))
 	// A kind is established a moment before the API server has it.
 	for kind, resource := range d.resources {
-		eventually(t, "the API server serves "+kind, func() error {
+		support.Eventually(t, "the API server serves "+kind, func() error {
 			_, err := d.client.Resource(resource).List(t.Context(), metav1.ListOptions{})
 			return err
 		})
@@ -715,7 +716,7 @@ func (d *defined) testUpgrade(t *testing.T) {
 	d.run(t, "apply", "--server-side", "--filename", file)
 
 	rollout := object(t, `{kind: SidecarProfile, metadata: {name: rollout}, spec: {rollout: {percent: 101}}}`)
-	eventually(t, "the older definition knows no rollout", func() error {
+	support.Eventually(t, "the older definition knows no rollout", func() error {
 		_, err := d.create(t.Context(), rollout, true)
 		if err == nil || !strings.Contains(err.Error(), `unknown field "spec.rollout"`) {
 			return fmt.Errorf("the API server says: %w", err)
@@ -723,7 +724,7 @@ func (d *defined) testUpgrade(t *testing.T) {
 		return nil
 	})
 	d.run(t, "apply", "--server-side", "--kustomize", definitionsKustomization)
-	eventually(t, "the definition is the new one", func() error {
+	support.Eventually(t, "the definition is the new one", func() error {
 		_, err := d.create(t.Context(), rollout, true)
 		if err == nil || !strings.Contains(err.Error(), `spec.rollout.percent`) {
 			return fmt.Errorf("the API server says: %w", err)

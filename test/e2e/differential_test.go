@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // The two namespaces of the comparison. The policies' bindings select a namespace label, and each of the two sides is
@@ -98,7 +100,7 @@ func (c comparison) run(t *testing.T, client kubernetes.Interface) {
 	}
 	var native verdict
 	// The API server takes policies up a moment after they were created.
-	eventually(t, "the API server's verdict", func() error {
+	support.Eventually(t, "the API server's verdict", func() error {
 		var err error
 		native, err = verdictOf(byAPIServer, c.request(t.Context(), client, byAPIServer))
 		if err == nil && native.refused != c.refused {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
@@ -131,7 +132,7 @@ func TestSidecarExamples(t *testing.T) {
 			pods := w.Client().CoreV1().Pods(e.namespace)
 			var dry *corev1.Pod
 			// The recorder's registration takes effect a moment later.
-			eventually(t, "the recorder is asked", func() error {
+			support.Eventually(t, "the recorder is asked", func() error {
 				var err error
 				dry, err = pods.Create(t.Context(), p.DeepCopy(), dryRun)
 				if err == nil && len(asked()) == 0 {
@@ -202,7 +203,7 @@ func (w *world) sameOffline(t *testing.T, namespace string, review []byte) {
 	var offline any
 	must(t, json.Unmarshal(patch, &offline))
 
-	eventually(t, "the audit log", func() error {
+	support.Eventually(t, "the audit log", func() error {
 		annotations, err := w.audited("pods", namespace, "example")
 		if err != nil {
 			return err
@@ -255,7 +256,7 @@ func (w *world) deploy(t *testing.T, e *example, template *corev1.PodTemplateSpe
 		},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	eventually(t, "the Deployment's pods", func() error {
+	support.Eventually(t, "the Deployment's pods", func() error {
 		list, err := w.Client().CoreV1().Pods(e.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "deployed=" + e.name})
 		if err == nil && len(list.Items) != 2 {
 			err = fmt.Errorf("there are %d", len(list.Items))
@@ -297,11 +298,11 @@ func TestPresetChanges(t *testing.T) {
 	}
 	first := counted()
 	const name = "envoyproxy/envoy:distroless-"
-	eventually(t, "the first preset", image(name+"v1.35.3"))
+	support.Eventually(t, "the first preset", image(name+"v1.35.3"))
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(before), "v1.35.3", "v1.36.0", 1)), 0o600))
-	eventually(t, "the second preset", image(name+"v1.36.0"))
+	support.Eventually(t, "the second preset", image(name+"v1.36.0"))
 	must(t, os.WriteFile(file, before, 0o600))
-	eventually(t, "the first preset again", image(name+"v1.35.3"))
+	support.Eventually(t, "the first preset again", image(name+"v1.35.3"))
 	if last := counted(); last != first {
 		t.Errorf("dry runs are counted: %v, then %v", first, last)
 	}

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 func TestInjection(t *testing.T) {
@@ -144,7 +146,7 @@ func TestPodsOfADeploymentAreInjected(t *testing.T) {
 		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	eventually(t, "the Deployment's pods", func() error {
+	support.Eventually(t, "the Deployment's pods", func() error {
 		pods, err := w.Client().CoreV1().Pods("inject").List(t.Context(), metav1.ListOptions{LabelSelector: "app=deployed"})
 		if err != nil {
 			return err
@@ -191,7 +193,7 @@ func TestInjectionAmongOtherWebhooks(t *testing.T) {
 			t.Parallel()
 			pods := w.Client().CoreV1().Pods("order")
 			// The registrations of the others take effect a moment later.
-			eventually(t, "the other webhooks", func() error {
+			support.Eventually(t, "the other webhooks", func() error {
 				tried, err := pods.Create(t.Context(), test.pod.DeepCopy(), dryRun)
 				if err == nil && len(tried.Spec.InitContainers) != len(test.want) {
 					err = fmt.Errorf("the pod has the init containers %q, want %q", names(tried), test.want)
@@ -209,7 +211,7 @@ func TestInjectionAmongOtherWebhooks(t *testing.T) {
 			if test.name != "after" {
 				return
 			}
-			eventually(t, "the audit log", func() error {
+			support.Eventually(t, "the audit log", func() error {
 				annotations, err := w.audited("pods", "order", "after")
 				if err == nil && annotations["default.mutate.gatehouse.dev/profiles-again"] == "" {
 					err = fmt.Errorf("it tells nothing of a second call: %q", annotations)

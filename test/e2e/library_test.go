@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -144,7 +145,7 @@ func (w *world) prepareLibrary(t *testing.T) meta.RESTMapper {
 		}
 	}
 	var mapper meta.RESTMapper
-	eventually(t, "the custom resources are served", func() error {
+	support.Eventually(t, "the custom resources are served", func() error {
 		groups, err := restmapper.GetAPIGroupResources(w.Client().Discovery())
 		if err != nil {
 			return err
@@ -432,7 +433,7 @@ func (f *folder) waitUntilInForce(t *testing.T, some []*v1alpha1.TestCase, mark 
 			continue
 		}
 		seen[*c.Expect.Violations[0].Policy] = true
-		eventually(t, "the policies are in force", func() error {
+		support.Eventually(t, "the policies are in force", func() error {
 			// Until params are known, a refusal has another reason.
 			return f.compare(t, c, f.ask(t, c, f.as(c)), mark, upstream)
 		})

@@ -8,6 +8,7 @@ import (
 
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/dex"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -82,7 +83,7 @@ func TestBrokenLoginConfigurationIsNotUsed(t *testing.T) {
 			file := s.put(t, test.file, test.document)
 			good := map[string]any{"issuers.yaml": upstream(trusting(issuer, "dex:")), "configuration.yaml": ours(configuration)}[test.file]
 			defer s.put(t, test.file, good)
-			eventually(t, "the metric of what could not be used", func() error {
+			support.Eventually(t, "the metric of what could not be used", func() error {
 				must(t, people())
 				now, err := s.server.Metric(t.Context(), "gatehouse_config_loads_total", `result="error"`)
 				if err == nil && now == failed {

@@ -17,6 +17,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/dex"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -228,7 +229,7 @@ func (p *place) testCommands(t *testing.T) {
 		login := d.gatehouse(t, "login")
 		must(t, login.command.Start())
 		var address []byte
-		eventually(t, "a browser", func() error {
+		support.Eventually(t, "a browser", func() error {
 			var err error
 			address, err = os.ReadFile(d.sentTo)
 			return err

@@ -16,6 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/slapd"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -345,7 +346,7 @@ func TestDirectoryIsAway(t *testing.T) {
 	hangs(t)
 	must(t, yes(s.review(t, token)))
 	d.Start()
-	eventually(t, "a login after the directory is back", func() error {
+	support.Eventually(t, "a login after the directory is back", func() error {
 		answer := s.elsewhere(t).login(t, d.with("bob"))
 		if answer.code != http.StatusOK {
 			return errors.New(answer.Message)
@@ -372,7 +373,7 @@ func TestLoginKeysChange(t *testing.T) {
 		changed := configuration
 		changed.Login = &v1alpha1.LoginConfiguration{Keys: keys}
 		s.put(t, "configuration.yaml", ours(changed))
-		eventually(t, "other keys", func() error {
+		support.Eventually(t, "other keys", func() error {
 			if s.review(t, token).Authenticated != good {
 				return errNotYet
 			}
@@ -383,7 +384,7 @@ func TestLoginKeysChange(t *testing.T) {
 	use(old, true, first, second)
 	use(old, true, second, first)
 	var fresh string
-	eventually(t, "a token with the new key", func() error {
+	support.Eventually(t, "a token with the new key", func() error {
 		renewed := s.elsewhere(t).login(t, map[string]string{"token": old})
 		if !strings.HasPrefix(renewed.in(t), "gatehouse-login_second_") {
 			return errNotYet
@@ -402,7 +403,7 @@ func TestLoginKeysChange(t *testing.T) {
 	configuration.Login.Keys = []v1alpha1.LoginKey{second}
 	configuration.Directories[0].Name = "people"
 	s.put(t, "configuration.yaml", ours(configuration))
-	eventually(t, "a directory that is gone", func() error {
+	support.Eventually(t, "a directory that is gone", func() error {
 		if s.review(t, fresh).Authenticated {
 			return errNotYet
 		}
@@ -430,6 +431,6 @@ func TestReplicas(t *testing.T) {
 	issued, document := s.issueUnknown(t, "replicas")
 	begin := time.Now()
 	s.put(t, "token-replicas.yaml", document)
-	eventually(t, "an access token", func() error { return errors.Join(yes(s.review(t, issued)), yes(other.review(t, issued))) })
+	support.Eventually(t, "an access token", func() error { return errors.Join(yes(s.review(t, issued)), yes(other.review(t, issued))) })
 	t.Logf("both accept a new access token after %s", time.Since(begin).Round(time.Millisecond))
 }

@@ -12,6 +12,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/dex"
 )
 
@@ -48,7 +49,7 @@ func (p *place) testJWT(t *testing.T) {
 		t.Parallel()
 		p := p.elsewhere(t)
 		expired := p.idToken(t, p.brief, dex.Client, p.jane)
-		eventually(t, "a token of two seconds", func() error {
+		support.Eventually(t, "a token of two seconds", func() error {
 			if p.tell(t, expired).Reason == "ok" {
 				return errNotYet
 			}
@@ -201,7 +202,7 @@ func TestIssuerIsAwayAtTheStart(t *testing.T) {
 	}
 	must(t, issuer.Start(t.Context()))
 	fresh := w.idToken(t, issuer, dex.Client, jane)
-	eventually(t, "a token of an issuer that is there now", func() error { return yes(s.review(t, fresh)) })
+	support.Eventually(t, "a token of an issuer that is there now", func() error { return yes(s.review(t, fresh)) })
 }
 
 // What an issuer or a directory takes back is worth nothing after the time that is stated, even if nobody makes the
@@ -243,12 +244,12 @@ func TestTakenBack(t *testing.T) {
 		{"a withdrawn key", ofIssuer, begin.Add(interval), "unknown-key"},
 		{"somebody who left", session.Token, session.ExpiresAt, "expired"},
 	} {
-		must(t, pollFor(2*time.Minute, func() error {
+		support.Eventually(t, wait.what+" is refused", func() error {
 			if s.review(t, wait.token).Authenticated {
 				return errNotYet
 			}
 			return nil
-		}))
+		})
 		if after := time.Since(wait.until); after > late {
 			t.Errorf("%s is refused %s too late", wait.what, after)
 		}
@@ -334,7 +335,7 @@ func TestIssuerRemoved(t *testing.T) {
 	change := func(what string, document any, done func() error) {
 		t.Helper()
 		s.put(t, "issuers.yaml", document)
-		eventually(t, what, func() error {
+		support.Eventually(t, what, func() error {
 			must(t, yes(s.review(t, ofKept)))
 			return done()
 		})
@@ -355,16 +356,5 @@ func TestIssuerRemoved(t *testing.T) {
 	change("an issuer that is there again", both, func() error { return yes(s.review(t, ofRemoved)) })
 	if after := requests(t, kept); after != before {
 		t.Errorf("the issuer that stays was asked for its keys %d times for that", after-before)
-	}
-}
-
-// pollFor is poll with another deadline.
-func pollFor(limit time.Duration, condition func() error) error {
-	end := time.Now().Add(limit)
-	for {
-		err := poll(condition)
-		if err == nil || time.Now().After(end) {
-			return err
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/dex"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -42,7 +43,7 @@ func (p *place) testRevocation(t *testing.T) {
 	// Ten seconds until the server knows, and the API server's two caches.
 	const bound = 10*time.Second + cacheTTL + 10*time.Second
 	for kind, token := range map[string]string{"access token": access, "JWT": jwt, "login token": login} {
-		eventually(t, "a token that was revoked", func() error {
+		support.Eventually(t, "a token that was revoked", func() error {
 			_, err := whoami(t, p.api, token)
 			if err == nil {
 				return errNotYet
@@ -81,7 +82,7 @@ func (s *site) issueHere(t *testing.T, id string, flags ...string) string {
 func (p *place) grant(t *testing.T, id string, flags ...string) string {
 	t.Helper()
 	token := p.issueHere(t, id, flags...)
-	eventually(t, "a new token", func() error {
+	support.Eventually(t, "a new token", func() error {
 		_, err := whoami(t, p.api, token)
 		return err
 	})
@@ -94,7 +95,7 @@ func TestRevocationBesideABrokenDocument(t *testing.T) {
 	s, d := newDirectorySite(t, "beside", "jane", "bob")
 	issue := func(id string) string {
 		token := s.issueHere(t, id, "--user", id)
-		eventually(t, "a new token", func() error { return yes(s.review(t, token)) })
+		support.Eventually(t, "a new token", func() error { return yes(s.review(t, token)) })
 		return token
 	}
 	revoked, kept := issue("revoked"), issue("kept")
@@ -116,7 +117,7 @@ func TestRevocationBesideABrokenDocument(t *testing.T) {
 		t.Errorf("'token revoke' says %v, want that there are errors too", err)
 	}
 	begin := time.Now()
-	eventually(t, "what was revoked beside a broken document", func() error {
+	support.Eventually(t, "what was revoked beside a broken document", func() error {
 		if s.review(t, revoked).Authenticated || s.review(t, jane).Authenticated {
 			return errNotYet
 		}
@@ -130,7 +131,7 @@ func TestRevocationBesideABrokenDocument(t *testing.T) {
 	}
 
 	must(t, os.Remove(broken))
-	eventually(t, "what was added", func() error { return yes(s.review(t, late)) })
+	support.Eventually(t, "what was added", func() error { return yes(s.review(t, late)) })
 	for _, token := range []string{revoked, jane} {
 		if s.review(t, token).Authenticated {
 			t.Error("what was revoked is taken again once the broken document is gone")

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // terminal is a pseudo-terminal with somebody at it.
@@ -67,7 +69,7 @@ func (s *terminal) seen() string {
 // answer waits until the last line asks for something, and types.
 func (s *terminal) answer(t *testing.T, question, text string) {
 	t.Helper()
-	eventually(t, "a question", func() error {
+	support.Eventually(t, "a question", func() error {
 		if !strings.HasSuffix(s.seen(), question) {
 			return fmt.Errorf("no %q in %q", question, s.seen())
 		}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -69,7 +70,7 @@ func whoami(t *testing.T, c *cluster.Cluster, token string) (authenticationv1.Us
 
 func (w *world) eventuallyKnown(t *testing.T, token string) {
 	t.Helper()
-	eventually(t, "a new token", func() error {
+	support.Eventually(t, "a new token", func() error {
 		_, err := whoami(t, w.Cluster, token)
 		return err
 	})
@@ -187,7 +188,7 @@ func TestTokenIsRevokedByRemovingItsDocument(t *testing.T) {
 
 	begin = time.Now()
 	must(t, os.Remove(file))
-	eventually(t, "a token without its document", func() error {
+	support.Eventually(t, "a token without its document", func() error {
 		_, err := whoami(t, w.Cluster, token)
 		if err == nil {
 			return errNotYet

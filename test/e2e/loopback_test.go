@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
@@ -37,7 +38,7 @@ func TestSelfSignedByLoopbackURL(t *testing.T) {
 		})
 	})
 
-	eventually(t, "the registration", func() error {
+	support.Eventually(t, "the registration", func() error {
 		created, err := pods.Create(t.Context(), pod("p", mine, asking), dryRun)
 		if err == nil && len(created.Spec.Containers) != 2 {
 			err = fmt.Errorf("the pod has the containers %v", created.Spec.Containers)

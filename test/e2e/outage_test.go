@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
@@ -44,7 +45,7 @@ func (w *world) unregister(t *testing.T, name string, gone func(context.Context)
 			t.Error(err)
 		}
 	}
-	eventually(t, "the API server asks no more", func() error { return gone(ctx) })
+	support.Eventually(t, "the API server asks no more", func() error { return gone(ctx) })
 }
 
 // outageGone tells that no server with the outage's configuration is asked about a namespace.
@@ -107,7 +108,7 @@ func TestOutage(t *testing.T) {
 		_, err := client.CoreV1().ConfigMaps("outage").Create(t.Context(), forbidden("no"), dryRun)
 		return refusal(err, 422, "forbidden, says the label")
 	}
-	eventually(t, "the registration", func() error { return errors.Join(asksAndGets(), refuses()) })
+	support.Eventually(t, "the registration", func() error { return errors.Join(asksAndGets(), refuses()) })
 	secret := &corev1.Secret{
 		ObjectMeta: forbidden("no").ObjectMeta,
 		StringData: map[string]string{"password": w.secret("correct horse battery staple")},
@@ -190,14 +191,14 @@ func TestOutage(t *testing.T) {
 	t.Run("the API server comes up", func(t *testing.T) {
 		must(t, w.APIServer().Kill())
 		must(t, w.APIServer().Start(t.Context()))
-		eventually(t, "it knows the registration", func() error {
+		support.Eventually(t, "it knows the registration", func() error {
 			return refusal(update("outage"), 500, "failed calling webhook")
 		})
 	})
 
 	_, err = w.serve(t.Context(), "outage", config, slices.Concat(w.serving, []string{"--listen", server.Reviews.String()})...)
 	must(t, err)
-	eventually(t, "the server that was started again", func() error { return errors.Join(asksAndGets(), refuses(), update("outage")) })
+	support.Eventually(t, "the server that was started again", func() error { return errors.Join(asksAndGets(), refuses(), update("outage")) })
 }
 
 // readiness says what a server's /readyz answers.

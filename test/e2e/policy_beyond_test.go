@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // beyondNamespace is where policies do what upstream's do not.
@@ -17,7 +19,7 @@ const beyondNamespace = "beyond"
 // noted waits until the audit log has an annotation.
 func (w *world) noted(t *testing.T, verb, name, key string, fits func(value string) bool) {
 	t.Helper()
-	eventually(t, "the audit log", func() error {
+	support.Eventually(t, "the audit log", func() error {
 		annotations, err := w.auditedAs(verb, beyondNamespace, name)
 		if err == nil && !fits(annotations[key]) {
 			err = fmt.Errorf("the annotations are %q", annotations)
@@ -47,7 +49,7 @@ func TestBeyondUpstream(t *testing.T) {
 	b := &beyond{client: w.Client()}
 	b.prepare(t)
 	b.policyServer = w.servePolicies(t, "beyond", beyondDocuments(), "", beyondNamespace)
-	eventually(t, "the registration", func() error {
+	support.Eventually(t, "the registration", func() error {
 		return refusal(b.createConfigMap(configMap("x", map[string]string{"beyond": "quota"}, "a=1", "b=2"), dryRun), 422, "at most 1")
 	})
 

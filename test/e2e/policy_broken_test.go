@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // The names of namespace, objects and user are words that occur nowhere else, so that they can be looked for.
@@ -87,7 +89,7 @@ func TestPoliciesThatDoNotCompile(t *testing.T) {
 
 	const wrong, right = "object.data.size() <", "object.data.size() < 2"
 	b.policyServer = w.servePolicies(t, "broken", brokenDocuments(wrong, "at most 1"), brokenDocuments(right, "at most 1"), brokenNamespace)
-	eventually(t, "the registration", func() error {
+	support.Eventually(t, "the registration", func() error {
 		return refusal(b.create("good", brokenObject, dryRun, "a=1", "b=2"), 422, "AdmissionPolicy 'good' denied request: at most 1")
 	})
 
@@ -149,7 +151,7 @@ func (b *broken) rewrite(t *testing.T, documents, result string) {
 	}
 	before := loads()
 	must(t, os.WriteFile(filepath.Join(b.config, "documents.yaml"), []byte(documents), 0o600))
-	eventually(t, "the configuration is read", func() error {
+	support.Eventually(t, "the configuration is read", func() error {
 		if loads() == before {
 			return errors.New("it is not")
 		}

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 func TestPolicyRefusesWithAllViolations(t *testing.T) {
@@ -55,7 +57,7 @@ func TestPolicyWarnsAndAudits(t *testing.T) {
 	}
 	const failure, keys = "fail.validate.gatehouse.dev/validation_failure", "fail.validate.gatehouse.dev/advice_keys"
 	for name, failed := range map[string]bool{"odd": true, "even": false} {
-		eventually(t, "the audit log", func() error {
+		support.Eventually(t, "the audit log", func() error {
 			annotations, err := w.audited("configmaps", "rules", name)
 			switch {
 			case err != nil:

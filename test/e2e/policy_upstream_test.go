@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // The API server enforces the documents in one of these namespaces, and Gatehouse in the other: the bindings select a
@@ -74,7 +76,7 @@ func (c *compared) run(t *testing.T, w *world) {
 	var native verdict
 	var nativeWarnings []string
 	// The API server takes up policies, and what users may do, a moment after they were created.
-	eventually(t, "the API server's verdict", func() error {
+	support.Eventually(t, "the API server's verdict", func() error {
 		var err error
 		native, nativeWarnings, err = c.answer(t, w, nativeNamespace)
 		if err == nil && native.refused != c.refused {
@@ -119,7 +121,7 @@ func TestUpstreamSemantics(t *testing.T) {
 	documents := upstreamDocuments()
 	must(t, w.apply(t.Context(), strings.ReplaceAll(upstreamObjects+documents, ownNamespace, nativeNamespace)))
 	w.servePolicies(t, "upstream", upstreamObjects+documents+upstreamNamespaces, "", ownNamespace)
-	eventually(t, "the registration", func() error {
+	support.Eventually(t, "the registration", func() error {
 		_, err := w.Client().CoreV1().ConfigMaps(ownNamespace).Create(t.Context(), configMap("x", map[string]string{"upstream": "ceilings"}, "size=15"), dryRun)
 		return refusal(err, 422, "above the 10 of ceiling-a")
 	})
@@ -147,7 +149,7 @@ func compareNotes(t *testing.T, w *world) {
 		must(t, err)
 	}
 	var native, own map[string]string
-	eventually(t, "the audit log", func() error {
+	support.Eventually(t, "the audit log", func() error {
 		var nativeErr, ownErr error
 		native, nativeErr = w.auditedAs("create", nativeNamespace, "noted")
 		own, ownErr = w.auditedAs("create", ownNamespace, "noted")

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
@@ -95,7 +96,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: pushed}]
 		object := limits(map[string]string{"skip": "yes"}, annotations)
 		object.Name = name
 		// What the writer may do becomes known by a watch.
-		eventually(t, "a LimitRange", func() error {
+		support.Eventually(t, "a LimitRange", func() error {
 			_, err := writer.CoreV1().LimitRanges(namespace).Create(t.Context(), object, metav1.CreateOptions{})
 			return err
 		})
@@ -122,7 +123,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: pushed}]
 		}
 		return nil
 	}
-	eventually(t, "the registration", func() error { return notThere(creates(writer, nil)(t.Context())) })
+	support.Eventually(t, "the registration", func() error { return notThere(creates(writer, nil)(t.Context())) })
 	for name, c := range map[string]struct {
 		request func(context.Context) error
 		sent    bool

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
@@ -220,7 +221,7 @@ func TestAuthorizerFromDocuments(t *testing.T) {
 		{user: authenticationv1.UserInfo{Username: "rbac-reader"}, verb: "get", resource: "pods", namespace: "rules", name: "a"},
 		{user: authenticationv1.UserInfo{Username: "rbac-owner", Groups: []string{"rbac-owners"}}, verb: "get", resource: "pods", namespace: "order"},
 	} {
-		eventually(t, "what "+last.user.Username+" may do", func() error {
+		support.Eventually(t, "what "+last.user.Username+" may do", func() error {
 			answer, err := client.Create(t.Context(), last.review(), metav1.CreateOptions{})
 			if err == nil && !answer.Status.Allowed {
 				err = fmt.Errorf("not yet: %s", answer.Status.Reason)

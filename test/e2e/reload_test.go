@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // refused tells how a ConfigMap of that name is refused, "" if it is not.
@@ -33,7 +35,7 @@ func TestPolicyChangesWhileTheServerRuns(t *testing.T) {
 
 	second := strings.NewReplacer("'red'", "'green'", "first version", "second version").Replace(string(first))
 	must(t, os.WriteFile(file, []byte(second), 0o600))
-	eventually(t, "the second version", func() error {
+	support.Eventually(t, "the second version", func() error {
 		if got := w.refused(t, "green"); !strings.Contains(got, "rule of the second version") {
 			return fmt.Errorf("green is refused with %q", got)
 		}
@@ -44,7 +46,7 @@ func TestPolicyChangesWhileTheServerRuns(t *testing.T) {
 	}
 
 	must(t, os.WriteFile(file, first, 0o600))
-	eventually(t, "the first version again", func() error {
+	support.Eventually(t, "the first version again", func() error {
 		if w.refused(t, "green") != "" || w.refused(t, "red") == "" {
 			return errNotYet
 		}
@@ -96,7 +98,7 @@ func (w *world) broken(t *testing.T, name string, document any, says string, con
 	must(t, err)
 	file := w.write(t, name, document)
 	t.Cleanup(func() { _ = os.Remove(file) }) // if this fails half-way
-	eventually(t, "the metric of what could not be read", func() error {
+	support.Eventually(t, "the metric of what could not be read", func() error {
 		if loads("error") == failed {
 			return errNotYet
 		}
@@ -125,7 +127,7 @@ func (w *world) broken(t *testing.T, name string, document any, says string, con
 	}
 
 	must(t, os.Remove(file))
-	eventually(t, "the metric of what could be read again", func() error {
+	support.Eventually(t, "the metric of what could be read again", func() error {
 		if loads("ok") == succeeded {
 			return errors.New("not read again")
 		}

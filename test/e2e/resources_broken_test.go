@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // Custom resources that pass the schema and not the compiler are refused at kubectl apply; where they get in all the
@@ -27,7 +29,7 @@ func TestBrokenCustomResources(t *testing.T) {
 	w.images(t, "x")
 	legacy := plainPod("red")
 	legacy.Labels = map[string]string{"legacy": "yes"}
-	eventually(t, "the exception", func() error {
+	support.Eventually(t, "the exception", func() error {
 		if got := w.verdict(t.Context(), legacy); got != "" {
 			return fmt.Errorf("got %q", got)
 		}
@@ -96,7 +98,7 @@ spec:
 	w.refuses(t, "red", "no red")
 	w.refuses(t, "blue", "no blue")
 	w.images(t, "x")
-	eventually(t, "an exception with errors lets nothing pass", func() error {
+	support.Eventually(t, "an exception with errors lets nothing pass", func() error {
 		if got := w.verdict(t.Context(), legacy); !strings.Contains(got, "no red") {
 			return fmt.Errorf("got %q", got)
 		}
@@ -130,7 +132,7 @@ spec:
 	w.refuses(t, "green", "")
 	w.refuses(t, "never", "no never")
 	w.refuses(t, "red", "no red")
-	eventually(t, "the exception", func() error {
+	support.Eventually(t, "the exception", func() error {
 		if got := w.verdict(t.Context(), legacy); got != "" {
 			return fmt.Errorf("got %q", got)
 		}
@@ -142,7 +144,7 @@ spec:
 // counts waits until the metric of custom resources has these values, by kind and state.
 func (c *customised) counts(t *testing.T, want map[[2]string]float64) {
 	t.Helper()
-	eventually(t, "the metric", func() error {
+	support.Eventually(t, "the metric", func() error {
 		for of, n := range want {
 			got, err := c.server.Metric(t.Context(), "gatehouse_custom_resources", `kind="`+of[0]+`"`, `state="`+of[1]+`"`)
 			if err != nil || got != n {
@@ -174,7 +176,7 @@ func (c *customised) withoutDocuments(t *testing.T) func() {
 	probe := policyNamed("probe", "nonsense", "")
 	asked := func(refused bool) {
 		t.Helper()
-		eventually(t, "the API server knows", func() error {
+		support.Eventually(t, "the API server knows", func() error {
 			kubectl := c.Kubectl(t.Context(), "create", "--dry-run=server", "--filename", "-")
 			kubectl.Stdin = strings.NewReader(probe)
 			output, err := kubectl.CombinedOutput()

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 func unstructuredOf(t *testing.T, text string) *unstructured.Unstructured {
@@ -97,7 +99,7 @@ func TestCustomResourcesChurn(t *testing.T) {
 	fresh.start(t)
 	want, _ := fresh.lastDigest(t)
 	n := 0
-	eventually(t, "what is in use", func() error {
+	support.Eventually(t, "what is in use", func() error {
 		var got string
 		if got, n = c.lastDigest(t); got != want {
 			return fmt.Errorf("it is %s, and a fresh server uses %s", got, want)
@@ -114,7 +116,7 @@ func TestCustomResourcesChurn(t *testing.T) {
 	}
 	fresh.server.Kill() // what it writes would be contested
 	for _, kind := range []dynamic.NamespaceableResourceInterface{policies, profiles} {
-		eventually(t, "the status of each", func() error {
+		support.Eventually(t, "the status of each", func() error {
 			all, err := kind.List(t.Context(), metav1.ListOptions{})
 			if err != nil {
 				return err

@@ -14,6 +14,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // deleteDefinitions deletes CustomResourceDefinitions with all their objects.
@@ -46,7 +48,7 @@ func TestMissingDefinitions(t *testing.T) {
 		if n := c.logged(t, kind, unserved(kind)); n != 1 {
 			t.Errorf("%d lines tell that there is no %s", n, kind)
 		}
-		eventually(t, "the metric of "+kind, func() error {
+		support.Eventually(t, "the metric of "+kind, func() error {
 			n, err := c.server.Metric(t.Context(), "gatehouse_cluster_watch_errors_total", kind, `reason="unserved"`)
 			if err == nil && n == 0 {
 				err = errors.New("none is counted")
@@ -193,7 +195,7 @@ func TestMissingRightsOnCustomResources(t *testing.T) {
 				return strings.Contains(l.text, test.says) && strings.Contains(l.Hint, test.hint)
 			}
 			c.logged(t, "the right", fits)
-			eventually(t, "what /readyz says", func() error {
+			support.Eventually(t, "what /readyz says", func() error {
 				code, text, err := readyz(t.Context(), ops)
 				switch {
 				case err != nil:

@@ -19,6 +19,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // faultyAPI stands in front of the API server and answers as it is told to.
@@ -126,11 +128,11 @@ func TestCustomResourcesThroughAnOutage(t *testing.T) {
 		number++
 		old := color
 		color = fmt.Sprintf("red-%d", number)
-		eventually(t, "a change once "+name+" is over", func() error {
+		support.Eventually(t, "a change once "+name+" is over", func() error {
 			return w.apply(t.Context(), policyNamed("red", "object.metadata.name != '"+color+"'", ""))
 		})
 		began := time.Now()
-		eventually(t, "the change counts after "+name, func() error {
+		support.Eventually(t, "the change counts after "+name, func() error {
 			for pod, want := range map[string]bool{color: true, old: false} {
 				if got, err := r.ask(t.Context(), pod); err != nil || (got != "") != want {
 					return fmt.Errorf("%s is judged %q, %w", pod, got, err)
@@ -201,7 +203,7 @@ func TestCustomResourcesThroughAnOutage(t *testing.T) {
 	})
 
 	w.tells(t, "admissionpolicy", "", "red", "Compiled=True/Compiled", inUse)
-	eventually(t, "what it began is over", func() error {
+	support.Eventually(t, "what it began is over", func() error {
 		if n := goroutines(); n > before+20 {
 			return fmt.Errorf("there are %v goroutines, and were %v", n, before)
 		}
@@ -235,7 +237,7 @@ func TestAskedBeforeCustomResourcesAreRead(t *testing.T) {
 	c := customise(t, w, customisation{namespace: system, name: "gatehouse", reach: f.url})
 	ops := c.launched(t)
 	var r *reviewer
-	eventually(t, "the CA in the registration", func() error {
+	support.Eventually(t, "the CA in the registration", func() error {
 		found, err := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), c.name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -259,7 +261,7 @@ func TestAskedBeforeCustomResourcesAreRead(t *testing.T) {
 	}
 	r.url = validate
 	f.become(nil)
-	eventually(t, "the verdicts once they are read", func() error {
+	support.Eventually(t, "the verdicts once they are read", func() error {
 		for pod, want := range map[string]bool{"red": true, "green": false} {
 			if got, err := r.ask(t.Context(), pod); err != nil || (got != "") != want {
 				return fmt.Errorf("%s is judged %q, %w", pod, got, err)

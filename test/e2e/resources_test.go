@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -149,7 +150,7 @@ func (c *customised) launched(t *testing.T) string {
 		<-ended
 	})
 	var ops string
-	eventually(t, "that it serves", func() error {
+	support.Eventually(t, "that it serves", func() error {
 		for _, line := range c.lines(t) {
 			if line.Message == "serving" {
 				ops = line.Ops
@@ -200,7 +201,7 @@ func (c *customised) lines(t *testing.T) []logLine {
 func (c *customised) logged(t *testing.T, what string, wanted func(*logLine) bool) int {
 	t.Helper()
 	n := 0
-	eventually(t, "a log line about "+what, func() error {
+	support.Eventually(t, "a log line about "+what, func() error {
 		n = 0
 		for _, line := range c.lines(t) {
 			if wanted(&line) {
@@ -241,7 +242,7 @@ func (w *world) conditions(ctx context.Context, kind, namespace, name string) (s
 // tells waits until the conditions of an object have all of these texts.
 func (w *world) tells(t *testing.T, kind, namespace, name string, texts ...string) {
 	t.Helper()
-	eventually(t, "the status of "+kind+" "+name, func() error {
+	support.Eventually(t, "the status of "+kind+" "+name, func() error {
 		got, err := w.conditions(t.Context(), kind, namespace, name)
 		if err != nil {
 			return err
@@ -260,7 +261,7 @@ const healthy, inUse = "Degraded=False/Healthy", "Ready=True/InUse"
 // event waits for an Event about an object.
 func (w *world) event(t *testing.T, namespace, kind, name, reason, text string) {
 	t.Helper()
-	eventually(t, "an Event "+reason+" about "+kind+" "+name, func() error {
+	support.Eventually(t, "an Event "+reason+" about "+kind+" "+name, func() error {
 		found, err := w.Client().CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -291,7 +292,7 @@ func (w *world) verdict(ctx context.Context, pod *corev1.Pod) string {
 // refuses waits until a pod of that name is refused with a text, or admitted where that is "".
 func (w *world) refuses(t *testing.T, name, text string) {
 	t.Helper()
-	eventually(t, "the verdict on "+name, func() error {
+	support.Eventually(t, "the verdict on "+name, func() error {
 		if got := w.verdict(t.Context(), plainPod(name)); (got == "") != (text == "") || !strings.Contains(got, text) {
 			return fmt.Errorf("got %q, want %q", got, text)
 		}
@@ -365,7 +366,7 @@ func askingPod(name string) *corev1.Pod {
 // images waits until a pod that asks gets these images of sidecars.
 func (w *world) images(t *testing.T, want ...string) {
 	t.Helper()
-	eventually(t, "injection", func() error {
+	support.Eventually(t, "injection", func() error {
 		created, err := w.Client().CoreV1().Pods("shop").Create(t.Context(), askingPod("asking"), dryRun)
 		if err != nil {
 			return err

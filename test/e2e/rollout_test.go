@@ -19,6 +19,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
@@ -42,7 +43,7 @@ func TestRollout(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, "the registration", func() error { return try(asking) })
+	support.Eventually(t, "the registration", func() error { return try(asking) })
 
 	var (
 		callers sync.WaitGroup
@@ -68,7 +69,7 @@ func TestRollout(t *testing.T) {
 	more := func(n int64) {
 		t.Helper()
 		target := calls.Load() + n
-		eventually(t, "more calls", func() error {
+		support.Eventually(t, "more calls", func() error {
 			if t.Failed() || calls.Load() >= target {
 				return nil
 			}
@@ -118,13 +119,13 @@ func TestStopFinishesCalls(t *testing.T) {
 	must(t, err)
 
 	must(t, server.Signal(syscall.SIGTERM))
-	eventually(t, "the server is unready", func() error {
+	support.Eventually(t, "the server is unready", func() error {
 		if got := readiness(t, server); !strings.Contains(got, "draining") {
 			return fmt.Errorf("/readyz says %q", got)
 		}
 		return nil
 	})
-	eventually(t, "the server does not listen", func() error {
+	support.Eventually(t, "the server does not listen", func() error {
 		another, err := dialer.DialContext(t.Context(), "tcp", connection.RemoteAddr().String())
 		if err == nil {
 			_ = another.Close()

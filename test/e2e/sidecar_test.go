@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -51,7 +52,7 @@ func TestContainersOfOtherWebhooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pods := w.Client().CoreV1().Pods("order")
-			eventually(t, "the other webhooks", func() error {
+			support.Eventually(t, "the other webhooks", func() error {
 				tried, err := pods.Create(t.Context(), test.pod.DeepCopy(), dryRun)
 				if err == nil && len(tried.Spec.Containers) != len(test.want) {
 					err = fmt.Errorf("there are %d containers", len(tried.Spec.Containers))
@@ -123,7 +124,7 @@ func TestJobs(t *testing.T) {
 	}, metav1.CreateOptions{})
 	must(t, err)
 	var of corev1.Pod
-	eventually(t, "the Job's pod", func() error {
+	support.Eventually(t, "the Job's pod", func() error {
 		list, err := w.Client().CoreV1().Pods("inject").List(t.Context(), metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=job"})
 		if err == nil && len(list.Items) != 1 {
 			err = fmt.Errorf("there are %d", len(list.Items))
@@ -277,7 +278,7 @@ func TestEveryReason(t *testing.T) {
 			if len(got) > len(test.warned) {
 				t.Errorf("got the warnings %q, want %q", got, test.warned)
 			}
-			eventually(t, "the audit log", func() error {
+			support.Eventually(t, "the audit log", func() error {
 				return w.auditedReasons(test.namespace, test.name, test.reasons...)
 			})
 		})

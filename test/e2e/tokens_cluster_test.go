@@ -22,6 +22,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -199,7 +200,7 @@ func (c *tokenCluster) ask(ctx context.Context, server *gatehouse.Server, token 
 func (c *tokenCluster) everywhere(t *testing.T, since time.Time, token string, yes bool) {
 	t.Helper()
 	for i, server := range c.servers {
-		eventually(t, fmt.Sprintf("replica %d says %v", i, yes), func() error {
+		support.Eventually(t, fmt.Sprintf("replica %d says %v", i, yes), func() error {
 			status, err := c.ask(t.Context(), server, token)
 			if err == nil && status.Authenticated != yes {
 				err = fmt.Errorf("got %+v", status)
@@ -368,7 +369,7 @@ func (c *tokenCluster) lifeOfAToken(t *testing.T) {
 	if user.Username != "ci-bot" || len(user.Groups) == 0 || user.Groups[0] != "deployers" {
 		t.Errorf("the API server says %+v", user)
 	}
-	eventually(t, "the last use", func() error {
+	support.Eventually(t, "the last use", func() error {
 		text, err := c.get(t.Context(), "accesstokens", "ci", "{.status.lastUsed}")
 		if err != nil {
 			return err
@@ -386,7 +387,7 @@ func (c *tokenCluster) lifeOfAToken(t *testing.T) {
 	if !strings.Contains(string(managers), "gatehouse-tokens") {
 		t.Errorf("managed by %s", managers)
 	}
-	eventually(t, "the token in use", func() error {
+	support.Eventually(t, "the token in use", func() error {
 		out, err := c.Kubectl(t.Context(), "get", "ghat", "ci").CombinedOutput()
 		if err == nil && !strings.Contains(strings.Join(strings.Fields(string(out)), " "), " ci True InUse Healthy ci-bot ") {
 			err = errors.New(string(out))
@@ -406,7 +407,7 @@ func (c *tokenCluster) lifeOfAToken(t *testing.T) {
 	began = time.Now()
 	c.token(t.Context(), admin, "revoke", token).wants(t, 0, "removed AccessToken ci of ci-bot, in the cluster", "within two seconds")
 	c.everywhere(t, began, token, false)
-	eventually(t, "the API server's caches run out", func() error {
+	support.Eventually(t, "the API server's caches run out", func() error {
 		_, err := whoami(t, c.Cluster, token)
 		if err == nil {
 			return errors.New("the token is good still")
@@ -419,7 +420,7 @@ func (c *tokenCluster) lifeOfAToken(t *testing.T) {
 func (c *tokenCluster) reservedGroup(t *testing.T) {
 	t.Helper()
 	document, token := tokenObject("root", "root", `, groups: ["system:masters"]`)
-	eventually(t, "the refusal", func() error {
+	support.Eventually(t, "the refusal", func() error {
 		err := c.apply(t.Context(), document)
 		if err == nil {
 			_, _ = c.Kubectl(t.Context(), "delete", "accesstoken", "root").CombinedOutput()
@@ -434,8 +435,8 @@ func (c *tokenCluster) reservedGroup(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	eventually(t, "the webhook is not asked any more", func() error { return c.apply(t.Context(), document) })
-	eventually(t, "the condition", func() error {
+	support.Eventually(t, "the webhook is not asked any more", func() error { return c.apply(t.Context(), document) })
+	support.Eventually(t, "the condition", func() error {
 		message, err := c.get(t.Context(), "accesstokens", "root", `{.status.conditions[?(@.type=="Compiled")].message}`)
 		if err == nil && !strings.Contains(message, `"system:masters" is reserved`) {
 			err = fmt.Errorf("it says %q", message)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -148,7 +149,7 @@ func TestTracing(t *testing.T) {
 	stranger, err := kubernetes.NewForConfig(config)
 	must(t, err)
 
-	must(t, poll(func() error {
+	support.Eventually(t, "both calls are traced", func() error {
 		_, err := traced.Client().CoreV1().Pods("traced").Create(t.Context(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "traced-"},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.example/main"}}},
@@ -162,7 +163,7 @@ func TestTracing(t *testing.T) {
 		}
 		// Kubernetes sends no trace with token reviews, so that these begin one, as --tracing-sample-ratio says.
 		return errors.Join(c.find("mutate", true), c.find("validate", true), c.find("authenticate", false))
-	}))
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, secret := range []string{token, "traced-", "system:masters"} {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -35,7 +36,7 @@ const (
 	system = "gatehouse-system"
 	// cacheTTL is how long the API server believes an answer about a token. To that it adds ten seconds for a yes.
 	cacheTTL = time.Second
-	// deadline bounds every wait for something that comes about by itself, on a busy machine too.
+	// deadline bounds every call, on a busy machine too.
 	deadline = 40 * time.Second
 	// examples are the repository's own, each a directory below. One of them has the profile that most tests look at.
 	examples       = "../../manifests/examples"
@@ -337,7 +338,7 @@ func (w *world) applySaying(ctx context.Context, documents string) (string, erro
 
 // waitUntilRegistered waits until the API server, which learns of a registration by a watch, asks both endpoints.
 func (w *world) waitUntilRegistered(ctx context.Context) error {
-	return poll(func() error {
+	return support.Poll(ctx, func() error {
 		created, err := w.Client().CoreV1().Pods("inject").Create(ctx, pod("canary"), dryRun)
 		if err != nil {
 			return err
@@ -464,29 +465,6 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// poll waits for a condition that comes about by itself.
-func poll(condition func() error) error {
-	end := time.Now().Add(deadline)
-	for {
-		err := condition()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("gave up after %s: %w", deadline, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
-func eventually(t *testing.T, what string, condition func() error) {
-	t.Helper()
-	err := poll(condition)
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
 	"github.com/gatehouse-dev/gatehouse/test/support/load"
@@ -136,7 +137,7 @@ func (l *traffic) stalled(t *testing.T) {
 	t.Helper()
 	const still = 300 * time.Millisecond // below the time that an API server waits, and long for a call that does not hang
 	calls, since := l.Calls(), time.Now()
-	eventually(t, "every call hangs", func() error {
+	support.Eventually(t, "every call hangs", func() error {
 		if now := l.Calls(); now != calls {
 			calls, since = now, time.Now()
 		}
@@ -150,7 +151,7 @@ func (l *traffic) stalled(t *testing.T) {
 // withdrawn waits until the API server knows that a pod is no endpoint of the Service.
 func (s *site) withdrawn(t *testing.T, pod *kubelet.Pod) {
 	t.Helper()
-	eventually(t, "the endpoint is withdrawn", func() error {
+	support.Eventually(t, "the endpoint is withdrawn", func() error {
 		slices, err := s.Client().DiscoveryV1().EndpointSlices(system).List(t.Context(), metav1.ListOptions{
 			LabelSelector: discoveryv1.LabelServiceName + "=gatehouse",
 		})

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
 )
@@ -86,7 +87,7 @@ func TestAllDown(t *testing.T) {
 		t.Run("the pods of a deployment are created", func(t *testing.T) {
 			_, err := s.Client().AppsV1().Deployments(mall).Create(t.Context(), deployment("bare"), metav1.CreateOptions{})
 			must(t, err)
-			eventually(t, "the pods of the deployment", func() error {
+			support.Eventually(t, "the pods of the deployment", func() error {
 				pods, err := s.Client().CoreV1().Pods(mall).List(t.Context(), metav1.ListOptions{LabelSelector: "app=bare"})
 				if err == nil && len(pods.Items) != 2 {
 					err = fmt.Errorf("there are %d", len(pods.Items))
@@ -99,7 +100,7 @@ func TestAllDown(t *testing.T) {
 	t.Run("without the registrations", func(t *testing.T) {
 		_, err := s.kubectl(t.Context(), "", "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "gatehouse")
 		must(t, err)
-		eventually(t, "a pod that asks is created as it is", func() error { return s.create(t.Context(), shop, asking("as-it-is")) })
+		support.Eventually(t, "a pod that asks is created as it is", func() error { return s.create(t.Context(), shop, asking("as-it-is")) })
 		_, err = s.Client().AppsV1().Deployments(shop).Create(t.Context(), deployment("as-it-is"), metav1.CreateOptions{})
 		must(t, err)
 
@@ -159,7 +160,7 @@ func (s *site) before(t *testing.T) *bystander {
 	must(t, err)
 	_, err = s.Client().BatchV1().Jobs(b.name).Create(t.Context(), job("there"), metav1.CreateOptions{})
 	must(t, err)
-	eventually(t, "the pods of the deployment and the job", func() error {
+	support.Eventually(t, "the pods of the deployment and the job", func() error {
 		pods, err := s.Client().CoreV1().Pods(b.name).List(t.Context(), metav1.ListOptions{LabelSelector: "app=there"})
 		if err == nil && len(pods.Items) != 3 {
 			err = fmt.Errorf("there are %d", len(pods.Items))
@@ -260,7 +261,7 @@ var goesOn = []struct {
 		if err != nil {
 			return err
 		}
-		return poll(ctx, func() error {
+		return support.Poll(ctx, func() error {
 			pods, err := b.Client().CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "app=" + b.name})
 			if err == nil && len(pods.Items) != 2 {
 				err = fmt.Errorf("there are %d pods", len(pods.Items))
@@ -289,7 +290,7 @@ var goesOn = []struct {
 		if err != nil {
 			return err
 		}
-		return poll(ctx, func() error {
+		return support.Poll(ctx, func() error {
 			_, err := b.Client().AppsV1().Deployments(b.name).Get(ctx, "there", metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -309,7 +310,7 @@ var goesOn = []struct {
 				return err
 			}
 		}
-		return poll(ctx, func() error {
+		return support.Poll(ctx, func() error {
 			namespace, err := b.Client().CoreV1().Namespaces().Get(ctx, b.name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -356,7 +357,7 @@ func (b *bystander) sign(ctx context.Context) error {
 	if err != nil && !apierrors.IsConflict(err) { // kube-controller-manager approves a node's own
 		return err
 	}
-	return poll(ctx, func() error {
+	return support.Poll(ctx, func() error {
 		request, err := b.Client().CertificatesV1().CertificateSigningRequests().Get(ctx, b.name, metav1.GetOptions{})
 		if err == nil && len(request.Status.Certificate) == 0 {
 			err = errors.New("it is not signed")
@@ -368,7 +369,7 @@ func (b *bystander) sign(ctx context.Context) error {
 // away waits until the API server has nobody to ask.
 func (s *site) away(t *testing.T) {
 	t.Helper()
-	eventually(t, "nobody answers", func() error {
+	support.Eventually(t, "nobody answers", func() error {
 		err := s.create(t.Context(), shop, asking("asks"))
 		switch {
 		case err == nil:
@@ -395,7 +396,7 @@ func (s *site) uses(t *testing.T, profile string) {
 	t.Helper()
 	pod := asking("uses")
 	pod.Annotations["sidecar.gatehouse.dev/inject"] = profile
-	eventually(t, "the profile is in use", func() error {
+	support.Eventually(t, "the profile is in use", func() error {
 		made, err := s.Client().CoreV1().Pods(shop).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return err

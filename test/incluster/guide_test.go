@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/test/support/installers"
@@ -155,7 +156,7 @@ func newGuide(t *testing.T, document string) *guide {
 	s := newSite(t, cluster.Options{})
 	must(t, s.CreateNamespace(t.Context(), "shop", map[string]string{"logs": "shipped"}))
 	g := &guide{site: s, path: guidePath(document), parts: readGuide(t, document), dir: t.TempDir(), update: os.Getenv("UPDATE_GOLDEN") != ""}
-	root, err := installers.Root()
+	root, err := support.Root()
 	must(t, err)
 	must(t, os.Symlink(filepath.Join(root, "manifests"), filepath.Join(g.dir, "manifests")))
 	binary, err := gatehouse.Binary()

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/certmanager"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
@@ -56,7 +57,7 @@ func TestInstall(t *testing.T) {
 func (s *site) trusted(t *testing.T) {
 	t.Helper()
 	configurations := s.Client().AdmissionregistrationV1()
-	eventually(t, "every webhook trusts somebody", func() error {
+	support.Eventually(t, "every webhook trusts somebody", func() error {
 		bundles := map[string][]byte{}
 		mutating, err := configurations.MutatingWebhookConfigurations().Get(t.Context(), "gatehouse", metav1.GetOptions{})
 		if err != nil {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
 	"github.com/gatehouse-dev/gatehouse/test/support/load"
@@ -56,7 +57,7 @@ func TestLargeConfiguration(t *testing.T) {
 	_, err = s.kubectl(t.Context(), documents, "apply", "--server-side", "--filename", "-")
 	must(t, err)
 	ready := map[string]time.Time{}
-	eventually(t, "every replica is ready", func() error {
+	support.Eventually(t, "every replica is ready", func() error {
 		for _, pod := range s.kubelet.Pods() {
 			if pod.Ready() && ready[pod.Name].IsZero() {
 				ready[pod.Name] = time.Now()
@@ -90,7 +91,7 @@ func TestLargeConfiguration(t *testing.T) {
 				_, err := s.kubectl(t.Context(), change.changed(mark), "apply", "--server-side", "--force-conflicts", "--filename", "-")
 				must(t, err)
 				applied := time.Now()
-				eventually(t, "every replica uses it", func() error {
+				support.Eventually(t, "every replica uses it", func() error {
 					for _, pod := range s.kubelet.Pods() {
 						answer, err := ask(t.Context(), pod, change.path)
 						if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
 	"github.com/gatehouse-dev/gatehouse/test/support/load"
 )
@@ -126,7 +127,7 @@ func (s *site) stock(t *testing.T) {
 func (s *site) works(t *testing.T) {
 	t.Helper()
 	c := s.caller(t)
-	eventually(t, "everything is answered as it must be", func() error {
+	support.Eventually(t, "everything is answered as it must be", func() error {
 		const rounds = 15
 		for range rounds {
 			for i := range c.errands {
@@ -254,7 +255,7 @@ func (l *traffic) look(ctx context.Context) {
 func (l *traffic) more(t *testing.T, n int64) {
 	t.Helper()
 	target := l.Calls() + n
-	eventually(t, fmt.Sprintf("%d more calls", n), func() error {
+	support.Eventually(t, fmt.Sprintf("%d more calls", n), func() error {
 		if missing := target - l.Calls(); missing > 0 {
 			return fmt.Errorf("%d are missing", missing)
 		}
@@ -266,7 +267,7 @@ func (l *traffic) more(t *testing.T, n int64) {
 func (l *traffic) quiet(t *testing.T, n int64) {
 	t.Helper()
 	calls, failed := l.Calls(), l.Failed()
-	eventually(t, fmt.Sprintf("%d calls without a failure", n), func() error {
+	support.Eventually(t, fmt.Sprintf("%d calls without a failure", n), func() error {
 		if now := l.Failed(); now != failed {
 			calls, failed = l.Calls(), now
 		}

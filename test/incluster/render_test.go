@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 	"github.com/gatehouse-dev/gatehouse/test/support/load"
 )
@@ -83,7 +84,7 @@ func calm(t *testing.T, l *load.Load) {
 	t.Helper()
 	const n = 10 * load.Callers
 	calls, failed := l.Calls(), l.Failed()
-	eventually(t, fmt.Sprintf("%d calls without a failure", n), func() error {
+	support.Eventually(t, fmt.Sprintf("%d calls without a failure", n), func() error {
 		if now := l.Failed(); now != failed {
 			calls, failed = l.Calls(), now
 		}

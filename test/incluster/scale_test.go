@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -90,7 +91,7 @@ func TestManyPods(t *testing.T) {
 		t.Errorf("a pod could not be created: %s", event.Message)
 	}
 	want := fmt.Sprintf("%d %d", all, all)
-	eventually(t, "the status of the profile counts the pods", func() error {
+	support.Eventually(t, "the status of the profile counts the pods", func() error {
 		got, err := s.kubectl(t.Context(), "", "get", "sidecarprofile/logs", "--output", "jsonpath={.status.pods.matched} {.status.pods.injected}")
 		if err == nil && got != want {
 			err = fmt.Errorf("got %q, want %q", got, want)
@@ -120,7 +121,7 @@ func injectedOnce(pod *corev1.Pod) error {
 // everywhere waits until so many pods in a row are injected with a profile that every replica has done some.
 func (s *site) everywhere(t *testing.T, profile string) {
 	t.Helper()
-	eventually(t, "every replica injects", func() error {
+	support.Eventually(t, "every replica injects", func() error {
 		const rounds = 30
 		for range rounds {
 			pod, err := s.Client().CoreV1().Pods(crowd).Create(t.Context(), asking("first"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

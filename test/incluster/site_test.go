@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
@@ -24,7 +25,7 @@ import (
 const (
 	// system is the namespace of the install.
 	system = "gatehouse-system"
-	// deadline bounds every wait for something that comes about by itself, on a busy machine too.
+	// deadline bounds every call and rollout, on a busy machine too.
 	deadline = 90 * time.Second
 	// overlays are the installs by kustomize.
 	overlays = "../../manifests/kustomize/overlays"
@@ -127,7 +128,7 @@ func (s *site) restart(t *testing.T) {
 // settled waits until exactly so many replicas run, and all are ready.
 func (s *site) settled(t *testing.T, replicas int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d replicas run, and no others", replicas), func() error {
+	support.Eventually(t, fmt.Sprintf("%d replicas run, and no others", replicas), func() error {
 		pods := s.kubelet.Pods()
 		if len(pods) != replicas {
 			return fmt.Errorf("there are %d", len(pods))
@@ -169,34 +170,6 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, condition func() error) {
-	t.Helper()
-	err := poll(t.Context(), condition)
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-}
-
-// poll waits until a condition holds, and returns what was missing last if it does not come about.
-func poll(ctx context.Context, condition func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := condition()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("it has not come about after %s: %w", deadline, err)
-		case <-tick.C:
-		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/test/support/load"
@@ -164,7 +165,7 @@ func (s *site) free(t *testing.T) {
 	must(t, s.create(t.Context(), name, plain("plain")))
 	_, err := s.Client().AppsV1().Deployments(name).Create(t.Context(), deployment("two"), metav1.CreateOptions{})
 	must(t, err)
-	eventually(t, "the pods of a deployment", func() error {
+	support.Eventually(t, "the pods of a deployment", func() error {
 		pods, err := s.Client().CoreV1().Pods(name).List(t.Context(), metav1.ListOptions{})
 		if err == nil && len(pods.Items) != 4 {
 			err = fmt.Errorf("there are %d, want 4", len(pods.Items))
@@ -179,7 +180,7 @@ func (s *site) free(t *testing.T) {
 		}
 	}
 	must(t, s.Client().CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}))
-	eventually(t, "the namespace is gone", func() error {
+	support.Eventually(t, "the namespace is gone", func() error {
 		_, err := s.Client().CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/load"
 )
@@ -104,7 +105,7 @@ func TestUpgrade(t *testing.T) {
 		must(t, err)
 		_, err = s.kubectl(t.Context(), string(rights), "apply", "--server-side", "--filename", "-")
 		must(t, err)
-		eventually(t, "a token for pods of the ServiceAccount", func() error {
+		support.Eventually(t, "a token for pods of the ServiceAccount", func() error {
 			pod := asking("token")
 			pod.Spec.ServiceAccountName = "gatehouse"
 			pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
@@ -210,7 +211,7 @@ func podOf(t *testing.T, client *http.Client, url, object string) string {
 func (s *site) condition(t *testing.T, kind, status string, about ...string) {
 	t.Helper()
 	objects := []string{"sidecarprofile/logs", "sidecarprofile/always", "admissionpolicy/replicas"}
-	eventually(t, fmt.Sprintf("the condition %s is %s", kind, status), func() error {
+	support.Eventually(t, fmt.Sprintf("the condition %s is %s", kind, status), func() error {
 		var said []string
 		for _, object := range objects {
 			text, err := s.kubectl(t.Context(), "", "get", object, "--output",

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,23 +22,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
-
-// deadline bounds every wait for something that comes about by itself, on a busy machine too.
-const deadline = 60 * time.Second
-
-// poll waits for a condition that comes about by itself.
-func poll(t *testing.T, condition func() error) {
-	t.Helper()
-	for end := time.Now().Add(deadline); ; time.Sleep(50 * time.Millisecond) {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("after %s: %v", deadline, err)
-		}
-	}
-}
 
 // site is a cluster that Gatehouse is installed in, without anybody who would run its pods.
 type site struct {

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 )
@@ -139,7 +140,7 @@ func TestGuardOfRegistration(t *testing.T) {
 	}
 	for kind := range kinds {
 		// The API server learns of a policy a moment after it was stored.
-		poll(t, func() error {
+		support.Eventually(t, "the guard", func() error {
 			err := patch(kind, failure, gatehouse, "--dry-run=server")
 			if err == nil {
 				return fmt.Errorf("what Gatehouse does to the %s is allowed", kind)

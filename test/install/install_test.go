@@ -19,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 )
 
@@ -52,7 +54,7 @@ type variant struct {
 // root is that of the repository.
 func root(t *testing.T) string {
 	t.Helper()
-	directory, err := installers.Root()
+	directory, err := support.Root()
 	must(t, err)
 	return directory
 }
@@ -73,14 +75,11 @@ func run(t *testing.T, path string, args ...string) []byte {
 	return output
 }
 
-// binary is the program that all of this is about.
+// binary returns the path of the program that all of this is about.
 func binary(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(root(t), "bin", "gatehouse")
-	_, err := os.Stat(path)
-	if err != nil {
-		t.Fatalf("no gatehouse: %v; hint: run 'make build'", err)
-	}
+	path, err := gatehouse.Binary()
+	must(t, err)
 	return path
 }
 

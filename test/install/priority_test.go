@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 )
@@ -77,7 +78,7 @@ func TestPriorityClassIsForGatehouse(t *testing.T) {
 		return nil
 	}
 	// The API server learns of a policy a moment after it was stored.
-	poll(t, func() error { return isRefused(`"name": "tenant"`) })
+	support.Eventually(t, "the policy of the priority class", func() error { return isRefused(`"name": "tenant"`) })
 	if err := isRefused(`"generateName": "tenant-"`); err != nil {
 		t.Error(err)
 	}

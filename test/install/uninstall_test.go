@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
@@ -97,7 +98,7 @@ func (s *site) tryDeployment(ctx context.Context, namespace string) error {
 // blocked waits until what fails closed is refused: nobody answers here.
 func (s *site) blocked(t *testing.T, namespace string) {
 	t.Helper()
-	poll(t, func() error {
+	support.Eventually(t, "the registrations are in force", func() error {
 		for what, err := range map[string]error{"a pod": s.tryPod(t.Context(), namespace), "a deployment": s.tryDeployment(t.Context(), namespace)} {
 			if err == nil || !strings.Contains(err.Error(), "gatehouse.dev") {
 				return fmt.Errorf("%s is not refused while Gatehouse is away: %w", what, err)
@@ -346,7 +347,7 @@ func TestUninstallForbidden(t *testing.T) {
 	rights.Rules = append(rights.Rules, rbacv1.PolicyRule{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"delete"}})
 	_, err = s.Client().RbacV1().ClusterRoles().Update(t.Context(), rights, metav1.UpdateOptions{})
 	must(t, err)
-	poll(t, func() error {
+	support.Eventually(t, "the API server knows", func() error {
 		code, report, stderr = s.uninstall(t, kubeconfig, "--yes")
 		if len(report.of("removed")) == 0 {
 			return fmt.Errorf("removed is nothing: %s", stderr)

@@ -19,6 +19,7 @@ import (
 	"github.com/cert-manager/cert-manager/pkg/client/clientset/versioned"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
@@ -73,7 +74,7 @@ func Start(ctx context.Context, c *cluster.Cluster, dir string) (*CertManager, e
 }
 
 func (m *CertManager) start(ctx context.Context, dir string) error {
-	programs, err := directory()
+	programs, err := support.Built("certmanager", "certmanager")
 	if err != nil {
 		return err
 	}

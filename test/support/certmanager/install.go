@@ -2,49 +2,21 @@ package certmanager
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
-const (
-	fieldManager = "gatehouse-test"
-	// pollInterval is short against what is waited for, and long against the cost of a question.
-	pollInterval = 25 * time.Millisecond
-)
-
-// directory returns the one that build.sh fills. That it is missing is an error: a test that needs it must fail, not
-// skip.
-func directory() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find cert-manager: %w", err)
-	}
-	for directory := start; directory != filepath.Dir(directory); directory = filepath.Dir(directory) {
-		_, err := os.Stat(filepath.Join(directory, "test", "support", "certmanager", "build.sh"))
-		if err != nil {
-			continue
-		}
-		found := filepath.Join(directory, "bin", "certmanager")
-		_, err = os.Stat(found)
-		if errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("there is no bin/certmanager in %s; hint: run 'make certmanager'", directory)
-		}
-		return found, err
-	}
-	return "", fmt.Errorf("no test/support/certmanager/build.sh above %s; hint: run inside the repository", start)
-}
+const fieldManager = "gatehouse-test"
 
 // install applies the definitions in a directory, and returns when the API server serves what they define.
 func install(ctx context.Context, client dynamic.Interface, directory string) error {
@@ -76,7 +48,7 @@ func install(ctx context.Context, client dynamic.Interface, directory string) er
 		names = append(names, definition.GetName())
 	}
 	for _, name := range names {
-		err := eventually(ctx, func(ctx context.Context) error {
+		err := support.Poll(ctx, func() error {
 			definition, err := definitions.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -110,22 +82,6 @@ func (m *CertManager) createNamespace(ctx context.Context) error {
 	err := m.cluster.CreateNamespace(ctx, Namespace, nil)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
-	}
-	return nil
-}
-
-// eventually asks until there is no error. Its own says what the last one was.
-func eventually(ctx context.Context, ask func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		err := ask(ctx)
-		if err != nil && ctx.Err() == nil {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%w, last: %w", context.Cause(ctx), last)
 	}
 	return nil
 }

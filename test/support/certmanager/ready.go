@@ -10,6 +10,8 @@ import (
 	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 const (
@@ -82,5 +84,5 @@ func (m *CertManager) injects(ctx context.Context) error {
 func probe(ctx context.Context, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeTime, fmt.Errorf("nothing happened for %s", probeTime))
 	defer cancel()
-	return eventually(ctx, ask)
+	return support.Poll(ctx, func() error { return ask(ctx) })
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // The environment variables that [Assets] looks at, first to last.
@@ -42,9 +44,9 @@ func Assets() (string, error) {
 		return absolute(directory, hint)
 	}
 
-	root, err := repositoryRoot()
+	root, err := support.Root()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w, or set %s to a directory with %s, %s and %s", err, AssetsVariable, etcdProgram, apiServerProgram, kubectlProgram)
 	}
 	version := os.Getenv(VersionVariable)
 	hint := fmt.Sprintf("run 'make controlplane %s=%s'", VersionVariable, version)
@@ -84,23 +86,4 @@ func checkProgram(directory, name, hint string) error {
 		return fmt.Errorf("%s in %s is not an executable file; hint: %s", name, directory, hint)
 	}
 	return nil
-}
-
-// repositoryRoot walks up from the working directory, which for a Go test is the directory of its package. The
-// nearest go.mod is not enough: other modules live inside this one.
-func repositoryRoot() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the repository's root: %w", err)
-	}
-	for directory := start; ; directory = filepath.Dir(directory) {
-		_, err := os.Stat(filepath.Join(directory, "test", "controlplane", "VERSION"))
-		if err == nil {
-			return directory, nil
-		}
-		if directory == filepath.Dir(directory) {
-			return "", fmt.Errorf("no test/controlplane/VERSION above %s; hint: run inside the repository, or set %s to a "+
-				"directory with %s, %s and %s", start, AssetsVariable, etcdProgram, apiServerProgram, kubectlProgram)
-		}
-	}
 }

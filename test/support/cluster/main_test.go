@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
@@ -58,38 +55,6 @@ var children = map[string]child{
 		fmt.Fprintln(os.Stderr, cluster.ListenAddress())
 		return 7
 	},
-	// signals waits for a signal and tells which.
-	"signals": func() int {
-		signals := make(chan os.Signal, 1)
-		signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1)
-		fmt.Println("waiting")
-		fmt.Println(<-signals)
-		return 0
-	},
-	// suicide is ended by a signal.
-	"suicide": func() int {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
-	},
-}
-
-// deadline bounds every wait in these tests, on a busy machine too.
-const deadline = 30 * time.Second
-
-// eventually waits for a condition that comes about by itself.
-func eventually(t *testing.T, what string, condition func() error) {
-	t.Helper()
-	end := time.Now().Add(deadline)
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }
 
 var errNotYet = errors.New("not yet")

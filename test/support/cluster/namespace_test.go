@@ -3,7 +3,6 @@
 package cluster_test
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
@@ -90,47 +90,6 @@ func TestRunInNamespacePassesArgumentsStreamsAndExitCode(t *testing.T) {
 	}
 }
 
-func TestRunInNamespacePassesSignals(t *testing.T) {
-	needNamespace(t)
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGUSR1} {
-		t.Run(signal.String(), func(t *testing.T) {
-			command := childCommand(t, "signals")
-			stdout, err := command.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = command.Start()
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines := bufio.NewScanner(stdout)
-			if !lines.Scan() {
-				t.Fatalf("the child said nothing: %v", lines.Err())
-			}
-			err = command.Process.Signal(signal)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if lines.Scan(); lines.Text() != signal.String() {
-				t.Errorf("the child received %q, want %q", lines.Text(), signal)
-			}
-			err = command.Wait()
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-func TestRunInNamespaceReportsASignalsExitCode(t *testing.T) {
-	needNamespace(t)
-	err := childCommand(t, "suicide").Run()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 128+int(syscall.SIGKILL) {
-		t.Errorf("got %v, want exit status 137", err)
-	}
-}
-
 // Without the right to make namespaces the tests must still run, and somebody must be told.
 func TestRunInNamespaceFallsBack(t *testing.T) {
 	needNamespace(t)
@@ -195,7 +154,7 @@ func TestKilledTestLeavesNothing(t *testing.T) {
 			}
 			_ = command.Wait() // it was killed
 			for _, pid := range []int{child, etcd, apiServer} {
-				eventually(t, fmt.Sprintf("process %d lives on", pid), func() error {
+				support.Eventually(t, fmt.Sprintf("process %d lives on", pid), func() error {
 					if alive(t, pid) {
 						return errNotYet
 					}

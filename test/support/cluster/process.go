@@ -145,11 +145,6 @@ func (p *Process) Name() string {
 	return filepath.Base(p.path)
 }
 
-// Args returns the flags the program is started with.
-func (p *Process) Args() []string {
-	return append([]string(nil), p.args...)
-}
-
 // Log returns the file that everything the program prints goes to. A second start appends.
 func (p *Process) Log() string {
 	return p.log

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 func TestMergeFlags(t *testing.T) {
@@ -50,7 +52,7 @@ func TestAssets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := repositoryRoot()
+	root, err := support.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,21 +94,5 @@ func TestAssetsOutsideTheRepository(t *testing.T) {
 	_, err := Assets()
 	if err == nil || !strings.Contains(err.Error(), AssetsVariable) {
 		t.Errorf("got %v, want an error that names %s", err, AssetsVariable)
-	}
-}
-
-func TestTailStartsAtALine(t *testing.T) {
-	line := strings.Repeat("x", 99) + "\n"
-	path := filepath.Join(t.TempDir(), "log")
-	err := os.WriteFile(path, []byte("first\n"+strings.Repeat(line, 200)), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	process := &Process{log: path}
-	if got := string(process.tail(0)); len(got) > tailSize || len(got) < tailSize-len(line) || strings.Trim(got, "x\n") != "" || !strings.HasPrefix(got, line) {
-		t.Errorf("got %d bytes beginning %.20q, want the last whole lines of at most %d bytes", len(got), got, tailSize)
-	}
-	if got, want := string(process.tail(int64(len("first\n")+198*len(line)))), line+line; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
@@ -67,37 +68,6 @@ type Server struct {
 // startTimeout is a hundred times what a start takes on an idle machine.
 const startTimeout = 30 * time.Second
 
-// Binary returns the path of the program. That it is missing is an error: a test that needs it must fail, not skip.
-func Binary() (string, error) {
-	root, err := root()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(root, "bin", "dex")
-	_, err = os.Stat(path)
-	if err != nil {
-		return "", fmt.Errorf("no dex to log in to: %w; hint: run 'make dex'", err)
-	}
-	return path, nil
-}
-
-// root walks up from the working directory, which for a Go test is the directory of its package.
-func root() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the repository's root: %w", err)
-	}
-	for directory := start; ; directory = filepath.Dir(directory) {
-		_, err := os.Stat(filepath.Join(directory, "test", "support", "dex", "build.sh"))
-		if err == nil {
-			return directory, nil
-		}
-		if directory == filepath.Dir(directory) {
-			return "", fmt.Errorf("no test/support/dex above %s; hint: run inside the repository", start)
-		}
-	}
-}
-
 // New starts a dex for one test and ends it with the test.
 func New(t testing.TB, options Options) *Server {
 	t.Helper()
@@ -114,7 +84,7 @@ func New(t testing.TB, options Options) *Server {
 
 // Start starts a dex and returns when it answers. The context bounds the start only; [Server.Kill] ends it.
 func Start(ctx context.Context, options Options) (*Server, error) {
-	binary, err := Binary()
+	binary, err := support.Built("dex", "dex")
 	if err != nil {
 		return nil, err
 	}

@@ -23,11 +23,6 @@ func (s *Server) Password(ctx context.Context, client, email, password string) (
 	})
 }
 
-// Renew gets new tokens for a refresh token, which is used up by that.
-func (s *Server) Renew(ctx context.Context, client, refreshToken string) (Tokens, error) {
-	return s.token(ctx, url.Values{"grant_type": {"refresh_token"}, "client_id": {client}, "refresh_token": {refreshToken}})
-}
-
 func (s *Server) token(ctx context.Context, form url.Values) (Tokens, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.issuer+"/token", strings.NewReader(form.Encode()))
 	if err != nil {

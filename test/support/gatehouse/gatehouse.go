@@ -8,55 +8,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 const (
 	// startTimeout is a hundred times what a start takes on an idle machine.
 	startTimeout = 30 * time.Second
-	pollInterval = 10 * time.Millisecond
-	// tailSize is how much of a log goes into an error.
-	tailSize = 4 << 10
 )
-
-// Binary returns the path of the program. That it is missing is an error: a test that needs it must fail, not skip.
-func Binary() (string, error) {
-	root, err := root()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(root, "bin", "gatehouse")
-	_, err = os.Stat(path)
-	if err != nil {
-		return "", fmt.Errorf("no program to test: %w; hint: run 'make build'", err)
-	}
-	return path, nil
-}
-
-// root walks up from the working directory, which for a Go test is the directory of its package.
-func root() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the repository's root: %w", err)
-	}
-	for directory := start; ; directory = filepath.Dir(directory) {
-		_, err := os.Stat(filepath.Join(directory, "cmd", "gatehouse", "main.go"))
-		if err == nil {
-			return directory, nil
-		}
-		if directory == filepath.Dir(directory) {
-			return "", fmt.Errorf("no cmd/gatehouse above %s; hint: run inside the repository", start)
-		}
-	}
-}
 
 // Run runs a subcommand to its end and returns what it wrote to standard output. An exit code other than 0 is an error
 // that satisfies errors.As(err, **exec.ExitError) and holds what the program wrote to standard error.
@@ -75,17 +44,16 @@ func Run(ctx context.Context, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
+// Binary returns the path of the program.
+func Binary() (string, error) { return support.Built("build", "gatehouse") }
+
 // Server is a running 'gatehouse serve'. It never outlives this process on Linux, however this one ends.
 type Server struct {
 	// Reviews and Ops are the addresses that it listens at.
 	Reviews, Ops netip.AddrPort
 
-	log     string
 	limit   *memoryLimit // nil without one
-	process *os.Process
-	exited  chan struct{}
-	// state is set once exited is closed.
-	state *os.ProcessState
+	process *cluster.Process
 }
 
 // Start runs 'gatehouse serve' with these flags and returns when it is ready. What it logs is appended to a file. The
@@ -103,65 +71,33 @@ func StartLimited(ctx context.Context, memory int64, log string, flags ...string
 func start(ctx context.Context, limit *memoryLimit, log string, flags []string) (*Server, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
 	defer cancel()
-	s := &Server{log: log, limit: limit, exited: make(chan struct{})}
-	offset, err := s.launch(flags)
+	binary, err := Binary()
 	if err != nil {
-		return nil, fmt.Errorf("start gatehouse serve: %w", err)
+		return nil, err
 	}
-	err = s.poll(ctx, func() error { return s.ready(ctx, offset) })
+	before, err := os.ReadFile(log)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	s := &Server{limit: limit}
+	options := cluster.ProcessOptions{
+		Path: binary, Args: append([]string{"serve"}, flags...), Log: log,
+		Ready: func(ctx context.Context) error { return s.ready(ctx, len(before)) },
+	}
+	limit.apply(&options)
+	s.process = cluster.NewProcess(options)
+	err = s.process.Start(ctx)
 	if err != nil {
-		s.Kill()
-		return nil, fmt.Errorf("gatehouse serve is not ready: %w; its log ends with\n%s", err, s.tail())
+		limit.remove()
+		return nil, err
 	}
 	return s, nil
 }
 
-// launch starts the program and returns the size of the log before.
-func (s *Server) launch(flags []string) (int64, error) {
-	binary, err := Binary()
-	if err != nil {
-		return 0, err
-	}
-	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return 0, err
-	}
-	defer log.Close() //nolint:errcheck // the program writes through a descriptor of its own
-	info, err := log.Stat()
-	if err != nil {
-		return 0, err
-	}
-
-	// Kill ends it, not a context: it is needed for longer than its start.
-	command := exec.Command(binary, append([]string{"serve"}, flags...)...) //nolint:noctx,gosec // see above; the program under test
-	s.limit.apply(command)
-	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = tiedToParent()
-	started := make(chan error)
-	go func() {
-		// The kernel ends the child when the thread that started it ends, so this goroutine keeps its thread.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := command.Start()
-		started <- err
-		if err != nil {
-			s.limit.remove()
-			return
-		}
-		_ = command.Wait() // what matters is in the state
-		s.limit.remove()
-		s.state = command.ProcessState
-		close(s.exited)
-	}()
-	err = <-started
-	s.process = command.Process
-	return info.Size(), err
-}
-
 // ready learns the addresses from the log and asks the server itself.
-func (s *Server) ready(ctx context.Context, offset int64) error {
+func (s *Server) ready(ctx context.Context, offset int) error {
 	if !s.Ops.IsValid() {
-		content, err := os.ReadFile(s.log)
+		content, err := os.ReadFile(s.Log())
 		if err != nil {
 			return err
 		}
@@ -183,33 +119,6 @@ func (s *Server) ready(ctx context.Context, offset int64) error {
 		err = fmt.Errorf("/readyz says %d: %s", code, body)
 	}
 	return err
-}
-
-// poll asks until the answer is yes, the context ends, or the program has.
-func (s *Server) poll(ctx context.Context, ask func() error) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
-		err := ask()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-s.exited:
-			return fmt.Errorf("it has ended (%s)", s.state)
-		case <-ctx.Done():
-			return fmt.Errorf("%w, last: %w", context.Cause(ctx), err)
-		case <-ticker.C:
-		}
-	}
-}
-
-func (s *Server) tail() []byte {
-	content, err := os.ReadFile(s.log)
-	if err != nil {
-		return []byte(err.Error())
-	}
-	return content[max(0, len(content)-tailSize):]
 }
 
 // Get asks the listener for health and metrics.
@@ -259,22 +168,25 @@ func (s *Server) Metric(ctx context.Context, name string, labels ...string) (flo
 }
 
 // Log returns the file that the server logs to.
-func (s *Server) Log() string { return s.log }
+func (s *Server) Log() string { return s.process.Log() }
 
-// Signal sends a signal. That the program has ended already is an error.
+// Signal sends a signal. It returns an error if the program has ended.
 func (s *Server) Signal(signal os.Signal) error { return s.process.Signal(signal) }
 
 // Kill ends the program without giving it a chance to react, and returns when it is gone.
 func (s *Server) Kill() {
 	_ = s.process.Kill() // it may have ended already
-	<-s.exited
+	s.limit.remove()
 }
+
+// Exited returns a channel that is closed when the program has ended, however.
+func (s *Server) Exited() <-chan struct{} { return s.process.Exited() }
 
 // Wait waits until the program has ended by itself and returns its exit code.
 func (s *Server) Wait(ctx context.Context) (int, error) {
 	select {
-	case <-s.exited:
-		return s.state.ExitCode(), nil
+	case <-s.Exited():
+		return s.process.ExitCode(), nil
 	case <-ctx.Done():
 		return 0, fmt.Errorf("gatehouse serve has not ended: %w", context.Cause(ctx))
 	}
@@ -292,16 +204,13 @@ func (s *Server) Limited() string {
 	}
 }
 
-// Exited is closed when the program has ended, however.
-func (s *Server) Exited() <-chan struct{} { return s.exited }
-
 // PeakMemory returns the most memory, in bytes, that the program has had resident at one time, without the pages of files
 // (the program itself) that are resident now: the kernel takes those back where memory is short. Only Linux tells.
 func (s *Server) PeakMemory() (int64, error) {
 	if runtime.GOOS != "linux" {
 		return 0, errors.ErrUnsupported
 	}
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Pid))
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.PID()))
 	if err != nil {
 		return 0, err
 	}
@@ -310,12 +219,12 @@ func (s *Server) PeakMemory() (int64, error) {
 		fields := strings.Fields(line)
 		if len(fields) == 3 && fields[2] == "kB" {
 			if kibibytes[fields[0]], err = strconv.ParseInt(fields[1], 10, 64); err != nil {
-				return 0, fmt.Errorf("/proc/%d/status: %w", s.process.Pid, err)
+				return 0, fmt.Errorf("/proc/%d/status: %w", s.process.PID(), err)
 			}
 		}
 	}
 	if kibibytes["VmHWM:"] == 0 {
-		return 0, fmt.Errorf("no VmHWM in /proc/%d/status", s.process.Pid)
+		return 0, fmt.Errorf("no VmHWM in /proc/%d/status", s.process.PID())
 	}
 	return (kibibytes["VmHWM:"] - kibibytes["RssFile:"]) << 10, nil
 }

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 const (
@@ -77,17 +78,17 @@ func ownGroups() (v1, v2 string) {
 	return v1, v2
 }
 
-// apply makes a command that has not been started respect the limit.
-func (l *memoryLimit) apply(command *exec.Cmd) {
+// apply makes a program respect the limit.
+func (l *memoryLimit) apply(program *cluster.ProcessOptions) {
 	switch {
 	case l == nil:
 	case l.group == "":
-		command.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%d", int64(memoryRatio*float64(l.bytes))))
+		program.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%d", int64(memoryRatio*float64(l.bytes))))
 	default:
 		// The shell joins the cgroup and becomes the program.
 		const join = `echo $$ > "$0" && exec "$@"`
-		command.Args = append([]string{"sh", "-c", join, filepath.Join(l.group, "cgroup.procs"), command.Path}, command.Args[1:]...)
-		command.Path = "/bin/sh"
+		program.Args = append([]string{"-c", join, filepath.Join(l.group, "cgroup.procs"), program.Path}, program.Args...)
+		program.Path = "/bin/sh"
 	}
 }
 

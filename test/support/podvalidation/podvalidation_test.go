@@ -5,15 +5,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
-
-	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 const plain = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"containers":[{"name":"web","image":"web:1"}]}}`
@@ -62,51 +56,6 @@ func TestErrors(t *testing.T) {
 		if !slices.EqualFunc(got, test.want, strings.HasPrefix) {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
-	}
-}
-
-// Many pods go through one process quickly, from many sides, and each gets its own answer.
-func TestManyPods(t *testing.T) {
-	v := New(t)
-	const pods, sides = 10_000, 8
-	start := time.Now()
-	var group sync.WaitGroup
-	for side := range sides {
-		group.Go(func() {
-			for i := side; i < pods; i += sides {
-				name := fmt.Sprintf("Web%d", i)
-				got := v.Errors([]byte(strings.Replace(plain, `"name":"web","image"`, `"name":"`+name+`","image"`, 1)))
-				if len(got) != 1 || !strings.HasPrefix(got[0], fmt.Sprintf(`spec.containers[0].name: Invalid value: %q`, name)) {
-					t.Errorf("%s: got %q", name, got)
-					return
-				}
-			}
-		})
-	}
-	group.Wait()
-	t.Logf("%d pods in %v", pods, time.Since(start))
-}
-
-func TestLargePod(t *testing.T) {
-	large := strings.Replace(plain, `"name":"web"`, `"name":"web","annotations":{"a":"`+strings.Repeat("x", 3<<20)+`"}`, 1)
-	got := New(t).Errors([]byte(large))
-	if len(got) != 1 || !strings.HasPrefix(got[0], "metadata.annotations: Too long") {
-		t.Errorf("got %.200q", got)
-	}
-}
-
-func TestFind(t *testing.T) {
-	directory := t.TempDir()
-	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
-		err := os.WriteFile(filepath.Join(directory, name), nil, 0o700)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Setenv(cluster.AssetsVariable, directory)
-	_, err := find()
-	if err == nil || !strings.Contains(err.Error(), filepath.Join(directory, program)) || !strings.Contains(err.Error(), "make controlplane") {
-		t.Errorf("got %v, want an error with the path and what to do", err)
 	}
 }
 

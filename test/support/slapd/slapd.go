@@ -11,7 +11,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/go-ldap/ldap/v3"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
@@ -92,7 +92,7 @@ type span struct{ from, to int }
 // test fails: a skipped test looks like a passed one.
 func New(t testing.TB, o Options) *Server {
 	t.Helper()
-	program, err := find()
+	program, err := support.Built("slapd", "slapd")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,27 +116,6 @@ func New(t testing.TB, o Options) *Server {
 		t.Fatalf("start slapd: %v", err)
 	}
 	return s
-}
-
-// find returns the directory that build.sh fills.
-func find() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find slapd: %w", err)
-	}
-	for directory := start; directory != filepath.Dir(directory); directory = filepath.Dir(directory) {
-		_, err := os.Stat(filepath.Join(directory, "test", "support", "slapd", "build.sh"))
-		if err != nil {
-			continue
-		}
-		found := filepath.Join(directory, "bin", "slapd")
-		_, err = os.Stat(filepath.Join(found, "slapd"))
-		if errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("there is no bin/slapd in %s; hint: run 'make slapd'", directory)
-		}
-		return found, err
-	}
-	return "", fmt.Errorf("no test/support/slapd/build.sh above %s; hint: run inside the repository", start)
 }
 
 // choosePorts starts the server on free ports. Between the choice and the server's
@@ -326,14 +305,7 @@ func (s *Server) pause() error {
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(startTimeout)
-	for {
-		err := suspended(s.process.PID())
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(time.Millisecond) // between two questions
-	}
+	return support.Poll(context.Background(), func() error { return suspended(s.process.PID()) })
 }
 
 // end is for the end of the test.
