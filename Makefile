@@ -41,22 +41,36 @@ build: ## Build bin/gatehouse.
 	@mkdir -p $(BIN)
 	$(GO_BUILD) -o $(BIN)/gatehouse ./cmd/gatehouse
 
+# Suites that test the program as a process. The race detector would see their own code alone and slow down the load that they
+# make, so that they go without. With the flags of 'make build' they share its compiled packages. PROGRAM_TEST='go test -race'
+# checks the suites themselves.
+PROGRAM_SUITES := $(addprefix ./test/,bench demo e2e install monitoring support/...)
+PROGRAM_TEST ?= CGO_ENABLED=0 go test -trimpath
+
 .PHONY: test
 test: build controlplane peers ## Run all tests, end-to-end on a real API server included.
-	go test -race -timeout 20m $$(go list ./... | grep -vE '/test/(attack|certificates|incluster)$$')
-	@# They put the machine under load, which would keep what else runs from its deadlines.
+	@# Packages need the processors, and the suites mostly wait.
+	@$(MAKE) --no-print-directory -j 2 test-packages test-program
+	@# These put the machine under load, which would keep what else runs from its deadlines.
 	go test -race -timeout 20m ./test/certificates
-	go test -race -timeout 30m ./test/incluster
-	@# Without -race: what is tested is the program, and slower attacks would be weaker ones.
-	go test -timeout 15m ./test/attack
+	$(PROGRAM_TEST) -parallel 3 -timeout 30m ./test/incluster
+	$(PROGRAM_TEST) -timeout 15m ./test/attack
+
+.PHONY: test-packages
+test-packages: ## Run the tests of packages, with the race detector.
+	go test -race -timeout 20m $$(go list ./... | grep -vE '/test/(attack|bench|certificates|demo|e2e|incluster|install|monitoring|support/.*)$$')
+
+.PHONY: test-program
+test-program: ## Run the suites that test bin/gatehouse and need no machine of their own.
+	$(PROGRAM_TEST) -timeout 20m $(PROGRAM_SUITES)
 
 .PHONY: attack
-attack: build controlplane ## Attack the program as tests do, and have 99% of reviews take at most ATTACK_MAX_P99 (default 5) times as long as without an attack.
-	ATTACK_MAX_P99=$${ATTACK_MAX_P99:-5} go test -count 1 -timeout 15m -v ./test/attack
+attack: build apiserver ## Attack the program as tests do, and have 99% of reviews take at most ATTACK_MAX_P99 (default 5) times as long as without an attack.
+	ATTACK_MAX_P99=$${ATTACK_MAX_P99:-5} $(PROGRAM_TEST) -count 1 -timeout 15m -v ./test/attack
 
 .PHONY: soak
 soak: build controlplane peers ## Keep an install under load and change for SOAK (default 30m): memory, goroutines and files must not grow.
-	SOAK=$${SOAK:-30m} go test -tags soak -run '^(TestSoak|TestIdleRequests)$$' -count 1 -timeout 0 -v ./test/incluster
+	SOAK=$${SOAK:-30m} $(PROGRAM_TEST) -tags soak -run '^(TestSoak|TestIdleRequests)$$' -count 1 -timeout 0 -v ./test/incluster
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 20s) each.
@@ -108,6 +122,10 @@ manifests: build ## Write what 'gatehouse manifests' prints for the usual ways t
 controlplane: ## Build kube-apiserver, kube-controller-manager, kubectl, etcd and podvalidate (once, about 5 minutes).
 	@sh test/controlplane/build.sh
 
+.PHONY: apiserver
+apiserver: ## Build the part of the control plane that the demo starts: etcd, kube-apiserver and kubectl.
+	@sh test/controlplane/build.sh etcd kubectl kube-apiserver
+
 .PHONY: peers
 peers: slapd dex certmanager installers ## Get what the tests work with: slapd, dex, cert-manager, helm and kustomize.
 
@@ -128,7 +146,7 @@ installers: ## Build helm and kustomize (once, about three minutes).
 	@sh test/support/installers/build.sh
 
 .PHONY: demo
-demo: build controlplane ## Show all three endpoints on a real API server; KEEP=1 leaves it running.
+demo: build apiserver ## Show all three endpoints on a real API server; KEEP=1 leaves it running.
 	@go run ./test/demo $(if $(KEEP),--keep)
 
 .PHONY: bench

@@ -4,6 +4,7 @@
 # bin/controlplane/VERSION below the repository's root.
 #
 #	sh test/controlplane/build.sh                             the version named in the file VERSION
+#	sh test/controlplane/build.sh etcd kubectl                these programs alone
 #	KUBERNETES_VERSION=1.36.3 sh test/controlplane/build.sh   another one that has a directory here
 #
 # Every module is verified against the committed go.sum. Nothing is built when the binaries are up to date. The
@@ -32,12 +33,13 @@ unset GOOS GOARCH
 # What is built. podvalidate is our own, see there; all that it imports is part of kube-apiserver too, so it needs
 # nothing that the modules here do not have. The small ones come first: they share most of their packages with the
 # large ones, and a failure shows early.
-programs='podvalidate etcd kubectl kube-controller-manager kube-apiserver'
+programs=${*:-podvalidate etcd kubectl kube-controller-manager kube-apiserver}
 target() {
 	case $1 in
 	podvalidate) echo ../podvalidate/main.go ;;
 	etcd) echo go.etcd.io/etcd/server/v3 ;;
-	*) echo "k8s.io/kubernetes/cmd/$1" ;;
+	kubectl | kube-*) echo "k8s.io/kubernetes/cmd/$1" ;;
+	*) return 1 ;;
 	esac
 }
 
@@ -66,6 +68,10 @@ stamp() { # NAME
 }
 missing=
 for name in $programs; do
+	target "$name" >/dev/null || {
+		echo "build.sh: no program is called $name" >&2
+		exit 2
+	}
 	[ -x "$out/$name" ] && [ -f "$out/.$name.stamp" ] && stamp "$name" | cmp -s - "$out/.$name.stamp" || missing="$missing $name"
 done
 [ -n "$missing" ] || exit 0

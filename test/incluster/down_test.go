@@ -38,6 +38,7 @@ const nobody = `no endpoints available for service "gatehouse"`
 // Gatehouse is away altogether. What asks for it, and what policies decide about, is refused and says why; everything else
 // in the cluster goes on, and Gatehouse comes back without help.
 func TestAllDown(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, cluster.Options{})
 	s.installTwo(t)
 	s.stock(t)

@@ -25,6 +25,7 @@ import (
 //
 // UPDATE_GOLDEN=1 writes what is printed into the documents.
 func TestGuides(t *testing.T) {
+	t.Parallel()
 	const installation, resources = "installation.md", "custom-resources.md"
 	with := map[string][]string{}
 	for name, test := range map[string]struct {
@@ -40,6 +41,7 @@ func TestGuides(t *testing.T) {
 	} {
 		with[test.document] = append(with[test.document], test.sections...)
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := newGuide(t, test.document)
 			if test.installed != "" {
 				g.site.install(t, test.installed)

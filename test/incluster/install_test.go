@@ -16,6 +16,7 @@ import (
 // Every overlay is applied in one command, comes up by itself, and does what it is for. The processes have the rights of
 // their ServiceAccount, so that one that is missing shows.
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		overlay string
 		// replicas is how many there are without anybody saying so.
@@ -29,6 +30,7 @@ func TestInstall(t *testing.T) {
 		{overlay: "development", replicas: 1},
 	} {
 		t.Run(test.overlay, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t, cluster.Options{})
 			if test.certManager {
 				certmanager.New(t, s.Cluster)

@@ -86,7 +86,7 @@ func TestLargeConfiguration(t *testing.T) {
 	} {
 		t.Run("a change of "+change.name, func(t *testing.T) {
 			var took []time.Duration
-			for i := range 10 {
+			for i := range 3 {
 				mark := fmt.Sprintf("mark-%d", i)
 				_, err := s.kubectl(t.Context(), change.changed(mark), "apply", "--server-side", "--force-conflicts", "--filename", "-")
 				must(t, err)
@@ -103,18 +103,21 @@ func TestLargeConfiguration(t *testing.T) {
 					}
 					return nil
 				})
-				took = append(took, time.Since(applied))
+				took = append(took, time.Since(applied).Round(time.Millisecond))
 			}
-			slices.Sort(took)
-			t.Logf("on all %d replicas after kubectl apply had ended: half within %s, all within %s", replicas,
-				took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+			t.Logf("on all %d replicas after kubectl apply had ended: within %v", replicas, took)
 		})
 	}
 
 	c := s.largeCaller(t)
 	l := load.Start(t.Context(), func(ctx context.Context, _ int) error { return c(ctx) })
 	t.Cleanup(func() { l.End() })
-	calm(t, l)
+	support.Eventually(t, "enough calls are answered", func() error {
+		if n := l.Calls() - l.Failed(); n < 10*load.Callers {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
 	l.End()
 	t.Logf("%s%s", l, l.Why()) // a busy machine may need longer for a thousand policies than an API server waits
 	for _, pod := range s.kubelet.Pods() {

@@ -2,11 +2,13 @@ package incluster
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"os"
 	"regexp"
 	"slices"
@@ -194,7 +196,7 @@ func (s *site) traffic(t *testing.T) *traffic {
 		site: s, failedOpen: s.failedOpen(t), pods: map[string]*kubelet.Pod{}, answered: map[string]float64{}, connections: map[string]bool{},
 	}
 	var err error
-	l.earlier, err = connections()
+	l.earlier, err = connections(s.kubelet)
 	must(t, err)
 	var ctx context.Context
 	ctx, l.watching = context.WithCancel(context.WithoutCancel(t.Context()))
@@ -232,7 +234,7 @@ func (l *traffic) watch(ctx context.Context) {
 }
 
 func (l *traffic) look(ctx context.Context) {
-	found, err := connections()
+	found, err := connections(l.site.kubelet)
 	if err == nil {
 		l.mu.Lock()
 		for c := range found {
@@ -372,14 +374,18 @@ func sum(text, name string) (float64, error) {
 	return total, nil
 }
 
-// connections are those that the kernel knows of to the port for reviews of any pod: those that are open, and for a
-// minute those that have been closed. Each is named by its two ends.
-func connections() (map[string]bool, error) {
+// connections returns those that the kernel knows of to the port for reviews of the pods of a kubelet: those that are open,
+// and for a minute those that have been closed. Each is named by its two ends.
+func connections(k *kubelet.Kubelet) (map[string]bool, error) {
 	content, err := os.ReadFile("/proc/self/net/tcp")
 	if err != nil {
 		return nil, err
 	}
-	const reviews = ":24E3" // 9443
+	isReviews := func(end string) bool {
+		address, isPort := strings.CutSuffix(end, ":24E3") // 9443
+		raw, err := hex.DecodeString(address)
+		return isPort && err == nil && len(raw) == 4 && k.Owns(netip.AddrFrom4([4]byte{raw[3], raw[2], raw[1], raw[0]}))
+	}
 	found := map[string]bool{}
 	for line := range strings.Lines(string(content)) {
 		fields := strings.Fields(line)
@@ -388,9 +394,9 @@ func connections() (map[string]bool, error) {
 		}
 		local, remote := fields[1], fields[2]
 		switch {
-		case strings.HasSuffix(remote, reviews):
+		case isReviews(remote):
 			found[local+" "+remote] = true
-		case strings.HasSuffix(local, reviews) && !strings.HasSuffix(remote, ":0000"):
+		case isReviews(local) && !strings.HasSuffix(remote, ":0000"):
 			found[remote+" "+local] = true
 		}
 	}

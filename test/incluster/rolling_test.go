@@ -12,6 +12,7 @@ import (
 //
 // The control is a rollout of replicas that do not go on answering after they have been told to end.
 func TestRollingRestart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, cluster.Options{ControllerManagerFlags: []string{"--endpointslice-updates-batch-period=2s"}})
 	s.installTwo(t)
 	s.stock(t)

@@ -25,6 +25,7 @@ import (
 // Gatehouse is removed from a cluster in use in each way that the documents say. Nobody is refused while it goes, but where
 // they warn of that; afterwards nothing waits for it; and it can be installed again.
 func TestUninstall(t *testing.T) {
+	t.Parallel()
 	overlay := filepath.Join(overlays, "self-signed")
 	for _, test := range []struct {
 		name    string
@@ -59,6 +60,7 @@ func TestUninstall(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t, cluster.Options{})
 			test.install(s, t)
 			s.stock(t)

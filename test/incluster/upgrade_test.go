@@ -27,6 +27,7 @@ import (
 //
 // The manifests are those of the version before; the program is the one of today, with the command line that was printed then.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, cluster.Options{})
 	for _, namespace := range []string{shop, mall} {
 		must(t, s.CreateNamespace(t.Context(), namespace, nil))

@@ -10,6 +10,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -35,8 +36,10 @@ import (
 const NodeName = "node-1"
 
 const (
-	// firstAddress is that of the first pod. The API server and other servers of tests are below it.
+	// firstAddress is that of the first pod of the first kubelet. The API server and other servers of tests are below it.
 	firstAddress = "192.0.2.20"
+	// kubelets is how many can run at one time, and blockSize how many pods each can start.
+	kubelets, blockSize = 5, 45
 	// look is how often pods are looked at, and asked whether they are ready.
 	look = 100 * time.Millisecond
 	// renewal is how often the node says that it is there, a quarter of the time after which it is given up.
@@ -68,10 +71,14 @@ type Kubelet struct {
 	stop        context.CancelFunc
 	group       sync.WaitGroup
 
+	// block is the number of the addresses that the pods of this kubelet have.
+	block int
+
 	mu sync.Mutex
 	// pods are those that run, by UID.
 	pods map[string]*Pod
-	next netip.Addr
+	// started counts the pods that have an address.
+	started int
 	// held is nil while processes are started, and else closed when they are again.
 	held chan struct{}
 	// lag is how long it takes until it is noticed that a process has ended.
@@ -86,7 +93,7 @@ func Start(ctx context.Context, options Options) (*Kubelet, error) {
 		options.Log = io.Discard
 	}
 	k := &Kubelet{
-		options: options, admin: options.Cluster.Client(), pods: map[string]*Pod{}, next: netip.MustParseAddr(firstAddress),
+		options: options, admin: options.Cluster.Client(), pods: map[string]*Pod{},
 		client: &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	access, err := options.Cluster.ConfigFor("system:node:"+NodeName, "system:nodes")
@@ -98,6 +105,11 @@ func Start(ctx context.Context, options Options) (*Kubelet, error) {
 	}
 	if err := k.register(ctx); err != nil {
 		return nil, fmt.Errorf("make the node: %w", err)
+	}
+	select {
+	case k.block = <-blocks:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for addresses: %w", context.Cause(ctx))
 	}
 	var running context.Context
 	running, k.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -113,6 +125,28 @@ func (k *Kubelet) Stop() {
 	for _, p := range k.Pods() {
 		p.end()
 	}
+	blocks <- k.block
+}
+
+// blocks are the numbers of the blocks of addresses that no kubelet has.
+var blocks = func() chan int {
+	free := make(chan int, kubelets)
+	for block := range kubelets {
+		free <- block
+	}
+	return free
+}()
+
+// address returns the address of the pod with a number.
+func (k *Kubelet) address(pod int) netip.Addr {
+	first := netip.MustParseAddr(firstAddress).As4()
+	first[3] += byte(k.block*blockSize + pod)
+	return netip.AddrFrom4(first)
+}
+
+// Owns reports whether an address is one that this kubelet gives to pods.
+func (k *Kubelet) Owns(address netip.Addr) bool {
+	return !address.Less(k.address(0)) && !k.address(blockSize-1).Less(address)
 }
 
 // register makes the node as a kubelet does, with the node's own rights.
@@ -230,16 +264,7 @@ func (k *Kubelet) noticing() time.Duration {
 func (k *Kubelet) Pods() []*Pod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.SortedFunc(maps.Values(k.pods), func(a, b *Pod) int {
-		switch {
-		case a.Name < b.Name:
-			return -1
-		case a.Name > b.Name:
-			return 1
-		default:
-			return 0
-		}
-	})
+	return slices.SortedFunc(maps.Values(k.pods), func(a, b *Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // run looks at the pods of the namespace again and again, which is simpler than a watch and soon enough.
@@ -306,11 +331,15 @@ func (k *Kubelet) bind(ctx context.Context, pod *corev1.Pod) error {
 func (k *Kubelet) begin(ctx context.Context, pod *corev1.Pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.started == blockSize {
+		_, _ = fmt.Fprintf(k.options.Log, "kubelet: no address is left for the pod %s\n", pod.Name)
+		return
+	}
 	p := &Pod{
-		Name: pod.Name, Address: k.next, uid: pod.UID, kubelet: k, spec: pod.DeepCopy(),
+		Name: pod.Name, Address: k.address(k.started), uid: pod.UID, kubelet: k, spec: pod.DeepCopy(),
 		dir: filepath.Join(k.options.Dir, pod.Name), deleted: make(chan struct{}), lost: make(chan struct{}),
 	}
-	k.next = k.next.Next()
+	k.started++
 	k.pods[string(pod.UID)] = p
 	k.group.Go(func() { p.run(ctx) })
 }
