@@ -139,16 +139,14 @@ func heap() int64 {
 
 // processorTime is what this process uses during a call.
 func processorTime(call func() error) (time.Duration, error) {
-	time.Sleep(settle)
-	before, err := processTime(os.Getpid())
+	before, err := settledTime(os.Getpid())
 	if err != nil {
 		return 0, err
 	}
 	if err := call(); err != nil {
 		return 0, err
 	}
-	time.Sleep(settle)
-	after, err := processTime(os.Getpid())
+	after, err := settledTime(os.Getpid())
 	return after - before, err
 }
 

@@ -18,11 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// settle is how long the driver waits for a server to put down its work before
-// it reads the server's processor time: the kernel brings a thread's time up to
-// date when the thread stops, or at its next tick, 1 to 4 ms away.
-const settle = 5 * time.Millisecond
-
 // driver holds what a run needs.
 type driver struct {
 	options   options
@@ -93,14 +88,30 @@ func (d *driver) startServers(ctx context.Context, directory string) error {
 		}
 		d.servers = append(d.servers, s)
 	}
-	if d.options.gatehouse == "" {
+	for _, kind := range []string{gatehouseServer, oldServer} {
+		if err := d.startGatehouse(ctx, kind, directory); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startGatehouse starts one of the two binaries with every configuration that a
+// selected scenario needs, unless there is no such binary.
+func (d *driver) startGatehouse(ctx context.Context, kind, directory string) error {
+	binary := d.options.gatehouse
+	if kind == oldServer {
+		binary = d.options.old
+	}
+	if binary == "" {
 		return nil
 	}
-	if _, err := os.Stat(d.options.gatehouse); err != nil {
-		return fmt.Errorf("--gatehouse %q: %w; make build writes bin/gatehouse", d.options.gatehouse, err)
+	if _, err := os.Stat(binary); err != nil {
+		return fmt.Errorf("--%s %q: %w; make build writes bin/gatehouse", kind, binary, err)
 	}
-	if text, err := exec.CommandContext(ctx, d.options.gatehouse, "version").Output(); err == nil { //nolint:gosec // the program to measure, named by who runs this
-		d.report.Versions[gatehouseServer] = strings.TrimSpace(string(text))
+	d.report.Versions[kind] = ""
+	if text, err := exec.CommandContext(ctx, binary, "version").Output(); err == nil { //nolint:gosec // the program to measure, named by who runs this
+		d.report.Versions[kind] = strings.TrimSpace(string(text))
 	}
 	var configurations []string
 	for _, s := range d.scenarios {
@@ -109,7 +120,7 @@ func (d *driver) startServers(ctx context.Context, directory string) error {
 		}
 	}
 	for _, configuration := range configurations {
-		s, err := newGatehouse(ctx, d.options.gatehouse, configuration, directory)
+		s, err := newGatehouse(ctx, kind, binary, configuration, directory)
 		if err != nil {
 			return err
 		}
@@ -127,7 +138,7 @@ func (d *driver) serversOf(s scenario) []*server {
 			if !s.usual {
 				continue
 			}
-		case gatehouseServer:
+		case gatehouseServer, oldServer:
 			if server.configuration != s.configuration {
 				continue
 			}
@@ -318,8 +329,7 @@ func (d *driver) sample(ctx context.Context, s scenario, server *server) (sample
 	if err != nil {
 		return sample{}, err
 	}
-	time.Sleep(settle)
-	before, err := processTime(server.process.Process.Pid)
+	before, err := settledTime(server.process.Process.Pid)
 	if err != nil {
 		return sample{}, err
 	}
@@ -329,8 +339,7 @@ func (d *driver) sample(ctx context.Context, s scenario, server *server) (sample
 		return sample{}, err
 	}
 	wall := time.Since(start)
-	time.Sleep(settle)
-	after, err := processTime(server.process.Process.Pid)
+	after, err := settledTime(server.process.Process.Pid)
 	if err != nil {
 		return sample{}, err
 	}

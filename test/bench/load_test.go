@@ -39,44 +39,6 @@ func someScenario(t *testing.T, name string) scenario {
 	return scenario{}
 }
 
-// Every server of this program gives right answers in every scenario, and the
-// usual webhook does its work in those that measure it.
-func TestServersAnswerEveryScenario(t *testing.T) {
-	all, err := scenarios(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for kind, handler := range map[string]http.Handler{nullServer: nullHandler(), usualServer: usualHandler()} {
-		address, ca := serveTLS(t, handler)
-		for _, s := range all {
-			if kind == usualServer && !s.usual || s.concurrency == 1 || s.handshake {
-				continue
-			}
-			t.Run(kind+"/"+s.name, func(t *testing.T) {
-				c, err := newClient(address, s.protocol, ca, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.transport.CloseIdleConnections()
-				l := load{client: c, path: s.path, body: s.body, wants: s.wants, concurrency: s.concurrency, requests: 20}
-				if kind == nullServer {
-					l.wants = l.wants.ofNull()
-				}
-				latencies, err := l.run(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if len(latencies) != 20 || percentile(latencies, 0) <= 0 {
-					t.Errorf("latencies %v", latencies)
-				}
-				if err := proveAnswers(t.Context(), l, s, kind == nullServer); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	}
-}
-
 // The load generator asks as the API server does.
 func TestLoadLooksLikeTheAPIServer(t *testing.T) {
 	for _, tt := range []struct {

@@ -48,6 +48,9 @@ Examples:
   # everything, against the binary that make build wrote
   bench --gatehouse bin/gatehouse
 
+  # what a change costs
+  bench --gatehouse bin/gatehouse --old /tmp/gatehouse --scenario '/5KB/http2'
+
   # in a minute, only 5 KB pods, and fail if a bar is missed
   bench --gatehouse bin/gatehouse --quick --scenario '/5KB/|authenticate' --check
 
@@ -57,6 +60,7 @@ Flags of run:
 // options are the flags of bench run.
 type options struct {
 	gatehouse   string         // path of the binary; empty measures without it
+	old         string         // path of another one that is measured beside it; may be empty
 	usual       bool           // whether the controller-runtime webhook takes part
 	scenario    *regexp.Regexp // which scenarios run; nil is all
 	rounds      int            // how often every scenario is measured
@@ -124,6 +128,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&o.gatehouse, "gatehouse", "bin/gatehouse", "the gatehouse `binary`; empty measures without it")
+	flags.StringVar(&o.old, "old", "", "another gatehouse `binary` to measure in the same rounds, such as the one before a change")
 	flags.BoolVar(&withoutUsual, "no-controller-runtime", false, "leave out the controller-runtime webhook")
 	flags.StringVar(&scenario, "scenario", "", "measure only the scenarios whose name matches this `regexp`")
 	flags.IntVar(&o.rounds, "rounds", 0, "rounds of every scenario (default 7; quick 5)")

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // TestMain lets the test binary be the servers that the driver starts.
@@ -16,8 +18,6 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case nullServer, usualServer:
 			main()
-		case "serve", "version":
-			os.Exit(standInMain(os.Args[1:]))
 		}
 	}
 	os.Exit(m.Run())
@@ -39,6 +39,7 @@ func TestRunRefusesBadUsage(t *testing.T) {
 		{"expression", []string{"--scenario", "("}, exitUnknown, `--scenario "(": error parsing regexp`},
 		{"no scenario", []string{"--scenario", "mutate/1MB"}, exitUnknown, `--scenario "mutate/1MB" matches none of the 60 scenarios; the first is "mutate/1.5KB/http2/c16"`},
 		{"no binary", []string{"--gatehouse", "no/such/file", "--scenario", "authenticate"}, exitUnknown, `--gatehouse "no/such/file": stat no/such/file: no such file or directory; make build writes bin/gatehouse`},
+		{"no old binary", []string{"--gatehouse", "", "--old", "no/such/file", "--scenario", "authenticate"}, exitUnknown, `--old "no/such/file": stat no/such/file`},
 		{"other host", []string{"null", "--listen", "0.0.0.0:0"}, exitUnknown, `--listen: "0.0.0.0:0" is not a loopback address`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -54,40 +55,68 @@ func TestRunRefusesBadUsage(t *testing.T) {
 	}
 }
 
-// The whole driver, with both servers of this program as processes of their
-// own.
-func TestRunMeasures(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "report.json")
-	args := []string{"--gatehouse", "", "--rounds", "2", "--requests", "16", "--scenario", "/5KB/http1/c1$|authenticate/", "--json", file}
-	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); code != exitYes {
-		t.Fatalf("exit code %d: %s", code, stderr.String())
-	}
-	if !strings.Contains(stdout.String(), "authenticate/http2/c16") || !strings.Contains(stdout.String(), "not measured") {
-		t.Errorf("table:\n%s", stdout.String())
-	}
-	text, err := os.ReadFile(file)
+// measure runs the driver with the program under test, and returns the report.
+func measure(t *testing.T, args ...string) *report {
+	t.Helper()
+	binary, err := gatehouse.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r report
-	if err := json.Unmarshal(text, &r); err != nil {
+	file := filepath.Join(t.TempDir(), "report.json")
+	var stdout, stderr bytes.Buffer
+	args = append([]string{"run", "--gatehouse", binary, "--requests", "16", "-o", "json", "--json", file}, args...)
+	if code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); code != exitYes {
+		t.Fatalf("exit code %d: %s", code, stderr.String())
+	}
+	if text, err := os.ReadFile(file); err != nil || !bytes.Equal(text, stdout.Bytes()) {
+		t.Errorf("stdout and file differ: %v", err)
+	}
+	r := new(report)
+	if err := json.Unmarshal(stdout.Bytes(), r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Scenarios) != 4 || r.Rounds != 2 || len(r.Memory) != 2 || len(r.Bars) != 23 || r.Passed {
-		t.Fatalf("report: %s", text)
+	return r
+}
+
+// Gatehouse, the null webhook and the usual one give right answers in every
+// scenario, or the run would fail, and every bar of a scenario is measured.
+func TestRunMeasures(t *testing.T) {
+	r := measure(t, "--rounds", "1", "--scenario", "/http2/c16|^handshake")
+	if len(r.Scenarios) != 27 || len(r.Memory) != 2+17 {
+		t.Errorf("%d scenarios, memory of %d servers", len(r.Scenarios), len(r.Memory))
 	}
 	for _, s := range r.Scenarios {
-		for _, kind := range []string{nullServer, usualServer} {
-			if series := s.Servers[kind]; series == nil || len(series.Samples) != 2 || series.CPUPerRequest <= 0 || series.Ratio <= 0 || series.P50 <= 0 {
-				t.Errorf("%s on %s: %+v", s.Name, kind, series)
-			}
+		null, ours := s.Servers[nullServer], s.Servers[gatehouseServer]
+		if null == nil || ours == nil || ours.Ratio <= 0 || ours.P50 <= 0 {
+			t.Errorf("%s: null %+v, Gatehouse %+v", s.Name, null, ours)
 		}
 	}
 	for _, m := range r.Memory {
 		if m.Resident <= 0 || m.Peak < m.Resident {
 			t.Errorf("memory %+v", m)
 		}
+	}
+	for _, b := range r.Bars {
+		if isCompilation := strings.HasPrefix(b.What, "compile-"); isCompilation != (b.Result == resultNotMeasured) {
+			t.Errorf("%s: %s", b.What, b.Result)
+		}
+	}
+}
+
+// Another binary is measured in the same rounds.
+func TestRunMeasuresAnOldBinary(t *testing.T) {
+	binary, err := gatehouse.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := measure(t, "--old", binary, "--rounds", "2", "--no-controller-runtime", "--scenario", "^mutate/5KB/http2/c1$")
+	servers := r.Scenarios[0].Servers
+	if len(servers) != 3 || len(servers[oldServer].Samples) != 2 || servers[oldServer].Ratio <= 0 {
+		t.Errorf("servers %+v", servers)
+	}
+	var text strings.Builder
+	if err := writeTable(&text, r); err != nil || !strings.Contains(text.String(), "OLD ×") {
+		t.Errorf("%v, table:\n%s", err, text.String())
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -67,54 +66,6 @@ func requestOf(t testing.TB, pod *corev1.Pod, err error) admission.Request {
 	return admission.Request{AdmissionRequest: *review.Request}
 }
 
-// The policies say of the pods what their scenarios are about: yes to realistic
-// ones, every rule to one, one rule to another. What other policies there are
-// makes no difference.
-func TestPoliciesDecide(t *testing.T) {
-	all := ruleMessages()
-	for _, tt := range []struct {
-		name      string
-		documents []string
-		pod       func() (*corev1.Pod, error)
-		messages  []string // of the refusal; none is yes
-		count     int      // of violations
-	}{
-		{"realistic, 1 policy", []string{middlePolicy("containers", "")}, pod(5_000), nil, 0},
-		{"realistic, 10 policies", ruledPolicies(10), pod(5_000), nil, 0},
-		{"realistic, 100 policies", ruledPolicies(100), pod(5_000), nil, 0},
-		{"realistic, 200 policies", mostlyOtherPolicies(200), pod(5_000), nil, 0},
-		{"realistic, 10 rules", []string{tenRulesDocument()}, pod(5_000), nil, 0},
-		{"large, 10 policies", ruledPolicies(10), pod(60_000), nil, 0},
-		{"denied, 10 policies", ruledPolicies(10), deniedPod, all, 10},
-		{"denied, 200 policies", mostlyOtherPolicies(200), deniedPod, all, 10},
-		{"denied, 10 rules", []string{tenRulesDocument()}, deniedPod, []string{"the pod breaks rule no-host-pid", "rule fixed-tags is broken by one of checkout"}, 10},
-		{"excepted, 10 policies", ruledPolicies(10), exceptedPod, []string{"the pod breaks rule " + exceptedRule}, 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			pod, err := tt.pod()
-			response := compiled(t, tt.documents).Review(t.Context(), requestOf(t, pod, err))
-			if response.Allowed != (tt.count == 0) {
-				t.Fatalf("allowed is %v: %+v", response.Allowed, response.Result)
-			}
-			if response.Allowed {
-				return
-			}
-			for _, message := range tt.messages {
-				if !strings.Contains(response.Result.Message, message) {
-					t.Errorf("no %q in %q", message, response.Result.Message)
-				}
-			}
-			if n := len(response.Result.Details.Causes); n != tt.count {
-				t.Errorf("%d violations, want %d: %s", n, tt.count, response.Result.Message)
-			}
-		})
-	}
-}
-
-func pod(size int) func() (*corev1.Pod, error) {
-	return func() (*corev1.Pod, error) { return realisticPod(size) }
-}
-
 // Policies that are to be compiled can be, and no two expressions of different
 // ones are alike: an evaluator that knows them again must have no advantage.
 func TestCompilations(t *testing.T) {
@@ -153,36 +104,6 @@ func TestCompilations(t *testing.T) {
 				t.Errorf("%+v, %v", r, err)
 			}
 		})
-	}
-}
-
-// The other policies of mostlyOtherPolicies differ from a pod in four ways.
-func TestMostlyOtherPolicies(t *testing.T) {
-	spec, err := policySpec(mostlyOtherPolicies(210))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ways := map[string]int{}
-	for _, p := range spec.Policies[10:] {
-		match := p.Spec.MatchConstraints
-		switch {
-		case match.ResourceRules[0].Resources[0] != "pods":
-			ways["resource"]++
-		case match.ObjectSelector != nil:
-			ways["object"]++
-		case match.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "":
-			ways["name of the namespace"]++
-		case match.NamespaceSelector.MatchLabels["team"] != "":
-			ways["label of the namespace"]++
-		}
-	}
-	for way, n := range ways {
-		if n != 50 {
-			t.Errorf("%d by %s", n, way)
-		}
-	}
-	if len(ways) != 4 {
-		t.Errorf("ways %v", ways)
 	}
 }
 

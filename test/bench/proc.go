@@ -80,3 +80,12 @@ func parseStatus(text string) (memory, error) {
 	}
 	return m, nil
 }
+
+// settledTime is processTime once the process has put down its work: the kernel
+// brings a thread's time up to date when the thread stops, or at its next tick, 1
+// to 4 ms away.
+func settledTime(pid int) (time.Duration, error) {
+	const settle = 5 * time.Millisecond
+	<-time.After(settle)
+	return processTime(pid)
+}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"maps"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -119,139 +117,6 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// What many policies take is told apart from what a usual number takes.
-func TestBarsOfManyPolicies(t *testing.T) {
-	of := func(configuration string, resident int64) serverMemory {
-		return serverMemory{Server: gatehouseServer, Configuration: configuration, memory: memory{Resident: resident << 20}}
-	}
-	const small, middle = "compile-1000-policies", "compile-1000-middle-policies"
-	for _, tt := range []struct {
-		name     string
-		memory   []serverMemory
-		compiled []compileReport
-		want     map[string]string // the bars that were measured
-	}{
-		{
-			"all hold",
-			[]serverMemory{of(noPolicies, 40), of(hundredPolicies, 60), of(manyPolicies, 200)},
-			[]compileReport{{Name: small, All: time.Second, Change: 100 * time.Millisecond}, {Name: middle, All: 3 * time.Second, Change: time.Millisecond}},
-			map[string]string{
-				"resident memory after the run, MiB":             resultPass,
-				"resident memory of 100 policies over none, MiB": resultPass,
-				small + ", seconds on one processor":             resultPass,
-				small + ", after a change of one, ratio to all":  resultPass,
-				middle + ", seconds on one processor":            resultPass,
-				middle + ", after a change of one, ratio to all": resultPass,
-			},
-		},
-		{
-			"none holds",
-			[]serverMemory{of(noPolicies, 40), of(hundredPolicies, 61), of(tenPolicies, 65)},
-			[]compileReport{{Name: middle, All: 3001 * time.Millisecond, Change: 301 * time.Millisecond}},
-			map[string]string{
-				"resident memory after the run, MiB":             resultFail,
-				"resident memory of 100 policies over none, MiB": resultFail,
-				middle + ", seconds on one processor":            resultFail,
-				middle + ", after a change of one, ratio to all": resultFail,
-			},
-		},
-		{"less than none", []serverMemory{of(noPolicies, 40), of(hundredPolicies, 39)}, nil, map[string]string{
-			"resident memory after the run, MiB":             resultPass,
-			"resident memory of 100 policies over none, MiB": resultPass,
-		}},
-		{"nothing to compare with", []serverMemory{of(hundredPolicies, 39)}, nil, map[string]string{}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			r := &report{Memory: tt.memory, Compilations: tt.compiled}
-			r.finish()
-			got := map[string]string{}
-			for _, b := range r.Bars {
-				if b.Result != resultNotMeasured {
-					got[b.What] = b.Result
-				}
-			}
-			if !maps.Equal(got, tt.want) {
-				t.Errorf("results %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-// Every bar names a scenario that exists.
-func TestBarsHaveScenarios(t *testing.T) {
-	all, err := scenarios(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]bool{"": true}
-	for _, s := range all {
-		names[s.name] = true
-	}
-	for _, b := range bars() {
-		if !names[b.Scenario] || !names[b.To] {
-			t.Errorf("no such scenario: %+v", b)
-		}
-	}
-}
-
-// A bar between two scenarios compares Gatehouse with itself, round by round.
-func TestBarBetweenScenarios(t *testing.T) {
-	of := func(cpu ...time.Duration) map[string]*series {
-		s := new(series)
-		for i, d := range cpu {
-			s.Samples = append(s.Samples, sample{Round: i + 1, Requests: 10, CPU: 10 * d})
-		}
-		return map[string]*series{gatehouseServer: s, nullServer: {Samples: s.Samples}}
-	}
-	r := &report{Scenarios: []scenarioReport{
-		{Name: "mutate-2-profiles/5KB/http2/c16", Servers: of(100, 200, 100)},
-		{Name: "mutate-2-of-200-profiles/5KB/http2/c16", Servers: of(120, 280, 200)},
-	}}
-	r.finish()
-	const what = "mutate-2-of-200-profiles/5KB/http2/c16, ratio to mutate-2-profiles/5KB/http2/c16"
-	for _, b := range r.Bars {
-		if b.What == what && (b.Measured != 1.4 || b.Result != resultFail) {
-			t.Errorf("%+v", b)
-		}
-		if b.What != what && b.Result != resultNotMeasured {
-			t.Errorf("%+v was not measured", b)
-		}
-	}
-}
-
-func TestAllocationsPerRequest(t *testing.T) {
-	samples := []sample{
-		{Requests: 10, allocations: allocations{Objects: 700, Bytes: 9_000}},
-		{Requests: 30, allocations: allocations{Objects: -100, Bytes: 3_000}}, // counted with the others
-	}
-	if objects, bytes := allocationsPerRequest(samples); objects != 15 || bytes != 300 {
-		t.Errorf("%v objects, %v bytes", objects, bytes)
-	}
-	if objects, bytes := allocationsPerRequest(nil); objects != 0 || bytes != 0 {
-		t.Errorf("%v objects, %v bytes of no samples", objects, bytes)
-	}
-}
-
-func TestParseAllocations(t *testing.T) {
-	for _, tt := range []struct {
-		name, text string
-		want       allocations
-		err        string
-	}{
-		{"both", "# HELP go_memstats_alloc_bytes_total x\ngo_memstats_alloc_bytes_total 1.5e+07\ngo_memstats_mallocs_total 1234\n", allocations{Objects: 1234, Bytes: 15_000_000}, ""},
-		{"one", "\ngo_memstats_mallocs_total 1234\n", allocations{}, "no go_memstats_alloc_bytes_total"},
-		{"no number", "\ngo_memstats_mallocs_total many\n", allocations{}, "no go_memstats_mallocs_total"},
-		{"nothing", "", allocations{}, "no go_memstats_mallocs_total"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := parseAllocations([]byte(tt.text))
-			if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("%+v, %v; want %+v, %q", got, err, tt.want, tt.err)
-			}
-		})
-	}
-}
-
 func TestWriteTable(t *testing.T) {
 	var text strings.Builder
 	r := measuredReport(56*time.Microsecond, 48<<20)
@@ -303,42 +168,5 @@ compile-1000-middle-policies, after a change of one, ratio to all               
 `
 	if text.String() != want {
 		t.Errorf("table:\n%s\nwant:\n%s", text.String(), want)
-	}
-}
-
-func TestParseStatus(t *testing.T) {
-	for _, tt := range []struct {
-		name, text string
-		want       memory
-		err        string
-	}{
-		{"both", "Name:\tbench\nVmHWM:\t   31500 kB\nVmRSS:\t   30200 kB\nThreads:\t7\n", memory{Resident: 30200 << 10, Peak: 31500 << 10}, ""},
-		{"a zombie has neither", "Name:\tbench\nState:\tZ (zombie)\n", memory{}, "no VmRSS: in kB"},
-		{"no peak", "VmRSS:\t   30200 kB\n", memory{}, "no VmHWM: in kB"},
-		{"other unit", "VmHWM:\t 1 kB\nVmRSS:\t 1 MB\n", memory{}, "no VmRSS: in kB"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := parseStatus(tt.text)
-			if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("%+v, %v; want %+v, %q", got, err, tt.want, tt.err)
-			}
-		})
-	}
-}
-
-// This process has used time and memory; one that does not exist has not.
-func TestProcessTime(t *testing.T) {
-	used, err := processTime(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if used <= 0 {
-		t.Errorf("%d ns", used)
-	}
-	if m, err := processMemory(os.Getpid()); err != nil || m.Resident <= 0 || m.Peak < m.Resident {
-		t.Errorf("memory %+v, %v", m, err)
-	}
-	if _, err := processTime(1 << 30); err == nil {
-		t.Error("a process that does not exist has used time")
 	}
 }

@@ -20,12 +20,15 @@ import (
 // startTimeout is how long a server may take until it answers.
 const startTimeout = 30 * time.Second
 
-// gatehouseServer is the name of Gatehouse among the servers.
-const gatehouseServer = "gatehouse"
+// The names of Gatehouse among the servers.
+const (
+	gatehouseServer = "gatehouse"
+	oldServer       = "old"
+)
 
 // server is a running process that answers reviews.
 type server struct {
-	kind          string // nullServer, gatehouseServer or usualServer
+	kind          string // nullServer, gatehouseServer, oldServer or usualServer
 	configuration string // of Gatehouse, else empty
 	documents     string // the directory of that configuration
 	certificates  string // the directory that Gatehouse writes certificates to
@@ -69,10 +72,10 @@ func startChild(ctx context.Context, executable, mode, directory string) (*serve
 }
 
 // newGatehouse starts gatehouse serve with one of the configurations.
-func newGatehouse(ctx context.Context, binary, configuration, directory string) (*server, error) {
-	name := strings.ReplaceAll(configuration, " ", "-")
+func newGatehouse(ctx context.Context, kind, binary, configuration, directory string) (*server, error) {
+	name := kind + "-" + strings.ReplaceAll(configuration, " ", "-")
 	s := &server{
-		kind: gatehouseServer, configuration: configuration,
+		kind: kind, configuration: configuration,
 		documents:    filepath.Join(directory, name),
 		certificates: filepath.Join(directory, name+"-certificates"),
 	}
@@ -92,7 +95,7 @@ func newGatehouse(ctx context.Context, binary, configuration, directory string) 
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("gatehouse serve with %s: %w", configuration, err)
+		return nil, fmt.Errorf("%s: gatehouse serve with %s: %w", kind, configuration, err)
 	}
 	return s, nil
 }

@@ -11,6 +11,7 @@ import (
 // writeTable writes the report for people: a row for each scenario, then the
 // memory of the servers, then what policies took to compile, then the bars.
 func writeTable(w io.Writer, r *report) error {
+	_, old := r.Versions[oldServer]
 	rows := [][]string{{"SCENARIO", "NULL µs", "GATEHOUSE ×", "C-R ×", "NULL allocs/KiB", "GATEHOUSE allocs/KiB", "C-R allocs/KiB", "NULL p50/p99 ms", "GATEHOUSE p50/p99 ms", "C-R p50/p99 ms"}}
 	for _, s := range r.Scenarios {
 		null, gatehouse, usual := s.Servers[nullServer], s.Servers[gatehouseServer], s.Servers[usualServer]
@@ -21,7 +22,13 @@ func writeTable(w io.Writer, r *report) error {
 		if null != nil {
 			row[1] = fmt.Sprintf("%.1f", microseconds(null.CPUPerRequest))
 		}
+		if old {
+			row = append(row, ratioText(s.Servers[oldServer]), allocationText(s.Servers[oldServer]))
+		}
 		rows = append(rows, row)
+	}
+	if old {
+		rows[0] = append(rows[0], "OLD ×", "OLD allocs/KiB")
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "Processor time of the server per request: of the null webhook in µs, of the others as a ratio to it\nin the same round; medians of %d rounds. Allocations are objects and KiB per request.\nC-R is the usual webhook on controller-runtime %s.\n%s, %s/%s, %d CPUs, %s.\n\n",

@@ -118,6 +118,7 @@ func (l *traffic) became() map[string]int {
 			{lost, ": EOF"},
 			{lost, "connection reset by peer"},
 			{lost, "broken pipe"},
+			{lost, "server closed idle connection"},
 			{late, "context deadline exceeded"},
 			{unreachable, "connection refused"},
 			{open, "it was created with the sidecars []"},
