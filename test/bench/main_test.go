@@ -14,11 +14,8 @@ import (
 
 // TestMain lets the test binary be the servers that the driver starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case nullServer, usualServer:
-			main()
-		}
+	if len(os.Args) > 1 && (os.Args[1] == nullServer || os.Args[1] == usualServer) {
+		main()
 	}
 	os.Exit(m.Run())
 }

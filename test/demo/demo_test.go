@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -33,15 +32,6 @@ func TestShorten(t *testing.T) {
 				t.Errorf("shorten(%q) = %q, want %q", test.text, got, test.want)
 			}
 		})
-	}
-}
-
-func TestMistyped(t *testing.T) {
-	for _, token := range []string{tokenText, strings.Replace(tokenText, "_jj", "_xj", 1)} {
-		got := mistyped(token)
-		if len(got) != len(token) || got == token || shorten(got) == shorten(token) {
-			t.Errorf("mistyped(%q) = %q: must be another token of the same shape, which shows when it is shortened", token, got)
-		}
 	}
 }
 
@@ -93,26 +83,6 @@ func TestTranscript(t *testing.T) {
 			test.write(&transcript{out: &out, colour: test.colour})
 			if out.String() != test.want {
 				t.Errorf("wrote\n%q, want\n%q", out.String(), test.want)
-			}
-		})
-	}
-}
-
-func TestChangedLines(t *testing.T) {
-	for name, test := range map[string]struct {
-		before, after string
-		gone, come    []string
-	}{
-		"nothing":       {before: "a\nb", after: "a\nb"},
-		"in the middle": {before: "a\nb\nc", after: "a\nx\nc", gone: []string{"b"}, come: []string{"x"}},
-		"more lines":    {before: "a\nc", after: "a\nb\nc", come: []string{"b"}},
-		"fewer lines":   {before: "a\nb\nb", after: "a\nb", gone: []string{"b"}},
-		"everything":    {before: "a", after: "b", gone: []string{"a"}, come: []string{"b"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			gone, come := changedLines(test.before, test.after)
-			if !slices.Equal(gone, test.gone) || !slices.Equal(come, test.come) {
-				t.Errorf("changedLines(%q, %q) = %q, %q, want %q, %q", test.before, test.after, gone, come, test.gone, test.come)
 			}
 		})
 	}
@@ -197,12 +167,11 @@ func TestDemo(t *testing.T) {
 	checkEmpty(t, dir)
 }
 
-// TestInterrupted ends the demonstration while it starts, while it shows, and
-// while everything is left running.
+// TestInterrupted ends the demonstration while it starts, and while everything is
+// left running.
 func TestInterrupted(t *testing.T) {
 	for name, at := range map[string]string{
 		"starting": `\$ kube-apiserver `,
-		"showing":  `━━ 2\.`,
 		"kept":     `In another terminal`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -283,29 +252,5 @@ func checkEmpty(t *testing.T, dir string) {
 		if err == nil && bytes.Contains(text, []byte(dir)) {
 			t.Errorf("%s runs on: %s", filepath.Dir(command), bytes.ReplaceAll(text, []byte{0}, []byte(" ")))
 		}
-	}
-}
-
-// TestUntil gives up when what it waits for cannot come any more.
-func TestUntil(t *testing.T) {
-	ended := make(chan struct{})
-	close(ended)
-	s := &stage{gatehouse: &program{ended: ended}}
-	err := s.until(t.Context(), "the sun rises", func(context.Context) error { return io.EOF })
-	if err == nil || !strings.Contains(err.Error(), "waiting until the sun rises: gatehouse serve has ended") {
-		t.Errorf("until returned %v", err)
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	s = &stage{gatehouse: &program{ended: make(chan struct{})}}
-	asked := 0
-	err = s.until(ctx, "the sun rises", func(ctx context.Context) error {
-		if asked++; asked == 1 {
-			return io.EOF
-		}
-		cancel(io.ErrNoProgress)
-		return ctx.Err()
-	})
-	if want := "waiting until the sun rises: multiple Read calls return no data or error, last: EOF"; err == nil || err.Error() != want {
-		t.Errorf("until returned %v, want %s", err, want)
 	}
 }

@@ -77,10 +77,9 @@ func (s *stage) followCluster(ctx context.Context) error {
 		"serve", "--config", configDir, "--custom-resources", "--kubeconfig", adminKubeconfig, "--listen", s.address, "--ops-listen", s.ops,
 		"--self-signed", "127.0.0.1", "--self-signed-dir", certsDir, "--log-format", "text",
 	}
-	s.gatehouse.kill()
-	s.gatehouse, err = s.serve(args, 6)
+	err = s.gatehouse.Kill()
 	if err != nil {
 		return err
 	}
-	return s.until(ctx, "gatehouse serve is ready again", func(ctx context.Context) error { return ready(ctx, "http://"+s.ops+"/readyz") })
+	return s.serve(ctx, args, 6, func(ctx context.Context) error { return ready(ctx, "http://"+s.ops+"/readyz") })
 }

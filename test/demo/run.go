@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"time"
 
@@ -38,7 +37,7 @@ type stage struct {
 	stderr io.Writer
 	begin  time.Time
 
-	gatehouse *program
+	gatehouse *cluster.Process
 	address   string // where Gatehouse answers reviews, HOST:PORT
 	ops       string // where its health and metrics are
 	cluster   *cluster.Cluster
@@ -84,7 +83,7 @@ func (s *stage) close() error {
 		errs = append(errs, c.APIServer().Kill(), c.Etcd().Kill(), c.Stop())
 	}
 	if s.gatehouse != nil {
-		s.gatehouse.kill()
+		errs = append(errs, s.gatehouse.Kill())
 	}
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
@@ -238,77 +237,25 @@ func (s *stage) until(ctx context.Context, what string, ask func(context.Context
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting until %s: %w, last: %w", what, context.Cause(ctx), last)
-		case <-s.gatehouse.ended:
+		case <-s.gatehouse.Exited():
 			return fmt.Errorf("waiting until %s: gatehouse serve has ended", what)
 		case <-ticker.C:
 		}
 	}
 }
 
-// program runs in the background.
-type program struct {
-	process *os.Process
-	ended   <-chan struct{} // closed when it has ended
-	log     string
-}
-
-// start starts a program that writes its log to a file.
-func (s *stage) start(log, name string, args ...string) (*program, error) {
-	file, err := os.OpenFile(s.path(log), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }() // the program writes through a descriptor of its own
-	// It is ended by kill, not by a context: it must outlive the end of one while
-	// what calls it is ended first.
-	command := exec.Command(s.path("bin/"+name), args...) //nolint:noctx,gosec // see above; the program is the one under demonstration
-	command.Dir, command.Env = s.dir, s.environment()
-	command.Stdout, command.Stderr = file, file
-	command.SysProcAttr = tiedToParent()
-	started, ended := make(chan error), make(chan struct{})
-	go func() {
-		// The program dies with the thread that started it, so the thread stays.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := command.Start()
-		started <- err
-		if err == nil {
-			_ = command.Wait() // why it ended stands in its log
-			close(ended)
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, err
-	}
-	return &program{process: command.Process, ended: ended, log: s.path(log)}, nil
-}
-
-// kill ends the program and waits for its end.
-func (p *program) kill() {
-	_ = p.process.Kill() // it may have ended already
-	<-p.ended
-}
-
-// logged returns what the log says behind "KEY=" in the first line that has it.
-func (p *program) logged(key string) (string, error) {
-	text, err := os.ReadFile(p.log)
+// logged returns what Gatehouse's log says behind "KEY=" in the first line that
+// has it.
+func (s *stage) logged(key string) (string, error) {
+	text, err := os.ReadFile(s.path(gatehouseLog))
 	if err != nil {
 		return "", err
 	}
 	found := regexp.MustCompile(`(?m) ` + regexp.QuoteMeta(key) + `=("[^"\n]*"|\S+)`).FindSubmatch(text)
 	if found == nil {
-		return "", fmt.Errorf("%s says no %s=", filepath.Base(p.log), key)
+		return "", fmt.Errorf("%s says no %s=", gatehouseLog, key)
 	}
 	return strings.Trim(string(found[1]), `"`), nil
-}
-
-// says tells whether a text is in the log.
-func (p *program) says(text string) error {
-	log, err := os.ReadFile(p.log)
-	if err == nil && !bytes.Contains(log, []byte(text)) {
-		err = fmt.Errorf("%s does not say %q", filepath.Base(p.log), text)
-	}
-	return err
 }
 
 // logs is the end of Gatehouse's log, for an error.
@@ -316,7 +263,7 @@ func (s *stage) logs() string {
 	if s.gatehouse == nil {
 		return ""
 	}
-	text, err := os.ReadFile(s.gatehouse.log)
+	text, err := os.ReadFile(s.gatehouse.Log())
 	if err != nil {
 		return ""
 	}

@@ -25,6 +25,9 @@ const (
 	group     = "dev"
 )
 
+// gatehouseLog is what the server logs to.
+const gatehouseLog = "gatehouse.log"
+
 // cacheTTL is how long the API server believes an answer about a token, besides
 // the 10 seconds for which it remembers any token that was good: short, so that
 // who removes a token sees it refused soon.
@@ -75,15 +78,10 @@ func (s *stage) startGatehouse(ctx context.Context) error {
 		"--self-signed", "127.0.0.1", "--self-signed-dir", certsDir, "--log-format", "text",
 	}
 	s.out.note("The server, with a certificate of its own.")
-	var err error
-	s.gatehouse, err = s.serve(args, 7)
-	if err != nil {
-		return err
-	}
-	return s.until(ctx, "gatehouse serve is ready", func(ctx context.Context) error {
+	return s.serve(ctx, args, 7, func(ctx context.Context) error {
 		var missing [2]error
-		s.address, missing[0] = s.gatehouse.logged("reviews")
-		s.ops, missing[1] = s.gatehouse.logged("ops")
+		s.address, missing[0] = s.logged("reviews")
+		s.ops, missing[1] = s.logged("ops")
 		if err := errors.Join(missing[:]...); err != nil {
 			return err
 		}
@@ -91,11 +89,16 @@ func (s *stage) startGatehouse(ctx context.Context) error {
 	})
 }
 
-// serve starts the server. It shows the command, broken behind so many words.
-func (s *stage) serve(args []string, words int) (*program, error) {
-	const log = "gatehouse.log"
-	s.out.command("gatehouse " + strings.Join(args[:words], " ") + " \\\n  " + strings.Join(args[words:], " ") + " 2>> " + log + " &")
-	return s.start(log, "gatehouse", args...)
+// serve starts the server, and returns when it is ready. It shows the command,
+// broken behind so many words.
+func (s *stage) serve(ctx context.Context, args []string, words int, ready func(context.Context) error) error {
+	s.out.command("gatehouse " + strings.Join(args[:words], " ") + " \\\n  " + strings.Join(args[words:], " ") + " 2>> " + gatehouseLog + " &")
+	s.gatehouse = cluster.NewProcess(cluster.ProcessOptions{
+		Path: s.path("bin/gatehouse"), Args: args, Env: s.environment(), Dir: s.dir, Log: s.path(gatehouseLog), Ready: ready,
+	})
+	ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("gave up after %s", waitLimit))
+	defer cancel()
+	return s.gatehouse.Start(ctx)
 }
 
 func ready(ctx context.Context, url string) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -76,7 +77,11 @@ func wrongLogin(ctx context.Context, s *stage) error {
 	}
 	// The answer comes first, and the line a moment later.
 	err = s.until(ctx, "Gatehouse has logged the login", func(context.Context) error {
-		return s.gatehouse.says("endpoint=authenticate")
+		log, err := os.ReadFile(s.path(gatehouseLog))
+		if err == nil && !bytes.Contains(log, []byte("endpoint=authenticate")) {
+			err = errors.New("it has not")
+		}
+		return err
 	})
 	if err != nil {
 		return err

@@ -28,8 +28,9 @@ type ProcessOptions struct {
 	// Path is the program, and Args are its flags.
 	Path string
 	Args []string
-	// Env is its environment; nil is that of this process.
+	// Env is its environment, and Dir its working directory; empty are those of this process.
 	Env []string
+	Dir string
 	// Log is the file that everything it prints is appended to.
 	Log string
 	// Ready returns nil once the program does its work.
@@ -38,7 +39,7 @@ type ProcessOptions struct {
 
 // NewProcess returns a program that does not run yet.
 func NewProcess(o ProcessOptions) *Process {
-	return &Process{path: o.Path, args: o.Args, env: o.Env, log: o.Log, ready: o.Ready}
+	return &Process{path: o.Path, args: o.Args, env: o.Env, dir: o.Dir, log: o.Log, ready: o.Ready}
 }
 
 // Process is a program that tests need, such as one of the control plane. Tests stop, kill, suspend and start it again to see what their
@@ -49,6 +50,7 @@ type Process struct {
 	path  string
 	args  []string
 	env   []string
+	dir   string
 	log   string
 	ready func(context.Context) error
 
@@ -170,7 +172,7 @@ func (p *Process) launch() (<-chan struct{}, error) {
 
 	// Stop ends it, not a context: the one given to Start may end long before the cluster is no longer needed.
 	command := exec.Command(p.path, p.args...) //nolint:noctx,gosec // see above; the program is the caller's choice
-	command.Env = p.env
+	command.Env, command.Dir = p.env, p.dir
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = tiedToParent()
 
