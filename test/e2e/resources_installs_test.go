@@ -9,6 +9,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // Two installs that see different things in the same custom resources do not write over each other for ever: that is
@@ -32,7 +34,7 @@ func TestTwoInstallsOfCustomResources(t *testing.T) {
 	contested := func(l *logLine) bool { return l.Message == "status" && strings.Contains(l.Hint, remedy) }
 	second.logged(t, "the other install", contested)
 	w.event(t, metav1.NamespaceDefault, "AdmissionPolicy", "red", "StatusContested", remedy)
-	stays(t, "both answer, and what the first writes stays", 5*time.Second, func() error {
+	support.Throughout(t, "both answer, and what the first writes stays", 5*time.Second, func() error {
 		for _, c := range []*customised{first, second} {
 			r := c.reviewer(t)
 			for pod, want := range map[string]bool{"red": true, "green": false} {

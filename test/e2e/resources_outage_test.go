@@ -113,7 +113,7 @@ func TestCustomResourcesThroughAnOutage(t *testing.T) {
 		t.Helper()
 		before := len(c.lines(t))
 		begin()
-		stays(t, name, lasts, func() error {
+		support.Throughout(t, name, lasts, func() error {
 			for pod, want := range map[string]bool{color: true, "green": false} {
 				if got, err := r.ask(t.Context(), pod); err != nil || (got != "") != want {
 					return fmt.Errorf("%s is judged %q, %w", pod, got, err)

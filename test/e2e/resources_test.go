@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -380,15 +379,4 @@ func (w *world) images(t *testing.T, want ...string) {
 		}
 		return nil
 	})
-}
-
-// stays asks for a while and wants the same answer always.
-func stays(t *testing.T, what string, lasts time.Duration, condition func() error) {
-	t.Helper()
-	for end := time.Now().Add(lasts); time.Now().Before(end); {
-		if err := condition(); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
 }

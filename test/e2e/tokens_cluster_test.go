@@ -219,6 +219,8 @@ func (c *tokenCluster) everywhere(t *testing.T, since time.Time, token string, y
 // good tells whether every replica says yes to a token before it ends.
 func (c *tokenCluster) good(t *testing.T, token string, ends time.Time) bool {
 	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
 	for _, server := range c.servers {
 		for {
 			status, err := c.ask(t.Context(), server, token)
@@ -229,7 +231,7 @@ func (c *tokenCluster) good(t *testing.T, token string, ends time.Time) bool {
 			if time.Now().After(ends) {
 				return false
 			}
-			time.Sleep(10 * time.Millisecond)
+			<-tick.C
 		}
 	}
 	return true

@@ -47,6 +47,25 @@ func Poll(ctx context.Context, condition func() error) error {
 	}
 }
 
+// Throughout asks for a time whether a condition holds. The test fails as soon as it does not.
+func Throughout(t testing.TB, what string, lasts time.Duration, condition func() error) {
+	t.Helper()
+	end := time.After(lasts)
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		err := condition()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		select {
+		case <-end:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // Root returns the repository's root. It walks up from the working directory, which for a test is that of its package.
 // The nearest go.mod is not enough: other modules live inside this one.
 func Root() (string, error) {
