@@ -3,13 +3,10 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
-	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 const (
@@ -150,26 +146,9 @@ func (w *world) watchAdmission(t *testing.T) *admitted {
 	t.Helper()
 	const name = "defaults"
 	a := &admitted{sent: make(map[string]*unstructured.Unstructured)}
-	cert, key, err := w.authority.Serve(name+"."+system+".svc", cluster.ListenAddress())
-	must(t, err)
-	certificate, err := tls.X509KeyPair(cert, key)
-	must(t, err)
-	server := httptest.NewUnstartedServer(a)
-	_ = server.Listener.Close() // it listens elsewhere
-	server.Listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(cluster.ListenAddress(), "0"))
-	must(t, err)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	address, ok := server.Listener.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatal("no TCP address")
-	}
-	client, err := w.WebhookClientConfig(t.Context(), system, name, address.Port, "/", w.authority.CertPEM())
-	must(t, err)
+	client := w.serveWebhook(t, name, a)
 	configurations := w.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	_, err = configurations.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
+	_, err := configurations.Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: name + ".example.com", ClientConfig: client, AdmissionReviewVersions: []string{"v1"},

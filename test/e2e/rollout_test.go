@@ -5,99 +5,19 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
-
-// One replica takes another's place while pods are created all the time. No call fails: every asking pod is created,
-// and every silent one is injected, although the API server would create it without.
-func TestRollout(t *testing.T) {
-	if !cluster.Namespaced() {
-		t.Log("without a network namespace there is no Service, and nothing to roll out to: TestStopFinishesCalls is all there is")
-		return
-	}
-	w := theWorld(t)
-	config := w.outageConfig(t)
-	first, err := w.serve(t.Context(), "rollout-1", config)
-	must(t, err)
-	must(t, w.register(t.Context(), "rollout", config, first))
-	t.Cleanup(func() { w.unregister(t, "rollout", w.outageGone("rollout")) })
-	try := func(edits ...func(*corev1.Pod)) error {
-		created, err := w.Client().CoreV1().Pods("rollout").Create(t.Context(), pod("p", edits...), dryRun)
-		if err == nil && injected(created) != 1 {
-			err = errors.New("the pod is not injected")
-		}
-		return err
-	}
-	support.Eventually(t, "the registration", func() error { return try(asking) })
-
-	var (
-		callers sync.WaitGroup
-		calls   atomic.Int64
-		stop    atomic.Bool
-	)
-	for i := range 8 {
-		callers.Go(func() {
-			for !stop.Load() {
-				var edits []func(*corev1.Pod)
-				if i%2 == 0 {
-					edits = append(edits, asking)
-				}
-				err := try(edits...)
-				if err != nil {
-					t.Errorf("call %d: %v", calls.Load(), err)
-					return
-				}
-				calls.Add(1)
-			}
-		})
-	}
-	more := func(n int64) {
-		t.Helper()
-		target := calls.Load() + n
-		support.Eventually(t, "more calls", func() error {
-			if t.Failed() || calls.Load() >= target {
-				return nil
-			}
-			return fmt.Errorf("there were %d of %d", calls.Load(), target)
-		})
-	}
-	more(50)
-	second, err := w.serve(t.Context(), "rollout-2", config)
-	must(t, err)
-	must(t, w.endpoints(t.Context(), "rollout", first, second))
-	more(20)
-	// As when a pod is deleted: its program is told at once, and its endpoint goes a moment later.
-	must(t, first.Signal(syscall.SIGTERM))
-	more(10)
-	must(t, w.endpoints(t.Context(), "rollout", second))
-	code, err := first.Wait(t.Context())
-	if err != nil || code != 0 {
-		t.Errorf("the replica that was told to stop ends with %d, %v", code, err)
-	}
-	more(50)
-	stop.Store(true)
-	callers.Wait()
-	t.Logf("%d calls", calls.Load())
-	answered, err := second.Metric(t.Context(), "gatehouse_reviews_total", `endpoint="mutate"`, `decision="allowed"`)
-	if err != nil || answered < 50 {
-		t.Errorf("the second replica has answered %v calls, %v", answered, err)
-	}
-}
 
 // A call that has begun when the server is told to stop is answered, even after it listens no more.
 func TestStopFinishesCalls(t *testing.T) {

@@ -47,11 +47,7 @@ func (w *world) addContainers(t *testing.T, name, namespace, list string, pods m
 // addWebhook registers another mutating webhook, which answers with the operations of a JSON patch, or none.
 func (w *world) addWebhook(t *testing.T, name, namespace string, pods metav1.LabelSelector, answer func(body []byte) []any) {
 	t.Helper()
-	cert, key, err := w.authority.Serve(name+"."+system+".svc", cluster.ListenAddress())
-	must(t, err)
-	certificate, err := tls.X509KeyPair(cert, key)
-	must(t, err)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	client := w.serveWebhook(t, name, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		review := admissionv1.AdmissionReview{}
 		if err == nil {
@@ -69,22 +65,8 @@ func (w *world) addWebhook(t *testing.T, name, namespace string, pods metav1.Lab
 		}
 		_ = json.NewEncoder(rw).Encode(review)
 	}))
-	_ = server.Listener.Close() // it listens elsewhere
-	server.Listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(cluster.ListenAddress(), "0"))
-	must(t, err)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	t.Cleanup(server.Close)
-
-	address, ok := server.Listener.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatal("no TCP address")
-	}
-	client, err := w.WebhookClientConfig(t.Context(), system, name, address.Port, "/", w.authority.CertPEM())
-	must(t, err)
 	configurations := w.Client().AdmissionregistrationV1().MutatingWebhookConfigurations()
-	_, err = configurations.Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
+	_, err := configurations.Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: name + ".example.com", ClientConfig: client, AdmissionReviewVersions: []string{"v1"},
@@ -105,4 +87,28 @@ func (w *world) addWebhook(t *testing.T, name, namespace string, pods metav1.Lab
 			t.Error(err)
 		}
 	})
+}
+
+// serveWebhook serves a webhook for a test, and returns what a registration says of it.
+func (w *world) serveWebhook(t *testing.T, name string, handler http.Handler) admissionregistrationv1.WebhookClientConfig {
+	t.Helper()
+	cert, key, err := w.authority.Serve(name+"."+system+".svc", cluster.ListenAddress())
+	must(t, err)
+	certificate, err := tls.X509KeyPair(cert, key)
+	must(t, err)
+	server := httptest.NewUnstartedServer(handler)
+	_ = server.Listener.Close() // it listens elsewhere
+	server.Listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(cluster.ListenAddress(), "0"))
+	must(t, err)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	address, ok := server.Listener.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatal("no TCP address")
+	}
+	client, err := w.WebhookClientConfig(t.Context(), system, name, address.Port, "/", w.authority.CertPEM())
+	must(t, err)
+	return client
 }
