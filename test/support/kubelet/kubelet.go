@@ -40,12 +40,12 @@ const (
 	firstAddress = "192.0.2.20"
 	// kubelets is how many can run at one time, and blockSize how many pods each can start.
 	kubelets, blockSize = 5, 45
-	// look is how often pods are looked at, and asked whether they are ready.
-	look = 100 * time.Millisecond
+	// interval is how often pods are listed, and asked whether they are ready.
+	interval = 100 * time.Millisecond
 	// renewal is how often the node says that it is there, a quarter of the time after which it is given up.
 	renewal = 10 * time.Second
-	// patience bounds one request to a pod.
-	patience = 3 * time.Second
+	// probeTimeout bounds one request to a pod.
+	probeTimeout = 3 * time.Second
 )
 
 // Options say what to run.
@@ -94,7 +94,7 @@ func Start(ctx context.Context, options Options) (*Kubelet, error) {
 	}
 	k := &Kubelet{
 		options: options, admin: options.Cluster.Client(), pods: map[string]*Pod{},
-		client: &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}},
+		client: &http.Client{Timeout: probeTimeout, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	access, err := options.Cluster.ConfigFor("system:node:"+NodeName, "system:nodes")
 	if err != nil {
@@ -212,7 +212,7 @@ func (k *Kubelet) renew(ctx context.Context) error {
 	return err
 }
 
-// Renewals are how often the node has told the API server that it is there, and how often it could not.
+// Renewals returns how often the node has renewed its Lease, and how often it could not.
 func (k *Kubelet) Renewals() (done, failed int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -260,16 +260,16 @@ func (k *Kubelet) noticing() time.Duration {
 	return k.lag
 }
 
-// Pods are those whose processes have been started, in the order of their names.
+// Pods returns those whose processes have been started, in the order of their names.
 func (k *Kubelet) Pods() []*Pod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.SortedFunc(maps.Values(k.pods), func(a, b *Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// run looks at the pods of the namespace again and again, which is simpler than a watch and soon enough.
+// run lists the pods of the namespace again and again, which is simpler than a watch and soon enough.
 func (k *Kubelet) run(ctx context.Context) {
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		list, err := k.admin.CoreV1().Pods(k.options.Namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
@@ -296,7 +296,7 @@ func (k *Kubelet) sync(ctx context.Context, pods []corev1.Pod) {
 		k.mu.Unlock()
 		switch {
 		case running != nil:
-			running.seen(pod)
+			running.update(pod)
 		case pod.DeletionTimestamp != nil:
 			k.say("pod %s: deleted before it ran", pod.Name)
 			_ = k.remove(ctx, pod) // it is tried again

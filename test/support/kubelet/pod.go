@@ -54,40 +54,40 @@ type Pod struct {
 	restarts int32
 }
 
-// Process is what runs in the pod now, nil before it has begun.
+// Process returns what runs in the pod now, nil before it has begun.
 func (p *Pod) Process() *cluster.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.process
 }
 
-// Ready tells whether the process was ready when it was asked last.
+// Ready reports whether the process was ready when it was asked last.
 func (p *Pod) Ready() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ready
 }
 
-// Restarts is how often the process has been started again.
+// Restarts returns how often the process has been started again.
 func (p *Pod) Restarts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return int(p.restarts)
 }
 
-// Ops is the URL of a path of the listener for health and metrics.
+// Ops returns the URL of a path of the listener for health and metrics.
 func (p *Pod) Ops(path string) string {
 	return "http://" + netip.AddrPortFrom(p.Address, opsPort).String() + path
 }
 
-// Reviews is where the process answers reviews.
+// Reviews returns where the process answers reviews.
 func (p *Pod) Reviews() netip.AddrPort { return netip.AddrPortFrom(p.Address, reviewsPort) }
 
-// Log is the file that everything the process prints goes to.
+// Log returns the file that everything the process prints goes to.
 func (p *Pod) Log() string { return p.dir + ".log" }
 
-// seen takes note of what the API server says of the pod.
-func (p *Pod) seen(pod *corev1.Pod) {
+// update takes note of the pod's object.
+func (p *Pod) update(pod *corev1.Pod) {
 	if pod.DeletionTimestamp != nil {
 		p.deletedOnce.Do(func() {
 			if pod.DeletionGracePeriodSeconds != nil {
@@ -143,7 +143,7 @@ func (p *Pod) run(ctx context.Context) {
 	}
 }
 
-// wait waits for a time and for a channel, unless it is nil, and tells whether the pod is wanted still.
+// wait waits for a time and for a channel, unless it is nil, and reports whether the pod still exists.
 func (p *Pod) wait(ctx context.Context, d time.Duration, also <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -166,12 +166,12 @@ func (p *Pod) wait(ctx context.Context, d time.Duration, also <-chan struct{}) b
 	return true
 }
 
-// attend asks a process whether it is ready, and tells the API server, until it ends. True means that it is to be
-// started again.
+// attend asks a process whether it is ready, and reports that to the API server, until it ends. It returns true if the
+// process is to be started again.
 func (p *Pod) attend(ctx context.Context, process *cluster.Process) bool {
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	told := false
+	reported := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -187,7 +187,7 @@ func (p *Pod) attend(ctx context.Context, process *cluster.Process) bool {
 			if !p.wait(ctx, p.kubelet.noticing(), nil) {
 				return false
 			}
-			_ = p.tell(ctx, false) // it is told again when the process has been started
+			_ = p.reportReady(ctx, false) // it is reported again when the process has been started
 			return true
 		case <-tick.C:
 		}
@@ -197,8 +197,8 @@ func (p *Pod) attend(ctx context.Context, process *cluster.Process) bool {
 			continue // it is noticed as such, in its time
 		default:
 		}
-		if ready != p.Ready() || !told {
-			told = p.tell(ctx, ready) == nil
+		if ready != p.Ready() || !reported {
+			reported = p.reportReady(ctx, ready) == nil
 		}
 	}
 }
@@ -229,7 +229,7 @@ func (p *Pod) finish(ctx context.Context) {
 			return
 		}
 		p.kubelet.say("pod %s: remove: %v", p.Name, err)
-		timer := time.NewTimer(look)
+		timer := time.NewTimer(interval)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -253,41 +253,27 @@ func (p *Pod) ask(ctx context.Context, path string) error {
 	return nil
 }
 
-// tell writes the pod's status, as the node.
-func (p *Pod) tell(ctx context.Context, ready bool) error {
-	p.mu.Lock()
-	restarts := p.restarts
-	p.mu.Unlock()
+// reportReady writes the status of a pod that runs.
+func (p *Pod) reportReady(ctx context.Context, ready bool) error {
 	condition := corev1.ConditionFalse
 	if ready {
 		condition = corev1.ConditionTrue
 	}
 	now := metav1.Now()
-	conditions := make([]corev1.PodCondition, 0, 4)
+	status := corev1.PodStatus{Phase: corev1.PodRunning}
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
 		c := corev1.PodCondition{Type: kind, Status: condition, LastTransitionTime: now}
 		if kind == corev1.PodScheduled || kind == corev1.PodInitialized {
 			c.Status = corev1.ConditionTrue
 		}
-		conditions = append(conditions, c)
+		status.Conditions = append(status.Conditions, c)
 	}
-	started := true
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.uid}, "status": corev1.PodStatus{
-		Phase: corev1.PodRunning, Conditions: conditions, PodIP: p.Address.String(), PodIPs: []corev1.PodIP{{IP: p.Address.String()}},
-		StartTime: &now,
-		ContainerStatuses: []corev1.ContainerStatus{{
-			Name: p.spec.Spec.Containers[0].Name, Image: p.spec.Spec.Containers[0].Image, Ready: ready, Started: &started, RestartCount: restarts,
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
-		}},
-	}})
-	if err != nil {
-		return err
+	container := corev1.ContainerStatus{
+		Ready: ready, Started: new(true), RestartCount: int32(p.Restarts()), //nolint:gosec // few
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 	}
-	_, err = p.kubelet.node.CoreV1().Pods(p.spec.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	err := p.writeStatus(ctx, status, container)
 	if err != nil {
-		if ctx.Err() == nil && !apierrors.IsNotFound(err) {
-			p.kubelet.say("pod %s: status: %v", p.Name, err)
-		}
 		return err
 	}
 	p.mu.Lock()
@@ -295,6 +281,23 @@ func (p *Pod) tell(ctx context.Context, ready bool) error {
 	p.mu.Unlock()
 	p.kubelet.say("pod %s: ready %v", p.Name, ready)
 	return nil
+}
+
+// writeStatus writes the pod's status with that of its container, as the node.
+func (p *Pod) writeStatus(ctx context.Context, status corev1.PodStatus, container corev1.ContainerStatus) error {
+	now := metav1.Now()
+	status.PodIP, status.PodIPs, status.StartTime = p.Address.String(), []corev1.PodIP{{IP: p.Address.String()}}, &now
+	container.Name, container.Image = p.spec.Spec.Containers[0].Name, p.spec.Spec.Containers[0].Image
+	status.ContainerStatuses = []corev1.ContainerStatus{container}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.uid}, "status": status})
+	if err != nil {
+		return err
+	}
+	_, err = p.kubelet.node.CoreV1().Pods(p.spec.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
+		p.kubelet.say("pod %s: status: %v", p.Name, err)
+	}
+	return err
 }
 
 // prepare makes what the spec says into a program that can be started.
