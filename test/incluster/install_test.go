@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/certmanager"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
@@ -58,24 +56,8 @@ func TestInstall(t *testing.T) {
 // trusted waits until every webhook has a CA to trust, whoever wrote it.
 func (s *site) trusted(t *testing.T) {
 	t.Helper()
-	configurations := s.Client().AdmissionregistrationV1()
 	support.Eventually(t, "every webhook trusts somebody", func() error {
-		bundles := map[string][]byte{}
-		mutating, err := configurations.MutatingWebhookConfigurations().Get(t.Context(), "gatehouse", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, webhook := range mutating.Webhooks {
-			bundles[webhook.Name] = webhook.ClientConfig.CABundle
-		}
-		validating, err := configurations.ValidatingWebhookConfigurations().Get(t.Context(), "gatehouse", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, webhook := range validating.Webhooks {
-			bundles[webhook.Name] = webhook.ClientConfig.CABundle
-		}
-		for name, bundle := range bundles {
+		for name, bundle := range s.bundles(t) {
 			if len(bundle) == 0 {
 				return fmt.Errorf("the caBundle of %s is empty", name)
 			}

@@ -12,7 +12,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
 	"github.com/gatehouse-dev/gatehouse/test/support/load"
 )
@@ -265,21 +265,6 @@ func (l *traffic) more(t *testing.T, n int64) {
 	})
 }
 
-// quiet waits until n calls in a row have come to what they must.
-func (l *traffic) quiet(t *testing.T, n int64) {
-	t.Helper()
-	calls, failed := l.Calls(), l.Failed()
-	support.Eventually(t, fmt.Sprintf("%d calls without a failure", n), func() error {
-		if now := l.Failed(); now != failed {
-			calls, failed = l.Calls(), now
-		}
-		if missing := calls + n - l.Calls(); missing > 0 {
-			return fmt.Errorf("%d are missing, of %s", missing, l.Load)
-		}
-		return nil
-	})
-}
-
 // noneFailed ends the calls. There must have been enough of them, over enough connections, none may have failed, and no
 // replica may have been left out or have ended by itself.
 func (l *traffic) noneFailed(t *testing.T, least int64) {
@@ -331,7 +316,7 @@ func (s *site) failedOpen(t *testing.T) float64 {
 	t.Helper()
 	text, err := s.Client().CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	must(t, err)
-	n, err := sum(string(text), "apiserver_admission_webhook_fail_open_count")
+	n, err := gatehouse.Sum(string(text), "apiserver_admission_webhook_fail_open_count")
 	must(t, err)
 	return n
 }
@@ -354,24 +339,7 @@ func metric(ctx context.Context, pod *kubelet.Pod, name string) (float64, error)
 	if err != nil {
 		return 0, err
 	}
-	return sum(string(text), name)
-}
-
-// sum adds up the samples of a metric in the text format.
-func sum(text, name string) (float64, error) {
-	var total float64
-	for line := range strings.Lines(text) {
-		rest, found := strings.CutPrefix(line, name)
-		if !found || rest == "" || rest[0] != '{' && rest[0] != ' ' {
-			continue
-		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndexByte(rest, ' ')+1:]), 64)
-		if err != nil {
-			return 0, fmt.Errorf("metric %s: %w", name, err)
-		}
-		total += value
-	}
-	return total, nil
+	return gatehouse.Sum(string(text), name)
 }
 
 // connections returns those that the kernel knows of to the port for reviews of the pods of a kubelet: those that are open,

@@ -92,21 +92,10 @@ func (s *site) install(t *testing.T, overlay string) {
 	s.rolledOut(t)
 }
 
-// installTwo applies the overlay "self-signed" with two replicas, and without long waits between the steps of a rollout.
+// installTwo installs "self-signed" with two replicas, and without long waits between the steps of a rollout.
 func (s *site) installTwo(t *testing.T) {
 	t.Helper()
-	const overlay = "self-signed"
-	documents, err := s.kubectl(t.Context(), "", "kustomize", filepath.Join(overlays, overlay))
-	must(t, err)
-	for _, field := range []struct{ usual, here string }{{"\n  replicas: 3\n", "\n  replicas: 2\n"}, {"\n  minReadySeconds: 10\n", "\n  minReadySeconds: 2\n"}} {
-		if strings.Count(documents, field.usual) != 1 {
-			t.Fatalf("the overlay %s has %q %d times, want once", overlay, field.usual, strings.Count(documents, field.usual))
-		}
-		documents = strings.ReplaceAll(documents, field.usual, field.here)
-	}
-	_, err = s.kubectl(t.Context(), documents, "apply", "--server-side", "--filename", "-")
-	must(t, err)
-	s.rolledOut(t)
+	s.put(t, twoReplicas(t, s.kustomized(t)))
 }
 
 // rolledOut waits until every replica of the Deployment is as it should be.

@@ -37,7 +37,7 @@ func TestUninstall(t *testing.T) {
 		keeps bool
 	}{
 		{
-			"by gatehouse uninstall, then kubectl delete", (*site).byKustomize,
+			"by gatehouse uninstall, then kubectl delete", (*site).installTwo,
 			func(t *testing.T, s *site) {
 				s.gatehouse(t, "uninstall", "--yes", "--kubeconfig", s.Kubeconfig())
 				_, err := s.kubectl(t.Context(), "", "delete", "--kustomize", overlay, "--ignore-not-found")
@@ -45,7 +45,7 @@ func TestUninstall(t *testing.T) {
 			}, false, false,
 		},
 		{
-			"by kubectl delete alone", (*site).byKustomize,
+			"by kubectl delete alone", (*site).installTwo,
 			func(t *testing.T, s *site) {
 				_, err := s.kubectl(t.Context(), "", "delete", "--kustomize", overlay)
 				must(t, err)
@@ -87,11 +87,6 @@ func TestUninstall(t *testing.T) {
 			s.works(t)
 		})
 	}
-}
-
-func (s *site) byKustomize(t *testing.T) {
-	t.Helper()
-	s.put(t, twoReplicas(t, s.kustomized(t)))
 }
 
 func (s *site) byHelm(t *testing.T) {

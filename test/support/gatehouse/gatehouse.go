@@ -75,7 +75,7 @@ func start(ctx context.Context, limit *memoryLimit, log string, flags []string) 
 	if err != nil {
 		return nil, err
 	}
-	before, err := os.ReadFile(log)
+	before, err := os.ReadFile(log) //nolint:gosec // a path of the tests' own
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -145,8 +145,13 @@ func (s *Server) Metric(ctx context.Context, name string, labels ...string) (flo
 	if code != http.StatusOK {
 		return 0, fmt.Errorf("/metrics says %d", code)
 	}
+	return Sum(body, name, labels...)
+}
+
+// Sum returns the sum of a metric's samples, in the text format, that have all of these labels, written name="value".
+func Sum(text, name string, labels ...string) (float64, error) {
 	var sum float64
-	for line := range strings.Lines(body) {
+	for line := range strings.Lines(text) {
 		rest, found := strings.CutPrefix(line, name)
 		if !found || rest == "" || rest[0] != '{' && rest[0] != ' ' {
 			continue

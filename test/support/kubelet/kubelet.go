@@ -74,15 +74,14 @@ type Kubelet struct {
 	// block is the number of the addresses that the pods of this kubelet have.
 	block int
 
+	// starts is shut while no process is started, and ends while none is noticed to have ended.
+	starts, ends gate
+
 	mu sync.Mutex
 	// pods are those that run, by UID.
 	pods map[string]*Pod
 	// started counts the pods that have an address.
 	started int
-	// held is nil while processes are started, and else closed when they are again.
-	held chan struct{}
-	// lag is how long it takes until it is noticed that a process has ended.
-	lag time.Duration
 	// renewals counts what the node could tell the API server, and failures what it could not.
 	renewals, failures int
 }
@@ -129,18 +128,20 @@ func (k *Kubelet) Stop() {
 }
 
 // blocks are the numbers of the blocks of addresses that no kubelet has.
-var blocks = func() chan int {
+var blocks = freeBlocks() //nolint:gochecknoglobals // the kubelets of a process share its network namespace
+
+func freeBlocks() chan int {
 	free := make(chan int, kubelets)
 	for block := range kubelets {
 		free <- block
 	}
 	return free
-}()
+}
 
 // address returns the address of the pod with a number.
 func (k *Kubelet) address(pod int) netip.Addr {
 	first := netip.MustParseAddr(firstAddress).As4()
-	first[3] += byte(k.block*blockSize + pod)
+	first[3] += byte(k.block*blockSize + pod) //nolint:gosec // 225 addresses, from 20 on
 	return netip.AddrFrom4(first)
 }
 
@@ -221,43 +222,47 @@ func (k *Kubelet) Renewals() (done, failed int) {
 
 // Hold keeps processes from being started, as a node without room does, until Release. Those that end are not started
 // again either, as in a crash loop.
-func (k *Kubelet) Hold() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.held == nil {
-		k.held = make(chan struct{})
-	}
-}
+func (k *Kubelet) Hold() { k.starts.shut() }
 
 // Release ends Hold.
-func (k *Kubelet) Release() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.held != nil {
-		close(k.held)
-		k.held = nil
+func (k *Kubelet) Release() { k.starts.open() }
+
+// DelayNotice keeps the kubelet from noticing that a process has ended by itself, until Notice. A real kubelet looks once a
+// second, and one under load has been seen to need several.
+func (k *Kubelet) DelayNotice() { k.ends.shut() }
+
+// Notice ends DelayNotice.
+func (k *Kubelet) Notice() { k.ends.open() }
+
+// gate is open at first. It is safe for concurrent use.
+type gate struct {
+	mu sync.Mutex
+	// opens is nil while the gate is open, and else closed when it opens.
+	opens chan struct{}
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opens == nil {
+		g.opens = make(chan struct{})
 	}
 }
 
-// holding is nil, or closed when processes may be started again.
-func (k *Kubelet) holding() <-chan struct{} {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.held
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opens != nil {
+		close(g.opens)
+		g.opens = nil
+	}
 }
 
-// Lag makes it so long until the kubelet notices that a process has ended by itself. It is 0 at first; a real kubelet looks
-// once a second, and one under load has been seen to need several.
-func (k *Kubelet) Lag(d time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.lag = d
-}
-
-func (k *Kubelet) noticing() time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.lag
+// opened returns a channel that is closed when the gate opens, or nil if it is open.
+func (g *gate) opened() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.opens
 }
 
 // Pods returns those whose processes have been started, in the order of their names.
@@ -292,7 +297,7 @@ func (k *Kubelet) sync(ctx context.Context, pods []corev1.Pod) {
 		uid := string(pod.UID)
 		there[uid] = true
 		k.mu.Lock()
-		running, held := k.pods[uid], k.held != nil
+		running := k.pods[uid]
 		k.mu.Unlock()
 		switch {
 		case running != nil:
@@ -300,7 +305,7 @@ func (k *Kubelet) sync(ctx context.Context, pods []corev1.Pod) {
 		case pod.DeletionTimestamp != nil:
 			k.say("pod %s: deleted before it ran", pod.Name)
 			_ = k.remove(ctx, pod) // it is tried again
-		case held || pod.Status.Phase != corev1.PodPending:
+		case k.starts.opened() != nil || pod.Status.Phase != corev1.PodPending:
 		case pod.Spec.NodeName == "":
 			if err := k.bind(ctx, pod); err != nil && !apierrors.IsConflict(err) {
 				k.say("pod %s: bind: %v", pod.Name, err)

@@ -137,7 +137,7 @@ func (p *Pod) run(ctx context.Context) {
 		p.restarts++
 		p.mu.Unlock()
 		p.kubelet.say("pod %s: its process has ended, and is to be started again", p.Name)
-		if !p.wait(ctx, pause, p.kubelet.holding()) {
+		if !p.wait(ctx, pause, p.kubelet.starts.opened()) {
 			return
 		}
 	}
@@ -184,7 +184,7 @@ func (p *Pod) attend(ctx context.Context, process *cluster.Process) bool {
 			p.finish(ctx)
 			return false
 		case <-process.Exited():
-			if !p.wait(ctx, p.kubelet.noticing(), nil) {
+			if !p.wait(ctx, 0, p.kubelet.ends.opened()) {
 				return false
 			}
 			_ = p.reportReady(ctx, false) // it is reported again when the process has been started
