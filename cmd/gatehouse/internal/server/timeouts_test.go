@@ -297,12 +297,13 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 		t.Run(tc.path, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var inProgress, began atomic.Int64
+				var inProgress atomic.Int64
+				answer := make(chan struct{}) // the first answer would close its connection for further calls
 				reviews := newReviews(t, webhooks.Spec{})
 				b := startBubble(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					began.Add(1)
 					inProgress.Add(1)
 					defer inProgress.Add(-1)
+					<-answer
 					reviews.ServeHTTP(w, r)
 				}))
 				for range conns {
@@ -322,11 +323,13 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				if began.Load() <= tc.most { // a refusal closes the connection, so that not all of them begin
-					t.Errorf("only %d calls have begun", began.Load())
+				if n := inProgress.Load(); n != conns*streams {
+					t.Errorf("%d calls have begun, want %d", n, conns*streams)
 				}
+				close(answer)
+				synctest.Wait()
 				if n := inProgress.Load(); n < tc.least || n > tc.most {
-					t.Errorf("%d calls are in progress, want %d to %d", n, tc.least, tc.most)
+					t.Errorf("%d calls wait for their answers to be read, want %d to %d", n, tc.least, tc.most)
 				}
 				time.Sleep(6 * time.Second) // of the bubble: answers have 5 seconds
 				synctest.Wait()
