@@ -170,12 +170,16 @@ func TestSameInOfConditions(t *testing.T) {
 			var declarations expression.Declarations
 			for _, text := range test.conditions {
 				condition, err := compiler.CompileCondition(text, expression.Declarations{})
-				must(t, err)
+				if err != nil {
+					t.Fatal(err)
+				}
 				declarations.Conditions = append(declarations.Conditions, condition)
 			}
 			declarations.Reads = true
 			program, err := compiler.Compile(test.rule, declarations, cel.BoolType)
-			must(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if got := program.Reads().SameIn(parse(t, test.object), parse(t, test.old)); got != test.same {
 				t.Errorf("%q and %s, from %s to %s: same = %v", test.conditions, test.rule, test.old, test.object, got)
 			}

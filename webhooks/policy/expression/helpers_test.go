@@ -63,7 +63,9 @@ func parse(t testing.TB, text string) rawjson.Value {
 func newCompiler(t testing.TB) *expression.Compiler {
 	t.Helper()
 	compiler, err := expression.NewCompiler("1.36")
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return compiler
 }
 
@@ -148,10 +150,3 @@ func threadTime() time.Duration {
 
 // isOutOfBudget reports whether the error is that of a Phase that has nothing left.
 func isOutOfBudget(err error) bool { return errors.Is(err, apiservercel.ErrOutOfBudget) }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
