@@ -22,7 +22,7 @@ type rule struct {
 	// from are directories of the module; "" is all of it. What is below belongs to it, unless it is among the
 	// exceptions.
 	from, except []string
-	// tests tells whether test files are bound too.
+	// tests reports whether test files are bound too.
 	tests bool
 	// imports are import paths; what is below is forbidden too. A path that begins with "/" is one of this module.
 	imports []string
@@ -407,7 +407,7 @@ func (r *rule) forbidsImport(target string) bool {
 	})
 }
 
-// isBelow tells whether name is the directory, or below it.
+// isBelow reports whether name is the directory, or below it.
 func isBelow(name, directory string) bool {
 	rest, found := strings.CutPrefix(name, directory)
 	return found && (rest == "" || rest[0] == '/')

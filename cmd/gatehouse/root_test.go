@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
 
-// takesFile tells whether a flag is declared to take a file or a directory.
+// takesFile reports whether a flag is declared to take a file or a directory.
 func takesFile(flag *pflag.Flag) bool {
 	_, file := flag.Annotations[cobra.BashCompFilenameExt]
 	_, directory := flag.Annotations[cobra.BashCompSubdirsInDir]

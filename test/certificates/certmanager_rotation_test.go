@@ -176,7 +176,7 @@ func published(t *testing.T, m *managed) {
 	ps.forbidden(t)
 }
 
-// trustsAlone tells whether the registration trusts one CA, and so does what replicas agree on.
+// trustsAlone reports whether the registration trusts one CA, and so does what replicas agree on.
 func (m *managed) trustsAlone(ctx context.Context, ca *x509.Certificate) error {
 	bundle, err := m.bundle(ctx)
 	if err != nil {

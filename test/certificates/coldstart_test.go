@@ -100,7 +100,7 @@ func (rs replicas) stop() {
 	}
 }
 
-// agreed tells whether all replicas serve what the registration trusts, which is the only CA that was ever written.
+// agreed reports whether all replicas serve what the registration trusts, which is the only CA that was ever written.
 func (h *hook) agreed(ctx context.Context, rs replicas) error {
 	bundle, err := h.bundle(ctx)
 	if err != nil {

@@ -123,7 +123,7 @@ func damages() []damage {
 	}
 }
 
-// healed tells whether the Secret holds what it held before.
+// healed reports whether the Secret holds what it held before.
 func (h *hook) healed(ctx context.Context, want *rotation.State) error {
 	found, err := h.secret(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (h *hook) healed(ctx context.Context, want *rotation.State) error {
 	return whole(found.Data, want)
 }
 
-// whole tells whether data is the state that is wanted, or the same in a later generation. In the midst of a rotation the
+// whole reports whether data is the state that is wanted, or the same in a later generation. In the midst of a rotation the
 // CA of somebody else may be there besides, until the end of that.
 func whole(data map[string][]byte, want *rotation.State) error {
 	s, err := decode(data)

@@ -112,7 +112,7 @@ func (r *replica) stop() {
 	_ = r.close()
 }
 
-// ready tells whether the replica may be called.
+// ready reports whether the replica may be called.
 func (r *replica) ready() error {
 	cert := r.source.Certificate()
 	if cert == nil {

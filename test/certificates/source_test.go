@@ -95,7 +95,7 @@ func (c *change) bundles(ctx context.Context) ([][]byte, error) {
 	return list, nil
 }
 
-// trusting tells whether all webhooks trust CAs and no others.
+// trusting reports whether all webhooks trust CAs and no others.
 func (c *change) trusting(t *testing.T, bundles ...[]byte) error {
 	t.Helper()
 	found, err := c.bundles(t.Context())
@@ -343,7 +343,7 @@ func (c *change) fill(t *testing.T, bundle []byte) {
 	must(t, err)
 }
 
-// annotated tells whether one of the configurations has cainjector's annotation.
+// annotated reports whether one of the configurations has cainjector's annotation.
 func (c *change) annotated(t *testing.T) bool {
 	t.Helper()
 	api := c.Client().AdmissionregistrationV1()

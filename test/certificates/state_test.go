@@ -76,7 +76,7 @@ func (h *hook) rotated(t *testing.T, id string) *rotation.State {
 	return s
 }
 
-// trusts tells whether the registration trusts what the state says.
+// trusts reports whether the registration trusts what the state says.
 func (h *hook) trusts(ctx context.Context, s *rotation.State) error {
 	bundle, err := h.bundle(ctx)
 	if err == nil && s != nil && !bytes.Equal(bundle, rotation.Bundle(s.Trusted(time.Now()))) {
@@ -104,7 +104,7 @@ func served(t *testing.T, rs replicas, authorities ...*rotation.Authority) {
 	}
 }
 
-// trustedBy tells whether an API server that trusts the bundle accepts a certificate now.
+// trustedBy reports whether an API server that trusts the bundle accepts a certificate now.
 func trustedBy(bundle []byte, leaf *x509.Certificate, host string) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)

@@ -407,7 +407,7 @@ func (f *folder) tryAll(t *testing.T, upstream bool) {
 	}
 }
 
-// isUpstream tells whether a case expects nothing of what only Gatehouse evaluates.
+// isUpstream reports whether a case expects nothing of what only Gatehouse evaluates.
 func (f *folder) isUpstream(c *v1alpha1.TestCase) bool {
 	return !slices.ContainsFunc(c.Expect.Violations, func(v v1alpha1.TestViolation) bool {
 		return !slices.Contains(f.upstream, *v.Policy)

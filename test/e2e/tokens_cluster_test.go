@@ -216,7 +216,7 @@ func (c *tokenCluster) everywhere(t *testing.T, since time.Time, token string, y
 	}
 }
 
-// good tells whether every replica says yes to a token before it ends.
+// good reports whether every replica says yes to a token before it ends.
 func (c *tokenCluster) good(t *testing.T, token string, ends time.Time) bool {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -413,7 +413,7 @@ func (w *world) findSecrets(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// holds tells whether a content has the beginning or the end of a secret in it.
+// holds reports whether a content has the beginning or the end of a secret in it.
 func holds(content []byte, secret string) bool {
 	const enough = 16
 	most := min(len(secret), enough)

@@ -151,7 +151,7 @@ func (s *site) replaceOthers(ctx context.Context, stay []*kubelet.Pod, every tim
 	return replaced, nil
 }
 
-// wait waits for a time, and tells whether the context still goes on.
+// wait waits for a time, and reports whether the context still goes on.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -186,7 +186,7 @@ func (s *site) helmOver(t *testing.T, values string, before map[string]string) {
 	}
 }
 
-// gone tells whether there is no such object.
+// gone reports whether there is no such object.
 func gone(err error) error {
 	switch {
 	case apierrors.IsNotFound(err):

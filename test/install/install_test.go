@@ -191,7 +191,7 @@ func (v *variant) find(t *testing.T, kind, name string) *unstructured.Unstructur
 	return nil
 }
 
-// isHook tells whether Helm makes an object for a moment only.
+// isHook reports whether Helm makes an object for a moment only.
 func isHook(o *unstructured.Unstructured) bool {
 	return o.GetAnnotations()["helm.sh/hook"] != ""
 }

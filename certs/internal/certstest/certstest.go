@@ -38,12 +38,14 @@ func NewClock() *Clock { return NewClockAt(Noon) }
 // NewClockAt returns a Clock that stands at a time.
 func NewClockAt(now time.Time) *Clock { return &Clock{now: now} }
 
+// Now returns the time of the clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
+// Advance moves the clock.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// BlockCertificate and BlockPrivateKey are types of PEM blocks.
+	// BlockCertificate is the type of the PEM block of a certificate.
 	BlockCertificate = "CERTIFICATE"
-	BlockPrivateKey  = "PRIVATE KEY"
+	// BlockPrivateKey is the type of the PEM block of a private key.
+	BlockPrivateKey = "PRIVATE KEY"
 )
 
 // ReadPair reads a certificate chain and its key. An error names the file and

@@ -10,7 +10,7 @@ import (
 // documentation, is usable there, so that several replicas can have an address each.
 const ServiceAddress = "192.0.2.10"
 
-// NamespaceVariable is the environment variable that tells whether this process runs in a network namespace made by
+// NamespaceVariable is the environment variable that reports whether this process runs in a network namespace made by
 // [RunInNamespace]. Set to "off" by a person, it makes tests run in place.
 const NamespaceVariable = "GATEHOUSE_TEST_NAMESPACE"
 
@@ -23,7 +23,7 @@ const (
 
 const loopbackAddress = "127.0.0.1"
 
-// Namespaced tells whether this process runs in a network namespace of its own, where [ServiceAddress] works.
+// Namespaced reports whether this process runs in a network namespace of its own, where [ServiceAddress] works.
 func Namespaced() bool {
 	return os.Getenv(NamespaceVariable) == namespaceInside
 }

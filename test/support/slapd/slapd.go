@@ -166,7 +166,7 @@ func (s *Server) start() error {
 	return s.process.Start(ctx)
 }
 
-// probe returns a function that tells whether this server listens on both ports.
+// probe returns a function that reports whether this server listens on both ports.
 // A connection is not enough, because somebody else may have taken a port: the
 // server must have logged it. What it logs of the probes is left out of Log.
 func (s *Server) probe(before int) func() error {

@@ -10,7 +10,7 @@ import (
 
 var errRunning = errors.New("it still runs")
 
-// suspended tells whether all threads of a process have stopped (proc_pid_stat(5)).
+// suspended reports whether all threads of a process have stopped (proc_pid_stat(5)).
 func suspended(pid int) error {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil {

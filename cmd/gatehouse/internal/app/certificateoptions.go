@@ -215,7 +215,7 @@ func (f *CertificateOptions) names() []string {
 	return f.registrations
 }
 
-// publishes tells whether to write the CA into them.
+// publishes reports whether to write the CA into them.
 func (f *CertificateOptions) publishes() bool {
 	if f.given("publish-ca-bundle") {
 		return f.publish

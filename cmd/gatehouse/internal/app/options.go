@@ -37,7 +37,7 @@ type Options struct {
 	CountPods     time.Duration
 	Listen        string
 	OpsListen     string
-	TlsMinVersion string
+	TLSMinVersion string
 	StateDir      string
 	Audit         bool
 	// InFlight and connections are 0 for what fits.
@@ -50,11 +50,16 @@ type Options struct {
 	LogFormat string
 }
 
-// What is listened at unless told otherwise, on all addresses.
-const DefaultListen, DefaultOpsListen = ":9443", ":8080"
-
-// What to do when a file has lost all its documents.
-const EmptiedFileWarn, EmptiedFileRefuse = "warn", "refuse"
+const (
+	// DefaultListen is the default of --listen: all addresses.
+	DefaultListen = ":9443"
+	// DefaultOpsListen is the default of --ops-listen: all addresses.
+	DefaultOpsListen = ":8080"
+	// EmptiedFileWarn warns when a file has lost all its documents, and uses the rest.
+	EmptiedFileWarn = "warn"
+	// EmptiedFileRefuse makes such a configuration invalid.
+	EmptiedFileRefuse = "refuse"
+)
 
 // AddFlags adds the flags of the options to a command.
 func (f *Options) AddFlags(cmd *cobra.Command) {
@@ -68,9 +73,9 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags.BoolVar(&f.InCluster, "in-cluster", false, "look things up in the cluster of the pod that this runs in, as its service account")
 	flags.StringVar(&f.Listen, "listen", DefaultListen, "address for reviews")
 	flags.StringVar(&f.OpsListen, "ops-listen", DefaultOpsListen, "address for health and metrics")
-	f.CertificateOptions.addFlags(cmd)
+	f.addFlags(cmd)
 	f.Operations.addFlags(cmd)
-	flags.StringVar(&f.TlsMinVersion, "tls-min-version", "1.3", "lowest TLS version: 1.3 or 1.2")
+	flags.StringVar(&f.TLSMinVersion, "tls-min-version", "1.3", "lowest TLS version: 1.3 or 1.2")
 	flags.BoolVar(&f.Audit, "audit-authentication", false, "log every token review at level info, also those that end in a yes: who, by which source, which token's id")
 	flags.StringVar(&f.StateDir, "state-dir", "", "directory to keep in when access tokens were last used; without it nobody knows, but for custom resources, whose status tells")
 	flags.Int64Var(&f.InFlight, "max-in-flight-bytes", 0, "bytes that reviews in progress, and decoding them, may take in memory at one time, more than 33554432; more reviews are shed (default: what the memory limit leaves, 128 MiB without one)")
@@ -113,8 +118,8 @@ func (f *Options) Validate() error {
 			problems = append(problems, fmt.Errorf("--%s %.100q: must be HOST:PORT, with a port from 0 to 65535 (hint: %s is on all addresses)", address.flag, address.text, address.usual))
 		}
 	}
-	if _, ok := tlsVersions(f.TlsMinVersion); !ok {
-		problems = append(problems, fmt.Errorf("--tls-min-version %q: must be 1.3 or 1.2", f.TlsMinVersion))
+	if _, ok := tlsVersions(f.TLSMinVersion); !ok {
+		problems = append(problems, fmt.Errorf("--tls-min-version %q: must be 1.3 or 1.2", f.TLSMinVersion))
 	}
 	if f.OnEmptiedFile != EmptiedFileWarn && f.OnEmptiedFile != EmptiedFileRefuse {
 		problems = append(problems, fmt.Errorf("--on-emptied-file %.100q: must be %s or %s", f.OnEmptiedFile, EmptiedFileWarn, EmptiedFileRefuse))
@@ -167,7 +172,7 @@ func (f *Options) checkNames() []error {
 	return problems
 }
 
-// isAddress tells whether a text has the form of an address to listen at. Whether it
+// isAddress reports whether a text has the form of an address to listen at. Whether it
 // can be had only listening tells.
 func isAddress(text string) bool {
 	_, port, err := net.SplitHostPort(text)

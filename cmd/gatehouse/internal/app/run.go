@@ -108,7 +108,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	if certificates.clientCAs == nil {
 		log.Warn("no --client-ca: /authenticate answers nobody")
 	}
-	minVersion, _ := tlsVersions(f.TlsMinVersion) // checked with the flags
+	minVersion, _ := tlsVersions(f.TLSMinVersion) // checked with the flags
 
 	budget := f.budget(memory, log)
 	srv := server.New(server.Options{

@@ -18,7 +18,7 @@ import (
 // who mistake a command give it passwords and tokens as arguments, so an argument
 // that has no place is only repeated if it is not one of them.
 
-// plainWord tells whether a text may be repeated: it is short and of lower-case
+// plainWord reports whether a text may be repeated: it is short and of lower-case
 // letters, as the names of commands are, and tokens and keys are not.
 func plainWord(text string) bool {
 	const longest = 16
@@ -182,7 +182,7 @@ func withoutTokens(text string) string {
 	return jwtText.ReplaceAllString(diagnostic.Diagnostic{Message: text}.Redacted().Message, "…")
 }
 
-// LooksLikeToken tells whether a text is meant as a bearer token, as far as its
+// LooksLikeToken reports whether a text is meant as a bearer token, as far as its
 // shape and its length tell it from the name of a file.
 func LooksLikeToken(text string) bool {
 	const least = 40

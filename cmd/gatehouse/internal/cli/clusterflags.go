@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
 )
 
-// ApiServerTimeout bounds what is asked of an API server.
-const ApiServerTimeout = 30 * time.Second
+// APIServerTimeout bounds what is asked of an API server.
+const APIServerTimeout = 30 * time.Second
 
 // ClusterFlags name a cluster: a context of a kubeconfig, or the cluster of the pod
 // that this runs in.
@@ -22,12 +22,13 @@ type ClusterFlags struct {
 	InCluster bool
 }
 
+// Add adds the flags to a command.
 func (f *ClusterFlags) Add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.InCluster, "in-cluster", false, "ask the API server of the pod that this runs in, as its service account")
 	f.ContextFlags.Add(cmd)
 }
 
-// Given tells whether a cluster was asked for.
+// Given reports whether a cluster was asked for.
 func (f *ClusterFlags) Given() bool { return f.InCluster || f.Named() }
 
 // Check tells what is wrong with the flags.
@@ -58,7 +59,7 @@ func (f *ClusterFlags) Connect(hint string) (*rest.Config, error) {
 			return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
 		}
 	}
-	config.Timeout = ApiServerTimeout
+	config.Timeout = APIServerTimeout
 	return config, nil
 }
 

@@ -12,6 +12,7 @@ import (
 // ContextFlags name a context of a kubeconfig.
 type ContextFlags struct{ Kubeconfig, Context string }
 
+// Add adds the flags to a command.
 func (f *ContextFlags) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG or ~/.kube/config)")
 	cmd.Flags().StringVar(&f.Context, "context", "", "context of the kubeconfig (default the current one)")
@@ -29,9 +30,10 @@ func (f *ContextFlags) Add(cmd *cobra.Command) {
 	})
 }
 
-// Named tells whether a kubeconfig was asked for by name.
+// Named reports whether a kubeconfig was asked for by name.
 func (f *ContextFlags) Named() bool { return f.Kubeconfig != "" || f.Context != "" }
 
+// Config returns the kubeconfig that the flags name, or the default one.
 func (f *ContextFlags) Config() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig

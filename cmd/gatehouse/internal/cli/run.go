@@ -45,7 +45,7 @@ func (e *ExitError) Unwrap() error { return e.Err }
 
 // Run runs the program with these commands and returns its exit code.
 func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams) *cobra.Command) int {
-	root := NewRoot(s, commands...) //nolint:contextcheck // cobra hands the context to the commands
+	root := NewRoot(s, commands...)
 	root.SetArgs(args)
 	err := misspelled(root, args)
 	if err == nil {
@@ -128,6 +128,7 @@ func Worst(problems []error) error {
 	return &ExitError{Code: WorstCode(joined), Err: joined}
 }
 
+// WorstCode returns the exit code of an error, or the highest of those that it joins.
 func WorstCode(err error) int {
 	if exit, ok := err.(*ExitError); ok { //nolint:errorlint // the tree is walked
 		return exit.Code

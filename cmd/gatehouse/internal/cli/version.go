@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 )
 
+// NewVersionCommand returns the command "gatehouse version".
 func NewVersionCommand(s Streams) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{

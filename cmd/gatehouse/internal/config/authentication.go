@@ -102,7 +102,7 @@ func (o *object) attached(field, name string) []byte {
 	}
 }
 
-// mayBeSecret tells whether a text that should be the path of a file may be what
+// mayBeSecret reports whether a text that should be the path of a file may be what
 // the file should hold: it does not look like a path, or it is the base64 of 16
 // bytes or more, which a few paths are, too.
 func mayBeSecret(text string) bool {

@@ -299,7 +299,7 @@ func singleton(kind string) schema.GroupKind {
 	return schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: kind}
 }
 
-// single tells whether this is the first document of its kind, and reports a
+// single reports whether this is the first document of its kind, and reports a
 // second one.
 func (o *object) single(gvk schema.GroupVersionKind) bool {
 	key := objectKey{GroupKind: gvk.GroupKind()}

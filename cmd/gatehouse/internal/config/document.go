@@ -208,7 +208,7 @@ func split(data []byte) []chunk {
 	return chunks
 }
 
-// hasContent tells whether the line is more than space and a comment.
+// hasContent reports whether the line is more than space and a comment.
 func hasContent(line []byte) bool {
 	line = bytes.TrimSpace(line)
 	return len(line) > 0 && line[0] != '#'

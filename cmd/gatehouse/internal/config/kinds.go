@@ -65,14 +65,14 @@ func isOthers(gvk schema.GroupVersionKind) bool {
 	}
 }
 
-// isTyped tells whether the kind means something to Gatehouse in this version.
+// isTyped reports whether the kind means something to Gatehouse in this version.
 // All such kinds but PolicyException are cluster-scoped.
 func isTyped(gvk schema.GroupVersionKind) bool {
 	accepted, ok := acceptedVersion(gvk.Kind)
 	return ok && accepted == gvk.GroupVersion()
 }
 
-// known tells whether the kind can be kept, and reports why not: a kind of ours
+// known reports whether the kind can be kept, and reports why not: a kind of ours
 // that does not exist, or one that is read in another version only. Passing a
 // misspelt policy over as context would leave the gate open.
 func (o *object) known(gvk schema.GroupVersionKind) bool {

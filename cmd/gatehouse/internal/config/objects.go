@@ -132,7 +132,7 @@ func CustomScope(u *unstructured.Unstructured) (kind schema.GroupKind, namespace
 	return kind, scope == "Namespaced", !kind.Empty() && (scope == "Namespaced" || scope == "Cluster")
 }
 
-// isClusterKind tells whether a kind of Kubernetes is cluster-scoped. Their
+// isClusterKind reports whether a kind of Kubernetes is cluster-scoped. Their
 // names are unique among its groups.
 func isClusterKind(kind string) bool {
 	switch kind {

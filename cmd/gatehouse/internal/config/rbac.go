@@ -27,7 +27,7 @@ func isRBAC(kind string) bool {
 }
 
 // keepRBAC keeps an object that says who may do what for the authorizer, and
-// tells whether the object is one. It is held to its type, as a rule that is
+// reports whether the object is one. It is held to its type, as a rule that is
 // misspelt grants something else.
 func (o *object) keepRBAC(gvk schema.GroupVersionKind) bool {
 	switch gvk {

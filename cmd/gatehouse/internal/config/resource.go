@@ -84,7 +84,7 @@ var _ metav1.ObjectMetaAccessor = (*Resource)(nil)
 // GetObjectMeta has the names and versions of the object, for stores of client-go.
 func (r *Resource) GetObjectMeta() metav1.Object { return &r.metadata }
 
-// Equal tells whether a and b are readings of the same version of an object, changed
+// Equal reports whether a and b are readings of the same version of an object, changed
 // at the same time: one is used as the other is, beside whatever others.
 func (r *Resource) Equal(other *Resource) bool {
 	return r.ResourceID == other.ResourceID && r.ChangedAt.Equal(other.ChangedAt)

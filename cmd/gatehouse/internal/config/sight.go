@@ -103,7 +103,7 @@ func (t *tree) release() {
 	}
 }
 
-// looksAs tells whether the directory looks as it did when it was read, so that
+// looksAs reports whether the directory looks as it did when it was read, so that
 // reading it again would tell nothing new.
 func looksAs(dir string, last *tree) bool {
 	if !last.seen.quiet {

@@ -261,7 +261,7 @@ func readFile(path string) ([]byte, error) {
 	return data, errors.Join(err, f.Close())
 }
 
-// isDocument tells whether a file of this name is read.
+// isDocument reports whether a file of this name is read.
 func isDocument(name string) bool {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".yaml", ".yml", ".json":

@@ -71,7 +71,7 @@ func follow(ctx context.Context, dir, known string, mayBeEmpty bool, onChange fu
 // watcher decides when to read and what to report.
 type watcher struct {
 	read func() tree
-	// looksAs tells whether a directory still looks from outside as when it was read.
+	// looksAs reports whether a directory still looks from outside as when it was read.
 	looksAs  func(last *tree) bool
 	known    string // the state that was reported last without an error, "" after an error
 	state    string // the state that was reported last
@@ -135,7 +135,7 @@ func (w *watcher) look() {
 }
 
 // watchFiles gives an event for everything that happens in the directories
-// given to sync, and for the directory dir being replaced. sync tells whether
+// given to sync, and for the directory dir being replaced. sync reports whether
 // any of them was not watched before. Without the kernel's help there are no
 // events, and polling has to do.
 func watchFiles(dir string) (events <-chan struct{}, sync func(dirs []string) bool, stop func()) {

@@ -67,7 +67,7 @@ func meantField(f diagnostic.Diagnostic) string {
 	return match[1]
 }
 
-// covers tells whether a finding follows from what could not be read: it is about
+// covers reports whether a finding follows from what could not be read: it is about
 // such a place, what is below it, or what it is directly in, or about the
 // document as a whole. That nothing else names a document is not said while there
 // are others that could not be read.

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 )
 
+// NewCommand returns the command "gatehouse certs".
 func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certs",
@@ -51,7 +52,7 @@ func (f *certsFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.dir, "dir", "", "directory instead of a Secret, as --self-signed-dir of serve")
 	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA: NAME, mutating/NAME or validating/NAME; may be repeated, and empty is none (default "+install.DefaultRegistration+"; with --dir none)")
 	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "what servers were told of --rotation-hold, to say when a hold ends")
-	f.ClusterFlags.Add(cmd)
+	f.Add(cmd)
 	_ = cmd.MarkFlagDirname("dir") // the flags exist
 	for _, name := range []string{"secret", "registration", "rotation-hold"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)

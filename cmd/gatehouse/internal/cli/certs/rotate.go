@@ -253,7 +253,7 @@ func (f *certsRotateFlags) late(ctx context.Context, p *rotationProgress) error 
 
 // rotationProgress is what was seen of a rotation that is waited for.
 type rotationProgress struct {
-	// last is what was shown last, and key tells whether that is still so.
+	// last is what was shown last, and key reports whether that is still so.
 	last, key string
 	// begun tells that the rotation is the requested one.
 	begun bool

@@ -54,7 +54,7 @@ func newRotateStage(t *testing.T, servers int) *rotateStage {
 	return r
 }
 
-// wantCode tells whether an error ends the program with the code.
+// wantCode reports whether an error ends the program with the code.
 func wantCode(t *testing.T, err error, code int, text string) {
 	t.Helper()
 	got := cli.ExitYes

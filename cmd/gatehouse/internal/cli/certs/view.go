@@ -188,7 +188,7 @@ type trustedView struct {
 	cabundle.Certificate
 }
 
-// whole tells whether all of the state could be read.
+// whole reports whether all of the state could be read.
 func (s *certsSight) whole() bool { return s.state != nil && s.stateErr == nil }
 
 // authorities are the CAs of the state with their roles, the one that signs first.
@@ -223,7 +223,7 @@ func (s *certsSight) role(id string) string {
 
 func (s *certsSight) away(r *rotation.Report) bool { return s.now.Sub(r.Seen) > certsAway }
 
-// serves tells whether the replica may serve a certificate that is valid. One that
+// serves reports whether the replica may serve a certificate that is valid. One that
 // is away may be cut off, and serve all the same.
 func (s *certsSight) serves(r *rotation.Report) bool {
 	return r.Issuer != "" && !s.now.After(r.NotAfter)
@@ -325,7 +325,7 @@ func (s *certsSight) refused(e *trustEntry) (names, away []string) {
 	return names, away
 }
 
-// isID tells whether an issuer is an ID, and not certstore.UnreadableIssuer.
+// isID reports whether an issuer is an ID, and not certstore.UnreadableIssuer.
 func isID(issuer string) bool { return len(issuer) == hex.EncodedLen(sha256.Size) }
 
 // lacking are the entries that can be read and do not trust the CA.

@@ -49,10 +49,10 @@ func OnScreen(t *testing.T, redirect string, args ...string) *Screen {
 	}
 	t.Cleanup(func() { _ = tty.Close() })
 	s := &Screen{Keyboard: keyboard, tty: tty, Done: make(chan error, 1)}
-	cmd := exec.CommandContext(t.Context(), "gatehouse", args...)
+	cmd := exec.CommandContext(t.Context(), "gatehouse", args...) // #nosec G204 -- arguments of a test
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	if redirect != "" {
-		out, err := os.Create(redirect)
+		out, err := os.Create(redirect) // #nosec G304 -- a file of a test
 		if err != nil {
 			t.Fatal(err)
 		}

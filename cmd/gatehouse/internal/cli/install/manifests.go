@@ -54,6 +54,7 @@ const (
 	forKubeadmPatch = "kubeadm-patch"
 )
 
+// NewManifestsCommand returns the command "gatehouse manifests".
 func NewManifestsCommand(s cli.Streams) *cobra.Command {
 	var f manifestsFlags
 	cmd := &cobra.Command{

@@ -29,6 +29,7 @@ const (
 	registrationsLag = 2 * time.Second
 )
 
+// NewUninstallCommand returns the command "gatehouse uninstall".
 func NewUninstallCommand(s cli.Streams) *cobra.Command {
 	f := uninstallFlags{lag: registrationsLag}
 	cmd := &cobra.Command{
@@ -123,7 +124,7 @@ func (f *uninstallFlags) check() error {
 	if f.output != "text" && f.output != "json" {
 		problems = append(problems, cli.OutputError(f.output, "text", "json"))
 	}
-	if err := f.ClusterFlags.Check(); err != nil {
+	if err := f.Check(); err != nil {
 		problems = append(problems, err)
 	}
 	if wrong := validation.IsDNS1123Subdomain(f.name); len(wrong) > 0 {

@@ -84,7 +84,7 @@ func (s *objectStore) removed() []string {
 	return slices.Clone(s.deleted)
 }
 
-// isObject tells whether a path names an object rather than a list.
+// isObject reports whether a path names an object rather than a list.
 func (s *objectStore) isObject(p string) bool {
 	name := path.Base(p)
 	return strings.HasPrefix(name, "gatehouse") || strings.Contains(name, ".")
@@ -183,7 +183,7 @@ func TestUninstallAgainstWhoKeeps(t *testing.T) {
 	for name, c := range map[string]struct {
 		// behind is the deletion behind which it is made anew.
 		behind string
-		// program tells whether the program is removed all the same.
+		// program reports whether the program is removed all the same.
 		program bool
 	}{
 		"before the program goes": {behind: "validatingwebhookconfigurations", program: false},

@@ -421,7 +421,7 @@ func (u *uninstaller) way(stage uninstallStage) *uninstallPart {
 }
 
 // delete asks for the deletion of what was found, and of no other object of that
-// name. It tells whether there is something to wait for.
+// name. It reports whether there is something to wait for.
 func (u *uninstaller) delete(ctx context.Context, p *uninstallPart) bool {
 	// In the foreground, a Deployment is there until its pods have ended.
 	propagation := metav1.DeletePropagationBackground

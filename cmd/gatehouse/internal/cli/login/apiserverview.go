@@ -61,7 +61,7 @@ func askAPIServer(ctx context.Context, api *rest.Config, token string) *apiServe
 		config = rest.AnonymousClientConfig(api)
 		config.BearerToken = token
 	}
-	config.Timeout = cli.ApiServerTimeout
+	config.Timeout = cli.APIServerTimeout
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return unknown(err)

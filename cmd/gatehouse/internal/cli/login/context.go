@@ -99,7 +99,7 @@ func execLogin(exec *clientcmdapi.ExecConfig) (*loginFlags, error) {
 	return &f, nil
 }
 
-// isGatehouseLogin tells whether an exec section runs this program's login.
+// isGatehouseLogin reports whether an exec section runs this program's login.
 func isGatehouseLogin(exec *clientcmdapi.ExecConfig) bool {
 	if exec == nil {
 		return false

@@ -79,7 +79,7 @@ func completeLoginFlags(cmd *cobra.Command) {
 	}
 }
 
-// named tells whether the flags name a way to log in.
+// named reports whether the flags name a way to log in.
 func (f *loginFlags) named() bool { return f.issuer != "" || f.server != "" }
 
 // check reports everything that is wrong with the flags at once, and puts URLs in

@@ -29,6 +29,7 @@ type kubeconfigFlags struct {
 	kubeconfig             string
 }
 
+// NewKubeconfigCommand returns the command "gatehouse kubeconfig".
 func NewKubeconfigCommand(s cli.Streams) *cobra.Command {
 	var f kubeconfigFlags
 	cmd := &cobra.Command{

@@ -32,6 +32,7 @@ type loginCommand struct {
 	hint string
 }
 
+// NewCommand returns the command "gatehouse login".
 func NewCommand(s cli.Streams) *cobra.Command {
 	f := loginCommand{getenv: os.Getenv, now: time.Now}
 	cmd := &cobra.Command{
@@ -82,8 +83,8 @@ nobody to ask.`,
 			return f.run(cmd.Context(), s)
 		},
 	}
-	f.loginFlags.add(cmd.Flags())
-	f.ContextFlags.Add(cmd)
+	f.add(cmd.Flags())
+	f.Add(cmd)
 	cmd.Flags().BoolVar(&f.passwordStdin, "password-stdin", false, "read the password from standard input, instead of asking on the terminal")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json", "token")
 	completeLoginFlags(cmd)
@@ -160,7 +161,7 @@ func (f *loginCommand) forPerson(ctx context.Context, s cli.Streams) error {
 	default:
 		return cli.OutputError(f.output, "text", "json", "token")
 	}
-	if !f.loginFlags.named() || f.ContextFlags.Named() {
+	if !f.named() || f.Named() {
 		if err := f.fromContext(); err != nil {
 			return err
 		}
@@ -214,7 +215,7 @@ func (f *loginCommand) getForPerson(ctx context.Context, s cli.Streams) (c *sess
 	return c, fresh, "", failed(err)
 }
 
-// ended tells whether an answer about a token is one that only another login changes:
+// ended reports whether an answer about a token is one that only another login changes:
 // a no, or that the server does not know what it issued before.
 func ended(answer *login.Answer) bool {
 	switch authn.Reason(answer.Reason) { //nolint:exhaustive // the others are of a yes, or pass by themselves
@@ -248,7 +249,7 @@ func (f *loginCommand) judged(ctx context.Context, s cli.Streams, c *session.Cre
 // fromContext takes the way to log in from the kubeconfig. What is about this
 // login alone stays as the flags say.
 func (f *loginCommand) fromContext() error {
-	if f.loginFlags.named() {
+	if f.named() {
 		return errors.New("--context and --kubeconfig say how to log in, and so do --issuer and --server: give one of them")
 	}
 	if names := typedFlags([]typed{
@@ -346,7 +347,7 @@ type loggedIn struct {
 	// SessionEnds is until when the token is renewed without asking, where that is
 	// known.
 	SessionEnds time.Time `json:"sessionEnds,omitzero"`
-	// Renewable tells whether the token can be renewed without asking.
+	// Renewable reports whether the token can be renewed without asking.
 	Renewable bool `json:"renewable"`
 	// Cached tells that there was a login already.
 	Cached bool `json:"cached"`

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
+// NewLogoutCommand returns the command "gatehouse logout".
 func NewLogoutCommand(s cli.Streams) *cobra.Command {
 	var (
 		login  loginFlags

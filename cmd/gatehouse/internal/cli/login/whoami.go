@@ -33,6 +33,7 @@ type whoamiFlags struct {
 	now    func() time.Time
 }
 
+// NewWhoamiCommand returns the command "gatehouse whoami".
 func NewWhoamiCommand(s cli.Streams) *cobra.Command {
 	f := whoamiFlags{getenv: os.Getenv, now: time.Now}
 	cmd := &cobra.Command{

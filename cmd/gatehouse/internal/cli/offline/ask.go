@@ -192,7 +192,7 @@ type answer struct {
 	operation admissionv1.Operation
 	// violations are those of injection, and then those of policies.
 	violations []policy.Violation
-	// warnings are those that say more than violations, and warned tells whether
+	// warnings are those that say more than violations, and warned reports whether
 	// whoever asks gets any.
 	warnings []string
 	warned   bool

@@ -31,6 +31,7 @@ type checkFlags struct {
 // outputs are the values of --output; the first is the default.
 func (*checkFlags) outputs() []string { return []string{"table", "json", "sarif", "junit"} }
 
+// NewCheckCommand returns the command "gatehouse check".
 func NewCheckCommand(s cli.Streams) *cobra.Command {
 	var f checkFlags
 	cmd := &cobra.Command{

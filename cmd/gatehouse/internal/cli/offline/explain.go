@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
+// NewExplainCommand returns the command "gatehouse explain".
 func NewExplainCommand(s cli.Streams) *cobra.Command {
 	f := explainFlags{token: newExplainTokenFlags()}
 	cmd := &cobra.Command{
@@ -134,16 +135,16 @@ type explained struct {
 	// Error says what could not be told.
 	Error string `json:"error,omitempty"`
 
-	// surprising tells whether it may be a surprise that the object holds no pod.
+	// surprising reports whether it may be a surprise that the object holds no pod.
 	surprising bool
-	// unreadable tells whether the object cannot be judged as it is written.
+	// unreadable reports whether the object cannot be judged as it is written.
 	unreadable bool
 	// note says what was assumed that may be wrong, and unasked that policies were
 	// not asked because injection refuses the pod.
 	note    string
 	unasked bool
 	// denials are the violations by which injection refuses the pod, and
-	// configured tells whether there is any policy.
+	// configured reports whether there is any policy.
 	denials    []policy.Violation
 	configured bool
 }

@@ -30,19 +30,19 @@ func (x *explainer) policies(ctx context.Context, o *manifest.Object, e *explain
 	e.Error = cmp.Or(from.untold(), e.Error)
 }
 
-// concerned tells whether there is something to explain about an object without
+// concerned reports whether there is something to explain about an object without
 // a pod.
 func (e *explained) concerned() bool {
 	return e.Error != "" || e.note != "" || slices.ContainsFunc(e.Policies, func(p policy.Evaluation) bool { return isAbout(p.Why) })
 }
 
-// isAbout tells whether a policy is about requests like this one, whatever it
+// isAbout reports whether a policy is about requests like this one, whatever it
 // says about the object.
 func isAbout(why policy.Why) bool {
 	return why != policy.OtherRequest && why != policy.Exempt && why != policy.NotInForce
 }
 
-// counts tells whether a policy has had its say.
+// counts reports whether a policy has had its say.
 func counts(why policy.Why) bool { return why == policy.Evaluated || why == policy.Misconfigured }
 
 const (

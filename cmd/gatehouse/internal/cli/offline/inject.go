@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
+// NewInjectCommand returns the command "gatehouse inject".
 func NewInjectCommand(s cli.Streams) *cobra.Command {
 	var f changeFlags
 	cmd := &cobra.Command{

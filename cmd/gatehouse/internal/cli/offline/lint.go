@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
+// NewLintCommand returns the command "gatehouse lint".
 func NewLintCommand(s cli.Streams) *cobra.Command {
 	var dir, output string
 	cmd := &cobra.Command{

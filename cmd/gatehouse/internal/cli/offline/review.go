@@ -30,6 +30,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
+// NewReviewCommand returns the command "gatehouse review".
 func NewReviewCommand(s cli.Streams) *cobra.Command {
 	var dir string
 	names := make([]string, 0, len(webhooks.Endpoints()))
@@ -92,7 +93,7 @@ func notReviews(endpoint string) string {
 	}
 }
 
-// isReview tells whether a text is meant to be a review, as far as that can be
+// isReview reports whether a text is meant to be a review, as far as that can be
 // read. What cannot be read may be one.
 func isReview(text []byte) bool {
 	value, err := rawjson.Parse(text)
@@ -302,7 +303,7 @@ func eachReview(in io.Reader, f func([]byte) error) error {
 	return eachJSON(io.MultiReader(bytes.NewReader(first), bytes.NewReader(second), buffered), f)
 }
 
-// isJSON tells whether a line is one whole object.
+// isJSON reports whether a line is one whole object.
 func isJSON(line []byte) bool {
 	_, err := rawjson.Parse(line)
 	return err == nil && len(line) > 0 && line[0] == '{'

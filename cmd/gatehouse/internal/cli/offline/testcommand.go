@@ -28,6 +28,7 @@ type testFlags struct {
 	minCoverage int
 }
 
+// NewTestCommand returns the command "gatehouse test".
 func NewTestCommand(s cli.Streams) *cobra.Command {
 	var f testFlags
 	cmd := &cobra.Command{

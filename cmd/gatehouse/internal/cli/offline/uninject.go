@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
+// NewUninjectCommand returns the command "gatehouse uninject".
 func NewUninjectCommand(s cli.Streams) *cobra.Command {
 	var f changeFlags
 	cmd := &cobra.Command{

@@ -25,6 +25,7 @@ type logLevelFlags struct {
 	lasts           time.Duration
 }
 
+// NewLogLevelCommand returns the command "gatehouse log-level".
 func NewLogLevelCommand(s cli.Streams) *cobra.Command {
 	var f logLevelFlags
 	cmd := &cobra.Command{

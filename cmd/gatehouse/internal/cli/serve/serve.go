@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
 
+// NewCommand returns the command "gatehouse serve".
 func NewCommand(s cli.Streams) *cobra.Command {
 	var f app.Options
 	cmd := &cobra.Command{

@@ -196,7 +196,7 @@ func (f *tokenFlags) misused() []issueProblem {
 	if f.ttl < time.Second {
 		problems = append(problems, issueProblem{"spec.expiresAt", fmt.Errorf("--ttl %s: must be a second or more", f.ttl)})
 	}
-	if err := f.ClusterFlags.Check(); err != nil {
+	if err := f.Check(); err != nil {
 		problems = append(problems, issueProblem{"", err})
 	}
 	if f.output != "yaml" && f.output != "json" {

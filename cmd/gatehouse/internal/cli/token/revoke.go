@@ -289,7 +289,7 @@ func (f *tokenRevokeFlags) notThere(id string, listing *tokens.Listing) error {
 	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("there is no AccessToken %s in %s (hint: %s token list%s)", shown, f.where(), program, f.flags())}
 }
 
-// mayHideTokens tells whether an error is about what may be an access token, and
+// mayHideTokens reports whether an error is about what may be an access token, and
 // cannot be read.
 func mayHideTokens(one diagnostic.Diagnostic) bool {
 	kind, _, known := strings.Cut(one.Object, "/")

@@ -23,7 +23,7 @@ type tokenPlace struct {
 func (f *tokenPlace) add(cmd *cobra.Command, config string) {
 	cmd.Flags().StringVar(&f.config, "config", "", config)
 	_ = cmd.MarkFlagDirname("config") // the flag exists
-	f.ClusterFlags.Add(cmd)
+	f.Add(cmd)
 }
 
 // one tells why the flags do not name one place.

@@ -7,6 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
 
+// NewCommand returns the command "gatehouse token".
 func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",

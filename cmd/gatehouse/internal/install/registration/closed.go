@@ -57,7 +57,7 @@ func (a atom) checkClosed() error {
 	}
 }
 
-// isOf tells whether a rule has the resource, or that of which it is a subresource.
+// isOf reports whether a rule has the resource, or that of which it is a subresource.
 func (a atom) isOf(rule admissionregistrationv1.Rule) bool {
 	name, _, _ := strings.Cut(a.resource, "/")
 	return slices.Contains(rule.APIGroups, a.group) && slices.ContainsFunc(rule.Resources, func(resource string) bool {

@@ -190,7 +190,7 @@ func (o *KubeconfigOptions) mounts() ([]hostPathMount, []string, error) {
 // volume at one of their paths would make the pod invalid.
 func kubeadmMounts() []string { return []string{"/etc/kubernetes/pki", "/etc/ssl/certs"} }
 
-// shared tells whether a directory is not one to mount whole: one that holds the
+// shared reports whether a directory is not one to mount whole: one that holds the
 // credentials of an administrator or a part of the image, or one that kubeadm
 // mounts on some hosts and not on others.
 func shared(directory string) bool {

@@ -160,7 +160,7 @@ func (s *sender) add(rules []admissionregistrationv1.RuleWithOperations, matchPo
 	}
 }
 
-// sends tells whether everything that an atom is about is sent. Of a resource that
+// sends reports whether everything that an atom is about is sent. Of a resource that
 // is named there is only one scope, so that it need not be compared.
 func (s *sender) sends(a atom) bool {
 	covers := func(set *atomSet, anyVersion bool) bool {

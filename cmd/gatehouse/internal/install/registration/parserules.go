@@ -117,12 +117,12 @@ func parseResource(text string) (admissionregistrationv1.RuleWithOperations, err
 	return rule, nil
 }
 
-// isConnection tells whether there is nothing but CONNECT for a subresource.
+// isConnection reports whether there is nothing but CONNECT for a subresource.
 func isConnection(sub string) bool {
 	return slices.Contains([]string{"attach", "exec", "portforward", "proxy"}, sub)
 }
 
-// isGroup tells whether what stands before a slash is the group of a resource and
+// isGroup reports whether what stands before a slash is the group of a resource and
 // not a resource with a subresource.
 func isGroup(name string) bool {
 	return slices.Contains([]string{"apps", "autoscaling", "batch", "extensions", "policy"}, name) || strings.HasSuffix(name, ".k8s.io")

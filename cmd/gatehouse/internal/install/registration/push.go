@@ -151,7 +151,7 @@ func (p *inForce) attempt() *proof {
 	}
 }
 
-// compiles tells whether the API server will take a condition.
+// compiles reports whether the API server will take a condition.
 func compiles(c *admissionregistrationv1.MatchCondition) error {
 	compiler := plugincel.NewConditionCompiler(environment.MustBaseEnvSet(oldest()))
 	compiled := compiler.CompileCondition([]plugincel.ExpressionAccessor{(*matchconditions.MatchCondition)(c)},

@@ -389,7 +389,7 @@ func (a *asked) match(compiled plugincel.ConditionEvaluator, failurePolicy admis
 	}, nil, questions)
 }
 
-// isAbout tells whether resource rules match, in their groups and versions or in
+// isAbout reports whether resource rules match, in their groups and versions or in
 // any.
 func (a *asked) isAbout(list []testRule, anyGroup bool) bool {
 	return slices.ContainsFunc(list, func(r testRule) bool {

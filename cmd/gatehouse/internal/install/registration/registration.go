@@ -143,7 +143,7 @@ func ForAdmission(o Options) (Admission, error) {
 	return a, nil
 }
 
-// byCertManager tells whether cert-manager issues the serving certificate.
+// byCertManager reports whether cert-manager issues the serving certificate.
 func (o *Options) byCertManager() bool { return len(o.CABundle) == 0 && !o.SelfSigned }
 
 func (o *Options) check() error {

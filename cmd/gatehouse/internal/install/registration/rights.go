@@ -35,14 +35,14 @@ type right struct {
 	reason string
 }
 
-// grantsRights tells whether the documents say what serve may do.
+// grantsRights reports whether the documents say what serve may do.
 func (o *Options) grantsRights() bool { return o.grantsCertificateRights() || o.CustomResources }
 
-// grantsCertificateRights tells whether they say what it may do for its
+// grantsCertificateRights reports whether they say what it may do for its
 // certificates.
 func (o *Options) grantsCertificateRights() bool { return o.Rights || o.publishes() }
 
-// publishes tells whether Gatehouse itself writes the caBundle.
+// publishes reports whether Gatehouse itself writes the caBundle.
 func (o *Options) publishes() bool { return o.SelfSigned || o.PublishCABundle }
 
 // rights are who Gatehouse is to the API server and what it may do: as much as
@@ -91,7 +91,7 @@ func (o *Options) certificateRights(subject rbacv1.Subject) []Document {
 	return append(list, role("What Gatehouse may do with its registration.", "", name, subject, o.registrationRight())...)
 }
 
-// looksUp tells whether there are, or may be, policies or profiles.
+// looksUp reports whether there are, or may be, policies or profiles.
 func (o *Options) looksUp() bool {
 	return o.Spec == nil || o.CustomResources || len(o.Spec.Policy.Policies)+len(o.Spec.Policy.AdmissionPolicies)+len(o.Spec.Sidecar.Profiles) > 0
 }

@@ -92,7 +92,7 @@ func errTooManyAtoms() error {
 	return fmt.Errorf("the policies name more than %d combinations of group, version, resource and operation (hint: write \"*\" for groups, versions or resources)", maxAtoms)
 }
 
-// registeredForAny tells whether more is registered than what the configuration
+// registeredForAny reports whether more is registered than what the configuration
 // acts on, so that its match conditions do not speak for everything that is sent.
 func (o *Options) registeredForAny() bool {
 	return o.CustomResources || len(o.Validate)+len(o.ValidateOpen) > 0
@@ -268,7 +268,7 @@ type atom struct {
 	group, version, resource, scope, operation string
 }
 
-// covers tells whether a is about everything that b is about.
+// covers reports whether a is about everything that b is about.
 func (a atom) covers(b atom) bool {
 	same := func(a, b string) bool { return a == all || a == b }
 	return same(a.group, b.group) && same(a.version, b.version) && same(a.scope, b.scope) &&
@@ -286,7 +286,7 @@ func resourceCovers(a, b string) bool {
 	return (resource == all || resource == otherResource) && (sub == all || sub == otherSub)
 }
 
-// haveCreationOfPods tells whether the atoms are about pods that are created.
+// haveCreationOfPods reports whether the atoms are about pods that are created.
 func (s *atomSet) haveCreationOfPods() bool {
 	pods := atom{group: "", version: "v1", resource: "pods", operation: string(admissionregistrationv1.Create)}
 	for a := range s.atoms {
@@ -298,7 +298,7 @@ func (s *atomSet) haveCreationOfPods() bool {
 	return false
 }
 
-// isSpared tells whether the atom is about nothing but what is never sent.
+// isSpared reports whether the atom is about nothing but what is never sent.
 func (a atom) isSpared() bool {
 	resource, _, _ := strings.Cut(a.resource, "/")
 	return slices.ContainsFunc(spared, func(s sparedResource) bool {

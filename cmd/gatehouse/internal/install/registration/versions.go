@@ -47,7 +47,7 @@ func (v versionSets) add(policy string, rule admissionregistrationv1.Rule, exact
 	}
 }
 
-// covers tells whether a rule that names k is about everything that is named by
+// covers reports whether a rule that names k is about everything that is named by
 // other.
 func (k groupResource) covers(other groupResource) bool {
 	return (k.group == all || k.group == other.group) && resourceCovers(k.resource, other.resource)

@@ -70,7 +70,7 @@ func Defaulted(text []byte) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// IsNewPod tells whether the mutating endpoint would look at a request.
+// IsNewPod reports whether the mutating endpoint would look at a request.
 func IsNewPod(req *admission.Request) bool {
 	return req.Operation == admissionv1.Create && req.SubResource == "" &&
 		req.Kind == metav1.GroupVersionKind{Version: "v1", Kind: "Pod"} &&

@@ -43,7 +43,7 @@ func podResources(s *corev1.PodSpec) {
 	}
 }
 
-// ofPods tells whether a pod as a whole can ask for a resource.
+// ofPods reports whether a pod as a whole can ask for a resource.
 func ofPods(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || hugePages(name)
 }
@@ -52,7 +52,7 @@ func hugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// allLimit tells whether every container has a limit of the resource.
+// allLimit reports whether every container has a limit of the resource.
 func allLimit(s *corev1.PodSpec, name corev1.ResourceName) bool {
 	for c := range containers(s) {
 		if _, has := c.Resources.Limits[name]; !has {

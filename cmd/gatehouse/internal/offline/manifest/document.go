@@ -28,7 +28,7 @@ type document struct {
 	unreadable *readError
 	// changes are what is to be done to it, in order, with paths from its root.
 	changes []change
-	// writtenOut tells whether the changed text has aliases written out.
+	// writtenOut reports whether the changed text has aliases written out.
 	writtenOut bool
 	// nodes is the text as the YAML parser sees it, once somebody has asked
 	// where something stands in it. It is empty if there is nothing.

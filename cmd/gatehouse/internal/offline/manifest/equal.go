@@ -9,7 +9,7 @@ import (
 // errMangled says that a document did not become what it should.
 var errMangled = errors.New("internal error: the changed document does not say what it should, so it was not written; please report this with the document")
 
-// says tells whether a text that is to take the place of the document says what
+// says reports whether a text that is to take the place of the document says what
 // is wanted, to kubectl.
 func (d *document) says(text []byte, want rawjson.Value) bool {
 	changed := document{part: part{json: d.json}, text: text}
@@ -22,7 +22,7 @@ func (d *document) says(text []byte, want rawjson.Value) bool {
 	return errA == nil && errB == nil && equal(a, b)
 }
 
-// equal tells whether two values are the same. A number is, however written.
+// equal reports whether two values are the same. A number is, however written.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

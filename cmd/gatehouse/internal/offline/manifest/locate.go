@@ -103,7 +103,7 @@ func (t *text) byteAt(i int) byte {
 	return t.data[i]
 }
 
-// isBlank tells whether there is space, or the end of a line, at i.
+// isBlank reports whether there is space, or the end of a line, at i.
 func (t *text) isBlank(i int) bool {
 	return t.byteAt(i) == ' ' || t.byteAt(i) == '\t' || i >= len(t.data) || breakAt(t.data, i) > 0
 }
@@ -269,7 +269,7 @@ func keyName(key *yaml.Node, names map[string]rawjson.Value) (string, error) {
 }
 
 // place finds where a node is. The indentation is that of the block around it;
-// flow tells whether it is inside of brackets.
+// flow reports whether it is inside of brackets.
 func (l *locator) place(n *node, indent int, flow bool) error {
 	y := n.at.yaml
 	start, err := l.offset(y)

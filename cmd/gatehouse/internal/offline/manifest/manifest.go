@@ -131,7 +131,7 @@ func (f *File) finding(d *document, err error) diagnostic.Diagnostic {
 	return diagnostic.Diagnostic{Severity: diagnostic.Error, Source: f.source(d.number, len(f.documents) > 1), Message: err.Error()}
 }
 
-// holds tells whether the documents of a file are these and no others.
+// holds reports whether the documents of a file are these and no others.
 func holds(data []byte, texts [][]byte) bool {
 	chunks, err := split(data)
 	if err != nil {
@@ -150,20 +150,20 @@ func holds(data []byte, texts [][]byte) bool {
 	return len(texts) == 0
 }
 
-// Changed tells whether an object of the file was given a patch.
+// Changed reports whether an object of the file was given a patch.
 func (f *File) Changed() bool {
 	return slices.ContainsFunc(f.documents, func(d *document) bool { return len(d.changes) > 0 })
 }
 
-// IsJSON tells whether the file holds JSON and no YAML.
+// IsJSON reports whether the file holds JSON and no YAML.
 func (f *File) IsJSON() bool {
 	return len(f.documents) > 0 && !slices.ContainsFunc(f.documents, func(d *document) bool { return !d.json })
 }
 
-// HasContent tells whether there is a document in the file.
+// HasContent reports whether there is a document in the file.
 func (f *File) HasContent() bool { return len(f.documents) > 0 }
 
-// Marked tells whether the first document of the file has a marker (---) in front
+// Marked reports whether the first document of the file has a marker (---) in front
 // of it.
 func (f *File) Marked() bool {
 	for line := range bytes.Lines(bytes.TrimPrefix(f.data, []byte("\ufeff"))) {

@@ -38,10 +38,10 @@ type Object struct {
 	// NoPod says why the object holds no pod that could be changed. It is empty
 	// if it does.
 	NoPod string
-	// Odd tells whether it may be a mistake that what stands here is no object
+	// Odd reports whether it may be a mistake that what stands here is no object
 	// with a pod: it is no Kubernetes object at all, or does not say which.
 	Odd bool
-	// OfKind tells whether objects of this kind hold a pod.
+	// OfKind reports whether objects of this kind hold a pod.
 	OfKind bool
 	// Suggestion is what NewWorkloads would have to be given for an object of
 	// another kind that looks as if it held a pod. It is empty for all others.
@@ -192,7 +192,7 @@ func describe(v rawjson.Value) string {
 	return v.Kind().String()
 }
 
-// absent tells whether a member is left out or null, between which the API
+// absent reports whether a member is left out or null, between which the API
 // server sees no difference.
 func absent(v rawjson.Value) bool { return v.Kind() == rawjson.Invalid || v.Kind() == rawjson.Null }
 
@@ -318,7 +318,7 @@ func withoutNamespace(metadata, pod rawjson.Value) (rawjson.Value, error) {
 	return text, err
 }
 
-// Changed tells whether Apply has asked for anything.
+// Changed reports whether Apply has asked for anything.
 func (o *Object) Changed() bool { return len(o.patch) > 0 }
 
 // WrittenOut tells, once the file's Text has been made, whether aliases or merge

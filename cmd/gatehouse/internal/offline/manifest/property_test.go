@@ -342,7 +342,7 @@ func TestRandomEdits(t *testing.T) {
 	}
 }
 
-// inPlace tells whether the changes of a document can be spliced into its text.
+// inPlace reports whether the changes of a document can be spliced into its text.
 func inPlace(t *testing.T, d *document) bool {
 	t.Helper()
 	changed, _, err := d.tree()
@@ -376,7 +376,7 @@ var comment = regexp.MustCompile(`# comment \d+`)
 
 func comments(text []byte) []string { return comment.FindAllString(string(text), -1) }
 
-// onlyNew tells whether operations only add what is new to the pod.
+// onlyNew reports whether operations only add what is new to the pod.
 func onlyNew(o *Object, ops []jsonpatch.Operation) bool {
 	value := o.value
 	for i := range ops {
@@ -405,7 +405,7 @@ func kept(text []byte) []string {
 	return slices.DeleteFunc(lines(text), func(line string) bool { return line == "" || strings.ContainsAny(line, "[]{}") })
 }
 
-// inOrder tells whether all parts occur in the whole, in this order.
+// inOrder reports whether all parts occur in the whole, in this order.
 func inOrder(parts, whole []string) bool {
 	for _, text := range whole {
 		if len(parts) > 0 && parts[0] == text {

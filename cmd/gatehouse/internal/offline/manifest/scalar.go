@@ -49,12 +49,12 @@ func isPlain(s string, flow bool) bool {
 	return len(s) > 1 || strings.IndexByte("ynYN", s[0]) < 0
 }
 
-// printable tells whether a text can stand in YAML without escapes, on lines.
+// printable reports whether a text can stand in YAML without escapes, on lines.
 func printable(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r != '\n' && !isPrintable(r) }) < 0
 }
 
-// isPrintable tells whether YAML takes a character as it is, and takes it for no
+// isPrintable reports whether YAML takes a character as it is, and takes it for no
 // line break (https://yaml.org/spec/1.1/#id868524).
 func isPrintable(r rune) bool {
 	switch r {

@@ -180,12 +180,12 @@ func (s *splicer) removeLines(entries []*entry) error {
 	return nil
 }
 
-// begins tells whether the entry is the first in its line.
+// begins reports whether the entry is the first in its line.
 func (s *splicer) begins(e *entry) bool {
 	return len(bytes.TrimLeft(s.data[s.lineStart(e.from):e.from], " ")) == 0
 }
 
-// ends tells whether nothing stands behind the value in its line.
+// ends reports whether nothing stands behind the value in its line.
 func (s *splicer) ends(at *place) bool {
 	return len(bytes.TrimSpace(s.data[at.end:s.lineEnd(at.end)])) == 0
 }
@@ -245,7 +245,7 @@ func (s *splicer) removeFromBlock(n *node, kept []bool) error {
 	return nil
 }
 
-// commented tells whether there is a comment between any two of the entries.
+// commented reports whether there is a comment between any two of the entries.
 func (s *splicer) commented(entries []*entry) bool {
 	for i := range len(entries) - 1 {
 		if bytes.IndexByte(s.data[entries[i].end():entries[i+1].from], '#') >= 0 {

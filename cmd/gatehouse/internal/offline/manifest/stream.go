@@ -16,7 +16,7 @@ import (
 type chunk struct {
 	line       int // of the start of the body, from 1
 	start, end int // of the body
-	// inline tells whether the body starts behind a marker, in its line.
+	// inline reports whether the body starts behind a marker, in its line.
 	inline bool
 }
 
@@ -25,7 +25,7 @@ type part struct {
 	line       int // of its start, from 1
 	start, end int // in the text of the file
 	json       bool
-	// inline tells whether something else stands in front of it in its line.
+	// inline reports whether something else stands in front of it in its line.
 	inline bool
 }
 
@@ -98,7 +98,7 @@ func split(data []byte) ([]chunk, *readError) {
 	return chunks, nil
 }
 
-// hasContent tells whether a line is more than space and a comment.
+// hasContent reports whether a line is more than space and a comment.
 func hasContent(line []byte) bool {
 	line = bytes.TrimSpace(line)
 	return len(line) > 0 && line[0] != '#'

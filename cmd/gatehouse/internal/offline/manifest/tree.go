@@ -19,9 +19,9 @@ type node struct {
 	// alias, whatever it stands for.
 	text    rawjson.Value
 	entries []*entry
-	// changed tells whether anything in here is not as the text has it.
+	// changed reports whether anything in here is not as the text has it.
 	changed bool
-	// unmerged tells whether the merge keys (<<) in the text are to go, and what
+	// unmerged reports whether the merge keys (<<) in the text are to go, and what
 	// they bring is to be written out.
 	unmerged bool
 	// at is nil for a new value.
@@ -35,7 +35,7 @@ type place struct {
 	// and the line end that follow. A value that was left out has all three in
 	// the same place.
 	start, content, end int
-	// block tells whether an object or array is in block style, and column is
+	// block reports whether an object or array is in block style, and column is
 	// how far it is indented then: where its keys or dashes are, from 0.
 	block  bool
 	column int
@@ -45,7 +45,7 @@ type place struct {
 	yaml *yaml.Node
 	// merges are the nodes that merge keys (<<) take members from.
 	merges []*yaml.Node
-	// bare tells whether an object in flow style is without its braces: a key
+	// bare reports whether an object in flow style is without its braces: a key
 	// and value as an element of a list.
 	bare bool
 }
@@ -57,7 +57,7 @@ type entry struct {
 	// value is the present one, was the one that the text has where that is
 	// another.
 	value, was *node
-	// fresh tells whether the text does not have the entry. An inherited one is
+	// fresh reports whether the text does not have the entry. An inherited one is
 	// there by way of a merge key (<<) and becomes fresh when it is changed.
 	fresh, inherited bool
 	// from is where the entry starts: at the key, the dash, or in flow style the
@@ -109,12 +109,12 @@ func rank(name string) int {
 	}
 }
 
-// isAlias tells whether the value stands somewhere else.
+// isAlias reports whether the value stands somewhere else.
 func (n *node) isAlias() bool {
 	return n.at != nil && n.at.yaml != nil && n.at.yaml.Kind == yaml.AliasNode
 }
 
-// same tells whether two values are equal.
+// same reports whether two values are equal.
 func (n *node) same(m *node) bool {
 	a, err := rawjson.Value(n.appendJSON(nil)).Decode()
 	if err != nil {
@@ -253,7 +253,7 @@ func (e *entry) set(v *node) {
 	}
 }
 
-// canBecome tells whether the text of the value can be made that of another one
+// canBecome reports whether the text of the value can be made that of another one
 // part by part.
 func (n *node) canBecome(v *node) bool {
 	return n.kind == v.kind && !n.isAlias() && len(n.entries) > 0 && len(v.entries) > 0 &&

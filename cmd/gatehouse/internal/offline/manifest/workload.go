@@ -66,7 +66,7 @@ func NewWorkloads(custom []string, configured ...workload.Kind) (*Workloads, err
 
 const kindExample = "as in Rollout.argoproj.io=spec.template"
 
-// parseKind takes a text apart. workload.New tells whether its parts are right.
+// parseKind takes a text apart. workload.New reports whether its parts are right.
 func parseKind(text string) (workload.Kind, error) {
 	name, path, ok := strings.Cut(text, "=")
 	if !ok {
@@ -76,7 +76,7 @@ func parseKind(text string) (workload.Kind, error) {
 	return workload.Kind{Group: group, Kind: kind, Template: strings.Split(path, ".")}, nil
 }
 
-// isConfigured tells whether a kind is configured with the same path. It is an
+// isConfigured reports whether a kind is configured with the same path. It is an
 // error if it is with another.
 func isConfigured(configured []workload.Kind, kind *workload.Kind) (bool, error) {
 	at := slices.IndexFunc(configured, func(c workload.Kind) bool { return c.Group == kind.Group && c.Kind == kind.Kind })
@@ -122,7 +122,7 @@ func (w *Workloads) path(apiVersion, kind string) ([]string, bool) {
 	return w.kinds.Template(version.Group, kind)
 }
 
-// Holds tells whether there is an object in a document that may hold a pod.
+// Holds reports whether there is an object in a document that may hold a pod.
 func (w *Workloads) Holds(document rawjson.Value) bool {
 	for o := range objectsIn(document) {
 		if _, ok := w.path(o.apiVersion, o.kind); ok {

@@ -97,7 +97,7 @@ func (r *Resources) inGroup(group string) map[string]string {
 	return kinds
 }
 
-// preferred tells whether a version is better to write than another: one that is
+// preferred reports whether a version is better to write than another: one that is
 // there, of these a stable one, and of these the latest.
 func preferred(a, b schema.GroupVersionKind) bool {
 	if x, y := removed(a) == nil, removed(b) == nil; x != y {
@@ -149,7 +149,7 @@ func removed(gvk schema.GroupVersionKind) error {
 	return errors.New(text)
 }
 
-// nearly tells whether a word is another but for case, or for one character that
+// nearly reports whether a word is another but for case, or for one character that
 // is too many, missing, another one, or swapped with its neighbour. Short words
 // are too much alike.
 func nearly(a, b string) bool {

@@ -18,7 +18,7 @@ type About struct {
 	names []string
 }
 
-// Policy tells whether the test is about a policy.
+// Policy reports whether the test is about a policy.
 func (a *About) Policy(kind, name string) bool {
 	return a == nil || slices.Contains(a.names, name) || slices.Contains(a.names, kind+"/"+name)
 }

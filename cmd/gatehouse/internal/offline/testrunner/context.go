@@ -109,7 +109,7 @@ func withLabel(all map[string]string, name, value string) map[string]string {
 	return all
 }
 
-// same tells whether two objects of a kind are one.
+// same reports whether two objects of a kind are one.
 func same(a, b *unstructured.Unstructured) bool {
 	return a.GetName() == b.GetName() && a.GetNamespace() == b.GetNamespace()
 }

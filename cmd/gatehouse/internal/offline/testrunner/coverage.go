@@ -24,7 +24,7 @@ type RuleCoverage struct {
 	Violated int `json:"violated"`
 }
 
-// Covered tells whether the rule has been seen to say yes and to say no: one that
+// Covered reports whether the rule has been seen to say yes and to say no: one that
 // was not may be always true, or always false.
 func (r *RuleCoverage) Covered() bool { return r.Passed > 0 && r.Violated > 0 }
 
@@ -42,7 +42,7 @@ func (c Coverage) Covered() int {
 	return n
 }
 
-// Reaches tells whether at least this percentage of the rules is covered. Of no
+// Reaches reports whether at least this percentage of the rules is covered. Of no
 // rules every percentage is.
 func (c Coverage) Reaches(percent int) bool { return 100*c.Covered() >= percent*len(c) }
 

@@ -61,7 +61,7 @@ type Line struct {
 	Part bool `json:"part,omitempty"`
 }
 
-// Same tells whether what came is what was expected.
+// Same reports whether what came is what was expected.
 func (l *Line) Same() bool {
 	switch {
 	case l.Expected == nil || l.Got == nil:
@@ -212,7 +212,7 @@ func pairs(expected []v1alpha1.TestViolation, got []policy.Violation) []int {
 	return pair
 }
 
-// fits tells whether a violation is as expected in everything that is given.
+// fits reports whether a violation is as expected in everything that is given.
 func fits(expected *v1alpha1.TestViolation, got *policy.Violation) bool {
 	for _, line := range compared(expected, got) {
 		if line.Expected != nil && !line.Same() {

@@ -134,7 +134,7 @@ func inherits(item, apiVersion any) {
 	}
 }
 
-// isTest tells whether a document is a test. What was most likely meant for one
+// isTest reports whether a document is a test. What was most likely meant for one
 // is reported: a test that is passed over never fails.
 func (d *document) isTest(apiVersion, kind string) bool {
 	version, err := schema.ParseGroupVersion(apiVersion)

@@ -39,7 +39,7 @@ type Result struct {
 	Elapsed time.Duration
 }
 
-// Passed tells whether all was as expected.
+// Passed reports whether all was as expected.
 func (r *Result) Passed() bool { return len(r.Differences) == 0 }
 
 // Variant is what a configuration is compiled for.
@@ -47,7 +47,7 @@ type Variant struct {
 	// Now is the time by which exceptions expire, unless RealTime holds.
 	Now      time.Time
 	RealTime bool
-	// Inject tells whether there are sidecar profiles.
+	// Inject reports whether there are sidecar profiles.
 	Inject bool
 	// About are the policies that are there, and nil for all.
 	About *About

@@ -27,7 +27,7 @@ type Case struct {
 	Field string
 	// Spec is what is asked of the API server, before defaults and injection.
 	Spec request.Spec
-	// Inject tells whether defaults and sidecars come first.
+	// Inject reports whether defaults and sidecars come first.
 	Inject bool
 	// Now is the time by which exceptions expire, and nil for the real one.
 	Now *time.Time
