@@ -88,7 +88,10 @@ func (f *forger) forge(t *testing.T, good string) []forged {
 		{"another user with the same signature", parts[0] + "." + encoded(t, with(claims, "email", "root@example.org")) + "." + parts[2], "signature"},
 		{"groups of the control plane with the same signature", parts[0] + "." + encoded(t, with(claims, "groups", []string{"system:masters"})) + "." + parts[2], "signature"},
 		{"signed by somebody else", f.sign(t, header, claims), "signature"},
-		{"signed by somebody else, with a key of theirs in the header", f.sign(t, with(header, "jwk", map[string]any{"kty": "RSA"}), claims), "signature"},
+		{"signed by somebody else, with a key of theirs in the header", f.sign(t, with(header, "jwk", map[string]any{
+			"kty": "RSA", "n": base64.RawURLEncoding.EncodeToString(f.key.N.Bytes()), "e": "AQAB",
+		}), claims), "signature"},
+		{"signed by somebody else, with half a key in the header", f.sign(t, with(header, "jwk", map[string]any{"kty": "RSA"}), claims), "malformed"},
 		{"not signed", encoded(t, with(header, "alg", "none")) + "." + parts[1] + ".", "algorithm"},
 		{"not signed, and none in capitals", encoded(t, with(header, "alg", "NONE")) + "." + parts[1] + "." + parts[2], "algorithm"},
 		{"signed with a shared secret", symmetric(), "algorithm"},
