@@ -19,10 +19,10 @@ const (
 )
 
 // Eventually waits until a condition holds. The test fails with the condition's last error if it does not hold within
-// [Deadline].
+// [Deadline]. It waits in a cleanup too, where the test's own context is already canceled.
 func Eventually(t testing.TB, what string, condition func() error) {
 	t.Helper()
-	err := Poll(t.Context(), condition)
+	err := Poll(context.WithoutCancel(t.Context()), condition)
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
