@@ -99,8 +99,15 @@ var layers = []rule{
 	{
 		from:    []string{"internal"},
 		tests:   true,
-		imports: []string{"/webhooks", "/certs", "/cmd", "/test", "k8s.io"},
-		reason:  "helpers below everything know nothing of Kubernetes or of Gatehouse",
+		imports: []string{"/webhooks", "/certs", "/cmd", "/test"},
+		reason:  "helpers below everything know nothing of Gatehouse",
+	},
+	{
+		from:    []string{"internal"},
+		except:  []string{"internal/apierr"},
+		tests:   true,
+		imports: []string{"k8s.io"},
+		reason:  "helpers below everything know nothing of Kubernetes",
 	},
 	{
 		from:    []string{"webhooks/rawcel", "webhooks/strict", "webhooks/podsecurity", "webhooks/workload"},

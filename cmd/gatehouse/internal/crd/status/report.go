@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
