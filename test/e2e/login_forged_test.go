@@ -91,7 +91,7 @@ func (f *forger) forge(t *testing.T, good string) []forged {
 		{"signed by somebody else, with a key of theirs in the header", f.sign(t, with(header, "jwk", map[string]any{
 			"kty": "RSA", "n": base64.RawURLEncoding.EncodeToString(f.key.N.Bytes()), "e": "AQAB",
 		}), claims), "signature"},
-		{"signed by somebody else, with half a key in the header", f.sign(t, with(header, "jwk", map[string]any{"kty": "RSA"}), claims), "malformed"},
+		{"signed by somebody else, with half a key in the header", f.sign(t, with(header, "jwk", map[string]any{"kty": "RSA"}), claims), "signature"},
 		{"not signed", encoded(t, with(header, "alg", "none")) + "." + parts[1] + ".", "algorithm"},
 		{"not signed, and none in capitals", encoded(t, with(header, "alg", "NONE")) + "." + parts[1] + "." + parts[2], "algorithm"},
 		{"signed with a shared secret", symmetric(), "algorithm"},

@@ -1,61 +1,98 @@
 package jwt
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rsa"
-
-	"github.com/go-jose/go-jose/v4"
+	_ "crypto/sha256" // for crypto.SHA256
+	_ "crypto/sha512" // for crypto.SHA384 and crypto.SHA512
+	"math/big"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// algorithms are the signing algorithms that are taken: upstream's nine.
+// algorithm is an accepted signing algorithm.
+type algorithm struct {
+	name string
+	hash crypto.Hash
+	// curve is the only curve of an ECDSA algorithm, and nil for RSA.
+	curve elliptic.Curve
+	// pss selects RSASSA-PSS in place of PKCS #1 v1.5.
+	pss bool
+}
+
+// algorithms are all accepted signing algorithms, the nine of upstream: "none" and
+// symmetric ones are not among them.
 //
 //nolint:gochecknoglobals // constant
-var algorithms = []jose.SignatureAlgorithm{
-	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512,
+var algorithms = []algorithm{
+	{name: "RS256", hash: crypto.SHA256},
+	{name: "RS384", hash: crypto.SHA384},
+	{name: "RS512", hash: crypto.SHA512},
+	{name: "PS256", hash: crypto.SHA256, pss: true},
+	{name: "PS384", hash: crypto.SHA384, pss: true},
+	{name: "PS512", hash: crypto.SHA512, pss: true},
+	{name: "ES256", hash: crypto.SHA256, curve: elliptic.P256()},
+	{name: "ES384", hash: crypto.SHA384, curve: elliptic.P384()},
+	{name: "ES512", hash: crypto.SHA512, curve: elliptic.P521()},
 }
 
-// algorithmNames are the algorithms for people.
+// algorithmNames lists the algorithms in messages.
 const algorithmNames = "RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512"
 
-// minModulusBits is the size from which RSA keys are taken.
+// minModulusBits is the minimum size of RSA keys.
 const minModulusBits = 2048
 
-// findAlgorithm returns the algorithm with this name, a String, and "" if there is
-// none.
-func findAlgorithm(name rawjson.Value) jose.SignatureAlgorithm {
-	for _, a := range algorithms {
-		if name.Is(string(a)) {
-			return a
+// findAlgorithm returns the algorithm with this name, nil if there is none.
+func findAlgorithm(name rawjson.Value) *algorithm {
+	for i := range algorithms {
+		if name.Is(algorithms[i].name) {
+			return &algorithms[i]
 		}
 	}
-	return ""
+	return nil
 }
 
-// fits reports whether the key is one for the algorithm: of its type and size, and
-// not declared for another.
-func fits(a jose.SignatureAlgorithm, key Key) bool {
-	if key.Algorithm != "" && key.Algorithm != string(a) {
+// fits reports whether the key has the type and size that the algorithm requires, and
+// is not declared for another algorithm.
+func (a *algorithm) fits(key Key) bool {
+	if key.Algorithm != "" && key.Algorithm != a.name {
 		return false
 	}
 	switch public := key.Public.(type) {
 	case *rsa.PublicKey:
-		return (a[0] == 'R' || a[0] == 'P') && public != nil && public.N != nil && public.N.BitLen() >= minModulusBits
+		return a.curve == nil && public != nil && public.N != nil && public.N.BitLen() >= minModulusBits
 	case *ecdsa.PublicKey:
-		return public != nil && (a == jose.ES256 && public.Curve == elliptic.P256() ||
-			a == jose.ES384 && public.Curve == elliptic.P384() || a == jose.ES512 && public.Curve == elliptic.P521())
+		return a.curve != nil && public != nil && public.Curve == a.curve
 	}
 	return false
 }
 
-// parseSigned returns the token as its signature is verified, which is go-jose's
-// work. Parse has checked the token, so that there is no second reading of it.
-func (t *Token) parseSigned() (*jose.JSONWebSignature, *Refusal) {
-	signed, err := jose.ParseSignedCompact(t.text, []jose.SignatureAlgorithm{t.algorithm})
-	if err != nil {
-		return nil, refuse(Malformed, "the header is not one of a signature: "+boundedError(err))
+// digest returns the hash of the signed part of a token.
+func (a *algorithm) digest(signed []byte) []byte {
+	h := a.hash.New()
+	h.Write(signed)
+	return h.Sum(nil)
+}
+
+// verify reports whether the signature of the digest is valid. The key must fit the
+// algorithm.
+func (a *algorithm) verify(key crypto.PublicKey, digest, signature []byte) bool {
+	switch public := key.(type) {
+	case *rsa.PublicKey:
+		if a.pss {
+			return rsa.VerifyPSS(public, a.hash, digest, signature, nil) == nil // with a salt of any length, as upstream
+		}
+		return rsa.VerifyPKCS1v15(public, a.hash, digest, signature) == nil
+	case *ecdsa.PublicKey:
+		// RFC 7518, section 3.4: r and s, each as wide as the order of the curve.
+		width := (a.curve.Params().BitSize + 7) / 8
+		if len(signature) != 2*width {
+			return false
+		}
+		r, s := new(big.Int).SetBytes(signature[:width]), new(big.Int).SetBytes(signature[width:])
+		return ecdsa.Verify(public, digest, r, s)
 	}
-	return signed, nil
+	return false
 }

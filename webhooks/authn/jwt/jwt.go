@@ -2,9 +2,9 @@
 // AuthenticationConfiguration, and maps their claims to a user, with the results
 // of the API server's own authenticator.
 //
-// Loading, validation and CEL are upstream's, and go-jose verifies signatures. The
-// rules for claims are our own: they are the hot path, their clock is a parameter,
-// and keys come from a Keys that never fetches because of a forged signature.
+// Loading, validation and CEL are upstream's, and crypto verifies signatures. Parsing
+// and the rules for claims are our own: they are the hot path, their clock is a
+// parameter, and keys come from a Keys that never fetches because of a forged signature.
 package jwt
 
 import (

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/go-jose/go-jose/v4"
-
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -32,10 +30,11 @@ var strict = base64.RawURLEncoding.Strict()
 // Token is a JWT that was taken apart. Nothing in it is verified. It is
 // immutable and safe for concurrent use.
 type Token struct {
-	text      string
-	algorithm jose.SignatureAlgorithm
+	algorithm *algorithm
 	keyID     string
 	issuer    string
+	// signed is the part of the token that the signature covers.
+	signed, signature []byte
 	// claims are the members of the payload, in the order written, each once.
 	claims []claim
 	// registered are the claims that have a meaning of their own.
@@ -99,7 +98,7 @@ func endsBrace(b byte) bool {
 // only from one that has a meaning, such as Iss, which upstream reads as iss; so
 // are base64url with line breaks or with stray bits, text that is not valid
 // UTF-8, and the headers crit and b64, which change what is signed. The header
-// typ is ignored, as upstream does, and Verify uses no key of the header.
+// typ is ignored, as upstream does, and so are keys and certificates in the header.
 func Parse(text string) (*Token, error) {
 	if !Shaped(text) {
 		return nil, refuse(Malformed, "it is not three parts between dots that begin with a JSON object in base64url")
@@ -116,7 +115,7 @@ func Parse(text string) (*Token, error) {
 	}
 	first, last := bytes.IndexByte(raw, '.'), bytes.LastIndexByte(raw, '.')
 
-	t := &Token{text: text}
+	t := &Token{signed: raw[:last]}
 	header, free, err := decode(free, raw[:first])
 	if err != nil {
 		return nil, refuse(Malformed, "the header is "+err.Error())
@@ -125,7 +124,8 @@ func Parse(text string) (*Token, error) {
 	if err != nil {
 		return nil, refuse(Malformed, "the payload is "+err.Error())
 	}
-	if _, _, err = decode(free, raw[last+1:]); err != nil {
+	t.signature, _, err = decode(free, raw[last+1:])
+	if err != nil {
 		return nil, refuse(Malformed, "the signature is "+err.Error())
 	}
 	if r := t.readHeader(header); r != nil {
@@ -189,7 +189,7 @@ func (t *Token) readHeader(text []byte) *Refusal {
 	if !isStringOrNull(alg) {
 		return refuse(Malformed, "the header alg is "+alg.Kind().String()+", want a string")
 	}
-	if t.algorithm = findAlgorithm(alg); t.algorithm == "" {
+	if t.algorithm = findAlgorithm(alg); t.algorithm == nil {
 		return refuse(Algorithm, "it is signed with "+quote(alg.Text())+", want one of "+algorithmNames)
 	}
 	return nil

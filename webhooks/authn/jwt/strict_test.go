@@ -147,13 +147,14 @@ func TestStricterThanUpstream(t *testing.T) {
 	}
 }
 
-// TestOtherHeadersAreIgnored: typ, and keys of the header, as upstream does.
+// TestOtherHeadersAreIgnored: typ as upstream does, and keys and certificates also where
+// upstream cannot read them.
 func TestOtherHeadersAreIgnored(t *testing.T) {
 	t.Parallel()
 	us := compile(t, plain(), issuerKeys())
 	for _, header := range []string{
 		`{"alg":"ES256","typ":"at+jwt"}`, `{"alg":"ES256","typ":5}`, `{"alg":"ES256","cty":"JWT","x5t":"abc"}`, `{"alg":"ES256","kid":null}`,
-		`{"alg":"ES256","jku":"https://elsewhere.example.com"}`,
+		`{"alg":"ES256","x5c":["no certificate"]}`, `{"alg":"ES256","jwk":{"kty":"none"}}`, `{"alg":"ES256","jku":"https://elsewhere.example.com"}`,
 		`{"\u0061lg":"ES\u003256","b64":true}`,
 	} {
 		if v := ours(t, us, signed(t, "ES256", private("ES256"), header, claims(""))); v.no != nil {

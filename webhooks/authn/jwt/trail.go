@@ -19,7 +19,7 @@ type Trail func(step, found string)
 
 // signedWith reports the header.
 func (t Trail) signedWith(token *Token) {
-	found := "signed with " + string(token.algorithm)
+	found := "signed with " + token.algorithm.name
 	if token.keyID == "" {
 		t("header", found+", names no key")
 		return

@@ -82,10 +82,6 @@ func (a *Authenticator) checkSignature(ctx context.Context, t *Token, trail Trai
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("signature not checked: %w", err)
 	}
-	signed, r := t.parseSigned()
-	if r != nil {
-		return r
-	}
 	keys, err := a.keys.Find(ctx, t.keyID)
 	if err != nil {
 		return fmt.Errorf("keys of the issuer: %w", err)
@@ -93,13 +89,18 @@ func (a *Authenticator) checkSignature(ctx context.Context, t *Token, trail Trai
 	if len(keys) == 0 {
 		return refuse(UnknownKey, "the issuer has no key "+quote(t.keyID))
 	}
-	fitted := 0
+	var (
+		digest []byte
+		fitted int
+	)
 	for i := range keys {
-		if !fits(t.algorithm, keys[i]) {
+		if !t.algorithm.fits(keys[i]) {
 			continue
 		}
-		fitted++
-		if _, err := signed.Verify(keys[i].Public); err == nil {
+		if fitted++; fitted == 1 {
+			digest = t.algorithm.digest(t.signed)
+		}
+		if t.algorithm.verify(keys[i].Public, digest, t.signature) {
 			if trail != nil {
 				trail.verifiedWith(&keys[i])
 			}
@@ -107,7 +108,7 @@ func (a *Authenticator) checkSignature(ctx context.Context, t *Token, trail Trai
 		}
 	}
 	if fitted == 0 {
-		return refuse(Algorithm, "it is signed with "+string(t.algorithm)+", and no key "+quote(t.keyID)+
+		return refuse(Algorithm, "it is signed with "+t.algorithm.name+", and no key "+quote(t.keyID)+
 			" of the issuer is for that (RSA keys need "+strconv.Itoa(minModulusBits)+" bits, ES256, ES384 and ES512 the curves P-256, P-384 and P-521)")
 	}
 	return refuse(Signature, "no key "+quote(t.keyID)+" of the issuer verifies the signature, out of "+strconv.Itoa(fitted))
