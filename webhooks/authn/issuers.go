@@ -79,36 +79,10 @@ func digestID(token string) string {
 // refused is the verdict on a token that was not verified.
 func refused(err error) verdict {
 	if no, ok := errors.AsType[*jwt.Refusal](err); ok {
-		return verdict{outcome: No, reason: reasonOf(no.Reason), detail: no.Detail}
+		return verdict{outcome: No, reason: Reason(no.Reason), detail: no.Detail}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return verdict{outcome: Unknown, reason: ReasonDeadline, message: "there was no time to check the token", detail: err.Error()}
 	}
 	return verdict{outcome: Unknown, reason: ReasonKeys, message: "the issuer's keys are not known for now", detail: err.Error()}
-}
-
-// reasonOf is the Reason for one of package jwt.
-func reasonOf(reason jwt.Reason) Reason {
-	switch reason {
-	case jwt.Malformed:
-		return ReasonMalformed
-	case jwt.Algorithm:
-		return ReasonAlgorithm
-	case jwt.UnknownKey:
-		return ReasonUnknownKey
-	case jwt.Signature:
-		return ReasonSignature
-	case jwt.Expired:
-		return ReasonExpired
-	case jwt.NotYetValid:
-		return ReasonNotYetValid
-	case jwt.Audience:
-		return ReasonAudience
-	case jwt.Claims:
-		return ReasonClaims
-	case jwt.Foreign:
-		return ReasonForeign
-	default:
-		return ReasonMalformed
-	}
 }

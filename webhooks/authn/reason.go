@@ -1,5 +1,7 @@
 package authn
 
+import "github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
+
 // Outcome is one of the three answers to a token.
 type Outcome string
 
@@ -37,7 +39,8 @@ func (b Backend) shape() string {
 }
 
 // Reason is why a token had its outcome. The set of reasons is bounded, so that a metric
-// can have it as a label, and none depends on the content of a token.
+// can have it as a label, and none depends on the content of a token. Every jwt.Reason is
+// one.
 type Reason string
 
 const (
@@ -46,34 +49,34 @@ const (
 	// ReasonForeign is a token whose shape belongs to no backend, such as an
 	// expired service account token: every bearer token that no other
 	// authenticator of the API server accepted arrives here.
-	ReasonForeign Reason = "foreign"
+	ReasonForeign = Reason(jwt.Foreign)
 	// ReasonMalformed is a token that is too long, or that begins as an access
 	// token and is not one: cut off, mistyped, wrong check.
-	ReasonMalformed Reason = "malformed"
+	ReasonMalformed = Reason(jwt.Malformed)
 	// ReasonUnknownID is a well-formed access token whose id is not known here.
 	ReasonUnknownID Reason = "unknown-id"
 	// ReasonWrongSecret is an access token of a known id and another hash.
 	ReasonWrongSecret Reason = "wrong-secret"
 	// ReasonExpired is an access token past its expiresAt.
-	ReasonExpired Reason = "expired"
+	ReasonExpired = Reason(jwt.Expired)
 	// ReasonAudience is a token that is good for other audiences only.
-	ReasonAudience Reason = "audience"
+	ReasonAudience = Reason(jwt.Audience)
 	// ReasonGuard is an identity that the guard refused.
 	ReasonGuard Reason = "guard"
 	// ReasonRevoked is a token that a TokenRevocation ends.
 	ReasonRevoked Reason = "revoked"
 	// ReasonUnknownKey is a login token that is signed with a key that is not known
 	// here, or a JWT with a key id that its issuer does not have.
-	ReasonUnknownKey Reason = "unknown-key"
+	ReasonUnknownKey = Reason(jwt.UnknownKey)
 	// ReasonSignature is a token with an invalid signature.
-	ReasonSignature Reason = "signature"
+	ReasonSignature = Reason(jwt.Signature)
 	// ReasonAlgorithm is a JWT signed with an algorithm that is not accepted.
-	ReasonAlgorithm Reason = "algorithm"
+	ReasonAlgorithm = Reason(jwt.Algorithm)
 	// ReasonNotYetValid is a JWT before its nbf.
-	ReasonNotYetValid Reason = "not-yet-valid"
+	ReasonNotYetValid = Reason(jwt.NotYetValid)
 	// ReasonClaims is a JWT whose claims do not pass the configuration's mappings
 	// and rules.
-	ReasonClaims Reason = "claims"
+	ReasonClaims = Reason(jwt.Claims)
 	// ReasonKeys is a JWT of an issuer whose keys are unavailable.
 	ReasonKeys Reason = "keys"
 	// ReasonDeadline is a JWT for which there was no time: its keys took too long, or

@@ -35,19 +35,18 @@ func (a *Authenticator) canGive(ctx context.Context, t *Token, group string) boo
 	if groups.Claim != "" {
 		return strings.HasPrefix(group, a.groups.prefix)
 	}
-	program := a.programs.claims[groups.Expression]
-	if program == nil {
+	if a.expressions.groups == nil {
 		return false
 	}
 	changed, ok := t.changed(func(_ string, value any) any { return replaceStrings(value, group) })
 	if !ok {
 		return true
 	}
-	result, _, err := program.ContextEval(ctx, map[string]any{"claims": claimsValue(changed)})
+	result, _, err := a.expressions.groups.program.ContextEval(ctx, map[string]any{"claims": claimsValue(changed)})
 	if err != nil {
 		return true // for this token's other claims it may be another
 	}
-	list, _ := textList(result)
+	list, _ := stringList(result)
 	return slices.Contains(list, group)
 }
 
@@ -56,8 +55,8 @@ func (a *Authenticator) canGive(ctx context.Context, t *Token, group string) boo
 func (a *Authenticator) excludes(ctx context.Context, t *Token, info *authenticationv1.UserInfo, group string) bool {
 	more := info.DeepCopy()
 	more.Groups = append(more.Groups, group)
-	for _, rule := range a.config.UserValidationRules {
-		program := a.programs.user[rule.Expression]
+	for i := range a.expressions.userRules {
+		program := a.expressions.userRules[i].program
 		if isTrue(ctx, program, "user", userValue(info)) && !isTrue(ctx, program, "user", userValue(more)) {
 			return true
 		}
@@ -76,14 +75,12 @@ func (a *Authenticator) excludes(ctx context.Context, t *Token, info *authentica
 		}
 		return append(slices.Clip(list), strings.TrimPrefix(group, a.groups.prefix))
 	})
-	for _, rule := range a.config.ClaimValidationRules {
-		program := a.programs.claims[rule.Expression]
-		if rule.Claim == claim || ok && program != nil &&
-			isTrue(ctx, program, "claims", claimsValue(t)) && !isTrue(ctx, program, "claims", claimsValue(changed)) {
-			return true
-		}
+	if slices.ContainsFunc(a.required, func(r requirement) bool { return r.claim.text == claim }) {
+		return true
 	}
-	return false
+	return ok && slices.ContainsFunc(a.expressions.claimRules, func(r rule) bool {
+		return isTrue(ctx, r.program, "claims", claimsValue(t)) && !isTrue(ctx, r.program, "claims", claimsValue(changed))
+	})
 }
 
 // isTrue reports whether a rule holds.

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/apis/apiserver/validation"
-	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -15,20 +14,18 @@ import (
 // Authenticator verifies the tokens of one issuer and maps their claims. It is
 // immutable and safe for concurrent use.
 type Authenticator struct {
-	issuer    string
-	audiences []string
-	keys      Keys
-	username  mapping
-	groups    mapping
-	uid       mapping
-	required  []requirement
-	// expressions are the compiled CEL expressions, nil where there are none.
-	expressions authenticationcel.CELMapper
+	issuer      string
+	audiences   []string
+	keys        Keys
+	username    mapping
+	groups      mapping
+	uid         mapping
+	required    []requirement
+	expressions expressions
 	warnings    []Warning
 
-	// config and programs are for trails alone.
-	config   *apiserver.JWTAuthenticator
-	programs programs
+	// config is for trails alone.
+	config *apiserver.JWTAuthenticator
 }
 
 // mapping is a claim that becomes a part of the user. Its zero value maps nothing.
@@ -41,6 +38,8 @@ type mapping struct {
 type requirement struct {
 	claim name
 	value string
+	// path is its place in the configuration, for trails.
+	path string
 }
 
 // name is the name of a claim, as text and as rawjson.AppendString writes it.
@@ -64,8 +63,8 @@ const dynHint = "; hint: what a claim holds is not known before there is a token
 // server's own ways out, and there is none to choose from here. If there are any,
 // there is no Authenticator.
 func Compile(config *apiserver.JWTAuthenticator, keys Keys) (*Authenticator, field.ErrorList) {
-	recorded := recorder{authenticationcel.NewDefaultCompiler(), newPrograms()}
-	mapper, errs := validation.CompileAndValidateJWTAuthenticator(&recorded, *config, nil)
+	recorded := newRecorder()
+	_, errs := validation.CompileAndValidateJWTAuthenticator(recorded, *config, nil)
 	for _, err := range errs {
 		if strings.Contains(err.Detail, "cannot be range of a comprehension") {
 			err.Detail += dynHint
@@ -84,17 +83,16 @@ func Compile(config *apiserver.JWTAuthenticator, keys Keys) (*Authenticator, fie
 		keys:        keys,
 		username:    prefixed(config.ClaimMappings.Username),
 		groups:      prefixed(config.ClaimMappings.Groups),
-		expressions: mapper,
+		expressions: recorded.expressions(config),
 		warnings:    warnings(config),
 		config:      config.DeepCopy(),
-		programs:    recorded.programs,
 	}
 	if claim := config.ClaimMappings.UID.Claim; claim != "" {
 		a.uid.claim = newName(claim)
 	}
-	for _, rule := range config.ClaimValidationRules {
+	for i, rule := range config.ClaimValidationRules {
 		if rule.Claim != "" {
-			a.required = append(a.required, requirement{newName(rule.Claim), rule.RequiredValue})
+			a.required = append(a.required, requirement{newName(rule.Claim), rule.RequiredValue, claimRulePath(i)})
 		}
 	}
 	return a, nil

@@ -3,185 +3,174 @@ package jwt
 import (
 	"context"
 	"fmt"
+	"strconv"
 
+	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/apis/apiserver"
 	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
-	"k8s.io/apiserver/pkg/cel/lazy"
 )
 
-// evaluation evaluates the expressions of one configuration on one token. It is
-// nil if there is none that looks at claims.
-type evaluation struct {
-	ctx    context.Context //nolint:containedctx // lives as long as one call of Verify
-	claims *lazy.MapValue
+// expression is a compiled CEL expression.
+type expression struct {
+	text    string
+	program cel.Program
 }
 
-func (a *Authenticator) evaluation(ctx context.Context, t *Token) *evaluation {
-	x := &a.expressions
-	if x.Username == nil && x.Groups == nil && x.UID == nil && x.Extra == nil && x.ClaimValidationRules == nil {
+// expressions are those of a configuration. A mapping without one is nil.
+type expressions struct {
+	username, groups, uid *expression
+	extra                 []extraMapping
+	claimRules, userRules []rule
+}
+
+// extraMapping maps claims to a key of extra.
+type extraMapping struct {
+	expression
+
+	key string
+}
+
+// recorder is upstream's compiler and keeps each program by its text. Upstream's mappers
+// evaluate several programs together and return nothing of those beside one that fails.
+type recorder struct {
+	authenticationcel.Compiler
+
+	claims, user map[string]cel.Program
+}
+
+func newRecorder() *recorder {
+	return &recorder{authenticationcel.NewDefaultCompiler(), map[string]cel.Program{}, map[string]cel.Program{}}
+}
+
+// CompileClaimsExpression implements authenticationcel.Compiler.
+func (r *recorder) CompileClaimsExpression(expression authenticationcel.ExpressionAccessor) (authenticationcel.CompilationResult, error) {
+	result, err := r.Compiler.CompileClaimsExpression(expression)
+	r.claims[expression.GetExpression()] = result.Program
+	return result, err
+}
+
+// CompileUserExpression implements authenticationcel.Compiler.
+func (r *recorder) CompileUserExpression(expression authenticationcel.ExpressionAccessor) (authenticationcel.CompilationResult, error) {
+	result, err := r.Compiler.CompileUserExpression(expression)
+	r.user[expression.GetExpression()] = result.Program
+	return result, err
+}
+
+// expressions returns those of a configuration that has been compiled.
+func (r *recorder) expressions(config *apiserver.JWTAuthenticator) expressions {
+	mapping := func(text string) *expression {
+		if text == "" {
+			return nil
+		}
+		return &expression{text, r.claims[text]}
+	}
+	m := &config.ClaimMappings
+	x := expressions{username: mapping(m.Username.Expression), groups: mapping(m.Groups.Expression), uid: mapping(m.UID.Expression)}
+	for _, e := range m.Extra {
+		x.extra = append(x.extra, extraMapping{*mapping(e.ValueExpression), e.Key})
+	}
+	for i, one := range config.ClaimValidationRules {
+		if one.Expression != "" {
+			x.claimRules = append(x.claimRules, rule{expression{one.Expression, r.claims[one.Expression]}, claimRulePath(i), one.Message})
+		}
+	}
+	for i, one := range config.UserValidationRules {
+		path := "userValidationRules[" + strconv.Itoa(i) + "]"
+		x.userRules = append(x.userRules, rule{expression{one.Expression, r.user[one.Expression]}, path, one.Message})
+	}
+	return x
+}
+
+// evaluation evaluates expressions on the claims of one token. It is nil for a
+// configuration without any.
+type evaluation struct {
+	ctx    context.Context //nolint:containedctx // lives as long as one call of Verify
+	claims map[string]any
+}
+
+func (x *expressions) evaluation(ctx context.Context, t *Token) *evaluation {
+	if x.username == nil && x.groups == nil && x.uid == nil && x.extra == nil && x.claimRules == nil {
 		return nil
 	}
-	return &evaluation{ctx: ctx, claims: claimsValue(t)}
+	return &evaluation{ctx: ctx, claims: map[string]any{"claims": claimsValue(t)}}
 }
 
 // text evaluates an expression that results in a string.
-func (e *evaluation) text(expression authenticationcel.ClaimsMapper, what string) (string, error) {
-	result, err := expression.EvalClaimMapping(e.ctx, e.claims)
+func (e *evaluation) text(x *expression, what string) (string, error) {
+	result, _, err := x.program.ContextEval(e.ctx, e.claims)
 	if err != nil {
-		return "", failed(e.ctx, what, err)
+		return "", failed(e.ctx, what, x, err)
 	}
-	if result.EvalResult.Type() != types.StringType {
-		return "", refuse(Claims, "the "+what+" expression results in a "+bounded(result.EvalResult.Type().TypeName())+", want a string")
-	}
-	text, ok := result.EvalResult.Value().(string)
+	text, ok := result.(types.String)
 	if !ok {
-		return "", refuse(Claims, "the "+what+" expression results in no string")
+		return "", refuse(Claims, "the "+what+" expression results in a "+bounded(result.Type().TypeName())+", want a string")
 	}
-	return text, nil
+	return string(text), nil
 }
 
-// texts evaluates an expression that results in a string or a list of strings.
-func (e *evaluation) texts(expression authenticationcel.ClaimsMapper, what string) ([]string, error) {
-	result, err := expression.EvalClaimMapping(e.ctx, e.claims)
+// list evaluates an expression that results in a string or a list of strings.
+func (e *evaluation) list(x *expression, what string) ([]string, error) {
+	result, _, err := x.program.ContextEval(e.ctx, e.claims)
 	if err != nil {
-		return nil, failed(e.ctx, what, err)
+		return nil, failed(e.ctx, what, x, err)
 	}
-	list, ok := textList(result.EvalResult)
+	list, ok := stringList(result)
 	if !ok {
 		return nil, refuse(Claims, "the "+what+" expression does not result in a string or a list of strings")
 	}
 	return list, nil
 }
 
-// extra adds the results of the extra mappings to a map, which may be nil.
-func (e *evaluation) extra(expressions authenticationcel.ClaimsMapper, extra map[string]authenticationv1.ExtraValue) (map[string]authenticationv1.ExtraValue, error) {
-	results, err := expressions.EvalClaimMappings(e.ctx, e.claims)
-	if err != nil {
-		return nil, failed(e.ctx, "extra", err)
-	}
-	for _, result := range results {
-		mapping, ok := result.ExpressionAccessor.(*authenticationcel.ExtraMappingExpression)
-		if !ok {
-			return nil, fmt.Errorf("extra mapping is a %T", result.ExpressionAccessor)
-		}
-		list, ok := textList(result.EvalResult)
-		if !ok {
-			return nil, refuse(Claims, "the expression for the extra key "+quote(mapping.Key)+" does not result in a string or a list of strings")
-		}
-		if len(list) == 0 {
-			continue
-		}
-		if extra == nil {
-			extra = make(map[string]authenticationv1.ExtraValue, len(results))
-		}
-		extra[mapping.Key] = list
-	}
-	return extra, nil
-}
-
-func (a *Authenticator) checkClaimRules(e *evaluation) error {
-	if a.expressions.ClaimValidationRules == nil {
-		return nil
-	}
-	results, err := a.expressions.ClaimValidationRules.EvalClaimMappings(e.ctx, e.claims)
-	if err != nil {
-		return failed(e.ctx, "claim validation", err)
-	}
-	return holds(results, "claim")
-}
-
-func (a *Authenticator) checkUserRules(ctx context.Context, info *authenticationv1.UserInfo) error {
-	if a.expressions.UserValidationRules == nil {
-		return nil
-	}
-	results, err := a.expressions.UserValidationRules.EvalUser(ctx, userValue(info))
-	if err != nil {
-		return failed(ctx, "user validation", err)
-	}
-	return holds(results, "user")
-}
-
-// holds checks that every rule results in true.
-func holds(results []authenticationcel.EvaluationResult, what string) error {
-	for _, result := range results {
-		if held, ok := result.EvalResult.(types.Bool); ok && bool(held) {
-			continue
-		}
-		detail := "the " + what + " validation expression " + quote(result.ExpressionAccessor.GetExpression())
-		if result.EvalResult.Type() != types.BoolType {
-			return refuse(Claims, detail+" results in no boolean")
-		}
-		detail += " failed"
-		if message := message(result.ExpressionAccessor); message != "" {
-			detail += ": " + message
-		}
-		return refuse(Claims, detail)
-	}
-	return nil
-}
-
-// message is what the configuration says about a rule that does not hold.
-func message(rule authenticationcel.ExpressionAccessor) string {
-	switch rule := rule.(type) {
-	case *authenticationcel.ClaimValidationCondition:
-		return rule.Message
-	case *authenticationcel.UserValidationCondition:
-		return rule.Message
-	}
-	return ""
-}
-
-// failed is the outcome of an expression that could not be evaluated: a no, for
-// the same token will fail again, unless the time was up.
-func failed(ctx context.Context, what string, err error) error {
+// failed is the outcome of an expression that could not be evaluated: a no, for the same
+// token will fail again, unless the time was up.
+func failed(ctx context.Context, what string, x *expression, err error) error {
 	if over := ctx.Err(); over != nil {
 		return fmt.Errorf("%s not evaluated: %w", what, over)
 	}
+	// In upstream's words.
+	err = fmt.Errorf("expression '%s' resulted in error: %w", x.text, err)
 	return refuse(Claims, "the "+what+" expression cannot be evaluated: "+boundedError(err))
 }
 
-// textList is the value as a list of strings, without empty ones, as upstream
-// converts it. Null is an empty list.
-func textList(value ref.Val) ([]string, bool) {
-	switch value.Type().TypeName() {
-	case types.StringType.TypeName():
-		text, ok := value.Value().(string)
-		if !ok || text == "" {
-			return nil, ok
-		}
-		return []string{text}, true
-	case types.NullType.TypeName():
+// stringList returns the value as a list of strings, without empty ones, as upstream
+// converts it, and whether it is one. Null is an empty list.
+func stringList(value ref.Val) ([]string, bool) {
+	switch value := value.(type) {
+	case types.String:
+		return appendNonEmpty(nil, string(value)), true
+	case types.Null:
 		return nil, true
-	case types.ListType.TypeName():
-		var list []string
-		switch elements := value.Value().(type) {
-		case []any:
-			for _, element := range elements {
-				text, ok := element.(string)
-				if !ok {
-					return nil, false
-				}
-				list = appendText(list, text)
-			}
-		case []ref.Val:
-			for _, element := range elements {
-				text, ok := element.Value().(string)
-				if !ok {
-					return nil, false
-				}
-				list = appendText(list, text)
-			}
-		default:
-			return nil, false
-		}
-		return list, true
 	}
-	return nil, false
+	if value.Type().TypeName() != types.ListType.TypeName() {
+		return nil, false
+	}
+	var list []string
+	switch elements := value.Value().(type) {
+	case []any:
+		for _, element := range elements {
+			text, ok := element.(string)
+			if !ok {
+				return nil, false
+			}
+			list = appendNonEmpty(list, text)
+		}
+	case []ref.Val:
+		for _, element := range elements {
+			text, ok := element.Value().(string)
+			if !ok {
+				return nil, false
+			}
+			list = appendNonEmpty(list, text)
+		}
+	default:
+		return nil, false
+	}
+	return list, true
 }
 
-func appendText(list []string, text string) []string {
+func appendNonEmpty(list []string, text string) []string {
 	if text == "" {
 		return list
 	}

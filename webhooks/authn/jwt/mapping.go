@@ -2,6 +2,7 @@ package jwt
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -25,14 +26,11 @@ func (a *Authenticator) mapUser(ctx context.Context, t *Token, proof *Proof, tra
 	if r := a.distributed(t); r != nil {
 		return r
 	}
-	e := a.evaluation(ctx, t)
+	e := a.expressions.evaluation(ctx, t)
 	if err := a.mapParts(t, &proof.User, proof.ID, e, trail); err != nil {
 		return err
 	}
-	if trail != nil {
-		a.reportRules(ctx, t, &proof.User, e, trail)
-	}
-	return a.checkRules(ctx, t, &proof.User, e)
+	return a.checkRules(ctx, t, &proof.User, e, trail)
 }
 
 // mapParts maps each part of the user.
@@ -59,24 +57,8 @@ func (a *Authenticator) mapParts(t *Token, info *authenticationv1.UserInfo, toke
 	if err != nil {
 		return err
 	}
-	if trail != nil {
-		a.reportExtra(tokenID, e, trail)
-	}
-	info.Extra, err = a.mapExtra(tokenID, e)
+	info.Extra, err = a.mapExtra(tokenID, e, trail)
 	return err
-}
-
-// checkRules applies the rules to the claims and to the user.
-func (a *Authenticator) checkRules(ctx context.Context, t *Token, info *authenticationv1.UserInfo, e *evaluation) error {
-	for i := range a.required {
-		if r := a.required[i].check(t); r != nil {
-			return r
-		}
-	}
-	if err := a.checkClaimRules(e); err != nil {
-		return err
-	}
-	return a.checkUserRules(ctx, info)
 }
 
 // distributed refuses a token whose groups are at another place. Upstream would
@@ -101,8 +83,8 @@ func (a *Authenticator) distributed(t *Token) *Refusal {
 }
 
 func (a *Authenticator) mapUsername(t *Token, e *evaluation) (string, error) {
-	if a.expressions.Username != nil {
-		username, err := e.text(a.expressions.Username, "username")
+	if a.expressions.username != nil {
+		username, err := e.text(a.expressions.username, "username")
 		if err != nil {
 			return "", err
 		}
@@ -136,8 +118,8 @@ func (m *mapping) prefixed(v rawjson.Value) string {
 }
 
 func (a *Authenticator) mapGroups(t *Token, e *evaluation) ([]string, error) {
-	if a.expressions.Groups != nil {
-		return e.texts(a.expressions.Groups, "groups")
+	if a.expressions.groups != nil {
+		return e.list(a.expressions.groups, "groups")
 	}
 	if len(a.groups.claim.quoted) == 0 {
 		return nil, nil
@@ -170,33 +152,54 @@ func (a *Authenticator) mapUID(t *Token, e *evaluation) (string, error) {
 		}
 		return uid.Text(), nil
 	}
-	if a.expressions.UID == nil {
+	if a.expressions.uid == nil {
 		return "", nil
 	}
-	return e.text(a.expressions.UID, "uid")
+	return e.text(a.expressions.uid, "uid")
 }
 
-func (a *Authenticator) mapExtra(tokenID string, e *evaluation) (map[string]authenticationv1.ExtraValue, error) {
+// mapExtra maps the keys of extra. As upstream, an expression that cannot be evaluated is
+// the error also if one before it results in another type.
+func (a *Authenticator) mapExtra(tokenID string, e *evaluation, trail Trail) (map[string]authenticationv1.ExtraValue, error) {
 	var extra map[string]authenticationv1.ExtraValue
 	if id := authenticationtokenjwt.CredentialIDForJTI(tokenID); id != "" {
 		extra = map[string]authenticationv1.ExtraValue{user.CredentialIDKey: {id}}
+		if trail != nil {
+			trail("extra", user.CredentialIDKey+" = "+quote(id)+`, from the claim "jti"`)
+		}
 	}
-	if a.expressions.Extra == nil {
-		return extra, nil
+	var broken, mismatch error
+	for i := range a.expressions.extra {
+		x := &a.expressions.extra[i]
+		if broken != nil {
+			if trail != nil {
+				trail.extra(x, "not looked at")
+			}
+			continue
+		}
+		result, _, err := x.program.ContextEval(e.ctx, e.claims)
+		if err != nil {
+			broken = failed(e.ctx, "extra", &x.expression, err)
+			if trail != nil {
+				trail.extra(x, whyNot(e.ctx, err))
+			}
+			continue
+		}
+		values, ok := stringList(result)
+		if !ok {
+			mismatch = cmp.Or(mismatch, error(refuse(Claims, "the expression for the extra key "+quote(x.key)+" does not result in a string or a list of strings")))
+		}
+		if trail != nil {
+			trail.extraValues(x, values, ok)
+		}
+		if len(values) > 0 {
+			if extra == nil {
+				extra = make(map[string]authenticationv1.ExtraValue, len(a.expressions.extra))
+			}
+			extra[x.key] = values
+		}
 	}
-	return e.extra(a.expressions.Extra, extra)
-}
-
-// check: the claim must have its value, which is a string.
-func (r *requirement) check(t *Token) *Refusal {
-	value, no := textClaim(t, r.claim)
-	if no != nil {
-		return no
-	}
-	if text := value.Text(); text != r.value {
-		return refuse(Claims, "the claim "+quote(r.claim.text)+" is "+quote(text)+", want "+quote(r.value))
-	}
-	return nil
+	return extra, cmp.Or(broken, mismatch)
 }
 
 // textClaim finds a claim that must be there and be a string. As in upstream's

@@ -1,10 +1,12 @@
 package jwt
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/google/cel-go/common/types"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -73,6 +75,41 @@ func (t Trail) mapped(part string, values []string, err error, from string) {
 	default:
 		t(part, orNone(quoteSome(values))+", "+from)
 	}
+}
+
+// extra reports a key of extra.
+func (t Trail) extra(x *extraMapping, found string) {
+	t("extra", bounded(x.key)+" = "+found+", "+from("", "", x.text))
+}
+
+// extraValues reports the values of a key of extra.
+func (t Trail) extraValues(x *extraMapping, values []string, ok bool) {
+	if !ok {
+		t.extra(x, "error: no string and no list of strings")
+		return
+	}
+	t.extra(x, orNone(quoteSome(values)))
+}
+
+const notLookedAt = "not looked at: "
+
+// rule reports the result of a rule, or why it could not be evaluated.
+func (t Trail) rule(ctx context.Context, r *rule, held types.Bool, isBool bool, err error) {
+	found := strconv.FormatBool(bool(held))
+	if err != nil {
+		found = whyNot(ctx, err)
+	} else if !isBool {
+		found = "error: results in no boolean"
+	}
+	t(r.path, found+": "+bounded(r.text))
+}
+
+// whyNot returns why an expression could not be evaluated.
+func whyNot(ctx context.Context, err error) string {
+	if ctx.Err() != nil {
+		return "no time"
+	}
+	return "error: " + boundedError(err)
 }
 
 // fromEither is from for a mapping of a user name or of groups.

@@ -1,0 +1,104 @@
+package jwt
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+
+	"github.com/google/cel-go/common/types"
+	authenticationv1 "k8s.io/api/authentication/v1"
+)
+
+// rule is an expression that must result in true.
+type rule struct {
+	expression
+
+	// path is its place in the configuration, for trails, and message the words for a token
+	// that violates it.
+	path, message string
+}
+
+func claimRulePath(i int) string { return "claimValidationRules[" + strconv.Itoa(i) + "]" }
+
+// checkRules applies the rules in upstream's order: claims that must have a value, up to
+// one that does not have it; then all expressions about claims; then, if all of these
+// hold, those about the user. The trail gets what each results in.
+func (a *Authenticator) checkRules(ctx context.Context, t *Token, info *authenticationv1.UserInfo, e *evaluation, trail Trail) error {
+	var no error
+	for i := range a.required {
+		if no = a.required[i].check(t, trail, no); no != nil && trail == nil {
+			return no
+		}
+	}
+	if rules := a.expressions.claimRules; rules != nil {
+		no = cmp.Or(no, checkRules(ctx, rules, e.claims, "claim", trail, no != nil))
+	}
+	if rules := a.expressions.userRules; rules != nil && (no == nil || trail != nil) {
+		no = cmp.Or(no, checkRules(ctx, rules, map[string]any{"user": userValue(info)}, "user", trail, no != nil))
+	}
+	if trail != nil {
+		a.reportBreakGlass(ctx, t, info, trail)
+	}
+	return no
+}
+
+// checkRules applies rules to variables. As upstream, a rule that cannot be evaluated is the
+// error also if one before it is violated. With skip the rules are only reported.
+func checkRules(ctx context.Context, rules []rule, variables map[string]any, what string, trail Trail, skip bool) error {
+	var broken, violated error
+	for i := range rules {
+		r := &rules[i]
+		if skip || broken != nil {
+			if trail != nil {
+				trail(r.path, notLookedAt+bounded(r.text))
+			}
+			continue
+		}
+		result, _, err := r.program.ContextEval(ctx, variables)
+		held, isBool := result.(types.Bool)
+		switch {
+		case err != nil:
+			broken = failed(ctx, what+" validation", &r.expression, err)
+		case !isBool:
+			violated = cmp.Or(violated, r.refusal(what, " results in no boolean"))
+		case !bool(held):
+			violated = cmp.Or(violated, r.refusal(what, " failed"))
+		}
+		if trail != nil {
+			trail.rule(ctx, r, held, isBool, err)
+		}
+	}
+	return cmp.Or(broken, violated)
+}
+
+// refusal refuses a token because of a rule.
+func (r *rule) refusal(what, problem string) error {
+	detail := "the " + what + " validation expression " + quote(r.text) + problem
+	if r.message != "" && problem == " failed" {
+		detail += ": " + r.message
+	}
+	return refuse(Claims, detail)
+}
+
+// check returns an error if the claim does not have its value, and the error of a
+// requirement before it, if there is one.
+func (r *requirement) check(t *Token, trail Trail, before error) error {
+	if before != nil {
+		trail(r.path, notLookedAt+"the claim "+quote(r.claim.text)+" must be "+quote(r.value))
+		return before
+	}
+	value, no := textClaim(t, r.claim)
+	if no == nil && value.Text() != r.value {
+		no = refuse(Claims, "the claim "+quote(r.claim.text)+" is "+quote(value.Text())+", want "+quote(r.value))
+	}
+	if no != nil {
+		if trail != nil {
+			trail(r.path, "false: "+no.Detail)
+		}
+		return no
+	}
+	if trail != nil {
+		trail(r.path, "true: the claim "+quote(r.claim.text)+" is "+quote(r.value))
+	}
+	return nil
+}
