@@ -10,12 +10,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
 	"gomodules.xyz/jsonpatch/v2"
 
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -30,16 +30,12 @@ const (
 	maxAuditKey = 63
 )
 
-// appendPatch appends patch and patchType. The patch is base64 of its JSON.
+// appendPatch appends patch and patchType. The patch is base64 of its JSON, which is
+// written behind dst for as long as it takes to encode it. With an error dst is returned as it was.
 func appendPatch(dst []byte, patches []jsonpatch.Operation) ([]byte, error) {
-	buffer := buffers.Get().(*[]byte)
-	defer func() {
-		if cap(*buffer) <= maxPooled {
-			buffers.Put(buffer)
-		}
-	}()
-	patch := (*buffer)[:0]
-	patch = append(patch, '[')
+	dst = append(dst, `,"patch":"`...)
+	start := len(dst)
+	patch := append(dst, '[')
 	for i := range patches {
 		op := &patches[i]
 		if i > 0 {
@@ -70,9 +66,9 @@ func appendPatch(dst []byte, patches []jsonpatch.Operation) ([]byte, error) {
 		patch = append(patch, '}')
 	}
 	patch = append(patch, ']')
-	*buffer = patch
-	dst = append(dst, `,"patch":"`...)
-	dst = base64.StdEncoding.AppendEncode(dst, patch)
+	end := len(patch)
+	dst = base64.StdEncoding.AppendEncode(patch, patch[start:])
+	dst = append(dst[:start], dst[end:]...)
 	return append(dst, `","patchType":"JSONPatch"`...), nil
 }
 
@@ -129,27 +125,12 @@ func bound(s string, runes int, lines bool) string {
 	if len(s) <= runes && strings.IndexFunc(s, bad) < 0 {
 		return s
 	}
-	return clip(strings.Map(func(r rune) rune {
+	return truncate.Runes(strings.Map(func(r rune) rune {
 		if bad(r) {
 			return ' '
 		}
 		return r
 	}, s), runes)
-}
-
-// clip cuts a string to a number of runes and marks the cut.
-func clip(s string, runes int) string {
-	if len(s) <= runes || utf8.RuneCountInString(s) <= runes {
-		return s
-	}
-	n := 0
-	for i := range s {
-		if n == runes-1 {
-			return s[:i] + "…"
-		}
-		n++
-	}
-	return s
 }
 
 func appendStrings(dst []byte, list []string) []byte {
@@ -165,10 +146,5 @@ func appendStrings(dst []byte, list []string) []byte {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// buffers are reused between requests, up to maxPooled: one large object must not
-// keep its memory.
-//
-//nolint:gochecknoglobals // a pool is shared by its nature
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
-
+// maxPooled bounds the buffers that are kept between requests.
 const maxPooled = 256 << 10

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -32,7 +33,7 @@ func envelope(buffer []rawjson.Member, body []byte, kind, part string) (apiVersi
 			return apiVersion, nil, values, errors.New("the review's member names must be written without escapes")
 		}
 		if name, dup := duplicate(members, i); dup {
-			return apiVersion, nil, values, fmt.Errorf("member %q occurs twice in the review", clip(name, 64))
+			return apiVersion, nil, values, fmt.Errorf("member %q occurs twice in the review", truncate.Runes(name, 64))
 		}
 		if m.Depth > 1 {
 			continue

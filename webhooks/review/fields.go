@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -69,7 +70,7 @@ func (d *fieldReader) members(parent, name string, v rawjson.Value) rawjson.Valu
 	switch v.Kind() {
 	case rawjson.Object:
 		if key, dup := v.DuplicateKey(); dup {
-			d.fail(parent, name, fmt.Sprintf("written with each member once, but %q occurs twice", clip(key, 64)))
+			d.fail(parent, name, fmt.Sprintf("written with each member once, but %q occurs twice", truncate.Runes(key, 64)))
 		}
 		return v
 	case rawjson.Null:

@@ -3,6 +3,8 @@ package review
 import (
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // The limits of the API server for the warnings of one request, in runes: when
@@ -61,7 +63,7 @@ func cutToFit(list []string) []string {
 	cut := make([]string, 0, len(list))
 	size, shown := 0, 0
 	for _, warning := range list {
-		warning = clip(warning, maxWarningRunes)
+		warning = truncate.Runes(warning, maxWarningRunes)
 		if seen[warning] {
 			continue
 		}

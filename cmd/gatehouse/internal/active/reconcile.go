@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -18,9 +19,10 @@ import (
 // active together, compile, activate, report.
 type Reconciler struct {
 	// Dir is the directory, "" without one.
-	Dir       string
-	Current   *Active
-	Cluster   *ClusterLookup
+	Dir     string
+	Current *Active
+	// Cluster is where policies and profiles look up objects. Without one they look into the directory.
+	Cluster   *cluster.Cluster
 	Providers *IdentityProviders
 	// Resources are nil without custom resources.
 	Resources CustomResources
@@ -76,6 +78,10 @@ const (
 // firstRead bounds how long a start waits for the first reading of the custom resources.
 const firstRead = 5 * time.Second
 
+// maxLookupWait bounds how long the activation of a configuration waits for what it looks up. What is not there in time is
+// logged and measured by its source; until it is there, decisions that need it are "cannot decide".
+const maxLookupWait = 5 * time.Second
+
 // errIncomplete keeps a server from being ready before its custom resources are active.
 var errIncomplete = errors.New("not all custom resources are in use yet")
 
@@ -101,7 +107,7 @@ func (r *Reconciler) Start(ctx context.Context, documents *config.Config, found 
 		waiting, cancel := context.WithTimeout(ctx, firstRead)
 		defer cancel()
 		_ = r.Resources.Wait(waiting) // what is missing is logged, and keeps this from being ready
-		complete = r.Cluster.ready() == nil
+		complete = r.clusterReady() == nil
 		r.resources = r.Resources.All()
 	}
 	if err := r.activate(ctx, documents, true); err != nil {
@@ -170,7 +176,7 @@ func (r *Reconciler) Run(ctx context.Context, state string) {
 
 // Ready returns an error until everything that was there at the start has been read and is active.
 func (r *Reconciler) Ready() error {
-	if err := r.Cluster.ready(); err != nil {
+	if err := r.clusterReady(); err != nil {
 		return err
 	}
 	return r.Whole()
@@ -202,7 +208,7 @@ func (r *Reconciler) reconcileDocuments(ctx context.Context, documents *config.C
 
 // reconcileResources activates the custom resources if they have changed.
 func (r *Reconciler) reconcileResources(ctx context.Context) {
-	read := r.Cluster.ready() == nil
+	read := r.clusterReady() == nil
 	if all := r.Resources.All(); !sameResources(all, r.resources) {
 		r.resources = all
 		merged := r.merge(r.documents, all)
@@ -313,7 +319,9 @@ func (r *Reconciler) activate(ctx context.Context, documents *config.Config, tol
 	if err == nil {
 		r.lookups = next.lookups
 	}
-	r.Cluster.release(r.lookups.cluster)
+	if r.Cluster != nil {
+		r.Cluster.Keep(r.lookups.cluster) // it stops watching what the active configuration does not look up
+	}
 	r.Providers.release(r.lookups.identities)
 	if err != nil {
 		return err
@@ -330,7 +338,7 @@ func (r *Reconciler) activate(ctx context.Context, documents *config.Config, tol
 // prepare connects a configuration with what it looks up. NewServices is false if its identity providers are those of the
 // active configuration, so that nothing has to be waited for.
 func (r *Reconciler) prepare(ctx context.Context, merged *config.Config, newServices bool) (lookups, error) {
-	view := r.Cluster.provide(ctx, merged)
+	view := r.provideCluster(ctx, merged)
 	identities, err := r.Providers.provide(ctx, merged, newServices)
 	if err != nil {
 		return lookups{}, err
@@ -340,6 +348,27 @@ func (r *Reconciler) prepare(ctx context.Context, merged *config.Config, newServ
 	}
 	merged.Policy.KeepBroken = true
 	return lookups{cluster: view, identities: identities}, nil
+}
+
+// provideCluster connects a configuration with the cluster, and waits for the objects that it names to be read. At a start no
+// review comes before they are.
+func (r *Reconciler) provideCluster(ctx context.Context, c *config.Config) *cluster.View {
+	if r.Cluster == nil {
+		return nil
+	}
+	view := r.Cluster.Provide(&c.Policy, &c.Sidecar) //nolint:contextcheck // what is watched lives longer than this call
+	ctx, cancel := context.WithTimeout(ctx, maxLookupWait)
+	defer cancel()
+	_ = view.Wait(ctx)
+	return view
+}
+
+// clusterReady returns an error that names what has not been read since the start.
+func (r *Reconciler) clusterReady() error {
+	if r.Cluster == nil {
+		return nil
+	}
+	return r.Cluster.Ready()
 }
 
 // notify reports what became of the custom resources.

@@ -55,7 +55,7 @@ spec: {sha256: `+hash+`, user: {username: ci}, expiresAt: "2000-02-01T00:00:00Z"
 		resources := &handed{changed: make(chan struct{}, 1)}
 		resources.hand(token, customPolicy(t, 1, "p", "true"))
 		current := &Active{Log: log, Metrics: metrics, Seed: maphash.MakeSeed()}
-		c := &Reconciler{Current: current, Cluster: &ClusterLookup{}, Providers: providers, Resources: resources}
+		c := &Reconciler{Current: current, Providers: providers, Resources: resources}
 		loaded, found := c.Read()
 		loaded.Authn.Now = time.Now
 		if err := c.Start(t.Context(), loaded, found); err != nil {

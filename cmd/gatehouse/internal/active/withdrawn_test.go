@@ -54,7 +54,7 @@ spec: {sha256: %s, user: {username: %s}, expiresAt: %q}
 	t.Cleanup(providers.Close)
 	current := &Active{Dir: s.Dir, Log: log, Metrics: metrics, Seed: maphash.MakeSeed()}
 	t.Cleanup(current.Reminder.Stop)
-	s.Reconciler = &Reconciler{Dir: s.Dir, Current: current, Cluster: &ClusterLookup{}, Providers: providers, Resources: resources}
+	s.Reconciler = &Reconciler{Dir: s.Dir, Current: current, Providers: providers, Resources: resources}
 	loaded, found := s.Read()
 	if err := s.Start(t.Context(), loaded, found); err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestDirectoryThatLosesItsDocuments(t *testing.T) {
 
 	empty := t.TempDir()
 	loaded, found := config.InspectBeside(empty)
-	again := &Reconciler{Dir: empty, Current: s.Current, Cluster: &ClusterLookup{}, Providers: s.Providers, Resources: resources}
+	again := &Reconciler{Dir: empty, Current: s.Current, Providers: s.Providers, Resources: resources}
 	_ = s.log.take()
 	if err := again.Start(t.Context(), loaded, found); err != nil {
 		t.Fatalf("no start with an empty directory beside custom resources: %v", err)

@@ -136,7 +136,7 @@ func policyCounts(metrics *telemetry.Telemetry, c *config.Config) map[string]sta
 
 // reports makes what tells of custom resources. Nothing of the cluster needs to be
 // reachable yet.
-func (f *Options) reports(ctx context.Context, access *rest.Config, world *active.ClusterLookup, current *active.Active, log *slog.Logger, metrics *telemetry.Telemetry) (*reporting, error) {
+func (f *Options) reports(ctx context.Context, access *rest.Config, world *cluster.Cluster, current *active.Active, log *slog.Logger, metrics *telemetry.Telemetry) (*reporting, error) {
 	access = rest.CopyConfig(access)
 	access.UserAgent = "gatehouse-status/" + build.Version()
 	access.QPS, access.Burst = reportingQPS, reportingBurst
@@ -167,7 +167,7 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *activ
 		names = []string{install.DefaultRegistration}
 	}
 	if len(names) > 0 {
-		r.registrations = world.Cluster.Registrations(names)
+		r.registrations = world.Registrations(names)
 	}
 	return r, nil
 }

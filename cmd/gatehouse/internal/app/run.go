@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -40,11 +41,13 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	lookup, err := active.NewClusterLookup(access, log, metrics)
+	lookups, err := newCluster(access, log, metrics)
 	if err != nil {
 		return err
 	}
-	defer lookup.Close()
+	if lookups != nil {
+		defer lookups.Close()
+	}
 	providers := active.NewIdentityProviders(log, metrics)
 	defer providers.Close()
 	usage, err := f.usage(access, log)
@@ -53,14 +56,14 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	}
 	current := &active.Active{Dir: f.Config, Log: log, Metrics: metrics, Usage: usage, Seed: maphash.MakeSeed()}
 	defer current.Reminder.Stop()
-	configuration := &active.Reconciler{Dir: f.Config, Current: current, Cluster: lookup, Providers: providers, RefuseEmptied: f.OnEmptiedFile == EmptiedFileRefuse}
+	configuration := &active.Reconciler{Dir: f.Config, Current: current, Cluster: lookups, Providers: providers, RefuseEmptied: f.OnEmptiedFile == EmptiedFileRefuse}
 	var reports *reporting
 	if f.CustomResources {
-		if reports, err = f.reports(ctx, access, lookup, current, log, metrics); err != nil {
+		if reports, err = f.reports(ctx, access, lookups, current, log, metrics); err != nil {
 			return err
 		}
 		reports.follow(configuration)
-		configuration.Resources = lookup.Cluster.Resources()
+		configuration.Resources = lookups.Resources()
 	}
 	tracer, err := f.Operations.tracer(f.replica, log)
 	if err != nil {
@@ -118,7 +121,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 			Bytes: budget.inFlight, RequireClientCertificate: f.requireClientForAll, Now: time.Now,
 			Observe:  observer(metrics, usage, tracer), //nolint:contextcheck // calls have contexts of their own
 			Profiles: metrics.Profiles, Policies: metrics.Policies, TraceParents: tracer != nil,
-			ReadNamespace:   lookup.ReadNamespace(),
+			ReadNamespace:   readNamespace(lookups),
 			CustomResources: reports.documents(current), CheckComplete: configuration.Whole,
 			Login: login.Handler(login.HandlerOptions{
 				Current: func() *authn.Set { return current.Snapshot.Load().Authn }, Now: time.Now,
@@ -166,6 +169,28 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// newCluster returns the cluster in which policies and profiles look up objects, nil without access to one.
+func newCluster(access *rest.Config, log *slog.Logger, metrics *telemetry.Telemetry) (*cluster.Cluster, error) {
+	if access == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	cluster.LogLibraries(log)
+	c, err := cluster.New(access, build.Version(), log)
+	if err != nil {
+		return nil, err
+	}
+	metrics.Registry.MustRegister(c)
+	return c, nil
+}
+
+// readNamespace returns the function that reads the namespace of a request, nil without a cluster.
+func readNamespace(c *cluster.Cluster) func(string, netip.Prefix, bool) {
+	if c == nil {
+		return nil
+	}
+	return c.ReadNamespace
 }
 
 // usage notes into a directory, if there is one for it, and into the status of

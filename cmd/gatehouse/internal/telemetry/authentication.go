@@ -236,8 +236,7 @@ func loginLevel(e *login.Event) slog.Level {
 // attributes returns the caller, the subject and the outcome of a call: nothing of a
 // password and nothing of a token.
 func (a *authentications) attributes(e *login.Event) []slog.Attr {
-	attrs := []slog.Attr{slog.String("decision", string(e.Decision))}
-	for _, x := range []struct{ key, value string }{
+	attrs := appendFields([]slog.Attr{slog.String("decision", string(e.Decision))}, []field{
 		{"reason", e.Reason},
 		{"detail", e.Detail},
 		{"directory", e.Directory},
@@ -247,16 +246,7 @@ func (a *authentications) attributes(e *login.Event) []slog.Attr {
 		{"typed", a.fingerprint(e)},
 		{"tokenID", e.TokenID},
 		{"client", e.Client},
-	} {
-		if x.value == "" {
-			continue
-		}
-		limit := maxValue
-		if x.key == "detail" {
-			limit = maxDetail
-		}
-		attrs = append(attrs, slog.String(x.key, clip(x.value, limit)))
-	}
+	})
 	if e.Renewal {
 		attrs = append(attrs, slog.Bool("renewal", true))
 	}

@@ -97,72 +97,53 @@ func (t *Telemetry) HandshakeFailed(why server.HandshakeFailure) {
 	t.certificates.handshakes.WithLabelValues(string(why)).Inc()
 }
 
+// collector is a Collector whose time series come and go.
+type collector func(to chan<- prometheus.Metric)
+
+// Describe implements prometheus.Collector. Without a description the series are not
+// checked when the collector is registered.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }
+
 // Rotation registers the metrics of the state of the CAs. The function returns nil if there
 // is no state, and is safe for concurrent use. Rotation is called once at most.
 func (t *Telemetry) Rotation(state func() *rotation.State) {
-	t.Registry.MustRegister(&rotationCollector{
-		state: state,
-		phase: prometheus.NewDesc("gatehouse_ca_rotation_phase",
-			"1 for the phase of the rotation of CAs, 0 for the others.", []string{"phase"}, nil),
-		generation: prometheus.NewDesc("gatehouse_ca_generation",
-			"How often the state of the CAs has changed, which is the same for all replicas that agree.", nil, nil),
-	})
-}
-
-type rotationCollector struct {
-	state             func() *rotation.State
-	phase, generation *prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (c *rotationCollector) Describe(to chan<- *prometheus.Desc) {
-	to <- c.phase
-	to <- c.generation
-}
-
-// Collect implements prometheus.Collector.
-func (c *rotationCollector) Collect(to chan<- prometheus.Metric) {
-	state := c.state()
-	if state == nil {
-		return
-	}
-	for _, phase := range []rotation.Phase{rotation.Stable, rotation.Publish, rotation.Hold, rotation.Activate} {
-		to <- prometheus.MustNewConstMetric(c.phase, prometheus.GaugeValue, oneIf(phase == state.Phase), string(phase))
-	}
-	to <- prometheus.MustNewConstMetric(c.generation, prometheus.GaugeValue, float64(state.Generation))
+	phaseDesc := prometheus.NewDesc("gatehouse_ca_rotation_phase",
+		"1 for the phase of the rotation of CAs, 0 for the others.", []string{"phase"}, nil)
+	generationDesc := prometheus.NewDesc("gatehouse_ca_generation",
+		"How often the state of the CAs has changed, which is the same for all replicas that agree.", nil, nil)
+	t.Registry.MustRegister(collector(func(to chan<- prometheus.Metric) {
+		s := state()
+		if s == nil {
+			return
+		}
+		for _, phase := range []rotation.Phase{rotation.Stable, rotation.Publish, rotation.Hold, rotation.Activate} {
+			to <- prometheus.MustNewConstMetric(phaseDesc, prometheus.GaugeValue, oneIf(phase == s.Phase), string(phase))
+		}
+		to <- prometheus.MustNewConstMetric(generationDesc, prometheus.GaugeValue, float64(s.Generation))
+	}))
 }
 
 // Bundles registers a metric of which webhook configurations trust the serving certificate.
 // The function is safe for concurrent use. Bundles is called once at most.
 func (t *Telemetry) Bundles(trust func() []cabundle.Verdict) {
-	t.Registry.MustRegister(&bundleCollector{
-		trust: trust,
-		trusted: prometheus.NewDesc("gatehouse_ca_bundle_trusted",
-			"1 if the CA bundle of the webhook configuration verifies the certificate that is served, else 0.", []string{"kind", "name"}, nil),
-	})
-}
-
-type bundleCollector struct {
-	trust   func() []cabundle.Verdict
-	trusted *prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (c *bundleCollector) Describe(to chan<- *prometheus.Desc) { to <- c.trusted }
-
-// Collect implements prometheus.Collector.
-func (c *bundleCollector) Collect(to chan<- prometheus.Metric) {
-	// a duplicate would fail the collection of all metrics
-	type registration struct{ kind, name string }
-	trusted := make(map[registration]bool)
-	for _, b := range c.trust() {
-		r := registration{b.Kind, b.Name}
-		before, known := trusted[r]
-		trusted[r] = b.Trusted && (before || !known)
-	}
-	for r, ok := range trusted {
-		to <- prometheus.MustNewConstMetric(c.trusted, prometheus.GaugeValue, oneIf(ok), r.kind, r.name)
-	}
+	desc := prometheus.NewDesc("gatehouse_ca_bundle_trusted",
+		"1 if the CA bundle of the webhook configuration verifies the certificate that is served, else 0.", []string{"kind", "name"}, nil)
+	t.Registry.MustRegister(collector(func(to chan<- prometheus.Metric) {
+		// A duplicate would fail the collection of all metrics.
+		type registration struct{ kind, name string }
+		trusted := make(map[registration]bool)
+		for _, b := range trust() {
+			r := registration{b.Kind, b.Name}
+			before, known := trusted[r]
+			trusted[r] = b.Trusted && (before || !known)
+		}
+		for r, ok := range trusted {
+			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, oneIf(ok), r.kind, r.name)
+		}
+	}))
 }
 
 func oneIf(b bool) float64 {

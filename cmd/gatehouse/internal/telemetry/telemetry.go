@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/time/rate"
 
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -237,7 +238,7 @@ func attributes(o *review.Outcome) []slog.Attr {
 		slog.String("endpoint", o.Endpoint),
 		slog.String("decision", string(o.Decision)),
 	}
-	for _, a := range []struct{ key, value string }{
+	attrs = appendFields(attrs, []field{
 		{"reason", o.Reason},
 		{"detail", o.Detail},
 		{"uid", string(o.UID)},
@@ -250,23 +251,14 @@ func attributes(o *review.Outcome) []slog.Attr {
 		{"source", o.Source},
 		{"tokenID", o.TokenID},
 		{"client", client(o)},
-	} {
-		if a.value == "" {
-			continue
-		}
-		limit := maxValue
-		if a.key == "detail" {
-			limit = maxDetail
-		}
-		attrs = append(attrs, slog.String(a.key, clip(a.value, limit)))
-	}
+	})
 	if o.DryRun {
 		attrs = append(attrs, slog.Bool("dryRun", true))
 	}
 	// Other audit annotations are written by policies and may repeat an object.
 	for _, key := range []string{sidecar.AuditKey, sidecar.AuditKeyAgain, policy.DeniedByKey, policy.ExceptedByKey} {
 		if value := o.Audit[key]; value != "" {
-			attrs = append(attrs, slog.String(key, clip(value, maxDetail)))
+			attrs = append(attrs, slog.String(key, truncate.Bytes(value, maxDetail)))
 		}
 	}
 	return append(attrs, slog.Int("bytes", o.Bytes), slog.Float64("seconds", o.Took.Seconds()))
@@ -303,12 +295,21 @@ const (
 	maxDetail = 4 << 10
 )
 
-// clip cuts a string to a number of bytes.
-func clip(s string, limit int) string {
-	if len(s) <= limit {
-		return s
+// field is a key of a log line and its value.
+type field struct{ key, value string }
+
+// appendFields appends the fields that are not empty, with bounded values.
+func appendFields(attrs []slog.Attr, fields []field) []slog.Attr {
+	for _, f := range fields {
+		limit := maxValue
+		if f.key == "detail" {
+			limit = maxDetail
+		}
+		if f.value != "" {
+			attrs = append(attrs, slog.String(f.key, truncate.Bytes(f.value, limit)))
+		}
 	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
+	return attrs
 }
 
 // ConfigLoaded notes that a configuration is active from now on. It is complete unless
