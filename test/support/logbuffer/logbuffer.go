@@ -27,5 +27,13 @@ func (b *Buffer) String() string {
 	return b.text.String()
 }
 
+// Take returns what was written since the last time, and empties the buffer.
+func (b *Buffer) Take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return b.text.String()
+}
+
 // Count returns how often text was written.
 func (b *Buffer) Count(text string) int { return strings.Count(b.String(), text) }

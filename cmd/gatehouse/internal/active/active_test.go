@@ -1,7 +1,6 @@
 package active
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -119,21 +118,21 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var log logged
+				var log logbuffer.Buffer
 				u := Active{Dir: "DIR", Log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 				u.Metrics = telemetry.New(u.Log, "v1")
 				for _, happens := range tc.happens {
-					_ = log.take()
+					_ = log.Take()
 					happens(&u)
 				}
-				if got := told(t, log.take()); !slices.EqualFunc(got, tc.said, strings.HasPrefix) {
+				if got := told(t, log.Take()); !slices.EqualFunc(got, tc.said, strings.HasPrefix) {
 					t.Errorf("said is\n%q, want\n%q", got, tc.said)
 				}
 				time.Sleep(35 * time.Minute)
 				synctest.Wait()
 				u.Reminder.Stop()
 				want := slices.Concat(tc.again, tc.again, tc.again)
-				if got := told(t, log.take()); !slices.EqualFunc(got, want, strings.HasPrefix) {
+				if got := told(t, log.Take()); !slices.EqualFunc(got, want, strings.HasPrefix) {
 					t.Errorf("said again is\n%q, want\n%q", got, want)
 				}
 			})
@@ -169,26 +168,6 @@ func TestFewOfEach(t *testing.T) {
 	if last.Object != "PolicyException/shop/x" || last.Severity != diagnostic.Error || !strings.Contains(last.Message, "and 75 findings more") {
 		t.Errorf("the last is %+v", last)
 	}
-}
-
-// logged is what has been logged, from any goroutine.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// take is what has been logged since the last time.
-func (l *logged) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.text.Reset()
-	return l.text.String()
 }
 
 // told are level, message, number of errors and the first of them of each line of

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
@@ -25,7 +26,7 @@ import (
 // custom resources.
 type directoryServer struct {
 	*Reconciler
-	log logged
+	log logbuffer.Buffer
 	// tokens are the texts of the access tokens one and two.
 	tokens map[string]string
 }
@@ -203,11 +204,11 @@ func TestDirectoryThatLosesItsDocuments(t *testing.T) {
 			}
 		},
 	} {
-		_ = s.log.take()
+		_ = s.log.Take()
 		s.change(t, change)
 		s.wants(t, "one two", 3)
 		s.metric(t, "gatehouse_config_last_load_successful", 0)
-		if log := s.log.take(); !strings.Contains(log, "there is no document in this directory any more") || !strings.Contains(log, "start without --config") {
+		if log := s.log.Take(); !strings.Contains(log, "there is no document in this directory any more") || !strings.Contains(log, "start without --config") {
 			t.Errorf("%s: the log has %s", name, log)
 		}
 	}
@@ -218,11 +219,11 @@ func TestDirectoryThatLosesItsDocuments(t *testing.T) {
 	empty := t.TempDir()
 	loaded, found := config.InspectBeside(empty)
 	again := &Reconciler{Dir: empty, Current: s.Current, Providers: s.Providers, Resources: resources}
-	_ = s.log.take()
+	_ = s.log.Take()
 	if err := again.Start(t.Context(), loaded, found); err != nil {
 		t.Fatalf("no start with an empty directory beside custom resources: %v", err)
 	}
-	if log := s.log.take(); !strings.Contains(log, "custom resources alone are in use") {
+	if log := s.log.Take(); !strings.Contains(log, "custom resources alone are in use") {
 		t.Errorf("a start with an empty directory logs %s", log)
 	}
 }
@@ -246,7 +247,7 @@ func TestEmptiedFile(t *testing.T) {
 				s.change(t, func() { s.write(t, "red.yaml", emptied); s.write(t, "blue.yaml", policyDocument("blue"+other)) })
 				s.wants(t, "one two", 1)
 				s.metric(t, gauge, 1)
-				log := s.log.take()
+				log := s.log.Take()
 				if !strings.Contains(log, told) || i == 0 && !strings.Contains(log, `"level":"WARN","msg":"files have lost all their documents`) {
 					t.Errorf("change %s is logged as %s", other, log)
 				}
@@ -263,7 +264,7 @@ func TestEmptiedFile(t *testing.T) {
 			})
 			s.wants(t, "one", 2) // What is deleted ends at once all the same.
 			s.metric(t, "gatehouse_config_last_load_successful", 0)
-			if log := s.log.take(); !strings.Contains(log, told) || !strings.Contains(log, "to remove them, delete the file") {
+			if log := s.log.Take(); !strings.Contains(log, told) || !strings.Contains(log, "to remove them, delete the file") {
 				t.Errorf("what is refused is logged as %s", log)
 			}
 			s.change(t, func() {

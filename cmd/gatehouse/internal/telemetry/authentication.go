@@ -40,25 +40,15 @@ type authentications struct {
 	key []byte
 }
 
-func newAuthentications() *authentications {
+func newAuthentications(f factory) *authentications {
 	a := &authentications{
-		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gatehouse_authentications_total",
-			Help: "Answered token reviews by authenticator, source of the identity, decision (allowed, denied, unknown) and reason.",
-		}, []string{"backend", "source", "decision", "reason"}),
-		logins: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gatehouse_logins_total",
-			Help: "Calls of /login by directory, decision (allowed, denied, unknown, refused, shed) and reason.",
-		}, []string{"directory", "decision", "reason"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "gatehouse_login_duration_seconds",
-			Help:    "Time from the header of a call of /login to the end of its answer, by directory and decision.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}, []string{"directory", "decision"}),
-		whoamis: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gatehouse_whoami_total",
-			Help: "Calls of /whoami by decision (allowed, denied, unknown, refused, shed) and reason.",
-		}, []string{"decision", "reason"}),
+		total: f.counters("gatehouse_authentications_total",
+			"Answered token reviews by authenticator, source of the identity, decision (allowed, denied, unknown) and reason.", "backend", "source", "decision", "reason"),
+		logins: f.counters("gatehouse_logins_total",
+			"Calls of /login by directory, decision (allowed, denied, unknown, refused, shed) and reason.", "directory", "decision", "reason"),
+		duration: f.histograms("gatehouse_login_duration_seconds",
+			"Time from the header of a call of /login to the end of its answer, by directory and decision.", []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "directory", "decision"),
+		whoamis: f.counters("gatehouse_whoami_total", "Calls of /whoami by decision (allowed, denied, unknown, refused, shed) and reason.", "decision", "reason"),
 		// As many as login.Attempts allows unknown clients: every wrong password has its
 		// line, unless very many known clients fail too.
 		refusals: lineLimiter{perSecond: 10, burst: 100},
@@ -72,10 +62,6 @@ func newAuthentications() *authentications {
 	_, _ = rand.Read(a.key) // never fails
 	a.sources.Store(&map[string]bool{})
 	return a
-}
-
-func (a *authentications) collectors() []prometheus.Collector {
-	return []prometheus.Collector{a.total, a.logins, a.duration, a.whoamis}
 }
 
 // AuthenticationLoaded notes the sources of identities that are active from now on. The

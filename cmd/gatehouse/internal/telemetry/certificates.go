@@ -20,34 +20,21 @@ type certificates struct {
 	handshakes *prometheus.CounterVec
 }
 
-func newCertificates() *certificates {
+func newCertificates(f factory) *certificates {
 	c := &certificates{
-		notAfter: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "gatehouse_certificate_not_after_timestamp_seconds",
-			Help: "When the certificates in use end, by subject (serving certificate, self-signed CA, issuer's CA, client CA).",
-		}, []string{"subject"}),
-		refused: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "gatehouse_certificate_renewal_refused",
-			Help: "1 if the newest serving certificate is refused, or cannot be read or had, else 0: also while it waits to be trusted.",
-		}),
-		recovered: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_ca_recovered_total",
-			Help: "States of the CAs that were deleted, damaged or overwritten, and that this replica wrote again.",
-		}),
-		handshakes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gatehouse_tls_handshake_errors_total",
-			Help: "TLS handshakes that failed by reason (untrusted, client-certificate, protocol, abandoned, other).",
-		}, []string{"reason"}),
+		notAfter: f.gauges("gatehouse_certificate_not_after_timestamp_seconds",
+			"When the certificates in use end, by subject (serving certificate, self-signed CA, issuer's CA, client CA).", "subject"),
+		refused: f.gauge("gatehouse_certificate_renewal_refused",
+			"1 if the newest serving certificate is refused, or cannot be read or had, else 0: also while it waits to be trusted."),
+		recovered: f.counter("gatehouse_ca_recovered_total", "States of the CAs that were deleted, damaged or overwritten, and that this replica wrote again."),
+		handshakes: f.counters("gatehouse_tls_handshake_errors_total",
+			"TLS handshakes that failed by reason (untrusted, client-certificate, protocol, abandoned, other).", "reason"),
 	}
 	// rates need the initial zero
 	for _, why := range server.HandshakeFailures() {
 		c.handshakes.WithLabelValues(string(why))
 	}
 	return c
-}
-
-func (c *certificates) collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.notAfter, c.refused, c.recovered, c.handshakes}
 }
 
 // Certificate counts an event of a certificate, a CA or a bundle. It can be Notify of

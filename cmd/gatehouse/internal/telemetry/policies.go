@@ -46,32 +46,19 @@ type policySeries struct {
 	cost     prometheus.Counter
 }
 
-func newPolicies() *policies {
+func newPolicies(f factory) *policies {
 	return &policies{
-		evaluations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gatehouse_policy_evaluations_total",
-			Help: "Evaluations by rule and outcome. Without a rule: of the policy for that binding, Evaluated whatever its rules said. A dry run is not counted.",
-		}, []string{"kind", "policy", "binding", "rule", "outcome"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "gatehouse_policy_duration_seconds",
-			Help:    "Time that one evaluation of a policy took, with all of its rules.",
-			Buckets: prometheus.ExponentialBuckets(1e-5, 10, 6), // 10 µs to 1 s
-		}, []string{"kind", "policy"}),
-		cost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gatehouse_policy_cost_total",
-			Help: "What evaluations cost, in units of CEL cost.",
-		}, []string{"kind", "policy"}),
-		exceptions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gatehouse_policy_exceptions_used_total",
-			Help: "Violations that an exception let pass, by policy and exception (namespace/name). A dry run is not counted.",
-		}, []string{"kind", "policy", "exception"}),
+		evaluations: f.counters("gatehouse_policy_evaluations_total",
+			"Evaluations by rule and outcome. Without a rule: of the policy for that binding, Evaluated whatever its rules said. A dry run is not counted.", "kind", "policy", "binding", "rule", "outcome"),
+		// 10 µs to 1 s
+		duration: f.histograms("gatehouse_policy_duration_seconds",
+			"Time that one evaluation of a policy took, with all of its rules.", prometheus.ExponentialBuckets(1e-5, 10, 6), "kind", "policy"),
+		cost: f.counters("gatehouse_policy_cost_total", "What evaluations cost, in units of CEL cost.", "kind", "policy"),
+		exceptions: f.counters("gatehouse_policy_exceptions_used_total",
+			"Violations that an exception let pass, by policy and exception (namespace/name). A dry run is not counted.", "kind", "policy", "exception"),
 		known: make(map[policyLabels]*policySeries),
 		used:  make(map[exceptionLabels]prometheus.Counter),
 	}
-}
-
-func (p *policies) collectors() []prometheus.Collector {
-	return []prometheus.Collector{p.evaluations, p.duration, p.cost, p.exceptions}
 }
 
 // Policies counts the results of policies and their rules in a review. It does not keep the

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/time/rate"
 
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
@@ -55,81 +56,64 @@ func New(log *slog.Logger, version string) *Telemetry {
 	// From half a millisecond, an ordinary answer, to 30 seconds, the longest timeout of the
 	// API server.
 	seconds := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	registry := prometheus.NewRegistry()
+	f := factory{promauto.With(registry)}
 	t := &Telemetry{
-		Registry: prometheus.NewRegistry(),
+		Registry: registry,
 		log:      log,
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "gatehouse_review_duration_seconds",
-			Help:    "Time from a review's header to the end of its answer, by endpoint and decision.",
-			Buckets: seconds,
-		}, []string{"endpoint", "decision"}),
-		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gatehouse_reviews_total",
-			Help: "Finished reviews by endpoint, decision (allowed, denied, unknown, refused, shed) and reason.",
-		}, []string{"endpoint", "decision", "reason"}),
-		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "gatehouse_review_wait_seconds",
-			Help:    "Time that a review waited for its turn.",
-			Buckets: seconds,
-		}, []string{"endpoint"}),
-		size: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "gatehouse_review_size_bytes",
-			Help:    "Size of a review's body.",
-			Buckets: prometheus.ExponentialBuckets(1<<10, 4, 8), // 1 KiB to 16 MiB
-		}, []string{"endpoint"}),
-		warnings: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gatehouse_review_warnings_total",
-			Help: "Warnings given to users.",
-		}, []string{"endpoint"}),
-		patched: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_patches_total",
-			Help: "Mutating reviews that were answered with a patch.",
-		}),
-		profiles: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gatehouse_sidecar_profiles_total",
-			Help: "What became of sidecar profiles that select a pod, by profile and reason. A dry run is not counted.",
-		}, []string{"profile", "reason"}),
-		policies:        newPolicies(),
-		authentications: newAuthentications(),
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gatehouse_config_loads_total",
-			Help: "Configurations read, by result: ok, or error for one that was not used, or was but for what does not compile.",
-		}, []string{"result"}),
-		successful: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "gatehouse_config_last_load_successful",
-			Help: "1 if all of the configuration that was read last is in use, 0 if an older one is, or if policies in use do not compile.",
-		}),
-		emptied: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "gatehouse_config_emptied_files",
-			Help: "Files of the configuration in use that hold no document and held some before, since the start.",
-		}),
-		loaded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "gatehouse_config_info",
-			Help: "1 for the digest of the configuration in use.",
-		}, []string{"digest"}),
-		loadedAt: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "gatehouse_config_loaded_timestamp_seconds",
-			Help: "When the configuration in use was read.",
-		}),
-		certificates: newCertificates(),
+		duration: f.histograms("gatehouse_review_duration_seconds",
+			"Time from a review's header to the end of its answer, by endpoint and decision.", seconds, "endpoint", "decision"),
+		reviews: f.counters("gatehouse_reviews_total",
+			"Finished reviews by endpoint, decision (allowed, denied, unknown, refused, shed) and reason.", "endpoint", "decision", "reason"),
+		waited: f.histograms("gatehouse_review_wait_seconds", "Time that a review waited for its turn.", seconds, "endpoint"),
+		// 1 KiB to 16 MiB
+		size:     f.histograms("gatehouse_review_size_bytes", "Size of a review's body.", prometheus.ExponentialBuckets(1<<10, 4, 8), "endpoint"),
+		warnings: f.counters("gatehouse_review_warnings_total", "Warnings given to users.", "endpoint"),
+		patched:  f.counter("gatehouse_patches_total", "Mutating reviews that were answered with a patch."),
+		profiles: f.counters("gatehouse_sidecar_profiles_total",
+			"What became of sidecar profiles that select a pod, by profile and reason. A dry run is not counted.", "profile", "reason"),
+		policies:        newPolicies(f),
+		authentications: newAuthentications(f),
+		reloads: f.counters("gatehouse_config_loads_total",
+			"Configurations read, by result: ok, or error for one that was not used, or was but for what does not compile.", "result"),
+		successful: f.gauge("gatehouse_config_last_load_successful",
+			"1 if all of the configuration that was read last is in use, 0 if an older one is, or if policies in use do not compile."),
+		emptied:      f.gauge("gatehouse_config_emptied_files", "Files of the configuration in use that hold no document and held some before, since the start."),
+		loaded:       f.gauges("gatehouse_config_info", "1 for the digest of the configuration in use.", "digest"),
+		loadedAt:     f.gauge("gatehouse_config_loaded_timestamp_seconds", "When the configuration in use was read."),
+		certificates: newCertificates(f),
 	}
 	t.failures = lineLimiter{perSecond: linesPerSecond, burst: lineBurst, report: t.logSuppressed}
 	t.decisions = lineLimiter{
 		perSecond: decisionsPerSecond, burst: decisionBurst, all: rate.NewLimiter(allDecisionsPerSecond, allDecisionsBurst), report: t.logSuppressed,
 	}
 	t.authentications.refusals.report = t.logSuppressed
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "gatehouse_build_info",
-		Help: "1 for the version of this program.",
-	}, []string{"version", "go"})
-	build.WithLabelValues(version, goVersion()).Set(1)
-	t.Registry.MustRegister(t.duration, t.reviews, t.waited, t.size, t.warnings, t.patched, t.profiles,
-		t.reloads, t.successful, t.emptied, t.loaded, t.loadedAt, build,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	t.Registry.MustRegister(t.policies.collectors()...)
-	t.Registry.MustRegister(t.authentications.collectors()...)
-	t.Registry.MustRegister(t.certificates.collectors()...)
+	f.gauges("gatehouse_build_info", "1 for the version of this program.", "version", "go").WithLabelValues(version, goVersion()).Set(1)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return t
+}
+
+// factory makes metrics and registers them.
+type factory struct{ promauto.Factory }
+
+func (f factory) counter(name, help string) prometheus.Counter {
+	return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func (f factory) gauge(name, help string) prometheus.Gauge {
+	return f.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+}
+
+func (f factory) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+func (f factory) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return f.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
 // AuditAuthentication has every token review logged at level info, authenticated ones too.
