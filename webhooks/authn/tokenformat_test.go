@@ -51,17 +51,6 @@ func TestNewTokenText(t *testing.T) {
 	}
 }
 
-func TestNewTokenUsesEveryRandomByte(t *testing.T) {
-	base, _ := authn.NewToken("ci", seed(0))
-	for i := range 25 {
-		random := seed(0)
-		random[i] ^= 0x80
-		if other, _ := authn.NewToken("ci", random); other == base {
-			t.Errorf("byte %d does not change the token", i)
-		}
-	}
-}
-
 func TestParseToken(t *testing.T) {
 	longID := strings.Repeat("a", 63)
 	longest, _ := authn.NewToken(longID, seed(0))

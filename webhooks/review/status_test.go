@@ -2,7 +2,6 @@ package review_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -58,36 +57,11 @@ func TestDetails(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			answer, got := refusal(t, tc.details)
-			if !reflect.DeepEqual(got, tc.details) {
+			if _, got := refusal(t, tc.details); !reflect.DeepEqual(got, tc.details) {
 				t.Errorf("details are %+v, want %+v", got, tc.details)
-			}
-			want, err := json.Marshal(tc.details)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var members struct {
-				Response struct {
-					Status struct{ Details json.RawMessage }
-				}
-			}
-			if err := json.Unmarshal(answer, &members); err != nil {
-				t.Fatal(err)
-			}
-			if got := members.Response.Status.Details; tc.details != nil && !equalJSON(t, got, want) {
-				t.Errorf("members are %s, want %s", got, want)
 			}
 		})
 	}
-}
-
-func equalJSON(t *testing.T, a, b []byte) bool {
-	t.Helper()
-	var left, right any
-	if err := errors.Join(json.Unmarshal(a, &left), json.Unmarshal(b, &right)); err != nil {
-		t.Fatal(err)
-	}
-	return reflect.DeepEqual(left, right)
 }
 
 // TestDetailsAreBounded wants as many causes as a message may be long, and the

@@ -150,64 +150,55 @@ func TestCompileKeepsNothing(t *testing.T) {
 // TestRules: what does not hold is said in the words of the configuration.
 func TestRules(t *testing.T) {
 	t.Parallel()
+	required := func(claim, value string) apiserver.JWTAuthenticator {
+		return apiserver.JWTAuthenticator{ClaimValidationRules: []apiserver.ClaimValidationRule{{Claim: claim, RequiredValue: value}}}
+	}
+	claimRule := func(expression, message string) apiserver.JWTAuthenticator {
+		return apiserver.JWTAuthenticator{ClaimValidationRules: []apiserver.ClaimValidationRule{{Expression: expression, Message: message}}}
+	}
+	userRule := func(expression, message string) apiserver.JWTAuthenticator {
+		return apiserver.JWTAuthenticator{UserValidationRules: []apiserver.UserValidationRule{{Expression: expression, Message: message}}}
+	}
+	mapping := func(change func(*apiserver.ClaimMappings)) apiserver.JWTAuthenticator {
+		m := plain().ClaimMappings
+		change(&m)
+		return apiserver.JWTAuthenticator{ClaimMappings: m}
+	}
+	expression := func(text string) apiserver.PrefixedClaimOrExpression {
+		return apiserver.PrefixedClaimOrExpression{Expression: text}
+	}
 	for _, tc := range []struct {
-		name   string
-		change func(*apiserver.JWTAuthenticator)
+		name string
+		// config has the rules, and the mappings if there are any.
+		config apiserver.JWTAuthenticator
 		detail string
 	}{
-		{"required claim is not there", func(c *apiserver.JWTAuthenticator) {
-			c.ClaimValidationRules = []apiserver.ClaimValidationRule{{Claim: "hd", RequiredValue: "example.com"}}
-		}, `there is no claim "hd"`},
-		{"required claim has another value", func(c *apiserver.JWTAuthenticator) {
-			c.ClaimValidationRules = []apiserver.ClaimValidationRule{{Claim: "azp", RequiredValue: "other"}}
-		}, `the claim "azp" is "kubernetes", want "other"`},
-		{"required claim is a boolean", func(c *apiserver.JWTAuthenticator) {
-			c.ClaimValidationRules = []apiserver.ClaimValidationRule{{Claim: "email_verified", RequiredValue: "true"}}
-		}, `the claim "email_verified" is a boolean, want a string`},
-		{"claim rule", func(c *apiserver.JWTAuthenticator) {
-			c.ClaimValidationRules = []apiserver.ClaimValidationRule{{Expression: `claims.sub == "joe"`, Message: "only Joe may come in"}}
-		}, `the claim validation expression "claims.sub == \"joe\"" failed: only Joe may come in`},
-		{"claim rule without words", func(c *apiserver.JWTAuthenticator) {
-			c.ClaimValidationRules = []apiserver.ClaimValidationRule{{Expression: `claims.sub == "joe"`}}
-		}, `the claim validation expression "claims.sub == \"joe\"" failed`},
-		{"claim rule cannot be evaluated", func(c *apiserver.JWTAuthenticator) {
-			c.ClaimValidationRules = []apiserver.ClaimValidationRule{{Expression: `claims.nothing == "x"`}}
-		}, `the claim validation expression cannot be evaluated: expression 'claims.nothing == "x"' resulted in error: no such key: nothing`},
-		{"claim in an error", func(c *apiserver.JWTAuthenticator) {
-			c.ClaimValidationRules = []apiserver.ClaimValidationRule{{Expression: `int(claims.long) == 1`}}
-		}, `the claim validation expression cannot be evaluated`},
-		{"user rule", func(c *apiserver.JWTAuthenticator) {
-			c.UserValidationRules = []apiserver.UserValidationRule{{Expression: `user.username == "joe"`, Message: "only Joe may come in"}}
-		}, `the user validation expression "user.username == \"joe\"" failed: only Joe may come in`},
-		{"user rule cannot be evaluated", func(c *apiserver.JWTAuthenticator) {
-			c.UserValidationRules = []apiserver.UserValidationRule{{Expression: `user.groups[7] == "joe"`}}
-		}, `the user validation expression cannot be evaluated`},
-		{"user name is a number", func(c *apiserver.JWTAuthenticator) {
-			c.ClaimMappings.Username = apiserver.PrefixedClaimOrExpression{Expression: `claims.exp`}
-		}, `the username expression results in a double, want a string`},
-		{"user name is empty", func(c *apiserver.JWTAuthenticator) {
-			c.ClaimMappings.Username = apiserver.PrefixedClaimOrExpression{Expression: `claims.sub == "jane" ? "" : "x"`}
-		}, `the username expression results in an empty name`},
-		{"groups are numbers", func(c *apiserver.JWTAuthenticator) {
-			c.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Expression: `[claims.exp]`}
-		}, `the groups expression does not result in a string or a list of strings`},
-		{
-			"uid is a list", func(c *apiserver.JWTAuthenticator) { c.ClaimMappings.UID.Expression = `claims.groups` },
-			`the uid expression results in a list, want a string`,
-		},
-		{"uid is not there", func(c *apiserver.JWTAuthenticator) { c.ClaimMappings.UID.Claim = "uid" }, `there is no claim "uid"`},
-		{"extra is a number", func(c *apiserver.JWTAuthenticator) {
-			c.ClaimMappings.Extra = []apiserver.ExtraMapping{{Key: "example.com/x", ValueExpression: "claims.exp"}}
-		}, `the expression for the extra key "example.com/x" does not result in a string`},
-		{
-			"address is not verified", func(c *apiserver.JWTAuthenticator) { c.ClaimMappings.Username.Claim = "email" },
-			`the claim "email_verified" is false, want true`,
-		},
+		{"required claim is not there", required("hd", "example.com"), `there is no claim "hd"`},
+		{"required claim has another value", required("azp", "other"), `the claim "azp" is "kubernetes", want "other"`},
+		{"required claim is a boolean", required("email_verified", "true"), `the claim "email_verified" is a boolean, want a string`},
+		{"claim rule", claimRule(`claims.sub == "joe"`, "only Joe may come in"), `the claim validation expression "claims.sub == \"joe\"" failed: only Joe may come in`},
+		{"claim rule without words", claimRule(`claims.sub == "joe"`, ""), `the claim validation expression "claims.sub == \"joe\"" failed`},
+		{"claim rule cannot be evaluated", claimRule(`claims.nothing == "x"`, ""), `the claim validation expression cannot be evaluated: expression 'claims.nothing == "x"' resulted in error: no such key: nothing`},
+		{"claim in an error", claimRule(`int(claims.long) == 1`, ""), `the claim validation expression cannot be evaluated`},
+		{"user rule", userRule(`user.username == "joe"`, "only Joe may come in"), `the user validation expression "user.username == \"joe\"" failed: only Joe may come in`},
+		{"user rule cannot be evaluated", userRule(`user.groups[7] == "joe"`, ""), `the user validation expression cannot be evaluated`},
+		{"user name is a number", mapping(func(m *apiserver.ClaimMappings) { m.Username = expression(`claims.exp`) }), `the username expression results in a double, want a string`},
+		{"user name is empty", mapping(func(m *apiserver.ClaimMappings) { m.Username = expression(`claims.sub == "jane" ? "" : "x"`) }), `the username expression results in an empty name`},
+		{"groups are numbers", mapping(func(m *apiserver.ClaimMappings) { m.Groups = expression(`[claims.exp]`) }), `the groups expression does not result in a string or a list of strings`},
+		{"uid is a list", mapping(func(m *apiserver.ClaimMappings) { m.UID.Expression = `claims.groups` }), `the uid expression results in a list, want a string`},
+		{"uid is not there", mapping(func(m *apiserver.ClaimMappings) { m.UID.Claim = "uid" }), `there is no claim "uid"`},
+		{"extra is a number", mapping(func(m *apiserver.ClaimMappings) {
+			m.Extra = []apiserver.ExtraMapping{{Key: "example.com/x", ValueExpression: "claims.exp"}}
+		}), `the expression for the extra key "example.com/x" does not result in a string`},
+		{"address is not verified", mapping(func(m *apiserver.ClaimMappings) { m.Username.Claim = "email" }), `the claim "email_verified" is false, want true`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			config := plain()
-			tc.change(config)
+			config.ClaimValidationRules, config.UserValidationRules = tc.config.ClaimValidationRules, tc.config.UserValidationRules
+			if m := tc.config.ClaimMappings; m.Username != (apiserver.PrefixedClaimOrExpression{}) {
+				config.ClaimMappings = m
+			}
 			token := issue(t, "ES256", claims(`,"azp":"kubernetes","groups":["dev"],"email":"a@example.com","email_verified":false,"long":"`+strings.Repeat("x", 5000)+`"`))
 			v := ours(t, compile(t, config, issuerKeys()), token)
 			checkRefused(t, v.no, jwt.Claims, tc.detail)

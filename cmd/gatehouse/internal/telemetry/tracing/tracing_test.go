@@ -386,6 +386,11 @@ func TestCollectorAway(t *testing.T) {
 			1, 0, 2, 0,
 			[]string{"it answers 404", "mostly on port 4318"},
 		},
+		{"would have them sent elsewhere", func(_ int, r *http.Request) (*http.Response, error) {
+			answer := says(http.StatusTemporaryRedirect, nil)
+			answer.Header.Set("Location", "/elsewhere")
+			return answer, nil
+		}, 1, 0, 2, 0, []string{"it answers 307"}},
 		{"takes one", rejects(1), 1, 1, 1, 0, []string{"too old"}},
 		{"rejects more than there are", rejects(1000), 1, 0, 2, 0, []string{"too old"}},
 		{"rejects fewer than none", rejects(-1), 1, 2, 0, 0, nil},
@@ -421,29 +426,6 @@ func TestCollectorAway(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// TestRedirect has a collector that would have the spans sent elsewhere.
-func TestRedirect(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != defaultPath {
-			t.Errorf("the spans are sent to %s", r.URL)
-		}
-		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
-	}))
-	defer server.Close()
-	endpoint, err := ParseEndpoint(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	tracer := New(Config{Endpoint: endpoint, Ratio: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	tracer.Review(&review.Outcome{Endpoint: "validate"})
-	flush(t, tracer)
-	if tracer.exporter.dropped.Load() != 1 || !strings.Contains(log.String(), "it answers 307") {
-		t.Errorf("%d spans are dropped, and the log is\n%s", tracer.exporter.dropped.Load(), &log)
 	}
 }
 
