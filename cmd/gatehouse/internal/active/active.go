@@ -1,4 +1,4 @@
-// Package active keeps the configuration by which a server answers: documents and custom resources are merged, resolved, compiled,
+// Package active maintains the active configuration of a server: documents and custom resources are merged, resolved, compiled,
 // activated and reported.
 package active
 
@@ -23,65 +23,64 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// Active is the configuration by which a server answers. It tells log and metrics
-// what becomes of each that is read, and reminds of one that is not all in use for
-// as long as that lasts. Configurations come one after the other; the snapshot may
-// be loaded at any time.
+// Active is the active configuration of a server. It logs and counts what becomes of each
+// configuration that is read, and repeats problems while they last. Its methods are called by
+// one goroutine; the snapshot may be loaded by any.
 type Active struct {
 	Dir     string
 	Log     *slog.Logger
 	Metrics *telemetry.Telemetry
-	// Usage is told which access tokens there are.
+	// Usage records the use of access tokens.
 	Usage TokenUsage
 
 	Seed     maphash.Seed
 	Snapshot atomic.Pointer[webhooks.Snapshot]
-	// Config is what the snapshot was compiled from, if there are custom resources: it
-	// holds what others are checked against.
+	// Config is the source of the snapshot, if there are custom resources: others are checked
+	// against it.
 	Config   atomic.Pointer[config.Config]
 	Reminder telemetry.Reminder
-	// reminds is what it reminds of.
-	reminds string
-	// told are the findings about custom resources in use that the log has.
-	told map[string]bool
-	// whole is false if there is something in it that does not compile.
-	whole bool
-	// policies is how many there are.
+	// reminder identifies the problem that Reminder repeats.
+	reminder string
+	// logged are the diagnostics of active custom resources that were logged.
+	logged map[string]bool
+	// complete is false if a part of it does not compile.
+	complete bool
+	// policies is the number of active policies.
 	policies int
-	// filled are the files with documents, and emptied those without any that held
-	// some in a configuration before.
+	// filled are the files with documents, and emptied those that have lost all documents
+	// that they had in an earlier configuration.
 	filled  config.FileSet
 	emptied []string
-	// tokens are the access tokens in it, authn what decides by all of them, and
-	// revocations what configurations after it have said.
-	tokens      []issued
+	// tokens are its access tokens, authn is the Set with all of them, and revocations are
+	// those of later configurations.
+	tokens      []accessToken
 	authn       *authn.Set
 	revocations []authn.Revocation
 }
 
-// issued is an access token and the file that its document was in.
-type issued struct {
-	// id is the Set's own text.
+// accessToken is an access token and the file that its document was in.
+type accessToken struct {
+	// id is the Set's own string.
 	id string
-	// sum stands for the hash of the token: another token may have got its id.
+	// sum identifies the hash of the token: another token may have its id by now.
 	sum  uint64
 	file *string
 }
 
-// activate answers by this configuration from now on, and takes the documents of access tokens out of it.
+// activate makes a configuration the active one, and drops the documents of access tokens.
 func (u *Active) activate(of *Resolution) {
 	c, s := of.config, of.snapshot
 	u.Snapshot.Store(s)
 	found := of.diagnostics()
 	if of.clustered {
 		kept := *c
-		kept.Policy.Previous = nil // a whole Set
+		kept.Policy.Previous = nil // it would keep a Set in memory
 		u.Config.Store(&kept)
 		u.Metrics.CustomResources(of.counts())
 	}
 	broken := found.Err()
-	u.whole = broken == nil
-	u.Metrics.ConfigLoaded(c.Digest, time.Now(), u.whole)
+	u.complete = broken == nil
+	u.Metrics.ConfigLoaded(c.Digest, time.Now(), u.complete)
 	u.Metrics.PoliciesLoaded(&c.Policy)
 	u.Metrics.AuthenticationLoaded(&c.Authn)
 	policies := len(c.Policy.Policies) + len(c.Policy.AdmissionPolicies)
@@ -92,51 +91,50 @@ func (u *Active) activate(of *Resolution) {
 		u.Log.Warn("the configuration has no policy any more: nothing is refused by one", "dir", u.Dir, "before", u.policies)
 	}
 	u.policies = policies
-	u.tokens, u.authn, u.revocations = u.issuedIn(c, s.Authn), s.Authn, nil
+	u.tokens, u.authn, u.revocations = u.accessTokensOf(c, s.Authn), s.Authn, nil
 	for _, one := range u.Usage {
 		one.Know(c.Authn.Tokens)
 	}
 	u.emptied, u.filled = u.emptiedBy(c), c.Filled
 	u.Metrics.ConfigEmptiedFiles(len(u.emptied))
-	told := make(map[string]bool, len(u.told))
-	for _, w := range fewOfEach(slices.Concat(c.Warnings, emptiedFiles(diagnostic.Warning, u.emptied), found)) {
+	logged := make(map[string]bool, len(u.logged))
+	for _, w := range limitPerResource(slices.Concat(c.Warnings, emptiedFiles(diagnostic.Warning, u.emptied), found)) {
 		text := w.String()
-		// One resource changes, and everything that is said of all others was said.
-		if told[text] = of.clustered; !u.told[text] {
+		// When one custom resource changes, the diagnostics of the others are not logged again.
+		if logged[text] = of.clustered; !u.logged[text] {
 			logFinding(u.Log, w)
 		}
 	}
-	u.told = told
+	u.logged = logged
 	switch {
 	case broken != nil:
-		n, first := errorsIn(broken)
-		u.notify(u.Log.Error, notUsable(found), "errors", n, first)
+		n, first := countErrors(broken)
+		u.notify(u.Log.Error, describeErrors(found), "errors", n, first)
 	case len(u.emptied) > 0:
 		u.notify(u.Log.Warn, "files have lost all their documents, which are not in force any more", "files", len(u.emptied), u.emptied[0])
 	default:
 		u.Reminder.Stop()
-		u.reminds = ""
+		u.reminder = ""
 	}
-	// What was compiled holds copies, and there may be a hundred thousand. The Set
-	// before is not needed any more.
+	// The Set has copies of the tokens, of which there may be a hundred thousand.
 	c.Authn.Tokens, c.Policy.Previous = nil, nil
-	debug.FreeOSMemory() // Compiling leaves many times of what it makes.
+	debug.FreeOSMemory() // compiling leaves much garbage
 }
 
-// mostOfOne is how many findings of one custom resource are logged. Somebody who may
-// write one and not read the log must not fill it. An exception has no more than
-// 20, and one that says how many there are beside them.
-const mostOfOne = 25
+// maxPerResource bounds the logged diagnostics of one custom resource: its author must not
+// fill the log. An exception has at most 21.
+const maxPerResource = 25
 
-// fewOfEach are the findings with at most so many of each custom resource, and how
-// many more it has. Those of documents are all told: their author reads the log.
-func fewOfEach(found diagnostic.List) diagnostic.List {
+// limitPerResource returns the diagnostics with at most maxPerResource of each custom
+// resource, and the number of the rest. Those of documents are all kept: their author reads
+// the log.
+func limitPerResource(found diagnostic.List) diagnostic.List {
 	few := make(diagnostic.List, 0, len(found))
 	counts := map[string]int{}
 	severest := map[string]diagnostic.Severity{}
 	for _, f := range found {
 		if f.Source == config.ClusterSource {
-			if counts[f.Object]++; counts[f.Object] > mostOfOne {
+			if counts[f.Object]++; counts[f.Object] > maxPerResource {
 				if severest[f.Object] != diagnostic.Error {
 					severest[f.Object] = f.Severity
 				}
@@ -148,30 +146,28 @@ func fewOfEach(found diagnostic.List) diagnostic.List {
 	for _, object := range slices.Sorted(maps.Keys(severest)) {
 		few = append(few, diagnostic.Diagnostic{
 			Severity: severest[object], Source: config.ClusterSource, Object: object,
-			Message: "and " + diagnostic.Count(counts[object]-mostOfOne, "finding") + " more", Hint: "the conditions of the object say the same",
+			Message: "and " + diagnostic.Count(counts[object]-maxPerResource, "finding") + " more", Hint: "the conditions of the object say the same",
 		})
 	}
 	return few
 }
 
-// compiling keeps the garbage of compiling few, of which there is much and whose
-// room would be left behind in fragments. Pace ends it.
-func compiling() {
+// limitGarbage has garbage collected often while a configuration is compiled: much garbage
+// would leave a fragmented heap. setGCPercent ends that.
+func limitGarbage() {
 	const percent = 25
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)
 	}
 }
 
-// pace sets how much garbage there may be before it is collected, unless the
-// operator has. With few policies the live heap is a few megabytes, so that at Go's
-// default of 100 a collection is due every hundred reviews; some megabytes more of
-// garbage cost a tenth less processor time a review. The larger the live heap is, the
-// smaller a part of it is room enough: a thousand policies, or a hundred thousand
-// access tokens, take little more than what they are.
-func pace() {
+// setGCPercent sets how much garbage is allowed before a collection, unless GOGC does. With
+// few policies the live heap is a few megabytes, and at Go's default of 100 a collection is
+// due every hundred reviews; some megabytes more of garbage save a tenth of the processor
+// time of a review. A larger heap gets a smaller percentage.
+func setGCPercent() {
 	const (
-		room        = 16 << 20 // bytes
+		garbage     = 16 << 20 // bytes
 		most, least = 150, 50  // percent of what is alive
 	)
 	if os.Getenv("GOGC") != "" {
@@ -179,36 +175,35 @@ func pace() {
 	}
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	debug.SetGCPercent(int(min(max(100*room/max(memory.HeapAlloc, 1), least), most)))
+	debug.SetGCPercent(int(min(max(100*garbage/max(memory.HeapAlloc, 1), least), most)))
 }
 
-// keep answers by the same configuration as before, because another one cannot be
-// used; but what that one ends, ends.
-func (u *Active) keep(c *config.Config, err error) {
+// keepActive keeps the active configuration because a new one is invalid. Access tokens that
+// the new one removes or revokes end all the same.
+func (u *Active) keepActive(c *config.Config, err error) {
 	if removed := u.withdraw(c); removed > 0 || len(c.Authn.Revocations) > 0 {
 		u.Log.Info("access tokens and revocations were taken over from a configuration that is not used otherwise",
 			"dir", u.Dir, "removed", removed, "revocations", len(c.Authn.Revocations))
 	}
 	serves := "the last good one serves on"
-	if !u.whole {
+	if !u.complete {
 		serves = "the one before, of which not everything compiles, serves on"
 	}
-	u.reminds = "" // each attempt is told of
-	n, first := errorsIn(err)
+	u.reminder = "" // each attempt is logged
+	n, first := countErrors(err)
 	u.notify(u.Log.Error, "configuration not used; "+serves, "errors", n, first)
 	if list, ok := errors.AsType[diagnostic.List](err); ok {
-		err = fewOfEach(list)
+		err = limitPerResource(list)
 	}
 	logFindings(u.Log, err)
 	u.Metrics.ConfigFailed() // behind the lines that say why
 }
 
-// withdraw ends the access tokens whose documents are gone, and what revocations
-// end, whatever becomes of the rest of a configuration that was read: somebody has
-// revoked them, and must not have to mend other people's documents first, or wait
-// for services. What was not read is taken to be there still: a document is gone only
-// if its file was read in whole without it, or is gone itself. It returns how many
-// access tokens are gone.
+// withdraw ends the access tokens whose documents are gone or that are revoked, even if the
+// rest of the configuration is invalid or its lookups take time: whoever revokes a token must
+// not have to repair other documents first. A document is gone only if its file was read
+// completely without it, or is gone itself. withdraw returns the number of tokens that are
+// gone.
 func (u *Active) withdraw(c *config.Config) int {
 	if u.authn == nil {
 		return 0
@@ -230,17 +225,17 @@ func (u *Active) withdraw(c *config.Config) int {
 			u.revocations = append(u.revocations, r)
 		}
 	}
-	// From what was compiled, so that a document that is back counts again.
+	// From the compiled Set, so that a document that is back counts again.
 	next := *u.Snapshot.Load()
 	next.Authn = u.authn.Withdraw(gone, u.revocations)
 	u.Snapshot.Store(&next)
 	return len(gone)
 }
 
-// issuedIn are the access tokens of a configuration that was compiled.
-func (u *Active) issuedIn(c *config.Config, set *authn.Set) []issued {
-	tokens := make([]issued, 0, len(c.Authn.Tokens))
-	files := map[string]*string{} // The text of a path is kept once.
+// accessTokensOf returns the access tokens of a compiled configuration.
+func (u *Active) accessTokensOf(c *config.Config, set *authn.Set) []accessToken {
+	tokens := make([]accessToken, 0, len(c.Authn.Tokens))
+	files := map[string]*string{} // each path is stored once
 	for i := range c.Authn.Tokens {
 		token := &c.Authn.Tokens[i]
 		name, _, _ := strings.Cut(token.Source, "#")
@@ -250,33 +245,32 @@ func (u *Active) issuedIn(c *config.Config, set *authn.Set) []issued {
 			files[*file] = file
 		}
 		if id, known := set.KnownID(token.Name); known {
-			tokens = append(tokens, issued{id, u.sum(token), file})
+			tokens = append(tokens, accessToken{id, u.sum(token), file})
 		}
 	}
 	return tokens
 }
 
-// sum stands for the hash of a token, and takes less room.
+// sum returns a short identification of the hash of a token.
 func (u *Active) sum(token *authn.Token) uint64 { return maphash.String(u.Seed, token.Spec.SHA256) }
 
-// notify logs what is wrong, at once and again for as long as it lasts. What it reminds
-// of already, it does not begin with anew. There are n of what counts names, and this
-// is the first.
+// notify logs a problem now, and again while it lasts. A problem that is repeated already is
+// not logged anew. The attribute counts has the number n, and first is the first of them.
 func (u *Active) notify(write func(string, ...any), message, counts string, n int, first string) {
 	since := time.Now()
-	if u.reminds == message+first {
+	if u.reminder == message+first {
 		return
 	}
-	u.reminds = message + first
+	u.reminder = message + first
 	write(message, "dir", u.Dir)
 	u.Reminder.Remind(func() {
 		write("still: "+message, "dir", u.Dir, "since", since, counts, n, "first", first)
 	})
 }
 
-// emptiedBy returns the files that a configuration finds without documents, and that
-// held some in the one in use or were found so then already. A file that was deleted
-// is none of them: whoever deletes it means to remove what is in it.
+// emptiedBy returns the files of a configuration that have lost all their documents: they
+// had some in the active configuration, or were reported as emptied by it. A deleted file is
+// not among them, since deleting a file removes its documents on purpose.
 func (u *Active) emptiedBy(c *config.Config) []string {
 	var emptied []string
 	for _, file := range c.Empty {
@@ -287,7 +281,7 @@ func (u *Active) emptiedBy(c *config.Config) []string {
 	return emptied
 }
 
-// emptiedFiles returns a finding about each file that has lost its documents.
+// emptiedFiles returns a diagnostic for each file that has lost its documents.
 func emptiedFiles(severity diagnostic.Severity, files []string) diagnostic.List {
 	var list diagnostic.List
 	for _, file := range files {
@@ -299,8 +293,8 @@ func emptiedFiles(severity diagnostic.Severity, files []string) diagnostic.List 
 	return list
 }
 
-// notUsable says what it means that there are errors in a configuration in use.
-func notUsable(found diagnostic.List) string {
+// describeErrors returns the effect of the errors of an active configuration.
+func describeErrors(found diagnostic.List) string {
 	const (
 		policies   = "policies do not compile: for what they match, their failurePolicy decides"
 		exceptions = "exceptions cannot be used: they let nothing pass"
@@ -326,8 +320,8 @@ func notUsable(found diagnostic.List) string {
 	}
 }
 
-// errorsIn are how many errors there are, and the first.
-func errorsIn(err error) (n int, first string) {
+// countErrors returns the number of errors and the first one.
+func countErrors(err error) (n int, first string) {
 	list, ok := errors.AsType[diagnostic.List](err)
 	if !ok {
 		return 1, err.Error()
@@ -342,12 +336,12 @@ func errorsIn(err error) (n int, first string) {
 	return n, first
 }
 
-// TokenUsage is what notes when access tokens are used.
+// TokenUsage records when access tokens are used.
 type TokenUsage []interface {
-	// Know is told which tokens there are.
+	// Know sets the existing tokens.
 	Know([]authn.Token)
-	// Note is told of a use. It waits for nobody.
+	// Note records a use. It does not wait.
 	Note(id string, at time.Time)
-	// Run keeps what was noted until the context is done.
+	// Run stores what was recorded until the context is done.
 	Run(context.Context)
 }

@@ -96,17 +96,17 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 		},
 		{
 			"good, then not used",
-			[]func(*Active){good, func(u *Active) { u.keep(&config.Config{}, wrong) }},
+			[]func(*Active){good, func(u *Active) { u.keepActive(&config.Config{}, wrong) }},
 			[]string{"ERROR configuration not used; the last good one serves on", "WARN configuration", "ERROR configuration", "ERROR configuration"},
 			[]string{"ERROR still: configuration not used; the last good one serves on 2 b.yaml: wrong"},
 		},
 		{
 			"what does not compile, then not used",
-			[]func(*Active){broken, func(u *Active) { u.keep(&config.Config{}, errors.New("no directory")) }},
+			[]func(*Active){broken, func(u *Active) { u.keepActive(&config.Config{}, errors.New("no directory")) }},
 			[]string{"ERROR configuration not used; the one before, of which not everything compiles, serves on", "ERROR configuration"},
 			[]string{"ERROR still: configuration not used; the one before, of which not everything compiles, serves on 1 no directory"},
 		},
-		{"repaired", []func(*Active){broken, func(u *Active) { u.keep(&config.Config{}, wrong) }, good}, nil, nil},
+		{"repaired", []func(*Active){broken, func(u *Active) { u.keepActive(&config.Config{}, wrong) }, good}, nil, nil},
 		{
 			"no policy any more",
 			[]func(*Active){good, func(u *Active) { u.activate(configured(t, "none", "")) }},
@@ -156,11 +156,11 @@ func TestFewOfEach(t *testing.T) {
 		}
 	}
 	counts := map[[2]string]int{}
-	few := fewOfEach(all)
+	few := limitPerResource(all)
 	for _, f := range few {
 		counts[[2]string{f.Source, f.Object}]++
 	}
-	want := map[[2]string]int{{"p.yaml", "AdmissionPolicy/p"}: 100, {config.ClusterSource, "PolicyException/shop/x"}: mostOfOne + 1, {config.ClusterSource, "AdmissionPolicy/p"}: 5}
+	want := map[[2]string]int{{"p.yaml", "AdmissionPolicy/p"}: 100, {config.ClusterSource, "PolicyException/shop/x"}: maxPerResource + 1, {config.ClusterSource, "AdmissionPolicy/p"}: 5}
 	if !maps.Equal(counts, want) {
 		t.Errorf("the findings left are %v, want %v", counts, want)
 	}
@@ -253,8 +253,8 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 			err = errors.New("broken")
 			next := *test.next // cases share configurations
 			next.Unread = test.unread
-			u.keep(&next, err)
-			u.keep(&next, err) // as when it changes, and is broken still
+			u.keepActive(&next, err)
+			u.keepActive(&next, err) // as when it changes, and is broken still
 			var good []string
 			for _, id := range []string{"one", "two", "three"} {
 				if u.Snapshot.Load().Authn.Decide(t.Context(), text[id], nil).Outcome == authn.Yes {
@@ -266,7 +266,7 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 			}
 			// What is back counts, although the rest is broken still.
 			if len(test.next.Authn.Revocations) == 0 {
-				u.keep(with("one", "two", "three"), err)
+				u.keepActive(with("one", "two", "three"), err)
 				if u.Snapshot.Load().Authn.Decide(t.Context(), text["one"], nil).Outcome != authn.Yes {
 					t.Error("a token whose document is back is refused while another is broken")
 				}

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// logFindings logs each finding on a line of its own.
+// logFindings logs each diagnostic on a line of its own.
 func logFindings(log *slog.Logger, err error) {
 	list, ok := errors.AsType[diagnostic.List](err)
 	if !ok {

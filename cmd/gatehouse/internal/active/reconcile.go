@@ -13,7 +13,7 @@ import (
 )
 
 // Reconciler keeps the active configuration up to date with its two sources: the documents of a directory and the custom
-// resources of a cluster. Either may be empty. Its methods, except Ready and Whole, are called by one goroutine.
+// resources of a cluster. Either may be empty. Its methods, except Ready and CheckComplete, are called by one goroutine.
 //
 // Every change of a source takes the same way: merge the documents with the custom resources, resolve which versions can be
 // active together, compile, activate, report.
@@ -96,8 +96,8 @@ func (r *Reconciler) Read() (*config.Config, diagnostic.List) {
 // Start activates the first configuration. Nothing is active that could stay in its place, so that broken expressions of
 // policies do not fail the start: for what these policies match, their failurePolicy decides.
 func (r *Reconciler) Start(ctx context.Context, documents *config.Config, found diagnostic.List) error {
-	compiling()
-	defer pace()
+	limitGarbage()
+	defer setGCPercent()
 	if found.Err() != nil {
 		_, found = Compile(documents, found)
 		return InvalidError(r.Dir, found.Err())
@@ -179,12 +179,12 @@ func (r *Reconciler) Ready() error {
 	if err := r.clusterReady(); err != nil {
 		return err
 	}
-	return r.Whole()
+	return r.CheckComplete()
 }
 
-// Whole returns an error while the active configuration lacks custom resources that existed at the start: it would admit what
+// CheckComplete returns an error while the active configuration lacks custom resources that existed at the start: it would admit what
 // these refuse. An API server that takes this replica for ready all the same gets "cannot decide".
-func (r *Reconciler) Whole() error {
+func (r *Reconciler) CheckComplete() error {
 	if r.Resources != nil && !r.complete.Load() {
 		return errIncomplete
 	}
@@ -202,7 +202,7 @@ func (r *Reconciler) reconcileDocuments(ctx context.Context, documents *config.C
 		err = r.activate(ctx, documents, false)
 	}
 	if err != nil {
-		r.Current.keep(merged, err)
+		r.Current.keepActive(merged, err)
 	}
 }
 
@@ -215,7 +215,7 @@ func (r *Reconciler) reconcileResources(ctx context.Context) {
 		r.Current.withdraw(merged) // activating waits for what is looked up
 		err := r.activate(ctx, r.documents, true)
 		if r.failed = err != nil; r.failed {
-			r.Current.keep(merged, err) // the documents are invalid without the resources that they had before
+			r.Current.keepActive(merged, err) // the documents are invalid without the resources that they had before
 			return
 		}
 	}
@@ -304,8 +304,8 @@ func (r *Reconciler) merge(documents *config.Config, resources []*config.Resourc
 // activate resolves and compiles documents with the custom resources that were read last, and activates the result. With an
 // error the active configuration stays. Tolerant is that of resolveInput.
 func (r *Reconciler) activate(ctx context.Context, documents *config.Config, tolerant bool) error {
-	compiling()
-	defer pace()
+	limitGarbage()
+	defer setGCPercent()
 	began := time.Now()
 	defer func() { r.restUntil = time.Now().Add(min(restFactor*time.Since(began), maxRest)) }()
 	next, err := r.resolver.resolve(resolveInput{
@@ -328,7 +328,7 @@ func (r *Reconciler) activate(ctx context.Context, documents *config.Config, tol
 	}
 	if r.Resources != nil {
 		r.documents, r.active = documents, next
-		r.resolver.keep(next)
+		r.resolver.remember(next)
 	}
 	r.Current.activate(next)
 	r.notify()

@@ -348,8 +348,8 @@ func (a *resolution) previous(r *config.Resource) *config.Resource {
 	}
 }
 
-// keep remembers the versions that are active without errors.
-func (r *resolver) keep(of *Resolution) {
+// remember keeps the versions that are active without errors.
+func (r *resolver) remember(of *Resolution) {
 	r.good = make(map[string]*config.Resource, len(of.candidates))
 	for _, one := range of.candidates {
 		if one.use != nil && !one.broken {

@@ -184,7 +184,7 @@ spec: {policies: [{name: p}], match: {names: [a]}, reason: %q}
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.keep(of)
+				s.remember(of)
 				last = of
 			}
 			var got, found []string
@@ -232,7 +232,7 @@ func TestReportDigest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.keep(of)
+		s.remember(of)
 		return of.report(nil).Digest
 	}
 	one, other := &resolver{}, &resolver{}
@@ -280,7 +280,7 @@ func running(t *testing.T, base *config.Config, resources ...*config.Resource) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.keep(of)
+	s.remember(of)
 	return s
 }
 

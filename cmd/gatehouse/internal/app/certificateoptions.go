@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 )
 
-// CertificateOptions are what the command line of serve says about certificates:
-// what is served, who is told of its CA, and whose client certificates are good.
+// CertificateOptions are the flags of serve about certificates: the serving certificate,
+// the webhook configurations that trust its CA, and the CAs of client certificates.
 type CertificateOptions struct {
 	tlsCert, tlsKey string
 
@@ -36,17 +36,17 @@ type CertificateOptions struct {
 	clientCA            string
 	requireClientForAll bool
 
-	// given tells of a flag whether it was, also without a value.
-	given func(name string) bool
+	// changed reports whether a flag was set on the command line.
+	changed func(name string) bool
 }
 
-// shortestLife is that of a certificate, whose ends are whole seconds.
+// shortestLife is the shortest life of a certificate, whose times are whole seconds.
 const shortestLife = time.Second
 
 // addFlags adds the flags to a command.
 func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	f.given = flags.Changed
+	f.changed = flags.Changed
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "file of the serving certificate and its chain, in PEM; re-read when it changes")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "file of the serving certificate's key, in PEM")
 	flags.StringSliceVar(&f.selfSigned, "self-signed", nil, "names and addresses for certificates of a CA of its own, instead of --tls-cert and --tls-key")
@@ -75,21 +75,21 @@ func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	}
 }
 
-// Validate reports everything that is wrong with the flags.
+// Validate returns all problems of the flags.
 func (f *CertificateOptions) Validate(cluster bool) []error {
 	problems := f.checkSource()
 	problems = append(problems, f.checkNeeds(cluster)...)
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if f.given("self-signed-dir") && f.given("self-signed-secret") {
+	if f.changed("self-signed-dir") && f.changed("self-signed-secret") {
 		problem("--self-signed-dir and --self-signed-secret exclude each other: the CA is kept in one place")
 	}
-	if f.given("publish-ca-bundle") && f.publish {
+	if f.changed("publish-ca-bundle") && f.publish {
 		switch {
-		case f.given("tls-cert"):
+		case f.changed("tls-cert"):
 			problem("--publish-ca-bundle does not go with --tls-cert: whoever renews the files knows the CA")
-		case f.given("self-signed") && !f.given("self-signed-secret") && !f.given("self-signed-dir"):
+		case f.changed("self-signed") && !f.changed("self-signed-secret") && !f.changed("self-signed-dir"):
 			problem("--publish-ca-bundle needs a CA that outlives this process: give --self-signed-secret or --self-signed-dir")
-		case len(f.names()) == 0:
+		case len(f.registrationNames()) == 0:
 			problem("--publish-ca-bundle needs --registration")
 		}
 	}
@@ -122,8 +122,8 @@ func (f *CertificateOptions) Validate(cluster bool) []error {
 	return problems
 }
 
-// checkSource reports flags that say where the certificate comes from more than
-// once, by half or not at all.
+// checkSource reports empty flags, and flags that name no source of the certificate, half of
+// one or several.
 func (f *CertificateOptions) checkSource() []error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -142,17 +142,17 @@ func (f *CertificateOptions) checkSource() []error {
 		{"replica", f.replica == ""},
 		{"client-ca", f.clientCA == ""},
 	} {
-		if text.empty && f.given(text.flag) {
+		if text.empty && f.changed(text.flag) {
 			problem("--%s: must not be empty (hint: leave it out, or look where its value comes from)", text.flag)
 		}
 	}
-	files := f.given("tls-cert") || f.given("tls-key")
+	files := f.changed("tls-cert") || f.changed("tls-key")
 	var sources []string
 	if files {
 		sources = append(sources, "--tls-cert")
 	}
 	for _, flag := range []string{"self-signed", "cert-manager"} {
-		if f.given(flag) {
+		if f.changed(flag) {
 			sources = append(sources, "--"+flag)
 		}
 	}
@@ -161,7 +161,7 @@ func (f *CertificateOptions) checkSource() []error {
 		problem("%s and %s exclude each other", sources[0], sources[1])
 	case len(sources) > 2:
 		problem("%s exclude each other", strings.Join(sources, ", "))
-	case files && (!f.given("tls-cert") || !f.given("tls-key")):
+	case files && (!f.changed("tls-cert") || !f.changed("tls-key")):
 		problem("--tls-cert and --tls-key must both be given")
 	case len(sources) == 0:
 		problem("no certificate: give --tls-cert and --tls-key, --cert-manager, or --self-signed with the names and addresses under which the API server calls (hint: --self-signed 127.0.0.1)")
@@ -169,7 +169,7 @@ func (f *CertificateOptions) checkSource() []error {
 	return problems
 }
 
-// checkNeeds reports flags that do nothing without others.
+// checkNeeds reports flags that have no effect without others.
 func (f *CertificateOptions) checkNeeds(cluster bool) []error {
 	const (
 		anyCluster = "--in-cluster or --kubeconfig"
@@ -178,49 +178,49 @@ func (f *CertificateOptions) checkNeeds(cluster bool) []error {
 	)
 	var (
 		problems []error
-		looked   = len(f.names()) > 0
-		share    = looked || f.given("self-signed-secret") || f.given("self-signed-dir") || f.given("cert-manager")
+		hasNames = len(f.registrationNames()) > 0
+		share    = hasNames || f.changed("self-signed-secret") || f.changed("self-signed-dir") || f.changed("cert-manager")
 	)
 	for _, needs := range []struct {
 		flag  string
 		has   bool
 		other string
 	}{
-		{"self-signed-dir", f.given("self-signed"), "--self-signed"},
-		{"self-signed-secret", f.given("self-signed"), "--self-signed"},
+		{"self-signed-dir", f.changed("self-signed"), "--self-signed"},
+		{"self-signed-secret", f.changed("self-signed"), "--self-signed"},
 		{"self-signed-secret", cluster, anyCluster},
-		{"self-signed-duration", f.given("self-signed"), "--self-signed"},
-		{"self-signed-ca-duration", f.given("self-signed"), "--self-signed"},
+		{"self-signed-duration", f.changed("self-signed"), "--self-signed"},
+		{"self-signed-ca-duration", f.changed("self-signed"), "--self-signed"},
 		{"cert-manager", cluster, anyCluster},
-		{"registration", cluster || !looked, anyCluster},
-		{"cert-manager-hosts", f.given("cert-manager"), "--cert-manager"},
-		{"cert-manager-issuer", f.given("cert-manager-hosts"), "--cert-manager-hosts"},
-		{"rotation-hold", looked || f.given("self-signed"), hold},
-		{"replica", share || f.given("custom-resources"), shared},
-		{"require-client-certificate", !f.requireClientForAll || f.given("client-ca") || f.given("self-signed-dir"), "--client-ca"},
+		{"registration", cluster || !hasNames, anyCluster},
+		{"cert-manager-hosts", f.changed("cert-manager"), "--cert-manager"},
+		{"cert-manager-issuer", f.changed("cert-manager-hosts"), "--cert-manager-hosts"},
+		{"rotation-hold", hasNames || f.changed("self-signed"), hold},
+		{"replica", share || f.changed("custom-resources"), shared},
+		{"require-client-certificate", !f.requireClientForAll || f.changed("client-ca") || f.changed("self-signed-dir"), "--client-ca"},
 	} {
-		if f.given(needs.flag) && !needs.has {
+		if f.changed(needs.flag) && !needs.has {
 			problems = append(problems, fmt.Errorf("--%s needs %s", needs.flag, needs.other))
 		}
 	}
 	return problems
 }
 
-// names are the webhook configurations that are looked at. Whoever else writes
-// their bundles, they are the same.
-func (f *CertificateOptions) names() []string {
-	if !f.given("registration") && (f.selfSignedSecret != "" || f.certManager != "") {
+// registrationNames returns the names of the webhook configurations that must trust the
+// serving certificate, whoever writes their bundles.
+func (f *CertificateOptions) registrationNames() []string {
+	if !f.changed("registration") && (f.selfSignedSecret != "" || f.certManager != "") {
 		return []string{install.DefaultRegistration}
 	}
 	return f.registrations
 }
 
-// publishes reports whether to write the CA into them.
-func (f *CertificateOptions) publishes() bool {
-	if f.given("publish-ca-bundle") {
+// publishesBundles reports whether to write the CA into these webhook configurations.
+func (f *CertificateOptions) publishesBundles() bool {
+	if f.changed("publish-ca-bundle") {
 		return f.publish
 	}
-	return f.selfSignedSecret != "" && len(f.names()) > 0
+	return f.selfSignedSecret != "" && len(f.registrationNames()) > 0
 }
 
 func (f *CertificateOptions) parsedRegistrations() ([]cabundle.Registration, error) {
@@ -228,7 +228,7 @@ func (f *CertificateOptions) parsedRegistrations() ([]cabundle.Registration, err
 		list     []cabundle.Registration
 		problems []error
 	)
-	for _, name := range f.names() {
+	for _, name := range f.registrationNames() {
 		r, err := cabundle.ParseRegistration(name)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("--registration: %w", err))
@@ -238,7 +238,7 @@ func (f *CertificateOptions) parsedRegistrations() ([]cabundle.Registration, err
 	return list, errors.Join(problems...)
 }
 
-// issuer is who issues with cert-manager, nil for a CA of its own.
+// issuer returns the reference to cert-manager's issuer, nil for a CA of its own.
 func (f *CertificateOptions) issuer() (*cmmeta.IssuerReference, error) {
 	if f.certManagerIssuer == "" {
 		return nil, nil //nolint:nilnil // a CA of its own

@@ -24,11 +24,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 )
 
-// firstLook bounds what is asked of the API server before anything is served: one
-// that hangs must not keep /livez from answering.
-const firstLook = 3 * time.Second
+// firstReadTimeout bounds the requests to the API server before anything is served: an API
+// server that hangs must not delay /livez.
+const firstReadTimeout = 3 * time.Second
 
-// certificates are what a server presents, and whom it trusts. What is nil is
+// certificates are the serving certificate and the trusted CAs of a server. What is nil is
 // not used.
 type certificates struct {
 	source    certs.Source
@@ -36,14 +36,12 @@ type certificates struct {
 	watcher   *cabundle.Watcher
 	publisher *cabundle.Publisher
 	events    *events.Recorder
-	// leave takes back what the other replicas were told of this one. It is for a server
-	// that does not come to run.
+	// leave removes this replica's heartbeat. It is for a server that fails to start.
 	leave func(context.Context)
 }
 
-// certificates makes the source of serving certificates and what belongs to it.
-// Access is the cluster's, nil without one. Nothing of the cluster needs to be
-// reachable yet.
+// certificates returns the source of serving certificates and what belongs to it. Access is
+// to the cluster, nil without one. The cluster need not be reachable yet.
 func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Config, log *slog.Logger, metrics *telemetry.Telemetry) (made *certificates, failed error) {
 	c := &certificates{leave: func(context.Context) {}}
 	defer func() {
@@ -97,7 +95,7 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 			return nil, err
 		}
 		c.source, authorities, c.leave = issued, issued, issued.Leave
-		if f.publishes() {
+		if f.publishesBundles() {
 			metrics.Rotation(issued.State)
 			metrics.CAStore(issued.Kept)
 		}
@@ -111,7 +109,7 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 	if c.watcher != nil {
 		metrics.Bundles(func() []cabundle.Verdict { return c.watcher.Verdicts(c.serving(), time.Now()) })
 	}
-	if f.publishes() {
+	if f.publishesBundles() {
 		c.publisher = cabundle.NewPublisher(cabundle.PublisherConfig{Client: client, Watcher: c.watcher, Authorities: authorities, Notify: notify})
 		metrics.Publisher(c.publisher.Stats)
 	}
@@ -127,10 +125,10 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 	return c, nil
 }
 
-// clients are for the cluster, nil without one, and where nothing of it is
-// needed.
+// clients returns the clients of the cluster. They are nil without a cluster, and if nothing
+// needs them.
 func (f *CertificateOptions) clients(access *rest.Config) (certs.Client, dynamic.Interface, error) {
-	if access == nil || f.selfSignedSecret == "" && f.certManager == "" && len(f.names()) == 0 {
+	if access == nil || f.selfSignedSecret == "" && f.certManager == "" && len(f.registrationNames()) == 0 {
 		return nil, nil, nil
 	}
 	access = rest.CopyConfig(access)
@@ -146,9 +144,9 @@ func (f *CertificateOptions) clients(access *rest.Config) (certs.Client, dynamic
 	return client, objects, nil
 }
 
-// ownCA is a CA in a Secret, in a directory or in memory. A directory in which nothing
-// can be written does as long as a CA can be read from it: a server that runs would go
-// on too. One that is returned beside an error has to leave.
+// ownCA returns a CA in a Secret, in a directory or in memory. A directory that is not
+// writable is accepted if a CA can be read from it, since a running server would go on too.
+// A CA that is returned with an error must leave.
 func (f *CertificateOptions) ownCA(
 	ctx context.Context, client certs.Client, trust certs.Trust, log *slog.Logger, notify func(certs.Event),
 ) (*certsource.SelfSigned, error) {
@@ -172,7 +170,7 @@ func (f *CertificateOptions) ownCA(
 		}
 		config.Store, config.Replicas = store, reports
 	}
-	first, cancel := context.WithTimeout(ctx, firstLook)
+	first, cancel := context.WithTimeout(ctx, firstReadTimeout)
 	defer cancel()
 	own, err := certsource.NewSelfSigned(first, config)
 	if err != nil {
@@ -181,7 +179,7 @@ func (f *CertificateOptions) ownCA(
 	if f.selfSignedDir == "" {
 		return own, nil
 	}
-	// A directory that cannot be used now is one that was named wrongly.
+	// A directory that is unusable at the start has most likely the wrong name.
 	if err := own.Healthy(); err != nil {
 		return own, err
 	}
@@ -191,15 +189,15 @@ func (f *CertificateOptions) ownCA(
 	return own, nil
 }
 
-// shared is where replicas share a state.
+// shared returns the store and the heartbeats by which replicas share a state.
 func (f *CertificateOptions) shared(client certs.Client, secret string, leafLife time.Duration, notify func(certs.Event)) (certstore.Store, certstore.Replicas) {
 	namespace, name, _ := install.ParseNamespacedName(secret) // checked with the flags
 	return certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: namespace, Name: name, Notify: notify}),
 		certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: namespace, Group: name, Replica: certstore.ReplicaName(f.replica), LeafLife: leafLife})
 }
 
-// bundleSecret is where replicas agree on what to publish of cert-manager's CAs:
-// the Secret NAME-ca-bundle beside the Certificate, which holds no key.
+// bundleSecret is the suffix of the Secret, beside the Certificate, in which replicas agree
+// on the published CAs of cert-manager. It holds no key.
 const bundleSecret = "-ca-bundle"
 
 func (f *CertificateOptions) fromCertManager(
@@ -211,15 +209,15 @@ func (f *CertificateOptions) fromCertManager(
 		Client: client, Dynamic: objects, Namespace: namespace, Name: name, Hosts: f.certManagerHosts, IssuerRef: issuer,
 		Existing: len(f.certManagerHosts) == 0, Trust: trust, Hold: f.hold, Replica: f.replica, Version: build.Version(), Notify: notify,
 	}
-	if f.publishes() {
+	if f.publishesBundles() {
 		config.Store, config.Replicas = f.shared(client, f.certManager+bundleSecret, 0, notify)
 	}
-	first, cancel := context.WithTimeout(ctx, firstLook)
+	first, cancel := context.WithTimeout(ctx, firstReadTimeout)
 	defer cancel()
 	return certsource.NewCertManager(first, config)
 }
 
-// tlsConfig is how the server presents itself.
+// tlsConfig returns the TLS configuration of the server.
 func (c *certificates) tlsConfig(minVersion uint16) *tls.Config {
 	config := &tls.Config{
 		MinVersion:     minVersion,
@@ -235,7 +233,7 @@ func (c *certificates) tlsConfig(minVersion uint16) *tls.Config {
 	return config
 }
 
-// serving is what is served, nil if nothing is.
+// serving returns the serving certificate, nil if there is none.
 func (c *certificates) serving() *tls.Certificate {
 	cert, err := c.source.GetCertificate(nil)
 	if err != nil {
@@ -244,8 +242,8 @@ func (c *certificates) serving() *tls.Certificate {
 	return cert
 }
 
-// ready is nil once the API server can trust what is served, and as long as that
-// is valid.
+// ready returns an error unless the serving certificate is valid and the API server trusts
+// it.
 func (c *certificates) ready() error {
 	err := c.source.Healthy()
 	if c.watcher != nil {
@@ -254,7 +252,7 @@ func (c *certificates) ready() error {
 	return err
 }
 
-// run keeps everything fresh until the context ends.
+// run renews and publishes until the context ends.
 func (c *certificates) run(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return c.source.Run(ctx) })
 	if c.watcher != nil {

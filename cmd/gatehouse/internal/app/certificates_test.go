@@ -37,7 +37,7 @@ func TestRegistrationsOfSources(t *testing.T) {
 		certManager = "--cert-manager=a/b"
 	)
 	for _, c := range []struct {
-		name, flags, looked string
+		name, flags, registrations string
 		published           bool
 	}{
 		{"a Secret", secret, "gatehouse", true},
@@ -56,8 +56,8 @@ func TestRegistrationsOfSources(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := certificateFlagsOf(t, strings.Fields(c.flags)...)
-			if got := strings.Join(f.names(), " "); got != c.looked {
-				t.Errorf("looks at %q, want %q", got, c.looked)
+			if got := strings.Join(f.registrationNames(), " "); got != c.registrations {
+				t.Errorf("looks at %q, want %q", got, c.registrations)
 			}
 			log := slog.New(slog.DiscardHandler)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -65,13 +65,13 @@ func TestRegistrationsOfSources(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if read := cs.watcher != nil; read != (c.looked != "") {
+			if read := cs.watcher != nil; read != (c.registrations != "") {
 				t.Errorf("reads back: %v", read)
 			}
 			if writes := cs.publisher != nil; writes != c.published {
 				t.Errorf("writes: %v", writes)
 			}
-			if ready := cs.ready(); (ready == nil) != (c.looked == "" && c.name == "memory") {
+			if ready := cs.ready(); (ready == nil) != (c.registrations == "" && c.name == "memory") {
 				t.Errorf("ready: %v", ready)
 			}
 			group := &errgroup.Group{}

@@ -11,29 +11,29 @@ import (
 )
 
 const (
-	// usualInFlight is --max-in-flight-bytes without a memory limit, and usualConnections
-	// --max-connections without one.
-	usualInFlight    = 128 << 20
-	usualConnections = 2048
-	// leastInFlight and leastConnections are what is served with, however little there is.
-	leastInFlight  = 8 << 20
+	// defaultInFlight and defaultConnections are --max-in-flight-bytes and --max-connections
+	// without a memory limit.
+	defaultInFlight    = 128 << 20
+	defaultConnections = 2048
+	// minInFlight and minConnections are the least, however small the memory limit is.
+	minInFlight    = 8 << 20
 	minConnections = 16
-	// programBytes is what the program takes beside the live heap (measured: RSS of 52 MiB
-	// with 6 MiB of it). The heap counts twice: a changed configuration is read beside the
-	// old one.
+	// programBytes is the memory of the program beside the live heap (measured: RSS of 52
+	// MiB with a heap of 6 MiB). The heap counts twice, because a changed configuration is
+	// read beside the old one.
 	programBytes = 40 << 20
-	// connectionBytes is what a connection takes (measured: HTTP/1.1 43 KiB, HTTP/2 61
+	// connectionBytes is the memory of a connection (measured: HTTP/1.1 43 KiB, HTTP/2 61
 	// KiB, with half a header of 15 KiB 79 KiB).
 	connectionBytes = 64 << 10
-	// usualMemoryRatio is what the process may take of the cgroup's limit if
-	// --memory-limit-ratio does not say it.
-	usualMemoryRatio = 0.9
+	// defaultMemoryRatio is the part of the cgroup's limit that the process may take if
+	// --memory-limit-ratio is 0.
+	defaultMemoryRatio = 0.9
 )
 
-// memoryBudget divides what the process may take.
+// memoryBudget divides the memory of the process.
 type memoryBudget struct {
-	// limit is the soft limit of the process, 0 without one, and base what it takes
-	// without any connection.
+	// limit is the soft limit of the process, 0 without one, and base its memory without any
+	// connection.
 	limit, base int64
 	// inFlight bounds the memory of reviews, and connections the connections without a
 	// client certificate.
@@ -41,39 +41,40 @@ type memoryBudget struct {
 	connections int
 }
 
-// divideMemory makes a budget. Flags that are 0 default to what fits: of what the program
-// leaves, half for reviews and a sixth for connections. The last third is for garbage that
-// was not collected yet, and for what decisions take. Files is the limit of open files, 0 without one: a connection is one.
+// divideMemory returns a budget. Flags that are 0 default to what fits: of the memory beside
+// the program, half is for reviews and a sixth for connections. The last third is for
+// uncollected garbage and for decisions. Files is the limit of open files, 0 without one: a
+// connection is an open file.
 func divideMemory(limit, liveHeap, inFlight int64, connections int, files uint64) memoryBudget {
 	b := memoryBudget{limit: limit, base: programBytes + 2*liveHeap, inFlight: inFlight, connections: connections}
 	left := max(0, limit-b.base)
 	if b.connections == 0 {
-		b.connections = usualConnections
+		b.connections = defaultConnections
 		if limit > 0 {
-			b.connections = int(min(usualConnections, max(minConnections, left/6/connectionBytes)))
+			b.connections = int(min(defaultConnections, max(minConnections, left/6/connectionBytes)))
 		}
 		if files > 0 {
 			b.connections = min(b.connections, openFilesFor(files))
 		}
 	}
 	if b.inFlight == 0 {
-		b.inFlight = usualInFlight
+		b.inFlight = defaultInFlight
 		if limit > 0 {
-			b.inFlight = max(leastInFlight, left/2)
+			b.inFlight = max(minInFlight, left/2)
 		}
 	}
 	return b
 }
 
-// openFilesFor is how many of the open files that the process may have are for
-// connections without a client certificate. The others are for health and metrics, for
-// those with one, for files and for the API server.
+// openFilesFor returns how many of the process's open files are for connections without a
+// client certificate. The others are for certified connections, health and metrics, files,
+// and the API server.
 func openFilesFor(files uint64) int {
 	const others = 256
 	return int(files - min(others, files/2)) //nolint:gosec // a limit of open files
 }
 
-// problems are what is wrong with the budget, with hints.
+// problems returns the problems of the budget, with hints.
 func (b *memoryBudget) problems(files uint64) []string {
 	var all []string
 	need := b.base + int64(b.connections)*connectionBytes + b.inFlight
@@ -92,7 +93,7 @@ func (b *memoryBudget) problems(files uint64) []string {
 	return all
 }
 
-// budget divides the memory that the process may take, and logs what holds.
+// budget divides the memory of the process and logs the result.
 func (f *Options) budget(m *memoryLimit, log *slog.Logger) memoryBudget {
 	runtime.GC() // what was read for the configuration is garbage by now
 	var stats runtime.MemStats
@@ -106,14 +107,14 @@ func (f *Options) budget(m *memoryLimit, log *slog.Logger) memoryBudget {
 	return b
 }
 
-// available is what the process may take, 0 without a limit: what Go keeps to, and at
-// most a part of the cgroup's limit.
+// available returns the memory that the process may take, 0 without a limit: Go's soft
+// limit, and at most a part of the cgroup's limit.
 func (m *memoryLimit) available() int64 {
 	limit := m.set(-1) // changes nothing
 	if of, err := m.read(); err == nil {
 		ratio := m.ratio
 		if ratio == 0 {
-			ratio = usualMemoryRatio
+			ratio = defaultMemoryRatio
 		}
 		if part := ratio * float64(of); part < float64(limit) {
 			limit = int64(part)

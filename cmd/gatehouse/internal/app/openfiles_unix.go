@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFiles is how many files the process may have open, 0 if that is not known. Go
-// raises the soft limit to the hard one at the start.
+// openFiles returns the limit of open files of the process, 0 if it is not known. Go raises
+// the soft limit to the hard one at the start.
 func openFiles() uint64 {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > 1<<30 { // "unlimited"

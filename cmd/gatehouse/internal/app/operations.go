@@ -14,22 +14,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
 )
 
-// OperationOptions are what the command line of serve says about looking into the
-// process while it runs, and about its memory.
+// OperationOptions are the flags of serve about debugging, tracing and memory.
 type OperationOptions struct {
 	profiling       bool
 	tracingEndpoint string
 	tracingRatio    float64
 	memoryRatio     float64
 
-	// given tells of a flag whether it was, also without a value.
-	given func(name string) bool
+	// changed reports whether a flag was set on the command line.
+	changed func(name string) bool
 }
 
 // addFlags adds the flags to a command.
 func (f *OperationOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	f.given = flags.Changed
+	f.changed = flags.Changed
 	flags.BoolVar(&f.profiling, "profiling", false, "answer /debug/pprof/ on --ops-listen, to callers on the same host only, as kubectl port-forward is")
 	flags.StringVar(&f.tracingEndpoint, "tracing-endpoint", "", "URL of a collector to send traces of reviews to, by OTLP over HTTP; without a path it is /v1/traces")
 	flags.Float64Var(&f.tracingRatio, "tracing-sample-ratio", 0, "part of the reviews to trace that come without a trace, from 0 to 1; those that come with one are traced if the caller's trace is recorded")
@@ -39,15 +38,15 @@ func (f *OperationOptions) addFlags(cmd *cobra.Command) {
 	}
 }
 
-// Validate reports everything that is wrong with the flags.
+// Validate returns all problems of the flags.
 func (f *OperationOptions) Validate() []error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if f.given("tracing-endpoint") {
+	if f.changed("tracing-endpoint") {
 		if _, err := tracing.ParseEndpoint(f.tracingEndpoint); err != nil {
 			problem("--tracing-endpoint: %w", err)
 		}
-	} else if f.given("tracing-sample-ratio") {
+	} else if f.changed("tracing-sample-ratio") {
 		problem("--tracing-sample-ratio needs --tracing-endpoint")
 	}
 	for _, ratio := range []struct {
@@ -61,8 +60,8 @@ func (f *OperationOptions) Validate() []error {
 	return problems
 }
 
-// tracer is what traces reviews, nil without --tracing-endpoint. The replica is its
-// name, empty for that of the host.
+// tracer returns the tracer of reviews, nil without --tracing-endpoint. The replica is the
+// name of this process, empty for that of the host.
 func (f *OperationOptions) tracer(replica string, log *slog.Logger) (*tracing.Tracer, error) {
 	if f.tracingEndpoint == "" {
 		return nil, nil //nolint:nilnil // nothing is traced
@@ -77,8 +76,8 @@ func (f *OperationOptions) tracer(replica string, log *slog.Logger) (*tracing.Tr
 	}), nil
 }
 
-// Debug answers the operator on the listener for health and metrics. It changes the
-// level of the log by the variable.
+// Debug returns the handler of profiles and of the level of the log, which it sets through
+// the variable.
 func (f *OperationOptions) Debug(level *slog.LevelVar, log *slog.Logger) http.Handler {
 	return debug.Handler(debug.Options{Level: debug.NewLevel(level, log), Profiling: f.profiling})
 }

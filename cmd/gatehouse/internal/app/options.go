@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
-// Options are what the command line of serve says.
+// Options are the flags of serve.
 type Options struct {
 	CertificateOptions
 
@@ -29,23 +29,23 @@ type Options struct {
 	Kubeconfig string
 	InCluster  bool
 	Namespace  string
-	// CustomResources tells that they are configuration beside the directory.
+	// CustomResources reports whether custom resources are configuration beside the directory.
 	CustomResources bool
-	// OnEmptiedFile is what becomes of a change that leaves a file without documents.
+	// OnEmptiedFile is the action on a change that leaves a file without documents.
 	OnEmptiedFile string
-	// CountPods is how long after one count of the pods of profiles the next begins, 0 for none.
+	// CountPods is the pause between two counts of the pods of profiles, 0 for no counts.
 	CountPods     time.Duration
 	Listen        string
 	OpsListen     string
 	TLSMinVersion string
 	StateDir      string
 	Audit         bool
-	// InFlight and connections are 0 for what fits.
+	// InFlight and Connections are 0 for what fits.
 	InFlight    int64
 	Connections int
 	DrainDelay  time.Duration
 	LogLevel    string
-	// Level is that of the log from the start on; it can be changed while this runs.
+	// Level is the level of the log, which can change at run time.
 	Level     slog.LevelVar
 	LogFormat string
 }
@@ -100,7 +100,7 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	}
 }
 
-// Validate reports everything that is wrong with the flags at once.
+// Validate returns an error with all problems of the flags.
 func (f *Options) Validate() error {
 	problems := append(f.CertificateOptions.Validate(f.InCluster || f.Kubeconfig != ""), f.Operations.Validate()...)
 	if f.Kubeconfig != "" && f.InCluster {
@@ -130,10 +130,10 @@ func (f *Options) Validate() error {
 	if f.LogFormat != "json" && f.LogFormat != "text" {
 		problems = append(problems, fmt.Errorf("--log-format %q: must be json or text", f.LogFormat))
 	}
-	if f.given("max-in-flight-bytes") && f.InFlight <= review.MaxAdmissionBytes {
+	if f.changed("max-in-flight-bytes") && f.InFlight <= review.MaxAdmissionBytes {
 		problems = append(problems, fmt.Errorf("--max-in-flight-bytes %d: must be more than %d, the largest review (hint: leave it out for what fits)", f.InFlight, review.MaxAdmissionBytes))
 	}
-	if f.given("max-connections") && f.Connections < minConnections {
+	if f.changed("max-connections") && f.Connections < minConnections {
 		problems = append(problems, fmt.Errorf("--max-connections %d: must be at least %d (hint: leave it out for what fits)", f.Connections, minConnections))
 	}
 	if f.CountPods < 0 {
@@ -145,25 +145,25 @@ func (f *Options) Validate() error {
 	return errors.Join(problems...)
 }
 
-// checkNames reports what is wrong with the flags that are for custom resources
-// alone, and with the names that an install and a replica of it have in the cluster.
+// checkNames returns the problems of flags for custom resources, and of the names of the
+// installation and the replica in the cluster.
 func (f *Options) checkNames() []error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	for _, flag := range []string{"namespace", "count-pods-every"} {
-		if f.given(flag) && !f.CustomResources {
+		if f.changed(flag) && !f.CustomResources {
 			problem("--%s needs --custom-resources", flag)
 		}
 	}
-	if f.given("namespace") {
+	if f.changed("namespace") {
 		if wrong := validation.IsDNS1123Label(f.Namespace); f.Namespace == "" {
 			problem("--namespace: must not be empty (hint: leave it out, or look where its value comes from)")
 		} else if len(wrong) > 0 {
 			problem("--namespace %.100q: is no name of a namespace: %s (hint: %s)", f.Namespace, wrong[0], install.DefaultNamespace)
 		}
 	}
-	// The Lease by which a replica reports on custom resources is called after it. The
-	// others hold its name, as any text.
+	// The Lease by which a replica reports on custom resources has its name. Other objects
+	// hold the name as a string.
 	if wrong := validation.IsDNS1123Subdomain(f.replica); f.CustomResources && f.replica != "" && len(wrong) > 0 {
 		problem("--replica %.100q: is no name that a pod can have: %s (hint: leave it out for the host name)", f.replica, wrong[0])
 	} else if !utf8.ValidString(f.replica) || strings.ContainsFunc(f.replica, func(r rune) bool { return !strconv.IsPrint(r) }) {
@@ -172,8 +172,7 @@ func (f *Options) checkNames() []error {
 	return problems
 }
 
-// isAddress reports whether a text has the form of an address to listen at. Whether it
-// can be had only listening tells.
+// isAddress reports whether a string has the form of an address to listen at.
 func isAddress(text string) bool {
 	_, port, err := net.SplitHostPort(text)
 	if err == nil {

@@ -35,22 +35,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
-// reporting tells the people of a cluster what becomes of their custom resources.
+// reporting writes the status of custom resources.
 type reporting struct {
 	status        *status.Controller
 	definitions   *crdversion.Definitions
 	registrations *cluster.Registrations
-	// assumed tells that nobody said which the registrations are.
+	// assumed reports whether the registrations are the default because no flag names them.
 	assumed bool
 }
 
-// Requests of status and definitions share a client of their own, so that they
-// never keep look-ups of reviews waiting.
+// Requests of status and definitions share a client of their own, so that they never delay
+// lookups of reviews.
 const reportingQPS, reportingBurst = 30, 60
 
-// notSent is what makes remarks on what an object is about and the webhook
-// configurations do not send, nil while these are not known. Of the configuration are
-// the kinds of workloads.
+// notSent returns a function that returns remarks on what an object matches and the webhook
+// configurations do not send. It is nil while these are not known. The configuration has the
+// kinds of workloads.
 func (r *reporting) notSent(c *config.Config) func(object any) []string {
 	if r.registrations == nil {
 		return nil
@@ -73,7 +73,7 @@ func (r *reporting) notSent(c *config.Config) func(object any) []string {
 	}
 }
 
-// follow makes the configurator tell.
+// follow connects the reconciler with its reports.
 func (r *reporting) follow(c *active.Reconciler) {
 	c.Report = func(report status.Report) {
 		report.Outdated = r.definitions.Outdated()
@@ -86,7 +86,7 @@ func (r *reporting) follow(c *active.Reconciler) {
 	}
 }
 
-// documents answers /validate about custom resources, nil without any.
+// documents returns the reviewer of custom resources, nil without any.
 func (r *reporting) documents(current *active.Active) *crdadmission.Reviewer {
 	if r == nil {
 		return nil
@@ -102,7 +102,7 @@ func (r *reporting) documents(current *active.Active) *crdadmission.Reviewer {
 	})
 }
 
-// run goes on until the context ends.
+// run writes reports until the context ends.
 func (r *reporting) run(ctx context.Context, group *errgroup.Group) {
 	if r == nil {
 		return
@@ -114,7 +114,7 @@ func (r *reporting) run(ctx context.Context, group *errgroup.Group) {
 	})
 }
 
-// policyCounts are the counts of this replica.
+// policyCounts returns the counts of this replica.
 func policyCounts(metrics *telemetry.Telemetry, c *config.Config) map[string]status.PolicyCount {
 	refusing := map[[2]string]bool{}
 	if c != nil {
@@ -134,7 +134,7 @@ func policyCounts(metrics *telemetry.Telemetry, c *config.Config) map[string]sta
 	return counts
 }
 
-// reports makes what tells of custom resources. Nothing of the cluster needs to be
+// reports returns what writes the status of custom resources. The cluster need not be
 // reachable yet.
 func (f *Options) reports(ctx context.Context, access *rest.Config, world *cluster.Cluster, current *active.Active, log *slog.Logger, metrics *telemetry.Telemetry) (*reporting, error) {
 	access = rest.CopyConfig(access)
@@ -162,8 +162,8 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 		Pods:     f.podCounter(client, current, log),
 	})
 	metrics.Registry.MustRegister(r.status)
-	names := f.names()
-	if r.assumed = !f.given("registration") && len(names) == 0; r.assumed {
+	names := f.registrationNames()
+	if r.assumed = !f.changed("registration") && len(names) == 0; r.assumed {
 		names = []string{install.DefaultRegistration}
 	}
 	if len(names) > 0 {
@@ -172,8 +172,8 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 	return r, nil
 }
 
-// podCounter counts the pods of profiles, but for those of namespaces that are never
-// sent. It is nil if nobody wants to know.
+// podCounter returns the counter of the pods of profiles, without those of namespaces that
+// are never sent. It is nil without --count-pods-every.
 func (f *Options) podCounter(client certs.Client, current *active.Active, log *slog.Logger) status.PodCounter {
 	if f.CountPods == 0 {
 		return nil
@@ -191,7 +191,7 @@ func (f *Options) podCounter(client certs.Client, current *active.Active, log *s
 	})
 }
 
-// ownNamespace is the namespace that this runs in.
+// ownNamespace returns the namespace that this process runs in.
 func (f *Options) ownNamespace() string {
 	if f.Namespace != "" {
 		return f.Namespace

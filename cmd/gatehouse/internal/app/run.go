@@ -1,4 +1,4 @@
-// Package app is the composition root of the server: Run makes its parts from Options and runs them.
+// Package app is the composition root of the server: Run creates its parts from Options and runs them.
 package app
 
 import (
@@ -28,8 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
-// Run is the composition root: it reads, compiles, listens, and runs until ctx
-// ends.
+// Run reads and compiles the configuration, listens, and serves until ctx ends.
 func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	memory := f.Operations.memoryLimit(log)
 	memory.apply()
@@ -71,10 +70,9 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	}
 	loaded, found := configuration.Read()
 	if found.Err() != nil {
-		return configuration.Start(ctx, loaded, found) // which says what is wrong
+		return configuration.Start(ctx, loaded, found) // which returns all problems
 	}
-	// Before anything makes this replica known to the others, which would wait for one
-	// that cannot serve.
+	// Before this replica has a heartbeat: the others would wait for one that cannot serve.
 	var listen net.ListenConfig
 	reviews, err := listen.Listen(ctx, "tcp", f.Listen)
 	if err != nil {
@@ -87,14 +85,14 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	}
 	defer func() { _ = health.Close() }()
 	certify := sync.OnceValues(func() (*certificates, error) { return f.certificates(ctx, access, log, metrics) })
-	var asking sync.WaitGroup
+	var connecting sync.WaitGroup
 	if access != nil {
-		// An API server that hangs keeps this waiting, and what comes next too.
-		asking.Go(func() { _, _ = certify() }) // the error is kept
+		// In parallel with Start, because both wait for an API server that hangs.
+		connecting.Go(func() { _, _ = certify() }) // the error is kept
 	}
 	state := loaded.State
 	err = configuration.Start(ctx, loaded, found)
-	asking.Wait()
+	connecting.Wait()
 	if err != nil {
 		if access != nil {
 			if made, failed := certify(); failed == nil {
@@ -122,7 +120,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 			Observe:  observer(metrics, usage, tracer), //nolint:contextcheck // calls have contexts of their own
 			Profiles: metrics.Profiles, Policies: metrics.Policies, TraceParents: tracer != nil,
 			ReadNamespace:   readNamespace(lookups),
-			CustomResources: reports.documents(current), CheckComplete: configuration.Whole,
+			CustomResources: reports.documents(current), CheckComplete: configuration.CheckComplete,
 			Login: login.Handler(login.HandlerOptions{
 				Current: func() *authn.Set { return current.Snapshot.Load().Authn }, Now: time.Now,
 				Observe: metrics.Login, Attempts: providers.Attempts,
@@ -134,7 +132,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	})
 	log.Info("serving", "version", build.Version(), "reviews", reviews.Addr().String(), "ops", health.Addr().String())
 
-	// What keeps things fresh goes on until the last call is answered.
+	// Background work continues until the last call is answered.
 	group, groupCtx := errgroup.WithContext(ctx)
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
@@ -193,8 +191,8 @@ func readNamespace(c *cluster.Cluster) func(string, netip.Prefix, bool) {
 	return c.ReadNamespace
 }
 
-// usage notes into a directory, if there is one for it, and into the status of
-// custom resources.
+// usage returns what records the use of access tokens: in a directory, if there is one for
+// it, and in the status of custom resources.
 func (f *Options) usage(access *rest.Config, log *slog.Logger) (active.TokenUsage, error) {
 	var all active.TokenUsage
 	if f.StateDir != "" {
@@ -216,7 +214,7 @@ func (f *Options) usage(access *rest.Config, log *slog.Logger) (active.TokenUsag
 	return all, nil
 }
 
-// observer is shown every finished review. Tracer may be nil.
+// observer returns the observer of finished reviews. Tracer may be nil.
 func observer(metrics *telemetry.Telemetry, usage active.TokenUsage, tracer *tracing.Tracer) func(*review.Outcome) {
 	if len(usage) == 0 && tracer == nil {
 		return metrics.Review
@@ -234,7 +232,7 @@ func observer(metrics *telemetry.Telemetry, usage active.TokenUsage, tracer *tra
 	}
 }
 
-// access is how to reach the cluster, nil without one.
+// access returns the client configuration of the cluster, nil without one.
 func (f *Options) access() (*rest.Config, error) {
 	switch {
 	case f.InCluster:
