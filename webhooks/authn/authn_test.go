@@ -130,6 +130,10 @@ func TestReview(t *testing.T) {
 		{"a megabyte of dots", strings.Repeat(".", 1<<20), nil, authn.No, authn.ReasonMalformed, "", no},
 		{"prefix and a megabyte", "gatehouse_" + strings.Repeat("a", 1<<20), nil, authn.No, authn.ReasonMalformed, "", no},
 	}
+	var callers []caller
+	for _, version := range []string{"v1", "v1beta1"} {
+		callers = append(callers, newCaller(t, version, func() *authn.Set { return set }))
+	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			d := set.Decide(t.Context(), c.token, c.audiences)
@@ -168,6 +172,9 @@ func TestReview(t *testing.T) {
 			}
 			if resp.Spec.Token != "" || resp.Spec.Audiences != nil {
 				t.Error("the response repeats the request")
+			}
+			for _, caller := range callers {
+				caller.checkUnderstood(t, c.token, c.audiences, &d)
 			}
 		})
 	}

@@ -147,6 +147,26 @@ func TestCompileConfiguration(t *testing.T) {
 			},
 			want: []string{`error jwt[1].issuer.url: "https://issuer.example" is the url of an issuer before it`},
 		},
+		"a password in an issuer's url": {
+			edit: func(s *authn.Spec) { s.Issuers[0].Config.Issuer.URL = "https://jane:hunter2@issuer.example" },
+			want: []string{`error jwt[0].issuer.url: is not shown, because what stands before its "@" may be a password: URL must not contain a username or password`},
+		},
+		"a password, and more is wrong": {
+			edit: func(s *authn.Spec) { s.Issuers[0].Config.Issuer.URL = "http://jane:hunter2@issuer.example" },
+			want: []string{`error jwt[0].issuer.url: may be a password: URL scheme must be https`, `error jwt[0].issuer.url: must not contain a username or password`},
+		},
+		"a password in what is no url": {
+			edit: func(s *authn.Spec) { s.Issuers[0].Config.Issuer.URL = "https://jane:hunter2%zz@issuer.example" },
+			want: []string{`error jwt[0].issuer.url: may be a password: it is not a URL`},
+		},
+		"a password in a discovery url": {
+			edit: func(s *authn.Spec) { s.Issuers[0].Config.Issuer.DiscoveryURL = "https://jane:hunter2@issuer.example" },
+			want: []string{`error jwt[0].issuer.discoveryURL: is not shown`},
+		},
+		"another mistake in a url": {
+			edit: func(s *authn.Spec) { s.Issuers[0].Config.Issuer.URL = "http://issuer.example" },
+			want: []string{`error jwt[0].issuer.url: Invalid value: "http://issuer.example": URL scheme must be https`},
+		},
 		"names of directories": {
 			edit: func(s *authn.Spec) {
 				s.Directories = append(s.Directories,
@@ -202,6 +222,9 @@ func TestCompileConfiguration(t *testing.T) {
 				if !slices.ContainsFunc(shown, func(s string) bool { return strings.HasPrefix(s, head+": ") && strings.Contains(s, text) }) {
 					t.Errorf("nothing says %q", want)
 				}
+			}
+			if strings.Contains(strings.Join(shown, "\n"), "hunter2") {
+				t.Error("a password is in the findings")
 			}
 			if len(shown) != len(test.want) {
 				t.Errorf("%d findings, want %d", len(shown), len(test.want))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,17 @@ kind: SidecarProfile
 metadata: {name: %s}
 spec: {template: {spec: {containers: [{name: %s, image: x}]}}%s}
 `, name, name, more))
+}
+
+// agentSince is a profile that conflicts with every other of its container, changed at a time.
+func agentSince(t *testing.T, minute int, name string) *config.Resource {
+	t.Helper()
+	return custom(t, 1, fmt.Sprintf(`
+kind: SidecarProfile
+metadata: {name: %s, creationTimestamp: "2026-01-01T00:00:00Z", managedFields: [
+  {manager: kubectl, operation: Apply, time: "2026-01-01T00:%02d:00Z", fieldsV1: {"f:spec": {}}}, {manager: gatehouse, operation: Apply, subresource: status, time: "2026-02-01T00:00:00Z"}]}
+spec: {template: {spec: {containers: [{name: agent, image: img}]}}}
+`, name, minute))
 }
 
 // documentsOf is a configuration of a directory.
@@ -102,6 +114,8 @@ spec: {policies: [{name: p}], match: {names: [a]}, reason: %q}
 		want, found []string
 		// profiles and policies are what is compiled then.
 		profiles, policies int
+		// started reports whether a replica that starts with the last round has the same.
+		started bool
 	}{
 		{name: "nothing"},
 		{
@@ -170,6 +184,45 @@ spec: {policies: [{name: p}], match: {names: [a]}, reason: %q}
 			want:   []string{"AdmissionPolicy/p Current", "PolicyException/gatehouse-system/e Unused"}, policies: 1,
 			found: []string{"spec.reason"},
 		},
+		{
+			name:      "a conflict with a document is the error of the resource alone",
+			documents: "apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: zdir}\nspec: {template: {spec: {containers: [{name: agent, image: img}]}}}\n",
+			rounds: []round{
+				{customPolicy(t, 1, "p", "true")},
+				{customPolicy(t, 1, "p", "true"), customPolicy(t, 1, "q", "true +"), agentSince(t, 1, "aa"), customProfile(t, 1, "other", "")},
+			},
+			want:    []string{"AdmissionPolicy/p Current", "AdmissionPolicy/q Unused", "SidecarProfile/aa Unused", "SidecarProfile/other Current"},
+			started: true, profiles: 2, policies: 2, found: []string{"AdmissionPolicy/q: spec.validations[0]", "SidecarProfile/aa: "},
+		},
+		{
+			name: "a conflict is the error of the resource that was changed last", rounds: []round{{agentSince(t, 1, "aa")}, {agentSince(t, 1, "aa"), agentSince(t, 2, "zz")}},
+			want: []string{"SidecarProfile/aa Current", "SidecarProfile/zz Unused"}, started: true, profiles: 1, found: []string{"SidecarProfile/zz: "},
+		},
+		{
+			name: "whatever it is called", rounds: []round{{agentSince(t, 1, "zz")}, {agentSince(t, 1, "zz"), agentSince(t, 2, "aa")}},
+			want: []string{"SidecarProfile/aa Unused", "SidecarProfile/zz Current"}, started: true, profiles: 1, found: []string{"SidecarProfile/aa: "},
+		},
+		{
+			name: "what permits ends when it is being deleted, and what restricts when it is gone",
+			rounds: []round{{
+				custom(t, 1, "kind: PolicyException\nmetadata: {name: e, namespace: gatehouse-system, deletionTimestamp: \"2026-01-01T00:00:00Z\", finalizers: [a/b]}\nspec: {policies: [{name: p}], match: {names: [a]}, reason: why}\n"),
+				custom(t, 1, "kind: AdmissionPolicyBinding\nmetadata: {name: b, deletionTimestamp: \"2026-01-01T00:00:00Z\", finalizers: [a/b]}\nspec: {policyName: p, validationActions: [Deny]}\n"),
+				customPolicy(t, 1, "p", "true"),
+			}},
+			want: []string{"AdmissionPolicy/p Current", "AdmissionPolicyBinding/b Current"}, started: true, policies: 1,
+		},
+		{
+			name: "all errors are reported, also of a version that is not active",
+			rounds: []round{
+				{customPolicy(t, 1, "p", "true"), customProfile(t, 1, "a", "")},
+				{
+					custom(t, 2, "kind: AdmissionPolicy\nmetadata: {name: p}\nspec:\n  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}\n  validations: [{expression: 'true +'}, {expression: 'nonsense'}]\n"),
+					customProfile(t, 2, "a", ", injection: Never, onConflict: Never"),
+				},
+			},
+			want: []string{"AdmissionPolicy/p Previous", "SidecarProfile/a Previous"}, profiles: 1, policies: 1,
+			found: []string{"AdmissionPolicy/p: spec.validations[0]", "AdmissionPolicy/p: spec.validations[1]", "SidecarProfile/a: spec.injection", "SidecarProfile/a: spec.onConflict"},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -186,6 +239,15 @@ spec: {policies: [{name: p}], match: {names: [a]}, reason: %q}
 				}
 				s.remember(of)
 				last = of
+			}
+			if test.started {
+				of, err := resolve(&resolver{}, base, test.rounds[len(test.rounds)-1], true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if running, started := last.report(nil), of.report(nil); !reflect.DeepEqual(running, started) {
+					t.Errorf("a replica that runs reports %+v, and one that started %+v", running, started)
+				}
 			}
 			var got, found []string
 			for _, o := range last.report(nil).Outcomes {
@@ -250,28 +312,6 @@ func TestReportDigest(t *testing.T) {
 	}
 }
 
-// A resource that cannot be used beside a document of the directory has the error,
-// and nobody else has: neither other new resources nor those of other kinds, also in
-// a replica that starts afterwards.
-func TestResolveBlamesWhoConflicts(t *testing.T) {
-	t.Parallel()
-	base := documentsOf(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: zdir}\nspec: {template: {spec: {containers: [{name: agent, image: img}]}}}\n")
-	conflicting := custom(t, 1, "kind: SidecarProfile\nmetadata: {name: aa}\nspec: {template: {spec: {containers: [{name: agent, image: img}]}}}\n")
-	for name, s := range map[string]*resolver{"running": running(t, base, customPolicy(t, 1, "p", "true")), "started": {}} {
-		of, err := resolve(s, base, []*config.Resource{customPolicy(t, 1, "p", "true"), customPolicy(t, 1, "q", "true +"), conflicting, customProfile(t, 1, "other", "")}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := []string{"AdmissionPolicy/p Current", "AdmissionPolicy/q Unused", "SidecarProfile/aa Unused", "SidecarProfile/other Current"}
-		if got := usesOf(of); !slices.Equal(got, want) {
-			t.Errorf("%s: got %q, want %q", name, got, want)
-		}
-		if n := len(of.config.Policy.AdmissionPolicies); n != 2 {
-			t.Errorf("%s: %d policies are compiled, want both: of the broken one its failurePolicy decides", name, n)
-		}
-	}
-}
-
 // running is a resolver that has these resources active.
 func running(t *testing.T, base *config.Config, resources ...*config.Resource) *resolver {
 	t.Helper()
@@ -290,36 +330,6 @@ func usesOf(of *Resolution) []string {
 		uses = append(uses, o.Kind+"/"+o.Name+" "+string(o.Use))
 	}
 	return uses
-}
-
-// Of two resources that exclude each other the one that was changed last has the
-// error, whatever they are called and whenever a replica started.
-func TestResolveBlamesWhoChangedLast(t *testing.T) {
-	t.Parallel()
-	base := documentsOf(t, "")
-	at := func(minute int, name string) *config.Resource {
-		return custom(t, 1, fmt.Sprintf(`
-kind: SidecarProfile
-metadata: {name: %s, creationTimestamp: "2026-01-01T00:00:00Z", managedFields: [
-  {manager: kubectl, operation: Apply, time: "2026-01-01T00:%02d:00Z", fieldsV1: {"f:spec": {}}}, {manager: gatehouse, operation: Apply, subresource: status, time: "2026-02-01T00:00:00Z"}]}
-spec: {template: {spec: {containers: [{name: agent, image: img}]}}}
-`, name, minute))
-	}
-	for _, test := range []struct{ first, last string }{{"aa", "zz"}, {"zz", "aa"}} {
-		both := []*config.Resource{at(1, test.first), at(2, test.last)}
-		for name, s := range map[string]*resolver{"running": running(t, base, at(1, test.first)), "started": {}} {
-			of, err := resolve(s, base, both, true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, one := range of.candidates {
-				want := one.read.Name == test.first
-				if (one.use != nil) != want || (one.found.Err() == nil) != want {
-					t.Errorf("%s, %s last: %s is in use: %v, with %v", name, test.last, one.read.Name, one.use != nil, one.found.Err())
-				}
-			}
-		}
-	}
 }
 
 // Whoever labels one of two resources that exclude each other does not change which of
@@ -393,45 +403,6 @@ func TestResolveLeavesDocumentsOut(t *testing.T) {
 	of, err = resolve(s, base, append(policies, customProfile(t, 1, "v1", "")), false)
 	if err != nil || len(of.config.Sidecar.Profiles) != 2 || of.diagnostics().Err() != nil {
 		t.Errorf("with the resource: %v %v", of, err)
-	}
-}
-
-// What permits is over as soon as somebody deletes it, and what restricts when it is
-// gone.
-func TestResolveDeleting(t *testing.T) {
-	t.Parallel()
-	exception := custom(t, 1, "kind: PolicyException\nmetadata: {name: e, namespace: gatehouse-system, deletionTimestamp: \"2026-01-01T00:00:00Z\", finalizers: [a/b]}\nspec: {policies: [{name: p}], match: {names: [a]}, reason: why}\n")
-	policy := custom(t, 1, "kind: AdmissionPolicyBinding\nmetadata: {name: b, deletionTimestamp: \"2026-01-01T00:00:00Z\", finalizers: [a/b]}\nspec: {policyName: p, validationActions: [Deny]}\n")
-	s := &resolver{}
-	of, err := resolve(s, documentsOf(t, ""), []*config.Resource{exception, policy, customPolicy(t, 1, "p", "true")}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := usesOf(of), []string{"AdmissionPolicy/p Current", "AdmissionPolicyBinding/b Current"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-// Everything that is wrong with an object is told, also where the version before it
-// is used.
-func TestResolveTellsAll(t *testing.T) {
-	t.Parallel()
-	s := running(t, documentsOf(t, ""), customPolicy(t, 1, "p", "true"), customProfile(t, 1, "a", ""))
-	two := custom(t, 2, "kind: AdmissionPolicy\nmetadata: {name: p}\nspec:\n  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}\n  validations: [{expression: 'true +'}, {expression: 'nonsense'}]\n")
-	of, err := resolve(s, documentsOf(t, ""), []*config.Resource{two, customProfile(t, 2, "a", ", injection: Never, onConflict: Never")}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, one := range of.candidates {
-		n := 0
-		for _, f := range one.found {
-			if f.Severity == diagnostic.Error {
-				n++
-			}
-		}
-		if n != 2 || one.isCurrent() || one.use == nil {
-			t.Errorf("%s: %v", one.read.Object(), one.found)
-		}
 	}
 }
 

@@ -38,7 +38,7 @@ func TestRegistrationsOfSources(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name, flags, registrations string
-		published           bool
+		published                  bool
 	}{
 		{"a Secret", secret, "gatehouse", true},
 		{"a Secret, and others write", secret + " --publish-ca-bundle=false", "gatehouse", false},
