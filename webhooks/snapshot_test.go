@@ -12,19 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
-
-// TestAnnotationsOfAnAnswer ties the names that authn writes to those that the
-// codec reads: neither package imports the other.
-func TestAnnotationsOfAnAnswer(t *testing.T) {
-	t.Parallel()
-	if authn.ReasonAnnotation != review.ReasonAnnotation || authn.TokenIDAnnotation != review.TokenIDAnnotation {
-		t.Errorf("authn writes %s and %s, review reads %s and %s", authn.ReasonAnnotation, authn.TokenIDAnnotation,
-			review.ReasonAnnotation, review.TokenIDAnnotation)
-	}
-}
 
 // TestCompileReportsEverything breaks all three parts at once.
 func TestCompileReportsEverything(t *testing.T) {

@@ -219,13 +219,13 @@ func (s *Set) Review(ctx context.Context, req authentication.Request) authentica
 	resp.Status = d.Status
 	// Each response has a map of its own, which costs less than a microsecond: callers may
 	// add keys.
-	resp.Annotations = map[string]string{ReasonAnnotation: string(d.Reason)}
+	resp.Annotations = map[string]string{reasonAnnotation: string(d.Reason)}
 	for _, a := range [...]struct{ key, value string }{
-		{BackendAnnotation, string(d.Backend)},
-		{SourceAnnotation, d.Source},
-		{TokenIDAnnotation, d.TokenID},
-		{UserAnnotation, d.Status.User.Username},
-		{DetailAnnotation, d.Detail},
+		{backendAnnotation, string(d.Backend)},
+		{sourceAnnotation, d.Source},
+		{tokenIDAnnotation, d.TokenID},
+		{userAnnotation, d.Status.User.Username},
+		{detailAnnotation, d.Detail},
 	} {
 		if a.value != "" {
 			resp.Annotations[a.key] = a.value

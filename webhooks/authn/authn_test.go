@@ -199,7 +199,7 @@ func TestEmptySpecAuthenticatesNobody(t *testing.T) {
 func TestReviewIgnoresStatusOfTheRequest(t *testing.T) {
 	set := compile(t)
 	req := request("foreign")
-	req.Annotations = map[string]string{authn.ReasonAnnotation: "ok", "other": "x"}
+	req.Annotations = map[string]string{"gatehouse.dev/reason": "ok", "other": "x"}
 	req.Status = authenticationv1.TokenReviewStatus{
 		Authenticated: true, User: authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters"}},
 	}
@@ -207,7 +207,7 @@ func TestReviewIgnoresStatusOfTheRequest(t *testing.T) {
 	if !reflect.DeepEqual(resp.Status, authenticationv1.TokenReviewStatus{}) {
 		t.Errorf("status: %+v", resp.Status)
 	}
-	if want := map[string]string{authn.ReasonAnnotation: "foreign"}; !reflect.DeepEqual(resp.Annotations, want) {
+	if want := map[string]string{"gatehouse.dev/reason": "foreign"}; !reflect.DeepEqual(resp.Annotations, want) {
 		t.Errorf("annotations: %v", resp.Annotations)
 	}
 }

@@ -102,18 +102,14 @@ const (
 	ReasonTooLarge Reason = "too-large"
 )
 
+// The annotations of a response. The reason and the backend are of bounded sets, and the
+// token's id is public: the name of an AccessToken, or a JWT's jti. Package review reads
+// these annotations by the same names.
 const (
-	// ReasonAnnotation on a response carries the Reason.
-	ReasonAnnotation = "gatehouse.dev/reason"
-	// TokenIDAnnotation on a response carries the token's id, where there is one.
-	// An id is public: it is the name of an AccessToken, or a JWT's jti.
-	TokenIDAnnotation = "gatehouse.dev/token-id"
-	// BackendAnnotation carries the Backend.
-	BackendAnnotation = "gatehouse.dev/backend"
-	// SourceAnnotation carries the source of the identity.
-	SourceAnnotation = "gatehouse.dev/source"
-	// UserAnnotation carries the user name of a Yes.
-	UserAnnotation = "gatehouse.dev/user"
-	// DetailAnnotation carries further information for the operator.
-	DetailAnnotation = "gatehouse.dev/detail"
+	reasonAnnotation  = "gatehouse.dev/reason"
+	tokenIDAnnotation = "gatehouse.dev/token-id"
+	backendAnnotation = "gatehouse.dev/backend"
+	sourceAnnotation  = "gatehouse.dev/source"
+	userAnnotation    = "gatehouse.dev/user" // of a Yes
+	detailAnnotation  = "gatehouse.dev/detail"
 )

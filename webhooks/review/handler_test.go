@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -315,32 +316,34 @@ func TestOverload(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			seen := make(observed, 4)
-			o := options(seen)
-			o.Slots = review.NewSlots(1)
-			entered, leave := make(chan struct{}), make(chan struct{})
-			handler := review.Admission(func(context.Context, admission.Request) admission.Response {
-				close(entered)
-				<-leave
-				return admission.Allowed("")
-			}, o)
-			var first sync.WaitGroup
-			first.Go(func() { post(t, handler, "/?timeout=30s", admissionBody()) })
-			<-entered
-			recorder := post(t, handler, "/"+tc.query, admissionBody())
-			token := post(t, review.Token(known, o), "/"+tc.query, tokenBody)
-			close(leave)
-			first.Wait()
-			if recorder.Code != http.StatusServiceUnavailable || recorder.Header().Get("Retry-After") != tc.retry ||
-				(recorder.Header().Get("Connection") == "close") != (tc.retry != "") {
-				t.Errorf("a shed review is answered %d %v", recorder.Code, recorder.Header())
-			}
-			if status := tokenStatus(t, token); status.Error != "too many reviews at one time" {
-				t.Errorf("a shed token review is answered %+v", status)
-			}
-			if out := <-seen; out.Decision != review.Shed || out.Reason != "overload" || out.Waited <= 0 {
-				t.Errorf("outcome is %+v", out)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				seen := make(observed, 4)
+				o := options(seen)
+				o.Slots = review.NewSlots(1)
+				entered, leave := make(chan struct{}), make(chan struct{})
+				handler := review.Admission(func(context.Context, admission.Request) admission.Response {
+					close(entered)
+					<-leave
+					return admission.Allowed("")
+				}, o)
+				var first sync.WaitGroup
+				first.Go(func() { post(t, handler, "/?timeout=30s", admissionBody()) })
+				<-entered
+				recorder := post(t, handler, "/"+tc.query, admissionBody())
+				token := post(t, review.Token(known, o), "/"+tc.query, tokenBody)
+				close(leave)
+				first.Wait()
+				if recorder.Code != http.StatusServiceUnavailable || recorder.Header().Get("Retry-After") != tc.retry ||
+					(recorder.Header().Get("Connection") == "close") != (tc.retry != "") {
+					t.Errorf("a shed review is answered %d %v", recorder.Code, recorder.Header())
+				}
+				if status := tokenStatus(t, token); status.Error != "too many reviews at one time" {
+					t.Errorf("a shed token review is answered %+v", status)
+				}
+				if out := <-seen; out.Decision != review.Shed || out.Reason != "overload" || out.Waited <= 0 {
+					t.Errorf("outcome is %+v", out)
+				}
+			})
 		})
 	}
 }

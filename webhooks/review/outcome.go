@@ -118,12 +118,12 @@ func (o *Outcome) setAdmission(response *admission.Response) *failure {
 
 // setToken sets the response of a TokenFunc.
 func (o *Outcome) setToken(response *authentication.Response) {
-	o.Reason = response.Annotations[ReasonAnnotation]
-	o.TokenID = response.Annotations[TokenIDAnnotation]
-	o.Backend = response.Annotations[BackendAnnotation]
-	o.Source = response.Annotations[SourceAnnotation]
-	o.User = response.Annotations[UserAnnotation]
-	o.Detail = response.Annotations[DetailAnnotation]
+	o.Reason = response.Annotations[reasonAnnotation]
+	o.TokenID = response.Annotations[tokenIDAnnotation]
+	o.Backend = response.Annotations[backendAnnotation]
+	o.Source = response.Annotations[sourceAnnotation]
+	o.User = response.Annotations[userAnnotation]
+	o.Detail = response.Annotations[detailAnnotation]
 	switch {
 	case response.Status.Error != "":
 		o.Decision = Unknown

@@ -20,22 +20,16 @@ const (
 	tokenV1beta1 = "authentication.k8s.io/v1beta1"
 )
 
-// The annotations that explain an answer to the log alone. Nothing of the metadata
-// of an answer is sent to the caller.
+// The annotations that explain an answer to the log alone. Nothing of the metadata of an
+// answer is sent to the caller. The reason and the backend are of bounded sets, and the
+// token's id is public.
 const (
-	// ReasonAnnotation holds one of a bounded set of words.
-	ReasonAnnotation = "gatehouse.dev/reason"
-	// TokenIDAnnotation holds the public id of the token.
-	TokenIDAnnotation = "gatehouse.dev/token-id"
-	// BackendAnnotation holds the authenticator that the token was for: one of a
-	// bounded set of words.
-	BackendAnnotation = "gatehouse.dev/backend"
-	// SourceAnnotation holds the source of the identity, as the configuration names it.
-	SourceAnnotation = "gatehouse.dev/source"
-	// UserAnnotation holds the name of the user whom the token belongs to.
-	UserAnnotation = "gatehouse.dev/user"
-	// DetailAnnotation holds further information for the operator.
-	DetailAnnotation = "gatehouse.dev/detail"
+	reasonAnnotation  = "gatehouse.dev/reason"
+	tokenIDAnnotation = "gatehouse.dev/token-id"
+	backendAnnotation = "gatehouse.dev/backend"
+	sourceAnnotation  = "gatehouse.dev/source"
+	userAnnotation    = "gatehouse.dev/user"
+	detailAnnotation  = "gatehouse.dev/detail"
 )
 
 // tokenProtocol is the protocol of token authentication webhooks.

@@ -15,10 +15,9 @@ import (
 // documents of Gatehouse.
 const breakGlassGroup = "gatehouse.dev:break-glass"
 
-// reportBreakGlass warns of an issuer whose tokens can give the group for
-// emergencies. Gatehouse's guard refuses it from every source, but kube-apiserver
-// may read the same configuration itself (--authentication-config, or --oidc-*),
-// and then there is no guard.
+// reportBreakGlass warns of an issuer whose tokens can give the break-glass group. The guard
+// rejects it from every source, but there is no guard if kube-apiserver reads the same
+// configuration itself (--authentication-config, or --oidc-*).
 func (a *Authenticator) reportBreakGlass(ctx context.Context, t *Token, info *authenticationv1.UserInfo, trail Trail) {
 	const group = breakGlassGroup
 	if !a.canGive(ctx, t, group) || a.excludes(ctx, t, info, group) || ctx.Err() != nil {
@@ -28,8 +27,8 @@ func (a *Authenticator) reportBreakGlass(ctx context.Context, t *Token, info *au
 		`: no webhook is asked about its members (hint: a prefix for groups, or the user validation rule !user.groups.exists(g, g.startsWith("gatehouse.dev:")))`)
 }
 
-// canGive reports whether the mapping of groups gives the group for some claims:
-// of an expression, for this token's with the group in place of every string.
+// canGive reports whether the mapping of groups gives the group for some claims. An
+// expression is evaluated on this token's claims with the group in place of every string.
 func (a *Authenticator) canGive(ctx context.Context, t *Token, group string) bool {
 	groups := &a.config.ClaimMappings.Groups
 	if groups.Claim != "" {
@@ -50,8 +49,7 @@ func (a *Authenticator) canGive(ctx context.Context, t *Token, group string) boo
 	return slices.Contains(list, group)
 }
 
-// excludes reports whether there is a rule that refuses this token if it gives the
-// group as well, and does not without.
+// excludes reports whether a rule rejects this token only if it gives the group as well.
 func (a *Authenticator) excludes(ctx context.Context, t *Token, info *authenticationv1.UserInfo, group string) bool {
 	more := info.DeepCopy()
 	more.Groups = append(more.Groups, group)
@@ -89,7 +87,7 @@ func isTrue(ctx context.Context, program cel.Program, name string, value any) bo
 	return err == nil && result == types.True
 }
 
-// changed is the token with other claims, as far as expressions see it.
+// changed returns the token with other claims, for expressions alone.
 func (t *Token) changed(change func(name string, value any) any) (*Token, bool) {
 	out := &Token{claims: make([]claim, len(t.claims))}
 	for i, c := range t.claims {
@@ -106,7 +104,7 @@ func (t *Token) changed(change func(name string, value any) any) (*Token, bool) 
 	return out, true
 }
 
-// replaceStrings is a value with a text in place of each of its strings.
+// replaceStrings replaces each string in a value by a text.
 func replaceStrings(value any, text string) any {
 	switch v := value.(type) {
 	case string:

@@ -50,8 +50,7 @@ type name struct {
 
 func newName(text string) name { return name{text, rawjson.AppendString(nil, text)} }
 
-// dynHint says what to do about lists, which CEL knows nothing of before it sees
-// a token.
+// dynHint is the hint for lists, whose type CEL does not know before there is a token.
 const dynHint = "; hint: what a claim holds is not known before there is a token, so write dyn(claims.groups).map(g, …) for claims.groups.map(g, …)"
 
 // Compile checks an issuer's configuration, which has upstream's defaults, and
@@ -109,9 +108,9 @@ func prefixed(from apiserver.PrefixedClaimOrExpression) mapping {
 	return m
 }
 
-// Issuer is the URL of the issuer: what Token.Issuer is for its tokens.
+// Issuer returns the URL of the issuer, which Token.Issuer returns for its tokens.
 func (a *Authenticator) Issuer() string { return a.issuer }
 
-// Warnings are remarks on the configuration that do not keep it from being used,
-// in a fixed order. The caller must not write to the list.
+// Warnings returns the warnings about the configuration, in a fixed order. The caller must
+// not write to the list.
 func (a *Authenticator) Warnings() []Warning { return a.warnings }

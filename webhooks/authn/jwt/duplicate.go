@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// few is how many names are compared each with each: below, that beats a map.
+// few is the number of names up to which comparing pairs is faster than a map.
 const few = 24
 
 // findDuplicate returns a name that occurs twice.
@@ -32,7 +32,7 @@ func findDuplicate(claims []claim) (rawjson.Value, bool) {
 }
 
 // findNestedDuplicate returns a name that occurs twice in one object at any depth of the
-// value. It reads the value once, however it is nested.
+// value. It reads the value once.
 func findNestedDuplicate(v rawjson.Value) (rawjson.Value, bool) {
 	if v.Kind() != rawjson.Object && v.Kind() != rawjson.Array {
 		return nil, false

@@ -29,15 +29,15 @@ type Key struct {
 // Keys are the keys of one issuer. An implementation is safe for concurrent use.
 type Keys interface {
 	// Find returns the keys that a token with this key id may be signed with: those
-	// of the id, or all keys for a token that names none. No key and no error
-	// mean that the issuer has no such key, which is a definite no. An error means
-	// that it could not be told; its text is short and names no secret.
+	// of the id, or all keys for a token without one. No key and no error mean that the
+	// issuer has no such key, which is a definite no. An error means "cannot decide"; its
+	// text is short and names no secret.
 	//
-	// What Find returns is shared and must not be written to.
+	// The result is shared and must not be written to.
 	Find(ctx context.Context, id string) ([]Key, error)
 }
 
-// Proof is what a verified token proves.
+// Proof is the result of a verified token.
 type Proof struct {
 	// User is the mapped identity. The guard has not seen it.
 	User authenticationv1.UserInfo
@@ -47,19 +47,17 @@ type Proof struct {
 	IssuedAt, ExpiresAt time.Time
 }
 
-// Reason says why a token proves nothing. The set of reasons is bounded.
+// Reason is why a token was rejected. The set of reasons is bounded.
 type Reason string
 
 const (
-	// Malformed is a token that is not a JWT in compact form, with each claim
-	// once.
+	// Malformed is a token that is not a JWT in compact form with each claim once.
 	Malformed Reason = "malformed"
-	// Foreign is a token of another issuer than the one that was asked.
+	// Foreign is a token of another issuer.
 	Foreign Reason = "foreign"
-	// Algorithm is a token that is signed with an algorithm that is not taken, or
-	// not at all.
+	// Algorithm is a token that is unsigned, or signed with an algorithm that is not accepted.
 	Algorithm Reason = "algorithm"
-	// UnknownKey is a token with a key id that the issuer does not have.
+	// UnknownKey is a token with a key id that its issuer does not have.
 	UnknownKey Reason = "unknown-key"
 	// Signature is a token with a signature that no key verifies.
 	Signature Reason = "signature"
@@ -74,9 +72,8 @@ const (
 	Claims Reason = "claims"
 )
 
-// Refusal is a definite no. Its text is for the operator, and for the person who
-// holds the token: it names claims and may quote them, and never quotes the
-// token's signature.
+// Refusal is a definite no. Its text is for the operator and the holder of the token: it
+// may quote claims, and never quotes the signature.
 //
 //nolint:errname // an answer that is returned as an error, and named for what it is
 type Refusal struct {

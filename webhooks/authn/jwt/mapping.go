@@ -14,9 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// mapUser maps the claims of a token whose signature was verified to the user of
-// a proof that has its ID, and applies all rules, in upstream's order. The error
-// is a *Refusal or says that it could not be told.
+// mapUser maps the claims of a verified token to the user of a proof that has its ID, and
+// applies all rules, in upstream's order. The error is a *Refusal or means "cannot decide".
 func (a *Authenticator) mapUser(ctx context.Context, t *Token, proof *Proof, trail Trail) error {
 	for i := range t.claims {
 		if name, findDuplicate := findNestedDuplicate(t.claims[i].value); findDuplicate {
@@ -61,9 +60,9 @@ func (a *Authenticator) mapParts(t *Token, info *authenticationv1.UserInfo, toke
 	return err
 }
 
-// distributed refuses a token whose groups are at another place. Upstream would
-// get them from there: from any address that the token names. Where the groups
-// are not elsewhere, upstream still reads where other claims are.
+// distributed rejects a token whose groups are at another place. Upstream would fetch them
+// from any address that the token names. If the groups are not distributed, upstream still
+// reads where other claims are.
 func (a *Authenticator) distributed(t *Token) *Refusal {
 	names, sources := t.registered.claimNames, t.registered.claimSources
 	if len(a.groups.claim.quoted) == 0 || len(names) == 0 || len(t.claim(a.groups.claim.quoted)) > 0 {
@@ -109,7 +108,7 @@ func (a *Authenticator) mapUsername(t *Token, e *evaluation) (string, error) {
 	return a.username.prefixed(value), nil
 }
 
-// prefixed is the text of a value behind the prefix.
+// prefixed returns the text of a value with the prefix.
 func (m *mapping) prefixed(v rawjson.Value) string {
 	if v.Kind() != rawjson.String || bytes.IndexByte(v, '\\') >= 0 {
 		return m.prefix + v.Text()
@@ -202,8 +201,8 @@ func (a *Authenticator) mapExtra(tokenID string, e *evaluation, trail Trail) (ma
 	return extra, cmp.Or(broken, mismatch)
 }
 
-// textClaim finds a claim that must be there and be a string. As in upstream's
-// decoder null is an empty one.
+// textClaim returns a claim that must exist and be a string. As in upstream's decoder, null
+// is an empty one.
 func textClaim(t *Token, claim name) (rawjson.Value, *Refusal) {
 	value := t.claim(claim.quoted)
 	switch {
@@ -215,7 +214,7 @@ func textClaim(t *Token, claim name) (rawjson.Value, *Refusal) {
 	return value, nil
 }
 
-// extraOf is the extra in the type that upstream gives to expressions.
+// extraOf returns the extra in the type that upstream gives to expressions.
 func extraOf(info *authenticationv1.UserInfo) map[string][]string {
 	extra := make(map[string][]string, len(info.Extra))
 	for key, values := range info.Extra {

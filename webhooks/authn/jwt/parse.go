@@ -9,26 +9,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// maxBytes is how long a token may be. The API server forwards none that is
-// longer.
+// maxBytes is the maximum length of a token. The API server forwards no longer one.
 const maxBytes = 1 << 20
 
 const (
 	googleIssuer = "https://accounts.google.com"
-	// googleAlias is what Google writes into the claim iss at times. Upstream takes
-	// it for the URL, of this issuer alone.
+	// googleAlias is what Google sometimes writes into the claim iss. As upstream, it stands
+	// for the URL of this issuer alone.
 	googleAlias = "accounts.google.com"
 )
 
-// strict is base64url without padding that also refuses bits behind the last
-// byte, so that a token can be written in one way only. It still skips line
-// breaks: decode does not.
+// strict is base64url without padding that also rejects bits behind the last byte, so that
+// there is one spelling of a token. It skips line breaks, which Parse rejects.
 //
 //nolint:gochecknoglobals // constant; building it costs more than using it
 var strict = base64.RawURLEncoding.Strict()
 
-// Token is a JWT that was taken apart. Nothing in it is verified. It is
-// immutable and safe for concurrent use.
+// Token is a parsed JWT. Nothing in it is verified. It is immutable and safe for concurrent
+// use.
 type Token struct {
 	algorithm *algorithm
 	keyID     string
@@ -39,12 +37,12 @@ type Token struct {
 	claims []claim
 	// registered are the claims that have a meaning of their own.
 	registered registered
-	// few is where claims are, unless there are many.
+	// few is the memory of claims, unless there are many.
 	few [20]claim
 }
 
-// claim is a member of the payload. Its name is in the form that
-// rawjson.AppendString writes, so that names are the same if their bytes are.
+// claim is a member of the payload. Its name is in the form that rawjson.AppendString
+// writes, so that names are equal if their bytes are.
 type claim struct{ name, value rawjson.Value }
 
 // claim returns the value of the claim with this name, in the form that
@@ -58,15 +56,13 @@ func (t *Token) claim(name []byte) rawjson.Value {
 	return nil
 }
 
-// Issuer is the claim iss, "" if there is none. It is not verified, and only good
-// for choosing the Authenticator to ask. As upstream, accounts.google.com is
-// https://accounts.google.com.
+// Issuer returns the claim iss, "" if there is none. It is not verified, and only selects
+// the Authenticator. As upstream, accounts.google.com is https://accounts.google.com.
 func (t *Token) Issuer() string { return t.issuer }
 
 // Shaped reports whether the text has the shape of a JWT in compact form: three
-// parts between dots, the first of which begins as base64url of an opening
-// brace. It costs next to nothing, whatever the text, and says nothing about
-// what is in the parts.
+// parts between dots, the first of which begins as base64url of an opening brace. It costs
+// next to nothing, and checks nothing of what is in the parts.
 //
 // Upstream also takes a token with space around it or around the JSON of its
 // header. A bearer token has no space, and no issuer writes such a header.
@@ -84,21 +80,20 @@ func Shaped(token string) bool {
 	return strings.IndexByte(token, '.') < 0
 }
 
-// endsBrace reports whether the character, behind an e, can hold the rest of an
-// opening brace.
+// endsBrace reports whether the character, after an e, can hold the rest of an opening
+// brace.
 func endsBrace(b byte) bool {
 	return b >= 'w' && b <= 'z' || b >= '0' && b <= '9' || b == '-' || b == '_'
 }
 
-// Parse takes a token in compact form apart, without verifying anything. The
-// error is a *Refusal, Malformed or Algorithm.
+// Parse parses a token in compact form without verifying it. The error is a *Refusal,
+// Malformed or Algorithm.
 //
-// It is stricter than upstream where that leaves no two readings of one token: a
-// member that occurs twice is refused, and so is one whose name differs in case
-// only from one that has a meaning, such as Iss, which upstream reads as iss; so
-// are base64url with line breaks or with stray bits, text that is not valid
-// UTF-8, and the headers crit and b64, which change what is signed. The header
-// typ is ignored, as upstream does, and so are keys and certificates in the header.
+// It is stricter than upstream, so that there are no two readings of one token. It rejects a
+// member that occurs twice, or whose name differs only in case from one with a meaning, such
+// as Iss, which upstream reads as iss; base64url with line breaks or with stray bits; text
+// that is not valid UTF-8; and the headers crit and b64, which change what is signed. It
+// ignores the header typ, as upstream does, and keys and certificates in the header.
 func Parse(text string) (*Token, error) {
 	if !Shaped(text) {
 		return nil, refuse(Malformed, "it is not three parts between dots that begin with a JSON object in base64url")

@@ -7,12 +7,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
-// maxText is how much of a text from a token is quoted.
+// maxText bounds a quoted string of a token, in bytes.
 const maxText = 120 + len("…")
 
 func refuse(reason Reason, detail string) *Refusal { return &Refusal{Reason: reason, Detail: detail} }
 
-// quote returns s in quotes, shortened where it is long.
+// quote returns s in quotes, shortened if it is long.
 func quote(s string) string { return strconv.Quote(truncate.Bytes(s, maxText)) }
 
 // quoteAll returns all in quotes, with commas between.
@@ -24,7 +24,7 @@ func quoteAll(all []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// bounded returns a text that cannot break a line, shortened where it is long.
+// bounded returns a string that cannot break a line, shortened if it is long.
 func bounded(s string) string {
 	s = truncate.Bytes(s, maxText)
 	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
@@ -34,11 +34,11 @@ func bounded(s string) string {
 	return s
 }
 
-// maxError is how much of an error's text is kept: expressions are quoted whole
-// in it, and so may claims be.
+// maxError bounds the text of an error, in bytes: it has whole expressions, and may have
+// claims.
 const maxError = 500
 
-// boundedError returns the text of an error on one line, shortened where it is long.
+// boundedError returns the text of an error on one line, shortened if it is long.
 func boundedError(err error) string {
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return !strconv.IsPrint(r) }), " ")
 	return truncate.Bytes(text, maxError)

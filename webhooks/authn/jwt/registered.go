@@ -17,7 +17,7 @@ type registered struct {
 	claimNames, claimSources                         rawjson.Value
 }
 
-// slot is where the claim with this name goes, nil for any other.
+// slot returns where the claim with this name is stored, nil for any other.
 func (r *registered) slot(name []byte) *rawjson.Value {
 	switch string(name) {
 	case `"iss"`:
@@ -46,9 +46,9 @@ func (r *registered) slot(name []byte) *rawjson.Value {
 	return nil
 }
 
-// foldsClaim reports whether the name, which is not that of a registered claim, is
-// that of one but for its case, and of which. encoding/json, and so upstream,
-// takes one for the other.
+// foldsClaim reports whether the name, which is not that of a registered claim, differs from
+// one only in case, and returns that one. encoding/json, and so upstream, reads one as the
+// other.
 func foldsClaim(name []byte) (string, bool) {
 	if !mayFold(name) {
 		return "", false
@@ -64,8 +64,8 @@ func foldsHeader(name []byte) (string, bool) {
 	return folds(name, "alg", "kid", "crit", "b64")
 }
 
-// mayFold reports whether there is anything in the name but what is as small as
-// it gets. A name without upper case letters is no other spelling of one without.
+// mayFold reports whether the name has letters that are not lower case. A lower-case name
+// is not another spelling of a lower-case one.
 func mayFold(name []byte) bool {
 	return slices.ContainsFunc(name, func(b byte) bool { return b >= 'A' && b <= 'Z' || b >= utf8.RuneSelf })
 }
@@ -80,7 +80,7 @@ func folds(name []byte, known ...string) (string, bool) {
 	return "", false
 }
 
-// lifetime is what a token says about time.
+// lifetime has the times of a token.
 type lifetime struct {
 	issuedAt, expiresAt, notBefore time.Time
 }
@@ -117,7 +117,7 @@ func (r *registered) check() (lifetime, *Refusal) {
 	return l, r.checkClaimNames()
 }
 
-// checkClaimNames: each distributed claim names a source that there is.
+// checkClaimNames checks that each distributed claim names an existing source.
 func (r *registered) checkClaimNames() *Refusal {
 	if len(r.claimNames) == 0 && len(r.claimSources) == 0 {
 		return nil
@@ -144,8 +144,8 @@ func (r *registered) checkClaimNames() *Refusal {
 	return nil
 }
 
-// maxSeconds is the number of seconds from 1970, either way, that a time may be
-// away: time.Time has no room for much more, and upstream wraps around.
+// maxSeconds bounds the seconds from 1970, in either direction: time.Time holds not much
+// more, and upstream wraps around.
 const maxSeconds = 1 << 62
 
 // numericDate reads a NumericDate as upstream does: a number, or a string that
@@ -204,7 +204,7 @@ func (r *registered) audience(wanted []string) (string, *Refusal) {
 	return "", refuse(Audience, "it is for "+r.audiences()+", want one of "+quoteAll(wanted))
 }
 
-// audiences is the claim aud as it is written, for people.
+// audiences returns the claim aud as it is written, for people.
 func (r *registered) audiences() string {
 	if len(r.aud) == 0 {
 		return "no audience"

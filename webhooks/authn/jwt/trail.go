@@ -12,11 +12,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// Trail is told each step of a verification, for people: what was looked at and
-// what was found, which is one line. Nil is told nothing.
+// Trail gets each step of a verification, for people: its subject, and its result on one
+// line. It may be nil.
 //
-// A rule has its path as the step, such as claimValidationRules[0], and is told of
-// by itself, also behind one that does not hold.
+// The step of a rule is its path, such as claimValidationRules[0]. Rules behind one that is
+// violated are steps too.
 type Trail func(step, found string)
 
 // signedWith reports the header.
@@ -38,8 +38,7 @@ func (t Trail) verifiedWith(key *Key) {
 	t("signature", "verified with key "+quote(key.ID))
 }
 
-// lifetime returns when the token is good. Claims that it does not have are told
-// of as well.
+// lifetime reports when the token is valid, and which claims about that it lacks.
 func (t Trail) lifetime(r *registered, life *lifetime, now time.Time) {
 	var found []string
 	for _, c := range []struct {
@@ -56,7 +55,7 @@ func (t Trail) lifetime(r *registered, life *lifetime, now time.Time) {
 	t("lifetime", strings.Join(append(found, "now "+clock(now)), ", "))
 }
 
-// audience returns whom the token is for, and which of these is taken, if one is.
+// audience reports the audiences of the token, and which of them is accepted, if one is.
 func (t Trail) audience(r *registered, taken string, no *Refusal, wanted []string) {
 	which := "none is"
 	if no == nil {
@@ -65,8 +64,7 @@ func (t Trail) audience(r *registered, taken string, no *Refusal, wanted []strin
 	t("audience", r.audiences()+": "+which+" among issuer.audiences ("+quoteAll(wanted)+")")
 }
 
-// mapped reports a part of the user, and where it comes from. A part that nothing
-// maps is not told of.
+// mapped reports a part of the user and its origin, unless nothing maps it.
 func (t Trail) mapped(part string, values []string, err error, from string) {
 	switch {
 	case from == "":
@@ -112,7 +110,7 @@ func whyNot(ctx context.Context, err error) string {
 	return "error: " + boundedError(err)
 }
 
-// fromEither is from for a mapping of a user name or of groups.
+// fromEither returns the origin of a user name or of groups.
 func fromEither(m *apiserver.PrefixedClaimOrExpression) string {
 	prefix := ""
 	if m.Prefix != nil {
@@ -121,7 +119,7 @@ func fromEither(m *apiserver.PrefixedClaimOrExpression) string {
 	return from(m.Claim, prefix, m.Expression)
 }
 
-// from is where a part of the user comes from, "" for nowhere.
+// from returns the origin of a part of the user, "" for none.
 func from(claim, prefix, expression string) string {
 	switch {
 	case expression != "":
@@ -134,7 +132,7 @@ func from(claim, prefix, expression string) string {
 	return "from the claim " + quote(claim) + " behind the prefix " + quote(prefix)
 }
 
-// listed is a text of a part of the user as a list, which is empty without it.
+// listed returns a string as a list, which is empty for an empty string.
 func listed(text string) []string {
 	if text == "" {
 		return nil
@@ -142,7 +140,7 @@ func listed(text string) []string {
 	return []string{text}
 }
 
-// orNone is the text, or a word for its absence.
+// orNone returns a string, or a word for its absence.
 func orNone(text string) string {
 	if text == "" {
 		return "none"
@@ -150,10 +148,10 @@ func orNone(text string) string {
 	return text
 }
 
-// maxListed is how many values of a list are told.
+// maxListed bounds the reported values of a list.
 const maxListed = 20
 
-// quoteSome is quoteAll of as many as are told.
+// quoteSome quotes the first maxListed values of a list.
 func quoteSome(all []string) string {
 	if len(all) <= maxListed {
 		return quoteAll(all)

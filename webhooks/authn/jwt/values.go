@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// claimsValue is what expressions see as claims: upstream's map, each of whose
-// values is decoded when it is first looked at.
+// claimsValue returns the variable claims of expressions: upstream's map, whose values are
+// decoded when they are first used.
 func claimsValue(t *Token) *lazy.MapValue {
 	m := lazy.NewMapValue(types.NewObjectType("kubernetes.claims"))
 	for i := range t.claims {
@@ -24,7 +24,7 @@ func claimsValue(t *Token) *lazy.MapValue {
 	return m
 }
 
-// userValue is what expressions see as user.
+// userValue returns the variable user of expressions.
 func userValue(info *authenticationv1.UserInfo) *lazy.MapValue {
 	m := lazy.NewMapValue(types.NewObjectType("kubernetes.UserInfo"))
 	field := func(name string, get func() any) {
@@ -37,8 +37,8 @@ func userValue(info *authenticationv1.UserInfo) *lazy.MapValue {
 	return m
 }
 
-// celValue is a claim as encoding/json decodes it, and as CEL takes that: every
-// number is a double.
+// celValue returns a claim as encoding/json decodes it, in CEL's types: every number is a
+// double.
 func celValue(c *claim) ref.Val {
 	switch c.value.Kind() {
 	case rawjson.String:
@@ -56,9 +56,8 @@ func celValue(c *claim) ref.Val {
 	return unescaped(types.DefaultTypeAdapter.NativeToValue(decoded))
 }
 
-// unescaped makes the members of a value reachable under the names that CEL has
-// to write for those that are no identifiers: claims.a__dot__b is the claim a.b,
-// and upstream offers that at every depth.
+// unescaped makes the members of a value accessible under the escaped names that CEL uses
+// for names that are not identifiers, at every depth: claims.a__dot__b is the claim a.b.
 func unescaped(v ref.Val) ref.Val {
 	switch v := v.(type) {
 	case traits.Mapper:

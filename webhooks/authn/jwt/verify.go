@@ -8,26 +8,23 @@ import (
 	"time"
 )
 
-// ErrNoKeys says that the issuer's keys are not known, and nobody can be asked
-// for them.
+// ErrNoKeys means that the issuer's keys are unknown and cannot be fetched.
 var ErrNoKeys = errors.New("the issuer's keys are not known here")
 
-// Verify finds out what the token proves at a time. A *Refusal is a definite no.
-// Any other error means that it could not be told: the keys are not known for
-// now, or the context is over.
+// Verify verifies the token at a time. A *Refusal is a definite no. Any other error means
+// "cannot decide": the keys are unavailable, or the context is done.
 //
 // The verdict is that of the API server's own authenticator for the same keys and
-// all its algorithms, with these differences, all of which refuse more, besides
+// all its algorithms, with these differences, all of which reject more, besides
 // those of Parse: an object inside a claim has no member twice; a user name is
 // empty neither before the prefix of a claim mapping nor behind it (upstream
-// refuses that for expressions alone); a groups claim that is distributed is
-// refused, where upstream fetches it from wherever the token says; times are no
-// further away than time.Time reaches; a key fits the algorithm in type, in
-// curve, in being at least 2048 bits of RSA, and in what it says itself.
+// rejects that for expressions alone); a distributed groups claim is rejected, where
+// upstream fetches it from any address that the token names; times are within the range of
+// time.Time; a key fits the algorithm in type, in curve, in having at least 2048 bits of
+// RSA, and in its own declaration.
 //
-// What needs no key comes first, so that neither an expired token nor one for
-// somebody else asks for one. Keys are asked once, and never because of a
-// signature.
+// Checks without a key come first, so that neither an expired token nor one for other
+// audiences looks up a key. Keys are looked up once, and never because of a signature.
 func (a *Authenticator) Verify(ctx context.Context, t *Token, now time.Time, trail Trail) (*Proof, error) {
 	life, r := a.precheck(t, now, trail)
 	if r != nil {
@@ -43,7 +40,7 @@ func (a *Authenticator) Verify(ctx context.Context, t *Token, now time.Time, tra
 	return proof, nil
 }
 
-// precheck is all that needs no key.
+// precheck makes the checks that need no key.
 func (a *Authenticator) precheck(t *Token, now time.Time, trail Trail) (lifetime, *Refusal) {
 	if trail != nil {
 		trail.signedWith(t)
@@ -73,8 +70,8 @@ func (a *Authenticator) precheck(t *Token, now time.Time, trail Trail) (lifetime
 	return life, r
 }
 
-// checkSignature looks the keys up and verifies with them. The error is a
-// *Refusal or says that it could not be told.
+// checkSignature looks up the keys and verifies the signature. The error is a *Refusal or
+// means "cannot decide".
 func (a *Authenticator) checkSignature(ctx context.Context, t *Token, trail Trail) error {
 	if a.keys == nil {
 		return ErrNoKeys
@@ -114,11 +111,11 @@ func (a *Authenticator) checkSignature(ctx context.Context, t *Token, trail Trai
 	return refuse(Signature, "no key "+quote(t.keyID)+" of the issuer verifies the signature, out of "+strconv.Itoa(fitted))
 }
 
-// clock is how a time is shown.
+// clock formats a time.
 func clock(t time.Time) string { return clampTime(t).UTC().Format(time.RFC3339) }
 
-// clampTime is the time, or the first or last one that RFC 3339 can write,
-// which is what JSON needs.
+// clampTime returns the time, or the first or last one that RFC 3339, and so JSON, can
+// write.
 func clampTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 )
 
-// Warning is a remark on an issuer's configuration.
+// Warning is a warning about an issuer's configuration.
 type Warning struct {
 	// Field is a path that begins at the JWTAuthenticator:
 	// "claimMappings.username.prefix".
