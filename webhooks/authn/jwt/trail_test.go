@@ -64,9 +64,9 @@ func TestTrailOfBreakGlass(t *testing.T) {
 			t.Parallel()
 			config := plain()
 			c.change(config)
-			steps, _ := told(t.Context(), t, compile(t, config, issuerKeys()), issue(t, "ES256", claims(`,"groups":["dev"]`)))
-			if warns := slices.ContainsFunc(steps, func(s string) bool { return strings.HasPrefix(s, "break-glass: warning: ") }); warns != c.warns {
-				t.Errorf("warns: %v\n%s", warns, strings.Join(steps, "\n"))
+			trail, _ := steps(t.Context(), t, compile(t, config, issuerKeys()), issue(t, "ES256", claims(`,"groups":["dev"]`)))
+			if warns := slices.ContainsFunc(trail, func(s string) bool { return strings.HasPrefix(s, "break-glass: warning: ") }); warns != c.warns {
+				t.Errorf("warns: %v\n%s", warns, strings.Join(trail, "\n"))
 			}
 		})
 	}
@@ -92,6 +92,14 @@ func TestTrail(t *testing.T) {
 			rules = append(rules, apiserver.ClaimValidationRule{Expression: expression})
 		}
 		return rules
+	}
+	rules := func(about []apiserver.ClaimValidationRule, users ...apiserver.UserValidationRule) func(*apiserver.JWTAuthenticator) {
+		return func(c *apiserver.JWTAuthenticator) { c.ClaimValidationRules, c.UserValidationRules = about, users }
+	}
+	extra := func(c *apiserver.JWTAuthenticator) {
+		for _, claim := range []string{"z", "a", "n"} {
+			c.ClaimMappings.Extra = append(c.ClaimMappings.Extra, apiserver.ExtraMapping{Key: "example.com/" + claim, ValueExpression: "claims." + claim})
+		}
 	}
 	users := []apiserver.UserValidationRule{
 		{Expression: `user.username != "oidc:joe"`}, {Expression: `user.groups.size() == 0`, Message: "no groups"},
@@ -179,65 +187,46 @@ func TestTrail(t *testing.T) {
 			payload: claims(""), no: `claims: there is no claim "oid"`, want: append(front[:6:6], `uid: error, from the claim "oid"`),
 		},
 		"extra keys in the order of the configuration": {
-			change: func(c *apiserver.JWTAuthenticator) {
-				c.ClaimMappings.Extra = []apiserver.ExtraMapping{
-					{Key: "example.com/z", ValueExpression: "claims.z"}, {Key: "example.com/a", ValueExpression: "claims.a"}, {Key: "example.com/n", ValueExpression: "claims.n"},
-				}
-			},
+			change:  extra,
 			payload: claims(`,"z":["y","x"],"a":"b","n":null`),
 			want: append(front[:6:6], `extra: example.com/z = "y", "x", from the expression claims.z`,
 				`extra: example.com/a = "b", from the expression claims.a`, "extra: example.com/n = none, from the expression claims.n"),
 		},
 		"extra keys that cannot be": {
-			change: func(c *apiserver.JWTAuthenticator) {
-				c.ClaimMappings.Extra = []apiserver.ExtraMapping{
-					{Key: "example.com/z", ValueExpression: "claims.z"}, {Key: "example.com/a", ValueExpression: "claims.a"}, {Key: "example.com/n", ValueExpression: "claims.n"},
-				}
-			},
+			change:  extra,
 			payload: claims(`,"z":5,"n":"m"`), no: "claims: the extra expression cannot be evaluated: expression 'claims.a' resulted in error: no such key: a",
 			want: append(front[:6:6], "extra: example.com/z = error: no string and no list of strings, from the expression claims.z",
 				"extra: example.com/a = error: no such key: a, from the expression claims.a", "extra: example.com/n = not looked at, from the expression claims.n"),
 		},
 		"a claim that has another value": {
-			change: func(c *apiserver.JWTAuthenticator) {
-				c.ClaimValidationRules = append([]apiserver.ClaimValidationRule{{Expression: `claims.sub != ""`}}, required("a", "b"), required("c", "d"), required("e", "f"))
-				c.UserValidationRules = users
-			},
+			change:  rules(append(about(`claims.sub != ""`), required("a", "b"), required("c", "d"), required("e", "f")), users...),
 			payload: claims(`,"a":"b","c":"x"`), no: `claims: the claim "c" is "x", want "d"`,
 			want: append(front[:6:6], `claimValidationRules[1]: true: the claim "a" is "b"`, `claimValidationRules[2]: false: the claim "c" is "x", want "d"`,
 				`claimValidationRules[3]: not looked at: the claim "e" must be "f"`, `claimValidationRules[0]: not looked at: claims.sub != ""`,
 				`userValidationRules[0]: not looked at: user.username != "oidc:joe"`, "userValidationRules[1]: not looked at: user.groups.size() == 0"),
 		},
 		"a rule that does not hold": {
-			change: func(c *apiserver.JWTAuthenticator) {
-				c.ClaimValidationRules, c.UserValidationRules = about("claims.a == 1.0", "claims.a == 2.0", "claims.a < 2.0", "claims.a == 4.0"), users[:1]
-			},
+			change:  rules(about("claims.a == 1.0", "claims.a == 2.0", "claims.a < 2.0", "claims.a == 4.0"), users[0]),
 			payload: claims(`,"a":1`), no: `claims: the claim validation expression "claims.a == 2.0" failed`,
 			want: append(front[:6:6], "claimValidationRules[0]: true: claims.a == 1.0", "claimValidationRules[1]: false: claims.a == 2.0",
 				"claimValidationRules[2]: true: claims.a < 2.0", "claimValidationRules[3]: false: claims.a == 4.0",
 				`userValidationRules[0]: not looked at: user.username != "oidc:joe"`),
 		},
 		"a rule that cannot be evaluated, behind one that does not hold": {
-			change: func(c *apiserver.JWTAuthenticator) {
-				c.ClaimValidationRules, c.UserValidationRules = about("claims.a == 2.0", "claims.b == 2.0", "claims.a < 2.0"), users[:1]
-			},
+			change:  rules(about("claims.a == 2.0", "claims.b == 2.0", "claims.a < 2.0"), users[0]),
 			payload: claims(`,"a":1`), no: "claims: the claim validation expression cannot be evaluated: expression 'claims.b == 2.0' resulted in error: no such key: b",
 			want: append(front[:6:6], "claimValidationRules[0]: false: claims.a == 2.0", "claimValidationRules[1]: error: no such key: b: claims.b == 2.0",
 				"claimValidationRules[2]: not looked at: claims.a < 2.0", `userValidationRules[0]: not looked at: user.username != "oidc:joe"`),
 		},
 		"a rule about the user that does not hold": {
-			change: func(c *apiserver.JWTAuthenticator) {
-				c.ClaimValidationRules, c.UserValidationRules = about("claims.sub == 'jane'"), slices.Concat(users, []apiserver.UserValidationRule{{Expression: "user.uid == ''"}})
-			},
+			change:  rules(about("claims.sub == 'jane'"), append(users[:2:2], apiserver.UserValidationRule{Expression: "user.uid == ''"})...),
 			payload: claims(`,"groups":"dev"`), no: `claims: the user validation expression "user.groups.size() == 0" failed: no groups`,
 			want: append(front[:5:5], `groups: "oidc:dev", from the claim "groups" behind the prefix "oidc:"`, "claimValidationRules[0]: true: claims.sub == 'jane'",
 				`userValidationRules[0]: true: user.username != "oidc:joe"`, "userValidationRules[1]: false: user.groups.size() == 0", "userValidationRules[2]: true: user.uid == ''"),
 		},
 		"a long expression on two lines": {
-			change: func(c *apiserver.JWTAuthenticator) {
-				c.ClaimValidationRules = about("claims.sub\n!= '" + strings.Repeat("x", 200) + "'")
-			},
-			want: append(front[:6:6], `claimValidationRules[0]: true: claims.sub\n!= '`+strings.Repeat("x", 105)+"…"),
+			change: rules(about("claims.sub\n!= '" + strings.Repeat("x", 200) + "'")),
+			want:   append(front[:6:6], `claimValidationRules[0]: true: claims.sub\n!= '`+strings.Repeat("x", 105)+"…"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,19 +241,19 @@ func TestTrail(t *testing.T) {
 			if tc.header == "" {
 				tc.header = `{"alg":"ES256","kid":"p256"}`
 			}
-			steps, err := told(t.Context(), t, compile(t, config, issuerKeys()), signed(t, "ES256", private("ES256"), tc.header, tc.payload))
+			trail, err := steps(t.Context(), t, compile(t, config, issuerKeys()), signed(t, "ES256", private("ES256"), tc.header, tc.payload))
 			if got := fmt.Sprint(err); tc.no == "" && err != nil || !strings.HasPrefix(got, tc.no) {
 				t.Errorf("%s, want %q", got, tc.no)
 			}
-			if got, want := strings.Join(steps, "\n"), strings.Join(tc.want, "\n"); got != want {
+			if got, want := strings.Join(trail, "\n"), strings.Join(tc.want, "\n"); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
 	}
 }
 
-// told is what a person is told of a token, step by step, and the error of Verify.
-func told(ctx context.Context, t *testing.T, a *jwt.Authenticator, text string) (steps []string, err error) {
+// steps returns the trail of a token, a line a step, and the error of Verify.
+func steps(ctx context.Context, t *testing.T, a *jwt.Authenticator, text string) (steps []string, err error) {
 	t.Helper()
 	token, err := jwt.Parse(text)
 	if err != nil {
@@ -281,14 +270,14 @@ func TestTrailWithoutTime(t *testing.T) {
 	slow := `dyn(claims.groups).all(a, dyn(claims.groups).all(b, dyn(claims.groups).all(c, a + b + c != "")))`
 	config.ClaimValidationRules = []apiserver.ClaimValidationRule{{Expression: slow}, {Expression: "claims.sub != ''"}}
 	ctx, cancel := context.WithCancel(t.Context())
-	steps, err := told(ctx, t, compile(t, config, keysFunc(func(ctx context.Context, id string) ([]jwt.Key, error) {
+	trail, err := steps(ctx, t, compile(t, config, keysFunc(func(ctx context.Context, id string) ([]jwt.Key, error) {
 		cancel()
 		return issuerKeys().Find(ctx, id)
 	})), issue(t, "ES256", claims(`,"groups":["`+strings.Repeat(`g","`, 100)+`g"]`)))
 	if _, ok := errors.AsType[*jwt.Refusal](err); ok || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	got := strings.Join(steps[max(0, len(steps)-2):], "\n")
+	got := strings.Join(trail[max(0, len(trail)-2):], "\n")
 	if want := "claimValidationRules[0]: no time: " + slow + "\nclaimValidationRules[1]: not looked at: claims.sub != ''"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
