@@ -66,6 +66,18 @@ type candidate struct {
 // isCurrent reports whether the version that was read is the one that is compiled.
 func (c *candidate) isCurrent() bool { return sameVersion(c.use, c.read) }
 
+// state returns which version of the resource is active.
+func (c *candidate) state() status.Use {
+	switch {
+	case c.use == nil || c.broken:
+		return status.Unused
+	case !c.isCurrent():
+		return status.Previous
+	default:
+		return status.Current
+	}
+}
+
 // sameVersion reports whether two readings are of the same version of an object.
 func sameVersion(a, b *config.Resource) bool {
 	return a != nil && b != nil && a.ResourceID == b.ResourceID
@@ -365,14 +377,8 @@ func (of *Resolution) report(notSent func(object any) []string) status.Report {
 	for _, one := range of.candidates {
 		o := status.Outcome{
 			Object:   status.Object{Kind: one.read.Kind, Namespace: one.read.Namespace, Name: one.read.Name, UID: one.read.UID, Generation: one.read.Generation},
-			Use:      status.Current,
+			Use:      one.state(),
 			Findings: one.found,
-		}
-		switch {
-		case one.use == nil || one.broken:
-			o.Use = status.Unused
-		case !one.isCurrent():
-			o.Use = status.Previous
 		}
 		if notSent != nil && one.read.Found.Err() == nil {
 			o.NotSent = notSent(one.read.Value)
@@ -402,20 +408,15 @@ func (of *Resolution) diagnostics() diagnostic.List {
 
 // counts returns how many resources there are, by kind and by which version is active.
 func (of *Resolution) counts() map[string]map[string]int {
-	const current, previous, unused = "current", "previous", "unused"
 	counts := map[string]map[string]int{}
 	for _, kind := range config.ResourceKinds() {
-		counts[kind.Kind] = map[string]int{current: 0, previous: 0, unused: 0}
+		counts[kind.Kind] = map[string]int{}
+		for _, use := range []status.Use{status.Current, status.Previous, status.Unused} {
+			counts[kind.Kind][strings.ToLower(string(use))] = 0
+		}
 	}
 	for _, one := range of.candidates {
-		switch {
-		case one.use == nil || one.broken:
-			counts[one.read.Kind][unused]++
-		case !one.isCurrent():
-			counts[one.read.Kind][previous]++
-		default:
-			counts[one.read.Kind][current]++
-		}
+		counts[one.read.Kind][strings.ToLower(string(one.state()))]++
 	}
 	return counts
 }

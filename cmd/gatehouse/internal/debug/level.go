@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 const (
@@ -18,6 +20,15 @@ const (
 
 // Levels returns the names of levels, the one that logs most first.
 func Levels() []string { return []string{"debug", "info", "warn", "error"} }
+
+// DescribeLevels returns what a level must be, with a hint for what was given.
+func DescribeLevels(given string) string {
+	text := "one of " + strings.Join(Levels(), ", ")
+	if near := diagnostic.DidYouMean(given, Levels()...); near != "" {
+		text += " (hint: " + near + ")"
+	}
+	return text
+}
 
 // State is the level of a log, and how long it holds.
 type State struct {
