@@ -7,12 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// MaxDepth is how deeply arrays and objects may nest. It is the limit of
-// encoding/json, which the API server uses, so that no object that it can send
-// is refused here.
+// MaxDepth is the maximum nesting of arrays and objects. It is the limit of encoding/json,
+// which the API server uses, so that no object that it can send is rejected.
 const MaxDepth = 10_000
 
-// SyntaxError says why a text is not JSON.
+// SyntaxError is the error of a text that is not JSON.
 type SyntaxError struct {
 	// Offset is the number of bytes before the offending one.
 	Offset int
@@ -28,9 +27,9 @@ func (e *SyntaxError) Error() string {
 // than MaxDepth, with nothing but space around it, and returns that value. The
 // value shares the memory of data. The error is a *SyntaxError.
 //
-// Everything that Parse accepts encoding/json accepts too. The reverse does not
-// hold: encoding/json replaces invalid UTF-8, Parse refuses it, so that no two
-// readers of one text disagree.
+// encoding/json accepts everything that Parse accepts. The reverse does not hold:
+// encoding/json replaces invalid UTF-8, which Parse rejects, so that all readers of a text
+// agree.
 func Parse(data []byte) (Value, error) {
 	c := checker{data: data}
 	return c.whole()
@@ -45,22 +44,21 @@ type Member struct {
 	Value Value
 }
 
-// Outline is Parse that notes, in the same pass, the members down to a depth:
-// those of the outermost object, of the objects in these, and so on. It appends
-// them to dst in the order in which they start, so that a member is followed by
-// its own members. Objects inside arrays are not noted. A text with more members
-// to note than fit into the capacity of dst is refused, so that a hostile one
-// costs no memory.
+// Outline is Parse that also returns, in the same pass, the members down to a depth: those of
+// the outermost object, of the objects in these, and so on. It appends them to dst in the
+// order in which they start, so that a member is followed by its own members. Members of
+// objects inside arrays are not returned. A text with more members than fit into the capacity
+// of dst is rejected, so that a hostile one costs no memory.
 //
-// It also counts the values in the text, at any depth: that, and not the text's
-// length, tells what decoding it would take.
+// It also counts the values in the text, at any depth, which determine the memory of decoding
+// it.
 func Outline(dst []Member, data []byte, depth int) (members []Member, values int, err error) {
 	c := checker{data: data, outline: min(depth, maxOutline), members: dst}
 	_, err = c.whole()
 	return c.members, c.values, err
 }
 
-// maxOutline is how deep Outline can note members.
+// maxOutline is the maximum depth of Outline.
 const maxOutline = 4
 
 func (c *checker) whole() (Value, error) {

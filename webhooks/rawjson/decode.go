@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// DuplicateKeyError says that an object has a member twice. Readers of such a
-// text disagree on which one holds, so none of them is believed.
+// DuplicateKeyError is the error of an object that has a member twice. Readers of such a text
+// disagree on which one counts.
 type DuplicateKeyError struct {
 	// Key is the member's name.
 	Key string
@@ -26,9 +26,9 @@ func (e *DuplicateKeyError) Error() string {
 // The error is a *DuplicateKeyError, or says that a number is out of range.
 func (v Value) Decode() (any, error) { return v.DecodeWithout() }
 
-// DecodeWithout is Decode that leaves out the member at the end of the path of
-// names, for a reader who will not look at it. It is not read either: a
-// duplicate inside it is no error. With no path nothing is left out.
+// DecodeWithout is Decode without the member at a path of names, for a reader that does not
+// need it. The member is not read: a duplicate inside it is no error. Without a path it is
+// Decode.
 func (v Value) DecodeWithout(path ...string) (any, error) {
 	if len(v) == 0 {
 		return nil, nil
@@ -44,8 +44,8 @@ type decoder struct {
 	// open holds the elements of the arrays that are being read, so that each
 	// array is allocated once and in its size.
 	open []any
-	// without is what is left of the path of the member to leave out while the
-	// objects on it are being read, and nil elsewhere.
+	// without is the rest of the path of the omitted member while the objects on it are being
+	// read, and nil elsewhere.
 	without []string
 }
 

@@ -1,10 +1,9 @@
-// Package rawjson reads JSON where it stands: a text is checked once, and from
-// then on looked into without building a tree, so that what a reader does not
-// ask about costs a fast skip and keeps every byte.
+// Package rawjson reads JSON in place: a text is checked once and then read without building
+// a tree. Unread parts cost a fast skip and keep every byte.
 //
-// It exists because an admission review is mostly an object that the webhook
-// only glances at: decoding it into Go values costs ten times what looking
-// costs, and writing it back loses fields that the webhook does not know.
+// It exists because an admission review is mostly an object of which the webhook reads little:
+// decoding it into Go values costs ten times as much, and encoding it again loses unknown
+// fields.
 package rawjson
 
 import (
@@ -19,8 +18,7 @@ import (
 // Kind is the kind of a JSON value.
 type Kind byte
 
-// The kinds of JSON values. Invalid is the kind of an empty Value, which stands
-// for a value that is absent.
+// The kinds of JSON values. Invalid is the kind of an empty Value, which is an absent value.
 const (
 	Invalid Kind = iota
 	Null
@@ -31,7 +29,7 @@ const (
 	Object
 )
 
-// String returns the kind's name as a person would say it.
+// String returns the kind with its article, for messages.
 func (k Kind) String() string {
 	switch k {
 	case Null:
@@ -54,10 +52,9 @@ func (k Kind) String() string {
 }
 
 // Value is the text of one JSON value, without surrounding space. It comes from
-// Parse, or from a Value that did: its methods rely on the text being valid and
-// may panic or answer nonsense otherwise. An empty Value stands for an absent
-// one and may be asked everything. A Value shares the memory that it was parsed
-// from and is safe for concurrent reading.
+// Parse, or from a Value that did: its methods require valid text and may panic otherwise.
+// An empty Value is an absent one, and all methods accept it. A Value shares the memory that
+// it was parsed from and is safe for concurrent reading.
 type Value []byte
 
 // Kind returns the value's kind, by its first byte.
@@ -128,10 +125,9 @@ func (v Value) Len() int {
 	return n
 }
 
-// Get follows member names from object to object, and returns an empty Value
-// where one is absent or its owner is no object. Names are compared exactly, as
-// the API server does. Of duplicate members it takes the first; a reader to whom
-// that matters asks DuplicateKey.
+// Get returns the value at a path of member names, and an empty Value if one is absent or
+// its owner is not an object. Names are compared exactly, as in the API server. Of duplicate
+// members it uses the first; DuplicateKey finds them.
 func (v Value) Get(path ...string) Value {
 	for _, name := range path {
 		found := Value(nil)
@@ -147,12 +143,12 @@ func (v Value) Get(path ...string) Value {
 }
 
 // DuplicateKey returns the first member name of this object that occurs twice.
-// It looks at this object alone, not at those inside it.
+// It checks this object alone, not those inside it.
 func (v Value) DuplicateKey() (string, bool) {
 	if v.Kind() != Object {
 		return "", false
 	}
-	// Most objects are small: comparing each with those before it beats a map.
+	// Most objects are small: comparing pairs is faster than a map.
 	const few = 16
 	var (
 		seen [few]Value
@@ -232,8 +228,7 @@ func (v Value) Text() string {
 	}
 }
 
-// unescape decodes the escape at the start of a checked text and tells how long
-// it is written.
+// unescape decodes the escape at the start of a checked text and returns its length there.
 func unescape(text []byte) (rune, int) {
 	switch text[1] {
 	case 'b':

@@ -45,7 +45,7 @@ func Fields(t reflect.Type) map[string]reflect.Type {
 	return fields
 }
 
-// fields remembers what Fields returned.
+// fields caches the results of Fields.
 type fields struct {
 	byType sync.Map // of reflect.Type to map[string]reflect.Type
 }
@@ -64,8 +64,7 @@ func sortedKeys[V any](m map[string]V) []string {
 }
 
 // MemberType returns the type of a member of a value of type t, and nil where it is
-// not known: for a field that t does not have, and for what reads its JSON
-// itself. Of a nil type nothing is known.
+// not known: for an unknown field, for a type with its own UnmarshalJSON, and for a nil type.
 func (c *Checker) MemberType(t reflect.Type, name string) reflect.Type {
 	switch t = structure(t); {
 	case t == nil:
@@ -89,7 +88,7 @@ func (*Checker) ElementType(t reflect.Type) reflect.Type {
 	return t.Elem()
 }
 
-// structure returns what t points to, and nil for a type that reads its JSON itself.
+// structure returns the type that t points to, and nil for one with its own UnmarshalJSON.
 func structure(t reflect.Type) reflect.Type {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()

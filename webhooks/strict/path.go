@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Member returns the path of a member of what is at path. A name that is not a plain
-// one is put in brackets, as package field of apimachinery does.
+// Member returns the path of a member of the value at path. A name with special characters is
+// put in brackets, as in package field of apimachinery.
 func Member(path, name string) string {
 	if name == "" || strings.ContainsAny(name, ".[]/ ") {
 		return path + "[" + Printable(name) + "]"
@@ -22,8 +22,7 @@ func Element(path string, index int) string {
 	return path + "[" + strconv.Itoa(index) + "]"
 }
 
-// Printable is text out of a document as it may be shown on a terminal: short,
-// and without control characters.
+// Printable returns text of a document for a terminal: short, and without control characters.
 func Printable(text string) string {
 	const most = 100
 	text = Cut(text, most)
@@ -33,7 +32,7 @@ func Printable(text string) string {
 	return text
 }
 
-// Cut returns text of at most most characters, which ends in … if there was more.
+// Cut returns the first characters of a text, at most most, and "…" if there are more.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -1,5 +1,4 @@
-// Package strict compares a document with the Go type that it is
-// meant for.
+// Package strict compares documents with the Go types that they are decoded into.
 package strict
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// Quantity is the accepted form of a resource.Quantity, for people.
+// Quantity describes a resource.Quantity in messages.
 const Quantity = "a quantity such as 100m or 64Mi"
 
 // Checker compares documents with the Go types that they are decoded into, and
@@ -27,20 +26,18 @@ const Quantity = "a quantity such as 100m or 64Mi"
 // kind than the field's. A JSON decoder would stop at the first such value and
 // does not know which name was meant.
 //
-// It is a reader of error messages only: what a document means is decided by
-// the decoder, which has the last word. The zero value is ready for use. It
-// remembers the types that it has seen, and is safe for concurrent use.
+// It only improves error messages: the decoder decides what a document means. The zero
+// Checker is ready for use. It caches the fields of types and is safe for concurrent use.
 type Checker struct {
 	fields fields
 }
 
-// Options change what a comparison says.
+// Options configure a comparison.
 type Options struct {
 	// Secret keeps the document's values out of the messages.
 	Secret bool
-	// Placeholder reports whether a text stands for a value that is known only
-	// later. Such a text may be in the place of any value but a mapping or a
-	// list. Nil means that no text does.
+	// Placeholder reports whether a string stands for a value that is known later. It may
+	// replace any value but a mapping or a list. It may be nil.
 	Placeholder func(text string) bool
 }
 
@@ -52,7 +49,7 @@ type check struct {
 	found diagnostic.List
 }
 
-// Compare returns what of value does not fit into root. The value is in the
+// Compare returns the problems of a value as a root. The value is in the
 // types that a JSON decoder of Kubernetes gives: map[string]any, []any, string,
 // int64, float64, bool and nil. Path is the value's own, and in front of those
 // in the diagnostics, which have neither Source nor Object and come in the order of
@@ -154,7 +151,7 @@ func (c *check) integer(t reflect.Type, value any, path string) {
 	}
 }
 
-// unmarshaler tries a value that knows itself what it accepts.
+// unmarshaler checks a value by the UnmarshalJSON of its type.
 func (c *check) unmarshaler(t reflect.Type, value any, path string) {
 	text, err := json.Marshal(value)
 	if err == nil {
@@ -210,12 +207,12 @@ func (c *check) mismatch(path string, value any, want string) {
 	c.report(path, fmt.Sprintf("%sis %s, expected %s", subject, kind, want), hint)
 }
 
-// unreadable reports a value that is of the right kind and yet not right.
+// unreadable reports an invalid value of the right kind.
 func (c *check) unreadable(path string, value any, want string) {
 	c.report(path, fmt.Sprintf("%s is not %s", c.quote(value), want), "")
 }
 
-// quote returns a value in quotes, cut where it is long.
+// quote returns a value in quotes, shortened if it is long.
 func (c *check) quote(value any) string {
 	if c.Secret {
 		return "the value"
@@ -236,7 +233,7 @@ func (c *check) quote(value any) string {
 // mapping or a list.
 func isScalar(t reflect.Type) bool {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
-		return true // it decides itself
+		return true // UnmarshalJSON checks it
 	}
 	switch t.Kind() { //nolint:exhaustive // all others are scalars
 	case reflect.Struct, reflect.Map, reflect.Array:
@@ -261,7 +258,7 @@ func (c *check) members(t reflect.Type, object map[string]any, path string) {
 	}
 }
 
-// hint says what the author of an unknown field may have meant.
+// hint returns a suggestion for an unknown field.
 func (c *check) hint(key string, fields map[string]reflect.Type) string {
 	names := sortedKeys(fields)
 	if hint := diagnostic.DidYouMean(key, names...); hint != "" {

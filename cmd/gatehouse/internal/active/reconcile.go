@@ -61,8 +61,8 @@ type CustomResources interface {
 	Wait(ctx context.Context) error
 }
 
-// Between two activations of custom resources is a rest of restFactor times what the last one took, so that somebody who
-// changes resources without end leaves the processors to reviews.
+// Between two activations of custom resources is a rest of restFactor times the duration of the last one, so that endless
+// changes leave processor time to reviews.
 const (
 	restFactor = 5
 	maxRest    = 5 * time.Second
@@ -225,7 +225,7 @@ func (r *Reconciler) reconcileResources(ctx context.Context) {
 }
 
 // checkLost returns an error if the directory has lost all its documents, or if one of its files has and RefuseEmptied is set.
-// What is lost counts as not read, so that no access token ends by it.
+// Lost documents count as unread, so that no access token ends because of them.
 func (r *Reconciler) checkLost(documents *config.Config) error {
 	if r.Resources != nil && documents.Documents == 0 && r.documents.Documents > 0 {
 		documents.Unread.All = true

@@ -383,8 +383,8 @@ func (of *Resolution) report(notSent func(object any) []string) status.Report {
 		if notSent != nil && one.read.Found.Err() == nil {
 			o.NotSent = notSent(one.read.Value)
 		}
-		// What is in use of one with errors depends on when a replica started, and must not
-		// make it look behind in everything else.
+		// Which version of a resource with errors is active depends on when a replica started,
+		// and must not make the replica appear to be behind.
 		_, _ = fmt.Fprintln(digest, one.read.Object(), one.read.UID, one.read.Generation, one.read.Sum, o.Use == status.Current)
 		report.Outcomes = append(report.Outcomes, o)
 	}

@@ -1,5 +1,4 @@
-// Package followon tells findings that follow from others from those that are worth
-// reading.
+// Package followon removes diagnostics that are only consequences of others.
 package followon
 
 import (
@@ -10,15 +9,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// unread are the places of documents that could not be read as their authors
-// mean them. What else is said about such a place follows from that, and would
-// lead whoever mends the document astray.
+// unread are the places of documents that could not be read as intended. Other diagnostics
+// about such a place are consequences of that, and misleading.
 type unread map[string]places // from sources to fields
 
 // places are fields of one document, and parents those that they are directly in.
 type places struct{ fields, parents map[string]bool }
 
-// newUnread collects the places of errors that were found in reading.
+// newUnread returns the places of errors of reading.
 func newUnread(found diagnostic.List) unread {
 	out := unread{}
 	for _, f := range found {
@@ -26,7 +24,7 @@ func newUnread(found diagnostic.List) unread {
 			continue
 		}
 		places := []string{f.Field}
-		// A field that is misspelt is not missing.
+		// A misspelt field is not missing.
 		if meant := meantField(f); meant != "" {
 			places = append(places, meant)
 		}
@@ -48,11 +46,11 @@ func newUnread(found diagnostic.List) unread {
 
 func newPlaces() places { return places{map[string]bool{}, map[string]bool{}} }
 
-// didYouMean is the hint of finding.DidYouMean.
+// didYouMean matches the hint of diagnostic.DidYouMean.
 var didYouMean = regexp.MustCompile(`^did you mean "([^"]+)"\?$`)
 
-// meantField is the path of the field that the author of an unknown one has
-// meant, and "" if that is not known.
+// meantField returns the path of the field that an unknown one stands for, "" if that is not
+// known.
 func meantField(f diagnostic.Diagnostic) string {
 	match := didYouMean.FindStringSubmatch(f.Hint)
 	if match == nil {
@@ -67,10 +65,9 @@ func meantField(f diagnostic.Diagnostic) string {
 	return match[1]
 }
 
-// covers reports whether a finding follows from what could not be read: it is about
-// such a place, what is below it, or what it is directly in, or about the
-// document as a whole. That nothing else names a document is not said while there
-// are others that could not be read.
+// covers reports whether a diagnostic is a consequence of what could not be read: it is about
+// such a place, what is below it, its parent, or the document as a whole. A warning about a
+// whole document is covered by errors in any other, since it may be that nothing names it.
 func (u unread) covers(f diagnostic.Diagnostic) bool {
 	if f.Field == "" && f.Severity == diagnostic.Warning && len(u) > 0 {
 		return true
@@ -90,9 +87,8 @@ func (u unread) covers(f diagnostic.Diagnostic) bool {
 	return false
 }
 
-// Without is list without the findings that follow from errors which were found in
-// reading the documents: those are about places that could not be read as their
-// authors mean them.
+// Without returns a list of diagnostics without the consequences of errors in reading the
+// documents.
 func Without(reading, list diagnostic.List) diagnostic.List {
 	u := newUnread(reading)
 	out := make(diagnostic.List, 0, len(list))
@@ -104,7 +100,7 @@ func Without(reading, list diagnostic.List) diagnostic.List {
 	return out
 }
 
-// parent is the path of what a field is in, and a list for an element of it.
+// parent returns the path of what a field is in, which is a list for an element of it.
 func parent(field string) string {
 	at := strings.LastIndexAny(field, ".[")
 	return field[:max(at, 0)]

@@ -21,8 +21,8 @@ func never(*http.Request) bool { return false }
 func isVerified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
 
 // requireCertificate returns a function that admits only callers with a verified client
-// certificate: whoever may call the authentication webhook can try tokens, and whoever
-// may call the admission webhooks can try out policies.
+// certificate: callers of the authentication webhook can try tokens, and callers of the
+// admission webhooks can try out policies.
 func requireCertificate(hint string, now func() time.Time) func(*http.Request) error {
 	return func(r *http.Request) error {
 		switch {

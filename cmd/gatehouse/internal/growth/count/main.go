@@ -1,5 +1,5 @@
-// Command count sends hostile requests to the program's handler and writes down, in a build
-// that counts, how often each block of code ran.
+// Command count sends hostile requests to the program's handler and, in an instrumented
+// build, writes how often each block of code ran.
 package main
 
 import (
@@ -32,7 +32,7 @@ const (
 	factor = 4
 )
 
-// documentsText has documents that look at much of a pod.
+// documentsText has documents that read much of a pod.
 //
 //go:embed config.yaml
 var documentsText []byte
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// count sends each request and writes down what ran, in directories of its name and size.
+// count sends each request and writes its counts into directories of its name and size.
 func count(dir string) error {
 	handler, err := newHandler()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// request is what somebody sends.
+// request is the path and the body of a call.
 type request struct {
 	path, body string
 }
