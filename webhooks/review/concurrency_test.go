@@ -71,40 +71,6 @@ func (s *stalled) Read([]byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
-// TestSmallReviewsDoNotQueueBehindLargeOnes lets one large review wait for memory and
-// sends a small one.
-func TestSmallReviewsDoNotQueueBehindLargeOnes(t *testing.T) {
-	t.Parallel()
-	large := admissionBody(`"spec":{`, `"spec":{"x":"`+strings.Repeat("x", 900<<10)+`",`)
-	o := options(nil)
-	o.Observe = nil
-	o.InFlight = review.NewBudget(9 << 18)
-	entered, leave := make(chan struct{}), make(chan struct{})
-	var running sync.WaitGroup
-	running.Go(func() {
-		post(t, review.Admission(func(context.Context, admission.Request) admission.Response {
-			close(entered)
-			<-leave
-			return admission.Allowed("")
-		}, o), "/", large)
-	})
-	<-entered
-	waiting := make(chan struct{})
-	running.Go(func() {
-		request := newRequest(t, "/?timeout=30s", &signalling{Reader: strings.NewReader(large), at: 8 << 10, reached: waiting})
-		request.ContentLength = int64(len(large))
-		review.Admission(allow, o).ServeHTTP(httptest.NewRecorder(), request)
-	})
-	<-waiting
-	for range 20 {
-		if recorder := post(t, review.Admission(allow, o), "/?timeout=40ms", admissionBody()); recorder.Code != http.StatusOK {
-			t.Fatalf("a small review is answered %d %s", recorder.Code, recorder.Body)
-		}
-	}
-	close(leave)
-	running.Wait()
-}
-
 // signalling closes a channel when that much of it has been read.
 type signalling struct {
 	io.Reader

@@ -354,9 +354,8 @@ func TestOverload(t *testing.T) {
 func TestBytesInFlight(t *testing.T) {
 	t.Parallel()
 	large := admissionBody(`"spec":{`, `"spec":{"x":"`+strings.Repeat("x", 900<<10)+`",`)
-	seen := make(observed, 32)
-	o := options(seen)
-	o.InFlight = review.NewBudget(9 << 18)
+	o := options(nil)
+	o.Observe, o.InFlight = nil, review.NewBudget(9<<18)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	holding := review.Admission(func(context.Context, admission.Request) admission.Response {
 		close(entered)
@@ -369,8 +368,18 @@ func TestBytesInFlight(t *testing.T) {
 	if recorder := post(t, review.Admission(allow, o), "/?timeout=40ms", large); recorder.Code != http.StatusServiceUnavailable {
 		t.Errorf("a second large body is answered %d", recorder.Code)
 	}
-	if recorder := post(t, review.Admission(allow, o), "/", admissionBody()); recorder.Code != http.StatusOK {
-		t.Errorf("a small body beside a large one is answered %d", recorder.Code)
+	// Small ones do not queue behind a large one that waits for memory.
+	waiting := make(chan struct{})
+	first.Go(func() {
+		request := newRequest(t, "/?timeout=30s", &signalling{Reader: strings.NewReader(large), at: 8 << 10, reached: waiting})
+		request.ContentLength = int64(len(large))
+		review.Admission(allow, o).ServeHTTP(httptest.NewRecorder(), request)
+	})
+	<-waiting
+	for range 20 {
+		if recorder := post(t, review.Admission(allow, o), "/?timeout=40ms", admissionBody()); recorder.Code != http.StatusOK {
+			t.Fatalf("a small body beside large ones is answered %d %s", recorder.Code, recorder.Body)
+		}
 	}
 	close(leave)
 	first.Wait()
