@@ -33,9 +33,9 @@ const (
 // appendPatch appends patch and patchType. The patch is base64 of its JSON, which is
 // written behind dst for as long as it takes to encode it. With an error dst is returned as it was.
 func appendPatch(dst []byte, patches []jsonpatch.Operation) ([]byte, error) {
-	dst = append(dst, `,"patch":"`...)
-	start := len(dst)
-	patch := append(dst, '[')
+	patch := append(dst, `,"patch":"`...) //nolint:gocritic // dst is returned as it was with an error
+	start := len(patch)
+	patch = append(patch, '[')
 	for i := range patches {
 		op := &patches[i]
 		if i > 0 {
@@ -66,9 +66,8 @@ func appendPatch(dst []byte, patches []jsonpatch.Operation) ([]byte, error) {
 		patch = append(patch, '}')
 	}
 	patch = append(patch, ']')
-	end := len(patch)
-	dst = base64.StdEncoding.AppendEncode(patch, patch[start:])
-	dst = append(dst[:start], dst[end:]...)
+	encoded := base64.StdEncoding.AppendEncode(patch, patch[start:])
+	dst = append(encoded[:start], encoded[len(patch):]...)
 	return append(dst, `","patchType":"JSONPatch"`...), nil
 }
 

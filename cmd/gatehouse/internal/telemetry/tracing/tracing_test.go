@@ -386,7 +386,7 @@ func TestCollectorAway(t *testing.T) {
 			1, 0, 2, 0,
 			[]string{"it answers 404", "mostly on port 4318"},
 		},
-		{"would have them sent elsewhere", func(_ int, r *http.Request) (*http.Response, error) {
+		{"would have them sent elsewhere", func(int, *http.Request) (*http.Response, error) {
 			answer := says(http.StatusTemporaryRedirect, nil)
 			answer.Header.Set("Location", "/elsewhere")
 			return answer, nil
