@@ -67,8 +67,8 @@ func appendPatch(dst []byte, patches []jsonpatch.Operation) ([]byte, error) {
 	}
 	patch = append(patch, ']')
 	encoded := base64.StdEncoding.AppendEncode(patch, patch[start:])
-	dst = append(encoded[:start], encoded[len(patch):]...)
-	return append(dst, `","patchType":"JSONPatch"`...), nil
+	encoded = append(encoded[:start], encoded[len(patch):]...)
+	return append(encoded, `","patchType":"JSONPatch"`...), nil
 }
 
 func appendAudit(dst []byte, annotations map[string]string) []byte {
