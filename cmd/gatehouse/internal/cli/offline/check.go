@@ -1,12 +1,10 @@
 package offline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,13 +20,13 @@ import (
 
 // checkFlags are what the command line of check says.
 type checkFlags struct {
-	offlineFlags
-	askFlags
+	manifestFlags
+	requestFlags
 	output string
 	quiet  bool
 }
 
-// outputs are the values of --output; the first is the default.
+// outputs returns the values of --output; the first is the default.
 func (*checkFlags) outputs() []string { return []string{"table", "json", "sarif", "junit"} }
 
 // NewCheckCommand returns the command "gatehouse check".
@@ -77,21 +75,20 @@ read.`,
 
   # as the one who deploys
   helm template ./chart | gatehouse check --config ./config --as system:serviceaccount:ci:deployer`,
-		Args: fileArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
 			}
-			f.each = true
-			o, err := f.open(s.In)
+			f.lenient = true
+			in, err := f.open(s.In)
 			if err != nil {
 				return err
 			}
-			a, err := o.asker(&f.askFlags, s.In)
+			e, err := in.evaluator(&f.requestFlags, s.In)
 			if err != nil {
 				return err
 			}
-			report, err := newCheckReport(cmd.Context(), a, progressOf(&f, s))
+			report, err := newCheckReport(cmd.Context(), e, progress{Streams: s, shown: cli.IsTerminal(s.Err) && !f.quiet, last: time.Now()})
 			if err != nil {
 				return err
 			}
@@ -101,22 +98,22 @@ read.`,
 			return report.exit()
 		},
 	}
-	f.offlineFlags.add(cmd)
-	f.addConfig(cmd)
+	f.manifestFlags.add(cmd)
+	f.configFlag.add(cmd)
 	f.addLabels(cmd)
-	f.askFlags.add(cmd)
+	f.requestFlags.add(cmd)
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print nothing about objects that are admitted without a word, and no summary")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 	return cmd
 }
 
-// check reports everything that is wrong with the flags at once.
+// check returns everything that is wrong with the flags.
 func (f *checkFlags) check() error {
 	var err error
 	if !slices.Contains(f.outputs(), f.output) {
 		err = cli.OutputError(f.output, f.outputs()...)
 	}
-	return errors.Join(f.askFlags.check(f.files), err)
+	return errors.Join(f.requestFlags.check(f.files), err)
 }
 
 // checkVerdict is what becomes of an object.
@@ -129,22 +126,22 @@ const (
 	checkUnknown  checkVerdict = "could-not-tell"
 )
 
-// text is the verdict for people.
+// text returns the verdict for people.
 func (v checkVerdict) text() string { return strings.ReplaceAll(string(v), "-", " ") }
 
-// checkVerdicts are all verdicts, in the order in which they are summed up.
+// checkVerdicts returns all verdicts, in the order of the summary.
 func checkVerdicts() []checkVerdict {
 	return []checkVerdict{checkAdmitted, checkWarned, checkRefused, checkUnknown}
 }
 
-// checked is what there is to say about an object.
+// checked is the result for one object.
 type checked struct {
 	place
 	// Line is the line of the file in which the object begins.
 	Line      int                   `json:"line"`
 	Operation admissionv1.Operation `json:"operation,omitempty"`
 	Verdict   checkVerdict          `json:"verdict"`
-	// Error says what could not be told.
+	// Error says what is unknown.
 	Error      string             `json:"error,omitempty"`
 	Violations []checkedViolation `json:"violations,omitempty"`
 	// Warnings are those that say more than violations do.
@@ -155,7 +152,7 @@ type checked struct {
 	source, title string
 }
 
-// checkedViolation is a violation and what comes of it.
+// checkedViolation is a violation and its effect.
 type checkedViolation struct {
 	policy.Violation
 	Effect checkEffect `json:"effect"`
@@ -163,7 +160,7 @@ type checkedViolation struct {
 	Line int `json:"line"`
 }
 
-// checkEffect is what comes of a violation.
+// checkEffect is the effect of a violation.
 type checkEffect string
 
 const (
@@ -189,21 +186,20 @@ func effectOf(v *policy.Violation) checkEffect {
 	}
 }
 
-// checkReport is what there is to say about all objects, in the order of the
-// files.
+// checkReport has the results for all objects, in the order of the files.
 type checkReport struct {
 	objects []*checked
 	counts  map[checkVerdict]int
 }
 
-// newCheckReport asks about every object.
-func newCheckReport(ctx context.Context, a *asker, p *progress) (*checkReport, error) {
+// newCheckReport evaluates every object.
+func newCheckReport(ctx context.Context, e *evaluator, p progress) (*checkReport, error) {
 	report := &checkReport{counts: make(map[checkVerdict]int)}
 	total := 0
-	for _, s := range a.sources {
+	for _, s := range e.sources {
 		total += len(s.Objects)
 	}
-	for _, s := range a.sources {
+	for _, s := range e.sources {
 		for _, o := range s.Objects {
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -211,7 +207,7 @@ func newCheckReport(ctx context.Context, a *asker, p *progress) (*checkReport, e
 			if p.tick(len(report.objects), total); isForKustomize(o) {
 				continue
 			}
-			c := newChecked(a, s, o, a.ask(ctx, o, false))
+			c := newChecked(e, s, o, e.evaluate(ctx, o, false))
 			report.objects = append(report.objects, c)
 			report.counts[c.Verdict]++
 		}
@@ -222,13 +218,10 @@ func newCheckReport(ctx context.Context, a *asker, p *progress) (*checkReport, e
 	return report, nil
 }
 
-func newChecked(a *asker, s source, o *manifest.Object, from *answer) *checked {
+func newChecked(e *evaluator, s source, o *manifest.Object, from *evaluation) *checked {
 	c := &checked{
-		place: placeOf(s, o, a.namespaceOf(o)), Line: o.Line(), Operation: from.operation, Warnings: from.warnings, Note: from.note,
-		source: o.Source, title: cmp.Or(o.Title(), o.Item, "document "+strconv.Itoa(o.Document)),
-	}
-	if o.Odd {
-		c.Namespace = ""
+		place: placeOf(s, o, e.namespaceOf(o)), Line: o.Line(), Operation: from.operation, Warnings: from.warnings, Note: from.note,
+		source: o.Source, title: titleOf(o),
 	}
 	for i := range from.violations {
 		v := checkedViolation{Violation: from.violations[i], Line: c.Line}
@@ -241,11 +234,11 @@ func newChecked(a *asker, s source, o *manifest.Object, from *answer) *checked {
 	if o.Suggestion != "" {
 		c.Note = strings.TrimPrefix(c.Note+"; "+podHint(o), "; ")
 	}
-	c.Verdict, c.Error = from.verdict(), from.untold()
+	c.Verdict, c.Error = from.verdict(), from.problem()
 	return c
 }
 
-// exit is the end of the program.
+// exit returns the exit code.
 func (r *checkReport) exit() error {
 	switch {
 	case r.counts[checkUnknown] > 0:
@@ -257,21 +250,17 @@ func (r *checkReport) exit() error {
 	}
 }
 
-// progress says on a terminal how far long work has come.
+// progress reports on a terminal how far long work has come.
 type progress struct {
 	cli.Streams
 	shown bool
 	last  time.Time
 }
 
-func progressOf(f *checkFlags, s cli.Streams) *progress {
-	return &progress{Streams: s, shown: cli.IsTerminal(s.Err) && !f.quiet, last: time.Now()}
-}
-
 // tick is called before each object.
 func (p *progress) tick(done, total int) {
 	if p.shown && time.Since(p.last) > time.Second {
 		p.last = time.Now()
-		_, _ = fmt.Fprintf(p.Err, "%d of %s…\n", done, diagnostic.Count(total, "object")) // nobody reads along then
+		_, _ = fmt.Fprintf(p.Err, "%d of %s…\n", done, diagnostic.Count(total, "object")) // best effort
 	}
 }

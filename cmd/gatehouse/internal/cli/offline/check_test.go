@@ -1,13 +1,11 @@
 package offline
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/tools/txtar"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/sarif"
@@ -40,50 +38,21 @@ func TestEffectOf(t *testing.T) {
 	}
 }
 
-func TestWhoAsks(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		as     string
-		groups []string
-		want   []string
-	}{
-		"nobody in particular": {someone, nil, []string{"system:authenticated"}},
-		"a user with groups":   {"jane", []string{"ops", "system:authenticated", "ops"}, []string{"ops", "system:authenticated"}},
-		"a service account":    {"system:serviceaccount:ci:deployer", nil, []string{"system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated"}},
-		"anonymous":            {"system:anonymous", nil, []string{"system:unauthenticated"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := askFlags{as: c.as, groups: c.groups}
-			if got := f.user(); got.Username != c.as || !slices.Equal(got.Groups, c.want) {
-				t.Errorf("got %q in %q, want %q", got.Username, got.Groups, c.want)
-			}
-		})
-	}
-}
-
-// TestProgress: on a terminal there is word after a second, and never otherwise.
+// TestProgress reports after a second on a terminal, and once.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	long := time.Now().Add(-time.Minute)
-	for name, c := range map[string]struct {
-		progress progress
-		want     string
-	}{
-		"long work":       {progress{shown: true, last: long}, "3 of 9 objects…\n"},
-		"short work":      {progress{shown: true, last: time.Now().Add(time.Hour)}, ""},
-		"nobody who asks": {progress{last: long}, ""},
+	for want, p := range map[string]progress{
+		"3 of 9 objects…\n": {shown: true, last: long},
+		"":                  {last: long},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var out strings.Builder
-			c.progress.Err = &out
-			c.progress.tick(3, 9)
-			c.progress.tick(4, 9) // at once
-			if out.String() != c.want {
-				t.Errorf("got %q, want %q", out.String(), c.want)
-			}
-		})
+		var out strings.Builder
+		p.Err = &out
+		p.tick(3, 9)
+		p.tick(4, 9)
+		if out.String() != want {
+			t.Errorf("got %q, want %q", out.String(), want)
+		}
 	}
 }
 
@@ -166,32 +135,18 @@ func TestCheckSARIF(t *testing.T) {
 	}
 }
 
-// TestGuideShowsCheck keeps the files and the output in the guide equal to what
-// is tested.
+// TestGuideShowsCheck keeps the files and the output in the guide equal to what is tested.
 func TestGuideShowsCheck(t *testing.T) {
 	t.Parallel()
-	script, err := txtar.ParseFile("../../../testdata/script/check-guide.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile("../../../../../docs/check.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	guide := string(text)
-	outputs := make(map[string]string)
-	for _, file := range script.Files {
-		content := strings.TrimSpace(string(file.Data))
-		if !strings.HasSuffix(file.Name, ".txt") {
-			if !strings.Contains(guide, "```yaml\n"+content+"\n```") {
-				t.Errorf("the guide does not show %s", file.Name)
-			}
-			continue
+	script, files := readScript(t, "check-guide")
+	guide := readText(t, "../../../../../docs/check.md")
+	for name, content := range files {
+		if !strings.HasSuffix(name, ".txt") && !strings.Contains(guide, "```yaml\n"+strings.TrimSpace(content)+"\n```") {
+			t.Errorf("the guide does not show %s", name)
 		}
-		outputs[file.Name] = content
 	}
 	// Each command is followed by the comparison of what it prints.
-	lines := strings.Split(string(script.Comment), "\n")
+	lines := strings.Split(script, "\n")
 	shown := 0
 	for i, line := range lines {
 		_, command, ok := strings.Cut(line, "exec gatehouse ")
@@ -202,7 +157,7 @@ func TestGuideShowsCheck(t *testing.T) {
 		if !ok {
 			t.Fatalf("nothing is compared behind %q", line)
 		}
-		if shown++; !strings.Contains(guide, "```console\n$ gatehouse "+command+"\n"+outputs[name]+"\n```") {
+		if shown++; !strings.Contains(guide, "```console\n$ gatehouse "+command+"\n"+strings.TrimSpace(files[name])+"\n```") {
 			t.Errorf("the guide does not show %q with its output", command)
 		}
 	}

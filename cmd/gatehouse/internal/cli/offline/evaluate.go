@@ -18,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
@@ -33,24 +31,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// askFlags say what the API server is asked to do with the objects of manifests,
-// and by whom.
-type askFlags struct {
+// requestFlags are the flags that say what the API server is asked to do with the objects of manifests, and by whom.
+type requestFlags struct {
 	operation string
 	old       []string
 	as        string
 	groups    []string
 }
 
-// someone asks where the command line does not say who.
-const someone = "gatehouse-check"
-
-// add adds the flags to a command.
-func (f *askFlags) add(cmd *cobra.Command) {
+func (f *requestFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.operation, "operation", "", "what is asked for: CREATE, UPDATE or DELETE (default CREATE, and UPDATE with --old)")
 	flags.StringArrayVar(&f.old, "old", nil, "file or directory of manifests with the objects before an UPDATE, or - for standard input; repeatable")
-	flags.StringVar(&f.as, "as", someone, "name of the user who asks")
+	flags.StringVar(&f.as, "as", "gatehouse-check", "name of the user who asks")
 	flags.StringArrayVar(&f.groups, "as-group", nil, "group of the user who asks; repeatable")
 	_ = cmd.RegisterFlagCompletionFunc("operation", cobra.FixedCompletions(operations(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists, here and below
 	_ = cmd.MarkFlagFilename("old", "yaml", "yml", "json")
@@ -58,14 +51,13 @@ func (f *askFlags) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("as-group", cobra.NoFileCompletions)
 }
 
-// operations are those that manifests can be about. A CONNECT has options in
-// place of an object, which nobody writes into a file.
+// operations returns those that manifests can be about. A CONNECT has options in place of an object.
 func operations() []string {
 	return []string{string(admissionv1.Create), string(admissionv1.Update), string(admissionv1.Delete)}
 }
 
-// check reports everything that is wrong with the flags at once.
-func (f *askFlags) check(files []string) error {
+// check returns everything that is wrong with the flags.
+func (f *requestFlags) check(files []string) error {
 	var errs []error
 	switch {
 	case f.operation != "" && !slices.Contains(operations(), f.operation):
@@ -88,29 +80,9 @@ func (f *askFlags) check(files []string) error {
 	return errors.Join(errs...)
 }
 
-// user is who asks, in the groups that the API server adds.
-func (f *askFlags) user() authenticationv1.UserInfo {
-	groups := slices.Clone(f.groups)
-	if namespace, name, err := serviceaccount.SplitUsername(f.as); err == nil && name != "" {
-		groups = append(groups, serviceaccount.MakeGroupNames(namespace)...)
-	}
-	all := user.AllAuthenticated
-	if f.as == user.Anonymous {
-		all = user.AllUnauthenticated
-	}
-	groups = append(groups, all)
-	var once []string
-	for _, group := range groups {
-		if !slices.Contains(once, group) {
-			once = append(once, group)
-		}
-	}
-	return authenticationv1.UserInfo{Username: f.as, Groups: once}
-}
-
-// asker asks both endpoints about the objects of manifests.
-type asker struct {
-	*offline
+// evaluator evaluates what becomes of the objects of manifests: injection first, then policies.
+type evaluator struct {
+	*input
 	user      authenticationv1.UserInfo
 	operation admissionv1.Operation
 	resources *request.Resources
@@ -118,171 +90,166 @@ type asker struct {
 	old map[objectKey]*manifest.Object
 	// matchers are the resource rules of all policies.
 	matchers []*admissionregistrationv1.MatchResources
-	// documents answers for custom resources of our own.
+	// documents reviews custom resources of our own.
 	documents *crdadmission.Reviewer
 }
 
-// objectKey is what only one object has, whatever version it is written in.
+// objectKey identifies an object, whatever version it is written in.
 type objectKey struct{ group, kind, namespace, name string }
 
-// asker reads what there is to read besides.
-func (o *offline) asker(f *askFlags, stdin io.Reader) (*asker, error) {
-	a := &asker{offline: o, user: f.user(), operation: admissionv1.Operation(f.operation), documents: offlineDocuments(o.config)}
-	given, err := o.config.Policy.Objects.List(crdKind(), "", labels.Everything())
+func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error) {
+	e := &evaluator{
+		input: in, user: request.WithGroups(authenticationv1.UserInfo{Username: f.as, Groups: f.groups}),
+		operation: admissionv1.Operation(f.operation), documents: newDocumentReviewer(in.config),
+	}
+	configured, err := in.config.Policy.Objects.List(crdKind(), "", labels.Everything())
 	if err != nil {
 		return nil, err
 	}
-	crds := append(crdadmission.Definitions(), given...)
-	for _, s := range o.sources {
+	crds := append(crdadmission.Definitions(), configured...)
+	for _, s := range in.sources {
 		for _, object := range s.Objects {
 			if object.GroupVersionKind() == crdKind() {
-				if tree, err := rawjson.Value(object.JSON()).Decode(); err == nil { // what is wrong with it is told below
+				if tree, err := rawjson.Value(object.JSON()).Decode(); err == nil { // evaluate reports what is wrong with it
 					content, _ := tree.(map[string]any)
 					crds = append(crds, &unstructured.Unstructured{Object: content})
 				}
 			}
 		}
 	}
-	a.resources = request.NewResources(crds)
-	for i := range o.config.Policy.Policies {
-		a.matchers = append(a.matchers, o.config.Policy.Policies[i].Spec.MatchConstraints)
+	e.resources = request.NewResources(crds)
+	for i := range in.config.Policy.Policies {
+		e.matchers = append(e.matchers, in.config.Policy.Policies[i].Spec.MatchConstraints)
 	}
-	for i := range o.config.Policy.AdmissionPolicies {
-		a.matchers = append(a.matchers, o.config.Policy.AdmissionPolicies[i].Spec.MatchConstraints)
+	for i := range in.config.Policy.AdmissionPolicies {
+		e.matchers = append(e.matchers, in.config.Policy.AdmissionPolicies[i].Spec.MatchConstraints)
 	}
 	if len(f.old) == 0 {
-		a.operation = cmp.Or(a.operation, admissionv1.Create)
-		return a, nil
+		e.operation = cmp.Or(e.operation, admissionv1.Create)
+		return e, nil
 	}
-	a.operation = admissionv1.Update
-	before := *o.offlineFlags
-	before.files, before.each = f.old, false // an object that cannot be read would be taken for one that is created
+	e.operation = admissionv1.Update
+	before := *in.manifestFlags
+	before.files, before.lenient = f.old, false // an object that cannot be read would be taken for one that is created
 	sources, err := before.read(stdin)
 	if err != nil {
 		return nil, err
 	}
-	a.old = make(map[objectKey]*manifest.Object)
+	e.old = make(map[objectKey]*manifest.Object)
 	for _, s := range sources {
 		for _, object := range s.Objects {
-			a.old[a.key(object)] = object
+			e.old[e.key(object)] = object
 		}
 	}
-	return a, nil
+	return e, nil
 }
 
 func crdKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 }
 
-func (a *asker) key(o *manifest.Object) objectKey {
-	return objectKey{o.GroupVersionKind().Group, o.Kind, a.namespaceOf(o), o.Name}
+func (e *evaluator) key(o *manifest.Object) objectKey {
+	return objectKey{o.GroupVersionKind().Group, o.Kind, e.namespaceOf(o), o.Name}
 }
 
-// namespaceOf is the namespace that an object will be in, and empty for one that
-// will be in none.
-func (a *asker) namespaceOf(o *manifest.Object) string {
-	if a.resources.Of(o.GroupVersionKind()).ClusterScoped {
+// namespaceOf returns the namespace that an object will be in, and "" for a cluster-scoped one.
+func (e *evaluator) namespaceOf(o *manifest.Object) string {
+	if e.resources.Of(o.GroupVersionKind()).ClusterScoped {
 		return ""
 	}
-	return a.offline.namespaceOf(o)
+	return e.input.namespaceOf(o)
 }
 
-// answer is what both endpoints have to say about an object.
-type answer struct {
+// evaluation is what both endpoints decide about an object.
+type evaluation struct {
 	operation admissionv1.Operation
 	// violations are those of injection, and then those of policies.
 	violations []policy.Violation
-	// warnings are those that say more than violations, and warned reports whether
-	// whoever asks gets any.
+	// warnings are those that say more than violations. warned reports whether the user gets any.
 	warnings []string
 	warned   bool
 	// refusals are the messages of those of injection.
-	refusals    []string
-	evaluations []policy.Evaluation
+	refusals []string
+	policies []policy.Evaluation
 	// note says what was assumed that may be wrong.
 	note string
-	// refused says that the request is refused, and err why something could not
-	// be told. Both can be.
+	// refused reports whether the request is refused, and err is why something is unknown. Both can be set.
 	refused bool
 	err     error
-	// injection says that injection refuses the pod, so that no policy is asked.
-	injection bool
-	// unequipped says that it could not be told what sidecars a workload's pods
-	// get. What policies say of them is no more than a guess then.
-	unequipped bool
+	// skippedPolicies reports that no policy is evaluated, because injection refuses the pod.
+	skippedPolicies bool
+	// unknownSidecars reports that the sidecars of a workload's pods are unknown, so that violations of its template do not
+	// refuse it.
+	unknownSidecars bool
 }
 
-// ask asks about an object.
-func (a *asker) ask(ctx context.Context, o *manifest.Object, explain bool) *answer {
-	out := &answer{}
-	if out.err = unreadable(o); out.err != nil {
+// evaluate decides about an object.
+func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bool) *evaluation {
+	out := &evaluation{}
+	if out.err = cmp.Or(unreadable(o), e.resources.Served(o.GroupVersionKind())); out.err != nil {
 		return out
 	}
-	if out.err = a.resources.Served(o.GroupVersionKind()); out.err != nil {
-		return out
-	}
-	out.err = a.resources.Named(o.JSON())
-	spec := request.Spec{Object: o.JSON(), Namespace: a.namespace, User: a.user}
-	switch a.operation {
+	out.err = e.resources.Named(o.JSON())
+	spec := request.Spec{Object: o.JSON(), Namespace: e.namespace, User: e.user}
+	switch e.operation {
 	case admissionv1.Update:
-		if before := a.old[a.key(o)]; before != nil { // one that was not there before is created
+		if before := e.old[e.key(o)]; before != nil { // otherwise it is created
 			spec.OldObject = before.JSON()
 		}
 	case admissionv1.Delete:
 		spec.Object, spec.OldObject = nil, spec.Object
 	case admissionv1.Create, admissionv1.Connect:
 	}
-	req, err := admit.Request(a.resources, spec)
+	req, err := admit.Request(e.resources, spec)
 	if err != nil {
 		out.err = errors.Join(out.err, err)
 		return out
 	}
 	out.operation = req.Operation
-	out.note = a.guessed(o.GroupVersionKind())
+	out.note = e.guessNote(o.GroupVersionKind())
 	switch {
 	case admit.IsNewPod(&req):
-		d := admit.Inject(ctx, a.snapshot.Sidecar, &req)
-		if out.injected(&d, req.Namespace, ""); d.Err != nil || len(d.Refusals) > 0 {
-			out.injection = len(d.Refusals) > 0
+		d := admit.Inject(ctx, e.snapshot.Sidecar, &req)
+		if out.addInjection(&d, req.Namespace, ""); d.Err != nil || len(d.Refusals) > 0 {
+			out.skippedPolicies = len(d.Refusals) > 0
 			return out
 		}
 	case o.Workload != "" && o.NoPod == "" && req.Operation != admissionv1.Delete && req.SubResource == "":
-		in := a.input(o)
+		in := e.sidecarInput(o)
 		if in.Pod, err = admit.Defaulted(in.Pod); err != nil {
 			out.err = errors.Join(out.err, fmt.Errorf("%s: %w", o.Template, err))
 			return out
 		}
 		in.Context = ctx
-		d := a.snapshot.Sidecar.Decide(in)
-		out.injected(&d, in.Namespace, o.Template)
+		d := e.snapshot.Sidecar.Decide(in)
+		out.addInjection(&d, in.Namespace, o.Template)
 	}
 	if req.Operation != admissionv1.Delete {
 		out.warnings = slices.Concat(misplaced(o), out.warnings)
 	}
 	if crdadmission.Concerns(&req) {
-		response := a.documents.Review(ctx, req)
-		out.documented(&response)
+		response := e.documents.Review(ctx, req)
+		out.addDocument(&response)
 	}
-	_, known := a.config.Policy.Objects.Namespace(req.Namespace)
-	d := a.snapshot.Policy.Decide(ctx, req, explain || !known && req.Namespace != "")
+	_, known := e.config.Policy.Objects.Namespace(req.Namespace)
+	d := e.snapshot.Policy.Decide(ctx, req, explain || !known && req.Namespace != "")
 	if !known {
-		out.unknownNamespace(&d, req.Namespace)
+		out.addUnknownNamespace(&d, req.Namespace)
 	}
 	if explain {
-		out.evaluations = d.Evaluations
+		out.policies = d.Evaluations
 	}
 	out.violations = append(out.violations, d.Violations...)
-	out.warn(&d)
+	out.addWarnings(&d)
 	out.err = errors.Join(out.err, d.Err)
 	out.refused = out.refused || slices.ContainsFunc(d.Violations, func(v policy.Violation) bool {
-		return v.Refuses() && (v.Template == "" || !out.unequipped)
+		return v.Refuses() && (v.Template == "" || !out.unknownSidecars)
 	})
 	return out
 }
 
-// verdict is what becomes of the object. A refusal is certain, whatever else
-// could not be told.
-func (out *answer) verdict() checkVerdict {
+// verdict returns what becomes of the object. A refusal is certain, whatever else is unknown.
+func (out *evaluation) verdict() checkVerdict {
 	switch {
 	case out.refused:
 		return checkRefused
@@ -295,19 +262,17 @@ func (out *answer) verdict() checkVerdict {
 	}
 }
 
-// untold is what could not be told, on one line.
-func (out *answer) untold() string {
+// problem returns what is unknown, on one line.
+func (out *evaluation) problem() string {
 	if out.err == nil {
 		return ""
 	}
-	return strings.Join(strings.Split(out.err.Error(), "\n"), "; ")
+	return strings.ReplaceAll(out.err.Error(), "\n", "; ")
 }
 
-// unknownNamespace makes what policies cannot tell without the namespace
-// something that could not be told. In the cluster the namespace is known: to
-// refuse the object there, or to let it pass, as failurePolicy says, would be
-// a guess.
-func (out *answer) unknownNamespace(d *policy.Decision, namespace string) {
+// addUnknownNamespace makes it an error that policies depend on a namespace that is not known. In the cluster it is known, so
+// that what failurePolicy says would be a guess.
+func (out *evaluation) addUnknownNamespace(d *policy.Decision, namespace string) {
 	because := fmt.Sprintf("namespace %q is not known", namespace)
 	var policies []string
 	for i := range d.Evaluations {
@@ -329,15 +294,14 @@ func (out *answer) unknownNamespace(d *policy.Decision, namespace string) {
 	out.err = errors.Join(out.err, fmt.Errorf("%s, and %s (hint: %s)", because, what, labelsHint))
 }
 
-// namespaceHint is how a namespace becomes known.
+// namespaceHint says how a namespace becomes known.
 const namespaceHint = "put the Namespace into the --config directory, or among the manifests"
 
 // labelsHint is another, where there is a flag for it.
 const labelsHint = namespaceHint + ", or say its labels with --namespace-labels"
 
-// warn adds those warnings of policies that say more than their violations, and
-// than refusals of injection, do.
-func (out *answer) warn(d *policy.Decision) {
+// addWarnings adds the warnings of policies that say more than violations and refusals do.
+func (out *evaluation) addWarnings(d *policy.Decision) {
 	told := slices.Clone(out.refusals)
 	for i := range d.Violations {
 		told = append(told, d.Violations[i].Message)
@@ -354,9 +318,8 @@ func (out *answer) warn(d *policy.Decision) {
 	out.warned = len(out.warnings)+len(d.Response.Warnings) > 0
 }
 
-// injected adds what injection has to say about a pod, or about the pod template
-// at a path.
-func (out *answer) injected(d *sidecar.Decision, namespace, template string) {
+// addInjection adds what injection decides about a pod, or about the pod template at a path.
+func (out *evaluation) addInjection(d *sidecar.Decision, namespace, template string) {
 	out.warnings = append(out.warnings, d.Warnings...)
 	for _, f := range d.Refusals {
 		out.refusals = append(out.refusals, f.Message)
@@ -367,27 +330,25 @@ func (out *answer) injected(d *sidecar.Decision, namespace, template string) {
 		out.refused = true
 	}
 	if d.Err != nil {
-		f := couldNotTell(&sidecar.Input{Namespace: namespace}, d)
+		f := undecided(namespace, d)
 		if f.Hint == namespaceHint {
 			f.Hint = labelsHint
 		}
 		f.Field = template
 		out.err = errors.Join(out.err, errors.New(f.String()))
-		out.unequipped = template != ""
+		out.unknownSidecars = template != ""
 	}
 }
 
-// documented adds what there is to say about a custom resource of our own, which is
-// about no policy: the object itself stands in its place, and the field in that of
-// the rule.
-func (out *answer) documented(response *admission.Response) {
+// addDocument adds the review of a custom resource of our own. Its violations have the object in place of a policy, and a field
+// in place of a rule.
+func (out *evaluation) addDocument(response *admission.Response) {
 	if response.Result != nil && response.Result.Code >= http.StatusInternalServerError {
 		out.err = errors.Join(out.err, errors.New(response.Result.Message))
 		return
 	}
 	for _, text := range response.Warnings {
-		// The object is named above all that is said about it.
-		_, text, _ = strings.Cut(text, ": ")
+		_, text, _ = strings.Cut(text, ": ") // without the object, which is named above
 		out.warnings, out.warned = append(out.warnings, text), true
 	}
 	if response.Allowed {
@@ -404,17 +365,16 @@ func (out *answer) documented(response *admission.Response) {
 	}
 }
 
-// offlineDocuments answers for custom resources of our own as the server does, with
-// the configuration of a directory in the place of the cluster's.
-func offlineDocuments(c *config.Config) *crdadmission.Reviewer {
+// newDocumentReviewer returns what reviews custom resources of our own as the server does, with this configuration as the
+// cluster's.
+func newDocumentReviewer(c *config.Config) *crdadmission.Reviewer {
 	return crdadmission.New(crdadmission.Options{Current: func() *config.Config { return c }, Offline: true})
 }
 
-// guessed says what was assumed of a kind that is not known, where a policy may
-// be about it: where one names its group and resources of it.
-func (a *asker) guessed(kind schema.GroupVersionKind) string {
-	as := a.resources.Of(kind)
-	if !as.Guessed || !slices.ContainsFunc(a.matchers, func(m *admissionregistrationv1.MatchResources) bool {
+// guessNote says what was assumed of a kind that is not known, if a policy names its group and resources.
+func (e *evaluator) guessNote(kind schema.GroupVersionKind) string {
+	as := e.resources.Of(kind)
+	if !as.Guessed || !slices.ContainsFunc(e.matchers, func(m *admissionregistrationv1.MatchResources) bool {
 		return m != nil && slices.ContainsFunc(m.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
 			return slices.Contains(r.APIGroups, kind.Group) && !slices.Contains(r.Resources, "*") && !slices.Contains(r.Resources, "*/*")
 		})

@@ -10,12 +10,12 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -69,7 +69,7 @@ server knows these. Exit codes: 0 yes, 1 no, 2 it could not be told.`,
 
   # why is this token refused?
   gatehouse explain --config ./config --token-file token.txt --fetch-keys`,
-		Args: f.token.refuseTokens(fileArgs(), func() []string { return f.files }),
+		Args: f.token.refuseTokens(noFileArguments(), func() []string { return f.files }),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(f.token.check(cmd.Flags()), f.check()); err != nil {
 				return err
@@ -77,79 +77,69 @@ server knows these. Exit codes: 0 yes, 1 no, 2 it could not be told.`,
 			if f.token.file != "" {
 				return f.token.explain(cmd.Context(), s, f.config, f.output)
 			}
-			f.each = true
-			o, err := f.open(s.In)
+			f.lenient = true
+			in, err := f.open(s.In)
 			if err != nil {
 				return err
 			}
-			a, err := o.asker(&f.askFlags, s.In)
+			e, err := in.evaluator(&f.requestFlags, s.In)
 			if err != nil {
 				return err
 			}
-			x := explainer{asker: a, decide: o.snapshot.Sidecar.Decide, profiles: o.config.Sidecar.Profiles, all: f.all}
-			return x.explain(cmd.Context(), s, f.output)
+			return (&explainer{e, f.all}).explain(cmd.Context(), s, f.output)
 		},
 	}
-	f.offlineFlags.add(cmd)
-	f.addConfig(cmd)
+	f.manifestFlags.add(cmd)
+	f.configFlag.add(cmd)
 	f.addLabels(cmd)
-	f.askFlags.add(cmd)
+	f.requestFlags.add(cmd)
 	f.token.add(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "list every policy that is not about an object, and all expressions")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	return cmd
 }
 
-// explainFlags are what the command line of explain says.
+// explainFlags are the flags of explain.
 type explainFlags struct {
-	offlineFlags
-	askFlags
+	manifestFlags
+	requestFlags
 	token  explainTokenFlags
 	output string
 	all    bool
 }
 
-// check reports everything that is wrong with the flags at once.
+// check returns everything that is wrong with the flags.
 func (f *explainFlags) check() error {
 	var err error
 	if f.output != "text" && f.output != "json" {
 		err = cli.OutputError(f.output, "text", "json")
 	}
-	return errors.Join(f.askFlags.check(f.files), err)
+	return errors.Join(f.requestFlags.check(f.files), err)
 }
 
-// explained is what is told about an object.
+// explained is the explanation of an object.
 type explained struct {
 	place
-	// NoPod says why the object holds no pod. Then there is nothing else.
+	// NoPod says why the object holds no pod. Then there are no profiles.
 	NoPod string `json:"noPod,omitempty"`
-	// Profiles is never nil, so that programs can go through it.
+	// Profiles is never nil, so that it is a list in JSON.
 	Profiles []explainedProfile `json:"profiles"`
 	Warnings []string           `json:"warnings,omitempty"`
 	Refusals diagnostic.List    `json:"refusals,omitempty"`
-	// Policies are all of them, those that are not about the object too. A pod
-	// that injection refuses is not shown to them.
+	// Policies are all policies, also those that do not match the object. There are none for a pod that injection refuses.
 	Policies []policy.Evaluation `json:"policies,omitempty"`
-	// Verdict is what check says of the object.
+	// Verdict is the one of check.
 	Verdict checkVerdict `json:"verdict"`
-	// Error says what could not be told.
+	// Error says what is unknown.
 	Error string `json:"error,omitempty"`
 
-	// surprising reports whether it may be a surprise that the object holds no pod.
-	surprising bool
-	// unreadable reports whether the object cannot be judged as it is written.
-	unreadable bool
-	// note says what was assumed that may be wrong, and unasked that policies were
-	// not asked because injection refuses the pod.
-	note    string
-	unasked bool
-	// denials are the violations by which injection refuses the pod, and
-	// configured reports whether there is any policy.
-	denials    []policy.Violation
-	configured bool
+	object *manifest.Object
+	from   *evaluation
+	// hasPolicies reports whether any policy is configured.
+	hasPolicies bool
 }
 
-// explainedProfile is what is told about one profile.
+// explainedProfile is the explanation of one profile.
 type explainedProfile struct {
 	Profile  string         `json:"profile"`
 	Reason   sidecar.Reason `json:"reason,omitempty"`
@@ -175,11 +165,9 @@ type explainedParameter struct {
 	From  string `json:"from"`
 }
 
-// explainer tells what becomes of pods and why.
+// explainer explains what becomes of objects, and why.
 type explainer struct {
-	*asker
-	decide   decider
-	profiles []sidecar.Profile
+	*evaluator
 	// all lists every policy.
 	all bool
 }
@@ -194,8 +182,8 @@ func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) e
 			if isForKustomize(o) {
 				continue
 			}
-			e := x.about(ctx, source, o)
-			if !e.surprising && !e.concerned() {
+			e := x.explainObject(ctx, source, o)
+			if !mayHoldPod(o) && !e.isMatched() {
 				continue
 			}
 			if told++; !o.Odd {
@@ -211,8 +199,8 @@ func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) e
 			if told > 1 {
 				_ = out.WriteByte('\n') // Flush has the error, here and below
 			}
-			title := cmp.Or(o.Title(), o.Item, "document "+strconv.Itoa(o.Document))
-			if !o.Odd && e.Namespace != "" {
+			title := titleOf(o)
+			if e.Namespace != "" {
 				title += " in namespace " + e.Namespace
 			}
 			_, _ = fmt.Fprintf(out, "%s: %s\n", o.Source, title)
@@ -237,32 +225,27 @@ func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) e
 	}
 }
 
-// about explains one object.
-func (x *explainer) about(ctx context.Context, s source, o *manifest.Object) *explained {
-	e := &explained{place: placeOf(s, o, x.namespaceOf(o)), NoPod: o.NoPod, Profiles: []explainedProfile{}}
-	if o.Odd {
-		e.Namespace = ""
+// explainObject explains one object.
+func (x *explainer) explainObject(ctx context.Context, s source, o *manifest.Object) *explained {
+	e := &explained{
+		place: placeOf(s, o, x.namespaceOf(o)), NoPod: noPod(o), Profiles: []explainedProfile{},
+		object: o, from: x.evaluate(ctx, o, true), hasPolicies: len(x.matchers) > 0,
 	}
-	switch {
-	case unreadable(o) != nil:
-	case o.NoPod == "":
-		x.sidecars(ctx, o, e)
-	case o.Suggestion != "":
-		e.NoPod = podHint(o)
+	if o.NoPod == "" && unreadable(o) == nil {
+		x.explainSidecars(ctx, o, e)
 	}
-	x.policies(ctx, o, e)
-	e.surprising = o.OfKind || o.Odd || o.Suggestion != ""
+	e.Policies, e.Verdict, e.Error = e.from.policies, e.from.verdict(), cmp.Or(e.from.problem(), e.Error)
 	return e
 }
 
-// sidecars explains what becomes of a pod.
-func (x *explainer) sidecars(ctx context.Context, o *manifest.Object, e *explained) {
-	in := x.input(o)
+// explainSidecars explains what becomes of a pod.
+func (x *explainer) explainSidecars(ctx context.Context, o *manifest.Object, e *explained) {
+	in := x.sidecarInput(o)
 	in.Context, in.Explain = ctx, true
-	d := x.decide(in)
+	d := x.snapshot.Sidecar.Decide(in)
 	e.Warnings, e.Refusals = slices.Concat(misplaced(o), d.Warnings), inObject(o, d.Refusals)
 	if d.Err != nil {
-		e.Error = couldNotTell(&in, &d).String()
+		e.Error = undecided(in.Namespace, &d).String()
 	}
 	there := revisions(in.Pod)
 	for i := range d.Verdicts {
@@ -272,7 +255,7 @@ func (x *explainer) sidecars(ctx context.Context, o *manifest.Object, e *explain
 			p.Detail = v.Reason.Text()
 		}
 		if v.Reason == sidecar.NotAsked {
-			p.Detail += x.howToAsk(v.Profile)
+			p.Detail += x.requestHint(v.Profile)
 		}
 		if revision, ok := there[v.Profile]; ok {
 			p.Status = "stale"
@@ -297,10 +280,11 @@ func (x *explainer) sidecars(ctx context.Context, o *manifest.Object, e *explain
 	}
 }
 
-// howToAsk is what a pod's author writes to get a profile.
-func (x *explainer) howToAsk(profile string) string {
-	for i := range x.profiles {
-		if p := &x.profiles[i]; p.Name == profile && p.Spec.Rollout != nil {
+// requestHint says what the author of a pod writes to get a profile.
+func (x *explainer) requestHint(profile string) string {
+	profiles := x.config.Sidecar.Profiles
+	for i := range profiles {
+		if p := &profiles[i]; p.Name == profile && p.Spec.Rollout != nil {
 			profile = cmp.Or(p.Spec.Rollout.Replaces, profile)
 			break
 		}
@@ -308,7 +292,7 @@ func (x *explainer) howToAsk(profile string) string {
 	return fmt.Sprintf(" (annotate the pod with %s: %q)", v1alpha1.InjectAnnotation, profile)
 }
 
-// revisions are those of the profiles that the status annotation of a pod lists.
+// revisions returns those of the profiles that the status annotation of a pod lists.
 func revisions(pod []byte) map[string]string {
 	value, err := rawjson.Parse(pod)
 	if err != nil {
@@ -331,20 +315,18 @@ func revisions(pod []byte) map[string]string {
 	return all
 }
 
-// print writes what is told for people. Flush of out has the error.
+// print writes the explanation for people. Flush of out has the error.
 func (e *explained) print(out io.Writer, all bool) {
-	line := func(format string, args ...any) {
-		_, _ = io.WriteString(out, strings.TrimRight(fmt.Sprintf(format, args...), " ")+"\n")
-	}
+	line := linePrinter(out)
 	switch {
-	case e.unreadable:
+	case unreadable(e.object) != nil:
 	case e.NoPod == "":
 		e.printSidecars(line)
-	case e.surprising:
+	case mayHoldPod(e.object):
 		line("  no pod: %s", e.NoPod)
 	}
-	if e.note != "" {
-		line("  note: %s", e.note)
+	if e.from.note != "" {
+		line("  note: %s", e.from.note)
 	}
 	e.printPolicies(line, all)
 	if e.Error != "" {
@@ -353,9 +335,9 @@ func (e *explained) print(out io.Writer, all bool) {
 	line("  verdict: %s", e.Verdict.text())
 }
 
-// printSidecars writes what is told about profiles.
+// printSidecars writes the profiles.
 func (e *explained) printSidecars(line func(string, ...any)) {
-	// What stands below of the whole pod does not stand above of a profile too.
+	// What is printed below about the pod is not printed above about a profile.
 	var below strings.Builder
 	for _, warning := range e.Warnings {
 		below.WriteString(warning + "\n")
@@ -379,19 +361,20 @@ func (e *explained) printSidecars(line func(string, ...any)) {
 		line("  %-*s  %-*s  %s", name, p.Profile, reason, p.Reason, strings.Join(about, "; "))
 		p.print(line, below.String())
 	}
-	if len(e.Profiles) == 0 && e.Error == "" && !e.configured {
+	if len(e.Profiles) == 0 && e.Error == "" && !e.hasPolicies {
 		line("  there is no sidecar profile")
 	}
 	for _, warning := range e.Warnings {
 		line("  warning: %s", warning)
 	}
-	for i := range e.denials {
-		line("  %s: %s", effectDenied, violationLine(&e.denials[i]))
+	for i := range e.from.violations {
+		if v := &e.from.violations[i]; v.Kind == admit.InjectionKind {
+			line("  %s: %s", effectDenied, violationLine(v))
+		}
 	}
 }
 
-// print writes what is told about one profile, but for the details that stand
-// below.
+// print writes one profile, without the details that are printed below.
 func (p *explainedProfile) print(line func(string, ...any), below string) {
 	width, result := 0, 0
 	for _, s := range p.Steps {

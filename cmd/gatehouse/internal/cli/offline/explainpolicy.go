@@ -1,8 +1,6 @@
 package offline
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,79 +8,60 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// policies explains what policies say about an object, and what becomes of it.
-func (x *explainer) policies(ctx context.Context, o *manifest.Object, e *explained) {
-	from := x.ask(ctx, o, true)
-	e.configured = len(x.matchers) > 0
-	e.Policies, e.note, e.unasked = from.evaluations, from.note, from.injection && e.configured
-	e.Verdict, e.unreadable = from.verdict(), unreadable(o) != nil
-	for i := range from.violations {
-		if v := &from.violations[i]; v.Kind == admit.InjectionKind {
-			e.denials = append(e.denials, *v)
-		}
-	}
-	e.Error = cmp.Or(from.untold(), e.Error)
+// isMatched reports whether there is something to explain about an object without a pod.
+func (e *explained) isMatched() bool {
+	return e.Error != "" || e.from.note != "" || slices.ContainsFunc(e.Policies, func(p policy.Evaluation) bool { return isMatch(p.Why) })
 }
 
-// concerned reports whether there is something to explain about an object without
-// a pod.
-func (e *explained) concerned() bool {
-	return e.Error != "" || e.note != "" || slices.ContainsFunc(e.Policies, func(p policy.Evaluation) bool { return isAbout(p.Why) })
-}
-
-// isAbout reports whether a policy is about requests like this one, whatever it
-// says about the object.
-func isAbout(why policy.Why) bool {
+// isMatch reports whether a policy matches requests like this one.
+func isMatch(why policy.Why) bool {
 	return why != policy.OtherRequest && why != policy.Exempt && why != policy.NotInForce
 }
 
-// counts reports whether a policy has had its say.
-func counts(why policy.Why) bool { return why == policy.Evaluated || why == policy.Misconfigured }
+// isEvaluated reports whether a policy was evaluated, or should have been.
+func isEvaluated(why policy.Why) bool { return why == policy.Evaluated || why == policy.Misconfigured }
 
 const (
-	// mostOthers is how many policies that do not count are listed.
+	// mostOthers is how many policies that are not evaluated are listed.
 	mostOthers = 8
 	// mostValue is how many characters of the value of a variable are shown.
 	mostValue = 160
 )
 
-// printPolicies writes what is told about policies.
+// printPolicies writes the policies.
 func (e *explained) printPolicies(line func(string, ...any), all bool) {
-	if e.unasked {
+	if e.from.skippedPolicies && e.hasPolicies {
 		line("  policies are not asked about a pod that injection refuses")
 		return
 	}
-	// A policy that is about a pod template, or about the object itself, is not
-	// said to be about other requests besides.
+	// A policy that matches a pod template, or the object itself, is not listed as one that does not match.
 	type key struct{ kind, name string }
-	about := make(map[key]bool)
+	matching := make(map[key]bool)
 	for i := range e.Policies {
-		if p := &e.Policies[i]; isAbout(p.Why) {
-			about[key{p.Kind, p.Policy}] = true
+		if p := &e.Policies[i]; isMatch(p.Why) {
+			matching[key{p.Kind, p.Policy}] = true
 		}
 	}
-	var told []*policy.Evaluation
+	var listed []*policy.Evaluation
 	others := make(map[policy.Why]int)
 	sum := 0
 	for i := range e.Policies {
 		p := &e.Policies[i]
-		if !isAbout(p.Why) && about[key{p.Kind, p.Policy}] {
+		if !isMatch(p.Why) && matching[key{p.Kind, p.Policy}] {
 			continue
 		}
-		if told = append(told, p); !counts(p.Why) {
+		if listed = append(listed, p); !isEvaluated(p.Why) {
 			others[p.Why]++
 			sum++
 		}
 	}
 	list := all || sum <= mostOthers
-	for _, p := range told {
-		if list || counts(p.Why) {
+	for _, p := range listed {
+		if list || isEvaluated(p.Why) {
 			printEvaluation(line, p, all)
 		}
 	}
@@ -96,7 +75,7 @@ func (e *explained) printPolicies(line func(string, ...any), all bool) {
 	line("  %d others are not evaluated: %s (hint: --all lists them)", sum, strings.Join(parts, ", "))
 }
 
-// whyText is the reason for people.
+// whyText returns the reason for people.
 func whyText(why policy.Why) string {
 	switch why {
 	case policy.Evaluated:
@@ -122,7 +101,7 @@ func whyText(why policy.Why) string {
 	}
 }
 
-// printEvaluation writes what became of one policy.
+// printEvaluation writes one policy.
 func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) {
 	about := ruleText(&policy.Violation{Kind: p.Kind, Policy: p.Policy, Binding: p.Binding, Param: p.Param, Template: p.Template}) + ": " + whyText(p.Why)
 	if p.Detail != "" && p.Why != policy.NotInForce { // which says it already
@@ -179,5 +158,5 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 	}
 }
 
-// folded is an expression on one line.
+// folded returns an expression on one line.
 func folded(text string) string { return cli.OneLine(strings.Join(strings.Fields(text), " ")) }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,11 +28,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// tokenFileFlag is the flag that makes explain tell of a token.
+// tokenFileFlag is the flag that makes explain explain a token.
 const tokenFileFlag = "token-file"
 
-// explainTokenFlags are what the command line of explain says about a token, and
-// what explaining one needs of the world.
+// explainTokenFlags are the flags of explain about a token, and what explaining one needs.
 type explainTokenFlags struct {
 	file      string
 	audiences []string
@@ -47,7 +45,6 @@ func newExplainTokenFlags() explainTokenFlags {
 	return explainTokenFlags{now: time.Now, fetch: issuers.Fetch}
 }
 
-// add adds the flags to a command.
 func (f *explainTokenFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.file, tokenFileFlag, "", "file of a bearer token to explain instead of manifests, or - for standard input")
@@ -59,13 +56,13 @@ func (f *explainTokenFlags) add(cmd *cobra.Command) {
 
 // check refuses flags that do not go together.
 func (f *explainTokenFlags) check(flags *pflag.FlagSet) error {
-	var problems []error
 	if f.file == "" {
 		if len(f.audiences) > 0 || f.fetchKeys {
-			problems = append(problems, errors.New("--audience and --fetch-keys are for --token-file"))
+			return errors.New("--audience and --fetch-keys are for --token-file")
 		}
-		return errors.Join(problems...)
+		return nil
 	}
+	var problems []error
 	allowed := []string{"config", "output", tokenFileFlag, "audience", "fetch-keys"}
 	flags.Visit(func(given *pflag.Flag) {
 		if !slices.Contains(allowed, given.Name) {
@@ -75,9 +72,8 @@ func (f *explainTokenFlags) check(flags *pflag.FlagSet) error {
 	return errors.Join(problems...)
 }
 
-// refuseTokens refuses a token on the command line, where every user of the
-// machine and the history of the shell see it. It is not repeated, and neither is
-// any argument beside the file of a token.
+// refuseTokens refuses a token on the command line, where other users and the shell's history see it. Neither a token nor an
+// argument beside --token-file is repeated.
 func (f *explainTokenFlags) refuseTokens(next cobra.PositionalArgs, files func() []string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if slices.ContainsFunc(slices.Concat(args, files(), []string{f.file}), cli.LooksLikeToken) || f.file != "" && len(args) > 0 {
@@ -87,8 +83,7 @@ func (f *explainTokenFlags) refuseTokens(next cobra.PositionalArgs, files func()
 	}
 }
 
-// maxTokenFile is the size of the largest file that is taken for one of a token:
-// more than the API server forwards.
+// maxTokenFile is the size of the largest file of a token: more than the API server forwards.
 const maxTokenFile = 1 << 20
 
 // read reads the token. Nothing of it is in an error.
@@ -126,7 +121,7 @@ func (f *explainTokenFlags) read(stdin io.Reader) (string, error) {
 	return "", fmt.Errorf("--%s %s: %s", tokenFileFlag, name, problem)
 }
 
-// explain tells what becomes of the token.
+// explain explains the token.
 func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, output string) error {
 	token, err := f.read(s.In)
 	if err != nil {
@@ -135,8 +130,8 @@ func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, out
 	c, found := config.Inspect(dir)
 	c.Authn.Now = f.now
 	var steps []authn.Step
-	if f.fetchKeys && found.Err() == nil { // a configuration that is not used makes nobody ask
-		steps = f.askIssuer(ctx, &c.Authn, token)
+	if f.fetchKeys && found.Err() == nil { // an invalid configuration makes no calls
+		steps = []authn.Step{{Name: "fetch", Found: f.fetchIssuerKeys(ctx, &c.Authn, token)}}
 	}
 	snapshot, found := active.Compile(c, found)
 	if err := found.Err(); err != nil {
@@ -144,15 +139,12 @@ func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, out
 	}
 	d, looked := snapshot.Authn.Explain(ctx, token, f.audiences)
 	e := newExplainedToken(&d, append(steps, looked...))
-	e.doubt(f.audiences)
+	e.checkAudiences(f.audiences)
 	if d.Reason == authn.ReasonKeys && f.fetchKeys {
 		e.Hint = "what the issuer answered is the first step; jwt.issuers has a keysFile for an issuer that is not asked"
 	}
 	if output == "json" {
-		encoder := json.NewEncoder(s.Out)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		err = encoder.Encode(e)
+		err = writeJSON(s.Out, e)
 	} else {
 		out := bufio.NewWriter(s.Out)
 		e.print(out, f.now())
@@ -171,26 +163,24 @@ func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, out
 	return &cli.ExitError{Code: cli.ExitUnknown}
 }
 
-// askIssuer gets the keys of the token's issuer, if it is one that is configured:
-// nobody is called because a token says so. The steps are what was done.
-func (f *explainTokenFlags) askIssuer(ctx context.Context, spec *authn.Spec, token string) []authn.Step {
-	const step = "fetch"
+// fetchIssuerKeys fetches the keys of the token's issuer, if that is configured, and returns what it did.
+func (f *explainTokenFlags) fetchIssuerKeys(ctx context.Context, spec *authn.Spec, token string) string {
 	parsed, err := jwt.Parse(token)
 	if err != nil {
-		return []authn.Step{{Name: step, Found: "nobody was asked: the token is no JWT"}}
+		return "nobody was asked: the token is no JWT"
 	}
 	i := slices.IndexFunc(spec.Issuers, func(i authn.Issuer) bool { return i.Config != nil && i.Config.Issuer.URL == parsed.Issuer() })
 	if i < 0 {
-		return []authn.Step{{Name: step, Found: "nobody was asked: the token's issuer is not configured"}}
+		return "nobody was asked: the token's issuer is not configured"
 	}
 	issuer := &spec.Issuers[i]
 	if issuer.KeysJSON != nil {
-		return []authn.Step{{Name: step, Found: "the issuer was not asked: its keys are in a keysFile, and the server does not ask it either"}}
+		return "the issuer was not asked: its keys are in a keysFile, and the server does not ask it either"
 	}
 	keys, err := f.fetch(ctx, *issuer)
 	if err != nil {
-		issuer.Keys = keyTrouble{errors.New("the issuer's keys could not be fetched")}
-		return []authn.Step{{Name: step, Found: err.Error()}}
+		issuer.Keys = failedKeys{errors.New("the issuer's keys could not be fetched")}
+		return err.Error()
 	}
 	issuer.Keys = jwt.StaticKeys(keys)
 	names := make([]string, len(keys))
@@ -200,33 +190,31 @@ func (f *explainTokenFlags) askIssuer(ctx context.Context, spec *authn.Spec, tok
 			names[i] += " (" + key.Algorithm + ")"
 		}
 	}
-	return []authn.Step{{Name: step, Found: fmt.Sprintf("the issuer has %s: %s", diagnostic.Count(len(keys), "key"), strings.Join(names, ", "))}}
+	return fmt.Sprintf("the issuer has %s: %s", diagnostic.Count(len(keys), "key"), strings.Join(names, ", "))
 }
 
-// keyTrouble is why there are no keys.
-type keyTrouble struct{ err error }
+// failedKeys are keys that could not be fetched.
+type failedKeys struct{ err error }
 
 // Find implements jwt.Keys.
-func (k keyTrouble) Find(context.Context, string) ([]jwt.Key, error) { return nil, k.err }
+func (k failedKeys) Find(context.Context, string) ([]jwt.Key, error) { return nil, k.err }
 
-// explainedToken is what is told about a token. It holds nothing that would let
-// anybody in.
+// explainedToken is the explanation of a token, without anything that would authenticate.
 type explainedToken struct {
 	Outcome authn.Outcome `json:"outcome"`
 	Reason  authn.Reason  `json:"reason"`
-	// Detail is about this token, and Hint is about all with this reason.
+	// Detail is about this token, and Hint about all with this reason.
 	Detail  string        `json:"detail,omitempty"`
 	Hint    string        `json:"hint,omitempty"`
 	Backend authn.Backend `json:"backend,omitempty"`
 	Source  string        `json:"source,omitempty"`
 	TokenID string        `json:"tokenID,omitempty"`
-	// IssuedAt and ExpiresAt are of a yes, as far as they are known.
+	// IssuedAt and ExpiresAt are those of a yes, if known.
 	IssuedAt  *time.Time `json:"issuedAt,omitempty"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
-	// Steps is never nil, so that programs can go through it.
+	// Steps is never nil, so that it is a list in JSON.
 	Steps []authn.Step `json:"steps"`
-	// Status is what the API server is answered. It may be a yes where the outcome
-	// is that it could not be told: see doubt.
+	// Status is the answer to the API server. It may be a yes where the outcome is unknown: see checkAudiences.
 	Status authenticationv1.TokenReviewStatus `json:"status"`
 }
 
@@ -235,21 +223,21 @@ func newExplainedToken(d *authn.Decision, steps []authn.Step) *explainedToken {
 		Outcome: d.Outcome, Reason: d.Reason, Detail: d.Detail, Hint: tokenHint(d),
 		Backend: d.Backend, Source: d.Source, TokenID: d.TokenID, Steps: append([]authn.Step{}, steps...), Status: d.Status,
 	}
-	for _, t := range []struct {
-		to   **time.Time
-		from time.Time
-	}{{&e.IssuedAt, d.IssuedAt}, {&e.ExpiresAt, d.ExpiresAt}} {
-		if !t.from.IsZero() {
-			at := t.from.UTC()
-			*t.to = &at
-		}
-	}
+	e.IssuedAt, e.ExpiresAt = knownTime(d.IssuedAt), knownTime(d.ExpiresAt)
 	return e
 }
 
-// doubt takes back a yes without audiences, if audiences were asked for. Such a
-// token is good for the API server's own, and which these are nobody has told.
-func (e *explainedToken) doubt(asked []string) {
+// knownTime returns a time in UTC, and nil for none.
+func knownTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UTC())
+}
+
+// checkAudiences makes a yes without audiences unknown, if audiences were asked for. Such a token is good for the API server's
+// own audiences, which are not known here.
+func (e *explainedToken) checkAudiences(asked []string) {
 	if e.Outcome != authn.Yes || len(asked) == 0 || len(e.Status.Audiences) > 0 {
 		return
 	}
@@ -258,7 +246,7 @@ func (e *explainedToken) doubt(asked []string) {
 	e.Hint = "they are its --api-audiences; a token for somebody else has to name its audiences"
 }
 
-// tokenHint says what to do about a token with such a decision.
+// tokenHint returns what to do about a token.
 func tokenHint(d *authn.Decision) string {
 	switch d.Reason {
 	case authn.ReasonForeign:
@@ -303,16 +291,14 @@ func tokenHint(d *authn.Decision) string {
 		return "log in again, at a directory that is configured"
 	case authn.ReasonOK:
 	case authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSession, authn.ReasonDirectory, authn.ReasonTooLarge:
-		// These are of logins, and of no token.
+		// Tokens never have these reasons.
 	}
 	return ""
 }
 
-// print writes what is told for people. Flush of out has the error.
+// print writes the explanation for people. Flush of out has the error.
 func (e *explainedToken) print(out io.Writer, now time.Time) {
-	line := func(format string, args ...any) {
-		_, _ = io.WriteString(out, strings.TrimRight(fmt.Sprintf(format, args...), " ")+"\n")
-	}
+	line := linePrinter(out)
 	title := cmp.Or(string(e.Backend), "foreign token")
 	if e.TokenID != "" {
 		title += " " + strict.Printable(e.TokenID)
@@ -335,7 +321,7 @@ func (e *explainedToken) print(out io.Writer, now time.Time) {
 	e.printVerdict(line, now)
 }
 
-// printVerdict writes what the API server is answered.
+// printVerdict writes the answer to the API server.
 func (e *explainedToken) printVerdict(line func(string, ...any), now time.Time) {
 	if e.Outcome != authn.Yes {
 		text := "no: "

@@ -58,34 +58,33 @@ become. With 1 and 2 nothing is printed or written.`,
 
   # a kind of somebody else, in place
   gatehouse inject --config ./config -f rollout.yaml -i --workload Rollout.argoproj.io=spec.template`,
-		Args: fileArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			o, err := f.open(s.In)
+			in, err := f.open(s.In)
 			if err != nil {
 				return err
 			}
-			return f.inject(cmd.Context(), s, o.sources, o.snapshot.Sidecar.Decide)
+			return f.inject(cmd.Context(), s, in.sources, in.snapshot.Sidecar.Decide)
 		},
 	}
 	f.add(cmd)
-	f.addConfig(cmd)
+	f.configFlag.add(cmd)
 	return cmd
 }
 
 // inject decides about every pod, and changes those that get something.
-func (f *changeFlags) inject(ctx context.Context, s cli.Streams, sources []source, decide decider) error {
-	said := about{quiet: f.quiet}
+func (f *changeFlags) inject(ctx context.Context, s cli.Streams, sources []source, decide func(sidecar.Input) sidecar.Decision) error {
+	log := changeLog{quiet: f.quiet}
 	var refused, unknown diagnostic.List
 	for _, source := range sources {
 		for _, o := range source.Objects {
 			if o.NoPod != "" {
-				said.noPod(o)
+				log.addNoPod(o)
 				continue
 			}
-			in := f.input(o)
+			in := f.sidecarInput(o)
 			in.Context = ctx
 			d := decide(in)
 			switch {
@@ -96,13 +95,13 @@ func (f *changeFlags) inject(ctx context.Context, s cli.Streams, sources []sourc
 				d.Err = o.Apply(d.Patches)
 			}
 			if d.Err != nil {
-				unknown = append(unknown, inObject(o, diagnostic.List{couldNotTell(&in, &d)})...)
+				unknown = append(unknown, inObject(o, diagnostic.List{undecided(in.Namespace, &d)})...)
 				continue
 			}
 			for _, warning := range slices.Concat(misplaced(o), d.Warnings) {
-				said.say(o, "warning: %s", warning)
+				log.add(o, "warning: %s", warning)
 			}
-			said.say(o, "%s", outcome(d.Verdicts, revisions(in.Pod)))
+			log.add(o, "%s", outcome(d.Verdicts, revisions(in.Pod)))
 		}
 	}
 	switch {
@@ -113,10 +112,10 @@ func (f *changeFlags) inject(ctx context.Context, s cli.Streams, sources []sourc
 	case len(refused) > 0:
 		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("refused:\n%w", refused)}
 	}
-	return f.finish(s, sources, &said, "added: uninject will not bring them back")
+	return f.finish(s, sources, &log, "added: uninject will not bring them back")
 }
 
-// inObject are findings about a pod, as findings about the object that holds it.
+// inObject returns diagnostics about a pod as diagnostics about the object that holds it.
 func inObject(o *manifest.Object, list diagnostic.List) diagnostic.List {
 	found := make(diagnostic.List, len(list))
 	for i, f := range list {
@@ -126,21 +125,21 @@ func inObject(o *manifest.Object, list diagnostic.List) diagnostic.List {
 	return found
 }
 
-// outcome is what became of a pod that has come with these revisions of profiles,
-// in a line. Profiles that are not about it are not named.
-func outcome(verdicts []sidecar.Verdict, came map[string]string) string {
+// outcome returns what became of a pod, in a line, by the revisions of profiles that it had before. Profiles that do not select
+// it are not named.
+func outcome(verdicts []sidecar.Verdict, before map[string]string) string {
 	var applied, there, stale, others []string
 	for i := range verdicts {
 		v := &verdicts[i]
 		switch {
 		case v.Reason == sidecar.Applied:
 			applied = append(applied, v.Profile)
-		case v.Reason == sidecar.AlreadyThere && came[v.Profile] != v.Revision:
+		case v.Reason == sidecar.AlreadyThere && before[v.Profile] != v.Revision:
 			stale = append(stale, v.Profile)
 		case v.Reason == sidecar.AlreadyThere:
 			there = append(there, v.Profile)
 		case v.Reason.Selected():
-			others = append(others, reason(v))
+			others = append(others, fmt.Sprintf("%s (%s: %s)", v.Profile, v.Reason, cmp.Or(v.Detail, v.Reason.Text())))
 		}
 	}
 	var parts []string
@@ -162,9 +161,4 @@ func outcome(verdicts []sidecar.Verdict, came map[string]string) string {
 		parts = append(parts, "no profile is about it")
 	}
 	return strings.Join(parts, "; ")
-}
-
-// reason is a profile and why it was not applied.
-func reason(v *sidecar.Verdict) string {
-	return fmt.Sprintf("%s (%s: %s)", v.Profile, v.Reason, cmp.Or(v.Detail, v.Reason.Text()))
 }

@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -43,12 +44,11 @@ func libraryFolders(t *testing.T) []string {
 	return names
 }
 
-// gatehouse runs the program, and returns its exit code and what it prints.
-func gatehouse(t *testing.T, args ...string) (int, string) {
+// gatehouse runs a command, and returns its exit code and what it prints.
+func gatehouse(t *testing.T, stdin string, args ...string) (int, string) {
 	t.Helper()
-	var out, problems bytes.Buffer
-	code := cli.Run(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &problems}, NewTestCommand, NewCheckCommand)
-	return code, out.String() + problems.String()
+	got := clitest.Run(t.Context(), stdin, args, NewTestCommand, NewCheckCommand, NewExplainCommand, NewReviewCommand, NewLintCommand)
+	return got.Code, got.Out + got.Err
 }
 
 // TestLibrary has the cases of each folder decided by its policies, which they
@@ -58,7 +58,7 @@ func TestLibrary(t *testing.T) {
 	for _, folder := range libraryFolders(t) {
 		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
-			if code, said := gatehouse(t, "test", "--config", filepath.Join(library, folder), "--min-coverage", "100"); code != cli.ExitYes {
+			if code, said := gatehouse(t, "", "test", "--config", filepath.Join(library, folder), "--min-coverage", "100"); code != cli.ExitYes {
 				t.Errorf("gatehouse test ends with %d:\n%s", code, said)
 			}
 		})
@@ -69,7 +69,7 @@ func TestLibrary(t *testing.T) {
 // configuration: a test names its policies, and others do not get in its way.
 func TestLibraryTogether(t *testing.T) {
 	t.Parallel()
-	code, said := gatehouse(t, "test", "--config", library, "--min-coverage", "100")
+	code, said := gatehouse(t, "", "test", "--config", library, "--min-coverage", "100")
 	if code != cli.ExitYes {
 		t.Errorf("gatehouse test ends with %d:\n%s", code, said)
 	}
@@ -299,7 +299,7 @@ func TestGuideShowsLibrary(t *testing.T) {
 	blocks := codeBlocks(guide, "console")
 	for _, block := range blocks {
 		command, want, _ := strings.Cut(block, "\n")
-		_, got := gatehouse(t, strings.Fields(command)[2:]...)
+		_, got := gatehouse(t, "", strings.Fields(command)[2:]...)
 		if os.Getenv("UPDATE_GOLDEN") == "1" {
 			guide = strings.Replace(guide, "```console\n"+block+"```\n", "```console\n"+command+"\n"+got+"```\n", 1)
 		} else if got != want {
@@ -334,4 +334,18 @@ func readText(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// readScript returns the commands and the files of a script that the tests of the program run.
+func readScript(t *testing.T, name string) (commands string, files map[string]string) {
+	t.Helper()
+	script, err := txtar.ParseFile("../../../testdata/script/" + name + ".txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = make(map[string]string)
+	for _, file := range script.Files {
+		files[file.Name] = string(file.Data)
+	}
+	return string(script.Comment), files
 }

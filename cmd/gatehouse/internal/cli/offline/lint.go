@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -20,7 +19,8 @@ import (
 
 // NewLintCommand returns the command "gatehouse lint".
 func NewLintCommand(s cli.Streams) *cobra.Command {
-	var dir, output string
+	var f configFlag
+	var output string
 	cmd := &cobra.Command{
 		Use:   "lint --config DIR",
 		Short: "Check a configuration and print everything that is wrong with it",
@@ -45,13 +45,11 @@ Exit codes: 0 no error, 1 an error, 2 the directory cannot be read.`,
 			if output != "text" && output != "json" {
 				return cli.OutputError(output, "text", "json")
 			}
-			return runLint(s.Out, dir, output)
+			return runLint(s.Out, f.config, output)
 		},
 	}
-	cmd.Flags().StringVar(&dir, "config", "", "directory of documents (required)")
+	f.add(cmd)
 	cli.AddOutputFlag(cmd, &output, "text", "json")
-	_ = cmd.MarkFlagRequired("config") // the flag exists
-	_ = cmd.MarkFlagDirname("config")
 	return cmd
 }
 
@@ -76,10 +74,7 @@ func runLint(out io.Writer, dir, output string) error {
 	}
 	report := newLintReport(dir)
 	if output == "json" {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		err = encoder.Encode(report)
+		err = writeJSON(out, report)
 	} else {
 		err = report.print(out)
 	}
@@ -92,11 +87,11 @@ func runLint(out io.Writer, dir, output string) error {
 	return nil
 }
 
-// newLintReport finds everything that there is to say about a configuration.
+// newLintReport lints a configuration.
 func newLintReport(dir string) lintReport {
 	c, read := config.Inspect(dir)
 	_, found := active.Compile(c, read)
-	found = append(found, besides(found, read, lintPolicies(c, time.Now()))...)
+	found = append(found, withoutFollowers(found, read, lintPolicies(c, time.Now()))...)
 	found.Sort()
 	if found == nil {
 		found = diagnostic.List{} // [] and not null
@@ -112,18 +107,16 @@ func newLintReport(dir string) lintReport {
 	return report
 }
 
-// besides are those of the findings of lint alone that are worth a word besides
-// errors: they are about documents that could be read, and about fields that
-// compile.
-func besides(errs, read, found diagnostic.List) diagnostic.List {
+// withoutFollowers returns the diagnostics of lint that do not follow from errors: about documents that could be read, and
+// fields that compile.
+func withoutFollowers(errs, read, found diagnostic.List) diagnostic.List {
 	type place struct{ source, field string }
-	broken := map[place]bool{}
+	broken, unread := map[place]bool{}, map[string]bool{}
 	for _, f := range errs {
 		if f.Severity == diagnostic.Error {
 			broken[place{f.Source, f.Field}] = true
 		}
 	}
-	unread := map[string]bool{}
 	for _, f := range read {
 		unread[f.Source] = unread[f.Source] || f.Severity == diagnostic.Error
 	}
@@ -132,7 +125,7 @@ func besides(errs, read, found diagnostic.List) diagnostic.List {
 	})
 }
 
-// lintPolicies is what only lint says about policies, by the time that is given.
+// lintPolicies returns what only lint reports about policies.
 func lintPolicies(c *config.Config, now time.Time) diagnostic.List {
 	namespaces := make([]*corev1.Namespace, len(c.Sidecar.Known))
 	for i, known := range c.Sidecar.Known {
@@ -145,7 +138,7 @@ func lintPolicies(c *config.Config, now time.Time) diagnostic.List {
 	return found
 }
 
-// print writes the report for people: a line a finding, and how many there are.
+// print writes the report for people.
 func (r lintReport) print(out io.Writer) error {
 	for _, f := range r.Findings {
 		if _, err := fmt.Fprintf(out, "%s: %s\n", f.Severity, f); err != nil {

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
@@ -35,23 +36,38 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
-// offlineFlags are what the command line of a command that reads manifests says.
-type offlineFlags struct {
+// configFlag is --config, the directory of the documents by which a command decides.
+type configFlag struct{ config string }
+
+func (f *configFlag) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.config, "config", "", "directory of documents (required)")
+	_ = cmd.MarkFlagRequired("config") // the flag exists
+	_ = cmd.MarkFlagDirname("config")
+}
+
+// load reads and compiles the directory.
+func (f *configFlag) load() (*config.Config, *webhooks.Snapshot, error) {
+	c, snapshot, found := active.Load(f.config)
+	if err := found.Err(); err != nil {
+		return nil, nil, active.InvalidError(f.config, err)
+	}
+	return c, snapshot, nil
+}
+
+// manifestFlags are the flags of a command that reads manifests.
+type manifestFlags struct {
+	configFlag
 	files, workloads []string
 	namespace        string
-	config           string
 	// command is the name of the command.
 	command string
-	// each tells of each document that it cannot be read, in its place, and
-	// passes over what is for kustomize. Otherwise it is an error.
-	each bool
-	// labels are those of namespaces that are not known, and nil if there are to
-	// be no such namespaces.
+	// lenient makes a document that cannot be read an object of its own instead of an error, and skips kustomization files.
+	lenient bool
+	// labels are those of namespaces that are not known otherwise. Without any, such namespaces stay unknown.
 	labels map[string]string
 }
 
-// add adds the flags to a command.
-func (f *offlineFlags) add(cmd *cobra.Command) {
+func (f *manifestFlags) add(cmd *cobra.Command) {
 	f.command = cmd.Name()
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory of manifests, or - for standard input, which is read without this; repeatable")
@@ -60,63 +76,54 @@ func (f *offlineFlags) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag exists, here and below
 	_ = cmd.RegisterFlagCompletionFunc("workload", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
-	cmd.ValidArgsFunction = cobra.NoFileCompletions // fileArgs refuses them
-}
-
-// addConfig adds the flag for the configuration.
-func (f *offlineFlags) addConfig(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.config, "config", "", "directory of documents (required)")
-	_ = cmd.MarkFlagRequired("config") // the flag exists
-	_ = cmd.MarkFlagDirname("config")
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	if cmd.Args == nil {
+		cmd.Args = noFileArguments()
+	}
 }
 
 // addLabels adds the flag for labels of namespaces.
-func (f *offlineFlags) addLabels(cmd *cobra.Command) {
+func (f *manifestFlags) addLabels(cmd *cobra.Command) {
 	cmd.Flags().StringToStringVar(&f.labels, "namespace-labels", nil, "labels of namespaces that are not known otherwise, KEY=VALUE; repeatable")
 	_ = cmd.RegisterFlagCompletionFunc("namespace-labels", cobra.NoFileCompletions) // the flag exists
 }
 
-// fileArgs refuses files that are not given with -f.
-func fileArgs() cobra.PositionalArgs {
+func noFileArguments() cobra.PositionalArgs {
 	return cli.NoArgs(func(string) string { return "files are given with -f" })
 }
 
-// decider is what tells what becomes of a pod.
-type decider func(sidecar.Input) sidecar.Decision
-
-// offline is what a command needs to decide about manifests.
-type offline struct {
-	*offlineFlags
+// input is what a command decides about, and by what.
+type input struct {
+	*manifestFlags
 	sources  []source
 	config   *config.Config
 	snapshot *webhooks.Snapshot
 }
 
-// open reads the configuration and the manifests. Namespaces that are among the
-// manifests are known as they will be created, and CustomResourceDefinitions too.
-func (f *offlineFlags) open(stdin io.Reader) (*offline, error) {
+// open reads the configuration and the manifests. Namespaces and CustomResourceDefinitions among the manifests are known
+// as they will be created.
+func (f *manifestFlags) open(stdin io.Reader) (*input, error) {
 	read, found := config.Inspect(f.config)
 	c := *read
 	configured := workload.FromAPI(c.Workloads())
 	if _, err := workload.New(configured); err != nil {
-		configured = nil // what is wrong with them is found when the configuration is compiled
+		configured = nil // active.Compile reports it
 	}
 	sources, err := f.read(stdin, configured...)
 	if err != nil {
 		return nil, err
 	}
-	known := given(sources)
-	c.Sidecar.Namespaces = namespaces{c.Sidecar.Namespaces, known, f.labels}
-	c.Policy.Objects = contextObjects{c.Policy.Objects, namespaces{c.Policy.Objects, known, f.labels}}
+	given := namespacesIn(sources)
+	c.Sidecar.Namespaces = namespaces{c.Sidecar.Namespaces, given, f.labels}
+	c.Policy.Objects = contextObjects{c.Policy.Objects, namespaces{c.Policy.Objects, given, f.labels}}
 	snapshot, found := active.Compile(&c, found)
 	if err := found.Err(); err != nil {
 		return nil, active.InvalidError(f.config, err)
 	}
-	return &offline{offlineFlags: f, sources: sources, config: &c, snapshot: snapshot}, nil
+	return &input{manifestFlags: f, sources: sources, config: &c, snapshot: snapshot}, nil
 }
 
-// contextObjects are the objects of the configuration, and namespaces that are
-// given besides.
+// contextObjects are the objects of the configuration, with more namespaces.
 type contextObjects struct {
 	policy.Objects
 	namespaces namespaces
@@ -127,13 +134,11 @@ func (o contextObjects) Namespace(name string) (*corev1.Namespace, bool) {
 	return o.namespaces.Namespace(name)
 }
 
-// namespaces are those of the configuration, others that are given, and then all
-// others, with labels that are said of all of them.
+// namespaces are those of the configuration, then given ones, then all others with the same labels.
 type namespaces struct {
 	configured sidecar.Namespaces
 	given      map[string]*corev1.Namespace
-	// labels are those of all others, of which nothing is known if there are none.
-	labels map[string]string
+	labels     map[string]string // of all others, which are unknown without labels
 }
 
 // Namespace returns the namespace of this name, and whether it is known.
@@ -152,9 +157,8 @@ func (n namespaces) Namespace(name string) (*corev1.Namespace, bool) {
 	return found, ok
 }
 
-// given are the namespaces among manifests. Of two with one name the last one
-// holds, as when they are applied in this order.
-func given(sources []source) map[string]*corev1.Namespace {
+// namespacesIn returns the namespaces among manifests. The last one of a name counts, as when they are applied in order.
+func namespacesIn(sources []source) map[string]*corev1.Namespace {
 	all := make(map[string]*corev1.Namespace)
 	for _, s := range sources {
 		for _, o := range s.Objects {
@@ -174,15 +178,13 @@ type source struct {
 	text []byte
 }
 
-// maxManifest is the size of the largest file that is read. The largest ones in
-// use, all custom resource definitions of an operator in one file, have a few
-// MiB.
+// maxManifest is the size of the largest file that is read. All CustomResourceDefinitions of an operator in one file have a
+// few MiB.
 const maxManifest = 64 << 20
 
-// read reads all manifests. Kinds that hold a pod are those of the flags and
-// those that are configured. Everything that is wrong with any of the manifests
-// is in the error.
-func (f *offlineFlags) read(stdin io.Reader, configured ...workload.Kind) ([]source, error) {
+// read reads all manifests, and returns everything that is wrong with any of them. Kinds that hold a pod are those of the
+// flags and the configured ones.
+func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]source, error) {
 	var (
 		sources []source
 		found   diagnostic.List
@@ -201,63 +203,46 @@ func (f *offlineFlags) read(stdin io.Reader, configured ...workload.Kind) ([]sou
 		}
 	}
 	paths, err := f.paths(stdin)
-	if err != nil {
-		errs = append(errs, err)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	for _, from := range paths {
-		if f.each && isKustomization(filepath.Base(from)) {
+	for _, path := range paths {
+		if f.lenient && isKustomization(filepath.Base(path)) {
 			continue
 		}
-		s := source{path: from}
-		name := filepath.ToSlash(from)
-		if from == "" {
+		s := source{path: path}
+		name := filepath.ToSlash(path)
+		if path == "" {
 			name = cli.StdinName
 			s.text, err = readMost(stdin)
 		} else {
-			s.text, err = readFile(from)
+			s.text, err = readFile(path)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
-		if f.each {
-			s.File = manifest.Read(name, s.text, workloads)
-			f.hint(s.File)
-			sources = append(sources, s)
-			continue
-		}
-		s.File, err = manifest.Parse(name, s.text, workloads)
-		if list, ok := errors.AsType[diagnostic.List](err); ok {
-			for i := range list {
-				f.complete(&list[i])
+		s.File = manifest.Read(name, s.text, workloads)
+		for _, o := range s.Objects {
+			f.addHint(name, o)
+			if !f.lenient {
+				found = append(found, o.Errors()...)
 			}
-			found = append(found, list...)
-			continue
-		} else if err != nil {
-			errs = append(errs, err)
-			continue
 		}
-		found = append(found, s.NotTexts()...)
 		sources = append(sources, s)
 	}
-	if err := found.Err(); err != nil {
-		errs = append(errs, err)
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err := errors.Join(append(errs, found.Err())...); err != nil {
+		return nil, err
 	}
 	return sources, nil
 }
 
-// isKustomization tells of files that are for kustomize, whatever is in them.
+// isKustomization reports whether a file is for kustomize, whatever it holds.
 func isKustomization(name string) bool {
 	return name == "kustomization.yaml" || name == "kustomization.yml" || name == "Kustomization"
 }
 
-// isForKustomize tells of what never meets an API server.
+// isForKustomize reports whether an object is never sent to an API server.
 func isForKustomize(o *manifest.Object) bool {
 	return o.GroupVersionKind().Group == "kustomize.config.k8s.io"
 }
@@ -267,57 +252,36 @@ func podHint(o *manifest.Object) string {
 	return fmt.Sprintf("its kind is not known to hold a pod (hint: --workload %s)", o.Suggestion)
 }
 
-// complete adds to the hint about a template how the command gets what it renders
-// to.
-func (f *offlineFlags) complete(found *diagnostic.Diagnostic) {
-	if found.Hint == manifest.TemplateHint {
-		found.Hint += ", as in " + f.rendered()
+// addHint adds to an object that looks like a part of a Helm chart how to give the command what it renders to.
+func (f *manifestFlags) addHint(file string, o *manifest.Object) {
+	rendered := "helm template CHART | gatehouse " + f.command + " -f -"
+	name := path.Base(file)
+	switch {
+	case o.Unreadable != nil && o.Unreadable.Hint == manifest.TemplateHint:
+		o.Unreadable.Hint += ", as in " + rendered
+	case f.lenient && o.Unreadable == nil && o.Odd && (strings.HasPrefix(name, "values") || name == "Chart.yaml"):
+		o.NoPod += " (hint: this looks like a part of a Helm chart: give what it renders to, as in " + rendered + ")"
 	}
 }
 
-func (f *offlineFlags) rendered() string {
-	return "helm template CHART | gatehouse " + f.command + " -f -"
-}
-
-// hint says what to do about documents that cannot be read, and about those that
-// are for Helm.
-func (f *offlineFlags) hint(file *manifest.File) {
-	name := path.Base(file.Name)
-	for _, o := range file.Objects {
-		switch {
-		case o.Unreadable != nil:
-			f.complete(o.Unreadable)
-		case o.Odd && (strings.HasPrefix(name, "values") || name == "Chart.yaml"):
-			o.NoPod += " (hint: this looks like a part of a Helm chart: give what it renders to, as in " + f.rendered() + ")"
-		}
-	}
-}
-
-// unreadable is why an object cannot be judged as it is written: it cannot be
-// read, or the API server could not read it.
+// unreadable returns why an object cannot be judged as it is written.
 func unreadable(o *manifest.Object) error {
-	if o.Unreadable != nil {
-		f := *o.Unreadable
-		f.Source = ""
-		return errors.New(f.String())
-	}
-	if o.Odd {
+	if o.Odd && o.Unreadable == nil {
 		return errors.New(o.NoPod)
 	}
 	var texts []string
-	for _, f := range o.NotTexts() {
+	for _, f := range o.Errors() {
 		f.Source, f.Object = "", ""
 		texts = append(texts, f.String())
 	}
-	if len(texts) > 0 {
-		return errors.New(strings.Join(texts, "; "))
+	if len(texts) == 0 {
+		return nil
 	}
-	return nil
+	return errors.New(strings.Join(texts, "; "))
 }
 
-// paths are the files that are to be read, each once. Standard input is an empty
-// one.
-func (f *offlineFlags) paths(stdin io.Reader) ([]string, error) {
+// paths returns the files to read, each once. Standard input is "".
+func (f *manifestFlags) paths(stdin io.Reader) ([]string, error) {
 	names := f.files
 	if len(names) == 0 {
 		if cli.IsTerminalInput(stdin) {
@@ -344,17 +308,15 @@ func (f *offlineFlags) paths(stdin io.Reader) ([]string, error) {
 		}
 		all = append(all, paths...)
 	}
-	seen := make(map[string]bool)
+	seen := sets.New[string]()
 	return slices.DeleteFunc(all, func(path string) bool {
-		again := seen[path]
-		seen[path] = true
-		return again
+		defer seen.Insert(path)
+		return seen.Has(path)
 	}), errors.Join(errs...)
 }
 
-// filesOf are the files of that name: the file, or those in and below the
-// directory, by name. Files and directories whose name begins with a dot are
-// left out, and so are directories behind symbolic links.
+// filesOf returns the file of that name, or those in and below the directory. Hidden files and directories behind symbolic
+// links are left out.
 func filesOf(name string) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -410,21 +372,17 @@ func readMost(in io.Reader) ([]byte, error) {
 	return text, nil
 }
 
-// input is what is decided about an object, which holds a pod.
-func (f *offlineFlags) input(o *manifest.Object) sidecar.Input {
+// sidecarInput returns what is decided about the pod in an object.
+func (f *manifestFlags) sidecarInput(o *manifest.Object) sidecar.Input {
 	namespace := f.namespaceOf(o)
 	return sidecar.Input{Namespace: namespace, Pod: o.Pod(namespace), Workload: o.Workload}
 }
 
-func (f *offlineFlags) namespaceOf(o *manifest.Object) string {
-	if o.Namespace != "" {
-		return o.Namespace
-	}
-	return f.namespace
+func (f *manifestFlags) namespaceOf(o *manifest.Object) string {
+	return cmp.Or(o.Namespace, f.namespace)
 }
 
-// misplaced warns about annotations that are meant for the pod of an object and
-// stand on the object itself.
+// misplaced returns warnings about annotations that are meant for the pod of an object and stand on the object itself.
 func misplaced(o *manifest.Object) []string {
 	var warnings []string
 	for _, f := range o.Misplaced(func(name string) bool {
@@ -437,31 +395,29 @@ func misplaced(o *manifest.Object) []string {
 	return warnings
 }
 
-// couldNotTell is why it could not be told what becomes of a pod, on one line.
-func couldNotTell(in *sidecar.Input, d *sidecar.Decision) diagnostic.Diagnostic {
+// undecided returns why it cannot be decided what becomes of a pod, on one line.
+func undecided(namespace string, d *sidecar.Decision) diagnostic.Diagnostic {
 	f := diagnostic.Diagnostic{Severity: diagnostic.Error}
-	var profiles []string
-	known := make(map[string]bool)
+	var profiles, messages []string
+	unknown := fmt.Sprintf("namespace %q is not known, and sidecar profile", namespace)
 	for i := range d.Verdicts {
 		if v := &d.Verdicts[i]; v.Reason == sidecar.NamespaceUnknown {
 			profiles = append(profiles, strconv.Quote(v.Profile))
-			known[fmt.Sprintf("namespace %q is not known, and sidecar profile %q selects namespaces by their labels", in.Namespace, v.Profile)] = true
 		}
 	}
-	var messages []string
 	switch len(profiles) {
 	case 0:
 	case 1:
-		messages = append(messages, fmt.Sprintf("namespace %q is not known, and sidecar profile %s selects namespaces by their labels", in.Namespace, profiles[0]))
+		messages = append(messages, unknown+" "+profiles[0]+" selects namespaces by their labels")
 	default:
-		messages = append(messages, fmt.Sprintf("namespace %q is not known, and sidecar profiles %s select namespaces by their labels", in.Namespace, strings.Join(profiles, ", ")))
+		messages = append(messages, unknown+"s "+strings.Join(profiles, ", ")+" select namespaces by their labels")
 	}
 	if len(profiles) > 0 {
 		f.Hint = namespaceHint
 	}
-	// What is said of all of these profiles at once is not said of each again.
 	for line := range strings.Lines(d.Err.Error()) {
-		if line = strings.TrimSpace(line); !known[line] {
+		// The message about all of these profiles stands for that about each.
+		if line = strings.TrimSpace(line); len(profiles) == 0 || !strings.HasPrefix(line, unknown) {
 			messages = append(messages, line)
 		}
 	}
@@ -469,28 +425,27 @@ func couldNotTell(in *sidecar.Input, d *sidecar.Decision) diagnostic.Diagnostic 
 	return f
 }
 
-// about is what a command says on standard error, one line an object.
-type about struct {
+// changeLog is what a command that changes manifests writes to standard error, a line for each object.
+type changeLog struct {
 	lines bytes.Buffer
 	quiet bool
 }
 
-func (a *about) say(o *manifest.Object, format string, args ...any) {
-	if a.quiet {
+func (l *changeLog) add(o *manifest.Object, format string, args ...any) {
+	if l.quiet {
 		return
 	}
-	// What is no object has no title.
 	for _, part := range []string{o.Source, cmp.Or(o.Title(), o.Item)} {
 		if part != "" {
-			a.lines.WriteString(part + ": ")
+			l.lines.WriteString(part + ": ")
 		}
 	}
-	_, _ = fmt.Fprintf(&a.lines, format+"\n", args...) // to memory
+	_, _ = fmt.Fprintf(&l.lines, format+"\n", args...) // to memory
 }
 
-// sum says how many objects were changed.
-func (a *about) sum(sources []source) {
-	if a.quiet {
+// addSum adds how many objects were changed.
+func (l *changeLog) addSum(sources []source) {
+	if l.quiet {
 		return
 	}
 	var changed, left, other int
@@ -499,7 +454,7 @@ func (a *about) sum(sources []source) {
 			switch {
 			case o.Changed():
 				changed++
-			case o.OfKind, o.Odd, o.Suggestion != "":
+			case mayHoldPod(o):
 				left++
 			default:
 				other++
@@ -510,26 +465,23 @@ func (a *about) sum(sources []source) {
 	if left == 1 {
 		are = "left as it is"
 	}
-	_, _ = fmt.Fprintf(&a.lines, "%s changed, %d %s, %d without a pod\n", diagnostic.Count(changed, "object"), left, are, other) // to memory
+	_, _ = fmt.Fprintf(&l.lines, "%s changed, %d %s, %d without a pod\n", diagnostic.Count(changed, "object"), left, are, other) // to memory
 }
 
-// noPod says of an object why it holds no pod, where that may surprise.
-func (a *about) noPod(o *manifest.Object) {
-	switch {
-	case o.OfKind, o.Odd:
-		a.say(o, "left as it is: %s", o.NoPod)
-	case o.Suggestion != "":
-		a.say(o, "left as it is: its kind is not known to hold a pod (hint: --workload %s)", o.Suggestion)
+// mayHoldPod reports whether it may be a surprise that an object holds no pod.
+func mayHoldPod(o *manifest.Object) bool { return o.OfKind || o.Odd || o.Suggestion != "" }
+
+// addNoPod adds why an object holds no pod, where that may be a surprise.
+func (l *changeLog) addNoPod(o *manifest.Object) {
+	if mayHoldPod(o) {
+		l.add(o, "left as it is: %s", noPod(o))
 	}
 }
 
-// writtenOut says of which objects aliases did not stay.
-func (a *about) writtenOut(sources []source, where string) {
-	for _, s := range sources {
-		for _, o := range s.Objects {
-			if o.WrittenOut() {
-				a.say(o, "aliases are written out where sidecars are %s", where)
-			}
-		}
+// noPod returns why an object holds no pod.
+func noPod(o *manifest.Object) string {
+	if o.Suggestion != "" {
+		return podHint(o)
 	}
+	return o.NoPod
 }

@@ -113,11 +113,7 @@ spec:
 	}
 	podOf := func(t *testing.T, text []byte) []byte {
 		t.Helper()
-		file, err := manifest.Parse("a.yaml", text, workloads)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range file.Objects {
+		for _, o := range manifest.Read("a.yaml", text, workloads).Objects {
 			if o.NoPod == "" {
 				return o.Pod("shop")
 			}
@@ -325,24 +321,8 @@ func TestCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestErrorText names the program on each line, unless the first one introduces
-// the others.
-func TestErrorText(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"one":                  "gatehouse: one\n",
-		"one\ntwo":             "gatehouse: one\ngatehouse: two\n",
-		"refused:\none\ntwo":   "gatehouse: refused:\none\ntwo\n",
-		"one\n  more of it\nb": "gatehouse: one\n  more of it\ngatehouse: b\n",
-	} {
-		if got := cli.ErrorText(errors.New(text)); got != want {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
-	}
-}
-
-// TestCouldNotTell is one line, whatever could not be told.
-func TestCouldNotTell(t *testing.T) {
+// TestUndecided returns one line.
+func TestUndecided(t *testing.T) {
 	t.Parallel()
 	unknown := func(profile string) error {
 		return fmt.Errorf("namespace %q is not known, and sidecar profile %q selects namespaces by their labels", "shop", profile)
@@ -369,7 +349,7 @@ func TestCouldNotTell(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			f := couldNotTell(&sidecar.Input{Namespace: "shop"}, &tt.d)
+			f := undecided("shop", &tt.d)
 			if got := f.String(); got != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}

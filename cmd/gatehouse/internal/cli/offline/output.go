@@ -3,12 +3,14 @@ package offline
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,52 +25,44 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// changeFlags are what the command line of a command that changes manifests
-// says about the result.
+// changeFlags are the flags of a command that changes manifests.
 type changeFlags struct {
-	offlineFlags
+	manifestFlags
 	output         string
 	inPlace, quiet bool
 }
 
-// outputs are the values of --output; the first is the default.
+// outputs returns the values of --output; the first is the default.
 func (*changeFlags) outputs() []string { return []string{"yaml", "diff", "patch"} }
 
 func (f *changeFlags) add(cmd *cobra.Command) {
-	f.offlineFlags.add(cmd)
+	f.manifestFlags.add(cmd)
 	cmd.Flags().BoolVarP(&f.inPlace, "in-place", "i", false, "write the changed files instead of printing them")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say nothing on standard error but errors")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 }
 
-// check reports everything that is wrong with the flags of a command at once.
+// check returns everything that is wrong with the flags.
 func (f *changeFlags) check(cmd *cobra.Command) error {
 	var errs []error
 	if f.inPlace && cmd.Flags().Changed("output") {
 		errs = append(errs, errors.New("-i and -o cannot be given together"))
 	}
-	switch f.output {
-	case "yaml", "diff", "patch":
-	default:
+	if !slices.Contains(f.outputs(), f.output) {
 		errs = append(errs, cli.OutputError(f.output, f.outputs()...))
 	}
-	if f.inPlace {
-		for _, name := range f.files {
-			if name == "-" {
-				errs = append(errs, errors.New("--in-place needs files, and - is standard input"))
-			}
-		}
-		if len(f.files) == 0 {
-			errs = append(errs, errors.New("--in-place needs files (hint: name them with -f)"))
-		}
+	switch {
+	case f.inPlace && len(f.files) == 0:
+		errs = append(errs, errors.New("--in-place needs files (hint: name them with -f)"))
+	case f.inPlace && slices.Contains(f.files, "-"):
+		errs = append(errs, errors.New("--in-place needs files, and - is standard input"))
 	}
 	return errors.Join(errs...)
 }
 
-// finish makes the new texts, writes them where they belong, and then says what
-// there is to say. Nothing is written unless all of them could be made. Where
-// tells where aliases may have been written out.
-func (f *changeFlags) finish(s cli.Streams, sources []source, said *about, where string) error {
+// finish writes the changed texts, and then the log. Nothing is written unless all texts could be made. Where says where
+// aliases may have been written out.
+func (f *changeFlags) finish(s cli.Streams, sources []source, log *changeLog, where string) error {
 	texts := make([][]byte, len(sources))
 	var found diagnostic.List
 	for i, s := range sources {
@@ -80,31 +74,31 @@ func (f *changeFlags) finish(s cli.Streams, sources []source, said *about, where
 		}
 		texts[i] = text
 	}
-	if err := found.Err(); err != nil {
-		return err
-	}
-	if err := f.write(s.Out, sources, texts); err != nil {
-		return err
-	}
-	if f.inPlace || f.output != "patch" {
-		said.writtenOut(sources, where)
-	}
-	said.sum(sources)
-	_, err := s.Err.Write(said.lines.Bytes())
-	return err
-}
-
-func (f *changeFlags) write(out io.Writer, sources []source, texts [][]byte) error {
+	err := found.Err()
 	switch {
+	case err != nil:
 	case f.inPlace:
-		return writeFiles(sources, texts)
+		err = writeFiles(sources, texts)
 	case f.output == "diff":
-		return writeDiffs(out, sources, texts)
+		err = writeDiffs(s.Out, sources, texts)
 	case f.output == "patch":
-		return writePatches(out, sources, f.namespaceOf)
+		err = writePatches(s.Out, sources, f.namespaceOf)
 	default:
-		return writeYAML(out, sources, texts)
+		err = writeYAML(s.Out, sources, texts)
 	}
+	if err != nil {
+		return err
+	}
+	for _, s := range sources {
+		for _, o := range s.Objects {
+			if o.WrittenOut() && (f.inPlace || f.output != "patch") {
+				log.add(o, "aliases are written out where sidecars are %s", where)
+			}
+		}
+	}
+	log.addSum(sources)
+	_, err = s.Err.Write(log.lines.Bytes())
+	return err
 }
 
 // writeYAML writes all files as one stream of documents.
@@ -144,12 +138,11 @@ func writeDiffs(out io.Writer, sources []source, texts [][]byte) error {
 	return buffered.Flush()
 }
 
-// endOfNumber stands in no text that can be read.
+// endOfNumber is in no text that can be read.
 const endOfNumber = "\x00"
 
-// numbered is a text with the number of its document in front of each line, which
-// no change of an object moves. The diff is anchored at lines that occur once,
-// and without this, of two like objects in a file few lines would.
+// numbered returns a text with the number of its document in front of each line. The diff is anchored at lines that occur
+// once, which lines of two similar objects in a file would not.
 func numbered(text []byte) []byte {
 	var out bytes.Buffer
 	document := 0
@@ -163,7 +156,7 @@ func numbered(text []byte) []byte {
 	return out.Bytes()
 }
 
-// unnumbered is a diff of numbered texts without the numbers.
+// unnumbered returns a diff of numbered texts without the numbers.
 func unnumbered(text []byte) []byte {
 	var out bytes.Buffer
 	for line := range bytes.Lines(text) {
@@ -176,11 +169,10 @@ func unnumbered(text []byte) []byte {
 	return out.Bytes()
 }
 
-// coloured is a diff in the colours that every terminal has.
+// coloured returns a diff in colours.
 func coloured(text []byte) []byte {
 	const (
-		bold, red, green, cyan = "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[36m"
-		reset                  = "\x1b[0m"
+		bold, cyan = "\x1b[1m", "\x1b[36m"
 	)
 	var out bytes.Buffer
 	hunks := false
@@ -192,9 +184,9 @@ func coloured(text []byte) []byte {
 		case !hunks:
 			colour = bold
 		case line[0] == '-':
-			colour = red
+			colour = paintRed
 		case line[0] == '+':
-			colour = green
+			colour = paintGreen
 		}
 		if colour == "" {
 			out.Write(line)
@@ -203,7 +195,7 @@ func coloured(text []byte) []byte {
 		content, ended := bytes.CutSuffix(line, []byte("\n"))
 		out.WriteString(colour)
 		out.Write(content)
-		if out.WriteString(reset); ended {
+		if out.WriteString(paintEnd); ended {
 			out.WriteByte('\n')
 		}
 	}
@@ -216,7 +208,7 @@ type patchLine struct {
 	Patch json.RawMessage `json:"patch"`
 }
 
-// place is which object is meant.
+// place identifies an object of a file.
 type place struct {
 	File     string `json:"file"`
 	Document int    `json:"document"`
@@ -228,6 +220,9 @@ type place struct {
 }
 
 func placeOf(s source, o *manifest.Object, namespace string) place {
+	if o.Odd {
+		namespace = "" // it is no object
+	}
 	return place{File: s.Name, Document: o.Document, Item: o.Item, Kind: o.Kind, Namespace: namespace, Name: o.Name}
 }
 
@@ -261,9 +256,7 @@ func writeFiles(sources []source, texts [][]byte) error {
 	return errors.Join(errs...)
 }
 
-// replaceFile puts a file with the same mode in the place of another. Whatever
-// happens, one of the two is there and whole. A symbolic link stays, and the file
-// that it leads to is replaced.
+// replaceFile replaces a file atomically by one with the same mode. A symbolic link stays, and its target is replaced.
 func replaceFile(path string, text []byte) (err error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return err
@@ -282,19 +275,43 @@ func replaceFile(path string, text []byte) (err error) {
 			_ = os.Remove(file.Name())
 		}
 	}()
-	if _, err = file.Write(text); err != nil {
-		return err
+	_, err = file.Write(text)
+	for _, step := range []func() error{
+		func() error { return file.Chmod(info.Mode().Perm()) }, file.Sync, file.Close,
+		func() error { return os.Rename(file.Name(), path) },
+	} {
+		if err == nil {
+			err = step()
+		}
 	}
-	if err = file.Chmod(info.Mode().Perm()); err != nil {
-		return err
+	return err
+}
+
+// The colours that every terminal has.
+const (
+	paintRed   = "\x1b[31m"
+	paintGreen = "\x1b[32m"
+	paintEnd   = "\x1b[0m"
+)
+
+// writeJSON writes a value as indented JSON.
+func writeJSON(out io.Writer, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
+// linePrinter returns a function that writes a line without trailing spaces. Errors are those of a later Flush of out.
+func linePrinter(out io.Writer) func(format string, args ...any) {
+	return func(format string, args ...any) {
+		_, _ = io.WriteString(out, strings.TrimRight(fmt.Sprintf(format, args...), " ")+"\n")
 	}
-	if err = file.Sync(); err != nil {
-		return err
-	}
-	if err = file.Close(); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
+}
+
+// titleOf returns the name of an object in output, or the place of what is no object.
+func titleOf(o *manifest.Object) string {
+	return cmp.Or(o.Title(), o.Item, "document "+strconv.Itoa(o.Document))
 }
 
 // violationLine returns a violation on one line, without its effect.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,9 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -32,8 +31,8 @@ import (
 
 // NewReviewCommand returns the command "gatehouse review".
 func NewReviewCommand(s cli.Streams) *cobra.Command {
-	var dir string
-	names := make([]string, 0, len(webhooks.Endpoints()))
+	var f configFlag
+	var names []string
 	for _, e := range webhooks.Endpoints() {
 		names = append(names, e.Name)
 	}
@@ -61,105 +60,88 @@ decided.`,
 			return nil, cobra.ShellCompDirectiveDefault
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, found := config.Inspect(dir)
-			snapshot, found := active.Compile(c, found)
-			if err := found.Err(); err != nil {
-				return active.InvalidError(dir, err)
-			}
-			answer, err := answerer(args[0], c, snapshot)
+			c, snapshot, err := f.load()
 			if err != nil {
 				return err
 			}
-			r := reviewer{answer: answer, hint: notReviews(args[0]), out: bufio.NewWriter(s.Out), progress: s.Err, terminal: cli.IsTerminal(s.Err), last: time.Now()}
+			at := slices.Index(names, args[0])
+			if at < 0 {
+				return fmt.Errorf("endpoint %q: must be mutate, validate or authenticate", args[0])
+			}
+			r := reviewer{
+				endpoint: webhooks.Endpoints()[at], snapshot: snapshot, documents: newDocumentReviewer(c),
+				out: bufio.NewWriter(s.Out), progress: s.Err, terminal: cli.IsTerminal(s.Err), last: time.Now(),
+			}
 			return r.run(cmd.Context(), s.In, args[1:])
 		},
 	}
-	cmd.Flags().StringVar(&dir, "config", "", "directory of documents (required)")
-	_ = cmd.MarkFlagRequired("config") // the flag exists
-	_ = cmd.MarkFlagDirname("config")
+	f.add(cmd)
 	return cmd
 }
 
-// notReviews is the hint about an object of another kind than reviews are, for an
-// endpoint.
-func notReviews(endpoint string) string {
-	switch endpoint {
-	case "mutate":
-		return " (hint: 'gatehouse inject' does to manifests what this endpoint would do)"
-	case "validate":
-		return " (hint: 'gatehouse check' tells of manifests whether they would be admitted)"
-	default:
-		return ""
-	}
+// otherCommandHint returns the hint for an object that is not a review.
+func otherCommandHint(endpoint string) string {
+	return map[string]string{
+		"mutate":   " (hint: 'gatehouse inject' does to manifests what this endpoint would do)",
+		"validate": " (hint: 'gatehouse check' tells of manifests whether they would be admitted)",
+	}[endpoint]
 }
 
-// isReview reports whether a text is meant to be a review, as far as that can be
-// read. What cannot be read may be one.
+// isReview reports whether a text may be a review. Text that is not JSON may be one.
 func isReview(text []byte) bool {
 	value, err := rawjson.Parse(text)
 	kind := value.Get("kind")
 	return err != nil || kind.Kind() != rawjson.String || strings.HasSuffix(kind.Text(), "Review")
 }
 
-// answerer is the pure function behind an endpoint: from the text of a review to
-// the text of its answer, or to the error that the server would have logged.
-func answerer(name string, c *config.Config, s *webhooks.Snapshot) (func(context.Context, []byte) ([]byte, verdict, error), error) {
-	admit := func(f review.AdmissionFunc) func(context.Context, []byte) ([]byte, verdict, error) {
-		return func(ctx context.Context, body []byte) ([]byte, verdict, error) {
-			request, err := review.DecodeAdmission(body)
-			if err != nil {
-				return nil, unknown, &statusError{http.StatusBadRequest, err}
-			}
-			response := f(ctx, request)
-			v := denied
-			switch {
-			case response.Allowed:
-				v = allowed
-			case response.Result != nil && response.Result.Code >= http.StatusInternalServerError:
-				return nil, unknown, &statusError{http.StatusInternalServerError, errors.New(response.Result.Message)}
-			}
-			text, err := review.AppendAdmission(nil, request.UID, &response)
-			if err != nil {
-				return nil, unknown, &statusError{http.StatusInternalServerError, err}
-			}
-			return text, v, nil
-		}
+// answer returns the text of the answer to a review, or the HTTP error that the server would answer.
+func (r *reviewer) answer(ctx context.Context, body []byte) ([]byte, verdict, *httpError) {
+	if r.endpoint.Token != nil {
+		text, v := r.answerToken(ctx, body)
+		return text, v, nil
 	}
-	switch name {
-	case "mutate":
-		return admit(s.Sidecar.Review), nil
-	case "validate":
-		own := offlineDocuments(c)
-		return admit(func(ctx context.Context, r admission.Request) admission.Response {
-			if crdadmission.Concerns(&r) {
-				return own.Review(ctx, r)
-			}
-			return s.Policy.Review(ctx, r)
-		}), nil
-	case "authenticate":
-		return func(ctx context.Context, body []byte) ([]byte, verdict, error) {
-			request, apiVersion, err := review.DecodeToken(body)
-			if err != nil {
-				// The server answers 200 whatever comes.
-				status := authenticationv1.TokenReviewStatus{Error: err.Error()}
-				return review.AppendToken(nil, apiVersion, &status), unknown, nil //nolint:nilerr // it is in the answer
-			}
-			response := s.Authn.Review(ctx, request)
-			v := denied
-			switch {
-			case response.Status.Error != "":
-				v = unknown
-			case response.Status.Authenticated:
-				v = allowed
-			}
-			return review.AppendToken(nil, apiVersion, &response.Status), v, nil
-		}, nil
+	request, err := review.DecodeAdmission(body)
+	if err != nil {
+		return nil, unknown, &httpError{http.StatusBadRequest, err.Error()}
+	}
+	var response admission.Response
+	if r.endpoint.CustomResources && crdadmission.Concerns(&request) {
+		response = r.documents.Review(ctx, request)
+	} else {
+		response = r.endpoint.Admission(ctx, r.snapshot, request, webhooks.Observers{})
+	}
+	if !response.Allowed && response.Result != nil && response.Result.Code >= http.StatusInternalServerError {
+		return nil, unknown, &httpError{http.StatusInternalServerError, response.Result.Message}
+	}
+	text, err := review.AppendAdmission(nil, request.UID, &response)
+	switch {
+	case err != nil:
+		return nil, unknown, &httpError{http.StatusInternalServerError, err.Error()}
+	case response.Allowed:
+		return text, allowed, nil
 	default:
-		return nil, fmt.Errorf("endpoint %q: must be mutate, validate or authenticate", name)
+		return text, denied, nil
 	}
 }
 
-// verdict is one of the three outcomes. They are ordered by how bad they are.
+// answerToken answers a token review. The server's HTTP status is 200 for every one.
+func (r *reviewer) answerToken(ctx context.Context, body []byte) ([]byte, verdict) {
+	request, apiVersion, err := review.DecodeToken(body)
+	if err != nil {
+		return review.AppendToken(nil, apiVersion, &authenticationv1.TokenReviewStatus{Error: err.Error()}), unknown
+	}
+	status := r.endpoint.Token(ctx, r.snapshot, request).Status
+	v := denied
+	switch {
+	case status.Error != "":
+		v = unknown
+	case status.Authenticated:
+		v = allowed
+	}
+	return review.AppendToken(nil, apiVersion, &status), v
+}
+
+// verdict is one of the three outcomes, the worst last.
 type verdict int
 
 const (
@@ -168,24 +150,22 @@ const (
 	unknown
 )
 
-// statusError is an answer that the server would have given as an HTTP error.
-type statusError struct {
-	code int32
-	err  error
+// httpError is an HTTP error that the server would answer.
+type httpError struct {
+	code    int32
+	message string
 }
-
-func (e *statusError) Error() string { return e.err.Error() }
 
 // reviewer answers a stream of reviews.
 type reviewer struct {
-	answer   func(context.Context, []byte) ([]byte, verdict, error)
-	out      *bufio.Writer
-	progress io.Writer
-	terminal bool
-	last     time.Time
-	counts   [unknown + 1]int
-	// hint is for somebody who has written something else than reviews.
-	hint string
+	endpoint  webhooks.Endpoint
+	snapshot  *webhooks.Snapshot
+	documents *crdadmission.Reviewer
+	out       *bufio.Writer
+	progress  io.Writer
+	terminal  bool
+	last      time.Time
+	counts    [unknown + 1]int
 }
 
 func (r *reviewer) run(ctx context.Context, stdin io.Reader, files []string) error {
@@ -201,7 +181,7 @@ func (r *reviewer) run(ctx context.Context, stdin io.Reader, files []string) err
 	if err := r.out.Flush(); err != nil {
 		return err
 	}
-	total := r.counts[allowed] + r.counts[denied] + r.counts[unknown]
+	total := r.total()
 	if total == 0 {
 		return errors.New("no review was given (hint: name a file, or write reviews to standard input)")
 	}
@@ -217,10 +197,12 @@ func (r *reviewer) run(ctx context.Context, stdin io.Reader, files []string) err
 	}
 }
 
+func (r *reviewer) total() int { return r.counts[allowed] + r.counts[denied] + r.counts[unknown] }
+
 func (r *reviewer) file(ctx context.Context, stdin io.Reader, name string) error {
 	in := stdin
 	if name == "-" {
-		name = "standard input"
+		name = cli.StdinName
 	} else {
 		file, err := os.Open(name) //nolint:gosec // the user names the file
 		if err != nil {
@@ -245,26 +227,24 @@ func (r *reviewer) file(ctx context.Context, stdin io.Reader, name string) error
 
 // one answers one review, which messages call where.
 func (r *reviewer) one(ctx context.Context, text []byte, where string) error {
-	answer, v, err := r.answer(ctx, text)
+	answer, v, failure := r.answer(ctx, text)
 	r.counts[v]++
-	if err != nil {
+	if failure != nil {
 		status := metav1.Status{
 			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-			Status:   metav1.StatusFailure, Message: where + ": " + err.Error(),
+			Status:   metav1.StatusFailure, Message: where + ": " + failure.message, Code: failure.code,
 		}
 		if !isReview(text) {
-			status.Message += r.hint
+			status.Message += otherCommandHint(r.endpoint.Name)
 		}
-		if code, ok := errors.AsType[*statusError](err); ok {
-			status.Code = code.code
-		}
+		var err error
 		if answer, err = json.Marshal(status); err != nil {
 			return err
 		}
 	}
 	if r.terminal && time.Since(r.last) > time.Second {
 		r.last = time.Now()
-		_, _ = fmt.Fprintf(r.progress, "%s…\n", diagnostic.Count(r.counts[allowed]+r.counts[denied]+r.counts[unknown], "review"))
+		_, _ = fmt.Fprintf(r.progress, "%s…\n", diagnostic.Count(r.total(), "review"))
 	}
 	if _, err := r.out.Write(answer); err != nil {
 		return err
@@ -272,9 +252,8 @@ func (r *reviewer) one(ctx context.Context, text []byte, where string) error {
 	return r.out.WriteByte('\n')
 }
 
-// eachReview calls f with the JSON text of each review in a stream: JSON values
-// one a line, where a broken line costs only itself; JSON values written in any
-// other way; or YAML documents.
+// eachReview calls f with the JSON text of each review in a stream: JSON values one a line, where a broken line spoils only
+// itself; JSON values written in any other way; or YAML documents.
 func eachReview(in io.Reader, f func([]byte) error) error {
 	buffered := bufio.NewReaderSize(in, 1<<20)
 	first, err := firstLine(buffered)

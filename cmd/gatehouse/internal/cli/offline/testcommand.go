@@ -20,10 +20,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// testFlags are what the command line of test says.
+// testFlags are the flags of test.
 type testFlags struct {
-	config, run, output string
-	verbose, coverage   bool
+	configFlag
+	run, output       string
+	verbose, coverage bool
 	// minCoverage is in percent, and 0 asks for none.
 	minCoverage int
 }
@@ -69,22 +70,19 @@ Exit codes: 0 every case passed; 1 a case failed, or less is covered than
 			return f.test(cmd.Context(), s, paths, selected)
 		},
 	}
+	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.config, "config", "", "directory of documents (required)")
 	flags.StringVar(&f.run, "run", "", "run only cases whose TEST/CASE this regular expression matches")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print what came of every case")
 	flags.BoolVar(&f.coverage, "coverage", false, "print how many cases have seen each rule pass and violated")
 	flags.IntVar(&f.minCoverage, "min-coverage", 0, "fail if less than this percentage of the rules is covered")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json", "junit")
-	_ = cmd.MarkFlagRequired("config") // the flag exists, here and below
-	_ = cmd.MarkFlagDirname("config")
-	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions) // the flag exists, here and below
 	_ = cmd.RegisterFlagCompletionFunc("min-coverage", cobra.NoFileCompletions)
 	return cmd
 }
 
-// check reports everything that is wrong with the flags at once, and returns what
-// selects cases.
+// check returns what selects cases, or everything that is wrong with the flags.
 func (f *testFlags) check() (*regexp.Regexp, error) {
 	var errs []error
 	switch f.output {
@@ -107,9 +105,9 @@ func (f *testFlags) check() (*regexp.Regexp, error) {
 }
 
 func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, selected *regexp.Regexp) error {
-	c, snapshot, found := active.Load(f.config)
-	if err := found.Err(); err != nil {
-		return active.InvalidError(f.config, err)
+	c, snapshot, err := f.load()
+	if err != nil {
+		return err
 	}
 	resources, err := resourcesOf(c)
 	if err != nil {
@@ -117,7 +115,7 @@ func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, sel
 	}
 	runner := testrunner.Runner{Resources: resources, Compile: variants(c, snapshot), Workers: runtime.GOMAXPROCS(0)}
 	all, wrong := testrunner.Load(paths)
-	wrong = append(wrong, testrunner.NewKnown(&c.Policy, c.Sidecar.Profiles).Check(all)...)
+	wrong = append(wrong, testrunner.NewNames(&c.Policy, c.Sidecar.Profiles).Check(all)...)
 	wrong = append(wrong, runner.Check(all)...)
 	wrong.Sort()
 	if err := wrong.Err(); err != nil {
@@ -151,7 +149,7 @@ func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, sel
 	}
 }
 
-// resourcesOf are the resources that are known with a configuration.
+// resourcesOf returns the resources that are known with a configuration.
 func resourcesOf(c *config.Config) (*request.Resources, error) {
 	crds, err := c.Policy.Objects.List(crdKind(), "", labels.Everything())
 	if err != nil {
@@ -160,15 +158,14 @@ func resourcesOf(c *config.Config) (*request.Resources, error) {
 	return request.NewResources(crds), nil
 }
 
-// variants compiles a configuration as cases want it. What is compiled already
-// is not compiled again.
+// variants returns what compiles the configuration for a case.
 func variants(c *config.Config, snapshot *webhooks.Snapshot) func(testrunner.Variant) (*webhooks.Snapshot, error) {
 	return func(v testrunner.Variant) (*webhooks.Snapshot, error) {
 		if v.RealTime && v.Inject && v.About == nil && v.Context == nil {
 			return snapshot, nil
 		}
 		other := *c
-		other.Policy = v.About.Of(c.Policy)
+		other.Policy = v.About.Select(c.Policy)
 		other.Policy.Previous = snapshot.Policy
 		if !v.RealTime {
 			other.Policy.Now = func() time.Time { return v.Now }

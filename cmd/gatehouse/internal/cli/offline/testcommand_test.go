@@ -1,12 +1,9 @@
 package offline
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
-
-	"golang.org/x/tools/txtar"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 )
@@ -15,19 +12,8 @@ import (
 // script test.txtar runs, with what comes of it.
 func TestGuideShowsTests(t *testing.T) {
 	t.Parallel()
-	script, err := txtar.ParseFile("../../../testdata/script/test.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile("../../../../../docs/testing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	guide := string(text)
-	files := map[string]string{}
-	for _, file := range script.Files {
-		files[file.Name] = string(file.Data)
-	}
+	_, files := readScript(t, "test")
+	guide := readText(t, "../../../../../docs/testing.md")
 	for _, name := range []string{"config/image-registries.yaml", "config/image-registries-test.yaml"} {
 		if !strings.Contains(guide, "(`"+name+"`):\n\n```yaml\n"+files[name]+"```\n") {
 			t.Errorf("docs/testing.md does not show %s", name)
@@ -50,14 +36,7 @@ func TestGuideShowsTests(t *testing.T) {
 // test-rollout.txtar runs, with what comes of it.
 func TestGuideShowsRollout(t *testing.T) {
 	t.Parallel()
-	script, err := txtar.ParseFile("../../../testdata/script/test-rollout.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for _, file := range script.Files {
-		files[file.Name] = string(file.Data)
-	}
+	_, files := readScript(t, "test-rollout")
 	guide := readText(t, "../../../../../docs/policy-rollout.md")
 	const test, check = "$ gatehouse test --config config --min-coverage 100\n", "$ gatehouse check --config config -f - < existing.json\n"
 	commands := []string{test + files["tested.txt"], check + files["warned.txt"], check + files["denied.txt"]}

@@ -2,7 +2,6 @@ package offline
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -61,10 +60,7 @@ func (f *testFlags) write(s cli.Streams, report *testReport) error {
 	out := bufio.NewWriter(s.Out)
 	switch f.output {
 	case "json":
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(report); err != nil {
+		if err := writeJSON(out, report); err != nil {
 			return err
 		}
 	case "junit":
@@ -85,15 +81,8 @@ type testPrinter struct {
 }
 
 func (p *testPrinter) line(format string, args ...any) {
-	_, _ = io.WriteString(p.out, strings.TrimRight(fmt.Sprintf(format, args...), " ")+"\n")
+	linePrinter(p.out)(format, args...)
 }
-
-// The colours that every terminal has.
-const (
-	paintRed   = "\x1b[31m"
-	paintGreen = "\x1b[32m"
-	paintEnd   = "\x1b[0m"
-)
 
 // paint is a text in a colour.
 func (p *testPrinter) paint(colour, text string) string {

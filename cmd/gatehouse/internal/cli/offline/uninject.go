@@ -34,7 +34,6 @@ input, and then nothing is printed or written.`,
 
   # a copy of what runs, without its sidecars
   kubectl get deployment checkout -o yaml | gatehouse uninject`,
-		Args: fileArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
@@ -46,21 +45,21 @@ input, and then nothing is printed or written.`,
 	return cmd
 }
 
-// uninject takes out of every pod what it says was put into it.
+// uninject takes out of every pod what its status annotation lists.
 func (f *changeFlags) uninject(s cli.Streams, takeOut func(pod []byte) (sidecar.Removal, error)) error {
 	sources, err := f.read(s.In)
 	if err != nil {
 		return err
 	}
-	said := about{quiet: f.quiet}
+	log := changeLog{quiet: f.quiet}
 	var unknown diagnostic.List
 	for _, source := range sources {
 		for _, o := range source.Objects {
 			if o.NoPod != "" {
-				said.noPod(o)
+				log.addNoPod(o)
 				continue
 			}
-			removal, err := takeOut(f.input(o).Pod)
+			removal, err := takeOut(f.sidecarInput(o).Pod)
 			if err == nil {
 				err = o.Apply(removal.Patches)
 			}
@@ -68,17 +67,17 @@ func (f *changeFlags) uninject(s cli.Streams, takeOut func(pod []byte) (sidecar.
 			case err != nil:
 				unknown = append(unknown, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: err.Error()}})...)
 			case len(removal.Patches) == 0:
-				said.say(o, "left as it is: nothing was injected")
+				log.add(o, "left as it is: nothing was injected")
 			default:
-				said.say(o, "taken out: %s", strings.Join(removal.Profiles, ", "))
+				log.add(o, "taken out: %s", strings.Join(removal.Profiles, ", "))
 			}
 			for _, left := range removal.Left {
-				said.say(o, "note: %s is not there any more", left)
+				log.add(o, "note: %s is not there any more", left)
 			}
 		}
 	}
 	if err := unknown.Err(); err != nil {
 		return err
 	}
-	return f.finish(s, sources, &said, "taken out")
+	return f.finish(s, sources, &log, "taken out")
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
 // lintConditions reports match conditions that match constraints could say. These
@@ -23,11 +22,11 @@ func (s *subject) lintConditions() {
 		}
 		switch subject {
 		case "request.operation":
-			if equal && !slices.ContainsFunc(s.operations(), func(o admissionregistrationv1.OperationType) bool { return slices.Contains(values, string(o)) }) {
+			if equal && !slices.ContainsFunc(s.operations(), func(o operation) bool { return slices.Contains(values, string(o)) }) {
 				s.report(MatchCondition, e, "drop the policy, or the condition", "is never true: the rules are about %s alone", operationList(s.operations()))
 				continue
 			}
-			left := slices.DeleteFunc(s.operations(), func(o admissionregistrationv1.OperationType) bool { return slices.Contains(values, string(o)) != equal })
+			left := slices.DeleteFunc(s.operations(), func(o operation) bool { return slices.Contains(values, string(o)) != equal })
 			s.report(MatchCondition, e, "write operations: ["+operationList(left)+"] and drop the condition", "is what operations in resourceRules say")
 		case "request.kind.kind", "request.kind.group", "request.resource.resource", "request.resource.group", "request.subResource":
 			if equal {

@@ -2,7 +2,6 @@ package lint
 
 import (
 	"regexp"
-	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -13,9 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
 )
 
-// lintConstants reports conditions and validations that do not depend on the request.
-// A validation that is always false is not among them: it is how a policy refuses
-// everything that it matches.
+// lintConstants reports conditions and validations that do not depend on the request, but for validations that are always false:
+// they refuse everything that the policy matches.
 func (s *subject) lintConstants() {
 	for _, e := range s.expressions {
 		if e.role != condition && e.role != validation {
@@ -34,9 +32,8 @@ func (s *subject) lintConstants() {
 	}
 }
 
-// fold returns the value of a part of an expression that has the same one for every
-// request. What has no names in it is evaluated, once and within the API server's
-// cost limit; of logical operators one side may be enough.
+// fold returns the value of a part of an expression that is the same for every request. What has no names in it is evaluated,
+// within the API server's cost limit.
 func fold(env *cel.Env, c typecheck.Checked, e ast.Expr) (value, constant bool) {
 	switch {
 	case isCall(e, operators.LogicalOr), isCall(e, operators.LogicalAnd):
@@ -76,15 +73,13 @@ func evaluate(env *cel.Env, c typecheck.Checked, e ast.Expr) (ref.Val, error) {
 	return out, err
 }
 
-// hasHugeExponent reports whether a literal has an exponent of three digits or more.
-// The parser of quantities computes what such a number is, for minutes.
+// hasHugeExponent reports whether a literal has an exponent of three digits or more. The parser of quantities would compute it
+// for minutes.
 func hasHugeExponent(e ast.Expr) bool {
-	found := false
-	walk(e, func(part ast.Expr) {
+	return contains(e, func(part ast.Expr) bool {
 		value, isText := literal(part)
-		found = found || isText && hugeExponent.MatchString(value)
+		return isText && hugeExponent.MatchString(value)
 	})
-	return found
 }
 
 var hugeExponent = regexp.MustCompile(`[eE][-+]?[0-9]{3,}`)
@@ -99,9 +94,5 @@ func dependsOnRequest(e ast.Expr) bool {
 			local[c.IterVar()], local[c.IterVar2()], local[c.AccuVar()] = true, true, true
 		}
 	})
-	found := false
-	walk(e, func(part ast.Expr) {
-		found = found || part.Kind() == ast.IdentKind && !local[strings.TrimPrefix(part.AsIdent(), ".")]
-	})
-	return found
+	return contains(e, func(part ast.Expr) bool { return part.Kind() == ast.IdentKind && !local[root(part)] })
 }

@@ -2,8 +2,6 @@ package lint
 
 import (
 	"math"
-	"slices"
-	"strings"
 
 	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common/ast"
@@ -13,15 +11,14 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// The sizes for which costs are estimated: large objects, but not the largest
-// that fit into a request. For those any loop in a loop would be too expensive.
+// The sizes for which costs are estimated: those of large objects. For the largest ones any nested loop would be too expensive.
 const (
 	manyElements = 30
 	longText     = 128
 )
 
-// lintExpense reports expressions that may cost more than the API server lets them.
-func (s *subject) lintExpense() {
+// lintCost reports expressions that may cost more than the API server allows.
+func (s *subject) lintCost() {
 	total := uint64(0)
 	for _, e := range s.expressions {
 		cost := estimate(e)
@@ -39,26 +36,25 @@ func (s *subject) lintExpense() {
 	}
 }
 
-// estimate returns the cost of an expression at most, for the sizes above.
+// estimate returns the maximum cost of an expression for the sizes above, or 0 if it is unknown.
 func estimate(e *expression) uint64 {
 	sizes := sizes{}
 	cost, err := checker.Cost(e.typed().AST, &library.CostEstimator{SizeEstimator: sizes}, checker.PresenceTestHasCost(false))
 	if err != nil || cost.Max == math.MaxUint64 {
-		return 0 // It is not known.
+		return 0
 	}
 	return cost.Max
 }
 
-// sizes estimates what is in objects.
+// sizes implements checker.CostEstimator.
 type sizes struct{}
 
 // EstimateSize returns the size of a value.
 func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
-	kind := node.Type().Kind()
-	switch {
-	case slices.Contains([]types.Kind{types.StringKind, types.BytesKind}, kind):
+	switch node.Type().Kind() { //nolint:exhaustive // others have no size
+	case types.StringKind, types.BytesKind:
 		return &checker.SizeEstimate{Max: longText}
-	case slices.Contains([]types.Kind{types.ListKind, types.MapKind, types.StructKind, types.DynKind, types.AnyKind}, kind):
+	case types.ListKind, types.MapKind, types.StructKind, types.DynKind, types.AnyKind:
 		return &checker.SizeEstimate{Max: manyElements}
 	default:
 		return nil
@@ -70,7 +66,7 @@ func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNod
 	return nil
 }
 
-// lintRegularExpressions reports those that are made of what is in the object.
+// lintRegularExpressions reports regular expressions that are taken from the object.
 func (s *subject) lintRegularExpressions() {
 	for _, e := range s.expressions {
 		fromObject := map[string]bool{plugincel.ObjectVarName: true, plugincel.OldObjectVarName: true}
@@ -91,11 +87,7 @@ func (s *subject) lintRegularExpressions() {
 
 // refers reports whether a part of an expression has one of the names in it.
 func refers(e ast.Expr, names map[string]bool) bool {
-	found := false
-	walk(e, func(part ast.Expr) {
-		found = found || part.Kind() == ast.IdentKind && names[strings.TrimPrefix(part.AsIdent(), ".")]
-	})
-	return found
+	return contains(e, func(part ast.Expr) bool { return part.Kind() == ast.IdentKind && names[root(part)] })
 }
 
 // regexOf returns the regular expression of a call, and nil for anything else.

@@ -9,16 +9,12 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
 
-// lintBeingDeleted reports match conditions that leave out objects that are being
-// deleted, and validations that let them pass: a finalizer of its author's own
-// keeps such an object for as long as the author likes, and it can be changed.
+// lintBeingDeleted reports match conditions and validations that exempt objects that are being deleted: a finalizer keeps such an
+// object, and it can be changed.
 //
-// An expression is a formula of atoms, the parts that "and", "or", "not" and ?:
-// join. It is reported if there are values of its atoms by which a request may be
-// refused while the object has no deletionTimestamp, and is not once it has one. A
-// comparison of the object with the old one says that there is a change: without
-// one nothing is gained, so that a condition that spares only updates which leave
-// the rest as it is is not reported.
+// An expression is a formula of atoms, the parts that "and", "or", "not" and ?: join. It is reported if there are values of its atoms
+// by which a request is refused while the object has no deletionTimestamp, and allowed once it has one. Object and oldObject are
+// taken to differ, so that a condition that exempts only updates without a change is not reported.
 func (s *subject) lintBeingDeleted() {
 	for _, e := range s.expressions {
 		if e.role != condition && e.role != validation || !s.reaches(e.plain.AST.Expr(), readsField("deletionTimestamp")) ||
@@ -41,8 +37,7 @@ func (s *subject) lintBeingDeleted() {
 }
 
 const (
-	// mostAtoms bounds the combinations of values that are tried, and mostNodes how
-	// large a formula is with its variables. Larger ones are not reported.
+	// mostAtoms bounds the combinations of values that are tried, and mostNodes the size of a formula. Larger ones are not reported.
 	mostAtoms = 10
 	mostNodes = 1000
 )
@@ -50,8 +45,7 @@ const (
 // formula is an expression as atoms.
 type formula struct {
 	policy *subject
-	// atoms are the texts of those whose values are tried, and of those deleting has
-	// the ones that read the deletionTimestamp in a way that is not known.
+	// atoms are the texts of those whose values are tried. deleting reports which of them read the deletionTimestamp.
 	atoms    []string
 	deleting []bool
 	nodes    int
@@ -111,29 +105,20 @@ func (s *subject) variable(name string) *expression {
 	return nil
 }
 
-// reaches reports whether an expression, or a variable that it reads, has a part
-// that the function recognises.
+// reaches reports whether an expression, or a variable that it reads, has a part that the function recognises.
 func (s *subject) reaches(e ast.Expr, recognise func(ast.Expr) bool) bool {
 	var seen []string
-	var reach func(e ast.Expr) bool
-	reach = func(e ast.Expr) bool {
-		found := false
-		walk(e, func(part ast.Expr) {
-			if found = found || recognise(part); found {
-				return
-			}
-			name := variableOf(part)
-			if name == "" || slices.Contains(seen, name) {
-				return
-			}
-			seen = append(seen, name)
-			if v := s.variable(name); v != nil {
-				found = reach(v.plain.AST.Expr())
-			}
-		})
-		return found
+	var reach func(part ast.Expr) bool
+	reach = func(part ast.Expr) bool {
+		name := variableOf(part)
+		if recognise(part) || name == "" || slices.Contains(seen, name) {
+			return recognise(part)
+		}
+		seen = append(seen, name)
+		v := s.variable(name)
+		return v != nil && contains(v.plain.AST.Expr(), reach)
 	}
-	return reach(e)
+	return contains(e, reach)
 }
 
 // readsField recognises a field by its name, however it is written.
@@ -192,9 +177,8 @@ func presence(e ast.Expr) (is, ok bool) {
 	return false, false
 }
 
-// isSpared reports whether there are values by which a request may be refused only
-// if the object has no deletionTimestamp: by a condition that is true then, or a
-// validation that is false.
+// isSpared reports whether there are values by which a request is refused only if the object has no deletionTimestamp: by a
+// condition that is true then, or a validation that is false.
 func (f *formula) isSpared(root *node, isCondition bool) bool {
 	if f.nodes > mostNodes || len(f.atoms) > mostAtoms {
 		return false

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// soon is how long before its end an exception is reported: two weeks, in which
-// people who are there can do what it waits for.
+// soon is how long before its expiry an exception is reported.
 const soon = 14 * 24 * time.Hour
 
 // lintException lints one exception.
@@ -37,8 +37,7 @@ func (l *linter) lintException(d document, spec *v1alpha1.PolicyExceptionSpec) {
 	l.lintExceptionConditions(d, spec)
 }
 
-// namespaceNames reports names that no namespace can have. They are compared as
-// they are, so that such a name never matches.
+// namespaceNames reports names that no namespace can have, and that never match.
 func namespaceNames(d document, names []string, at *field.Path) {
 	for i, name := range names {
 		if len(apivalidation.ValidateNamespaceName(name, false)) == 0 {
@@ -54,8 +53,7 @@ func namespaceNames(d document, names []string, at *field.Path) {
 	}
 }
 
-// lintExceptionConditions lints the match conditions of an exception, which see the
-// objects of the policies that it names.
+// lintExceptionConditions lints the match conditions of an exception with the kinds of its policies.
 func (l *linter) lintExceptionConditions(d document, spec *v1alpha1.PolicyExceptionSpec) {
 	if len(spec.Match.MatchConditions) == 0 {
 		return
@@ -74,8 +72,7 @@ func (l *linter) lintExceptionConditions(d document, spec *v1alpha1.PolicyExcept
 	s.lintLiterals()
 }
 
-// rulesOf returns the resource rules of the named policies. All is false if one of
-// these is not known.
+// rulesOf returns the resource rules of the named policies. All reports whether all of these are known.
 func (l *linter) rulesOf(named []v1alpha1.ExceptedPolicy) (rules []admissionregistrationv1.NamedRuleWithOperations, all bool) {
 	all = true
 	for _, name := range named {
@@ -100,10 +97,10 @@ func (l *linter) rulesOf(named []v1alpha1.ExceptedPolicy) (rules []admissionregi
 	return rules, all
 }
 
-// days returns a time in whole days, and hours in the last one.
+// days returns a time in whole days, and in hours on the last day.
 func days(left time.Duration) string {
 	if left < 24*time.Hour {
-		return plural(int(left/time.Hour), "hour", "hours")
+		return diagnostic.Count(int(left/time.Hour), "hour")
 	}
-	return plural(int(left/(24*time.Hour)), "day", "days")
+	return diagnostic.Count(int(left/(24*time.Hour)), "day")
 }

@@ -1,22 +1,20 @@
-// Package lint finds what is likely to be wrong with policies that
-// compile: what can never match or never fail, what fails on objects that its
-// author has not thought of, what another version of Kubernetes understands
-// otherwise, what costs more than it may.
+// Package lint finds what is likely to be wrong with policies that compile: rules that never match or never fail, fields that an
+// object may lack, expressions that depend on the version of Kubernetes, costs above the API server's limits.
 //
-// Every diagnostic is a warning and has a code. A document can have diagnostics of its
-// own left out by their codes, in the annotation v1alpha1.LintIgnoreAnnotation.
-//
-// It is for people who write policies and is run by lint alone: the server does
-// not pay for it.
+// Every diagnostic is a warning and has a code. The annotation v1alpha1.LintIgnoreAnnotation of a document suppresses codes. Only the
+// command lint runs it, never the server.
 package lint
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/google/cel-go/cel"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -40,12 +39,10 @@ type Input struct {
 	Now time.Time
 }
 
-// Lint is everything that there is to say about the policies, in a fixed order.
-// What policy.Compile reports is not said again: a policy whose expressions do
-// not compile is linted as far as they do. An error means that the CEL
-// environment could not be made.
+// Lint returns the diagnostics of the policies, in a fixed order, without those of policy.Compile: expressions that do not compile
+// are skipped. An error means that the CEL environment could not be made.
 func Lint(in Input) (diagnostic.List, error) {
-	l := &linter{in: in}
+	l := &linter{in: in, environments: sync.OnceValues(newEnvironments)}
 	if err := l.prepare(); err != nil {
 		return nil, err
 	}
@@ -74,14 +71,13 @@ func Lint(in Input) (diagnostic.List, error) {
 	return l.sorted(), nil
 }
 
-// located is a diagnostic and its place in the expression that it is about.
+// located is a diagnostic with its position in an expression.
 type located struct {
 	diagnostic.Diagnostic
 	line, column int
 }
 
-// sorted returns the diagnostics in the order in which they are shown, and those about
-// one expression in the order of their places.
+// sorted returns the diagnostics in their order, those about one expression by position.
 func (l *linter) sorted() diagnostic.List {
 	slices.SortStableFunc(l.found, func(a, b located) int {
 		return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.column, b.column))
@@ -101,11 +97,12 @@ const (
 
 // linter is one call of Lint.
 type linter struct {
-	in       Input
-	schemas  *typecheck.Schemas
-	checker  *typecheck.Checker
-	versions versions
-	found    []located
+	in      Input
+	schemas *typecheck.Schemas
+	checker *typecheck.Checker
+	// environments are made when the first policy needs them.
+	environments func() ([]*cel.Env, error)
+	found        []located
 }
 
 func (l *linter) prepare() error {
@@ -125,8 +122,7 @@ func (l *linter) prepare() error {
 	return err
 }
 
-// lintPolicy lints one policy. portable is true if the API server may be given it,
-// too.
+// lintPolicy lints one policy. portable reports whether the API server can have it too.
 func (l *linter) lintPolicy(d document, given *admissionregistrationv1.ValidatingAdmissionPolicySpec, portable bool) {
 	spec := given.DeepCopy()
 	if spec.FailurePolicy == nil {
@@ -149,7 +145,7 @@ func (l *linter) lintPolicy(d document, given *admissionregistrationv1.Validatin
 	s.lintLiterals()
 	s.lintPortability()
 	s.lintConstants()
-	s.lintExpense()
+	s.lintCost()
 	s.lintRegularExpressions()
 	s.lintUnusedVariables()
 	s.lintMessages()
@@ -193,7 +189,7 @@ func (l *linter) document(source, kind string, meta *metav1.ObjectMeta) document
 	return d
 }
 
-// warn reports a diagnostic unless the document does not want it.
+// warn reports a diagnostic unless the document ignores its code.
 func (d document) warn(code Code, path *field.Path, hint, format string, args ...any) {
 	d.add(code, path, hint, fmt.Sprintf(format, args...), 0, 0)
 }
@@ -208,19 +204,8 @@ func (d document) add(code Code, path *field.Path, hint, message string, line, c
 	}, line, column})
 }
 
-// quoted returns a text in quotes, cut to a length that a diagnostic can hold.
+// quoted returns a text in quotes, shortened.
 func quoted(text string) string {
-	const most = 80 // characters: half a line of a wide terminal
-	if runes := []rune(text); len(runes) > most {
-		text = string(runes[:most]) + "…"
-	}
-	return fmt.Sprintf("%q", text)
-}
-
-func quotedList[S ~string](list []S) string {
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = quoted(string(s))
-	}
-	return strings.Join(out, ", ")
+	const most = 81 // characters: half a line of a wide terminal
+	return strconv.Quote(truncate.Runes(text, most))
 }

@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,7 +10,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// matching lints the resource rules.
+// operation is an operation of a resource rule.
+type operation = admissionregistrationv1.OperationType
+
+// lintMatching lints the resource rules.
 func (s *subject) lintMatching() {
 	if s.spec.MatchConstraints == nil {
 		return
@@ -31,9 +33,8 @@ func (s *subject) lintMatching() {
 	}
 }
 
-// resources reports resources that none of the rule's API groups has. Groups are
-// judged that are known whole: those of Kubernetes, and those that
-// CustomResourceDefinitions define.
+// resources reports resources that none of the rule's API groups has, if all groups are known: those of Kubernetes, and those of
+// CustomResourceDefinitions.
 func (s *subject) resources(rule *admissionregistrationv1.NamedRuleWithOperations, at *field.Path) {
 	if len(rule.APIGroups) == 0 {
 		return // Compile reports it.
@@ -50,7 +51,7 @@ func (s *subject) resources(rule *admissionregistrationv1.NamedRuleWithOperation
 	for i, version := range rule.APIVersions {
 		if version != "*" && version != "" && !slices.Contains(versions, version) {
 			s.warn(UnknownResource, at.Child("apiVersions").Index(i), diagnostic.DidYouMean(version, versions...),
-				"API group %s has no version %s", quotedList(rule.APIGroups), quoted(version))
+				"API group %s has no version %s", diagnostic.QuotedList(rule.APIGroups), quoted(version))
 		}
 	}
 	for i, resource := range rule.Resources {
@@ -60,16 +61,15 @@ func (s *subject) resources(rule *admissionregistrationv1.NamedRuleWithOperation
 		}
 		hint := diagnostic.DidYouMean(name, resources...)
 		if groups := s.linter.schemas.Groups(name); len(groups) > 0 {
-			hint = "write a rule of its own for API group " + quotedList(groups)
+			hint = "write a rule of its own for API group " + diagnostic.QuotedList(groups)
 		}
 		s.warn(UnknownResource, at.Child("resources").Index(i), hint, "API group %s has no resource %s, so this never matches",
-			quotedList(rule.APIGroups), quoted(name))
+			diagnostic.QuotedList(rule.APIGroups), quoted(name))
 	}
 }
 
-// possible returns the operations that there are for a resource, and why there are
-// no others. It is nil if that is not known.
-func possible(resource string) (operations []admissionregistrationv1.OperationType, why string) {
+// possible returns the operations that a resource has, and why there are no others. It is nil if they are unknown.
+func possible(resource string) (operations []operation, why string) {
 	name, subresource, _ := strings.Cut(resource, "/")
 	switch subresource {
 	case "":
@@ -77,29 +77,29 @@ func possible(resource string) (operations []admissionregistrationv1.OperationTy
 	case "*":
 		return nil, ""
 	case "exec", "attach", "portforward", "proxy":
-		return []admissionregistrationv1.OperationType{admissionregistrationv1.Connect}, "is only connected to"
+		return []operation{admissionregistrationv1.Connect}, "is only connected to"
 	case "log":
-		return []admissionregistrationv1.OperationType{}, "is only read"
+		return []operation{}, "is only read"
 	case "binding", "eviction", "token":
-		return []admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "is only created"
+		return []operation{admissionregistrationv1.Create}, "is only created"
 	case "status", "scale", "ephemeralcontainers", "resize", "approval", "finalize":
-		return []admissionregistrationv1.OperationType{admissionregistrationv1.Update}, "is only updated"
+		return []operation{admissionregistrationv1.Update}, "is only updated"
 	default:
 		return nil, ""
 	}
 }
 
-func createUpdateDelete(name string) (operations []admissionregistrationv1.OperationType, why string) {
+func createUpdateDelete(name string) (operations []operation, why string) {
 	switch name {
 	case "*":
 		return nil, ""
 	case "componentstatuses":
-		return []admissionregistrationv1.OperationType{}, "is only read"
+		return []operation{}, "is only read"
 	case "bindings", "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews",
 		"selfsubjectreviews", "tokenreviews":
-		return []admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "is only created"
+		return []operation{admissionregistrationv1.Create}, "is only created"
 	default:
-		return []admissionregistrationv1.OperationType{
+		return []operation{
 			admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete,
 		}, "is not connected to but for subresources such as pods/exec"
 	}
@@ -113,7 +113,7 @@ func reviewed(rules []admissionregistrationv1.NamedRuleWithOperations) []admissi
 		out[i].Resources = slices.DeleteFunc(slices.Clone(rules[i].Resources), func(resource string) bool {
 			operations, _ := possible(resource)
 			return operations != nil && !slices.Contains(rules[i].Operations, admissionregistrationv1.OperationAll) &&
-				!slices.ContainsFunc(operations, func(o admissionregistrationv1.OperationType) bool { return slices.Contains(rules[i].Operations, o) })
+				!slices.ContainsFunc(operations, func(o operation) bool { return slices.Contains(rules[i].Operations, o) })
 		})
 	}
 	return out
@@ -126,7 +126,7 @@ func (s *subject) ruleOperations(rule *admissionregistrationv1.NamedRuleWithOper
 		s.neverReviewed(rule, at)
 		return
 	}
-	useful := map[admissionregistrationv1.OperationType]bool{}
+	useful := map[operation]bool{}
 	idle := false
 	for i, resource := range rule.Resources {
 		operations, why := possible(resource)
@@ -154,7 +154,7 @@ func (s *subject) ruleOperations(rule *admissionregistrationv1.NamedRuleWithOper
 	}
 	for i, operation := range rule.Operations {
 		if !useful[operation] {
-			s.warn(Operation, at.Child("operations").Index(i), "drop it", "%s has no operation %s", quotedList(rule.Resources), operation)
+			s.warn(Operation, at.Child("operations").Index(i), "drop it", "%s has no operation %s", diagnostic.QuotedList(rule.Resources), operation)
 		}
 	}
 }
@@ -181,8 +181,7 @@ func (s *subject) scope(rule *admissionregistrationv1.NamedRuleWithOperations, a
 	}
 }
 
-// neverReviewed reports resources that no policy, or no webhook, is ever asked
-// about.
+// neverReviewed reports resources that the API server never sends to policies or webhooks.
 func (s *subject) neverReviewed(rule *admissionregistrationv1.NamedRuleWithOperations, at *field.Path) {
 	for i, resource := range rule.Resources {
 		name, _, _ := strings.Cut(resource, "/")
@@ -198,8 +197,7 @@ func (s *subject) neverReviewed(rule *admissionregistrationv1.NamedRuleWithOpera
 	}
 }
 
-// unreviewed returns the group of a resource that the API server asks no policy about,
-// and of webhook configurations, which it asks no webhook about,
+// unreviewed returns the group of a resource that the API server never sends to policies, or to webhooks,
 // https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/kubeapiserver/admission/exclusion/resources.go.
 func unreviewed(name string) (group string, exempt bool) {
 	switch name {
@@ -215,7 +213,7 @@ func unreviewed(name string) (group string, exempt bool) {
 	}
 }
 
-// covers reports whether everything that a rule is about is excluded by another.
+// covers reports whether a rule is excluded by another.
 func covers(exclude, rule *admissionregistrationv1.NamedRuleWithOperations) bool {
 	return (len(exclude.ResourceNames) == 0 || len(rule.ResourceNames) > 0 && within(rule.ResourceNames, exclude.ResourceNames)) &&
 		within(rule.Operations, exclude.Operations) && within(rule.APIGroups, exclude.APIGroups) && within(rule.APIVersions, exclude.APIVersions) &&
@@ -240,18 +238,10 @@ func includes(all, one string) bool {
 	return allHas == has && (allName == name || allName == "*") && (allSub == sub || allSub == "*")
 }
 
-func operationList(list []admissionregistrationv1.OperationType) string {
+func operationList(list []operation) string {
 	out := make([]string, len(list))
 	for i, o := range list {
 		out[i] = string(o)
 	}
 	return strings.Join(out, ", ")
-}
-
-// plural returns a number and what it counts.
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

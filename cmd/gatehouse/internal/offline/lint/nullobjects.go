@@ -3,31 +3,31 @@ package lint
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// lintNullObjects reports fields of object, which is null on DELETE, and of
-// oldObject, which is null on CREATE and CONNECT, if the policy is about such
-// requests and nothing in it asks for that.
+// lintNullObjects reports fields of object, which is null on DELETE, and of oldObject, which is null on CREATE and CONNECT, if the
+// policy matches such requests and does not test for null.
 func (s *subject) lintNullObjects() {
 	for _, v := range []struct {
 		name, other string
-		null        []admissionregistrationv1.OperationType
+		null        []operation
 	}{
-		{plugincel.ObjectVarName, plugincel.OldObjectVarName, []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}},
+		{plugincel.ObjectVarName, plugincel.OldObjectVarName, []operation{admissionregistrationv1.Delete}},
 		{
 			plugincel.OldObjectVarName, plugincel.ObjectVarName,
-			[]admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Connect},
+			[]operation{admissionregistrationv1.Create, admissionregistrationv1.Connect},
 		},
 	} {
 		all := s.operations()
-		null := slices.DeleteFunc(slices.Clone(all), func(o admissionregistrationv1.OperationType) bool { return !slices.Contains(v.null, o) })
+		null := slices.DeleteFunc(slices.Clone(all), func(o operation) bool { return !slices.Contains(v.null, o) })
 		if len(null) == 0 {
 			continue
 		}
@@ -38,7 +38,7 @@ func (s *subject) lintNullObjects() {
 		var first *expression
 		others := 0
 		for _, e := range s.expressions {
-			if e.member(v.name) == nil || e.role == message || s.asks(e, v.name) {
+			if e.member(v.name) == nil || e.role == message || s.testsNull(e, v.name) {
 				continue
 			}
 			if first == nil {
@@ -52,7 +52,7 @@ func (s *subject) lintNullObjects() {
 		}
 		also := ""
 		if others > 0 {
-			also = fmt.Sprintf("; the same holds for %s", plural(others, "other expression", "other expressions"))
+			also = fmt.Sprintf("; the same holds for %s", diagnostic.Count(others, "other expression"))
 		}
 		s.reportAt(NullObject, first, first.member(v.name).ID(), hint, "%s is null on %s, so the expression fails, and %s%s",
 			v.name, operationList(null), s.consequence(), also)
@@ -67,25 +67,18 @@ func (s *subject) consequence() string {
 	return "the request is refused"
 }
 
-// member returns the first field of a variable that the expression reads. A test for
-// a field of null is false, and no error.
+// member returns the first field of a variable that the expression reads, or nil. A test for a field of null is false, and no
+// error.
 func (e *expression) member(name string) ast.Expr {
-	var out ast.Expr
-	walk(e.plain.AST.Expr(), func(part ast.Expr) {
-		switch {
-		case out != nil:
-		case part.Kind() == ast.SelectKind && !part.AsSelect().IsTestOnly() && isIdent(part.AsSelect().Operand(), name),
-			isCall(part, operators.Index) && isIdent(part.AsCall().Args()[0], name):
-			out = part
-		}
+	return first(e.plain.AST.Expr(), func(part ast.Expr) bool {
+		return part.Kind() == ast.SelectKind && !part.AsSelect().IsTestOnly() && isIdent(part.AsSelect().Operand(), name) ||
+			isCall(part, operators.Index) && isIdent(part.AsCall().Args()[0], name)
 	})
-	return out
 }
 
-// asks reports whether the policy asks for the operation, or whether the variable is
-// null or has a field, before or in the expression. A variable may be used only where that
-// was asked.
-func (s *subject) asks(e *expression, name string) bool {
+// testsNull reports whether the policy tests the operation, or the variable for null or a field, before or in the expression. A
+// variable may be used only where that was tested.
+func (s *subject) testsNull(e *expression, name string) bool {
 	recognise := func(part ast.Expr) bool {
 		if path(part) == "request.operation" ||
 			part.Kind() == ast.SelectKind && part.AsSelect().IsTestOnly() && isIdent(part.AsSelect().Operand(), name) {
@@ -101,10 +94,6 @@ func (s *subject) asks(e *expression, name string) bool {
 		return s.mentions(e, recognise)
 	}
 	return slices.ContainsFunc(s.expressions, func(other *expression) bool { return s.mentions(other, recognise) })
-}
-
-func isIdent(e ast.Expr, name string) bool {
-	return e.Kind() == ast.IdentKind && strings.TrimPrefix(e.AsIdent(), ".") == name
 }
 
 func isNull(e ast.Expr) bool {

@@ -19,10 +19,8 @@ type access struct{ structure, field, key string }
 // anyKey stands for all keys of a map.
 const anyKey = "*"
 
-// lintOptionalFields reports fields of pods and of metadata that are read without a
-// test for their presence, if failurePolicy makes a refusal of that. A test
-// anywhere in the expression, the conditions or the variables counts, whatever
-// it is combined with: an author who tests a field knows that it is optional.
+// lintOptionalFields reports fields of pods and of metadata that are read without a test for their presence, if failurePolicy is
+// Fail. A test anywhere in the expression, the conditions or the variables counts: its author knows that the field is optional.
 func (s *subject) lintOptionalFields() {
 	if *s.spec.FailurePolicy != admissionregistrationv1.Fail || len(s.kinds) == 0 {
 		return
@@ -69,12 +67,7 @@ func (s *subject) optionalField(e *expression, checked typecheck.Checked, part a
 
 // optionalKey reports a key of a map, which may be absent itself.
 func (s *subject) optionalKey(e *expression, checked typecheck.Checked, part ast.Expr, a access, absent bool) {
-	var holder string
-	if part.Kind() == ast.SelectKind {
-		holder = unparse(checked, part.AsSelect().Operand())
-	} else {
-		holder = unparse(checked, part.AsCall().Args()[0])
-	}
+	holder := unparse(checked, mapOf(part))
 	what := "may be without key " + quoted(a.key)
 	if i := strings.LastIndexByte(holder, '.'); absent && i > 0 {
 		what = "may be absent or " + strings.TrimPrefix(what, "may be ")
@@ -154,8 +147,7 @@ func holder(c typecheck.Checked, e ast.Expr) (access, bool) {
 	return access{structure: t.Name, field: name}, true
 }
 
-// ofTemplate reports whether a part of an expression is the metadata of a pod
-// template. That has labels, which the workload selects its pods by.
+// ofTemplate reports whether a part of an expression is the metadata of a pod template, which always has labels.
 func ofTemplate(e ast.Expr) bool {
 	if e.Kind() != ast.SelectKind || e.AsSelect().FieldName() != "metadata" {
 		return false
@@ -164,26 +156,26 @@ func ofTemplate(e ast.Expr) bool {
 	return template.Kind() == ast.SelectKind && template.AsSelect().FieldName() == "template"
 }
 
-// holderOf returns the structure with the map that a part of an expression reads a key
-// of, and nil if that map is always there.
-func holderOf(c typecheck.Checked, part ast.Expr) *typecheck.Type {
-	of := func(e ast.Expr) *typecheck.Type {
-		if e.Kind() != ast.SelectKind || e.AsSelect().FieldName() == "labels" && ofTemplate(e.AsSelect().Operand()) {
-			return nil
-		}
-		return c.Structure(e.AsSelect().Operand())
-	}
+// mapOf returns the map that a part of an expression reads a key of.
+func mapOf(part ast.Expr) ast.Expr {
 	if part.Kind() == ast.SelectKind {
-		return of(part.AsSelect().Operand())
+		return part.AsSelect().Operand()
 	}
-	return of(part.AsCall().Args()[0])
+	return part.AsCall().Args()[0]
 }
 
-// ofObject reports whether a part of an expression may be of the object: other
-// variables of policies are no matter of the request.
+// holderOf returns the structure with the map that a part of an expression reads a key of, and nil if that map is always there.
+func holderOf(c typecheck.Checked, part ast.Expr) *typecheck.Type {
+	e := mapOf(part)
+	if e.Kind() != ast.SelectKind || e.AsSelect().FieldName() == "labels" && ofTemplate(e.AsSelect().Operand()) {
+		return nil
+	}
+	return c.Structure(e.AsSelect().Operand())
+}
+
+// ofObject reports whether a part of an expression may be of the object.
 func ofObject(e ast.Expr) bool {
-	r := root(e)
-	return r != plugincel.ParamsVarName && r != plugincel.NamespaceVarName && r != plugincel.RequestVarName
+	return !slices.Contains([]string{plugincel.ParamsVarName, plugincel.NamespaceVarName, plugincel.RequestVarName}, root(e))
 }
 
 // tests returns the fields and keys whose presence an expression tests.
@@ -230,8 +222,7 @@ func member(c typecheck.Checked, operand ast.Expr, name string) []access {
 	return nil
 }
 
-// known reports whether it is known which fields of a structure are there whatever
-// their author writes.
+// known reports whether it is known which fields of a structure are always there.
 func known(structure string) bool {
 	switch strings.TrimPrefix(structure, "core/v1.") {
 	case "meta/v1.ObjectMeta", "PodSpec", "Container", "EphemeralContainer", "EphemeralContainerCommon", "SecurityContext",
@@ -242,9 +233,8 @@ func known(structure string) bool {
 	}
 }
 
-// mayBeAbsent reports whether an optional field may be missing in a request that
-// policies see: neither the API server's defaults nor its own admission set it,
-// and its validation does not require it.
+// mayBeAbsent reports whether an optional field may be absent in a request to a policy: neither defaults nor admission plug-ins of
+// the API server set it, and its validation does not require it.
 func mayBeAbsent(t *typecheck.Type, name string) bool {
 	if t == nil || !known(t.Name) || !t.Fields[name].Optional {
 		return false

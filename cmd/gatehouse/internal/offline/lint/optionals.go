@@ -11,11 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
 )
 
-// lintOptionals reports functions of optional values that are called on others.
-//
-// Until cel-go 0.27, that is until Kubernetes 1.36, orValue and or of such a
-// value were the value itself. Since then they are an error when the policy is
-// evaluated, and no error when it is compiled.
+// lintOptionals reports functions of optional values that are called on others. Until cel-go 0.27 (Kubernetes 1.36) orValue and or
+// returned such a value. Since then they fail when the policy is evaluated, but not when it is compiled.
 func (s *subject) lintOptionals() {
 	for _, e := range s.expressions {
 		walk(e.plain.AST.Expr(), func(part ast.Expr) {
@@ -46,8 +43,7 @@ func optionalHint(target ast.Expr, written string) string {
 	return "write " + written[:dot] + ".?" + written[dot+1:]
 }
 
-// onPlainValue reports whether a part of an expression is a call of a function of
-// optional values on a value that is certainly none.
+// onPlainValue reports whether a part of an expression calls a function of optional values on a value that cannot be one.
 func onPlainValue(c typecheck.Checked, part ast.Expr) bool {
 	if part.Kind() != ast.CallKind || !part.AsCall().IsMemberFunction() {
 		return false
@@ -61,8 +57,7 @@ func onPlainValue(c typecheck.Checked, part ast.Expr) bool {
 	return t != nil && t.Kind() == types.DynKind && root(target) != "" && variableOf(target) == "" && !optionalChain(target)
 }
 
-// optionalChain reports whether a chain of fields and elements has one behind a
-// question mark in it: then it is an optional value, whatever is checked of it.
+// optionalChain reports whether a chain of fields and elements has an optional one, which makes all of it optional.
 func optionalChain(e ast.Expr) bool {
 	for {
 		switch {
@@ -76,9 +71,7 @@ func optionalChain(e ast.Expr) bool {
 	}
 }
 
-// orValueOf reports whether a part of an expression is reported by optionals.
-func orValueOf(e *expression, id int64) bool {
-	found := false
-	walk(e.plain.AST.Expr(), func(part ast.Expr) { found = found || part.ID() == id && onPlainValue(e.plain, part) })
-	return found
+// isOnPlainValue reports whether lintOptionals reports a part of an expression.
+func isOnPlainValue(e *expression, id int64) bool {
+	return contains(e.plain.AST.Expr(), func(part ast.Expr) bool { return part.ID() == id && onPlainValue(e.plain, part) })
 }

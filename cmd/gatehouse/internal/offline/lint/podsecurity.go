@@ -11,8 +11,8 @@ import (
 // are the newest that the library has.
 const newestStandard = 37
 
-// podSecurityVersion reports a version that is not known yet. Upstream takes it
-// for the newest that is, so that the policy would change with an update.
+// podSecurityVersion reports a version that is not known yet. Upstream uses the newest known one instead, so that an update would
+// change the policy.
 func podSecurityVersion(d document, spec *v1alpha1.PodSecurity) {
 	if spec == nil || spec.Version == "" {
 		return

@@ -24,8 +24,7 @@ type subject struct {
 	linter   *linter
 	spec     *admissionregistrationv1.ValidatingAdmissionPolicySpec
 	portable bool
-	// kinds are what the policy is about as far as it is known, and allKinds
-	// is true if there are no others.
+	// kinds are the known kinds that the policy matches. allKinds reports whether there are no others.
 	kinds    []typecheck.Kind
 	allKinds bool
 	// expressions are those that compile, in the order of the document but
@@ -33,8 +32,7 @@ type subject struct {
 	expressions []*expression
 	// broken is true if there are others.
 	broken bool
-	// unknown are the variables among the others. What reads them is checked as if
-	// they could be anything.
+	// unknown are the variables among the others, which may be of any type.
 	unknown []string
 }
 
@@ -58,8 +56,7 @@ type expression struct {
 	path   *field.Path
 	text   string
 	parsed *cel.Ast
-	// plain is the expression checked as the API server compiles it, with objects
-	// of any type, and kinds for each kind of the subject.
+	// plain is the expression checked with objects of any type, as the API server does, and kinds that for each kind.
 	plain typecheck.Checked
 	kinds []typecheck.Checked
 }
@@ -186,8 +183,7 @@ func (s *subject) report(code Code, e *expression, hint, format string, args ...
 	s.warn(code, e.path, hint, "%s "+format, append([]any{quoted(strings.Join(strings.Fields(e.text), " "))}, args...)...)
 }
 
-// excerpt returns a line of an expression in quotes, cut to a length that a diagnostic can
-// hold, with the character at the column in it.
+// excerpt returns a line of an expression in quotes, shortened around the column.
 func excerpt(line string, column int) string {
 	const before = 50 // characters, of the 80 that are shown
 	runes := []rune(line)
@@ -200,6 +196,20 @@ func excerpt(line string, column int) string {
 // walk visits all parts of an expression, outer ones first.
 func walk(e ast.Expr, visit func(ast.Expr)) {
 	ast.PreOrderVisit(e, ast.NewExprVisitor(visit))
+}
+
+// contains reports whether an expression has a part that the function recognises.
+func contains(e ast.Expr, recognise func(ast.Expr) bool) bool { return first(e, recognise) != nil }
+
+// first returns the first part of an expression that the function recognises, outer ones first, or nil.
+func first(e ast.Expr, recognise func(ast.Expr) bool) ast.Expr {
+	var out ast.Expr
+	walk(e, func(part ast.Expr) {
+		if out == nil && recognise(part) {
+			out = part
+		}
+	})
+	return out
 }
 
 // unparse returns a part of an expression as it may be written.
@@ -216,17 +226,25 @@ func unparse(c typecheck.Checked, e ast.Expr) string {
 func root(e ast.Expr) string {
 	for {
 		switch {
-		case e.Kind() == ast.IdentKind:
-			return strings.TrimPrefix(e.AsIdent(), ".")
 		case e.Kind() == ast.SelectKind:
 			e = e.AsSelect().Operand()
 		case isCall(e, operators.Index), isCall(e, operators.OptIndex), isCall(e, operators.OptSelect):
 			e = e.AsCall().Args()[0]
 		default:
-			return ""
+			return ident(e)
 		}
 	}
 }
+
+// ident returns the name of a variable, and "" for anything else.
+func ident(e ast.Expr) string {
+	if e.Kind() != ast.IdentKind {
+		return ""
+	}
+	return strings.TrimPrefix(e.AsIdent(), ".")
+}
+
+func isIdent(e ast.Expr, name string) bool { return ident(e) == name }
 
 func isCall(e ast.Expr, function string) bool {
 	return e.Kind() == ast.CallKind && e.AsCall().FunctionName() == function
@@ -244,28 +262,22 @@ func literal(e ast.Expr) (string, bool) {
 // path returns a chain of fields from a variable, "request.kind.kind", and "" for
 // anything else.
 func path(e ast.Expr) string {
-	switch e.Kind() {
-	case ast.IdentKind:
-		return strings.TrimPrefix(e.AsIdent(), ".")
-	case ast.SelectKind:
-		selected := e.AsSelect()
-		if before := path(selected.Operand()); before != "" && !selected.IsTestOnly() {
-			return before + "." + selected.FieldName()
-		}
-		return ""
-	case ast.CallKind, ast.ComprehensionKind, ast.ListKind, ast.LiteralKind, ast.MapKind, ast.StructKind, ast.UnspecifiedExprKind:
-		return ""
-	default:
+	if e.Kind() != ast.SelectKind {
+		return ident(e)
+	}
+	before := path(e.AsSelect().Operand())
+	if before == "" || e.AsSelect().IsTestOnly() {
 		return ""
 	}
+	return before + "." + e.AsSelect().FieldName()
 }
 
 // operations returns those that the policy is about.
-func (s *subject) operations() []admissionregistrationv1.OperationType {
+func (s *subject) operations() []operation {
 	if s.spec.MatchConstraints == nil {
 		return nil
 	}
-	var out []admissionregistrationv1.OperationType
+	var out []operation
 	for i := range s.spec.MatchConstraints.ResourceRules {
 		for _, operation := range s.spec.MatchConstraints.ResourceRules[i].Operations {
 			if operation == admissionregistrationv1.OperationAll {
@@ -279,8 +291,8 @@ func (s *subject) operations() []admissionregistrationv1.OperationType {
 	return out
 }
 
-func allOperations() []admissionregistrationv1.OperationType {
-	return []admissionregistrationv1.OperationType{
+func allOperations() []operation {
+	return []operation{
 		admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect,
 	}
 }
@@ -292,23 +304,16 @@ func (e *expression) isPrerequisite() bool { return e.role == condition || e.rol
 // mentions reports whether an expression, a condition or a variable has a part
 // that the function recognises.
 func (s *subject) mentions(e *expression, recognise func(ast.Expr) bool) bool {
-	found := false
-	for _, other := range s.expressions {
-		if other == e || other.isPrerequisite() {
-			walk(other.plain.AST.Expr(), func(part ast.Expr) { found = found || recognise(part) })
-		}
-	}
-	return found
+	return slices.ContainsFunc(s.expressions, func(other *expression) bool {
+		return (other == e || other.isPrerequisite()) && contains(other.plain.AST.Expr(), recognise)
+	})
 }
 
 // variableOf returns the name of a variable of the policy that a part of an expression
 // is, and "".
 func variableOf(e ast.Expr) string {
-	if e.Kind() != ast.SelectKind {
+	if e.Kind() != ast.SelectKind || !isIdent(e.AsSelect().Operand(), plugincel.VariableVarName) {
 		return ""
 	}
-	if o := e.AsSelect().Operand(); o.Kind() == ast.IdentKind && strings.TrimPrefix(o.AsIdent(), ".") == plugincel.VariableVarName {
-		return e.AsSelect().FieldName()
-	}
-	return ""
+	return e.AsSelect().FieldName()
 }

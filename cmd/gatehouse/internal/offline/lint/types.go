@@ -26,12 +26,9 @@ type issue struct {
 	structures bool
 }
 
-// lintTypes reports where expressions do not fit the schemas of the kinds that the
-// policy is about.
-//
-// A policy about several kinds may tell them apart itself. So what is wrong for
-// some of them only is reported if nothing in the expression, the conditions and
-// the variables asks for the kind or for the presence of a field.
+// lintTypes reports where expressions do not fit the schemas of the kinds that the policy matches. A policy may distinguish kinds
+// itself: an error for some of them is reported only if nothing in the expression, the conditions and the variables tests the kind
+// or the presence of a field.
 func (s *subject) lintTypes() {
 	for _, e := range s.expressions {
 		var issues []*issue
@@ -50,7 +47,7 @@ func (s *subject) lintTypes() {
 		separatesKinds := len(issues) > 0 && s.mentions(e, distinguishesKinds)
 		for _, found := range issues {
 			everywhere := s.allKinds && wrong[found.part] == len(s.kinds)
-			if !everywhere && (separatesKinds || found.presence) || found.structures || orValueOf(e, found.part) {
+			if !everywhere && (separatesKinds || found.presence) || found.structures || isOnPlainValue(e, found.part) {
 				continue
 			}
 			s.reportAt(Type, e, found.part, found.hint, "for %s: %s", strings.Join(found.kinds, ", "), found.message)
@@ -68,50 +65,44 @@ func explain(checked typecheck.Checked, err *common.Error) issue {
 		return out
 	}
 	out.message = "there is no field " + quoted(name[1])
-	walk(checked.AST.Expr(), func(part ast.Expr) {
-		if part.ID() != err.ExprID {
-			return
-		}
-		var operand ast.Expr
-		switch {
-		case part.Kind() == ast.SelectKind:
-			operand, out.presence = part.AsSelect().Operand(), part.AsSelect().IsTestOnly()
-		case isCall(part, operators.OptSelect):
-			operand, out.presence = part.AsCall().Args()[0], true
-		default:
-			return
-		}
-		if structure := checked.Structure(operand); structure != nil {
-			out.message += " in " + structure.Name
-			out.hint = diagnostic.DidYouMean(name[1], structure.FieldNames()...)
-		}
-	})
+	part := first(checked.AST.Expr(), func(part ast.Expr) bool { return part.ID() == err.ExprID })
+	var operand ast.Expr
+	switch {
+	case part == nil:
+		return out
+	case part.Kind() == ast.SelectKind:
+		operand, out.presence = part.AsSelect().Operand(), part.AsSelect().IsTestOnly()
+	case isCall(part, operators.OptSelect):
+		operand, out.presence = part.AsCall().Args()[0], true
+	default:
+		return out
+	}
+	if structure := checked.Structure(operand); structure != nil {
+		out.message += " in " + structure.Name
+		out.hint = diagnostic.DidYouMean(name[1], structure.FieldNames()...)
+	}
 	return out
 }
 
-// mixesStructures reports whether a part of an expression is one that takes maps
-// and lists of any kind, and is given a structure.
+// mixesStructures reports whether a part of an expression takes maps and lists of any kind, and is given a structure.
 func mixesStructures(checked typecheck.Checked, id int64) bool {
-	found := false
-	walk(checked.AST.Expr(), func(part ast.Expr) {
-		switch {
-		case part.ID() != id:
-		case part.Kind() == ast.ComprehensionKind:
-			found = found || hasStructure(checked, part.AsComprehension().IterRange())
-		case part.Kind() == ast.CallKind:
-			call := part.AsCall()
-			of := call.Args()
-			if call.IsMemberFunction() {
-				of = append(slices.Clone(of), call.Target())
-			}
-			switch call.FunctionName() {
-			case operators.Add, operators.Conditional, operators.Equals, operators.NotEquals, operators.In, operators.Index, operators.OptIndex,
-				"orValue", "or", "size":
-				found = found || slices.ContainsFunc(of, func(e ast.Expr) bool { return hasStructure(checked, e) })
-			}
-		}
-	})
-	return found
+	part := first(checked.AST.Expr(), func(part ast.Expr) bool { return part.ID() == id })
+	switch {
+	case part == nil:
+		return false
+	case part.Kind() == ast.ComprehensionKind:
+		return hasStructure(checked, part.AsComprehension().IterRange())
+	case part.Kind() != ast.CallKind:
+		return false
+	}
+	call := part.AsCall()
+	switch call.FunctionName() {
+	case operators.Add, operators.Conditional, operators.Equals, operators.NotEquals, operators.In, operators.Index, operators.OptIndex,
+		"orValue", "or", "size":
+		return call.IsMemberFunction() && hasStructure(checked, call.Target()) ||
+			slices.ContainsFunc(call.Args(), func(e ast.Expr) bool { return hasStructure(checked, e) })
+	}
+	return false
 }
 
 func hasStructure(checked typecheck.Checked, e ast.Expr) bool {

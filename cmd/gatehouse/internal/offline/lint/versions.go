@@ -11,33 +11,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
 )
 
-// The minor versions of Kubernetes 1 whose functions are compared: those that are
-// supported while 1.37 is the latest, and the one that follows.
+// The minor versions of Kubernetes whose functions are compared: those supported while 1.37 is the latest, and the next one.
 const (
 	oldestServer = 35
 	newestServer = 38
 )
 
-// versions are the environments in which API servers compile expressions that
-// are new to them, made when they are asked for. That of a server of a version is
-// the one of the version before, so that the server can be rolled back.
-type versions struct {
-	environments [newestServer - oldestServer + 1]*cel.Env
-}
-
-// all returns the environments, the oldest first.
-func (v *versions) all() ([]*cel.Env, error) {
-	for i := range v.environments {
-		if v.environments[i] != nil {
-			continue
-		}
-		set, err := typecheck.Environment(version.MajorMinor(1, uint(oldestServer+i-1)))
+// newEnvironments returns the environments in which API servers compile new expressions, the oldest first. A server uses that of
+// the version before, so that it can be rolled back.
+func newEnvironments() ([]*cel.Env, error) {
+	var all []*cel.Env
+	for minor := oldestServer; minor <= newestServer; minor++ {
+		set, err := typecheck.Environment(version.MajorMinor(1, uint(minor-1)))
 		if err != nil {
 			return nil, err
 		}
-		v.environments[i] = set.NewExpressionsEnv()
+		all = append(all, set.NewExpressionsEnv())
 	}
-	return v.environments[:], nil
+	return all, nil
 }
 
 // lintPortability reports expressions that call functions that API servers of some
@@ -46,7 +37,7 @@ func (s *subject) lintPortability() {
 	if !s.portable {
 		return
 	}
-	environments, err := s.linter.versions.all()
+	environments, err := s.linter.environments()
 	if err != nil {
 		return // The library does not know one of the versions.
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"gomodules.xyz/jsonpatch/v2"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -110,9 +111,21 @@ func workloads(t testing.TB) *Workloads {
 	return w
 }
 
+// tryParse returns the errors of a file's objects as an error.
+func tryParse(name string, data []byte, w *Workloads) (*File, error) {
+	f := Read(name, data, w)
+	var found diagnostic.List
+	for _, o := range f.Objects {
+		if o.Unreadable != nil {
+			found = append(found, *o.Unreadable)
+		}
+	}
+	return f, found.Err()
+}
+
 func parse(t testing.TB, data []byte) *File {
 	t.Helper()
-	f, err := Parse("app.yaml", data, workloads(t))
+	f, err := tryParse("app.yaml", data, workloads(t))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, data)
 	}

@@ -31,26 +31,8 @@ type File struct {
 	documents []*document
 }
 
-// Parse reads a file: YAML documents, JSON values, or both. Documents without
-// content are passed over. The text is kept and must not be changed.
-//
-// The error is a finding.List with every document that cannot be read.
-func Parse(name string, data []byte, workloads *Workloads) (*File, error) {
-	f := Read(name, data, workloads)
-	var found diagnostic.List
-	for _, o := range f.Objects {
-		if o.Unreadable != nil {
-			found = append(found, *o.Unreadable)
-		}
-	}
-	if len(found) > 0 {
-		return nil, found
-	}
-	return f, nil
-}
-
-// Read is Parse for somebody who changes nothing: a document that cannot be read
-// is among the objects, in its place, and does not hide the others.
+// Read reads a file: YAML documents, JSON values, or both. Documents without content are skipped. A document that cannot be
+// read is an object with Unreadable. The text is kept and must not be changed.
 func Read(name string, data []byte, workloads *Workloads) *File {
 	f := &File{Name: name, data: data}
 	chunks, err := split(data)

@@ -14,19 +14,12 @@ import (
 // textMaps are the members of metadata from text to text.
 func textMaps() []string { return []string{"annotations", "labels"} }
 
-// NotTexts finds labels and annotations of pods and namespaces that are no texts:
-// the API server takes nothing else, and whoever looks one up would take another
-// kind of value for none.
-func (f *File) NotTexts() diagnostic.List {
-	var found diagnostic.List
-	for _, o := range f.Objects {
-		found = append(found, o.NotTexts()...)
+// Errors returns what keeps the object from being judged as it is written: its document cannot be read, or labels or annotations
+// of a pod or namespace are not strings. The API server takes nothing else, and a look-up would take another value for none.
+func (o *Object) Errors() diagnostic.List {
+	if o.Unreadable != nil {
+		return diagnostic.List{*o.Unreadable}
 	}
-	return found
-}
-
-// NotTexts is that of a File for one object.
-func (o *Object) NotTexts() diagnostic.List {
 	metadata := o.pod.Get("metadata")
 	if o.isNamespace() {
 		metadata = o.value.Get("metadata")
@@ -82,7 +75,7 @@ func (o *Object) isNamespace() bool { return o.apiVersion == "v1" && o.Kind == "
 // AsNamespace is the object as a namespace as it will be created. False means
 // that it is something else, or nothing that can be created.
 func (o *Object) AsNamespace() (*corev1.Namespace, bool) {
-	if !o.isNamespace() || o.Name == "" || len(o.NotTexts()) > 0 {
+	if !o.isNamespace() || o.Name == "" || len(o.Errors()) > 0 {
 		return nil, false
 	}
 	texts := func(name string) map[string]string {

@@ -175,8 +175,8 @@ func TestMisplaced(t *testing.T) {
 	}
 }
 
-// TestNotTexts are labels and annotations that the API server would not take.
-func TestNotTexts(t *testing.T) {
+// TestNotStrings has labels and annotations that the API server would not take.
+func TestNotStrings(t *testing.T) {
 	t.Parallel()
 	const text = `apiVersion: apps/v1
 kind: Deployment
@@ -207,7 +207,11 @@ app.yaml#1: Deployment/a: spec.template.metadata.labels.d: "true" is a boolean, 
 app.yaml#2: Pod/b: items[0].metadata.annotations: is a list, expected a mapping
 app.yaml#2: Pod/b: items[0].metadata.labels.x: is a mapping, expected a string
 app.yaml#3: Namespace/c: metadata.labels.e: "1.5" is a number, expected a string (hint: put it in quotes)`
-	if got := parse(t, []byte(text)).NotTexts().Error(); got != want {
+	var found diagnostic.List
+	for _, o := range parse(t, []byte(text)).Objects {
+		found = append(found, o.Errors()...)
+	}
+	if got := found.Error(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -306,7 +310,7 @@ func TestUnreadable(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Parse("app.yaml", []byte(tt.text), workloads(t))
+			_, err := tryParse("app.yaml", []byte(tt.text), workloads(t))
 			var list diagnostic.List
 			if !errors.As(err, &list) || !strings.HasPrefix(err.Error(), tt.want) {
 				t.Errorf("got  %v\nwant %s", err, tt.want)
@@ -322,7 +326,7 @@ func TestUntouched(t *testing.T) {
 		"", "\n\n", "---\n---\n...\n", "# only\r\n# comments", "\ufeff---\r\n", "text", "- a\n- b", "a: 1\na: 2\n",
 		"%YAML 1.1\n--- # x\na: b\n", "a: |\n  {{ .x }}\n--- >\n folded\n", "{\"a\":1}{\"b\":2} {\"c\":3}\n",
 	} {
-		f, err := Parse("app.yaml", []byte(text), workloads(t))
+		f, err := tryParse("app.yaml", []byte(text), workloads(t))
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
@@ -399,7 +403,7 @@ func TestRead(t *testing.T) {
 			if !slices.Equal(got, c.want) {
 				t.Errorf("got\n%q\nwant\n%q", got, c.want)
 			}
-			if _, err := Parse("a.yaml", []byte(c.text), workloads(t)); (err != nil) != unreadable {
+			if _, err := tryParse("a.yaml", []byte(c.text), workloads(t)); (err != nil) != unreadable {
 				t.Errorf("Parse says: %v", err)
 			}
 		})

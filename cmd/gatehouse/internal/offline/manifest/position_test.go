@@ -50,7 +50,7 @@ items:
 		t.Fatal(err)
 	}
 	text := strings.Replace(file, "# a comment\n", "", 1)
-	parsed, err := Parse("file.yaml", []byte(text), workloads)
+	parsed, err := tryParse("file.yaml", []byte(text), workloads)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestJSON(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			file, err := Parse("file.json", []byte(c.document), workloads)
+			file, err := tryParse("file.json", []byte(c.document), workloads)
 			if err != nil {
 				t.Fatal(err)
 			}

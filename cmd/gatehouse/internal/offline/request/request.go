@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -130,6 +133,26 @@ func (r *Resources) Build(s Spec) (admission.Request, error) {
 		req.Options.Raw = options(s.Operation, s.DryRun)
 	}
 	return req, nil
+}
+
+// WithGroups returns a user with the groups that the API server adds, each once.
+func WithGroups(u authenticationv1.UserInfo) authenticationv1.UserInfo {
+	groups := slices.Clone(u.Groups)
+	if namespace, name, err := serviceaccount.SplitUsername(u.Username); err == nil && name != "" {
+		groups = append(groups, serviceaccount.MakeGroupNames(namespace)...)
+	}
+	if u.Username == user.Anonymous {
+		groups = append(groups, user.AllUnauthenticated)
+	} else {
+		groups = append(groups, user.AllAuthenticated)
+	}
+	u.Groups = nil
+	for _, group := range groups {
+		if !slices.Contains(u.Groups, group) {
+			u.Groups = append(u.Groups, group)
+		}
+	}
+	return u
 }
 
 // operation is what is asked for.

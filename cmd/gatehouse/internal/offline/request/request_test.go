@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -232,6 +233,29 @@ func TestBuildRefuses(t *testing.T) {
 			_, err := resources.Build(c.spec)
 			if err == nil || err.Error() != c.want {
 				t.Errorf("got %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+// TestWithGroups adds the groups that the API server would add.
+func TestWithGroups(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		username string
+		groups   []string
+		want     []string
+	}{
+		"a name":          {"jane", nil, []string{"system:authenticated"}},
+		"groups":          {"jane", []string{"dev", "system:authenticated", "dev"}, []string{"dev", "system:authenticated"}},
+		"anonymous":       {"system:anonymous", nil, []string{"system:unauthenticated"}},
+		"service account": {"system:serviceaccount:shop:web", nil, []string{"system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"}},
+		"nearly one":      {"system:serviceaccount:shop", nil, []string{"system:authenticated"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if u := WithGroups(authenticationv1.UserInfo{Username: c.username, Groups: c.groups}); u.Username != c.username || !slices.Equal(u.Groups, c.want) {
+				t.Errorf("got %+v, want %q", u, c.want)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package testrunner
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -12,21 +13,40 @@ const (
 	upstreamKind = "ValidatingAdmissionPolicy"
 )
 
-// About are the policies that a test is about, as it names them: by name, or as
-// kind/name. Nil stands for all. It never changes.
+// policyRules are the rules that a policy has.
+type policyRules struct {
+	kind, name                    string
+	validations, auditAnnotations int
+	podSecurity                   bool
+}
+
+// policiesOf returns the policies of a configuration, by kind and name.
+func policiesOf(spec *policy.Spec) []policyRules {
+	var all []policyRules
+	for i := range spec.AdmissionPolicies {
+		p := &spec.AdmissionPolicies[i]
+		all = append(all, policyRules{ownKind, p.Name, len(p.Spec.Validations), len(p.Spec.AuditAnnotations), p.Spec.PodSecurity != nil})
+	}
+	for i := range spec.Policies {
+		p := &spec.Policies[i]
+		all = append(all, policyRules{upstreamKind, p.Name, len(p.Spec.Validations), len(p.Spec.AuditAnnotations), false})
+	}
+	slices.SortStableFunc(all, func(a, b policyRules) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) })
+	return all
+}
+
+// About selects the policies that a test is about, by name or as kind/name. Nil selects all. It is immutable.
 type About struct {
 	names []string
 }
 
-// Policy reports whether the test is about a policy.
+// Policy reports whether a policy is selected.
 func (a *About) Policy(kind, name string) bool {
 	return a == nil || slices.Contains(a.names, name) || slices.Contains(a.names, kind+"/"+name)
 }
 
-// Of are, of a configuration, the policies that the test is about, and their
-// bindings. What else there is stays, and nothing of spec is changed: an
-// exception from other policies does nothing.
-func (a *About) Of(spec policy.Spec) policy.Spec {
+// Select returns the configuration with the selected policies and their bindings alone.
+func (a *About) Select(spec policy.Spec) policy.Spec {
 	if a == nil {
 		return spec
 	}
@@ -39,7 +59,7 @@ func (a *About) Of(spec policy.Spec) policy.Spec {
 	return spec
 }
 
-// kept are the elements of a list that a test is about, in another list.
+// kept returns a copy of a list with the elements for which is returns true.
 func kept[T any](all []T, is func(*T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !is(&one) })
 }

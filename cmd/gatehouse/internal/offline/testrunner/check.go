@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,8 +12,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
@@ -50,8 +47,9 @@ func (d *document) readCase(i int, names map[string]int) {
 		Object:    d.object(c.Field, "object", written.Object, written.ObjectFile),
 		OldObject: d.object(c.Field, "oldObject", written.OldObject, written.OldObjectFile),
 		Operation: written.Operation, Namespace: written.Namespace, Name: written.ObjectName,
-		User: who(written.User), SubResource: written.SubResource,
+		SubResource: written.SubResource,
 	}
+	c.Spec.User = request.WithGroups(*cmp.Or(written.User, &authenticationv1.UserInfo{Username: "gatehouse-test"}))
 	if written.Options != nil {
 		c.Spec.Options = written.Options.Raw
 	}
@@ -67,39 +65,11 @@ func (d *document) readCase(i int, names map[string]int) {
 	d.cases = append(d.cases, c)
 }
 
-// someone asks where a case does not say who.
-const someone = "gatehouse-test"
-
-// who is who asks, in the groups that the API server puts everybody into.
-func who(written *authenticationv1.UserInfo) authenticationv1.UserInfo {
-	u := authenticationv1.UserInfo{Username: someone}
-	if written != nil {
-		u = *written
-	}
-	groups := slices.Clone(u.Groups)
-	if namespace, name, err := serviceaccount.SplitUsername(u.Username); err == nil && name != "" {
-		groups = append(groups, serviceaccount.MakeGroupNames(namespace)...)
-	}
-	if u.Username == user.Anonymous {
-		groups = append(groups, user.AllUnauthenticated)
-	} else {
-		groups = append(groups, user.AllAuthenticated)
-	}
-	u.Groups = nil
-	for _, group := range groups {
-		if !slices.Contains(u.Groups, group) {
-			u.Groups = append(u.Groups, group)
-		}
-	}
-	return u
-}
-
 func notAllowed(value string, allowed []string) string {
 	return fmt.Sprintf("%q is not allowed; allowed are %s", strict.Cut(value, mostShown), strings.Join(allowed, ", "))
 }
 
-// object is the text of an object that is written in the document or in a file.
-// It is nil if there is none.
+// object returns an object that is written in the document or in a file, or nil.
 func (d *document) object(field, name string, written *runtime.RawExtension, file string) []byte {
 	inline := field + "." + name
 	switch {
@@ -140,8 +110,7 @@ func (d *document) object(field, name string, written *runtime.RawExtension, fil
 	return text
 }
 
-// expectation checks that an expectation says something, and something that can
-// come true, and fills in the verdict.
+// expectation checks that an expectation can fail and can come true, and fills in the verdict.
 func (d *document) expectation(field string, e *v1alpha1.TestExpectation) {
 	verdicts := []string{string(v1alpha1.TestAllowed), string(v1alpha1.TestDenied), string(v1alpha1.TestCouldNotTell)}
 	if v := string(e.Verdict); v != "" && !slices.Contains(verdicts, v) {
@@ -199,6 +168,3 @@ func (d *document) exceptions(field string, names []string) {
 		seen[name] = true
 	}
 }
-
-// sorted are the keys of a map in order.
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

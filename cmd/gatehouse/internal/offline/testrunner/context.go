@@ -23,15 +23,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// Context are the objects that a test brings along. It never changes.
+// Context are the objects of a test. It is immutable.
 type Context struct {
 	namespaces map[string]*corev1.Namespace
 	objects    map[schema.GroupVersionKind][]*unstructured.Unstructured
-	// scopes is whether the kinds of the CustomResourceDefinitions are in namespaces.
+	// scopes has for each CustomResourceDefinition whether it is namespaced.
 	scopes map[schema.GroupKind]bool
 }
 
-// readContext reads the objects that the test brings along.
+// readContext reads the objects of the test.
 func (d *document) readContext() {
 	if len(d.test.Context) == 0 {
 		return
@@ -90,8 +90,7 @@ func (d *document) contextObject(field string, raw []byte) {
 			}
 			return
 		}
-		// The API server sets this label on every namespace.
-		n.Labels = withLabel(n.Labels, corev1.LabelMetadataName, n.Name)
+		metav1.SetMetaDataLabel(&n.ObjectMeta, corev1.LabelMetadataName, n.Name) // as the API server does
 		object.SetLabels(n.Labels)
 		d.context.namespaces[n.Name] = n
 	}
@@ -101,33 +100,24 @@ func (d *document) contextObject(field string, raw []byte) {
 	d.context.objects[gvk] = append(d.context.objects[gvk], object)
 }
 
-func withLabel(all map[string]string, name, value string) map[string]string {
-	if all == nil {
-		all = map[string]string{}
-	}
-	all[name] = value
-	return all
-}
-
 // same reports whether two objects of a kind are one.
 func same(a, b *unstructured.Unstructured) bool {
 	return a.GetName() == b.GetName() && a.GetNamespace() == b.GetNamespace()
 }
 
-// Over is the context laid over that of a configuration.
+// Over returns the objects of a configuration with those of the context laid over them.
 func (c *Context) Over(objects policy.Objects, configMaps sidecar.ConfigMaps) *Objects {
 	return &Objects{Objects: objects, configMaps: configMaps, context: c}
 }
 
-// Objects are those of a configuration and those that a test brings along, which
-// come first. They are safe for concurrent use if those of the configuration are.
+// Objects are those of a test and those of a configuration. They are safe for concurrent use if the latter are.
 type Objects struct {
 	policy.Objects
 	configMaps sidecar.ConfigMaps
 	context    *Context
 }
 
-// Namespace is the namespace of that name.
+// Namespace returns the namespace of that name.
 func (o *Objects) Namespace(name string) (*corev1.Namespace, bool) {
 	if n, ok := o.context.namespaces[name]; ok {
 		return n, true
@@ -135,9 +125,8 @@ func (o *Objects) Namespace(name string) (*corev1.Namespace, bool) {
 	return o.Objects.Namespace(name)
 }
 
-// Namespaced reports whether objects of a kind are in namespaces. For kinds that
-// Kubernetes does not have, what the test brings along says it: their
-// CustomResourceDefinition, or else their objects.
+// Namespaced reports whether objects of a kind are namespaced. Of custom resources the test decides: by their
+// CustomResourceDefinition, or else by their objects.
 func (o *Objects) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	if namespaced, defined := o.context.scopes[gvk.GroupKind()]; defined {
 		return namespaced, nil
@@ -149,18 +138,25 @@ func (o *Objects) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	return o.Objects.Namespaced(gvk)
 }
 
-// Get is the object of that kind, namespace and name, or nil.
-func (o *Objects) Get(gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+// find returns an object of the test, or nil.
+func (o *Objects) find(gvk schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
 	for _, u := range o.context.objects[gvk] {
 		if u.GetNamespace() == namespace && u.GetName() == name {
-			return u, nil
+			return u
 		}
+	}
+	return nil
+}
+
+// Get returns the object of that kind, namespace and name, or nil.
+func (o *Objects) Get(gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	if u := o.find(gvk, namespace, name); u != nil {
+		return u, nil
 	}
 	return o.Objects.Get(gvk, namespace, name)
 }
 
-// List are the objects of that kind in the namespace that the selector matches,
-// sorted by name.
+// List returns the objects of that kind in the namespace that the selector matches, sorted by name.
 func (o *Objects) List(gvk schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
 	below, err := o.Objects.List(gvk, namespace, selector)
 	if err != nil {
@@ -173,7 +169,7 @@ func (o *Objects) List(gvk schema.GroupVersionKind, namespace string, selector l
 		}
 	}
 	for _, u := range below {
-		if !slices.ContainsFunc(o.context.objects[gvk], func(own *unstructured.Unstructured) bool { return same(own, u) }) {
+		if o.find(gvk, u.GetNamespace(), u.GetName()) == nil {
 			list = append(list, u)
 		}
 	}
@@ -181,13 +177,11 @@ func (o *Objects) List(gvk schema.GroupVersionKind, namespace string, selector l
 	return list, nil
 }
 
-// ConfigMapData is the data of a ConfigMap.
+// ConfigMapData returns the data of a ConfigMap.
 func (o *Objects) ConfigMapData(namespace, name string) (map[string]string, bool) {
-	for _, u := range o.context.objects[corev1.SchemeGroupVersion.WithKind("ConfigMap")] {
-		if u.GetNamespace() == namespace && u.GetName() == name {
-			data, _, err := unstructured.NestedStringMap(u.Object, "data")
-			return data, err == nil
-		}
+	if u := o.find(corev1.SchemeGroupVersion.WithKind("ConfigMap"), namespace, name); u != nil {
+		data, _, err := unstructured.NestedStringMap(u.Object, "data")
+		return data, err == nil
 	}
 	if o.configMaps == nil {
 		return nil, false

@@ -1,37 +1,33 @@
 package testrunner
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// RuleCoverage is how often cases have seen a rule kept and violated.
+// RuleCoverage is how often cases have seen a rule pass and violated.
 type RuleCoverage struct {
 	// Kind and Policy are those of the policy.
 	Kind   string `json:"kind"`
 	Policy string `json:"policy"`
-	// Rule is as answers name it, but podSecurity as a whole: its checks are
-	// upstream's, and what a policy decides is which of them hold.
+	// Rule is the rule as answers name it. podSecurity is one rule.
 	Rule string `json:"rule"`
-	// Passed and Violated are numbers of cases. One case can be both: of a
-	// workload, say, one of whose templates violates the rule. A violation that
-	// an exception lets pass counts, one that could not be evaluated does not.
+	// Passed and Violated are numbers of cases. One case can be both, such as a workload with two templates. A violation that
+	// an exception exempts counts, an evaluation that failed does not.
 	Passed   int `json:"passed"`
 	Violated int `json:"violated"`
 }
 
-// Covered reports whether the rule has been seen to say yes and to say no: one that
-// was not may be always true, or always false.
+// Covered reports whether the rule was seen to pass and violated.
 func (r *RuleCoverage) Covered() bool { return r.Passed > 0 && r.Violated > 0 }
 
 // Coverage is that of all rules.
 type Coverage []RuleCoverage
 
-// Covered is the number of rules that are covered.
+// Covered returns the number of rules that are covered.
 func (c Coverage) Covered() int {
 	n := 0
 	for i := range c {
@@ -42,43 +38,35 @@ func (c Coverage) Covered() int {
 	return n
 }
 
-// Reaches reports whether at least this percentage of the rules is covered. Of no
-// rules every percentage is.
+// Reaches reports whether at least this percentage of the rules is covered.
 func (c Coverage) Reaches(percent int) bool { return 100*c.Covered() >= percent*len(c) }
 
 // podSecurity is the name of that rule.
 const podSecurity = "podSecurity"
 
-// ruleKey is what only one rule has.
+// ruleKey identifies a rule.
 type ruleKey struct{ kind, policy, rule string }
 
-// NewCoverage counts, for every rule of the policies that the tests of the
-// results are about, what the evaluations of each case say. The order is that of
-// kinds, names and rules.
+// NewCoverage counts, for every rule of the policies that the tests of the results are about, the evaluations of each case. It
+// is sorted by kinds, names and rules.
 func NewCoverage(spec *policy.Spec, results []Result) Coverage {
 	c := Coverage{}
 	at := map[ruleKey]int{}
-	about := tested(results)
-	add := func(kind, name, rule string) {
-		if !about(kind, name) {
-			return
+	tested := testedBy(results)
+	for _, p := range policiesOf(spec) {
+		if !tested(p.kind, p.name) {
+			continue
 		}
-		at[ruleKey{kind, name, rule}] = len(c)
-		c = append(c, RuleCoverage{Kind: kind, Policy: name, Rule: rule})
-	}
-	for i := range spec.AdmissionPolicies {
-		p := &spec.AdmissionPolicies[i]
-		if p.Spec.PodSecurity != nil {
-			add(ownKind, p.Name, podSecurity)
+		var rules []string
+		if p.podSecurity {
+			rules = append(rules, podSecurity)
 		}
-		for rule := range p.Spec.Validations {
-			add(ownKind, p.Name, fmt.Sprintf("validations[%d]", rule))
+		for i := range p.validations {
+			rules = append(rules, strict.Element("validations", i))
 		}
-	}
-	for i := range spec.Policies {
-		p := &spec.Policies[i]
-		for rule := range p.Spec.Validations {
-			add(upstreamKind, p.Name, fmt.Sprintf("validations[%d]", rule))
+		for _, rule := range rules {
+			at[ruleKey{p.kind, p.name, rule}] = len(c)
+			c = append(c, RuleCoverage{Kind: p.kind, Policy: p.name, Rule: rule})
 		}
 	}
 	for i := range results {
@@ -93,14 +81,11 @@ func NewCoverage(spec *policy.Spec, results []Result) Coverage {
 			}
 		}
 	}
-	slices.SortStableFunc(c, func(a, b RuleCoverage) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Policy, b.Policy))
-	})
 	return c
 }
 
-// tested tells of which policies the tests of the results are.
-func tested(results []Result) func(kind, name string) bool {
+// testedBy returns what reports whether a test of the results is about a policy.
+func testedBy(results []Result) func(kind, name string) bool {
 	var all []*About
 	for i := range results {
 		if about := results[i].Case.About; !slices.Contains(all, about) {
@@ -112,30 +97,23 @@ func tested(results []Result) func(kind, name string) bool {
 	}
 }
 
-// Untested are the policies that none of the tests of the results is about, as
-// kind and name, in the order of these. Their rules are not in the coverage.
+// Untested returns the policies that none of the tests of the results is about, as kind and name. Their rules are not in the
+// coverage.
 func Untested(spec *policy.Spec, results []Result) []string {
-	about := tested(results)
+	tested := testedBy(results)
 	var all []string
-	add := func(kind, name string) {
-		if !about(kind, name) {
-			all = append(all, kind+" "+name)
+	for _, p := range policiesOf(spec) {
+		if !tested(p.kind, p.name) {
+			all = append(all, p.kind+" "+p.name)
 		}
 	}
-	for i := range spec.AdmissionPolicies {
-		add(ownKind, spec.AdmissionPolicies[i].Name)
-	}
-	for i := range spec.Policies {
-		add(upstreamKind, spec.Policies[i].Name)
-	}
-	slices.Sort(all)
 	return all
 }
 
 // seen is what one case has seen of a rule.
 type seen struct{ passed, violated bool }
 
-// observe is what the evaluations of one case say about rules.
+// observe returns what the evaluations of one case say about rules.
 func observe(evaluations []policy.Evaluation) map[ruleKey]seen {
 	all := map[ruleKey]seen{}
 	for i := range evaluations {

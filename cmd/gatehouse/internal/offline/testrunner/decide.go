@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// request is what the API server would ask about a case.
+// request returns the request that the API server would send for a case.
 func (r *Runner) request(c *Case) (admission.Request, error) {
 	if c.Inject {
 		return admit.Request(r.Resources, c.Spec)
@@ -21,24 +21,22 @@ func (r *Runner) request(c *Case) (admission.Request, error) {
 	return r.Resources.Build(c.Spec)
 }
 
-// decide is what becomes of a request, as in the server: sidecars first, then
-// policies.
+// decide decides about a request as the server does: sidecars first, then policies.
 func decide(ctx context.Context, snapshot *webhooks.Snapshot, c *Case, req admission.Request) Outcome {
 	var out Outcome
 	if c.Inject && admit.IsNewPod(&req) {
 		d := admit.Inject(ctx, snapshot.Sidecar, &req)
-		if out.injected(&d); out.Verdict != "" {
+		if out.addInjection(&d); out.Verdict != "" {
 			return out
 		}
 	}
 	d := snapshot.Policy.Decide(ctx, req, true)
-	out.decided(&d)
+	out.addPolicies(&d)
 	return out
 }
 
-// injected adds what injection says. The outcome has a verdict if the request
-// gets no further.
-func (o *Outcome) injected(d *sidecar.Decision) {
+// addInjection adds the decision of injection. The outcome has a verdict if policies are not evaluated.
+func (o *Outcome) addInjection(d *sidecar.Decision) {
 	o.Warnings = slices.Clone(d.Warnings)
 	switch {
 	case len(d.Refusals) > 0:
@@ -48,8 +46,8 @@ func (o *Outcome) injected(d *sidecar.Decision) {
 	}
 }
 
-// decided adds what policies say.
-func (o *Outcome) decided(d *policy.Decision) {
+// addPolicies adds the decision of policies.
+func (o *Outcome) addPolicies(d *policy.Decision) {
 	o.Warnings = append(o.Warnings, d.Response.Warnings...)
 	o.AuditAnnotations, o.Evaluations = d.Response.AuditAnnotations, d.Evaluations
 	for i := range d.Violations {

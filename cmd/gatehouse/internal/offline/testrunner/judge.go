@@ -2,8 +2,11 @@ package testrunner
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -12,7 +15,7 @@ import (
 // Outcome is what became of a case.
 type Outcome struct {
 	Verdict v1alpha1.TestVerdict `json:"verdict"`
-	// Error says why it could not be told.
+	// Error says why the verdict is unknown.
 	Error string `json:"error,omitempty"`
 	// Violations are those that refuse the request, and Others those that do not:
 	// they are warned about, audited, excepted or were there before.
@@ -61,7 +64,7 @@ type Line struct {
 	Part bool `json:"part,omitempty"`
 }
 
-// Same reports whether what came is what was expected.
+// Same reports whether the value is as expected.
 func (l *Line) Same() bool {
 	switch {
 	case l.Expected == nil || l.Got == nil:
@@ -73,9 +76,7 @@ func (l *Line) Same() bool {
 	}
 }
 
-// Judge compares an outcome with an expectation whose verdict is filled in. It
-// returns what is different, in the order of the fields, and nothing if all is
-// as expected.
+// Judge returns in what an outcome differs from an expectation whose verdict is filled in, in the order of the fields.
 func Judge(expect *v1alpha1.TestExpectation, got *Outcome) []Difference {
 	var found []Difference
 	if expect.Verdict != got.Verdict {
@@ -86,13 +87,13 @@ func Judge(expect *v1alpha1.TestExpectation, got *Outcome) []Difference {
 		}
 		found = append(found, d)
 	}
-	if expect.Violations != nil || expect.Verdict != got.Verdict { // they tell why the verdict is another one
+	if expect.Violations != nil || expect.Verdict != got.Verdict { // they show why the verdict differs
 		found = append(found, judgeViolations(expect.Violations, got.Violations)...)
 	}
 	if expect.Warnings != nil {
 		found = appendList(found, "warnings", expect.Warnings, got.Warnings)
 	}
-	for _, key := range sorted(expect.AuditAnnotations) {
+	for _, key := range slices.Sorted(maps.Keys(expect.AuditAnnotations)) {
 		want := expect.AuditAnnotations[key]
 		line := Line{Name: key, Expected: &want}
 		problem := Missing
@@ -109,7 +110,7 @@ func Judge(expect *v1alpha1.TestExpectation, got *Outcome) []Difference {
 	return found
 }
 
-// appendList appends how two lists differ, if they do.
+// appendList appends the difference of two lists, if any.
 func appendList(found []Difference, field string, expected, got []string) []Difference {
 	if slices.Equal(expected, got) {
 		return found
@@ -117,8 +118,7 @@ func appendList(found []Difference, field string, expected, got []string) []Diff
 	return append(found, Difference{Field: field, Problem: Different, Lines: compareLists(expected, got)})
 }
 
-// compareLists finds the longest list that is in both in this order, and puts
-// what is in one of them alone in between.
+// compareLists returns the longest common subsequence of two lists, with the elements of one of them alone in between.
 func compareLists(expected, got []string) []Line {
 	// common[i][j] is the length of that of expected[i:] and got[j:].
 	common := make([][]int, len(expected)+1)
@@ -149,8 +149,7 @@ func compareLists(expected, got []string) []Line {
 	return lines
 }
 
-// judgeViolations pairs what was expected with what came. Of what is left over,
-// what is most alike is shown as one difference.
+// judgeViolations pairs expected violations with those of the outcome. Of the rest, those that are most alike are one difference.
 func judgeViolations(expected []v1alpha1.TestViolation, got []policy.Violation) []Difference {
 	pair := pairs(expected, got)
 	var missing, over []int
@@ -180,9 +179,8 @@ func judgeViolations(expected []v1alpha1.TestViolation, got []policy.Violation) 
 	return found
 }
 
-// pairs gives as many as possible of the expected violations one of those that
-// came, each another one: an entry that says little must not take the only one
-// that fits another entry. It returns the index of what came, or -1.
+// pairs is a maximum matching of expected violations with those of the outcome: an entry that says little must not take the only
+// one that fits another entry. It returns the index of the other violation, or -1.
 func pairs(expected []v1alpha1.TestViolation, got []policy.Violation) []int {
 	pair, taken := make([]int, len(expected)), make([]int, len(got))
 	for i := range pair {
@@ -191,7 +189,7 @@ func pairs(expected []v1alpha1.TestViolation, got []policy.Violation) []int {
 	for j := range taken {
 		taken[j] = -1
 	}
-	// A path on which every entry that gives way finds another violation.
+	// find searches an augmenting path.
 	var find func(i int, tried []bool) bool
 	find = func(i int, tried []bool) bool {
 		for j := range got {
@@ -222,9 +220,8 @@ func fits(expected *v1alpha1.TestViolation, got *policy.Violation) bool {
 	return true
 }
 
-// nearMisses pairs, the most alike first, expected violations with those that
-// came and are alike in something. It returns the index of what came by that of
-// what was expected.
+// nearMisses pairs expected violations with those of the outcome that are alike in something, the most alike first. It returns
+// the index of the one by that of the other.
 func nearMisses(expected []v1alpha1.TestViolation, got []policy.Violation, missing, over []int) map[int]int {
 	type candidate struct{ i, j, alike int }
 	var all []candidate
@@ -245,55 +242,34 @@ func nearMisses(expected []v1alpha1.TestViolation, got []policy.Violation, missi
 	return near
 }
 
-// likeness is how much a violation is like one that was expected. That both are
-// about the object itself, or have no binding, makes them no more alike, and the
-// same number of a rule in another policy does not either.
+// likeness returns how many fields of a violation are as expected, where those of a message are some of its words. A rule of
+// another policy is not alike, and neither are fields that are expected to be empty.
 func likeness(expected *v1alpha1.TestViolation, got *policy.Violation) int {
-	// What is in a message counts less than one whole field.
-	const whole = 1000
 	other := expected.Policy != nil && *expected.Policy != got.Policy
 	alike := 0
 	for _, line := range compared(expected, got) {
 		switch {
-		case line.Expected == nil || line.Got == nil || *line.Expected == "":
-		case other && line.Name != message:
+		case line.Expected == nil || line.Got == nil || *line.Expected == "" || other && line.Name != message:
 		case line.Same():
-			alike += whole
-		case line.Name == message:
-			alike += shared(*line.Expected, *line.Got)
+			alike += 2
+		case line.Name == message && sharesWords(*line.Expected, *line.Got):
+			alike++
 		}
 	}
 	return alike
 }
 
-// shared is how many of 1,000 words of two texts are in both, counting each word
-// once, and 0 if less than half are.
-func shared(a, b string) int {
-	words := func(text string) map[string]bool {
-		all := map[string]bool{}
-		for word := range strings.FieldsSeq(text) {
-			all[word] = true
-		}
-		return all
-	}
-	x, y := words(a), words(b)
-	both := 0
-	for word := range x {
-		if y[word] {
-			both++
-		}
-	}
-	if all := len(x) + len(y) - both; all > 0 && 2*both >= all {
-		return 999 * both / all
-	}
-	return 0
+// sharesWords reports whether at least half of the words of two texts are in both.
+func sharesWords(a, b string) bool {
+	x, y := sets.New(strings.Fields(a)...), sets.New(strings.Fields(b)...)
+	return 2*x.Intersection(y).Len() >= max(x.Union(y).Len(), 1)
 }
 
 // message is the name of that line of a comparison.
 const message = "message"
 
-// compared are the fields of a violation, expected and got. Either may be nil.
-// A field that is not expected is there for who reads it, if it is not empty.
+// compared returns the fields of a violation, expected and got. Either may be nil. A field that is not expected is there for
+// information, if it is not empty.
 func compared(expected *v1alpha1.TestViolation, got *policy.Violation) []Line {
 	if expected == nil {
 		expected = &v1alpha1.TestViolation{}

@@ -21,10 +21,8 @@ import (
 // testKind is the kind of the documents that are read.
 const testKind = "Test"
 
-// Load reads the cases of all Test documents in files and directories, in the
-// order of the paths, files, documents and cases. Documents of other kinds are
-// passed over. The findings are everything that is wrong, and then the cases are
-// for no more than to look what else is: Known and Runner check them further.
+// Load reads the cases of all Test documents in files and directories, in the order of the paths, files, documents and cases.
+// Documents of other kinds are skipped. With errors the cases are only good for further checks, by Names and Runner.
 func Load(paths []string) ([]*Case, diagnostic.List) {
 	l := loader{documents: map[string]string{}}
 	seen := map[string]bool{}
@@ -53,7 +51,7 @@ func Load(paths []string) ([]*Case, diagnostic.List) {
 	return l.cases, l.found
 }
 
-// absolute is a path by which a file is known, whatever it is called.
+// absolute returns the absolute path of a file.
 func absolute(path string) string {
 	if whole, err := filepath.Abs(path); err == nil {
 		return whole
@@ -61,17 +59,17 @@ func absolute(path string) string {
 	return path
 }
 
-// loader collects what documents say.
+// loader collects the cases and errors of documents.
 type loader struct {
 	checker strict.Checker
-	// documents tells where a test was given first, by its name.
+	// documents has the source of each test, by its name.
 	documents map[string]string
 	tests     int
 	cases     []*Case
 	found     diagnostic.List
 }
 
-// document is one document on its way into cases.
+// document is the document that is being read.
 type document struct {
 	*loader
 	file, source string
@@ -88,8 +86,7 @@ func (d *document) report(field, message, hint string) {
 	d.found = append(d.found, diagnostic.Diagnostic{Severity: diagnostic.Error, Source: d.source, Object: object, Field: field, Message: message, Hint: hint})
 }
 
-// document reads a document if it is a Test, or the items of a list. Kind is
-// that of the items of a list of one kind.
+// document reads a document if it is a Test, or the items of a list. Kind is that of the items of a typed list.
 func (l *loader) document(file, source string, value any, kind string) {
 	fields, ok := value.(map[string]any)
 	if !ok {
@@ -123,7 +120,7 @@ func (l *loader) document(file, source string, value any, kind string) {
 	d.read(fields)
 }
 
-// inherits gives an item of a list of tests what the list says for all of them.
+// inherits gives an item of a TestList its apiVersion and kind.
 func inherits(item, apiVersion any) {
 	if fields, ok := item.(map[string]any); ok {
 		for name, value := range map[string]any{"apiVersion": apiVersion, "kind": testKind} {
@@ -134,8 +131,7 @@ func inherits(item, apiVersion any) {
 	}
 }
 
-// isTest reports whether a document is a test. What was most likely meant for one
-// is reported: a test that is passed over never fails.
+// isTest reports whether a document is a test. What was most likely meant as one is an error: a test that is skipped never fails.
 func (d *document) isTest(apiVersion, kind string) bool {
 	version, err := schema.ParseGroupVersion(apiVersion)
 	switch {
@@ -156,7 +152,6 @@ func (d *document) isTest(apiVersion, kind string) bool {
 // mostShown bounds a value in a message, in characters.
 const mostShown = 60
 
-// read reads a test.
 func (d *document) read(fields map[string]any) {
 	if metadata, ok := fields["metadata"].(map[string]any); ok {
 		d.test.Metadata.Name, _ = metadata["name"].(string) // for what is reported
@@ -182,7 +177,7 @@ func (d *document) read(fields map[string]any) {
 	}
 }
 
-// decode decodes a test strictly. False means that it cannot be used.
+// decode decodes a test strictly, and reports whether it is valid.
 func (d *document) decode(fields map[string]any) bool {
 	raw, err := json.Marshal(fields)
 	if err != nil {
@@ -208,7 +203,7 @@ func (d *document) decode(fields map[string]any) bool {
 	return err == nil && len(strictErrs) == 0
 }
 
-// Select are the cases whose title a pattern matches.
+// Select returns the cases whose title matches.
 func Select(all []*Case, match func(title string) bool) []*Case {
 	return slices.DeleteFunc(slices.Clone(all), func(c *Case) bool { return !match(c.Title()) })
 }

@@ -14,31 +14,39 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// Known are the policies and profiles of a configuration: what tests may name.
-type Known struct {
-	policies []knownPolicy
+// Names are the policies and profiles of a configuration that tests may name.
+type Names struct {
+	policies []policyNames
 	profiles []string
 }
 
-// knownPolicy is a policy with the names that answers have for its rules.
-type knownPolicy struct {
-	kind, name string
-	rules      []string
-	// shown are the rules for people, who need not read of each of the checks of
-	// podSecurity.
-	shown []string
+// policyNames is a policy with the names of its rules in answers.
+type policyNames struct {
+	policyRules
+	rules []string
+	// hinted are the rules in hints, without each check of podSecurity.
+	hinted []string
 }
 
-// NewKnown reads the names of what is configured.
-func NewKnown(spec *policy.Spec, profiles []sidecar.Profile) *Known {
-	k := &Known{}
-	for i := range spec.AdmissionPolicies {
-		p := &spec.AdmissionPolicies[i]
-		k.add(ownKind, p.Name, len(p.Spec.Validations), len(p.Spec.AuditAnnotations), p.Spec.PodSecurity != nil)
-	}
-	for i := range spec.Policies {
-		p := &spec.Policies[i]
-		k.add(upstreamKind, p.Name, len(p.Spec.Validations), len(p.Spec.AuditAnnotations), false)
+// NewNames returns the names in a configuration.
+func NewNames(spec *policy.Spec, profiles []sidecar.Profile) *Names {
+	k := &Names{}
+	for _, rules := range policiesOf(spec) {
+		p := policyNames{policyRules: rules, hinted: []string{"matchConditions"}}
+		for i := range rules.validations {
+			p.hinted = append(p.hinted, strict.Element("validations", i))
+		}
+		for i := range rules.auditAnnotations {
+			p.hinted = append(p.hinted, strict.Element("auditAnnotations", i))
+		}
+		if rules.podSecurity {
+			p.hinted = append(p.hinted, podSecurity)
+			for _, check := range podsecurity.Checks() {
+				p.rules = append(p.rules, podSecurity+"."+check)
+			}
+		}
+		p.rules = append(p.rules, p.hinted...)
+		k.policies = append(k.policies, p)
 	}
 	for i := range profiles {
 		k.profiles = append(k.profiles, profiles[i].Name)
@@ -46,37 +54,17 @@ func NewKnown(spec *policy.Spec, profiles []sidecar.Profile) *Known {
 	return k
 }
 
-func (k *Known) add(kind, name string, validations, annotations int, standard bool) {
-	p := knownPolicy{kind: kind, name: name}
-	for i := range validations {
-		p.shown = append(p.shown, strict.Element("validations", i))
-	}
-	if standard {
-		p.shown = append(p.shown, podSecurity)
-		for _, check := range podsecurity.Checks() {
-			p.rules = append(p.rules, podSecurity+"."+check)
-		}
-	}
-	for i := range annotations {
-		p.shown = append(p.shown, strict.Element("auditAnnotations", i))
-	}
-	p.shown = append(p.shown, "matchConditions")
-	p.rules = append(p.rules, p.shown...)
-	k.policies = append(k.policies, p)
-}
-
-// Check finds what cases name and nothing is called: a test about a policy that
-// there is not tries nothing, and a violation of one never comes.
-func (k *Known) Check(all []*Case) diagnostic.List {
+// Check reports names in cases that nothing in the configuration has.
+func (k *Names) Check(all []*Case) diagnostic.List {
 	var found diagnostic.List
 	seen := map[*About]bool{}
 	for _, c := range all {
 		if c.About != nil && !seen[c.About] {
 			seen[c.About] = true
-			found = append(found, k.about(c)...)
+			found = append(found, k.checkAbout(c)...)
 		}
 		for i := range c.Expect.Violations {
-			if f, wrong := k.violation(c, &c.Expect.Violations[i]); wrong {
+			if f, wrong := k.checkViolation(c, &c.Expect.Violations[i]); wrong {
 				f.Field = strict.Element(c.Field+".expect.violations", i) + "." + f.Field
 				found = append(found, f)
 			}
@@ -85,14 +73,14 @@ func (k *Known) Check(all []*Case) diagnostic.List {
 	return found
 }
 
-// about checks the policies that the test of a case names.
-func (k *Known) about(c *Case) diagnostic.List {
+// checkAbout reports unknown and repeated policies of a case's test.
+func (k *Names) checkAbout(c *Case) diagnostic.List {
 	var found diagnostic.List
 	given := map[string]bool{}
 	for i, written := range c.About.names {
-		f := c.finding("")
+		f := c.diagnostic("")
 		f.Field = strict.Element("policies", i)
-		meant := slices.DeleteFunc(slices.Clone(k.policies), func(p knownPolicy) bool {
+		meant := slices.DeleteFunc(slices.Clone(k.policies), func(p policyNames) bool {
 			return p.name != written && p.kind+"/"+p.name != written
 		})
 		title := ""
@@ -116,19 +104,19 @@ func (k *Known) about(c *Case) diagnostic.List {
 	return found
 }
 
-// namesLike are the names of the policies that a name can be meant for: where it
-// has a kind, those with theirs, and at best of the policies that are called so.
-func (k *Known) namesLike(written string) []string {
-	_, name, kinds := strings.Cut(written, "/")
+// namesLike returns the policies that a name may have been meant for: with their kinds if it has one, and then those of its name
+// if there are any.
+func (k *Names) namesLike(written string) []string {
+	_, name, hasKind := strings.Cut(written, "/")
 	var all, same []string
 	for _, p := range k.policies {
-		switch {
-		case !kinds:
-			all = append(all, p.name)
-		case p.name == name:
-			same = append(same, p.kind+"/"+p.name)
-		default:
-			all = append(all, p.kind+"/"+p.name)
+		title := p.name
+		if hasKind {
+			title = p.kind + "/" + p.name
+		}
+		all = append(all, title)
+		if hasKind && p.name == name {
+			same = append(same, title)
 		}
 	}
 	if len(same) > 0 {
@@ -137,14 +125,14 @@ func (k *Known) namesLike(written string) []string {
 	return all
 }
 
-// violation checks the policy and the rule of an expected violation.
-func (k *Known) violation(c *Case, v *v1alpha1.TestViolation) (diagnostic.Diagnostic, bool) {
-	f := c.finding("")
+// checkViolation checks the policy and the rule of an expected violation.
+func (k *Names) checkViolation(c *Case, v *v1alpha1.TestViolation) (diagnostic.Diagnostic, bool) {
+	f := c.diagnostic("")
 	name := ""
 	if v.Policy != nil {
 		name = *v.Policy
 	}
-	var rules, shown, names []string
+	var rules, hinted, names []string
 	here, elsewhere := false, false
 	for _, p := range k.policies {
 		is := c.About.Policy(p.kind, p.name)
@@ -155,15 +143,15 @@ func (k *Known) violation(c *Case, v *v1alpha1.TestViolation) (diagnostic.Diagno
 		names = append(names, p.name)
 		if v.Policy == nil || p.name == name {
 			here = true
-			rules, shown = append(rules, p.rules...), append(shown, p.shown...)
+			rules, hinted = append(rules, p.rules...), append(hinted, p.hinted...)
 		}
 	}
-	// What injection refuses has the profile for a policy, or none.
+	// The policy of a refusal by injection is the profile, or none.
 	if c.Inject {
 		names = append(names, k.profiles...)
 		if v.Policy == nil || name == "" || slices.Contains(k.profiles, name) {
 			here = true
-			rules, shown = append(rules, admit.InjectionRule), append(shown, admit.InjectionRule)
+			rules, hinted = append(rules, admit.InjectionRule), append(hinted, admit.InjectionRule)
 		}
 	}
 	f.Field = "policy"
@@ -184,28 +172,27 @@ func (k *Known) violation(c *Case, v *v1alpha1.TestViolation) (diagnostic.Diagno
 	} else {
 		f.Message = fmt.Sprintf("policy %q has no rule %q", strict.Cut(name, mostShown), strict.Cut(*v.Rule, mostShown))
 	}
-	f.Hint = hintOfRule(*v.Rule, rules, shown)
+	f.Hint = ruleHint(*v.Rule, rules, hinted)
 	return f, true
 }
 
 // mostRules bounds the rules in a hint.
 const mostRules = 10
 
-// hintOfRule shows the rule that was meant, or those that there are: of the
-// number of a rule the nearest is no better than another.
-func hintOfRule(rule string, rules, shown []string) string {
+// ruleHint returns the rule that was meant, or the rules that there are. The nearest number of a rule is no better than another.
+func ruleHint(rule string, rules, hinted []string) string {
 	if list, _, indexed := strings.Cut(rule, "["); !indexed || !slices.Contains([]string{"validations", "auditAnnotations"}, list) {
 		if hint := diagnostic.DidYouMean(rule, rules...); hint != "" {
 			return hint
 		}
 	}
-	shown = slices.Compact(slices.Sorted(slices.Values(shown)))
+	hinted = slices.Compact(slices.Sorted(slices.Values(hinted)))
 	more := ""
-	if len(shown) > mostRules {
-		shown, more = shown[:mostRules], ", and more"
+	if len(hinted) > mostRules {
+		hinted, more = hinted[:mostRules], ", and more"
 	}
-	if len(shown) == 0 {
+	if len(hinted) == 0 {
 		return ""
 	}
-	return "there are " + strings.Join(shown, ", ") + more
+	return "there are " + strings.Join(hinted, ", ") + more
 }

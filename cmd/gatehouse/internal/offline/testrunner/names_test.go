@@ -96,11 +96,11 @@ func TestOnlyPoliciesOfTheTestAreEvaluated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			read, all := configured(t, head+"metadata: {name: t}\n"+c.policies+"\ncases: [{name: c, object: "+c.object+", expect: {verdict: Denied}}]\n")
-			if found := NewKnown(&read.Policy, read.Sidecar.Profiles).Check(all); len(found) > 0 {
+			if found := NewNames(&read.Policy, read.Sidecar.Profiles).Check(all); len(found) > 0 {
 				t.Fatal(found)
 			}
 			runner := Runner{Resources: request.NewResources(nil), Compile: func(v Variant) (*webhooks.Snapshot, error) {
-				return webhooks.Compile(webhooks.Spec{Sidecar: read.Sidecar, Policy: v.About.Of(read.Policy)})
+				return webhooks.Compile(webhooks.Spec{Sidecar: read.Sidecar, Policy: v.About.Select(read.Policy)})
 			}}
 			results, err := runner.Run(t.Context(), all)
 			if err != nil {
@@ -164,7 +164,7 @@ func TestWhatTestsMayName(t *testing.T) {
 			t.Parallel()
 			read, all := configured(t, c.text)
 			got := ""
-			found := NewKnown(&read.Policy, read.Sidecar.Profiles).Check(all)
+			found := NewNames(&read.Policy, read.Sidecar.Profiles).Check(all)
 			if err := found.Err(); err != nil {
 				_, got, _ = strings.Cut(err.Error(), "test.yaml: ")
 			}
@@ -179,7 +179,7 @@ func TestWhatTestsMayName(t *testing.T) {
 func TestNoProfileWithoutInjection(t *testing.T) {
 	t.Parallel()
 	read, all := configured(t, head+"metadata: {name: t}\ncases: [{name: c, inject: false, object: "+configMap+", expect: {violations: [{policy: logs, rule: injection}]}}]\n")
-	found := NewKnown(&read.Policy, read.Sidecar.Profiles).Check(all)
+	found := NewNames(&read.Policy, read.Sidecar.Profiles).Check(all)
 	if len(found) != 1 || found[0].Message != `there is no policy "logs"` {
 		t.Errorf("got %v", found)
 	}

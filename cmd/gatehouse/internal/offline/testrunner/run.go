@@ -18,12 +18,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// Runner has cases decided.
+// Runner decides cases.
 type Runner struct {
-	// Resources are those of the kinds that objects are of.
+	// Resources are those of the kinds of objects.
 	Resources *request.Resources
-	// Compile is the configuration compiled for a Variant. It is called once for
-	// each that cases need, and not concurrently.
+	// Compile compiles the configuration for a Variant. It is called once for each that cases need, and not concurrently.
 	Compile func(Variant) (*webhooks.Snapshot, error)
 	// Workers is how many cases are decided at a time, at least 1.
 	Workers int
@@ -39,7 +38,7 @@ type Result struct {
 	Elapsed time.Duration
 }
 
-// Passed reports whether all was as expected.
+// Passed reports whether everything is as expected.
 func (r *Result) Passed() bool { return len(r.Differences) == 0 }
 
 // Variant is what a configuration is compiled for.
@@ -63,8 +62,7 @@ func variantOf(c *Case) Variant {
 	return v
 }
 
-// Check finds what no request can be made of, in cases with which nothing else is
-// wrong.
+// Check reports cases of which no request can be made, without those of which something is reported already.
 func (r *Runner) Check(all []*Case) diagnostic.List {
 	var found diagnostic.List
 	for _, c := range all {
@@ -72,17 +70,17 @@ func (r *Runner) Check(all []*Case) diagnostic.List {
 			continue
 		}
 		if _, err := r.request(c); err != nil {
-			found = append(found, c.unaskable(err)...)
+			found = append(found, c.requestErrors(err)...)
 		}
 	}
 	return found
 }
 
-// unaskable are the reasons why no request can be made of a case.
-func (c *Case) unaskable(err error) diagnostic.List {
+// requestErrors returns the reasons why no request can be made of a case.
+func (c *Case) requestErrors(err error) diagnostic.List {
 	var found diagnostic.List
 	for line := range strings.Lines(err.Error()) {
-		f := c.finding(strings.TrimSpace(line))
+		f := c.diagnostic(strings.TrimSpace(line))
 		if strings.HasPrefix(line, "name: is missing") {
 			f.Hint = "objectName is the name of an object that does not say it"
 		}
@@ -91,17 +89,15 @@ func (c *Case) unaskable(err error) diagnostic.List {
 	return found
 }
 
-// Run decides every case. The results are in the order of the cases, however
-// many are decided at a time. The error is a finding.List of cases that no
-// request can be made of, as Check finds them, and then none was decided; or why
-// the work ended early.
+// Run decides every case. The results are in the order of the cases. The error is a diagnostic.List of cases of which no request
+// can be made, or why the work ended early.
 func (r *Runner) Run(ctx context.Context, all []*Case) ([]Result, error) {
 	requests := make([]admission.Request, len(all))
 	var found diagnostic.List
 	for i, c := range all {
 		var err error
 		if requests[i], err = r.request(c); err != nil {
-			found = append(found, c.unaskable(err)...)
+			found = append(found, c.requestErrors(err)...)
 		}
 	}
 	if err := found.Err(); err != nil {
@@ -141,8 +137,8 @@ func (r *Runner) Run(ctx context.Context, all []*Case) ([]Result, error) {
 	return results, ctx.Err()
 }
 
-// Warnings are about cases whose object is of a kind that is not known: a policy
-// that calls its resource otherwise is not about it, and the case tries nothing.
+// Warnings are about cases whose object is of an unknown kind: policies that name its resource do not match if that was guessed
+// wrongly.
 func (r *Runner) Warnings(all []*Case) diagnostic.List {
 	var found diagnostic.List
 	for _, c := range all {
@@ -152,14 +148,14 @@ func (r *Runner) Warnings(all []*Case) diagnostic.List {
 		}
 		object, err := rawjson.Parse(text)
 		if err != nil {
-			continue // Run tells
+			continue // Run reports it
 		}
 		kind := schema.FromAPIVersionAndKind(object.Get("apiVersion").Text(), object.Get("kind").Text())
 		if as := r.Resources.Of(kind); as.Guessed {
 			if req, err := r.request(c); err == nil && req.Operation == admissionv1.Connect {
 				continue // its object is the options, and what they are of is known
 			}
-			f := c.finding(fmt.Sprintf("kind %q of %s is not known: its resource is taken to be %q, in namespaces",
+			f := c.diagnostic(fmt.Sprintf("kind %q of %s is not known: its resource is taken to be %q, in namespaces",
 				strict.Cut(kind.Kind, mostShown), strict.Printable(kind.GroupVersion().String()), strict.Cut(as.Name, mostShown)))
 			f.Severity, f.Hint = diagnostic.Warning, "put its CustomResourceDefinition into the --config directory"
 			found = append(found, f)
@@ -168,8 +164,8 @@ func (r *Runner) Warnings(all []*Case) diagnostic.List {
 	return found
 }
 
-// finding is an error about the case.
-func (c *Case) finding(message string) diagnostic.Diagnostic {
+// diagnostic returns an error about the case.
+func (c *Case) diagnostic(message string) diagnostic.Diagnostic {
 	object := testKind
 	if c.Test != c.Source {
 		object += "/" + strict.Printable(c.Test)

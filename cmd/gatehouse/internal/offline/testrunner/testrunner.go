@@ -1,10 +1,7 @@
-// Package testrunner is what "gatehouse test" does: it reads the Test documents that
-// people keep beside their policies and profiles, has every case decided as the
-// server would decide it, and compares what came with what was expected.
+// Package testrunner runs the tests of policies and profiles: it reads Test documents, decides every case as the server would,
+// and compares the outcome with the expectation.
 //
-// It is as strict as the rest of the configuration, because a test that cannot
-// fail is worse than none: a case that expects nothing, or something that no
-// answer can be, is an error and not a test that passes.
+// A case that expects nothing, or an outcome that is impossible, is an error: a test that cannot fail is worse than none.
 package testrunner
 
 import (
@@ -14,34 +11,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-// Case is one case of a Test document, ready to be decided. It is not changed
-// any more.
+// Case is one case of a Test document. It is immutable.
 type Case struct {
-	// Source is the file, and the number of the document in it where it has
-	// several.
+	// Source is the file, with the number of the document if it has several.
 	Source string
-	// Test is the name of the document, or Source if it has none, and Name that of
-	// the case in it.
+	// Test is the name of the document, or Source if it has none, and Name that of the case.
 	Test, Name string
 	// Field is the path of the case in the document, as "cases[2]".
 	Field string
-	// Spec is what is asked of the API server, before defaults and injection.
+	// Spec is the request to the API server, before defaults and injection.
 	Spec request.Spec
-	// Inject reports whether defaults and sidecars come first.
+	// Inject reports whether defaults are filled in and sidecars injected.
 	Inject bool
 	// Now is the time by which exceptions expire, and nil for the real one.
 	Now *time.Time
 	// About are the policies that the document is about, and nil for all.
 	About *About
-	// Context is that of the document, and nil for that of the configuration
-	// alone.
+	// Context is that of the document, and nil if it has none.
 	Context *Context
-	// Expect is what must become of it. The verdict is filled in.
+	// Expect is the expected outcome. The verdict is filled in.
 	Expect v1alpha1.TestExpectation
-	// broken says that something is wrong with what is asked, and was reported.
+	// broken reports whether the request is invalid, which was reported.
 	broken bool
 }
 
-// Title is the name by which a case is selected and reported: that of its
-// document and its own.
+// Title returns the name by which a case is selected and reported.
 func (c *Case) Title() string { return c.Test + "/" + c.Name }
