@@ -2,36 +2,19 @@ package defaults
 
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func roleBinding(b *rbacv1.RoleBinding) {
-	set(&b.RoleRef.APIGroup, rbacv1.GroupName)
-	subjects(b.Subjects)
-}
-
-func clusterRoleBinding(b *rbacv1.ClusterRoleBinding) {
-	set(&b.RoleRef.APIGroup, rbacv1.GroupName)
-	subjects(b.Subjects)
-}
-
-func subjects(list []rbacv1.Subject) {
+func roleBinding(ref *rbacv1.RoleRef, list []rbacv1.Subject) {
+	set(&ref.APIGroup, rbacv1.GroupName)
 	for i := range list {
 		if list[i].Kind == rbacv1.UserKind || list[i].Kind == rbacv1.GroupKind {
 			set(&list[i].APIGroup, rbacv1.GroupName)
 		}
 	}
 }
-
-func priorityClass(c *schedulingv1.PriorityClass) {
-	point(&c.PreemptionPolicy, corev1.PreemptLowerPriority)
-}
-
-func flowSchema(s *flowcontrolv1.FlowSchema) { set(&s.Spec.MatchingPrecedence, 1000) }
 
 func priorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) {
 	if limited := p.Spec.Limited; limited != nil {
@@ -81,16 +64,6 @@ func webhook(
 	for i := range rules {
 		point(&rules[i].Scope, admissionregistrationv1.AllScopes)
 	}
-}
-
-func validatingPolicy(s *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
-	point(&s.FailurePolicy, admissionregistrationv1.Fail)
-	matchResources(s.MatchConstraints)
-}
-
-func mutatingPolicy(s *admissionregistrationv1.MutatingAdmissionPolicySpec) {
-	point(&s.FailurePolicy, admissionregistrationv1.Fail)
-	matchResources(s.MatchConstraints)
 }
 
 func matchResources(m *admissionregistrationv1.MatchResources) {

@@ -19,8 +19,7 @@ func namespace(n *corev1.Namespace) {
 	}
 }
 
-// node does what the admission plug-in TaintNodesByCondition does: a node is not
-// ready before it has said that it is.
+// node does what the admission plug-in TaintNodesByCondition does.
 func node(n *corev1.Node) {
 	if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeNotReady && t.Effect == corev1.TaintEffectNoSchedule
@@ -95,5 +94,3 @@ func limitRange(l *corev1.LimitRange) {
 		}
 	}
 }
-
-func resourceQuota(q *corev1.ResourceQuota) { resources(q.Spec.Hard) }

@@ -7,8 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pullPolicy is when the image is pulled if nothing is said: always if its tag is
-// latest or it has neither tag nor digest. An image that is none has no tag.
+// pullPolicy returns the default pull policy of an image: Always if its tag is latest or it has neither tag nor digest.
 func pullPolicy(image string) corev1.PullPolicy {
 	if tag, digest, ok := imageVersion(image); ok && (tag == "latest" || tag == "" && digest == "") {
 		return corev1.PullAlways
@@ -30,15 +29,13 @@ var (
 	identifier = regexp.MustCompile(`^[a-f0-9]{64}$`)
 )
 
-// imageVersion is the tag and the digest that a reference of an image has, and
-// false for what is no reference.
+// imageVersion returns the tag and the digest of a reference, and false for an invalid one.
 func imageVersion(image string) (tag, digest string, ok bool) {
 	const longest = 255 // of a path in a registry
 	if identifier.MatchString(image) {
 		return "", "", false
 	}
-	// What stands in front of the first slash is a registry only if it looks like
-	// one. Otherwise it is a part of the path, with the registry that is the default.
+	// What is before the first slash is a registry only if it looks like one.
 	if first, _, found := strings.Cut(image, "/"); !found || first != "localhost" && !strings.ContainsAny(first, ".:") && strings.ToLower(first) == first {
 		if !found {
 			image = "library/" + image

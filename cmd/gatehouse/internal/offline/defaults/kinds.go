@@ -2,111 +2,106 @@ package defaults
 
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// filler is what fills in objects of a kind, and nil for a kind that is not
-// known.
-func filler(apiVersion, kind string) func(map[string]any) (map[string]any, error) {
-	switch apiVersion + " " + kind {
-	case "v1 ConfigMap":
-		return typed(nothing[corev1.ConfigMap])
-	case "v1 Endpoints":
-		return typed(endpoints)
-	case "v1 LimitRange":
-		return typed(limitRange)
-	case "v1 Namespace":
-		return typed(namespace)
-	case "v1 Node":
-		return typed(node)
-	case "v1 PersistentVolume":
-		return typed(persistentVolume)
-	case "v1 PersistentVolumeClaim":
-		return typed(persistentVolumeClaim)
-	case "v1 Pod":
-		return typed(pod)
-	case "v1 PodTemplate":
-		return typed(podTemplateObject)
-	case "v1 ReplicationController":
-		return typed(replicationController)
-	case "v1 ResourceQuota":
-		return typed(resourceQuota)
-	case "v1 Secret":
-		return typed(secret)
-	case "v1 Service":
-		return typed(service)
-	case "v1 ServiceAccount":
-		return typed(nothing[corev1.ServiceAccount])
-	case "apps/v1 DaemonSet":
-		return typed(daemonSet)
-	case "apps/v1 Deployment":
-		return typed(deployment)
-	case "apps/v1 ReplicaSet":
-		return typed(replicaSet)
-	case "apps/v1 StatefulSet":
-		return typed(statefulSet)
-	case "autoscaling/v1 HorizontalPodAutoscaler":
-		return typed(autoscalerV1)
-	case "autoscaling/v2 HorizontalPodAutoscaler":
-		return typed(autoscaler)
-	case "batch/v1 CronJob":
-		return typed(cronJob)
-	case "batch/v1 Job":
-		return typed(job)
-	case "networking.k8s.io/v1 Ingress":
-		return typed(nothing[networkingv1.Ingress])
-	case "networking.k8s.io/v1 IngressClass":
-		return typed(ingressClass)
-	case "networking.k8s.io/v1 NetworkPolicy":
-		return typed(networkPolicy)
-	case "discovery.k8s.io/v1 EndpointSlice":
-		return typed(endpointSlice)
-	case "policy/v1 PodDisruptionBudget":
-		return typed(nothing[policyv1.PodDisruptionBudget])
-	case "rbac.authorization.k8s.io/v1 Role":
-		return typed(nothing[rbacv1.Role])
-	case "rbac.authorization.k8s.io/v1 ClusterRole":
-		return typed(nothing[rbacv1.ClusterRole])
-	case "rbac.authorization.k8s.io/v1 RoleBinding":
-		return typed(roleBinding)
-	case "rbac.authorization.k8s.io/v1 ClusterRoleBinding":
-		return typed(clusterRoleBinding)
-	case "storage.k8s.io/v1 StorageClass":
-		return typed(storageClass)
-	case "storage.k8s.io/v1 CSIDriver":
-		return typed(csiDriver)
-	case "storage.k8s.io/v1 CSINode":
-		return typed(nothing[storagev1.CSINode])
-	case "scheduling.k8s.io/v1 PriorityClass":
-		return typed(priorityClass)
-	case "node.k8s.io/v1 RuntimeClass":
-		return typed(nothing[nodev1.RuntimeClass])
-	case "coordination.k8s.io/v1 Lease":
-		return typed(nothing[coordinationv1.Lease])
-	case "flowcontrol.apiserver.k8s.io/v1 FlowSchema":
-		return typed(flowSchema)
-	case "flowcontrol.apiserver.k8s.io/v1 PriorityLevelConfiguration":
-		return typed(priorityLevel)
-	case "admissionregistration.k8s.io/v1 MutatingWebhookConfiguration":
-		return typed(mutatingWebhooks)
-	case "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration":
-		return typed(validatingWebhooks)
-	case "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy":
-		return typed(func(p *admissionregistrationv1.ValidatingAdmissionPolicy) { validatingPolicy(&p.Spec) })
-	case "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding":
-		return typed(func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
-			matchResources(b.Spec.MatchResources)
-		})
-	case "admissionregistration.k8s.io/v1 MutatingAdmissionPolicy":
-		return typed(func(p *admissionregistrationv1.MutatingAdmissionPolicy) { mutatingPolicy(&p.Spec) })
-	case "admissionregistration.k8s.io/v1 MutatingAdmissionPolicyBinding":
-		return typed(func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) { matchResources(b.Spec.MatchResources) })
+// fill fills in an object, and reports whether its kind is known.
+func fill(object runtime.Object) bool {
+	switch o := object.(type) {
+	case *corev1.ConfigMap, *corev1.ServiceAccount, *networkingv1.Ingress, *policyv1.PodDisruptionBudget, *rbacv1.Role, *rbacv1.ClusterRole,
+		*storagev1.CSINode, *nodev1.RuntimeClass, *coordinationv1.Lease:
+		// They have no defaults.
+	case *corev1.Endpoints: //nolint:staticcheck // deprecated, and served
+		endpoints(o)
+	case *corev1.LimitRange:
+		limitRange(o)
+	case *corev1.Namespace:
+		namespace(o)
+	case *corev1.Node:
+		node(o)
+	case *corev1.PersistentVolume:
+		persistentVolume(o)
+	case *corev1.PersistentVolumeClaim:
+		persistentVolumeClaim(o)
+	case *corev1.Pod:
+		pod(o)
+	case *corev1.PodTemplate:
+		podSpec(&o.Template.Spec)
+	case *corev1.ReplicationController:
+		replicationController(o)
+	case *corev1.ResourceQuota:
+		resources(o.Spec.Hard)
+	case *corev1.Secret:
+		secret(o)
+	case *corev1.Service:
+		service(o)
+	case *appsv1.DaemonSet:
+		daemonSet(o)
+	case *appsv1.Deployment:
+		deployment(o)
+	case *appsv1.ReplicaSet:
+		podSpec(&o.Spec.Template.Spec)
+		point(&o.Spec.Replicas, 1)
+	case *appsv1.StatefulSet:
+		statefulSet(o)
+	case *autoscalingv1.HorizontalPodAutoscaler:
+		autoscalerV1(o)
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		autoscaler(o)
+	case *batchv1.CronJob:
+		cronJob(o)
+	case *batchv1.Job:
+		job(o)
+	case *networkingv1.IngressClass:
+		ingressClass(o)
+	case *networkingv1.NetworkPolicy:
+		networkPolicy(o)
+	case *discoveryv1.EndpointSlice:
+		endpointSlice(o)
+	case *rbacv1.RoleBinding:
+		roleBinding(&o.RoleRef, o.Subjects)
+	case *rbacv1.ClusterRoleBinding:
+		roleBinding(&o.RoleRef, o.Subjects)
+	case *storagev1.StorageClass:
+		storageClass(o)
+	case *storagev1.CSIDriver:
+		csiDriver(o)
+	case *schedulingv1.PriorityClass:
+		point(&o.PreemptionPolicy, corev1.PreemptLowerPriority)
+	case *flowcontrolv1.FlowSchema:
+		set(&o.Spec.MatchingPrecedence, 1000)
+	case *flowcontrolv1.PriorityLevelConfiguration:
+		priorityLevel(o)
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		mutatingWebhooks(o)
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		validatingWebhooks(o)
+	case *admissionregistrationv1.ValidatingAdmissionPolicy:
+		point(&o.Spec.FailurePolicy, admissionregistrationv1.Fail)
+		matchResources(o.Spec.MatchConstraints)
+	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+		matchResources(o.Spec.MatchResources)
+	case *admissionregistrationv1.MutatingAdmissionPolicy:
+		point(&o.Spec.FailurePolicy, admissionregistrationv1.Fail)
+		matchResources(o.Spec.MatchConstraints)
+	case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
+		matchResources(o.Spec.MatchResources)
+	default:
+		return false
 	}
-	return nil
+	return true
 }

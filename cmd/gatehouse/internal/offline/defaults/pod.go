@@ -9,8 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// pod fills in a pod: defaults that templates do not get, those that they get
-// too, what admission plug-ins add, and what the registry adds.
+// pod fills in a pod: defaults, and what admission plug-ins and the registry add.
 func pod(p *corev1.Pod) {
 	s := &p.Spec
 	if seconds := s.TerminationGracePeriodSeconds; seconds != nil && *seconds < 0 {
@@ -47,8 +46,7 @@ const (
 	tokenSeconds = 3607
 )
 
-// serviceAccount does what the admission plug-in ServiceAccount does for a
-// service account that says nothing about its token.
+// serviceAccount does what the admission plug-in ServiceAccount does for a service account that mounts its token.
 func serviceAccount(p *corev1.Pod) {
 	s := &p.Spec
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
@@ -76,7 +74,7 @@ func serviceAccount(p *corev1.Pod) {
 	}
 }
 
-// token is a volume with what a client of the API server needs.
+// token returns the volume of a token.
 func token() *corev1.ProjectedVolumeSource {
 	mode, seconds := corev1.ProjectedVolumeSourceDefaultMode, int64(tokenSeconds)
 	return &corev1.ProjectedVolumeSource{DefaultMode: &mode, Sources: []corev1.VolumeProjection{
@@ -91,8 +89,7 @@ func token() *corev1.ProjectedVolumeSource {
 	}}
 }
 
-// tolerate does what the admission plug-in DefaultTolerationSeconds does: a pod
-// stays for five minutes on a node that does not answer.
+// tolerate does what the admission plug-in DefaultTolerationSeconds does.
 func tolerate(s *corev1.PodSpec) {
 	seconds := int64(300)
 	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
@@ -106,9 +103,8 @@ func tolerate(s *corev1.PodSpec) {
 	}
 }
 
-// priority does what the admission plug-in Priority does for a pod without a
-// class, where no class is the default, and for the two classes that every cluster
-// has.
+// priority does what the admission plug-in Priority does for a pod without a class, if no class is the default, and for the two
+// classes of the system.
 func priority(s *corev1.PodSpec) {
 	var value int32
 	switch s.PriorityClassName {
@@ -124,8 +120,7 @@ func priority(s *corev1.PodSpec) {
 	point(&s.PreemptionPolicy, corev1.PreemptLowerPriority)
 }
 
-// mergeLabelKeys writes label keys that affinities and spreads name into their
-// selectors, with the pod's own values.
+// mergeLabelKeys adds the label keys of affinities and spread constraints to their selectors, with the pod's values.
 func mergeLabelKeys(p *corev1.Pod) {
 	var terms []*corev1.PodAffinityTerm
 	collect := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
@@ -154,9 +149,7 @@ func mergeLabelKeys(p *corev1.Pod) {
 	}
 }
 
-// mergeInto leaves out what is in the selector already, so that nothing changes
-// the second time. The API server, which refuses a key that is in both, never
-// does this twice.
+// mergeInto adds requirements that the selector lacks, so that it is idempotent.
 func mergeInto(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator, labels map[string]string) {
 	if selector == nil {
 		return
@@ -172,7 +165,7 @@ func mergeInto(selector *metav1.LabelSelector, keys []string, operator metav1.La
 	}
 }
 
-// appArmor copies profiles from annotations, where they once stood, to fields.
+// appArmor copies profiles from the deprecated annotations to fields.
 func appArmor(p *corev1.Pod) {
 	s := &p.Spec
 	if s.OS != nil && s.OS.Name == corev1.Windows {
@@ -198,8 +191,7 @@ func appArmor(p *corev1.Pod) {
 	}
 }
 
-// appArmorProfile is the profile that an annotation names, and nil for what is
-// none.
+// appArmorProfile returns the profile that an annotation names, or nil.
 func appArmorProfile(annotation string) *corev1.AppArmorProfile {
 	const longest = 4095 // of the name of a profile
 	name, local := strings.CutPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix)

@@ -6,8 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podResources completes what a pod asks for as a whole, if it asks for anything
-// as a whole, from what its containers ask for.
+// podResources completes the resources of a whole pod, if it has any, from those of its containers.
 func podResources(s *corev1.PodSpec) {
 	whole := s.Resources
 	if whole == nil || len(whole.Requests) == 0 && len(whole.Limits) == 0 {
@@ -15,7 +14,6 @@ func podResources(s *corev1.PodSpec) {
 	}
 	requests := together(s, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests })
 	limits := together(s, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits })
-	// Huge pages are not shared: their limit is what is asked for.
 	for name, limit := range limits {
 		if _, asked := whole.Requests[name]; hugePages(name) && !asked {
 			copyMissing(&whole.Limits, corev1.ResourceList{name: limit})
@@ -43,7 +41,7 @@ func podResources(s *corev1.PodSpec) {
 	}
 }
 
-// ofPods reports whether a pod as a whole can ask for a resource.
+// ofPods reports whether a whole pod can have a resource.
 func ofPods(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || hugePages(name)
 }
@@ -67,8 +65,8 @@ func allLimit(s *corev1.PodSpec, name corev1.ResourceName) bool {
 	return true
 }
 
-// together is the most that containers need at one time: an init container runs
-// beside the sidecars before it, and the containers run beside all sidecars.
+// together returns the most that containers need at one time: an init container runs beside the sidecars before it, and the
+// containers run beside all sidecars.
 func together(s *corev1.PodSpec, of func(*corev1.Container) corev1.ResourceList) corev1.ResourceList {
 	most, running := corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range s.InitContainers {

@@ -5,10 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// template fills in a pod template.
-func template(t *corev1.PodTemplateSpec) { podSpec(&t.Spec) }
-
-// podSpec fills in what pods and pod templates have in common.
+// podSpec fills in the defaults that pods and pod templates share.
 func podSpec(s *corev1.PodSpec) {
 	set(&s.ServiceAccountName, s.DeprecatedServiceAccount)
 	s.DeprecatedServiceAccount = s.ServiceAccountName
@@ -112,7 +109,7 @@ func resources(list corev1.ResourceList) {
 	}
 }
 
-// copyMissing gives a list the quantities of another that it has none of.
+// copyMissing adds the quantities of another list that are missing.
 func copyMissing(into *corev1.ResourceList, from corev1.ResourceList) {
 	for name, quantity := range from {
 		if _, has := (*into)[name]; has {

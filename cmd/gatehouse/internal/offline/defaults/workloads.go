@@ -11,14 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-func podTemplateObject(t *corev1.PodTemplate) { template(&t.Template) }
-
 func replicationController(c *corev1.ReplicationController) {
 	point(&c.Spec.Replicas, 1)
 	if c.Spec.Template == nil {
 		return
 	}
-	template(c.Spec.Template)
+	podSpec(&c.Spec.Template.Spec)
 	if labels := c.Spec.Template.Labels; labels != nil {
 		if len(c.Spec.Selector) == 0 {
 			c.Spec.Selector = labels
@@ -30,7 +28,7 @@ func replicationController(c *corev1.ReplicationController) {
 }
 
 func deployment(d *appsv1.Deployment) {
-	template(&d.Spec.Template)
+	podSpec(&d.Spec.Template.Spec)
 	point(&d.Spec.Replicas, 1)
 	strategy := &d.Spec.Strategy
 	set(&strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
@@ -39,7 +37,7 @@ func deployment(d *appsv1.Deployment) {
 		point(&strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
 		point(&strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
 	}
-	if strategy.RollingUpdate != nil { // of another type: what is not there is nothing
+	if strategy.RollingUpdate != nil { // of another type
 		point(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(0))
 		point(&strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
 	}
@@ -47,13 +45,8 @@ func deployment(d *appsv1.Deployment) {
 	point(&d.Spec.ProgressDeadlineSeconds, 600)
 }
 
-func replicaSet(r *appsv1.ReplicaSet) {
-	template(&r.Spec.Template)
-	point(&r.Spec.Replicas, 1)
-}
-
 func daemonSet(d *appsv1.DaemonSet) {
-	template(&d.Spec.Template)
+	podSpec(&d.Spec.Template.Spec)
 	strategy := &d.Spec.UpdateStrategy
 	set(&strategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
 	if strategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
@@ -77,7 +70,7 @@ func daemonSet(d *appsv1.DaemonSet) {
 }
 
 func statefulSet(s *appsv1.StatefulSet) {
-	template(&s.Spec.Template)
+	podSpec(&s.Spec.Template.Spec)
 	set(&s.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
 	strategy := &s.Spec.UpdateStrategy
 	if strategy.Type == "" {
@@ -139,7 +132,7 @@ func cronJob(c *batchv1.CronJob) {
 
 // jobSpec fills in what a job and the template of one have in common.
 func jobSpec(s *batchv1.JobSpec) {
-	template(&s.Template)
+	podSpec(&s.Template.Spec)
 	if s.PodFailurePolicy != nil {
 		for rule := range slices.Values(s.PodFailurePolicy.Rules) {
 			for i := range rule.OnPodConditions {
