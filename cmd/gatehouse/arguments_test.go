@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 )
 
 const (
@@ -28,19 +28,34 @@ func commandPaths(cmd *cobra.Command, above ...string) [][]string {
 	return all
 }
 
+// eachCommand visits the commands of Gatehouse that can be run.
+func eachCommand(t *testing.T, visit func(path string, cmd *cobra.Command)) {
+	t.Helper()
+	root := cli.NewRoot(cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, commands()...)
+	for _, path := range commandPaths(root) {
+		cmd, _, err := root.Find(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ofCobra := len(path) > 0 && (path[0] == "help" || path[0] == "completion"); cmd.Runnable() && !ofCobra {
+			visit(strings.Join(path, " "), cmd)
+		}
+	}
+}
+
 // Whatever command a token is given to as an argument, and as a file or a
 // directory, nobody repeats it; and no command that takes no arguments repeats a
 // password.
 func TestNoCommandRepeatsSecrets(t *testing.T) {
 	t.Parallel()
 	silent := cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}
-	commands := commandPaths(cli.NewRoot(silent, commands()...))
+	paths := commandPaths(cli.NewRoot(silent, commands()...))
 	const atLeast = 20 // or the walk has gone wrong
-	if len(commands) < atLeast {
-		t.Fatalf("only %d commands: %q", len(commands), commands)
+	if len(paths) < atLeast {
+		t.Fatalf("only %d commands: %q", len(paths), paths)
 	}
 	takesFiles := map[string]bool{"check": true, "explain": true, "inject": true, "uninject": true, "lint": true, "review": true, "test": true}
-	for _, path := range commands {
+	for _, path := range paths {
 		name := strings.Join(path, " ")
 		for _, secret := range []string{strayAccess, strayLogin, strayJWT, strayWord} {
 			if secret == strayWord && takesFiles[name] {
@@ -50,13 +65,11 @@ func TestNoCommandRepeatsSecrets(t *testing.T) {
 				if secret == strayWord && len(flags) > 1 {
 					continue
 				}
-				args := slices.Concat(path, flags, []string{secret})
-				var out, remarks bytes.Buffer
-				code := run(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &remarks})
-				if said := out.String() + remarks.String(); strings.Contains(said, secret[len(secret)-8:]) {
-					t.Errorf("%s %q repeats it:\n%s", name, flags, said)
+				got := clitest.Run(t.Context(), "", slices.Concat(path, flags, []string{secret}), commands()...)
+				if strings.Contains(got.Out+got.Err, secret[len(secret)-8:]) {
+					t.Errorf("%s %q repeats it:\n%+v", name, flags, got)
 				}
-				if code == cli.ExitYes {
+				if got.Code == cli.ExitYes {
 					t.Errorf("%s %q: a success", name, flags)
 				}
 			}
@@ -88,10 +101,9 @@ func TestCommandLineMistakes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			var out, remarks bytes.Buffer
-			code := run(t.Context(), strings.Fields(c.args), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &remarks})
-			if want := "gatehouse: " + c.says + "\n"; code != cli.ExitUnknown || remarks.String() != want || out.Len() > 0 {
-				t.Errorf("got %d, %q and %q\nwant %q", code, &remarks, &out, want)
+			got := clitest.Run(t.Context(), "", strings.Fields(c.args), commands()...)
+			if want := (clitest.Result{Code: cli.ExitUnknown, Err: "gatehouse: " + c.says + "\n"}); got != want {
+				t.Errorf("got %+v\nwant %+v", got, want)
 			}
 		})
 	}
@@ -101,29 +113,18 @@ func TestCommandLineMistakes(t *testing.T) {
 func TestGroupsShowHelp(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{"token", "token --help", "help token", "help", "completion"} {
-		var out, remarks bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), cli.Streams{Out: &out, Err: &remarks}); code != cli.ExitYes || !strings.Contains(out.String(), "Available Commands:") {
-			t.Errorf("%s: got %d, %q and %q", args, code, &out, &remarks)
+		if got := clitest.Run(t.Context(), "", strings.Fields(args), commands()...); got.Code != cli.ExitYes || !strings.Contains(got.Out, "Available Commands:") {
+			t.Errorf("%s: got %+v", args, got)
 		}
 	}
 }
 
-// Scripts go by exit codes, so the help of every command that can fail tells of
-// them.
-func TestHelpTellsOfExitCodes(t *testing.T) {
+// Scripts go by exit codes, so the help of every command that can fail lists them.
+func TestHelpListsExitCodes(t *testing.T) {
 	t.Parallel()
-	root := cli.NewRoot(cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, commands()...)
-	for _, path := range commandPaths(root) {
-		cmd, _, err := root.Find(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ofCobra := len(path) > 0 && (path[0] == "help" || path[0] == "completion")
-		if !cmd.Runnable() || ofCobra || cmd.Name() == "version" {
-			continue
-		}
-		if !strings.Contains(cmd.Long, "Exit code") {
+	eachCommand(t, func(path string, cmd *cobra.Command) {
+		if path != "version" && !strings.Contains(cmd.Long, "Exit code") {
 			t.Errorf("%q: no exit codes", path)
 		}
-	}
+	})
 }

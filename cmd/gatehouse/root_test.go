@@ -1,15 +1,10 @@
 package main
 
 import (
-	"io"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
 
 // takesFile reports whether a flag is declared to take a file or a directory.
@@ -24,16 +19,8 @@ func takesFile(flag *pflag.Flag) bool {
 // arguments are.
 func TestCompletionOffersFilesWhereTheyBelong(t *testing.T) {
 	t.Parallel()
-	root := cli.NewRoot(cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, commands()...)
 	flags := 0
-	for _, path := range commandPaths(root) {
-		cmd, _, err := root.Find(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ofCobra := len(path) > 0 && slices.Contains([]string{"help", "completion"}, path[0]); ofCobra || !cmd.Runnable() {
-			continue
-		}
+	eachCommand(t, func(path string, cmd *cobra.Command) {
 		if cmd.ValidArgsFunction == nil {
 			t.Errorf("%q: nothing says what its arguments are", path)
 		}
@@ -46,7 +33,7 @@ func TestCompletionOffersFilesWhereTheyBelong(t *testing.T) {
 				t.Errorf("%q --%s: it is to take a file or to say what it takes, one of the two", path, flag.Name)
 			}
 		})
-	}
+	})
 	const atLeast = 150 // or the walk has gone wrong
 	if flags < atLeast {
 		t.Errorf("only %d flags", flags)

@@ -55,45 +55,13 @@ func newTokenWorld(t *testing.T) *tokenWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.CopyFS(w.dir, os.DirFS("testdata/tokens")); err != nil {
+		t.Fatal(err)
+	}
 	for name, text := range map[string]string{
 		"token-ci.yaml": clitest.CIDocument,
 		"issuer.jwks":   string(keys),
 		"login.key":     base64.StdEncoding.EncodeToString(explainLoginKey()),
-		"revocation.yaml": `apiVersion: gatehouse.dev/v1alpha1
-kind: TokenRevocation
-metadata: {name: eve}
-spec: {user: "issuer:eve", issuedBefore: "2026-11-20T11:30:00Z", reason: laptop stolen}
-`,
-		"login.yaml": `apiVersion: gatehouse.dev/v1alpha1
-kind: AuthenticationConfiguration
-jwt:
-  issuers:
-  - {url: "https://issuer.example", keysFile: issuer.jwks}
-directories:
-- name: staff
-  servers: ["ldaps://ldap.example"]
-  userSearch: {baseDN: "ou=people,dc=example", filter: "(uid={})", usernameAttribute: uid}
-login:
-  keys: [{name: a, file: login.key}]
-`,
-		"issuers.yaml": `apiVersion: apiserver.config.k8s.io/v1
-kind: AuthenticationConfiguration
-jwt:
-- issuer: {url: "https://issuer.example", audiences: [kubernetes]}
-  claimMappings:
-    username: {expression: '"issuer:" + claims.name'}
-    groups: {claim: groups, prefix: ""}
-    uid: {claim: sub}
-    extra:
-    - {key: example.org/team, valueExpression: claims.team}
-  claimValidationRules:
-  - {expression: 'claims.verified == true', message: the account is not verified}
-  userValidationRules:
-  - {expression: '!user.username.startsWith("issuer:root")', message: root does not log in}
-- issuer: {url: "https://other.example", audiences: [kubernetes]}
-  claimMappings:
-    username: {claim: sub, prefix: "other:"}
-`,
 	} {
 		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -66,7 +66,7 @@ become. With 1 and 2 nothing is printed or written.`,
 			if err != nil {
 				return err
 			}
-			return f.inject(cmd.Context(), s, in.sources, in.snapshot.Sidecar.Decide)
+			return f.inject(cmd.Context(), s, in)
 		},
 	}
 	f.add(cmd)
@@ -75,18 +75,18 @@ become. With 1 and 2 nothing is printed or written.`,
 }
 
 // inject decides about every pod, and changes those that get something.
-func (f *changeFlags) inject(ctx context.Context, s cli.Streams, sources []source, decide func(sidecar.Input) sidecar.Decision) error {
+func (f *changeFlags) inject(ctx context.Context, s cli.Streams, in *input) error {
 	log := changeLog{quiet: f.quiet}
 	var refused, unknown diagnostic.List
-	for _, source := range sources {
+	for _, source := range in.sources {
 		for _, o := range source.Objects {
 			if o.NoPod != "" {
 				log.addNoPod(o)
 				continue
 			}
-			in := f.sidecarInput(o)
-			in.Context = ctx
-			d := decide(in)
+			pod := f.sidecarInput(o)
+			pod.Context = ctx
+			d := in.snapshot.Sidecar.Decide(pod)
 			switch {
 			case len(d.Refusals) > 0:
 				refused = append(refused, inObject(o, d.Refusals)...)
@@ -95,13 +95,13 @@ func (f *changeFlags) inject(ctx context.Context, s cli.Streams, sources []sourc
 				d.Err = o.Apply(d.Patches)
 			}
 			if d.Err != nil {
-				unknown = append(unknown, inObject(o, diagnostic.List{undecided(in.Namespace, &d)})...)
+				unknown = append(unknown, inObject(o, diagnostic.List{undecided(pod.Namespace, &d)})...)
 				continue
 			}
 			for _, warning := range slices.Concat(misplaced(o), d.Warnings) {
 				log.add(o, "warning: %s", warning)
 			}
-			log.add(o, "%s", outcome(d.Verdicts, revisions(in.Pod)))
+			log.add(o, "%s", outcome(d.Verdicts, revisions(pod.Pod)))
 		}
 	}
 	switch {
@@ -112,7 +112,7 @@ func (f *changeFlags) inject(ctx context.Context, s cli.Streams, sources []sourc
 	case len(refused) > 0:
 		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("refused:\n%w", refused)}
 	}
-	return f.finish(s, sources, &log, "added: uninject will not bring them back")
+	return f.finish(s, in.sources, &log, "added: uninject will not bring them back")
 }
 
 // inObject returns diagnostics about a pod as diagnostics about the object that holds it.

@@ -20,53 +20,17 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
-
-// offlineConfig is a configuration of two profiles: one for every pod, and one
-// for those that ask.
-const offlineConfig = `apiVersion: gatehouse.dev/v1alpha1
-kind: SidecarProfile
-metadata: {name: logs}
-spec:
-  injection: OptOut
-  parameters: [{name: level, type: string, default: info}]
-  appContainers:
-  - template:
-      env: [{name: LOG_DIR, value: /var/log/app}]
-      volumeMounts: [{name: logs, mountPath: /var/log/app}]
-  template:
-    metadata: {labels: {logs: shipped}}
-    spec:
-      initContainers:
-      - name: logs
-        image: registry.example/logs:1
-        restartPolicy: Always
-        args: ["--level=${params.level}", "--pod=${pod.metadata.namespace}"]
-        startupProbe: {tcpSocket: {port: 2020}}
-      volumes: [{name: logs, emptyDir: {}}]
----
-apiVersion: gatehouse.dev/v1alpha1
-kind: SidecarProfile
-metadata: {name: proxy}
-spec:
-  template:
-    spec:
-      initContainers:
-      - {name: proxy, image: "registry.example/proxy:1", restartPolicy: Always, startupProbe: {tcpSocket: {port: 15000}}}
-`
 
 // TestOfflineIsOnline injects into every kind of object, and asks the webhook
 // about the pod that it holds: the pods are equal, a second time changes nothing,
 // and uninject gives back every byte.
 func TestOfflineIsOnline(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "profiles.yaml"), []byte(offlineConfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	const dir = "testdata/sidecars"
 	_, snapshot, found := active.Load(dir)
 	if err := found.Err(); err != nil {
 		t.Fatal(err)
@@ -124,23 +88,14 @@ spec:
 	for kind, text := range objects {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			command := func(in string, run func(f *changeFlags, s cli.Streams) error) string {
-				var out, err bytes.Buffer
-				f := changeFlags{output: "yaml"}
-				f.namespace, f.workloads = "shop", []string{"Rollout.argoproj.io=spec.template"}
-				if problem := run(&f, cli.Streams{In: strings.NewReader(in), Out: &out, Err: &err}); problem != nil {
-					t.Fatal(problem)
+			run := func(stdin string, args ...string) string {
+				got := clitest.Run(t.Context(), stdin, append(args, "--namespace", "shop", "--workload", "Rollout.argoproj.io=spec.template"), NewInjectCommand, NewUninjectCommand)
+				if got.Code != cli.ExitYes {
+					t.Fatal(got.Err)
 				}
-				return out.String()
+				return got.Out
 			}
-			inject := func(f *changeFlags, s cli.Streams) error {
-				sources, err := f.read(s.In)
-				if err != nil {
-					return err
-				}
-				return f.inject(t.Context(), s, sources, snapshot.Sidecar.Decide)
-			}
-			once := command(text, inject)
+			once := run(text, "inject", "--config", dir)
 
 			pod := podOf(t, []byte(text))
 			response := snapshot.Sidecar.Review(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -155,10 +110,10 @@ spec:
 			if got, want := tree(t, podOf(t, []byte(once))), tree(t, patched(t, pod, response.Patches)); !reflect.DeepEqual(got, want) {
 				t.Errorf("offline the pod is\n%v\nand online\n%v", got, want)
 			}
-			if twice := command(once, inject); twice != once {
+			if twice := run(once, "inject", "--config", dir); twice != once {
 				t.Errorf("twice is not once:\n%s\nand\n%s", twice, once)
 			}
-			if back := command(once, func(f *changeFlags, s cli.Streams) error { return f.uninject(s, sidecar.Remove) }); back != text {
+			if back := run(once, "uninject"); back != text {
 				t.Errorf("uninject leaves\n%s\nof\n%s", back, text)
 			}
 		})
@@ -188,71 +143,6 @@ func tree(t *testing.T, text []byte) (value any) {
 		t.Fatal(err)
 	}
 	return value
-}
-
-// TestInjectOutcomes is what inject does where not all pods can be told about.
-func TestInjectOutcomes(t *testing.T) {
-	t.Parallel()
-	const pods = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: b}\nspec: {}\n"
-	add := []jsonpatch.Operation{{Operation: "add", Path: "/spec/x", Value: json.RawMessage("1")}}
-	refused := sidecar.Decision{Refusals: diagnostic.List{{Severity: diagnostic.Error, Field: "spec.x", Message: "must not be"}}}
-	for _, tt := range []struct {
-		name     string
-		a, b     sidecar.Decision
-		code     int
-		out, err string
-	}{
-		{
-			"changed",
-			sidecar.Decision{Patches: add, Warnings: []string{"beware"}, Verdicts: []sidecar.Verdict{{Profile: "x", Reason: sidecar.Applied}}},
-			sidecar.Decision{},
-			0,
-			strings.Replace(pods, "spec: {}", "spec:\n  x: 1", 1), "standard input#1: Pod/a: warning: beware\nstandard input#1: Pod/a: changed: x\n" +
-				"standard input#2: Pod/b: left as it is; no profile is about it\n1 object changed, 1 left as it is, 0 without a pod\n",
-		},
-		{"refused", sidecar.Decision{Patches: add}, refused, cli.ExitNo, "", "refused:\nstandard input#2: Pod/b: spec.x: must not be"},
-		{
-			"cannot tell", refused,
-			sidecar.Decision{Err: errors.New("no idea")},
-			cli.ExitUnknown, "",
-			"standard input#1: Pod/a: spec.x: must not be\nstandard input#2: Pod/b: no idea",
-		},
-		{
-			"does not fit",
-			sidecar.Decision{Patches: []jsonpatch.Operation{{Operation: "remove", Path: "/spec/y"}}},
-			sidecar.Decision{},
-			cli.ExitUnknown, "",
-			"standard input#1: Pod/a: the patch does not fit: error in remove for path: '/spec/y': Unable to remove nonexistent key: y: missing value",
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			var out, errs bytes.Buffer
-			f := changeFlags{output: "yaml"}
-			f.namespace = "default"
-			sources, err := f.read(strings.NewReader(pods))
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = f.inject(t.Context(), cli.Streams{Out: &out, Err: &errs}, sources, func(in sidecar.Input) sidecar.Decision {
-				if bytes.Contains(in.Pod, []byte(`"name":"a"`)) {
-					return tt.a
-				}
-				return tt.b
-			})
-			code := cli.ExitYes
-			if err != nil {
-				code = cli.ExitUnknown
-				if exit, ok := errors.AsType[*cli.ExitError](err); ok {
-					code = exit.Code
-				}
-				errs.WriteString(err.Error())
-			}
-			if code != tt.code || out.String() != tt.out || errs.String() != tt.err {
-				t.Errorf("code %d, want %d; out\n%s\nwant\n%s\nerr\n%s\nwant\n%s", code, tt.code, out.String(), tt.out, errs.String(), tt.err)
-			}
-		})
-	}
 }
 
 func TestColoured(t *testing.T) {

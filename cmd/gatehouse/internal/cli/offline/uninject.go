@@ -38,7 +38,7 @@ input, and then nothing is printed or written.`,
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			return f.uninject(s, sidecar.Remove)
+			return f.uninject(s)
 		},
 	}
 	f.add(cmd)
@@ -46,7 +46,7 @@ input, and then nothing is printed or written.`,
 }
 
 // uninject takes out of every pod what its status annotation lists.
-func (f *changeFlags) uninject(s cli.Streams, takeOut func(pod []byte) (sidecar.Removal, error)) error {
+func (f *changeFlags) uninject(s cli.Streams) error {
 	sources, err := f.read(s.In)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (f *changeFlags) uninject(s cli.Streams, takeOut func(pod []byte) (sidecar.
 				log.addNoPod(o)
 				continue
 			}
-			removal, err := takeOut(f.sidecarInput(o).Pod)
+			removal, err := sidecar.Remove(f.sidecarInput(o).Pod)
 			if err == nil {
 				err = o.Apply(removal.Patches)
 			}

@@ -1,6 +1,7 @@
 package lint_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -177,13 +178,13 @@ func TestIgnored(t *testing.T) {
 		"optional-field,mising-message":     "unknown-code missing-message",
 		"*":                                 "unknown-code optional-field missing-message",
 	} {
-		found, err := lint.Lint(read(t, "f.yaml", "kind: AdmissionPolicy\nmetadata:\n  name: p\n  annotations:\n    "+
+		found, err := lint.Lint(read(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicy\nmetadata:\n  name: p\n  annotations:\n    "+
 			v1alpha1.LintIgnoreAnnotation+": '"+annotation+"'"+spec))
 		must(t, err)
 		codes := make(map[string]bool)
 		for _, f := range found {
 			codes[f.Code] = true
-			if f.Source != "f.yaml" || f.Object != "AdmissionPolicy/p" {
+			if f.Source != "a.yaml" || f.Object != "AdmissionPolicy/p" {
 				t.Errorf("a diagnostic about %s: %s", f.Source, f.Object)
 			}
 		}
@@ -202,34 +203,9 @@ func TestIgnored(t *testing.T) {
 // the documents.
 func TestCustomResources(t *testing.T) {
 	t.Parallel()
-	const definition = `apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: widgets.example.com}
-spec:
-  group: example.com
-  names: {kind: Widget, plural: widgets}
-  scope: Namespaced
-  versions:
-    - name: v1
-      schema:
-        openAPIV3Schema:
-          type: object
-          properties:
-            spec:
-              type: object
-              required: [size]
-              properties:
-                size: {type: integer}
-                color: {type: string, default: red}
-                parts: {type: array, items: {type: object, properties: {name: {type: string}}}}
-                labels: {type: object, additionalProperties: {type: string}}
-                port: {x-kubernetes-int-or-string: true}
-                ratio: {type: number}
-                since: {type: string, format: date-time}
-                anything: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {a: {type: string}}}
-                pod: {type: object, x-kubernetes-embedded-resource: true, properties: {spec: {type: object, properties: {a: {type: string}}}}}
----
-`
+	text, err := os.ReadFile("testdata/widgets.yaml")
+	must(t, err)
+	definition := string(text)
 	const rule = "{apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [widgets]}"
 	for expression, want := range map[string]string{
 		"object.spec.size > 3 && object.metadata.name != '' && object.kind == 'Widget'": "",

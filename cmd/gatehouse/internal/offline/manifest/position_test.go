@@ -1,59 +1,18 @@
 package manifest
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
 
 func TestLine(t *testing.T) {
 	t.Parallel()
-	const file = `# a comment
-%YAML 1.1
----
-
-# of a Deployment
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: template # a value that is the name of a part
-spec:
-  template:
-    spec:
-      containers:
-      - name: a
-        image: a
-      - image: b
---- {apiVersion: v1, kind: Pod, metadata: {name: inline}}
----
-apiVersion: v1
-kind: List
-items:
-- apiVersion: v1
-  kind: Service
-- &a
-  apiVersion: v1
-  kind: Pod
-  spec: {containers: [
-    {name: x}]}
-- *a
----
-{"apiVersion": "v1", "kind": "List", "items": [
-  {"apiVersion": "v1", "kind": "Pod",
-   "spec":
-     {"containers": [{"name": "a"},
-       {"name": "b"}]}}
-]}
-{"apiVersion": "v1", "kind": "Pod"}
-`
-	workloads, err := NewWorkloads(nil)
+	data, err := os.ReadFile("testdata/lines.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Replace(file, "# a comment\n", "", 1)
-	parsed, err := tryParse("file.yaml", []byte(text), workloads)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text, parsed := string(data), parse(t, data)
 	const deployment, inline, service, anchored, aliased, inJSON, last = 0, 1, 2, 3, 4, 5, 6
 	if len(parsed.Objects) != 7 {
 		t.Fatalf("%d objects", len(parsed.Objects))
@@ -103,14 +62,7 @@ func TestJSON(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			workloads, err := NewWorkloads(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			file, err := tryParse("file.json", []byte(c.document), workloads)
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := parse(t, []byte(c.document))
 			if got := string(file.Objects[0].JSON()); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}

@@ -11,62 +11,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 )
 
-// several is a configuration in which two policies refuse every ConfigMap, and
-// two are of one name.
-const several = `
-apiVersion: gatehouse.dev/v1alpha1
-kind: AdmissionPolicy
-metadata: {name: image-registries}
-spec:
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
-  validations: [{expression: "false", message: registries}, {expression: "true", message: never}]
-  auditAnnotations: [{key: a, valueExpression: '"b"'}]
-  validationActions: [Deny]
----
-apiVersion: gatehouse.dev/v1alpha1
-kind: AdmissionPolicy
-metadata: {name: twin}
-spec:
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps, pods]}]}
-  validations: [{expression: "false", message: own}]
-  validationActions: [Deny]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: twin}
-spec:
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
-  validations: [{expression: "false", message: upstream}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: bound}
-spec: {policyName: twin, validationActions: [Deny]}
----
-apiVersion: gatehouse.dev/v1alpha1
-kind: AdmissionPolicy
-metadata: {name: standard}
-spec:
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
-  podSecurity: {level: baseline}
----
-apiVersion: gatehouse.dev/v1alpha1
-kind: AdmissionPolicyBinding
-metadata: {name: standard}
-spec: {policyName: standard, validationActions: [Deny]}
----
-apiVersion: gatehouse.dev/v1alpha1
-kind: SidecarProfile
-metadata: {name: logs}
-spec:
-  template: {metadata: {labels: {a: b}}}
-`
-
 // configured reads that configuration, and the cases of a test.
 func configured(t *testing.T, test string) (*config.Config, []*Case) {
 	t.Helper()
-	dir := write(t, map[string]string{"config/all.yaml": several, "test.yaml": test})
-	c, err := config.Load(filepath.Join(dir, "config"))
+	dir := write(t, map[string]string{"test.yaml": test})
+	c, err := config.Load("testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
