@@ -3,7 +3,9 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,22 +16,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// What is printed is kept: by logs, by CI, by the scroll-back of a terminal. People
-// who mistake a command give it passwords and tokens as arguments, so an argument
-// that has no place is only repeated if it is not one of them.
+// Logs and terminals keep what is printed, and users who mistake a command give it passwords and tokens as arguments. So an unexpected
+// argument is repeated only if it looks like the name of a command.
 
-// plainWord reports whether a text may be repeated: it is short and of lower-case
-// letters, as the names of commands are, and tokens and keys are not.
-func plainWord(text string) bool {
+// isPlainWord reports whether a text is short and of lower-case letters, as names of commands are, and tokens and keys are not.
+func isPlainWord(text string) bool {
 	const longest = 16
 	return len(text) <= longest && !strings.ContainsFunc(text, func(r rune) bool { return (r < 'a' || r > 'z') && r != '-' })
 }
 
-// unknownCommand is the error for a word in the place of a subcommand, with the
-// one that may have been meant.
+// unknownCommand returns the error for an unknown subcommand, with the one that may have been meant.
 func unknownCommand(group *cobra.Command, word string) error {
 	shown := ""
-	if plainWord(word) {
+	if isPlainWord(word) {
 		shown = " " + strconv.Quote(word)
 	}
 	var names []string
@@ -45,8 +44,8 @@ func unknownCommand(group *cobra.Command, word string) error {
 	return fmt.Errorf("unknown command%s for %q (hint: %s)", shown, group.CommandPath(), hint)
 }
 
-// ofRoot is the word of cobra's error for a command that there is not.
-func ofRoot(err error) string {
+// unknownWord returns the word of cobra's error for an unknown command.
+func unknownWord(err error) string {
 	quoted, wrong := strconv.QuotedPrefix(strings.TrimPrefix(err.Error(), "unknown command "))
 	word, wrongToo := strconv.Unquote(quoted)
 	if wrong != nil || wrongToo != nil {
@@ -55,21 +54,20 @@ func ofRoot(err error) string {
 	return word
 }
 
-// misspelled is the error for a word behind a group of commands that is none of
-// them. Cobra shows the group's help for it and calls that a success.
-func misspelled(root *cobra.Command, args []string) error {
+// checkSubcommand returns the error for an unknown command of a group, for which cobra shows help and succeeds.
+func checkSubcommand(root *cobra.Command, args []string) error {
 	group, rest, err := root.Find(args)
 	if err == nil && !group.Runnable() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
 		return unknownCommand(group, rest[0])
 	}
-	return nil // or cobra has an error for it
+	return nil
 }
 
-// helpTopic refuses to help about a command that there is not.
-func helpTopic(cmd *cobra.Command, args []string) error {
+// checkHelpTopic returns the error for help about an unknown command.
+func checkHelpTopic(cmd *cobra.Command, args []string) error {
 	group, rest, err := cmd.Root().Find(args)
 	if err != nil {
-		return unknownCommand(cmd.Root(), ofRoot(err))
+		return unknownCommand(cmd.Root(), unknownWord(err))
 	}
 	if group.HasSubCommands() && len(rest) > 0 {
 		return unknownCommand(group, rest[0])
@@ -77,11 +75,10 @@ func helpTopic(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// keepArguments makes a command without arguments, and all below it, refuse them
-// without repeating them.
-func keepArguments(cmd *cobra.Command) {
+// hideArguments makes a command without arguments, and its subcommands, refuse arguments without repeating them.
+func hideArguments(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		keepArguments(sub)
+		hideArguments(sub)
 	}
 	check := cmd.Args
 	if check == nil {
@@ -89,7 +86,7 @@ func keepArguments(cmd *cobra.Command) {
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
-		// That of cobra.NoArgs, which has the argument in it.
+		// The error of cobra.NoArgs contains the argument.
 		if err != nil && len(args) > 0 && err.Error() == cobra.NoArgs(cmd, args).Error() {
 			return noArguments(cmd)
 		}
@@ -97,7 +94,7 @@ func keepArguments(cmd *cobra.Command) {
 	}
 }
 
-// noArguments is the error of a command that takes none.
+// noArguments returns the error of a command that takes none.
 func noArguments(cmd *cobra.Command) error {
 	flags := cmd.Flags()
 	path := "'" + cmd.CommandPath() + "'"
@@ -109,22 +106,19 @@ func noArguments(cmd *cobra.Command) error {
 			return fmt.Errorf("%s takes no arguments: %s", path, one.says)
 		}
 	}
-	such := ""
-	told := func(flag *pflag.Flag) {
-		if flag != nil && such == "" {
-			such = ", and is told by flags such as --" + flag.Name
-		}
+	example := flags.Lookup("config") // which some commands need unless a cluster is named
+	for required := range requiredFlags(cmd) {
+		example = required
+		break
 	}
-	flags.VisitAll(func(flag *pflag.Flag) {
-		if isRequired(flag) {
-			told(flag)
-		}
-	})
-	told(flags.Lookup("config")) // which some commands need unless a cluster is named
+	such := ""
+	if example != nil {
+		such = ", and is told by flags such as --" + example.Name
+	}
 	return fmt.Errorf("%s takes no arguments%s (hint: see '%s --help')", path, such, cmd.CommandPath())
 }
 
-// NoArgs refuses arguments, and says where what they are belongs.
+// NoArgs refuses arguments, with a message about where they belong.
 func NoArgs(belongs func(arg string) string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -137,15 +131,14 @@ func NoArgs(belongs func(arg string) string) cobra.PositionalArgs {
 	}
 }
 
-// flagError is an error about a flag as it may be shown. In the place of flags too
-// there may be a password: -phunter2, --password-stdin=hunter2.
+// flagError returns an error about a flag without a password that is in its place: -phunter2, --password-stdin=hunter2.
 func flagError(cmd *cobra.Command, err error) error {
 	text := err.Error()
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		switch name := unknown.GetSpecifiedName(); {
 		case unknown.GetSpecifiedShortnames() != "":
 			text = "unknown flag: -" + name
-		case !plainWord(strings.TrimRight(name, "0123456789")):
+		case !isPlainWord(strings.TrimRight(name, "0123456789")):
 			text = "unknown flag"
 		}
 	}
@@ -158,32 +151,37 @@ func flagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%s (hint: see '%s --help')", text, cmd.CommandPath())
 }
 
-// needsFlags tells which of the required flags are missing, and what they are.
-func needsFlags(cmd *cobra.Command, _ []string) error {
+// checkRequiredFlags returns an error for each required flag that is missing.
+func checkRequiredFlags(cmd *cobra.Command, _ []string) error {
 	var missing []error
-	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		if isRequired(flag) && flag.Value.String() == "" {
+	for flag := range requiredFlags(cmd) {
+		if flag.Value.String() == "" {
 			missing = append(missing, fmt.Errorf("--%s is required (hint: the %s)", flag.Name, strings.TrimSuffix(flag.Usage, " (required)")))
 		}
-	})
+	}
 	return errors.Join(missing...)
 }
 
-func isRequired(flag *pflag.Flag) bool {
-	return len(flag.Annotations[cobra.BashCompOneRequiredFlag]) > 0
+// requiredFlags yields the required flags of a command.
+func requiredFlags(cmd *cobra.Command) iter.Seq[*pflag.Flag] {
+	var required []*pflag.Flag
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if len(flag.Annotations[cobra.BashCompOneRequiredFlag]) > 0 {
+			required = append(required, flag)
+		}
+	})
+	return slices.Values(required)
 }
 
-// jwtText is the text of a JWT, whose header is base64url of an object.
+// jwtText matches a JWT, whose header is a base64url-encoded object.
 var jwtText = regexp.MustCompile(`\bey[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`)
 
-// withoutTokens is a text without the tokens that are in it, such as one that was
-// taken for the name of a file.
+// withoutTokens returns a text without the tokens in it.
 func withoutTokens(text string) string {
 	return jwtText.ReplaceAllString(diagnostic.Diagnostic{Message: text}.Redacted().Message, "…")
 }
 
-// LooksLikeToken reports whether a text is meant as a bearer token, as far as its
-// shape and its length tell it from the name of a file.
+// LooksLikeToken reports whether a text looks like a bearer token and not like the name of a file.
 func LooksLikeToken(text string) bool {
 	const least = 40
 	text = strings.TrimSpace(text)

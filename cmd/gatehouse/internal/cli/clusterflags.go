@@ -15,8 +15,7 @@ import (
 // APIServerTimeout bounds what is asked of an API server.
 const APIServerTimeout = 30 * time.Second
 
-// ClusterFlags name a cluster: a context of a kubeconfig, or the cluster of the pod
-// that this runs in.
+// ClusterFlags name a cluster: a context of a kubeconfig, or the cluster of this pod.
 type ClusterFlags struct {
 	ContextFlags
 	InCluster bool
@@ -28,10 +27,10 @@ func (f *ClusterFlags) Add(cmd *cobra.Command) {
 	f.ContextFlags.Add(cmd)
 }
 
-// Given reports whether a cluster was asked for.
+// Given reports whether a cluster is named.
 func (f *ClusterFlags) Given() bool { return f.InCluster || f.Named() }
 
-// Check tells what is wrong with the flags.
+// Check returns an error for flags that conflict.
 func (f *ClusterFlags) Check() error {
 	if f.InCluster && f.Named() {
 		return errors.New("--in-cluster goes with neither --kubeconfig nor --context")
@@ -39,8 +38,7 @@ func (f *ClusterFlags) Check() error {
 	return nil
 }
 
-// Connect is how to reach the API server that the flags name. The hint is what else
-// could be given where there is no kubeconfig.
+// Connect returns the configuration of a client of the named API server. The hint is an alternative to a kubeconfig.
 func (f *ClusterFlags) Connect(hint string) (*rest.Config, error) {
 	var (
 		config *rest.Config
@@ -63,7 +61,7 @@ func (f *ClusterFlags) Connect(hint string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Words are the flags, for another command.
+// Words returns the flags, for another command.
 func (f *ClusterFlags) Words() string {
 	if f.InCluster {
 		return " --in-cluster"

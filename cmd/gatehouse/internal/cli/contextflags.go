@@ -30,7 +30,7 @@ func (f *ContextFlags) Add(cmd *cobra.Command) {
 	})
 }
 
-// Named reports whether a kubeconfig was asked for by name.
+// Named reports whether a kubeconfig or context is named.
 func (f *ContextFlags) Named() bool { return f.Kubeconfig != "" || f.Context != "" }
 
 // Config returns the kubeconfig that the flags name, or the default one.
@@ -41,7 +41,7 @@ func (f *ContextFlags) Config() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.Context})
 }
 
-// User is the name of the context and its user in the kubeconfig.
+// User returns the name of the context and its user in the kubeconfig.
 func (f *ContextFlags) User() (name string, user *clientcmdapi.AuthInfo, err error) {
 	config, err := f.Config().RawConfig()
 	if err != nil {

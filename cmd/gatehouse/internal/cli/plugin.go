@@ -10,8 +10,7 @@ import (
 // PluginVerb is what follows kubectl when this program is its plugin.
 const PluginVerb = "gatehouse"
 
-// DisplayName is how people call this program, by the name of its file: a program
-// called kubectl-gatehouse is a plugin of kubectl.
+// DisplayName returns the name of this program by its file: kubectl-gatehouse is a plugin of kubectl.
 func DisplayName(file string) string {
 	if strings.TrimSuffix(filepath.Base(file), ".exe") == "kubectl-"+PluginVerb {
 		return "kubectl " + PluginVerb
@@ -19,8 +18,7 @@ func DisplayName(file string) string {
 	return PluginVerb
 }
 
-// showAs makes the help of a command and its subcommands call the program by this
-// name. Usage lines are cobra's own affair.
+// showAs makes the help of a command and its subcommands name the program so. Usage lines are those of cobra.
 func showAs(cmd *cobra.Command, name string) {
 	call := strings.NewReplacer(
 		"  gatehouse ", "  "+name+" ",

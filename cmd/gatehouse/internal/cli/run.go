@@ -20,15 +20,13 @@ const (
 	ExitUnknown = 2 // bad usage, bad input, unreachable: no answer could be had
 )
 
-// Streams are what a command reads from and writes to: results to out, remarks
-// and progress to err.
+// Streams are the input and output of a command. Results go to Out, messages and progress to Err.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
 }
 
-// ExitError ends the program with a code. Without err nothing is printed,
-// because the command has already said everything.
+// ExitError ends the program with a code. Without Err nothing is printed, because the command has printed everything.
 type ExitError struct {
 	Code int
 	Err  error
@@ -47,7 +45,7 @@ func (e *ExitError) Unwrap() error { return e.Err }
 func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams) *cobra.Command) int {
 	root := NewRoot(s, commands...)
 	root.SetArgs(args)
-	err := misspelled(root, args)
+	err := checkSubcommand(root, args)
 	if err == nil {
 		err = root.ExecuteContext(ctx)
 	}
@@ -55,7 +53,7 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams
 		return ExitYes
 	}
 	if _, _, unknown := root.Find(args); unknown != nil {
-		err = unknownCommand(root, ofRoot(unknown))
+		err = unknownCommand(root, unknownWord(unknown))
 	}
 	code := ExitUnknown
 	if exit, ok := errors.AsType[*ExitError](err); ok {
@@ -67,8 +65,8 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams
 	return code
 }
 
-// ErrorText is an error as it is shown, without tokens. Each of several on lines of their own
-// says whose it is, unless the first line introduces the others.
+// ErrorText returns an error as it is shown, without tokens. Each line begins with the name of the program, unless the first line introduces
+// the others.
 func ErrorText(err error) string {
 	const prefix = "gatehouse: "
 	lines := strings.Split(withoutTokens(err.Error()), "\n")
@@ -95,7 +93,7 @@ bad input, unreachable).`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: DisplayName(os.Args[0])},
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		PersistentPreRunE: needsFlags,
+		PersistentPreRunE: checkRequiredFlags,
 	}
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
@@ -105,21 +103,19 @@ bad input, unreachable).`,
 		root.AddCommand(command(s))
 	}
 	showAs(root, root.DisplayName())
-	// Cobra's own commands, which it would add later, refuse arguments like the
-	// others.
+	// Cobra would add its own commands later. They hide arguments too.
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "help" {
-			cmd.Args = helpTopic
+			cmd.Args = checkHelpTopic
 		}
 	}
-	keepArguments(root)
+	hideArguments(root)
 	return root
 }
 
-// Worst is all problems as one, with the exit code of those that are not a plain
-// no.
+// Worst joins problems, with the highest exit code among them.
 func Worst(problems []error) error {
 	joined := errors.Join(problems...)
 	if joined == nil {

@@ -85,7 +85,7 @@ func (s *Screen) String() string {
 	return s.text.String()
 }
 
-// Echoes reports whether the terminal Shows what is typed.
+// Echoes reports whether the terminal shows what is typed.
 func (s *Screen) Echoes(t *testing.T) bool {
 	t.Helper()
 	state, err := unix.IoctlGetTermios(int(s.tty.Fd()), unix.TCGETS)
@@ -111,7 +111,7 @@ func (s *Screen) Shows(t *testing.T, text string) {
 	s.Until(t, text, func() bool { return strings.Contains(s.String(), text) })
 }
 
-// Types Types when a prompt is there, hidden or not.
+// Types types a text once a prompt is shown.
 func (s *Screen) Types(t *testing.T, prompt string, hidden bool, text string) {
 	t.Helper()
 	s.Shows(t, prompt)

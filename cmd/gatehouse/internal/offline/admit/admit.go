@@ -1,5 +1,4 @@
-// Package admit does offline what happens to an object in the API server before
-// policies see it: defaults are filled in, and sidecars are injected.
+// Package admit does to an object what happens in the API server before policies are evaluated: it fills in defaults and injects sidecars.
 package admit
 
 import (
@@ -25,15 +24,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// The kind and rule of a violation by which injection refuses a pod. Its policy
-// is the name of the profile, and empty if the refusal is about none.
+// The kind and rule of a violation by which injection refuses a pod. Its policy is the profile, if the refusal is about one.
 const (
 	InjectionKind = "SidecarProfile"
 	InjectionRule = "injection"
 )
 
-// Request is the request that the API server would send for a Spec, with the
-// defaults in its objects.
+// Request returns the request that the API server would send for a Spec, with defaults in its objects.
 func Request(resources *request.Resources, spec request.Spec) (admission.Request, error) {
 	if spec.Operation != admissionv1.Connect {
 		var err, oldErr error
@@ -50,36 +47,31 @@ func Request(resources *request.Resources, spec request.Spec) (admission.Request
 	return resources.Build(spec)
 }
 
-// Defaulted is the JSON text of an object with the defaults of the API server. A
-// text that is no JSON object comes back as it is: whoever builds the request
-// says what is wrong with it.
+// Defaulted returns the JSON of an object with the defaults of the API server. Text that is no JSON object is returned as it is, for
+// Resources.Build to report.
 func Defaulted(text []byte) ([]byte, error) {
 	value, err := rawjson.Parse(text)
 	if err != nil || value.Kind() != rawjson.Object {
-		return text, nil //nolint:nilerr // who builds the request says what is wrong
+		return text, nil //nolint:nilerr // Resources.Build reports it
 	}
 	tree, err := value.Decode()
 	if err != nil {
 		return nil, err
 	}
-	object, ok := tree.(map[string]any)
-	if !ok {
-		return text, nil
-	}
+	object, _ := tree.(map[string]any)
 	defaults.Apply(object)
 	return json.Marshal(object)
 }
 
-// IsNewPod reports whether the mutating endpoint would look at a request.
+// IsNewPod reports whether the mutating endpoint decides on a request.
 func IsNewPod(req *admission.Request) bool {
 	return req.Operation == admissionv1.Create && req.SubResource == "" &&
 		req.Kind == metav1.GroupVersionKind{Version: "v1", Kind: "Pod"} &&
 		req.Resource == metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
 }
 
-// Inject makes of the pod in a request, for which IsNewPod holds, what the
-// mutating endpoint and the API server's defaults make of it. The request is left
-// as it is if the decision has an error or a refusal.
+// Inject changes the pod in a request for a new pod as the mutating endpoint and the API server's defaults do. A decision with an error or
+// a refusal leaves the request as it is.
 func Inject(ctx context.Context, set *sidecar.Set, req *admission.Request) sidecar.Decision {
 	d := set.Decide(sidecar.Input{Context: ctx, Namespace: req.Namespace, Pod: req.Object.Raw})
 	if d.Err != nil || len(d.Refusals) > 0 || len(d.Patches) == 0 {
@@ -97,7 +89,7 @@ func Inject(ctx context.Context, set *sidecar.Set, req *admission.Request) sidec
 	return d
 }
 
-// patched is a text with the operations of a patch done.
+// patched returns a text with the operations of a patch applied.
 func patched(text []byte, operations []jsonpatch.Operation) ([]byte, error) {
 	raw, err := json.Marshal(operations)
 	if err != nil {
@@ -110,7 +102,7 @@ func patched(text []byte, operations []jsonpatch.Operation) ([]byte, error) {
 	return patch.Apply(text)
 }
 
-// Refusals are why injection refuses a pod, as violations.
+// Refusals returns the refusals of injection as violations.
 func Refusals(d *sidecar.Decision) []policy.Violation {
 	var refusing []string
 	for i := range d.Verdicts {
@@ -122,7 +114,7 @@ func Refusals(d *sidecar.Decision) []policy.Violation {
 	for _, f := range d.Refusals {
 		text := f.String()
 		violations = append(violations, policy.Violation{
-			Kind: InjectionKind, Policy: named(text, refusing), Rule: InjectionRule, Message: text,
+			Kind: InjectionKind, Policy: profileOf(text, refusing), Rule: InjectionRule, Message: text,
 			Reason: metav1.StatusReasonInvalid, Outcome: policy.Violated,
 			Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		})
@@ -130,9 +122,8 @@ func Refusals(d *sidecar.Decision) []policy.Violation {
 	return violations
 }
 
-// named is the profile that a refusal is about, which its text names. A refusal
-// for a word that cannot be understood is about none.
-func named(text string, profiles []string) string {
+// profileOf returns the profile that the text of a refusal names, if any.
+func profileOf(text string, profiles []string) string {
 	best, at := "", len(text)
 	for _, name := range profiles {
 		for _, form := range []string{"sidecar profile " + strconv.Quote(name), strconv.Quote("-" + name), "[" + name + "." + v1alpha1.ParameterDomain + "/"} {

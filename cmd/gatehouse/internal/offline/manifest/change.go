@@ -44,7 +44,7 @@ func newChange(o *jsonpatch.Operation) (change, error) {
 	return c, nil
 }
 
-// marshal is the text of a patch.
+// marshal returns the text of a patch.
 func marshal(changes []change) json.RawMessage {
 	dst := []byte{'['}
 	for i, c := range changes {
@@ -61,7 +61,7 @@ func marshal(changes []change) json.RawMessage {
 	return append(dst, ']')
 }
 
-// applied is a text with changes, as the API server's library makes it.
+// applied returns a text with changes, by the API server's library.
 func applied(text rawjson.Value, changes []change) (rawjson.Value, error) {
 	patch, err := evanphx.DecodePatch(marshal(changes))
 	if err != nil {
@@ -74,19 +74,17 @@ func applied(text rawjson.Value, changes []change) (rawjson.Value, error) {
 	return rawjson.Parse(after)
 }
 
-// steps takes a JSON pointer apart.
+// steps splits a JSON pointer.
 func steps(pointer string) []string {
 	if pointer == "" {
 		return nil
 	}
 	names := strings.Split(pointer[1:], "/")
 	for i := range names {
-		names[i] = strings.ReplaceAll(strings.ReplaceAll(names[i], "~1", "/"), "~0", "~")
+		names[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(names[i])
 	}
 	return names
 }
 
-// escape is a name as a step of a JSON pointer.
-func escape(name string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
-}
+// escape returns a name as a step of a JSON pointer.
+func escape(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }

@@ -22,22 +22,20 @@ type document struct {
 	part
 	number int // from 1
 	text   []byte
-	// value is what the document says, as kubectl reads it.
+	// value is the content of the document, as kubectl reads it.
 	value rawjson.Value
 	// unreadable is why there is no value, and nil if there is one.
 	unreadable *readError
-	// changes are what is to be done to it, in order, with paths from its root.
+	// changes are to be applied in order, with paths from its root.
 	changes []change
 	// writtenOut reports whether the changed text has aliases written out.
 	writtenOut bool
-	// nodes is the text as the YAML parser sees it, once somebody has asked
-	// where something stands in it. It is empty if there is nothing.
+	// nodes is the parsed text, once a position was asked for, and empty if it cannot be parsed.
 	nodes *yaml.Node
 }
 
-// read reads the document. A key given twice is an error only where it matters:
-// in a document that is worth changing.
-func (d *document) read(matters func(rawjson.Value) bool) *readError {
+// read reads the document. A duplicate key is an error only if a document with this value may be changed.
+func (d *document) read(mayChange func(rawjson.Value) bool) *readError {
 	text, err := d.decode()
 	if err != nil {
 		return d.explain(err)
@@ -45,10 +43,10 @@ func (d *document) read(matters func(rawjson.Value) bool) *readError {
 	if d.value, err = rawjson.Parse(text); err != nil {
 		return &readError{line: d.line, message: err.Error()}
 	}
-	if !matters(d.value) {
+	if !mayChange(d.value) {
 		return nil
 	}
-	if key, line, twice := d.twice(); twice {
+	if key, line, found := d.duplicateKey(); found {
 		return &readError{line: line, message: fmt.Sprintf("the key %q is given twice", key), hint: "remove one of the two"}
 	}
 	return nil
@@ -75,25 +73,24 @@ func (d *document) decode() ([]byte, error) {
 	return text, nil
 }
 
-// twice is a key that an object of the document has twice, with its line in the
-// file: of two values, readers disagree on which one holds. A key that a merge
-// key (<<) brings too is not meant.
-func (d *document) twice() (key string, line int, twice bool) {
+// duplicateKey returns a key that an object of the document has twice, with its line in the file. A key that a merge key (<<)
+// brings too is none.
+func (d *document) duplicateKey() (key string, line int, found bool) {
 	if d.json {
-		key, at, twice := duplicate(d.value)
-		return key, d.line + bytes.Count(d.text[:at], []byte("\n")), twice
+		key, at, found := duplicate(d.value)
+		return key, d.line + bytes.Count(d.text[:at], []byte("\n")), found
 	}
 	var document yaml.Node
 	if yaml.Unmarshal(d.text, &document) != nil {
-		return "", 0, false // whoever changes the document will see
+		return "", 0, false // a change of the document reports it
 	}
 	var visit func(*yaml.Node)
 	visit = func(n *yaml.Node) {
 		seen := make(map[string]bool, len(n.Content)/2)
 		for i, child := range n.Content {
-			if !twice && n.Kind == yaml.MappingNode && i%2 == 0 && child.Kind == yaml.ScalarNode && !isMerge(child) {
+			if !found && n.Kind == yaml.MappingNode && i%2 == 0 && child.Kind == yaml.ScalarNode && !isMerge(child) {
 				if seen[child.Value] {
-					key, line, twice = child.Value, d.line+child.Line-1, true
+					key, line, found = child.Value, d.line+child.Line-1, true
 				}
 				seen[child.Value] = true
 			}
@@ -101,21 +98,19 @@ func (d *document) twice() (key string, line int, twice bool) {
 		}
 	}
 	visit(&document)
-	return key, line, twice
+	return key, line, found
 }
 
-// TemplateHint is the hint for a document that looks like the template of one.
-// Whoever shows it may add how.
+// TemplateHint is the hint for a document that looks like a template. Callers may add how to render it.
 const TemplateHint = "this looks like a template: give what it renders to"
 
 var yamlLine = regexp.MustCompile(`(?m)^(?:error converting YAML to JSON: |yaml: |unmarshal errors:\n  |\s)*line (\d+): `)
 
-// explain is an error of a parser with the line counted from the beginning of
-// the file.
+// explain returns an error of a parser with the line in the file.
 func (d *document) explain(err error) *readError {
 	result := &readError{line: d.line, near: true}
 	if at := bytes.Index(d.text, []byte("{{")); at >= 0 {
-		result.line += bytes.Count(d.text[:at], []byte("\n")) // in case that nothing better is known
+		result.line += bytes.Count(d.text[:at], []byte("\n"))
 		result.hint = TemplateHint
 	}
 	if begin := bytes.TrimSpace(d.text); bytes.HasPrefix(begin, []byte("{")) && bytes.HasPrefix(bytes.TrimSpace(begin[1:]), []byte(`"`)) {

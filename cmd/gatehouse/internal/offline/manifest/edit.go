@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// edited is the text of the document with its changes.
+// edited returns the text of the document with its changes.
 func (d *document) edited(newline string) ([]byte, error) {
 	want, err := applied(d.value, d.changes)
 	if err != nil {
@@ -24,8 +24,8 @@ func (d *document) edited(newline string) ([]byte, error) {
 	}
 	for _, write := range []func() ([]byte, error){
 		func() ([]byte, error) { return splice(d.text, t, d.json, newline) },
-		func() ([]byte, error) { return d.anew(t, document, newline, true) },
-		func() ([]byte, error) { return d.anew(t, document, newline, false) },
+		func() ([]byte, error) { return d.reencoded(t, document, newline, true) },
+		func() ([]byte, error) { return d.reencoded(t, document, newline, false) },
 	} {
 		text, err := write()
 		if err != nil {
@@ -39,8 +39,8 @@ func (d *document) edited(newline string) ([]byte, error) {
 	return nil, errMangled
 }
 
-// anew is the text of the document written from its nodes.
-func (d *document) anew(t *tree, document *yaml.Node, newline string, keepAliases bool) ([]byte, error) {
+// reencoded returns the text of the document encoded from its nodes.
+func (d *document) reencoded(t *tree, document *yaml.Node, newline string, keepAliases bool) ([]byte, error) {
 	if d.json {
 		return indented(t.root, "", "  ", newline), nil
 	}
@@ -51,7 +51,7 @@ func (d *document) anew(t *tree, document *yaml.Node, newline string, keepAliase
 	return text, err
 }
 
-// aliasesIn is how many aliases there are in a text.
+// aliasesIn returns the number of aliases in a text.
 func aliasesIn(text []byte) int {
 	var document yaml.Node
 	if yaml.Unmarshal(text, &document) != nil {
@@ -60,20 +60,18 @@ func aliasesIn(text []byte) int {
 	return aliases(&document)
 }
 
-// ended is a text that is to take the place of the document, with its last line
-// ended if that of the document is. Where the last line must be ended, because
-// it is that of a block, it is. False means that the text does not say what is
-// wanted.
+// ended returns a new text of the document with its last line ended if that of the document is, or must be. It reports whether the text
+// has the wanted value.
 func (d *document) ended(text []byte, newline string, want rawjson.Value) ([]byte, bool) {
 	if !d.json && !bytes.HasSuffix(d.text, []byte("\n")) {
-		if cut := bytes.TrimSuffix(text, []byte(newline)); d.says(cut, want) {
+		if cut := bytes.TrimSuffix(text, []byte(newline)); d.means(cut, want) {
 			return cut, true
 		}
 	}
-	return text, d.says(text, want)
+	return text, d.means(text, want)
 }
 
-// tree is the tree of the document with its changes, and in YAML its node.
+// tree returns the tree of the document with its changes, and in YAML its node.
 func (d *document) tree() (*tree, *yaml.Node, error) {
 	var (
 		t        tree

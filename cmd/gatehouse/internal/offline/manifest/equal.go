@@ -6,14 +6,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// errMangled says that a document did not become what it should.
+// errMangled is the error for a document that was not changed as it should.
 var errMangled = errors.New("internal error: the changed document does not say what it should, so it was not written; please report this with the document")
 
-// says reports whether a text that is to take the place of the document says what
-// is wanted, to kubectl.
-func (d *document) says(text []byte, want rawjson.Value) bool {
+// means reports whether a new text of the document has this value, for kubectl.
+func (d *document) means(text []byte, want rawjson.Value) bool {
 	changed := document{part: part{json: d.json}, text: text}
-	// Every document that is changed matters.
 	if changed.read(func(rawjson.Value) bool { return true }) != nil {
 		return false
 	}
@@ -22,7 +20,7 @@ func (d *document) says(text []byte, want rawjson.Value) bool {
 	return errA == nil && errB == nil && equal(a, b)
 }
 
-// equal reports whether two values are the same. A number is, however written.
+// equal reports whether two values are the same, however numbers are written.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// locatedJSON is the tree of a JSON text that value was parsed from.
+// locatedJSON returns the tree of the JSON text that value was parsed from.
 func locatedJSON(text []byte, value rawjson.Value) (*node, error) {
 	start, ok := rawjson.Offset(text, value)
 	if !ok {
@@ -44,8 +44,7 @@ func locatedJSON(text []byte, value rawjson.Value) (*node, error) {
 	return n, err
 }
 
-// duplicate is a key that an object in a JSON value has twice, and where in the
-// value that object is.
+// duplicate returns a key that an object in a JSON value has twice, and the offset of that object.
 func duplicate(value rawjson.Value) (key string, at int, twice bool) {
 	var visit func(rawjson.Value)
 	visit = func(v rawjson.Value) {

@@ -34,8 +34,7 @@ func newText(data []byte) *text {
 	return t
 }
 
-// breakAt is the size of the line break at i, and 0 if there is none. YAML 1.1
-// has more of them than most.
+// breakAt returns the size of the line break at i, or 0. YAML 1.1 has more of them than \n.
 func breakAt(data []byte, i int) int {
 	rest := data[i:]
 	switch {
@@ -57,7 +56,7 @@ func breakAt(data []byte, i int) int {
 	}
 }
 
-// line is the index of the line that offset i is in.
+// line returns the index of the line of offset i.
 func (t *text) line(i int) int {
 	at, found := slices.BinarySearch(t.lines, i)
 	if found {
@@ -66,7 +65,7 @@ func (t *text) line(i int) int {
 	return at - 1
 }
 
-// lineStart and lineEnd are where the line that i is in starts, and the next one.
+// lineStart and lineEnd return where the line of i starts, and the next one.
 func (t *text) lineStart(i int) int { return t.lines[t.line(i)] }
 
 func (t *text) lineEnd(i int) int {
@@ -76,10 +75,10 @@ func (t *text) lineEnd(i int) int {
 	return len(t.data)
 }
 
-// column is how many characters stand in front of i in its line.
+// column returns the number of characters before i in its line.
 func (t *text) column(i int) int { return utf8.RuneCount(t.data[t.lineStart(i):i]) }
 
-// offset is where the parser says that a node is.
+// offset returns where a node is.
 func (t *text) offset(n *yaml.Node) (int, error) {
 	if n.Line < 1 || n.Line > len(t.lines) {
 		return 0, errReencode
@@ -95,7 +94,7 @@ func (t *text) offset(n *yaml.Node) (int, error) {
 	return i, nil
 }
 
-// byteAt is the byte at i, and a line break behind the end.
+// byteAt returns the byte at i, and a line break after the end.
 func (t *text) byteAt(i int) byte {
 	if i >= len(t.data) {
 		return '\n'
@@ -108,7 +107,7 @@ func (t *text) isBlank(i int) bool {
 	return t.byteAt(i) == ' ' || t.byteAt(i) == '\t' || i >= len(t.data) || breakAt(t.data, i) > 0
 }
 
-// skip is the first offset from i on that is neither space nor in a comment.
+// skip returns the first offset from i on that is neither space nor in a comment.
 func (t *text) skip(i int) int {
 	for i < len(t.data) {
 		switch {
@@ -125,13 +124,10 @@ func (t *text) skip(i int) int {
 	return i
 }
 
-// locator links the nodes of a YAML document with what the document says, and
-// finds where they end, which the parser does not tell.
-type locator struct {
-	*text
-}
+// locator links the nodes of a YAML document with its value, and finds where they end, which the parser does not return.
+type locator struct{ *text }
 
-// located is the tree of a YAML document, and the document's node.
+// located returns the tree of a YAML document, and the document's node.
 func located(data []byte, value rawjson.Value) (*node, *yaml.Node, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {
@@ -146,7 +142,7 @@ func located(data []byte, value rawjson.Value) (*node, *yaml.Node, error) {
 		return nil, nil, err
 	}
 	if err := l.place(root, -1, false); err != nil {
-		// The tree is good for writing the document anew.
+		// The tree is good enough to encode the document anew.
 		root.at.start = -1
 	}
 	return root, &document, nil
@@ -179,7 +175,7 @@ func (l *locator) link(y *yaml.Node, v rawjson.Value) (*node, error) {
 	}
 }
 
-// errLink says that two readers of a text do not agree.
+// errLink is the error for a text that two readers read differently.
 var errLink = errors.New("the text means different things to different readers of YAML")
 
 func (l *locator) linkObject(n *node, y *yaml.Node, v rawjson.Value) error {
@@ -225,7 +221,7 @@ func (l *locator) linkObject(n *node, y *yaml.Node, v rawjson.Value) error {
 
 func isMerge(key *yaml.Node) bool { return key.Kind == yaml.ScalarNode && key.Tag == "!!merge" }
 
-// mergedFrom are the nodes that the value of a merge key stands for.
+// mergedFrom returns the nodes of the value of a merge key.
 func mergedFrom(value *yaml.Node) []*yaml.Node {
 	switch value.Kind {
 	case yaml.AliasNode:
@@ -243,8 +239,7 @@ func mergedFrom(value *yaml.Node) []*yaml.Node {
 	}
 }
 
-// keyName is the name that a key has in JSON. A plain key that is a number or a
-// boolean to kubectl has another than it is written.
+// keyName returns the name of a key in JSON, which differs for plain numbers and booleans.
 func keyName(key *yaml.Node, names map[string]rawjson.Value) (string, error) {
 	for key.Kind == yaml.AliasNode {
 		key = key.Alias
@@ -268,8 +263,7 @@ func keyName(key *yaml.Node, names map[string]rawjson.Value) (string, error) {
 	return "", errLink
 }
 
-// place finds where a node is. The indentation is that of the block around it;
-// flow reports whether it is inside of brackets.
+// place finds where a node is. The indentation is that of the block around it; flow reports whether it is in brackets.
 func (l *locator) place(n *node, indent int, flow bool) error {
 	y := n.at.yaml
 	start, err := l.offset(y)
@@ -305,8 +299,7 @@ func (l *locator) place(n *node, indent int, flow bool) error {
 	return err
 }
 
-// placeEmpty finds where a value is of which there is no more than a tag or an
-// anchor, if that.
+// placeEmpty finds where a value is that has at most a tag or an anchor.
 func (l *locator) placeEmpty(n *node) error {
 	at := n.at
 	if at.yaml.Anchor == "" && at.yaml.Style&yaml.TaggedStyle == 0 {
@@ -319,7 +312,7 @@ func (l *locator) placeEmpty(n *node) error {
 	return nil
 }
 
-// skipProperties finds where a value starts behind its tag and anchor.
+// skipProperties finds where a value starts after its tag and anchor.
 func (l *locator) skipProperties(at *place) error {
 	for range 2 {
 		if c := l.byteAt(at.content); c == '&' || c == '!' {
@@ -332,7 +325,7 @@ func (l *locator) skipProperties(at *place) error {
 	return nil
 }
 
-// token is the end of the word at i: a tag, an anchor or an alias.
+// token returns the end of the tag, anchor or alias at i.
 func (l *locator) token(i int, flow bool) int {
 	for !l.isBlank(i) && (!flow || strings.IndexByte(",[]{}", l.byteAt(i)) < 0) {
 		i++
@@ -390,8 +383,7 @@ func (l *locator) placeSequence(n *node) error {
 	return nil
 }
 
-// placeValue finds where the value of an entry is. One that was left out is where
-// it would be.
+// placeValue finds where the value of an entry is, or would be.
 func (l *locator) placeValue(e *entry, indent int, flow bool) error {
 	if err := l.place(e.value, indent, flow); err != nil {
 		return err
@@ -453,8 +445,7 @@ func (l *locator) placeFlow(n *node) error {
 	return nil
 }
 
-// placeKey finds the key of a member in flow style, and the colon, if there is
-// one.
+// placeKey finds the key of a member in flow style, and the colon if it has one.
 func (l *locator) placeKey(e *entry) error {
 	from, err := l.offset(e.key)
 	if err != nil {
@@ -484,7 +475,7 @@ func (l *locator) keyEnd(key *yaml.Node, i int, flow bool) (int, error) {
 	return l.scalarEnd(key, i, -1, flow)
 }
 
-// scalarEnd is the end of a scalar that starts at i.
+// scalarEnd returns the end of a scalar that starts at i.
 func (l *locator) scalarEnd(y *yaml.Node, i, indent int, flow bool) (int, error) {
 	switch {
 	case y.Style&yaml.DoubleQuotedStyle != 0:
@@ -516,8 +507,7 @@ func (l *locator) quotedEnd(i int, quote byte) (int, error) {
 	return 0, errReencode
 }
 
-// blockEnd is the end of a literal or folded scalar. Blank lines behind it belong
-// to it if it says that they do.
+// blockEnd returns the end of a literal or folded scalar. Blank lines after it belong to it if its header has a "+".
 func (l *locator) blockEnd(i, indent int) (int, error) {
 	if c := l.byteAt(i); c != '|' && c != '>' {
 		return 0, errReencode
@@ -548,7 +538,7 @@ func (l *locator) blockEnd(i, indent int) (int, error) {
 	return end, nil
 }
 
-// plainEnd is the end of a scalar without quotes.
+// plainEnd returns the end of a scalar without quotes.
 func (l *locator) plainEnd(i, indent int, flow bool) int {
 	end := i
 	for {

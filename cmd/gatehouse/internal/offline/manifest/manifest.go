@@ -1,14 +1,9 @@
-// Package manifest finds the pods in files of Kubernetes manifests and changes
-// them where they stand.
+// Package manifest finds the pods in files of Kubernetes manifests and changes them in place.
 //
-// A file is a text that somebody has written and will read again. What a change
-// does not touch keeps every byte: other documents, comments, blank lines, the
-// order of keys, quoting, line ends. What it does touch is spliced into the text
-// at the positions of the YAML nodes. The result of every change is read again,
-// as kubectl would read it, and compared with what the API server's JSON patch
-// library makes of the document; where splicing does not give exactly that, the
-// one document is written anew from its nodes, and where that does not either,
-// there is an error and no result.
+// What a change does not touch keeps every byte: other documents, comments, blank lines, the order of keys, quotes, line ends. A
+// change is spliced into the text at the positions of the YAML nodes. The result is read again, as kubectl would read it, and
+// compared with what the API server's JSON patch library makes of the document. If they differ, the document is encoded anew from
+// its nodes, and if these differ too, there is an error and no result.
 package manifest
 
 import (
@@ -23,8 +18,7 @@ import (
 type File struct {
 	// Name is what the file is called in messages.
 	Name string
-	// Objects are the objects in the file, those in lists among them, in the
-	// order written.
+	// Objects are the objects in the file, also those in lists, in their order.
 	Objects []*Object
 
 	data      []byte
@@ -51,7 +45,7 @@ func Read(name string, data []byte, workloads *Workloads) *File {
 	for _, d := range f.documents {
 		source := f.source(d.number, len(f.documents) > 1)
 		if d.unreadable != nil {
-			why := d.unreadable.finding(source)
+			why := d.unreadable.diagnostic(source)
 			f.Objects = append(f.Objects, &Object{Source: source, Document: d.number, NoPod: "the document cannot be read", Odd: true, Unreadable: &why, document: d})
 			continue
 		}
@@ -63,8 +57,7 @@ func Read(name string, data []byte, workloads *Workloads) *File {
 	return f
 }
 
-// source is the file, and behind a # the number of the document where it has
-// several.
+// source returns the name of the file, with # and the number of the document if it has several.
 func (f *File) source(number int, several bool) string {
 	if !several {
 		return f.Name
@@ -72,11 +65,7 @@ func (f *File) source(number int, several bool) string {
 	return f.Name + "#" + strconv.Itoa(number)
 }
 
-// Text is the text of the file with all changes. Without changes it is the text
-// that was parsed.
-//
-// The error is a finding.List. It names a document that cannot be changed as it
-// should be.
+// Text returns the text of the file with all changes. The error is a diagnostic.List with the documents that could not be changed.
 func (f *File) Text() ([]byte, error) {
 	var (
 		out   []byte
@@ -90,7 +79,7 @@ func (f *File) Text() ([]byte, error) {
 		}
 		text, err := d.edited(newline(f.data))
 		if err != nil {
-			found = append(found, f.finding(d, err))
+			found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Source: f.source(d.number, len(f.documents) > 1), Message: err.Error()})
 			continue
 		}
 		out = append(append(out, f.data[end:d.start]...), text...)
@@ -109,11 +98,7 @@ func (f *File) Text() ([]byte, error) {
 	return out, nil
 }
 
-func (f *File) finding(d *document, err error) diagnostic.Diagnostic {
-	return diagnostic.Diagnostic{Severity: diagnostic.Error, Source: f.source(d.number, len(f.documents) > 1), Message: err.Error()}
-}
-
-// holds reports whether the documents of a file are these and no others.
+// holds reports whether a file has these documents and no others.
 func holds(data []byte, texts [][]byte) bool {
 	chunks, err := split(data)
 	if err != nil {
@@ -121,7 +106,7 @@ func holds(data []byte, texts [][]byte) bool {
 	}
 	for i := range chunks {
 		for _, part := range chunks[i].parts(data) {
-			// A document may have been moved from behind its marker below it.
+			// A document may have been moved to the line below its marker.
 			if len(texts) == 0 || !bytes.Equal(data[part.start:part.end], bytes.TrimLeft(texts[0], "\r\n")) &&
 				!bytes.Equal(data[part.start:part.end], texts[0]) {
 				return false
@@ -130,11 +115,6 @@ func holds(data []byte, texts [][]byte) bool {
 		}
 	}
 	return len(texts) == 0
-}
-
-// Changed reports whether an object of the file was given a patch.
-func (f *File) Changed() bool {
-	return slices.ContainsFunc(f.documents, func(d *document) bool { return len(d.changes) > 0 })
 }
 
 // IsJSON reports whether the file holds JSON and no YAML.
@@ -159,7 +139,7 @@ func (f *File) Marked() bool {
 	return false
 }
 
-// newline is what ends the lines of a text.
+// newline returns what ends the lines of a text.
 func newline(text []byte) string {
 	if i := bytes.IndexByte(text, '\n'); i > 0 && text[i-1] == '\r' {
 		return "\r\n"

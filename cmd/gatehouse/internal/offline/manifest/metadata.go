@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// textMaps are the members of metadata from text to text.
-func textMaps() []string { return []string{"annotations", "labels"} }
+// stringMaps returns the members of metadata that map strings to strings.
+func stringMaps() []string { return []string{"annotations", "labels"} }
 
 // Errors returns what keeps the object from being judged as it is written: its document cannot be read, or labels or annotations
 // of a pod or namespace are not strings. The API server takes nothing else, and a look-up would take another value for none.
@@ -28,7 +28,7 @@ func (o *Object) Errors() diagnostic.List {
 		all     diagnostic.List
 		checker strict.Checker
 	)
-	for _, name := range textMaps() {
+	for _, name := range stringMaps() {
 		field := o.Field("metadata." + name)
 		value, err := metadata.Get(name).Decode()
 		list := diagnostic.List{{Severity: diagnostic.Error, Field: field}}
@@ -45,8 +45,7 @@ func (o *Object) Errors() diagnostic.List {
 	return all
 }
 
-// Misplaced warns about labels and annotations that are meant for the pod, as
-// their names tell, and have no effect where they are: on the object around it.
+// Misplaced warns about labels and annotations on the object that are meant for its pod, by their names, and have no effect there.
 func (o *Object) Misplaced(meant func(name string) bool) diagnostic.List {
 	if o.NoPod != "" {
 		return nil
@@ -54,12 +53,12 @@ func (o *Object) Misplaced(meant func(name string) bool) diagnostic.List {
 	var found diagnostic.List
 	owner, path := o.value, ""
 	for _, step := range steps(o.pointer) {
-		for _, kind := range textMaps() {
+		for _, kind := range stringMaps() {
 			for name := range owner.Get("metadata", kind).Members() {
 				if text := name.Text(); meant(text) {
 					found = append(found, diagnostic.Diagnostic{
 						Severity: diagnostic.Warning, Source: o.Source, Object: o.Title(),
-						Message: fmt.Sprintf("%smetadata.%s[%s] has no effect on a %s", path, kind, shown(text), shown(o.Kind)),
+						Message: fmt.Sprintf("%smetadata.%s[%s] has no effect on a %s", path, kind, printable(text), printable(o.Kind)),
 						Hint:    "move it to " + o.Template + ".metadata.annotations",
 					})
 				}
@@ -72,8 +71,7 @@ func (o *Object) Misplaced(meant func(name string) bool) diagnostic.List {
 
 func (o *Object) isNamespace() bool { return o.apiVersion == "v1" && o.Kind == "Namespace" }
 
-// AsNamespace is the object as a namespace as it will be created. False means
-// that it is something else, or nothing that can be created.
+// AsNamespace returns the object as the namespace that will be created, and false for anything else.
 func (o *Object) AsNamespace() (*corev1.Namespace, bool) {
 	if !o.isNamespace() || o.Name == "" || len(o.Errors()) > 0 {
 		return nil, false

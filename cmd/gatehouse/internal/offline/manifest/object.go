@@ -11,43 +11,34 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // Object is a Kubernetes object in a file.
 type Object struct {
-	// Source is the file, and behind a # the number of the document in it where
-	// it has several.
+	// Source is the file, with # and the number of the document if it has several.
 	Source string
-	// Document is the number of the document in the file, from 1. Documents
-	// without content are not counted.
+	// Document is the number of the document in the file, from 1, without those that have no content.
 	Document int
-	// Item is the place in the document of an object in a list, as
-	// "items[2]". It is empty for an object that is a document.
+	// Item is the place of an object in a list, "items[2]", and empty for an object that is a document.
 	Item string
 	// Kind, Namespace and Name are as written. Namespace and Name may be empty.
 	Kind, Namespace, Name string
-	// Template is the path of the pod template as people write it, such as
-	// "spec.template". It is empty for a Pod.
+	// Template is the path of the pod template, "spec.template", and empty for a Pod.
 	Template string
-	// Workload is the kind and name of what creates the pod, such as
-	// "Deployment/checkout". It is empty for a Pod, and for an object that holds
-	// none.
+	// Workload is the kind and name of what creates the pod, "Deployment/checkout", and empty for a Pod and an object without one.
 	Workload string
-	// NoPod says why the object holds no pod that could be changed. It is empty
-	// if it does.
+	// NoPod says why the object holds no pod. It is empty if it does.
 	NoPod string
-	// Odd reports whether it may be a mistake that what stands here is no object
-	// with a pod: it is no Kubernetes object at all, or does not say which.
+	// Odd reports whether this is no Kubernetes object, or has no kind or apiVersion, which may be a mistake.
 	Odd bool
 	// OfKind reports whether objects of this kind hold a pod.
 	OfKind bool
-	// Suggestion is what NewWorkloads would have to be given for an object of
-	// another kind that looks as if it held a pod. It is empty for all others.
+	// Suggestion is what NewWorkloads needs for an object of another kind that seems to hold a pod, and empty for all others.
 	Suggestion string
-	// Unreadable is why the document cannot be read. Then nothing else is known
-	// of it, and it is Odd. It is nil for all others, and for all of Parse.
+	// Unreadable is why the document cannot be read, or nil. An unreadable object is Odd.
 	Unreadable *diagnostic.Diagnostic
 
 	document   *document
@@ -66,13 +57,11 @@ type found struct {
 	items            []int // its index in the list, in the list of that, …
 }
 
-// maxLists is how deeply lists of lists are looked into. kubectl writes one.
+// maxLists bounds the depth of lists of lists. kubectl writes one.
 const maxLists = 8
 
-// objectsIn yields the objects of a document: itself, or the items of a list. An
-// item of a typed list, such as PodList, may leave out what the list says about
-// all of them. What is no object is yielded too, without a kind, but not null:
-// that is what templates leave of nothing.
+// objectsIn yields the objects of a document: itself, or the items of a list. Items of a typed list, such as PodList, inherit its
+// version and kind. Other values than objects are yielded too, without a kind, but for null, which templates may leave.
 func objectsIn(document rawjson.Value) iter.Seq[found] {
 	return func(yield func(found) bool) {
 		var visit func(found) bool
@@ -105,7 +94,7 @@ func objectsIn(document rawjson.Value) iter.Seq[found] {
 	}
 }
 
-// objects are the objects of the document.
+// objects returns the objects of the document.
 func (d *document) objects(workloads *Workloads) []*Object {
 	var objects []*Object
 	for f := range objectsIn(d.value) {
@@ -138,7 +127,7 @@ func (d *document) objects(workloads *Workloads) []*Object {
 	return objects
 }
 
-// lacks is what keeps a value from being an object.
+// lacks returns what keeps a value from being an object.
 func (f *found) lacks() string {
 	switch {
 	case f.value.Kind() != rawjson.Object:
@@ -152,14 +141,13 @@ func (f *found) lacks() string {
 	}
 }
 
-// suggestion is how a kind would have to be made known that has a pod template
-// where most have it.
+// suggestion returns what makes a kind known that has a pod template where most have it.
 func suggestion(f *found) string {
 	version, err := schema.ParseGroupVersion(f.apiVersion)
 	if err != nil || version.Group == "" || f.value.Get("spec", "template", "spec", "containers").Kind() != rawjson.Array {
 		return ""
 	}
-	return shown(f.kind + "." + version.Group + "=spec.template")
+	return printable(f.kind + "." + version.Group + "=spec.template")
 }
 
 // find finds the pod in the object.
@@ -192,76 +180,60 @@ func describe(v rawjson.Value) string {
 	return v.Kind().String()
 }
 
-// absent reports whether a member is left out or null, between which the API
-// server sees no difference.
+// absent reports whether a member is left out or null, which the API server does not distinguish.
 func absent(v rawjson.Value) bool { return v.Kind() == rawjson.Invalid || v.Kind() == rawjson.Null }
 
-// Title is kind and name, as messages name the object. It is empty for what is no
-// object.
+// Title returns kind and name, as messages name the object. It is empty for what is no object.
 func (o *Object) Title() string {
 	if o.Name == "" || o.Kind == "" {
-		return shown(o.Kind)
+		return printable(o.Kind)
 	}
-	return shown(o.Kind + "/" + o.Name)
+	return printable(o.Kind + "/" + o.Name)
 }
 
-// shown is text out of a manifest as it may be shown on a terminal: short, and
-// without control characters.
-func shown(text string) string {
-	const most = 300
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
+// printable returns a text of a manifest as it may be shown on a terminal: short, and without control characters.
+func printable(text string) string {
+	const most = 300 // bytes
+	text = truncate.Bytes(text, most)
 	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(text)
 	}
 	return text
 }
 
-// Field is the path in the document of a field of the pod.
+// Field returns the path in the document of a field of the pod.
 func (o *Object) Field(field string) string {
 	return strings.Trim(strings.Join(slices.DeleteFunc([]string{o.Item, o.Template, field}, func(part string) bool { return part == "" }), "."), ".")
 }
 
-// Pod is the JSON text of the pod that the object is or asks for, as the API
-// server would be asked to create it in the namespace. It is nil for an object
+// Pod returns the JSON of the pod that the object is or creates, as a request to create it in the namespace, or nil for an object
 // with NoPod.
 func (o *Object) Pod(namespace string) []byte {
 	if o.NoPod != "" {
 		return nil
 	}
-	metadata := appendMetadata(nil, o.pod.Get("metadata"), namespace)
+	metadata := rawjson.AppendString([]byte(`{"namespace":`), namespace)
+	metadata = append(appendMembers(metadata, o.pod.Get("metadata"), "namespace"), '}')
 	if o.Workload != "" {
 		dst := append([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":`), metadata...)
 		dst = append(dst, `,"spec":`...)
 		return append(append(dst, o.pod.Get("spec")...), '}')
 	}
-	dst := append([]byte(`{"metadata":`), metadata...)
-	for name, value := range o.pod.Members() {
-		if !name.Is("metadata") {
+	return append(appendMembers(append([]byte(`{"metadata":`), metadata...), o.pod, "metadata"), '}')
+}
+
+// appendMembers appends the members of an object but for some, each behind a comma.
+func appendMembers(dst []byte, object rawjson.Value, but ...string) []byte {
+	for name, value := range object.Members() {
+		if !slices.ContainsFunc(but, name.Is) {
 			dst = append(append(append(append(dst, ','), name...), ':'), value...)
 		}
 	}
-	return append(dst, '}')
+	return dst
 }
 
-// appendMetadata appends metadata with the namespace in it.
-func appendMetadata(dst []byte, metadata rawjson.Value, namespace string) []byte {
-	dst = rawjson.AppendString(append(dst, `{"namespace":`...), namespace)
-	for name, value := range metadata.Members() {
-		if !name.Is("namespace") {
-			dst = append(append(append(append(dst, ','), name...), ':'), value...)
-		}
-	}
-	return append(dst, '}')
-}
-
-// Apply asks for a change of the pod. The paths of the operations, which are
-// add, replace and remove, are those in the text of Pod. A change of
-// metadata.namespace is not written back: Pod has put it there.
-//
-// An error means that the operations do not fit the pod, and nothing was asked
-// for then.
+// Apply changes the pod. The paths of the operations, which are add, replace and remove, are those of Pod. A change of
+// metadata.namespace, which Pod has added, is dropped. An error means that the operations do not fit, and changes nothing.
 func (o *Object) Apply(patches []jsonpatch.Operation) error {
 	if o.NoPod != "" {
 		return fmt.Errorf("%s holds no pod: %s", o.Title(), o.NoPod)
@@ -291,7 +263,7 @@ func (o *Object) Apply(patches []jsonpatch.Operation) error {
 	if err != nil {
 		return err
 	}
-	// What had no metadata has none once the last of it is taken out.
+	// A template that had no metadata has none once the last of it is removed.
 	left, had := after.Get(steps(o.pointer+"/metadata")...), o.pod.Get("metadata").Len() > 0
 	if o.pointer != "" && len(patch) > 0 && had && left.Kind() == rawjson.Object && left.Len() == 0 {
 		patch = append(patch, change{op: remove, path: o.pointer + "/metadata"})
@@ -304,8 +276,7 @@ func (o *Object) Apply(patches []jsonpatch.Operation) error {
 	return nil
 }
 
-// withoutNamespace is metadata that replaces all of the pod's, without the
-// namespace, unless the pod has had one.
+// withoutNamespace returns metadata that replaces all of the pod's, with the namespace that the pod had.
 func withoutNamespace(metadata, pod rawjson.Value) (rawjson.Value, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(metadata, &members); err != nil {
@@ -318,13 +289,12 @@ func withoutNamespace(metadata, pod rawjson.Value) (rawjson.Value, error) {
 	return text, err
 }
 
-// Changed reports whether Apply has asked for anything.
+// Changed reports whether Apply has changed anything.
 func (o *Object) Changed() bool { return len(o.patch) > 0 }
 
-// WrittenOut tells, once the file's Text has been made, whether aliases or merge
-// keys of YAML had to be written out in the document for what has changed: what
-// undoes the change does not bring them back.
+// WrittenOut reports, after the file's Text, whether aliases or merge keys of YAML were written out for the change, which undoing it
+// does not restore.
 func (o *Object) WrittenOut() bool { return o.Changed() && o.document.writtenOut }
 
-// Patch is what Apply has asked for, as a JSON patch of the object.
+// Patch returns the changes as a JSON patch of the object.
 func (o *Object) Patch() json.RawMessage { return marshal(o.patch) }

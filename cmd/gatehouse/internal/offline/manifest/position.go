@@ -10,16 +10,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// JSON is the JSON text of the object, as it was written but for what a typed
-// list, such as PodList, says about all of its items. It shares memory with the
+// JSON returns the JSON of the object as written, with the version and kind of a typed list such as PodList. It shares memory with the
 // file and must not be changed. It is nil for what is no object.
 func (o *Object) JSON() []byte {
 	if o.value.Kind() != rawjson.Object {
 		return nil
 	}
 	var missing []byte
+	var names []string
 	for _, member := range []struct{ name, value string }{{"apiVersion", o.apiVersion}, {"kind", o.Kind}} {
 		if absent(o.value.Get(member.name)) && member.value != "" {
+			names = append(names, member.name)
 			missing = append(rawjson.AppendString(append(missing, ','), member.name), ':')
 			missing = rawjson.AppendString(missing, member.value)
 		}
@@ -27,17 +28,12 @@ func (o *Object) JSON() []byte {
 	if missing == nil {
 		return o.value
 	}
-	text := []byte{'{'}
-	for name, value := range o.value.Members() {
-		if !name.Is("apiVersion") && !name.Is("kind") || !absent(value) {
-			text = append(append(append(append(text, name...), ':'), value...), ',')
-		}
-	}
-	return append(append(text, missing[1:]...), '}')
+	text := append(appendMembers(nil, o.value, names...), missing...)
+	text[0] = '{'
+	return append(text, '}')
 }
 
-// GroupVersionKind is what the object says that it is. A version that is none
-// leaves group and version empty.
+// GroupVersionKind returns the kind of the object. Group and version are empty if apiVersion is invalid.
 func (o *Object) GroupVersionKind() schema.GroupVersionKind {
 	version, err := schema.ParseGroupVersion(o.apiVersion)
 	if err != nil {
@@ -46,12 +42,8 @@ func (o *Object) GroupVersionKind() schema.GroupVersionKind {
 	return version.WithKind(o.Kind)
 }
 
-// Line is the line of the file, from 1, in which a part of the object stands:
-// that of a member its name, that of an element its beginning. The path is that
-// of names, and indexes of lists, from the object. Of what is not there, as an
-// alias brings it or nobody has written it, it is the line of the nearest part
-// around it that is. Of a document that cannot be read it is where reading ended,
-// as far as that is known.
+// Line returns the line of the file, from 1, of a part of the object. The path has names and indexes from the object. For a part that
+// is not in the text it is the line of the nearest part around it, and for a document that cannot be read where reading ended.
 func (o *Object) Line(path ...string) int {
 	if o.Unreadable != nil {
 		return max(o.document.unreadable.line, o.document.line)
@@ -78,7 +70,7 @@ func (d *document) lineInJSON(path []string) int {
 	return d.line + bytes.Count(d.text[:at], []byte("\n"))
 }
 
-// member is a member or element of a value, and where it begins.
+// member returns a member or element of a value, and where it begins.
 func member(value rawjson.Value, step string) (inner, from rawjson.Value) {
 	for name, inner := range value.Members() {
 		if name.Is(step) {

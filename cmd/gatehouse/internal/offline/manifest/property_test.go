@@ -122,7 +122,7 @@ func (w *writer) scalar(v any, flow bool) {
 	switch {
 	case w.chance(40) && isPlain(text, flow):
 		w.out.WriteString(text)
-	case w.chance(40) && printable(text) && !strings.Contains(text, "\n"):
+	case w.chance(40) && needsNoEscape(text) && !strings.Contains(text, "\n"):
 		w.out.WriteString("'" + strings.ReplaceAll(text, "'", "''") + "'")
 	default:
 		w.out.WriteString(doubleQuoted(text))

@@ -8,9 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// reencoded is a document written anew from its nodes: with its comments, but
-// with other blank lines and quotes than it had. Either the aliases outside of
-// what has changed are kept, or all are written out.
+// reencoded returns a document encoded anew from its nodes, with its comments, but not its blank lines and quotes. Either the aliases
+// outside of changes are kept, or all are written out.
 func reencoded(d *yaml.Node, root *node, written style, keep bool) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
@@ -35,7 +34,7 @@ func reencoded(d *yaml.Node, root *node, written style, keep bool) ([]byte, erro
 	return b.Bytes(), nil
 }
 
-// plainMerges takes the tags off merge keys, which the encoder would write.
+// plainMerges removes the tags of merge keys, which the encoder would write.
 func plainMerges(y *yaml.Node) {
 	for i, child := range y.Content {
 		if y.Kind == yaml.MappingNode && i%2 == 0 && isMerge(child) {
@@ -47,8 +46,7 @@ func plainMerges(y *yaml.Node) {
 	}
 }
 
-// yaml is the node of a value. What aliases stand for is written out, unless
-// those that still hold are to be kept.
+// yaml returns the node of a value. Aliases are written out, unless valid ones are to be kept.
 func (n *node) yaml(keep bool) *yaml.Node {
 	switch {
 	case keep && n.at != nil && !n.changed:
@@ -110,7 +108,7 @@ func (e *entry) yamlKey() *yaml.Node {
 	return &key
 }
 
-// newScalar is the node of a new value.
+// newScalar returns the node of a new value.
 func newScalar(v rawjson.Value) *yaml.Node {
 	y := &yaml.Node{Kind: yaml.ScalarNode, Value: string(v)}
 	if v.Kind() != rawjson.String {
@@ -130,7 +128,7 @@ func newScalar(v rawjson.Value) *yaml.Node {
 	return y
 }
 
-// commented is a node with the comments of another.
+// commented returns a node with the comments of another.
 func commented(y, from *yaml.Node) *yaml.Node {
 	y.HeadComment, y.LineComment, y.FootComment = from.HeadComment, from.LineComment, from.FootComment
 	return y

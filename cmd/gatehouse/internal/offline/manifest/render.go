@@ -18,8 +18,7 @@ type style struct {
 	newline string
 }
 
-// styleOf is the style that a value is written in, and where that does not tell,
-// the whole document.
+// styleOf returns the style of a value, completed by that of the whole document.
 func styleOf(n, root *node, t *text, newline string) style {
 	s := style{member: -1, sequence: -1, dash: -1, newline: newline}
 	s.learn(n, t)
@@ -35,7 +34,7 @@ func styleOf(n, root *node, t *text, newline string) style {
 	return s
 }
 
-// learn looks at a value for what is not known yet.
+// learn completes the style by that of a value.
 func (s *style) learn(n *node, t *text) {
 	if n.at == nil || !n.at.block || s.member >= 0 && s.sequence >= 0 && s.dash >= 0 {
 		return
@@ -58,14 +57,13 @@ func (s *style) learn(n *node, t *text) {
 	}
 }
 
-// block is a value in block style: head stands behind the key or the dash, the
-// lines of the body below it. The column is that of the key or dash.
+// block returns a value in block style: the head follows the key or the dash, which is at the column, and the body is below.
 func (s *style) block(n *node, column int) (head string, body []byte) {
 	switch {
 	case n.kind == rawjson.Object && len(n.entries) > 0:
-		return "", s.members(nil, n, column+s.member)
+		return "", s.lines(n, column+s.member)
 	case n.kind == rawjson.Array && len(n.entries) > 0:
-		return "", s.elements(nil, n, column+s.sequence)
+		return "", s.lines(n, column+s.sequence)
 	case n.kind == rawjson.String:
 		if indicator, lines, ok := literal(n.text.Text()); ok {
 			for _, line := range lines {
@@ -80,10 +78,15 @@ func (s *style) block(n *node, column int) (head string, body []byte) {
 	return flow(n), nil
 }
 
-// members appends the members of an object.
-func (s *style) members(dst []byte, n *node, column int) []byte {
+// lines returns the members of an object, or the elements of an array.
+func (s *style) lines(n *node, column int) []byte {
+	var dst []byte
 	for _, e := range n.entries {
-		dst = s.appendMember(dst, e, column)
+		if n.kind == rawjson.Object {
+			dst = s.appendMember(dst, e, column)
+		} else {
+			dst = s.appendElement(dst, e.value, column)
+		}
 	}
 	return dst
 }
@@ -97,22 +100,9 @@ func (s *style) appendMember(dst []byte, e *entry, column int) []byte {
 	return append(append(dst, s.newline...), body...)
 }
 
-// elements appends the elements of an array.
-func (s *style) elements(dst []byte, n *node, column int) []byte {
-	for _, e := range n.entries {
-		dst = s.appendElement(dst, e.value, column)
-	}
-	return dst
-}
-
 func (s *style) appendElement(dst []byte, n *node, column int) []byte {
-	var lines []byte
-	switch {
-	case n.kind == rawjson.Object && len(n.entries) > 0:
-		lines = s.members(nil, n, column+s.dash)
-	case n.kind == rawjson.Array && len(n.entries) > 0:
-		lines = s.elements(nil, n, column+s.dash)
-	default:
+	lines := s.lines(n, column+s.dash)
+	if lines == nil {
 		head, body := s.block(n, column)
 		lines = append(spaces(nil, column+s.dash), head...)
 		lines = append(append(lines, s.newline...), body...)
@@ -123,7 +113,7 @@ func (s *style) appendElement(dst []byte, n *node, column int) []byte {
 
 func spaces(dst []byte, n int) []byte { return append(dst, strings.Repeat(" ", n)...) }
 
-// flow is a value on one line, in YAML.
+// flow returns a value on one line of YAML.
 func flow(n *node) string {
 	var b strings.Builder
 	writeFlow(&b, n, len(n.entries) > 0)
@@ -138,7 +128,8 @@ func writeFlow(b *strings.Builder, n *node, inside bool) {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			writeFlowMember(b, e)
+			b.WriteString(quoted(e.name, true) + ": ")
+			writeFlow(b, e.value, true)
 		}
 		b.WriteByte('}')
 	case rawjson.Array:
@@ -155,14 +146,7 @@ func writeFlow(b *strings.Builder, n *node, inside bool) {
 	}
 }
 
-func writeFlowMember(b *strings.Builder, e *entry) {
-	b.WriteString(quoted(e.name, true))
-	b.WriteString(": ")
-	writeFlow(b, e.value, true)
-}
-
-// indented is a value as JSON, on lines that are indented by a unit and begin
-// with a prefix, or on one line without a unit.
+// indented returns a value as JSON, on lines that begin with a prefix and are indented by a unit, or on one line without a unit.
 func indented(n *node, prefix, unit, newline string) []byte {
 	text := n.appendJSON(nil)
 	if unit == "" {

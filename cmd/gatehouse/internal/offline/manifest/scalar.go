@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -10,11 +11,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// plain are texts that need no quotes, as far as their characters tell.
+// plain matches texts that need no quotes, by their characters.
 var plain = regexp.MustCompile(`^(-{1,2}[A-Za-z]|[A-Za-z0-9_./])[A-Za-z0-9_./@+=$%~:-]*( [A-Za-z0-9_./@+=$%~:-]+)*$`)
 
-// scalar is a value that is neither object nor array, on one line. In flow style
-// fewer characters go without quotes.
+// scalar returns a value that is neither object nor array, on one line. In flow style more texts need quotes.
 func scalar(v rawjson.Value, flow bool) string {
 	if v.Kind() != rawjson.String {
 		return string(v)
@@ -22,13 +22,12 @@ func scalar(v rawjson.Value, flow bool) string {
 	return quoted(v.Text(), flow)
 }
 
-// quoted is a text with the quotes that it needs: every reader of YAML, old and
-// new, must read it as this text.
+// quoted returns a text with the quotes that it needs for readers of YAML 1.1 and 1.2.
 func quoted(s string, flow bool) string {
 	switch {
 	case isPlain(s, flow):
 		return s
-	case printable(s) && !strings.Contains(s, "\n") && strings.ContainsAny(s, `"\`):
+	case needsNoEscape(s) && !strings.Contains(s, "\n") && strings.ContainsAny(s, `"\`):
 		return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 	default:
 		return doubleQuoted(s)
@@ -45,17 +44,16 @@ func isPlain(s string, flow bool) bool {
 			return false
 		}
 	}
-	// Single letters are booleans to readers of YAML 1.1 other than these two.
+	// Single letters are booleans to other readers of YAML 1.1.
 	return len(s) > 1 || strings.IndexByte("ynYN", s[0]) < 0
 }
 
-// printable reports whether a text can stand in YAML without escapes, on lines.
-func printable(s string) bool {
+// needsNoEscape reports whether a text of several lines can be in YAML without escapes.
+func needsNoEscape(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r != '\n' && !isPrintable(r) }) < 0
 }
 
-// isPrintable reports whether YAML takes a character as it is, and takes it for no
-// line break (https://yaml.org/spec/1.1/#id868524).
+// isPrintable reports whether YAML takes a character as it is, and not as a line break (https://yaml.org/spec/1.1/#id868524).
 func isPrintable(r rune) bool {
 	switch r {
 	case '\u2028', '\u2029', '\ufeff':
@@ -65,33 +63,27 @@ func isPrintable(r rune) bool {
 	}
 }
 
-// doubleQuoted is a JSON string with escapes for what YAML does not take.
+// doubleQuoted returns a JSON string with escapes for characters that YAML does not take.
 func doubleQuoted(s string) string {
-	const digits = "0123456789abcdef"
 	text := rawjson.AppendString(nil, s)
-	if printable(string(text)) {
+	if needsNoEscape(string(text)) {
 		return string(text)
 	}
 	var b strings.Builder
 	for _, r := range string(text) {
 		if isPrintable(r) {
 			b.WriteRune(r)
-			continue
-		}
-		b.WriteString(`\u`)
-		for shift := 12; shift >= 0; shift -= 4 {
-			b.WriteByte(digits[r>>shift&0xf])
+		} else {
+			_, _ = fmt.Fprintf(&b, `\u%04x`, r) // to memory
 		}
 	}
 	return b.String()
 }
 
-// literal are the indicator and the lines of a text that is best written as a
-// block: one of several lines, which all of them can be read in. False stands
-// for every other text.
+// literal returns the indicator and the lines of a text as a block scalar, and false for a text that is better written otherwise.
 func literal(s string) (indicator string, lines []string, ok bool) {
 	body := strings.TrimSuffix(s, "\n")
-	if !strings.Contains(body, "\n") || !printable(s) || strings.HasPrefix(body, "\n") || strings.HasPrefix(body, " ") || strings.HasSuffix(body, "\n") {
+	if !strings.Contains(body, "\n") || !needsNoEscape(s) || strings.HasPrefix(body, "\n") || strings.HasPrefix(body, " ") || strings.HasSuffix(body, "\n") {
 		return "", nil, false
 	}
 	indicator = "|"

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// edit puts a text in the place of another.
+// edit replaces a part of a text.
 type edit struct {
 	start, end int
 	text       []byte
@@ -23,15 +23,12 @@ type splicer struct {
 	edits   []edit
 }
 
-// splice is the text of a document with the changes of its tree. Its last line is
-// ended, even if that of the document is not. It returns errReencode where the
-// changes cannot be put into the text.
+// splice returns the text of a document with the changes of its tree. Its last line is ended, even if that of the document is not.
+// The error is errReencode if the text cannot be changed in place.
 func splice(data []byte, t *tree, json bool, newline string) ([]byte, error) {
 	if t.root.at.start < 0 {
 		return nil, errReencode
 	}
-	// What is inserted at the end is a line of its own, whether or not the last
-	// line of the text is ended.
 	if !json && !bytes.HasSuffix(data, []byte("\n")) {
 		data = append(slices.Clone(data), newline...)
 	}
@@ -42,7 +39,7 @@ func splice(data []byte, t *tree, json bool, newline string) ([]byte, error) {
 	return s.apply()
 }
 
-// apply is the text with the edits. Those at the same place keep their order.
+// apply returns the text with the edits. Those at the same place keep their order.
 func (s *splicer) apply() ([]byte, error) {
 	slices.SortStableFunc(s.edits, func(a, b edit) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end)) })
 	var (
@@ -61,15 +58,14 @@ func (s *splicer) apply() ([]byte, error) {
 
 func (s *splicer) put(start, end int, text []byte) { s.edits = append(s.edits, edit{start, end, text}) }
 
-// change makes the edits for a value that the text has: of the entry of a
-// parent, or of none for the whole document. What is further in comes first, so
-// that of two things inserted at the same place the inner one does.
+// change makes the edits for a value of the text: of the entry of a parent, or of none for the whole document. Of two insertions at the
+// same place the inner one comes first.
 func (s *splicer) change(n *node, in *entry, parent *node) error {
 	if !n.changed {
 		return nil
 	}
 	if parent != nil && parent.at.block && len(n.at.entries) == 0 && len(n.entries) > 0 && s.line(n.at.start) == s.line(in.colon) {
-		return s.rewrite(parent, in, n.at, n) // nothing in brackets becomes something without
+		return s.rewrite(parent, in, n.at, n) // empty brackets become a block
 	}
 	for _, e := range n.entries {
 		var err error
@@ -101,8 +97,7 @@ func (s *splicer) change(n *node, in *entry, parent *node) error {
 	}
 }
 
-// kept tells of each entry that the text has whether it is still there. A merge
-// key is, unless what it brings is written out.
+// kept returns for each entry of the text whether it is still there. A merge key is, unless it is written out.
 func (n *node) kept() []bool {
 	there := make(map[*entry]bool, len(n.entries))
 	for _, e := range n.entries {
@@ -115,7 +110,7 @@ func (n *node) kept() []bool {
 	return kept
 }
 
-// rewrite puts a value in the place of another in a block.
+// rewrite replaces a value in a block.
 func (s *splicer) rewrite(parent *node, e *entry, old *place, value *node) error {
 	written := styleOf(parent, s.root, s.text, s.newline)
 	if parent.kind == rawjson.Array {
@@ -148,7 +143,7 @@ func (s *splicer) rewrite(parent *node, e *entry, old *place, value *node) error
 	return nil
 }
 
-// clear leaves an object or array with nothing in it.
+// clear makes an object or array empty.
 func (s *splicer) clear(n *node, in *entry) error {
 	empty := "[]"
 	if n.kind == rawjson.Object {
@@ -168,8 +163,7 @@ func (s *splicer) clear(n *node, in *entry) error {
 	}
 }
 
-// removeLines takes out entries that begin on lines of their own. Comments in
-// between stay: whoever wrote them may miss them.
+// removeLines removes entries that begin on lines of their own. Comments in between stay.
 func (s *splicer) removeLines(entries []*entry) error {
 	for _, e := range entries {
 		if !s.begins(e) {
@@ -185,12 +179,12 @@ func (s *splicer) begins(e *entry) bool {
 	return len(bytes.TrimLeft(s.data[s.lineStart(e.from):e.from], " ")) == 0
 }
 
-// ends reports whether nothing stands behind the value in its line.
+// ends reports whether the value is the last in its line.
 func (s *splicer) ends(at *place) bool {
 	return len(bytes.TrimSpace(s.data[at.end:s.lineEnd(at.end)])) == 0
 }
 
-// changeBlock takes entries out of a block and puts new ones in.
+// changeBlock removes entries of a block and inserts new ones.
 func (s *splicer) changeBlock(n *node, in *entry, kept []bool) error {
 	if err := s.removeFromBlock(n, kept); err != nil {
 		return err
@@ -224,8 +218,7 @@ func (s *splicer) removeFromBlock(n *node, kept []bool) error {
 	entries := n.at.entries
 	first := slices.Index(kept, true)
 	if first > 0 && !s.begins(entries[0]) {
-		// The first that is left comes where the first was, behind a dash, unless
-		// that would take a comment away.
+		// The first entry that is left moves to the dash, unless that would remove a comment.
 		until := 1
 		if s.commented(entries[:first+1]) {
 			s.put(entries[0].from, entries[0].end(), nil)
@@ -255,8 +248,7 @@ func (s *splicer) commented(entries []*entry) bool {
 	return false
 }
 
-// behind is where something is inserted behind an entry of a block, or with -1
-// in front of all.
+// behind returns where to insert after an entry of a block, or with -1 before all.
 func (s *splicer) behind(n *node, in *entry, index int) (int, error) {
 	first := n.at.entries[0]
 	switch {
@@ -266,7 +258,7 @@ func (s *splicer) behind(n *node, in *entry, index int) (int, error) {
 	case in == nil, n.at.start != n.at.content:
 		return s.lineStart(first.from), nil
 	default:
-		// In front of the comments on what has been first so far.
+		// Before the comments on the first entry.
 		return s.lineEnd(in.colon), nil
 	}
 	least := n.at.column
@@ -274,7 +266,7 @@ func (s *splicer) behind(n *node, in *entry, index int) (int, error) {
 		least++
 	}
 	at := s.lineEnd(n.at.entries[index].end())
-	// A comment that is indented as far as the entry belongs to it.
+	// A comment with the indentation of the entry belongs to it.
 	for at < len(s.data) {
 		line := s.data[at:s.lineEnd(at)]
 		comment := bytes.TrimLeft(line, " ")

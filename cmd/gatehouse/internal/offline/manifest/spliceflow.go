@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// rewriteFlow puts a value in the place of another in brackets.
+// rewriteFlow replaces a value in brackets.
 func (s *splicer) rewriteFlow(n *node, e *entry) error {
 	text := s.flowValue(e.value, s.indent(e.from), s.unitIn(n))
 	old := e.was.at
@@ -23,7 +23,7 @@ func (s *splicer) rewriteFlow(n *node, e *entry) error {
 	return nil
 }
 
-// changeFlow takes entries out of brackets and puts new ones in.
+// changeFlow removes entries in brackets and inserts new ones.
 func (s *splicer) changeFlow(n *node, kept []bool) error {
 	entries := n.at.entries
 	if n.at.bare {
@@ -66,7 +66,7 @@ func (s *splicer) changeFlow(n *node, kept []bool) error {
 	return nil
 }
 
-// refill puts new entries, or none, between brackets in the place of all.
+// refill replaces all entries in brackets.
 func (s *splicer) refill(n *node) error {
 	from, to := n.at.content+1, n.at.end-1
 	entries := n.at.entries
@@ -78,7 +78,7 @@ func (s *splicer) refill(n *node) error {
 		return errReencode
 	}
 	outer, unit := s.indent(n.at.content), s.unit()
-	// What is put between brackets with a space in them has it at both ends.
+	// A space after the opening bracket is kept at both ends.
 	opened, separator, closed := "", s.comma(), ""
 	if edge := edges[0]; bytes.IndexByte(edge, '\n') < 0 && bytes.Equal(edge, edges[len(edges)-1]) {
 		opened, closed = string(edge), string(edge)
@@ -100,7 +100,7 @@ func (s *splicer) refill(n *node) error {
 	return nil
 }
 
-// separator is what stands between two entries in these brackets.
+// separator returns the text between two entries in these brackets.
 func (s *splicer) separator(n *node) string {
 	entries := n.at.entries
 	if len(entries) > 1 && !s.commented(entries[:2]) {
@@ -112,7 +112,7 @@ func (s *splicer) separator(n *node) string {
 	return s.comma()
 }
 
-// comma is what stands between two entries on one line.
+// comma returns the text between two entries on one line.
 func (s *splicer) comma() string {
 	if s.json && s.unit() == "" && !bytes.Contains(s.data, []byte(", ")) {
 		return ","
@@ -120,7 +120,7 @@ func (s *splicer) comma() string {
 	return ", "
 }
 
-// flowEntry is an entry in brackets.
+// flowEntry returns an entry in brackets.
 func (s *splicer) flowEntry(n *node, e *entry, prefix, unit string) string {
 	value := s.flowValue(e.value, prefix, unit)
 	switch {
@@ -135,9 +135,8 @@ func (s *splicer) flowEntry(n *node, e *entry, prefix, unit string) string {
 	}
 }
 
-// flowValue is a value in brackets. In JSON, prefix is what its lines begin with
-// and unit by how much more those inside of it are indented; without a unit it is
-// on one line, as always in YAML.
+// flowValue returns a value in brackets. In JSON its lines begin with the prefix and are indented by the unit; without a unit it is on
+// one line, as always in YAML.
 func (s *splicer) flowValue(n *node, prefix, unit string) string {
 	if s.json {
 		return string(indented(n, prefix, unit, s.newline))
@@ -147,8 +146,7 @@ func (s *splicer) flowValue(n *node, prefix, unit string) string {
 	return b.String()
 }
 
-// unit is by how much one more pair of brackets is indented in JSON. It is empty
-// for JSON on one line, and in YAML.
+// unit returns the indentation of a level of JSON. It is empty for JSON on one line, and in YAML.
 func (s *splicer) unit() string {
 	if entries := s.root.at.entries; s.json && len(entries) > 0 && s.line(entries[0].from) > s.line(s.root.at.content) {
 		return s.indent(entries[0].from)
@@ -156,8 +154,7 @@ func (s *splicer) unit() string {
 	return ""
 }
 
-// unitIn is the unit for what is put into brackets: none if what is in them is
-// on one line.
+// unitIn returns the unit in brackets: none if they are on one line.
 func (s *splicer) unitIn(n *node) string {
 	if len(n.at.entries) > 0 && s.line(n.at.content) == s.line(n.at.end) {
 		return ""
@@ -165,7 +162,7 @@ func (s *splicer) unitIn(n *node) string {
 	return s.unit()
 }
 
-// indent is the space that the line that i is in begins with.
+// indent returns the space at the beginning of the line of i.
 func (s *splicer) indent(i int) string {
 	line := s.data[s.lineStart(i):i]
 	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])

@@ -11,12 +11,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// chunk is what a YAML stream has between two markers. Its body is the text of
-// one YAML document, without directives and markers.
+// chunk is a part of a YAML stream between two markers. Its body is the text of a YAML document, without directives.
 type chunk struct {
 	line       int // of the start of the body, from 1
 	start, end int // of the body
-	// inline reports whether the body starts behind a marker, in its line.
+	// inline reports whether the body starts in the line of the marker.
 	inline bool
 }
 
@@ -25,7 +24,7 @@ type part struct {
 	line       int // of its start, from 1
 	start, end int // in the text of the file
 	json       bool
-	// inline reports whether something else stands in front of it in its line.
+	// inline reports whether it does not begin its line.
 	inline bool
 }
 
@@ -36,7 +35,7 @@ type readError struct {
 	message, hint string
 }
 
-func (e *readError) finding(source string) diagnostic.Diagnostic {
+func (e *readError) diagnostic(source string) diagnostic.Diagnostic {
 	message := e.message
 	switch {
 	case e.line > 0 && e.near:
@@ -47,10 +46,8 @@ func (e *readError) finding(source string) diagnostic.Diagnostic {
 	return diagnostic.Diagnostic{Severity: diagnostic.Error, Source: source, Message: message, Hint: e.hint}
 }
 
-// split cuts a stream where YAML says that a document begins or ends: at a line
-// that begins with "---" or "...". No such line can stand inside a document,
-// neither in a quoted nor in a block scalar, nor in JSON. Chunks without content
-// are left out.
+// split cuts a stream at lines that begin with "---" or "...", which cannot be inside a document. Chunks without content are left
+// out.
 func split(data []byte) ([]chunk, *readError) {
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
 		return nil, &readError{message: "the text is UTF-16", hint: "save it as UTF-8"}
@@ -98,7 +95,7 @@ func split(data []byte) ([]chunk, *readError) {
 	return chunks, nil
 }
 
-// hasContent reports whether a line is more than space and a comment.
+// hasContent reports whether a line is more than a comment.
 func hasContent(line []byte) bool {
 	line = bytes.TrimSpace(line)
 	return len(line) > 0 && line[0] != '#'
@@ -109,9 +106,8 @@ func isMarker(line []byte, marker string) bool {
 	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
 }
 
-// parts are the documents of a chunk: JSON values one after the other, or one
-// YAML document. JSON is read as JSON because it is YAML but for details: tabs,
-// and the escapes of characters beyond the basic plane.
+// parts returns the documents of a chunk: JSON values, or one YAML document. JSON differs from YAML in tabs and in escapes of
+// characters beyond the basic plane.
 func (c *chunk) parts(data []byte) []part {
 	whole := part{line: c.line, start: c.start, end: c.end, inline: c.inline}
 	body := data[c.start:c.end]
@@ -138,15 +134,13 @@ func (c *chunk) parts(data []byte) []part {
 	}
 }
 
-// firstInvalid is the line of the first byte that is not UTF-8.
+// firstInvalid returns the first line that is not UTF-8.
 func firstInvalid(data []byte) int {
-	valid := 0
-	for valid < len(data) {
-		r, size := utf8.DecodeRune(data[valid:])
-		if r == utf8.RuneError && size == 1 {
+	line := 0
+	for text := range bytes.Lines(data) {
+		if line++; !utf8.Valid(text) {
 			break
 		}
-		valid += size
 	}
-	return 1 + bytes.Count(data[:valid], []byte("\n"))
+	return line
 }

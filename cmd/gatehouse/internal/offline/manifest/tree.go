@@ -15,14 +15,12 @@ import (
 // node is a value of a document: one that stands in its text, or a new one.
 type node struct {
 	kind rawjson.Kind
-	// text is the JSON of a value that is neither object nor array, and of an
-	// alias, whatever it stands for.
+	// text is the JSON of a scalar or an alias.
 	text    rawjson.Value
 	entries []*entry
-	// changed reports whether anything in here is not as the text has it.
+	// changed reports whether the value differs from the text.
 	changed bool
-	// unmerged reports whether the merge keys (<<) in the text are to go, and what
-	// they bring is to be written out.
+	// unmerged reports whether the merge keys (<<) in the text are to be written out.
 	unmerged bool
 	// at is nil for a new value.
 	at *place
@@ -30,13 +28,10 @@ type node struct {
 
 // place is where in a text a value stands.
 type place struct {
-	// start is where the value starts with its tag and anchor, content where it
-	// starts behind these, and end is behind its last byte, without the comments
-	// and the line end that follow. A value that was left out has all three in
-	// the same place.
+	// start is where the value starts with its tag and anchor, content where it starts after these, and end is after its last
+	// byte. An empty value has all three in the same place.
 	start, content, end int
-	// block reports whether an object or array is in block style, and column is
-	// how far it is indented then: where its keys or dashes are, from 0.
+	// block reports whether an object or array is in block style, and column is where its keys or dashes are, from 0.
 	block  bool
 	column int
 	// entries are those that the text has.
@@ -45,8 +40,7 @@ type place struct {
 	yaml *yaml.Node
 	// merges are the nodes that merge keys (<<) take members from.
 	merges []*yaml.Node
-	// bare reports whether an object in flow style is without its braces: a key
-	// and value as an element of a list.
+	// bare reports whether an object in flow style has no braces, as an element of a list.
 	bare bool
 }
 
@@ -54,19 +48,17 @@ type place struct {
 type entry struct {
 	// name is the member's name, as JSON has it.
 	name string
-	// value is the present one, was the one that the text has where that is
-	// another.
+	// value is the present one, was that of the text if it differs.
 	value, was *node
-	// fresh reports whether the text does not have the entry. An inherited one is
-	// there by way of a merge key (<<) and becomes fresh when it is changed.
+	// fresh reports whether the entry is not in the text. An inherited one comes from a merge key (<<) and becomes fresh when it
+	// is changed.
 	fresh, inherited bool
-	// from is where the entry starts: at the key, the dash, or in flow style the
-	// element. colon is behind the colon or the dash.
+	// from is where the entry starts: at the key, the dash, or in flow style the element. colon is after the colon or the dash.
 	from, colon int
 	key         *yaml.Node
 }
 
-// written is the value that the text has.
+// written returns the value in the text.
 func (e *entry) written() *node {
 	if e.was != nil {
 		return e.was
@@ -74,10 +66,10 @@ func (e *entry) written() *node {
 	return e.value
 }
 
-// end is behind the entry's last byte.
+// end returns the offset after the entry's last byte.
 func (e *entry) end() int { return max(e.written().at.end, e.colon) }
 
-// newNode is a new value.
+// newNode returns a new value.
 func newNode(v rawjson.Value) *node {
 	n := &node{kind: v.Kind()}
 	switch n.kind {
@@ -85,7 +77,6 @@ func newNode(v rawjson.Value) *node {
 		for name, value := range v.Members() {
 			n.entries = append(n.entries, &entry{name: name.Text(), value: newNode(value), fresh: true})
 		}
-		// As people write it, whatever the order was before.
 		slices.SortStableFunc(n.entries, func(a, b *entry) int { return cmp.Compare(rank(a.name), rank(b.name)) })
 	case rawjson.Array:
 		for _, value := range v.Elements() {
@@ -97,7 +88,7 @@ func newNode(v rawjson.Value) *node {
 	return n
 }
 
-// rank is how far in front a member stands in a new object.
+// rank orders the members of a new object: name and image are first.
 func rank(name string) int {
 	switch name {
 	case "name":
@@ -109,7 +100,7 @@ func rank(name string) int {
 	}
 }
 
-// isAlias reports whether the value stands somewhere else.
+// isAlias reports whether the value is an alias.
 func (n *node) isAlias() bool {
 	return n.at != nil && n.at.yaml != nil && n.at.yaml.Kind == yaml.AliasNode
 }
@@ -146,7 +137,7 @@ func (n *node) appendJSON(dst []byte) []byte {
 	return append(dst, brackets[1])
 }
 
-// errReencode says that a change cannot be spliced into the text.
+// errReencode is the error for a change that cannot be spliced into the text.
 var errReencode = errors.New("the text cannot be changed in place")
 
 // tree is the content of a document while it is changed.
@@ -198,7 +189,7 @@ func (n *node) edit(c *change, name string) error {
 	return nil
 }
 
-// find is the index of the entry of a name.
+// find returns the index of the entry of a name.
 func (n *node) find(name string) (int, error) {
 	switch n.kind {
 	case rawjson.Object:
@@ -213,8 +204,7 @@ func (n *node) find(name string) (int, error) {
 	}
 }
 
-// index is the index in an array. One behind the last, also written "-", is
-// allowed for what is inserted.
+// index returns an index in an array. To insert, it may be the length, also written "-".
 func (n *node) index(name string, insert bool) (int, error) {
 	if insert && name == "-" {
 		return len(n.entries), nil
@@ -226,8 +216,7 @@ func (n *node) index(name string, insert bool) (int, error) {
 	return i, nil
 }
 
-// open is the entry's value for a change inside of it. What stands somewhere
-// else is copied here.
+// open returns the entry's value for a change in it. An alias is written out.
 func (e *entry) open() *node {
 	if e.inherited {
 		e.inherited, e.fresh = false, true
@@ -238,7 +227,7 @@ func (e *entry) open() *node {
 	return e.value
 }
 
-// set replaces the entry's value, but keeps what is equal of the two.
+// set replaces the entry's value, but keeps equal parts.
 func (e *entry) set(v *node) {
 	old := e.value
 	switch {
@@ -253,8 +242,7 @@ func (e *entry) set(v *node) {
 	}
 }
 
-// canBecome reports whether the text of the value can be made that of another one
-// part by part.
+// canBecome reports whether the text of the value can be changed to another one part by part.
 func (n *node) canBecome(v *node) bool {
 	return n.kind == v.kind && !n.isAlias() && len(n.entries) > 0 && len(v.entries) > 0 &&
 		!slices.ContainsFunc(n.entries, func(e *entry) bool { return e.inherited })
@@ -280,7 +268,7 @@ func (n *node) become(v *node) {
 		n.entries = kept
 		return
 	}
-	// What is in between of what is equal at both ends is replaced.
+	// Equal elements at both ends are kept.
 	front, back := 0, 0
 	most := min(len(n.entries), len(v.entries))
 	for front < most && n.entries[front].value.same(v.entries[front].value) {
@@ -292,7 +280,7 @@ func (n *node) become(v *node) {
 	n.entries = slices.Replace(n.entries, front, len(n.entries)-back, v.entries[front:len(v.entries)-back]...)
 }
 
-// unmerge writes out what merge keys bring.
+// unmerge writes out merge keys.
 func (n *node) unmerge() {
 	n.changed, n.unmerged = true, true
 	for _, e := range n.entries {
@@ -302,9 +290,7 @@ func (n *node) unmerge() {
 	}
 }
 
-// resolveAliases writes out what aliases and merge keys stand for where that is
-// not what the text would say: where their anchor stands in something that has
-// changed, or is gone. All others stay.
+// resolveAliases writes out aliases and merge keys whose anchor is in a value that has changed, or is gone.
 func (t *tree) resolveAliases() {
 	stale := make(map[*yaml.Node]bool)
 	t.root.each(func(n *node) {
@@ -346,7 +332,7 @@ func anchors(y *yaml.Node, into map[*yaml.Node]bool) {
 	}
 }
 
-// aliases is how many aliases there are in a part of a text.
+// aliases returns the number of aliases in a part of a text.
 func aliases(y *yaml.Node) int {
 	count := 0
 	if y.Kind == yaml.AliasNode {

@@ -13,21 +13,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
-// Workloads are the kinds of objects that hold a pod, and where in them: a Pod,
-// which is one, and what holds a template of one. They are safe for concurrent
-// use.
+// Workloads are the kinds of objects that are a pod or have a pod template, with its path. They are safe for concurrent use.
 type Workloads struct {
 	kinds *workload.Kinds
 }
 
-// NewWorkloads are Kubernetes' own kinds, custom ones, each written
-// Kind.group=path as in "Rollout.argoproj.io=spec.template", and configured ones,
-// as a PolicyConfiguration lists them. The path is that of a pod template: an
-// object with metadata and spec. A custom kind may be configured too, with the
-// same path.
-//
-// The error says everything that is wrong with the custom ones, and then with the
-// configured ones.
+// NewWorkloads returns Kubernetes' own kinds, custom ones, each written Kind.group=path as in "Rollout.argoproj.io=spec.template", and
+// those of a PolicyConfiguration. The path is that of a pod template. A custom kind may be configured too, with the same path. The
+// error has everything that is wrong with the custom kinds, and then with the configured ones.
 func NewWorkloads(custom []string, configured ...workload.Kind) (*Workloads, error) {
 	kinds := slices.Clone(configured)
 	problems := make([]error, len(custom)) // of each text
@@ -52,7 +45,7 @@ func NewWorkloads(custom []string, configured ...workload.Kind) (*Workloads, err
 			if e.Index < len(configured) {
 				problems = append(problems, fmt.Errorf("workloads%w", e))
 			} else if i := texts[e.Index-len(configured)]; problems[i] == nil { // a text is short: its first mistake will do
-				problems[i] = inText(&kinds[e.Index], e)
+				problems[i] = textError(&kinds[e.Index], e)
 			}
 		}
 	}
@@ -66,7 +59,7 @@ func NewWorkloads(custom []string, configured ...workload.Kind) (*Workloads, err
 
 const kindExample = "as in Rollout.argoproj.io=spec.template"
 
-// parseKind takes a text apart. workload.New reports whether its parts are right.
+// parseKind splits a text. workload.New validates its parts.
 func parseKind(text string) (workload.Kind, error) {
 	name, path, ok := strings.Cut(text, "=")
 	if !ok {
@@ -76,8 +69,7 @@ func parseKind(text string) (workload.Kind, error) {
 	return workload.Kind{Group: group, Kind: kind, Template: strings.Split(path, ".")}, nil
 }
 
-// isConfigured reports whether a kind is configured with the same path. It is an
-// error if it is with another.
+// isConfigured reports whether a kind is configured with the same path. Another path is an error.
 func isConfigured(configured []workload.Kind, kind *workload.Kind) (bool, error) {
 	at := slices.IndexFunc(configured, func(c workload.Kind) bool { return c.Group == kind.Group && c.Kind == kind.Kind })
 	if at < 0 {
@@ -89,8 +81,8 @@ func isConfigured(configured []workload.Kind, kind *workload.Kind) (bool, error)
 	return true, nil
 }
 
-// inText is what is wrong with a kind, for who has written it as a text.
-func inText(kind *workload.Kind, e *workload.Error) error {
+// textError returns an error about a kind for a user who has written it as a text.
+func textError(kind *workload.Kind, e *workload.Error) error {
 	reason, hint := e.Reason, e.Hint
 	switch e.Field {
 	case workload.KindName:
@@ -109,8 +101,7 @@ func inText(kind *workload.Kind, e *workload.Error) error {
 	return fmt.Errorf("%s (hint: %s)", reason, hint)
 }
 
-// path is the path of the pod in an object of a kind. That of a Pod is empty: it
-// is one.
+// path returns the path of the pod in an object of a kind. That of a Pod is empty.
 func (w *Workloads) path(apiVersion, kind string) ([]string, bool) {
 	version, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil || apiVersion == "" {

@@ -16,20 +16,18 @@ type content struct {
 	namespace, name string
 }
 
-// read reads an object that messages call what. JSON null is none.
+// read reads an object. What is its name in messages. JSON null is none.
 func read(what string, text []byte) (content, error) {
 	if text == nil {
 		return content{}, nil
 	}
 	value, err := rawjson.Parse(text)
-	if err != nil {
+	switch {
+	case err != nil:
 		return content{}, fmt.Errorf("%s: %w", what, err)
-	}
-	switch value.Kind() {
-	case rawjson.Null:
+	case value.Kind() == rawjson.Null:
 		return content{}, nil
-	case rawjson.Object:
-	case rawjson.Invalid, rawjson.Bool, rawjson.Number, rawjson.String, rawjson.Array:
+	case value.Kind() != rawjson.Object:
 		return content{}, fmt.Errorf("%s: is %s, and must be an object", what, value.Kind())
 	}
 	for _, field := range []string{"apiVersion", "kind"} {
@@ -42,9 +40,7 @@ func read(what string, text []byte) (content, error) {
 		return content{}, fmt.Errorf("%s: apiVersion %.100q: must be VERSION or GROUP/VERSION", what, value.Get("apiVersion").Text())
 	}
 	metadata := value.Get("metadata")
-	switch metadata.Kind() {
-	case rawjson.Invalid, rawjson.Null, rawjson.Object:
-	case rawjson.Bool, rawjson.Number, rawjson.String, rawjson.Array:
+	if kind := metadata.Kind(); kind != rawjson.Invalid && kind != rawjson.Null && kind != rawjson.Object {
 		return content{}, fmt.Errorf("%s: metadata is %s, and must be an object", what, metadata.Kind())
 	}
 	return content{
@@ -53,9 +49,8 @@ func read(what string, text []byte) (content, error) {
 	}, nil
 }
 
-// in is the text of the object with a namespace in it, or without one if it is
-// empty. Everything else stays byte for byte.
-func (c *content) in(namespace string) []byte {
+// withNamespace returns the text of the object with this namespace, or without one if it is empty. Everything else stays byte for byte.
+func (c *content) withNamespace(namespace string) []byte {
 	if c.value == nil || c.namespace == namespace {
 		return c.value
 	}

@@ -1,9 +1,5 @@
-// Package request builds the request that the API server would send to a webhook
-// for an object.
-//
-// What it builds is what k8s.io/apiserver builds in its handlers and in
-// pkg/admission/plugin/webhook/request, for an API server that is asked for the
-// object in the version in which it is written.
+// Package request builds the request that the API server would send to a webhook for an object, as k8s.io/apiserver does in its handlers
+// and in pkg/admission/plugin/webhook/request, in the version of the object.
 package request
 
 import (
@@ -28,36 +24,30 @@ import (
 // UID is that of every request that is built here.
 const UID types.UID = "00000000-0000-0000-0000-000000000000"
 
-// Spec says what the API server is asked to do.
+// Spec describes a request to the API server.
 type Spec struct {
-	// Object and OldObject are JSON with apiVersion and kind, and nil for none.
-	// Of a CONNECT the object is the options, such as PodExecOptions.
+	// Object and OldObject are JSON with apiVersion and kind, and nil for none. Of a CONNECT the object is the options, such as
+	// PodExecOptions.
 	Object, OldObject []byte
-	// Operation is, if it is empty, what the objects tell: CREATE, UPDATE with
-	// both, DELETE with OldObject only, and of the kinds that are made for one
-	// operation that one.
+	// Operation is by default CREATE, UPDATE with both objects, DELETE with OldObject alone, or the only operation of a kind.
 	Operation admissionv1.Operation
-	// Namespace is that of objects that do not say theirs. It does not count for
-	// those that are cluster-scoped.
+	// Namespace is that of namespaced objects without one.
 	Namespace string
 	// Name may be empty: then it is that of the object.
 	Name string
 	User authenticationv1.UserInfo
-	// SubResource may be empty where the kind tells it, as Eviction does.
+	// SubResource may be empty if the kind implies it, as Eviction does.
 	SubResource string
-	// Options may be nil, for those that nobody has said more in than DryRun.
+	// Options may be nil, for the default ones with DryRun.
 	Options []byte
 	DryRun  bool
-	// Resource may be nil: then it is found from the kind. It must be there for
-	// the scale subresource, which all resources share.
+	// Resource may be nil, except for the scale subresource: then it is that of the kind.
 	Resource *metav1.GroupVersionResource
 	// Kind may be nil: then it is that of the object.
 	Kind *metav1.GroupVersionKind
 }
 
-// Build is the request for a Spec. Objects in it are those of the Spec, with the
-// namespace in them that they are in. The error says everything that is wrong
-// with the Spec.
+// Build returns the request for a Spec. Its objects are those of the Spec, with their namespace. The error has everything that is wrong.
 func (r *Resources) Build(s Spec) (admission.Request, error) {
 	object, err := read("object", s.Object)
 	old, oldErr := read("oldObject", s.OldObject)
@@ -81,13 +71,13 @@ func (r *Resources) Build(s Spec) (admission.Request, error) {
 	if s.Kind != nil {
 		kind = schema.GroupVersionKind(*s.Kind)
 	}
-	gvr, as, err := r.place(&s, kind)
+	gvr, as, err := r.resolve(&s, kind)
 	var problems []error
 	if err != nil {
 		problems = append(problems, err)
 	}
 	s.Operation = operation(&s)
-	problems = append(problems, fits(&s, &object, &old)...)
+	problems = append(problems, checkObjects(&s, &object, &old)...)
 	name, err := agree("name", s.Name, object.name, old.name)
 	if err != nil {
 		problems = append(problems, err)
@@ -95,7 +85,7 @@ func (r *Resources) Build(s Spec) (admission.Request, error) {
 	if err == nil && name == "" && s.Operation != admissionv1.Create {
 		problems = append(problems, fmt.Errorf("name: is missing: operation %s is about an object that has one", s.Operation))
 	}
-	namespace, err := s.namespace(as, object.namespace, old.namespace)
+	namespace, err := s.requestNamespace(as, object.namespace, old.namespace)
 	if err != nil {
 		problems = append(problems, err)
 	}
@@ -106,7 +96,7 @@ func (r *Resources) Build(s Spec) (admission.Request, error) {
 		return admission.Request{}, errors.Join(problems...)
 	}
 	if s.Operation != admissionv1.Connect { // options have no metadata
-		object.value, old.value = object.in(namespace), old.in(namespace)
+		object.value, old.value = object.withNamespace(namespace), old.withNamespace(namespace)
 	}
 	if gvr.Group == "" && gvr.Resource == "namespaces" {
 		namespace = name // as far as requests go, a namespace is in itself
@@ -155,7 +145,7 @@ func WithGroups(u authenticationv1.UserInfo) authenticationv1.UserInfo {
 	return u
 }
 
-// operation is what is asked for.
+// operation returns the operation, or the default one.
 func operation(s *Spec) admissionv1.Operation {
 	switch {
 	case s.Operation != "":
@@ -169,9 +159,8 @@ func operation(s *Spec) admissionv1.Operation {
 	}
 }
 
-// fits says which object there should be and is not, or the other way round, for
-// the operation.
-func fits(s *Spec, object, old *content) []error {
+// checkObjects returns which objects are missing, or too many, for the operation.
+func checkObjects(s *Spec, object, old *content) []error {
 	var problems []error
 	must := func(name string, is, should bool) {
 		switch {
@@ -201,8 +190,8 @@ func fits(s *Spec, object, old *content) []error {
 	return problems
 }
 
-// namespace is that of the request: what the objects say, or else the Spec.
-func (s *Spec) namespace(as Resource, object, old string) (string, error) {
+// requestNamespace returns the namespace of the objects, or else that of the Spec.
+func (s *Spec) requestNamespace(as Resource, object, old string) (string, error) {
 	if as.ClusterScoped {
 		return "", nil
 	}
@@ -216,7 +205,7 @@ func (s *Spec) namespace(as Resource, object, old string) (string, error) {
 	return namespace, nil
 }
 
-// agree is the value that all agree on who have one.
+// agree returns the value that all non-empty values have.
 func agree(what string, values ...string) (string, error) {
 	value := cmp.Or(values...)
 	for _, other := range values {

@@ -2,6 +2,7 @@ package request
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,30 +12,25 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Resource is what the API server calls objects of a kind.
+// Resource is the resource of a kind.
 type Resource struct {
 	// Name is the plural, as in "pods".
 	Name string
-	// ClusterScoped tells that the objects are not in namespaces.
+	// ClusterScoped reports whether objects are not namespaced.
 	ClusterScoped bool
-	// Guessed tells that the kind is not known: Name is the usual plural of it,
-	// and its objects are taken to be in namespaces. A policy that names another
-	// plural is not about the request then, so it is worth a word wherever one
-	// names the kind's group.
+	// Guessed reports whether the kind is unknown: Name is its usual plural, and its objects are assumed to be namespaced. Policies
+	// that name another plural do not match then.
 	Guessed bool
 }
 
-// Resources are the resources that kinds belong to: those of Kubernetes, and
-// those of CustomResourceDefinitions. They never change and are safe for
-// concurrent use.
+// Resources are the resources of Kubernetes and of CustomResourceDefinitions. They are immutable.
 type Resources struct {
 	kinds     map[schema.GroupVersionKind]Resource
 	resources map[schema.GroupVersionResource]Resource
 }
 
-// NewResources are the resources of Kubernetes and of these
-// CustomResourceDefinitions, which win over it. What is no usable
-// CustomResourceDefinition is passed over: its objects are of an unknown kind.
+// NewResources returns the resources of Kubernetes and of these CustomResourceDefinitions, which take precedence. Invalid ones are skipped:
+// their kinds are unknown.
 func NewResources(crds []*unstructured.Unstructured) *Resources {
 	r := &Resources{
 		kinds:     make(map[schema.GroupVersionKind]Resource),
@@ -42,7 +38,7 @@ func NewResources(crds []*unstructured.Unstructured) *Resources {
 	}
 	object := reflect.TypeFor[metav1.Object]()
 	for gvk, of := range scheme.Scheme.AllKnownTypes() {
-		// Lists, options and events of a watch are no objects.
+		// Lists, options and watch events are no objects.
 		if gvk.Version != runtime.APIVersionInternal && reflect.PointerTo(of).Implements(object) {
 			r.know(gvk, Resource{Name: plural(gvk.Kind), ClusterScoped: clusterScoped(gvk.GroupKind())})
 		}
@@ -56,7 +52,7 @@ func NewResources(crds []*unstructured.Unstructured) *Resources {
 	return r
 }
 
-// added are the kinds of Kubernetes that are not in the scheme of its client.
+// added returns the kinds of Kubernetes that are not in the scheme of its client.
 func added() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
 		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
@@ -64,7 +60,7 @@ func added() []schema.GroupVersionKind {
 	}
 }
 
-// add makes the kinds of a CustomResourceDefinition known.
+// add adds the kinds of a CustomResourceDefinition.
 func (r *Resources) add(crd map[string]any) {
 	text := func(path ...string) string {
 		s, _, _ := unstructured.NestedString(crd, path...)
@@ -89,7 +85,7 @@ func (r *Resources) know(kind schema.GroupVersionKind, as Resource) {
 	r.resources[kind.GroupVersion().WithResource(as.Name)] = as
 }
 
-// Of is the resource of a kind.
+// Of returns the resource of a kind.
 func (r *Resources) Of(gvk schema.GroupVersionKind) Resource {
 	if known, ok := r.kinds[gvk]; ok {
 		return known
@@ -97,7 +93,7 @@ func (r *Resources) Of(gvk schema.GroupVersionKind) Resource {
 	return Resource{Name: plural(gvk.Kind), Guessed: true}
 }
 
-// named is the resource of that name.
+// named returns the resource of that name.
 func (r *Resources) named(gvr schema.GroupVersionResource) Resource {
 	if known, ok := r.resources[gvr]; ok {
 		return known
@@ -105,16 +101,11 @@ func (r *Resources) named(gvr schema.GroupVersionResource) Resource {
 	return Resource{Name: gvr.Resource, Guessed: true}
 }
 
-// plural is the usual plural of a kind, which all kinds of Kubernetes have.
+// plural returns the usual plural of a kind, which is that of all kinds of Kubernetes.
 func plural(kind string) string {
 	name := strings.ToLower(kind)
 	ends := func(ends ...string) bool {
-		for _, end := range ends {
-			if strings.HasSuffix(name, end) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(name, end) })
 	}
 	switch {
 	case name == "", name == "endpoints":
@@ -128,8 +119,7 @@ func plural(kind string) string {
 	}
 }
 
-// clusterScoped tells of a kind of Kubernetes whether its objects are not in
-// namespaces.
+// clusterScoped reports whether objects of a kind of Kubernetes are not namespaced.
 func clusterScoped(kind schema.GroupKind) bool {
 	switch kind.Group {
 	case "":

@@ -17,11 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// Served says why no API server takes objects of a kind, as far as that can be
-// known: the kind is in a group of Kubernetes that has none of that name, or in a
-// version that is no longer there, or its group or kind is that of a known one
-// but for case or one character. A kind of a group that nobody knows may well be
-// a custom resource, and then the error is nil.
+// Served returns why no API server serves a kind: its group of Kubernetes has no such kind, its version was removed, or its group or kind
+// differs from a known one in case or one character. A kind of an unknown group may be a custom resource, which is no error.
 func (r *Resources) Served(gvk schema.GroupVersionKind) error {
 	if _, known := r.kinds[gvk]; known {
 		return removed(gvk)
@@ -50,7 +47,7 @@ func (r *Resources) Served(gvk schema.GroupVersionKind) error {
 	}
 }
 
-// servedGroup is Served of a kind of a group that is not known.
+// servedGroup is Served for a kind of an unknown group.
 func (r *Resources) servedGroup(gvk schema.GroupVersionKind) error {
 	groups := make(map[string]bool)
 	for known := range r.kinds {
@@ -79,13 +76,12 @@ func notKnown(gvk schema.GroupVersionKind, hint string) error {
 	return fmt.Errorf("kind %.100q of %.100q is not known%s", gvk.Kind, gvk.GroupVersion(), hint)
 }
 
-// isAdded tells of the groups of Kubernetes that are not in the scheme.
+// isAdded reports whether a group of Kubernetes is not in the scheme.
 func isAdded(group string) bool {
 	return slices.ContainsFunc(added(), func(gvk schema.GroupVersionKind) bool { return gvk.Group == group })
 }
 
-// inGroup are the kinds of a group, each with the apiVersion that is best to
-// write.
+// inGroup returns the kinds of a group, each with its preferred apiVersion.
 func (r *Resources) inGroup(group string) map[string]string {
 	kinds := make(map[string]string)
 	best := make(map[string]schema.GroupVersionKind)
@@ -97,8 +93,7 @@ func (r *Resources) inGroup(group string) map[string]string {
 	return kinds
 }
 
-// preferred reports whether a version is better to write than another: one that is
-// there, of these a stable one, and of these the latest.
+// preferred reports whether a version is preferred to another: a served one, of these a stable one, and of these the latest.
 func preferred(a, b schema.GroupVersionKind) bool {
 	if x, y := removed(a) == nil, removed(b) == nil; x != y {
 		return x
@@ -109,7 +104,7 @@ func preferred(a, b schema.GroupVersionKind) bool {
 	return a.Version > b.Version
 }
 
-// elsewhere is the apiVersion of a kind that Kubernetes has in one group only.
+// elsewhere returns the apiVersion of a kind that is in one group only.
 func (r *Resources) elsewhere(kind string) string {
 	var found []string
 	groups := make(map[string]bool)
@@ -125,11 +120,11 @@ func (r *Resources) elsewhere(kind string) string {
 	return found[0]
 }
 
-// removed says that a version of a kind is no longer in Kubernetes.
+// removed returns an error if a version of a kind was removed from Kubernetes.
 func removed(gvk schema.GroupVersionKind) error {
 	object, err := scheme.Scheme.New(gvk)
 	if err != nil {
-		return nil //nolint:nilerr // a custom resource, about which its definition tells
+		return nil //nolint:nilerr // a custom resource
 	}
 	ending, ok := object.(interface{ APILifecycleRemoved() (major, minor int) })
 	if !ok {
@@ -149,9 +144,8 @@ func removed(gvk schema.GroupVersionKind) error {
 	return errors.New(text)
 }
 
-// nearly reports whether a word is another but for case, or for one character that
-// is too many, missing, another one, or swapped with its neighbour. Short words
-// are too much alike.
+// nearly reports whether two words differ at most in case and one character that is added, missing, changed, or swapped with its neighbour.
+// Words of less than three characters must be equal.
 func nearly(a, b string) bool {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	if a == b {
@@ -169,22 +163,21 @@ func nearly(a, b string) bool {
 	return len(a) <= 1 && len(b) <= 1 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
 }
 
-// Named says why no API server takes an object of this name in this namespace.
-// What is no object is none of its business.
+// Named returns why no API server takes an object with this name or namespace. It ignores what is no object.
 func (r *Resources) Named(text []byte) error {
 	o, err := read("object", text)
 	if err != nil || o.value == nil {
-		return nil //nolint:nilerr // Build tells
+		return nil //nolint:nilerr // Build reports it
 	}
 	var problems []error
 	metadata := o.value.Get("metadata")
 	given := make(map[string]string)
 	for _, field := range []string{"name", "generateName", "namespace"} {
-		switch value := metadata.Get(field); value.Kind() {
+		switch value := metadata.Get(field); value.Kind() { //nolint:exhaustive // all others are errors
 		case rawjson.Invalid, rawjson.Null:
 		case rawjson.String:
 			given[field] = value.Text()
-		case rawjson.Bool, rawjson.Number, rawjson.Array, rawjson.Object:
+		default:
 			problems = append(problems, fmt.Errorf("metadata.%s is %s, and must be a string (hint: put it in quotes)", field, value.Kind()))
 		}
 	}
@@ -213,8 +206,7 @@ func (r *Resources) Named(text []byte) error {
 	return errors.Join(problems...)
 }
 
-// nameRule is what the API server says about names of a kind, as far as it is the
-// same in all versions. It is nil for a kind that needs no name.
+// nameRule returns the API server's validation of names of a kind. It is nil for a kind that needs no name.
 func nameRule(gvk schema.GroupVersionKind, guessed bool) apimachineryvalidation.ValidateNameFunc {
 	switch {
 	case slices.ContainsFunc(subresources(), func(s subresource) bool { return s.kind == gvk }):
@@ -224,7 +216,7 @@ func nameRule(gvk schema.GroupVersionKind, guessed bool) apimachineryvalidation.
 	}
 	switch gvk.Group {
 	case "authentication.k8s.io", "authorization.k8s.io", "imagepolicy.k8s.io", "internal.apiserver.k8s.io":
-		return nil // most are asked and never kept
+		return nil // most are never stored
 	case "certificates.k8s.io", "rbac.authorization.k8s.io", "events.k8s.io":
 		return inPath
 	}
@@ -238,7 +230,7 @@ func nameRule(gvk schema.GroupVersionKind, guessed bool) apimachineryvalidation.
 	}
 }
 
-// inPath is the rule for names that need only fit into the path of a request.
+// inPath validates names that need only fit into the path of a request.
 func inPath(name string, prefix bool) []string {
 	if prefix {
 		return namecontent.IsPathSegmentPrefix(name)

@@ -9,20 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// subresource is a subresource of Kubernetes whose objects are of a kind of their
-// own.
+// subresource is a subresource of Kubernetes with a kind of its own.
 type subresource struct {
 	kind schema.GroupVersionKind
 	// of is the resource, and empty for a subresource of many.
 	of   schema.GroupVersionResource
 	name string
-	// operation is what is done with the kind if nothing is said.
+	// operation is the default operation.
 	operation admissionv1.Operation
-	// also tells that objects of the kind have a resource too.
+	// also reports whether the kind has a resource too.
 	also bool
 }
 
-// subresources are all of them. A kind is the object of one subresource only.
+// subresources returns all of them. A kind belongs to one subresource only.
 func subresources() []subresource {
 	core := schema.GroupVersion{Version: "v1"}
 	connect := func(kind, resource, name string) subresource {
@@ -47,9 +46,8 @@ func subresources() []subresource {
 	}
 }
 
-// place finds the resource and subresource of a request whose object is of a
-// kind, and the operation, where nothing is said of them.
-func (r *Resources) place(s *Spec, kind schema.GroupVersionKind) (gvr schema.GroupVersionResource, as Resource, err error) {
+// resolve returns the resource of a request for a kind, and sets subresource and operation of the Spec if they are empty.
+func (r *Resources) resolve(s *Spec, kind schema.GroupVersionKind) (gvr schema.GroupVersionResource, as Resource, err error) {
 	named := s.Resource != nil
 	if named {
 		gvr = schema.GroupVersionResource(*s.Resource)
@@ -79,7 +77,7 @@ func (r *Resources) place(s *Spec, kind schema.GroupVersionKind) (gvr schema.Gro
 		as = r.Of(kind)
 		gvr = kind.GroupVersion().WithResource(as.Name)
 	}
-	// The objects of these are of no other kind.
+	// Subresources with a kind of their own have no others.
 	var kinds []string
 	for _, sub := range subresources() {
 		if s.SubResource == sub.name && (sub.of == gvr || sub.of.Resource == "") {
@@ -92,8 +90,7 @@ func (r *Resources) place(s *Spec, kind schema.GroupVersionKind) (gvr schema.Gro
 	return gvr, as, nil
 }
 
-// options are those with which the API server is asked to do something, if
-// nobody says more. A CONNECT has none: its object is the options.
+// options returns the default options of an operation. A CONNECT has none: its object is the options.
 func options(operation admissionv1.Operation, dryRun bool) []byte {
 	var kind string
 	switch operation {

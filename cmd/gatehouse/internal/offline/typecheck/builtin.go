@@ -11,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// goTypes makes types of Go types, as they are written in JSON. Types that occur
-// in several places are made once.
+// goTypes makes types of Go types, as they are written in JSON, each once.
 type goTypes struct {
 	structures map[string]*Type
 	made       map[reflect.Type]*Type
@@ -41,7 +40,7 @@ func (g *goTypes) of(t reflect.Type) *Type {
 	if s := special(t); s != nil {
 		return s
 	}
-	switch t.Kind() {
+	switch t.Kind() { //nolint:exhaustive // others may be anything
 	case reflect.Bool:
 		return plain(types.BoolType)
 	case reflect.String:
@@ -60,9 +59,6 @@ func (g *goTypes) of(t reflect.Type) *Type {
 		return &Type{Elem: g.of(t.Elem()), Map: true}
 	case reflect.Struct:
 		return g.structure(t)
-	case reflect.Invalid, reflect.Uintptr, reflect.Complex64, reflect.Complex128, reflect.Chan, reflect.Func,
-		reflect.Interface, reflect.Pointer, reflect.UnsafePointer:
-		return plain(types.DynType)
 	default:
 		return plain(types.DynType)
 	}
@@ -89,7 +85,7 @@ func (g *goTypes) fields(t reflect.Type, into map[string]Field) {
 	}
 }
 
-// goName returns a type's name as people know it: group, version and type.
+// goName returns group, version and name of a type.
 func goName(t reflect.Type) string {
 	path := t.PkgPath()
 	for _, prefix := range []string{"k8s.io/api/", "k8s.io/apimachinery/pkg/apis/"} {

@@ -14,9 +14,7 @@ import (
 // deepest bounds the depth of a schema: a value below has any type.
 const deepest = 64
 
-// customResources adds the kinds of a CustomResourceDefinition. What cannot be
-// understood of it has any type, for that it is a valid one is not the matter
-// here.
+// customResources adds the kinds of a CustomResourceDefinition. Invalid parts of it have any type.
 func (s *Schemas) customResources(crd *unstructured.Unstructured) {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")

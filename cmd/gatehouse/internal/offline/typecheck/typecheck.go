@@ -1,14 +1,8 @@
-// Package typecheck checks CEL expressions of policies against the schemas of
-// the kinds that they are about, without a cluster: schemas of Kubernetes' own
-// kinds are made of its Go types, those of custom resources of the
-// CustomResourceDefinitions that are given.
+// Package typecheck checks CEL expressions of policies against the schemas of the kinds that they match, without a cluster: schemas of
+// Kubernetes' own kinds are made of its Go types, those of custom resources of CustomResourceDefinitions.
 //
-// The API server type-checks a ValidatingAdmissionPolicy in the same way and
-// puts what it finds into the policy's status; it changes no verdict. Where the
-// two differ, this package is the more careful one: it knows subresources, it
-// lets fields be named as they are named in objects ("namespace"), and it takes
-// a value whose form depends on how it was written (times, bytes, IntOrString)
-// for one of any type.
+// The API server type-checks a ValidatingAdmissionPolicy in the same way, for its status. This package also knows subresources, lets
+// fields be named as in objects ("namespace"), and takes values with several forms (times, bytes, IntOrString) for any type.
 package typecheck
 
 import (
@@ -19,8 +13,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 )
 
-// Type is the type of a value in an object. It is immutable once it is made,
-// and may contain itself.
+// Type is the type of a value in an object. It is immutable, and may contain itself.
 type Type struct {
 	// Name is the name of a structure, unique among all types: "core/v1.PodSpec".
 	// It is "" for anything else.
@@ -37,8 +30,7 @@ type Type struct {
 // Field is a field of a structure.
 type Field struct {
 	Type *Type
-	// Optional is true if an object need not have the field. It is false for a
-	// structure that is written even if nothing in it is set.
+	// Optional reports whether an object may lack the field. It is false for a structure that is written even if it is empty.
 	Optional bool
 }
 
@@ -63,8 +55,7 @@ func (t *Type) cel() *types.Type {
 	}
 }
 
-// provider declares structures to CEL, and whatever else it is made on top
-// of.
+// provider adds structures to another provider of types.
 type provider struct {
 	types.Provider
 	structures map[string]*Type

@@ -1,6 +1,4 @@
-// Package junit writes results in the XML that most systems for continuous
-// integration show as test results: that of Ant's JUnit task, in the part that
-// all of them read.
+// Package junit writes test results in the XML of Ant's JUnit task, as systems for continuous integration read it.
 package junit
 
 import (
@@ -13,7 +11,7 @@ import (
 // Suite is a group of cases.
 type Suite struct {
 	Name string
-	// File is where its cases stand, and may be empty.
+	// File is the file of its cases, and may be empty.
 	File  string
 	Cases []Case
 }
@@ -21,14 +19,12 @@ type Suite struct {
 // Case is one result.
 type Case struct {
 	Name string
-	// Class is what systems group by, and most often the name of the suite.
+	// Class groups cases, and is most often the name of the suite.
 	Class   string
 	Elapsed time.Duration
-	// Failure and Error say in one line why the case has failed, or why it could
-	// not be told whether it has. Both are empty for one that has passed.
+	// Failure and Error are why the case failed or could not be decided, on one line. Both are empty for one that passed.
 	Failure, Error string
-	// Text says more about a failure or an error, and Output something about the
-	// case whatever has become of it.
+	// Text has details of a failure or an error, and Output is shown for any case.
 	Text, Output string
 }
 

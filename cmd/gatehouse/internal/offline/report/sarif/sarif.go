@@ -1,6 +1,4 @@
-// Package sarif is as much of the Static Analysis Results Interchange Format,
-// version 2.1.0, as it takes to tell code hosting services what is wrong in which
-// line of a manifest:
+// Package sarif writes results for code hosting services in the Static Analysis Results Interchange Format, version 2.1.0:
 // https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/sarif-v2.1.0-os.html.
 package sarif
 
@@ -17,7 +15,7 @@ const (
 	version = "2.1.0"
 )
 
-// Level says how much a result matters.
+// Level is the severity of a result.
 type Level string
 
 // The levels.
@@ -33,12 +31,11 @@ type Log struct {
 	Tool, Version, URI string
 	// Results are in the order in which they are written.
 	Results []Result
-	// Notifications say what the tool could not tell. With any the run has not
-	// been successful.
+	// Notifications are what the tool cannot decide. With any the run is not successful.
 	Notifications []Notification
 }
 
-// Notification is why the tool could not tell something about one place.
+// Notification is why the tool cannot decide something about one place.
 type Notification struct {
 	Message string
 	// File and Line are as in Result.
@@ -46,23 +43,20 @@ type Notification struct {
 	Line int
 }
 
-// Result is one remark about one place.
+// Result is a result for one place.
 type Result struct {
-	// Rule is what all results of this kind have in common, and Description says
-	// what that is. The description of the first result of a rule is written.
+	// Rule is the rule of the result, and Description describes it. That of the rule's first result is written.
 	Rule, Description string
 	Level             Level
 	Message           string
-	// File is the path of the file, with slashes, and Line the line in it, from
-	// 1.
+	// File is the path of the file, with slashes, and Line the line, from 1.
 	File string
 	Line int
-	// Object names what stands there, such as "shop/Deployment/checkout".
+	// Object is the name of the object, such as "shop/Deployment/checkout".
 	Object string
-	// Fingerprint is equal in two logs for results that are the same, wherever in
-	// a file they stand.
+	// Fingerprint identifies the result in several logs, wherever it is in a file.
 	Fingerprint string
-	// Suppressed says why the result does not count. It counts if it is empty.
+	// Suppressed is why the result does not count, or empty.
 	Suppressed string
 }
 
@@ -116,8 +110,7 @@ func (r *Result) element(index int) result {
 	return e
 }
 
-// uri is the path of a file as a reference: relative to wherever the log is
-// looked at, unless it is absolute.
+// uri returns the path of a file as a URI reference.
 func uri(file string) string {
 	if path.IsAbs(file) {
 		return (&url.URL{Scheme: "file", Path: file}).String()
