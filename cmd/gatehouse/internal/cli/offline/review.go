@@ -256,40 +256,38 @@ func (r *reviewer) one(ctx context.Context, text []byte, where string) error {
 // itself; JSON values written in any other way; or YAML documents.
 func eachReview(in io.Reader, f func([]byte) error) error {
 	buffered := bufio.NewReaderSize(in, 1<<20)
-	first, err := firstLine(buffered)
-	if err != nil {
-		return err
+	var head []byte
+	each := eachJSON
+	for range 2 { // a broken first line must not make one value of all lines
+		line, err := nextLine(buffered)
+		if err != nil {
+			return err
+		}
+		trimmed := bytes.TrimSpace(line)
+		switch {
+		case len(head) > 0:
+		case len(trimmed) == 0:
+			return nil
+		case trimmed[0] != '{':
+			return eachYAML(io.MultiReader(bytes.NewReader(line), buffered), f)
+		}
+		head = append(head, line...)
+		if isJSON(trimmed) {
+			each = eachLine
+			break
+		}
 	}
-	trimmed := bytes.TrimSpace(first)
-	rest := io.MultiReader(bytes.NewReader(first), buffered)
-	switch {
-	case len(trimmed) == 0:
-		return nil
-	case trimmed[0] != '{':
-		return eachYAML(rest, f)
-	}
-	if isJSON(trimmed) {
-		return eachLine(first, buffered, f)
-	}
-	// A broken first line must not make one text of a whole recording.
-	second, err := firstLine(buffered)
-	if err != nil {
-		return err
-	}
-	if isJSON(bytes.TrimSpace(second)) {
-		return eachLine(first, bufio.NewReader(io.MultiReader(bytes.NewReader(second), buffered)), f)
-	}
-	return eachJSON(io.MultiReader(bytes.NewReader(first), bytes.NewReader(second), buffered), f)
+	return each(io.MultiReader(bytes.NewReader(head), buffered), f)
 }
 
-// isJSON reports whether a line is one whole object.
+// isJSON reports whether a line is a JSON object.
 func isJSON(line []byte) bool {
 	_, err := rawjson.Parse(line)
 	return err == nil && len(line) > 0 && line[0] == '{'
 }
 
-// firstLine reads up to the end of the first line that is not blank.
-func firstLine(in *bufio.Reader) ([]byte, error) {
+// nextLine reads up to the end of the next line that is not blank, or to the end.
+func nextLine(in *bufio.Reader) ([]byte, error) {
 	for {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -301,21 +299,17 @@ func firstLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-func eachLine(line []byte, in *bufio.Reader, f func([]byte) error) error {
+func eachLine(in io.Reader, f func([]byte) error) error {
+	buffered := bufio.NewReader(in)
 	for {
-		if trimmed := bytes.TrimSpace(line); len(trimmed) > 0 {
-			if err := f(trimmed); err != nil {
-				return err
-			}
-		}
-		next, err := in.ReadBytes('\n')
-		if len(next) == 0 && errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
+		line, err := nextLine(buffered)
+		trimmed := bytes.TrimSpace(line)
+		if err != nil || len(trimmed) == 0 {
 			return err
 		}
-		line = next
+		if err := f(trimmed); err != nil {
+			return err
+		}
 	}
 }
 

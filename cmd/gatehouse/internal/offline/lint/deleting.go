@@ -21,9 +21,8 @@ func (s *subject) lintBeingDeleted() {
 			s.reaches(e.plain.AST.Expr(), readsField("finalizers")) {
 			continue
 		}
-		f := &formula{policy: s}
-		root := f.node(e, e.plain.AST.Expr())
-		if !f.isSpared(root, e.role == condition) {
+		f := &formulas{policy: s}
+		if !f.isSpared(f.of(e, e.plain.AST.Expr()), e.role == condition) {
 			continue
 		}
 		what := "what is being deleted is not checked"
@@ -37,68 +36,72 @@ func (s *subject) lintBeingDeleted() {
 }
 
 const (
-	// mostAtoms bounds the combinations of values that are tried, and mostNodes the size of a formula. Larger ones are not reported.
+	// mostAtoms bounds the combinations of values that are tried, and mostParts the size of a formula. Larger ones are not reported.
 	mostAtoms = 10
-	mostNodes = 1000
+	mostParts = 1000
 )
 
-// formula is an expression as atoms.
-type formula struct {
+// formula is a boolean function of the values of atoms, which are bits, and of whether the object has a deletionTimestamp.
+type formula func(atoms int, deleted bool) bool
+
+// formulas makes formulas of the expressions of a policy.
+type formulas struct {
 	policy *subject
 	// atoms are the texts of those whose values are tried. deleting reports which of them read the deletionTimestamp.
 	atoms    []string
 	deleting []bool
-	nodes    int
+	parts    int
 }
 
-// node is a part of a formula: a function of others, or an atom.
-type node struct {
-	function string
-	args     []*node
-	atom     int
-	// isFixed is true for an atom with the same value in each such request, and
-	// isDeletion for a test for the deletionTimestamp: value is what it says if that
-	// is there.
-	isFixed, isDeletion, value bool
-}
-
-// node makes a part of the formula of a part of an expression.
-func (f *formula) node(of *expression, e ast.Expr) *node {
-	if f.nodes++; f.nodes > mostNodes {
-		return &node{isFixed: true}
+// of returns the formula of a part of an expression.
+func (f *formulas) of(in *expression, e ast.Expr) formula {
+	fixed := func(value bool) formula { return func(int, bool) bool { return value } }
+	if f.parts++; f.parts > mostParts {
+		return fixed(false)
 	}
-	if name := variableOf(e); name != "" {
-		if v := f.policy.variable(name); v != nil {
-			return f.node(v, v.plain.AST.Expr())
-		}
+	if v := f.policy.variable(variableOf(e)); v != nil {
+		return f.of(v, v.plain.AST.Expr())
 	}
 	if isCall(e, operators.LogicalAnd) || isCall(e, operators.LogicalOr) || isCall(e, operators.LogicalNot) || isCall(e, operators.Conditional) {
-		out := &node{function: e.AsCall().FunctionName()}
+		var args []formula
 		for _, arg := range e.AsCall().Args() {
-			out.args = append(out.args, f.node(of, arg))
+			args = append(args, f.of(in, arg))
 		}
-		return out
+		function := e.AsCall().FunctionName()
+		return func(atoms int, deleted bool) bool {
+			first := args[0](atoms, deleted)
+			switch {
+			case function == operators.LogicalNot:
+				return !first
+			case function == operators.LogicalAnd && !first, function == operators.LogicalOr && first:
+				return first
+			case function == operators.Conditional && !first:
+				return args[2](atoms, deleted)
+			default:
+				return args[1](atoms, deleted)
+			}
+		}
 	}
-	if value, ok := f.fixed(e); ok {
-		return &node{isFixed: true, value: value}
+	if value, ok := f.fixedValue(e); ok {
+		return fixed(value)
 	}
-	about := f.policy.reaches(e, readsField("deletionTimestamp"))
-	if is, ok := presence(e); ok && about {
-		return &node{isDeletion: true, value: is}
+	deleting := f.policy.reaches(e, readsField("deletionTimestamp"))
+	if is, ok := presence(e); ok && deleting {
+		return func(_ int, deleted bool) bool { return is == deleted }
 	}
-	written := unparse(of.plain, e)
+	written := unparse(in.plain, e)
 	at := slices.Index(f.atoms, written)
 	if at < 0 || written == "" {
 		at = len(f.atoms)
-		f.atoms, f.deleting = append(f.atoms, written), append(f.deleting, about)
+		f.atoms, f.deleting = append(f.atoms, written), append(f.deleting, deleting)
 	}
-	return &node{atom: at}
+	return func(atoms int, _ bool) bool { return atoms>>at&1 == 1 }
 }
 
 // variable returns the expression of a variable, or nil.
 func (s *subject) variable(name string) *expression {
 	for _, e := range s.expressions {
-		if e.role == variable && e.name == name {
+		if e.role == variable && e.name == name && name != "" {
 			return e
 		}
 	}
@@ -129,9 +132,8 @@ func readsField(field string) func(ast.Expr) bool {
 	}
 }
 
-// fixed returns the value of an atom that has one in each update that changes
-// something.
-func (f *formula) fixed(e ast.Expr) (value, ok bool) {
+// fixedValue returns the value of an atom that is the same in each update that changes something.
+func (f *formulas) fixedValue(e ast.Expr) (value, ok bool) {
 	if e.Kind() == ast.LiteralKind && (e.AsLiteral() == types.True || e.AsLiteral() == types.False) {
 		return e.AsLiteral() == types.True, true
 	}
@@ -158,8 +160,7 @@ func (f *formula) fixed(e ast.Expr) (value, ok bool) {
 	return false, false
 }
 
-// presence reports whether an atom is a test for the presence of something, and
-// what it says if that is there.
+// presence reports whether an atom tests for the presence of something, and its value if that is present.
 func presence(e ast.Expr) (is, ok bool) {
 	switch {
 	case e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly(), isCall(e, "hasValue"):
@@ -179,45 +180,20 @@ func presence(e ast.Expr) (is, ok bool) {
 
 // isSpared reports whether there are values by which a request is refused only if the object has no deletionTimestamp: by a
 // condition that is true then, or a validation that is false.
-func (f *formula) isSpared(root *node, isCondition bool) bool {
-	if f.nodes > mostNodes || len(f.atoms) > mostAtoms {
+func (f *formulas) isSpared(root formula, isCondition bool) bool {
+	if f.parts > mostParts || len(f.atoms) > mostAtoms {
 		return false
 	}
-	for bits := range 1 << len(f.atoms) {
-		turned := bits
+	for atoms := range 1 << len(f.atoms) {
+		turned := atoms
 		for i, deleting := range f.deleting {
 			if deleting {
 				turned ^= 1 << i
 			}
 		}
-		if root.is(bits, false) == isCondition && root.is(turned, true) != isCondition {
+		if root(atoms, false) == isCondition && root(turned, true) != isCondition {
 			return true
 		}
 	}
 	return false
-}
-
-// is evaluates a formula: bits has the values of the atoms.
-func (n *node) is(bits int, deleted bool) bool {
-	switch n.function {
-	case operators.LogicalAnd:
-		return n.args[0].is(bits, deleted) && n.args[1].is(bits, deleted)
-	case operators.LogicalOr:
-		return n.args[0].is(bits, deleted) || n.args[1].is(bits, deleted)
-	case operators.LogicalNot:
-		return !n.args[0].is(bits, deleted)
-	case operators.Conditional:
-		if n.args[0].is(bits, deleted) {
-			return n.args[1].is(bits, deleted)
-		}
-		return n.args[2].is(bits, deleted)
-	}
-	switch {
-	case n.isFixed:
-		return n.value
-	case n.isDeletion:
-		return n.value == deleted
-	default:
-		return bits>>n.atom&1 == 1
-	}
 }

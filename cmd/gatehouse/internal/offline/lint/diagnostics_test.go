@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/tools/txtar"
 )
 
 const (
@@ -19,177 +21,28 @@ const (
 	execRule       = "{apiGroups: [''], apiVersions: [v1], operations: [CONNECT], resources: [pods/exec, pods/attach]}"
 )
 
-// TestDiagnostics has for each case a policy and what is found, without the part
-// that names the policy and the field. The guide has an example of every code.
+// TestDiagnostics lints the policies in testdata/diagnostics.txtar.
 func TestDiagnostics(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ rule, spec, want string }{
-		"a field of a structure in a list": {
-			podRule, validations(`object.spec.containers.all(c, c.imag != "")`),
-			`1:32 in "object.spec.containers.all(c, c.imag != \"\")": for v1 Pod: there is no field "imag" in core/v1.Container (hint: did you mean "image"?) [type]`,
-		},
-		"a number and a text": {
-			deploymentRule, validations(`object.spec.replicas == "3"`),
-			`1:22 in "object.spec.replicas == \"3\"": for apps/v1 Deployment: found no matching overload for "_==_" applied to "(int, string)" [type]`,
-		},
-		"a variable of a known type": {
-			deploymentRule, "variables: [{name: spec, expression: object.spec.template.spec}]\n" + validations(`variables.spec.container.size() > 0`),
-			`1:15 in "variables.spec.container.size() > 0": for apps/v1 Deployment: there is no field "container" in core/v1.PodSpec (hint: did you mean "containers"?) [type]`,
-		},
-		"a condition": {
-			deploymentRule, "matchConditions: [{name: c, expression: object.spec.paussed}]\n" + validations("object.metadata.name != ''"),
-			`1:12 in "object.spec.paussed": for apps/v1 Deployment: there is no field "paussed" in apps/v1.DeploymentSpec (hint: did you mean "paused"?) [type]`,
-		},
-		"an old object and a message": {
-			deploymentRule, "validations:\n- {expression: object.metadata.name != '', messageExpression: 'oldObject == null ? \"\" : oldObject.spec.pause'}",
-			`1:40 in "oldObject == null ? \"\" : oldObject.spec.pause": for apps/v1 Deployment: there is no field "pause" in apps/v1.DeploymentSpec (hint: did you mean "paused"?) [type]`,
-		},
-		"the options of exec": {
-			execRule, validations("object.comand.size() > 0"),
-			`1:7 in "object.comand.size() > 0": for v1 PodAttachOptions: there is no field "comand" in core/v1.PodAttachOptions [type]
-1:7 in "object.comand.size() > 0": for v1 PodExecOptions: there is no field "comand" in core/v1.PodExecOptions (hint: did you mean "command"?) [type]`,
-		},
-		"params of a known kind": {
-			deploymentRule, "paramKind: {apiVersion: v1, kind: ConfigMap}\n" + validations("object.metadata.name == params.dat.name"),
-			`1:31 in "object.metadata.name == params.dat.name": for apps/v1 Deployment: there is no field "dat" in core/v1.ConfigMap (hint: did you mean "data"?) [type]`,
-		},
-		"a field that one of two kinds has, and nothing tells them apart": {
-			severalRule, validations("object.spec.replicas <= 5"),
-			`1:12 in "object.spec.replicas <= 5": for apps/v1 DaemonSet: there is no field "replicas" in apps/v1.DaemonSetSpec [type]`,
-		},
-		"a field that none of two kinds has, although they are told apart": {
-			severalRule, validations("object.kind == 'DaemonSet' || has(object.spec.replica)"),
-			`1:34 in "object.kind == 'DaemonSet' || has(object.spec.replica)": for apps/v1 DaemonSet: there is no field "replica" in apps/v1.DaemonSetSpec [type]
-1:34 in "object.kind == 'DaemonSet' || has(object.spec.replica)": for apps/v1 Deployment: there is no field "replica" in apps/v1.DeploymentSpec (hint: did you mean "replicas"?) [type]`,
-		},
-		"a long expression is shown around the place": {
-			podRule, validations(`object.metadata.name != "a name that is long enough to fill the line, and then some" && object.kindd == "Pod"`),
-			`1:95 in "… enough to fill the line, and then some\" && object.kindd == \"Pod\"": for v1 Pod: there is no field "kindd" in core/v1.Pod (hint: did you mean "kind"?) [type]`,
-		},
-		"a line of several": {
-			podRule, "validations:\n- message: m\n  expression: |-\n    object.kind == 'Pod' &&\n      object.kindd == 'Pod'",
-			`2:9 in "object.kindd == 'Pod'": for v1 Pod: there is no field "kindd" in core/v1.Pod (hint: did you mean "kind"?) [type]`,
-		},
-		"what has() is asked of may be absent": {
-			podRule, validations("has(object.metadata.labels.team)"),
-			`1:20 in "has(object.metadata.labels.team)": meta/v1.ObjectMeta.labels may be absent: then the expression fails, and the request is refused (hint: test it with has(object.metadata.labels), or write object.metadata.?labels with orValue) [optional-field]`,
-		},
-		"a key is no field of its holder": {
-			podRule, validations("has(object.metadata.labels) && object.metadata.labels.team == 'a'"),
-			`1:54 in "has(object.metadata.labels) && object.metadata.labels.team == 'a'": meta/v1.ObjectMeta.labels may be without key "team": then the expression fails, and the request is refused (hint: write object.metadata.labels[?"team"].orValue(…)) [optional-field]`,
-		},
-		"a nested structure": {
-			podRule, validations("object.spec.containers.all(c, c.securityContext.privileged == false)"),
-			`1:32 in "object.spec.containers.all(c, c.securityContext.privileged == false)": core/v1.Container.securityContext may be absent: then the expression fails, and the request is refused (hint: test it with has(c.securityContext), or write c.?securityContext with orValue) [optional-field]
-1:48 in "object.spec.containers.all(c, c.securityContext.privileged == false)": core/v1.SecurityContext.privileged may be absent: then the expression fails, and the request is refused (hint: test it with has(c.securityContext.privileged), or write c.securityContext.?privileged with orValue) [optional-field]`,
-		},
-		"labels of a pod template are there, each of them need not be": {
-			deploymentRule, validations("object.spec.template.metadata.labels.app == 'a' && object.spec.template.metadata.labels.size() > 1"),
-			`1:37 in "object.spec.template.metadata.labels.app == 'a' && object.spec.template.metadata…": meta/v1.ObjectMeta.labels may be without key "app": then the expression fails, and the request is refused (hint: write object.spec.template.metadata.labels[?"app"].orValue(…)) [optional-field]`,
-		},
-		"an optional field in a variable": {
-			deploymentRule, "variables: [{name: v, expression: object.spec.template.spec.volumes}]\n" + validations("variables.v.size() == 0"),
-			`1:26 in "object.spec.template.spec.volumes": core/v1.PodSpec.volumes may be absent: then the expression fails, and the request is refused (hint: test it with has(object.spec.template.spec.volumes), or write object.spec.template.spec.?volumes with orValue) [optional-field]`,
-		},
-		"a policy about deletions": {
-			deleteRule, validations("object.metadata.name == 'a'", "object['kind'] == 'a'"),
-			`1:7 in "object.metadata.name == 'a'": object is null on DELETE, so the expression fails, and the request is refused; the same holds for 1 other expression (hint: use oldObject) [null-object]`,
-		},
-		"an old object on CREATE, with failurePolicy Ignore": {
-			podRule, "failurePolicy: Ignore\n" + validations("oldObject.metadata.name == 'a'"),
-			`1:10 in "oldObject.metadata.name == 'a'": oldObject is null on CREATE, so the expression fails, and what it checks is not checked (hint: write oldObject == null || …, or request.operation == …) [null-object]`,
-		},
-		"a namespace in conditions": {
-			podRule, "matchConditions: [{name: c, expression: 'namespaceObject == null || has(namespaceObject.metadata.labels)'}, {name: d, expression: \"namespaceObject.metadata.name != 'a'\"}]\n" +
-				validations("namespaceObject.metadata.name != 'b'"),
-			`1:1 in "namespaceObject == null || has(namespaceObject.metadata.labels)": namespaceObject is always null in match conditions, also that of a request in a namespace (hint: write a namespaceSelector, or ask in the validations) [namespace-object]
-1:1 in "namespaceObject.metadata.name != 'a'": namespaceObject is always null in match conditions, also that of a request in a namespace (hint: write a namespaceSelector, or ask in the validations) [namespace-object]`,
-		},
-		"or on a plain value": {
-			podRule, validations("object.spec.or(optional.of(1)).hasValue()"),
-			`1:15 in "object.spec.or(optional.of(1)).hasValue()": "object.spec" is no optional value, so or is an error here and from Kubernetes 1.37 on, where versions before gave the value itself (hint: write object.?spec) [or-value]`,
-		},
-		"hasValue on a plain value": {
-			podRule, validations("object.metadata.hasValue()"),
-			`1:25 in "object.metadata.hasValue()": "object.metadata" is no optional value, so hasValue is an error in every version of Kubernetes (hint: write object.?metadata) [or-value]`,
-		},
-		"orValue on an element of a variable": {
-			podRule, "variables: [{name: v, expression: dyn(object.spec)}]\n" + validations("variables.v.hostPID.orValue(false)"),
-			`1:28 in "variables.v.hostPID.orValue(false)": "variables.v.hostPID" is no optional value, so orValue is an error here and from Kubernetes 1.37 on, where versions before gave the value itself (hint: write variables.v.?hostPID) [or-value]`,
-		},
-		"orValue on an element by its index": {
-			podRule, validations("object.spec.containers[0].orValue({}) == {}"),
-			`1:34 in "object.spec.containers[0].orValue({}) == {}": "object.spec.containers[0]" is no optional value, so orValue is an error here and from Kubernetes 1.37 on, where versions before gave the value itself (hint: write optional.of(…), or drop the call) [or-value]`,
-		},
-		"a version that a group does not have": {
-			"{apiGroups: [apps], apiVersions: [v11], operations: [CREATE], resources: [deployments]}", validations("object.metadata.name != ''"),
-			`API group "apps" has no version "v11" (hint: did you mean "v1"?) [unknown-resource]`,
-		},
-		"a resource that no group has": {
-			"{apiGroups: [apps, batch], apiVersions: [v1], operations: [CREATE], resources: [deployment]}", validations("request.name != ''"),
-			`API group "apps", "batch" has no resource "deployment", so this never matches (hint: did you mean "deployments"?) [unknown-resource]`,
-		},
-		"an update of exec, and reading of logs": {
-			"{apiGroups: [''], apiVersions: [v1], operations: [UPDATE, DELETE], resources: [pods/exec, pods/log, pods]}", validations("request.name != ''"),
-			`"pods/exec" is only connected to, so this never matches UPDATE, DELETE (hint: write a rule of its own with operations: [CONNECT]) [operation]
-"pods/log" is only read, so this never matches UPDATE, DELETE [operation]`,
-		},
-		"a connection to pods": {
-			"{apiGroups: [''], apiVersions: [v1], operations: [CREATE, CONNECT], resources: [pods]}", validations("request.name != ''"),
-			`"pods" has no operation CONNECT (hint: drop it) [operation]`,
-		},
-		"what no policy is asked about": {
-			"{apiGroups: [admissionregistration.k8s.io], apiVersions: ['*'], operations: ['*'], resources: [validatingadmissionpolicies]}",
-			validations("request.name != ''"),
-			`the API server asks no policy about "validatingadmissionpolicies", so this never matches (hint: drop it) [operation]`,
-		},
-		"what no webhook is asked about": {
-			"{apiGroups: [admissionregistration.k8s.io], apiVersions: ['*'], operations: ['*'], resources: [validatingwebhookconfigurations]}",
-			validations("request.name != ''"),
-			`the API server asks no webhook about "validatingwebhookconfigurations", so in a cluster Gatehouse never judges them (hint: apply the policy to the cluster, as a ValidatingAdmissionPolicy) [operation]`,
-		},
-		"resources of the other scope": {
-			"{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [namespaces, configmaps, nodes], scope: Namespaced}", validations("request.name != ''"),
-			`"namespaces" is not of scope Namespaced, so this never matches (hint: drop scope, or the resource) [scope]
-"nodes" is not of scope Namespaced, so this never matches (hint: drop scope, or the resource) [scope]`,
-		},
-		"an expression of constants": {
-			podRule, validations("[1, 2, 3].all(i, i < 5) && 'abc'.startsWith('a')"),
-			`"[1, 2, 3].all(i, i < 5) && 'abc'.startsWith('a')" is always true, so nothing violates it [constant]`,
-		},
-		"a condition that is always true": {
-			podRule, "matchConditions: [{name: c, expression: 'true'}]\n" + validations("object.metadata.name != ''"),
-			`"true" is always true (hint: drop the condition) [constant]`,
-		},
-		"three loops in each other": {
-			podRule, validations("object.spec.containers.all(a, object.spec.containers.all(b, object.spec.containers.all(c, a.name + b.name != c.name)))"),
-			`"object.spec.containers.all(a, object.spec.containers.all(b, object.spec.containe…" costs up to 1302514 for lists of 30 elements; at 1000000 the API server gives up, and the request is refused (hint: take loops apart with variables, or narrow the lists down first) [expensive]`,
-		},
-		"a regular expression from the old object": {
-			podRule, validations("oldObject == null || matches(object.metadata.name, oldObject.metadata.generateName)"),
-			`1:29 in "oldObject == null || matches(object.metadata.name, oldObject.metadata.generateNa…": matches takes its regular expression from the object, so who writes the object decides what matches (hint: compare with ==, startsWith or endsWith) [regex]`,
-		},
-		"conditions that are constraints": {
-			podRule, `matchConditions:
-- {name: a, expression: "!(request.namespace in ['a', 'b'])"}
-- {name: b, expression: "'Pod' == request.kind.kind"}
-- {name: c, expression: "request.operation != 'UPDATE'"}
-` + validations("object.metadata.name != ''"),
-			`"!(request.namespace in ['a', 'b'])" is what namespaceSelector says (hint: write namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [a, b]}]} and drop the condition) [match-condition]
-"'Pod' == request.kind.kind" is what resourceRules say (hint: name it in resourceRules and drop the condition) [match-condition]
-"request.operation != 'UPDATE'" is what operations in resourceRules say (hint: write operations: [CREATE] and drop the condition) [match-condition]`,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got, want := bare(lintText(t, with(c.rule, c.spec))), c.want; got != want {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
-		})
+	const path = "testdata/diagnostics.txtar"
+	archive, err := txtar.ParseFile(path)
+	must(t, err)
+	for i := 0; i+1 < len(archive.Files); i += 2 {
+		spec, want := archive.Files[i], &archive.Files[i+1]
+		got := bare(lintText(t, policyWith(string(spec.Data)))) + "\n"
+		if os.Getenv("UPDATE_GOLDEN") != "" {
+			want.Data = []byte(got)
+		}
+		if name, isSpec := strings.CutSuffix(spec.Name, ".yaml"); !isSpec || want.Name != name+".txt" || got != string(want.Data) {
+			t.Errorf("%s: got\n%s\nwant\n%s", spec.Name, got, want.Data)
+		}
+	}
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		must(t, os.WriteFile(path, txtar.Format(archive), 0o600))
 	}
 }
 
-// bare are diagnostics without policy and field.
+// bare returns diagnostics without policy and field.
 func bare(found string) string {
 	lines := strings.Split(found, "\n")
 	for i, line := range lines {

@@ -48,8 +48,13 @@ func with(rule, spec string) string {
 	if rule == "" {
 		rule = "{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}"
 	}
-	return "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\nspec:\n  matchConstraints: {resourceRules: [" +
-		rule + "]}\n  " + strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  ") + "\n"
+	return policyWith("matchConstraints: {resourceRules: [" + rule + "]}\n" + spec)
+}
+
+// policyWith returns a ValidatingAdmissionPolicy with a spec.
+func policyWith(spec string) string {
+	return "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\nspec:\n  " +
+		strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  ") + "\n"
 }
 
 // validations are expressions as validations that nothing else is wrong with.

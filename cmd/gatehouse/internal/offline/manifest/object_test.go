@@ -337,34 +337,6 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-func TestNewWorkloads(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name   string
-		custom []string
-		want   string
-	}{
-		{"right", []string{"Rollout.argoproj.io=spec.template", "CloneSet.apps.kruise.io=spec.template", "T.example.com=template"}, ""},
-		{"resource", []string{"rollouts.argoproj.io=spec.template"}, `"rollouts.argoproj.io=spec.template": must begin with a kind, as manifests write it, and not with a resource: "rollouts" does not begin with a capital letter (hint: as in Rollout.argoproj.io=spec.template)`},
-		{"no path", []string{"Rollout.argoproj.io"}, `"Rollout.argoproj.io": must be KIND.GROUP=PATH (hint: as in Rollout.argoproj.io=spec.template)`},
-		{"empty path", []string{"Rollout.argoproj.io="}, `"Rollout.argoproj.io=": "" is not the path of a pod template: names of fields with dots between them, without a list (hint: as in Rollout.argoproj.io=spec.template)`},
-		{"list", []string{"Rollout.argoproj.io=spec.x[0].template"}, `"Rollout.argoproj.io=spec.x[0].template": "spec.x[0].template" is not the path of a pod template: names of fields with dots between them, without a list (hint: as in Rollout.argoproj.io=spec.template)`},
-		{"no group", []string{"Rollout=spec.template"}, `"Rollout=spec.template": the kind "Rollout" needs its API group behind a dot (hint: as in Rollout.argoproj.io=spec.template)`},
-		{"version", []string{"Rollout.argoproj.io/v1=spec.template"}, `"Rollout.argoproj.io/v1=spec.template": the API group "argoproj.io/v1" must be without a version (hint: as in Rollout.argoproj.io=spec.template)`},
-		{"bad group", []string{"Rollout.Argo_=spec.template"}, `"Rollout.Argo_=spec.template": "Argo_" is not an API group (hint: as in Rollout.argoproj.io=spec.template)`},
-		{"spec", []string{"Rollout.argoproj.io=spec.template.spec"}, `"Rollout.argoproj.io=spec.template.spec": the path "spec.template.spec" ends in spec: it must be that of the whole pod template, which has metadata too (hint: "spec.template")`},
-		{"built in and twice", []string{"Deployment.apps=spec.template", "A.b=c", "A.b=d"}, "\"Deployment.apps=spec.template\": Deployment.apps is known without this\n\"A.b=d\": A.b is given twice"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			_, err := NewWorkloads(tt.custom)
-			if got := fmt.Sprint(err); (err == nil) != (tt.want == "") || err != nil && got != tt.want {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
-			}
-		})
-	}
-}
-
 // TestRead: what cannot be read is told in its place, and hides nothing.
 func TestRead(t *testing.T) {
 	t.Parallel()

@@ -7,9 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
-// TestConfiguredWorkloads are kinds of a PolicyConfiguration beside those of the
-// command line.
-func TestConfiguredWorkloads(t *testing.T) {
+// TestNewWorkloads has kinds of the command line, and those of a PolicyConfiguration beside them.
+func TestNewWorkloads(t *testing.T) {
 	t.Parallel()
 	configured := workload.Kind{Group: "example.com", Kind: "Set", Resource: "sets", Template: []string{"spec", "pod"}}
 	for _, tt := range []struct {
@@ -29,6 +28,16 @@ workloads[1].kind: "b" does not begin with a capital letter (hint: a kind as man
 workloads[1].group: the kind "b" needs its API group (hint: such as argoproj.io)
 workloads[1].template: "" is not the path of a pod template: names of fields with dots between them, without a list
 workloads[2]: Set.example.com is given twice`},
+		{"right", []string{"Rollout.argoproj.io=spec.template", "CloneSet.apps.kruise.io=spec.template", "Set.example.com=spec.pod"}, nil, ""},
+		{"resource", []string{"rollouts.argoproj.io=spec.template"}, nil, `"rollouts.argoproj.io=spec.template": must begin with a kind, as manifests write it, and not with a resource: "rollouts" does not begin with a capital letter (hint: as in Rollout.argoproj.io=spec.template)`},
+		{"no path", []string{"Rollout.argoproj.io"}, nil, `"Rollout.argoproj.io": must be KIND.GROUP=PATH (hint: as in Rollout.argoproj.io=spec.template)`},
+		{"empty path", []string{"Rollout.argoproj.io="}, nil, `"Rollout.argoproj.io=": "" is not the path of a pod template: names of fields with dots between them, without a list (hint: as in Rollout.argoproj.io=spec.template)`},
+		{"list", []string{"Rollout.argoproj.io=spec.x[0].template"}, nil, `"Rollout.argoproj.io=spec.x[0].template": "spec.x[0].template" is not the path of a pod template: names of fields with dots between them, without a list (hint: as in Rollout.argoproj.io=spec.template)`},
+		{"no group", []string{"Rollout=spec.template"}, nil, `"Rollout=spec.template": the kind "Rollout" needs its API group behind a dot (hint: as in Rollout.argoproj.io=spec.template)`},
+		{"version", []string{"Rollout.argoproj.io/v1=spec.template"}, nil, `"Rollout.argoproj.io/v1=spec.template": the API group "argoproj.io/v1" must be without a version (hint: as in Rollout.argoproj.io=spec.template)`},
+		{"bad group", []string{"Rollout.Argo_=spec.template"}, nil, `"Rollout.Argo_=spec.template": "Argo_" is not an API group (hint: as in Rollout.argoproj.io=spec.template)`},
+		{"spec", []string{"Rollout.argoproj.io=spec.template.spec"}, nil, `"Rollout.argoproj.io=spec.template.spec": the path "spec.template.spec" ends in spec: it must be that of the whole pod template, which has metadata too (hint: "spec.template")`},
+		{"built in and twice", []string{"Deployment.apps=spec.template", "A.b=c", "A.b=d"}, nil, "\"Deployment.apps=spec.template\": Deployment.apps is known without this\n\"A.b=d\": A.b is given twice"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
