@@ -220,13 +220,14 @@ func TestCustomResources(t *testing.T) {
 		"object.metadata.label == {}":           `1:16 in "object.metadata.label == {}": for example.com/v1 Widget: there is no field "label" in meta/v1.ObjectMeta (hint: did you mean "labels"?) [type]`,
 		"object.spec.pod.spec.b == 'b'":         `1:21 in "object.spec.pod.spec.b == 'b'": for example.com/v1 Widget: there is no field "b" in example.com/v1.Widget.spec.pod.spec (hint: did you mean "a"?) [type]`,
 	} {
-		if got := bare(lintText(t, definition+with(rule, validations(expression)))); got != want {
+		if got := strings.TrimSuffix(bare(lintText(t, definition+with(rule, validations(expression)))), "\n"); got != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", expression, got, want)
 		}
 	}
 	got := bare(lintText(t, definition+with("{apiGroups: [example.com], apiVersions: [v2], operations: [CREATE], resources: [widget]}", validations("request.name != ''"))))
 	const want = `API group "example.com" has no version "v2" (hint: did you mean "v1"?) [unknown-resource]
-API group "example.com" has no resource "widget", so this never matches (hint: did you mean "widgets"?) [unknown-resource]`
+API group "example.com" has no resource "widget", so this never matches (hint: did you mean "widgets"?) [unknown-resource]
+`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

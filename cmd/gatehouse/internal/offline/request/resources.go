@@ -47,7 +47,10 @@ func NewResources(crds []*unstructured.Unstructured) *Resources {
 		r.know(gvk, Resource{Name: plural(gvk.Kind), ClusterScoped: true})
 	}
 	for _, crd := range crds {
-		r.add(crd.Object)
+		scope, _, _ := unstructured.NestedString(crd.Object, "spec", "scope")
+		Versions(crd.Object, func(gvk schema.GroupVersionKind, plural string, _ map[string]any) {
+			r.know(gvk, Resource{Name: plural, ClusterScoped: scope == "Cluster"})
+		})
 	}
 	return r
 }
@@ -60,8 +63,8 @@ func added() []schema.GroupVersionKind {
 	}
 }
 
-// add adds the kinds of a CustomResourceDefinition.
-func (r *Resources) add(crd map[string]any) {
+// Versions calls f with each version of the kind that a CustomResourceDefinition defines, and its plural. Invalid parts are skipped.
+func Versions(crd map[string]any, f func(kind schema.GroupVersionKind, plural string, version map[string]any)) {
 	text := func(path ...string) string {
 		s, _, _ := unstructured.NestedString(crd, path...)
 		return s
@@ -75,7 +78,7 @@ func (r *Resources) add(crd map[string]any) {
 	for _, version := range versions {
 		of, _ := version.(map[string]any)
 		if v, _, _ := unstructured.NestedString(of, "name"); v != "" {
-			r.know(schema.GroupVersionKind{Group: group, Version: v, Kind: kind}, Resource{Name: name, ClusterScoped: text("spec", "scope") == "Cluster"})
+			f(schema.GroupVersionKind{Group: group, Version: v, Kind: kind}, name, of)
 		}
 	}
 }

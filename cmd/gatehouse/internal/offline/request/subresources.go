@@ -2,7 +2,6 @@ package request
 
 import (
 	"fmt"
-	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +45,16 @@ func subresources() []subresource {
 	}
 }
 
+// SubresourceKind returns the kind of a subresource that has a kind of its own.
+func SubresourceKind(resource schema.GroupVersionResource, name string) (schema.GroupVersionKind, bool) {
+	for _, s := range subresources() {
+		if s.name == name && (s.of == resource || s.of.Resource == "") {
+			return s.kind, true
+		}
+	}
+	return schema.GroupVersionKind{}, false
+}
+
 // resolve returns the resource of a request for a kind, and sets subresource and operation of the Spec if they are empty.
 func (r *Resources) resolve(s *Spec, kind schema.GroupVersionKind) (gvr schema.GroupVersionResource, as Resource, err error) {
 	named := s.Resource != nil
@@ -77,15 +86,8 @@ func (r *Resources) resolve(s *Spec, kind schema.GroupVersionKind) (gvr schema.G
 		as = r.Of(kind)
 		gvr = kind.GroupVersion().WithResource(as.Name)
 	}
-	// Subresources with a kind of their own have no others.
-	var kinds []string
-	for _, sub := range subresources() {
-		if s.SubResource == sub.name && (sub.of == gvr || sub.of.Resource == "") {
-			kinds = append(kinds, fmt.Sprintf("a %s of %s", sub.kind.Kind, sub.kind.GroupVersion()))
-		}
-	}
-	if len(kinds) > 0 && s.Kind == nil {
-		return gvr, as, fmt.Errorf("object: kind %q is not that of %s/%s: it must be %s", kind.Kind, gvr.Resource, s.SubResource, strings.Join(kinds, " or "))
+	if own, ok := SubresourceKind(gvr, s.SubResource); ok && s.Kind == nil {
+		return gvr, as, fmt.Errorf("object: kind %q is not that of %s/%s: it must be a %s of %s", kind.Kind, gvr.Resource, s.SubResource, own.Kind, own.GroupVersion())
 	}
 	return gvr, as, nil
 }

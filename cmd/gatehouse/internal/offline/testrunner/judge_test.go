@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -48,127 +51,25 @@ func text(found []Difference) string {
 	return b.String()
 }
 
+// TestJudge compares the expectations and outcomes in testdata/judge.txtar.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	const allowed, denied, unknown = v1alpha1.TestAllowed, v1alpha1.TestDenied, v1alpha1.TestCouldNotTell
-	images := policy.Violation{Policy: "images", Rule: "validations[0]", Message: "image nginx must come from our registry"}
-	limits := policy.Violation{Policy: "limits", Binding: "prod", Rule: "validations[1]", Template: "spec.template", Message: "every container needs a limit"}
-	for name, c := range map[string]struct {
-		expect v1alpha1.TestExpectation
-		got    Outcome
-		want   string
-	}{
-		"allowed": {v1alpha1.TestExpectation{Verdict: allowed}, Outcome{Verdict: allowed}, ""},
-		"what is left out is not looked at": {
-			v1alpha1.TestExpectation{Verdict: denied},
-			Outcome{Verdict: denied, Violations: []policy.Violation{images}, Warnings: []string{"w"}, AuditAnnotations: map[string]string{"a": "b"}, Exceptions: []string{"a/b"}},
-			"",
-		},
-		"refused": {
-			v1alpha1.TestExpectation{Verdict: allowed},
-			Outcome{Verdict: denied, Violations: []policy.Violation{images}},
-			"verdict different: verdict-Allowed+Denied\nviolations unexpected: policy+images rule+validations[0] message+image nginx must come from our registry\n",
-		},
-		"not refused": {
-			v1alpha1.TestExpectation{Verdict: denied, Violations: []v1alpha1.TestViolation{want("policy=images")}},
-			Outcome{Verdict: allowed},
-			"verdict different: verdict-Denied+Allowed\nviolations[0] missing: policy-images\n",
-		},
-		"no answer": {
-			v1alpha1.TestExpectation{Verdict: allowed},
-			Outcome{Verdict: unknown, Error: "too expensive"},
-			"verdict different: verdict-Allowed+CouldNotTell error+too expensive\n",
-		},
-		"no answer, as expected": {v1alpha1.TestExpectation{Verdict: unknown}, Outcome{Verdict: unknown, Error: "too expensive"}, ""},
-		"in any order": {
-			v1alpha1.TestExpectation{Verdict: denied, Violations: []v1alpha1.TestViolation{
-				want("policy=limits", "binding=prod", "template=spec.template", "contains=needs a"), want("policy=images", "binding=", "template=", "message="+images.Message),
-			}},
-			Outcome{Verdict: denied, Violations: []policy.Violation{images, limits}},
-			"",
-		},
-		"one that says little leaves the other to one that says more": {
-			v1alpha1.TestExpectation{Verdict: denied, Violations: []v1alpha1.TestViolation{want("contains=e"), want("policy=images")}},
-			Outcome{Verdict: denied, Violations: []policy.Violation{images, limits}},
-			"",
-		},
-		"one violation does not do for two": {
-			v1alpha1.TestExpectation{Verdict: denied, Violations: []v1alpha1.TestViolation{want("policy=images"), want("rule=validations[0]")}},
-			Outcome{Verdict: denied, Violations: []policy.Violation{images}},
-			"violations[1] missing: rule-validations[0]\n",
-		},
-		"one more than expected": {
-			v1alpha1.TestExpectation{Verdict: denied, Violations: []v1alpha1.TestViolation{want("policy=images")}},
-			Outcome{Verdict: denied, Violations: []policy.Violation{images, limits}},
-			"violations unexpected: policy+limits binding+prod rule+validations[1] template+spec.template message+every container needs a limit\n",
-		},
-		"near miss of a message": {
-			v1alpha1.TestExpectation{Verdict: denied, Violations: []v1alpha1.TestViolation{want("policy=images", "message=image nginx must come from your registry")}},
-			Outcome{Verdict: denied, Violations: []policy.Violation{images}},
-			"violations[0] different: policy=images rule+validations[0] message-image nginx must come from your registry+image nginx must come from our registry\n",
-		},
-		"near miss of a part": {
-			v1alpha1.TestExpectation{Verdict: denied, Violations: []v1alpha1.TestViolation{want("policy=images", "contains=your")}},
-			Outcome{Verdict: denied, Violations: []policy.Violation{images}},
-			"violations[0] different: policy=images rule+validations[0] message-your+image nginx must come from our registry\n",
-		},
-		"near miss of a policy by its message": {
-			v1alpha1.TestExpectation{Verdict: denied, Violations: []v1alpha1.TestViolation{want("policy=image", "message="+images.Message)}},
-			Outcome{Verdict: denied, Violations: []policy.Violation{images}},
-			"violations[0] different: policy-image+images rule+validations[0] message=image nginx must come from our registry\n",
-		},
-		"the most alike is the near miss": {
-			v1alpha1.TestExpectation{Verdict: denied, Violations: []v1alpha1.TestViolation{want("policy=limits", "message=every container needs limits")}},
-			Outcome{Verdict: denied, Violations: []policy.Violation{{Policy: "limits", Message: "other"}, limits}},
-			"violations[0] different: policy=limits binding+prod rule+validations[1] template+spec.template message-every container needs limits+every container needs a limit\n" +
-				"violations unexpected: policy+limits message+other\n",
-		},
-		"nothing alike": {
-			v1alpha1.TestExpectation{Verdict: denied, Violations: []v1alpha1.TestViolation{want("policy=hosts", "rule=validations[0]", "binding=", "message=no host path")}},
-			Outcome{Verdict: denied, Violations: []policy.Violation{images}},
-			"violations[0] missing: policy-hosts binding- rule-validations[0] message-no host path\n" +
-				"violations unexpected: policy+images rule+validations[0] message+image nginx must come from our registry\n",
-		},
-		"a binding where none is": {
-			v1alpha1.TestExpectation{Verdict: denied, Violations: []v1alpha1.TestViolation{want("policy=limits", "binding=")}},
-			Outcome{Verdict: denied, Violations: []policy.Violation{limits}},
-			"violations[0] different: policy=limits binding-+prod rule+validations[1] template+spec.template message+every container needs a limit\n",
-		},
-		"warnings": {
-			v1alpha1.TestExpectation{Verdict: allowed, Warnings: []string{"a", "b", "c"}},
-			Outcome{Verdict: allowed, Warnings: []string{"a", "x", "c", "d"}},
-			"warnings different: =a -b +x =c +d\n",
-		},
-		"warnings in another order": {
-			v1alpha1.TestExpectation{Verdict: allowed, Warnings: []string{"a", "b"}},
-			Outcome{Verdict: allowed, Warnings: []string{"b", "a"}},
-			"warnings different: -a =b +a\n",
-		},
-		"no warning": {
-			v1alpha1.TestExpectation{Verdict: allowed, Warnings: []string{}},
-			Outcome{Verdict: allowed, Warnings: []string{"a"}},
-			"warnings different: +a\n",
-		},
-		"audit annotations are a subset": {
-			v1alpha1.TestExpectation{Verdict: allowed, AuditAnnotations: map[string]string{"a": "1", "b": "2", "c": "3"}},
-			Outcome{Verdict: allowed, AuditAnnotations: map[string]string{"a": "1", "b": "3", "d": "4"}},
-			"auditAnnotations different: b-2+3\nauditAnnotations missing: c-3\n",
-		},
-		"exceptions in any order": {
-			v1alpha1.TestExpectation{Verdict: allowed, Exceptions: []string{"b/b", "a/a"}}, Outcome{Verdict: allowed, Exceptions: []string{"a/a", "b/b"}}, "",
-		},
-		"exceptions": {
-			v1alpha1.TestExpectation{Verdict: allowed, Exceptions: []string{"b/b"}},
-			Outcome{Verdict: allowed, Exceptions: []string{"a/a"}},
-			"exceptions different: -b/b +a/a\n",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := text(Judge(&c.expect, &c.got)); got != c.want {
-				t.Errorf("got\n%swant\n%s", got, c.want)
-			}
-		})
+	archive, err := txtar.ParseFile("testdata/judge.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(archive.Files); i += 2 {
+		var c struct {
+			Expect v1alpha1.TestExpectation
+			Got    Outcome
+		}
+		name, isCase := strings.CutSuffix(archive.Files[i].Name, ".yaml")
+		if err := yaml.UnmarshalStrict(archive.Files[i].Data, &c); err != nil || !isCase || archive.Files[i+1].Name != name+".txt" {
+			t.Fatalf("%s: %v", archive.Files[i].Name, err)
+		}
+		if got, want := text(Judge(&c.Expect, &c.Got)), string(archive.Files[i+1].Data); got != want {
+			t.Errorf("%s: got\n%swant\n%s", name, got, want)
+		}
 	}
 }
 

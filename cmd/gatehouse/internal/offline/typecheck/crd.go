@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 )
 
 // deepest bounds the depth of a schema: a value below has any type.
@@ -16,29 +18,15 @@ const deepest = 64
 
 // customResources adds the kinds of a CustomResourceDefinition. Invalid parts of it have any type.
 func (s *Schemas) customResources(crd *unstructured.Unstructured) {
-	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
-	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
-	list, _, _ := unstructured.NestedFieldNoCopy(crd.Object, "spec", "versions")
-	versions, _ := list.([]any)
-	if group == "" || kind == "" || plural == "" {
-		return
-	}
-	for _, v := range versions {
-		version, _ := v.(map[string]any)
-		name, _ := version["name"].(string)
-		if name == "" {
-			continue
-		}
-		gvk := schema.GroupVersionKind{Group: group, Version: name, Kind: kind}
-		schemaOf, _, _ := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema")
-		custom := customTypes{schemas: s}
+	request.Versions(crd.Object, func(gvk schema.GroupVersionKind, plural string, version map[string]any) {
+		custom, name := customTypes{schemas: s}, gvk.GroupVersion().String()+"."+gvk.Kind
 		t := plain(types.DynType)
+		schemaOf, _, _ := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema")
 		if root, found := schemaOf.(map[string]any); found {
-			t = custom.of(root, group+"/"+name+"."+kind, 0)
+			t = custom.of(root, name, 0)
 		}
-		s.add(gvk, plural, custom.asResource(t, group+"/"+name+"."+kind))
-	}
+		s.add(gvk, plural, custom.asResource(t, name))
+	})
 }
 
 // customTypes makes types of the schema of a custom resource.

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 )
 
 // MostKinds bounds the kinds that a policy is checked against, as in the API
@@ -165,21 +167,12 @@ func (s *Schemas) object(gvr schema.GroupVersionResource) (schema.GroupVersionKi
 	if !found {
 		return schema.GroupVersionKind{}, false
 	}
+	if own, ok := request.SubresourceKind(gvr.GroupVersion().WithResource(name), subresource); ok {
+		return own, true
+	}
 	switch subresource {
 	case "", "status", "ephemeralcontainers", "resize", "approval", "finalize":
 		return gvk, true
-	case "scale":
-		return schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}, true
-	case "eviction":
-		return schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "Eviction"}, true
-	case "binding":
-		return schema.GroupVersionKind{Version: "v1", Kind: "Binding"}, true
-	case "token":
-		return schema.GroupVersionKind{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}, true
-	case "exec", "attach", "proxy":
-		return gvr.GroupVersion().WithKind(gvk.Kind + strings.ToUpper(subresource[:1]) + subresource[1:] + "Options"), true
-	case "portforward":
-		return gvr.GroupVersion().WithKind(gvk.Kind + "PortForwardOptions"), true
 	default:
 		return schema.GroupVersionKind{}, true
 	}
