@@ -78,20 +78,20 @@ func (t *text) lineEnd(i int) int {
 // column returns the number of characters before i in its line.
 func (t *text) column(i int) int { return utf8.RuneCount(t.data[t.lineStart(i):i]) }
 
-// offset returns where a node is.
-func (t *text) offset(n *yaml.Node) (int, error) {
+// offset returns where a node is, and false if the text has no such place.
+func (t *text) offset(n *yaml.Node) (int, bool) {
 	if n.Line < 1 || n.Line > len(t.lines) {
-		return 0, errReencode
+		return 0, false
 	}
 	i := t.lines[n.Line-1]
 	for range n.Column - 1 {
 		if i >= len(t.data) {
-			return 0, errReencode
+			return 0, false
 		}
 		_, size := utf8.DecodeRune(t.data[i:])
 		i += size
 	}
-	return i, nil
+	return i, true
 }
 
 // byteAt returns the byte at i, and a line break after the end.
@@ -125,7 +125,17 @@ func (t *text) skip(i int) int {
 }
 
 // locator links the nodes of a YAML document with its value, and finds where they end, which the parser does not return.
-type locator struct{ *text }
+type locator struct {
+	*text
+	// failed reports whether the text is not as the parser's positions say. Then it cannot be changed in place.
+	failed bool
+}
+
+// expect fails unless ok, and reports whether nothing has failed yet.
+func (l *locator) expect(ok bool) bool {
+	l.failed = l.failed || !ok
+	return !l.failed
+}
 
 // located returns the tree of a YAML document, and the document's node.
 func located(data []byte, value rawjson.Value) (*node, *yaml.Node, error) {
@@ -136,14 +146,13 @@ func located(data []byte, value rawjson.Value) (*node, *yaml.Node, error) {
 	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 {
 		return nil, nil, errLink
 	}
-	l := locator{newText(data)}
+	l := locator{text: newText(data)}
 	root, err := l.link(document.Content[0], value)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := l.place(root, -1, false); err != nil {
-		// The tree is good enough to encode the document anew.
-		root.at.start = -1
+	if l.place(root, -1, false); l.failed {
+		root.at.start = -1 // the tree is good enough to encode the document anew
 	}
 	return root, &document, nil
 }
@@ -264,65 +273,46 @@ func keyName(key *yaml.Node, names map[string]rawjson.Value) (string, error) {
 }
 
 // place finds where a node is. The indentation is that of the block around it; flow reports whether it is in brackets.
-func (l *locator) place(n *node, indent int, flow bool) error {
-	y := n.at.yaml
-	start, err := l.offset(y)
-	if err != nil {
-		return err
+func (l *locator) place(n *node, indent int, flow bool) {
+	y, at := n.at.yaml, n.at
+	start, ok := l.offset(y)
+	if at.start, at.content, at.end = start, start, start; !l.expect(ok) {
+		return
 	}
-	at := n.at
-	if at.start, at.content, at.end = start, start, start; y.Kind == yaml.ScalarNode && y.Style&^yaml.TaggedStyle == 0 && y.Value == "" {
-		return l.placeEmpty(n)
+	if y.Kind == yaml.ScalarNode && y.Style&^yaml.TaggedStyle == 0 && y.Value == "" {
+		l.placeEmpty(at)
+		return
 	}
-	if err := l.skipProperties(at); err != nil {
-		return err
-	}
-	switch y.Kind {
-	case yaml.AliasNode:
-		at.end = l.token(at.content, flow)
-	case yaml.ScalarNode:
-		at.end, err = l.scalarEnd(y, at.content, indent, flow)
-	case yaml.MappingNode, yaml.SequenceNode:
-		switch {
-		case y.Style&yaml.FlowStyle != 0:
-			err = l.placeFlow(n)
-		case y.Kind == yaml.MappingNode:
-			err = l.placeMapping(n)
-		default:
-			err = l.placeSequence(n)
+	for range 2 { // tag and anchor
+		if c := l.byteAt(at.content); c == '&' || c == '!' {
+			at.content = l.skip(l.token(at.content, false))
 		}
-	case yaml.DocumentNode:
-		err = errReencode
-	default:
-		err = errReencode
 	}
-	return err
+	isCollection := y.Kind == yaml.MappingNode || y.Kind == yaml.SequenceNode
+	switch {
+	case !l.expect(at.content < len(l.data)):
+	case y.Kind == yaml.AliasNode:
+		at.end = l.token(at.content, flow)
+	case y.Kind == yaml.ScalarNode:
+		at.end = l.scalarEnd(y, at.content, indent, flow)
+	case isCollection && y.Style&yaml.FlowStyle != 0:
+		l.placeFlow(n)
+	case y.Kind == yaml.MappingNode:
+		l.placeMapping(at)
+	default:
+		l.placeSequence(at)
+	}
 }
 
 // placeEmpty finds where a value is that has at most a tag or an anchor.
-func (l *locator) placeEmpty(n *node) error {
-	at := n.at
+func (l *locator) placeEmpty(at *place) {
 	if at.yaml.Anchor == "" && at.yaml.Style&yaml.TaggedStyle == 0 {
-		return nil
+		return
 	}
 	for i := at.start; l.byteAt(i) == '&' || l.byteAt(i) == '!'; i = l.skip(at.end) {
 		at.end = l.token(i, true)
 	}
 	at.content = at.end
-	return nil
-}
-
-// skipProperties finds where a value starts after its tag and anchor.
-func (l *locator) skipProperties(at *place) error {
-	for range 2 {
-		if c := l.byteAt(at.content); c == '&' || c == '!' {
-			at.content = l.skip(l.token(at.content, false))
-		}
-	}
-	if at.content >= len(l.data) {
-		return errReencode
-	}
-	return nil
 }
 
 // token returns the end of the tag, anchor or alias at i.
@@ -333,81 +323,60 @@ func (l *locator) token(i int, flow bool) int {
 	return i
 }
 
-func (l *locator) placeMapping(n *node) error {
-	at := n.at
+func (l *locator) placeMapping(at *place) {
 	at.block, at.column = true, l.column(at.content)
 	next := at.content
 	for _, e := range at.entries {
-		var err error
-		if e.from, err = l.offset(e.key); err != nil {
-			return err
+		from, ok := l.offset(e.key)
+		// Another place is that of a complex key (? …).
+		if e.from = from; !l.expect(ok && from == next && l.column(from) == at.column) {
+			return
 		}
-		if e.from != next || l.column(e.from) != at.column {
-			return errReencode // a complex key (? …), or the position is not what it seems
-		}
-		end, err := l.keyEnd(e.key, e.from, false)
-		if err != nil {
-			return err
-		}
+		end := l.keyEnd(e.key, e.from, false)
 		for l.byteAt(end) == ' ' || l.byteAt(end) == '\t' {
 			end++
 		}
-		if l.byteAt(end) != ':' {
-			return errReencode
+		if e.colon = end + 1; !l.expect(l.byteAt(end) == ':') || !l.placeValue(e, at.column, false) {
+			return
 		}
-		e.colon = end + 1
-		if err := l.placeValue(e, at.column, false); err != nil {
-			return err
-		}
-		next = l.skip(e.end())
+		at.end = e.end()
+		next = l.skip(at.end)
 	}
-	at.end = at.entries[len(at.entries)-1].end()
-	return nil
 }
 
-func (l *locator) placeSequence(n *node) error {
-	at := n.at
+func (l *locator) placeSequence(at *place) {
 	at.block, at.column = true, l.column(at.content)
 	dash := at.content
 	for _, e := range at.entries {
-		if l.byteAt(dash) != '-' || !l.isBlank(dash+1) || l.column(dash) != at.column {
-			return errReencode
-		}
 		e.from, e.colon = dash, dash+1
-		if err := l.placeValue(e, at.column, false); err != nil {
-			return err
+		if !l.expect(l.byteAt(dash) == '-' && l.isBlank(dash+1) && l.column(dash) == at.column) || !l.placeValue(e, at.column, false) {
+			return
 		}
-		dash = l.skip(e.end())
+		at.end = e.end()
+		dash = l.skip(at.end)
 	}
-	at.end = at.entries[len(at.entries)-1].end()
-	return nil
 }
 
-// placeValue finds where the value of an entry is, or would be.
-func (l *locator) placeValue(e *entry, indent int, flow bool) error {
-	if err := l.place(e.value, indent, flow); err != nil {
-		return err
-	}
+// placeValue finds where the value of an entry is, or would be, and reports whether nothing has failed.
+func (l *locator) placeValue(e *entry, indent int, flow bool) bool {
+	l.place(e.value, indent, flow)
 	at := e.value.at
 	if at.start == at.end {
 		at.start, at.content, at.end = e.colon, e.colon, e.colon
-		return nil
+		return !l.failed
 	}
-	if l.skip(e.colon) != at.start {
-		return errReencode
-	}
-	return nil
+	return l.expect(l.skip(e.colon) == at.start)
 }
 
-func (l *locator) placeFlow(n *node) error {
+func (l *locator) placeFlow(n *node) {
 	at := n.at
 	brackets := "[]"
 	if n.kind == rawjson.Object {
 		brackets = "{}"
 	}
 	at.bare = l.byteAt(at.content) != brackets[0]
-	if at.bare && (n.kind != rawjson.Object || len(at.entries) != 1) {
-		return errReencode
+	if !l.expect(!at.bare || n.kind == rawjson.Object && len(at.entries) == 1) {
+		return
 	}
 	next := at.content
 	if !at.bare {
@@ -416,67 +385,51 @@ func (l *locator) placeFlow(n *node) error {
 	for i, e := range at.entries {
 		next = l.skip(next)
 		if i > 0 {
-			if l.byteAt(next) != ',' {
-				return errReencode
+			if !l.expect(l.byteAt(next) == ',') {
+				return
 			}
 			next = l.skip(next + 1)
 		}
-		e.from, e.colon = next, next
-		if n.kind == rawjson.Object {
-			if err := l.placeKey(e); err != nil {
-				return err
-			}
+		if e.from, e.colon = next, next; n.kind == rawjson.Object {
+			l.placeKey(e)
 		}
-		if err := l.placeValue(e, -1, true); err != nil {
-			return err
+		if l.failed || !l.placeValue(e, -1, true) {
+			return
 		}
 		next = e.end()
 	}
 	if at.end = next; at.bare {
-		return nil
+		return
 	}
 	if at.end = l.skip(at.end); l.byteAt(at.end) == ',' && len(at.entries) > 0 {
 		at.end = l.skip(at.end + 1)
 	}
-	if l.byteAt(at.end) != brackets[1] {
-		return errReencode
-	}
+	l.expect(l.byteAt(at.end) == brackets[1])
 	at.end++
-	return nil
 }
 
 // placeKey finds the key of a member in flow style, and the colon if it has one.
-func (l *locator) placeKey(e *entry) error {
-	from, err := l.offset(e.key)
-	if err != nil {
-		return err
+func (l *locator) placeKey(e *entry) {
+	from, ok := l.offset(e.key)
+	if !l.expect(ok && from == e.from) {
+		return
 	}
-	if from != e.from {
-		return errReencode
-	}
-	end, err := l.keyEnd(e.key, from, true)
-	if err != nil {
-		return err
-	}
-	e.colon = end
-	if colon := l.skip(end); l.byteAt(colon) == ':' {
+	e.colon = l.keyEnd(e.key, from, true)
+	if colon := l.skip(e.colon); l.byteAt(colon) == ':' {
 		e.colon = colon + 1
 	}
-	return nil
 }
 
-func (l *locator) keyEnd(key *yaml.Node, i int, flow bool) (int, error) {
-	if c := l.byteAt(i); key.Kind != yaml.ScalarNode || c == '&' || c == '!' || c == '?' && l.isBlank(i+1) {
-		return 0, errReencode
-	}
-	if key.Value == "" && key.Style == 0 {
-		return i, nil
+func (l *locator) keyEnd(key *yaml.Node, i int, flow bool) int {
+	c := l.byteAt(i)
+	if !l.expect(key.Kind == yaml.ScalarNode && c != '&' && c != '!' && (c != '?' || !l.isBlank(i+1))) || key.Value == "" && key.Style == 0 {
+		return i
 	}
 	return l.scalarEnd(key, i, -1, flow)
 }
 
 // scalarEnd returns the end of a scalar that starts at i.
-func (l *locator) scalarEnd(y *yaml.Node, i, indent int, flow bool) (int, error) {
+func (l *locator) scalarEnd(y *yaml.Node, i, indent int, flow bool) int {
 	switch {
 	case y.Style&yaml.DoubleQuotedStyle != 0:
 		return l.quotedEnd(i, '"')
@@ -485,13 +438,13 @@ func (l *locator) scalarEnd(y *yaml.Node, i, indent int, flow bool) (int, error)
 	case y.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
 		return l.blockEnd(i, indent)
 	default:
-		return l.plainEnd(i, indent, flow), nil
+		return l.plainEnd(i, indent, flow)
 	}
 }
 
-func (l *locator) quotedEnd(i int, quote byte) (int, error) {
-	if l.byteAt(i) != quote {
-		return 0, errReencode
+func (l *locator) quotedEnd(i int, quote byte) int {
+	if !l.expect(l.byteAt(i) == quote) {
+		return i
 	}
 	for i++; i < len(l.data); i++ {
 		switch {
@@ -501,16 +454,17 @@ func (l *locator) quotedEnd(i int, quote byte) (int, error) {
 		case quote == '\'' && l.byteAt(i+1) == quote:
 			i++
 		default:
-			return i + 1, nil
+			return i + 1
 		}
 	}
-	return 0, errReencode
+	l.failed = true
+	return len(l.data)
 }
 
 // blockEnd returns the end of a literal or folded scalar. Blank lines after it belong to it if its header has a "+".
-func (l *locator) blockEnd(i, indent int) (int, error) {
-	if c := l.byteAt(i); c != '|' && c != '>' {
-		return 0, errReencode
+func (l *locator) blockEnd(i, indent int) int {
+	if c := l.byteAt(i); !l.expect(c == '|' || c == '>') {
+		return i
 	}
 	header := l.data[i:l.token(i, false)]
 	end := i + len(header)
@@ -531,11 +485,11 @@ func (l *locator) blockEnd(i, indent int) (int, error) {
 		case least < 0 && spaces > indent:
 			least = spaces
 		case spaces < least, least < 0:
-			return end, nil
+			return end
 		}
 		end = next + len(line)
 	}
-	return end, nil
+	return end
 }
 
 // plainEnd returns the end of a scalar without quotes.
