@@ -27,6 +27,8 @@ type Resource struct {
 type Resources struct {
 	kinds     map[schema.GroupVersionKind]Resource
 	resources map[schema.GroupVersionResource]Resource
+	// preferred has the preferred version of each kind.
+	preferred map[schema.GroupKind]schema.GroupVersionKind
 }
 
 // NewResources returns the resources of Kubernetes and of these CustomResourceDefinitions, which take precedence. Invalid ones are skipped:
@@ -35,6 +37,7 @@ func NewResources(crds []*unstructured.Unstructured) *Resources {
 	r := &Resources{
 		kinds:     make(map[schema.GroupVersionKind]Resource),
 		resources: make(map[schema.GroupVersionResource]Resource),
+		preferred: make(map[schema.GroupKind]schema.GroupVersionKind),
 	}
 	object := reflect.TypeFor[metav1.Object]()
 	for gvk, of := range scheme.Scheme.AllKnownTypes() {
@@ -86,6 +89,9 @@ func Versions(crd map[string]any, f func(kind schema.GroupVersionKind, plural st
 func (r *Resources) know(kind schema.GroupVersionKind, as Resource) {
 	r.kinds[kind] = as
 	r.resources[kind.GroupVersion().WithResource(as.Name)] = as
+	if last, known := r.preferred[kind.GroupKind()]; !known || isPreferred(kind, last) {
+		r.preferred[kind.GroupKind()] = kind
+	}
 }
 
 // Of returns the resource of a kind.

@@ -3,13 +3,13 @@ package request
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	namecontent "k8s.io/apimachinery/pkg/api/validate/content"
 	apimachineryvalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -26,13 +26,18 @@ func (r *Resources) Served(gvk schema.GroupVersionKind) error {
 	if slices.ContainsFunc(subresources(), func(s subresource) bool { return s.kind == gvk }) {
 		return nil
 	}
-	kinds := r.inGroup(gvk.Group)
-	version := gvk.GroupVersion().String()
-	switch names := slices.Sorted(maps.Keys(kinds)); {
-	case len(kinds) == 0:
+	var names []string
+	for known := range r.preferred {
+		if known.Group == gvk.Group {
+			names = append(names, known.Kind)
+		}
+	}
+	slices.Sort(names)
+	switch best, known := r.preferred[gvk.GroupKind()]; {
+	case len(names) == 0:
 		return r.servedGroup(gvk)
-	case kinds[gvk.Kind] != "":
-		return fmt.Errorf("kind %.100q is not in apiVersion %.100q (hint: write apiVersion: %s)", gvk.Kind, version, kinds[gvk.Kind])
+	case known:
+		return fmt.Errorf("kind %.100q is not in apiVersion %.100q (hint: write apiVersion: %s)", gvk.Kind, gvk.GroupVersion().String(), best.GroupVersion())
 	case scheme.Scheme.IsGroupRegistered(gvk.Group) || isAdded(gvk.Group):
 		hint := diagnostic.DidYouMean(gvk.Kind, names...)
 		if other := r.elsewhere(gvk.Kind); hint == "" && other != "" {
@@ -49,12 +54,12 @@ func (r *Resources) Served(gvk schema.GroupVersionKind) error {
 
 // servedGroup is Served for a kind of an unknown group.
 func (r *Resources) servedGroup(gvk schema.GroupVersionKind) error {
-	groups := make(map[string]bool)
-	for known := range r.kinds {
-		groups[known.Group] = known.Group != ""
+	groups := sets.New[string]()
+	for known := range r.preferred {
+		groups.Insert(known.Group)
 	}
-	for _, group := range slices.Sorted(maps.Keys(groups)) {
-		if groups[group] && nearly(gvk.Group, group) {
+	for _, group := range sets.List(groups) {
+		if group != "" && nearly(gvk.Group, group) {
 			return fmt.Errorf("group %.100q of apiVersion is not known (hint: did you mean %q?)", gvk.Group, group)
 		}
 	}
@@ -81,20 +86,8 @@ func isAdded(group string) bool {
 	return slices.ContainsFunc(added(), func(gvk schema.GroupVersionKind) bool { return gvk.Group == group })
 }
 
-// inGroup returns the kinds of a group, each with its preferred apiVersion.
-func (r *Resources) inGroup(group string) map[string]string {
-	kinds := make(map[string]string)
-	best := make(map[string]schema.GroupVersionKind)
-	for gvk := range r.kinds {
-		if last, ok := best[gvk.Kind]; gvk.Group == group && (!ok || preferred(gvk, last)) {
-			best[gvk.Kind], kinds[gvk.Kind] = gvk, gvk.GroupVersion().String()
-		}
-	}
-	return kinds
-}
-
-// preferred reports whether a version is preferred to another: a served one, of these a stable one, and of these the latest.
-func preferred(a, b schema.GroupVersionKind) bool {
+// isPreferred reports whether a version is preferred to another: a served one, of these a stable one, and of these the latest.
+func isPreferred(a, b schema.GroupVersionKind) bool {
 	if x, y := removed(a) == nil, removed(b) == nil; x != y {
 		return x
 	}
@@ -107,11 +100,9 @@ func preferred(a, b schema.GroupVersionKind) bool {
 // elsewhere returns the apiVersion of a kind that is in one group only.
 func (r *Resources) elsewhere(kind string) string {
 	var found []string
-	groups := make(map[string]bool)
-	for gvk := range r.kinds {
-		if gvk.Kind == kind && !groups[gvk.Group] && removed(gvk) == nil {
-			groups[gvk.Group] = true
-			found = append(found, r.inGroup(gvk.Group)[kind])
+	for known, best := range r.preferred {
+		if known.Kind == kind && removed(best) == nil {
+			found = append(found, best.GroupVersion().String())
 		}
 	}
 	if len(found) != 1 {
