@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// checkFlags are what the command line of check says.
+// checkFlags are the flags of check.
 type checkFlags struct {
 	manifestFlags
 	requestFlags

@@ -50,7 +50,7 @@ func (r *checkReport) json(out io.Writer) error {
 	return nil
 }
 
-// summary is how many objects there are of each verdict.
+// summary returns how many objects there are of each verdict.
 func (r *checkReport) summary() string {
 	var parts []string
 	for _, v := range checkVerdicts() {
@@ -138,7 +138,7 @@ func checkColour(v checkVerdict) string {
 	}
 }
 
-// junit is the report with a suite for each file and a case for each object.
+// junit returns the report with a suite for each file and a case for each object.
 func (r *checkReport) junit() []junit.Suite {
 	var suites []junit.Suite
 	for _, c := range r.objects {
@@ -173,7 +173,7 @@ func (r *checkReport) junit() []junit.Suite {
 	return suites
 }
 
-// name is the object with its namespace, if it is in one.
+// name returns the object with its namespace, if it is in one.
 func (c *checked) name() string {
 	if c.Namespace == "" {
 		return c.title
@@ -181,7 +181,7 @@ func (c *checked) name() string {
 	return c.title + " in namespace " + cli.OneLine(c.Namespace)
 }
 
-// sarif is the report with a result for each remark.
+// sarif returns the report with a result for each remark.
 func (r *checkReport) sarif() *sarif.Log {
 	log := &sarif.Log{Tool: "gatehouse", Version: build.Version(), URI: "https://github.com/gatehouse-dev/gatehouse"}
 	for _, c := range r.objects {
@@ -214,7 +214,7 @@ func (r *checkReport) sarif() *sarif.Log {
 	return log
 }
 
-// result is the violation as a result without its object.
+// result returns the violation as a result without its object.
 func (v *checkedViolation) result(c *checked) sarif.Result {
 	rule := strings.Join(slices.DeleteFunc([]string{v.Kind, v.Policy, v.Rule}, func(part string) bool { return part == "" }), "/")
 	r := sarif.Result{

@@ -186,7 +186,7 @@ type evaluation struct {
 // evaluate decides about an object.
 func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bool) *evaluation {
 	out := &evaluation{}
-	if out.err = cmp.Or(unreadable(o), e.resources.Served(o.GroupVersionKind())); out.err != nil {
+	if out.err = cmp.Or(unreadableError(o), e.resources.Served(o.GroupVersionKind())); out.err != nil {
 		return out
 	}
 	out.err = e.resources.Named(o.JSON())
@@ -225,7 +225,7 @@ func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bo
 		out.addInjection(&d, in.Namespace, o.Template)
 	}
 	if req.Operation != admissionv1.Delete {
-		out.warnings = slices.Concat(misplaced(o), out.warnings)
+		out.warnings = slices.Concat(misplacedWarnings(o), out.warnings)
 	}
 	if crdadmission.Concerns(&req) {
 		response := e.documents.Review(ctx, req)

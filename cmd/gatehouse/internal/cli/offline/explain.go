@@ -231,7 +231,7 @@ func (x *explainer) explainObject(ctx context.Context, s source, o *manifest.Obj
 		place: placeOf(s, o, x.namespaceOf(o)), NoPod: noPod(o), Profiles: []explainedProfile{},
 		object: o, from: x.evaluate(ctx, o, true), hasPolicies: len(x.matchers) > 0,
 	}
-	if o.NoPod == "" && unreadable(o) == nil {
+	if o.NoPod == "" && unreadableError(o) == nil {
 		x.explainSidecars(ctx, o, e)
 	}
 	e.Policies, e.Verdict, e.Error = e.from.policies, e.from.verdict(), cmp.Or(e.from.problem(), e.Error)
@@ -243,11 +243,11 @@ func (x *explainer) explainSidecars(ctx context.Context, o *manifest.Object, e *
 	in := x.sidecarInput(o)
 	in.Context, in.Explain = ctx, true
 	d := x.snapshot.Sidecar.Decide(in)
-	e.Warnings, e.Refusals = slices.Concat(misplaced(o), d.Warnings), inObject(o, d.Refusals)
+	e.Warnings, e.Refusals = slices.Concat(misplacedWarnings(o), d.Warnings), inObject(o, d.Refusals)
 	if d.Err != nil {
 		e.Error = undecided(in.Namespace, &d).String()
 	}
-	there := revisions(in.Pod)
+	there := injectedRevisions(in.Pod)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		p := explainedProfile{Profile: v.Profile, Reason: v.Reason, Detail: v.Detail, Revision: v.Revision}
@@ -292,8 +292,8 @@ func (x *explainer) requestHint(profile string) string {
 	return fmt.Sprintf(" (annotate the pod with %s: %q)", v1alpha1.InjectAnnotation, profile)
 }
 
-// revisions returns those of the profiles that the status annotation of a pod lists.
-func revisions(pod []byte) map[string]string {
+// injectedRevisions returns those of the profiles that the status annotation of a pod lists.
+func injectedRevisions(pod []byte) map[string]string {
 	value, err := rawjson.Parse(pod)
 	if err != nil {
 		return nil
@@ -319,7 +319,7 @@ func revisions(pod []byte) map[string]string {
 func (e *explained) print(out io.Writer, all bool) {
 	line := linePrinter(out)
 	switch {
-	case unreadable(e.object) != nil:
+	case unreadableError(e.object) != nil:
 	case e.NoPod == "":
 		e.printSidecars(line)
 	case mayHoldPod(e.object):

@@ -121,7 +121,7 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 		}
 		line("      %s %s%s (cost %d)", what, x.Name, value, x.Cost)
 		if all || x.Error != "" {
-			line("          %s", folded(x.Text))
+			line("          %s", onOneLine(x.Text))
 		}
 	}
 	for i := range p.Conditions {
@@ -150,7 +150,7 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 			line("          PolicyException %s does not hold: %s", strict.Printable(tried.Exception), cli.OneLine(tried.Why))
 		}
 		if r.Text != "" && (all || r.Outcome != policy.Passed) {
-			line("          %s", folded(r.Text))
+			line("          %s", onOneLine(r.Text))
 		}
 	}
 	for i := range p.AuditAnnotations {
@@ -158,5 +158,5 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 	}
 }
 
-// folded returns an expression on one line.
-func folded(text string) string { return cli.OneLine(strings.Join(strings.Fields(text), " ")) }
+// onOneLine returns an expression on one line.
+func onOneLine(text string) string { return cli.OneLine(strings.Join(strings.Fields(text), " ")) }

@@ -98,10 +98,10 @@ func (f *changeFlags) inject(ctx context.Context, s cli.Streams, in *input) erro
 				unknown = append(unknown, inObject(o, diagnostic.List{undecided(pod.Namespace, &d)})...)
 				continue
 			}
-			for _, warning := range slices.Concat(misplaced(o), d.Warnings) {
+			for _, warning := range slices.Concat(misplacedWarnings(o), d.Warnings) {
 				log.add(o, "warning: %s", warning)
 			}
-			log.add(o, "%s", outcome(d.Verdicts, revisions(pod.Pod)))
+			log.add(o, "%s", outcome(d.Verdicts, injectedRevisions(pod.Pod)))
 		}
 	}
 	switch {

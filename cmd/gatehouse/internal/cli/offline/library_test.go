@@ -260,7 +260,7 @@ func libraryExcepted(t *testing.T, folders []string, exception string, now time.
 		if err != nil {
 			t.Fatal(err)
 		}
-		runner := testrunner.Runner{Resources: resources, Compile: variants(c, snapshot), Workers: 1}
+		runner := testrunner.Runner{Resources: resources, Compile: newCompiler(c, snapshot), Workers: 1}
 		results, err := runner.Run(t.Context(), all)
 		if err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ Exit codes: 0 no error, 1 an error, 2 the directory cannot be read.`,
 	return cmd
 }
 
-// lintReport is what lint says as JSON.
+// lintReport is the JSON output of lint.
 type lintReport struct {
 	Findings diagnostic.List `json:"findings"`
 	Errors   int             `json:"errors"`

@@ -1,5 +1,5 @@
-// Package offline has the commands that decide without a server: review, inject, uninject, check, explain, lint and test. They are
-// one package, of more than 4,000 lines, because they read manifests, ask the endpoints and print places in files in the same way.
+// Package offline has the commands that decide without a server: review, inject, uninject, check, explain, lint and test. They are one
+// package because they read manifests, ask the endpoints and print places in files in the same way.
 package offline
 
 import (
@@ -264,8 +264,8 @@ func (f *manifestFlags) addHint(file string, o *manifest.Object) {
 	}
 }
 
-// unreadable returns why an object cannot be judged as it is written.
-func unreadable(o *manifest.Object) error {
+// unreadableError returns why an object cannot be judged as it is written.
+func unreadableError(o *manifest.Object) error {
 	if o.Odd && o.Unreadable == nil {
 		return errors.New(o.NoPod)
 	}
@@ -382,8 +382,8 @@ func (f *manifestFlags) namespaceOf(o *manifest.Object) string {
 	return cmp.Or(o.Namespace, f.namespace)
 }
 
-// misplaced returns warnings about annotations that are meant for the pod of an object and stand on the object itself.
-func misplaced(o *manifest.Object) []string {
+// misplacedWarnings returns warnings about annotations that are meant for the pod of an object and stand on the object itself.
+func misplacedWarnings(o *manifest.Object) []string {
 	var warnings []string
 	for _, f := range o.Misplaced(func(name string) bool {
 		domain, _, _ := strings.Cut(name, "/")

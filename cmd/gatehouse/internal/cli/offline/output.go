@@ -129,9 +129,9 @@ func writeDiffs(out io.Writer, sources []source, texts [][]byte) error {
 		if s.path != "" {
 			name = strings.TrimPrefix(filepath.ToSlash(s.path), "/")
 		}
-		text := unnumbered(diff.Diff("a/"+name, numbered(s.text), "b/"+name, numbered(texts[i])))
+		text := removeLineNumbers(diff.Diff("a/"+name, numberLines(s.text), "b/"+name, numberLines(texts[i])))
 		if colour {
-			text = coloured(text)
+			text = colourDiff(text)
 		}
 		_, _ = buffered.Write(text) // Flush has the error
 	}
@@ -141,9 +141,9 @@ func writeDiffs(out io.Writer, sources []source, texts [][]byte) error {
 // endOfNumber is in no text that can be read.
 const endOfNumber = "\x00"
 
-// numbered returns a text with the number of its document in front of each line. The diff is anchored at lines that occur
+// numberLines returns a text with the number of its document in front of each line. The diff is anchored at lines that occur
 // once, which lines of two similar objects in a file would not.
-func numbered(text []byte) []byte {
+func numberLines(text []byte) []byte {
 	var out bytes.Buffer
 	document := 0
 	for line := range bytes.Lines(text) {
@@ -156,8 +156,8 @@ func numbered(text []byte) []byte {
 	return out.Bytes()
 }
 
-// unnumbered returns a diff of numbered texts without the numbers.
-func unnumbered(text []byte) []byte {
+// removeLineNumbers returns a diff of numbered texts without the numbers.
+func removeLineNumbers(text []byte) []byte {
 	var out bytes.Buffer
 	for line := range bytes.Lines(text) {
 		if _, rest, ok := bytes.Cut(line, []byte(endOfNumber)); ok {
@@ -169,8 +169,8 @@ func unnumbered(text []byte) []byte {
 	return out.Bytes()
 }
 
-// coloured returns a diff in colours.
-func coloured(text []byte) []byte {
+// colourDiff returns a diff in colours.
+func colourDiff(text []byte) []byte {
 	const (
 		bold, cyan = "\x1b[1m", "\x1b[36m"
 	)

@@ -113,7 +113,7 @@ func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, sel
 	if err != nil {
 		return err
 	}
-	runner := testrunner.Runner{Resources: resources, Compile: variants(c, snapshot), Workers: runtime.GOMAXPROCS(0)}
+	runner := testrunner.Runner{Resources: resources, Compile: newCompiler(c, snapshot), Workers: runtime.GOMAXPROCS(0)}
 	all, wrong := testrunner.Load(paths)
 	wrong = append(wrong, testrunner.NewNames(&c.Policy, c.Sidecar.Profiles).Check(all)...)
 	wrong = append(wrong, runner.Check(all)...)
@@ -141,7 +141,7 @@ func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, sel
 	}
 	switch {
 	case f.minCoverage > 0 && !report.Coverage.Reaches(f.minCoverage):
-		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("%s, and --min-coverage is %d %%", covered(report.Coverage), f.minCoverage)}
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("%s, and --min-coverage is %d %%", coverageText(report.Coverage), f.minCoverage)}
 	case report.Failed > 0:
 		return &cli.ExitError{Code: cli.ExitNo}
 	default:
@@ -158,8 +158,8 @@ func resourcesOf(c *config.Config) (*request.Resources, error) {
 	return request.NewResources(crds), nil
 }
 
-// variants returns what compiles the configuration for a case.
-func variants(c *config.Config, snapshot *webhooks.Snapshot) func(testrunner.Variant) (*webhooks.Snapshot, error) {
+// newCompiler returns what compiles the configuration for a case.
+func newCompiler(c *config.Config, snapshot *webhooks.Snapshot) func(testrunner.Variant) (*webhooks.Snapshot, error) {
 	return func(v testrunner.Variant) (*webhooks.Snapshot, error) {
 		if v.RealTime && v.Inject && v.About == nil && v.Context == nil {
 			return snapshot, nil

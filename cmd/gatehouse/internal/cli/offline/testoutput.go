@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// testReport is what test says as JSON.
+// testReport is the JSON output of test.
 type testReport struct {
 	Cases    []testedCase        `json:"cases"`
 	Passed   int                 `json:"passed"`
@@ -84,7 +84,7 @@ func (p *testPrinter) line(format string, args ...any) {
 	linePrinter(p.out)(format, args...)
 }
 
-// paint is a text in a colour.
+// paint returns a text in a colour.
 func (p *testPrinter) paint(colour, text string) string {
 	if !p.colour || text == "" {
 		return text
@@ -164,7 +164,7 @@ func (p *testPrinter) difference(d *testrunner.Difference) {
 	}
 }
 
-// expectedName is what the expectation calls what a line compares.
+// expectedName returns the name of a line in the expectation.
 func expectedName(l *testrunner.Line) string {
 	if l.Part {
 		return l.Name + "Contains"
@@ -178,7 +178,7 @@ func (p *testPrinter) value(mark string, width int, name, value string) {
 	if width > 0 {
 		width += 2
 	}
-	for line := range strings.SplitSeq(visible(value), "\n") {
+	for line := range strings.SplitSeq(quoteInvisible(value), "\n") {
 		text := strings.TrimRight(fmt.Sprintf("%s %-*s%s", mark, width, strict.Printable(name), line), " ")
 		if colour != "" {
 			text = p.paint(colour, text)
@@ -188,9 +188,9 @@ func (p *testPrinter) value(mark string, width int, name, value string) {
 	}
 }
 
-// visible is a text in which nothing that makes a difference is invisible. It
+// quoteInvisible returns a text in quotes if it has invisible characters. It
 // keeps the ends of lines.
-func visible(text string) string {
+func quoteInvisible(text string) string {
 	if text == "" || strings.TrimSpace(text) != text ||
 		strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -208,7 +208,7 @@ func (p *testPrinter) outcome(o *testrunner.Outcome) {
 	if o.Error == "" {
 		detail("got %s", o.Verdict)
 	} else {
-		detail("got %s: %s", o.Verdict, visible(o.Error))
+		detail("got %s: %s", o.Verdict, quoteInvisible(o.Error))
 	}
 	for i := range o.Violations {
 		detail("refused by %s", violationText(&o.Violations[i]))
@@ -225,10 +225,10 @@ func (p *testPrinter) outcome(o *testrunner.Outcome) {
 		detail("%s: %s", how, violationText(v))
 	}
 	for _, warning := range o.Warnings {
-		detail("warning %s", visible(warning))
+		detail("warning %s", quoteInvisible(warning))
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.AuditAnnotations)) {
-		detail("audit annotation %s = %s", strict.Printable(key), visible(o.AuditAnnotations[key]))
+		detail("audit annotation %s = %s", strict.Printable(key), quoteInvisible(o.AuditAnnotations[key]))
 	}
 	for i := range o.Evaluations {
 		e := &o.Evaluations[i]
@@ -237,14 +237,14 @@ func (p *testPrinter) outcome(o *testrunner.Outcome) {
 		}
 		about := ruleText(&policy.Violation{Kind: e.Kind, Policy: e.Policy, Binding: e.Binding, Param: e.Param, Template: e.Template}) + ": " + string(e.Why)
 		if e.Detail != "" {
-			about += ", " + visible(e.Detail)
+			about += ", " + quoteInvisible(e.Detail)
 		}
 		detail("%s", about)
 	}
 }
 
 func violationText(v *policy.Violation) string {
-	return ruleText(v) + ": " + visible(v.Message)
+	return ruleText(v) + ": " + quoteInvisible(v.Message)
 }
 
 // coverage writes what cases have seen of the rules.
@@ -271,11 +271,11 @@ func (p *testPrinter) coverage(c testrunner.Coverage) {
 		}
 		p.line("  %-*s  passed %3d  violated %3d  %s", width, r.Rule, r.Passed, r.Violated, p.paint(paintRed, note))
 	}
-	p.line("%s", covered(c))
+	p.line("%s", coverageText(c))
 }
 
-// covered is how many of the rules are covered.
-func covered(c testrunner.Coverage) string {
+// coverageText returns how many of the rules are covered.
+func coverageText(c testrunner.Coverage) string {
 	if len(c) == 0 {
 		return "there is no rule to cover"
 	}

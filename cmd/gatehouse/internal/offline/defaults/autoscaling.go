@@ -16,15 +16,15 @@ const utilization = 80
 const metricsAnnotation = "autoscaling.alpha.kubernetes.io/metrics"
 
 func autoscalerV1(h *autoscalingv1.HorizontalPodAutoscaler) {
-	point(&h.Spec.MinReplicas, 1)
+	setPointer(&h.Spec.MinReplicas, 1)
 	var others []autoscalingv1.MetricSpec
 	if json.Unmarshal([]byte(h.Annotations[metricsAnnotation]), &others) != nil || len(others) == 0 {
-		point(&h.Spec.TargetCPUUtilizationPercentage, utilization)
+		setPointer(&h.Spec.TargetCPUUtilizationPercentage, utilization)
 	}
 }
 
 func autoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
-	point(&h.Spec.MinReplicas, 1)
+	setPointer(&h.Spec.MinReplicas, 1)
 	if len(h.Spec.Metrics) == 0 {
 		aim := int32(utilization)
 		h.Spec.Metrics = []autoscalingv2.MetricSpec{{
@@ -39,16 +39,16 @@ func autoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
 		const seconds = 15
 		double := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: seconds}
 		four := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: seconds}
-		point(&behavior.ScaleUp, autoscalingv2.HPAScalingRules{})
-		point(&behavior.ScaleUp.StabilizationWindowSeconds, 0)
+		setPointer(&behavior.ScaleUp, autoscalingv2.HPAScalingRules{})
+		setPointer(&behavior.ScaleUp.StabilizationWindowSeconds, 0)
 		scalingRules(behavior.ScaleUp, four, double)
-		point(&behavior.ScaleDown, autoscalingv2.HPAScalingRules{})
+		setPointer(&behavior.ScaleDown, autoscalingv2.HPAScalingRules{})
 		scalingRules(behavior.ScaleDown, double)
 	}
 }
 
 func scalingRules(r *autoscalingv2.HPAScalingRules, policies ...autoscalingv2.HPAScalingPolicy) {
-	point(&r.SelectPolicy, autoscalingv2.MaxChangePolicySelect)
+	setPointer(&r.SelectPolicy, autoscalingv2.MaxChangePolicySelect)
 	if r.Policies == nil {
 		r.Policies = policies
 	}

@@ -18,8 +18,8 @@ func roleBinding(ref *rbacv1.RoleRef, list []rbacv1.Subject) {
 
 func priorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) {
 	if limited := p.Spec.Limited; limited != nil {
-		point(&limited.NominalConcurrencyShares, 30)
-		point(&limited.LendablePercent, 0)
+		setPointer(&limited.NominalConcurrencyShares, 30)
+		setPointer(&limited.LendablePercent, 0)
 		if queuing := limited.LimitResponse.Queuing; queuing != nil {
 			set(&queuing.HandSize, 8)
 			set(&queuing.Queues, 64)
@@ -27,8 +27,8 @@ func priorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) {
 		}
 	}
 	if exempt := p.Spec.Exempt; exempt != nil {
-		point(&exempt.NominalConcurrencyShares, 0)
-		point(&exempt.LendablePercent, 0)
+		setPointer(&exempt.NominalConcurrencyShares, 0)
+		setPointer(&exempt.LendablePercent, 0)
 	}
 }
 
@@ -36,7 +36,7 @@ func mutatingWebhooks(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
 		webhook(&w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds, &w.ClientConfig, w.Rules)
-		point(&w.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)
+		setPointer(&w.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)
 	}
 }
 
@@ -53,16 +53,16 @@ func webhook(
 	namespaces, objects **metav1.LabelSelector, timeout **int32,
 	client *admissionregistrationv1.WebhookClientConfig, rules []admissionregistrationv1.RuleWithOperations,
 ) {
-	point(failure, admissionregistrationv1.Fail)
-	point(match, admissionregistrationv1.Equivalent)
-	point(namespaces, metav1.LabelSelector{})
-	point(objects, metav1.LabelSelector{})
-	point(timeout, 10)
+	setPointer(failure, admissionregistrationv1.Fail)
+	setPointer(match, admissionregistrationv1.Equivalent)
+	setPointer(namespaces, metav1.LabelSelector{})
+	setPointer(objects, metav1.LabelSelector{})
+	setPointer(timeout, 10)
 	if client.Service != nil {
-		point(&client.Service.Port, 443)
+		setPointer(&client.Service.Port, 443)
 	}
 	for i := range rules {
-		point(&rules[i].Scope, admissionregistrationv1.AllScopes)
+		setPointer(&rules[i].Scope, admissionregistrationv1.AllScopes)
 	}
 }
 
@@ -70,12 +70,12 @@ func matchResources(m *admissionregistrationv1.MatchResources) {
 	if m == nil {
 		return
 	}
-	point(&m.MatchPolicy, admissionregistrationv1.Equivalent)
-	point(&m.NamespaceSelector, metav1.LabelSelector{})
-	point(&m.ObjectSelector, metav1.LabelSelector{})
+	setPointer(&m.MatchPolicy, admissionregistrationv1.Equivalent)
+	setPointer(&m.NamespaceSelector, metav1.LabelSelector{})
+	setPointer(&m.ObjectSelector, metav1.LabelSelector{})
 	for _, rules := range [][]admissionregistrationv1.NamedRuleWithOperations{m.ResourceRules, m.ExcludeResourceRules} {
 		for i := range rules {
-			point(&rules[i].Scope, admissionregistrationv1.AllScopes)
+			setPointer(&rules[i].Scope, admissionregistrationv1.AllScopes)
 		}
 	}
 }

@@ -66,10 +66,10 @@ func service(s *corev1.Service) {
 		set(&spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
 	}
 	if balanced || exposed || inside {
-		point(&spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)
+		setPointer(&spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)
 	}
 	if balanced {
-		point(&spec.AllocateLoadBalancerNodePorts, true)
+		setPointer(&spec.AllocateLoadBalancerNodePorts, true)
 	}
 }
 

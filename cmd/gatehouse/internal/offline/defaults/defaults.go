@@ -72,8 +72,8 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-// point sets a nil pointer.
-func point[T any](field **T, value T) {
+// setPointer sets a nil pointer.
+func setPointer[T any](field **T, value T) {
 	if *field == nil {
 		*field = &value
 	}

@@ -55,7 +55,7 @@ func fill(object runtime.Object) bool {
 		deployment(o)
 	case *appsv1.ReplicaSet:
 		podSpec(&o.Spec.Template.Spec)
-		point(&o.Spec.Replicas, 1)
+		setPointer(&o.Spec.Replicas, 1)
 	case *appsv1.StatefulSet:
 		statefulSet(o)
 	case *autoscalingv1.HorizontalPodAutoscaler:
@@ -81,7 +81,7 @@ func fill(object runtime.Object) bool {
 	case *storagev1.CSIDriver:
 		csiDriver(o)
 	case *schedulingv1.PriorityClass:
-		point(&o.PreemptionPolicy, corev1.PreemptLowerPriority)
+		setPointer(&o.PreemptionPolicy, corev1.PreemptLowerPriority)
 	case *flowcontrolv1.FlowSchema:
 		set(&o.Spec.MatchingPrecedence, 1000)
 	case *flowcontrolv1.PriorityLevelConfiguration:
@@ -91,12 +91,12 @@ func fill(object runtime.Object) bool {
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
 		validatingWebhooks(o)
 	case *admissionregistrationv1.ValidatingAdmissionPolicy:
-		point(&o.Spec.FailurePolicy, admissionregistrationv1.Fail)
+		setPointer(&o.Spec.FailurePolicy, admissionregistrationv1.Fail)
 		matchResources(o.Spec.MatchConstraints)
 	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
 		matchResources(o.Spec.MatchResources)
 	case *admissionregistrationv1.MutatingAdmissionPolicy:
-		point(&o.Spec.FailurePolicy, admissionregistrationv1.Fail)
+		setPointer(&o.Spec.FailurePolicy, admissionregistrationv1.Fail)
 		matchResources(o.Spec.MatchConstraints)
 	case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
 		matchResources(o.Spec.MatchResources)

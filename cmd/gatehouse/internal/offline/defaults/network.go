@@ -8,7 +8,7 @@ import (
 
 func ingressClass(c *networkingv1.IngressClass) {
 	if c.Spec.Parameters != nil {
-		point(&c.Spec.Parameters.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
+		setPointer(&c.Spec.Parameters.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
 	}
 }
 
@@ -29,13 +29,13 @@ func networkPolicy(p *networkingv1.NetworkPolicy) {
 
 func networkPolicyPorts(ports []networkingv1.NetworkPolicyPort) {
 	for i := range ports {
-		point(&ports[i].Protocol, corev1.ProtocolTCP)
+		setPointer(&ports[i].Protocol, corev1.ProtocolTCP)
 	}
 }
 
 func endpointSlice(s *discoveryv1.EndpointSlice) {
 	for i := range s.Ports {
-		point(&s.Ports[i].Name, "")
-		point(&s.Ports[i].Protocol, corev1.ProtocolTCP)
+		setPointer(&s.Ports[i].Name, "")
+		setPointer(&s.Ports[i].Protocol, corev1.ProtocolTCP)
 	}
 }

@@ -23,7 +23,7 @@ func pod(p *corev1.Pod) {
 			}
 		}
 	}
-	point(&s.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	setPointer(&s.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	podSpec(s)
 
 	serviceAccount(p)
@@ -116,8 +116,8 @@ func priority(s *corev1.PodSpec) {
 	default:
 		return
 	}
-	point(&s.Priority, value)
-	point(&s.PreemptionPolicy, corev1.PreemptLowerPriority)
+	setPointer(&s.Priority, value)
+	setPointer(&s.PreemptionPolicy, corev1.PreemptLowerPriority)
 }
 
 // mergeLabelKeys adds the label keys of affinities and spread constraints to their selectors, with the pod's values.
@@ -180,7 +180,7 @@ func appArmor(p *corev1.Pod) {
 		if s.SecurityContext != nil && equality.Semantic.DeepEqual(s.SecurityContext.AppArmorProfile, profile) {
 			return
 		}
-		point(context, corev1.SecurityContext{})
+		setPointer(context, corev1.SecurityContext{})
 		(*context).AppArmorProfile = profile
 	}
 	for c := range containers(s) {

@@ -12,10 +12,10 @@ func podResources(s *corev1.PodSpec) {
 	if whole == nil || len(whole.Requests) == 0 && len(whole.Limits) == 0 {
 		return
 	}
-	requests := together(s, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests })
-	limits := together(s, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits })
+	requests := peakResources(s, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests })
+	limits := peakResources(s, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits })
 	for name, limit := range limits {
-		if _, asked := whole.Requests[name]; hugePages(name) && !asked {
+		if _, asked := whole.Requests[name]; isHugePages(name) && !asked {
 			copyMissing(&whole.Limits, corev1.ResourceList{name: limit})
 		}
 	}
@@ -25,13 +25,13 @@ func podResources(s *corev1.PodSpec) {
 		}
 	}
 	for name, limit := range whole.Limits {
-		if ofPods(name) {
+		if isPodResource(name) {
 			copyMissing(&whole.Requests, corev1.ResourceList{name: limit})
 		}
 	}
 	for name, request := range whole.Requests {
 		limit, has := limits[name]
-		if !has || !ofPods(name) || !allLimit(s, name) {
+		if !has || !isPodResource(name) || !haveLimit(s, name) {
 			continue
 		}
 		if request.Cmp(limit) > 0 {
@@ -41,17 +41,17 @@ func podResources(s *corev1.PodSpec) {
 	}
 }
 
-// ofPods reports whether a whole pod can have a resource.
-func ofPods(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || hugePages(name)
+// isPodResource reports whether a whole pod can have a resource.
+func isPodResource(name corev1.ResourceName) bool {
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || isHugePages(name)
 }
 
-func hugePages(name corev1.ResourceName) bool {
+func isHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// allLimit reports whether every container has a limit of the resource.
-func allLimit(s *corev1.PodSpec, name corev1.ResourceName) bool {
+// haveLimit reports whether every container has a limit of the resource.
+func haveLimit(s *corev1.PodSpec, name corev1.ResourceName) bool {
 	for c := range containers(s) {
 		if _, has := c.Resources.Limits[name]; !has {
 			return false
@@ -65,25 +65,25 @@ func allLimit(s *corev1.PodSpec, name corev1.ResourceName) bool {
 	return true
 }
 
-// together returns the most that containers need at one time: an init container runs beside the sidecars before it, and the
+// peakResources returns the most that containers need at one time: an init container runs beside the sidecars before it, and the
 // containers run beside all sidecars.
-func together(s *corev1.PodSpec, of func(*corev1.Container) corev1.ResourceList) corev1.ResourceList {
+func peakResources(s *corev1.PodSpec, of func(*corev1.Container) corev1.ResourceList) corev1.ResourceList {
 	most, running := corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range s.InitContainers {
 		c := &s.InitContainers[i]
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			add(running, of(c))
-			atLeast(most, running)
+			raise(most, running)
 			continue
 		}
 		now := running.DeepCopy()
 		add(now, of(c))
-		atLeast(most, now)
+		raise(most, now)
 	}
 	for i := range s.Containers {
 		add(running, of(&s.Containers[i]))
 	}
-	atLeast(most, running)
+	raise(most, running)
 	return most
 }
 
@@ -95,7 +95,7 @@ func add(to, list corev1.ResourceList) {
 	}
 }
 
-func atLeast(most, list corev1.ResourceList) {
+func raise(most, list corev1.ResourceList) {
 	for name, quantity := range list {
 		if known, has := most[name]; !has || quantity.Cmp(known) > 0 {
 			most[name] = quantity.DeepCopy()

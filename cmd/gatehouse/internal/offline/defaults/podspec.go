@@ -11,8 +11,8 @@ func podSpec(s *corev1.PodSpec) {
 	s.DeprecatedServiceAccount = s.ServiceAccountName
 	set(&s.DNSPolicy, corev1.DNSClusterFirst)
 	set(&s.RestartPolicy, corev1.RestartPolicyAlways)
-	point(&s.SecurityContext, corev1.PodSecurityContext{})
-	point(&s.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+	setPointer(&s.SecurityContext, corev1.PodSecurityContext{})
+	setPointer(&s.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
 	set(&s.SchedulerName, corev1.DefaultSchedulerName)
 	for i := range s.Volumes {
 		volume(&s.Volumes[i])
@@ -56,7 +56,7 @@ func container(c *corev1.Container) {
 		if from := c.Env[i].ValueFrom; from != nil {
 			fieldRef(from.FieldRef)
 			if from.FileKeyRef != nil {
-				point(&from.FileKeyRef.Optional, false)
+				setPointer(&from.FileKeyRef.Optional, false)
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func probe(p *corev1.Probe) {
 	set(&p.FailureThreshold, 3)
 	httpGet(p.HTTPGet)
 	if p.GRPC != nil {
-		point(&p.GRPC.Service, "")
+		setPointer(&p.GRPC.Service, "")
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 func persistentVolume(v *corev1.PersistentVolume) {
 	protect(&v.ObjectMeta, "kubernetes.io/pv-protection")
 	set(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
-	point(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	setPointer(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 	resources(v.Spec.Capacity)
 	if v.Spec.HostPath != nil {
-		point(&v.Spec.HostPath.Type, corev1.HostPathUnset)
+		setPointer(&v.Spec.HostPath.Type, corev1.HostPathUnset)
 	}
 	if v.Spec.ISCSI != nil {
 		set(&v.Spec.ISCSI.ISCSIInterface, "default")
@@ -42,7 +42,7 @@ func protect(m *metav1.ObjectMeta, finalizer string) {
 }
 
 func claimSpec(s *corev1.PersistentVolumeClaimSpec) {
-	point(&s.VolumeMode, corev1.PersistentVolumeFilesystem)
+	setPointer(&s.VolumeMode, corev1.PersistentVolumeFilesystem)
 	resources(s.Resources.Limits)
 	resources(s.Resources.Requests)
 }
@@ -66,19 +66,19 @@ func dataSource(s *corev1.PersistentVolumeClaimSpec) {
 }
 
 func storageClass(c *storagev1.StorageClass) {
-	point(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
-	point(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
+	setPointer(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
+	setPointer(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
 }
 
 func csiDriver(d *storagev1.CSIDriver) {
-	point(&d.Spec.AttachRequired, true)
-	point(&d.Spec.PodInfoOnMount, false)
-	point(&d.Spec.StorageCapacity, false)
-	point(&d.Spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
+	setPointer(&d.Spec.AttachRequired, true)
+	setPointer(&d.Spec.PodInfoOnMount, false)
+	setPointer(&d.Spec.StorageCapacity, false)
+	setPointer(&d.Spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
 	if len(d.Spec.VolumeLifecycleModes) == 0 {
 		d.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
 	}
-	point(&d.Spec.RequiresRepublish, false)
-	point(&d.Spec.SELinuxMount, false)
-	point(&d.Spec.PreventPodSchedulingIfMissing, false)
+	setPointer(&d.Spec.RequiresRepublish, false)
+	setPointer(&d.Spec.SELinuxMount, false)
+	setPointer(&d.Spec.PreventPodSchedulingIfMissing, false)
 }

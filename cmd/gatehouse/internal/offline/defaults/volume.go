@@ -15,26 +15,26 @@ func volume(v *corev1.Volume) {
 		set(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
 	}
 	if v.HostPath != nil {
-		point(&v.HostPath.Type, corev1.HostPathUnset)
+		setPointer(&v.HostPath.Type, corev1.HostPathUnset)
 	}
 	if v.Secret != nil {
-		point(&v.Secret.DefaultMode, corev1.SecretVolumeSourceDefaultMode)
+		setPointer(&v.Secret.DefaultMode, corev1.SecretVolumeSourceDefaultMode)
 	}
 	if v.ConfigMap != nil {
-		point(&v.ConfigMap.DefaultMode, corev1.ConfigMapVolumeSourceDefaultMode)
+		setPointer(&v.ConfigMap.DefaultMode, corev1.ConfigMapVolumeSourceDefaultMode)
 	}
 	if v.DownwardAPI != nil {
-		point(&v.DownwardAPI.DefaultMode, corev1.DownwardAPIVolumeSourceDefaultMode)
+		setPointer(&v.DownwardAPI.DefaultMode, corev1.DownwardAPIVolumeSourceDefaultMode)
 		downward(v.DownwardAPI.Items)
 	}
 	if v.Projected != nil {
-		point(&v.Projected.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
+		setPointer(&v.Projected.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
 		for i := range v.Projected.Sources {
 			if source := v.Projected.Sources[i].DownwardAPI; source != nil {
 				downward(source.Items)
 			}
 			if source := v.Projected.Sources[i].ServiceAccountToken; source != nil {
-				point(&source.ExpirationSeconds, 60*60)
+				setPointer(&source.ExpirationSeconds, 60*60)
 			}
 		}
 	}
@@ -72,9 +72,9 @@ func scaleIO(mode, filesystem *string) {
 
 func azureDisk(disk *corev1.AzureDiskVolumeSource) {
 	if disk != nil {
-		point(&disk.CachingMode, corev1.AzureDataDiskCachingReadWrite)
-		point(&disk.FSType, "ext4")
-		point(&disk.ReadOnly, false)
-		point(&disk.Kind, corev1.AzureSharedBlobDisk)
+		setPointer(&disk.CachingMode, corev1.AzureDataDiskCachingReadWrite)
+		setPointer(&disk.FSType, "ext4")
+		setPointer(&disk.ReadOnly, false)
+		setPointer(&disk.Kind, corev1.AzureSharedBlobDisk)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func replicationController(c *corev1.ReplicationController) {
-	point(&c.Spec.Replicas, 1)
+	setPointer(&c.Spec.Replicas, 1)
 	if c.Spec.Template == nil {
 		return
 	}
@@ -29,20 +29,20 @@ func replicationController(c *corev1.ReplicationController) {
 
 func deployment(d *appsv1.Deployment) {
 	podSpec(&d.Spec.Template.Spec)
-	point(&d.Spec.Replicas, 1)
+	setPointer(&d.Spec.Replicas, 1)
 	strategy := &d.Spec.Strategy
 	set(&strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
 	if strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
-		point(&strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
-		point(&strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
-		point(&strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
+		setPointer(&strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
+		setPointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
+		setPointer(&strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
 	}
 	if strategy.RollingUpdate != nil { // of another type
-		point(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(0))
-		point(&strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
+		setPointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(0))
+		setPointer(&strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
 	}
-	point(&d.Spec.RevisionHistoryLimit, 10)
-	point(&d.Spec.ProgressDeadlineSeconds, 600)
+	setPointer(&d.Spec.RevisionHistoryLimit, 10)
+	setPointer(&d.Spec.ProgressDeadlineSeconds, 600)
 }
 
 func daemonSet(d *appsv1.DaemonSet) {
@@ -50,14 +50,14 @@ func daemonSet(d *appsv1.DaemonSet) {
 	strategy := &d.Spec.UpdateStrategy
 	set(&strategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
 	if strategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
-		point(&strategy.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
-		point(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
+		setPointer(&strategy.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
+		setPointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 	}
 	if strategy.RollingUpdate != nil {
-		point(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(0))
-		point(&strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
+		setPointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(0))
+		setPointer(&strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
 	}
-	point(&d.Spec.RevisionHistoryLimit, 10)
+	setPointer(&d.Spec.RevisionHistoryLimit, 10)
 	// A field of old versions, which the API server keeps as an annotation.
 	generation, err := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
 	if err != nil || generation < 1 {
@@ -75,19 +75,19 @@ func statefulSet(s *appsv1.StatefulSet) {
 	strategy := &s.Spec.UpdateStrategy
 	if strategy.Type == "" {
 		strategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
-		point(&strategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
+		setPointer(&strategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
 	}
 	if strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && strategy.RollingUpdate != nil {
-		point(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
+		setPointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 	}
 	if strategy.RollingUpdate != nil {
-		point(&strategy.RollingUpdate.Partition, 0)
+		setPointer(&strategy.RollingUpdate.Partition, 0)
 	}
-	point(&s.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
+	setPointer(&s.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	set(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
 	set(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
-	point(&s.Spec.Replicas, 1)
-	point(&s.Spec.RevisionHistoryLimit, 10)
+	setPointer(&s.Spec.Replicas, 1)
+	setPointer(&s.Spec.RevisionHistoryLimit, 10)
 	for i := range s.Spec.VolumeClaimTemplates {
 		claim := &s.Spec.VolumeClaimTemplates[i]
 		claim.APIVersion, claim.Kind = "v1", "PersistentVolumeClaim"
@@ -101,33 +101,33 @@ func statefulSet(s *appsv1.StatefulSet) {
 func job(j *batchv1.Job) {
 	jobSpec(&j.Spec)
 	if j.Spec.Completions == nil && j.Spec.Parallelism == nil {
-		point(&j.Spec.Completions, 1)
+		setPointer(&j.Spec.Completions, 1)
 	}
-	point(&j.Spec.Parallelism, 1)
+	setPointer(&j.Spec.Parallelism, 1)
 	if j.Spec.BackoffLimitPerIndex != nil {
-		point(&j.Spec.BackoffLimit, math.MaxInt32)
+		setPointer(&j.Spec.BackoffLimit, math.MaxInt32)
 	}
-	point(&j.Spec.BackoffLimit, 6)
+	setPointer(&j.Spec.BackoffLimit, 6)
 	if len(j.Labels) == 0 && j.Spec.Template.Labels != nil {
 		j.Labels = j.Spec.Template.Labels
 	}
-	point(&j.Spec.CompletionMode, batchv1.NonIndexedCompletion)
-	point(&j.Spec.Suspend, false)
+	setPointer(&j.Spec.CompletionMode, batchv1.NonIndexedCompletion)
+	setPointer(&j.Spec.Suspend, false)
 	replacement := batchv1.TerminatingOrFailed
 	if j.Spec.PodFailurePolicy != nil {
 		replacement = batchv1.Failed
 	}
-	point(&j.Spec.PodReplacementPolicy, replacement)
-	point(&j.Spec.ManualSelector, false)
+	setPointer(&j.Spec.PodReplacementPolicy, replacement)
+	setPointer(&j.Spec.ManualSelector, false)
 }
 
 // cronJob does not fill in the jobs that it will create.
 func cronJob(c *batchv1.CronJob) {
 	jobSpec(&c.Spec.JobTemplate.Spec)
 	set(&c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent)
-	point(&c.Spec.Suspend, false)
-	point(&c.Spec.SuccessfulJobsHistoryLimit, 3)
-	point(&c.Spec.FailedJobsHistoryLimit, 1)
+	setPointer(&c.Spec.Suspend, false)
+	setPointer(&c.Spec.SuccessfulJobsHistoryLimit, 3)
+	setPointer(&c.Spec.FailedJobsHistoryLimit, 1)
 }
 
 // jobSpec fills in what a job and the template of one have in common.

@@ -63,7 +63,7 @@ func (l *linter) lintExceptionConditions(d document, spec *v1alpha1.PolicyExcept
 		document: d, linter: l,
 		spec: &admissionregistrationv1.ValidatingAdmissionPolicySpec{MatchConditions: slices.Clone(spec.Match.MatchConditions)},
 	}
-	s.kinds, s.allKinds = s.linter.schemas.Match(reviewed(rules))
+	s.kinds, s.allKinds = s.linter.schemas.Match(reviewedRules(rules))
 	s.allKinds = s.allKinds && all
 	s.parseConditions(field.NewPath("spec", "match", "matchConditions"))
 	s.compile()

@@ -11,7 +11,7 @@ import (
 func (s *subject) lintLiterals() {
 	for _, e := range s.expressions {
 		walk(e.plain.AST.Expr(), func(part ast.Expr) {
-			if part.Kind() != ast.CallKind || !ofLiterals(part.AsCall()) || hasHugeExponent(part) {
+			if part.Kind() != ast.CallKind || !hasOnlyLiterals(part.AsCall()) || hasHugeExponent(part) {
 				return
 			}
 			if _, err := evaluate(s.linter.checker.Env, e.plain, part); err != nil {
@@ -21,9 +21,9 @@ func (s *subject) lintLiterals() {
 	}
 }
 
-// ofLiterals reports whether a function has arguments, and all are literals. Of
+// hasOnlyLiterals reports whether a function has arguments, and all are literals. Of
 // those whose literals Compile looks at it is false.
-func ofLiterals(call ast.CallExpr) bool {
+func hasOnlyLiterals(call ast.CallExpr) bool {
 	if slices.Contains([]string{"duration", "timestamp", "matches"}, call.FunctionName()) {
 		return false
 	}

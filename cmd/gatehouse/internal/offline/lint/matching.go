@@ -68,8 +68,8 @@ func (s *subject) resources(rule *admissionregistrationv1.NamedRuleWithOperation
 	}
 }
 
-// possible returns the operations that a resource has, and why there are no others. It is nil if they are unknown.
-func possible(resource string) (operations []operation, why string) {
+// operationsOf returns the operations that a resource has, and why there are no others. It is nil if they are unknown.
+func operationsOf(resource string) (operations []operation, why string) {
 	name, subresource, _ := strings.Cut(resource, "/")
 	switch subresource {
 	case "":
@@ -105,13 +105,13 @@ func createUpdateDelete(name string) (operations []operation, why string) {
 	}
 }
 
-// reviewed returns the rules without resources that have none of their operations.
-func reviewed(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
+// reviewedRules returns the rules without resources that have none of their operations.
+func reviewedRules(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
 	out := make([]admissionregistrationv1.NamedRuleWithOperations, len(rules))
 	for i := range rules {
 		out[i] = rules[i]
 		out[i].Resources = slices.DeleteFunc(slices.Clone(rules[i].Resources), func(resource string) bool {
-			operations, _ := possible(resource)
+			operations, _ := operationsOf(resource)
 			return operations != nil && !slices.Contains(rules[i].Operations, admissionregistrationv1.OperationAll) &&
 				!slices.ContainsFunc(operations, func(o operation) bool { return slices.Contains(rules[i].Operations, o) })
 		})
@@ -129,7 +129,7 @@ func (s *subject) ruleOperations(rule *admissionregistrationv1.NamedRuleWithOper
 	useful := map[operation]bool{}
 	idle := false
 	for i, resource := range rule.Resources {
-		operations, why := possible(resource)
+		operations, why := operationsOf(resource)
 		if operations == nil {
 			return // Any operation may be meant.
 		}
@@ -185,7 +185,7 @@ func (s *subject) scope(rule *admissionregistrationv1.NamedRuleWithOperations, a
 func (s *subject) neverReviewed(rule *admissionregistrationv1.NamedRuleWithOperations, at *field.Path) {
 	for i, resource := range rule.Resources {
 		name, _, _ := strings.Cut(resource, "/")
-		group, exempt := unreviewed(name)
+		group, exempt := unreviewedGroup(name)
 		switch {
 		case !exempt || len(rule.APIGroups) != 1 || rule.APIGroups[0] != group:
 		case strings.HasSuffix(name, "webhookconfigurations"):
@@ -197,9 +197,9 @@ func (s *subject) neverReviewed(rule *admissionregistrationv1.NamedRuleWithOpera
 	}
 }
 
-// unreviewed returns the group of a resource that the API server never sends to policies, or to webhooks,
+// unreviewedGroup returns the group of a resource that the API server never sends to policies, or to webhooks,
 // https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/kubeapiserver/admission/exclusion/resources.go.
-func unreviewed(name string) (group string, exempt bool) {
+func unreviewedGroup(name string) (group string, exempt bool) {
 	switch name {
 	case "validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
 		"validatingwebhookconfigurations", "mutatingwebhookconfigurations":

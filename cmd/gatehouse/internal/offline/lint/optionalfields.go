@@ -28,14 +28,14 @@ func (s *subject) lintOptionalFields() {
 	var shared []access
 	for _, e := range s.expressions {
 		if e.isPrerequisite() {
-			shared = append(shared, tests(e)...)
+			shared = append(shared, testedAccesses(e)...)
 		}
 	}
 	for _, e := range s.expressions {
 		if e.role == message {
 			continue // It falls back to the message.
 		}
-		tested, misused := slices.Concat(shared, tests(e)), targets(e)
+		tested, misused := slices.Concat(shared, testedAccesses(e)), plainTargets(e)
 		seen := slices.Clone(tested)
 		for _, checked := range e.kinds {
 			walk(checked.AST.Expr(), func(part ast.Expr) {
@@ -77,11 +77,11 @@ func (s *subject) optionalKey(e *expression, checked typecheck.Checked, part ast
 		"%s.%s %s: then the expression fails, and the request is refused", a.structure, a.field, what)
 }
 
-// targets returns the parts of an expression that optionals reports.
-func targets(e *expression) []int64 {
+// plainTargets returns the parts of an expression that lintOptionals reports.
+func plainTargets(e *expression) []int64 {
 	var out []int64
 	walk(e.plain.AST.Expr(), func(part ast.Expr) {
-		if onPlainValue(e.plain, part) {
+		if isCallOnPlainValue(e.plain, part) {
 			out = append(out, part.AsCall().Target().ID())
 		}
 	})
@@ -101,7 +101,7 @@ func reads(c typecheck.Checked, part ast.Expr) (access, bool) {
 			return a, true
 		}
 		t := c.Structure(operand)
-		if t == nil || !ofObject(operand) || !mayBeAbsent(t, name) || name == "labels" && ofTemplate(operand) {
+		if t == nil || !isOfObject(operand) || !mayBeAbsent(t, name) || name == "labels" && isOfTemplate(operand) {
 			return access{}, false
 		}
 		return access{structure: t.Name, field: name}, true
@@ -138,7 +138,7 @@ func holder(c typecheck.Checked, e ast.Expr) (access, bool) {
 		return access{}, false
 	}
 	t := c.Structure(operand)
-	if t == nil || !known(t.Name) || !ofObject(operand) {
+	if t == nil || !isKnownStructure(t.Name) || !isOfObject(operand) {
 		return access{}, false
 	}
 	if f := t.Fields[name]; f.Type == nil || !f.Type.Map {
@@ -147,8 +147,8 @@ func holder(c typecheck.Checked, e ast.Expr) (access, bool) {
 	return access{structure: t.Name, field: name}, true
 }
 
-// ofTemplate reports whether a part of an expression is the metadata of a pod template, which always has labels.
-func ofTemplate(e ast.Expr) bool {
+// isOfTemplate reports whether a part of an expression is the metadata of a pod template, which always has labels.
+func isOfTemplate(e ast.Expr) bool {
 	if e.Kind() != ast.SelectKind || e.AsSelect().FieldName() != "metadata" {
 		return false
 	}
@@ -167,19 +167,19 @@ func mapOf(part ast.Expr) ast.Expr {
 // holderOf returns the structure with the map that a part of an expression reads a key of, and nil if that map is always there.
 func holderOf(c typecheck.Checked, part ast.Expr) *typecheck.Type {
 	e := mapOf(part)
-	if e.Kind() != ast.SelectKind || e.AsSelect().FieldName() == "labels" && ofTemplate(e.AsSelect().Operand()) {
+	if e.Kind() != ast.SelectKind || e.AsSelect().FieldName() == "labels" && isOfTemplate(e.AsSelect().Operand()) {
 		return nil
 	}
 	return c.Structure(e.AsSelect().Operand())
 }
 
-// ofObject reports whether a part of an expression may be of the object.
-func ofObject(e ast.Expr) bool {
+// isOfObject reports whether a part of an expression may be of the object.
+func isOfObject(e ast.Expr) bool {
 	return !slices.Contains([]string{plugincel.ParamsVarName, plugincel.NamespaceVarName, plugincel.RequestVarName}, root(e))
 }
 
-// tests returns the fields and keys whose presence an expression tests.
-func tests(e *expression) []access {
+// testedAccesses returns the fields and keys whose presence an expression tests.
+func testedAccesses(e *expression) []access {
 	var out []access
 	for _, c := range e.kinds {
 		walk(c.AST.Expr(), func(part ast.Expr) {
@@ -222,8 +222,8 @@ func member(c typecheck.Checked, operand ast.Expr, name string) []access {
 	return nil
 }
 
-// known reports whether it is known which fields of a structure are always there.
-func known(structure string) bool {
+// isKnownStructure reports whether it is known which fields of a structure are always there.
+func isKnownStructure(structure string) bool {
 	switch strings.TrimPrefix(structure, "core/v1.") {
 	case "meta/v1.ObjectMeta", "PodSpec", "Container", "EphemeralContainer", "EphemeralContainerCommon", "SecurityContext",
 		"PodSecurityContext", "Capabilities", "WindowsSecurityContextOptions", "ResourceRequirements", "EnvVar", "Affinity", "Lifecycle":
@@ -236,7 +236,7 @@ func known(structure string) bool {
 // mayBeAbsent reports whether an optional field may be absent in a request to a policy: neither defaults nor admission plug-ins of
 // the API server set it, and its validation does not require it.
 func mayBeAbsent(t *typecheck.Type, name string) bool {
-	if t == nil || !known(t.Name) || !t.Fields[name].Optional {
+	if t == nil || !isKnownStructure(t.Name) || !t.Fields[name].Optional {
 		return false
 	}
 	var always []string

@@ -16,7 +16,7 @@ import (
 func (s *subject) lintOptionals() {
 	for _, e := range s.expressions {
 		walk(e.plain.AST.Expr(), func(part ast.Expr) {
-			if !onPlainValue(e.plain, part) {
+			if !isCallOnPlainValue(e.plain, part) {
 				return
 			}
 			call := part.AsCall()
@@ -43,8 +43,8 @@ func optionalHint(target ast.Expr, written string) string {
 	return "write " + written[:dot] + ".?" + written[dot+1:]
 }
 
-// onPlainValue reports whether a part of an expression calls a function of optional values on a value that cannot be one.
-func onPlainValue(c typecheck.Checked, part ast.Expr) bool {
+// isCallOnPlainValue reports whether a part of an expression calls a function of optional values on a value that cannot be one.
+func isCallOnPlainValue(c typecheck.Checked, part ast.Expr) bool {
 	if part.Kind() != ast.CallKind || !part.AsCall().IsMemberFunction() {
 		return false
 	}
@@ -54,11 +54,11 @@ func onPlainValue(c typecheck.Checked, part ast.Expr) bool {
 	}
 	target := call.Target()
 	t := c.AST.GetType(target.ID())
-	return t != nil && t.Kind() == types.DynKind && root(target) != "" && variableOf(target) == "" && !optionalChain(target)
+	return t != nil && t.Kind() == types.DynKind && root(target) != "" && variableOf(target) == "" && !isOptionalChain(target)
 }
 
-// optionalChain reports whether a chain of fields and elements has an optional one, which makes all of it optional.
-func optionalChain(e ast.Expr) bool {
+// isOptionalChain reports whether a chain of fields and elements has an optional one, which makes all of it optional.
+func isOptionalChain(e ast.Expr) bool {
 	for {
 		switch {
 		case e.Kind() == ast.SelectKind:
@@ -73,5 +73,5 @@ func optionalChain(e ast.Expr) bool {
 
 // isOnPlainValue reports whether lintOptionals reports a part of an expression.
 func isOnPlainValue(e *expression, id int64) bool {
-	return contains(e.plain.AST.Expr(), func(part ast.Expr) bool { return part.ID() == id && onPlainValue(e.plain, part) })
+	return contains(e.plain.AST.Expr(), func(part ast.Expr) bool { return part.ID() == id && isCallOnPlainValue(e.plain, part) })
 }

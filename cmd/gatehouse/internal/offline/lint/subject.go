@@ -64,7 +64,7 @@ type expression struct {
 // read parses and checks all expressions.
 func (s *subject) read() {
 	if s.spec.MatchConstraints != nil {
-		s.kinds, s.allKinds = s.linter.schemas.Match(reviewed(s.spec.MatchConstraints.ResourceRules))
+		s.kinds, s.allKinds = s.linter.schemas.Match(reviewedRules(s.spec.MatchConstraints.ResourceRules))
 	}
 	path := field.NewPath("spec")
 	s.parseConditions(path.Child("matchConditions"))

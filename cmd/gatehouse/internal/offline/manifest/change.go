@@ -61,8 +61,8 @@ func marshal(changes []change) json.RawMessage {
 	return append(dst, ']')
 }
 
-// applied returns a text with changes, by the API server's library.
-func applied(text rawjson.Value, changes []change) (rawjson.Value, error) {
+// applyChanges returns a text with changes, by the API server's library.
+func applyChanges(text rawjson.Value, changes []change) (rawjson.Value, error) {
 	patch, err := evanphx.DecodePatch(marshal(changes))
 	if err != nil {
 		return nil, fmt.Errorf("the patch cannot be read: %w", err)

@@ -77,7 +77,7 @@ func (d *document) decode() ([]byte, error) {
 // brings too is none.
 func (d *document) duplicateKey() (key string, line int, found bool) {
 	if d.json {
-		key, at, found := duplicate(d.value)
+		key, at, found := findDuplicate(d.value)
 		return key, d.line + bytes.Count(d.text[:at], []byte("\n")), found
 	}
 	var document yaml.Node

@@ -10,7 +10,7 @@ import (
 
 // edited returns the text of the document with its changes.
 func (d *document) edited(newline string) ([]byte, error) {
-	want, err := applied(d.value, d.changes)
+	want, err := applyChanges(d.value, d.changes)
 	if err != nil {
 		return nil, err
 	}
@@ -42,9 +42,9 @@ func (d *document) edited(newline string) ([]byte, error) {
 // reencoded returns the text of the document encoded from its nodes.
 func (d *document) reencoded(t *tree, document *yaml.Node, newline string, keepAliases bool) ([]byte, error) {
 	if d.json {
-		return indented(t.root, "", "  ", newline), nil
+		return indentJSON(t.root, "", "  ", newline), nil
 	}
-	text, err := reencoded(document, t.root, styleOf(t.root, t.root, newText(d.text), newline), keepAliases)
+	text, err := encodeNodes(document, t.root, styleOf(t.root, t.root, newText(d.text), newline), keepAliases)
 	if err == nil && d.inline {
 		text = append([]byte(newline), text...)
 	}
@@ -79,9 +79,9 @@ func (d *document) tree() (*tree, *yaml.Node, error) {
 		err      error
 	)
 	if d.json {
-		t.root, err = locatedJSON(d.text, d.value)
+		t.root, err = locateJSON(d.text, d.value)
 	} else {
-		t.root, document, err = located(d.text, d.value)
+		t.root, document, err = locate(d.text, d.value)
 	}
 	if err != nil {
 		return nil, nil, err

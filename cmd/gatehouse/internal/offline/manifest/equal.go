@@ -17,11 +17,11 @@ func (d *document) means(text []byte, want rawjson.Value) bool {
 	}
 	a, errA := changed.value.Decode()
 	b, errB := want.Decode()
-	return errA == nil && errB == nil && equal(a, b)
+	return errA == nil && errB == nil && isEqual(a, b)
 }
 
-// equal reports whether two values are the same, however numbers are written.
-func equal(a, b any) bool {
+// isEqual reports whether two values are the same, however numbers are written.
+func isEqual(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
 		b, ok := b.(map[string]any)
@@ -30,7 +30,7 @@ func equal(a, b any) bool {
 		}
 		for name, value := range a {
 			other, ok := b[name]
-			if !ok || !equal(value, other) {
+			if !ok || !isEqual(value, other) {
 				return false
 			}
 		}
@@ -41,7 +41,7 @@ func equal(a, b any) bool {
 			return false
 		}
 		for i := range a {
-			if !equal(a[i], b[i]) {
+			if !isEqual(a[i], b[i]) {
 				return false
 			}
 		}

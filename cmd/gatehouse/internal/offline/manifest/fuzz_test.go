@@ -90,13 +90,13 @@ func FuzzEdit(f *testing.F) {
 				}
 				continue
 			}
-			expected, err := applied(d.value, d.changes)
+			expected, err := applyChanges(d.value, d.changes)
 			if err != nil {
 				t.Fatal(err)
 			}
 			a, errA := expected.Decode()
 			b, errB := again.documents[i].value.Decode()
-			if errA != nil || errB != nil || !equal(a, b) {
+			if errA != nil || errB != nil || !isEqual(a, b) {
 				t.Fatalf("document %d is %s and not %s:\n%q\n%q", i+1, again.documents[i].value, expected, before, text)
 			}
 		}

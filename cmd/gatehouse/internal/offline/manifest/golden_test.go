@@ -76,7 +76,7 @@ func inverse(t testing.TB, pod []byte, ops []jsonpatch.Operation) []jsonpatch.Op
 		default:
 			undo = append(undo, operation("replace", c.path, string(old)))
 		}
-		if value, err = applied(value, []change{c}); err != nil {
+		if value, err = applyChanges(value, []change{c}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// locatedJSON returns the tree of the JSON text that value was parsed from.
-func locatedJSON(text []byte, value rawjson.Value) (*node, error) {
+// locateJSON returns the tree of the JSON text that value was parsed from.
+func locateJSON(text []byte, value rawjson.Value) (*node, error) {
 	start, ok := rawjson.Offset(text, value)
 	if !ok {
 		return nil, errReencode
@@ -16,7 +16,7 @@ func locatedJSON(text []byte, value rawjson.Value) (*node, error) {
 	var err error
 	enter := func(e *entry, v rawjson.Value) {
 		if err == nil {
-			e.value, err = locatedJSON(text, v)
+			e.value, err = locateJSON(text, v)
 			n.entries = append(n.entries, e)
 		}
 	}
@@ -44,8 +44,8 @@ func locatedJSON(text []byte, value rawjson.Value) (*node, error) {
 	return n, err
 }
 
-// duplicate returns a key that an object in a JSON value has twice, and the offset of that object.
-func duplicate(value rawjson.Value) (key string, at int, twice bool) {
+// findDuplicate returns a key that an object in a JSON value has twice, and the offset of that object.
+func findDuplicate(value rawjson.Value) (key string, at int, twice bool) {
 	var visit func(rawjson.Value)
 	visit = func(v rawjson.Value) {
 		if twice {

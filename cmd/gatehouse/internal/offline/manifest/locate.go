@@ -137,8 +137,8 @@ func (l *locator) expect(ok bool) bool {
 	return !l.failed
 }
 
-// located returns the tree of a YAML document, and the document's node.
-func located(data []byte, value rawjson.Value) (*node, *yaml.Node, error) {
+// locate returns the tree of a YAML document, and the document's node.
+func locate(data []byte, value rawjson.Value) (*node, *yaml.Node, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {
 		return nil, nil, fmt.Errorf("the text cannot be read: %w", err)

@@ -166,7 +166,7 @@ func (o *Object) find(object rawjson.Value, path []string) {
 		o.NoPod = o.Template + " is " + describe(template)
 	case template.Get("spec").Kind() != rawjson.Object:
 		o.NoPod = where + "spec is " + describe(template.Get("spec"))
-	case !absent(template.Get("metadata")) && template.Get("metadata").Kind() != rawjson.Object:
+	case !isAbsent(template.Get("metadata")) && template.Get("metadata").Kind() != rawjson.Object:
 		o.NoPod = where + "metadata is " + describe(template.Get("metadata")) + " and no object"
 	default:
 		o.pod = template
@@ -180,8 +180,8 @@ func describe(v rawjson.Value) string {
 	return v.Kind().String()
 }
 
-// absent reports whether a member is left out or null, which the API server does not distinguish.
-func absent(v rawjson.Value) bool { return v.Kind() == rawjson.Invalid || v.Kind() == rawjson.Null }
+// isAbsent reports whether a member is left out or null, which the API server does not distinguish.
+func isAbsent(v rawjson.Value) bool { return v.Kind() == rawjson.Invalid || v.Kind() == rawjson.Null }
 
 // Title returns kind and name, as messages name the object. It is empty for what is no object.
 func (o *Object) Title() string {
@@ -239,7 +239,7 @@ func (o *Object) Apply(patches []jsonpatch.Operation) error {
 		return fmt.Errorf("%s holds no pod: %s", o.Title(), o.NoPod)
 	}
 	var patch []change
-	metadata := absent(o.pod.Get("metadata"))
+	metadata := isAbsent(o.pod.Get("metadata"))
 	for i := range patches {
 		c, err := newChange(&patches[i])
 		if err != nil {
@@ -259,7 +259,7 @@ func (o *Object) Apply(patches []jsonpatch.Operation) error {
 		c.path = o.pointer + c.path
 		patch = append(patch, c)
 	}
-	after, err := applied(o.value, append(slices.Clone(o.patch), patch...))
+	after, err := applyChanges(o.value, append(slices.Clone(o.patch), patch...))
 	if err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func withoutNamespace(metadata, pod rawjson.Value) (rawjson.Value, error) {
 	if err := json.Unmarshal(metadata, &members); err != nil {
 		return nil, fmt.Errorf("metadata is no object: %w", err)
 	}
-	if delete(members, "namespace"); !absent(pod.Get("metadata", "namespace")) {
+	if delete(members, "namespace"); !isAbsent(pod.Get("metadata", "namespace")) {
 		members["namespace"] = json.RawMessage(pod.Get("metadata", "namespace"))
 	}
 	text, err := json.Marshal(members)

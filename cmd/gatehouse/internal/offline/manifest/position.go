@@ -19,7 +19,7 @@ func (o *Object) JSON() []byte {
 	var missing []byte
 	var names []string
 	for _, member := range []struct{ name, value string }{{"apiVersion", o.apiVersion}, {"kind", o.Kind}} {
-		if absent(o.value.Get(member.name)) && member.value != "" {
+		if isAbsent(o.value.Get(member.name)) && member.value != "" {
 			names = append(names, member.name)
 			missing = append(rawjson.AppendString(append(missing, ','), member.name), ':')
 			missing = rawjson.AppendString(missing, member.value)

@@ -278,7 +278,7 @@ func (w *writer) operations(value rawjson.Value, n int) []jsonpatch.Operation {
 		if err != nil {
 			continue
 		}
-		after, err := applied(value, []change{c})
+		after, err := applyChanges(value, []change{c})
 		if err != nil {
 			continue
 		}
@@ -318,7 +318,7 @@ func TestRandomEdits(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, got)
 		}
-		want, err := applied(o.value, o.patch)
+		want, err := applyChanges(o.value, o.patch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,7 +349,7 @@ func inPlace(t *testing.T, d *document) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := applied(d.value, d.changes)
+	want, err := applyChanges(d.value, d.changes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +388,7 @@ func onlyNew(o *Object, ops []jsonpatch.Operation) bool {
 		if parent.Kind() == rawjson.Object && lookup(value, c.path).Kind() != rawjson.Invalid {
 			return false
 		}
-		if value, err = applied(value, []change{c}); err != nil {
+		if value, err = applyChanges(value, []change{c}); err != nil {
 			return false
 		}
 	}

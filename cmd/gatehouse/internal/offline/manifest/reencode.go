@@ -8,9 +8,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// reencoded returns a document encoded anew from its nodes, with its comments, but not its blank lines and quotes. Either the aliases
+// encodeNodes returns a document encoded anew from its nodes, with its comments, but not its blank lines and quotes. Either the aliases
 // outside of changes are kept, or all are written out.
-func reencoded(d *yaml.Node, root *node, written style, keep bool) ([]byte, error) {
+func encodeNodes(d *yaml.Node, root *node, written style, keep bool) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(max(written.member, 2))
@@ -52,7 +52,7 @@ func (n *node) yaml(keep bool) *yaml.Node {
 	case keep && n.at != nil && !n.changed:
 		return n.at.yaml
 	case n.isAlias():
-		return commented(newNode(n.text).yaml(keep), n.at.yaml)
+		return withComments(newNode(n.text).yaml(keep), n.at.yaml)
 	}
 	y := &yaml.Node{}
 	if n.at != nil {
@@ -92,7 +92,7 @@ func (n *node) yaml(keep bool) *yaml.Node {
 		}
 		value := e.value.yaml(keep)
 		if e.was != nil {
-			value = commented(value, e.was.at.yaml)
+			value = withComments(value, e.was.at.yaml)
 		}
 		y.Content = append(y.Content, value)
 	}
@@ -128,8 +128,8 @@ func newScalar(v rawjson.Value) *yaml.Node {
 	return y
 }
 
-// commented returns a node with the comments of another.
-func commented(y, from *yaml.Node) *yaml.Node {
+// withComments returns a node with the comments of another.
+func withComments(y, from *yaml.Node) *yaml.Node {
 	y.HeadComment, y.LineComment, y.FootComment = from.HeadComment, from.LineComment, from.FootComment
 	return y
 }

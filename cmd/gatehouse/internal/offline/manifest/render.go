@@ -146,8 +146,8 @@ func writeFlow(b *strings.Builder, n *node, inside bool) {
 	}
 }
 
-// indented returns a value as JSON, on lines that begin with a prefix and are indented by a unit, or on one line without a unit.
-func indented(n *node, prefix, unit, newline string) []byte {
+// indentJSON returns a value as JSON, on lines that begin with a prefix and are indented by a unit, or on one line without a unit.
+func indentJSON(n *node, prefix, unit, newline string) []byte {
 	text := n.appendJSON(nil)
 	if unit == "" {
 		return text

@@ -220,7 +220,7 @@ func (s *splicer) removeFromBlock(n *node, kept []bool) error {
 	if first > 0 && !s.begins(entries[0]) {
 		// The first entry that is left moves to the dash, unless that would remove a comment.
 		until := 1
-		if s.commented(entries[:first+1]) {
+		if s.hasComment(entries[:first+1]) {
 			s.put(entries[0].from, entries[0].end(), nil)
 		} else {
 			until = first
@@ -238,8 +238,8 @@ func (s *splicer) removeFromBlock(n *node, kept []bool) error {
 	return nil
 }
 
-// commented reports whether there is a comment between any two of the entries.
-func (s *splicer) commented(entries []*entry) bool {
+// hasComment reports whether there is a comment between any two of the entries.
+func (s *splicer) hasComment(entries []*entry) bool {
 	for i := range len(entries) - 1 {
 		if bytes.IndexByte(s.data[entries[i].end():entries[i+1].from], '#') >= 0 {
 			return true

@@ -49,7 +49,7 @@ func (s *splicer) changeFlow(n *node, kept []bool) error {
 	first := slices.Index(kept, true)
 	s.put(entries[first].from, entries[first].from, []byte(front.String()))
 	if first > 0 {
-		if s.commented(entries[:first+1]) {
+		if s.hasComment(entries[:first+1]) {
 			return errReencode
 		}
 		s.put(entries[0].from, entries[first].from, nil)
@@ -58,7 +58,7 @@ func (s *splicer) changeFlow(n *node, kept []bool) error {
 		if kept[i] {
 			continue
 		}
-		if s.commented(entries[i-1 : i+1]) {
+		if s.hasComment(entries[i-1 : i+1]) {
 			return errReencode
 		}
 		s.put(entries[i-1].end(), entries[i].end(), nil)
@@ -74,7 +74,7 @@ func (s *splicer) refill(n *node) error {
 	if len(entries) > 0 {
 		edges = [][]byte{s.data[from:entries[0].from], s.data[entries[len(entries)-1].end():to]}
 	}
-	if slices.ContainsFunc(edges, func(edge []byte) bool { return bytes.IndexByte(edge, '#') >= 0 }) || s.commented(entries) {
+	if slices.ContainsFunc(edges, func(edge []byte) bool { return bytes.IndexByte(edge, '#') >= 0 }) || s.hasComment(entries) {
 		return errReencode
 	}
 	outer, unit := s.indent(n.at.content), s.unit()
@@ -103,7 +103,7 @@ func (s *splicer) refill(n *node) error {
 // separator returns the text between two entries in these brackets.
 func (s *splicer) separator(n *node) string {
 	entries := n.at.entries
-	if len(entries) > 1 && !s.commented(entries[:2]) {
+	if len(entries) > 1 && !s.hasComment(entries[:2]) {
 		return string(s.data[entries[0].end():entries[1].from])
 	}
 	if s.line(entries[0].from) > s.line(n.at.content) {
@@ -139,7 +139,7 @@ func (s *splicer) flowEntry(n *node, e *entry, prefix, unit string) string {
 // one line, as always in YAML.
 func (s *splicer) flowValue(n *node, prefix, unit string) string {
 	if s.json {
-		return string(indented(n, prefix, unit, s.newline))
+		return string(indentJSON(n, prefix, unit, s.newline))
 	}
 	var b strings.Builder
 	writeFlow(&b, n, true)

@@ -112,7 +112,7 @@ func (n *node) same(m *node) bool {
 		return false
 	}
 	b, err := rawjson.Value(m.appendJSON(nil)).Decode()
-	return err == nil && equal(a, b)
+	return err == nil && isEqual(a, b)
 }
 
 // appendJSON appends the value as JSON on one line.

@@ -46,7 +46,7 @@ func NewResources(crds []*unstructured.Unstructured) *Resources {
 			r.know(gvk, Resource{Name: plural(gvk.Kind), ClusterScoped: clusterScoped(gvk.GroupKind())})
 		}
 	}
-	for _, gvk := range added() {
+	for _, gvk := range addedKinds() {
 		r.know(gvk, Resource{Name: plural(gvk.Kind), ClusterScoped: true})
 	}
 	for _, crd := range crds {
@@ -58,8 +58,8 @@ func NewResources(crds []*unstructured.Unstructured) *Resources {
 	return r
 }
 
-// added returns the kinds of Kubernetes that are not in the scheme of its client.
-func added() []schema.GroupVersionKind {
+// addedKinds returns the kinds of Kubernetes that are not in the scheme of its client.
+func addedKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
 		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 		{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"},

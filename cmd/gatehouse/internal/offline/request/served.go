@@ -21,7 +21,7 @@ import (
 // differs from a known one in case or one character. A kind of an unknown group may be a custom resource, which is no error.
 func (r *Resources) Served(gvk schema.GroupVersionKind) error {
 	if _, known := r.kinds[gvk]; known {
-		return removed(gvk)
+		return removedError(gvk)
 	}
 	if slices.ContainsFunc(subresources(), func(s subresource) bool { return s.kind == gvk }) {
 		return nil
@@ -45,7 +45,7 @@ func (r *Resources) Served(gvk schema.GroupVersionKind) error {
 		}
 		return notKnown(gvk, hint)
 	default:
-		if at := slices.IndexFunc(names, func(name string) bool { return nearly(gvk.Kind, name) }); at >= 0 {
+		if at := slices.IndexFunc(names, func(name string) bool { return isNear(gvk.Kind, name) }); at >= 0 {
 			return notKnown(gvk, fmt.Sprintf("did you mean %q?", names[at]))
 		}
 		return nil
@@ -59,7 +59,7 @@ func (r *Resources) servedGroup(gvk schema.GroupVersionKind) error {
 		groups.Insert(known.Group)
 	}
 	for _, group := range sets.List(groups) {
-		if group != "" && nearly(gvk.Group, group) {
+		if group != "" && isNear(gvk.Group, group) {
 			return fmt.Errorf("group %.100q of apiVersion is not known (hint: did you mean %q?)", gvk.Group, group)
 		}
 	}
@@ -83,12 +83,12 @@ func notKnown(gvk schema.GroupVersionKind, hint string) error {
 
 // isAdded reports whether a group of Kubernetes is not in the scheme.
 func isAdded(group string) bool {
-	return slices.ContainsFunc(added(), func(gvk schema.GroupVersionKind) bool { return gvk.Group == group })
+	return slices.ContainsFunc(addedKinds(), func(gvk schema.GroupVersionKind) bool { return gvk.Group == group })
 }
 
 // isPreferred reports whether a version is preferred to another: a served one, of these a stable one, and of these the latest.
 func isPreferred(a, b schema.GroupVersionKind) bool {
-	if x, y := removed(a) == nil, removed(b) == nil; x != y {
+	if x, y := removedError(a) == nil, removedError(b) == nil; x != y {
 		return x
 	}
 	if x, y := len(a.Version), len(b.Version); x != y {
@@ -101,7 +101,7 @@ func isPreferred(a, b schema.GroupVersionKind) bool {
 func (r *Resources) elsewhere(kind string) string {
 	var found []string
 	for known, best := range r.preferred {
-		if known.Kind == kind && removed(best) == nil {
+		if known.Kind == kind && removedError(best) == nil {
 			found = append(found, best.GroupVersion().String())
 		}
 	}
@@ -111,8 +111,8 @@ func (r *Resources) elsewhere(kind string) string {
 	return found[0]
 }
 
-// removed returns an error if a version of a kind was removed from Kubernetes.
-func removed(gvk schema.GroupVersionKind) error {
+// removedError returns an error if a version of a kind was removed from Kubernetes.
+func removedError(gvk schema.GroupVersionKind) error {
 	object, err := scheme.Scheme.New(gvk)
 	if err != nil {
 		return nil //nolint:nilerr // a custom resource
@@ -135,9 +135,9 @@ func removed(gvk schema.GroupVersionKind) error {
 	return errors.New(text)
 }
 
-// nearly reports whether two words differ at most in case and one character that is added, missing, changed, or swapped with its neighbour.
+// isNear reports whether two words differ at most in case and one character that is added, missing, changed, or swapped with its neighbour.
 // Words of less than three characters must be equal.
-func nearly(a, b string) bool {
+func isNear(a, b string) bool {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	if a == b {
 		return true

@@ -50,16 +50,16 @@ func (a *About) Select(spec policy.Spec) policy.Spec {
 	if a == nil {
 		return spec
 	}
-	spec.Policies = kept(spec.Policies, func(p *policy.Policy) bool { return a.Policy(upstreamKind, p.Name) })
-	spec.Bindings = kept(spec.Bindings, func(b *policy.Binding) bool { return a.Policy(upstreamKind, b.Spec.PolicyName) })
-	spec.AdmissionPolicies = kept(spec.AdmissionPolicies, func(p *policy.AdmissionPolicy) bool { return a.Policy(ownKind, p.Name) })
-	spec.AdmissionPolicyBindings = kept(spec.AdmissionPolicyBindings, func(b *policy.AdmissionPolicyBinding) bool {
+	spec.Policies = filter(spec.Policies, func(p *policy.Policy) bool { return a.Policy(upstreamKind, p.Name) })
+	spec.Bindings = filter(spec.Bindings, func(b *policy.Binding) bool { return a.Policy(upstreamKind, b.Spec.PolicyName) })
+	spec.AdmissionPolicies = filter(spec.AdmissionPolicies, func(p *policy.AdmissionPolicy) bool { return a.Policy(ownKind, p.Name) })
+	spec.AdmissionPolicyBindings = filter(spec.AdmissionPolicyBindings, func(b *policy.AdmissionPolicyBinding) bool {
 		return a.Policy(ownKind, b.Spec.PolicyName)
 	})
 	return spec
 }
 
-// kept returns a copy of a list with the elements for which is returns true.
-func kept[T any](all []T, is func(*T) bool) []T {
+// filter returns a copy of a list with the elements for which is returns true.
+func filter[T any](all []T, is func(*T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !is(&one) })
 }

@@ -151,7 +151,7 @@ func compareLists(expected, got []string) []Line {
 
 // judgeViolations pairs expected violations with those of the outcome. Of the rest, those that are most alike are one difference.
 func judgeViolations(expected []v1alpha1.TestViolation, got []policy.Violation) []Difference {
-	pair := pairs(expected, got)
+	pair := matchViolations(expected, got)
 	var missing, over []int
 	for i := range expected {
 		if pair[i] < 0 {
@@ -163,25 +163,25 @@ func judgeViolations(expected []v1alpha1.TestViolation, got []policy.Violation) 
 			over = append(over, j)
 		}
 	}
-	near := nearMisses(expected, got, missing, over)
+	near := pairNearMisses(expected, got, missing, over)
 	var found []Difference
 	for _, i := range missing {
-		d := Difference{Field: fmt.Sprintf("violations[%d]", i), Problem: Missing, Lines: compared(&expected[i], nil)}
+		d := Difference{Field: fmt.Sprintf("violations[%d]", i), Problem: Missing, Lines: compareViolation(&expected[i], nil)}
 		if j, ok := near[i]; ok {
-			d.Problem, d.Lines = Different, compared(&expected[i], &got[j])
+			d.Problem, d.Lines = Different, compareViolation(&expected[i], &got[j])
 			over = slices.DeleteFunc(over, func(k int) bool { return k == j })
 		}
 		found = append(found, d)
 	}
 	for _, j := range over {
-		found = append(found, Difference{Field: "violations", Problem: Unexpected, Lines: compared(nil, &got[j])})
+		found = append(found, Difference{Field: "violations", Problem: Unexpected, Lines: compareViolation(nil, &got[j])})
 	}
 	return found
 }
 
-// pairs is a maximum matching of expected violations with those of the outcome: an entry that says little must not take the only
+// matchViolations returns a maximum matching of expected violations with those of the outcome: an entry that says little must not take the only
 // one that fits another entry. It returns the index of the other violation, or -1.
-func pairs(expected []v1alpha1.TestViolation, got []policy.Violation) []int {
+func matchViolations(expected []v1alpha1.TestViolation, got []policy.Violation) []int {
 	pair, taken := make([]int, len(expected)), make([]int, len(got))
 	for i := range pair {
 		pair[i] = -1
@@ -193,7 +193,7 @@ func pairs(expected []v1alpha1.TestViolation, got []policy.Violation) []int {
 	var find func(i int, tried []bool) bool
 	find = func(i int, tried []bool) bool {
 		for j := range got {
-			if tried[j] || !fits(&expected[i], &got[j]) {
+			if tried[j] || !isMatch(&expected[i], &got[j]) {
 				continue
 			}
 			tried[j] = true
@@ -210,9 +210,9 @@ func pairs(expected []v1alpha1.TestViolation, got []policy.Violation) []int {
 	return pair
 }
 
-// fits reports whether a violation is as expected in everything that is given.
-func fits(expected *v1alpha1.TestViolation, got *policy.Violation) bool {
-	for _, line := range compared(expected, got) {
+// isMatch reports whether a violation is as expected in everything that is given.
+func isMatch(expected *v1alpha1.TestViolation, got *policy.Violation) bool {
+	for _, line := range compareViolation(expected, got) {
 		if line.Expected != nil && !line.Same() {
 			return false
 		}
@@ -220,9 +220,9 @@ func fits(expected *v1alpha1.TestViolation, got *policy.Violation) bool {
 	return true
 }
 
-// nearMisses pairs expected violations with those of the outcome that are alike in something, the most alike first. It returns
+// pairNearMisses pairs expected violations with those of the outcome that are alike in something, the most alike first. It returns
 // the index of the one by that of the other.
-func nearMisses(expected []v1alpha1.TestViolation, got []policy.Violation, missing, over []int) map[int]int {
+func pairNearMisses(expected []v1alpha1.TestViolation, got []policy.Violation, missing, over []int) map[int]int {
 	type candidate struct{ i, j, alike int }
 	var all []candidate
 	for _, i := range missing {
@@ -247,7 +247,7 @@ func nearMisses(expected []v1alpha1.TestViolation, got []policy.Violation, missi
 func likeness(expected *v1alpha1.TestViolation, got *policy.Violation) int {
 	other := expected.Policy != nil && *expected.Policy != got.Policy
 	alike := 0
-	for _, line := range compared(expected, got) {
+	for _, line := range compareViolation(expected, got) {
 		switch {
 		case line.Expected == nil || line.Got == nil || *line.Expected == "" || other && line.Name != message:
 		case line.Same():
@@ -268,9 +268,9 @@ func sharesWords(a, b string) bool {
 // message is the name of that line of a comparison.
 const message = "message"
 
-// compared returns the fields of a violation, expected and got. Either may be nil. A field that is not expected is there for
+// compareViolation returns the fields of a violation, expected and got. Either may be nil. A field that is not expected is there for
 // information, if it is not empty.
-func compared(expected *v1alpha1.TestViolation, got *policy.Violation) []Line {
+func compareViolation(expected *v1alpha1.TestViolation, got *policy.Violation) []Line {
 	if expected == nil {
 		expected = &v1alpha1.TestViolation{}
 	}

@@ -85,7 +85,7 @@ func TestPairsAreAsManyAsPossible(t *testing.T) {
 		}
 		best := most(expected[1:], got)
 		for j := range got {
-			if fits(&expected[0], &got[j]) {
+			if isMatch(&expected[0], &got[j]) {
 				best = max(best, 1+most(expected[1:], slices.Delete(slices.Clone(got), j, j+1)))
 			}
 		}
@@ -107,15 +107,15 @@ func TestPairsAreAsManyAsPossible(t *testing.T) {
 				expected[i].Rule = &rule
 			}
 		}
-		pair := pairs(expected, got)
+		pair := matchViolations(expected, got)
 		n := 0
 		for i, j := range pair {
 			if j < 0 {
 				continue
 			}
 			n++
-			if !fits(&expected[i], &got[j]) || slices.Index(pair, j) != i {
-				t.Fatalf("pairs(%v, %v) = %v", text([]Difference{{Lines: compared(&expected[i], nil)}}), got, pair)
+			if !isMatch(&expected[i], &got[j]) || slices.Index(pair, j) != i {
+				t.Fatalf("pairs(%v, %v) = %v", text([]Difference{{Lines: compareViolation(&expected[i], nil)}}), got, pair)
 			}
 		}
 		if n != most(expected, got) {

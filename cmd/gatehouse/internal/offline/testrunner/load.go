@@ -29,14 +29,14 @@ func Load(paths []string) ([]*Case, diagnostic.List) {
 		l.found = append(l.found, found...)
 		before := l.tests
 		for _, d := range documents {
-			if !seen[absolute(d.File)] {
+			if !seen[absolutePath(d.File)] {
 				l.document(d.File, d.Source, d.Value, "")
 			} else {
 				l.tests++ // of a file that is named twice, and read once
 			}
 		}
 		for _, d := range documents {
-			seen[absolute(d.File)] = true
+			seen[absolutePath(d.File)] = true
 		}
 		if l.tests == before && len(found) == 0 {
 			l.found = append(l.found, diagnostic.Diagnostic{
@@ -49,8 +49,8 @@ func Load(paths []string) ([]*Case, diagnostic.List) {
 	return l.cases, l.found
 }
 
-// absolute returns the absolute path of a file.
-func absolute(path string) string {
+// absolutePath returns the absolute path of a file.
+func absolutePath(path string) string {
 	if whole, err := filepath.Abs(path); err == nil {
 		return whole
 	}
@@ -103,7 +103,7 @@ func (l *loader) document(file, source string, value any, kind string) {
 			of := ""
 			if given == testKind+"List" {
 				of = testKind
-				inherits(item, fields["apiVersion"])
+				inheritType(item, fields["apiVersion"])
 			}
 			l.document(file, fmt.Sprintf("%s%sitems[%d]", source, separator, i), item, of)
 		}
@@ -118,8 +118,8 @@ func (l *loader) document(file, source string, value any, kind string) {
 	d.read(fields)
 }
 
-// inherits gives an item of a TestList its apiVersion and kind.
-func inherits(item, apiVersion any) {
+// inheritType gives an item of a TestList its apiVersion and kind.
+func inheritType(item, apiVersion any) {
 	if fields, ok := item.(map[string]any); ok {
 		for name, value := range map[string]any{"apiVersion": apiVersion, "kind": testKind} {
 			if _, given := fields[name]; !given {
