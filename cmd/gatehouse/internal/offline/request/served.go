@@ -164,7 +164,7 @@ func (r *Resources) Named(text []byte) error {
 	metadata := o.value.Get("metadata")
 	given := make(map[string]string)
 	for _, field := range []string{"name", "generateName", "namespace"} {
-		switch value := metadata.Get(field); value.Kind() { //nolint:exhaustive // all others are errors
+		switch value := metadata.Get(field); value.Kind() {
 		case rawjson.Invalid, rawjson.Null:
 		case rawjson.String:
 			given[field] = value.Text()
