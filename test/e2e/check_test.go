@@ -33,7 +33,6 @@ func TestCheckSaysWhatTheServerSays(t *testing.T) {
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: fresh}\n",
 		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r}\nrules: []\n",
 	}
-	// Gatehouse takes it for one of those that are compared, but it is of this test alone.
 	w.write(t, "namespace-checked.yaml", map[string]any{
 		"apiVersion": "v1", "kind": "Namespace",
 		"metadata": map[string]any{"name": "checked", "labels": map[string]string{"compared": "true", "team": "blue"}},

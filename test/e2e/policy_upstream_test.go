@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,11 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 )
@@ -26,114 +22,107 @@ const (
 	sharedNamespace = "upstream-shared"
 )
 
-// compared is a request that is made in both namespaces.
-type compared struct {
-	name    string
-	refused bool
-	// user is who asks; nil is the administrator.
-	user *authenticationv1.UserInfo
-	ask  func(ctx context.Context, client kubernetes.Interface, namespace string) error
+// comparedRequest is a request that is made in both namespaces.
+type comparedRequest struct {
+	Name    string
+	Refused bool
+	// Prepare are the requests that create what this one needs.
+	Prepare []apiRequest
+	apiRequest
 }
 
-// answer is what a client learns, but for the namespace's name.
-func (c *compared) answer(t *testing.T, w *world, namespace string) (verdict, []string, error) {
+// verdict is what a client receives. The name of the namespace is replaced.
+type verdict struct {
+	refused bool
+	code    int32
+	reason  metav1.StatusReason
+	// message is about the first violation alone, as that of the API server itself.
+	message  string
+	warnings string
+}
+
+// decide makes the request in a namespace. It returns an error if the other side has refused the request.
+func (r *comparedRequest) decide(t *testing.T, w *world, namespace string) (verdict, error) {
 	t.Helper()
-	var given recorder
-	config := w.Config()
-	config.WarningHandlerWithContext = &given
-	if c.user != nil {
-		extra := map[string][]string{}
-		for key, values := range c.user.Extra {
-			extra[key] = values
-		}
-		config.Impersonate = rest.ImpersonationConfig{UserName: c.user.Username, UID: c.user.UID, Groups: c.user.Groups, Extra: extra}
-	}
-	client, err := kubernetes.NewForConfig(config)
-	must(t, err)
-	err = c.ask(t.Context(), client, namespace)
-	warnings := given.list()
-	for i := range warnings {
-		warnings[i] = strings.ReplaceAll(warnings[i], namespace, "NAMESPACE")
-	}
+	warnings, err := r.send(t, w, namespace, false)
 	slices.Sort(warnings)
+	v := verdict{warnings: strings.ReplaceAll(strings.Join(warnings, "\n"), namespace, "NAMESPACE")}
 	if err == nil {
-		return verdict{}, warnings, nil
+		return v, nil
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return verdict{}, nil, err
+		return v, err
 	}
 	s := status.Status()
 	at := strings.Index(s.Message, "ValidatingAdmissionPolicy '")
 	if at < 0 || strings.Contains(s.Message[:at], "admission webhook") != (namespace == ownNamespace) {
-		return verdict{}, nil, err
+		return v, err
 	}
 	message, _, _ := strings.Cut(s.Message[at:], "\n2. ")
-	return verdict{true, s.Code, s.Reason, strings.ReplaceAll(message, namespace, "NAMESPACE")}, warnings, nil
+	v.refused, v.code, v.reason, v.message = true, s.Code, s.Reason, strings.ReplaceAll(message, namespace, "NAMESPACE")
+	return v, nil
 }
 
-func (c *compared) run(t *testing.T, w *world) {
+func (r *comparedRequest) run(t *testing.T, w *world) {
+	for i := range r.Prepare {
+		for _, namespace := range []string{nativeNamespace, ownNamespace} {
+			_, err := r.Prepare[i].send(t, w, namespace, true)
+			must(t, err)
+		}
+	}
 	var native verdict
-	var nativeWarnings []string
-	// The API server takes up policies, and what users may do, a moment after they were created.
+	// The API server learns of policies and roles by watches.
 	support.Eventually(t, "the API server's verdict", func() error {
 		var err error
-		native, nativeWarnings, err = c.answer(t, w, nativeNamespace)
-		if err == nil && native.refused != c.refused {
-			err = fmt.Errorf("it is %+v, want refused %v", native, c.refused)
+		native, err = r.decide(t, w, nativeNamespace)
+		if err == nil && native.refused != r.Refused {
+			err = fmt.Errorf("it is %+v, want refused %v", native, r.Refused)
 		}
 		return err
 	})
-	own, ownWarnings, err := c.answer(t, w, ownNamespace)
+	own, err := r.decide(t, w, ownNamespace)
 	must(t, err)
 	if own != native {
 		t.Errorf("Gatehouse:\n %+v\nthe API server:\n %+v", own, native)
 	}
-	if !slices.Equal(ownWarnings, nativeWarnings) {
-		t.Errorf("Gatehouse warns:\n %q\nthe API server:\n %q", ownWarnings, nativeWarnings)
-	}
 }
 
 // The same documents give the same verdicts, first messages, warnings and audit annotations in the API server and in
-// Gatehouse, also where they look things up, fail, or are about what is no plain creation.
-func TestUpstreamSemantics(t *testing.T) {
+// Gatehouse.
+func TestUpstreamPolicies(t *testing.T) {
 	t.Parallel()
 	w := theWorld(t)
-	w.newNamespace(t, nativeNamespace, map[string]string{"upstream": "compared"})
-	w.newNamespace(t, ownNamespace, nil)
+	w.newNamespace(t, nativeNamespace, map[string]string{"upstream": "compared", "team": "blue"})
+	w.newNamespace(t, ownNamespace, map[string]string{"team": "blue"})
 	w.newNamespace(t, sharedNamespace, nil)
-	for _, namespace := range []string{nativeNamespace, ownNamespace} {
-		for _, name := range []string{"p", "stays"} {
-			_, err := w.Client().CoreV1().Pods(namespace).Create(t.Context(), pod(name), metav1.CreateOptions{})
+	var before []apiRequest
+	readTable(t, "upstream/before.yaml", &before)
+	for i := range before {
+		for _, namespace := range []string{nativeNamespace, ownNamespace} {
+			_, err := before[i].send(t, w, namespace, true)
 			must(t, err)
 		}
-		for _, name := range []string{"kept", "gone"} {
-			c := configMap(name, map[string]string{"upstream": "deleted"}, "keep="+map[string]string{"kept": "yes", "gone": "no"}[name])
-			_, err := w.Client().CoreV1().ConfigMaps(namespace).Create(t.Context(), c, metav1.CreateOptions{})
-			must(t, err)
-		}
-		_, err := w.Client().CoreV1().ConfigMaps(namespace).Create(t.Context(), configMap("stored", map[string]string{"upstream": "requests"}, "pass=yes"), metav1.CreateOptions{})
-		must(t, err)
-		_, err = w.Client().AutoscalingV1().HorizontalPodAutoscalers(namespace).Create(t.Context(), oldScaler("stored", "scalers", 60), metav1.CreateOptions{})
-		must(t, err)
 	}
-	must(t, w.apply(t.Context(), thingDefinition))
-	documents := upstreamDocuments()
-	must(t, w.apply(t.Context(), strings.ReplaceAll(upstreamObjects+documents, ownNamespace, nativeNamespace)))
-	w.servePolicies(t, "upstream", upstreamObjects+documents+upstreamNamespaces, "", ownNamespace)
+	must(t, w.apply(t.Context(), readDocuments(t, "upstream/definition.yaml")))
+	documents := readDocuments(t, "upstream/objects.yaml", "upstream/policies.yaml", "upstream/policies-usual.yaml")
+	must(t, w.apply(t.Context(), strings.ReplaceAll(documents, ownNamespace, nativeNamespace)))
+	w.servePolicies(t, "upstream", documents+"---\n"+readDocuments(t, "upstream/namespaces.yaml"), "", ownNamespace)
 	support.Eventually(t, "the registration", func() error {
 		_, err := w.Client().CoreV1().ConfigMaps(ownNamespace).Create(t.Context(), configMap("x", map[string]string{"upstream": "ceilings"}, "size=15"), dryRun)
 		return refusal(err, 422, "above the 10 of ceiling-a")
 	})
 
+	var requests []comparedRequest
+	readTable(t, "upstream/requests.yaml", &requests)
 	for _, refused := range []bool{true, false} {
-		// What is admitted comes second, when all policies are known to be in force.
+		// The admitted ones come second, when all policies are known to be in force.
 		t.Run(map[bool]string{true: "refused", false: "admitted"}[refused], func(t *testing.T) {
-			for _, c := range comparedRequests() {
-				if c.refused == refused {
-					t.Run(c.name, func(t *testing.T) {
+			for i := range requests {
+				if r := &requests[i]; r.Refused == refused {
+					t.Run(r.Name, func(t *testing.T) {
 						t.Parallel()
-						c.run(t, w)
+						r.run(t, w)
 					})
 				}
 			}

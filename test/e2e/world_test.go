@@ -128,7 +128,7 @@ func (w *world) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	directories := []string{"testdata/config", "testdata/differential"}
+	directories := []string{"testdata/config"}
 	for _, example := range exampleNames() {
 		directories = append(directories, filepath.Join(examples, example))
 	}
@@ -247,7 +247,7 @@ func (w *world) apiServerFlags(ctx context.Context) (func(version string) []stri
 	}, nil
 }
 
-// createNamespaces creates the namespaces that the documents tell of, but for those of the comparison.
+// createNamespaces creates the namespaces of the documents.
 func (w *world) createNamespaces(ctx context.Context) error {
 	files := []string{"testdata/config/namespaces.yaml", "testdata/config/sidecars.yaml"}
 	for _, example := range exampleNames() {
