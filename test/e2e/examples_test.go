@@ -204,7 +204,7 @@ func (w *world) sameOffline(t *testing.T, namespace string, review []byte) {
 	must(t, json.Unmarshal(patch, &offline))
 
 	support.Eventually(t, "the audit log", func() error {
-		annotations, err := w.audited("pods", namespace, "example")
+		annotations, err := w.audited("create", "pods", namespace, "example")
 		if err != nil {
 			return err
 		}

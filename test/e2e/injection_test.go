@@ -51,7 +51,7 @@ func TestInjection(t *testing.T) {
 			if test.namespace == "" {
 				test.namespace = "inject"
 			}
-			client, warnings := w.warned(t)
+			client, warnings := w.impersonating(t, nil)
 			pods := client.CoreV1().Pods(test.namespace)
 			_, err := pods.Create(t.Context(), test.pod, metav1.CreateOptions{})
 			if test.refused != "" {
@@ -212,7 +212,7 @@ func TestInjectionAmongOtherWebhooks(t *testing.T) {
 				return
 			}
 			support.Eventually(t, "the audit log", func() error {
-				annotations, err := w.audited("pods", "order", "after")
+				annotations, err := w.audited("create", "pods", "order", "after")
 				if err == nil && annotations["default.mutate.gatehouse.dev/profiles-again"] == "" {
 					err = fmt.Errorf("it tells nothing of a second call: %q", annotations)
 				}

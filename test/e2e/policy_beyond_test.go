@@ -1,14 +1,16 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 )
@@ -16,11 +18,11 @@ import (
 // beyondNamespace is where policies do what upstream's do not.
 const beyondNamespace = "beyond"
 
-// noted waits until the audit log has an annotation.
-func (w *world) noted(t *testing.T, verb, name, key string, fits func(value string) bool) {
+// auditNotes waits until the audit log has an annotation.
+func (w *world) auditNotes(t *testing.T, verb, name, key string, fits func(value string) bool) {
 	t.Helper()
 	support.Eventually(t, "the audit log", func() error {
-		annotations, err := w.auditedAs(verb, beyondNamespace, name)
+		annotations, err := w.audited(verb, "configmaps", beyondNamespace, name)
 		if err == nil && !fits(annotations[key]) {
 			err = fmt.Errorf("the annotations are %q", annotations)
 		}
@@ -30,33 +32,34 @@ func (w *world) noted(t *testing.T, verb, name, key string, fits func(value stri
 
 func is(want string) func(string) bool { return func(value string) bool { return value == want } }
 
-// admittedOrNot is "" for a request that was admitted, or failed for a reason that is not ours, and otherwise what is
-// behind the name of the webhook.
-func admittedOrNot(err error) string {
-	if err == nil {
-		return ""
-	}
-	_, text, _ := strings.Cut(err.Error(), byWebhook)
-	return text
-}
-
 // Policies of our own do on the real API server what upstream's do not.
 func TestBeyondUpstream(t *testing.T) {
 	t.Parallel()
 	w := theWorld(t)
 	w.newNamespace(t, beyondNamespace, nil)
-	must(t, w.apply(t.Context(), rolloutDefinition))
-	b := &beyond{client: w.Client()}
-	b.prepare(t)
-	b.policyServer = w.servePolicies(t, "beyond", beyondDocuments(), "", beyondNamespace)
+	must(t, w.apply(t.Context(), readDocuments(t, "beyond/definition.yaml")))
+	var before []apiRequest
+	readTable(t, "beyond/before.yaml", &before)
+	for i := range before {
+		_, err := before[i].send(t, w, beyondNamespace, true)
+		must(t, err)
+	}
+	documents := readDocuments(t, "beyond/documents.yaml") + verbosePolicy("chatty", "Warn, Audit") + verbosePolicy("verbose", "Deny")
+	b := &beyond{w.servePolicies(t, "beyond", documents, "", beyondNamespace)}
 	support.Eventually(t, "the registration", func() error {
-		return refusal(b.createConfigMap(configMap("x", map[string]string{"beyond": "quota"}, "a=1", "b=2"), dryRun), 422, "at most 1")
+		return refusal(b.create(t, "quota", "x", true, "a=1", "b=2"), 422, "at most 1")
 	})
 
+	var cases []policyCase
+	readTable(t, "beyond/requests.yaml", &cases)
+	for i := range cases {
+		t.Run(cases[i].Name, func(t *testing.T) {
+			t.Parallel()
+			cases[i].run(t, w, beyondNamespace)
+		})
+	}
 	for name, test := range map[string]func(*testing.T){
-		"templates": b.templates, "causes": b.causes, "existing": b.existing, "who may update": b.guarded, "deleting": b.deleting,
-		"exceptions": b.exceptions, "expiry": b.expiry, "ephemeral containers": b.ephemeral, "connections": b.connections,
-		"deletions": b.deletions, "subresources": b.subresources, "warnings": b.warnings, "long refusals": b.refusals,
+		"audit annotations": b.annotations, "deleting": b.deleting, "expiry": b.expiry, "warnings": b.warnings, "long refusals": b.refusals,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,40 +69,118 @@ func TestBeyondUpstream(t *testing.T) {
 }
 
 // beyond is what the parts of TestBeyondUpstream share.
-type beyond struct {
-	*policyServer
-	client kubernetes.Interface
-}
+type beyond struct{ *policyServer }
 
-// prepare creates what was there before the policies.
-func (b *beyond) prepare(t *testing.T) {
+// create creates a ConfigMap that one policy matches.
+func (b *beyond) create(t *testing.T, policy, name string, dry bool, data ...string) error {
 	t.Helper()
-	for _, c := range []*corev1.ConfigMap{
-		configMap("owned", map[string]string{"beyond": "owners", "tier": "1"}, "owner=eve", "a=1"),
-		configMap("owned-always", map[string]string{"beyond": "owners-always"}, "owner=eve"),
-		configMap("held", map[string]string{"beyond": "owners", "tier": "1"}, "owner=eve"),
-		configMap("held-always", map[string]string{"beyond": "owners-always"}, "owner=eve"),
-		configMap("guarded", map[string]string{"beyond": "guarded"}, "a=1"),
-		configMap("frozen", map[string]string{"beyond": "frozen"}, "a=1"),
-	} {
-		if strings.HasPrefix(c.Name, "held") {
-			c.Finalizers = []string{"beyond.example.com/hold"}
-		}
-		must(t, b.createConfigMap(c, metav1.CreateOptions{}))
+	options := metav1.CreateOptions{}
+	if dry {
+		options = dryRun
 	}
-	_, err := b.client.CoreV1().Pods(beyondNamespace).Create(t.Context(), pod("plain", labelled("beyond", "images")), metav1.CreateOptions{})
+	_, err := b.Client().CoreV1().ConfigMaps(beyondNamespace).Create(t.Context(), configMap(name, map[string]string{"beyond": policy}, data...), options)
+	return err
+}
+
+// update changes a stored ConfigMap.
+func (b *beyond) update(t *testing.T, name string, dry bool, edit func(*corev1.ConfigMap)) error {
+	t.Helper()
+	stored := b.Client().CoreV1().ConfigMaps(beyondNamespace)
+	c, err := stored.Get(t.Context(), name, metav1.GetOptions{})
 	must(t, err)
-	for _, name := range []string{"scaled", "bad-before"} {
-		d := b.deployment(name, "none")
-		if name == "bad-before" {
-			d.Spec.Template.Labels["beyond"], d.Spec.Template.Spec.Containers[0].Image = "images", "other.example/app:1"
-		}
-		_, err := b.client.AppsV1().Deployments(beyondNamespace).Create(t.Context(), d, metav1.CreateOptions{})
-		must(t, err)
+	edit(c)
+	options := metav1.UpdateOptions{}
+	if dry {
+		options.DryRun = dryRun.DryRun
+	}
+	_, err = stored.Update(t.Context(), c, options)
+	return err
+}
+
+// annotations in the audit log name exceptions, refusals and existing violations.
+func (b *beyond) annotations(t *testing.T) {
+	must(t, b.create(t, "quota", "legacy-real", false, "a=1", "b=2"))
+	b.auditNotes(t, "create", "legacy-real", failing+"excepted-by", is("gatehouse-system/quota-legacy:quota/validations[0]"))
+	if err := refusal(b.create(t, "quota", "new-real", false, "a=1", "secret=2"), 422, "2 violations"); err != nil {
+		t.Error(err)
+	}
+	b.auditNotes(t, "create", "new-real", failing+"denied-by", is("quota"))
+	must(t, b.update(t, "owned", false, func(c *corev1.ConfigMap) { c.Labels["note"] = "harmless" }))
+	b.auditNotes(t, "update", "owned", failing+"existing-violations", is("owners/validations[0]"))
+	log, err := os.ReadFile(b.server.Log())
+	must(t, err)
+	if !strings.Contains(string(log), `exceptions in \"beyond\" do nothing`) {
+		t.Error("the log does not say that an exception does nothing")
 	}
 }
 
-func (b *beyond) createConfigMap(c *corev1.ConfigMap, options metav1.CreateOptions) error {
-	_, err := b.client.CoreV1().ConfigMaps(beyondNamespace).Create(context.Background(), c, options)
-	return err
+// expiry ends an exception at its second.
+func (b *beyond) expiry(t *testing.T) {
+	create := func() error { return b.create(t, "quota", "expiring-1", true, "a=1", "b=2") }
+	if err := refusal(create(), 422, "at most 1"); err != nil {
+		t.Fatal(err)
+	}
+	// A busy machine may take longer than that to read the exception: then another one lasts longer.
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for lasts := 3 * time.Second; lasts < deadline; lasts *= 2 {
+		expires := time.Now().Add(lasts).Truncate(time.Second)
+		must(t, os.WriteFile(filepath.Join(b.config, "expiring.yaml"), fmt.Appendf(nil, `
+apiVersion: gatehouse.dev/v1alpha1
+kind: PolicyException
+metadata: {name: expiring, namespace: gatehouse-system}
+spec: {policies: [{name: quota}], match: {names: ["expiring-*"]}, reason: for a test, expiresAt: %q}
+`, expires.UTC().Format(time.RFC3339)), 0o600))
+		active := false
+		for {
+			asked := time.Now()
+			err := create()
+			answered := time.Now()
+			switch {
+			case err == nil && !asked.Before(expires):
+				t.Fatalf("asked %s after its expiry the exception is active", asked.Sub(expires))
+			case err != nil && active && answered.Before(expires):
+				t.Fatalf("%s before its expiry the exception is not active any more: %v", expires.Sub(answered), err)
+			case err != nil && refusal(err, 422, "at most 1") != nil:
+				t.Fatal(err)
+			}
+			active = active || err == nil
+			if !asked.Before(expires) {
+				break
+			}
+			<-tick.C // others want the processor, too
+		}
+		if active {
+			return
+		}
+	}
+	t.Fatal("the exception has never been active")
+}
+
+// deleting an object that violates rules goes on to its end.
+func (b *beyond) deleting(t *testing.T) {
+	stored := b.Client().CoreV1().ConfigMaps(beyondNamespace)
+	untier := func(c *corev1.ConfigMap) { delete(c.Labels, "tier") }
+	release := func(c *corev1.ConfigMap) { c.Finalizers = nil }
+	if err := refusal(b.update(t, "held", true, untier), 422, "no tier"); err != nil {
+		t.Errorf("before the deletion: %v", err)
+	}
+	for _, name := range []string{"held", "held-always"} {
+		must(t, stored.Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+	if err := refusal(b.update(t, "held", true, untier), 422, "no tier"); err != nil {
+		t.Errorf("labels of what is being deleted: %v", err)
+	}
+	if err := refusal(b.update(t, "held", true, func(c *corev1.ConfigMap) { c.Data["owner"] = "mallory" }), 422, "not an owner: mallory"); err != nil {
+		t.Errorf("data of what is being deleted: %v", err)
+	}
+	if err := refusal(b.update(t, "held-always", false, release), 422, "never an owner: eve"); err != nil {
+		t.Errorf("the finalizer, where all violations count: %v", err)
+	}
+	must(t, b.update(t, "held", false, release))
+	_, err := stored.Get(t.Context(), "held", metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+	must(t, b.update(t, "held-always", false, func(c *corev1.ConfigMap) { c.Data["owner"], c.Finalizers = "ann", nil }))
 }

@@ -1,10 +1,7 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +10,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
@@ -102,30 +98,4 @@ func (w *world) servePolicies(t *testing.T, name, documents, registered string, 
 		t.Fatalf("there is no registration in\n%s", output)
 	}
 	return p
-}
-
-// auditedAs returns the annotations of the audit log's last event of that kind about a ConfigMap, not in a dry run.
-func (w *world) auditedAs(verb, namespace, name string) (map[string]string, error) {
-	log, err := os.ReadFile(w.audit)
-	if err != nil {
-		return nil, err
-	}
-	var found map[string]string
-	for line := range bytes.Lines(log) {
-		if !bytes.Contains(line, []byte(`"name":"`+name+`"`)) || !bytes.HasSuffix(line, []byte("\n")) || bytes.Contains(line, []byte("dryRun=")) {
-			continue
-		}
-		var event auditv1.Event
-		err := json.Unmarshal(line, &event)
-		if err != nil {
-			return nil, fmt.Errorf("the audit log: %w", err)
-		}
-		if about := event.ObjectRef; about != nil && event.Verb == verb && about.Resource == "configmaps" && about.Namespace == namespace && about.Name == name {
-			found = event.Annotations
-		}
-	}
-	if found == nil {
-		return nil, fmt.Errorf("the audit log holds no %s of configmaps %s/%s", verb, namespace, name)
-	}
-	return found, nil
 }

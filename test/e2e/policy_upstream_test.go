@@ -140,8 +140,8 @@ func compareNotes(t *testing.T, w *world) {
 	var native, own map[string]string
 	support.Eventually(t, "the audit log", func() error {
 		var nativeErr, ownErr error
-		native, nativeErr = w.auditedAs("create", nativeNamespace, "noted")
-		own, ownErr = w.auditedAs("create", ownNamespace, "noted")
+		native, nativeErr = w.audited("create", "configmaps", nativeNamespace, "noted")
+		own, ownErr = w.audited("create", "configmaps", ownNamespace, "noted")
 		return errors.Join(nativeErr, ownErr)
 	})
 	for _, key := range []string{"size", "ceiling", "blank"} {

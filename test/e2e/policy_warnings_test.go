@@ -15,6 +15,29 @@ const (
 	printed  = `a b [31mc d e f "g" \h`
 )
 
+// verboseRules is how many rules a verbose policy has.
+const verboseRules = 30
+
+// verbosePolicy is a policy with many rules that each take their message from the object.
+func verbosePolicy(name, actions string) string {
+	text := fmt.Sprintf(`---
+apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionPolicy
+metadata: {name: %s}
+spec:
+  validationActions: [%s]
+  matchConstraints:
+    objectSelector: {matchLabels: {beyond: %[1]s}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+  auditAnnotations: [{key: size, valueExpression: string(object.data.size())}]
+  validations:
+`, name, actions)
+	for i := range verboseRules {
+		text += fmt.Sprintf("  - {expression: \"!('w%02[1]d' in object.data)\", messageExpression: string(object.data.w%02[1]d)}\n", i)
+	}
+	return text
+}
+
 // talk is the data of a ConfigMap by which a policy says n things, and these with what stands before each.
 func talk(prefix string, n, size int) (data, said []string) {
 	for i := range n {
@@ -28,14 +51,15 @@ func talk(prefix string, n, size int) (data, said []string) {
 func (b *beyond) refusals(t *testing.T) {
 	const prefix = "AdmissionPolicy 'verbose' denied request: "
 	refused := func(data ...string) string {
-		return admittedOrNot(b.createConfigMap(configMap("x", map[string]string{"beyond": "verbose"}, data...), dryRun))
+		_, text, _ := strings.Cut(b.create(t, "verbose", "x", true, data...).Error(), byWebhook)
+		return text
 	}
 	if got := refused("w00=" + controls); got != prefix+printed {
 		t.Errorf("got %q", got)
 	}
-	data, said := talk(prefix, talkingRules, 300)
+	data, said := talk(prefix, verboseRules, 300)
 	lines := strings.Split(refused(data...), "\n")
-	if want := fmt.Sprintf("%d violations:", talkingRules); lines[0] != want || len(lines) < 5 {
+	if want := fmt.Sprintf("%d violations:", verboseRules); lines[0] != want || len(lines) < 5 {
 		t.Fatalf("got %q, want %q", lines, want)
 	}
 	shown := lines[1 : len(lines)-1]
@@ -44,7 +68,7 @@ func (b *beyond) refusals(t *testing.T) {
 			t.Errorf("line %d is %q", i, line)
 		}
 	}
-	if last, want := lines[len(lines)-1], fmt.Sprintf("… and %d more", talkingRules-len(shown)); last != want {
+	if last, want := lines[len(lines)-1], fmt.Sprintf("… and %d more", verboseRules-len(shown)); last != want {
 		t.Errorf("got %q, want %q", last, want)
 	}
 }
@@ -55,7 +79,7 @@ func (b *beyond) warnings(t *testing.T) {
 	const prefix = "Validation failed for AdmissionPolicy 'chatty': "
 	short, shortWarnings := talk(prefix, 10, 100)
 	long, longWarnings := talk(prefix, 4, 2000)
-	many, manyWarnings := talk(prefix, talkingRules, 300)
+	many, manyWarnings := talk(prefix, verboseRules, 300)
 	for _, c := range []struct {
 		name string
 		data []string
@@ -68,15 +92,15 @@ func (b *beyond) warnings(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			client, warnings := b.warned(t)
+			client, warnings := b.impersonating(t, nil)
 			_, err := client.CoreV1().ConfigMaps(beyondNamespace).Create(t.Context(), configMap("warned-"+c.name, map[string]string{"beyond": "chatty"}, c.data...), metav1.CreateOptions{})
 			must(t, err)
 			err = sayAll(warnings(), c.want)
 			if err != nil {
 				t.Error(err)
 			}
-			b.noted(t, "create", "warned-"+c.name, failing+"chatty_size", is(fmt.Sprint(len(c.data))))
-			b.noted(t, "create", "warned-"+c.name, failing+"validation_failure", func(value string) bool {
+			b.auditNotes(t, "create", "warned-"+c.name, failing+"chatty_size", is(fmt.Sprint(len(c.data))))
+			b.auditNotes(t, "create", "warned-"+c.name, failing+"validation_failure", func(value string) bool {
 				return value != "" && utf8.ValidString(value)
 			})
 		})

@@ -141,7 +141,7 @@ func TestJobs(t *testing.T) {
 
 // auditedReasons wants reasons in the audit log's event about the creation of a pod.
 func (w *world) auditedReasons(namespace, name string, want ...string) error {
-	annotations, err := w.audited("pods", namespace, name)
+	annotations, err := w.audited("create", "pods", namespace, name)
 	if err != nil {
 		return err
 	}
@@ -261,7 +261,7 @@ func TestEveryReason(t *testing.T) {
 		}
 		t.Run(test.namespace+"/"+test.name, func(t *testing.T) {
 			t.Parallel()
-			client, warnings := w.warned(t)
+			client, warnings := w.impersonating(t, nil)
 			_, err := client.CoreV1().Pods(test.namespace).Create(t.Context(), pod(test.name, test.edits...), metav1.CreateOptions{})
 			if test.refused != "" {
 				err = refusal(err, 422, test.refused, `.mutate.gatehouse.dev" denied the request`)
