@@ -91,15 +91,8 @@ func (e *example) template(t *testing.T) corev1.PodTemplateSpec {
 }
 
 func (e *example) check(p *corev1.Pod) error {
-	if got := names(p); !slices.Equal(got, e.init) {
-		return fmt.Errorf("%s has the init containers %q, want %q", p.Name, got, e.init)
-	}
-	var containers []string
-	for i := range p.Spec.Containers {
-		containers = append(containers, p.Spec.Containers[i].Name)
-	}
-	if !slices.Equal(containers, e.containers) {
-		return fmt.Errorf("%s has the containers %q, want %q", p.Name, containers, e.containers)
+	if init, containers := names(p.Spec.InitContainers), names(p.Spec.Containers); !slices.Equal(init, e.init) || !slices.Equal(containers, e.containers) {
+		return fmt.Errorf("%s has the containers %q and %q, want %q and %q", p.Name, init, containers, e.init, e.containers)
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -317,83 +310,4 @@ func restricted(p *corev1.Pod) *corev1.Pod {
 		AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 	return p
-}
-
-// What the examples' comments promise of other pods than those that they show.
-func TestPodsOfSidecarExamples(t *testing.T) {
-	t.Parallel()
-	w := theWorld(t)
-	env := func(name, value string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: name, Value: value}}
-		}
-	}
-	for _, test := range []struct {
-		name, namespace string
-		edits           []func(*corev1.Pod)
-		// says and lacks are about the text of the pod, refused is what a refusal says.
-		says, lacks, refused string
-	}{
-		{
-			name: "more memory, same processor time", namespace: "orders", edits: []func(*corev1.Pod){annotated("mesh-proxy.sidecar.gatehouse.dev/memory", "256Mi")},
-			says: `"limits":{"memory":"256Mi"},"requests":{"cpu":"100m","memory":"256Mi"}`, lacks: "--outbound-ports-to-ignore",
-		},
-		{
-			name: "the pod's list instead of the namespace's", namespace: "orders", edits: []func(*corev1.Pod){annotated("mesh-proxy.sidecar.gatehouse.dev/excludeInboundPorts", "9200")},
-			says: `"--inbound-ports-to-ignore=9200"`, lacks: "9100",
-		},
-		{
-			name: "too much", namespace: "orders", edits: []func(*corev1.Pod){annotated("mesh-proxy.sidecar.gatehouse.dev/cpu", "3")},
-			refused: `metadata.annotations[mesh-proxy.sidecar.gatehouse.dev/cpu]: "3" is not allowed: allowed is a quantity such as 100m or 64Mi, from 10m to 2`,
-		},
-		{
-			name: "a flag smuggled in", namespace: "orders", edits: []func(*corev1.Pod){annotated("mesh-proxy.sidecar.gatehouse.dev/excludeInboundPorts", "1,2 --simulate")},
-			refused: `each of 1 to 1024 characters that matches "[1-9][0-9]{0,4}"`,
-		},
-		{
-			name: "the proxy's port", namespace: "orders", edits: []func(*corev1.Pod){func(p *corev1.Pod) {
-				p.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 15006}}
-			}}, refused: `spec.containers[0].ports[0].containerPort: containerPort 15006/TCP is declared by container "mesh-proxy" of sidecar profile "mesh-proxy" too`,
-		},
-		{
-			name: "the proxy's user", namespace: "orders", edits: []func(*corev1.Pod){func(p *corev1.Pod) {
-				p.Spec.SecurityContext.RunAsUser = new(int64(1337))
-			}}, refused: `spec.securityContext.runAsUser: container "app" runs as user 1337, which container "mesh-proxy" of sidecar profile "mesh-proxy" needs for itself`,
-		},
-		{name: "nobody asks for secrets", namespace: "payments", says: `"name":"app"`, lacks: "secrets-agent"},
-		{name: "secrets of the usual ConfigMap", namespace: "payments", edits: []func(*corev1.Pod){asking}, says: `"configMap":{"name":"secrets-agent",`},
-		{
-			name: "a variable of its own", namespace: "catalogue", edits: []func(*corev1.Pod){env("OTEL_SERVICE_NAME", "mine")},
-			says: `{"name":"OTEL_SERVICE_NAME","value":"mine"},{"name":"OTEL_EXPORTER_OTLP_ENDPOINT"`, lacks: `"value":"catalogue"`,
-		},
-		{name: "the usual label", namespace: "catalogue", edits: []func(*corev1.Pod){labelled("app", "usual")}, says: `{"name":"OTEL_SERVICE_NAME","value":"usual"}`},
-		{name: "no label", namespace: "catalogue", says: `{"name":"OTEL_SERVICE_NAME","value":"catalogue"}`},
-		{
-			name: "what ends", namespace: "catalogue", edits: []func(*corev1.Pod){func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }},
-			says: `"name":"app"`, lacks: "otel",
-		},
-		{
-			name: "the pod's word instead of the preset's", namespace: "shipping", edits: []func(*corev1.Pod){annotated("mesh-preset.sidecar.gatehouse.dev/logLevel", "debug")},
-			says: `"--log-level=debug","--drain-time-s=20"`,
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			created, err := w.Client().CoreV1().Pods(test.namespace).Create(t.Context(), pod("tried", append([]func(*corev1.Pod){func(p *corev1.Pod) { restricted(p) }}, test.edits...)...), dryRun)
-			if test.refused != "" {
-				err = refusal(err, 422, test.refused)
-				if err != nil {
-					t.Error(err)
-				}
-				return
-			}
-			must(t, err)
-			created.ManagedFields = nil
-			text, err := json.Marshal(created)
-			must(t, err)
-			if !strings.Contains(string(text), test.says) || test.lacks != "" && strings.Contains(string(text), test.lacks) {
-				t.Errorf("want %s and not %s in %s", test.says, test.lacks, text)
-			}
-		})
-	}
 }

@@ -70,7 +70,9 @@ func (w *world) addWebhook(t *testing.T, name, namespace string, pods metav1.Lab
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: name + ".example.com", ClientConfig: client, AdmissionReviewVersions: []string{"v1"},
-			SideEffects:        new(admissionregistrationv1.SideEffectClassNone),
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+			// The API server learns by a watch that the webhook is gone.
+			FailurePolicy:      new(admissionregistrationv1.Ignore),
 			ReinvocationPolicy: new(admissionregistrationv1.IfNeededReinvocationPolicy),
 			NamespaceSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 			ObjectSelector:     &pods,
