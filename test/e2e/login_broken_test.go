@@ -45,25 +45,12 @@ func TestBrokenLoginConfigurationIsNotUsed(t *testing.T) {
 		document   any
 		says       []string
 	}{
-		{"an issuer without audiences", "issuers.yaml", with(func(j *apiserverv1.JWTAuthenticator) { j.Issuer.Audiences = nil }), []string{"jwt[0].issuer.audiences"}},
-		{"an issuer without TLS", "issuers.yaml", with(func(j *apiserverv1.JWTAuthenticator) { j.Issuer.URL = "http://dex.example.org" }), []string{"jwt[0].issuer.url", "https"}},
 		{"an expression that does not compile", "issuers.yaml", with(func(j *apiserverv1.JWTAuthenticator) { j.ClaimMappings.Username.Expression = "claims.(" }), []string{"jwt[0].claimMappings.username.expression"}},
-		{"an authority that is none", "issuers.yaml", with(func(j *apiserverv1.JWTAuthenticator) { j.Issuer.CertificateAuthority = "x" }), []string{"jwt[0].issuer.certificateAuthority"}},
 		{"a login key that is not there", "configuration.yaml", func() any {
 			changed := configuration
 			changed.Login = &v1alpha1.LoginConfiguration{Keys: []v1alpha1.LoginKey{{Name: "gone", File: s.private + "/gone.key"}}}
 			return ours(changed)
 		}(), []string{"login.keys[0]", "gone.key"}},
-		{"no login key", "configuration.yaml", func() any {
-			changed := configuration
-			changed.Login = &v1alpha1.LoginConfiguration{Keys: []v1alpha1.LoginKey{}}
-			return ours(changed)
-		}(), []string{"login.keys"}},
-		{"a directory and no login", "configuration.yaml", func() any {
-			changed := configuration
-			changed.Login = nil
-			return ours(changed)
-		}(), []string{"login"}},
 		{"a filter that is none", "configuration.yaml", func() any {
 			changed := configuration
 			changed.Directories = []v1alpha1.Directory{configuration.Directories[0]}
@@ -71,8 +58,6 @@ func TestBrokenLoginConfigurationIsNotUsed(t *testing.T) {
 			return ours(changed)
 		}(), []string{"directories[0].userSearch.filter"}},
 		{"a prefix that nobody of the directory has", "configuration.yaml", guard(v1alpha1.RequiredPrefix{Source: "ldap", Username: "corp:"}), []string{"guard.prefixes[0].username", "corp:"}},
-		{"a prefix that no group of the issuer has", "configuration.yaml", guard(v1alpha1.RequiredPrefix{Source: issuer.Issuer(), Groups: "corp:"}), []string{"guard.prefixes[0].groups", "corp:"}},
-		{"prefixes for nobody", "configuration.yaml", guard(v1alpha1.RequiredPrefix{Source: "lpad", Username: "corp:"}), []string{"guard.prefixes[0].source", "ldap"}},
 		{"a field that there is not", "configuration.yaml", map[string]any{
 			"apiVersion": "gatehouse.dev/v1alpha1", "kind": "AuthenticationConfiguration", "directoriess": []any{},
 		}, []string{"directoriess", `"directories"`}},

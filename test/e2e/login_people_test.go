@@ -38,7 +38,6 @@ func TestLogins(t *testing.T) {
 		{"JWT", p.testJWT},
 		{"directory", p.testDirectory},
 		{"commands", p.testCommands},
-		{"the API server's own client", p.testClient},
 	}...) {
 		t.Run(about.name, func(t *testing.T) {
 			t.Parallel()
