@@ -17,11 +17,13 @@ import (
 	"time"
 
 	"github.com/cert-manager/cert-manager/pkg/client/clientset/versioned"
-	"k8s.io/client-go/dynamic"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
+
+const fieldManager = "gatehouse-test"
 
 // Namespace is where cert-manager would be installed: Secrets that a ClusterIssuer names are there.
 const Namespace = "cert-manager"
@@ -78,21 +80,20 @@ func (m *CertManager) start(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	config := m.cluster.Config()
-	m.client, err = versioned.NewForConfig(config)
+	m.client, err = versioned.NewForConfig(m.cluster.Config())
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	anything, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
+	for _, args := range [][]string{
+		{"apply", "--server-side", "--filename", filepath.Join(programs, "crds")}, {"wait", "--for=condition=Established", "crd", "--all"},
+	} {
+		output, err := m.cluster.Kubectl(ctx, args...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("install the definitions: %w: %s", err, output)
+		}
 	}
-	err = install(ctx, anything, filepath.Join(programs, "crds"))
-	if err != nil {
-		return err
-	}
-	err = m.createNamespace(ctx)
-	if err != nil {
+	err = m.cluster.CreateNamespace(ctx, Namespace, nil)
+	if err != nil && !apierrors.IsAlreadyExists(err) { // an earlier start may have created it
 		return err
 	}
 

@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,20 +33,16 @@ import (
 
 // Options say how a control plane differs from the default one. The zero value is the default one.
 type Options struct {
-	// APIServerFlags are laid over the default flags: "--name=value" or "--name" replaces the default of that name,
-	// "--name-" takes it away. A flag may be given several times.
+	// APIServerFlags are laid over the default flags: "--name=value" or "--name" replaces the default of that name. A flag
+	// may be given several times.
 	APIServerFlags []string
 	// ControllerManager starts kube-controller-manager too. Without it nothing happens to objects behind the test's
 	// back, but ReplicaSets make no pods and a deleted namespace stays.
 	ControllerManager bool
 	// ControllerManagerFlags work like APIServerFlags.
 	ControllerManagerFlags []string
-	// Assets is the directory with the programs. Empty means what [Assets] finds.
-	Assets string
 	// Dir receives data, logs and certificates and is kept. Empty means a temporary directory that Stop removes.
 	Dir string
-	// Authority signs the API server's certificate and every client's. Nil means a new one.
-	Authority *Authority
 	// Join makes another API server on the etcd of a running cluster, with its authority and service account key. It
 	// must be stopped before that cluster.
 	Join *Cluster
@@ -55,15 +52,16 @@ type Options struct {
 
 // Cluster is a running control plane.
 type Cluster struct {
-	assets    string
-	dir       string
-	temporary *temporary
+	assets string
+	dir    string
+	// temporary reports whether Stop removes the directory.
+	temporary bool
 	log       io.Writer
 
 	authority   *Authority
 	accountKey  *ecdsa.PrivateKey
 	etcdAddress string
-	port        *port
+	address     netip.AddrPort // of the API server
 	config      *rest.Config
 	client      kubernetes.Interface
 
@@ -73,6 +71,11 @@ type Cluster struct {
 }
 
 const (
+	etcdProgram              = "etcd"
+	apiServerProgram         = "kube-apiserver"
+	controllerManagerProgram = "kube-controller-manager"
+	kubectlProgram           = "kubectl"
+
 	// startTimeout is thirty times what a start takes on a busy machine with two cores: some start at the same time.
 	startTimeout = 3 * time.Minute
 	// askTimeout bounds one question to a program that is starting, or hangs.
@@ -135,28 +138,18 @@ func (c *Cluster) start(ctx context.Context, options Options) error {
 
 // prepare finds the programs, a directory and the keys.
 func (c *Cluster) prepare(options Options) error {
-	c.assets = options.Assets
 	var err error
-	if c.assets == "" {
-		c.assets, err = Assets()
-		if err != nil {
-			return err
-		}
+	c.assets, err = Assets()
+	if err != nil {
+		return err
 	}
-	if options.ControllerManager {
-		err = checkProgram(c.assets, controllerManagerProgram, "run 'make controlplane'")
-		if err != nil {
-			return err
-		}
-	}
-
 	c.dir = options.Dir
 	if c.dir == "" {
-		c.temporary, err = newTemporary()
+		c.dir, err = os.MkdirTemp("", "gatehouse-cluster-*")
 		if err != nil {
-			return err
+			return fmt.Errorf("make a directory for the control plane: %w", err)
 		}
-		c.dir = c.temporary.path
+		c.temporary = true
 	}
 	c.dir, err = filepath.Abs(c.dir)
 	if err != nil {
@@ -176,12 +169,9 @@ func (c *Cluster) prepare(options Options) error {
 		return fmt.Errorf("%s is longer than the %d bytes that a socket's path may have; hint: set a shorter Dir or TMPDIR",
 			c.etcdAddress, socketPathLimit)
 	}
-	c.authority = options.Authority
-	if c.authority == nil {
-		c.authority, err = NewAuthority("kubernetes")
-		if err != nil {
-			return err
-		}
+	c.authority, err = NewAuthority("kubernetes")
+	if err != nil {
+		return err
 	}
 	c.accountKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -220,14 +210,15 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 }
 
 func (c *Cluster) startAPIServer(ctx context.Context, flags []string) error {
-	address, err := netip.ParseAddr(ListenAddress())
-	if err != nil {
-		return fmt.Errorf("choose the API server's address: %w", err)
-	}
-	c.port, err = reservePort(address)
+	free, err := UnusedAddress(ListenAddress())
 	if err != nil {
 		return err
 	}
+	c.address, err = netip.ParseAddrPort(free)
+	if err != nil {
+		return fmt.Errorf("choose the API server's address: %w", err)
+	}
+	address := c.address.Addr()
 	c.config, err = c.ConfigFor(adminUser, adminGroup)
 	if err != nil {
 		return err
@@ -244,8 +235,7 @@ func (c *Cluster) startAPIServer(ctx context.Context, flags []string) error {
 	defaults := []string{
 		"--bind-address=" + address.String(),
 		"--advertise-address=" + address.String(),
-		fmt.Sprintf("--secure-port=%d", c.port.address.Port()),
-		sharePort,
+		fmt.Sprintf("--secure-port=%d", c.address.Port()),
 		"--cert-dir=" + c.dir,
 		"--tls-cert-file=" + c.path("apiserver.crt"),
 		"--tls-private-key-file=" + c.path("apiserver.key"),
@@ -266,23 +256,19 @@ func (c *Cluster) startAPIServer(ctx context.Context, flags []string) error {
 		// An EndpointSlice must not hold a loopback address, so the Service "kubernetes" goes without.
 		defaults = append(defaults, "--endpoint-reconciler-type=none")
 	}
-	args, err := mergeFlags(defaults, flags)
-	if err != nil {
-		return err
-	}
 	client, err := rest.HTTPClientFor(c.config)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	client.Timeout = askTimeout
-	c.apiServer = c.process(apiServerProgram, args, func(ctx context.Context) error {
+	c.apiServer = c.process(apiServerProgram, mergeFlags(defaults, flags), func(ctx context.Context) error {
 		return ask(ctx, client, c.config.Host+"/readyz")
 	})
 	return c.startProcess(ctx, c.apiServer)
 }
 
 func (c *Cluster) writeAPIServerFiles() error {
-	host := c.port.address.Addr().String()
+	host := c.address.Addr().String()
 	certPEM, keyPEM, err := c.authority.Serve(host, "127.0.0.1", "localhost", firstServiceIP, ServiceAddress,
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 	if err != nil {
@@ -332,7 +318,7 @@ func (c *Cluster) startControllerManager(ctx context.Context, flags []string) er
 	if err != nil {
 		return err
 	}
-	args, err := mergeFlags([]string{
+	args := mergeFlags([]string{
 		"--kubeconfig=" + kubeconfig,
 		"--leader-elect=false",
 		"--secure-port=0",
@@ -345,9 +331,6 @@ func (c *Cluster) startControllerManager(ctx context.Context, flags []string) er
 		"--kube-api-qps=1000",
 		"--kube-api-burst=1000",
 	}, flags)
-	if err != nil {
-		return err
-	}
 	c.controllerManager = c.process(controllerManagerProgram, args, func(ctx context.Context) error {
 		// It serves no readiness here. That it does its work is the better sign anyway.
 		return c.namespaceIsComplete(ctx, "default")
@@ -399,7 +382,7 @@ func ask(ctx context.Context, client *http.Client, url string) error {
 func (c *Cluster) Stop() error {
 	// An API server takes a second to say goodbye. Where nothing of it is kept, that is a second for nothing.
 	end := (*Process).Stop
-	if c.temporary != nil {
+	if c.temporary {
 		end = (*Process).Kill
 	}
 	var errs []error
@@ -408,13 +391,8 @@ func (c *Cluster) Stop() error {
 			errs = append(errs, end(process))
 		}
 	}
-	if c.port != nil {
-		c.port.release()
-		c.port = nil
-	}
-	if c.temporary != nil {
-		errs = append(errs, c.temporary.remove())
-		c.temporary = nil
+	if c.temporary {
+		errs = append(errs, os.RemoveAll(c.dir))
 	}
 	return errors.Join(errs...)
 }
@@ -432,7 +410,7 @@ func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error)
 		return nil, err
 	}
 	return &rest.Config{
-		Host: "https://" + c.port.address.String(),
+		Host: "https://" + c.address.String(),
 		QPS:  -1,
 		TLSClientConfig: rest.TLSClientConfig{
 			CAData:   c.authority.CertPEM(),
@@ -457,11 +435,6 @@ func (c *Cluster) CAFile() string {
 	return c.path("ca.crt")
 }
 
-// Authority returns what signs the cluster's certificates.
-func (c *Cluster) Authority() *Authority {
-	return c.authority
-}
-
 // Dir returns the directory with the cluster's data, logs and certificates.
 func (c *Cluster) Dir() string {
 	return c.dir
@@ -477,11 +450,6 @@ func (c *Cluster) APIServer() *Process {
 	return c.apiServer
 }
 
-// ControllerManager returns the kube-controller-manager process, nil where none was asked for.
-func (c *Cluster) ControllerManager() *Process {
-	return c.controllerManager
-}
-
 // Kubectl returns a kubectl command for the cluster's administrator, ready to run. It neither reads nor writes the
 // caller's own settings and cache: a cached list of resources belongs to an address, and addresses are used again.
 // kubectl finds plugins in the PATH, so PATH may be set in the command's Env.
@@ -489,4 +457,19 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, filepath.Join(c.assets, kubectlProgram), args...) //nolint:gosec // the caller's choice
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECACHEDIR="+c.path("kubectl-cache"), "KUBERC=off")
 	return command
+}
+
+// mergeFlags returns the defaults without those that the caller gives, and the caller's flags. Appending them would not do:
+// the API server adds up the values of a flag that is a list.
+func mergeFlags(defaults, flags []string) []string {
+	name := func(flag string) string {
+		name, _, _ := strings.Cut(flag, "=")
+		return name
+	}
+	given := map[string]bool{}
+	for _, flag := range flags {
+		given[name(flag)] = true
+	}
+	kept := slices.DeleteFunc(slices.Clone(defaults), func(flag string) bool { return given[name(flag)] })
+	return append(kept, flags...)
 }

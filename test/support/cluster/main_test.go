@@ -36,17 +36,8 @@ var children = map[string]child{
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		fmt.Println(os.Getpid(), c.Etcd().PID(), c.APIServer().PID(), c.Dir())
+		fmt.Println(os.Getpid(), c.Etcd().PID(), c.APIServer().PID())
 		select {}
-	},
-	// broken fails to start a control plane, for a reason that is found late.
-	"broken": func() int {
-		c, err := cluster.Start(context.Background(), cluster.Options{APIServerFlags: []string{"--no-such-flag"}})
-		fmt.Println(c != nil, err)
-		if err == nil {
-			return 1
-		}
-		return 0
 	},
 	// report tells what arrived.
 	"report": func() int {

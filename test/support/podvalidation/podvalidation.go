@@ -37,9 +37,14 @@ type Validator struct {
 // subtests have ended. The test fails if it is not built: one that is skipped would look as if it had passed.
 func New(t testing.TB) *Validator {
 	t.Helper()
-	path, err := find()
+	directory, err := cluster.Assets()
 	if err != nil {
 		t.Fatal(err)
+	}
+	path := filepath.Join(directory, program)
+	_, err = os.Stat(path)
+	if err != nil {
+		t.Fatalf("find %s: %v; hint: run 'make controlplane'", program, err)
 	}
 	var log bytes.Buffer
 	// The test's context ends before its cleanup, in which the process ends by itself.
@@ -65,21 +70,6 @@ func New(t testing.TB) *Validator {
 		}
 	})
 	return &Validator{t: t, input: input, answers: bufio.NewReader(output)}
-}
-
-// find returns the path of the executable.
-func find() (string, error) {
-	directory, err := cluster.Assets()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(directory, program)
-	_, err = os.Stat(path)
-	if err != nil {
-		hint := fmt.Sprintf("run 'make controlplane'; with %s or %s set, that directory must have it", cluster.AssetsVariable, cluster.EnvtestVariable)
-		return "", fmt.Errorf("find %s: %w; hint: %s", program, err, hint)
-	}
-	return path, nil
 }
 
 // Errors is what the API server would say is wrong with the pod, given as JSON, when it is created, one text for each

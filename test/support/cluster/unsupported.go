@@ -5,6 +5,7 @@ package cluster
 import (
 	"fmt"
 	"os"
+	"syscall"
 )
 
 // EnterNamespace does nothing here but say so: network namespaces are Linux's.
@@ -14,3 +15,8 @@ func EnterNamespace() (code int, done bool) {
 	}
 	return 0, false
 }
+
+// tiedToParent has no counterpart here: after a killed test, etcd and the API server stay.
+func tiedToParent() *syscall.SysProcAttr { return nil }
+
+func terminate(process *os.Process) error { return process.Signal(syscall.SIGTERM) }
