@@ -42,66 +42,6 @@ const (
 	secretOfParam = "tr0ub4dor-and-three"
 )
 
-// contextPolicy is a policy about the ConfigMaps that have its name in the label "context".
-func contextPolicy(name, paramKind, paramRef, selector, validation string) string {
-	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: context-%[1]s}
-spec:
-  %[2]s
-  matchConstraints:
-    objectSelector: {matchLabels: {context: %[1]s}}
-    namespaceSelector: %[4]s
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
-  validations: [%[5]s]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: context-%[1]s}
-spec: {policyName: context-%[1]s, validationActions: [Deny]%[3]s}
-`, name, paramKind, paramRef, selector, validation)
-}
-
-// contextDocuments are policies that each look something up.
-func contextDocuments() map[string]string {
-	const everywhere = "{}"
-	return map[string]string{
-		"named.yaml": contextPolicy("named", "paramKind: {apiVersion: v1, kind: ConfigMap}",
-			", paramRef: {name: limits, namespace: context-params, parameterNotFoundAction: Deny}", everywhere,
-			`{expression: "size(object.data) <= int(params.data.most)", messageExpression: "'at most ' + params.data.most"}`),
-		"selected.yaml": contextPolicy("selected", "paramKind: {apiVersion: v1, kind: ConfigMap}",
-			", paramRef: {selector: {matchLabels: {taken: 'true'}}, parameterNotFoundAction: Allow}", everywhere,
-			`{expression: "object.metadata.name != params.data.name", messageExpression: "'taken by ' + params.metadata.name"}`),
-		"namespace.yaml": contextPolicy("namespace", "", "", "{matchLabels: {context: strict}}",
-			`{expression: "object.data.owner == namespaceObject.metadata.annotations['context/owner']", messageExpression: "'owned by ' + namespaceObject.metadata.annotations['context/owner']"}`),
-		"custom.yaml": contextPolicy("custom", "paramKind: {apiVersion: context.example.com/v1, kind: Limit}",
-			", paramRef: {name: strict, parameterNotFoundAction: Deny}", everywhere,
-			`{expression: "size(object.data) <= params.spec.most", messageExpression: "'at most ' + string(params.spec.most) + ' by a Limit'"}`),
-		"authorizer.yaml": contextPolicy("authorizer", "", "", everywhere,
-			`{expression: "authorizer.group('').resource('secrets').namespace('context').check('delete').allowed()", message: "only for who may delete secrets"}`),
-	}
-}
-
-const contextDefinition = `apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: limits.context.example.com}
-spec:
-  group: context.example.com
-  scope: Cluster
-  names: {kind: Limit, plural: limits, singular: limit}
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {most: {type: integer}}}}}}
-`
-
-const contextLimit = `apiVersion: context.example.com/v1
-kind: Limit
-metadata: {name: strict}
-spec: {most: 1}
-`
-
 // looked is a server that looks up everything in the cluster, and its configuration.
 type looked struct {
 	*world
@@ -177,18 +117,11 @@ func lookUp(t *testing.T, w *world) *looked {
 	t.Helper()
 	l := &looked{world: w, config: w.path("config"), log: w.path("context.log")}
 	showIfFailed(t, "gatehouse serve", l.log)
-	must(t, os.Mkdir(l.config, 0o700))
-	for name, content := range contextDocuments() {
-		must(t, os.WriteFile(filepath.Join(l.config, name), []byte(content), 0o600))
-	}
+	must(t, os.CopyFS(l.config, os.DirFS("testdata/context")))
 	access, err := w.ConfigFor(contextUser)
 	must(t, err)
 	kubeconfig := w.path("context.kubeconfig")
 	must(t, cluster.WriteKubeconfig(kubeconfig, access.Host, access.CAData, access.CertData, access.KeyData))
-	cert, key, err := w.authority.Serve(cluster.ListenAddress(), "context."+system+".svc")
-	must(t, err)
-	must(t, os.WriteFile(w.path("context.crt"), cert, 0o600))
-	must(t, os.WriteFile(w.path("context.key"), key, 0o600))
 	for _, namespace := range []string{paramsNamespace, contextNamespace} {
 		must(t, w.CreateNamespace(t.Context(), namespace, nil))
 	}
@@ -197,8 +130,7 @@ func lookUp(t *testing.T, w *world) *looked {
 
 	var started sync.WaitGroup
 	started.Go(func() {
-		l.server, err = w.serve(t.Context(), "context", l.config, "--kubeconfig", kubeconfig,
-			"--tls-cert", w.path("context.crt"), "--tls-key", w.path("context.key"))
+		l.server, err = w.serve(t.Context(), "context", l.config, append(w.certificateFor(t, "context"), "--kubeconfig", kubeconfig)...)
 	})
 	l.says(t, `"kind":"Namespace.v1"`, `cannot watch resource \"namespaces\"`, "a ClusterRole must allow get, list and watch of namespaces")
 	l.grant(t, "context-reader", reading("", "namespaces", "configmaps"), reading("context.example.com", "limits"))
@@ -273,8 +205,8 @@ func TestContextFromTheCluster(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		must(t, w.apply(t.Context(), contextDefinition))
-		support.Eventually(t, "the kind", func() error { return w.apply(t.Context(), contextLimit) })
+		must(t, w.apply(t.Context(), readDocuments(t, "context-definition.yaml")))
+		support.Eventually(t, "the kind", func() error { return w.apply(t.Context(), readDocuments(t, "context-limit.yaml")) })
 		support.Eventually(t, "the param of the new kind", func() error {
 			return refusal(l.try(client, contextNamespace, "custom", "x", "a=1", "b=2"), 422, "at most 1 by a Limit")
 		})
@@ -288,14 +220,13 @@ func TestContextFromTheCluster(t *testing.T) {
 // authorizer is answered by the RoleBindings of the cluster.
 func (l *looked) authorizer(t *testing.T) {
 	roles := l.Client().RbacV1()
-	_, err := roles.Roles(contextNamespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "writer"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
-	}}, metav1.CreateOptions{})
-	must(t, err)
-	_, err = roles.Roles(contextNamespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "deleter"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"delete"}},
-	}}, metav1.CreateOptions{})
-	must(t, err)
+	for name, rule := range map[string]rbacv1.PolicyRule{
+		"writer":  {APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
+		"deleter": {APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"delete"}},
+	} {
+		_, err := roles.Roles(contextNamespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+		must(t, err)
+	}
 	bind := func(user, role string) {
 		_, err := roles.RoleBindings(contextNamespace).Create(t.Context(), &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role},
@@ -304,17 +235,10 @@ func (l *looked) authorizer(t *testing.T) {
 		}, metav1.CreateOptions{})
 		must(t, err)
 	}
-	as := func(user string) kubernetes.Interface {
-		config, err := l.ConfigFor(user)
-		must(t, err)
-		client, err := kubernetes.NewForConfig(config)
-		must(t, err)
-		return client
-	}
 	bind("ann", "writer")
 	bind("ann", "deleter")
 	bind("bob", "writer")
-	ann, bob := as("ann"), as("bob")
+	ann, bob := l.clientFor(t, "ann"), l.clientFor(t, "bob")
 	support.Eventually(t, "who may delete secrets", func() error { return l.try(ann, contextNamespace, "authorizer", "x") })
 	support.Eventually(t, "who may not", func() error {
 		return refusal(l.try(bob, contextNamespace, "authorizer", "x"), 422, "only for who may delete secrets")
@@ -331,9 +255,7 @@ func (l *looked) missingRight(t *testing.T) {
 		StringData: map[string]string{"password": secretOfParam},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(l.config, "secret.yaml"), []byte(contextPolicy("secret", "paramKind: {apiVersion: v1, kind: Secret}",
-		", paramRef: {name: limits, namespace: context-params, parameterNotFoundAction: Deny}", "{}",
-		`{expression: "size(object.data) <= int(params.metadata.labels.most)", message: too many for a secret limit}`)), 0o600))
+	must(t, os.WriteFile(filepath.Join(l.config, "secret.yaml"), []byte(readDocuments(t, "context-secret.yaml")), 0o600))
 	l.says(t, `"kind":"Secret.v1"`, `User \"`+contextUser+`\" cannot watch resource \"secrets\"`,
 		`a Role in namespace \"context-params\" must allow get, list and watch of secrets`)
 	support.Eventually(t, "the policy that cannot be evaluated", func() error {

@@ -122,7 +122,7 @@ func (d *defined) store(t *testing.T, object *unstructured.Unstructured) *unstru
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	out := &unstructured.Unstructured{}
-	must(t, yaml.Unmarshal([]byte(text), &out.Object))
+	must(t, yaml.Unmarshal([]byte(strings.TrimPrefix(strings.TrimSpace(text), "---\n")), &out.Object))
 	if out.GetAPIVersion() == "" {
 		out.SetAPIVersion("gatehouse.dev/v1alpha1")
 	}

@@ -25,80 +25,38 @@ import (
 
 // example is what one of the examples promises.
 type example struct {
-	name, namespace string
-	// init and containers are the names that a pod has at the end.
-	init, containers []string
-	// says is what is found in the text of a pod.
-	says []string
-}
-
-func sidecarExamples() []example {
-	return []example{
-		{
-			"log-shipper", "shop",
-			[]string{"log-shipper"},
-			[]string{"checkout"},
-			[]string{`"limits":{"memory":"128Mi"},"requests":{"cpu":"10m","memory":"128Mi"}`, `{"name":"logs","mountPath":"/var/log/app"}`},
-		},
-		{
-			"mesh-proxy", "orders",
-			[]string{"mesh-redirect", "mesh-proxy", "migrate"},
-			[]string{"orders"},
-			// The pod's word on two parameters, the namespace's on another, the defaults of the rest.
-			[]string{
-				`"limits":{"memory":"128Mi"},"requests":{"cpu":"250m","memory":"128Mi"}`, `"--outbound-ports-to-ignore=5432,6379"`,
-				`"--inbound-ports-to-ignore=9100"`, `"--log-level=warning"`, `"mesh.example.com/proxied":"true"`,
-			},
-		},
-		{
-			"secrets-agent", "payments",
-			[]string{"secrets-agent-init", "secrets-agent", "migrate"},
-			[]string{"payments"},
-			[]string{`"configMap":{"name":"payments-secrets"`, `{"name":"secrets-agent","readOnly":true,"mountPath":"/run/secrets/agent"}`},
-		},
-		{
-			"otel-collector", "catalogue",
-			[]string{"otel-collector"},
-			[]string{"catalogue"},
-			[]string{
-				`{"name":"OTEL_EXPORTER_OTLP_ENDPOINT","value":"http://127.0.0.1:4317"},{"name":"OTEL_SERVICE_NAME","value":"catalogue"}`,
-				`k8s.namespace.name=catalogue,k8s.pod.name=$(OTEL_POD_NAME),service.version=5.0`, `sampling_percentage: \"${env:SAMPLING}\"`,
-			},
-		},
-		{
-			"mesh-preset", "shipping",
-			[]string{"mesh-proxy"},
-			[]string{"shipping"},
-			[]string{`"image":"envoyproxy/envoy:distroless-v1.35.3"`, `"--log-level=warning"`, `"--service-cluster=shipping"`},
-		},
-	}
+	Name, Namespace string
+	// Init and Containers are the names that a pod has at the end.
+	Init, Containers []string
+	// Has is found in the JSON of a pod.
+	Has []string
 }
 
 // template is the pod that an example shows, or that of its Deployment.
 func (e *example) template(t *testing.T) corev1.PodTemplateSpec {
 	t.Helper()
 	var deployment appsv1.Deployment
-	text, err := os.ReadFile(filepath.Join(examples, e.name, "deployment.yaml"))
+	text, err := os.ReadFile(filepath.Join(examples, e.Name, "deployment.yaml"))
 	if err == nil {
 		must(t, yaml.UnmarshalStrict(text, &deployment))
 		return deployment.Spec.Template
 	}
 	var p corev1.Pod
-	text, err = os.ReadFile(filepath.Join(examples, e.name, "pod.yaml"))
+	text, err = os.ReadFile(filepath.Join(examples, e.Name, "pod.yaml"))
 	must(t, err)
 	must(t, yaml.UnmarshalStrict(text, &p))
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels, Annotations: p.Annotations}, Spec: p.Spec}
 }
 
 func (e *example) check(p *corev1.Pod) error {
-	if init, containers := names(p.Spec.InitContainers), names(p.Spec.Containers); !slices.Equal(init, e.init) || !slices.Equal(containers, e.containers) {
-		return fmt.Errorf("%s has the containers %q and %q, want %q and %q", p.Name, init, containers, e.init, e.containers)
+	if init, containers := names(p.Spec.InitContainers), names(p.Spec.Containers); !slices.Equal(init, e.Init) || !slices.Equal(containers, e.Containers) {
+		return fmt.Errorf("%s has the containers %q and %q, want %q and %q", p.Name, init, containers, e.Init, e.Containers)
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
-	for _, want := range e.says {
+	for _, want := range e.Has {
 		if !strings.Contains(string(text), want) {
 			return fmt.Errorf("%s lacks %s: %s", p.Name, want, text)
 		}
@@ -111,18 +69,20 @@ func (e *example) check(p *corev1.Pod) error {
 func TestSidecarExamples(t *testing.T) {
 	t.Parallel()
 	w := theWorld(t)
-	for _, e := range sidecarExamples() {
-		t.Run(e.name, func(t *testing.T) {
+	var all []example
+	readTable(t, "examples.yaml", &all)
+	for _, e := range all {
+		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
-			found, err := gatehouse.Run(t.Context(), "lint", "--config", filepath.Join(examples, e.name))
+			found, err := gatehouse.Run(t.Context(), "lint", "--config", filepath.Join(examples, e.Name))
 			if err != nil || !strings.HasPrefix(found, "0 errors, 0 warnings in ") {
 				t.Errorf("lint says %s (%v)", found, err)
 			}
-			asked := w.record(t, "aaa-record-"+e.name, e.namespace)
+			asked := w.record(t, "aaa-record-"+e.Name, e.Namespace)
 			template := e.template(t)
 			p := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 			p.Name = "example"
-			pods := w.Client().CoreV1().Pods(e.namespace)
+			pods := w.Client().CoreV1().Pods(e.Namespace)
 			var dry *corev1.Pod
 			// The recorder's registration takes effect a moment later.
 			support.Eventually(t, "the recorder is asked", func() error {
@@ -141,7 +101,7 @@ func TestSidecarExamples(t *testing.T) {
 			if got, want := lasting(t, dry), lasting(t, created); got != want {
 				t.Errorf("a dry run shows\n%s\nand the pod is\n%s", got, want)
 			}
-			w.sameOffline(t, e.namespace, asked())
+			w.sameOffline(t, e.Namespace, asked())
 
 			w.deploy(t, &e, &template)
 		})
@@ -241,16 +201,16 @@ func (w *world) deploy(t *testing.T, e *example, template *corev1.PodTemplateSpe
 	if template.Labels == nil {
 		template.Labels = map[string]string{}
 	}
-	template.Labels["deployed"] = e.name
-	_, err := w.Client().AppsV1().Deployments(e.namespace).Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: e.name},
+	template.Labels["deployed"] = e.Name
+	_, err := w.Client().AppsV1().Deployments(e.Namespace).Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: e.Name},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"deployed": e.name}}, Template: *template,
+			Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"deployed": e.Name}}, Template: *template,
 		},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	support.Eventually(t, "the Deployment's pods", func() error {
-		list, err := w.Client().CoreV1().Pods(e.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "deployed=" + e.name})
+		list, err := w.Client().CoreV1().Pods(e.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "deployed=" + e.Name})
 		if err == nil && len(list.Items) != 2 {
 			err = fmt.Errorf("there are %d", len(list.Items))
 		}

@@ -13,7 +13,6 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,8 +31,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
-	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
@@ -98,7 +95,8 @@ func TestLibrary(t *testing.T) {
 				seen[f.title(&f.test.Cases[i])] = true
 			}
 			t.Run("gatehouse", func(t *testing.T) {
-				f.serve(t)
+				directory := filepath.Join(library, f.name)
+				f.servePoliciesIn(t, "library-"+f.name, directory, directory, f.selected(t)...)
 				f.tryAll(t, false)
 			})
 			if len(f.upstream) > 0 {
@@ -306,57 +304,6 @@ func decoded(t *testing.T, raw *runtime.RawExtension) *unstructured.Unstructured
 	var object unstructured.Unstructured
 	must(t, json.Unmarshal(raw.Raw, &object.Object))
 	return &object
-}
-
-// serve starts a server with the folder and registers it for the namespaces of the folder's cases, as
-// 'gatehouse manifests' says.
-func (f *folder) serve(t *testing.T) {
-	t.Helper()
-	name := "library-" + f.name
-	config := f.path(name)
-	must(t, os.CopyFS(config, os.DirFS(filepath.Join(library, f.name))))
-	cert, key, err := f.authority.Serve(cluster.ListenAddress(), name+"."+system+".svc")
-	must(t, err)
-	must(t, os.WriteFile(f.path(name+".crt"), cert, 0o600))
-	must(t, os.WriteFile(f.path(name+".key"), key, 0o600))
-	server, err := f.world.serve(t.Context(), name, config, "--tls-cert", f.path(name+".crt"), "--tls-key", f.path(name+".key"))
-	must(t, err)
-	t.Cleanup(server.Kill)
-
-	address := []string{"--url", "https://" + server.Reviews.String()}
-	if cluster.Namespaced() {
-		address = []string{"--service", system + "/" + name}
-		must(t, f.endpoints(t.Context(), name, server))
-	}
-	documents, err := gatehouse.Run(t.Context(), append([]string{"manifests", "--name", name, "--ca-file", f.path("ca.crt"), "--config", config}, address...)...)
-	must(t, err)
-	registrations := f.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	registered := 0
-	for document := range strings.SplitSeq(documents, "\n---\n") {
-		var registration admissionregistrationv1.ValidatingWebhookConfiguration
-		must(t, yaml.Unmarshal([]byte(document), &registration))
-		if registration.Kind != "ValidatingWebhookConfiguration" {
-			continue
-		}
-		for i := range registration.Webhooks {
-			selector := registration.Webhooks[i].NamespaceSelector
-			selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
-				Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: f.selected(t),
-			})
-		}
-		_, err := registrations.Create(t.Context(), &registration, metav1.CreateOptions{})
-		must(t, err)
-		t.Cleanup(func() {
-			err := registrations.Delete(context.WithoutCancel(t.Context()), registration.Name, metav1.DeleteOptions{})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-		registered++
-	}
-	if registered != 1 {
-		t.Fatalf("there are %d registrations in\n%s", registered, documents)
-	}
 }
 
 // selected are the namespaces of the cases, with those that the cases create.

@@ -4,16 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 )
@@ -25,53 +24,10 @@ const (
 	brokenUser      = "quagga"
 )
 
-// brokenDocuments are policies that are each about the ConfigMaps with their name in the label "broken". Three of them
-// have the expression.
-func brokenDocuments(expression, message string) string {
-	policy := func(name, spec, validations string) string {
-		return fmt.Sprintf(`
----
-apiVersion: gatehouse.dev/v1alpha1
-kind: AdmissionPolicy
-metadata: {name: %s}
-spec:
-  matchConstraints:
-    objectSelector: {matchLabels: {broken: %[1]s}}
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]
-  %[2]s
-  validations:%[3]s
-`, name, spec, validations)
-	}
-	const deny = "validationActions: [Deny]"
-	uncompiled := fmt.Sprintf(`
-  - {expression: "object.data.size() < 100"}
-  - {expression: %q, message: of the repaired one}`, expression)
-	return strings.Join([]string{
-		policy("good", deny, fmt.Sprintf(`
-  - {expression: "object.data.size() <= 1", message: %q}
-  - {expression: "!('secret' in object.data)", message: no secrets}`, message)),
-		policy("strict", deny, `
-  - {expression: "object.data.missing == 'x'"}`),
-		policy("lenient", "failurePolicy: Ignore\n  "+deny, `
-  - {expression: "object.data.missing == 'x'"}`),
-		policy("closed", "validationActions: [Warn]", uncompiled),
-		policy("open", "failurePolicy: Ignore\n  "+deny, uncompiled),
-		policy("bound", "", uncompiled), `
----
-apiVersion: gatehouse.dev/v1alpha1
-kind: AdmissionPolicyBinding
-metadata: {name: to-few}
-spec: {policyName: bound, validationActions: [Audit], matchResources: {objectSelector: {matchLabels: {few: "true"}}}}
----
-apiVersion: gatehouse.dev/v1alpha1
-kind: PolicyException
-metadata: {name: some, namespace: gatehouse-system}
-spec:
-  policies: [{name: good, rules: ["validations[0]"]}, {name: closed}]
-  match: {namespaces: [okapi], names: ["zebra-excepted*"]}
-  reason: for a test
-`,
-	}, "")
+// brokenDocuments are policies of which three have the expression.
+func brokenDocuments(t *testing.T, expression, message string) string {
+	t.Helper()
+	return strings.NewReplacer("EXPRESSION", expression, "MESSAGE", message).Replace(readDocuments(t, "broken.yaml"))
 }
 
 // A server that starts with policies of which some do not compile is there for all others, and for what those that do
@@ -80,15 +36,12 @@ func TestPoliciesThatDoNotCompile(t *testing.T) {
 	t.Parallel()
 	w := theWorld(t)
 	w.newNamespace(t, brokenNamespace, nil)
-	config := w.Config()
-	config.Impersonate = rest.ImpersonationConfig{UserName: brokenUser, Groups: []string{"system:masters"}}
-	client, err := kubernetes.NewForConfig(config)
-	must(t, err)
+	client, _ := w.impersonating(t, &authenticationv1.UserInfo{Username: brokenUser, Groups: []string{"system:masters"}})
 	b := &broken{client: client}
 	must(t, b.create("good", brokenObject+"-old", metav1.CreateOptions{}, "a=1", "b=2"))
 
 	const wrong, right = "object.data.size() <", "object.data.size() < 2"
-	b.policyServer = w.servePolicies(t, "broken", brokenDocuments(wrong, "at most 1"), brokenDocuments(right, "at most 1"), brokenNamespace)
+	b.policyServer = w.servePolicies(t, "broken", brokenDocuments(t, wrong, "at most 1"), brokenDocuments(t, right, "at most 1"), brokenNamespace)
 	support.Eventually(t, "the registration", func() error {
 		return refusal(b.create("good", brokenObject, dryRun, "a=1", "b=2"), 422, "AdmissionPolicy 'good' denied request: at most 1")
 	})
@@ -97,13 +50,13 @@ func TestPoliciesThatDoNotCompile(t *testing.T) {
 	t.Run("verdicts", b.verdicts)
 	t.Run("metrics", b.metrics)
 	t.Run("a change beside what is broken", func(t *testing.T) {
-		b.rewrite(t, brokenDocuments(wrong, "at most one"), "error")
+		b.rewrite(t, brokenDocuments(t, wrong, "at most one"), "error")
 		if err := refusal(b.create("good", brokenObject, dryRun, "a=1", "b=2"), 422, "at most 1"); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("repaired", func(t *testing.T) {
-		b.rewrite(t, brokenDocuments(right, "at most one"), "ok")
+		b.rewrite(t, brokenDocuments(t, right, "at most one"), "ok")
 		must(t, b.create("closed", brokenObject, dryRun, "a=1"))
 		must(t, b.create("open", brokenObject, dryRun, "a=1"))
 		for _, policy := range []string{"good", "open"} {
@@ -114,7 +67,7 @@ func TestPoliciesThatDoNotCompile(t *testing.T) {
 		}
 	})
 	t.Run("broken again", func(t *testing.T) {
-		b.rewrite(t, brokenDocuments(wrong, "at most none"), "error")
+		b.rewrite(t, brokenDocuments(t, wrong, "at most none"), "error")
 		if err := refusal(b.create("good", brokenObject, dryRun, "a=1", "b=2"), 422, "at most one"); err != nil {
 			t.Error(err)
 		}

@@ -43,22 +43,23 @@ type policyServer struct {
 // other documents, or if they are "", of the same.
 func (w *world) servePolicies(t *testing.T, name, documents, registered string, namespaces ...string) *policyServer {
 	t.Helper()
-	dir := t.TempDir()
-	p := &policyServer{world: w, config: filepath.Join(dir, "config")}
-	described := p.config
-	must(t, os.Mkdir(p.config, 0o700))
-	must(t, os.WriteFile(filepath.Join(p.config, "documents.yaml"), []byte(documents), 0o600))
+	config := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(config, "documents.yaml"), []byte(documents), 0o600))
+	described := config
 	if registered != "" {
-		described = filepath.Join(dir, "registered")
-		must(t, os.Mkdir(described, 0o700))
+		described = t.TempDir()
 		must(t, os.WriteFile(filepath.Join(described, "documents.yaml"), []byte(registered), 0o600))
 	}
-	cert, key, err := w.authority.Serve(cluster.ListenAddress(), name+"."+system+".svc")
-	must(t, err)
-	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	must(t, os.WriteFile(certFile, cert, 0o600))
-	must(t, os.WriteFile(keyFile, key, 0o600))
-	p.server, err = w.serve(t.Context(), name, p.config, "--tls-cert", certFile, "--tls-key", keyFile)
+	return w.servePoliciesIn(t, name, config, described, namespaces...)
+}
+
+// servePoliciesIn starts a server with a directory, and registers it for some namespaces as 'gatehouse manifests' says of the
+// described directory.
+func (w *world) servePoliciesIn(t *testing.T, name, config, described string, namespaces ...string) *policyServer {
+	t.Helper()
+	p := &policyServer{world: w, config: config}
+	var err error
+	p.server, err = w.serve(t.Context(), name, config, w.certificateFor(t, name)...)
 	must(t, err)
 	showIfFailed(t, name, p.server.Log())
 	t.Cleanup(p.server.Kill)
@@ -98,4 +99,15 @@ func (w *world) servePolicies(t *testing.T, name, documents, registered string, 
 		t.Fatalf("there is no registration in\n%s", output)
 	}
 	return p
+}
+
+// certificateFor returns the flags of a certificate for a Service of that name.
+func (w *world) certificateFor(t *testing.T, name string) []string {
+	t.Helper()
+	cert, key, err := w.authority.Serve(cluster.ListenAddress(), name+"."+system+".svc")
+	must(t, err)
+	certFile, keyFile := w.path(name+".crt"), w.path(name+".key")
+	must(t, os.WriteFile(certFile, cert, 0o600))
+	must(t, os.WriteFile(keyFile, key, 0o600))
+	return []string{"--tls-cert", certFile, "--tls-key", keyFile}
 }

@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,78 +14,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
-// pushedPolicies are about LimitRanges, which nobody else has, and have match conditions that the API server can decide.
-const pushedPolicies = `
-apiVersion: gatehouse.dev/v1alpha1
-kind: AdmissionPolicy
-metadata: {name: created}
-spec:
-  validationActions: [Deny]
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [limitranges]}]
-  matchConditions:
-  - {name: not-the-robot, expression: request.userInfo.username != "pushed-robot"}
-  - {name: not-a-breaker, expression: '!("pushed-breakers" in request.userInfo.groups)'}
-  - name: not-who-may
-    expression: '!authorizer.group("gatehouse.example").resource("gates").check("break").allowed()'
-  - name: not-skipped
-    expression: |
-      !(has(object.metadata.labels) && "skip" in object.metadata.labels &&
-        object.metadata.labels["skip"] == "yes") // ) || (true
-  validations: [{expression: "false"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: deleted}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [DELETE], resources: [limitranges]}]
-  matchConditions:
-  - {name: kept, expression: 'oldObject.metadata.?annotations[?"keep"].orValue("no") == "yes"'}
-  - {name: here, expression: has(request.namespace) && request.namespace.startsWith("rul") && request.dryRun}
-  validations: [{expression: "false"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: deleted}
-spec: {policyName: deleted, validationActions: [Deny]}
-`
-
 // Match conditions of policies are evaluated by the API server: Gatehouse is not even there, so that a request that is
 // to be decided is refused, and one that a condition leaves out passes.
 func TestPushedMatchConditions(t *testing.T) {
 	t.Parallel()
 	w := theWorld(t)
 	const namespace = "rules"
-	must(t, w.apply(t.Context(), `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: pushed}
-rules: [{apiGroups: [""], resources: [limitranges], verbs: ["*"]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: pushed}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: pushed}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: pushed}]
-`))
-	config := filepath.Join(t.TempDir(), "config")
-	must(t, os.Mkdir(config, 0o700))
-	must(t, os.WriteFile(filepath.Join(config, "policies.yaml"), []byte(pushedPolicies), 0o600))
+	must(t, w.apply(t.Context(), readDocuments(t, "pushed-roles.yaml")))
 	// Nobody listens at the port.
-	documents, err := gatehouse.Run(t.Context(), "manifests", "--name", "pushed", "--config", config, "--url", "https://127.0.0.1:1", "--ca-file", w.path("ca.crt"))
+	documents, err := gatehouse.Run(t.Context(), "manifests", "--name", "pushed", "--config", "testdata/pushed", "--url", "https://127.0.0.1:1", "--ca-file", w.path("ca.crt"))
 	must(t, err)
 	if !strings.Contains(documents, "name: policies\n") {
 		t.Fatalf("no condition is pushed:\n%s", documents)
 	}
 
-	as := func(user string, groups ...string) kubernetes.Interface {
-		c, err := w.ConfigFor(user, groups...)
-		must(t, err)
-		client, err := kubernetes.NewForConfig(c)
-		must(t, err)
-		return client
-	}
+	as := func(user string, groups ...string) kubernetes.Interface { return w.clientFor(t, user, groups...) }
 	writer := as("pushed-writer", "pushed")
 	limits := func(labels, annotations map[string]string) *corev1.LimitRange {
 		return &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: labels, Annotations: annotations}}

@@ -21,101 +21,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
-// rbacDocuments say who may do what, to the API server and to Gatehouse: every way to write a rule, and every kind of
-// subject, in two of the namespaces that there are anyway.
-const rbacDocuments = `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: rbac-writer}
-rules:
-- {apiGroups: [""], resources: [pods, pods/log], verbs: [create, get]}
-- {apiGroups: [apps], resources: ["*/scale"], verbs: [get]}
-- {apiGroups: [""], resources: [secrets], resourceNames: [a], verbs: ["*"]}
-- {nonResourceURLs: [/healthz, /logs/*, /me*], verbs: [get]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: rbac-everything}
-rules:
-- {apiGroups: ["*"], resources: ["*"], verbs: ["*"]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: rbac-urls}
-rules:
-- {nonResourceURLs: ["*"], verbs: ["*"]}
-- {apiGroups: ["x.example"], resources: ["*"], verbs: [delete]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: rbac-reader, namespace: rules}
-rules:
-- {apiGroups: ["", apps], resources: ["*"], resourceNames: [a, b], verbs: [get]}
-- {apiGroups: [""], resources: [pods/*], verbs: [delete]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: rbac-writers}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-writer}
-subjects:
-- {apiGroup: rbac.authorization.k8s.io, kind: User, name: rbac-user}
-- {apiGroup: rbac.authorization.k8s.io, kind: Group, name: rbac-group}
-- {kind: ServiceAccount, name: robot, namespace: order}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: rbac-urls}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-urls}
-subjects:
-- {apiGroup: rbac.authorization.k8s.io, kind: User, name: rbac-browser}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: rbac-dangling}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-no-such}
-subjects:
-- {apiGroup: rbac.authorization.k8s.io, kind: User, name: rbac-ghost}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: rbac-readers, namespace: rules}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: rbac-reader}
-subjects:
-- {apiGroup: rbac.authorization.k8s.io, kind: User, name: rbac-reader}
-- {kind: ServiceAccount, name: robot, namespace: rules}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: rbac-owners, namespace: order}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-everything}
-subjects:
-- {apiGroup: rbac.authorization.k8s.io, kind: Group, name: rbac-owners}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: rbac-elsewhere, namespace: order}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: rbac-reader}
-subjects:
-- {apiGroup: rbac.authorization.k8s.io, kind: User, name: rbac-reader}
-`
-
-// rbacPolicy refuses whatever the authorizer does not allow. What it asks is in the object.
-const rbacPolicy = `
----
-apiVersion: gatehouse.dev/v1alpha1
-kind: AdmissionPolicy
-metadata: {name: asks}
-spec:
-  validationActions: [Deny]
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
-  validations:
-  - expression: |
-      object.data.path != "" ? authorizer.path(object.data.path).check(object.data.verb).allowed() :
-      authorizer.group(object.data.group).resource(object.data.resource).subresource(object.data.subresource)
-        .namespace(object.data.namespace).name(object.data.name).check(object.data.verb).allowed()
-`
-
 // rbacQuestion is what a user may do or not.
 type rbacQuestion struct {
 	user authenticationv1.UserInfo
@@ -191,12 +96,8 @@ func (q *rbacQuestion) admission() ([]byte, error) {
 func TestAuthorizerFromDocuments(t *testing.T) {
 	t.Parallel()
 	w := theWorld(t)
-	must(t, w.apply(t.Context(), rbacDocuments))
-	dir := t.TempDir()
-	config, reviews := filepath.Join(dir, "config"), filepath.Join(dir, "reviews.json")
-	must(t, os.Mkdir(config, 0o700))
-	must(t, os.WriteFile(filepath.Join(config, "rbac.yaml"), []byte(rbacDocuments+rbacPolicy), 0o600))
-
+	must(t, w.apply(t.Context(), readDocuments(t, "rbac/rbac.yaml")))
+	reviews := filepath.Join(t.TempDir(), "reviews.json")
 	questions := rbacQuestions()
 	var lines []byte
 	for i := range questions {
@@ -205,7 +106,7 @@ func TestAuthorizerFromDocuments(t *testing.T) {
 		lines = append(append(lines, line...), '\n')
 	}
 	must(t, os.WriteFile(reviews, lines, 0o600))
-	output, err := gatehouse.Run(t.Context(), "review", "validate", "--config", config, reviews)
+	output, err := gatehouse.Run(t.Context(), "review", "validate", "--config", "testdata/rbac", reviews)
 	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() != 1) {
 		t.Fatal(err)
 	}

@@ -63,6 +63,16 @@ func (w *world) impersonating(t *testing.T, user *authenticationv1.UserInfo) (ku
 	return client, r.list
 }
 
+// clientFor returns a client with the certificate of a user.
+func (w *world) clientFor(t *testing.T, user string, groups ...string) kubernetes.Interface {
+	t.Helper()
+	config, err := w.ConfigFor(user, groups...)
+	must(t, err)
+	client, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	return client
+}
+
 var connectPath = regexp.MustCompile(`/(exec|attach|portforward|proxy)\b`)
 
 // send makes the request in a namespace, as a dry run unless its effect is wanted, and returns the warnings. A connection

@@ -27,7 +27,7 @@ func TestBrokenCustomResources(t *testing.T) {
 	w.refuses(t, "blue", "no blue")
 	w.refuses(t, "green", "")
 	w.images(t, "x")
-	legacy := plainPod("red")
+	legacy := pod("red")
 	legacy.Labels = map[string]string{"legacy": "yes"}
 	support.Eventually(t, "the exception", func() error {
 		if got := w.verdict(t.Context(), legacy); got != "" {

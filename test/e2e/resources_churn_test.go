@@ -13,17 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 )
-
-func unstructuredOf(t *testing.T, text string) *unstructured.Unstructured {
-	t.Helper()
-	var fields map[string]any
-	must(t, yaml.Unmarshal([]byte(strings.TrimPrefix(strings.TrimSpace(text), "---\n")), &fields))
-	return &unstructured.Unstructured{Object: fields}
-}
 
 // lastDigest is that of the configuration in use, and how many there were.
 func (c *customised) lastDigest(t *testing.T) (digest string, n int) {
@@ -60,10 +52,10 @@ func TestCustomResourcesChurn(t *testing.T) {
 		group.Go(func() {
 			for i := 0; time.Since(began) < lasts; i++ {
 				name := fmt.Sprintf("p-%d-%d", worker, random.IntN(objects))
-				kind, made := policies, unstructuredOf(t, policyNamed(name, fmt.Sprintf("object.metadata.name != '%s-%d'", name, i), ""))
+				kind, made := policies, object(t, policyNamed(name, fmt.Sprintf("object.metadata.name != '%s-%d'", name, i), ""))
 				patch := fmt.Sprintf(`{"spec":{"validations":[{"expression":"object.metadata.name != '%s-%d'","message":"no %s"}]}}`, name, i, name)
 				if random.IntN(4) == 0 {
-					kind, made = profiles, unstructuredOf(t, profileNamed(name))
+					kind, made = profiles, object(t, profileNamed(name))
 					patch = fmt.Sprintf(`{"spec":{"template":{"spec":{"initContainers":[{"name":%q,"image":"x-%d","restartPolicy":"Always","startupProbe":{"tcpSocket":{"port":1}}}]}}}}`, name, i)
 				}
 				switch random.IntN(5) {

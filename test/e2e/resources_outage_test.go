@@ -161,7 +161,7 @@ func TestCustomResourcesThroughAnOutage(t *testing.T) {
 	memory, err := c.server.Metric(t.Context(), "process_resident_memory_bytes")
 	must(t, err)
 
-	const moment = 2 * time.Second
+	const lasts = 2 * time.Second
 	heal := func() { f.become(nil) }
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":%q,"code":%d}`
 	for _, trouble := range []struct {
@@ -169,12 +169,7 @@ func TestCustomResourcesThroughAnOutage(t *testing.T) {
 		behave func(http.ResponseWriter, *http.Request, http.Handler)
 	}{
 		{"answers of 500", says(http.StatusInternalServerError, fmt.Sprintf(status, "InternalError", 500))},
-		{"answers of 429", says(http.StatusTooManyRequests, fmt.Sprintf(status, "TooManyRequests", 429))},
-		{"answers of 410", says(http.StatusGone, fmt.Sprintf(status, "Expired", 410))},
-		{"answers of 404", says(http.StatusNotFound, "404 page not found")},
 		{"truncated JSON", says(http.StatusOK, `{"kind":"AdmissionPolicyList","apiVersion":"gatehouse.dev/v1alpha1","items":[{"metadata":`)},
-		{"garbage", says(http.StatusOK, strings.Repeat("\x00\xffgarbage", 1000))},
-		{"lists of nothing that are none", says(http.StatusOK, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)},
 		{"watches that break off", func(rw http.ResponseWriter, r *http.Request, upstream http.Handler) {
 			if r.URL.Query().Get("watch") == "" {
 				upstream.ServeHTTP(rw, r)
@@ -184,19 +179,10 @@ func TestCustomResourcesThroughAnOutage(t *testing.T) {
 			_, _ = io.WriteString(rw, `{"type":"ADDED","object":{"apiVersion":`)
 		}},
 	} {
-		through(trouble.name, moment, func() { f.become(trouble.behave) }, heal)
+		through(trouble.name, lasts, func() { f.become(trouble.behave) }, heal)
 	}
-	through("delays", moment, func() {
-		f.become(func(rw http.ResponseWriter, r *http.Request, upstream http.Handler) {
-			select {
-			case <-time.After(3 * time.Second):
-				upstream.ServeHTTP(rw, r)
-			case <-r.Context().Done():
-			}
-		})
-	}, heal)
-	through("an API server that hangs", 3*moment, func() { must(t, w.APIServer().Signal(syscall.SIGSTOP)) }, func() { must(t, w.APIServer().Signal(syscall.SIGCONT)) })
-	through("an API server that is gone", 3*moment, func() { must(t, w.APIServer().Kill()) }, func() {
+	through("an API server that hangs", 3*lasts, func() { must(t, w.APIServer().Signal(syscall.SIGSTOP)) }, func() { must(t, w.APIServer().Signal(syscall.SIGCONT)) })
+	through("an API server that is gone", 3*lasts, func() { must(t, w.APIServer().Kill()) }, func() {
 		ctx, cancel := context.WithTimeout(t.Context(), deadline)
 		defer cancel()
 		must(t, w.APIServer().Start(ctx))

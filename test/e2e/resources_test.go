@@ -42,20 +42,11 @@ type customisation struct {
 // withoutRight is a verb of a resource, in the roles for custom resources.
 type withoutRight struct{ resource, verb string }
 
-// definitionNames are the CustomResourceDefinitions.
-func definitionNames() []string {
-	var names []string
-	for _, plural := range []string{"accesstokens", "admissionpolicies", "admissionpolicybindings", "policyexceptions", "sidecarprofiles", "tokenrevocations"} {
-		names = append(names, plural+".gatehouse.dev")
-	}
-	return names
-}
-
 // applyDefinitions applies the CustomResourceDefinitions.
 func (w *world) applyDefinitions(ctx context.Context) error {
 	output, err := w.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--kustomize", "../../manifests/crds").CombinedOutput()
 	if err == nil {
-		output, err = w.Kubectl(ctx, append([]string{"wait", "--for=condition=Established", "--timeout=30s", "crd"}, definitionNames()...)...).CombinedOutput()
+		output, err = w.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=30s", "crd", "--all").CombinedOutput()
 	}
 	if err != nil {
 		return fmt.Errorf("the definitions: %w: %s", err, output)
@@ -292,7 +283,7 @@ func (w *world) verdict(ctx context.Context, pod *corev1.Pod) string {
 func (w *world) refuses(t *testing.T, name, text string) {
 	t.Helper()
 	support.Eventually(t, "the verdict on "+name, func() error {
-		if got := w.verdict(t.Context(), plainPod(name)); (got == "") != (text == "") || !strings.Contains(got, text) {
+		if got := w.verdict(t.Context(), pod(name)); (got == "") != (text == "") || !strings.Contains(got, text) {
 			return fmt.Errorf("got %q, want %q", got, text)
 		}
 		return nil
@@ -349,24 +340,11 @@ spec:
 `, name, system, policy, condition)
 }
 
-func plainPod(name string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
-	}
-}
-
-func askingPod(name string) *corev1.Pod {
-	p := plainPod(name)
-	p.Annotations = map[string]string{"sidecar.gatehouse.dev/inject": "true"}
-	return p
-}
-
 // images waits until a pod that asks gets these images of sidecars.
 func (w *world) images(t *testing.T, want ...string) {
 	t.Helper()
 	support.Eventually(t, "injection", func() error {
-		created, err := w.Client().CoreV1().Pods("shop").Create(t.Context(), askingPod("asking"), dryRun)
+		created, err := w.Client().CoreV1().Pods("shop").Create(t.Context(), pod("asking", asking), dryRun)
 		if err != nil {
 			return err
 		}
