@@ -1,30 +1,23 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
@@ -99,9 +92,7 @@ func apart(t *testing.T) *world {
 	_, err := gatehouse.Binary()
 	must(t, err)
 	w := &world{dir: t.TempDir()}
-	w.authority, err = cluster.NewAuthority("gatehouse")
-	must(t, err)
-	must(t, os.WriteFile(w.path("ca.crt"), w.authority.CertPEM(), 0o600))
+	must(t, w.certificates())
 	w.Cluster = cluster.New(t, cluster.Options{})
 	t.Cleanup(func() {
 		for _, s := range w.servers {
@@ -297,20 +288,17 @@ func (l *looked) missingRight(t *testing.T) {
 // away shows that reviews go on by what is in memory while the API server is away, and that what happened while it was
 // is seen after that.
 func (l *looked) away(t *testing.T) {
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(l.authority.CertPEM())
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}
-	defer transport.CloseIdleConnections()
-	caller := &http.Client{Transport: transport, Timeout: deadline}
+	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","name":"x","namespace":"context",
+		"kind":{"version":"v1","kind":"ConfigMap"},"resource":{"version":"v1","resource":"configmaps"},
+		"object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"context","labels":{"context":"named"}},"data":{"a":"1","b":"2"}}}}`
+	caller := l.client(t)
 	ask := func() error {
-		response, err := l.review(caller, configMap("x", map[string]string{"context": "named"}, "a=1", "b=2"))
-		switch {
-		case err != nil:
-			return err
-		case response.Allowed || response.Result == nil || !strings.Contains(response.Result.Message, "at most 1"):
-			return fmt.Errorf("the answer is %+v", response)
+		var answer admissionv1.AdmissionReview
+		_, err := postJSON(context.Background(), caller, "https://"+l.server.Reviews.String()+"/validate", nil, json.RawMessage(review), &answer)
+		if err == nil && (answer.Response == nil || answer.Response.Allowed || !strings.Contains(answer.Response.Result.Message, "at most 1")) {
+			err = fmt.Errorf("the answer is %+v", answer.Response)
 		}
-		return nil
+		return err
 	}
 	must(t, ask())
 
@@ -366,47 +354,4 @@ func (l *looked) away(t *testing.T) {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Error(err)
 	}
-}
-
-// review asks the server about the creation of a ConfigMap, as the API server would.
-func (l *looked) review(caller *http.Client, c *corev1.ConfigMap) (*admissionv1.AdmissionResponse, error) {
-	c.Namespace, c.TypeMeta = contextNamespace, metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
-	raw, err := json.Marshal(c)
-	if err != nil {
-		return nil, err
-	}
-	body, err := json.Marshal(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
-		Request: &admissionv1.AdmissionRequest{
-			UID: "1", Operation: admissionv1.Create, Name: c.Name, Namespace: c.Namespace,
-			Kind:     metav1.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
-			Resource: metav1.GroupVersionResource{Version: "v1", Resource: "configmaps"},
-			Object:   runtime.RawExtension{Raw: raw},
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+l.server.Reviews.String()+"/validate", bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	answer, err := caller.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(answer.Body)
-	err = errors.Join(err, answer.Body.Close())
-	if err != nil {
-		return nil, err
-	}
-	var out admissionv1.AdmissionReview
-	err = json.Unmarshal(text, &out)
-	if err != nil || out.Response == nil {
-		return nil, fmt.Errorf("%s: %s", answer.Status, text)
-	}
-	return out.Response, nil
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -198,30 +197,19 @@ func (r *reviewer) ask(ctx context.Context, name string) (string, error) {
 	review := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","name":%[2]q,"namespace":%[1]q,
 		"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"userInfo":{"username":"somebody"},
 		"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":%[2]q,"namespace":%[1]q},"spec":{"containers":[{"name":"a","image":"a"}]}}}}`, r.namespace, name)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(review))
-	if err != nil {
-		return "", err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := r.client.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close() //nolint:errcheck // it was read
-	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("it answers %s: %.500q, %w", response.Status, text, err)
-	}
 	var answer struct {
 		Response struct {
 			Allowed bool
 			Status  struct{ Message string }
 		}
 	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return "", fmt.Errorf("it answers %q: %w", text, err)
-	}
-	if answer.Response.Allowed {
+	code, err := postJSON(ctx, r.client, r.url, nil, json.RawMessage(review), &answer)
+	switch {
+	case err != nil:
+		return "", err
+	case code != http.StatusOK:
+		return "", fmt.Errorf("it answers %d", code)
+	case answer.Response.Allowed:
 		return "", nil
 	}
 	return "refused: " + answer.Response.Status.Message, nil

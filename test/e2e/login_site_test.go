@@ -1,14 +1,11 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -242,36 +239,7 @@ func (s *site) post(t *testing.T, client *http.Client, path string, header http.
 
 func (s *site) tryPost(t *testing.T, client *http.Client, path string, header http.Header, body, answer any) (int, error) {
 	t.Helper()
-	text, raw := body.(json.RawMessage) // it need not be JSON
-	if !raw {
-		var err error
-		text, err = json.Marshal(body)
-		if err != nil {
-			return 0, err
-		}
-	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.server.Reviews.String()+path, bytes.NewReader(text))
-	if err != nil {
-		return 0, err
-	}
-	if header != nil {
-		request.Header = header
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close() //nolint:errcheck // only read
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, err
-	}
-	err = json.Unmarshal(content, answer)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %s: %w: %s", path, response.Status, err, content)
-	}
-	return response.StatusCode, nil
+	return postJSON(t.Context(), client, "https://"+s.server.Reviews.String()+path, header, body, answer)
 }
 
 // review asks about a token as the API server does.

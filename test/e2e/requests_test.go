@@ -1,7 +1,12 @@
 package e2e
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"regexp"
@@ -61,6 +66,40 @@ func (w *world) impersonating(t *testing.T, user *authenticationv1.UserInfo) (ku
 	client, err := kubernetes.NewForConfig(config)
 	must(t, err)
 	return client, r.list
+}
+
+// postJSON sends a value, which may be a json.RawMessage that is no JSON, and reads the answer into another.
+func postJSON(ctx context.Context, client *http.Client, url string, header http.Header, body, answer any) (int, error) {
+	text, raw := body.(json.RawMessage)
+	if !raw {
+		var err error
+		text, err = json.Marshal(body)
+		if err != nil {
+			return 0, err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(text))
+	if err != nil {
+		return 0, err
+	}
+	if header != nil {
+		request.Header = header
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err
+	}
+	err = json.Unmarshal(content, answer)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %s: %w: %s", request.URL.Path, response.Status, err, content)
+	}
+	return response.StatusCode, nil
 }
 
 // clientFor returns a client with the certificate of a user.

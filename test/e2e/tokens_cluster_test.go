@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,23 +45,10 @@ func newTokenCluster(t *testing.T) *tokenCluster {
 	_, err := gatehouse.Binary()
 	must(t, err)
 	c := &tokenCluster{world: &world{dir: t.TempDir()}, kubeconfigs: map[string]string{}}
-	c.authority, err = cluster.NewAuthority("gatehouse")
+	must(t, c.certificates())
+	pair, err := tls.LoadX509KeyPair(c.path("client.crt"), c.path("client.key"))
 	must(t, err)
-	serving, key, err := c.authority.Serve(cluster.ListenAddress(), "gatehouse."+system+".svc")
-	must(t, err)
-	clientCert, clientKey, err := c.authority.Client("kube-apiserver")
-	must(t, err)
-	for name, content := range map[string][]byte{
-		"ca.crt": c.authority.CertPEM(), "tls.crt": serving, "tls.key": key, "client.crt": clientCert, "client.key": clientKey,
-	} {
-		must(t, os.WriteFile(c.path(name), content, 0o600))
-	}
-	pair, err := tls.X509KeyPair(clientCert, clientKey)
-	must(t, err)
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(c.authority.CertPEM())
-	c.asker = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}}}
-	t.Cleanup(c.asker.CloseIdleConnections)
+	c.asker = c.client(t, pair)
 
 	relay := newRelay(t)
 	kubeconfig, err := gatehouse.Run(t.Context(), "manifests", "--authentication", "--url", "https://"+relay.address(),
@@ -162,26 +148,9 @@ func (c *tokenCluster) ask(ctx context.Context, server *gatehouse.Server, token 
 		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenReview"},
 		Spec:     authenticationv1.TokenReviewSpec{Token: token},
 	}
-	body, err := json.Marshal(review)
-	if err != nil {
-		return review.Status, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+server.Reviews.String()+"/authenticate", bytes.NewReader(body))
-	if err != nil {
-		return review.Status, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := c.asker.Do(request)
-	if err != nil {
-		return review.Status, err
-	}
-	content, err := io.ReadAll(response.Body)
-	err = errors.Join(err, response.Body.Close())
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", response.Status, content)
-	}
-	if err == nil {
-		err = json.Unmarshal(content, &review)
+	code, err := postJSON(ctx, c.asker, "https://"+server.Reviews.String()+"/authenticate", nil, review, &review)
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("it answers %d", code)
 	}
 	return review.Status, err
 }
