@@ -38,7 +38,7 @@ func admissionConfiguration(t *testing.T, address []string, certificate, key str
 // With --require-client-certificate, admission is answered to an API server that shows a certificate, and to no other:
 // what fails closed is refused there, with the remedy, and what fails open is admitted.
 func TestAdmissionWithClientCertificates(t *testing.T) {
-	w := theWorld(t)
+	w := sharedWorld(t)
 	config := w.outageConfig(t)
 	flags := append([]string{"--require-client-certificate"}, w.serving...)
 	server, err := w.serve(t.Context(), "certified", config, flags...)

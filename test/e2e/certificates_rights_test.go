@@ -179,7 +179,7 @@ func (s *rightsSite) bundles(ctx context.Context) ([][]byte, error) {
 
 // ask sends a review about a namespace that does not exist.
 func (s *rightsSite) ask(ctx context.Context, to netip.AddrPort, bundle []byte) error {
-	r := s.trusting(bundle, to, "certificate-rights-unknown")
+	r := s.newReviewer(bundle, to, "certificate-rights-unknown")
 	defer r.client.CloseIdleConnections()
 	_, err := r.ask(ctx, "p")
 	return err
@@ -216,7 +216,7 @@ func (s *rightsSite) asked(t *testing.T) (used map[aRight]bool, refused []string
 // needs for a life in which everything happens, and no verb in them is there for nothing.
 func TestPrintedRightsAreEnoughAndNoMore(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	const namespace, served, name = "certificate-rights-life", "certificate-rights-served", "certificate-rights"
 	w.newNamespace(t, namespace, nil)
 	w.newNamespace(t, served, map[string]string{"red": "yes"})
@@ -328,7 +328,7 @@ func TestPrintedRightsAreEnoughAndNoMore(t *testing.T) {
 		t.Errorf("it leaves %d leases, %v", len(found.Items), err)
 	}
 	for _, wrong := range []string{"forbidden", "may not", "cannot be"} {
-		if log := s.written(t); strings.Contains(log, wrong) {
+		if log := s.readLog(t); strings.Contains(log, wrong) {
 			t.Errorf("%q is in its log", wrong)
 		}
 	}
@@ -363,7 +363,7 @@ func TestPrintedRightsAreEnoughAndNoMore(t *testing.T) {
 // Without any of the rights that a server notices, it says which one it is and what to do.
 func TestMissingRightsAreNamed(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	const namespace = "certificate-rights-missing"
 	w.newNamespace(t, namespace, nil)
 	const (
@@ -376,9 +376,9 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		without aRight
-		// made tells that the Secret was made in advance, and rotate that a rotation shows it.
+		// made: the Secret exists before the server starts. rotate: only a rotation shows that the right is missing.
 		made, rotate bool
-		// ready tells that the server can do without.
+		// ready: the server starts without the right.
 		ready bool
 		want  []string
 	}{
@@ -442,7 +442,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 				must(t, err)
 			}
 			support.Eventually(t, "what it says", func() error {
-				log := s.written(t)
+				log := s.readLog(t)
 				for _, want := range c.want {
 					if !strings.Contains(log, want) {
 						return fmt.Errorf("%s is not in its log:\n%s", want, log)

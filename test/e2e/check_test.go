@@ -12,7 +12,7 @@ import (
 
 // TestCheckSaysWhatTheServerSays: check says of manifests what the API server says.
 func TestCheckSaysWhatTheServerSays(t *testing.T) {
-	w := theWorld(t)
+	w := sharedWorld(t)
 	pod := func(ns, name, labels, spec string) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", namespace: " + ns + ", labels: {" + labels + "}}\nspec: {" + spec + "}\n"
 	}

@@ -12,7 +12,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// recorder keeps the warnings that a client is given.
+// recorder keeps the warnings that a client receives.
 type recorder struct {
 	mu       sync.Mutex
 	warnings []string

@@ -35,8 +35,8 @@ const (
 	secretOfParam = "tr0ub4dor-and-three"
 )
 
-// looked is a server that looks up everything in the cluster, and its configuration.
-type looked struct {
+// contextServer is a server that looks up everything in the cluster, and its configuration.
+type contextServer struct {
 	*world
 	server *gatehouse.Server
 	config string
@@ -44,13 +44,13 @@ type looked struct {
 }
 
 // try creates a ConfigMap that a policy is about, as a dry run.
-func (l *looked) try(client kubernetes.Interface, namespace, about, name string, data ...string) error {
+func (l *contextServer) try(client kubernetes.Interface, namespace, about, name string, data ...string) error {
 	_, err := client.CoreV1().ConfigMaps(namespace).Create(context.Background(), configMap(name, map[string]string{"context": about}, data...), dryRun)
 	return err
 }
 
-// says waits for the server's log.
-func (l *looked) says(t *testing.T, texts ...string) {
+// logs waits until the log has all of these.
+func (l *contextServer) logs(t *testing.T, texts ...string) {
 	t.Helper()
 	support.Eventually(t, "the log", func() error {
 		content, err := os.ReadFile(l.log)
@@ -64,7 +64,7 @@ func (l *looked) says(t *testing.T, texts ...string) {
 }
 
 // grant gives the server rights.
-func (l *looked) grant(t *testing.T, name string, rules ...rbacv1.PolicyRule) {
+func (l *contextServer) grant(t *testing.T, name string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	roles := l.Client().RbacV1()
 	_, err := roles.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
@@ -72,7 +72,7 @@ func (l *looked) grant(t *testing.T, name string, rules ...rbacv1.PolicyRule) {
 	l.bind(t, name, name)
 }
 
-func (l *looked) bind(t *testing.T, name, role string) {
+func (l *contextServer) bind(t *testing.T, name, role string) {
 	t.Helper()
 	_, err := l.Client().RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -86,8 +86,8 @@ func reading(group string, resources ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"get", "list", "watch"}}
 }
 
-// apart is a control plane without other webhooks, that may be stopped.
-func apart(t *testing.T) *world {
+// newWorld is a control plane without other webhooks, that may be stopped.
+func newWorld(t *testing.T) *world {
 	t.Helper()
 	_, err := gatehouse.Binary()
 	must(t, err)
@@ -103,10 +103,10 @@ func apart(t *testing.T) *world {
 	return w
 }
 
-// lookUp starts a server that may look up nothing yet, and gives it its rights while it waits for them.
-func lookUp(t *testing.T, w *world) *looked {
+// startContextServer starts a server that may look up nothing yet, and gives it its rights while it waits for them.
+func startContextServer(t *testing.T, w *world) *contextServer {
 	t.Helper()
-	l := &looked{world: w, config: w.path("config"), log: w.path("context.log")}
+	l := &contextServer{world: w, config: w.path("config"), log: w.path("context.log")}
 	showIfFailed(t, "gatehouse serve", l.log)
 	must(t, os.CopyFS(l.config, os.DirFS("testdata/context")))
 	access, err := w.ConfigFor(contextUser)
@@ -123,7 +123,7 @@ func lookUp(t *testing.T, w *world) *looked {
 	started.Go(func() {
 		l.server, err = w.serve(t.Context(), "context", l.config, append(w.certificateFor(t, "context"), "--kubeconfig", kubeconfig)...)
 	})
-	l.says(t, `"kind":"Namespace.v1"`, `cannot watch resource \"namespaces\"`, "a ClusterRole must allow get, list and watch of namespaces")
+	l.logs(t, `"kind":"Namespace.v1"`, `cannot watch resource \"namespaces\"`, "a ClusterRole must allow get, list and watch of namespaces")
 	l.grant(t, "context-reader", reading("", "namespaces", "configmaps"), reading("context.example.com", "limits"))
 	l.bind(t, "context-delegator", "system:auth-delegator")
 	started.Wait()
@@ -138,8 +138,8 @@ func lookUp(t *testing.T, w *world) *looked {
 // What policies look up comes from the cluster, and follows it.
 func TestContextFromTheCluster(t *testing.T) {
 	t.Parallel()
-	w := apart(t)
-	l := lookUp(t, w)
+	w := newWorld(t)
+	l := startContextServer(t, w)
 	client := w.Client()
 
 	t.Run("param by name", func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestContextFromTheCluster(t *testing.T) {
 }
 
 // authorizer is answered by the RoleBindings of the cluster.
-func (l *looked) authorizer(t *testing.T) {
+func (l *contextServer) authorizer(t *testing.T) {
 	roles := l.Client().RbacV1()
 	for name, rule := range map[string]rbacv1.PolicyRule{
 		"writer":  {APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
@@ -239,7 +239,7 @@ func (l *looked) authorizer(t *testing.T) {
 }
 
 // missingRight is told of with what to do, and all other policies go on.
-func (l *looked) missingRight(t *testing.T) {
+func (l *contextServer) missingRight(t *testing.T) {
 	client := l.Client()
 	_, err := client.CoreV1().Secrets(paramsNamespace).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "limits", Labels: map[string]string{"most": "1"}},
@@ -247,7 +247,7 @@ func (l *looked) missingRight(t *testing.T) {
 	}, metav1.CreateOptions{})
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(l.config, "secret.yaml"), []byte(readDocuments(t, "context-secret.yaml")), 0o600))
-	l.says(t, `"kind":"Secret.v1"`, `User \"`+contextUser+`\" cannot watch resource \"secrets\"`,
+	l.logs(t, `"kind":"Secret.v1"`, `User \"`+contextUser+`\" cannot watch resource \"secrets\"`,
 		`a Role in namespace \"context-params\" must allow get, list and watch of secrets`)
 	support.Eventually(t, "the policy that cannot be evaluated", func() error {
 		return refusal(l.try(client, contextNamespace, "secret", "x"), 422, "is not read from the cluster yet", `resource "secrets"`)
@@ -287,7 +287,7 @@ func (l *looked) missingRight(t *testing.T) {
 
 // away shows that reviews go on by what is in memory while the API server is away, and that what happened while it was
 // is seen after that.
-func (l *looked) away(t *testing.T) {
+func (l *contextServer) away(t *testing.T) {
 	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","name":"x","namespace":"context",
 		"kind":{"version":"v1","kind":"ConfigMap"},"resource":{"version":"v1","resource":"configmaps"},
 		"object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"context","labels":{"context":"named"}},"data":{"a":"1","b":"2"}}}}`
@@ -332,7 +332,7 @@ func (l *looked) away(t *testing.T) {
 	}
 	more("reviews")
 	must(t, l.APIServer().Kill())
-	l.says(t, `"level":"WARN","msg":"cannot read from the cluster"`)
+	l.logs(t, `"level":"WARN","msg":"cannot read from the cluster"`)
 	more("reviews without an API server")
 	if got := readiness(t, l.server); got != "ok\n" {
 		t.Errorf("without an API server: %q", got)

@@ -35,7 +35,7 @@ const (
 // server assigns, must be what was recorded for its version. UPDATE_GOLDEN=1 records.
 func TestRecordedDefaults(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	sent := w.watchAdmission(t)
 	version, err := w.Client().Discovery().ServerVersion()
 	must(t, err)

@@ -404,7 +404,7 @@ func smallObjects() []string {
 	return []string{smallProfile, smallPolicy, smallBinding, smallException, smallToken, smallRevocation}
 }
 
-// testRefused tells what a schema refuses at kubectl apply, and in which words.
+// testRefused creates what the schemas refuse, and compares the messages.
 func (d *defined) testRefused(t *testing.T) {
 	parameter := func(text string) string {
 		return "{kind: SidecarProfile, metadata: {name: p}, spec: {parameters: [" + text + "]}}"
@@ -498,7 +498,7 @@ func (d *defined) testNoSecretInRefusal(t *testing.T) {
 	}
 }
 
-// testDefaults tells what is filled in. That it changes nothing is what the stored objects are compared for.
+// testDefaults compares the defaults that the API server fills in. testStored shows that they change no decision.
 func (d *defined) testDefaults(t *testing.T) {
 	for text, want := range map[string]string{
 		`{kind: SidecarProfile, metadata: {name: defaults}, spec: {placement: {}, parameters: [{name: a, type: string}]}}`: `{"hostNetwork":"Skip","injection":"OptIn","onConflict":"Refuse","onSameName":"Refuse",` +
@@ -519,7 +519,7 @@ func (d *defined) testDefaults(t *testing.T) {
 	}
 }
 
-// testColumns tells what kubectl get shows.
+// testColumns compares what kubectl get shows.
 func (d *defined) testColumns(t *testing.T) {
 	want := map[string][]string{
 		"SidecarProfile":         {`NAME +READY +REASON +DEGRADED +MATCHED +INJECTED +STALE +AGE`, `small +True +InUse +Healthy +12 +11 +3 +[0-9]+s`},
@@ -572,7 +572,7 @@ func (d *defined) testExplain(t *testing.T) {
 	}
 }
 
-// testNames tells that short names are ours alone, and that one word lists all.
+// testNames checks that no other resource has our short names, and that "gatehouse" lists all of ours.
 func (d *defined) testNames(t *testing.T) {
 	for _, text := range smallObjects() {
 		d.store(t, object(t, text))
@@ -605,7 +605,7 @@ func (d *defined) testNames(t *testing.T) {
 	}
 }
 
-// testStatus tells that who writes an object does not write its status, and the other way round.
+// testStatus checks that an update of an object does not change its status, and the other way round.
 func (d *defined) testStatus(t *testing.T) {
 	for _, text := range smallObjects() {
 		u := object(t, text)
@@ -635,7 +635,7 @@ func (d *defined) testStatus(t *testing.T) {
 	}
 }
 
-// testImmutable tells that a token proves what it did when it was issued.
+// testImmutable checks that an access token cannot be changed.
 func (d *defined) testImmutable(t *testing.T) {
 	stored := d.store(t, object(t, smallToken))
 	must(t, unstructured.SetNestedStringSlice(stored.Object, []string{"robots", "admins"}, "spec", "user", "groups"))

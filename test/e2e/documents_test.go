@@ -18,7 +18,7 @@ import (
 // document can be moved from one to the other.
 func TestUpstreamDocuments(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	type documents struct{ Policy, Binding json.RawMessage }
 	var (
 		base  documents

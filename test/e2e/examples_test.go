@@ -68,7 +68,7 @@ func (e *example) check(p *corev1.Pod) error {
 // to the pods of a Deployment too.
 func TestSidecarExamples(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	var all []example
 	readTable(t, "examples.yaml", &all)
 	for _, e := range all {
@@ -98,7 +98,7 @@ func TestSidecarExamples(t *testing.T) {
 			if err := e.check(created); err != nil {
 				t.Error(err)
 			}
-			if got, want := lasting(t, dry), lasting(t, created); got != want {
+			if got, want := stableJSON(t, dry), stableJSON(t, created); got != want {
 				t.Errorf("a dry run shows\n%s\nand the pod is\n%s", got, want)
 			}
 			w.sameOffline(t, e.Namespace, asked())
@@ -131,8 +131,8 @@ func (w *world) record(t *testing.T, name, namespace string) func() []byte {
 	}
 }
 
-// lasting is the text of a pod without what the API server makes up for each.
-func lasting(t *testing.T, p *corev1.Pod) string {
+// stableJSON is the JSON of a pod without what the API server makes up for each.
+func stableJSON(t *testing.T, p *corev1.Pod) string {
 	t.Helper()
 	p = p.DeepCopy()
 	p.UID, p.ResourceVersion, p.CreationTimestamp, p.ManagedFields = "", "", metav1.Time{}, nil
@@ -227,7 +227,7 @@ func (w *world) deploy(t *testing.T, e *example, template *corev1.PodTemplateSpe
 // A preset that changes is in force for the pods created from then on, without a change of the profile. All are dry runs,
 // which leave no trace in the metrics.
 func TestPresetChanges(t *testing.T) {
-	w := theWorld(t)
+	w := sharedWorld(t)
 	file := filepath.Join(w.config, "mesh-preset", "preset.yaml")
 	before, err := os.ReadFile(file)
 	must(t, err)

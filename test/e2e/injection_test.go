@@ -18,7 +18,7 @@ import (
 // give to containers reaches the sidecar too.
 func TestAppliedTwice(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	document, err := os.ReadFile(examples + "/log-shipper/pod.yaml")
 	must(t, err)
 	must(t, w.apply(t.Context(), string(document)))
@@ -51,7 +51,7 @@ func TestAppliedTwice(t *testing.T) {
 // again: the pod has each thing once, and a container that another webhook adds is treated as the pod's own.
 func TestInjectionAmongOtherWebhooks(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	// Mutating webhooks are called in the order of their configurations' names.
 	hooks := map[string]string{
 		"aaa-before": "initContainers", "zzz-after": "initContainers", "aaa-app-before": "containers", "zzz-app-after": "containers",
@@ -128,7 +128,7 @@ func TestInjectionAmongOtherWebhooks(t *testing.T) {
 // A debug container joins a pod with sidecars as any other, and stays as it was asked for.
 func TestEphemeralContainersAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	pods := w.Client().CoreV1().Pods("inject")
 	created, err := pods.Create(t.Context(), pod("debugged"), metav1.CreateOptions{})
 	must(t, err)
@@ -154,7 +154,7 @@ func TestEphemeralContainersAreLeftAlone(t *testing.T) {
 // here to what fails closed for the same reason.
 func TestUnknownNamespace(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	const namespace = "kube-public" // There is no document about it.
 	pods := w.Client().CoreV1().Pods(namespace)
 	_, err := pods.Create(t.Context(), pod("asking", asking), dryRun)

@@ -163,8 +163,8 @@ func (i *install) kubeconfig(t *testing.T, reach string) string {
 	return "--kubeconfig=" + path
 }
 
-// written is the log, "" before there is one.
-func (i *install) written(t *testing.T) string {
+// readLog is the log, "" before there is one.
+func (i *install) readLog(t *testing.T) string {
 	t.Helper()
 	log, err := os.ReadFile(i.log)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -179,8 +179,8 @@ type reviewer struct {
 	client         *http.Client
 }
 
-// trusting asks who is at the address about pods of the namespace, and trusts it as the API server does with that caBundle.
-func (i *install) trusting(bundle []byte, to netip.AddrPort, namespace string) *reviewer {
+// newReviewer asks who is at the address about pods of the namespace, and trusts it as the API server does with that caBundle.
+func (i *install) newReviewer(bundle []byte, to netip.AddrPort, namespace string) *reviewer {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(bundle)
 	name := i.name + "." + i.namespace + ".svc"

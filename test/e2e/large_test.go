@@ -18,7 +18,7 @@ import (
 // largest pod that can be created in a dry run, 16 MiB for a change of the largest that can be stored.
 func TestLargePods(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	// Written as JSON the pods would be too large for the API server.
 	config := w.Config()
 	config.ContentType = runtime.ContentTypeProtobuf

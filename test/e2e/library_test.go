@@ -43,7 +43,7 @@ const (
 )
 
 // refusedBefore are the cases, by folder and name, that the API server refuses for reasons of its own before it asks
-// anybody, and what it says then. They are not about nothing: manifests are checked before they are applied, and what
+// uncertified, and what it says then. They are not about nothing: manifests are checked before they are applied, and what
 // an API server refuses differs from version to version.
 func refusedBefore() map[string]string {
 	return map[string]string{
@@ -77,7 +77,7 @@ func refusedUpstream() []string {
 func TestLibrary(t *testing.T) {
 	t.Parallel()
 	// The policies of the shared world fail closed for namespaces that they do not know.
-	w := apart(t)
+	w := newWorld(t)
 	mapper := w.prepareLibrary(t)
 	entries, err := os.ReadDir(library)
 	must(t, err)

@@ -23,22 +23,24 @@ func TestBrokenLoginConfigurationIsNotUsed(t *testing.T) {
 	issuer := dex.New(t, dex.Options{Users: []dex.User{jane}})
 	d := s.newDirectory(t, "jane")
 	configuration := d.configuration(t, s)
-	s.put(t, "issuers.yaml", upstream(trusting(issuer, "dex:")))
-	s.put(t, "configuration.yaml", ours(configuration))
+	s.writeDocument(t, "issuers.yaml", issuersDocument(issuerOf(issuer, "dex:")))
+	s.writeDocument(t, "configuration.yaml", gatehouseDocument(configuration))
 	s.start(t)
-	ofIssuer, ofDirectory := s.idToken(t, issuer, dex.Client, jane), s.login(t, d.with("jane")).in(t)
-	people := func() error { return errors.Join(yes(s.review(t, ofIssuer)), yes(s.review(t, ofDirectory))) }
+	ofIssuer, ofDirectory := s.idToken(t, issuer, dex.Client, jane), s.login(t, d.with("jane")).accepted(t)
+	people := func() error {
+		return errors.Join(isAuthenticated(s.review(t, ofIssuer)), isAuthenticated(s.review(t, ofDirectory)))
+	}
 	must(t, people())
 
 	with := func(change func(*apiserverv1.JWTAuthenticator)) any {
-		changed := trusting(issuer, "dex:")
+		changed := issuerOf(issuer, "dex:")
 		change(&changed)
-		return upstream(changed)
+		return issuersDocument(changed)
 	}
 	guard := func(prefix v1alpha1.RequiredPrefix) any {
 		changed := configuration
 		changed.Guard.Prefixes = []v1alpha1.RequiredPrefix{prefix}
-		return ours(changed)
+		return gatehouseDocument(changed)
 	}
 	for _, test := range []struct {
 		name, file string
@@ -49,13 +51,13 @@ func TestBrokenLoginConfigurationIsNotUsed(t *testing.T) {
 		{"a login key that is not there", "configuration.yaml", func() any {
 			changed := configuration
 			changed.Login = &v1alpha1.LoginConfiguration{Keys: []v1alpha1.LoginKey{{Name: "gone", File: s.private + "/gone.key"}}}
-			return ours(changed)
+			return gatehouseDocument(changed)
 		}(), []string{"login.keys[0]", "gone.key"}},
 		{"a filter that is none", "configuration.yaml", func() any {
 			changed := configuration
 			changed.Directories = []v1alpha1.Directory{configuration.Directories[0]}
 			changed.Directories[0].UserSearch.Filter = "(uid={}"
-			return ours(changed)
+			return gatehouseDocument(changed)
 		}(), []string{"directories[0].userSearch.filter"}},
 		{"a prefix that nobody of the directory has", "configuration.yaml", guard(v1alpha1.RequiredPrefix{Source: "ldap", Username: "corp:"}), []string{"guard.prefixes[0].username", "corp:"}},
 		{"a field that there is not", "configuration.yaml", map[string]any{
@@ -65,9 +67,9 @@ func TestBrokenLoginConfigurationIsNotUsed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			failed, err := s.server.Metric(t.Context(), "gatehouse_config_loads_total", `result="error"`)
 			must(t, err)
-			file := s.put(t, test.file, test.document)
-			good := map[string]any{"issuers.yaml": upstream(trusting(issuer, "dex:")), "configuration.yaml": ours(configuration)}[test.file]
-			defer s.put(t, test.file, good)
+			file := s.writeDocument(t, test.file, test.document)
+			good := map[string]any{"issuers.yaml": issuersDocument(issuerOf(issuer, "dex:")), "configuration.yaml": gatehouseDocument(configuration)}[test.file]
+			defer s.writeDocument(t, test.file, good)
 			support.Eventually(t, "the metric of what could not be used", func() error {
 				must(t, people())
 				now, err := s.server.Metric(t.Context(), "gatehouse_config_loads_total", `result="error"`)
@@ -76,7 +78,7 @@ func TestBrokenLoginConfigurationIsNotUsed(t *testing.T) {
 				}
 				return err
 			})
-			s.login(t, d.with("jane")).in(t)
+			s.login(t, d.with("jane")).accepted(t)
 			must(t, people())
 
 			said, err := gatehouse.Run(t.Context(), "lint", "--config", s.documents)

@@ -22,8 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
-// desk is somebody's machine: programs, a kubeconfig and a cache of logins.
-type desk struct {
+// workstation is somebody's machine: programs, a kubeconfig and a cache of logins.
+type workstation struct {
 	*place
 	// kubeconfig is what 'gatehouse kubeconfig' wrote, and cache where logins are kept.
 	kubeconfig, cache string
@@ -32,14 +32,14 @@ type desk struct {
 	program, sentTo string
 }
 
-// newDesk makes a kubeconfig with this way to log in.
-func (p *place) newDesk(t *testing.T, flags ...string) *desk {
+// newWorkstation makes a kubeconfig with this way to log in.
+func (p *place) newWorkstation(t *testing.T, flags ...string) *workstation {
 	t.Helper()
 	program, err := gatehouse.Binary()
 	must(t, err)
 	dir := t.TempDir()
 	programs, caches := filepath.Join(dir, "bin"), filepath.Join(dir, "caches")
-	d := &desk{
+	d := &workstation{
 		place: p, kubeconfig: filepath.Join(dir, "kubeconfig"), cache: filepath.Join(caches, "gatehouse"),
 		program: program, sentTo: filepath.Join(dir, "address"),
 	}
@@ -71,24 +71,24 @@ type ran struct {
 var outputs atomic.Uint32
 
 // kubectl is kubectl with the person's own kubeconfig.
-func (d *desk) kubectl(t *testing.T, args ...string) *running {
+func (d *workstation) kubectl(t *testing.T, args ...string) *running {
 	return d.begin(d.api.Kubectl(t.Context(), args...))
 }
 
 // gatehouse is a command of this program.
-func (d *desk) gatehouse(t *testing.T, args ...string) *running {
+func (d *workstation) gatehouse(t *testing.T, args ...string) *running {
 	return d.begin(exec.CommandContext(t.Context(), d.program, args...))
 }
 
 // running is a command that is about to run.
 type running struct {
-	desk    *desk
+	desk    *workstation
 	command *exec.Cmd
 
 	stdout, stderr bytes.Buffer
 }
 
-func (d *desk) begin(command *exec.Cmd) *running {
+func (d *workstation) begin(command *exec.Cmd) *running {
 	r := &running{desk: d, command: command}
 	command.Env = append(command.Environ(), d.environment...)
 	command.Stdout, command.Stderr = &r.stdout, &r.stderr
@@ -128,8 +128,8 @@ func (r ran) says(t *testing.T, code int, texts ...string) {
 	}
 }
 
-// isKnownAs wants kubectl to be somebody, without a word from anybody.
-func (d *desk) isKnownAs(t *testing.T, name string, groups ...string) {
+// isKnownAs wants kubectl to be somebody, without a word from uncertified.
+func (d *workstation) isKnownAs(t *testing.T, name string, groups ...string) {
 	t.Helper()
 	said := d.kubectl(t, "auth", "whoami", "--output=json").run(t, "")
 	said.says(t, 0)
@@ -142,15 +142,15 @@ func (d *desk) isKnownAs(t *testing.T, name string, groups ...string) {
 	d.gatehouse(t, "whoami").run(t, "").says(t, 0, name, "knows you as "+name)
 }
 
-// isNobody wants kubectl to fail, because nobody is logged in and nobody can be asked.
-func (d *desk) isNobody(t *testing.T) {
+// isNobody wants kubectl to fail, because nobody is logged in and there is no terminal.
+func (d *workstation) isNobody(t *testing.T) {
 	t.Helper()
 	d.kubectl(t, "auth", "whoami").run(t, "").says(t, 1, "gatehouse login")
 	d.gatehouse(t, "whoami").run(t, "").says(t, 2, "gatehouse login")
 }
 
 // isPrivate wants nobody but the owner to be able to look at what is kept, and notes it as secret.
-func (d *desk) isPrivate(t *testing.T) {
+func (d *workstation) isPrivate(t *testing.T) {
 	t.Helper()
 	files := 0
 	must(t, filepath.WalkDir(d.cache, func(path string, entry os.DirEntry, err error) error {
@@ -175,7 +175,7 @@ func (d *desk) isPrivate(t *testing.T) {
 var tokenText = regexp.MustCompile(`[A-Za-z0-9_-]{20,}(\.[A-Za-z0-9_-]{20,})*`)
 
 // noteTokens notes what looks like a token in a file of the cache.
-func (d *desk) noteTokens(file string) error {
+func (d *workstation) noteTokens(file string) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (d *desk) noteTokens(file string) error {
 func (p *place) testCommands(t *testing.T) {
 	t.Run("name and password", func(t *testing.T) {
 		t.Parallel()
-		d := p.newDesk(t, "--username", "kate")
+		d := p.newWorkstation(t, "--username", "kate")
 		d.isNobody(t)
 		password := p.directory.passwords["kate"] + "\n"
 		d.gatehouse(t, "login", "--password-stdin").run(t, p.secret("not-"+password)).says(t, 1, "wrong")
@@ -212,11 +212,11 @@ func (p *place) testCommands(t *testing.T) {
 		d.isKnownAs(t, "ldap:kate")
 	})
 
-	atIssuer := func(t *testing.T, more ...string) *desk {
+	atIssuer := func(t *testing.T, more ...string) *workstation {
 		t.Helper()
 		authority := filepath.Join(t.TempDir(), "dex.crt")
 		must(t, os.WriteFile(authority, p.issuer.CertPEM(), 0o600))
-		return p.newDesk(t, append([]string{
+		return p.newWorkstation(t, append([]string{
 			"--issuer", p.issuer.Issuer(), "--issuer-ca", authority, "--client-id", dex.Client,
 			"--scope", "email", "--scope", "groups", "--scope", "profile", "--scope", "offline_access",
 		}, more...)...)
@@ -265,8 +265,8 @@ func (p *place) testCommands(t *testing.T) {
 
 	t.Run("why a token is refused", func(t *testing.T) {
 		t.Parallel()
-		p := p.elsewhere(t)
-		d := p.newDesk(t, "--username", "kate")
+		p := p.fromNewAddress(t)
+		d := p.newWorkstation(t, "--username", "kate")
 		good := p.grant(t, "good", "--user", "robot")
 		wrong, _ := p.issueUnknown(t, "good")
 		for _, test := range []struct {

@@ -75,7 +75,7 @@ func (w *world) newDirectory(t *testing.T, names ...string) *directory {
 func (d *directory) configuration(t *testing.T, s *site) v1alpha1.AuthenticationConfiguration {
 	t.Helper()
 	configured := trustingLDAP(d.Server, "ldap")
-	configured.BindDN, configured.BindPasswordFile = searcher, s.hide(t, "searcher", d.passwords[searcher])
+	configured.BindDN, configured.BindPasswordFile = searcher, s.writeSecret(t, "searcher", d.passwords[searcher])
 	return v1alpha1.AuthenticationConfiguration{
 		Directories: []v1alpha1.Directory{configured},
 		Login: &v1alpha1.LoginConfiguration{
@@ -94,13 +94,13 @@ func newDirectorySite(t *testing.T, name string, people ...string) (*site, *dire
 	t.Helper()
 	s := prepareSite(t, name)
 	d := s.newDirectory(t, people...)
-	s.put(t, "configuration.yaml", ours(d.configuration(t, s)))
+	s.writeDocument(t, "configuration.yaml", gatehouseDocument(d.configuration(t, s)))
 	s.start(t)
 	return s, d
 }
 
-// in wants a login to have led to a token, and returns it.
-func (s session) in(t *testing.T) string {
+// accepted wants a login to have led to a token, and returns it.
+func (s session) accepted(t *testing.T) string {
 	t.Helper()
 	if s.code != http.StatusOK || s.Token == "" {
 		t.Fatalf("the answer is %d, reason %q, message %q, want a token", s.code, s.Reason, s.Message)
@@ -108,8 +108,8 @@ func (s session) in(t *testing.T) string {
 	return s.Token
 }
 
-// out wants a login to have been refused in this way.
-func (s session) out(t *testing.T, code int, reason string) {
+// rejected wants a login to have been refused in this way.
+func (s session) rejected(t *testing.T, code int, reason string) {
 	t.Helper()
 	if s.code != code || s.Reason != reason || s.Message == "" || s.Token != "" {
 		t.Errorf("the answer is %d, reason %q, message %q, token %t; want %d, %q and a message", s.code, s.Reason, s.Message, s.Token != "", code, reason)
@@ -122,9 +122,9 @@ func (p *place) testDirectory(t *testing.T) {
 
 	t.Run("token", func(t *testing.T) {
 		t.Parallel()
-		s := s.elsewhere(t)
+		s := s.fromNewAddress(t)
 		session := s.login(t, d.with("jane"))
-		token := session.in(t)
+		token := session.accepted(t)
 		if left := time.Until(session.ExpiresAt); left > time.Minute || left < 50*time.Second {
 			t.Errorf("the token is good for %s, want a minute", left)
 		}
@@ -144,11 +144,11 @@ func (p *place) testDirectory(t *testing.T) {
 			damaged := token[:i] + string(token[i]^1) + token[i+1:]
 			check(t, p.api, damaged, authenticationv1.UserInfo{})
 			// With another key id it may be of a key that is not known here yet.
-			if answer := s.tell(t, damaged); answer.Outcome != "no" && answer.Reason != "unknown-key" {
+			if answer := s.explain(t, damaged); answer.Outcome != "no" && answer.Reason != "unknown-key" {
 				t.Errorf("a token with another character at %d: got %+v, want a no", i, answer)
 			}
 		}
-		answer := s.tell(t, token)
+		answer := s.explain(t, token)
 		if answer.Outcome != "yes" || answer.Backend != "login-token" || answer.Source != "ldap" || answer.TokenID == "" || answer.User.Username != "ldap:jane" {
 			t.Errorf("got %+v", answer)
 		}
@@ -156,7 +156,7 @@ func (p *place) testDirectory(t *testing.T) {
 		for _, typed := range []string{"JANE", "Jane"} {
 			request := d.with("jane")
 			request["username"] = typed
-			if got := s.login(t, request); got.in(t) == "" || got.User.Username != "ldap:jane" || got.User.UID != want.UID {
+			if got := s.login(t, request); got.accepted(t) == "" || got.User.Username != "ldap:jane" || got.User.UID != want.UID {
 				t.Errorf("%q is %+v", typed, got.User)
 			}
 		}
@@ -164,7 +164,7 @@ func (p *place) testDirectory(t *testing.T) {
 
 	t.Run("renewal asks for the groups again", func(t *testing.T) {
 		t.Parallel()
-		s := s.elsewhere(t)
+		s := s.fromNewAddress(t)
 		first := s.login(t, d.with("mary"))
 		if len(first.User.Groups) != 0 {
 			t.Errorf("mary is in %q, want no group", first.User.Groups)
@@ -172,8 +172,8 @@ func (p *place) testDirectory(t *testing.T) {
 		change := ldap.NewModifyRequest(groupDN("others"), nil)
 		change.Add("member", []string{personDN("mary")})
 		must(t, d.Admin().Modify(change))
-		second := s.login(t, map[string]string{"token": first.in(t)})
-		second.in(t)
+		second := s.login(t, map[string]string{"token": first.accepted(t)})
+		second.accepted(t)
 		if !slices.Equal(second.User.Groups, []string{"ldap:others"}) {
 			t.Errorf("renewed, mary is in %q", second.User.Groups)
 		}
@@ -183,8 +183,8 @@ func (p *place) testDirectory(t *testing.T) {
 		change = ldap.NewModifyRequest(groupDN("others"), nil)
 		change.Delete("member", []string{personDN("mary")})
 		must(t, d.Admin().Modify(change))
-		third := s.login(t, map[string]string{"token": second.in(t)})
-		third.in(t)
+		third := s.login(t, map[string]string{"token": second.accepted(t)})
+		third.accepted(t)
 		if len(third.User.Groups) != 0 {
 			t.Errorf("renewed again, mary is in %q", third.User.Groups)
 		}
@@ -196,7 +196,7 @@ func (p *place) testDirectory(t *testing.T) {
 
 	t.Run("wrong", func(t *testing.T) {
 		t.Parallel()
-		s := s.elsewhere(t)
+		s := s.fromNewAddress(t)
 		password := d.passwords["victim"]
 		for _, test := range []struct {
 			name, username, password string
@@ -211,27 +211,27 @@ func (p *place) testDirectory(t *testing.T) {
 			{"the searching account", searcher, d.passwords[searcher], http.StatusUnauthorized, "credentials"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				s := s.elsewhere(t)
-				s.login(t, map[string]string{"username": test.username, "password": test.password}).out(t, test.code, test.reason)
+				s := s.fromNewAddress(t)
+				s.login(t, map[string]string{"username": test.username, "password": test.password}).rejected(t, test.code, test.reason)
 			})
 		}
-		s.login(t, d.with("victim")).in(t)
+		s.login(t, d.with("victim")).accepted(t)
 	})
 
 	t.Run("guessing", func(t *testing.T) {
 		t.Parallel()
-		guesser, eve := s.elsewhere(t), s.elsewhere(t)
+		guesser, eve := s.fromNewAddress(t), s.fromNewAddress(t)
 		guesses := 0
 		for guesses < 10 {
 			answer := guesser.login(t, map[string]string{"username": "eve", "password": rand.Text()})
 			if answer.Reason == "slowed" {
-				answer.out(t, http.StatusTooManyRequests, "slowed")
+				answer.rejected(t, http.StatusTooManyRequests, "slowed")
 				if answer.RetryAfterSeconds <= 0 {
 					t.Errorf("got %+v, want when to try again", answer)
 				}
 				break
 			}
-			answer.out(t, http.StatusUnauthorized, "credentials")
+			answer.rejected(t, http.StatusUnauthorized, "credentials")
 			guesses++
 		}
 		t.Logf("slowed after %d guesses", guesses)
@@ -239,8 +239,8 @@ func (p *place) testDirectory(t *testing.T) {
 			t.Errorf("%d guesses in a row", guesses)
 		}
 		// The right one comes too soon as well, or waiting would cost nothing.
-		guesser.login(t, d.with("eve")).out(t, http.StatusTooManyRequests, "slowed")
-		eve.login(t, d.with("eve")).in(t)
+		guesser.login(t, d.with("eve")).rejected(t, http.StatusTooManyRequests, "slowed")
+		eve.login(t, d.with("eve")).accepted(t)
 	})
 }
 
@@ -251,9 +251,9 @@ func TestDirectoryIsAway(t *testing.T) {
 	d := s.newDirectory(t, "jane", "bob")
 	configuration := d.configuration(t, s)
 	configuration.Directories[0].Timeout = &metav1.Duration{Duration: time.Second}
-	s.put(t, "configuration.yaml", ours(configuration))
+	s.writeDocument(t, "configuration.yaml", gatehouseDocument(configuration))
 	s.start(t)
-	token := s.login(t, d.with("jane")).in(t)
+	token := s.login(t, d.with("jane")).accepted(t)
 
 	// fails wants a login to fail because of the directory, and those who are logged in to stay so meanwhile.
 	fails := func(t *testing.T) {
@@ -267,7 +267,7 @@ func TestDirectoryIsAway(t *testing.T) {
 			answered <- err
 		}()
 		for {
-			must(t, yes(s.review(t, token)))
+			must(t, isAuthenticated(s.review(t, token)))
 			select {
 			case err := <-answered:
 				must(t, err)
@@ -278,23 +278,23 @@ func TestDirectoryIsAway(t *testing.T) {
 	}
 	d.Pause()
 	fails(t)
-	s.login(t, map[string]string{"token": token}).out(t, http.StatusServiceUnavailable, "directory")
+	s.login(t, map[string]string{"token": token}).rejected(t, http.StatusServiceUnavailable, "directory")
 	d.Resume()
 	d.Stop()
 	fails(t)
-	must(t, yes(s.review(t, token)))
+	must(t, isAuthenticated(s.review(t, token)))
 	d.Start()
 	support.Eventually(t, "a login after the directory is back", func() error {
-		answer := s.elsewhere(t).login(t, d.with("bob"))
+		answer := s.fromNewAddress(t).login(t, d.with("bob"))
 		if answer.code != http.StatusOK {
 			return errors.New(answer.Message)
 		}
 		return nil
 	})
-	s.login(t, map[string]string{"token": token}).in(t)
+	s.login(t, map[string]string{"token": token}).accepted(t)
 }
 
-// The key of login tokens is changed without anybody noticing, and a directory that is not in the configuration any more
+// The key of login tokens is changed without uncertified noticing, and a directory that is not in the configuration any more
 // takes its people with it.
 func TestLoginKeysChange(t *testing.T) {
 	t.Parallel()
@@ -302,15 +302,15 @@ func TestLoginKeysChange(t *testing.T) {
 	d := s.newDirectory(t, "jane")
 	configuration := d.configuration(t, s)
 	first, second := configuration.Login.Keys[0], s.loginKey(t, "second")
-	s.put(t, "configuration.yaml", ours(configuration))
+	s.writeDocument(t, "configuration.yaml", gatehouseDocument(configuration))
 	s.start(t)
-	old := s.login(t, d.with("jane")).in(t)
+	old := s.login(t, d.with("jane")).accepted(t)
 	// use makes the keys be these, and waits until a token is good or not.
 	use := func(token string, good bool, keys ...v1alpha1.LoginKey) {
 		t.Helper()
 		changed := configuration
 		changed.Login = &v1alpha1.LoginConfiguration{Keys: keys}
-		s.put(t, "configuration.yaml", ours(changed))
+		s.writeDocument(t, "configuration.yaml", gatehouseDocument(changed))
 		support.Eventually(t, "other keys", func() error {
 			if s.review(t, token).Authenticated != good {
 				return errNotYet
@@ -323,31 +323,31 @@ func TestLoginKeysChange(t *testing.T) {
 	use(old, true, second, first)
 	var fresh string
 	support.Eventually(t, "a token with the new key", func() error {
-		renewed := s.elsewhere(t).login(t, map[string]string{"token": old})
-		if !strings.HasPrefix(renewed.in(t), "gatehouse-login_second_") {
+		renewed := s.fromNewAddress(t).login(t, map[string]string{"token": old})
+		if !strings.HasPrefix(renewed.accepted(t), "gatehouse-login_second_") {
 			return errNotYet
 		}
 		fresh = renewed.Token
 		return nil
 	})
-	must(t, yes(s.review(t, old)))
+	must(t, isAuthenticated(s.review(t, old)))
 	use(old, false, second)
-	must(t, yes(s.review(t, fresh)))
-	if answer := s.tell(t, old); answer.Reason != "unknown-key" {
+	must(t, isAuthenticated(s.review(t, fresh)))
+	if answer := s.explain(t, old); answer.Reason != "unknown-key" {
 		t.Errorf("got %+v, want that its key is not known", answer)
 	}
-	s.login(t, map[string]string{"token": old}).out(t, http.StatusServiceUnavailable, "unknown-key")
+	s.login(t, map[string]string{"token": old}).rejected(t, http.StatusServiceUnavailable, "unknown-key")
 
 	configuration.Login.Keys = []v1alpha1.LoginKey{second}
 	configuration.Directories[0].Name = "people"
-	s.put(t, "configuration.yaml", ours(configuration))
+	s.writeDocument(t, "configuration.yaml", gatehouseDocument(configuration))
 	support.Eventually(t, "a directory that is gone", func() error {
 		if s.review(t, fresh).Authenticated {
 			return errNotYet
 		}
 		return nil
 	})
-	if answer := s.tell(t, fresh); answer.Outcome != "unknown" || answer.Reason != "source-gone" {
+	if answer := s.explain(t, fresh); answer.Outcome != "unknown" || answer.Reason != "source-gone" {
 		t.Errorf("got %+v, want that its directory is gone", answer)
 	}
 }
@@ -356,17 +356,19 @@ func TestLoginKeysChange(t *testing.T) {
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	s, d := newDirectorySite(t, "replicas", "jane")
-	other := s.elsewhere(t).another(s.serveMore(t, "replicas-other"))
+	other := s.fromNewAddress(t).another(s.serveMore(t, "replicas-other"))
 
-	token := s.login(t, d.with("jane")).in(t)
-	must(t, yes(other.review(t, token)))
+	token := s.login(t, d.with("jane")).accepted(t)
+	must(t, isAuthenticated(other.review(t, token)))
 	renewed := other.login(t, map[string]string{"token": token})
-	must(t, yes(s.review(t, renewed.in(t))))
-	if s.tell(t, token).User.UID != renewed.User.UID {
+	must(t, isAuthenticated(s.review(t, renewed.accepted(t))))
+	if s.explain(t, token).User.UID != renewed.User.UID {
 		t.Errorf("the replicas do not agree on who this is")
 	}
 
 	issued, document := s.issueUnknown(t, "replicas")
-	s.put(t, "token-replicas.yaml", document)
-	support.Eventually(t, "an access token", func() error { return errors.Join(yes(s.review(t, issued)), yes(other.review(t, issued))) })
+	s.writeDocument(t, "token-replicas.yaml", document)
+	support.Eventually(t, "an access token", func() error {
+		return errors.Join(isAuthenticated(s.review(t, issued)), isAuthenticated(other.review(t, issued)))
+	})
 }

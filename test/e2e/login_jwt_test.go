@@ -43,7 +43,7 @@ func (p *place) testJWT(t *testing.T) {
 
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
-		p := p.elsewhere(t)
+		p := p.fromNewAddress(t)
 		expired := p.idToken(t, p.brief, dex.Client, p.jane)
 		support.Eventually(t, "a token of two seconds", func() error {
 			if p.review(t, p.jwt(expired)).Authenticated { // /whoami would limit the rate of a poll
@@ -63,7 +63,7 @@ func (p *place) testJWT(t *testing.T) {
 				if status.Authenticated || status.Error != "" || status.User.Username != "" {
 					t.Errorf("got %+v, want a definite no", status)
 				}
-				answer := p.tell(t, one.token)
+				answer := p.explain(t, one.token)
 				if answer.Outcome != "no" || one.reason != "" && answer.Reason != one.reason || answer.Message == "" || answer.User != nil {
 					t.Errorf("got %+v, want a no for the reason %q", answer, one.reason)
 				}
@@ -73,7 +73,7 @@ func (p *place) testJWT(t *testing.T) {
 
 	t.Run("whoami", func(t *testing.T) {
 		t.Parallel()
-		answer := p.elsewhere(t).tell(t, good)
+		answer := p.fromNewAddress(t).explain(t, good)
 		if answer.Outcome != "yes" || answer.Backend != "jwt" || answer.Source != p.issuer.Issuer() || answer.User == nil || answer.User.Username != "dex:jane@example.org" {
 			t.Errorf("got %+v", answer)
 		}
@@ -83,8 +83,8 @@ func (p *place) testJWT(t *testing.T) {
 	})
 }
 
-// yes tells that a review is answered with a yes.
-func yes(status authenticationv1.TokenReviewStatus) error {
+// isAuthenticated returns an error unless a review is answered with a yes.
+func isAuthenticated(status authenticationv1.TokenReviewStatus) error {
 	if !status.Authenticated {
 		return fmt.Errorf("not authenticated: %+v", status)
 	}
@@ -95,50 +95,50 @@ func yes(status authenticationv1.TokenReviewStatus) error {
 // on to be believed.
 func TestIssuerWithNewKeys(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	jane := w.person("jane")
 	issuer := dex.New(t, dex.Options{Users: []dex.User{jane}})
-	s := newSite(t, "keys", map[string]any{"issuers.yaml": upstream(trusting(issuer, "dex:"))})
+	s := newSite(t, "keys", map[string]any{"issuers.yaml": issuersDocument(issuerOf(issuer, "dex:"))})
 	old := w.idToken(t, issuer, dex.Client, jane)
-	must(t, yes(s.review(t, old)))
+	must(t, isAuthenticated(s.review(t, old)))
 	issuer.Kill()
-	must(t, yes(s.review(t, old)))
+	must(t, isAuthenticated(s.review(t, old)))
 	must(t, issuer.Start(t.Context()))
 	fresh := w.idToken(t, issuer, dex.Client, jane)
-	must(t, yes(s.review(t, fresh)))
+	must(t, isAuthenticated(s.review(t, fresh)))
 	if status := s.review(t, old); status.Authenticated || status.Error != "" {
 		t.Errorf("a token of a key that is known to be withdrawn: got %+v, want a definite no", status)
 	}
-	must(t, yes(s.review(t, fresh)))
+	must(t, isAuthenticated(s.review(t, fresh)))
 }
 
 // A server starts without the issuer, and knows it when it is there.
 func TestIssuerIsAwayAtTheStart(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	jane := w.person("jane")
 	issuer := dex.New(t, dex.Options{Users: []dex.User{jane}})
 	old := w.idToken(t, issuer, dex.Client, jane)
 	issuer.Kill()
-	s := newSite(t, "late", map[string]any{"issuers.yaml": upstream(trusting(issuer, "dex:"))})
+	s := newSite(t, "late", map[string]any{"issuers.yaml": issuersDocument(issuerOf(issuer, "dex:"))})
 	if status := s.review(t, old); status.Authenticated || status.Error == "" {
 		t.Errorf("got %+v, want that nothing can be told", status)
 	}
 	must(t, issuer.Start(t.Context()))
 	fresh := w.idToken(t, issuer, dex.Client, jane)
-	support.Eventually(t, "a token of an issuer that is there now", func() error { return yes(s.review(t, fresh)) })
+	support.Eventually(t, "a token of an issuer that is there now", func() error { return isAuthenticated(s.review(t, fresh)) })
 }
 
 // While an issuer hangs, tokens with keys that would have to be fetched wait, and nobody else does, however many wait.
 func TestIssuerThatHangs(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	jane := w.person("jane")
 	hanging := dex.New(t, dex.Options{Users: []dex.User{jane}})
 	healthy := dex.New(t, dex.Options{Users: []dex.User{jane}})
-	s := newSite(t, "hanging", map[string]any{"issuers.yaml": upstream(trusting(hanging, "hanging:"), trusting(healthy, "healthy:"))})
+	s := newSite(t, "hanging", map[string]any{"issuers.yaml": issuersDocument(issuerOf(hanging, "hanging:"), issuerOf(healthy, "healthy:"))})
 	ofHanging, ofHealthy := w.idToken(t, hanging, dex.Client, jane), w.idToken(t, healthy, dex.Client, jane)
-	must(t, errors.Join(yes(s.review(t, ofHanging)), yes(s.review(t, ofHealthy))))
+	must(t, errors.Join(isAuthenticated(s.review(t, ofHanging)), isAuthenticated(s.review(t, ofHealthy))))
 
 	must(t, hanging.Suspend())
 	t.Cleanup(func() { _ = hanging.Resume() })
@@ -163,7 +163,7 @@ func TestIssuerThatHangs(t *testing.T) {
 				t.Error(err)
 			}
 		default:
-			must(t, errors.Join(yes(s.review(t, ofHealthy)), yes(s.review(t, ofHanging))))
+			must(t, errors.Join(isAuthenticated(s.review(t, ofHealthy)), isAuthenticated(s.review(t, ofHanging))))
 			answered++
 		}
 	}

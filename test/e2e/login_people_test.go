@@ -17,14 +17,14 @@ type place struct {
 	// and foreign is not configured.
 	issuer, plain, brief, foreign *dex.Server
 	// The people of the issuers: jane is in groups, rules keep mallory out, master claims a reserved group, rick is about
-	// to be thrown out, and busy is in more groups than anybody.
+	// to be thrown out, and busy is in more groups than uncertified.
 	jane, mallory, master, rick, busy dex.User
 
 	directory *directory
 }
 
-// about is a test of what a place is about.
-type about struct {
+// loginTest is a part of TestLogins.
+type loginTest struct {
 	name string
 	test func(*testing.T)
 }
@@ -33,7 +33,7 @@ type about struct {
 func TestLogins(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	for _, about := range append(p.terminalTests(), []about{
+	for _, about := range append(p.terminalTests(), []loginTest{
 		{"revocation", p.testRevocation},
 		{"JWT", p.testJWT},
 		{"directory", p.testDirectory},
@@ -60,19 +60,19 @@ func newPlace(t *testing.T) *place {
 	p.brief = dex.New(t, dex.Options{Users: []dex.User{p.jane}, IDTokenTTL: 2 * time.Second})
 	p.foreign = dex.New(t, dex.Options{Users: []dex.User{p.jane}})
 	p.directory = p.newDirectory(t, "jane", "bob", "eve", "mary", "victim", "rose", "kate")
-	p.put(t, "issuers.yaml", upstream(trusting(p.issuer, "dex:"), trusting(p.plain, ""), trusting(p.brief, "brief:")))
-	p.put(t, "configuration.yaml", ours(p.directory.configuration(t, p.site)))
+	p.writeDocument(t, "issuers.yaml", issuersDocument(issuerOf(p.issuer, "dex:"), issuerOf(p.plain, ""), issuerOf(p.brief, "brief:")))
+	p.writeDocument(t, "configuration.yaml", gatehouseDocument(p.directory.configuration(t, p.site)))
 	p.start(t)
 	p.api = p.apiServer(t)
 	// Logs and metrics of both servers, an audit log, and what commands say.
-	p.leaves(`"msg":"login"`, `"msg":"whoami"`, "gatehouse_logins_total{", `"resource":"selfsubjectreviews"`, "knows you as ")
+	p.expectTraces(`"msg":"login"`, `"msg":"whoami"`, "gatehouse_logins_total{", `"resource":"selfsubjectreviews"`, "knows you as ")
 	return p
 }
 
-// elsewhere is the place as it is seen from another address.
-func (p *place) elsewhere(t *testing.T) *place {
+// fromNewAddress is the place as it is seen from another address.
+func (p *place) fromNewAddress(t *testing.T) *place {
 	t.Helper()
 	other := *p
-	other.site = p.site.elsewhere(t)
+	other.site = p.site.fromNewAddress(t)
 	return &other
 }

@@ -17,11 +17,11 @@ import (
 
 // What is revoked is refused within the stated time, whatever kind of token it is.
 func (p *place) testRevocation(t *testing.T) {
-	p = p.elsewhere(t)
+	p = p.fromNewAddress(t)
 	begin := time.Now()
 	access := p.grant(t, "revoked", "--user", "robot")
 	t.Logf("an access token is accepted after %s", time.Since(begin).Round(time.Millisecond))
-	jwt, login := p.idToken(t, p.issuer, dex.Client, p.rick), p.login(t, p.directory.with("rose")).in(t)
+	jwt, login := p.idToken(t, p.issuer, dex.Client, p.rick), p.login(t, p.directory.with("rose")).accepted(t)
 	for _, token := range []string{access, jwt, login} {
 		_, err := whoami(t, p.api, token)
 		must(t, err)
@@ -60,14 +60,14 @@ func (p *place) testRevocation(t *testing.T) {
 		}
 	}
 	for _, token := range []string{jwt, login} {
-		if answer := p.tell(t, token); answer.Outcome != "no" || answer.Reason != "revoked" {
+		if answer := p.explain(t, token); answer.Outcome != "no" || answer.Reason != "revoked" {
 			t.Errorf("got %+v, want that it is revoked", answer)
 		}
 	}
-	p.login(t, map[string]string{"token": login}).out(t, http.StatusUnauthorized, "revoked")
+	p.login(t, map[string]string{"token": login}).rejected(t, http.StatusUnauthorized, "revoked")
 	// What is issued later is good.
-	must(t, yes(p.review(t, p.idToken(t, p.issuer, dex.Client, p.rick))))
-	must(t, yes(p.review(t, p.login(t, p.directory.with("rose")).in(t))))
+	must(t, isAuthenticated(p.review(t, p.idToken(t, p.issuer, dex.Client, p.rick))))
+	must(t, isAuthenticated(p.review(t, p.login(t, p.directory.with("rose")).accepted(t))))
 }
 
 // issueHere issues an access token that the site learns of by its documents.
@@ -95,19 +95,19 @@ func TestRevocationBesideABrokenDocument(t *testing.T) {
 	s, d := newDirectorySite(t, "beside", "jane", "bob")
 	issue := func(id string) string {
 		token := s.issueHere(t, id, "--user", id)
-		support.Eventually(t, "a new token", func() error { return yes(s.review(t, token)) })
+		support.Eventually(t, "a new token", func() error { return isAuthenticated(s.review(t, token)) })
 		return token
 	}
 	revoked, kept := issue("revoked"), issue("kept")
-	jane, bob := s.login(t, d.with("jane")).in(t), s.login(t, d.with("bob")).in(t)
+	jane, bob := s.login(t, d.with("jane")).accepted(t), s.login(t, d.with("bob")).accepted(t)
 
-	broken := s.put(t, "broken.yaml", map[string]any{
+	broken := s.writeDocument(t, "broken.yaml", map[string]any{
 		"apiVersion": "gatehouse.dev/v1alpha1", "kind": "SidecarProfile", "metadata": map[string]any{"name": "x"},
 		"spec": map[string]any{"injektion": "OptOut"},
 	})
 	// What is added beside it waits for it to be mended.
 	late, document := s.issueUnknown(t, "late")
-	s.put(t, "token-late.yaml", document)
+	s.writeDocument(t, "token-late.yaml", document)
 	_, err := gatehouse.Run(t.Context(), "token", "revoke", "--config", s.documents, "revoked")
 	if err == nil || !strings.Contains(err.Error(), "errors in") {
 		t.Errorf("'token revoke' says %v, want that there are errors too", err)
@@ -124,20 +124,20 @@ func TestRevocationBesideABrokenDocument(t *testing.T) {
 		return nil
 	})
 	t.Logf("refused after %s", time.Since(begin).Round(time.Millisecond))
-	must(t, yes(s.review(t, kept)))
-	must(t, yes(s.review(t, bob)))
+	must(t, isAuthenticated(s.review(t, kept)))
+	must(t, isAuthenticated(s.review(t, bob)))
 	if s.review(t, late).Authenticated {
 		t.Error("a token that was added beside a broken document is taken")
 	}
 
 	must(t, os.Remove(broken))
-	support.Eventually(t, "what was added", func() error { return yes(s.review(t, late)) })
+	support.Eventually(t, "what was added", func() error { return isAuthenticated(s.review(t, late)) })
 	for _, token := range []string{revoked, jane} {
 		if s.review(t, token).Authenticated {
 			t.Error("what was revoked is taken again once the broken document is gone")
 		}
 	}
-	must(t, yes(s.review(t, bob)))
+	must(t, isAuthenticated(s.review(t, bob)))
 	left, err := filepath.Glob(filepath.Join(s.documents, "token-revoked*"))
 	must(t, err)
 	if len(left) != 0 {

@@ -36,8 +36,8 @@ type site struct {
 	// documents is the directory that it reads, and private one with keys and passwords, which are nowhere else.
 	documents, private string
 	server             *gatehouse.Server
-	// asker has the certificate that the API server asks with, and anybody has none.
-	asker, anybody *http.Client
+	// certified has the certificate that the API server asks with, and uncertified has none.
+	certified, uncertified *http.Client
 }
 
 // newSite starts a Gatehouse with these documents, by the names of their files. It ends with the test.
@@ -45,7 +45,7 @@ func newSite(t *testing.T, name string, documents map[string]any) *site {
 	t.Helper()
 	s := prepareSite(t, name)
 	for file, document := range documents {
-		s.put(t, file, document)
+		s.writeDocument(t, file, document)
 	}
 	s.start(t)
 	return s
@@ -54,12 +54,12 @@ func newSite(t *testing.T, name string, documents map[string]any) *site {
 // prepareSite is newSite without documents and before the start.
 func prepareSite(t *testing.T, name string) *site {
 	t.Helper()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	s := &site{world: w, name: name, documents: w.path(name), private: t.TempDir()}
 	must(t, os.Mkdir(s.documents, 0o700))
 	certificate, err := tls.LoadX509KeyPair(w.path("client.crt"), w.path("client.key"))
 	must(t, err)
-	s.asker, s.anybody = w.client(t, certificate), w.client(t)
+	s.certified, s.uncertified = w.client(t, certificate), w.client(t)
 	return s
 }
 
@@ -86,11 +86,11 @@ func (w *world) client(t *testing.T, certificates ...tls.Certificate) *http.Clie
 	return &http.Client{Transport: transport, Timeout: deadline}
 }
 
-// elsewhere is the site as it is seen from another address.
-func (s *site) elsewhere(t *testing.T) *site {
+// fromNewAddress is the site as it is seen from another address.
+func (s *site) fromNewAddress(t *testing.T) *site {
 	t.Helper()
 	other := *s
-	other.anybody = s.client(t)
+	other.uncertified = s.client(t)
 	return &other
 }
 
@@ -126,8 +126,8 @@ func (s *site) another(server *gatehouse.Server) *site {
 	return &other
 }
 
-// put writes a document for the server to learn of, whole or not at all, and returns its file.
-func (s *site) put(t *testing.T, name string, document any) string {
+// writeDocument writes a document for the server to learn of, whole or not at all, and returns its file.
+func (s *site) writeDocument(t *testing.T, name string, document any) string {
 	t.Helper()
 	text, err := yaml.Marshal(document)
 	must(t, err)
@@ -137,8 +137,8 @@ func (s *site) put(t *testing.T, name string, document any) string {
 	return file
 }
 
-// hide writes what is secret to a file, and returns the file.
-func (s *site) hide(t *testing.T, name, text string) string {
+// writeSecret writes what is secret to a file, and returns the file.
+func (s *site) writeSecret(t *testing.T, name, text string) string {
 	t.Helper()
 	file := filepath.Join(s.private, name)
 	must(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
@@ -157,22 +157,22 @@ func (s *site) loginKey(t *testing.T, name string) v1alpha1.LoginKey {
 	return v1alpha1.LoginKey{Name: name, File: file}
 }
 
-// upstream is the document with JWT issuers.
-func upstream(issuers ...apiserverv1.JWTAuthenticator) any {
+// issuersDocument is the document with JWT issuers.
+func issuersDocument(issuers ...apiserverv1.JWTAuthenticator) any {
 	return &apiserverv1.AuthenticationConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apiserver.config.k8s.io/v1", Kind: "AuthenticationConfiguration"},
 		JWT:      issuers,
 	}
 }
 
-// ours is the document with everything else.
-func ours(c v1alpha1.AuthenticationConfiguration) any {
+// gatehouseDocument is the document with everything else.
+func gatehouseDocument(c v1alpha1.AuthenticationConfiguration) any {
 	c.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AuthenticationConfiguration"}
 	return c
 }
 
-// trusting is a dex as an issuer. Its people have names and groups with a prefix, and those of one domain are kept out.
-func trusting(s *dex.Server, prefix string) apiserverv1.JWTAuthenticator {
+// issuerOf is a dex as an issuer. Its people have names and groups with a prefix, and those of one domain are kept out.
+func issuerOf(s *dex.Server, prefix string) apiserverv1.JWTAuthenticator {
 	return apiserverv1.JWTAuthenticator{
 		Issuer: apiserverv1.Issuer{URL: s.Issuer(), CertificateAuthority: string(s.CertPEM()), Audiences: []string{dex.Client}},
 		ClaimValidationRules: []apiserverv1.ClaimValidationRule{
@@ -257,26 +257,26 @@ func (s *site) tryReview(t *testing.T, token string) (authenticationv1.TokenRevi
 		Spec:     authenticationv1.TokenReviewSpec{Token: token},
 	}
 	var answer authenticationv1.TokenReview
-	code, err := s.tryPost(t, s.asker, "/authenticate", nil, review, &answer)
+	code, err := s.tryPost(t, s.certified, "/authenticate", nil, review, &answer)
 	if err == nil && code != http.StatusOK {
 		err = fmt.Errorf("a review is answered with %d", code)
 	}
 	return answer.Status, err
 }
 
-// said is what the server says about a token to who holds it.
-type said struct {
+// explanation is what the server says about a token to who holds it.
+type explanation struct {
 	Outcome, Reason, Message, Backend, Source, TokenID string
 
 	User                *authenticationv1.UserInfo
 	IssuedAt, ExpiresAt *time.Time
 }
 
-// tell asks about a token as 'gatehouse whoami' does.
-func (s *site) tell(t *testing.T, token string) said {
+// explain asks about a token as 'gatehouse whoami' does.
+func (s *site) explain(t *testing.T, token string) explanation {
 	t.Helper()
-	var answer said
-	code := s.post(t, s.anybody, "/whoami", http.Header{"Authorization": {"Bearer " + token}}, map[string]any{}, &answer)
+	var answer explanation
+	code := s.post(t, s.uncertified, "/whoami", http.Header{"Authorization": {"Bearer " + token}}, map[string]any{}, &answer)
 	if code != http.StatusOK {
 		t.Fatalf("/whoami answers %d: %+v", code, answer)
 	}
@@ -306,7 +306,7 @@ func (s *site) login(t *testing.T, request map[string]string) session {
 func (s *site) tryLogin(t *testing.T, request map[string]string) (session, error) {
 	t.Helper()
 	var answer session
-	code, err := s.tryPost(t, s.anybody, "/login", nil, request, &answer)
+	code, err := s.tryPost(t, s.uncertified, "/login", nil, request, &answer)
 	answer.code = code
 	if answer.Token != "" {
 		s.jwt("." + strings.TrimPrefix(answer.Token, "gatehouse-login_"))

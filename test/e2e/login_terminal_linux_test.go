@@ -80,11 +80,11 @@ func (s *terminal) answer(t *testing.T, question, text string) {
 }
 
 // terminalTests are those that need a terminal, which only some systems let tests make.
-func (p *place) terminalTests() []about { return []about{{"terminal", p.testTerminal}} }
+func (p *place) terminalTests() []loginTest { return []loginTest{{"terminal", p.testTerminal}} }
 
 // Who runs kubectl without having logged in is asked at the terminal, and gets what they asked kubectl for.
 func (p *place) testTerminal(t *testing.T) {
-	d := p.newDesk(t)
+	d := p.newWorkstation(t)
 	screen := newTerminal(t)
 	kubectl := d.kubectl(t, "auth", "whoami")
 	kubectl.command.Stdin, kubectl.command.Stderr = screen.program, screen.program

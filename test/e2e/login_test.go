@@ -78,8 +78,8 @@ func (w *world) eventuallyKnown(t *testing.T, token string) {
 
 func TestLogin(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
-	w.leaves(`"tokenID":`, "gatehouse_reviews_total{", `"kind":"Event"`, "sha256:")
+	w := sharedWorld(t)
+	w.expectTraces(`"tokenID":`, "gatehouse_reviews_total{", `"kind":"Event"`, "sha256:")
 	full := w.issue(t, "full", "--user", "jane", "--uid", "4711", "--group", "dev", "--group", "eng", "--extra", "example.org/team=blue", "--extra", "example.org/team=green")
 	bare := w.issue(t, "bare")
 	own := w.issue(t, "own-audience", "--audience", "https://kubernetes.default.svc.cluster.local")
@@ -174,7 +174,7 @@ func check(t *testing.T, c *cluster.Cluster, token string, want authenticationv1
 
 func TestTokenIsRevokedByRemovingItsDocument(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	// It is known to nobody when it is first used, which must not be held against it.
 	token, document := w.issueUnknown(t, "revoked")
 	_, err := whoami(t, w.Cluster, token)
@@ -204,7 +204,7 @@ func TestTokenIsRevokedByRemovingItsDocument(t *testing.T) {
 
 // Whoever may write documents still cannot hand out what Kubernetes keeps for itself.
 func TestReservedIdentities(t *testing.T) {
-	w := theWorld(t)
+	w := sharedWorld(t)
 	for _, flags := range [][]string{
 		{"--user", "jane", "--group", "system:masters"},
 		{"--user", "system:admin"},

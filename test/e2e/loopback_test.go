@@ -16,7 +16,7 @@ import (
 // The way for one machine: a server with a certificate of its own making, registered by loopback URL, to which the API
 // server speaks HTTP/2.
 func TestSelfSignedByLoopbackURL(t *testing.T) {
-	w := theWorld(t)
+	w := sharedWorld(t)
 	const config = "testdata/loopback"
 	certs := t.TempDir()
 	server, err := w.serve(t.Context(), "loopback", config,

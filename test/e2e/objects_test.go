@@ -29,7 +29,7 @@ func labelled(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels[key] = value }
 }
 
-// saying is a pod's word on injection.
+// saying sets a pod's annotation for injection.
 func saying(word string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Annotations[injectAnnotation] = word }
 }
@@ -45,7 +45,7 @@ func configMap(name string, labels map[string]string, data ...string) *corev1.Co
 	return c
 }
 
-// injected tells how many times the pod has what the example profile adds: 1, 0 for nothing at all, or -1 if it is
+// injected returns how many times the pod has what the example profile adds: 1, 0 for nothing at all, or -1 if it is
 // neither, or if the status annotation says something else.
 func injected(p *corev1.Pod) int {
 	var containers, volumes, mounts, recorded int

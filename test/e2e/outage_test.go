@@ -48,7 +48,7 @@ func (w *world) unregister(t *testing.T, name string, gone func(context.Context)
 	support.Eventually(t, "the API server asks no more", func() error { return gone(ctx) })
 }
 
-// outageGone tells that no server with the outage's configuration is asked about a namespace.
+// outageGone returns an error while a server with the outage's configuration is asked about a namespace.
 func (w *world) outageGone(namespace string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := w.Client().CoreV1().ConfigMaps(namespace).Create(ctx, forbidden("canary"), dryRun)
@@ -70,7 +70,7 @@ func forbidden(name string) *corev1.ConfigMap {
 // While Gatehouse is dead, what fails closed is refused, what fails open is admitted, and what a cluster needs to live
 // goes on.
 func TestOutage(t *testing.T) {
-	w := theWorld(t)
+	w := sharedWorld(t)
 	config := w.outageConfig(t)
 	server, err := w.serve(t.Context(), "outage", config)
 	must(t, err)
@@ -201,7 +201,7 @@ func TestOutage(t *testing.T) {
 	support.Eventually(t, "the server that was started again", func() error { return errors.Join(asksAndGets(), refuses(), update("outage")) })
 }
 
-// readiness says what a server's /readyz answers.
+// readiness returns what a server's /readyz answers.
 func readiness(t *testing.T, s *gatehouse.Server) string {
 	t.Helper()
 	_, body, err := s.Get(t.Context(), "/readyz")

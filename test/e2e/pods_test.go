@@ -37,7 +37,7 @@ type podCase struct {
 // reason, and the client is warned where the pod gets less than it asks for.
 func TestPods(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	var cases []podCase
 	readTable(t, "pods.yaml", &cases)
 	for _, reason := range sidecar.Reasons() {

@@ -35,7 +35,7 @@ func is(want string) func(string) bool { return func(value string) bool { return
 // Policies of our own do on the real API server what upstream's do not.
 func TestBeyondUpstream(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	w.newNamespace(t, beyondNamespace, nil)
 	must(t, w.apply(t.Context(), readDocuments(t, "beyond/definition.yaml")))
 	var before []apiRequest

@@ -34,7 +34,7 @@ func brokenDocuments(t *testing.T, expression, message string) string {
 // not are about it does what their failure policies say. It never changes from what works to what does not.
 func TestPoliciesThatDoNotCompile(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	w.newNamespace(t, brokenNamespace, nil)
 	client, _ := w.impersonating(t, &authenticationv1.UserInfo{Username: brokenUser, Groups: []string{"system:masters"}})
 	b := &broken{client: client}

@@ -51,7 +51,7 @@ func (c *policyCase) run(t *testing.T, w *world, namespace string) {
 
 func TestPolicies(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	_, err := w.Client().CoreV1().Pods("standard").Create(t.Context(), pod("plain"), metav1.CreateOptions{})
 	must(t, err)
 	var cases []policyCase
@@ -66,7 +66,7 @@ func TestPolicies(t *testing.T) {
 
 func TestPolicyWarnsAndAudits(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	client, warnings := w.impersonating(t, nil)
 	for _, name := range []string{"odd", "even"} {
 		_, err := client.CoreV1().ConfigMaps("rules").Create(t.Context(), configMap(name, nil, "a=1", "b=2"), metav1.CreateOptions{})

@@ -92,7 +92,7 @@ func (r *comparedRequest) run(t *testing.T, w *world) {
 // Gatehouse.
 func TestUpstreamPolicies(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	w.newNamespace(t, nativeNamespace, map[string]string{"upstream": "compared", "team": "blue"})
 	w.newNamespace(t, ownNamespace, map[string]string{"team": "blue"})
 	w.newNamespace(t, sharedNamespace, nil)

@@ -107,7 +107,7 @@ func (b *beyond) warnings(t *testing.T) {
 	}
 }
 
-// sayAll tells that all warnings have come, those that are long cut but recognisable, and at the end the number of those
+// sayAll returns an error unless all warnings have come: long ones may be cut, and the last may be the number of those
 // that have not.
 func sayAll(got, want []string) error {
 	for i, warning := range got {

@@ -18,7 +18,7 @@ import (
 // to be decided is refused, and one that a condition leaves out passes.
 func TestPushedMatchConditions(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	const namespace = "rules"
 	must(t, w.apply(t.Context(), readDocuments(t, "pushed-roles.yaml")))
 	// Nobody listens at the port.

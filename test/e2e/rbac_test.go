@@ -95,7 +95,7 @@ func (q *rbacQuestion) admission() ([]byte, error) {
 // documents were applied.
 func TestAuthorizerFromDocuments(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	must(t, w.apply(t.Context(), readDocuments(t, "rbac/rbac.yaml")))
 	reviews := filepath.Join(t.TempDir(), "reviews.json")
 	questions := rbacQuestions()

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
-// refused tells how a ConfigMap of that name is refused, "" if it is not.
+// refused returns the refusal of a ConfigMap of that name, "" if it is admitted.
 func (w *world) refused(t *testing.T, name string) string {
 	t.Helper()
 	_, err := w.Client().CoreV1().ConfigMaps("reload").Create(t.Context(), configMap(name, nil), dryRun)
@@ -22,7 +22,7 @@ func (w *world) refused(t *testing.T, name string) string {
 }
 
 func TestPolicyChangesWhileTheServerRuns(t *testing.T) {
-	w := theWorld(t)
+	w := sharedWorld(t)
 	file := filepath.Join(w.config, "config", "reload.yaml")
 	first, err := os.ReadFile(file)
 	must(t, err)
@@ -55,7 +55,7 @@ func TestPolicyChangesWhileTheServerRuns(t *testing.T) {
 }
 
 func TestBrokenDocumentIsNotUsed(t *testing.T) {
-	w := theWorld(t)
+	w := sharedWorld(t)
 	for _, test := range []struct {
 		name     string
 		document any

@@ -15,10 +15,10 @@ import (
 // same, they stop nothing that works, and everybody is told.
 func TestBrokenCustomResources(t *testing.T) {
 	t.Parallel()
-	w := apart(t)
+	w := newWorld(t)
 	must(t, w.applyDefinitions(t.Context()))
-	w.shop(t)
-	c := customise(t, w, customisation{}).start(t)
+	w.createShop(t)
+	c := newResourceInstall(t, w, resourceOptions{}).start(t)
 
 	good := policyNamed("red", "object.metadata.name != 'red'", "") + policyNamed("blue", "object.metadata.name != 'blue'", "") +
 		profileNamed("logs") + exceptionNamed("legacy", "red", "object.metadata.labels.legacy == 'yes'")
@@ -26,7 +26,7 @@ func TestBrokenCustomResources(t *testing.T) {
 	w.refuses(t, "red", "no red")
 	w.refuses(t, "blue", "no blue")
 	w.refuses(t, "green", "")
-	w.images(t, "x")
+	w.sidecarImages(t, "x")
 	legacy := pod("red")
 	legacy.Labels = map[string]string{"legacy": "yes"}
 	support.Eventually(t, "the exception", func() error {
@@ -36,7 +36,7 @@ func TestBrokenCustomResources(t *testing.T) {
 		return nil
 	})
 	for _, object := range [][3]string{{"admissionpolicy", "", "red"}, {"sidecarprofile", "", "logs"}, {"policyexception", system, "legacy"}} {
-		w.tells(t, object[0], object[1], object[2], "Compiled=True/Compiled", inUse, healthy)
+		w.hasConditions(t, object[0], object[1], object[2], "Compiled=True/Compiled", inUse, healthy)
 	}
 
 	// Each with more than one error: all are told at once.
@@ -78,9 +78,9 @@ spec:
 	// Without our own webhook they get in.
 	registered := c.withoutDocuments(t)
 	must(t, w.apply(t.Context(), broken["red"]+"---\n"+broken["logs"]+broken["legacy"]))
-	w.tells(t, "admissionpolicy", "", "red", append(findings["red"], "Compiled=False/Invalid", "Ready=False/PreviousVersionInUse", "Degraded=True/PreviousVersionInUse")...)
-	w.tells(t, "sidecarprofile", "", "logs", "${nothing}", "Compiled=False/Invalid", "Ready=False/PreviousVersionInUse", "Degraded=True/PreviousVersionInUse")
-	w.tells(t, "policyexception", system, "legacy", "spec.match.matchConditions[0].expression", "Compiled=False/Invalid", "Ready=False/NotUsed")
+	w.hasConditions(t, "admissionpolicy", "", "red", append(findings["red"], "Compiled=False/Invalid", "Ready=False/PreviousVersionInUse", "Degraded=True/PreviousVersionInUse")...)
+	w.hasConditions(t, "sidecarprofile", "", "logs", "${nothing}", "Compiled=False/Invalid", "Ready=False/PreviousVersionInUse", "Degraded=True/PreviousVersionInUse")
+	w.hasConditions(t, "policyexception", system, "legacy", "spec.match.matchConditions[0].expression", "Compiled=False/Invalid", "Ready=False/NotUsed")
 	w.event(t, metav1.NamespaceDefault, "AdmissionPolicy", "red", "Invalid", `"nonsense" is not declared`)
 	w.event(t, metav1.NamespaceDefault, "AdmissionPolicy", "red", "PreviousVersionInUse", "")
 	w.event(t, system, "PolicyException", "legacy", "Invalid", "matchConditions[0]")
@@ -97,7 +97,7 @@ spec:
 	})
 	w.refuses(t, "red", "no red")
 	w.refuses(t, "blue", "no blue")
-	w.images(t, "x")
+	w.sidecarImages(t, "x")
 	support.Eventually(t, "an exception with errors lets nothing pass", func() error {
 		if got := w.verdict(t.Context(), legacy); !strings.Contains(got, "no red") {
 			return fmt.Errorf("got %q", got)
@@ -113,10 +113,10 @@ spec:
 
 	// Of policies that never compiled their failurePolicy decides.
 	must(t, w.apply(t.Context(), broken["ignore"]))
-	w.tells(t, "admissionpolicy", "", "ignore", "Compiled=False/Invalid", "Ready=False/NotUsed")
+	w.hasConditions(t, "admissionpolicy", "", "ignore", "Compiled=False/Invalid", "Ready=False/NotUsed")
 	w.refuses(t, "green", "")
 	must(t, w.apply(t.Context(), broken["never"]))
-	w.tells(t, "admissionpolicy", "", "never", "Compiled=False/Invalid", "Ready=False/NotUsed")
+	w.hasConditions(t, "admissionpolicy", "", "never", "Compiled=False/Invalid", "Ready=False/NotUsed")
 	w.refuses(t, "green", "never")
 	c.counts(t, map[[2]string]float64{{"AdmissionPolicy", "unused"}: 2, {"AdmissionPolicy", "previous"}: 1})
 
@@ -126,7 +126,7 @@ spec:
 	for _, object := range [][3]string{
 		{"admissionpolicy", "", "red"}, {"admissionpolicy", "", "never"}, {"sidecarprofile", "", "logs"}, {"policyexception", system, "legacy"},
 	} {
-		w.tells(t, object[0], object[1], object[2], "Compiled=True/Compiled", inUse, healthy)
+		w.hasConditions(t, object[0], object[1], object[2], "Compiled=True/Compiled", inUse, healthy)
 	}
 	w.event(t, metav1.NamespaceDefault, "AdmissionPolicy", "red", "Compiled", "can be used again")
 	w.refuses(t, "green", "")
@@ -142,7 +142,7 @@ spec:
 }
 
 // counts waits until the metric of custom resources has these values, by kind and state.
-func (c *customised) counts(t *testing.T, want map[[2]string]float64) {
+func (c *resourceInstall) counts(t *testing.T, want map[[2]string]float64) {
 	t.Helper()
 	support.Eventually(t, "the metric", func() error {
 		for of, n := range want {
@@ -156,7 +156,7 @@ func (c *customised) counts(t *testing.T, want map[[2]string]float64) {
 }
 
 // withoutDocuments takes the webhook for documents away until the function that it returns is called.
-func (c *customised) withoutDocuments(t *testing.T) func() {
+func (c *resourceInstall) withoutDocuments(t *testing.T) func() {
 	t.Helper()
 	configurations := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	patch := func(value string) {

@@ -18,7 +18,7 @@ import (
 )
 
 // lastDigest is that of the configuration in use, and how many there were.
-func (c *customised) lastDigest(t *testing.T) (digest string, n int) {
+func (c *resourceInstall) lastDigest(t *testing.T) (digest string, n int) {
 	t.Helper()
 	for _, line := range c.lines(t) {
 		if line.Message == "configuration in use" {
@@ -32,10 +32,10 @@ func (c *customised) lastDigest(t *testing.T) (digest string, n int) {
 // Through any order of changes, a server ends with what a fresh one begins with, and compiles no more often than it must.
 func TestCustomResourcesChurn(t *testing.T) {
 	t.Parallel()
-	w := apart(t)
+	w := newWorld(t)
 	must(t, w.applyDefinitions(t.Context()))
-	w.shop(t)
-	c := customise(t, w, customisation{}).start(t)
+	w.createShop(t)
+	c := newResourceInstall(t, w, resourceOptions{}).start(t)
 	client, err := dynamic.NewForConfig(w.Config())
 	must(t, err)
 	resource := func(plural string) dynamic.NamespaceableResourceInterface {
@@ -87,7 +87,7 @@ func TestCustomResourcesChurn(t *testing.T) {
 	}
 
 	must(t, w.CreateNamespace(t.Context(), "another", nil))
-	fresh := customise(t, w, customisation{namespace: "another", name: "gatehouse-fresh", alone: true})
+	fresh := newResourceInstall(t, w, resourceOptions{namespace: "another", name: "gatehouse-fresh", alone: true})
 	fresh.start(t)
 	want, _ := fresh.lastDigest(t)
 	n := 0

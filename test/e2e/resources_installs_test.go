@@ -17,15 +17,15 @@ import (
 // told, with the remedy, and both go on answering.
 func TestTwoInstallsOfCustomResources(t *testing.T) {
 	t.Parallel()
-	w := apart(t)
+	w := newWorld(t)
 	must(t, w.applyDefinitions(t.Context()))
-	w.shop(t)
+	w.createShop(t)
 	must(t, w.CreateNamespace(t.Context(), "second", nil))
 	must(t, w.apply(t.Context(), policyNamed("red", "object.metadata.name != 'red'", "")))
-	first := customise(t, w, customisation{}).start(t)
-	w.tells(t, "admissionpolicy", "", "red", "Compiled=True", inUse)
+	first := newResourceInstall(t, w, resourceOptions{}).start(t)
+	w.hasConditions(t, "admissionpolicy", "", "red", "Compiled=True", inUse)
 
-	second := customise(t, w, customisation{namespace: "second", name: "gatehouse-second", alone: true})
+	second := newResourceInstall(t, w, resourceOptions{namespace: "second", name: "gatehouse-second", alone: true})
 	directory := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(directory, "red.yaml"), []byte(policyNamed("red", "object.metadata.name != 'red'", "")), 0o600))
 	second.flags = append(second.flags, "--config", directory)
@@ -35,7 +35,7 @@ func TestTwoInstallsOfCustomResources(t *testing.T) {
 	second.logged(t, "the other install", contested)
 	w.event(t, metav1.NamespaceDefault, "AdmissionPolicy", "red", "StatusContested", remedy)
 	support.Throughout(t, "both answer, and what the first writes stays", 5*time.Second, func() error {
-		for _, c := range []*customised{first, second} {
+		for _, c := range []*resourceInstall{first, second} {
 			r := c.reviewer(t)
 			for pod, want := range map[string]bool{"red": true, "green": false} {
 				if got, err := r.ask(t.Context(), pod); err != nil || (got != "") != want {

@@ -27,7 +27,7 @@ func (w *world) deleteDefinitions(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// unserved tells that the log says of a kind that there is no definition, with the remedy.
+// unserved reports whether a line says of a kind that there is no definition, with the remedy.
 func unserved(kind string) func(*logLine) bool {
 	return func(l *logLine) bool {
 		return l.Message == "cannot read from the cluster" && strings.HasPrefix(l.Kind, kind+".") &&
@@ -38,9 +38,9 @@ func unserved(kind string) func(*logLine) bool {
 // Without definitions the server starts, says what is missing, and uses custom resources as soon as there can be any.
 func TestMissingDefinitions(t *testing.T) {
 	t.Parallel()
-	w := apart(t)
-	w.shop(t)
-	c := customise(t, w, customisation{})
+	w := newWorld(t)
+	w.createShop(t)
+	c := newResourceInstall(t, w, resourceOptions{})
 	began := time.Now()
 	c.start(t)
 	t.Logf("ready without any definition after %v", time.Since(began))
@@ -66,9 +66,9 @@ func TestMissingDefinitions(t *testing.T) {
 	must(t, w.apply(t.Context(), policyNamed("red", "object.metadata.name != 'red'", "")+profileNamed("logs")))
 	began = time.Now()
 	w.refuses(t, "red", "no red")
-	w.images(t, "x")
+	w.sidecarImages(t, "x")
 	t.Logf("used %v after the definitions", time.Since(began))
-	w.tells(t, "admissionpolicy", "", "red", "Compiled=True/Compiled", inUse, healthy)
+	w.hasConditions(t, "admissionpolicy", "", "red", "Compiled=True/Compiled", inUse, healthy)
 
 	// One is deleted, with its objects. A gate that was there stays for a while: of an API server that is starting, this
 	// is what it would say.
@@ -79,9 +79,9 @@ func TestMissingDefinitions(t *testing.T) {
 // An old definition drops fields, and everybody is told; a new one is an upgrade that is under way, and nothing is wrong.
 func TestOutdatedDefinitions(t *testing.T) {
 	t.Parallel()
-	w := apart(t)
+	w := newWorld(t)
 	must(t, w.applyDefinitions(t.Context()))
-	w.shop(t)
+	w.createShop(t)
 	const policies = "admissionpolicies.gatehouse.dev"
 	old := definition(t, policies, "", func(schema map[string]any) {
 		spec := schema["properties"].(map[string]any)["spec"].(map[string]any)["properties"].(map[string]any)
@@ -95,12 +95,12 @@ func TestOutdatedDefinitions(t *testing.T) {
 			t.Fatalf("%v: %s", err, output)
 		}
 	}
-	c := customise(t, w, customisation{}).start(t)
+	c := newResourceInstall(t, w, resourceOptions{}).start(t)
 	must(t, w.apply(t.Context(), policyNamed("red", "object.metadata.name != 'red'", "")+profileNamed("logs")))
 	w.refuses(t, "red", "no red")
-	w.images(t, "x")
+	w.sidecarImages(t, "x")
 	const remedy = "gatehouse manifests --crds | kubectl apply --server-side -f -"
-	w.tells(t, "admissionpolicy", "", "red", "Compiled=True/Compiled", inUse, "Degraded=True/DefinitionOutdated", remedy)
+	w.hasConditions(t, "admissionpolicy", "", "red", "Compiled=True/Compiled", inUse, "Degraded=True/DefinitionOutdated", remedy)
 	w.event(t, metav1.NamespaceDefault, "CustomResourceDefinition", policies, "DefinitionOutdated", remedy)
 	told := func(name string) func(*logLine) bool {
 		return func(l *logLine) bool { return strings.Contains(l.Problem, `"`+name+`"`) && l.Hint != "" }
@@ -111,10 +111,10 @@ func TestOutdatedDefinitions(t *testing.T) {
 	c.logged(t, "the new definition", func(l *logLine) bool {
 		return told("sidecarprofiles.gatehouse.dev")(l) && l.Level == "INFO" && strings.Contains(l.Hint, "finish the upgrade")
 	})
-	w.tells(t, "sidecarprofile", "", "logs", "Compiled=True/Compiled", inUse, healthy)
+	w.hasConditions(t, "sidecarprofile", "", "logs", "Compiled=True/Compiled", inUse, healthy)
 
 	must(t, w.applyDefinitions(t.Context()))
-	w.tells(t, "admissionpolicy", "", "red", inUse, healthy)
+	w.hasConditions(t, "admissionpolicy", "", "red", inUse, healthy)
 }
 
 // definition is a CustomResourceDefinition with another revision of its schema ("" for none), and another schema.
@@ -137,49 +137,49 @@ func definition(t *testing.T, name, revision string, change func(schema map[stri
 // Without any one of its rights a server says which it is and what to do, and everything else goes on.
 func TestMissingRightsOnCustomResources(t *testing.T) {
 	t.Parallel()
-	w := apart(t)
+	w := newWorld(t)
 	must(t, w.applyDefinitions(t.Context()))
-	w.shop(t)
+	w.createShop(t)
 	must(t, w.apply(t.Context(), policyNamed("red", "object.metadata.name != 'red'", "")+profileNamed("logs")))
 	for name, test := range map[string]struct {
-		without []withoutRight
+		without []missingRight
 		// says is what a line of the log says, and its hint.
 		says, hint string
 		// unready is what /readyz says if it is not ready.
 		unready string
-		// goesOn tells that it uses the others all the same.
+		// goesOn: the server uses the other custom resources all the same.
 		goesOn bool
-		// first tells that the others would do what it may not.
+		// first: it runs before the others, which would do what it may not.
 		first bool
 	}{
 		"policies-list": {
-			without: []withoutRight{{"admissionpolicies", "list"}, {"admissionpolicies", "watch"}},
+			without: []missingRight{{"admissionpolicies", "list"}, {"admissionpolicies", "watch"}},
 			says:    `resource \"admissionpolicies\"`, hint: "a ClusterRole must allow get, list and watch of admissionpolicies.gatehouse.dev",
 			unready: "AdmissionPolicy",
 		},
 		"policies-watch": {
-			without: []withoutRight{{"admissionpolicies", "watch"}},
+			without: []missingRight{{"admissionpolicies", "watch"}},
 			says:    `cannot watch resource \"admissionpolicies\"`, hint: "a ClusterRole must allow get, list and watch of admissionpolicies.gatehouse.dev",
 		},
 		"tokens": {
-			without: []withoutRight{{"accesstokens", "list"}, {"accesstokens", "watch"}},
+			without: []missingRight{{"accesstokens", "list"}, {"accesstokens", "watch"}},
 			says:    `resource \"accesstokens\"`, hint: "a ClusterRole must allow get, list and watch of accesstokens.gatehouse.dev",
 			unready: "AccessToken", goesOn: true, // and ready half a minute after its start
 		},
 		"status": {
-			without: []withoutRight{{"admissionpolicies/status", "patch"}},
+			without: []missingRight{{"admissionpolicies/status", "patch"}},
 			says:    `cannot patch resource \"admissionpolicies/status\"`, hint: "patch of admissionpolicies/status", first: true,
 		},
 		"elections": {
-			without: []withoutRight{{"leases", "update"}, {"leases", "create"}},
+			without: []missingRight{{"leases", "update"}, {"leases", "create"}},
 			says:    "lease", hint: "leases",
 		},
 		"definitions": {
-			without: []withoutRight{{"customresourcedefinitions", "get"}},
+			without: []missingRight{{"customresourcedefinitions", "get"}},
 			says:    "customresourcedefinitions", hint: "let the ServiceAccount get customresourcedefinitions",
 		},
 		"pods": {
-			without: []withoutRight{{"pods", "list"}},
+			without: []missingRight{{"pods", "list"}},
 			says:    `cannot list resource \"pods\"`, hint: "pods",
 		},
 	} {
@@ -189,7 +189,7 @@ func TestMissingRightsOnCustomResources(t *testing.T) {
 			}
 			namespace := "rights-" + name
 			must(t, w.CreateNamespace(t.Context(), namespace, nil))
-			c := customise(t, w, customisation{namespace: namespace, name: "gatehouse-" + name, without: test.without, alone: true})
+			c := newResourceInstall(t, w, resourceOptions{namespace: namespace, name: "gatehouse-" + name, without: test.without, alone: true})
 			ops := c.launched(t)
 			fits := func(l *logLine) bool {
 				return strings.Contains(l.text, test.says) && strings.Contains(l.Hint, test.hint)

@@ -11,40 +11,40 @@ import (
 // silent: everybody is told, by a warning and by conditions, until it is sent.
 func TestWhatIsNotSentIsTold(t *testing.T) {
 	t.Parallel()
-	w := apart(t)
+	w := newWorld(t)
 	must(t, w.applyDefinitions(t.Context()))
-	w.shop(t)
-	c := customise(t, w, customisation{}).start(t)
+	w.createShop(t)
+	c := newResourceInstall(t, w, resourceOptions{}).start(t)
 	services := strings.ReplaceAll(policyNamed("services", "object.metadata.name != 'red'", ""), "resources: [pods]", "resources: [services]")
 	must(t, w.apply(t.Context(), policyNamed("pods", "object.metadata.name != 'red'", "")+profileNamed("logs")))
 	w.refuses(t, "red", "no pods")
-	w.tells(t, "admissionpolicy", "", "pods", inUse, healthy)
-	w.tells(t, "sidecarprofile", "", "logs", inUse, healthy)
-	said, err := w.applySaying(t.Context(), services)
+	w.hasConditions(t, "admissionpolicy", "", "pods", inUse, healthy)
+	w.hasConditions(t, "sidecarprofile", "", "logs", inUse, healthy)
+	said, err := w.applyOutput(t.Context(), services)
 	must(t, err)
 	const unsent = "CREATE of services: not sent to Gatehouse (hint: gatehouse manifests --validate services:CREATE"
 	if !strings.Contains(said, "Warning: ") || !strings.Contains(said, unsent) {
 		t.Errorf("kubectl apply says %q, want a warning with %q", said, unsent)
 	}
-	w.tells(t, "admissionpolicy", "", "services", inUse, "Degraded=True/NotSent", unsent)
+	w.hasConditions(t, "admissionpolicy", "", "services", inUse, "Degraded=True/NotSent", unsent)
 	w.event(t, metav1.NamespaceDefault, "AdmissionPolicy", "services", "NotSent", unsent)
 
 	printed := c.manifests(t, "--validate", "services:CREATE")
 	must(t, w.apply(t.Context(), printed))
-	w.tells(t, "admissionpolicy", "", "services", inUse, healthy)
+	w.hasConditions(t, "admissionpolicy", "", "services", inUse, healthy)
 
 	mutating := w.Client().AdmissionregistrationV1().MutatingWebhookConfigurations()
 	must(t, mutating.Delete(t.Context(), c.name, metav1.DeleteOptions{}))
 	const unasked = "no webhook sends pods to Gatehouse, so that none gets sidecars (hint: apply the output of gatehouse manifests again)"
-	w.tells(t, "sidecarprofile", "", "logs", inUse, "Degraded=True/NotSent", unasked)
-	w.tells(t, "admissionpolicy", "", "pods", inUse, healthy)
-	said, err = w.applySaying(t.Context(), profileNamed("metrics"))
+	w.hasConditions(t, "sidecarprofile", "", "logs", inUse, "Degraded=True/NotSent", unasked)
+	w.hasConditions(t, "admissionpolicy", "", "pods", inUse, healthy)
+	said, err = w.applyOutput(t.Context(), profileNamed("metrics"))
 	must(t, err)
 	if !strings.Contains(said, unasked) {
 		t.Errorf("kubectl apply says %q, want %q", said, unasked)
 	}
 	must(t, w.apply(t.Context(), printed))
-	w.tells(t, "sidecarprofile", "", "logs", inUse, healthy)
-	w.tells(t, "sidecarprofile", "", "metrics", inUse, healthy)
-	w.images(t, "x", "x")
+	w.hasConditions(t, "sidecarprofile", "", "logs", inUse, healthy)
+	w.hasConditions(t, "sidecarprofile", "", "metrics", inUse, healthy)
+	w.sidecarImages(t, "x", "x")
 }

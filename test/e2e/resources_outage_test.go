@@ -46,7 +46,7 @@ func newFaultyAPI(t *testing.T, w *world) *faultyAPI {
 		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, _ error) { rw.WriteHeader(http.StatusBadGateway) },
 	}
 	f := &faultyAPI{}
-	f.become(nil)
+	f.setBehavior(nil)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -66,7 +66,7 @@ func newFaultyAPI(t *testing.T, w *world) *faultyAPI {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(func() {
-		f.become(nil)
+		f.setBehavior(nil)
 		server.CloseClientConnections()
 		server.Close()
 	})
@@ -74,8 +74,8 @@ func newFaultyAPI(t *testing.T, w *world) *faultyAPI {
 	return f
 }
 
-// become ends all that goes on, and behaves so from now on.
-func (f *faultyAPI) become(behave func(http.ResponseWriter, *http.Request, http.Handler)) {
+// setBehavior ends all that goes on, and behaves so from now on.
+func (f *faultyAPI) setBehavior(behave func(http.ResponseWriter, *http.Request, http.Handler)) {
 	if behave == nil {
 		f.behave.Store(nil)
 	} else {
@@ -99,12 +99,12 @@ func says(code int, body string) func(http.ResponseWriter, *http.Request, http.H
 // Whatever the API server does, the verdicts stay; what changes meanwhile counts soon after it recovers, and nothing grows.
 func TestCustomResourcesThroughAnOutage(t *testing.T) {
 	t.Parallel()
-	w := apart(t)
+	w := newWorld(t)
 	must(t, w.applyDefinitions(t.Context()))
-	w.shop(t)
+	w.createShop(t)
 	f := newFaultyAPI(t, w)
 	must(t, w.apply(t.Context(), policyNamed("red", "object.metadata.name != 'red'", "")+profileNamed("logs")))
-	c := customise(t, w, customisation{namespace: system, name: "gatehouse", reach: f.url}).start(t)
+	c := newResourceInstall(t, w, resourceOptions{namespace: system, name: "gatehouse", reach: f.url}).start(t)
 	w.refuses(t, "red", "no red")
 	r := c.reviewer(t)
 	color, number := "red", 0
@@ -162,7 +162,7 @@ func TestCustomResourcesThroughAnOutage(t *testing.T) {
 	must(t, err)
 
 	const lasts = 2 * time.Second
-	heal := func() { f.become(nil) }
+	heal := func() { f.setBehavior(nil) }
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":%q,"code":%d}`
 	for _, trouble := range []struct {
 		name   string
@@ -179,7 +179,7 @@ func TestCustomResourcesThroughAnOutage(t *testing.T) {
 			_, _ = io.WriteString(rw, `{"type":"ADDED","object":{"apiVersion":`)
 		}},
 	} {
-		through(trouble.name, lasts, func() { f.become(trouble.behave) }, heal)
+		through(trouble.name, lasts, func() { f.setBehavior(trouble.behave) }, heal)
 	}
 	through("an API server that hangs", 3*lasts, func() { must(t, w.APIServer().Signal(syscall.SIGSTOP)) }, func() { must(t, w.APIServer().Signal(syscall.SIGCONT)) })
 	through("an API server that is gone", 3*lasts, func() { must(t, w.APIServer().Kill()) }, func() {
@@ -188,7 +188,7 @@ func TestCustomResourcesThroughAnOutage(t *testing.T) {
 		must(t, w.APIServer().Start(ctx))
 	})
 
-	w.tells(t, "admissionpolicy", "", "red", "Compiled=True/Compiled", inUse)
+	w.hasConditions(t, "admissionpolicy", "", "red", "Compiled=True/Compiled", inUse)
 	support.Eventually(t, "what it began is over", func() error {
 		if n := goroutines(); n > before+20 {
 			return fmt.Errorf("there are %v goroutines, and were %v", n, before)
@@ -207,20 +207,20 @@ func TestCustomResourcesThroughAnOutage(t *testing.T) {
 // asks all the same: failurePolicy decides, and no login is answered without the revocations.
 func TestAskedBeforeCustomResourcesAreRead(t *testing.T) {
 	t.Parallel()
-	w := apart(t)
+	w := newWorld(t)
 	must(t, w.applyDefinitions(t.Context()))
-	w.shop(t)
+	w.createShop(t)
 	must(t, w.apply(t.Context(), policyNamed("red", "object.metadata.name != 'red'", "")))
 	f := newFaultyAPI(t, w)
 	broken := says(http.StatusInternalServerError, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"InternalError","code":500}`)
-	f.become(func(rw http.ResponseWriter, r *http.Request, upstream http.Handler) {
+	f.setBehavior(func(rw http.ResponseWriter, r *http.Request, upstream http.Handler) {
 		if strings.HasPrefix(r.URL.Path, "/apis/gatehouse.dev/") {
 			broken(rw, r, upstream)
 			return
 		}
 		upstream.ServeHTTP(rw, r)
 	})
-	c := customise(t, w, customisation{namespace: system, name: "gatehouse", reach: f.url})
+	c := newResourceInstall(t, w, resourceOptions{namespace: system, name: "gatehouse", reach: f.url})
 	ops := c.launched(t)
 	var r *reviewer
 	support.Eventually(t, "the CA in the registration", func() error {
@@ -228,7 +228,7 @@ func TestAskedBeforeCustomResourcesAreRead(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if r = c.trusting(found.Webhooks[0].ClientConfig.CABundle, c.reviews(t), "shop"); len(found.Webhooks[0].ClientConfig.CABundle) == 0 {
+		if r = c.newReviewer(found.Webhooks[0].ClientConfig.CABundle, c.reviews(t), "shop"); len(found.Webhooks[0].ClientConfig.CABundle) == 0 {
 			return errors.New("there is none")
 		}
 		return nil
@@ -246,7 +246,7 @@ func TestAskedBeforeCustomResourcesAreRead(t *testing.T) {
 		t.Errorf("/readyz says %d %s, %v", code, text, err)
 	}
 	r.url = validate
-	f.become(nil)
+	f.setBehavior(nil)
 	support.Eventually(t, "the verdicts once they are read", func() error {
 		for pod, want := range map[string]bool{"red": true, "green": false} {
 			if got, err := r.ask(t.Context(), pod); err != nil || (got != "") != want {

@@ -21,26 +21,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
-// customised is a server whose policies and profiles are custom resources.
-type customised struct {
+// resourceInstall is a server whose policies and profiles are custom resources.
+type resourceInstall struct {
 	*install
 	server *gatehouse.Server
 }
 
-// customisation is how an install differs from the printed one.
-type customisation struct {
+// resourceOptions is how an install differs from the printed one.
+type resourceOptions struct {
 	// namespace and name are those of the install, for several in a cluster.
 	namespace, name string
 	// without are rights that it does not get, each once in the printed roles.
-	without []withoutRight
+	without []missingRight
 	// reach is the address of the API server to it, instead of the API server's own.
 	reach string
-	// alone tells that nothing is registered that others would notice: its webhooks are about no namespace.
+	// alone: its webhooks match no namespace, so that other tests do not notice it.
 	alone bool
 }
 
-// withoutRight is a verb of a resource, in the roles for custom resources.
-type withoutRight struct{ resource, verb string }
+// missingRight is a verb of a resource, in the roles for custom resources.
+type missingRight struct{ resource, verb string }
 
 // applyDefinitions applies the CustomResourceDefinitions.
 func (w *world) applyDefinitions(ctx context.Context) error {
@@ -54,13 +54,13 @@ func (w *world) applyDefinitions(ctx context.Context) error {
 	return nil
 }
 
-// customise installs a server, and does not start it.
-func customise(t *testing.T, w *world, how customisation) *customised {
+// newResourceInstall installs a server, and does not start it.
+func newResourceInstall(t *testing.T, w *world, how resourceOptions) *resourceInstall {
 	t.Helper()
 	if how.namespace == "" {
 		how.namespace, how.name = system, "gatehouse"
 	}
-	c := &customised{install: w.newInstall(t, how.namespace, how.name, "--custom-resources", "--count-pods")}
+	c := &resourceInstall{install: w.newInstall(t, how.namespace, how.name, "--custom-resources", "--count-pods")}
 	printed := c.manifests(t)
 	must(t, w.apply(t.Context(), c.without(t, printed, how)))
 	c.command(t, printed, map[string]string{"--in-cluster": c.kubeconfig(t, how.reach)}, "--namespace", c.namespace, "--log-level", "info")
@@ -68,7 +68,7 @@ func customise(t *testing.T, w *world, how customisation) *customised {
 }
 
 // without takes rights away, and the webhooks but that for documents if it is to be alone.
-func (c *customised) without(t *testing.T, printed string, how customisation) string {
+func (c *resourceInstall) without(t *testing.T, printed string, how resourceOptions) string {
 	t.Helper()
 	missing := slices.Clone(how.without)
 	text := rewritten(t, printed, func(o *unstructured.Unstructured) {
@@ -78,8 +78,8 @@ func (c *customised) without(t *testing.T, printed string, how customisation) st
 				break
 			}
 			narrow(t, o, func(resource, verb string) bool {
-				this := withoutRight{resource, verb}
-				missing = slices.DeleteFunc(missing, func(r withoutRight) bool { return r == this })
+				this := missingRight{resource, verb}
+				missing = slices.DeleteFunc(missing, func(r missingRight) bool { return r == this })
 				return slices.Contains(how.without, this)
 			})
 		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
@@ -97,7 +97,7 @@ func (c *customised) without(t *testing.T, printed string, how customisation) st
 }
 
 // start starts the server, waits until it is ready, and makes it the endpoint of its Service.
-func (c *customised) start(t *testing.T) *customised {
+func (c *resourceInstall) start(t *testing.T) *resourceInstall {
 	t.Helper()
 	var err error
 	c.server, err = gatehouse.Start(t.Context(), c.log, c.flags...)
@@ -110,7 +110,7 @@ func (c *customised) start(t *testing.T) *customised {
 }
 
 // reviews is where a server that was launched answers reviews.
-func (c *customised) reviews(t *testing.T) netip.AddrPort {
+func (c *resourceInstall) reviews(t *testing.T) netip.AddrPort {
 	t.Helper()
 	for _, line := range c.lines(t) {
 		if line.Message == "serving" {
@@ -124,7 +124,7 @@ func (c *customised) reviews(t *testing.T) netip.AddrPort {
 }
 
 // launched starts a server that need not become ready, and returns the address of its listener for health once it says.
-func (c *customised) launched(t *testing.T) string {
+func (c *resourceInstall) launched(t *testing.T) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -175,10 +175,10 @@ type logLine struct {
 	text    string
 }
 
-func (c *customised) lines(t *testing.T) []logLine {
+func (c *resourceInstall) lines(t *testing.T) []logLine {
 	t.Helper()
 	var lines []logLine
-	for text := range strings.Lines(c.written(t)) {
+	for text := range strings.Lines(c.readLog(t)) {
 		line := logLine{text: text}
 		if json.Unmarshal([]byte(text), &line) == nil { // the last may not be whole
 			lines = append(lines, line)
@@ -188,7 +188,7 @@ func (c *customised) lines(t *testing.T) []logLine {
 }
 
 // logged waits for a line that is as wanted, and returns how many there are.
-func (c *customised) logged(t *testing.T, what string, wanted func(*logLine) bool) int {
+func (c *resourceInstall) logged(t *testing.T, what string, wanted func(*logLine) bool) int {
 	t.Helper()
 	n := 0
 	support.Eventually(t, "a log line about "+what, func() error {
@@ -229,8 +229,8 @@ func (w *world) conditions(ctx context.Context, kind, namespace, name string) (s
 	return strings.Join(all, "\n"), nil
 }
 
-// tells waits until the conditions of an object have all of these texts.
-func (w *world) tells(t *testing.T, kind, namespace, name string, texts ...string) {
+// hasConditions waits until the conditions of an object have all of these texts.
+func (w *world) hasConditions(t *testing.T, kind, namespace, name string, texts ...string) {
 	t.Helper()
 	support.Eventually(t, "the status of "+kind+" "+name, func() error {
 		got, err := w.conditions(t.Context(), kind, namespace, name)
@@ -291,15 +291,15 @@ func (w *world) refuses(t *testing.T, name, text string) {
 }
 
 // reviewer asks about pods in the namespace "shop".
-func (c *customised) reviewer(t *testing.T) *reviewer {
+func (c *resourceInstall) reviewer(t *testing.T) *reviewer {
 	t.Helper()
 	found, err := c.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), c.name, metav1.GetOptions{})
 	must(t, err)
-	return c.trusting(found.Webhooks[0].ClientConfig.CABundle, c.server.Reviews, "shop")
+	return c.newReviewer(found.Webhooks[0].ClientConfig.CABundle, c.server.Reviews, "shop")
 }
 
-// shop makes the namespace that the tests of custom resources create pods in.
-func (w *world) shop(t *testing.T) {
+// createShop makes the namespace that the tests of custom resources create pods in.
+func (w *world) createShop(t *testing.T) {
 	t.Helper()
 	must(t, w.CreateNamespace(t.Context(), "shop", nil))
 }
@@ -340,8 +340,8 @@ spec:
 `, name, system, policy, condition)
 }
 
-// images waits until a pod that asks gets these images of sidecars.
-func (w *world) images(t *testing.T, want ...string) {
+// sidecarImages waits until a pod that asks gets these images of sidecars.
+func (w *world) sidecarImages(t *testing.T, want ...string) {
 	t.Helper()
 	support.Eventually(t, "injection", func() error {
 		created, err := w.Client().CoreV1().Pods("shop").Create(t.Context(), pod("asking", asking), dryRun)

@@ -22,7 +22,7 @@ import (
 // A call that has begun when the server is told to stop is answered, even after it listens no more.
 func TestStopFinishesCalls(t *testing.T) {
 	t.Parallel()
-	w := theWorld(t)
+	w := sharedWorld(t)
 	server, err := w.serve(t.Context(), "stop", w.outageConfig(t))
 	must(t, err)
 

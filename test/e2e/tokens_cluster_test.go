@@ -34,7 +34,7 @@ const tokenReplicas = 2
 // token.
 type tokenCluster struct {
 	*world
-	asker *http.Client
+	certified *http.Client
 	// kubeconfigs are those of people, by name.
 	kubeconfigs map[string]string
 }
@@ -48,7 +48,7 @@ func newTokenCluster(t *testing.T) *tokenCluster {
 	must(t, c.certificates())
 	pair, err := tls.LoadX509KeyPair(c.path("client.crt"), c.path("client.key"))
 	must(t, err)
-	c.asker = c.client(t, pair)
+	c.certified = c.client(t, pair)
 
 	relay := newRelay(t)
 	kubeconfig, err := gatehouse.Run(t.Context(), "manifests", "--authentication", "--url", "https://"+relay.address(),
@@ -148,15 +148,15 @@ func (c *tokenCluster) ask(ctx context.Context, server *gatehouse.Server, token 
 		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenReview"},
 		Spec:     authenticationv1.TokenReviewSpec{Token: token},
 	}
-	code, err := postJSON(ctx, c.asker, "https://"+server.Reviews.String()+"/authenticate", nil, review, &review)
+	code, err := postJSON(ctx, c.certified, "https://"+server.Reviews.String()+"/authenticate", nil, review, &review)
 	if err == nil && code != http.StatusOK {
 		err = fmt.Errorf("it answers %d", code)
 	}
 	return review.Status, err
 }
 
-// everywhere waits until every replica says yes or no to a token.
-func (c *tokenCluster) everywhere(t *testing.T, token string, yes bool) {
+// everyReplica waits until every replica says yes or no to a token.
+func (c *tokenCluster) everyReplica(t *testing.T, token string, yes bool) {
 	t.Helper()
 	for i, server := range c.servers {
 		support.Eventually(t, fmt.Sprintf("replica %d says %v", i, yes), func() error {
@@ -223,7 +223,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: issuer}]
 	t.Run("a right to create is enough", func(t *testing.T) {
 		r := c.token(t.Context(), c.kubeconfigs["issuer"], "issue", "--id", "by-issuer", "--user", "robot")
 		r.wants(t, 0, "AccessToken/by-issuer is in the cluster; the token is good until ", "whether a TokenRevocation ends it cannot be told: ")
-		c.everywhere(t, strings.TrimSpace(r.out), true)
+		c.everyReplica(t, strings.TrimSpace(r.out), true)
 	})
 	t.Run("issued, used, listed, revoked", func(t *testing.T) { c.lifeOfAToken(t) })
 	t.Run("all of a user", func(t *testing.T) {
@@ -233,24 +233,24 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: issuer}]
 		two.wants(t, 0, `"kind": "AccessToken"`, `"name": "jane-2"`)
 		var issued struct{ Token string }
 		must(t, json.Unmarshal([]byte(two.out), &issued))
-		c.everywhere(t, strings.TrimSpace(one.out), true)
+		c.everyReplica(t, strings.TrimSpace(one.out), true)
 		c.token(t.Context(), admin, "revoke", "--user", "jane", "--dry-run").wants(t, 0, "would write a TokenRevocation, in the cluster", "would remove AccessToken jane-1 of jane, in the cluster", "nothing was changed")
-		c.everywhere(t, issued.Token, true)
+		c.everyReplica(t, issued.Token, true)
 		r := c.token(t.Context(), admin, "revoke", "--user", "jane", "--reason", "laptop stolen", "-o", "json")
 		r.wants(t, 0, `{"dryRun":false,"revocation":{"name":"revocation-`, `"user":{"username":"jane"},"issuedBefore":"`, `"removed":[{"id":"jane-1","user":{"username":"jane"}},{"id":"jane-2"`)
-		c.everywhere(t, strings.TrimSpace(one.out), false)
-		c.everywhere(t, issued.Token, false)
+		c.everyReplica(t, strings.TrimSpace(one.out), false)
+		c.everyReplica(t, issued.Token, false)
 		again := c.token(t.Context(), admin, "issue", "--id", "jane-3", "--user", "jane")
 		again.wants(t, 0)
-		c.everywhere(t, strings.TrimSpace(again.out), true)
+		c.everyReplica(t, strings.TrimSpace(again.out), true)
 	})
 	t.Run("a revocation made by hand", func(t *testing.T) {
 		r := c.token(t.Context(), admin, "issue", "--id", "bob", "--user", "bob")
 		r.wants(t, 0)
-		c.everywhere(t, strings.TrimSpace(r.out), true)
+		c.everyReplica(t, strings.TrimSpace(r.out), true)
 		must(t, c.apply(t.Context(), fmt.Sprintf("\napiVersion: gatehouse.dev/v1alpha1\nkind: TokenRevocation\nmetadata: {name: bob}\nspec: {user: bob, issuedBefore: %q}\n",
 			time.Now().UTC().Add(2*time.Second).Format(time.RFC3339))))
-		c.everywhere(t, strings.TrimSpace(r.out), false)
+		c.everyReplica(t, strings.TrimSpace(r.out), false)
 		c.token(t.Context(), admin, "list", "--user", "bob", "-o", "json").wants(t, 0, `"state":"revoked","revokedBy":{"name":"bob"}}`)
 	})
 	t.Run("expired", func(t *testing.T) {
@@ -263,7 +263,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: issuer}]
 			}
 			return nil
 		})
-		c.everywhere(t, strings.TrimSpace(r.out), false)
+		c.everyReplica(t, strings.TrimSpace(r.out), false)
 	})
 	t.Run("wrong input", func(t *testing.T) {
 		c.token(t.Context(), admin, "issue", "--id", "x", "--user", "x", "--group", "system:masters").wants(t, 1, "no token was issued:", `"system:masters" is reserved`)
@@ -289,7 +289,7 @@ func (c *tokenCluster) lifeOfAToken(t *testing.T) {
 	if !strings.HasPrefix(token, "gatehouse_ci_") {
 		t.Fatalf("no token is shown: %q", token)
 	}
-	c.everywhere(t, token, true)
+	c.everyReplica(t, token, true)
 	user, err := whoami(t, c.Cluster, token)
 	must(t, err)
 	if user.Username != "ci-bot" || len(user.Groups) == 0 || user.Groups[0] != "deployers" {
@@ -329,9 +329,9 @@ func (c *tokenCluster) lifeOfAToken(t *testing.T) {
 	}
 
 	c.token(t.Context(), admin, "revoke", "ci", "--dry-run").wants(t, 0, "would remove AccessToken ci of ci-bot, in the cluster", "nothing was changed")
-	c.everywhere(t, token, true)
+	c.everyReplica(t, token, true)
 	c.token(t.Context(), admin, "revoke", token).wants(t, 0, "removed AccessToken ci of ci-bot, in the cluster", "within two seconds")
-	c.everywhere(t, token, false)
+	c.everyReplica(t, token, false)
 	support.Eventually(t, "the API server's caches run out", func() error {
 		_, err := whoami(t, c.Cluster, token)
 		if err == nil {

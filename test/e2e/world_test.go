@@ -48,7 +48,7 @@ func exampleNames() []string {
 	return []string{"log-shipper", "mesh-proxy", "secrets-agent", "otel-collector", "mesh-preset"}
 }
 
-// world is what the tests share.
+// world is what the tests share: a control plane, a server, and its documents.
 type world struct {
 	*cluster.Cluster
 	// gatehouse serves the documents in config.
@@ -76,8 +76,8 @@ var shared struct {
 	err error
 }
 
-// theWorld is the world, begun by the first test that asks.
-func theWorld(t *testing.T) *world {
+// sharedWorld returns what the tests share, started by the first test that asks.
+func sharedWorld(t *testing.T) *world {
 	t.Helper()
 	shared.once.Do(func() {
 		how := "through a Service, over HTTP/1.1 with SNI"
@@ -321,12 +321,12 @@ func (w *world) endpoints(ctx context.Context, service string, servers ...*gateh
 }
 
 func (w *world) apply(ctx context.Context, documents string) error {
-	_, err := w.applySaying(ctx, documents)
+	_, err := w.applyOutput(ctx, documents)
 	return err
 }
 
-// applySaying is apply, and returns what kubectl says.
-func (w *world) applySaying(ctx context.Context, documents string) (string, error) {
+// applyOutput is apply, and returns what kubectl says.
+func (w *world) applyOutput(ctx context.Context, documents string) (string, error) {
 	kubectl := w.Kubectl(ctx, "apply", "--filename", "-")
 	kubectl.Stdin = strings.NewReader(documents)
 	output, err := kubectl.CombinedOutput()
@@ -396,7 +396,7 @@ func (w *world) findSecrets(ctx context.Context) error {
 	var errs []error
 	for where, content := range written {
 		for _, secret := range w.secrets {
-			if holds(content, secret) {
+			if containsSecret(content, secret) {
 				errs = append(errs, fmt.Errorf("%s holds what is secret: %.16s…", where, secret))
 			}
 		}
@@ -413,8 +413,8 @@ func (w *world) findSecrets(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// holds reports whether a content has the beginning or the end of a secret in it.
-func holds(content []byte, secret string) bool {
+// containsSecret reports whether a content has the beginning or the end of a secret in it.
+func containsSecret(content []byte, secret string) bool {
 	const enough = 16
 	most := min(len(secret), enough)
 	return bytes.Contains(content, []byte(secret[:most])) || bytes.Contains(content, []byte(secret[len(secret)-most:]))
@@ -435,8 +435,8 @@ func (w *world) secret(text string) string {
 	return text
 }
 
-// leaves notes texts that findSecrets must find.
-func (w *world) leaves(traces ...string) {
+// expectTraces notes texts that findSecrets must find.
+func (w *world) expectTraces(traces ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.traces = append(w.traces, traces...)
@@ -470,7 +470,7 @@ func must(t *testing.T, err error) {
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
-// refusal tells that an error is a refusal that says all of this.
+// refusal returns an error unless err is a refusal with the code and all of the texts.
 func refusal(err error, code int32, texts ...string) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

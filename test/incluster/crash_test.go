@@ -22,7 +22,7 @@ import (
 func TestKill(t *testing.T) {
 	s := newSite(t, cluster.Options{})
 	s.installTwo(t)
-	s.stock(t)
+	s.createWorkloads(t)
 
 	for _, test := range []struct {
 		name string
@@ -39,7 +39,7 @@ func TestKill(t *testing.T) {
 		{"the node notices late", false, true, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s.settled(t, 2)
+			s.waitForReplicas(t, 2)
 			if test.late {
 				s.kubelet.DelayNotice()
 			}
@@ -69,13 +69,13 @@ func TestKill(t *testing.T) {
 			}
 			s.withdrawn(t, victim)
 			withdrawn, answered := time.Since(killed), l.Calls()-l.Failed()-atKill
-			calm(t, l.Load)
+			waitForSuccesses(t, l.Load)
 			over := l.LastFailure().Sub(killed)
 
 			// It comes back under its old address, which fails no call either.
 			failed := l.Failed()
-			s.settled(t, 2)
-			calm(t, l.Load)
+			s.waitForReplicas(t, 2)
+			waitForSuccesses(t, l.Load)
 			l.end()
 			became := l.became()
 			t.Logf("%s: %v; the endpoint was withdrawn after %s, in which %d calls were answered; the last call failed %s after the kill%s",

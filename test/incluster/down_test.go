@@ -41,7 +41,7 @@ func TestAllDown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cluster.Options{})
 	s.installTwo(t)
-	s.stock(t)
+	s.createWorkloads(t)
 
 	for _, test := range []struct {
 		name       string
@@ -53,7 +53,7 @@ func TestAllDown(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			b := s.before(t)
 			test.leave(t)
-			s.away(t)
+			s.waitUntilUnreachable(t)
 			for _, c := range refusals {
 				t.Run(c.name, func(t *testing.T) {
 					err := c.do(t.Context(), s)
@@ -67,8 +67,8 @@ func TestAllDown(t *testing.T) {
 			}
 			test.ret(t)
 			s.rolledOut(t)
-			s.works(t)
-			t.Run("what was applied meanwhile is in use", func(t *testing.T) { s.uses(t, b.later) })
+			s.waitUntilAnswered(t)
+			t.Run("what was applied meanwhile is in use", func(t *testing.T) { s.waitUntilActive(t, b.later) })
 		})
 	}
 
@@ -77,7 +77,7 @@ func TestAllDown(t *testing.T) {
 			"--patch", `[{"op":"test","path":"/webhooks/0/name","value":"fail.validate.gatehouse.dev"},{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`)
 		must(t, err)
 		s.scale(t, 0)
-		s.away(t)
+		s.waitUntilUnreachable(t)
 		t.Run("a pod that asks is refused", func(t *testing.T) {
 			err := s.create(t.Context(), shop, asking("asks"))
 			if err == nil || !strings.Contains(err.Error(), "asked.mutate.gatehouse.dev") {
@@ -107,7 +107,7 @@ func TestAllDown(t *testing.T) {
 
 		s.scale(t, 2)
 		s.installTwo(t)
-		s.works(t)
+		s.waitUntilAnswered(t)
 	})
 
 	renewed, missed := s.kubelet.Renewals()
@@ -367,8 +367,8 @@ func (b *bystander) sign(ctx context.Context) error {
 	})
 }
 
-// away waits until the API server has nobody to ask.
-func (s *site) away(t *testing.T) {
+// waitUntilUnreachable waits until the API server has nobody to ask.
+func (s *site) waitUntilUnreachable(t *testing.T) {
 	t.Helper()
 	support.Eventually(t, "nobody answers", func() error {
 		err := s.create(t.Context(), shop, asking("asks"))
@@ -392,8 +392,8 @@ func (s *site) killAll(t *testing.T) {
 	}
 }
 
-// uses waits until pods get a profile when they ask for it.
-func (s *site) uses(t *testing.T, profile string) {
+// waitUntilActive waits until pods get a profile when they ask for it.
+func (s *site) waitUntilActive(t *testing.T, profile string) {
 	t.Helper()
 	pod := asking("uses")
 	pod.Annotations["sidecar.gatehouse.dev/inject"] = profile

@@ -48,10 +48,10 @@ func TestGuides(t *testing.T) {
 			}
 			for i, part := range g.parts {
 				if len(test.sections) == 0 || slices.Contains(test.sections, part.section) {
-					g.play(t, &g.parts[i])
+					g.runPart(t, &g.parts[i])
 				}
 			}
-			g.keep(t)
+			g.writeBack(t)
 		})
 	}
 	t.Run("every command is run", func(t *testing.T) {
@@ -181,8 +181,8 @@ func newGuide(t *testing.T, document string) *guide {
 	return g
 }
 
-// play makes a file, or runs commands and looks at what they print.
-func (g *guide) play(t *testing.T, part *guidePart) {
+// runPart makes a file, or runs commands and looks at what they print.
+func (g *guide) runPart(t *testing.T, part *guidePart) {
 	t.Helper()
 	if part.file != "" {
 		path := filepath.Join(g.dir, part.file)
@@ -193,7 +193,7 @@ func (g *guide) play(t *testing.T, part *guidePart) {
 	for i := range part.commands {
 		command := &part.commands[i]
 		got := g.run(t, command)
-		if steady(got) == steady(command.output) {
+		if normalize(got) == normalize(command.output) {
 			continue
 		}
 		if !g.update {
@@ -219,7 +219,7 @@ func (g *guide) run(t *testing.T, command *guideCommand) string {
 	defer tick.Stop()
 	for {
 		got := g.once(t, command.line)
-		if !looks || steady(got) == steady(command.output) {
+		if !looks || normalize(got) == normalize(command.output) {
 			return got
 		}
 		select {
@@ -240,8 +240,8 @@ func (g *guide) once(t *testing.T, line string) string {
 	return output.String()
 }
 
-// keep writes what was printed into the document.
-func (g *guide) keep(t *testing.T) {
+// writeBack writes what was printed into the document.
+func (g *guide) writeBack(t *testing.T) {
 	t.Helper()
 	if !g.update || !g.differ {
 		return
@@ -261,9 +261,9 @@ func (g *guide) keep(t *testing.T) {
 	must(t, os.WriteFile(g.path, text, 0o600))
 }
 
-// steady is what of an output does not differ from one time to the next: neither moments, ages, addresses, names that are
+// normalize returns what of an output does not differ from one time to the next: neither moments, ages, addresses, names that are
 // made up, counts, nor the width of columns.
-func steady(output string) string {
+func normalize(output string) string {
 	for _, one := range []struct{ pattern, is string }{
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
 		{`\b(\d+d)?(\d+h)?(\d+m)?\d+s\b|\b\d+[mh]\b`, "AGE"},

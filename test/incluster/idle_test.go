@@ -37,9 +37,9 @@ rules:
   users: ["system:serviceaccount:gatehouse-system:gatehouse"]
 `), 0o600))
 	s := newSite(t, cluster.Options{APIServerFlags: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log}})
-	s.put(t, adjusted(t, s.kustomized(t), 3))
-	s.settled(t, 3)
-	s.stock(t)
+	s.applyInstall(t, adjusted(t, s.kustomized(t), 3))
+	s.waitForReplicas(t, 3)
+	s.createWorkloads(t)
 	if !wait(t.Context(), 30*time.Second) { // until everything is written that the start leads to
 		t.Fatal(t.Context().Err())
 	}

@@ -34,8 +34,8 @@ func TestInstall(t *testing.T) {
 				certmanager.New(t, s.Cluster)
 			}
 			s.install(t, test.overlay)
-			s.settled(t, test.replicas)
-			s.stock(t)
+			s.waitForReplicas(t, test.replicas)
+			s.createWorkloads(t)
 			s.trusted(t)
 			for _, pod := range s.kubelet.Pods() {
 				content, err := os.ReadFile(pod.Log())

@@ -32,8 +32,8 @@ const (
 	refusal = "no more than five replicas"
 )
 
-// wares are the custom resources that the calls of a load are about.
-var wares = profile("logs") + `
+// workloadPolicies are the custom resources that the calls of a load are about.
+var workloadPolicies = profile("logs") + `
 ---
 apiVersion: gatehouse.dev/v1alpha1
 kind: SidecarProfile
@@ -54,15 +54,15 @@ spec:
   validations: [{expression: object.spec.replicas <= 5, message: ` + refusal + `}]
 `
 
-// errand is one call of a load, and what must come of it.
-type errand struct {
+// request is one call of a load, and what must come of it.
+type request struct {
 	name, path, object string
 	check              func(answer []byte, err error) error
 }
 
-// errands go to every webhook that decides about workloads: to that of pods that ask, which fails closed, to that of pods
+// requests go to every webhook that decides about workloads: to that of pods that ask, which fails closed, to that of pods
 // that do not, and to the validating one, with a yes and with a no of a policy.
-func errands() []errand {
+func requests() []request {
 	const containers = `{"containers":[{"name":"app","image":"app"}]}`
 	pod := func(annotations string) string {
 		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"load","annotations":` + annotations + `},"spec":` + containers + `}`
@@ -71,7 +71,7 @@ func errands() []errand {
 		return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"load"},"spec":{"replicas":%d,`+
 			`"selector":{"matchLabels":{"app":"load"}},"template":{"metadata":{"labels":{"app":"load"}},"spec":%s}}}`, replicas, containers)
 	}
-	return []errand{
+	return []request{
 		{"a pod that asks", "/api/v1/namespaces/" + shop + "/pods", pod(`{"sidecar.gatehouse.dev/inject":"logs"}`), injected("logs")},
 		{"a pod that does not ask", "/api/v1/namespaces/" + mall + "/pods", pod(`{}`), injected("always")},
 		{"a deployment that is allowed", "/apis/apps/v1/namespaces/" + shop + "/deployments", deployment(5), injected()},
@@ -115,24 +115,24 @@ func refused(_ []byte, err error) error {
 	}
 }
 
-// stock makes what a load is about, and waits until every replica uses it.
-func (s *site) stock(t *testing.T) {
+// createWorkloads makes what a load is about, and waits until every replica uses it.
+func (s *site) createWorkloads(t *testing.T) {
 	t.Helper()
 	for _, namespace := range []string{shop, mall} {
 		must(t, s.CreateNamespace(t.Context(), namespace, nil))
 	}
-	must(t, s.apply(t.Context(), wares))
-	s.works(t)
+	must(t, s.apply(t.Context(), workloadPolicies))
+	s.waitUntilAnswered(t)
 }
 
-// works waits until so many calls in a row come to what they must that every replica has answered some.
-func (s *site) works(t *testing.T) {
+// waitUntilAnswered waits until so many calls in a row come to what they must that every replica has answered some.
+func (s *site) waitUntilAnswered(t *testing.T) {
 	t.Helper()
 	c := s.caller(t)
 	support.Eventually(t, "everything is answered as it must be", func() error {
 		const rounds = 15
 		for range rounds {
-			for i := range c.errands {
+			for i := range c.requests {
 				err := c.call(t.Context(), i)
 				if err != nil {
 					return err
@@ -147,7 +147,7 @@ func (s *site) works(t *testing.T) {
 type caller struct {
 	client  *http.Client
 	host    string
-	errands []errand
+	requests []request
 }
 
 func (s *site) caller(t *testing.T) *caller {
@@ -155,12 +155,12 @@ func (s *site) caller(t *testing.T) *caller {
 	client, err := rest.HTTPClientFor(s.Config())
 	must(t, err)
 	client.Timeout = deadline
-	return &caller{client: client, host: s.Config().Host, errands: errands()}
+	return &caller{client: client, host: s.Config().HostX()}
 }
 
 // call makes one call. None leaves a trace in the cluster.
 func (c *caller) call(ctx context.Context, number int) error {
-	e := &c.errands[number%len(c.errands)]
+	e := &c.requests[number%len(c.requests)]
 	err := e.check(load.Create(ctx, c.client, c.host+e.path+"?dryRun=All", e.object))
 	if err != nil {
 		return fmt.Errorf("%s: %s", e.name, ports.ReplaceAllString(err.Error(), "$1"))
@@ -218,13 +218,13 @@ func (l *traffic) end() {
 	l.watched.Wait()
 }
 
-// watch looks at the replicas and at the connections to them while there are calls.
+// watch observes the replicas and at the connections to them while there are calls.
 func (l *traffic) watch(ctx context.Context) {
 	const pause = 500 * time.Millisecond // a connection is seen for a minute after its end, and a replica drains for several seconds
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
-		l.look(ctx)
+		l.observe(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -233,7 +233,7 @@ func (l *traffic) watch(ctx context.Context) {
 	}
 }
 
-func (l *traffic) look(ctx context.Context) {
+func (l *traffic) observe(ctx context.Context) {
 	found, err := connections(l.site.kubelet)
 	if err == nil {
 		l.mu.Lock()
@@ -273,7 +273,7 @@ func (l *traffic) noneFailed(t *testing.T, least int64) {
 		l.more(t, missing)
 	}
 	l.end()
-	l.look(t.Context()) // what the last ones answered
+	l.observe(t.Context()) // what the last ones answered
 	made := l.made()
 	t.Logf("%s; %d connections; answered: %v", l.Load, made, l.answered)
 	if l.Failed() > 0 {

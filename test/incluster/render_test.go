@@ -54,8 +54,8 @@ func (s *site) kustomized(t *testing.T) string {
 	return documents
 }
 
-// put applies documents as the documents about installing say, and waits until the replicas are there.
-func (s *site) put(t *testing.T, documents string) {
+// applyInstall applies documents as the documents about installing say, and waits until the replicas are there.
+func (s *site) applyInstall(t *testing.T, documents string) {
 	t.Helper()
 	_, err := s.kubectl(t.Context(), documents, "apply", "--server-side", "--filename", "-")
 	must(t, err)
@@ -79,8 +79,8 @@ func (s *site) helm(ctx context.Context, home string, args ...string) (string, e
 	return output.String(), nil
 }
 
-// calm waits until many calls in a row have come to what they must.
-func calm(t *testing.T, l *load.Load) {
+// waitForSuccesses waits until many calls in a row have come to what they must.
+func waitForSuccesses(t *testing.T, l *load.Load) {
 	t.Helper()
 	const n = 10 * load.Callers
 	calls, failed := l.Calls(), l.Failed()

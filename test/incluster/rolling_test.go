@@ -15,13 +15,13 @@ import (
 func TestRollingRestart(t *testing.T) {
 	s := newSite(t, cluster.Options{ControllerManagerFlags: []string{"--endpointslice-updates-batch-period=4s"}})
 	s.installTwo(t)
-	s.stock(t)
+	s.createWorkloads(t)
 
 	l := s.traffic(t)
 	for range 4 {
 		s.restart(t)
 	}
-	s.settled(t, 2)
+	s.waitForReplicas(t, 2)
 	l.noneFailed(t, 10_000)
 	if len(l.pods) != 10 {
 		t.Errorf("there were %d pods in four rollouts of two replicas, want 10", len(l.pods))

@@ -39,7 +39,7 @@ func TestManyPods(t *testing.T) {
 			rights[i] = strings.Replace(document, before, "\n- apiGroups:\n  - \"\"\n  resources:\n  - pods\n  verbs:\n  - list"+before, 1)
 		}
 	}
-	s.put(t, adjusted(t, strings.Join(rights, "\n---\n"), 2, "--count-pods-every=5s"))
+	s.applyInstall(t, adjusted(t, strings.Join(rights, "\n---\n"), 2, "--count-pods-every=5s"))
 	must(t, s.CreateNamespace(t.Context(), crowd, nil))
 	must(t, s.apply(t.Context(), profile("logs")))
 	s.everywhere(t, "logs")

@@ -95,7 +95,7 @@ func (s *site) install(t *testing.T, overlay string) {
 // installTwo installs "self-signed" with two replicas, and without long waits between the steps of a rollout.
 func (s *site) installTwo(t *testing.T) {
 	t.Helper()
-	s.put(t, twoReplicas(t, s.kustomized(t)))
+	s.applyInstall(t, twoReplicas(t, s.kustomized(t)))
 }
 
 // rolledOut waits until every replica of the Deployment is as it should be.
@@ -114,8 +114,8 @@ func (s *site) restart(t *testing.T) {
 	s.rolledOut(t)
 }
 
-// settled waits until exactly so many replicas run, and all are ready.
-func (s *site) settled(t *testing.T, replicas int) {
+// waitForReplicas waits until exactly so many replicas run, and all are ready.
+func (s *site) waitForReplicas(t *testing.T, replicas int) {
 	t.Helper()
 	support.Eventually(t, fmt.Sprintf("%d replicas run, and no others", replicas), func() error {
 		pods := s.kubelet.Pods()

@@ -50,9 +50,9 @@ func TestSoak(t *testing.T) {
 		t.Fatalf("%s is %s: nothing is seen in less than a minute", soakVariable, lasts)
 	}
 	s := newSite(t, cluster.Options{})
-	s.put(t, adjusted(t, s.kustomized(t), 3))
-	s.settled(t, 3)
-	s.stock(t)
+	s.applyInstall(t, adjusted(t, s.kustomized(t), 3))
+	s.waitForReplicas(t, 3)
+	s.createWorkloads(t)
 	pods := s.kubelet.Pods()
 	stay := pods[:2]
 

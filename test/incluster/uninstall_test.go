@@ -63,28 +63,28 @@ func TestUninstall(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, cluster.Options{})
 			test.install(s, t)
-			s.stock(t)
+			s.createWorkloads(t)
 
 			p := s.probe(t)
-			calm(t, p.Load)
+			waitForSuccesses(t, p.Load)
 			if p.Failed() > 0 {
 				t.Fatalf("%d calls were refused before anything was removed: %s", p.Failed(), p.Why())
 			}
 			began := time.Now()
 			test.remove(t, s)
 			took := time.Since(began)
-			calm(t, p.Load)
+			waitForSuccesses(t, p.Load)
 			p.End()
 			t.Logf("removed in %s; %s; refused for %s%s", took.Round(time.Millisecond), p.Load, p.refusedFor().Round(time.Millisecond), p.Why())
 			if p.Failed() > 0 && !test.warned {
 				t.Errorf("%d calls were refused", p.Failed())
 			}
-			s.free(t)
-			s.left(t, test.keeps)
+			s.checkUnblocked(t)
+			s.checkLeftovers(t, test.keeps)
 
 			test.install(s, t)
-			must(t, s.apply(t.Context(), wares))
-			s.works(t)
+			must(t, s.apply(t.Context(), workloadPolicies))
+			s.waitUntilAnswered(t)
 		})
 	}
 }
@@ -120,8 +120,8 @@ func (s *site) probe(t *testing.T) *probe {
 	t.Helper()
 	p := &probe{}
 	c := s.caller(t)
-	for i := range c.errands {
-		c.errands[i].check = func(_ []byte, err error) error {
+	for i := range c.requests {
+		c.requests[i].check = func(_ []byte, err error) error {
 			if err != nil && strings.Contains(err.Error(), refusal) {
 				return nil
 			}
@@ -154,8 +154,8 @@ func (p *probe) refusedFor() time.Duration {
 	return p.last.Sub(p.first)
 }
 
-// free looks whether tenants can do what they do, and the cluster's own controllers too.
-func (s *site) free(t *testing.T) {
+// checkUnblocked checks that tenants can do what they do, and the cluster's own controllers too.
+func (s *site) checkUnblocked(t *testing.T) {
 	t.Helper()
 	name := s.NewNamespace(t, nil)
 	must(t, s.create(t.Context(), name, asking("asks")))
@@ -186,8 +186,8 @@ func (s *site) free(t *testing.T) {
 	})
 }
 
-// left looks for what remains of an install: nothing, or the definitions with their objects and the namespace.
-func (s *site) left(t *testing.T, keeps bool) {
+// checkLeftovers looks for what remains of an install: nothing, or the definitions with their objects and the namespace.
+func (s *site) checkLeftovers(t *testing.T, keeps bool) {
 	t.Helper()
 	var found []string
 	for _, kind := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "clusterroles", "clusterrolebindings", "priorityclasses", "flowschemas", "customresourcedefinitions", "namespaces"} {

@@ -33,16 +33,16 @@ func TestUpgrade(t *testing.T) {
 		must(t, s.CreateNamespace(t.Context(), namespace, nil))
 	}
 	before := previous(t)
-	s.put(t, before)
-	s.works(t)
+	s.applyInstall(t, before)
+	s.waitUntilAnswered(t)
 	ca, bundles, pods := s.authority(t), s.bundles(t), s.made(t)
 	l := s.traffic(t)
 
 	failed := int64(0)
 	unchanged := func(t *testing.T) {
 		t.Helper()
-		s.settled(t, 2)
-		calm(t, l.Load)
+		s.waitForReplicas(t, 2)
+		waitForSuccesses(t, l.Load)
 		if now := l.Failed(); now > failed {
 			t.Errorf("%d of %d calls failed: %s", now-failed, l.Calls(), l.Why())
 			failed = now
@@ -68,11 +68,11 @@ func TestUpgrade(t *testing.T) {
 
 	today := twoReplicas(t, s.kustomized(t))
 	t.Run("today's install", func(t *testing.T) {
-		s.put(t, today)
+		s.applyInstall(t, today)
 		unchanged(t)
 	})
 	t.Run("custom resources beside the documents", func(t *testing.T) {
-		must(t, s.apply(t.Context(), wares))
+		must(t, s.apply(t.Context(), workloadPolicies))
 		s.condition(t, "Compiled", "False", "profiles.yaml", "policies.yaml")
 		unchanged(t)
 	})
@@ -87,7 +87,7 @@ func TestUpgrade(t *testing.T) {
 		generation, running := s.generation(t), s.names()
 		rendered, err := s.helm(t.Context(), t.TempDir(), "template", "gatehouse", chart, "--namespace", system, "--set", "namespace.create=true")
 		must(t, err)
-		s.put(t, twoReplicas(t, rendered))
+		s.applyInstall(t, twoReplicas(t, rendered))
 		unchanged(t)
 		if now := s.generation(t); now != generation {
 			t.Errorf("the Deployment is of generation %d, was %d", now, generation)
@@ -122,7 +122,7 @@ func TestUpgrade(t *testing.T) {
 			}
 			return nil
 		})
-		s.put(t, before)
+		s.applyInstall(t, before)
 		unchanged(t)
 	})
 	l.noneFailed(t, 5_000)
@@ -179,7 +179,7 @@ func (s *site) made(t *testing.T) []string {
 	client, err := rest.HTTPClientFor(s.Config())
 	must(t, err)
 	var made []string
-	for _, e := range errands() {
+	for _, e := range requests() {
 		if !strings.HasSuffix(e.path, "/pods") {
 			continue
 		}
@@ -208,7 +208,7 @@ func podOf(t *testing.T, client *http.Client, url, object string) string {
 	return string(text)
 }
 
-// condition waits until a condition of all wares is this one, and is about what is said of it, each text at least once.
+// condition waits until a condition of all workloadPolicies is this one, and is about what is said of it, each text at least once.
 func (s *site) condition(t *testing.T, kind, status string, about ...string) {
 	t.Helper()
 	objects := []string{"sidecarprofile/logs", "sidecarprofile/always", "admissionpolicy/replicas"}

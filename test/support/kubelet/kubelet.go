@@ -82,6 +82,8 @@ type Kubelet struct {
 	pods map[string]*Pod
 	// started counts the pods that have an address.
 	started int
+	// renewals counts how often the node has renewed its Lease, and failures how often it could not.
+	renewals, failures int
 }
 
 // Start makes the node, and runs pods until Stop.
@@ -174,6 +176,13 @@ func (k *Kubelet) keepNode(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		k.mu.Lock()
+		if err == nil {
+			k.renewals++
+		} else {
+			k.failures++
+		}
+		k.mu.Unlock()
 		if err != nil {
 			k.say("the node's Lease: %v", err)
 		}
@@ -202,6 +211,13 @@ func (k *Kubelet) renew(ctx context.Context) error {
 	lease.Spec.RenewTime = &now
 	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 	return err
+}
+
+// Renewals returns how often the node has renewed its Lease, and how often it could not.
+func (k *Kubelet) Renewals() (done, failed int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.renewals, k.failures
 }
 
 // Hold keeps processes from being started, as a node without room does, until Release. Those that end are not started
