@@ -145,8 +145,8 @@ func (s *site) waitUntilAnswered(t *testing.T) {
 
 // caller makes calls one by one.
 type caller struct {
-	client  *http.Client
-	host    string
+	client   *http.Client
+	host     string
 	requests []request
 }
 
@@ -155,7 +155,7 @@ func (s *site) caller(t *testing.T) *caller {
 	client, err := rest.HTTPClientFor(s.Config())
 	must(t, err)
 	client.Timeout = deadline
-	return &caller{client: client, host: s.Config().HostX()}
+	return &caller{client: client, host: s.Config().Host, requests: requests()}
 }
 
 // call makes one call. None leaves a trace in the cluster.
