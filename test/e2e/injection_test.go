@@ -168,6 +168,7 @@ func TestUnknownNamespace(t *testing.T) {
 		t.Errorf("a silent pod: %v", err)
 	}
 }
+
 func names(containers []corev1.Container) []string {
 	var list []string
 	for i := range containers {

@@ -107,12 +107,8 @@ func TestUpgrade(t *testing.T) {
 		_, err = s.kubectl(t.Context(), string(rights), "apply", "--server-side", "--filename", "-")
 		must(t, err)
 		support.Eventually(t, "a token for pods of the ServiceAccount", func() error {
-			pod := asking("token")
+			pod := restricted(asking("token"))
 			pod.Spec.ServiceAccountName = "gatehouse"
-			pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
-			pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
-				AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			}
 			made, err := s.Client().CoreV1().Pods(system).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err != nil {
 				return err
