@@ -43,7 +43,7 @@ func TestCustomResourcesChurn(t *testing.T) {
 	}
 	policies, profiles := resource("admissionpolicies"), resource("sidecarprofiles")
 
-	const lasts, workers, objects = 12 * time.Second, 4, 50
+	const lasts, workers, objects = 6 * time.Second, 4, 50
 	began := time.Now()
 	var group sync.WaitGroup
 	changes := make([]int, workers)

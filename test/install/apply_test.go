@@ -79,11 +79,11 @@ func (s *site) tryKubectl(ctx context.Context, input []byte, args ...string) (st
 // install applies a variant as people do: in one command.
 func (s *site) install(t *testing.T, v *variant) (warnings string) {
 	t.Helper()
-	return s.kubectl(t, v.lasting(t), "apply", "--server-side", "-f", "-")
+	return s.kubectl(t, v.withoutHooks(t), "apply", "--server-side", "-f", "-")
 }
 
-// lasting is the text of a variant without what Helm makes for a moment only.
-func (v *variant) lasting(t *testing.T) []byte {
+// withoutHooks is the text of a variant without the hooks of Helm.
+func (v *variant) withoutHooks(t *testing.T) []byte {
 	t.Helper()
 	var text bytes.Buffer
 	for _, o := range v.objects {
@@ -186,8 +186,8 @@ func (s *site) helmOver(t *testing.T, values string, before map[string]string) {
 	}
 }
 
-// gone reports whether there is no such object.
-func gone(err error) error {
+// expectNotFound returns nil for the error of an object that there is not.
+func expectNotFound(err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

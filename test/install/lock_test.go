@@ -78,9 +78,9 @@ func namespaceObject(name string, labels map[string]string) map[string]any {
 	return object
 }
 
-// independent are the requests that never depend on Gatehouse, whatever people configure: with these a cluster comes up,
+// independentRequests are the requests that never depend on Gatehouse, whatever people configure: with these a cluster comes up,
 // its nodes join and stay, Gatehouse itself starts, and its configuration can be mended.
-func independent() []*request {
+func independentRequests() []*request {
 	var all []*request
 	add := func(resource, namespace, name string) {
 		all = append(all, on(resource, namespace, name, metadata(namespace, name))...)
@@ -146,9 +146,9 @@ func independent() []*request {
 	return all
 }
 
-// installed are the requests that do not depend on Gatehouse as it is installed: unless somebody registers it for a
+// optionalRequests are the requests that do not depend on Gatehouse as it is installed: unless somebody registers it for a
 // policy about them.
-func installed() []*request {
+func optionalRequests() []*request {
 	var all []*request
 	for _, namespace := range []string{metav1.NamespaceDefault, tenants} {
 		for _, resource := range []string{
@@ -196,9 +196,9 @@ func plural(kind string) string {
 	return lower + "s"
 }
 
-// own are the requests that make, change and remove the objects of a variant, and what these make: replica sets, pods,
+// ownRequests are the requests that make, change and remove the objects of a variant, and what these make: replica sets, pods,
 // the Secret and the Leases.
-func own(v *variant) []*request {
+func ownRequests(v *variant) []*request {
 	var all []*request
 	pod := func(of *unstructured.Unstructured, path ...string) {
 		template, _, _ := unstructured.NestedMap(of.Object, path...)
@@ -238,9 +238,9 @@ func TestCannotLock(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			s := newAPIServer(t, v.objects, clusterNamespaces())
-			requests := independent()
+			requests := independentRequests()
 			if v.name != "everything" {
-				requests = slices.Concat(requests, installed(), own(v))
+				requests = slices.Concat(requests, optionalRequests(), ownRequests(v))
 			}
 			for _, r := range requests {
 				if closed := s.closed(t, r); len(closed) > 0 {
@@ -319,7 +319,7 @@ func TestLockIsFound(t *testing.T) {
 			objects = append(objects, o)
 		}
 		s := newAPIServer(t, objects, clusterNamespaces())
-		if !slices.ContainsFunc(independent(), func(r *request) bool { return r.resource == c.found && len(s.closed(t, r)) > 0 }) {
+		if !slices.ContainsFunc(independentRequests(), func(r *request) bool { return r.resource == c.found && len(s.closed(t, r)) > 0 }) {
 			t.Errorf("%s: nothing is found", name)
 		}
 	}
@@ -329,7 +329,7 @@ func TestLockIsFound(t *testing.T) {
 func TestEverythingIsSent(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer(t, everything(t).objects, clusterNamespaces())
-	for _, r := range installed() {
+	for _, r := range optionalRequests() {
 		if strings.HasPrefix(r.resource, "/v1/bindings") {
 			continue
 		}

@@ -27,7 +27,7 @@ func TestSameObjects(t *testing.T) {
 			if !slices.Contains(values, overlay) {
 				t.Fatalf("the chart has no ci/%s-values.yaml: there are %q", overlay, values)
 			}
-			difference := compare(alike(kustomized(t, overlay)), alike(charted(t, overlay)))
+			difference := compare(comparableObjects(kustomized(t, overlay)), comparableObjects(charted(t, overlay)))
 			if difference != "" {
 				t.Error(difference)
 			}
@@ -35,8 +35,8 @@ func TestSameObjects(t *testing.T) {
 	}
 }
 
-// alike are the objects of a variant without what may differ, by kind, namespace and name.
-func alike(v *variant) map[string]*unstructured.Unstructured {
+// comparableObjects are the objects of a variant without what may differ, by kind, namespace and name.
+func comparableObjects(v *variant) map[string]*unstructured.Unstructured {
 	objects := map[string]*unstructured.Unstructured{}
 	for _, o := range v.objects {
 		if isHook(o) || o.GetKind() == "Namespace" {
@@ -122,8 +122,8 @@ func TestCompare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := kustomized(t, "self-signed").find(t, "Deployment", "gatehouse")
-			before := alike(&variant{objects: []*unstructured.Unstructured{o}})
-			got := compare(before, alike(&variant{objects: c.change(o.DeepCopy())}))
+			before := comparableObjects(&variant{objects: []*unstructured.Unstructured{o}})
+			got := compare(before, comparableObjects(&variant{objects: c.change(o.DeepCopy())}))
 			if !strings.Contains(got, c.want) || c.want == "" && got != "" {
 				t.Errorf("the difference is %q, want %q", got, c.want)
 			}

@@ -55,8 +55,8 @@ func (s *site) uninstall(t *testing.T, kubeconfig string, args ...string) (code 
 	return code, report, said.String()
 }
 
-// leftovers are what the process makes, which nobody runs here: the Secret and the Leases.
-func (s *site) leftovers(t *testing.T) {
+// createLeftovers creates what the process makes, which nobody runs here: the Secret and the Leases.
+func (s *site) createLeftovers(t *testing.T) {
 	t.Helper()
 	labels := map[string]string{"gatehouse.dev/certificates": "gatehouse-ca", "app.kubernetes.io/managed-by": "gatehouse"}
 	_, err := s.Client().CoreV1().Secrets(system).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "gatehouse-ca", Labels: labels}}, metav1.CreateOptions{})
@@ -95,8 +95,8 @@ func (s *site) tryDeployment(ctx context.Context, namespace string) error {
 	return err
 }
 
-// blocked waits until what fails closed is refused: nobody answers here.
-func (s *site) blocked(t *testing.T, namespace string) {
+// waitUntilBlocked waits until what fails closed is refused: nobody answers here.
+func (s *site) waitUntilBlocked(t *testing.T, namespace string) {
 	t.Helper()
 	support.Eventually(t, "the registrations are in force", func() error {
 		for what, err := range map[string]error{"a pod": s.tryPod(t.Context(), namespace), "a deployment": s.tryDeployment(t.Context(), namespace)} {
@@ -108,8 +108,8 @@ func (s *site) blocked(t *testing.T, namespace string) {
 	})
 }
 
-// free tells that nothing waits for Gatehouse any more, at once: uninstall has waited.
-func (s *site) free(t *testing.T, namespace string) {
+// checkUnblocked wants nothing to wait for Gatehouse any more, at once: uninstall has waited.
+func (s *site) checkUnblocked(t *testing.T, namespace string) {
 	t.Helper()
 	for what, err := range map[string]error{"a pod": s.tryPod(t.Context(), namespace), "a deployment": s.tryDeployment(t.Context(), namespace)} {
 		if err != nil {
@@ -131,9 +131,9 @@ func TestUninstall(t *testing.T) {
 	v := selfSigned(t)
 	s := newSite(t, cluster.Options{ControllerManager: true})
 	s.install(t, v)
-	s.leftovers(t)
+	s.createLeftovers(t)
 	tenant := s.NewNamespace(t, nil)
-	s.blocked(t, tenant)
+	s.waitUntilBlocked(t, tenant)
 	all := []string{
 		"MutatingWebhookConfiguration gatehouse", "ValidatingWebhookConfiguration gatehouse", "Deployment gatehouse", "Secret gatehouse-ca",
 		"Lease gatehouse-ca-x-1", "Lease gatehouse-ca-y-2", "Lease gatehouse-status", "Lease gatehouse-report-x",
@@ -143,7 +143,7 @@ func TestUninstall(t *testing.T) {
 	if code != 0 || stderr != "" || !slices.Equal(report.of("found"), all) {
 		t.Errorf("a dry run ends with %d, finds %q and says %q, want %q", code, report.of("found"), stderr, all)
 	}
-	s.blocked(t, tenant) // nothing is gone
+	s.waitUntilBlocked(t, tenant) // nothing is gone
 
 	// Nothing of it is of an install of another name.
 	code, report, stderr = s.uninstall(t, s.Kubeconfig(), "--name", "other", "--yes")
@@ -155,10 +155,10 @@ func TestUninstall(t *testing.T) {
 	if code != 2 || len(report.Parts) > 0 || !strings.Contains(stderr, "--yes") {
 		t.Errorf("without a terminal and --yes it ends with %d, %v and %q", code, report, stderr)
 	}
-	s.blocked(t, tenant)
+	s.waitUntilBlocked(t, tenant)
 
 	code, report, stderr = s.uninstall(t, s.Kubeconfig(), "--yes")
-	s.free(t, tenant)
+	s.checkUnblocked(t, tenant)
 	if code != 0 || stderr != "" || !slices.Equal(report.of("removed"), all) {
 		t.Errorf("it ends with %d, removes %q and says %q, want %q", code, report.of("removed"), stderr, all)
 	}
@@ -171,9 +171,9 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("the Lease of somebody else is gone: %v", err)
 	}
 	for what, err := range map[string]error{
-		"the Secret":     gone(s.getError(t, "v1", "Secret", system, "gatehouse-ca")),
-		"the Deployment": gone(s.getError(t, "apps/v1", "Deployment", system, "gatehouse")),
-		"a registration": gone(s.getError(t, "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "gatehouse")),
+		"the Secret":     expectNotFound(s.getError(t, "v1", "Secret", system, "gatehouse-ca")),
+		"the Deployment": expectNotFound(s.getError(t, "apps/v1", "Deployment", system, "gatehouse")),
+		"a registration": expectNotFound(s.getError(t, "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", "gatehouse")),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -190,7 +190,7 @@ func TestUninstall(t *testing.T) {
 	if code != 0 || stderr != "" || len(report.of("removed")) != 6 || !strings.Contains(fmt.Sprint(report.Parts), "with its 1 object") {
 		t.Errorf("with the custom resources it ends with %d and %v, and says %q", code, report.Parts, stderr)
 	}
-	if err := gone(s.getError(t, "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "tokenrevocations.gatehouse.dev")); err != nil {
+	if err := expectNotFound(s.getError(t, "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "tokenrevocations.gatehouse.dev")); err != nil {
 		t.Errorf("the definition: %v", err)
 	}
 }
@@ -214,7 +214,7 @@ func TestUninstallForeign(t *testing.T) {
 "admissionReviewVersions":["v1"],"sideEffects":"None","failurePolicy":"Ignore","clientConfig":{"service":{"namespace":%q,"name":"x"}}}]}`, kind, webhook, namespace)
 	}
 	apply(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"gatehouse-system"}}`)
-	s.leftovers(t)
+	s.createLeftovers(t)
 	apply(foreign("MutatingWebhookConfiguration", "gate.example.org", "elsewhere"))
 	apply(foreign("ValidatingWebhookConfiguration", "fail.validate.gatehouse.dev", "elsewhere"))
 
@@ -278,14 +278,14 @@ func TestUninstallHook(t *testing.T) {
 	account, objects, args := hookRights(t)
 	s := newSite(t, cluster.Options{})
 	s.install(t, selfSigned(t))
-	s.leftovers(t)
+	s.createLeftovers(t)
 	hook := variant{objects: objects}
 	for _, o := range hook.objects {
 		o.SetAnnotations(nil) // not for a moment only
 	}
 	s.install(t, &hook)
 	tenant := s.NewNamespace(t, nil)
-	s.blocked(t, tenant)
+	s.waitUntilBlocked(t, tenant)
 	kubeconfig := s.writeKubeconfig(t, s.tokenOf(t, system, account))
 	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "uninstall" || arg == "--in-cluster" })
 	if len(args) == 0 {
@@ -296,7 +296,7 @@ func TestUninstallHook(t *testing.T) {
 		if code != 0 || stderr != "" || !slices.Equal(report.of("removed"), want) || len(report.Parts) != len(want) {
 			t.Errorf("round %d: it ends with %d and %v, and says %q", round, code, report.Parts, stderr)
 		}
-		s.free(t, tenant)
+		s.checkUnblocked(t, tenant)
 	}
 	must(t, s.getError(t, "v1", "Secret", system, "gatehouse-ca"))
 
@@ -313,7 +313,7 @@ func TestUninstallForbidden(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, cluster.Options{ControllerManager: true})
 	s.install(t, selfSigned(t))
-	s.leftovers(t)
+	s.createLeftovers(t)
 	tenant := s.NewNamespace(t, nil)
 	_, err := s.Client().CoreV1().ServiceAccounts(tenant).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "limited"}}, metav1.CreateOptions{})
 	must(t, err)
@@ -357,5 +357,5 @@ func TestUninstallForbidden(t *testing.T) {
 	if code != 2 || !slices.Equal(report.of("failed"), []string{"Secret gatehouse-ca"}) || len(report.of("removed")) != 6 || !strings.Contains(stderr, "-n gatehouse-system delete secret gatehouse-ca") {
 		t.Errorf("it ends with %d and %v, and says\n%s", code, report.Parts, stderr)
 	}
-	s.free(t, tenant)
+	s.checkUnblocked(t, tenant)
 }

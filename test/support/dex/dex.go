@@ -16,8 +16,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -62,7 +60,6 @@ type Server struct {
 	issuer    string
 	authority *cluster.Authority
 	client    *http.Client
-	telemetry string
 }
 
 // startTimeout is a hundred times what a start takes on an idle machine.
@@ -147,27 +144,6 @@ func (s *Server) CertPEM() []byte { return s.authority.CertPEM() }
 // Log returns the file that dex logs to.
 func (s *Server) Log() string { return s.process.Log() }
 
-// Requests returns how often this run of dex has answered requests to a path below the issuer's, such as "/keys", as
-// dex counts them.
-func (s *Server) Requests(ctx context.Context, path string) (int, error) {
-	metrics, err := s.get(ctx, "http://"+s.telemetry+"/metrics")
-	if err != nil {
-		return 0, err
-	}
-	sum := 0
-	for line := range strings.Lines(metrics) {
-		if !strings.HasPrefix(line, "http_requests_total{") || !strings.Contains(line, `handler="`+path+`"`) {
-			continue
-		}
-		count, err := strconv.Atoi(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]))
-		if err != nil {
-			return 0, fmt.Errorf("count the requests to dex: %w", err)
-		}
-		sum += count
-	}
-	return sum, nil
-}
-
 // get asks for a page and returns it. An answer other than 200 is an error.
 func (s *Server) get(ctx context.Context, address string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
@@ -197,10 +173,6 @@ func (s *Server) configure(options *Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.telemetry, err = cluster.UnusedAddress(host)
-	if err != nil {
-		return "", err
-	}
 	s.issuer = "https://" + address + "/dex"
 	cert, key, err := s.authority.Serve(host)
 	if err != nil {
@@ -209,7 +181,7 @@ func (s *Server) configure(options *Options) (string, error) {
 	file := func(name string) string { return filepath.Join(options.Dir, name) }
 	config, err := json.Marshal(configuration(options, s.issuer, map[string]any{
 		"https": address, "tlsCert": file("dex.crt"), "tlsKey": file("dex.key"),
-	}, map[string]any{"http": s.telemetry}))
+	}))
 	if err != nil {
 		return "", err
 	}
@@ -223,7 +195,7 @@ func (s *Server) configure(options *Options) (string, error) {
 }
 
 // configuration is what dex reads as YAML.
-func configuration(options *Options, issuer string, web, telemetry map[string]any) map[string]any {
+func configuration(options *Options, issuer string, web map[string]any) map[string]any {
 	ttl := options.IDTokenTTL
 	if ttl == 0 {
 		ttl = time.Hour
@@ -240,7 +212,6 @@ func configuration(options *Options, issuer string, web, telemetry map[string]an
 		"issuer":           issuer,
 		"storage":          map[string]any{"type": "memory"},
 		"web":              web,
-		"telemetry":        telemetry,
 		"expiry":           map[string]any{"idTokens": ttl.String()},
 		"oauth2":           map[string]any{"passwordConnector": "local", "skipApprovalScreen": true},
 		"enablePasswordDB": true,

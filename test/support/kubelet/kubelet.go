@@ -184,7 +184,7 @@ func (k *Kubelet) keepNode(ctx context.Context) {
 		}
 		k.mu.Unlock()
 		if err != nil {
-			k.say("the node's Lease: %v", err)
+			k.logf("the node's Lease: %v", err)
 		}
 		select {
 		case <-tick.C:
@@ -303,12 +303,12 @@ func (k *Kubelet) sync(ctx context.Context, pods []corev1.Pod) {
 		case running != nil:
 			running.update(pod)
 		case pod.DeletionTimestamp != nil:
-			k.say("pod %s: deleted before it ran", pod.Name)
+			k.logf("pod %s: deleted before it ran", pod.Name)
 			_ = k.remove(ctx, pod) // it is tried again
 		case k.starts.opened() != nil || pod.Status.Phase != corev1.PodPending:
 		case pod.Spec.NodeName == "":
 			if err := k.bind(ctx, pod); err != nil && !apierrors.IsConflict(err) {
-				k.say("pod %s: bind: %v", pod.Name, err)
+				k.logf("pod %s: bind: %v", pod.Name, err)
 			}
 		case pod.Spec.NodeName == NodeName:
 			k.begin(ctx, pod)
@@ -366,7 +366,7 @@ func (k *Kubelet) remove(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-func (k *Kubelet) say(format string, args ...any) {
+func (k *Kubelet) logf(format string, args ...any) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	_, _ = fmt.Fprintf(k.options.Log, "%s kubelet: "+format+"\n", append([]any{time.Now().Format("15:04:05.000")}, args...)...)

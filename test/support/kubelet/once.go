@@ -21,7 +21,7 @@ func (p *Pod) once(ctx context.Context) {
 		}
 		code, again = p.outcome(ctx)
 	}
-	p.kubelet.say("pod %s: ended with the code %d", p.Name, code)
+	p.kubelet.logf("pod %s: ended with the code %d", p.Name, code)
 	reported := p.reportEnd(ctx, code) == nil
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -49,11 +49,11 @@ func (p *Pod) outcome(ctx context.Context) (code int, again bool) {
 		err = process.Start(ctx)
 	}
 	if err != nil {
-		p.kubelet.say("pod %s: %v", p.Name, err)
+		p.kubelet.logf("pod %s: %v", p.Name, err)
 		return 0, true
 	}
 	p.hold(process)
-	p.kubelet.say("pod %s: started, to run once", p.Name)
+	p.kubelet.logf("pod %s: started, to run once", p.Name)
 	select {
 	case <-process.Exited():
 	case <-p.deleted:

@@ -120,7 +120,7 @@ func (p *Pod) run(ctx context.Context) {
 			err = process.Start(ctx)
 		}
 		if err != nil {
-			p.kubelet.say("pod %s: %v", p.Name, err)
+			p.kubelet.logf("pod %s: %v", p.Name, err)
 			if !p.wait(ctx, time.Second, nil) {
 				return
 			}
@@ -129,14 +129,14 @@ func (p *Pod) run(ctx context.Context) {
 		p.mu.Lock()
 		p.process = process
 		p.mu.Unlock()
-		p.kubelet.say("pod %s: started at %s", p.Name, p.Address)
+		p.kubelet.logf("pod %s: started at %s", p.Name, p.Address)
 		if !p.attend(ctx, process) {
 			return
 		}
 		p.mu.Lock()
 		p.restarts++
 		p.mu.Unlock()
-		p.kubelet.say("pod %s: its process has ended, and is to be started again", p.Name)
+		p.kubelet.logf("pod %s: its process has ended, and is to be started again", p.Name)
 		if !p.wait(ctx, pause, p.kubelet.starts.opened()) {
 			return
 		}
@@ -205,7 +205,7 @@ func (p *Pod) attend(ctx context.Context, process *cluster.Process) bool {
 
 // terminate ends a process as a kubelet does: by asking, and by force after the grace period.
 func (p *Pod) terminate(ctx context.Context, process *cluster.Process) {
-	p.kubelet.say("pod %s: asked to end within %s", p.Name, p.grace)
+	p.kubelet.logf("pod %s: asked to end within %s", p.Name, p.grace)
 	if p.grace > 0 {
 		_ = process.Signal(syscall.SIGTERM)
 		timer := time.NewTimer(p.grace)
@@ -213,7 +213,7 @@ func (p *Pod) terminate(ctx context.Context, process *cluster.Process) {
 		select {
 		case <-process.Exited():
 		case <-timer.C:
-			p.kubelet.say("pod %s: killed after its grace period", p.Name)
+			p.kubelet.logf("pod %s: killed after its grace period", p.Name)
 		case <-ctx.Done():
 		}
 	}
@@ -225,10 +225,10 @@ func (p *Pod) finish(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := p.kubelet.remove(ctx, p.spec)
 		if err == nil {
-			p.kubelet.say("pod %s: ended", p.Name)
+			p.kubelet.logf("pod %s: ended", p.Name)
 			return
 		}
-		p.kubelet.say("pod %s: remove: %v", p.Name, err)
+		p.kubelet.logf("pod %s: remove: %v", p.Name, err)
 		timer := time.NewTimer(interval)
 		select {
 		case <-timer.C:
@@ -279,7 +279,7 @@ func (p *Pod) reportReady(ctx context.Context, ready bool) error {
 	p.mu.Lock()
 	p.ready = ready
 	p.mu.Unlock()
-	p.kubelet.say("pod %s: ready %v", p.Name, ready)
+	p.kubelet.logf("pod %s: ready %v", p.Name, ready)
 	return nil
 }
 
@@ -295,7 +295,7 @@ func (p *Pod) writeStatus(ctx context.Context, status corev1.PodStatus, containe
 	}
 	_, err = p.kubelet.node.CoreV1().Pods(p.spec.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
-		p.kubelet.say("pod %s: status: %v", p.Name, err)
+		p.kubelet.logf("pod %s: status: %v", p.Name, err)
 	}
 	return err
 }
