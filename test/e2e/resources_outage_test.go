@@ -169,7 +169,10 @@ func TestCustomResourcesThroughAnOutage(t *testing.T) {
 		behave func(http.ResponseWriter, *http.Request, http.Handler)
 	}{
 		{"answers of 500", says(http.StatusInternalServerError, fmt.Sprintf(status, "InternalError", 500))},
+		{"answers of 429", says(http.StatusTooManyRequests, fmt.Sprintf(status, "TooManyRequests", 429))},
 		{"truncated JSON", says(http.StatusOK, `{"kind":"AdmissionPolicyList","apiVersion":"gatehouse.dev/v1alpha1","items":[{"metadata":`)},
+		{"garbage", says(http.StatusOK, strings.Repeat("\x00\xffgarbage", 1000))},
+		{"lists of nothing that are none", says(http.StatusOK, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)},
 		{"watches that break off", func(rw http.ResponseWriter, r *http.Request, upstream http.Handler) {
 			if r.URL.Query().Get("watch") == "" {
 				upstream.ServeHTTP(rw, r)
