@@ -4,127 +4,182 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
+
+// The names of Gatehouse among the servers.
+const (
+	gatehouseServer = "gatehouse"
+	oldServer       = "old"
+)
+
+// server is a running process that answers reviews.
+type server struct {
+	kind          string // nullServer, usualServer, gatehouseServer or oldServer
+	configuration string // of Gatehouse, else empty
+	process       *gatehouse.Server
+	clients       map[string]*client // by protocol
+}
 
 // driver holds what a run needs.
 type driver struct {
 	options   options
+	directory string
 	scenarios []scenario
 	servers   []*server
-	report    *report
 	progress  io.Writer
-	nextUID   int
+
+	ca          []byte          // in PEM, of the servers and of the certificate
+	certificate tls.Certificate // that clients present
 }
 
-// drive measures and prints the report.
-func drive(ctx context.Context, o options, stdout, stderr io.Writer) error {
-	selected, err := scenarios(o.scenario)
-	if err != nil {
-		return err
-	}
+// drive measures everything and returns the report.
+func drive(ctx context.Context, o options, progress io.Writer) (*report, error) {
 	directory, err := os.MkdirTemp("", "gatehouse-bench-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(directory) }()
-	d := &driver{options: o, scenarios: selected, progress: stderr, report: newReport(selected)}
+	d := &driver{options: o, directory: directory, scenarios: scenarios(o.scenario), progress: progress}
 	defer func() {
 		for _, s := range d.servers {
-			s.stop()
+			s.process.Kill()
 		}
 	}()
-	if len(compilations(o.scenario)) > 0 {
-		if d.report.Compilations, err = compileAlone(ctx, o, stderr); err != nil {
+	r := &report{started: time.Now(), compiled: map[string]compiled{}}
+	for _, c := range compilations() {
+		if !o.scenario.MatchString(c.name) {
+			continue
+		}
+		if r.compiled[c.name], err = c.measure(o.compiles); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	switch {
+	case len(d.scenarios) > 0:
+	case len(r.compiled) > 0:
+		return r, nil
+	default:
+		return nil, fmt.Errorf("--scenario %q matches nothing (hint: docs/performance.md lists the scenarios)", o.scenario)
+	}
+	for _, step := range []func(context.Context, *report) error{d.start, d.prove, d.measure, d.readMemory} {
+		if err := step(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// start starts every server that a scenario needs.
+func (d *driver) start(ctx context.Context, _ *report) error {
+	authority, err := cluster.NewAuthority("bench")
+	if err != nil {
+		return err
+	}
+	certificate, key, err := authority.Serve("127.0.0.1")
+	if err != nil {
+		return err
+	}
+	clientCertificate, clientKey, err := authority.Client("kube-apiserver")
+	if err != nil {
+		return err
+	}
+	if d.certificate, err = tls.X509KeyPair(clientCertificate, clientKey); err != nil {
+		return err
+	}
+	d.ca = authority.CertPEM()
+	certFile, keyFile, caFile := filepath.Join(d.directory, "tls.crt"), filepath.Join(d.directory, "tls.key"), filepath.Join(d.directory, "ca.crt")
+	for file, content := range map[string][]byte{certFile: certificate, keyFile: key, caFile: d.ca} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
 			return err
 		}
 	}
-	if err := d.startServers(ctx, directory); err != nil {
+	executable, err := os.Executable()
+	if err != nil {
 		return err
-	}
-	if err := d.prove(ctx); err != nil {
-		return err
-	}
-	if err := d.measure(ctx); err != nil {
-		return err
-	}
-	if err := d.readMemory(); err != nil {
-		return err
-	}
-	d.report.finish()
-	if err := d.write(stdout); err != nil {
-		return err
-	}
-	if o.check && !d.report.Passed {
-		return errMissed
-	}
-	return nil
-}
-
-// startServers starts every server that a selected scenario needs.
-func (d *driver) startServers(ctx context.Context, directory string) error {
-	if len(d.scenarios) == 0 {
-		return nil
 	}
 	modes := []string{nullServer}
 	if d.options.usual && slices.ContainsFunc(d.scenarios, func(s scenario) bool { return s.usual }) {
 		modes = append(modes, usualServer)
 	}
 	for _, mode := range modes {
-		s, err := startChild(ctx, d.options.executable, mode, directory)
-		if err != nil {
+		if err := d.startServer(ctx, server{kind: mode}, executable, mode, certFile, keyFile); err != nil {
 			return err
 		}
-		d.servers = append(d.servers, s)
 	}
-	for _, kind := range []string{gatehouseServer, oldServer} {
-		if err := d.startGatehouse(ctx, kind, directory); err != nil {
-			return err
+	for _, binary := range []struct{ kind, path string }{{gatehouseServer, d.options.gatehouse}, {oldServer, d.options.old}} {
+		if binary.path == "" {
+			continue
+		}
+		if _, err := os.Stat(binary.path); err != nil {
+			return fmt.Errorf("--%s %q: %w; make build writes bin/gatehouse", binary.kind, binary.path, err)
+		}
+		var started []string
+		for _, s := range d.scenarios {
+			if slices.Contains(started, s.configuration) {
+				continue
+			}
+			started = append(started, s.configuration)
+			documents := filepath.Join(d.directory, binary.kind+" "+s.configuration)
+			if err := errors.Join(os.Mkdir(documents, 0o700), writeDocuments(documents, s.configuration, time.Now())); err != nil {
+				return err
+			}
+			args := []string{"serve", "--config", documents, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}
+			switch s.configuration {
+			case ownCertificate:
+				args = append(args, "--self-signed", "127.0.0.1", "--self-signed-dir", documents+" certificates")
+			case fileCertificate:
+				args = append(args, "--tls-cert", certFile, "--tls-key", keyFile)
+			default:
+				args = append(args, "--tls-cert", certFile, "--tls-key", keyFile, "--client-ca", caFile)
+			}
+			if err := d.startServer(ctx, server{kind: binary.kind, configuration: s.configuration}, binary.path, args...); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// startGatehouse starts one of the two binaries with every configuration that a
-// selected scenario needs, unless there is no such binary.
-func (d *driver) startGatehouse(ctx context.Context, kind, directory string) error {
-	binary := d.options.gatehouse
-	if kind == oldServer {
-		binary = d.options.old
+// startServer starts a program and makes clients of it.
+func (d *driver) startServer(ctx context.Context, s server, path string, args ...string) error {
+	name := filepath.Join(d.directory, s.kind+" "+s.configuration)
+	var err error
+	s.process, err = gatehouse.StartProgram(ctx, path, name+".log", args...)
+	if err != nil {
+		return fmt.Errorf("%s, %s: %w", s.kind, s.configuration, err)
 	}
-	if binary == "" {
-		return nil
-	}
-	if _, err := os.Stat(binary); err != nil {
-		return fmt.Errorf("--%s %q: %w; make build writes bin/gatehouse", kind, binary, err)
-	}
-	d.report.Versions[kind] = ""
-	if text, err := exec.CommandContext(ctx, binary, "version").Output(); err == nil { //nolint:gosec // the program to measure, named by who runs this
-		d.report.Versions[kind] = strings.TrimSpace(string(text))
-	}
-	var configurations []string
-	for _, s := range d.scenarios {
-		if !slices.Contains(configurations, s.configuration) {
-			configurations = append(configurations, s.configuration)
-		}
-	}
-	for _, configuration := range configurations {
-		s, err := newGatehouse(ctx, kind, binary, configuration, directory)
-		if err != nil {
+	d.servers = append(d.servers, &s)
+	ca := d.ca
+	if s.configuration == ownCertificate {
+		if ca, err = os.ReadFile(filepath.Join(name+" certificates", "ca.crt")); err != nil { //nolint:gosec // in the directory that this run made
 			return err
 		}
-		d.servers = append(d.servers, s)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(ca) {
+		return fmt.Errorf("%s, %s: no certificate in its CA", s.kind, s.configuration)
+	}
+	s.clients = map[string]*client{}
+	for _, protocol := range []string{http1, http2} {
+		s.clients[protocol] = newClient(s.process.Reviews.String(), protocol, roots, d.certificate)
 	}
 	return nil
 }
@@ -133,51 +188,31 @@ func (d *driver) startGatehouse(ctx context.Context, kind, directory string) err
 func (d *driver) serversOf(s scenario) []*server {
 	var servers []*server
 	for _, server := range d.servers {
-		switch server.kind {
-		case usualServer:
-			if !s.usual {
-				continue
-			}
-		case gatehouseServer, oldServer:
-			if server.configuration != s.configuration {
-				continue
-			}
+		if server.kind == nullServer || server.kind == usualServer && s.usual || server.configuration == s.configuration {
+			servers = append(servers, server)
 		}
-		servers = append(servers, server)
 	}
 	return servers
 }
 
-// load returns what is posted to a server in a scenario.
-func (d *driver) load(s scenario, server *server, requests int) (load, error) {
-	c, err := server.client(s.protocol)
-	if err != nil {
-		return load{}, err
-	}
-	l := load{
-		client: c, path: s.path, body: s.body, wants: s.wants,
-		concurrency: s.concurrency, requests: requests, firstUID: d.nextUID, handshake: s.handshake,
-	}
+// load returns what is sent to a server in a scenario. The null webhook answers
+// every review with yes.
+func (s scenario) load(server *server, requests int) load {
+	l := load{client: server.clients[s.protocol], path: s.path, review: s.review, wants: s.wants, concurrency: s.concurrency, requests: requests}
 	if server.kind == nullServer {
-		l.wants = l.wants.ofNull()
-		l.path = cmp.Or(s.nullPath, s.path)
+		l.path, l.wants = cmp.Or(s.nullPath, s.path), wants{user: s.wants.user}
 	}
-	d.nextUID += requests
-	return l, nil
+	return l
 }
 
-// prove looks closely at one answer of every server in every scenario: it must
-// be right, its patch must add what it is to add, and a review that
-// the scenario's configuration refuses must be refused. A webhook that
-// did none of its work would otherwise win.
-func (d *driver) prove(ctx context.Context) error {
+// prove checks one answer of every server in every scenario: it must be right,
+// its patch must add what it is to add, and a review that the scenario's
+// configuration refuses must be refused. A webhook that did nothing would
+// otherwise win.
+func (d *driver) prove(ctx context.Context, _ *report) error {
 	for _, s := range d.scenarios {
 		for _, server := range d.serversOf(s) {
-			l, err := d.load(s, server, 1)
-			if err == nil {
-				err = proveAnswers(ctx, l, s, server.kind == nullServer)
-			}
-			if err != nil {
+			if err := proveAnswers(ctx, s.load(server, 1), s, server.kind == nullServer); err != nil {
 				return d.failure(server, s, err)
 			}
 		}
@@ -186,66 +221,57 @@ func (d *driver) prove(ctx context.Context) error {
 }
 
 // proveAnswers is prove for one server and scenario.
-func proveAnswers(ctx context.Context, l load, s scenario, constant bool) error {
-	if s.handshake {
+func proveAnswers(ctx context.Context, l load, s scenario, isNull bool) error {
+	if s.path == "" {
 		return l.client.handshake(ctx)
 	}
 	uid := ""
-	if s.body.uidAt >= 0 {
+	if bytes.Contains(s.review, []byte(placeholderUID)) {
 		uid = placeholderUID
 	}
-	text, err := l.client.post(ctx, l.path, s.body.text)
+	text, err := l.client.post(ctx, l.path, s.review)
 	if err != nil {
 		return err
 	}
-	if err := checkAnswer(text, uid, l.wants); err != nil {
+	a, err := checkAnswer(text, uid, l.wants)
+	if err != nil || isNull {
 		return err
 	}
-	if constant {
-		return nil
-	}
-	if l.wants.patch {
-		if err := checkInjected(s, text); err != nil {
+	if len(s.wants.adds) > 0 {
+		if err := checkInjected(s, a.Response.Patch); err != nil {
 			return fmt.Errorf("wrong patch: %w", err)
 		}
 	}
-	if s.refused.text == nil {
+	if s.refused == nil {
 		return nil
 	}
-	text, err = l.client.post(ctx, l.path, s.refused.text)
-	if err != nil {
+	if text, err = l.client.post(ctx, l.path, s.refused); err != nil {
 		return err
 	}
-	if checkAnswer(text, uid, l.wants) == nil {
-		return fmt.Errorf("wrong answer: a review that must be refused got %s", excerpt(text))
-	}
-	var a answer
-	if err := json.Unmarshal(text, &a); err != nil || a.Status.Error != "" || uid != "" && (a.Response == nil || a.Response.Status.Message == "") {
-		return fmt.Errorf("wrong answer: a review that must be refused, with a reason, got %s", excerpt(text))
+	a, err = checkAnswer(text, uid, l.wants)
+	hasReason := uid == "" || a.Response != nil && a.Response.Result != nil && a.Response.Result.Message != ""
+	if err == nil || a.Kind == "" || a.Status.Error != "" || !hasReason {
+		return fmt.Errorf("wrong answer: a review that must be refused, with a reason, got %q", excerpt(text))
 	}
 	return nil
 }
 
-// checkInjected applies the patch of an answer to the pod of the scenario and
-// looks for what it is to add.
-func checkInjected(s scenario, text []byte) error {
-	var request struct {
+// checkInjected applies a patch to the pod of the scenario and checks what it
+// adds.
+func checkInjected(s scenario, patch []byte) error {
+	var review struct {
 		Request struct {
 			Object json.RawMessage `json:"object"`
 		} `json:"request"`
 	}
-	if err := json.Unmarshal(s.body.text, &request); err != nil {
+	if err := json.Unmarshal(s.review, &review); err != nil {
 		return err
 	}
-	var a answer
-	if err := json.Unmarshal(text, &a); err != nil {
-		return err
-	}
-	patch, err := jsonpatch.DecodePatch(a.Response.Patch)
+	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
 		return err
 	}
-	patched, err := patch.Apply(request.Request.Object)
+	patched, err := operations.Apply(review.Request.Object)
 	if err != nil {
 		return err
 	}
@@ -253,59 +279,43 @@ func checkInjected(s scenario, text []byte) error {
 	if err := json.Unmarshal(patched, &pod); err != nil {
 		return err
 	}
-	for _, name := range s.adds {
+	for _, name := range s.wants.adds {
 		if !slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name }) {
-			return fmt.Errorf("no init container %q after %s", name, excerpt(a.Response.Patch))
+			return fmt.Errorf("no init container %q after %q", name, excerpt(patch))
 		}
 		if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }) {
-			return fmt.Errorf("no volume %q after %s", name, excerpt(a.Response.Patch))
+			return fmt.Errorf("no volume %q after %q", name, excerpt(patch))
 		}
 	}
-	for _, text := range s.sets {
-		if !bytes.Contains(patched, []byte(text)) || bytes.Contains(request.Request.Object, []byte(text)) {
-			return fmt.Errorf("no %s more than before after %s", text, excerpt(a.Response.Patch))
+	for _, text := range s.wants.sets {
+		if !bytes.Contains(patched, []byte(text)) || bytes.Contains(review.Request.Object, []byte(text)) {
+			return fmt.Errorf("no %s more than before after %q", text, excerpt(patch))
 		}
 	}
 	return nil
 }
 
 // measure runs the rounds. A round is every scenario once on each of its
-// servers, so that a slow minute of the machine falls on all; who comes first
-// rotates. A round that would end after the limit, were it as long as the
-// longest before, is not started; the first always is.
-func (d *driver) measure(ctx context.Context) error {
-	if len(d.scenarios) == 0 {
-		return nil
+// servers, so that a slow minute of the machine affects all; the server that
+// comes first rotates.
+func (d *driver) measure(ctx context.Context, r *report) error {
+	for _, s := range d.scenarios {
+		r.results = append(r.results, result{scenario: s.name, samples: map[string][]sample{}})
 	}
-	begin := time.Now()
-	var longest time.Duration
-	for round := range d.options.rounds {
-		started := time.Now()
-		if round > 0 && started.Sub(begin)+longest > d.options.limit {
-			d.say("stopped after %d of %d rounds: another would end after the limit of %v\n", round, d.options.rounds, d.options.limit)
-			break
-		}
+	for range d.options.rounds {
 		for number, s := range d.scenarios {
-			if d.options.interactive {
-				d.say("\r\x1b[Kround %d of %d, scenario %d of %d: %s", round+1, d.options.rounds, number+1, len(d.scenarios), s.name)
-			}
 			servers := d.serversOf(s)
 			for turn := range servers {
-				server := servers[(turn+round+number)%len(servers)]
+				server := servers[(turn+r.rounds+number)%len(servers)]
 				sample, err := d.sample(ctx, s, server)
 				if err != nil {
 					return d.failure(server, s, err)
 				}
-				sample.Round = round + 1
-				d.report.add(number, server.kind, sample)
+				r.results[number].samples[server.kind] = append(r.results[number].samples[server.kind], sample)
 			}
 		}
-		if d.options.interactive {
-			d.say("\r\x1b[K")
-		}
-		d.report.Rounds++
-		longest = max(longest, time.Since(started))
-		d.say("round %d of %d done after %v\n", round+1, d.options.rounds, time.Since(begin).Round(time.Second))
+		r.rounds++
+		_, _ = fmt.Fprintf(d.progress, "round %d of %d done after %v\n", r.rounds, d.options.rounds, time.Since(r.started).Round(time.Second))
 	}
 	return nil
 }
@@ -314,91 +324,99 @@ func (d *driver) measure(ctx context.Context) error {
 // requests to warm up connections, pools and heap to this scenario.
 func (d *driver) sample(ctx context.Context, s scenario, server *server) (sample, error) {
 	requests := max(d.options.requests/s.divisor, s.concurrency)
-	warm, err := d.load(s, server, max(requests/10, s.concurrency))
+	if _, err := s.load(server, max(requests/10, s.concurrency)).run(ctx); err != nil {
+		return sample{}, err
+	}
+	// Asking for the allocations allocates too. What that takes is measured by
+	// asking twice; the first time may have other costs.
+	var asked [4]allocations
+	var err error
+	for i := range 3 {
+		if asked[i], err = server.allocations(ctx); err != nil {
+			return sample{}, err
+		}
+	}
+	before, err := processTime(server.process.PID())
 	if err != nil {
 		return sample{}, err
 	}
-	if _, err := warm.run(ctx); err != nil {
-		return sample{}, err
-	}
-	measured, err := d.load(s, server, requests)
+	latencies, err := s.load(server, requests).run(ctx)
 	if err != nil {
 		return sample{}, err
 	}
-	allocated, err := server.metering(ctx)
+	after, err := processTime(server.process.PID())
 	if err != nil {
 		return sample{}, err
 	}
-	before, err := settledTime(server.process.Process.Pid)
-	if err != nil {
-		return sample{}, err
-	}
-	start := time.Now()
-	latencies, err := measured.run(ctx)
-	if err != nil {
-		return sample{}, err
-	}
-	wall := time.Since(start)
-	after, err := settledTime(server.process.Process.Pid)
-	if err != nil {
-		return sample{}, err
-	}
-	during, err := allocated(ctx)
-	if err != nil {
+	if asked[3], err = server.allocations(ctx); err != nil {
 		return sample{}, err
 	}
 	slices.Sort(latencies)
 	return sample{
-		Requests:    requests,
-		CPU:         after - before,
-		Wall:        wall,
-		P50:         percentile(latencies, 50),
-		P99:         percentile(latencies, 99),
-		allocations: during,
+		requests:    requests,
+		cpu:         after - before,
+		p50:         latencies[(len(latencies)-1)*50/100],
+		p99:         latencies[(len(latencies)-1)*99/100],
+		allocations: asked[3].minus(asked[2]).minus(asked[2].minus(asked[1])),
 	}, nil
 }
 
-// readMemory notes how much memory every server holds.
-func (d *driver) readMemory() error {
+// allocations asks a server what it has allocated since it started.
+func (s *server) allocations(ctx context.Context) (allocations, error) {
+	_, text, err := s.process.Get(ctx, "/metrics")
+	if err != nil {
+		return allocations{}, err
+	}
+	objects, err := gatehouse.Sum(text, "go_memstats_mallocs_total")
+	if err != nil {
+		return allocations{}, err
+	}
+	bytes, err := gatehouse.Sum(text, "go_memstats_alloc_bytes_total")
+	return allocations{objects, bytes}, err
+}
+
+// processTime returns the processor time that a process has used, in nanoseconds
+// where /proc/PID/stat counts hundredths of a second: the sum over its threads. It
+// waits before that, because the kernel brings a thread's time up to date when the
+// thread stops, or at its next tick, 1 to 4 ms away.
+func processTime(pid int) (time.Duration, error) {
+	<-time.After(5 * time.Millisecond)
+	threads, err := procfs.AllThreads(pid)
+	if err != nil {
+		return 0, err
+	}
+	var total time.Duration
+	for _, thread := range threads {
+		statistics, err := thread.Schedstat()
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return 0, err
+		}
+		total += time.Duration(statistics.RunningNanoseconds) //nolint:gosec // years
+	}
+	return total, nil
+}
+
+// readMemory records how much memory every server holds.
+func (d *driver) readMemory(_ context.Context, r *report) error {
 	for _, server := range d.servers {
-		m, err := processMemory(server.process.Process.Pid)
+		process, err := procfs.NewProc(server.process.PID())
 		if err != nil {
 			return err
 		}
-		d.report.Memory = append(d.report.Memory, serverMemory{Server: server.kind, Configuration: server.configuration, memory: m})
+		status, err := process.NewStatus()
+		if err != nil {
+			return err
+		}
+		r.memory = append(r.memory, memory{server.kind, server.configuration, float64(status.VmRSS) / (1 << 20), float64(status.VmHWM) / (1 << 20)})
 	}
 	return nil
 }
 
-// failure says which server failed in which scenario and what the server wrote
-// last.
+// failure returns an error with the scenario and the end of the server's log.
 func (d *driver) failure(server *server, s scenario, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	return fmt.Errorf("%s in scenario %s: %w%s", server.kind, s.name, err, server.lastWords())
-}
-
-// write prints the report to stdout and to the file of --json.
-func (d *driver) write(stdout io.Writer) error {
-	text, err := json.MarshalIndent(d.report, "", "  ")
-	if err != nil {
-		return err
-	}
-	text = append(text, '\n')
-	if d.options.jsonFile != "" {
-		if err := os.WriteFile(d.options.jsonFile, text, 0o600); err != nil {
-			return err
-		}
-	}
-	if d.options.output == "json" {
-		_, err = stdout.Write(text)
-		return err
-	}
-	return writeTable(stdout, d.report)
-}
-
-// say writes progress.
-func (d *driver) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(d.progress, format, args...)
+	log, _ := os.ReadFile(server.process.Log()) // a missing log must not hide the error
+	return fmt.Errorf("%s in scenario %s: %w\n%s", server.kind, s.name, err, strings.TrimSpace(string(log[max(0, len(log)-2_000):])))
 }

@@ -3,19 +3,25 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // idleConnections is how many idle HTTP/1.1 connections to one webhook the API
@@ -26,80 +32,45 @@ const idleConnections = 25
 // one review per POST, over one version of HTTP. It is safe for concurrent
 // use.
 type client struct {
-	transport *http.Transport
 	address   string
-	dialer    *net.Dialer
-	// anonymous is what handshakes alone are made with: it has no client certificate.
-	anonymous *tls.Config
+	transport *http.Transport
+	// handshakes is for connections without a request, and without a client
+	// certificate.
+	handshakes *tls.Config
 }
 
-// newClient returns a client of the server at a loopback address that trusts
-// the CA and, if certificate is not nil, presents it.
-func newClient(address, protocol, ca string, certificate *tls.Certificate) (*client, error) {
-	if err := requireLoopback(address); err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM([]byte(ca)) {
-		return nil, fmt.Errorf("no certificate in the CA of %s", address)
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	anonymous := config.Clone()
-	anonymous.ServerName, anonymous.NextProtos = host, []string{"http/1.1"}
-	if protocol == http2 {
-		anonymous.NextProtos = []string{"h2"}
-	}
-	if certificate != nil {
-		config.Certificates = []tls.Certificate{*certificate}
-	}
+// newClient returns a client of the server at an address that trusts the CAs and
+// presents the certificates, if the server requests one.
+func newClient(address, protocol string, ca *x509.CertPool, certificates ...tls.Certificate) *client {
+	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: ca}
+	handshakes := config.Clone()
+	handshakes.NextProtos = []string{"http/1.1"}
+	config.Certificates = certificates
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(protocol == http1)
 	protocols.SetHTTP2(protocol == http2)
-	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	return &client{
-		address: address, dialer: dialer, anonymous: anonymous,
+		address: address, handshakes: handshakes,
 		transport: &http.Transport{
-			// Whatever the environment says of proxies, and whatever a server
-			// answers, no other address is ever dialled.
-			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-				return dialer.DialContext(ctx, network, address)
-			},
 			TLSClientConfig:     config,
 			Protocols:           protocols,
 			MaxIdleConnsPerHost: idleConnections,
 			IdleConnTimeout:     90 * time.Second,
 		},
-	}, nil
+	}
 }
 
-// wants is what a right answer says to the right request.
-type wants struct {
-	patch  bool     // a non-empty JSON Patch; without it there must be none
-	user   string   // the authenticated user; empty for admission
-	denies []string // what the message of a refusal says; without any, the answer must be yes
-}
-
-// ofNull is what the null webhook can answer of it.
-func (w wants) ofNull() wants { return wants{user: w.user} }
-
-// load is what a client does in one round: it posts the body as often as
-// requests says, each time with a uid of its own, from as many goroutines as
-// concurrency says, each of which waits for one answer before it asks again.
+// load is what a client does in one round: it posts the review as often as
+// requests says, each time with a new uid, from as many goroutines as concurrency
+// says, each of which waits for one answer before it asks again. Without a path it
+// makes connections instead.
 type load struct {
 	client      *client
 	path        string
-	body        body
+	review      []byte
 	wants       wants
 	concurrency int
 	requests    int
-	// firstUID is added to the number of the request to make its uid.
-	firstUID int
-	// handshake stands for connections that are made instead, one for each request.
-	handshake bool
 }
 
 // run returns the latency of every request, in no order. The first error and
@@ -112,9 +83,9 @@ func (l load) run(ctx context.Context) ([]time.Duration, error) {
 	latencies := make([]time.Duration, l.requests)
 	for range l.concurrency {
 		workers.Go(func() {
-			text := bytes.Clone(l.body.text)
+			review := bytes.Clone(l.review)
 			for i := next.Add(1) - 1; i < int64(l.requests); i = next.Add(1) - 1 {
-				took, err := l.once(ctx, text, int(i))
+				took, err := l.once(ctx, review)
 				if err != nil {
 					cancel(err)
 					return
@@ -130,40 +101,35 @@ func (l load) run(ctx context.Context) ([]time.Duration, error) {
 	return latencies, nil
 }
 
-// once is the request with the number, in a text of its own, or a handshake.
-func (l load) once(ctx context.Context, text []byte, number int) (took time.Duration, err error) {
-	if l.handshake {
+// once makes one request, with a new uid written into the review, or one
+// connection. It returns how long that took.
+func (l load) once(ctx context.Context, review []byte) (time.Duration, error) {
+	if l.path == "" {
 		start := time.Now()
 		err := l.client.handshake(ctx)
 		return time.Since(start), err
 	}
 	uid := ""
-	if at := l.body.uidAt; at >= 0 {
-		uid = requestUID(l.firstUID + number)
-		copy(text[at:], uid)
+	if at := bytes.Index(l.review, []byte(placeholderUID)); at >= 0 {
+		uid = string(uuid.NewUUID())
+		copy(review[at:], uid)
 	}
 	start := time.Now()
-	answer, err := l.client.post(ctx, l.path, text)
-	took = time.Since(start)
-	if err != nil {
-		return took, err
+	text, err := l.client.post(ctx, l.path, review)
+	took := time.Since(start)
+	if err == nil {
+		_, err = checkAnswer(text, uid, l.wants)
 	}
-	return took, checkAnswer(answer, uid, l.wants)
-}
-
-// requestUID returns a UUID that holds the number, which is not negative.
-func requestUID(number int) string {
-	return fmt.Sprintf("%08x-0000-4000-8000-%012x", number>>32, number&0xffff_ffff)
+	return took, err
 }
 
 // post sends one review and returns the body of an answer with status 200.
-func (c *client) post(ctx context.Context, path string, text []byte) ([]byte, error) {
-	timeout := "timeout=10s"
+func (c *client) post(ctx context.Context, path string, review []byte) ([]byte, error) {
+	timeout := "10s"
 	if path == pathAuthenticate {
-		timeout = "timeout=30s"
+		timeout = "30s"
 	}
-	target := url.URL{Scheme: "https", Host: c.address, Path: path, RawQuery: timeout}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.address+path+"?timeout="+timeout, bytes.NewReader(review))
 	if err != nil {
 		return nil, err
 	}
@@ -181,81 +147,116 @@ func (c *client) post(ctx context.Context, path string, text []byte) ([]byte, er
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("status %s, body %s", response.Status, excerpt(answer))
+		return nil, fmt.Errorf("status %s, body %q", response.Status, excerpt(answer))
 	}
 	return answer, nil
 }
 
-// answer is the part of an AdmissionReview and of a TokenReview that the API
-// server believes.
-type answer struct {
-	Kind     string `json:"kind"`
-	Response *struct {
-		UID     string `json:"uid"`
-		Allowed bool   `json:"allowed"`
-		Patch   []byte `json:"patch"`
-		Type    string `json:"patchType"`
-		Status  struct {
-			Message string `json:"message"`
-		} `json:"status"`
-	} `json:"response"`
-	Status struct {
-		Authenticated bool   `json:"authenticated"`
-		Error         string `json:"error"`
-		User          struct {
-			Username string `json:"username"`
-		} `json:"user"`
-	} `json:"status"`
-}
-
-// checkAnswer returns an error unless text answers the request with the uid in
-// the way that is wanted. An empty uid expects a TokenReview.
-func checkAnswer(text []byte, uid string, wants wants) error {
-	var a answer
-	if err := json.Unmarshal(text, &a); err != nil {
-		return fmt.Errorf("wrong answer: %w in %s", err, excerpt(text))
+// handshake connects as the API server does for admission, without a session to
+// resume and without a client certificate, and closes the connection so that both
+// sides know that the other has completed the handshake.
+func (c *client) handshake(ctx context.Context) error {
+	dialed, err := (&tls.Dialer{Config: c.handshakes}).DialContext(ctx, "tcp", c.address)
+	if err != nil {
+		return fmt.Errorf("handshake: %w", err)
 	}
-	wrong := func(what string) error { return fmt.Errorf("wrong answer: %s in %s", what, excerpt(text)) }
-	if uid == "" {
-		switch {
-		case a.Kind != "TokenReview":
-			return wrong("no TokenReview")
-		case a.Status.Error != "":
-			return wrong("status.error")
-		case !a.Status.Authenticated:
-			return wrong("authenticated is not true")
-		case a.Status.User.Username != wants.user:
-			return wrong(fmt.Sprintf("user %q instead of %q", a.Status.User.Username, wants.user))
-		}
-		return nil
+	defer func() { _ = dialed.Close() }()
+	connection, _ := dialed.(*tls.Conn)
+	if err := checkHandshake(connection.ConnectionState()); err != nil {
+		return err
 	}
-	switch {
-	case a.Kind != "AdmissionReview" || a.Response == nil:
-		return wrong("no AdmissionReview with a response")
-	case a.Response.UID != uid:
-		return wrong(fmt.Sprintf("uid %q instead of %q", a.Response.UID, uid))
-	case a.Response.Allowed && len(wants.denies) > 0:
-		return wrong("allowed is true")
-	case !a.Response.Allowed && len(wants.denies) == 0:
-		return wrong("allowed is not true")
-	case wants.patch && (len(a.Response.Patch) == 0 || a.Response.Type != "JSONPatch"):
-		return wrong("no JSON Patch")
-	case !wants.patch && len(a.Response.Patch) > 0:
-		return wrong("a patch")
+	if err := connection.CloseWrite(); err != nil {
+		return fmt.Errorf("handshake: %w", err)
 	}
-	for _, text := range wants.denies {
-		if !strings.Contains(a.Response.Status.Message, text) {
-			return wrong(fmt.Sprintf("no %q", text))
-		}
+	// With TLS 1.3 the server may not be done yet, and may refuse.
+	n, err := connection.Read(make([]byte, 1))
+	if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("handshake: %d bytes and %w instead of an end", n, err)
 	}
 	return nil
 }
 
-// excerpt quotes the beginning of a text.
-func excerpt(text []byte) string {
-	const most = 400
-	if len(text) > most {
-		return fmt.Sprintf("%q…", text[:most])
+// checkHandshake returns an error for whatever costs less or more than what is to
+// be compared: a full handshake of TLS 1.3 with a P-256 certificate.
+func checkHandshake(state tls.ConnectionState) error {
+	key, ok := state.PeerCertificates[0].PublicKey.(*ecdsa.PublicKey)
+	switch {
+	case state.Version != tls.VersionTLS13:
+		return fmt.Errorf("handshake: version %s instead of TLS 1.3", tls.VersionName(state.Version))
+	case state.DidResume:
+		return errors.New("handshake: a session was resumed")
+	case !ok || key.Curve != elliptic.P256():
+		return fmt.Errorf("handshake: a certificate with a key %T instead of P-256", state.PeerCertificates[0].PublicKey)
+	default:
+		return nil
 	}
-	return fmt.Sprintf("%q", text)
 }
+
+// answer is an AdmissionReview or a TokenReview.
+type answer struct {
+	Kind     string                             `json:"kind"`
+	Response *admissionv1.AdmissionResponse     `json:"response"`
+	Status   authenticationv1.TokenReviewStatus `json:"status"`
+}
+
+// checkAnswer decodes an answer. It returns an error unless this is the wanted
+// answer to the request with the uid. An empty uid expects a TokenReview.
+func checkAnswer(text []byte, uid string, wants wants) (answer, error) {
+	var a answer
+	wrong := ""
+	if err := json.Unmarshal(text, &a); err != nil {
+		wrong = err.Error()
+	} else if uid == "" {
+		wrong = a.wrongToken(wants)
+	} else {
+		wrong = a.wrongAdmission(uid, wants)
+	}
+	if wrong != "" {
+		return a, fmt.Errorf("wrong answer: %s in %q", wrong, excerpt(text))
+	}
+	return a, nil
+}
+
+// wrongToken returns what is wrong with an answer to a TokenReview, or "".
+func (a answer) wrongToken(wants wants) string {
+	switch {
+	case a.Kind != "TokenReview":
+		return "no TokenReview"
+	case a.Status.Error != "":
+		return "status.error"
+	case !a.Status.Authenticated:
+		return "authenticated is not true"
+	case a.Status.User.Username != wants.user:
+		return fmt.Sprintf("user %q instead of %q", a.Status.User.Username, wants.user)
+	default:
+		return ""
+	}
+}
+
+// wrongAdmission returns what is wrong with an answer to an AdmissionReview, or
+// "".
+func (a answer) wrongAdmission(uid string, wants wants) string {
+	switch {
+	case a.Kind != "AdmissionReview" || a.Response == nil:
+		return "no AdmissionReview with a response"
+	case string(a.Response.UID) != uid:
+		return fmt.Sprintf("uid %q instead of %q", a.Response.UID, uid)
+	case a.Response.Allowed && len(wants.denies) > 0:
+		return "allowed is true"
+	case !a.Response.Allowed && len(wants.denies) == 0:
+		return "allowed is not true"
+	case len(wants.adds) > 0 && (len(a.Response.Patch) == 0 || a.Response.PatchType == nil || *a.Response.PatchType != admissionv1.PatchTypeJSONPatch):
+		return "no JSON Patch"
+	case len(wants.adds) == 0 && len(a.Response.Patch) > 0:
+		return "a patch"
+	}
+	for _, message := range wants.denies {
+		if a.Response.Result == nil || !strings.Contains(a.Response.Result.Message, message) {
+			return fmt.Sprintf("no %q", message)
+		}
+	}
+	return ""
+}
+
+// excerpt returns the beginning of a text.
+func excerpt(text []byte) string { return truncate.Bytes(string(text), 400) }

@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	podsecurity "k8s.io/pod-security-admission/api"
+	podpolicy "k8s.io/pod-security-admission/policy"
 
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -21,55 +25,51 @@ func TestMain(m *testing.M) {
 }
 
 func TestRunRefusesBadUsage(t *testing.T) {
-	for _, tt := range []struct {
-		name string
+	for name, tt := range map[string]struct {
 		args []string
 		code int
 		want string
 	}{
-		{"help", []string{"--help"}, exitYes, "--quick"},
-		{"mode", []string{"measure"}, exitUnknown, `unknown mode "measure": one of run, null, controller-runtime, compile`},
-		{"argument", []string{"run", "--quick", "now"}, exitUnknown, `unexpected argument "now"`},
-		{"rounds", []string{"--rounds", "-1"}, exitUnknown, "--rounds -1: must be at least 1"},
-		{"requests", []string{"--requests", "3"}, exitUnknown, "--requests 3: must be at least 16"},
-		{"output", []string{"-o", "yaml"}, exitUnknown, `-o "yaml": must be table or json`},
-		{"expression", []string{"--scenario", "("}, exitUnknown, `--scenario "(": error parsing regexp`},
-		{"no scenario", []string{"--scenario", "mutate/1MB"}, exitUnknown, `--scenario "mutate/1MB" matches none of the 60 scenarios; the first is "mutate/1.5KB/http2/c16"`},
-		{"no binary", []string{"--gatehouse", "no/such/file", "--scenario", "authenticate"}, exitUnknown, `--gatehouse "no/such/file": stat no/such/file: no such file or directory; make build writes bin/gatehouse`},
-		{"no old binary", []string{"--gatehouse", "", "--old", "no/such/file", "--scenario", "authenticate"}, exitUnknown, `--old "no/such/file": stat no/such/file`},
-		{"other host", []string{"null", "--listen", "0.0.0.0:0"}, exitUnknown, `--listen: "0.0.0.0:0" is not a loopback address`},
+		"help":          {[]string{"--help"}, exitYes, "--quick"},
+		"argument":      {[]string{"--quick", "now"}, exitUnknown, `unexpected argument "now"`},
+		"rounds":        {[]string{"--rounds", "-1"}, exitUnknown, "--rounds -1: must be at least 1"},
+		"requests":      {[]string{"--requests", "3"}, exitUnknown, "--requests 3: must be at least 16"},
+		"expression":    {[]string{"--scenario", "("}, exitUnknown, `--scenario "(": error parsing regexp`},
+		"no scenario":   {[]string{"--scenario", "mutate/1MB"}, exitUnknown, `--scenario "mutate/1MB" matches nothing`},
+		"no binary":     {[]string{"--gatehouse", "no/such/file", "--scenario", "authenticate/"}, exitUnknown, `--gatehouse "no/such/file": stat no/such/file: no such file or directory; make build writes bin/gatehouse`},
+		"no old binary": {[]string{"--gatehouse", "", "--old", "no/such/file", "--scenario", "authenticate/"}, exitUnknown, `--old "no/such/file": stat no/such/file`},
+		"a bar that is not measured is missed": {
+			[]string{"--gatehouse", "", "--no-controller-runtime", "--rounds", "1", "--requests", "16", "--scenario", "authenticate/http2/c1$", "--check"},
+			exitNo, "a bar was missed",
+		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			code := run(t.Context(), tt.args, strings.NewReader(""), io.Discard, &stderr)
-			if code != tt.code {
-				t.Errorf("exit code %d, want %d", code, tt.code)
-			}
-			if !strings.Contains(stderr.String(), tt.want) {
-				t.Errorf("stderr %q does not contain %q", stderr.String(), tt.want)
+			if code := run(t.Context(), tt.args, io.Discard, &stderr); code != tt.code || !strings.Contains(stderr.String(), tt.want) {
+				t.Errorf("exit code %d, want %d; stderr %q, want %q", code, tt.code, stderr.String(), tt.want)
 			}
 		})
 	}
 }
 
-// measure runs the driver with the program under test, and returns the report.
-func measure(t *testing.T, args ...string) *report {
+// measure runs the driver with the program under test, and with it once more as
+// the old one.
+func measure(t *testing.T, old bool, args ...string) *report {
 	t.Helper()
 	binary, err := gatehouse.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "report.json")
-	var stdout, stderr bytes.Buffer
-	args = append([]string{"run", "--gatehouse", binary, "--requests", "16", "-o", "json", "--json", file}, args...)
-	if code := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); code != exitYes {
-		t.Fatalf("exit code %d: %s", code, stderr.String())
+	args = append(args, "--requests", "16", "--gatehouse", binary)
+	if old {
+		args = append(args, "--old", binary)
 	}
-	if text, err := os.ReadFile(file); err != nil || !bytes.Equal(text, stdout.Bytes()) {
-		t.Errorf("stdout and file differ: %v", err)
+	o, err := parseOptions(args, io.Discard)
+	if err != nil {
+		t.Fatal(err)
 	}
-	r := new(report)
-	if err := json.Unmarshal(stdout.Bytes(), r); err != nil {
+	r, err := drive(t.Context(), o, io.Discard)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -78,50 +78,159 @@ func measure(t *testing.T, args ...string) *report {
 // Gatehouse, the null webhook and the usual one give right answers in every
 // scenario, or the run would fail, and every bar of a scenario is measured.
 func TestRunMeasures(t *testing.T) {
-	r := measure(t, "--rounds", "1", "--scenario", "/http2/c16|^handshake")
-	if len(r.Scenarios) != 27 || len(r.Memory) != 2+17 {
-		t.Errorf("%d scenarios, memory of %d servers", len(r.Scenarios), len(r.Memory))
+	r := measure(t, false, "--rounds", "1", "--scenario", "/http2/c16|^handshake")
+	if len(r.results) != 27 || len(r.memory) != 2+17 {
+		t.Errorf("%d scenarios, memory of %d servers", len(r.results), len(r.memory))
 	}
-	for _, s := range r.Scenarios {
-		null, ours := s.Servers[nullServer], s.Servers[gatehouseServer]
-		if null == nil || ours == nil || ours.Ratio <= 0 || ours.P50 <= 0 {
-			t.Errorf("%s: null %+v, Gatehouse %+v", s.Name, null, ours)
-		}
-	}
-	for _, m := range r.Memory {
-		if m.Resident <= 0 || m.Peak < m.Resident {
+	for _, m := range r.memory {
+		if m.resident <= 0 || m.peak < m.resident {
 			t.Errorf("memory %+v", m)
 		}
 	}
-	for _, b := range r.Bars {
-		if isCompilation := strings.HasPrefix(b.What, "compile-"); isCompilation != (b.Result == resultNotMeasured) {
-			t.Errorf("%s: %s", b.What, b.Result)
+	for _, b := range bars() {
+		if isCompilation := strings.HasPrefix(b.what, "compile-"); isCompilation != (b.measured(r) == 0) {
+			t.Errorf("%s: %v", b.what, b.measured(r))
 		}
 	}
 }
 
 // Another binary is measured in the same rounds.
 func TestRunMeasuresAnOldBinary(t *testing.T) {
-	binary, err := gatehouse.Binary()
-	if err != nil {
-		t.Fatal(err)
+	r := measure(t, true, "--rounds", "2", "--no-controller-runtime", "--scenario", "^mutate/5KB/http2/c1$")
+	samples := r.results[0].samples
+	if len(samples) != 3 || len(samples[oldServer]) != 2 || samples[oldServer][0].cpu <= 0 {
+		t.Errorf("samples %+v", samples)
 	}
-	r := measure(t, "--old", binary, "--rounds", "2", "--no-controller-runtime", "--scenario", "^mutate/5KB/http2/c1$")
-	servers := r.Scenarios[0].Servers
-	if len(servers) != 3 || len(servers[oldServer].Samples) != 2 || servers[oldServer].Ratio <= 0 {
-		t.Errorf("servers %+v", servers)
-	}
-	var text strings.Builder
-	if err := writeTable(&text, r); err != nil || !strings.Contains(text.String(), "OLD ×") {
-		t.Errorf("%v, table:\n%s", err, text.String())
+	var table strings.Builder
+	if err := r.write(&table); err != nil || !strings.Contains(table.String(), "OLD ×") {
+		t.Errorf("%v, table:\n%s", err, table.String())
 	}
 }
 
-// With --check, a bar that was not measured is missed.
-func TestRunChecksBars(t *testing.T) {
-	args := []string{"--gatehouse", "", "--no-controller-runtime", "--rounds", "1", "--requests", "16", "--scenario", "authenticate/http2/c1$", "--check"}
-	var stderr bytes.Buffer
-	if code := run(t.Context(), args, strings.NewReader(""), io.Discard, &stderr); code != exitNo {
-		t.Errorf("exit code %d, want %d: %s", code, exitNo, stderr.String())
+func TestMedianRatio(t *testing.T) {
+	samples := func(cpu ...time.Duration) []sample {
+		var s []sample
+		for _, d := range cpu {
+			s = append(s, sample{requests: 10, cpu: 10 * d})
+		}
+		return s
+	}
+	for name, tt := range map[string]struct {
+		samples, base []sample
+		want          float64
+	}{
+		"each round by itself":      {samples(20, 300, 60), samples(10, 100, 10), 3},
+		"even number of rounds":     {samples(20, 40), samples(10, 10), 3},
+		"round that the base lacks": {samples(20, 90), samples(10), 2},
+		"base without time":         {samples(20, 50), samples(0, 10), 5},
+		"none":                      {nil, samples(10), 0},
+	} {
+		if got := medianRatio(tt.samples, tt.base); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// The table and the bars of a report with two scenarios, one of them of a bar.
+func TestWriteTable(t *testing.T) {
+	one := func(d time.Duration) []sample {
+		return []sample{{requests: 1000, cpu: 1000 * d, p50: 10 * d, p99: 30 * d, allocations: allocations{objects: 50_000, bytes: 3 << 20}}}
+	}
+	r := &report{
+		rounds: 1,
+		results: []result{
+			{scenario: "mutate/5KB/http2/c16", samples: map[string][]sample{
+				nullServer: one(40 * time.Microsecond), gatehouseServer: one(64 * time.Microsecond), usualServer: one(460 * time.Microsecond),
+			}},
+			{scenario: "mutate/1.5KB/http2/c16", samples: map[string][]sample{nullServer: one(60 * time.Microsecond), gatehouseServer: one(97 * time.Microsecond)}},
+		},
+		memory:   []memory{{nullServer, "", 22, 23}, {gatehouseServer, onePolicy, 48, 70}},
+		compiled: map[string]compiled{"compile-1000-policies": {policies: 1000, all: 500 * time.Millisecond, change: 60 * time.Millisecond, retained: 16_000_000}},
+	}
+	var table strings.Builder
+	if err := r.write(&table); err != nil || r.passed() {
+		t.Errorf("%v, passed %v", err, r.passed())
+	}
+	got := strings.Join(strings.Fields(table.String()), " ")
+	for _, want := range []string{
+		"mutate/5KB/http2/c16 40.0 1.60 11.50 50/3.1 50/3.1 50/3.1 0.40/1.20 0.64/1.92 4.60/13.80",
+		"mutate/1.5KB/http2/c16 60.0 1.62 – 50/3.1 50/3.1 – 0.60/1.80 0.97/2.91 –",
+		"null 22.0 23.0 gatehouse, one policy 48.0 70.0",
+		"compile-1000-policies 0.50 60.0 15.6",
+		"mutate/1.5KB/http2/c16, ratio to null 1.60 1.62 fail mutate/5KB/http2/c16, ratio to null 1.60 1.60 pass",
+		"mutate/60KB/http2/c16, ratio to null 2.50 – not measured",
+		"compile-1000-policies, after a change of one, ratio to all 0.10 0.12 fail",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, table.String())
+		}
+	}
+}
+
+func TestRealisticPods(t *testing.T) {
+	evaluator, err := podpolicy.NewEvaluator(podpolicy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restricted := func(pod *corev1.Pod) string {
+		level := podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()}
+		result := podpolicy.AggregateCheckResults(evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec))
+		return result.ForbiddenDetail()
+	}
+	for _, size := range []int{1_500, 5_000, 60_000} {
+		pod := realisticPod(size)
+		text := must(json.Marshal(pod))
+		if len(text) != size || !bytes.Equal(text, must(json.Marshal(realisticPod(size)))) {
+			t.Errorf("pod of %d bytes has %d, or differs when made twice", size, len(text))
+		}
+		if len(pod.ManagedFields) != 1 || !strings.Contains(pod.ManagedFields[0].FieldsV1.GetRawString(), `k:{\"name\":\"checkout\"}`) {
+			t.Errorf("pod of %d bytes has managed fields %v", size, pod.ManagedFields)
+		}
+		if problems, detail := podProblems(pod), restricted(pod); len(problems) > 0 || detail != "" {
+			t.Errorf("pod of %d bytes: %v, %s", size, problems, detail)
+		}
+	}
+	if refused := refusedPod(); len(podProblems(refused)) != 3 || restricted(refused) == "" {
+		t.Errorf("refused pod breaks %q, %q", podProblems(refused), restricted(refused))
+	}
+}
+
+// Policies that are to be compiled are valid, and no expression is in two of
+// them, because compiling it once must not serve both.
+func TestCompilations(t *testing.T) {
+	for _, c := range compilations() {
+		t.Run(c.name, func(t *testing.T) {
+			documents := c.documents()
+			spec, err := policySpec(documents)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := map[string]string{"": ""}
+			for _, p := range spec.Policies {
+				expressions := map[string]bool{}
+				for _, v := range p.Spec.Variables {
+					expressions[v.Expression] = true
+				}
+				for _, v := range p.Spec.Validations {
+					expressions[v.Expression], expressions[v.MessageExpression] = true, true
+				}
+				for expression := range expressions {
+					if seen[expression] != "" {
+						t.Errorf("%s and %s both have %s", seen[expression], p.Name, expression)
+					}
+					if expression != "" {
+						seen[expression] = p.Name
+					}
+				}
+			}
+			if len(spec.Policies) != 1000 {
+				t.Errorf("%d policies", len(spec.Policies))
+			}
+			few := compilation{c.name, func() []string { return documents[len(documents)-20:] }}
+			r, err := few.measure(1)
+			if err != nil || r.policies != 20 || r.all <= 0 || r.change <= 0 || r.retained <= 0 {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
 	}
 }

@@ -92,8 +92,8 @@ func usualRules(containers string) []rule {
 	}
 }
 
-// ruleMessages are what a pod is told that breaks all of usualRules, each in a
-// policy of its own.
+// ruleMessages returns the messages for a pod that breaks all of usualRules, each
+// in a policy of its own.
 func ruleMessages() []string {
 	var messages []string
 	for _, r := range usualRules("") {

@@ -2,12 +2,13 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
 // The paths of the three endpoints.
@@ -25,305 +26,206 @@ const (
 )
 
 // scenario is one row of the table: what is posted, how, and to which
-// configuration.
+// configuration of Gatehouse.
 type scenario struct {
 	name          string
-	path          string
+	path          string // empty: connections are made, without requests
+	nullPath      string // the null webhook's path, if it is another one
 	protocol      string
 	concurrency   int
-	nullPath      string // the null webhook's path, if it is another one
-	configuration string // of Gatehouse
-	usual         bool   // whether the controller-runtime webhook does the same work
+	configuration string
+	usual         bool   // the controller-runtime webhook does the same work
 	divisor       int    // of the number of requests in a round
-	handshake     bool   // whether connections are made, and no requests
-	body          body
-	refused       body // a review that must be refused, to prove that the configuration is in force
+	review        []byte // the body of the requests
+	refused       []byte // a review that must be refused, to prove that the configuration is active
 	wants         wants
-	adds          []string // the containers, and volumes of the same names, that the patch must add
-	sets          []string // texts that must be in the patched pod, and were not in the pod
 }
 
-// scenarios returns all scenarios, in the order of the table, or those whose
-// name matches. That none does is an error, unless a compilation's name does.
-func scenarios(match *regexp.Regexp) ([]scenario, error) {
-	var all []scenario
-	for _, part := range []func() ([]scenario, error){bySize, byProfiles, byPolicies, byTemplate, byToken, byHandshake} {
-		some, err := part()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
-	}
-	if match == nil {
-		return all, nil
-	}
-	var selected []scenario
-	for _, s := range all {
-		if match.MatchString(s.name) {
-			selected = append(selected, s)
-		}
-	}
-	if len(selected) == 0 && len(compilations(match)) == 0 {
-		return nil, fmt.Errorf("--scenario %q matches none of the %d scenarios; the first is %q", match, len(all), all[0].name)
-	}
-	return selected, nil
+// wants is the right answer to a scenario's review.
+type wants struct {
+	user   string   // the authenticated user of a TokenReview
+	denies []string // parts of the message of a refusal; without any, the review is allowed
+	adds   []string // the containers, and volumes of the same names, that the patch adds; without any, there is no patch
+	sets   []string // strings that are in the patched pod, and not in the original
 }
 
-// bySize are one applying profile and one policy, with pods of three sizes.
-func bySize() ([]scenario, error) {
-	refused, err := refusedReview()
-	if err != nil {
-		return nil, err
-	}
+// scenarios returns the scenarios whose name matches, in the order of the table.
+func scenarios(match *regexp.Regexp) []scenario {
+	both, concurrencies := []string{http2, http1}, []int{16, 1}
 	var all []scenario
-	for _, endpoint := range []scenario{
-		{name: "mutate", path: pathMutate, wants: wants{patch: true}, adds: []string{sidecarName}},
-		{name: "validate", path: pathValidate, refused: refused},
-	} {
-		for _, size := range []struct {
-			name           string
-			bytes, divisor int
-		}{{"1.5KB", 1_500, 1}, {"5KB", 5_000, 1}, {"60KB", 60_000, 5}} {
-			pod, err := realisticPod(size.bytes)
-			if err != nil {
-				return nil, err
-			}
-			review, err := podReview(pod)
-			if err != nil {
-				return nil, err
-			}
-			for _, protocol := range []string{http2, http1} {
-				for _, concurrency := range []int{16, 1} {
-					s := endpoint
-					s.name = fmt.Sprintf("%s/%s/%s/c%d", endpoint.name, size.name, protocol, concurrency)
-					s.protocol, s.concurrency = protocol, concurrency
-					s.configuration, s.usual = onePolicy, true
-					s.divisor, s.body = size.divisor*(1+1/concurrency), review
+	add := func(s scenario, size string, protocols []string, concurrencies []int) {
+		s.divisor = max(s.divisor, 1)
+		name, divisor := s.name+size, s.divisor
+		for _, s.protocol = range protocols {
+			for _, s.concurrency = range concurrencies {
+				s.name = fmt.Sprintf("%s/%s/c%d", name, s.protocol, s.concurrency)
+				s.divisor = divisor * (1 + 1/s.concurrency)
+				if match.MatchString(s.name) {
 					all = append(all, s)
 				}
 			}
 		}
 	}
-	return all, nil
-}
 
-// byProfiles are other profiles than one that applies.
-func byProfiles() ([]scenario, error) {
-	plain, err := markedReview(nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	notSelected, err := markedReview(map[string]string{optOutLabel: "true"}, nil)
-	if err != nil {
-		return nil, err
-	}
-	// That no patch comes proves nothing: a misspelt wish must be refused.
-	misspelt, err := markedReview(nil, map[string]string{v1alpha1.InjectAnnotation: "perhaps"})
-	if err != nil {
-		return nil, err
-	}
-	parameterised, err := markedReview(nil, map[string]string{parameterPortAnnotation: parameterPort, parameterMemoryAnnotation: parameterMemory})
-	if err != nil {
-		return nil, err
-	}
-	two := []string{sidecarName, meshName}
-	return onBothProtocols([]scenario{
-		{name: "mutate-not-selected", configuration: onePolicy, body: notSelected, refused: misspelt},
-		{name: "mutate-2-profiles", configuration: twoProfiles, body: plain, wants: wants{patch: true}, adds: two},
-		{name: "mutate-2-of-200-profiles", configuration: manyProfiles, body: plain, wants: wants{patch: true}, adds: two},
-		{
-			name: "mutate-parameters", configuration: parameters, body: parameterised, wants: wants{patch: true},
-			adds: []string{sidecarName}, sets: []string{`"--listen=:` + parameterPort + `"`, `"memory":"` + parameterMemory + `"`},
-		},
-	}, pathMutate), nil
-}
-
-// byPolicies are other policies than one, and other answers than yes to a pod.
-func byPolicies() ([]scenario, error) {
-	review, err := markedReview(nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	refused, err := refusedReview()
-	if err != nil {
-		return nil, err
-	}
-	denied, err := reviewOf(deniedPod())
-	if err != nil {
-		return nil, err
-	}
-	excepted, err := reviewOf(exceptedPod())
-	if err != nil {
-		return nil, err
-	}
-	large, err := reviewOf(realisticPod(60_000))
-	if err != nil {
-		return nil, err
-	}
-	all := onBothProtocols([]scenario{
-		{name: "validate-no-policies", configuration: noPolicies, body: review},
-		{name: "validate-10-policies", configuration: tenPolicies, body: review, refused: refused},
-		{name: "validate-10-rules", configuration: tenRules, body: review, refused: refused},
-		{name: "validate-10-of-1000-policies", configuration: manyPolicies, body: review, refused: refused},
-		{name: "validate-100-policies", configuration: hundredPolicies, body: review, refused: refused},
-		{name: "validate-10-violations", configuration: tenPolicies, body: denied, wants: wants{denies: ruleMessages()}},
-		{name: "validate-1-of-100-exceptions", configuration: exceptions, body: excepted, refused: refused},
-		{name: "validate-pod-security", configuration: podSecurity, body: review, refused: refused},
-	}, pathValidate)
-	ofLarge := onBothProtocols([]scenario{
-		{name: "validate-10-policies", configuration: tenPolicies, body: large, refused: refused},
-	}, pathValidate)
-	for i := range ofLarge {
-		ofLarge[i].name = strings.Replace(ofLarge[i].name, "/5KB/", "/60KB/", 1)
-		ofLarge[i].divisor = 5
-	}
-	return append(all, ofLarge...), nil
-}
-
-// byTemplate is a Deployment whose pods a policy is about.
-func byTemplate() ([]scenario, error) {
-	good, err := realisticPod(4_000)
-	if err != nil {
-		return nil, err
-	}
-	bad, err := refusedPod()
-	if err != nil {
-		return nil, err
-	}
-	var reviews [2]body
-	for i, pod := range []*corev1.Pod{good, bad} {
-		deployment, err := deploymentOf(pod)
-		if err != nil {
-			return nil, err
-		}
-		if reviews[i], err = deploymentReview(deployment); err != nil {
-			return nil, err
-		}
-	}
-	return onBothProtocols([]scenario{
-		{name: "validate-template", configuration: workloadTemplates, body: reviews[0], refused: reviews[1]},
-	}, pathValidate), nil
-}
-
-// byToken are token reviews, for which the API server speaks HTTP/2.
-func byToken() ([]scenario, error) {
-	text, _ := benchToken()
-	token, err := tokenReview(text)
-	if err != nil {
-		return nil, err
-	}
-	wrong, err := tokenReview(refusedToken())
-	if err != nil {
-		return nil, err
-	}
-	var all []scenario
-	for _, concurrency := range []int{16, 1} {
-		all = append(all, scenario{
-			name: fmt.Sprintf("authenticate/%s/c%d", http2, concurrency),
-			path: pathAuthenticate, protocol: http2, concurrency: concurrency,
-			configuration: onePolicy, usual: true,
-			divisor: 1 + 1/concurrency,
-			body:    token, refused: wrong, wants: wants{user: tokenUser},
-		})
-	}
+	// One profile and one policy, with pods of three sizes.
+	const largeDivisor = 5
+	small, medium, large := reviewOf(realisticPod(1_500)), reviewOf(realisticPod(5_000)), reviewOf(realisticPod(60_000))
+	refused := reviewOf(refusedPod())
 	for _, s := range []scenario{
-		{name: "authenticate-100000-tokens", configuration: manyTokens, body: token},
-		{name: "authenticate-jwt-rs256", configuration: issuer, nullPath: pathVerify},
-		{name: "authenticate-jwt-es256", configuration: issuer, nullPath: pathVerify},
-		{name: "authenticate-jwt-rs256-expressions", configuration: issuerCEL, nullPath: pathVerify},
+		{name: "mutate", path: pathMutate, wants: wants{adds: []string{sidecarName}}},
+		{name: "validate", path: pathValidate, refused: refused},
 	} {
-		if s.nullPath != "" {
-			signed := tokenRS256
-			if strings.Contains(s.name, "es256") {
-				signed = tokenES256
-			}
-			if s.body, err = tokenReview(signed); err != nil {
-				return nil, err
-			}
-		}
-		s.name += "/" + http2 + "/c16"
-		s.path, s.protocol, s.concurrency, s.divisor = pathAuthenticate, http2, 16, 1
-		s.refused, s.wants = wrong, wants{user: tokenUser}
-		all = append(all, s)
+		s.configuration, s.usual = onePolicy, true
+		s.review = small
+		add(s, "/1.5KB", both, concurrencies)
+		s.review = medium
+		add(s, "/5KB", both, concurrencies)
+		s.review, s.divisor = large, largeDivisor
+		add(s, "/60KB", both, concurrencies)
 	}
-	return all, nil
-}
 
-// onBothProtocols completes scenarios with objects of 5 KB that only Gatehouse
-// is measured in.
-func onBothProtocols(some []scenario, path string) []scenario {
-	var all []scenario
-	for _, s := range some {
-		name := s.name
-		for _, protocol := range []string{http2, http1} {
-			s.name = name + "/5KB/" + protocol + "/c16"
-			s.path, s.protocol, s.concurrency, s.divisor = path, protocol, 16, 1
-			all = append(all, s)
-		}
+	// Other profiles. A misspelt annotation must be refused, which proves that a
+	// configuration whose right answer has no patch is active.
+	pod := func(labels, annotations map[string]string) []byte {
+		return reviewOf(realisticPod(5_000, func(pod *corev1.Pod) {
+			maps.Copy(pod.Labels, labels)
+			maps.Copy(pod.Annotations, annotations)
+		}))
 	}
+	two := wants{adds: []string{sidecarName, meshName}}
+	for _, s := range []scenario{
+		{
+			name: "mutate-not-selected", configuration: onePolicy,
+			review: pod(map[string]string{optOutLabel: "true"}, nil), refused: pod(nil, map[string]string{v1alpha1.InjectAnnotation: "perhaps"}),
+		},
+		{name: "mutate-2-profiles", configuration: twoProfiles, review: medium, wants: two},
+		{name: "mutate-2-of-200-profiles", configuration: manyProfiles, review: medium, wants: two},
+		{
+			name: "mutate-parameters", configuration: parameters,
+			review: pod(nil, map[string]string{
+				"telemetry.sidecar.gatehouse.dev/port": parameterPort, "telemetry.sidecar.gatehouse.dev/memory": parameterMemory,
+			}),
+			wants: wants{adds: []string{sidecarName}, sets: []string{`"--listen=:` + parameterPort + `"`, `"memory":"` + parameterMemory + `"`}},
+		},
+	} {
+		s.path = pathMutate
+		add(s, "/5KB", both, concurrencies[:1])
+	}
+
+	// Other policies.
+	denied := reviewOf(realisticPod(5_000, breakRules))
+	excepted := reviewOf(realisticPod(5_000, func(pod *corev1.Pod) { pod.Spec.HostNetwork = true }))
+	for _, s := range []scenario{
+		{name: "validate-no-policies", configuration: noPolicies, review: medium},
+		{name: "validate-10-policies", configuration: tenPolicies, review: medium, refused: refused},
+		{name: "validate-10-rules", configuration: tenRules, review: medium, refused: refused},
+		{name: "validate-10-of-1000-policies", configuration: manyPolicies, review: medium, refused: refused},
+		{name: "validate-100-policies", configuration: hundredPolicies, review: medium, refused: refused},
+		{name: "validate-10-violations", configuration: tenPolicies, review: denied, wants: wants{denies: ruleMessages()}},
+		{name: "validate-1-of-100-exceptions", configuration: exceptions, review: excepted, refused: refused},
+		{name: "validate-pod-security", configuration: podSecurity, review: medium, refused: refused},
+	} {
+		s.path = pathValidate
+		add(s, "/5KB", both, concurrencies[:1])
+	}
+	add(scenario{name: "validate-10-policies", path: pathValidate, configuration: tenPolicies, review: large, refused: refused, divisor: largeDivisor},
+		"/60KB", both, concurrencies[:1])
+	add(scenario{
+		name: "validate-template", path: pathValidate, configuration: workloadTemplates,
+		review: reviewOf(deploymentOf(realisticPod(4_000))), refused: reviewOf(deploymentOf(refusedPod())),
+	}, "/5KB", both, concurrencies[:1])
+
+	// Token reviews, for which the API server speaks HTTP/2.
+	token, _ := benchToken()
+	wrong, _ := authn.NewToken(tokenID, [25]byte{2})
+	for _, s := range []scenario{
+		{name: "authenticate", configuration: onePolicy, review: tokenReview(token), usual: true},
+		{name: "authenticate-100000-tokens", configuration: manyTokens, review: tokenReview(token)},
+		{name: "authenticate-jwt-rs256", configuration: issuer, review: tokenReview(tokenRS256), nullPath: pathVerify},
+		{name: "authenticate-jwt-es256", configuration: issuer, review: tokenReview(tokenES256), nullPath: pathVerify},
+		{name: "authenticate-jwt-rs256-expressions", configuration: issuerCEL, review: tokenReview(tokenRS256), nullPath: pathVerify},
+	} {
+		s.path, s.refused, s.wants = pathAuthenticate, tokenReview(wrong), wants{user: tokenUser}
+		some := concurrencies
+		if !s.usual {
+			some = concurrencies[:1]
+		}
+		add(s, "", []string{http2}, some)
+	}
+
+	// Connections without a request, over HTTP/1.1 as to a Service: an API server
+	// makes one for each call beyond the 25 that it keeps.
+	add(scenario{name: "handshake-files", configuration: fileCertificate}, "", []string{http1}, concurrencies[:1])
+	add(scenario{name: "handshake-self-signed", configuration: ownCertificate}, "", []string{http1}, concurrencies[:1])
 	return all
 }
 
-// markedReview is the review of a pod of 5 KB with more labels and annotations.
-func markedReview(labels, annotations map[string]string) (body, error) {
-	return reviewOf(markedPod(5_000, labels, annotations))
-}
-
-// refusedReview is the review of refusedPod.
-func refusedReview() (body, error) { return reviewOf(refusedPod()) }
-
-// reviewOf is the review of a pod that could be made.
-func reviewOf(pod *corev1.Pod, err error) (body, error) {
-	if err != nil {
-		return body{}, err
-	}
-	return podReview(pod)
-}
-
-// bar is a ratio that Gatehouse must not exceed.
+// bar is a measurement that Gatehouse must not exceed.
 type bar struct {
-	Scenario string `json:"scenario"`
-	// To is the scenario, of Gatehouse too, that the processor time is compared
-	// with. Empty stands for the null webhook in the same scenario.
-	To    string  `json:"to,omitempty"`
-	Limit float64 `json:"limit"`
+	what     string
+	limit    float64
+	measured func(*report) float64 // 0 if it was not measured
 }
 
-// Memory is resident memory after a run, compiling a processor's time, for which
-// there is nothing to compare with.
-const (
-	// memoryLimit is what Gatehouse must not exceed, in MiB, with a usual number of
-	// policies.
-	memoryLimit = 64
-	// hundredLimit is what 100 policies may add to that of none, in MiB.
-	hundredLimit = 20
-	// tokensLimit is what 100,000 access tokens may add, in MiB.
-	tokensLimit = 64
-	// compileLimit is how many seconds 1,000 policies may take.
-	compileLimit = 3
-	// changeLimit is the part of them that the change of one policy may take.
-	changeLimit = 0.1
-)
-
-// bars are the ratios that are promised, at concurrency 16: of reviews over HTTP/2,
-// of handshakes over HTTP/1.1.
+// bars returns all bars: ratios at concurrency 16, of reviews over HTTP/2 and of
+// handshakes over HTTP/1.1, resident memory after a run, and processor time to
+// compile policies.
 func bars() []bar {
-	return []bar{
-		{Scenario: "mutate/1.5KB/http2/c16", Limit: 1.6},
-		{Scenario: "mutate/5KB/http2/c16", Limit: 1.6},
-		{Scenario: "mutate/60KB/http2/c16", Limit: 2.5},
-		{Scenario: "mutate-not-selected/5KB/http2/c16", Limit: 1.3},
-		{Scenario: "mutate-2-of-200-profiles/5KB/http2/c16", To: "mutate-2-profiles/5KB/http2/c16", Limit: 1.3},
-		{Scenario: "validate/5KB/http2/c16", Limit: 3.0},
-		{Scenario: "validate-10-policies/5KB/http2/c16", Limit: 2.5},
-		{Scenario: "validate-10-rules/5KB/http2/c16", Limit: 2.5},
-		{Scenario: "validate-10-of-1000-policies/5KB/http2/c16", To: "validate-10-policies/5KB/http2/c16", Limit: 1.1},
-		{Scenario: "validate-pod-security/5KB/http2/c16", Limit: 1.6},
-		{Scenario: "authenticate/http2/c16", Limit: 1.3},
-		{Scenario: "authenticate-100000-tokens/http2/c16", To: "authenticate/http2/c16", Limit: 1.05},
-		{Scenario: "authenticate-jwt-rs256/http2/c16", Limit: 1.2},
-		{Scenario: "authenticate-jwt-es256/http2/c16", Limit: 1.2},
-		{Scenario: "handshake-files/http1/c16", Limit: 1.05},
-		{Scenario: "handshake-self-signed/http1/c16", Limit: 1.05},
+	var all []bar
+	for _, b := range []struct {
+		scenario string
+		to       string // another scenario of Gatehouse; empty is the null webhook in the same scenario
+		limit    float64
+	}{
+		{"mutate/1.5KB/http2/c16", "", 1.6},
+		{"mutate/5KB/http2/c16", "", 1.6},
+		{"mutate/60KB/http2/c16", "", 2.5},
+		{"mutate-not-selected/5KB/http2/c16", "", 1.3},
+		{"mutate-2-of-200-profiles/5KB/http2/c16", "mutate-2-profiles/5KB/http2/c16", 1.3},
+		{"validate/5KB/http2/c16", "", 3.0},
+		{"validate-10-policies/5KB/http2/c16", "", 2.5},
+		{"validate-10-rules/5KB/http2/c16", "", 2.5},
+		{"validate-10-of-1000-policies/5KB/http2/c16", "validate-10-policies/5KB/http2/c16", 1.1},
+		{"validate-pod-security/5KB/http2/c16", "", 1.6},
+		{"authenticate/http2/c16", "", 1.3},
+		{"authenticate-100000-tokens/http2/c16", "authenticate/http2/c16", 1.05},
+		{"authenticate-jwt-rs256/http2/c16", "", 1.2},
+		{"authenticate-jwt-es256/http2/c16", "", 1.2},
+		{"handshake-files/http1/c16", "", 1.05},
+		{"handshake-self-signed/http1/c16", "", 1.05},
+	} {
+		ratio := bar{b.scenario + ", ratio to null", b.limit, func(r *report) float64 {
+			return medianRatio(r.samples(b.scenario, gatehouseServer), r.samples(b.scenario, nullServer))
+		}}
+		if b.to != "" {
+			ratio = bar{b.scenario + ", ratio to " + b.to, b.limit, func(r *report) float64 {
+				return medianRatio(r.samples(b.scenario, gatehouseServer), r.samples(b.to, gatehouseServer))
+			}}
+		}
+		all = append(all, ratio)
 	}
+	all = append(all,
+		bar{"resident memory after the run, MiB", 64, func(r *report) float64 {
+			most := 0.0
+			for _, m := range r.memory {
+				if m.kind == gatehouseServer && m.configuration != hundredPolicies && m.configuration != manyPolicies && m.configuration != manyTokens {
+					most = max(most, m.resident)
+				}
+			}
+			return most
+		}},
+		bar{"resident memory of 100 policies over none, MiB", 20, func(r *report) float64 { return r.added(noPolicies, hundredPolicies) }},
+		bar{"resident memory of 100,000 access tokens, MiB", 64, func(r *report) float64 { return r.added(onePolicy, manyTokens) }},
+	)
+	for _, c := range compilations() {
+		all = append(all,
+			bar{c.name + ", seconds on one processor", 3, func(r *report) float64 { return r.compiled[c.name].all.Seconds() }},
+			bar{c.name + ", after a change of one, ratio to all", 0.1, func(r *report) float64 {
+				if of := r.compiled[c.name]; of.all > 0 {
+					return of.change.Seconds() / of.all.Seconds()
+				}
+				return 0
+			}})
+	}
+	return all
 }

@@ -17,56 +17,53 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 )
 
-// usualHandler is the webhook that somebody would write on controller-runtime:
+// usualHandler is a webhook on controller-runtime as its documentation shows it:
 // decode the pod, change or check it, marshal it and let PatchResponseFromRaw
 // find the difference. It adds what the benchmark's first SidecarProfile adds and
-// checks what its one policy checks. Logging is discarded and nothing is
-// counted, which a real one would not save.
+// checks what its one policy checks. It neither logs nor counts, which a real one
+// would.
 func usualHandler() http.Handler {
 	log.SetLogger(logr.Discard())
 	decoder := admission.NewDecoder(clientgoscheme.Scheme)
-	mutate := admission.HandlerFunc(func(_ context.Context, req admission.Request) admission.Response {
-		pod := &corev1.Pod{}
-		if err := decoder.Decode(req, pod); err != nil {
-			return admission.Errored(http.StatusBadRequest, err)
-		}
-		pod.Spec.InitContainers = append([]corev1.Container{sidecarContainer(sidecarName)}, pod.Spec.InitContainers...)
-		pod.Spec.Volumes = append(pod.Spec.Volumes, sidecarVolume(sidecarName))
+	sidecar := agent()
+	onPods := func(answer func(admission.Request, *corev1.Pod) admission.Response) http.Handler {
+		return &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, req admission.Request) admission.Response {
+			pod := &corev1.Pod{}
+			if err := decoder.Decode(req, pod); err != nil {
+				return admission.Errored(http.StatusBadRequest, err)
+			}
+			return answer(req, pod)
+		})}
+	}
+	token, _ := benchToken()
+	mux := http.NewServeMux()
+	mux.Handle(pathMutate, onPods(func(req admission.Request, pod *corev1.Pod) admission.Response {
+		pod.Spec.InitContainers = slices.Concat(sidecar.InitContainers, pod.Spec.InitContainers)
+		pod.Spec.Volumes = append(pod.Spec.Volumes, sidecar.Volumes...)
 		raw, err := json.Marshal(pod)
 		if err != nil {
 			return admission.Errored(http.StatusInternalServerError, err)
 		}
 		return admission.PatchResponseFromRaw(req.Object.Raw, raw)
-	})
-	validate := admission.HandlerFunc(func(_ context.Context, req admission.Request) admission.Response {
-		pod := &corev1.Pod{}
-		if err := decoder.Decode(req, pod); err != nil {
-			return admission.Errored(http.StatusBadRequest, err)
-		}
+	}))
+	mux.Handle(pathValidate, onPods(func(_ admission.Request, pod *corev1.Pod) admission.Response {
 		if problems := podProblems(pod); len(problems) > 0 {
 			return admission.Denied(strings.Join(problems, "; "))
 		}
 		return admission.Allowed("")
+	}))
+	mux.Handle(pathAuthenticate, &authentication.Webhook{
+		Handler: authentication.HandlerFunc(func(_ context.Context, req authentication.Request) authentication.Response {
+			if req.Spec.Token != token {
+				return authentication.Unauthenticated("", authenticationv1.UserInfo{})
+			}
+			return authentication.Authenticated("", authenticationv1.UserInfo{Username: tokenUser, Groups: []string{tokenGroup}})
+		}),
 	})
-	token, _ := benchToken()
-	tokens := map[string]authenticationv1.UserInfo{
-		token: {Username: tokenUser, Groups: []string{tokenGroup}},
-	}
-	authenticate := authentication.HandlerFunc(func(_ context.Context, req authentication.Request) authentication.Response {
-		user, ok := tokens[req.Spec.Token]
-		if !ok {
-			return authentication.Unauthenticated("", authenticationv1.UserInfo{})
-		}
-		return authentication.Authenticated("", user)
-	})
-	mux := http.NewServeMux()
-	mux.Handle(pathMutate, &admission.Webhook{Handler: mutate})
-	mux.Handle(pathValidate, &admission.Webhook{Handler: validate})
-	mux.Handle(pathAuthenticate, &authentication.Webhook{Handler: authenticate})
 	return mux
 }
 
-// podProblems says in Go what middleRules says in CEL.
+// podProblems returns the violations of middleRules.
 func podProblems(pod *corev1.Pod) []string {
 	var problems []string
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {

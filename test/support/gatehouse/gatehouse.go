@@ -59,29 +59,39 @@ type Server struct {
 // Start runs 'gatehouse serve' with these flags and returns when it is ready. What it logs is appended to a file. The
 // context bounds the start only.
 func Start(ctx context.Context, log string, flags ...string) (*Server, error) {
-	return start(ctx, nil, log, flags)
+	return startGatehouse(ctx, nil, log, flags)
+}
+
+// StartProgram is [Start] for another program, with all of its arguments. Like 'gatehouse serve' it logs where it listens
+// and answers /readyz.
+func StartProgram(ctx context.Context, path, log string, args ...string) (*Server, error) {
+	return start(ctx, nil, path, log, args)
 }
 
 // StartLimited is [Start] with a memory limit, in bytes, as a container has one: a memory cgroup where this process may
 // create one, else the GOMEMLIMIT that Gatehouse would derive from it. [Server.Limited] reports which.
 func StartLimited(ctx context.Context, memory int64, log string, flags ...string) (*Server, error) {
-	return start(ctx, newMemoryLimit(memory), log, flags)
+	return startGatehouse(ctx, newMemoryLimit(memory), log, flags)
 }
 
-func start(ctx context.Context, limit *memoryLimit, log string, flags []string) (*Server, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
-	defer cancel()
+func startGatehouse(ctx context.Context, limit *memoryLimit, log string, flags []string) (*Server, error) {
 	binary, err := Binary()
 	if err != nil {
 		return nil, err
 	}
+	return start(ctx, limit, binary, log, append([]string{"serve"}, flags...))
+}
+
+func start(ctx context.Context, limit *memoryLimit, path, log string, args []string) (*Server, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
+	defer cancel()
 	before, err := os.ReadFile(log) //nolint:gosec // a path of the tests' own
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	s := &Server{limit: limit}
 	options := cluster.ProcessOptions{
-		Path: binary, Args: append([]string{"serve"}, flags...), Log: log,
+		Path: path, Args: args, Log: log,
 		Ready: func(ctx context.Context) error { return s.ready(ctx, len(before)) },
 	}
 	limit.apply(&options)
@@ -171,6 +181,9 @@ func Sum(text, name string, labels ...string) (float64, error) {
 	}
 	return sum, nil
 }
+
+// PID returns the process id.
+func (s *Server) PID() int { return s.process.PID() }
 
 // Log returns the file that the server logs to.
 func (s *Server) Log() string { return s.process.Log() }
