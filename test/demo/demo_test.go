@@ -68,10 +68,6 @@ func TestTranscript(t *testing.T) {
 			write: func(w *transcript) { w.heading("Title", "A sentence.") },
 			want:  "\n━━ Title\nA sentence.\n",
 		},
-		"change": {
-			write: func(w *transcript) { w.change("config/a.yaml", "a: 1\nb: 2\nc: 3\n", "a: 1\nb: 4\nc: 3\n") },
-			want:  "\nedit config/a.yaml:\n- b: 2\n+ b: 4\n",
-		},
 		"colour": {
 			colour: true,
 			write:  func(w *transcript) { w.command("true"); w.passed("done") },

@@ -142,14 +142,14 @@ func demonstrate(ctx context.Context, o options, out *transcript, stderr io.Writ
 	}()
 
 	out.line("This shows what Gatehouse does, on an API server of its own. Working in %s", s.dir)
-	if err := s.setUp(ctx); err != nil {
-		return fmt.Errorf("setting up: %w%s", err, s.logs())
+	if s.setUp(ctx); s.err != nil {
+		return fmt.Errorf("setting up: %w%s", s.err, s.logs())
 	}
 	shown := steps()
 	for i, step := range shown {
 		out.heading(fmt.Sprintf("%d. %s", i+1, step.title), step.says)
-		if err := step.show(ctx, s); err != nil {
-			return fmt.Errorf("step %d, %q, is not as it must be:\n%w%s", i+1, step.title, err, s.logs())
+		if step.show(ctx, s); s.err != nil {
+			return fmt.Errorf("step %d, %q, is not as it must be:\n%w%s", i+1, step.title, s.err, s.logs())
 		}
 	}
 	out.heading("Summary", "")

@@ -9,24 +9,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 const (
-	// waitLimit bounds each wait for something that takes a second at most, so
-	// that on a busy machine it is not the clock that fails.
+	// waitLimit bounds each command, and each wait for something that takes a second
+	// at most, so that on a busy machine it is not the clock that fails.
 	waitLimit = 30 * time.Second
-	// askEvery is short against what a person notices.
-	askEvery = 50 * time.Millisecond
-	// commandLimit bounds one command of the transcript.
-	commandLimit = 30 * time.Second
 )
 
 // stage is what the steps are shown on: a directory, Gatehouse and a control
@@ -42,6 +38,8 @@ type stage struct {
 	ops       string // where its health and metrics are
 	cluster   *cluster.Cluster
 	token     string
+
+	err error // what failed first; nothing is done after it
 }
 
 // newStage makes the directory, once it is sure that there are programs to run.
@@ -115,37 +113,42 @@ type output struct {
 	code    int
 }
 
-// run runs a command line with the shell and shows it together with what it
-// prints. An error means that it did not run; that it failed is for the caller
-// to judge.
-func (s *stage) run(ctx context.Context, command string) (output, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, commandLimit, fmt.Errorf("took longer than %s", commandLimit))
-	defer cancel()
-	s.out.command(command)
-	var text bytes.Buffer
-	shell := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // the commands are those of the steps
-	shell.Dir, shell.Env = s.dir, s.environment()
-	shell.Stdout, shell.Stderr = &text, &text
-	shell.WaitDelay = time.Second // what the shell started may hold the pipe
-	err := shell.Run()
-	s.out.output(text.String())
-	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		return output{}, fmt.Errorf("$ %s\n%w", shorten(command), context.Cause(ctx))
-	case err != nil && !errors.As(err, &exit):
-		return output{}, fmt.Errorf("$ %s\n%w", shorten(command), err)
+// do does something, unless something failed before. What fails first is s.err.
+func (s *stage) do(action func() error) {
+	if s.err == nil {
+		s.err = action()
 	}
-	return output{command: command, text: text.String(), code: shell.ProcessState.ExitCode()}, nil
 }
 
-// must runs a command and checks what became of it.
-func (s *stage) must(ctx context.Context, command string, expectations ...expectation) error {
-	out, err := s.run(ctx, command)
-	if err != nil {
-		return err
+// note says what the next command is for.
+func (s *stage) note(text string) {
+	if s.err == nil {
+		s.out.note(text)
 	}
-	return out.check(expectations...)
+}
+
+// must runs a command line with the shell, shows it together with what it prints,
+// and checks that.
+func (s *stage) must(ctx context.Context, command string, expectations ...expectation) {
+	s.do(func() error {
+		ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("took longer than %s", waitLimit))
+		defer cancel()
+		s.out.command(command)
+		var text bytes.Buffer
+		shell := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // the commands are those of the steps
+		shell.Dir, shell.Env = s.dir, s.environment()
+		shell.Stdout, shell.Stderr = &text, &text
+		shell.WaitDelay = time.Second // what the shell started may hold the pipe
+		err := shell.Run()
+		s.out.output(text.String())
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+			return fmt.Errorf("$ %s\n%w", shorten(command), err)
+		}
+		return output{command: command, text: text.String(), code: shell.ProcessState.ExitCode()}.check(expectations...)
+	})
 }
 
 // expectation returns what is wrong with an output, or nothing.
@@ -220,42 +223,17 @@ func indent(text string) string {
 
 // until asks again and again, until there is no error any more. It is for what
 // takes effect some time after it was done.
-func (s *stage) until(ctx context.Context, what string, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("gave up after %s", waitLimit))
-	defer cancel()
-	ticker := time.NewTicker(askEvery)
-	defer ticker.Stop()
-	last := errors.New("there was no answer")
-	for {
-		err := ask(ctx)
-		if err == nil {
-			return nil
+func (s *stage) until(ctx context.Context, what string, ask func(context.Context) error) {
+	s.do(func() error {
+		ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("gave up after %s", waitLimit))
+		defer cancel()
+		s.progress("waiting until %s…", what)
+		err := support.Poll(ctx, func() error { return ask(ctx) })
+		if err != nil {
+			return fmt.Errorf("waiting until %s: %w", what, err)
 		}
-		if ctx.Err() == nil { // else it says only that time is up
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w, last: %w", what, context.Cause(ctx), last)
-		case <-s.gatehouse.Exited():
-			return fmt.Errorf("waiting until %s: gatehouse serve has ended", what)
-		case <-ticker.C:
-		}
-	}
-}
-
-// logged returns what Gatehouse's log says behind "KEY=" in the first line that
-// has it.
-func (s *stage) logged(key string) (string, error) {
-	text, err := os.ReadFile(s.path(gatehouseLog))
-	if err != nil {
-		return "", err
-	}
-	found := regexp.MustCompile(`(?m) ` + regexp.QuoteMeta(key) + `=("[^"\n]*"|\S+)`).FindSubmatch(text)
-	if found == nil {
-		return "", fmt.Errorf("%s says no %s=", gatehouseLog, key)
-	}
-	return strings.Trim(string(found[1]), `"`), nil
+		return nil
+	})
 }
 
 // logs is the end of Gatehouse's log, for an error.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,36 +36,21 @@ const cacheTTL = "5s"
 
 // setUp starts everything, as an administrator would, and returns when all of it
 // is in effect.
-func (s *stage) setUp(ctx context.Context) error {
+func (s *stage) setUp(ctx context.Context) {
 	s.out.heading("Setting up", "A directory of documents is all that Gatehouse is configured with.")
-	err := s.issueToken(ctx)
-	if err != nil {
-		return err
-	}
-	s.out.note("Is there anything wrong with the documents?")
-	err = s.must(ctx, "gatehouse lint --config config", succeeds, prints("0 errors"))
-	if err != nil {
-		return err
-	}
-	err = s.startGatehouse(ctx)
-	if err != nil {
-		return err
-	}
-	err = s.startCluster(ctx)
-	if err != nil {
-		return err
-	}
-	return s.register(ctx)
+	s.issueToken(ctx)
+	s.note("Is there anything wrong with the documents?")
+	s.must(ctx, "gatehouse lint --config config", succeeds, prints("0 errors"))
+	s.note("The server, with a certificate of its own.")
+	s.serve(ctx, 7, "--config", configDir, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0")
+	s.startCluster(ctx)
+	s.register(ctx)
 }
 
-func (s *stage) issueToken(ctx context.Context) error {
-	s.out.note("Jane gets a token. The document that makes it known holds its hash.")
-	out, err := s.run(ctx, "gatehouse token issue --id jane-laptop --user jane --group dev --config config")
-	if err != nil {
-		return err
-	}
-	s.token = regexp.MustCompile(`gatehouse_jane-laptop_[a-z2-7]{47}`).FindString(out.text)
-	return out.check(succeeds, func(output) string {
+func (s *stage) issueToken(ctx context.Context) {
+	s.note("Jane gets a token. The document that makes it known holds its hash.")
+	s.must(ctx, "gatehouse token issue --id jane-laptop --user jane --group dev --config config", succeeds, func(o output) string {
+		s.token = regexp.MustCompile(`gatehouse_jane-laptop_[a-z2-7]{47}`).FindString(o.text)
 		if s.token == "" {
 			return "it printed no token"
 		}
@@ -72,37 +58,35 @@ func (s *stage) issueToken(ctx context.Context) error {
 	})
 }
 
-func (s *stage) startGatehouse(ctx context.Context) error {
-	args := []string{
-		"serve", "--config", configDir, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
-		"--self-signed", "127.0.0.1", "--self-signed-dir", certsDir, "--log-format", "text",
+// serve starts the server with these flags and a certificate of its own, and
+// returns when it is ready. It shows the command, broken behind so many words.
+func (s *stage) serve(ctx context.Context, words int, flags ...string) {
+	args := append(append([]string{"serve"}, flags...), "--self-signed", "127.0.0.1", "--self-signed-dir", certsDir, "--log-format", "text")
+	s.do(func() error {
+		s.out.command("gatehouse " + strings.Join(args[:words], " ") + " \\\n  " + strings.Join(args[words:], " ") + " 2>> " + gatehouseLog + " &")
+		s.gatehouse = cluster.NewProcess(cluster.ProcessOptions{
+			Path: s.path("bin/gatehouse"), Args: args, Env: s.environment(), Dir: s.dir, Log: s.path(gatehouseLog), Ready: s.ready,
+		})
+		ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("gave up after %s", waitLimit))
+		defer cancel()
+		return s.gatehouse.Start(ctx)
+	})
+}
+
+// ready learns the addresses of the server from its log, and asks it.
+func (s *stage) ready(ctx context.Context) error {
+	log, err := os.ReadFile(s.path(gatehouseLog))
+	if err != nil {
+		return err
 	}
-	s.out.note("The server, with a certificate of its own.")
-	return s.serve(ctx, args, 7, func(ctx context.Context) error {
-		var missing [2]error
-		s.address, missing[0] = s.logged("reviews")
-		s.ops, missing[1] = s.logged("ops")
-		if err := errors.Join(missing[:]...); err != nil {
-			return err
+	for key, value := range map[string]*string{"reviews": &s.address, "ops": &s.ops} {
+		found := regexp.MustCompile(` ` + key + `=(\S+)`).FindSubmatch(log)
+		if found == nil {
+			return fmt.Errorf("%s says no %s=", gatehouseLog, key)
 		}
-		return ready(ctx, "http://"+s.ops+"/readyz")
-	})
-}
-
-// serve starts the server, and returns when it is ready. It shows the command,
-// broken behind so many words.
-func (s *stage) serve(ctx context.Context, args []string, words int, ready func(context.Context) error) error {
-	s.out.command("gatehouse " + strings.Join(args[:words], " ") + " \\\n  " + strings.Join(args[words:], " ") + " 2>> " + gatehouseLog + " &")
-	s.gatehouse = cluster.NewProcess(cluster.ProcessOptions{
-		Path: s.path("bin/gatehouse"), Args: args, Env: s.environment(), Dir: s.dir, Log: s.path(gatehouseLog), Ready: ready,
-	})
-	ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("gave up after %s", waitLimit))
-	defer cancel()
-	return s.gatehouse.Start(ctx)
-}
-
-func ready(ctx context.Context, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+		*value = string(found[1])
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.ops+"/readyz", http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -112,70 +96,56 @@ func ready(ctx context.Context, url string) error {
 	}
 	_ = response.Body.Close() // the status is all there is to know
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, response.Status)
+		return fmt.Errorf("/readyz answers %s", response.Status)
 	}
 	return nil
 }
 
 // startCluster starts a control plane that asks Gatehouse who its users are, with
 // a namespace in which they may create pods.
-func (s *stage) startCluster(ctx context.Context) error {
+func (s *stage) startCluster(ctx context.Context) {
 	const kubeconfig = "authentication.yaml"
-	s.out.note("The API server asks it about tokens: that is a file, and flags.")
-	err := s.must(ctx, "gatehouse manifests --authentication --url https://"+s.address+" --ca-file certs/ca.crt \\\n"+
+	s.note("The API server asks it about tokens: that is a file, and flags.")
+	s.must(ctx, "gatehouse manifests --authentication --url https://"+s.address+" --ca-file certs/ca.crt \\\n"+
 		"  --client-cert certs/apiserver-client.crt --client-key certs/apiserver-client.key > "+kubeconfig, succeeds)
-	if err != nil {
+	s.do(func() (err error) {
+		s.out.command("kube-apiserver --authentication-token-webhook-config-file=" + kubeconfig + " \\\n" +
+			"  --authentication-token-webhook-version=v1 --authentication-token-webhook-cache-ttl=" + cacheTTL + " … &")
+		s.progress("starting etcd and kube-apiserver…")
+		s.cluster, err = cluster.Start(ctx, cluster.Options{
+			Dir: s.path("cluster"),
+			APIServerFlags: []string{
+				"--authentication-token-webhook-config-file=" + s.path(kubeconfig),
+				"--authentication-token-webhook-version=v1",
+				"--authentication-token-webhook-cache-ttl=" + cacheTTL,
+			},
+		})
 		return err
-	}
-	s.out.command("kube-apiserver --authentication-token-webhook-config-file=" + kubeconfig + " \\\n" +
-		"  --authentication-token-webhook-version=v1 --authentication-token-webhook-cache-ttl=" + cacheTTL + " … &")
-	s.progress("starting etcd and kube-apiserver…")
-	s.cluster, err = cluster.Start(ctx, cluster.Options{
-		Dir: s.path("cluster"),
-		APIServerFlags: []string{
-			"--authentication-token-webhook-config-file=" + s.path(kubeconfig),
-			"--authentication-token-webhook-version=v1",
-			"--authentication-token-webhook-cache-ttl=" + cacheTTL,
-		},
 	})
-	if err != nil {
-		return err
-	}
-	err = s.writeKubeconfig()
-	if err != nil {
-		return err
-	}
-	s.progress("making the namespace %q…", namespace)
-	var document corev1.Namespace
-	err = readDocument(s.path(configDir+"/namespace.yaml"), &document)
-	if err != nil {
-		return err
-	}
-	err = s.cluster.CreateNamespace(ctx, document.Name, document.Labels)
-	if err != nil {
-		return err
-	}
-	s.out.note("What the group dev may do is for RBAC to say, as ever.")
-	err = s.must(ctx, "kubectl --context admin create role dev --verb=get,list,create,delete --resource=pods", succeeds)
-	if err != nil {
-		return err
-	}
-	return s.must(ctx, "kubectl --context admin create rolebinding dev --role=dev --group=dev", succeeds)
+	s.do(s.writeKubeconfig)
+	s.do(func() error {
+		s.progress("making the namespace %q…", namespace)
+		var document corev1.Namespace
+		err := readDocument(s.path(configDir+"/namespace.yaml"), &document)
+		if err != nil {
+			return err
+		}
+		return s.cluster.CreateNamespace(ctx, document.Name, document.Labels)
+	})
+	s.note("What the group dev may do is for RBAC to say, as ever.")
+	s.must(ctx, "kubectl --context admin create role dev --verb=get,list,create,delete --resource=pods", succeeds)
+	s.must(ctx, "kubectl --context admin create rolebinding dev --role=dev --group=dev", succeeds)
 }
 
 // register tells the API server to ask Gatehouse, and waits until it does: it
 // learns of webhooks, as of roles, some time after they were written.
-func (s *stage) register(ctx context.Context) error {
-	s.out.note("The API server asks it about pods too: those are two objects.")
-	err := s.must(ctx, "gatehouse manifests --url https://"+s.address+" --ca-file certs/ca.crt --config config |\n"+
+func (s *stage) register(ctx context.Context) {
+	s.note("The API server asks it about pods too: those are two objects.")
+	s.must(ctx, "gatehouse manifests --url https://"+s.address+" --ca-file certs/ca.crt --config config |\n"+
 		"  kubectl --context admin apply -f -", succeeds,
 		prints("mutatingwebhookconfiguration.admissionregistration.k8s.io/gatehouse created"),
 		prints("validatingwebhookconfiguration.admissionregistration.k8s.io/gatehouse created"))
-	if err != nil {
-		return err
-	}
-	s.progress("waiting until the API server uses the webhooks…")
-	return s.until(ctx, "the API server uses the webhooks", func(ctx context.Context) error {
+	s.until(ctx, "the API server uses the webhooks", func(ctx context.Context) error {
 		pod, err := s.try(ctx, "checkout")
 		switch {
 		case err != nil:

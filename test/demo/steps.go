@@ -13,7 +13,7 @@ type step struct {
 	title   string
 	says    string // what the reader is about to see, in a sentence
 	summary string // what has been shown
-	show    func(context.Context, *stage) error
+	show    func(context.Context, *stage)
 }
 
 // steps are what is shown, in order. Each builds on what those before it made.
@@ -64,39 +64,24 @@ func steps() []step {
 	}
 }
 
-func login(ctx context.Context, s *stage) error {
-	return s.must(ctx, "kubectl --token "+s.token+" auth whoami",
-		succeeds, prints("Username jane", "Groups [dev system:authenticated]"))
+func login(ctx context.Context, s *stage) {
+	s.must(ctx, "kubectl --token "+s.token+" auth whoami", succeeds, prints("Username jane", "Groups [dev system:authenticated]"))
 }
 
-func wrongLogin(ctx context.Context, s *stage) error {
-	err := s.must(ctx, "kubectl --token "+mistyped(s.token)+" auth whoami",
-		fails, prints("Unauthorized"), lacks("jane"))
-	if err != nil {
-		return err
-	}
+func wrongLogin(ctx context.Context, s *stage) {
+	wrong := mistyped(s.token)
+	s.must(ctx, "kubectl --token "+wrong+" auth whoami", fails, prints("Unauthorized"), lacks("jane"))
 	// The answer comes first, and the line a moment later.
-	err = s.until(ctx, "Gatehouse has logged the login", func(context.Context) error {
+	s.until(ctx, "Gatehouse has logged the login", func(context.Context) error {
 		log, err := os.ReadFile(s.path(gatehouseLog))
 		if err == nil && !bytes.Contains(log, []byte("endpoint=authenticate")) {
 			err = errors.New("it has not")
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	err = s.must(ctx, "grep endpoint=authenticate gatehouse.log",
-		succeeds, prints("decision=denied reason=malformed"), lacks(mistyped(s.token)))
-	if err != nil {
-		return err
-	}
-	return s.must(ctx, s.whoami(mistyped(s.token)), fails, prints("malformed"), lacks("jane"))
-}
-
-// whoami is the command that asks Gatehouse about a token.
-func (s *stage) whoami(token string) string {
-	return "echo " + token + " | gatehouse whoami --token-file - --server https://" + s.address + " --server-ca certs/ca.crt"
+	s.must(ctx, "grep endpoint=authenticate gatehouse.log", succeeds, prints("decision=denied reason=malformed"), lacks(wrong))
+	s.must(ctx, "echo "+wrong+" | gatehouse whoami --token-file - --server https://"+s.address+" --server-ca certs/ca.crt",
+		fails, prints("malformed"), lacks("jane"))
 }
 
 // mistyped is the token with another first character of its secret: one that
@@ -110,28 +95,19 @@ func mistyped(token string) string {
 	return token[:at] + other + token[at+1:]
 }
 
-func injection(ctx context.Context, s *stage) error {
-	err := s.must(ctx, "kubectl --token "+s.token+" create -f pods/checkout.yaml",
+func injection(ctx context.Context, s *stage) {
+	s.must(ctx, "kubectl --token "+s.token+" create -f pods/checkout.yaml",
 		succeeds, prints("pod/checkout created"), lacks("Warning"))
-	if err != nil {
-		return err
-	}
-	err = s.must(ctx, "kubectl --token "+s.token+" get pod checkout \\\n"+
+	s.must(ctx, "kubectl --token "+s.token+" get pod checkout \\\n"+
 		"  -o custom-columns='POD:.metadata.name,INIT CONTAINERS:.spec.initContainers[*].name,CONTAINERS:.spec.containers[*].name'",
 		succeeds, prints("checkout log-shipper checkout"))
-	if err != nil {
-		return err
-	}
-	return s.must(ctx, "kubectl --token "+s.token+` get pod checkout -o jsonpath='{.metadata.annotations.sidecar\.gatehouse\.dev/status}'`,
+	s.must(ctx, "kubectl --token "+s.token+` get pod checkout -o jsonpath='{.metadata.annotations.sidecar\.gatehouse\.dev/status}'`,
 		succeeds, prints(`{"profiles":[{"name":"log-shipper"`, `"initContainers":["log-shipper"]`))
 }
 
-func refusal(ctx context.Context, s *stage) error {
-	err := s.must(ctx, "cat pods/miner.yaml", succeeds)
-	if err != nil {
-		return err
-	}
-	return s.must(ctx, "kubectl --token "+s.token+" create -f pods/miner.yaml", fails, prints(
+func refusal(ctx context.Context, s *stage) {
+	s.must(ctx, "cat pods/miner.yaml", succeeds)
+	s.must(ctx, "kubectl --token "+s.token+" create -f pods/miner.yaml", fails, prints(
 		"denied the request: 7 violations:",
 		"host namespaces (hostNetwork=true)",
 		`privileged (container "miner" must not set securityContext.privileged=true)`,
@@ -143,35 +119,15 @@ func refusal(ctx context.Context, s *stage) error {
 	))
 }
 
-func warning(ctx context.Context, s *stage) error {
-	return s.must(ctx, "kubectl --token "+s.token+" create -f pods/report.yaml",
+func warning(ctx context.Context, s *stage) {
+	s.must(ctx, "kubectl --token "+s.token+" create -f pods/report.yaml",
 		succeeds, prints("Warning: ", "'image-tags'", `an image tagged "latest" is another image tomorrow`, "pod/report created"))
 }
 
-func edit(ctx context.Context, s *stage) error {
-	before, err := os.ReadFile(s.path(tagPolicy))
-	if err != nil {
-		return err
-	}
-	after := strings.Replace(string(before), "[Warn]", "[Deny]", 1)
-	if after == string(before) {
-		return errors.New(tagPolicy + " has no [Warn] to replace")
-	}
-	err = os.WriteFile(s.path(tagPolicy), []byte(after), 0o600) //nolint:gosec // in the directory that this run made
-	if err != nil {
-		return err
-	}
-	s.out.change(tagPolicy, string(before), after)
-	err = s.must(ctx, "kubectl --token "+s.token+" delete pod report", succeeds)
-	if err != nil {
-		return err
-	}
-	err = s.until(ctx, "the changed policy is in force", func(ctx context.Context) error {
-		return s.refuses(ctx, "report")
-	})
-	if err != nil {
-		return err
-	}
-	return s.must(ctx, "kubectl --token "+s.token+" create -f pods/report.yaml",
+func edit(ctx context.Context, s *stage) {
+	s.must(ctx, "sed 's/Warn/Deny/' "+tagPolicy+" > new && diff "+tagPolicy+" new; mv new "+tagPolicy, succeeds, prints("[Warn]", "[Deny]"))
+	s.must(ctx, "kubectl --token "+s.token+" delete pod report", succeeds)
+	s.until(ctx, "the changed policy is in force", func(ctx context.Context) error { return s.refuses(ctx, "report") })
+	s.must(ctx, "kubectl --token "+s.token+" create -f pods/report.yaml",
 		fails, prints("denied request: ", `an image tagged "latest" is another image tomorrow`))
 }

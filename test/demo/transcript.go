@@ -6,6 +6,8 @@ import (
 	"os"
 	"regexp"
 	"strings"
+
+	"golang.org/x/term"
 )
 
 // transcript writes what a person would have seen at a terminal. It is not safe
@@ -16,20 +18,11 @@ type transcript struct {
 	noted  bool // the last line is a note on the next command
 }
 
-// wantsColour follows https://no-color.org: colour is for terminals, and for
-// people who did not ask to be spared.
+// wantsColour follows https://no-color.org: colour is for terminals, unless
+// somebody opted out.
 func wantsColour(out io.Writer) bool {
 	file, ok := out.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	info, err := file.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	// A character device too, and nobody looks at it.
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
+	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))
 }
 
 // The attributes that ECMA-48 calls select graphic rendition.
@@ -83,34 +76,8 @@ func (t *transcript) output(text string) {
 	}
 }
 
-// change shows what an edit did to a file: the lines that went, and those that
-// came.
-func (t *transcript) change(file, before, after string) {
-	t.line("\n%s", t.paint(bold, "edit "+file+":"))
-	gone, come := changedLines(before, after)
-	for _, l := range gone {
-		t.line("%s", t.paint(red, "- "+l))
-	}
-	for _, l := range come {
-		t.line("%s", t.paint(green, "+ "+l))
-	}
-}
-
 // passed notes what was checked.
 func (t *transcript) passed(text string) { t.line("%s %s", t.paint(green, "✓"), text) }
-
-// changedLines are the lines between the beginning and the end that two texts
-// have in common.
-func changedLines(before, after string) (gone, come []string) {
-	gone, come = strings.Split(before, "\n"), strings.Split(after, "\n")
-	for len(gone) > 0 && len(come) > 0 && gone[0] == come[0] {
-		gone, come = gone[1:], come[1:]
-	}
-	for len(gone) > 0 && len(come) > 0 && gone[len(gone)-1] == come[len(come)-1] {
-		gone, come = gone[:len(gone)-1], come[:len(come)-1]
-	}
-	return gone, come
-}
 
 // shorten cuts access tokens down to what cannot be used: their id and the first
 // characters of their secret. The alphabet of the secret and of the check behind
