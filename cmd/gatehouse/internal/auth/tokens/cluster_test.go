@@ -1,60 +1,113 @@
 package tokens
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
+
+// newCluster is a client of a cluster with these objects.
+func newCluster(objects ...runtime.Object) *fake.FakeDynamicClient {
+	return fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		v1alpha1.GroupVersion.WithResource(tokenResource):      "AccessTokenList",
+		v1alpha1.GroupVersion.WithResource(revocationResource): "TokenRevocationList",
+	}, objects...)
+}
+
+// newObject reads an object of this API group from YAML.
+func newObject(t testing.TB, kind, text string) *unstructured.Unstructured {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(text))
+	u := &unstructured.Unstructured{}
+	if err == nil {
+		err = kjson.Unmarshal(data, &u.Object)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	return u
+}
+
+// clusterToken is a token of the cluster as servers know it.
+func clusterToken(id string) authn.Token {
+	return authn.Token{Source: config.ClusterSource, AccessToken: v1alpha1.AccessToken{ObjectMeta: metav1.ObjectMeta{Name: id, UID: types.UID("uid-" + id)}}}
+}
+
+// statusError is the error for an answer of the API server.
+func statusError(t testing.TB, body string) error {
+	t.Helper()
+	var status metav1.Status
+	if json.Unmarshal([]byte(body), &status) != nil {
+		return apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: tokenResource}, "a", body, 0, true)
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}
 
 // TestClusterList reads in pages, tokens that are not used too, and deletes what was listed and nothing else.
 func TestClusterList(t *testing.T) {
 	t.Parallel()
-	token := func(id, status string) string {
-		return fmt.Sprintf(`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AccessToken","metadata":{"name":%q,"uid":"uid-%s","generation":1,"creationTimestamp":"2026-11-20T12:00:00Z"},`+
-			`"spec":{"sha256":"%064d","user":{"username":"jane"},"expiresAt":"2999-01-01T00:00:00Z"},"status":%s}`, id, id, 1, status)
+	token := func(id, more, status string) unstructured.Unstructured {
+		return *newObject(t, kind, fmt.Sprintf(`
+metadata: {name: %[1]s, uid: uid-%[1]s, generation: 1, creationTimestamp: "2026-11-20T12:00:00Z"}
+spec: {sha256: "%064[2]d", user: {username: jane%[3]s}, expiresAt: "2999-01-01T00:00:00Z"}
+status: %[4]s`, id, 1, more, status))
 	}
-	const refused = `{"conditions":[{"type":"Compiled","status":"False","observedGeneration":1,"reason":"Invalid","message":"is reserved","lastTransitionTime":"2026-11-20T12:00:00Z"}]}`
-	compiled := strings.NewReplacer("False", "True", "Invalid", "Compiled").Replace(refused)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		body, _ := io.ReadAll(r.Body)
-		switch {
-		case r.Method == http.MethodDelete && !strings.Contains(string(body), `"uid":"uid-a"`):
-			w.WriteHeader(http.StatusConflict)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"UID in precondition"}`)
-		case r.Method == http.MethodDelete && strings.Contains(string(body), `"dryRun":["All"]`):
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
-		case r.Method == http.MethodDelete:
-			w.WriteHeader(http.StatusNotFound)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`)
-		case strings.HasSuffix(r.URL.Path, "/tokenrevocations"):
-			_, _ = io.WriteString(w, `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"TokenRevocationList","items":[`+
-				`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"TokenRevocation","metadata":{"name":"r"},"spec":{"user":"bob","issuedBefore":"2026-01-01T00:00:00Z"}},`+
-				`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"TokenRevocation","metadata":{"name":"s"},"spec":{"user":"bob","issuedBefore":"2026-01-01T00:00:00Z","newer":1}}]}`)
-		case r.URL.Query().Get("continue") == "":
-			_, _ = io.WriteString(w, `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AccessTokenList","metadata":{"continue":"more"},"items":[`+token("a", `{"lastUsed":"2026-11-20T13:00:00Z"}`)+`]}`)
-		default:
-			_, _ = io.WriteString(w, `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AccessTokenList","items":[`+strings.Join([]string{
-				token("b", refused), strings.Replace(token("c", `{}`), `"spec":{`, `"spec":{"newer":1,`, 1), token("good", compiled),
-				strings.Replace(token("m", strings.Replace(compiled, `"observedGeneration":1`, `"observedGeneration":0`, 1)), `"username":"jane"`, `"username":"jane","groups":["system:masters"]`, 1),
-				strings.Replace(token("n", refused), `"username":"jane"`, `"username":"jane","groups":["system:masters"]`, 1),
-			}, ",")+`]}`)
-		}
-	}))
-	t.Cleanup(server.Close)
-	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
-	if err != nil {
+	compiled := func(status, generation string) string {
+		return `{conditions: [{type: Compiled, status: "` + status + `", observedGeneration: ` + generation + `, reason: X, message: is reserved, lastTransitionTime: "2026-11-20T12:00:00Z"}]}`
+	}
+	const masters = `, groups: ["system:masters"]`
+	newer := token("c", "", "{}")
+	if err := unstructured.SetNestedField(newer.Object, int64(1), "spec", "newer"); err != nil {
 		t.Fatal(err)
 	}
+	revocation := func(name, more string) *unstructured.Unstructured {
+		return newObject(t, "TokenRevocation", `{metadata: {name: `+name+`}, spec: {user: bob, issuedBefore: "2026-01-01T00:00:00Z"`+more+`}}`)
+	}
+	client := newCluster(revocation("r", ""), revocation("s", ", newer: 1"))
+	more := false // the fake does not pass on what the list continues
+	client.PrependReactor("list", tokenResource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		more = !more
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AccessTokenList"))
+		if more {
+			list.SetContinue("more")
+			list.Items = append(list.Items, token("a", "", `{lastUsed: "2026-11-20T13:00:00Z"}`))
+		} else {
+			list.Items = append(list.Items, token("b", "", compiled("False", "1")), newer, token("good", "", compiled("True", "1")),
+				token("m", masters, compiled("True", "0")), token("o", masters, compiled("False", "1")))
+		}
+		return true, list, nil
+	})
+	client.PrependReactor("delete", tokenResource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+		options := action.(clienttesting.DeleteActionImpl).DeleteOptions
+		resource := schema.GroupResource{Resource: tokenResource}
+		switch {
+		case *options.Preconditions.UID != "uid-a":
+			return true, nil, apierrors.NewConflict(resource, "b", errors.New("UID in precondition"))
+		case len(options.DryRun) > 0:
+			return true, nil, nil
+		default:
+			return true, nil, apierrors.NewNotFound(resource, "a")
+		}
+	})
 	c := NewCluster(client)
 	listing, err := c.List(t.Context())
 	if err != nil {
@@ -81,5 +134,32 @@ func TestClusterList(t *testing.T) {
 		if dry != (removals[0].Err == nil) || !dry && !errors.Is(removals[0].Err, ErrNotFound) || !errors.Is(removals[1].Err, ErrChanged) {
 			t.Errorf("dry run %v: %+v", dry, removals)
 		}
+	}
+}
+
+func TestClusterErrors(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, body string
+		is         error
+		says       string
+	}{
+		{"taken", `{"reason":"AlreadyExists","code":409,"message":"exists"}`, ErrExists, "AccessToken/a exists already"},
+		{"no right", `{"reason":"Forbidden","code":403,"message":"accesstokens is forbidden: User \"x\" cannot create resource \"accesstokens\""}`, ErrForbidden, "(hint: a ClusterRole must allow create of accesstokens in gatehouse.dev)"},
+		{"denied by somebody else", `{"reason":"Forbidden","code":403,"message":"denied by\u001b[2J a policy"}`, ErrRefused, "denied by[2J a policy"},
+		{"invalid", `{"reason":"Invalid","code":422,"message":"x","details":{"causes":[{"field":"spec.user.groups[0]","message":"\"system:masters\" is reserved"},{"field":"spec.x","message":"gatehouse_ci_aaaqeayeaudaocajbifqydiob4ibceqtcqkrmfyyxyccrrq"}]}}`, ErrRefused, "cluster: AccessToken/a: spec.user.groups[0]: \"system:masters\" is reserved\ncluster: AccessToken/a: spec.x: gatehouse_…"},
+		{"no definition", "404 page not found", nil, "(hint: apply the definitions: gatehouse manifests --crds | kubectl apply --server-side -f -)"},
+		{"no credentials", `{"reason":"Unauthorized","code":401,"message":"Unauthorized"}`, nil, "does not take the credentials"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			client := newCluster()
+			client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, statusError(t, c.body) })
+			token := clusterToken("a").AccessToken
+			_, err := NewCluster(client).Create(t.Context(), &token)
+			if err == nil || !strings.Contains(err.Error(), c.says) || c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+		})
 	}
 }

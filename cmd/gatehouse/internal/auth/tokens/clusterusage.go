@@ -81,9 +81,13 @@ func NewClusterUsage(access *rest.Config, log *slog.Logger) (*ClusterUsage, erro
 	if err != nil {
 		return nil, fmt.Errorf("no client for %s: %w", access.Host, err)
 	}
+	return newClusterUsage(client, log), nil
+}
+
+func newClusterUsage(client dynamic.Interface, log *slog.Logger) *ClusterUsage {
 	u := &ClusterUsage{client: client.Resource(v1alpha1.GroupVersion.WithResource(tokenResource)), log: log, wake: make(chan struct{}, 1)}
 	u.known.Store(&map[string]*clusterUse{})
-	return u, nil
+	return u
 }
 
 // Know makes these the tokens whose use is noted, as far as they are of the

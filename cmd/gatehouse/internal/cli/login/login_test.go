@@ -40,8 +40,7 @@ type loginServer struct {
 
 	mu       sync.Mutex
 	requests []login.Request
-	// life is that of a token, and issued how many there were.
-	life   time.Duration
+	// issued is how many tokens there were.
 	issued int
 	// answer is what is said about a token.
 	answer login.Answer
@@ -52,7 +51,7 @@ type loginServer struct {
 
 func newLoginServer(t *testing.T) *loginServer {
 	t.Helper()
-	l := &loginServer{life: time.Hour}
+	l := &loginServer{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+login.Path, l.login)
 	mux.Handle("GET "+login.Path, login.Handler(login.HandlerOptions{Now: time.Now}))
@@ -95,7 +94,7 @@ func (l *loginServer) login(w http.ResponseWriter, r *http.Request) {
 	l.issued++
 	now := time.Now()
 	say(w, login.Issued{
-		Token: fmt.Sprintf("%s-%d", janesToken, l.issued), ExpiresAt: now.Add(l.life), SessionEnds: now.Add(10 * time.Hour),
+		Token: fmt.Sprintf("%s-%d", janesToken, l.issued), ExpiresAt: now.Add(time.Hour), SessionEnds: now.Add(10 * time.Hour),
 		User: authenticationv1.UserInfo{Username: "jane"},
 	})
 }
@@ -187,15 +186,34 @@ func TestLoginRefused(t *testing.T) {
 	}
 }
 
-// shortLife is of a token that a test waits for the end of. One that ended before it came
-// is refused, and a busy machine may take a while for that.
-const shortLife = 3 * time.Second
+// expire makes the one login in a cache one whose token has ended.
+func expire(t *testing.T, cache string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(cache, "*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept map[string]any
+	if err := json.Unmarshal(data, &kept); err != nil {
+		t.Fatal(err)
+	}
+	kept["obtainedAt"], kept["expiresAt"] = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
+	if data, err = json.Marshal(kept); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files[0], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // Whoever is not there any more is told so at the renewal.
 func TestRenewalRefused(t *testing.T) {
 	t.Parallel()
 	l := newLoginServer(t)
-	l.life = shortLife
 	dir := t.TempDir()
 	file, cache := filepath.Join(dir, "config"), filepath.Join(dir, "cache")
 	args := l.flags(cache)
@@ -205,7 +223,7 @@ func TestRenewalRefused(t *testing.T) {
 	if got := runWith(t.Context(), "", append([]string{"kubeconfig", "--api-server", "https://127.0.0.1:1", "--name", "prod one", "--merge", "--kubeconfig", file}, args[1:]...)...); got.code != cli.ExitYes {
 		t.Fatalf("%+v", got)
 	}
-	time.Sleep(shortLife) // it has ended
+	expire(t, cache)
 	l.mu.Lock()
 	l.gone = true
 	l.mu.Unlock()
@@ -278,7 +296,7 @@ func TestLoginForKubectl(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 		left := time.Until(got.Status.ExpirationTimestamp)
-		if got.APIVersion != "client.authentication.k8s.io/"+version || got.Kind != "ExecCredential" || got.Status.Token != janesToken+"-1" || left < 58*time.Minute || left > l.life-29*time.Second {
+		if got.APIVersion != "client.authentication.k8s.io/"+version || got.Kind != "ExecCredential" || got.Status.Token != janesToken+"-1" || left < 58*time.Minute || left > time.Hour-29*time.Second {
 			t.Errorf("%s", out)
 		}
 	}
@@ -288,15 +306,11 @@ func TestLoginForKubectl(t *testing.T) {
 func TestManyKubectls(t *testing.T) {
 	t.Parallel()
 	l := newLoginServer(t)
-	l.life = shortLife
 	cache := filepath.Join(t.TempDir(), "cache")
 	if got := runWith(t.Context(), janesPassword, l.flags(cache, "--password-stdin")...); got.code != cli.ExitYes {
 		t.Fatalf("%+v", got)
 	}
-	time.Sleep(shortLife) // it has ended
-	l.mu.Lock()
-	l.life = time.Hour
-	l.mu.Unlock()
+	expire(t, cache)
 	const processes = 10
 	results := make(chan string, processes)
 	for range processes {
