@@ -23,9 +23,7 @@ func allowed(d time.Duration) int { return askBurst + int(d/askEvery) }
 
 func TestKnownKeysCostNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProvider(example, signing("a"), signing("b"))
-		i, _ := startAt(t, p)
-		keys, _ := provide(t, i, specOf(at(example)))
+		p, _, keys := started(t, "a", "b")
 		for range 1000 {
 			if !finds(t, keys, "a") || !finds(t, keys, "b") || len(ids(t, keys, "")) != 2 {
 				t.Fatal("a known key is not found")
@@ -71,9 +69,7 @@ func TestForgedKeyIDs(t *testing.T) {
 	})
 	t.Run("a flood for an hour", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p := newProvider(example, signing("a"))
-			i, _ := startAt(t, p)
-			keys, _ := provide(t, i, specOf(at(example)))
+			p, _, keys := started(t, "a")
 			for begin := time.Now(); time.Since(begin) < time.Hour; time.Sleep(200 * time.Millisecond) {
 				if found, _ := keys.Find(t.Context(), "forged"); len(found) > 0 {
 					t.Fatal("a forged key id has a key")
@@ -87,9 +83,7 @@ func TestForgedKeyIDs(t *testing.T) {
 	})
 	t.Run("while the issuer is away", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p := newProvider(example, signing("a"))
-			i, _ := startAt(t, p)
-			keys, _ := provide(t, i, specOf(at(example)))
+			p, _, keys := started(t, "a")
 			p.lie(down)
 			before := p.calls()
 			for range 200 {
@@ -152,9 +146,7 @@ func TestWithdrawnKeyStopsAtTheNextRefresh(t *testing.T) {
 
 func TestNewKeyIsFoundAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProvider(example, signing("old"))
-		i, _ := startAt(t, p)
-		keys, _ := provide(t, i, specOf(at(example)))
+		p, _, keys := started(t, "old")
 		begin := time.Now()
 		p.publish(signing("old"), signing("new"))
 		if !finds(t, keys, "new") || !finds(t, keys, "old") {
@@ -172,9 +164,7 @@ func TestNewKeyIsFoundAtOnce(t *testing.T) {
 // A flood of forged key ids delays a new key, and by no more than the bound.
 func TestNewKeyDuringAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProvider(example, signing("old"))
-		i, _ := startAt(t, p)
-		keys, _ := provide(t, i, specOf(at(example)))
+		p, _, keys := started(t, "old")
 		for range 100 {
 			_, _ = keys.Find(t.Context(), "forged")
 		}
@@ -342,9 +332,7 @@ func TestConcurrentUnknownKeysShareOneFetch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newProvider(example, signing("old"))
-				i, _ := startAt(t, p)
-				keys, _ := provide(t, i, specOf(at(example)))
+				p, _, keys := started(t, "old")
 				p.publish(signing("old"), signing("new"))
 				g := hold(p)
 				before := p.fetches()
@@ -383,9 +371,7 @@ func TestConcurrentUnknownKeysShareOneFetch(t *testing.T) {
 // An answer that was under way when the key was made knows nothing of it.
 func TestNoIsNeverFromAnEarlierAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProvider(example, signing("old"))
-		i, _ := startAt(t, p)
-		keys, _ := provide(t, i, specOf(at(example)))
+		p, _, keys := started(t, "old")
 		g := hold(p)
 		forged := make(chan error, 1)
 		go func() {
@@ -419,9 +405,7 @@ func TestNoIsNeverFromAnEarlierAnswer(t *testing.T) {
 // no third one.
 func TestNoIsFromALaterAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProvider(example, signing("a"))
-		i, _ := startAt(t, p)
-		keys, _ := provide(t, i, specOf(at(example)))
+		_, i, keys := started(t, "a")
 		if finds(t, keys, "forged") {
 			t.Error("a forged key id has a key")
 		}
@@ -437,9 +421,7 @@ func TestNoIsFromALaterAnswer(t *testing.T) {
 
 func TestWhoLeavesDoesNotEndTheFetchOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProvider(example, signing("old"))
-		i, _ := startAt(t, p)
-		keys, _ := provide(t, i, specOf(at(example)))
+		p, _, keys := started(t, "old")
 		p.publish(signing("new"))
 		g := hold(p)
 		ctx, leave := context.WithCancel(t.Context())
@@ -474,9 +456,7 @@ func TestWhoLeavesDoesNotEndTheFetchOfOthers(t *testing.T) {
 
 func TestWaitIsWithinTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProvider(example, signing("a"))
-		i, _ := startAt(t, p)
-		keys, _ := provide(t, i, specOf(at(example)))
+		p, _, keys := started(t, "a")
 		p.lie(hang)
 		begin := time.Now()
 		_, err := keys.Find(within(t, 3*time.Second), "b")

@@ -247,13 +247,13 @@ func (v *View) Wait(ctx context.Context) error {
 		select {
 		case <-of.resolved:
 		case <-ctx.Done():
-			return fmt.Errorf("keys not fetched yet: %s: %w", unsettled(v.all[n:]), ctx.Err())
+			return fmt.Errorf("keys not fetched yet: %s: %w", unresolvedURLs(v.all[n:]), ctx.Err())
 		}
 	}
 	return nil
 }
 
-func unsettled(all []*issuer) string {
+func unresolvedURLs(all []*issuer) string {
 	var urls []string
 	for _, of := range all {
 		select {

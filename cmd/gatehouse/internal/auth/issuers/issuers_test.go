@@ -275,9 +275,7 @@ func TestCloseWaits(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProvider(example, signing("a"), signing("b"))
-		i, _ := startAt(t, p)
-		keys, _ := provide(t, i, specOf(at(example)))
+		p, i, keys := started(t, "a", "b")
 		// While a configuration replaces another there are two of a URL.
 		provide(t, i, every(specOf(at(example)), time.Hour, 24*time.Hour))
 		synctest.Wait() // it has been fetched

@@ -206,6 +206,18 @@ func startAt(t testing.TB, p *provider) (*Issuers, *logbuffer.Buffer) {
 	return i, l
 }
 
+// started is a provider with keys of these ids that is reached without a network, and the Issuers that have fetched them.
+func started(t testing.TB, ids ...string) (*provider, *Issuers, jwt.Keys) {
+	t.Helper()
+	p := newProvider(example)
+	for _, id := range ids {
+		p.keys = append(p.keys, signing(id))
+	}
+	i, _ := startAt(t, p)
+	keys, _ := provide(t, i, specOf(at(example)))
+	return p, i, keys
+}
+
 // provide has the keys of the only issuer of a Spec, once they were asked for.
 func provide(t testing.TB, i *Issuers, spec *authn.Spec) (jwt.Keys, *View) {
 	t.Helper()

@@ -119,7 +119,7 @@ func TestPasswordSent(t *testing.T) {
 				f := newFake(t, func(f *fakeConn, m message) { answer(cancel, f, m) })
 				err := ofFakes(t, f).Verify(ctx, account, password)
 				cancel()
-				if !couldNotTell(err) || !errors.Is(err, authn.ErrPasswordSent) || strings.Contains(err.Error(), password) {
+				if !isUnknown(err) || !errors.Is(err, authn.ErrPasswordSent) || strings.Contains(err.Error(), password) {
 					t.Errorf("of %+v: %v", account, err)
 				}
 			}
@@ -128,7 +128,7 @@ func TestPasswordSent(t *testing.T) {
 	gone := newFake(t, (*fakeConn).answerLikeAServer)
 	_ = gone.listener.Close()
 	err := ofFakes(t, gone).Verify(t.Context(), &authn.Account{DN: janeDN}, password)
-	if !couldNotTell(err) || errors.Is(err, authn.ErrPasswordSent) {
+	if !isUnknown(err) || errors.Is(err, authn.ErrPasswordSent) {
 		t.Errorf("a password that was not sent: %v", err)
 	}
 }
@@ -330,7 +330,7 @@ func TestLies(t *testing.T) {
 			f := newFake(t, onSearch(test.lie))
 			d := ofFakes(t, f)
 			account, err := d.Find(t.Context(), "jane")
-			if !couldNotTell(err) || account != nil || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 1000 {
+			if !isUnknown(err) || account != nil || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 1000 {
 				t.Errorf("jane is %+v, %v, want an error with %s", account, err, test.want)
 			}
 			// A result is an answer. After anything else nobody knows what comes next.
@@ -358,7 +358,7 @@ func TestEmptyPages(t *testing.T) {
 	c.Servers, c.CertificateAuthority = []string{f.url}, f.authority
 	c.GroupSearch.Nesting = v1alpha1.NestingRecursive
 	groups, err := open(t, c).Groups(t.Context(), &authn.Account{DN: janeDN, Member: janeDN})
-	if !couldNotTell(err) || groups != nil || !strings.Contains(err.Error(), "pages without entries") {
+	if !isUnknown(err) || groups != nil || !strings.Contains(err.Error(), "pages without entries") {
 		t.Errorf("groups are %q, %v", groups, err)
 	}
 }
@@ -387,11 +387,11 @@ func TestLateAnswer(t *testing.T) {
 	c.Servers, c.CertificateAuthority = []string{f.url}, f.authority
 	d := open(t, c)
 	_, err := d.Find(t.Context(), "jane")
-	if !couldNotTell(err) {
+	if !isUnknown(err) {
 		t.Errorf("a search without an answer: %v", err)
 	}
 	// A busy machine may not come as far as the search in that time.
-	account, err := eventuallyTold(t, d, "john")
+	account, err := eventuallyKnown(t, d, "john")
 	if !errors.Is(err, authn.ErrNoAccount) {
 		t.Errorf("john is %+v, %v", account, err)
 	}

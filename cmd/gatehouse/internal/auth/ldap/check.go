@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -120,14 +121,7 @@ func parseServer(text string) (address, error) {
 		}
 		port = strconv.FormatUint(number, 10)
 	}
-	return address{url: text, host: host, address: joinHostPort(host, port), startTLS: parsed.Scheme == "ldap"}, nil
-}
-
-func joinHostPort(host, port string) string {
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
-	}
-	return host + ":" + port
+	return address{url: text, host: host, address: net.JoinHostPort(host, port), startTLS: parsed.Scheme == "ldap"}, nil
 }
 
 func (c *checker) authority(text string) {

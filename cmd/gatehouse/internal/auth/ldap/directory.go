@@ -1,6 +1,7 @@
 package ldap
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -71,7 +72,7 @@ func New(o Options) (*Directory, error) {
 		}
 	}
 	d := &Directory{
-		options: o, pool: newPool(maxConnectionsOf(o.Config)), now: o.Now,
+		options: o, pool: newPool(cmp.Or(o.Config.MaxConnections, defaultMaxConnections)), now: o.Now,
 		nobody: "cn=gatehouse-" + strings.ToLower(rand.Text()) + "," + o.Config.UserSearch.BaseDN,
 	}
 	if d.now == nil {
@@ -137,7 +138,7 @@ func (d *Directory) Verify(ctx context.Context, account *authn.Account, password
 		dn = account.DN
 	}
 	return d.ask(ctx, func(ctx context.Context, s *server) error {
-		d.pool.makeRoom()
+		d.pool.closeSurplus()
 		c, err := s.connect(ctx)
 		if err != nil {
 			return err
@@ -184,12 +185,12 @@ func (d *Directory) search(ctx context.Context, question func(context.Context, *
 	return d.ask(ctx, func(ctx context.Context, s *server) error {
 		if c := d.pool.take(s); c != nil {
 			err := d.reuse(ctx, c, question)
-			if _, elsewhere := blamed(err); !elsewhere {
+			if _, elsewhere := isServerFailure(err); !elsewhere {
 				return err
 			}
 			d.pool.drop(s)
 		}
-		d.pool.makeRoom()
+		d.pool.closeSurplus()
 		c, err := d.open(ctx, s)
 		if err != nil {
 			return err
@@ -247,7 +248,7 @@ func (d *Directory) ask(ctx context.Context, question func(context.Context, *ser
 		attempt, cancel := share(ctx, i == len(servers)-1)
 		err := question(attempt, s)
 		cancel()
-		down, elsewhere := blamed(err)
+		down, elsewhere := isServerFailure(err)
 		switch {
 		case !down:
 			s.answered()

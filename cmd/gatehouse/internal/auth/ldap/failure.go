@@ -108,9 +108,9 @@ func codeText(code uint16) string {
 	return fmt.Sprintf("result %d (%s)", code, name)
 }
 
-// blamed reports whether an error is a server's failure, and whether to ask
+// isServerFailure reports whether an error is a server's failure, and whether to ask
 // somewhere else for it.
-func blamed(err error) (down, elsewhere bool) {
+func isServerFailure(err error) (down, elsewhere bool) {
 	var f *failure
 	if !errors.As(err, &f) {
 		return false, false

@@ -232,7 +232,7 @@ func TestSearchMistakes(t *testing.T) {
 			c := config(s)
 			test.change(c)
 			account, err := open(t, c).Find(t.Context(), "jane")
-			if !couldNotTell(err) || account != nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), s.TLS) {
+			if !isUnknown(err) || account != nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), s.TLS) {
 				t.Errorf("jane is %+v, %v, want an error with %s", account, err, test.want)
 			}
 			if strings.Contains(err.Error(), searchPwd) {

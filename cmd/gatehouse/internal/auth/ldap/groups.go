@@ -1,6 +1,7 @@
 package ldap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ type groups struct {
 }
 
 func newGroups(search *v1alpha1.GroupSearch) *groups {
-	return &groups{search: search, most: maxGroupsOf(search), found: map[string]string{}}
+	return &groups{search: search, most: cmp.Or(search.MaxGroups, defaultMaxGroups), found: map[string]string{}}
 }
 
 // names returns the groups' names, sorted, each once.
@@ -79,7 +80,7 @@ func (g *groups) level(ctx context.Context, c *connection, members []string) ([]
 		if _, known := g.found[key]; known {
 			continue
 		}
-		name, err := single(entry, nameAttributeOf(g.search))
+		name, err := single(entry, cmp.Or(g.search.NameAttribute, defaultNameAttribute))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.server.address.url, err)
 		}
@@ -104,7 +105,7 @@ func (g *groups) entries(ctx context.Context, c *connection, members []string) (
 	for _, member := range members {
 		filter.WriteString(fill(g.search.Filter, member))
 	}
-	attributes := []string{nameAttributeOf(g.search)}
+	attributes := []string{cmp.Or(g.search.NameAttribute, defaultNameAttribute)}
 	if g.search.MemberValue != "" {
 		attributes = append(attributes, g.search.MemberValue)
 	}

@@ -77,11 +77,11 @@ func TestCertificates(t *testing.T) {
 				}
 				return
 			}
-			if !couldNotTell(err) || !strings.Contains(err.Error(), test.want) {
+			if !isUnknown(err) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("jane's login is %v, want an error with %s", err, test.want)
 			}
 			err = d.Verify(t.Context(), &authn.Account{DN: janeDN}, password)
-			if !couldNotTell(err) {
+			if !isUnknown(err) {
 				t.Errorf("jane's password is %v", err)
 			}
 		})
@@ -127,7 +127,7 @@ func TestSecondServer(t *testing.T) {
 	}
 	second.Stop()
 	err := login(t.Context(), d)
-	if !couldNotTell(err) || !strings.Contains(err.Error(), first.TLS) || !strings.Contains(err.Error(), second.TLS) || strings.Contains(err.Error(), "\n") {
+	if !isUnknown(err) || !strings.Contains(err.Error(), first.TLS) || !strings.Contains(err.Error(), second.TLS) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("without servers, the login is %v", err)
 	}
 	first.Start()
@@ -172,7 +172,7 @@ func TestTimeout(t *testing.T) {
 	s := slapd.New(t, slapd.Options{LDIF: tree})
 	c := within(config(s), 500*time.Millisecond)
 	d := open(t, c)
-	jane, err := eventuallyTold(t, d, "jane")
+	jane, err := eventuallyKnown(t, d, "jane")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestTimeout(t *testing.T) {
 	} {
 		start := time.Now()
 		err := ask(t.Context())
-		if took := time.Since(start); !couldNotTell(err) || !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second {
+		if took := time.Since(start); !isUnknown(err) || !errors.Is(err, context.DeadlineExceeded) || took > 2*time.Second {
 			t.Errorf("%s: %v after %s", name, err, took)
 		}
 		if errors.Is(err, authn.ErrPasswordSent) {
@@ -201,7 +201,7 @@ func TestTimeout(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	_, err = patient.Find(ctx, "jane")
-	if !couldNotTell(err) || !errors.Is(err, context.Canceled) {
+	if !isUnknown(err) || !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller left: %v", err)
 	}
 	if got := patient.Stats().Servers[0]; got.Failures != 0 || got.PassedOver {
@@ -212,7 +212,7 @@ func TestTimeout(t *testing.T) {
 	}
 	s.Resume()
 	err = login(t.Context(), d)
-	for end := time.Now().Add(time.Minute); couldNotTell(err) && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); isUnknown(err) && time.Now().Before(end); {
 		err = login(t.Context(), d)
 	}
 	if err != nil {
@@ -250,7 +250,7 @@ func TestBindOnce(t *testing.T) {
 		d, before = open(t, c), len(binds(second))
 		err = d.Verify(t.Context(), &authn.Account{DN: janeDN}, password)
 	}
-	if !couldNotTell(err) {
+	if !isUnknown(err) {
 		t.Errorf("a password without an answer: %v", err)
 	}
 	if got := binds(second)[before:]; len(got) > 0 {
@@ -372,7 +372,7 @@ func TestWaiting(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := d.Find(ctx, "jane")
-	if !couldNotTell(err) || !strings.Contains(err.Error(), "all 1 connections are in use") {
+	if !isUnknown(err) || !strings.Contains(err.Error(), "all 1 connections are in use") {
 		t.Errorf("the second request: %v", err)
 	}
 	leave()

@@ -25,7 +25,6 @@ type pool struct {
 	waited  atomic.Uint64
 
 	mu     sync.Mutex
-	taken  int
 	idle   []*connection // the longest unused one first
 	closed bool
 }
@@ -36,28 +35,22 @@ func newPool(size int) *pool { return &pool{places: make(chan struct{}, size)} }
 func (p *pool) enter(ctx context.Context) error {
 	select {
 	case p.places <- struct{}{}:
+		return nil
 	default:
-		p.waited.Add(1)
-		p.waiting.Add(1)
-		defer p.waiting.Add(-1)
-		select {
-		case p.places <- struct{}{}:
-		case <-ctx.Done():
-			return fmt.Errorf("all %d connections are in use: %w", cap(p.places), context.Cause(ctx))
-		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.taken++
-	return nil
+	p.waited.Add(1)
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
+	select {
+	case p.places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("all %d connections are in use: %w", cap(p.places), context.Cause(ctx))
+	}
 }
 
-func (p *pool) leave() {
-	p.mu.Lock()
-	p.taken--
-	p.mu.Unlock()
-	<-p.places
-}
+// leave gives the place back.
+func (p *pool) leave() { <-p.places }
 
 // take returns a kept connection to a server, or nil.
 func (p *pool) take(s *server) *connection {
@@ -73,10 +66,10 @@ func (p *pool) take(s *server) *connection {
 	return nil
 }
 
-// makeRoom closes kept connections until another one may be opened.
-func (p *pool) makeRoom() {
+// closeSurplus closes kept connections until another one may be opened.
+func (p *pool) closeSurplus() {
 	p.mu.Lock()
-	surplus := min(max(p.taken+len(p.idle)-cap(p.places), 0), len(p.idle))
+	surplus := min(max(len(p.places)+len(p.idle)-cap(p.places), 0), len(p.idle))
 	closing := slices.Clone(p.idle[:surplus])
 	p.idle = slices.Delete(p.idle, 0, surplus)
 	p.mu.Unlock()

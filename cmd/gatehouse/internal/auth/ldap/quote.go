@@ -2,8 +2,8 @@ package ldap
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
-	"strings"
 )
 
 // quoted is as much of a text as a message shows.
@@ -16,32 +16,9 @@ func quote(text string) string {
 	return strconv.Quote(text)
 }
 
-// isAttribute reports whether a text is an attribute description (RFC 4512,
-// section 2.5): a name or an OID, with options.
-func isAttribute(text string) bool {
-	if text == "" || len(text) > quoted {
-		return false
-	}
-	name, options, _ := strings.Cut(text, ";")
-	for option := range strings.SplitSeq(options, ";") {
-		if options != "" && (option == "" || strings.Trim(strings.ToLower(option), "abcdefghijklmnopqrstuvwxyz0123456789-") != "") {
-			return false
-		}
-	}
-	if strings.HasSuffix(text, ";") {
-		return false
-	}
-	if isLetter(name) {
-		return strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
-	}
-	for number := range strings.SplitSeq(name, ".") {
-		if number == "" || strings.Trim(number, "0123456789") != "" || len(number) > 1 && number[0] == '0' {
-			return false
-		}
-	}
-	return strings.Contains(name, ".")
-}
+// attribute is an attribute description (RFC 4512, section 2.5): a name or an
+// OID, with options.
+var attribute = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*|(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))+)(;[A-Za-z0-9-]+)*$`)
 
-func isLetter(text string) bool {
-	return text != "" && ('a' <= text[0] && text[0] <= 'z' || 'A' <= text[0] && text[0] <= 'Z')
-}
+// isAttribute reports whether a text is an attribute description.
+func isAttribute(text string) bool { return len(text) <= quoted && attribute.MatchString(text) }

@@ -31,24 +31,3 @@ func timeoutOf(config *v1alpha1.Directory) time.Duration {
 	}
 	return config.Timeout.Duration
 }
-
-func maxConnectionsOf(config *v1alpha1.Directory) int {
-	if config.MaxConnections == 0 {
-		return defaultMaxConnections
-	}
-	return config.MaxConnections
-}
-
-func maxGroupsOf(search *v1alpha1.GroupSearch) int {
-	if search.MaxGroups == 0 {
-		return defaultMaxGroups
-	}
-	return search.MaxGroups
-}
-
-func nameAttributeOf(search *v1alpha1.GroupSearch) string {
-	if search.NameAttribute == "" {
-		return defaultNameAttribute
-	}
-	return search.NameAttribute
-}

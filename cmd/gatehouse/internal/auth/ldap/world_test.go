@@ -142,19 +142,19 @@ func mustFind(t *testing.T, d *ldap.Directory, name string) *authn.Account {
 	return account
 }
 
-// eventuallyTold asks until the directory can tell, whose timeout may be too short for a busy machine.
-func eventuallyTold(t *testing.T, d *ldap.Directory, name string) (*authn.Account, error) {
+// eventuallyKnown asks until the directory can tell, whose timeout may be too short for a busy machine.
+func eventuallyKnown(t *testing.T, d *ldap.Directory, name string) (*authn.Account, error) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; {
 		account, err := d.Find(t.Context(), name)
-		if !couldNotTell(err) || time.Now().After(end) {
+		if !isUnknown(err) || time.Now().After(end) {
 			return account, err
 		}
 	}
 }
 
-// couldNotTell reports whether an error is neither a yes nor a no.
-func couldNotTell(err error) bool {
+// isUnknown reports whether an error is neither a yes nor a no.
+func isUnknown(err error) bool {
 	return err != nil && !errors.Is(err, authn.ErrNoAccount) && !errors.Is(err, authn.ErrWrongPassword)
 }
 

@@ -178,7 +178,7 @@ func NewAttempts(o AttemptsOptions) *Attempts {
 		most: mostFamiliar,
 		used: func(*[]address) bool { return false },
 		over: func(known *[]address) bool { return len(*known) == 0 || a.now().Sub((*known)[0].last) >= familiarFor },
-		gone: func(_ digest, known *[]address) { a.unknow(*known) },
+		gone: func(_ digest, known *[]address) { a.removeFamiliar(*known) },
 	}
 	return a
 }
@@ -242,7 +242,7 @@ func (a *Attempts) Begin(account, client string) (end func(authn.Outcome), wait 
 	return a.once(func(outcome authn.Outcome) {
 		if outcome == authn.Yes {
 			p.failed = 0
-			a.meet(k, a.now())
+			a.addFamiliar(k, a.now())
 		}
 		a.end(&a.accounts.pairs, k, p, limits, outcome)
 	}), 0
@@ -338,9 +338,9 @@ func (a *Attempts) isFamiliar(k pairKey, now time.Time) bool {
 	})
 }
 
-// meet makes the client familiar to the account. Those that have not been seen
+// addFamiliar makes the client familiar to the account. Those that have not been seen
 // for long go, and the one that was seen first if there are many.
-func (a *Attempts) meet(k pairKey, now time.Time) {
+func (a *Attempts) addFamiliar(k pairKey, now time.Time) {
 	known := a.familiar.use(k.account)
 	before := *known
 	after := append(make([]address, 0, mostAddresses), address{client: k.client, last: now})
@@ -353,11 +353,11 @@ func (a *Attempts) meet(k pairKey, now time.Time) {
 	for _, x := range after {
 		a.known[x.client]++
 	}
-	a.unknow(before)
+	a.removeFamiliar(before)
 }
 
-// unknow notes that the clients are not familiar to an account any more.
-func (a *Attempts) unknow(clients []address) {
+// removeFamiliar records that the clients are no longer familiar to an account.
+func (a *Attempts) removeFamiliar(clients []address) {
 	for _, x := range clients {
 		if a.known[x.client]--; a.known[x.client] == 0 {
 			delete(a.known, x.client)

@@ -65,9 +65,9 @@ func loginSentence(r authn.Reason) string {
 	return sentence(r)
 }
 
-// proven reports whether a token that is refused for the reason was shown by
+// isProven reports whether a token that is refused for the reason was shown by
 // somebody who holds it, rather than forged: such a one may know the details.
-func proven(r authn.Reason) bool {
+func isProven(r authn.Reason) bool {
 	switch r { //nolint:exhaustive // all others may be forged
 	case authn.ReasonExpired, authn.ReasonNotYetValid, authn.ReasonClaims, authn.ReasonGuard,
 		authn.ReasonRevoked, authn.ReasonSession, authn.ReasonSourceGone:

@@ -40,11 +40,11 @@ func (s *service) whoami(ctx context.Context, c *call) answer {
 	case authn.Unknown:
 		c.event.Decision = review.Unknown
 	}
-	return answer{status: http.StatusOK, body: told(&d)}
+	return answer{status: http.StatusOK, body: answerOf(&d)}
 }
 
-// told is what the caller is told of a decision.
-func told(d *authn.Decision) Answer {
+// answerOf returns what the caller may know of a decision.
+func answerOf(d *authn.Decision) Answer {
 	if d.Reason == authn.ReasonWrongSecret || d.Reason == authn.ReasonUnknownID {
 		// Anybody can make up a token of some id, and is not told by the difference
 		// which ids there are.
@@ -62,7 +62,7 @@ func told(d *authn.Decision) Answer {
 		a.User, a.Audiences, a.Message = &d.Status.User, d.Status.Audiences, ""
 		a.IssuedAt, a.ExpiresAt = known(d.IssuedAt), known(d.ExpiresAt)
 	case authn.No:
-		if d.Detail != "" && proven(d.Reason) {
+		if d.Detail != "" && isProven(d.Reason) {
 			a.Message += ": " + d.Detail
 		}
 	case authn.Unknown:

@@ -60,7 +60,7 @@ func (p *Password) Fits(c *Credential) bool {
 // that it is a Gatehouse.
 func (p *Password) Login(ctx context.Context) (*Credential, error) {
 	client := newClient(p.Roots)
-	if err := recognise(ctx, client, p.Server); err != nil {
+	if err := checkIsGatehouse(ctx, client, p.Server); err != nil {
 		return nil, err
 	}
 	name := cmp.Or(p.Username, p.Name)

@@ -10,11 +10,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 )
 
-// recognise asks the server for what only a Gatehouse answers so, which costs it
+// checkIsGatehouse asks the server for what only a Gatehouse answers so, which costs it
 // next to nothing. The certificate proves who it is; this proves that it is not
 // another server of the same owner, which would log a password that it does not
 // understand. A redirection is an answer, and the wrong one.
-func recognise(ctx context.Context, client *http.Client, server string) error {
+func checkIsGatehouse(ctx context.Context, client *http.Client, server string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+login.Path, http.NoBody)
 	if err != nil {
 		return err
