@@ -101,15 +101,10 @@ func (d *driver) start(ctx context.Context, _ *report) error {
 	if err != nil {
 		return err
 	}
-	if d.certificate, err = tls.X509KeyPair(clientCertificate, clientKey); err != nil {
-		return err
-	}
-	d.ca = authority.CertPEM()
+	d.ca, d.certificate = authority.CertPEM(), must(tls.X509KeyPair(clientCertificate, clientKey))
 	certFile, keyFile, caFile := filepath.Join(d.directory, "tls.crt"), filepath.Join(d.directory, "tls.key"), filepath.Join(d.directory, "ca.crt")
-	for file, content := range map[string][]byte{certFile: certificate, keyFile: key, caFile: d.ca} {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			return err
-		}
+	if err := errors.Join(os.WriteFile(certFile, certificate, 0o600), os.WriteFile(keyFile, key, 0o600), os.WriteFile(caFile, d.ca, 0o600)); err != nil {
+		return err
 	}
 	executable, err := os.Executable()
 	if err != nil {
@@ -205,10 +200,8 @@ func (s scenario) load(server *server, requests int) load {
 	return l
 }
 
-// prove checks one answer of every server in every scenario: it must be right,
-// its patch must add what it is to add, and a review that the scenario's
-// configuration refuses must be refused. A webhook that did nothing would
-// otherwise win.
+// prove checks one answer of every server in every scenario, so that a webhook
+// that does nothing does not win.
 func (d *driver) prove(ctx context.Context, _ *report) error {
 	for _, s := range d.scenarios {
 		for _, server := range d.serversOf(s) {
@@ -220,7 +213,9 @@ func (d *driver) prove(ctx context.Context, _ *report) error {
 	return nil
 }
 
-// proveAnswers is prove for one server and scenario.
+// proveAnswers checks one answer of a server in a scenario: it must be right, its
+// patch must add what it is to add, and a review that the scenario's
+// configuration refuses must be refused.
 func proveAnswers(ctx context.Context, l load, s scenario, isNull bool) error {
 	if s.path == "" {
 		return l.client.handshake(ctx)

@@ -118,7 +118,8 @@ func ruledPolicy(i int, match string) string {
 `, r.expression, r.name))
 }
 
-// ruledPolicies are as many policies, with their bindings, all about pods.
+// ruledPolicies returns as many policies, with their bindings, all of which match
+// pods.
 func ruledPolicies(count int) []string {
 	var documents []string
 	for i := range count {
@@ -127,49 +128,40 @@ func ruledPolicies(count int) []string {
 	return documents
 }
 
-// mostlyOtherPolicies are the ten of ruledPolicies(10), and others that differ
-// from them in what they match: another resource, a namespace by its name, a
-// namespace by another label, or a label of the object.
+// mostlyOtherPolicies returns the policies of ruledPolicies(10), and others that
+// match another resource, a namespace by its name, a namespace by another label,
+// or a label of the object.
 func mostlyOtherPolicies(count int) []string {
 	documents := ruledPolicies(10)
-	selector := func(field, label, value string) string {
-		return podRules + "    " + field + ": {matchLabels: {" + label + ": " + value + "}}\n"
-	}
 	for i := len(documents); i < count; i++ {
-		var match string
-		switch name := fmt.Sprintf("other-%03d", i); i % 4 {
-		case 0:
-			match = strings.NewReplacer(`""`, "example.com", "pods", name+"s").Replace(podRules)
-		case 1:
-			match = selector("namespaceSelector", "kubernetes.io/metadata.name", name)
-		case 2:
-			match = selector("namespaceSelector", "team", name)
-		case 3:
-			match = selector("objectSelector", nameLabel, name)
-		}
+		name := fmt.Sprintf("other-%03d", i)
+		match := []string{
+			strings.NewReplacer(`""`, "example.com", "pods", name+"s").Replace(podRules),
+			podRules + "    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: " + name + "}}\n",
+			podRules + "    namespaceSelector: {matchLabels: {team: " + name + "}}\n",
+			podRules + "    objectSelector: {matchLabels: {" + nameLabel + ": " + name + "}}\n",
+		}[i%4]
 		documents = append(documents, ruledPolicy(i, match))
 	}
 	return documents
 }
 
-// tenRulesDocument is usualRules in one policy, with a variable, and messages
-// that are made by expressions where there is something to name.
+// tenRulesDocument returns usualRules as one policy, with a variable, and with
+// message expressions for the rules about containers.
 func tenRulesDocument() string {
-	var text strings.Builder
-	text.WriteString(`  variables:
+	rest := `  variables:
     - name: containers
       expression: "object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])"
   validations:
-`)
+`
 	for _, r := range usualRules("variables.containers") {
-		fmt.Fprintf(&text, "    - expression: \"%s\"\n", r.expression)
+		message := "message: the pod breaks rule " + r.name
 		if strings.HasPrefix(r.expression, "variables.") {
-			fmt.Fprintf(&text, "      messageExpression: \"'rule %s is broken by one of ' + variables.containers.map(c, c.name).join(', ')\"\n", r.name)
-		} else {
-			fmt.Fprintf(&text, "      message: the pod breaks rule %s\n", r.name)
+			message = `messageExpression: "'rule ` + r.name + ` is broken by one of ' + variables.containers.map(c, c.name).join(', ')"`
 		}
+		rest += fmt.Sprintf("    - expression: \"%s\"\n      %s\n", r.expression, message)
 	}
-	return upstreamPolicy("ten-rules", podRules, text.String())
+	return upstreamPolicy("ten-rules", podRules, rest)
 }
 
 // podSecurityDocument is the Pod Security Standard restricted as a policy.
@@ -197,24 +189,20 @@ spec:
   validationActions: [Deny]
 `
 
-// exceptionDocuments are exceptions from the rule that exceptedPod breaks, only
-// the last of which is about it. They expire a day after now.
+// exceptionDocuments returns exceptions from the rule that a pod in a host network
+// breaks, only the last of which matches it. They expire a day after now.
 func exceptionDocuments(count int, now time.Time) []string {
 	var documents []string
 	for i := range count {
 		name := fmt.Sprintf("legacy-%03d", i)
-		var match string
-		switch {
-		case i == count-1:
+		match := []string{
+			"{namespaces: [" + name + "]}",
+			`{names: ["` + name + `-*"]}`,
+			"{namespaceSelector: {matchLabels: {team: " + name + "}}}",
+			"{objectSelector: {matchLabels: {" + nameLabel + ": " + name + "}}}",
+		}[i%4]
+		if i == count-1 {
 			match = "{namespaces: [" + benchNamespace + `], names: ["checkout-*"]}`
-		case i%4 == 0:
-			match = "{namespaces: [" + name + "]}"
-		case i%4 == 1:
-			match = `{names: ["` + name + `-*"]}`
-		case i%4 == 2:
-			match = "{namespaceSelector: {matchLabels: {team: " + name + "}}}"
-		case i%4 == 3:
-			match = "{objectSelector: {matchLabels: {" + nameLabel + ": " + name + "}}}"
 		}
 		documents = append(documents, fmt.Sprintf(`apiVersion: gatehouse.dev/v1alpha1
 kind: PolicyException
@@ -222,14 +210,11 @@ metadata:
   name: %s
   namespace: gatehouse-system
 spec:
-  policies: [{name: %s}]
+  policies: [{name: no-host-network}]
   match: %s
   reason: moves to the new network next quarter
   expiresAt: %q
-`, name, exceptedRule, match, now.Add(24*time.Hour).UTC().Format(time.RFC3339)))
+`, name, match, now.Add(24*time.Hour).UTC().Format(time.RFC3339)))
 	}
 	return documents
 }
-
-// exceptedRule is the policy of ruledPolicies that exceptedPod breaks.
-const exceptedRule = "no-host-network"

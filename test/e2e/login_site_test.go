@@ -219,11 +219,11 @@ func trustingLDAP(s *slapd.Server, name string) v1alpha1.Directory {
 	return v1alpha1.Directory{
 		Name: name, Servers: []string{s.TLS}, CertificateAuthority: s.CertificateAuthority,
 		UserSearch: v1alpha1.UserSearch{
-			BaseDN: "ou=people," + s.Suffix, Filter: "(&(objectClass=inetOrgPerson)(uid={}))", UsernameAttribute: "uid",
+			BaseDN: "ou=people," + slapd.Suffix, Filter: "(&(objectClass=inetOrgPerson)(uid={}))", UsernameAttribute: "uid",
 			UIDAttribute: "entryUUID", Extra: []v1alpha1.ExtraAttribute{{Key: "example.org/title", Attribute: "title"}},
 		},
 		GroupSearch: &v1alpha1.GroupSearch{
-			BaseDN: "ou=groups," + s.Suffix, Filter: "(&(objectClass=groupOfNames)(member={}))", Nesting: v1alpha1.NestingRecursive,
+			BaseDN: "ou=groups," + slapd.Suffix, Filter: "(&(objectClass=groupOfNames)(member={}))", Nesting: v1alpha1.NestingRecursive,
 		},
 		UsernamePrefix: name + ":", GroupsPrefix: name + ":",
 	}

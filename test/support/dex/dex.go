@@ -24,6 +24,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // The clients that dex knows. They are public: they have no secret, and any loopback address is a redirect of theirs.
@@ -34,10 +35,6 @@ const (
 
 // Options say how a dex differs from the default one. The zero value is the default one, without people.
 type Options struct {
-	// Dir receives configuration, certificates and log. [New] has a default, Start needs it.
-	Dir string
-	// Authority signs the certificate. Nil means a new one.
-	Authority *cluster.Authority
 	// Users are the people who can log in.
 	Users []User
 	// IDTokenTTL is how long ID tokens are good for. The default is an hour.
@@ -68,10 +65,10 @@ const startTimeout = 30 * time.Second
 // New starts a dex for one test and ends it with the test.
 func New(t testing.TB, options Options) *Server {
 	t.Helper()
-	if options.Dir == "" {
-		options.Dir = t.TempDir()
+	s, err := newServer(t.TempDir(), &options)
+	if err == nil {
+		err = s.Start(t.Context())
 	}
-	s, err := Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,18 +76,16 @@ func New(t testing.TB, options Options) *Server {
 	return s
 }
 
-// Start starts a dex and returns when it answers. The context bounds the start only; [Server.Kill] ends it.
-func Start(ctx context.Context, options Options) (*Server, error) {
+// newServer returns a dex that does not run yet. The directory receives its configuration, certificates and log.
+func newServer(dir string, options *Options) (*Server, error) {
 	binary, err := support.Built("dex", "dex")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{authority: options.Authority}
-	if s.authority == nil {
-		s.authority, err = cluster.NewAuthority("dex")
-		if err != nil {
-			return nil, err
-		}
+	s := &Server{}
+	s.authority, err = cluster.NewAuthority("dex")
+	if err != nil {
+		return nil, err
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(s.authority.CertPEM())
@@ -98,25 +93,21 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
 		Timeout:   startTimeout,
 	}
-	config, err := s.configure(&options)
+	config, err := s.configure(dir, options)
 	if err != nil {
 		return nil, fmt.Errorf("configure dex: %w", err)
 	}
 	s.process = cluster.NewProcess(cluster.ProcessOptions{
-		Path: binary, Args: []string{"serve", config}, Log: filepath.Join(options.Dir, "dex.log"),
+		Path: binary, Args: []string{"serve", config}, Log: filepath.Join(dir, "dex.log"),
 		Ready: func(ctx context.Context) error {
 			_, err := s.get(ctx, s.issuer+"/healthz")
 			return err
 		},
 	})
-	err = s.Start(ctx)
-	if err != nil {
-		return nil, err
-	}
 	return s, nil
 }
 
-// Start starts a dex that was stopped again: at the same address, with new keys. It returns when dex answers.
+// Start starts a dex that does not run: at the same address, with new keys. It returns when dex answers.
 func (s *Server) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
 	defer cancel()
@@ -167,7 +158,7 @@ func answer(client *http.Client, request *http.Request) (string, error) {
 }
 
 // configure writes the configuration and what it names, and returns its file.
-func (s *Server) configure(options *Options) (string, error) {
+func (s *Server) configure(dir string, options *Options) (string, error) {
 	const host = "127.0.0.1"
 	address, err := cluster.UnusedAddress(host)
 	if err != nil {
@@ -178,7 +169,7 @@ func (s *Server) configure(options *Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	file := func(name string) string { return filepath.Join(options.Dir, name) }
+	file := func(name string) string { return filepath.Join(dir, name) }
 	config, err := json.Marshal(configuration(options, s.issuer, map[string]any{
 		"https": address, "tlsCert": file("dex.crt"), "tlsKey": file("dex.key"),
 	}))

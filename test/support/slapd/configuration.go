@@ -54,8 +54,8 @@ func (s *Server) configure(o Options) error {
 	line("pidfile %q", s.file("pid"))
 	line("threads 4")
 	line("database mdb")
-	line("suffix %q", s.Suffix)
-	line("rootdn %q", s.AdminDN)
+	line("suffix %q", Suffix)
+	line("rootdn %q", adminDN)
 	line("rootpw %q", s.AdminPassword)
 	line("directory %q", database)
 	line("maxsize 67108864")
@@ -78,13 +78,9 @@ func (s *Server) configure(o Options) error {
 func (s *Server) file(name string) string { return filepath.Join(s.directory, name) }
 
 func (s *Server) certify(o Options) error {
-	authority := o.Authority
-	if authority == nil {
-		made, err := cluster.NewAuthority("slapd")
-		if err != nil {
-			return err
-		}
-		authority = made
+	authority, err := cluster.NewAuthority("slapd")
+	if err != nil {
+		return err
 	}
 	hosts := o.Hosts
 	if len(hosts) == 0 {

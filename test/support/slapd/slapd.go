@@ -26,8 +26,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
-// Suffix is what all entries are below, if Options do not say otherwise. The
-// entry itself has to be loaded like any other.
+// Suffix is the DN that all entries are below. Its own entry has to be loaded like
+// any other.
 const Suffix = "dc=example,dc=org"
 
 const (
@@ -36,13 +36,13 @@ const (
 	// attempts is how often ports are chosen that somebody else turns out to have.
 	attempts = 5
 	address  = "127.0.0.1"
+	// adminDN may do everything. There is no such entry.
+	adminDN = "cn=admin," + Suffix
 )
 
 // Options say how a server is to be. The zero value is an empty server that lets
 // everybody search.
 type Options struct {
-	// Suffix is the DN that all entries are below; "" is the constant of that name.
-	Suffix string
 	// LDIF are the entries to begin with, parents first. The schemas are core,
 	// cosine, inetorgperson and nis, passwords may be plain, and nothing of it is
 	// checked but the schema.
@@ -55,8 +55,6 @@ type Options struct {
 	// SizeLimit is how many entries the server returns to one search that has no
 	// pages; 0 is no limit.
 	SizeLimit int
-	// Authority issues the certificate; nil is one that the server has for itself.
-	Authority *cluster.Authority
 	// Hosts are what the certificate is for. Without any it is for 127.0.0.1 and
 	// localhost.
 	Hosts []string
@@ -70,10 +68,8 @@ type Server struct {
 	Plain, TLS string
 	// CertificateAuthority verifies its certificate, in PEM.
 	CertificateAuthority string
-	// Suffix is the DN that all entries are below.
-	Suffix string
-	// AdminDN and AdminPassword may do everything. There is no such entry.
-	AdminDN, AdminPassword string
+	// AdminPassword is that of an account that may do everything.
+	AdminPassword string
 
 	t         testing.TB
 	program   string
@@ -96,11 +92,7 @@ func New(t testing.TB, o Options) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{t: t, program: program, directory: t.TempDir(), Suffix: o.Suffix, AdminPassword: rand.Text()}
-	if s.Suffix == "" {
-		s.Suffix = Suffix
-	}
-	s.AdminDN = "cn=admin," + s.Suffix
+	s := &Server{t: t, program: program, directory: t.TempDir(), AdminPassword: rand.Text()}
 	s.log = filepath.Join(s.directory, "log")
 	err = s.configure(o)
 	if err != nil {
@@ -215,17 +207,21 @@ func logged(path string) ([]byte, error) {
 // ended. A server that does not run is stopped already.
 func (s *Server) Stop() {
 	s.t.Helper()
-	err := s.stop()
+	err := s.process.Stop()
 	if err != nil {
 		s.t.Fatalf("stop slapd: %v", err)
 	}
 }
 
 // Pause suspends the server: connections are taken, by the kernel, and nothing is
-// answered until Resume.
+// answered until Resume. It returns when the server does nothing any more, which is
+// later than the signal.
 func (s *Server) Pause() {
 	s.t.Helper()
-	err := s.pause()
+	err := s.process.Signal(syscall.SIGSTOP)
+	if err == nil {
+		err = support.Poll(context.Background(), func() error { return suspended(s.process.PID()) })
+	}
 	if err != nil {
 		s.t.Fatalf("pause slapd: %v", err)
 	}
@@ -249,7 +245,7 @@ func (s *Server) Admin() *ldap.Conn {
 		s.t.Fatalf("connect to slapd: %v", err)
 	}
 	s.t.Cleanup(func() { _ = connection.Close() })
-	err = connection.Bind(s.AdminDN, s.AdminPassword)
+	err = connection.Bind(adminDN, s.AdminPassword)
 	if err != nil {
 		s.t.Fatalf("bind to slapd: %v", err)
 	}
@@ -277,44 +273,17 @@ func (s *Server) Log() string {
 	return string(append(kept, content[from:]...))
 }
 
-func (s *Server) tail() []byte {
-	const size = 8 << 10
-	content, err := logged(s.log)
-	if err != nil {
-		return []byte(err.Error())
-	}
-	if len(content) <= size {
-		return content
-	}
-	_, rest, _ := bytes.Cut(content[len(content)-size:], []byte("\n"))
-	return rest
-}
-
-// stop ends the server, if it was ever started.
-func (s *Server) stop() error {
-	if s.process == nil {
-		return nil
-	}
-	return s.process.Stop()
-}
-
-// pause suspends the server, and returns when it does nothing any more: the signal
-// alone is on its way for a moment.
-func (s *Server) pause() error {
-	err := s.process.Signal(syscall.SIGSTOP)
-	if err != nil {
-		return err
-	}
-	return support.Poll(context.Background(), func() error { return suspended(s.process.PID()) })
-}
-
-// end is for the end of the test.
+// end stops the server at the end of the test.
 func (s *Server) end() {
-	err := s.stop()
-	if err != nil {
-		s.t.Errorf("stop slapd: %v", err)
+	if s.process != nil {
+		err := s.process.Stop()
+		if err != nil {
+			s.t.Errorf("stop slapd: %v", err)
+		}
 	}
 	if s.t.Failed() {
-		s.t.Logf("slapd logged:\n%s", s.tail())
+		const most = 8 << 10
+		content, err := logged(s.log)
+		s.t.Logf("slapd logged, %v:\n%s", err, content[max(0, len(content)-most):])
 	}
 }
