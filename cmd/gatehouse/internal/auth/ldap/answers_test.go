@@ -21,14 +21,20 @@ import (
 // today is when accounts are looked at that expire.
 func today() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// ofFakes is a directory of fakes, today.
-func ofFakes(t *testing.T, fakes ...*fake) *ldap.Directory {
-	t.Helper()
-	c := within(config(), 5*time.Second)
+// fakeConfig is the configuration of a directory of fakes.
+func fakeConfig(fakes ...*fake) *v1alpha1.Directory {
+	c := config()
 	for _, f := range fakes {
 		c.Servers = append(c.Servers, f.url)
 		c.CertificateAuthority += f.authority
 	}
+	return c
+}
+
+// ofFakes is a directory of fakes, today.
+func ofFakes(t *testing.T, fakes ...*fake) *ldap.Directory {
+	t.Helper()
+	c := fakeConfig(fakes...)
 	c.UserSearch.UIDAttribute = "objectGUID"
 	return openAt(t, c, today)
 }
@@ -273,9 +279,7 @@ func TestKeys(t *testing.T) {
 				}
 				f.answerLikeAServer(m)
 			})
-			c := config()
-			c.Servers, c.CertificateAuthority = []string{f.url}, f.authority
-			account := mustFind(t, open(t, c), "jane")
+			account := mustFind(t, open(t, fakeConfig(f)), "jane")
 			if account.Key != test.want || account.DN != test.dn {
 				t.Errorf("jane is %+v, want the key %q", account, test.want)
 			}
@@ -354,8 +358,7 @@ func TestEmptyPages(t *testing.T) {
 		paging.SetCookie([]byte("more"))
 		f.result(m, goldap.LDAPResultSuccess, "", paging)
 	})
-	c := config()
-	c.Servers, c.CertificateAuthority = []string{f.url}, f.authority
+	c := fakeConfig(f)
 	c.GroupSearch.Nesting = v1alpha1.NestingRecursive
 	groups, err := open(t, c).Groups(t.Context(), &authn.Account{DN: janeDN, Member: janeDN})
 	if !isUnknown(err) || groups != nil || !strings.Contains(err.Error(), "pages without entries") {
@@ -383,9 +386,7 @@ func TestLateAnswer(t *testing.T) {
 			f.answerLikeAServer(m)
 		}
 	})
-	c := within(config(), 300*time.Millisecond)
-	c.Servers, c.CertificateAuthority = []string{f.url}, f.authority
-	d := open(t, c)
+	d := open(t, within(fakeConfig(f), 300*time.Millisecond))
 	_, err := d.Find(t.Context(), "jane")
 	if !isUnknown(err) {
 		t.Errorf("a search without an answer: %v", err)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/ldap"
 	"github.com/gatehouse-dev/gatehouse/test/support/slapd"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -98,7 +100,7 @@ func group(name string, members ...string) string {
 // config is what Gatehouse is told about servers that have the tree.
 func config(servers ...*slapd.Server) *v1alpha1.Directory {
 	made := &v1alpha1.Directory{
-		Name: "staff", BindDN: searchDN, BindPasswordFile: "password",
+		Name: "staff", BindDN: searchDN, BindPasswordFile: "password", Timeout: &metav1.Duration{Duration: time.Minute},
 		UserSearch: v1alpha1.UserSearch{
 			BaseDN: peopleDN, Filter: "(&(objectClass=inetOrgPerson)(uid={}))", UsernameAttribute: "uid",
 		},
