@@ -54,7 +54,7 @@ const middleRules = `  variables:
       message: "label ` + nameLabel + ` is missing"
 `
 
-// middlePolicy is a policy of middle size: three variables, three validations,
+// middlePolicy returns a policy of middle size: three variables, three validations,
 // two messages made by expressions. With a mark none of its expressions is that of
 // a policy with another: such policies are compiled, and not evaluated.
 func middlePolicy(name, mark string) string {
@@ -75,7 +75,7 @@ func middlePolicy(name, mark string) string {
 // rule is one validation.
 type rule struct{ name, expression string }
 
-// usualRules are ten that policy engines are usually installed for. The
+// usualRules returns ten rules that policy engines are usually installed for. The
 // containers are a list that CEL knows by the name that is given.
 func usualRules(containers string) []rule {
 	return []rule{
@@ -102,7 +102,7 @@ func ruleMessages() []string {
 	return messages
 }
 
-// ruledPolicy is the number i of policies of one rule each. The first ten have
+// ruledPolicy returns policy number i of those with one rule each. The first ten have
 // usualRules; later ones have them with an exemption of their own, so that no
 // two expressions are alike.
 func ruledPolicy(i int, match string) string {

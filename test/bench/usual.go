@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 )
 
-// usualHandler is a webhook on controller-runtime as its documentation shows it:
+// usualHandler returns a webhook on controller-runtime as its documentation shows it:
 // decode the pod, change or check it, marshal it and let PatchResponseFromRaw
 // find the difference. It adds what the benchmark's first SidecarProfile adds and
 // checks what its one policy checks. It neither logs nor counts, which a real one

@@ -94,7 +94,7 @@ func (s *stage) progress(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.stderr, "[%4.1fs] %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// environment is that of all commands. They neither read nor write anybody's own
+// environment returns the environment of all commands. They neither read nor write anybody's own
 // settings and cache, and speak English.
 func (s *stage) environment() []string {
 	return append(os.Environ(),
@@ -236,7 +236,7 @@ func (s *stage) until(ctx context.Context, what string, ask func(context.Context
 	})
 }
 
-// logs is the end of Gatehouse's log, for an error.
+// logs returns the end of Gatehouse's log, for an error.
 func (s *stage) logs() string {
 	if s.gatehouse == nil {
 		return ""

@@ -16,7 +16,7 @@ type step struct {
 	show    func(context.Context, *stage)
 }
 
-// steps are what is shown, in order. Each builds on what those before it made.
+// steps returns the steps in order. Each builds on those before it.
 func steps() []step {
 	return []step{
 		{
@@ -84,7 +84,7 @@ func wrongLogin(ctx context.Context, s *stage) {
 		fails, prints("malformed"), lacks("jane"))
 }
 
-// mistyped is the token with another first character of its secret: one that
+// mistyped returns the token with another first character of its secret: one that
 // still shows when the token is shortened.
 func mistyped(token string) string {
 	at := strings.LastIndexByte(token, '_') + 1

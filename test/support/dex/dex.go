@@ -185,7 +185,7 @@ func (s *Server) configure(dir string, options *Options) (string, error) {
 	return file("dex.json"), nil
 }
 
-// configuration is what dex reads as YAML.
+// configuration returns dex's configuration file.
 func configuration(options *Options, issuer string, web map[string]any) map[string]any {
 	ttl := options.IDTokenTTL
 	if ttl == 0 {

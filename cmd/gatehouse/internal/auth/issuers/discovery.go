@@ -18,12 +18,12 @@ type discovery struct {
 	JWKSURI string `json:"jwks_uri"`
 }
 
-// wellKnown is where the discovery document of an issuer is (section 4).
+// wellKnown returns where the discovery document of an issuer is (section 4).
 func wellKnown(issuer string) string {
 	return strings.TrimSuffix(issuer, "/") + "/.well-known/openid-configuration"
 }
 
-// parseDiscovery is where the keys of an issuer are, by its discovery document.
+// parseDiscovery returns where the keys of an issuer are, by its discovery document.
 //
 // The document must be about that issuer, to the letter (section 4.3): a host with
 // several, as with one for each tenant, must not answer for one with the keys of
@@ -56,7 +56,7 @@ func decode(text []byte, into any) error {
 	return nil
 }
 
-// parseHTTPS is a URL that may be called.
+// parseHTTPS returns a URL that may be called, or an error.
 func parseHTTPS(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {

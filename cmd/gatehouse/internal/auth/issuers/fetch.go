@@ -49,7 +49,7 @@ type fetchError struct {
 	cause  error
 }
 
-// Error is bounded, because parts of it may be in the words of the issuer.
+// Error returns a bounded text, because the issuer may have written parts of it.
 func (e *fetchError) Error() string { return truncate.Bytes(e.cause.Error(), 1000) }
 
 func (e *fetchError) Unwrap() error { return e.cause }
@@ -72,7 +72,7 @@ func unreachablef(format string, args ...any) error {
 	return &fetchError{unreachable, fmt.Errorf(format, args...)}
 }
 
-// Fetch is the keys of an issuer, asked for once, or those of its KeysJSON. The
+// Fetch returns the keys of an issuer, asked for once, or those of its KeysJSON. The
 // error is for the operator and names what was asked and what is wrong with the
 // answer. It takes ten seconds at most.
 func Fetch(ctx context.Context, configured authn.Issuer) ([]jwt.Key, error) {
@@ -152,7 +152,7 @@ func sameHost(a, b *url.URL) bool {
 	return strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
 
-// port is that of an https URL.
+// port returns that of an https URL.
 func port(u *url.URL) string {
 	if p := u.Port(); p != "" {
 		return p
@@ -191,7 +191,7 @@ func (f *fetcher) fetch(ctx context.Context) (*keySet, error) {
 	return set, nil
 }
 
-// discovery is where the discovery document is.
+// discovery returns where the discovery document is.
 func (f *fetcher) discovery() (*url.URL, error) {
 	if f.discoveryURL != "" {
 		u, err := parseHTTPS(f.discoveryURL)
@@ -212,7 +212,7 @@ func (f *fetcher) discovery() (*url.URL, error) {
 	return u, nil
 }
 
-// get is the body of an answer.
+// get returns the body of an answer.
 func (f *fetcher) get(ctx context.Context, from *url.URL) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from.String(), http.NoBody)
 	if err != nil {
@@ -238,7 +238,7 @@ func (f *fetcher) get(ctx context.Context, from *url.URL) ([]byte, error) {
 	return body, nil
 }
 
-// failure is the error for a call without a whole answer.
+// failure returns the error for a call without a whole answer.
 func failure(ctx context.Context, from *url.URL, err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // it names an address, with its query

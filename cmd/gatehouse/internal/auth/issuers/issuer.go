@@ -110,7 +110,7 @@ func newIssuer(ctx context.Context, s settings, fetch func(context.Context) (*ke
 	return i
 }
 
-// newStatic is an issuer that is never asked.
+// newStatic returns an issuer that is never asked.
 func newStatic(s settings, log *slog.Logger) *issuer {
 	i := &issuer{settings: s, log: log, cancel: func() {}, resolved: make(chan struct{})}
 	close(i.resolved)
@@ -142,7 +142,7 @@ func (i *issuer) stop() {
 	i.cancel()
 }
 
-// pauses are those after fetches that failed: soon at first, and 30 to 45 seconds
+// pauses returns the pauses after failed fetches: soon at first, and 30 to 45 seconds
 // in the end.
 func pauses() *wait.Backoff {
 	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: 30 * time.Second}
@@ -266,8 +266,8 @@ func (i *issuer) complete(f *sharedFetch) {
 	i.resolve.Do(func() { close(i.resolved) })
 }
 
-// try is a fetch that panics for nobody: what an issuer says goes through parsers
-// that are not ours, and must not end the program.
+// try fetches and recovers from panics: what an issuer answers goes through parsers
+// of others, and must not end the program.
 func (i *issuer) try(ctx context.Context) (set *keySet, err error) {
 	defer func() {
 		if p := recover(); p != nil {

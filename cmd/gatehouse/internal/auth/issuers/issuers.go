@@ -85,7 +85,7 @@ type origin struct {
 	url, discoveryURL, certificateAuthority string
 }
 
-// New is without any issuer. Close must be called in the end.
+// New returns Issuers without any issuer. Close must be called in the end.
 func New(o Options) *Issuers {
 	i := &Issuers{log: o.Log, agent: agent(o.Version), metrics: newMetrics(), connect: connect, running: map[settings]*issuer{}}
 	if o.Waiting > 0 {
@@ -95,7 +95,7 @@ func New(o Options) *Issuers {
 	return i
 }
 
-// agent is the User-Agent of a version, which may be "".
+// agent returns the User-Agent of a version, which may be "".
 func agent(version string) string { return strings.TrimSuffix("gatehouse/"+version, "/") }
 
 // Close ends all fetches and returns when they have ended. What was fetched can
@@ -164,7 +164,7 @@ func originOf(configured *authn.Issuer) origin {
 	return origin{url: from.URL, discoveryURL: from.DiscoveryURL, certificateAuthority: from.CertificateAuthority}
 }
 
-// issuer is the one with these settings, which is begun if it does not run. The
+// issuer returns the issuer with these settings, which is started if it does not run. The
 // caller holds the lock.
 func (i *Issuers) issuer(s settings) *issuer {
 	if of, runs := i.running[s]; runs {
@@ -183,7 +183,7 @@ func (i *Issuers) issuer(s settings) *issuer {
 	return of
 }
 
-// known is the latest that is known of the keys of an origin, nil if nothing is.
+// known returns the latest that is known of the keys of an origin, nil if nothing is.
 func (i *Issuers) known(from origin) *state {
 	var latest *state
 	for s, of := range i.running {
@@ -223,7 +223,7 @@ func (i *Issuers) Describe(ch chan<- *prometheus.Desc) { i.metrics.describe(ch) 
 // Collect implements prometheus.Collector.
 func (i *Issuers) Collect(ch chan<- prometheus.Metric) { i.metrics.collect(ch, i.issuers()) }
 
-// issuers are those that run, in no order.
+// issuers returns the running issuers, in no order.
 func (i *Issuers) issuers() []*issuer {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -38,7 +38,7 @@ type keySet struct {
 	ignored string
 }
 
-// find is the keys of an id, or all for "".
+// find returns the keys of an id, or all for "".
 func (s *keySet) find(id string) []jwt.Key {
 	if id == "" {
 		return s.all
@@ -54,7 +54,7 @@ func (s *keySet) equals(other *keySet) bool {
 	})
 }
 
-// ParseKeys is the keys in a JSON Web Key Set (RFC 7517) that can be used to
+// ParseKeys returns the keys in a JSON Web Key Set (RFC 7517) that can be used to
 // verify signatures: RSA with 2048 to 8192 bits, and EC with P-256, P-384 or
 // P-521, with use "sig" or none. Others are left out, as the RFC says, in the
 // order of their ids.
@@ -117,7 +117,7 @@ func parseKeys(jwks []byte) (*keySet, error) {
 	return s, nil
 }
 
-// some is a list of a bounded length.
+// some joins a list and bounds its length.
 func some(list []string) string {
 	if more := len(list) - maxReasons; more > 0 {
 		list = append(list[:maxReasons:maxReasons], fmt.Sprintf("and %d more", more))
@@ -127,7 +127,7 @@ func some(list []string) string {
 
 var errSecret = errors.New("who has read this key can sign tokens")
 
-// parseKey is one key of a set. The error says why it cannot be used, without
+// parseKey returns one key of a set. The error says why it cannot be used, without
 // quoting more than its id and type.
 func parseKey(raw []byte) (jwt.Key, error) {
 	var members map[string]json.RawMessage
@@ -174,7 +174,7 @@ func parseKey(raw []byte) (jwt.Key, error) {
 	return jwt.Key{ID: key.KeyID, Algorithm: key.Algorithm, Public: key.Key}, nil
 }
 
-// algorithms are those that a key can be used with (RFC 7518, section 3.1), or an
+// algorithms returns the algorithms that a key can be used with (RFC 7518, section 3.1), or an
 // error says why it cannot be used.
 func algorithms(key any) ([]string, error) {
 	switch key := key.(type) {

@@ -49,8 +49,8 @@ func (d *Directory) find(ctx context.Context, c *connection, name string) (*auth
 	return account, nil
 }
 
-// userAttributes are what is asked for of an entry: by name, because some are
-// shown to nobody who asks for all.
+// userAttributes returns the attributes to ask for. Each is named, because servers
+// leave some out when all are requested.
 func (d *Directory) userAttributes() []string {
 	config := d.options.Config
 	names := []string{config.UserSearch.UsernameAttribute}
@@ -135,7 +135,7 @@ func valuesOf(entry *ldap.Entry, name string) []string {
 	return values
 }
 
-// permanentIDs are the attributes by which servers name an entry for as long as it
+// permanentIDs returns the attributes by which servers name an entry for as long as it
 // exists, and no other one after it. The first that an entry has counts.
 //
 // 389 Directory Server has nsUniqueId, and may be given entryUUID (RFC 4530) later.

@@ -126,7 +126,8 @@ func (c *connection) search(ctx context.Context, r *ldap.SearchRequest) (*ldap.S
 	return result, err
 }
 
-// secondsUntilEnd is what a context has left, rounded up.
+// secondsUntilEnd returns the seconds until the context's deadline, rounded up, or 0
+// without one.
 func secondsUntilEnd(ctx context.Context) int {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -20,7 +20,7 @@ type Directories struct {
 // View is the directories of one configuration.
 type View struct{ all []*Directory }
 
-// NewDirectories is without any directory.
+// NewDirectories returns Directories without any directory.
 func NewDirectories() *Directories {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("gatehouse_ldap_"+name, help, append([]string{"directory"}, labels...), nil)

@@ -61,7 +61,7 @@ func fold(text string) string {
 	return norm.NFKC.String(strings.Map(lower, norm.NFKC.String(text)))
 }
 
-// lower is the lower case of a character whose lower case has no other upper case. A
+// lower returns the lower case of a character whose lower case has no other upper case. A
 // capital I with a dot stays what it is, because i is that of I.
 func lower(r rune) rune {
 	if small := unicode.ToLower(r); unicode.ToUpper(small) == r {

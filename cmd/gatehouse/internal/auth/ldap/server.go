@@ -54,7 +54,7 @@ func (s *server) failed(now time.Time) {
 
 func (s *server) answered() { s.until.Store(0) }
 
-// share is the time that one of several servers gets: half of what there is,
+// share returns the time that one of several servers gets: half of what there is,
 // because another one may have to do the same, and the rest of a login is still
 // to come. The last one gets all.
 func share(ctx context.Context, last bool) (context.Context, context.CancelFunc) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ClientOf is what tells callers apart: the address that the connection comes
+// ClientOf returns what identifies a caller: the address that the connection comes
 // from, of IPv6 the /64, which is what one machine has at least. A header such as
 // X-Forwarded-For is not looked at: anybody can write one. Whatever has no such
 // address is one client.
@@ -24,7 +24,7 @@ func ClientOf(remoteAddr string) netip.Prefix {
 	return prefix
 }
 
-// clientName is how a client is called: an address, or a prefix of IPv6.
+// clientName returns the name of a client: an address, or a prefix of IPv6.
 func clientName(client netip.Prefix) string {
 	switch {
 	case !client.IsValid():

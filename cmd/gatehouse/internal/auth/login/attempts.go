@@ -57,14 +57,14 @@ const (
 	strangersAtOnce = 16
 )
 
-// accountRate is how often strangers may fail at one account, and at one name.
+// accountRate returns how often strangers may fail at one account, and at one name.
 func accountRate() Rate { return Rate{Burst: 7, Every: 5 * time.Minute} }
 
-// clientRate is how often one client may fail at all accounts together, familiar
+// clientRate returns how often one client may fail at all accounts together, familiar
 // or not: an office behind one address has people who mistype.
 func clientRate() Rate { return Rate{Burst: 30, Every: 10 * time.Second} }
 
-// strangersRate is how often all clients that are familiar to no account may fail
+// strangersRate returns how often all clients that are familiar to no account may fail
 // at all accounts together.
 func strangersRate() Rate { return Rate{Burst: 100, Every: 100 * time.Millisecond} }
 
@@ -102,7 +102,7 @@ type pair struct {
 	pending int
 }
 
-// wait is how long the client has to wait. A nil pair has none.
+// wait returns how long the client has to wait. A nil pair has none.
 func (p *pair) wait(now time.Time) time.Duration {
 	switch {
 	case p == nil:
@@ -116,7 +116,7 @@ func (p *pair) wait(now time.Time) time.Duration {
 	}
 }
 
-// pause is the wait after so many failures.
+// pause returns the wait after so many failures.
 func pause(failed int) time.Duration {
 	if failed < freeFailures {
 		return 0

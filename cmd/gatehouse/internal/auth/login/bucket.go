@@ -17,7 +17,7 @@ type bucket struct {
 	full time.Time
 }
 
-// wait is how long it is until there is one to take.
+// wait returns how long it is until there is one to take.
 func (b *bucket) wait(now time.Time, r Rate) time.Duration {
 	if b.idle(now) {
 		return 0 // The zero time is too long ago to be subtracted from.

@@ -167,7 +167,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// handle is everything between the request's header and the answer.
+// handle answers a call of which the header has been read.
 func (e *endpoint) handle(ctx context.Context, c *call, client netip.Prefix) (a answer) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
@@ -200,12 +200,12 @@ func (c *call) turn(ctx context.Context, run func()) bool {
 	return true
 }
 
-// overloaded is the answer to a call that did not get its turn.
+// overloaded returns the answer to a call that did not get its turn.
 func (c *call) overloaded() answer {
 	return c.later(http.StatusServiceUnavailable, ReasonOverload, "the server has too much to do", turnTime)
 }
 
-// fail is the answer to a call that cannot be answered, and notes it.
+// fail returns the answer to a call that cannot be answered, and records it.
 func (c *call) fail(status int, reason, message string) answer {
 	c.event.Reason = reason
 	switch {
@@ -229,7 +229,7 @@ func (c *call) later(status int, reason, message string, wait time.Duration) ans
 	return a
 }
 
-// refused is the answer to a request that could not be read.
+// refused returns the answer to a request that could not be read.
 func (c *call) refused(err error) answer {
 	var f *requestError
 	if !errors.As(err, &f) {
@@ -263,7 +263,7 @@ func write(w http.ResponseWriter, a answer) {
 	_, _ = w.Write(body) // a caller that has gone away hears nothing
 }
 
-// panicDetail is what the log is told of a panic: where it was, and of the value
+// panicDetail returns what is logged about a panic: where it was, and of the value
 // only what cannot hold anything of a request.
 func panicDetail(recovered any) string {
 	text := fmt.Sprintf("%T", recovered)

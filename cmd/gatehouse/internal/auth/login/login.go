@@ -81,7 +81,7 @@ func (s *service) login(ctx context.Context, c *call) answer {
 	return answer{status: loginStatus(&d), body: f}
 }
 
-// enduring is a context with the time limit of ctx, which does not end when the
+// enduring returns a context with the time limit of ctx, which does not end when the
 // caller hangs up: the directory may have looked at the password by then, and an
 // attempt that ended without an outcome would be a guess that nobody counts. What
 // bounds the work is the turn, and the calls of an address, until the end.
@@ -106,7 +106,7 @@ func (s *service) even(begun time.Time) {
 	<-time.NewTimer(evenTime - max(0, s.Now().Sub(begun))%evenTime).C
 }
 
-// loginStatus is the status of an answer that is no token.
+// loginStatus returns the status of an answer that is no token.
 func loginStatus(d *authn.LoginDecision) int {
 	if d.Reason == authn.ReasonInput {
 		return http.StatusBadRequest

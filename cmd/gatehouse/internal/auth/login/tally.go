@@ -13,7 +13,7 @@ type tally struct {
 	pending int
 }
 
-// wait is how long it is until one more may begin. A nil tally is as good as a
+// wait returns how long it is until one more may begin. A nil tally is as good as a
 // zero one.
 func (t *tally) wait(now time.Time, r Rate, atOnce int) time.Duration {
 	switch {

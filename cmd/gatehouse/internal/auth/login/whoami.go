@@ -70,7 +70,7 @@ func answerOf(d *authn.Decision) Answer {
 	return a
 }
 
-// known is a time, or nothing.
+// known returns a time, or nothing.
 func known(at time.Time) *time.Time {
 	if at.IsZero() {
 		return nil
@@ -78,7 +78,7 @@ func known(at time.Time) *time.Time {
 	return &at
 }
 
-// bearer is the token of a request. Its error holds nothing of the header.
+// bearer returns the token of a request. Its error holds nothing of the header.
 func bearer(header http.Header) (string, error) {
 	values := header.Values("Authorization")
 	if len(values) == 1 {

@@ -160,7 +160,7 @@ func (o *OIDC) callback(
 	return r.credential, r.err
 }
 
-// page is all that the browser is shown. It loads nothing, and what the issuer
+// page writes all that the browser shows. It loads nothing, and what the issuer
 // said is text in it.
 func page(w http.ResponseWriter, status int, text string) {
 	h := w.Header()

@@ -27,7 +27,7 @@ type Cache struct {
 	Program string
 }
 
-// DefaultDir is the directory below kubectl's own cache, by the environment and
+// DefaultDir returns the directory below kubectl's own cache, by the environment and
 // the home directory.
 func DefaultDir(kubeCacheDir, home string) (string, error) {
 	switch {
@@ -109,7 +109,7 @@ func (c *Cache) entry(id Identity) entry {
 func (e entry) file() string { return e.name + ".json" }
 func (e entry) path() string { return filepath.Join(e.cache.Dir, e.file()) }
 
-// ofSource are the entries with a credential that may be used and is of a Source,
+// ofSource returns the entries with a credential that may be used and is of a Source,
 // whoever logged in there.
 func (c *Cache) ofSource(source string) ([]entry, error) {
 	root, err := c.openExisting()
@@ -201,7 +201,7 @@ func (e entry) read() (c *Credential, err error) {
 	return &got.Credential, nil
 }
 
-// Kept is the credential of an Identity, nil if there is none that may be used.
+// Kept returns the credential of an Identity, nil if there is none that may be used.
 func (c *Cache) Kept(id Identity) *Credential {
 	if _, err := os.Lstat(c.Dir); err != nil {
 		return nil // reading would make the directory

@@ -22,7 +22,7 @@ const (
 	requestTimeout = 30 * time.Second
 )
 
-// Roots are the CAs in a PEM text; nil for an empty one, which means the
+// Roots returns the CAs in a PEM text; nil for an empty one, which means the
 // system's.
 func Roots(text []byte) (*x509.CertPool, error) {
 	if len(text) == 0 {
@@ -46,7 +46,7 @@ func Roots(text []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// newClient is a client that verifies certificates with the roots, nil for the
+// newClient returns a client that verifies certificates with the roots, nil for the
 // system's, that reads bounded answers, speaks TLS alone, and repeats a secret to
 // nobody: only a GET follows a redirection.
 func newClient(roots *x509.CertPool) *http.Client {
@@ -97,8 +97,8 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// transportError is an error of a request without what only programmers want to
-// read, with a hint where there is one.
+// transportError returns the error of a request for people, with a hint where there
+// is one.
 func transportError(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		if wrapped.Timeout() {

@@ -48,7 +48,7 @@ func ParseCall(info string) (Call, error) {
 	return Call{APIVersion: credential.APIVersion, Interactive: credential.Spec.Interactive}, nil
 }
 
-// Answer is the ExecCredential for a call. It is the one place that a token goes
+// Answer returns the ExecCredential for a call. It is the one place that a token goes
 // to kubectl through.
 func (c Call) Answer(credential *Credential) ([]byte, error) {
 	expires := metav1.NewTime(credential.UsableUntil().UTC().Truncate(time.Second))

@@ -225,7 +225,7 @@ func (o *OIDC) credential(ctx context.Context, i *issuer, token *oauth2.Token, n
 	}, nil
 }
 
-// failed is an error of the libraries as it may be shown: what an issuer says in
+// failed returns an error of the libraries as it may be shown: what an issuer says in
 // an OAuth error is for people, the body of any other answer is not.
 func (o *OIDC) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -241,8 +241,8 @@ func (o *OIDC) failed(ctx context.Context, err error) error {
 	return o.refused(answer.ErrorCode, answer.ErrorDescription)
 }
 
-// refused is what an issuer says by an OAuth error. Some mean that it could not
-// tell.
+// refused returns the error for an OAuth error of the issuer. Some mean that the
+// issuer cannot decide.
 func (o *OIDC) refused(code, description string) error {
 	text := o.Issuer + " refuses: " + printable(code)
 	if description != "" {
@@ -257,5 +257,5 @@ func (o *OIDC) refused(code, description string) error {
 	return &RefusedError{Reason: printable(code), Message: text}
 }
 
-// randomText is a state or a nonce: 128 random bits.
+// randomText returns a state or a nonce: 128 random bits.
 func randomText() string { return rand.Text() }

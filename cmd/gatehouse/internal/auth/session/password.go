@@ -169,7 +169,7 @@ func send(client *http.Client, req *http.Request) (status int, header http.Heade
 	return resp.StatusCode, resp.Header, answer, nil
 }
 
-// failed is the error for an answer that is a login.Failure, or ought to be. Only
+// failed returns the error for an answer that is a login.Failure, or ought to be. Only
 // a reason that is known to be definite makes a RefusedError: a person is not
 // asked for a password because a server is down.
 func failed(server string, status int, answer []byte) error {

@@ -56,7 +56,7 @@ func (o *OIDC) Revoke(ctx context.Context, c *Credential) error {
 	return nil
 }
 
-// authStyle is how a client shows who it is to an endpoint that takes these
+// authStyle returns how a client authenticates to an endpoint that accepts these
 // methods. A public client names itself in the form. With a secret, the header is
 // what an issuer takes unless it says otherwise (OpenID Connect Core, section 9).
 // Trying both would use up a code.

@@ -57,7 +57,7 @@ type Credential struct {
 	Source string `json:"source"`
 }
 
-// UsableUntil is the moment from which the token is renewed: somewhat before its
+// UsableUntil returns the time from which the token is renewed: somewhat before its
 // end, so that a request that is under way arrives in time and clocks may differ
 // a little, but never more than a tenth of its life.
 func (c *Credential) UsableUntil() time.Time {
@@ -167,7 +167,7 @@ func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error
 	return c, true, nil
 }
 
-// cached is the credential in the cache: mine if it fits, else somebody else's,
+// cached returns the credential in the cache: mine if it fits, else somebody else's,
 // which is neither used nor renewed.
 func (s *Session) cached(e entry) (mine, others *Credential, err error) {
 	c, err := e.read()
@@ -227,7 +227,7 @@ func checkToken(token string, expires, now time.Time) error {
 	return nil
 }
 
-// printable is a text from elsewhere as it may be shown on a terminal.
+// printable returns a text from elsewhere as it may be shown on a terminal.
 func printable(text string) string {
 	const most = 300
 	text = strict.Cut(text, most)

@@ -38,7 +38,7 @@ type Cluster struct {
 
 var _ Store = (*Cluster)(nil) // a Cluster is a Store
 
-// NewCluster is the Store of the cluster of a client.
+// NewCluster returns the Store of the cluster of a client.
 func NewCluster(client dynamic.Interface) *Cluster {
 	return &Cluster{
 		tokens:      client.Resource(v1alpha1.GroupVersion.WithResource(tokenResource)),
@@ -147,7 +147,7 @@ func refusal(token authn.Token) string {
 	return ""
 }
 
-// statusOf is the status of a token. One that is not ours to read counts as none.
+// statusOf returns the status of a token. One that is not ours to read counts as none.
 func statusOf(u *unstructured.Unstructured) v1alpha1.AccessTokenStatus {
 	var status v1alpha1.AccessTokenStatus
 	content, ok := u.Object["status"].(map[string]any)
@@ -215,7 +215,7 @@ func dryRuns(dryRun bool) []string {
 	return nil
 }
 
-// object is the name of an object for people.
+// object returns the name of an object for people.
 func object(kind, name string) string { return fmt.Sprintf("%s/%s", kind, name) }
 
 // errUncertain is an answer that did not come: what was asked for may be done.

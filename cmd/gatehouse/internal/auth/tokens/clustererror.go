@@ -19,7 +19,7 @@ import (
 // maxQuoted bounds, in characters, what others have written and an error repeats.
 const maxQuoted = 2000
 
-// explain is an error of the API server for people, of what was asked about an
+// explain returns an error of the API server for people, of what was asked about an
 // object, or about all of a kind if it has no name.
 func explain(err error, verb, resource, name string) error {
 	class := apierr.Classify(err)
@@ -60,7 +60,7 @@ type refusedError struct{ findings diagnostic.List }
 func (e *refusedError) Error() string   { return e.findings.Error() }
 func (e *refusedError) Unwrap() []error { return []error{ErrRefused, e.findings} }
 
-// findings are what a refusal says, each cause by itself if it has some.
+// findings returns a diagnostic for each cause of a refusal.
 func findings(err error, object string) diagnostic.List {
 	one := diagnostic.Diagnostic{Severity: diagnostic.Error, Source: config.ClusterSource, Object: object}
 	status, ok := errors.AsType[*apierrors.StatusError](err)
@@ -76,7 +76,7 @@ func findings(err error, object string) diagnostic.List {
 	return list
 }
 
-// singleLineError is what the API server said, on one line, without the text of a token.
+// singleLineError returns the API server's message on one line, with tokens redacted.
 func singleLineError(err error) string { return singleLine(err.Error()) }
 
 func singleLine(text string) string {
@@ -90,7 +90,7 @@ func singleLine(text string) string {
 	return diagnostic.Diagnostic{Message: text}.Redacted().Message
 }
 
-// kindOf is the kind of a resource.
+// kindOf returns the kind of a resource.
 func kindOf(resource string) string {
 	if resource == tokenResource {
 		return kind

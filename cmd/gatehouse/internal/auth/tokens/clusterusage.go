@@ -71,7 +71,7 @@ type clusterUse struct {
 	waits    atomic.Bool
 }
 
-// NewClusterUsage is a ClusterUsage with a client of its own, so that it never
+// NewClusterUsage returns a ClusterUsage with a client of its own, so that it never
 // keeps anything else waiting. It asks nothing yet: an error is about the
 // configuration.
 func NewClusterUsage(access *rest.Config, log *slog.Logger) (*ClusterUsage, error) {
@@ -183,7 +183,7 @@ func (u *ClusterUsage) write(ctx context.Context, id string, use *clusterUse) {
 	}
 }
 
-// last is when the token was last used by what its status says. What the API server
+// last returns when the token was last used by what its status says. What the API server
 // has in memory is recent enough.
 func (u *ClusterUsage) last(ctx context.Context, id string, uid types.UID) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, usageTimeout)

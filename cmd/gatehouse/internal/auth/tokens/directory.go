@@ -28,7 +28,7 @@ type Directory struct {
 
 var _ Store = Directory{} // a Directory is a Store
 
-// TokenFile is where Create writes the token of an id.
+// TokenFile returns where Create writes the token of an id.
 func (d Directory) TokenFile(id string) string {
 	return filepath.Join(d.Dir, "token-"+id+".yaml")
 }

@@ -54,7 +54,7 @@ func isMarker(singleLine []byte, marker string) bool {
 	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
 }
 
-// tokenID is the id of the token that the part is, and empty if it is none.
+// tokenID returns the id of the token that the part is, and empty if it is none.
 func (p part) tokenID(text []byte) string {
 	own := text[p.start:p.end]
 	if !bytes.Contains(own, []byte(kind)) {
@@ -73,8 +73,7 @@ func (p part) tokenID(text []byte) string {
 	return document.Metadata.Name
 }
 
-// valuesOf is what the documents of a YAML text say, those without content left
-// out.
+// valuesOf returns the values of the documents of a YAML text, without empty ones.
 func valuesOf(text []byte) ([]any, bool) {
 	var all []any
 	decoder := yaml.NewDecoder(bytes.NewReader(text))

@@ -133,7 +133,7 @@ func (d Directory) direct(file string) error {
 	return nil
 }
 
-// notRemovable is an ErrNotRemovable.
+// notRemovable returns an ErrNotRemovable with a reason.
 func notRemovable(file, why string) error {
 	return fmt.Errorf("it %w from %s: %s (hint: edit or remove it there)", ErrNotRemovable, file, why)
 }
@@ -183,7 +183,7 @@ func (e *edit) unchanged() error {
 	return nil
 }
 
-// without is the text of a YAML file without the tokens of some ids. False means
+// without returns the text of a YAML file without the tokens of some ids. False means
 // that it cannot be had without changing what the rest says.
 func without(text []byte, documents []config.Document, drop func(id string) bool) ([]byte, bool) {
 	values, ok := valuesOf(text)
@@ -209,7 +209,7 @@ func without(text []byte, documents []config.Document, drop func(id string) bool
 	return rest, ok && reflect.DeepEqual(got, want)
 }
 
-// tokenID is the id of the token that a document is, and empty if it is none.
+// tokenID returns the id of the token that a document is, and empty if it is none.
 func tokenID(value any) string {
 	object, _ := value.(map[string]any)
 	if object["kind"] != kind || object["apiVersion"] != v1alpha1.GroupVersion.String() {

@@ -84,7 +84,7 @@ type Listing struct {
 	Pending map[string]string
 }
 
-// RevokedBy is the revocation that ends the token, if there is one.
+// RevokedBy returns the revocation that ends the token, if there is one.
 func (l *Listing) RevokedBy(token *v1alpha1.AccessToken) (authn.Revocation, bool) {
 	for _, r := range l.Revocations {
 		issued := token.CreationTimestamp.Time

@@ -139,7 +139,7 @@ func (c *capture) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errCaptured
 }
 
-// tokenOf is the token that kubectl would send: the context's own, that of its
+// tokenOf returns the token that kubectl would send: the context's own, that of its
 // file, or that of its credential plugin, which is told that nobody can be asked.
 // It is empty if the context proves who one is otherwise.
 func tokenOf(ctx context.Context, api *rest.Config) (string, error) {

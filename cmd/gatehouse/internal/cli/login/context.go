@@ -75,8 +75,8 @@ func loginsOf(f *cli.ContextFlags) []*loginFlags {
 	return all
 }
 
-// execLogin is the way to log in that the exec section of a kubeconfig says, as
-// gatehouse kubeconfig wrote it; nil if it runs another program.
+// execLogin returns the login flags in the exec section of a kubeconfig, as gatehouse
+// kubeconfig wrote it, or nil if it runs another program.
 func execLogin(exec *clientcmdapi.ExecConfig) (*loginFlags, error) {
 	if !isGatehouseLogin(exec) {
 		return nil, nil

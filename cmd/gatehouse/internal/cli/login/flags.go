@@ -142,7 +142,7 @@ type typed struct {
 	is   bool
 }
 
-// typedFlags are the flags that were given, as the beginning of a sentence about
+// typedFlags returns the flags that were given, as the beginning of a sentence about
 // them; empty if there are none.
 func typedFlags(flags []typed) string {
 	var names []string
@@ -161,7 +161,7 @@ func typedFlags(flags []typed) string {
 	}
 }
 
-// cache is where logins are kept.
+// cache returns the cache of logins.
 func (f *loginFlags) cache(getenv func(string) string) (*session.Cache, error) {
 	cache := &session.Cache{Dir: f.cacheDir, Program: cli.DisplayName(os.Args[0])}
 	if f.cacheDir != "" {
@@ -172,7 +172,7 @@ func (f *loginFlags) cache(getenv func(string) string) (*session.Cache, error) {
 	return cache, err
 }
 
-// method is the way to log in that checked flags say.
+// method returns the way to log in that checked flags describe.
 func (f *loginFlags) method(s cli.Streams, now func() time.Time) (session.Method, error) {
 	if f.issuer == "" {
 		text, err := f.serverCAText()
@@ -223,7 +223,7 @@ func openBrowser(remarks io.Writer, url string) error {
 	return browser.OpenURL(url)
 }
 
-// serverCAText is the PEM text of the CAs of Gatehouse, empty for the system's.
+// serverCAText returns the PEM text of the CAs of Gatehouse, empty for the system's.
 func (f *loginFlags) serverCAText() ([]byte, error) {
 	return caText("--server-ca", f.serverCA, f.serverCAData)
 }
@@ -262,7 +262,7 @@ func readBounded(flag, path string) (data []byte, err error) {
 	return data, nil
 }
 
-// args are the flags that say the same, for a kubeconfig that is used on another
+// args returns the equivalent flags, for a kubeconfig that is used on another
 // machine: CAs are in them. The path of a client's secret is made absolute.
 func (f *loginFlags) args() ([]string, error) {
 	var args []string
@@ -325,7 +325,7 @@ func (f *loginFlags) args() ([]string, error) {
 	return args, nil
 }
 
-// commandLine is how a person says the flags that were given, for a hint.
+// commandLine returns the command line with the flags that were given, for a hint.
 func commandLine(program string, flags *pflag.FlagSet) string {
 	line := []string{program, "login"}
 	flags.Visit(func(flag *pflag.Flag) {

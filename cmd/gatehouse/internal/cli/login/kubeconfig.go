@@ -81,7 +81,7 @@ Exit codes: 0 written, 1 refused, 2 bad usage, or a file cannot be read or writt
 	return cmd
 }
 
-// defaultExecCommand is the program as people call it.
+// defaultExecCommand returns the program as people call it.
 func defaultExecCommand(displayName string) string {
 	command, _, _ := strings.Cut(displayName, " ")
 	return command
@@ -126,7 +126,7 @@ func parseAPIServer(text string) (string, error) {
 // maxShownAddress bounds what is repeated of an address that is none.
 const maxShownAddress = 200
 
-// make is the kubeconfig by itself. It reports everything that is wrong with the
+// make returns a kubeconfig with nothing else in it. It reports everything that is wrong with the
 // flags at once.
 func (f *kubeconfigFlags) make() (*clientcmdapi.Config, error) {
 	var problems []error
@@ -218,7 +218,8 @@ func (f *kubeconfigFlags) mergeInto(s cli.Streams, made *clientcmdapi.Config) er
 	return err
 }
 
-// conflict is an error if there are entries of the name that are somebody else's.
+// conflict returns an error if there are entries of this name that gatehouse kubeconfig
+// did not write.
 func (f *kubeconfigFlags) conflict(config *clientcmdapi.Config) error {
 	if user := config.AuthInfos[f.name]; user != nil && isGatehouseLogin(user.Exec) {
 		return nil

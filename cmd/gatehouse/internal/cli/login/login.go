@@ -131,7 +131,7 @@ func (f *loginCommand) forPlugin(ctx context.Context, s cli.Streams, info string
 	return err
 }
 
-// contextHint is what somebody runs whom kubectl cannot ask. CAs make the flags of a
+// contextHint returns the command to run where kubectl cannot ask. CAs make the flags of a
 // kubeconfig longer than anybody would type: then it is the context with these flags,
 // if it is in a kubeconfig that can be found from here.
 func (f *loginCommand) contextHint() string {
@@ -225,8 +225,8 @@ func ended(answer *login.Answer) bool {
 	return answer.Outcome == string(authn.No)
 }
 
-// judged is what Gatehouse makes of a credential; nil if it does not tell, which is
-// a remark.
+// judged returns Gatehouse's answer about a credential, or nil without one, which is
+// printed as a remark.
 func (f *loginCommand) judged(ctx context.Context, s cli.Streams, c *session.Credential) *login.Answer {
 	text, err := f.serverCAText()
 	if err != nil {
@@ -293,7 +293,7 @@ func (f *loginCommand) fromContext() error {
 	return nil
 }
 
-// session is how checked flags get a credential.
+// session returns the session that checked flags describe.
 func (f *loginFlags) session(s cli.Streams, now func() time.Time, getenv func(string) string, interactive bool) (*session.Session, error) {
 	cache, err := f.cache(getenv)
 	if err != nil {
@@ -309,7 +309,7 @@ func (f *loginFlags) session(s cli.Streams, now func() time.Time, getenv func(st
 	}, nil
 }
 
-// loginError is an error of a session with its exit code. Hint is what a person runs
+// loginError returns an error of a session with its exit code. Hint is what a person runs
 // to be asked; it is called only if that is needed.
 func loginError(err error, hint func() string) error {
 	if err == nil {

@@ -77,7 +77,7 @@ Exit codes: 0 nothing is left, 2 something could not be removed.`,
 	return cmd
 }
 
-// whichLogin is the first flag that was given and tells a login, or part of one;
+// whichLogin returns the first flag that was given and identifies a login, or part of one;
 // empty if there is none.
 func whichLogin(flags *pflag.FlagSet) (name string) {
 	others := map[string]bool{"cache-dir": true, "context": true, "kubeconfig": true, "output": true}
@@ -202,7 +202,7 @@ func forget(ctx context.Context, s cli.Streams, cache *session.Cache, known []*l
 	return removed, err
 }
 
-// forgettable is the way to log in that checked flags say, as far as logging out
+// forgettable returns the way to log in that checked flags describe, as far as logging out
 // needs it. Incomplete says why nothing can be asked by it: the identity is enough
 // to remove a login, and files of CAs and secrets need not be there.
 func (f *loginFlags) forgettable(s cli.Streams) (method session.Method, incomplete, err error) {

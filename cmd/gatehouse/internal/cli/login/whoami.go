@@ -206,7 +206,7 @@ type gatehouseAddress struct {
 	ca  []byte
 }
 
-// gatehouse is the Gatehouse that flags name.
+// gatehouse returns the address of Gatehouse from the flags.
 func (f *whoamiFlags) gatehouse() (gatehouseAddress, error) {
 	if f.server == "" {
 		if f.serverCA != "" {
@@ -244,7 +244,7 @@ func compareAudiences(a *login.Answer, asked []string) {
 	}
 }
 
-// contextToken is the token that kubectl would send, empty if the context has
+// contextToken returns the token that kubectl would send, empty if the context has
 // none. Nobody is asked to log in.
 func (f *whoamiFlags) contextToken(ctx context.Context, s cli.Streams, own *loginFlags, api *rest.Config) (string, error) {
 	if own == nil {
@@ -272,7 +272,7 @@ type notRenewedError struct{ text string }
 
 func (e *notRenewedError) Error() string { return e.text }
 
-// loginHint is what a person runs to log in for the context.
+// loginHint returns the command that logs in for the context.
 func (f *whoamiFlags) loginHint() string {
 	hint := cli.DisplayName(os.Args[0]) + " login"
 	if f.Context != "" {
@@ -333,7 +333,7 @@ func readTokenFile(path string) (data []byte, err error) {
 	return data, nil
 }
 
-// outcome is the API server's answer if it gave one, and else Gatehouse's.
+// outcome returns the API server's answer if it gave one, and else Gatehouse's.
 func (r *whoamiReport) outcome() authn.Outcome {
 	// What the API server says is about its own audiences.
 	others := r.audiences > 0 && (r.APIServer == nil || r.APIServer.Outcome != authn.No)
@@ -400,7 +400,7 @@ func (r *whoamiReport) print(out io.Writer, now time.Time) error {
 	return err
 }
 
-// verdictText is what Gatehouse made of the token, on one line.
+// verdictText returns Gatehouse's answer about the token on one line.
 func verdictText(a *login.Answer) string {
 	switch authn.Outcome(a.Outcome) {
 	case authn.Yes:

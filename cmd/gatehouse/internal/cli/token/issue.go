@@ -178,7 +178,7 @@ type issueProblem struct {
 	err   error
 }
 
-// place is where the flag stands among those of the command.
+// place returns the position of the flag among those of the command.
 func (p issueProblem) place() int {
 	fields := []string{"metadata.name", "spec.user.username", "spec.user.uid", "spec.user.groups", "spec.user.extra", "spec.audiences", "spec.expiresAt"}
 	if i := slices.IndexFunc(fields, func(field string) bool { return strings.HasPrefix(p.field, field) }); i >= 0 {
@@ -187,7 +187,7 @@ func (p issueProblem) place() int {
 	return len(fields)
 }
 
-// misused is what is wrong with the flags, whatever the token is for.
+// misused returns the problems of the flags that do not depend on the place of the token.
 func (f *tokenFlags) misused() []issueProblem {
 	var problems []issueProblem
 	if _, err := parseExtra(f.extra); err != nil {
@@ -274,7 +274,7 @@ func (f *tokenFlags) check(ctx context.Context, store tokens.Directory, issued *
 	return f.judge(known, issued)
 }
 
-// known is what is in --config, where no document must have the new one's name.
+// known lists --config, in which no file must have the new document's name.
 func (f *tokenFlags) known(ctx context.Context, store tokens.Directory, id string) (tokens.Listing, error) {
 	if f.config == "" {
 		return tokens.Listing{}, nil
@@ -298,7 +298,7 @@ func (f *tokenFlags) judge(known tokens.Listing, issued *issuedToken) (sound boo
 	return sound, err
 }
 
-// findings are the errors of the document, compiled beside what is known. Sound tells
+// findings returns the errors of the document, compiled beside what is known. Sound tells
 // that nothing else has any.
 func (f *tokenFlags) findings(known tokens.Listing, issued *issuedToken) (own diagnostic.List, sound bool, err error) {
 	// The last of the tokens, so that what two have in common is its fault.
@@ -386,7 +386,7 @@ func parseExtra(flags []string) (map[string]authenticationv1.ExtraValue, error) 
 	return extra, errors.Join(problems...)
 }
 
-// randomID is an id of 12 characters: 60 bits, so that nobody meets another's.
+// randomID returns an id of 12 characters: 60 bits, so that nobody meets another's.
 func randomID(random io.Reader) (string, error) {
 	var data [8]byte
 	if _, err := io.ReadFull(random, data[:]); err != nil {

@@ -123,7 +123,7 @@ type documentPlace struct {
 	Document string `json:"document,omitempty"`
 }
 
-// placeIn is the place that findings have this source for.
+// placeIn returns the place of a document by its source.
 func (f *tokenListFlags) placeIn(source string) documentPlace {
 	if f.Given() {
 		return documentPlace{}
@@ -281,7 +281,7 @@ func printTokens(out io.Writer, rows []listedToken, wide, lastUsed bool) error {
 	return table.Flush()
 }
 
-// joined is a list in a cell of a table: all of it, or what fits.
+// joined returns a list for a cell of a table: all of it, or what fits.
 func joined(list []string, all bool) string {
 	const most = 3
 	more := ""
@@ -307,7 +307,7 @@ func listingError(dir string, listing *tokens.Listing, now time.Time) error {
 		thereAre(n), dir, cli.DisplayName(os.Args[0]), dir, first)
 }
 
-// listingErrors are how many errors there are, and the first.
+// listingErrors returns the number of errors, and the first of them.
 func listingErrors(listing *tokens.Listing, now time.Time) (n int, first diagnostic.Diagnostic, err error) {
 	spec := listing.Spec
 	spec.Now = func() time.Time { return now }

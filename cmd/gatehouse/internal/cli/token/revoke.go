@@ -274,7 +274,7 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 	return removed, listing, errors.Join(problems...)
 }
 
-// notThere is the error for an id of which no document can be read. It is a plain
+// notThere returns the error for an id of which no document can be read. It is a plain
 // no if there is nothing that cannot be read: servers may have the token from
 // before.
 func (f *tokenRevokeFlags) notThere(id string, listing *tokens.Listing) error {
@@ -363,7 +363,7 @@ func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s cli.Streams, store 
 		verb, f.placeText(place), strict.Printable(f.user), before.Format(time.RFC3339))
 }
 
-// placeText is the place of a document in a sentence.
+// placeText returns the place of a document in a sentence.
 func (f *tokenRevokeFlags) placeText(place string) string {
 	if f.Given() {
 		return f.where()

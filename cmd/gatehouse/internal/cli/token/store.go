@@ -40,7 +40,7 @@ func (f *tokenPlace) one() error {
 	}
 }
 
-// open is the Store that the flags name. The state directory is for the times of use
+// open returns the Store that the flags name. The state directory is for the times of use
 // in a directory.
 func (f *tokenPlace) open(stateDir string, s cli.Streams) (tokens.Store, error) {
 	if !f.Given() {
@@ -49,7 +49,7 @@ func (f *tokenPlace) open(stateDir string, s cli.Streams) (tokens.Store, error) 
 	return f.cluster(s)
 }
 
-// cluster is the cluster that the flags name. What the API server remarks goes to
+// cluster returns the cluster that the flags name. What the API server remarks goes to
 // standard error.
 func (f *tokenPlace) cluster(s cli.Streams) (*tokens.Cluster, error) {
 	access, err := f.Connect("--config DIR for a directory of documents")
@@ -81,8 +81,7 @@ func (f *tokenPlace) flags() string {
 	return " --config " + f.config
 }
 
-// file is a place as programs are told of it: nothing for an object, whose name they
-// have.
+// file returns the place for JSON output: a file, or "" for an object.
 func (f *tokenPlace) file(place string) string {
 	if f.Given() {
 		return ""
@@ -90,7 +89,7 @@ func (f *tokenPlace) file(place string) string {
 	return place
 }
 
-// givenPlace is what the flags say of a command of which more is to be completed.
+// givenPlace returns the place in the flags of a command line that is being completed.
 func givenPlace(cmd *cobra.Command) tokenPlace {
 	value := func(name string) string { return cmd.Flag(name).Value.String() }
 	return tokenPlace{
