@@ -149,19 +149,20 @@ func mostlyOtherPolicies(count int) []string {
 // tenRulesDocument returns usualRules as one policy, with a variable, and with
 // message expressions for the rules about containers.
 func tenRulesDocument() string {
-	rest := `  variables:
+	var rest strings.Builder
+	rest.WriteString(`  variables:
     - name: containers
       expression: "object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])"
   validations:
-`
+`)
 	for _, r := range usualRules("variables.containers") {
 		message := "message: the pod breaks rule " + r.name
 		if strings.HasPrefix(r.expression, "variables.") {
 			message = `messageExpression: "'rule ` + r.name + ` is broken by one of ' + variables.containers.map(c, c.name).join(', ')"`
 		}
-		rest += fmt.Sprintf("    - expression: \"%s\"\n      %s\n", r.expression, message)
+		fmt.Fprintf(&rest, "    - expression: \"%s\"\n      %s\n", r.expression, message)
 	}
-	return upstreamPolicy("ten-rules", podRules, rest)
+	return upstreamPolicy("ten-rules", podRules, rest.String())
 }
 
 // podSecurityDocument is the Pod Security Standard restricted as a policy.
