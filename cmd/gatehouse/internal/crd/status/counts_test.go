@@ -16,6 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
@@ -166,7 +167,7 @@ func (p *pods) now(injected int32) {
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
-		policy, idle, profile := w.make("AdmissionPolicy", "p"), w.make("AdmissionPolicy", "idle"), w.make("SidecarProfile", "mesh")
+		policy, idle, profile := w.create("AdmissionPolicy", "p"), w.create("AdmissionPolicy", "idle"), w.create("SidecarProfile", "mesh")
 		counter := &pods{changed: make(chan struct{}, 1)}
 		var asked atomic.Int64
 		counted := func(c *Config) {
@@ -183,11 +184,11 @@ func TestCounts(t *testing.T) {
 		b := w.start(t, "b", counted)
 		b.Use(report("1", policy, idle, profile))
 		time.Sleep(2 * time.Minute)
-		got := w.get(t, policy).Requests
+		got := w.status(t, policy).Requests
 		if got == nil || got.Evaluations != 20 || got.Refusals != 4 || !got.Since.Time.Equal(began) {
 			t.Errorf("requests are %+v, want 20 and 4 since %s", got, began)
 		}
-		if w.get(t, idle).Requests != nil || w.get(t, profile).Pods != nil {
+		if w.status(t, idle).Requests != nil || w.status(t, profile).Pods != nil {
 			t.Error("there are counts of what was not counted")
 		}
 		if counter.running.Load() != 1 {
@@ -196,7 +197,7 @@ func TestCounts(t *testing.T) {
 		counter.now(3)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		first := w.get(t, profile).Pods
+		first := w.status(t, profile).Pods
 		if first == nil || first.Injected != 3 || first.Matched != 5 {
 			t.Fatalf("pods are %+v", first)
 		}
@@ -208,12 +209,12 @@ func TestCounts(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		for _, resource := range []string{"sidecarprofiles/status", "admissionpolicies/status"} {
-			if n := len(w.asks(start, func(a asking) bool { return isStatusWrite(a) && a.resource == resource })); n < 8 || n > 11 {
+			if n := len(w.requests(start, func(a *fakeapi.Request) bool { return isStatusWrite(a) && a.Resource == resource })); n < 8 || n > 11 {
 				t.Errorf("%d writes of %s in ten minutes", n, resource)
 			}
 		}
 		time.Sleep(3 * time.Minute)
-		if got := w.get(t, policy).Requests; got.Evaluations != 2*610 {
+		if got := w.status(t, policy).Requests; got.Evaluations != 2*610 {
 			t.Errorf("%d evaluations, want %d", got.Evaluations, 2*610)
 		}
 		// Conditions keep counts, and counts conditions.
@@ -227,7 +228,7 @@ func TestCounts(t *testing.T) {
 		// Those of a replica that left do not count any more.
 		a.stop()
 		time.Sleep(3 * time.Minute)
-		got = w.get(t, policy).Requests
+		got = w.status(t, policy).Requests
 		if got.Evaluations != 610 || !got.Since.After(began) {
 			t.Errorf("requests are %+v, want those of one replica", got)
 		}
@@ -245,20 +246,18 @@ func TestCounts(t *testing.T) {
 func TestHostileReports(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
-		policy := w.make("AdmissionPolicy", "p")
+		policy := w.create("AdmissionPolicy", "p")
 		for i, annotations := range []map[string]any{
 			nil,
 			{digestAnnotation: strings.Repeat("x", 10_000), startedAnnotation: "yesterday", countsAnnotation: "no"},
 			{digestAnnotation: "1", startedAnnotation: "9999-12-31T23:59:59Z", countsAnnotation: `{"p":[9007199254740992,9007199254740992]}`},
 			{digestAnnotation: "1", startedAnnotation: "0001-01-01T00:00:00Z", countsAnnotation: `{"p":[9007199254740992,1]}`},
 		} {
-			w.set(func() {
-				w.put(fmt.Sprintf("leases/gatehouse-system/l%d", i), "leases", map[string]any{
-					"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-					"metadata": map[string]any{
-						"name": fmt.Sprintf("l%d", i), "namespace": "gatehouse-system", "labels": map[string]any{reportLabel: "gatehouse"}, "annotations": annotations,
-					},
-				}, "ADDED")
+			w.Put(map[string]any{
+				"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+				"metadata": map[string]any{
+					"name": fmt.Sprintf("l%d", i), "namespace": "gatehouse-system", "labels": map[string]any{reportLabel: "gatehouse"}, "annotations": annotations,
+				},
 			})
 		}
 		a := w.start(t, "a")
@@ -270,11 +269,11 @@ func TestHostileReports(t *testing.T) {
 		}
 		time.Sleep(90 * time.Second)
 		w.wantStatus(t, policy, "observed 1, "+healthy)
-		if got := w.get(t, policy).Requests; got == nil || got.Evaluations != mostCount || got.Since.Year() != 1 {
+		if got := w.status(t, policy).Requests; got == nil || got.Evaluations != mostCount || got.Since.Year() != 1 {
 			t.Errorf("requests are %+v", got)
 		}
 		time.Sleep(20 * time.Minute)
-		if n := len(w.reports()); n != 1 {
+		if n := w.reports(); n != 1 {
 			t.Errorf("%d reports are kept", n)
 		}
 		a.stop()

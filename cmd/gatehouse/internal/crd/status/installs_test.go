@@ -14,7 +14,7 @@ func inNamespace(name string) func(*Config) { return func(c *Config) { c.Namespa
 func TestTwoInstalls(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
-		o := w.make("AdmissionPolicy", "p")
+		o := w.create("AdmissionPolicy", "p")
 		one, isOther := w.start(t, "a", inNamespace("one")), w.start(t, "b", inNamespace("other"))
 		one.Use(report("1", o))
 		elected()
@@ -31,14 +31,14 @@ func TestTwoInstalls(t *testing.T) {
 		began := time.Now()
 		time.Sleep(4 * time.Hour)
 		synctest.Wait()
-		writes := w.asks(began, isStatusWrite)
+		writes := w.requests(began, isStatusWrite)
 		if len(writes) > 30 {
 			t.Errorf("%d writes in four hours", len(writes))
 		}
-		stable := w.get(t, o)
+		stable := w.status(t, o)
 		time.Sleep(4 * time.Hour)
 		synctest.Wait()
-		if now := w.get(t, o); says(now) != says(stable) {
+		if now := w.status(t, o); says(now) != says(stable) {
 			t.Errorf("the status goes from %q to %q, and nobody changed anything", says(stable), says(now))
 		}
 		for _, p := range []*process{one, isOther} {
@@ -56,7 +56,7 @@ func TestTwoInstalls(t *testing.T) {
 func TestFormerInstall(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
-		o := w.make("AdmissionPolicy", "p")
+		o := w.create("AdmissionPolicy", "p")
 		former := w.start(t, "a", inNamespace("former"))
 		former.Use(report("1", o))
 		elected()

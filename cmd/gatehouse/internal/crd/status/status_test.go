@@ -7,18 +7,19 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-func isStatusWrite(a asking) bool {
-	return a.verb == "patch" && strings.HasSuffix(a.resource, "/status")
+func isStatusWrite(a *fakeapi.Request) bool {
+	return a.Verb == "patch" && strings.HasSuffix(a.Resource, "/status")
 }
 
 // TestConverges follows a policy from its creation through an error to its repair.
 func TestConverges(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
-		policy := w.make("AdmissionPolicy", "registries")
+		policy := w.create("AdmissionPolicy", "registries")
 		a, b := w.start(t, "a"), w.start(t, "b")
 		a.Use(report("1", policy))
 		b.Use(report("1", policy))
@@ -46,7 +47,7 @@ func TestConverges(t *testing.T) {
 			"Warning Invalid AdmissionPolicy registries: spec: \"x\" is not a name\nspec: another one",
 			"Warning PreviousVersionInUse AdmissionPolicy registries: The last version without errors is used, in place of the object as it is now.",
 		})
-		if n := len(w.asks(began, isStatusWrite)); n != 1 {
+		if n := len(w.requests(began, isStatusWrite)); n != 1 {
 			t.Errorf("%d writes for one change", n)
 		}
 
@@ -68,14 +69,14 @@ func TestConverges(t *testing.T) {
 		if was, is := times(third), times(w.wantStatus(t, policy, "observed 4, "+healthy)); fmt.Sprint(is) != fmt.Sprint(was) {
 			t.Errorf("an edit that changes no status has the times %v, before %v", is, was)
 		}
-		if n := len(w.asks(began, isStatusWrite)); n != 1 {
+		if n := len(w.requests(began, isStatusWrite)); n != 1 {
 			t.Errorf("%d writes for one change, want that replicas differ for a moment not to be one", n)
 		}
 		wantLines(t, "Events of an edit", w.events.taken(), nil)
 		a.stop()
 		b.stop()
-		if left := w.reports(); len(left) != 0 {
-			t.Errorf("the reports %q are left", left)
+		if left := w.reports(); left != 0 {
+			t.Errorf("%d reports are left", left)
 		}
 	})
 }
@@ -141,7 +142,7 @@ func TestConditions(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(t *testing.T, w *world) {
-				o := w.make("SidecarProfile", "p")
+				o := w.create("SidecarProfile", "p")
 				tc.outcome.Object = o
 				a := w.start(t, "a")
 				a.Use(Report{Digest: "1", Outcomes: []Outcome{tc.outcome}, Outdated: tc.outdated})
@@ -171,7 +172,7 @@ func TestConditions(t *testing.T) {
 func TestLeaderChanges(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
-		fine, bad := w.make("AdmissionPolicy", "fine"), w.make("AdmissionPolicy", "bad")
+		fine, bad := w.create("AdmissionPolicy", "fine"), w.create("AdmissionPolicy", "bad")
 		r := report("1", fine)
 		r.Outcomes = append(r.Outcomes, invalid(bad, Unused, "bad"))
 		r.Outcomes[0].NotSent = []string{"unsent"}
@@ -205,7 +206,7 @@ func TestLeaderChanges(t *testing.T) {
 		if !second.leads(t) {
 			t.Fatal("nobody leads long after the leader was killed")
 		}
-		if list := w.asks(began, isStatusWrite); len(list) != 0 {
+		if list := w.requests(began, isStatusWrite); len(list) != 0 {
 			t.Errorf("new leaders wrote what was written: %+v", list)
 		}
 		wantLines(t, "Events of new leaders", w.events.taken(), nil)
@@ -221,11 +222,11 @@ func TestLeaderChanges(t *testing.T) {
 		}
 		time.Sleep(90 * time.Second)
 		w.wantStatus(t, fine, "observed 2, "+healthy)
-		if n := len(w.reports()); n != 2 {
+		if n := w.reports(); n != 2 {
 			t.Errorf("%d reports a minute after a process was killed", n)
 		}
 		time.Sleep(11 * time.Minute)
-		if n := len(w.reports()); n != 1 {
+		if n := w.reports(); n != 1 {
 			t.Errorf("%d reports eleven minutes after a process was killed", n)
 		}
 		second.stop()
@@ -237,7 +238,7 @@ func TestLeaderChanges(t *testing.T) {
 func TestReplicaLags(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
-		kept, edited := w.make("AccessToken", "kept"), w.make("SidecarProfile", "edited")
+		kept, edited := w.create("AccessToken", "kept"), w.create("SidecarProfile", "edited")
 		a, b := w.start(t, "a"), w.start(t, "b")
 		a.Use(report("1", kept, edited))
 		elected()
@@ -249,7 +250,7 @@ func TestReplicaLags(t *testing.T) {
 		a.Use(report("2", kept, edited))
 		time.Sleep(1500 * time.Millisecond)
 		synctest.Wait()
-		if list := w.asks(began, isStatusWrite); len(list) != 0 {
+		if list := w.requests(began, isStatusWrite); len(list) != 0 {
 			t.Errorf("replicas differ for a moment, and %d writes tell of it", len(list))
 		}
 		settle()
@@ -259,7 +260,7 @@ func TestReplicaLags(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		w.wantStatus(t, edited, "observed 2, "+healthy)
-		if list := w.asks(began, isStatusWrite); len(list) != 2 {
+		if list := w.requests(began, isStatusWrite); len(list) != 2 {
 			t.Errorf("%d writes, want one for waiting and one for its end: %+v", len(list), list)
 		}
 		// One that uses what nobody knows keeps everything from being certain.
@@ -279,7 +280,7 @@ func TestSteadyState(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var objects []Object
 		for _, kind := range []string{"SidecarProfile", "AdmissionPolicy", "AdmissionPolicyBinding", "PolicyException", "AccessToken", "TokenRevocation"} {
-			objects = append(objects, w.make(kind, "o"))
+			objects = append(objects, w.create(kind, "o"))
 		}
 		var all []*process
 		for _, name := range []string{"a", "b", "c"} {
@@ -291,11 +292,11 @@ func TestSteadyState(t *testing.T) {
 		time.Sleep(time.Minute)
 		began := time.Now()
 		time.Sleep(time.Hour)
-		if list := w.asks(began, isStatusWrite); len(list) != 0 {
+		if list := w.requests(began, isStatusWrite); len(list) != 0 {
 			t.Errorf("%d writes of status in an hour in which nothing happened", len(list))
 		}
 		for _, p := range all {
-			perMinute := float64(len(w.asks(began, func(a asking) bool { return a.who == p.cfg.Replica }))) / 60
+			perMinute := float64(len(w.requests(began, func(a *fakeapi.Request) bool { return a.UserAgent == p.cfg.Replica }))) / 60
 			t.Logf("leads: %v, requests per minute: %.1f", p.leads(t), perMinute)
 			most := 13.0
 			if p.leads(t) {
@@ -320,24 +321,24 @@ func TestRate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var objects []Object
 		for i := range 1000 {
-			objects = append(objects, w.make("AdmissionPolicy", fmt.Sprintf("p%04d", i)))
+			objects = append(objects, w.create("AdmissionPolicy", fmt.Sprintf("p%04d", i)))
 		}
 		a := w.start(t, "a")
 		began := time.Now()
 		a.Use(report("1", objects...))
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		writes := w.asks(began, isStatusWrite)
+		writes := w.requests(began, isStatusWrite)
 		if len(writes) != 1000 {
 			t.Fatalf("%d writes of 1,000 objects", len(writes))
 		}
 		for i := range writes {
-			if j := i + 250; j < len(writes) && writes[j].at.Sub(writes[i].at) < 9*time.Second {
-				t.Fatalf("250 writes within %s", writes[j].at.Sub(writes[i].at))
+			if j := i + 250; j < len(writes) && writes[j].Time.Sub(writes[i].Time) < 9*time.Second {
+				t.Fatalf("250 writes within %s", writes[j].Time.Sub(writes[i].Time))
 			}
 		}
-		t.Logf("1,000 objects in %s", writes[999].at.Sub(writes[0].at))
-		if reads := w.asks(began, func(a asking) bool { return a.verb == "get" && a.resource == "admissionpolicies" }); len(reads) != 0 {
+		t.Logf("1,000 objects in %s", writes[999].Time.Sub(writes[0].Time))
+		if reads := w.requests(began, func(a *fakeapi.Request) bool { return a.Verb == "get" && a.Resource == "admissionpolicies" }); len(reads) != 0 {
 			t.Errorf("%d objects were read one by one after they were listed", len(reads))
 		}
 		// What changes in the meantime does not wait for the others.

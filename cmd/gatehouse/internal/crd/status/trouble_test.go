@@ -5,6 +5,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 )
 
 // TestTrouble has the API server not do what it is asked, for an hour. Nothing ends,
@@ -12,9 +18,9 @@ import (
 // the trouble is over.
 func TestTrouble(t *testing.T) {
 	t.Parallel()
-	only := func(verb, resource string, err error) func(string, string, string, string) error {
-		return func(_, v, r, _ string) error {
-			if (verb == "" || v == verb) && (resource == "" || r == resource) {
+	only := func(verb, resource string, err error) func(*fakeapi.Request) error {
+		return func(r *fakeapi.Request) error {
+			if (verb == "" || r.Verb == verb) && (resource == "" || r.Resource == resource) {
 				return err
 			}
 			return nil
@@ -23,7 +29,7 @@ func TestTrouble(t *testing.T) {
 	const policies = "admissionpolicies"
 	for _, tc := range []struct {
 		name   string
-		refuse func(who, verb, resource, name string) error
+		refuse func(*fakeapi.Request) error
 		// lines are of the log, each with words of one warning.
 		lines []string
 		// most is how many requests there may be in the hour beside those of a steady
@@ -35,8 +41,8 @@ func TestTrouble(t *testing.T) {
 		{"no right to list a kind", only("list", policies, errForbidden), []string{`cannot list admissionpolicies|a ClusterRole must allow get and list of admissionpolicies`}, 60, true, false},
 		{"no right to write a status", only("patch", policies+"/status", errForbidden), []string{`cannot write the status of admissionpolicies|patch of admissionpolicies/status in gatehouse.dev`}, 150, true, false},
 		{"a kind is not served", only("", policies, errUnserved), []string{`cannot list admissionpolicies|apply the CustomResourceDefinition admissionpolicies.gatehouse.dev`}, 60, true, false},
-		{"a kind without status", only("patch", policies+"/status", missing(policies, "p")), []string{`has no subresource status|apply the CustomResourceDefinition admissionpolicies.gatehouse.dev`}, 300, true, false},
-		{"a kind of another version", only("patch", policies+"/status", &statusError{code: 422, reason: "Invalid", message: "unknown field"}), []string{`unknown field|may be of another version`}, 150, true, false},
+		{"a kind without status", only("patch", policies+"/status", apierrors.NewNotFound(schema.GroupResource{Resource: policies}, "p")), []string{`has no subresource status|apply the CustomResourceDefinition admissionpolicies.gatehouse.dev`}, 300, true, false},
+		{"a kind of another version", only("patch", policies+"/status", apierrors.NewInvalid(schema.GroupKind{}, "p", field.ErrorList{field.Invalid(nil, "x", "unknown field")})), []string{`unknown field|may be of another version`}, 150, true, false},
 		{"errors for every write", only("patch", policies+"/status", errBroken), []string{`etcdserver: no leader|tried again`}, 700, true, false},
 		{"no right to any Lease", only("", "leases", errForbidden), []string{
 			`cannot write Lease gatehouse-system/gatehouse-report-a-|a Role in namespace \"gatehouse-system\" must allow`,
@@ -51,14 +57,14 @@ func TestTrouble(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(t *testing.T, w *world) {
-				policy, token := w.make("AdmissionPolicy", "p"), w.make("AccessToken", "t")
-				w.set(func() { w.refuse = tc.refuse })
+				policy, token := w.create("AdmissionPolicy", "p"), w.create("AccessToken", "t")
+				w.refuse(tc.refuse)
 				a := w.start(t, "a")
 				began := time.Now()
 				a.Use(report("1", policy, token))
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				asked := len(w.asks(began, func(asking) bool { return true }))
+				asked := len(w.requests(began, func(*fakeapi.Request) bool { return true }))
 				t.Logf("%d requests in the hour", asked)
 				if most := 60*19 + tc.most; asked > most {
 					t.Errorf("%d requests in an hour, want %d at most", asked, most)
@@ -87,7 +93,7 @@ func TestTrouble(t *testing.T) {
 					want = "observed 1, " + healthy
 				}
 				w.wantStatus(t, token, want)
-				w.set(func() { w.refuse = nil })
+				w.Update(func() { w.Intercept = nil })
 				time.Sleep(3 * time.Minute)
 				synctest.Wait()
 				w.wantStatus(t, policy, "observed 1, "+healthy)
@@ -106,7 +112,7 @@ func TestTrouble(t *testing.T) {
 func TestAwayForAWhile(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
-		policy := w.make("AdmissionPolicy", "p")
+		policy := w.create("AdmissionPolicy", "p")
 		a, b := w.start(t, "a"), w.start(t, "b")
 		a.Use(report("1", policy))
 		elected()
@@ -116,19 +122,17 @@ func TestAwayForAWhile(t *testing.T) {
 			t.Fatal("a does not lead")
 		}
 		began := time.Now()
-		w.set(func() {
-			w.refuse = func(who, _, _, _ string) error {
-				if who == "a" {
-					return errAway
-				}
-				return nil
+		w.refuse(func(r *fakeapi.Request) error {
+			if r.UserAgent == "a" {
+				return errAway
 			}
+			return nil
 		})
 		elected()
 		if a.leads(t) || !b.leads(t) {
 			t.Errorf("a was cut off for long enough: a leads: %v, b leads: %v", a.leads(t), b.leads(t))
 		}
-		w.set(func() { w.refuse = func(string, string, string, string) error { return errAway } })
+		w.refuse(func(*fakeapi.Request) error { return errAway })
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if a.leads(t) || b.leads(t) {
@@ -137,14 +141,14 @@ func TestAwayForAWhile(t *testing.T) {
 		policy = w.edit(policy)
 		b.Use(report("2", policy))
 		a.Use(report("2", policy))
-		w.set(func() { w.refuse = nil })
+		w.Update(func() { w.Intercept = nil })
 		time.Sleep(time.Minute)
 		w.wantStatus(t, policy, "observed 2, "+healthy)
 		if a.leads(t) == b.leads(t) {
 			t.Errorf("a leads: %v, b leads: %v", a.leads(t), b.leads(t))
 		}
 		// One more if the report of one replica comes late.
-		if list := w.asks(began, isStatusWrite); len(list) < 1 || len(list) > 2 {
+		if list := w.requests(began, isStatusWrite); len(list) < 1 || len(list) > 2 {
 			t.Errorf("%d writes: %+v", len(list), list)
 		}
 		a.stop()
@@ -156,8 +160,8 @@ func TestAwayForAWhile(t *testing.T) {
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
-		policy := w.make("AdmissionPolicy", "p")
-		w.set(func() { w.late = 4 * time.Second })
+		policy := w.create("AdmissionPolicy", "p")
+		w.Delay = 4 * time.Second
 		a := w.start(t, "a")
 		a.Use(report("1", policy))
 		time.Sleep(time.Minute)
@@ -178,25 +182,22 @@ func TestConflict(t *testing.T) {
 		writes  int
 	}{
 		{"somebody writes something else", func(w *world, _ Object) {
-			w.set(func() {
-				found := w.objects["accesstokens//t"]
-				found.object["metadata"].(map[string]any)["labels"] = map[string]any{"x": "y"}
-				w.version++
-				found.object["metadata"].(map[string]any)["resourceVersion"] = "999"
-			})
+			object := w.Get(resourceFor("AccessToken"), "", "t")
+			object.SetLabels(map[string]string{"x": "y"})
+			w.Put(object.Object)
 		}, "observed 1, " + healthy, 2},
 		{"it is edited", func(w *world, o Object) { w.edit(o) }, "observed 0, Compiled  , Ready  , Degraded  ", 1},
 		{"it is made anew", func(w *world, o Object) {
-			w.remove(o)
-			w.make("AccessToken", "t")
+			w.delete(o)
+			w.create("AccessToken", "t")
 		}, "observed 0, Compiled  , Ready  , Degraded  ", 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(t *testing.T, w *world) {
-				o := w.make("AccessToken", "t")
+				o := w.create("AccessToken", "t")
 				done := false
-				w.between = func(string) {
+				w.BeforeStatus = func() {
 					if !done {
 						done = true
 						tc.between(w, o)
@@ -207,7 +208,7 @@ func TestConflict(t *testing.T) {
 				a.Use(report("1", o))
 				elected()
 				w.wantStatus(t, o, tc.want)
-				if n := len(w.asks(began, isStatusWrite)); n != tc.writes {
+				if n := len(w.requests(began, isStatusWrite)); n != tc.writes {
 					t.Errorf("%d writes, want %d", n, tc.writes)
 				}
 				a.stop()
@@ -220,17 +221,17 @@ func TestConflict(t *testing.T) {
 func TestObjectsComeAndGo(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
-		kept, gone := w.make("AccessToken", "kept"), w.make("AccessToken", "gone")
-		w.remove(gone)
+		kept, gone := w.create("AccessToken", "kept"), w.create("AccessToken", "gone")
+		w.delete(gone)
 		a := w.start(t, "a")
 		a.Use(report("1", kept, gone))
 		elected()
 		began := time.Now()
 		time.Sleep(5 * time.Minute)
-		if list := w.asks(began, func(a asking) bool { return a.resource != "leases" }); len(list) != 0 {
+		if list := w.requests(began, func(a *fakeapi.Request) bool { return a.Resource != "leases" }); len(list) != 0 {
 			t.Errorf("one that is gone is asked for again and again: %+v", list)
 		}
-		again, later := w.make("AccessToken", "gone"), w.make("AccessToken", "later")
+		again, later := w.create("AccessToken", "gone"), w.create("AccessToken", "later")
 		a.Use(report("2", kept, again, later))
 		settle()
 		for _, o := range []Object{kept, again, later} {
@@ -240,7 +241,7 @@ func TestObjectsComeAndGo(t *testing.T) {
 		began = time.Now()
 		a.Use(report("3", kept, again, later))
 		settle()
-		if list := w.asks(began, isStatusWrite); len(list) != 0 {
+		if list := w.requests(began, isStatusWrite); len(list) != 0 {
 			t.Errorf("of an object that is newer than the report: %+v", list)
 		}
 		a.Use(report("4", newer, again, later))

@@ -2,9 +2,11 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -15,12 +17,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -30,11 +37,87 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is an API server and the processes of one or more installs.
 type world struct {
-	*fakeAPI
+	*fakeapi.Server
 
 	ctx    context.Context
 	events *events
 }
+
+var (
+	leases = fakeapi.Resource{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases"), Kind: "Lease", Namespaced: true}
+
+	errForbidden = apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no rule allows it"))
+	errUnserved  = fakeapi.Unserved(schema.GroupResource{})
+	errBroken    = apierrors.NewInternalError(errors.New("etcdserver: no leader"))
+	errAway      = errors.New("connection refused")
+)
+
+func newFakeServer() *fakeapi.Server {
+	s := fakeapi.New(leases)
+	for _, gvk := range config.ResourceKinds() {
+		s.Serve(resourceFor(gvk.Kind))
+	}
+	return s
+}
+
+func resourceFor(kind string) fakeapi.Resource {
+	return fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource(resourceOf(kind)), Kind: kind, Namespaced: kind == "PolicyException"}
+}
+
+// create creates a custom resource.
+func (w *world) create(kind, name string) Object {
+	u := w.Put(map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": map[string]any{"name": name}})
+	return Object{Kind: kind, Name: name, UID: u.GetUID(), Generation: u.GetGeneration()}
+}
+
+// edit changes the spec of a custom resource.
+func (w *world) edit(o Object) Object {
+	u := w.Get(resourceFor(o.Kind), "", o.Name)
+	u.Object["spec"] = map[string]any{"edits": o.Generation}
+	o.Generation = w.Put(u.Object).GetGeneration()
+	return o
+}
+
+func (w *world) delete(o Object) { w.Delete(resourceFor(o.Kind), "", o.Name) }
+
+// status returns that of a custom resource.
+func (w *world) status(t *testing.T, o Object) fields {
+	t.Helper()
+	found := w.Get(resourceFor(o.Kind), "", o.Name)
+	if found == nil {
+		t.Fatalf("there is no %s %s", o.Kind, o.Name)
+	}
+	var e entry
+	e.observe(found)
+	return e.fields
+}
+
+// reports returns how many Leases are reports.
+func (w *world) reports() int {
+	count := 0
+	for _, lease := range w.List(leases) {
+		if lease.GetLabels()[reportLabel] != "" {
+			count++
+		}
+	}
+	return count
+}
+
+// refuse has the server answer requests with what a function returns, unless that is nil.
+func (w *world) refuse(f func(r *fakeapi.Request) error) {
+	w.Update(func() {
+		w.Intercept = func(r *fakeapi.Request) (any, error) { return nil, f(r) }
+	})
+}
+
+// requests returns the requests since a time that satisfy a condition.
+func (w *world) requests(since time.Time, condition func(*fakeapi.Request) bool) []fakeapi.Request {
+	return w.Requests(func(r *fakeapi.Request) bool { return !r.Time.Before(since) && condition(r) })
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // events are what was recorded. They are safe for concurrent use.
 type events struct {
@@ -76,7 +159,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := &world{fakeAPI: newFakeAPI(), ctx: ctx, events: &events{}}
+		w := &world{Server: newFakeServer(), ctx: ctx, events: &events{}}
 		defer func() {
 			cancel()
 			synctest.Wait()
@@ -89,9 +172,13 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 func (w *world) start(t *testing.T, replica string, options ...func(*Config)) *process {
 	t.Helper()
 	p := &process{log: &logbuffer.Buffer{}, ended: make(chan struct{})}
-	rest := w.client(replica)
-	transport := rest.Transport
-	rest.Transport = mortal{transport.(roundTripper), &p.dead}
+	rest := w.Config(replica)
+	rest.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+		if p.dead.Load() {
+			return nil, errAway
+		}
+		return w.RoundTrip(r)
+	})
 	client, err := dynamic.NewForConfig(rest)
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +272,7 @@ const healthy = "Compiled True Compiled, Ready True InUse, Degraded False Health
 
 func (w *world) wantStatus(t *testing.T, o Object, want string) fields {
 	t.Helper()
-	got := w.get(t, o)
+	got := w.status(t, o)
 	if says(got) != want {
 		t.Errorf("the status of %s is %q (%s), want %q", o.Name, says(got), conditionOf(got.Conditions, v1alpha1.ReadyCondition).Message, want)
 	}
