@@ -1,10 +1,7 @@
 package status
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"math"
@@ -20,14 +17,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-func zipped(plain string) string {
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	_, _ = z.Write([]byte(plain))
-	_ = z.Close()
-	return base64.StdEncoding.EncodeToString(b.Bytes())
-}
-
 // TestCountsThereAndBack writes counts and reads them.
 func TestCountsThereAndBack(t *testing.T) {
 	t.Parallel()
@@ -40,21 +29,20 @@ func TestCountsThereAndBack(t *testing.T) {
 		counts map[string]PolicyCount
 		limit  int
 		// kept is how many come back, the most evaluated ones.
-		kept   int
-		packed bool
+		kept int
 	}{
-		{"none", nil, maxCounts, 0, false},
-		{"never asked", map[string]PolicyCount{"p": {}}, maxCounts, 0, false},
-		{"one", map[string]PolicyCount{"p": {7, 1}}, maxCounts, 1, false},
-		{"the most", map[string]PolicyCount{"p": {mostCount, mostCount}}, maxCounts, 1, false},
-		{"many", many, maxCounts, 5000, true},
-		{"more than there is room for", many, 10_000, -1, true},
-		{"room for none", map[string]PolicyCount{"p": {7, 1}}, 5, 0, false},
+		{"none", nil, maxCounts, 0},
+		{"never asked", map[string]PolicyCount{"p": {}}, maxCounts, 0},
+		{"one", map[string]PolicyCount{"p": {7, 1}}, maxCounts, 1},
+		{"the most", map[string]PolicyCount{"p": {mostCount, mostCount}}, maxCounts, 1},
+		{"many", many, maxCounts, 5000},
+		{"more than there is room for", many, 10_000, -1},
+		{"room for none", map[string]PolicyCount{"p": {7, 1}}, 5, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			text := encodeCounts(tc.counts, tc.limit)
-			if len(text) > tc.limit || strings.HasPrefix(text, "{") == tc.packed && text != "" {
+			if len(text) > tc.limit {
 				t.Errorf("%d bytes, which begin with %.5q", len(text), text)
 			}
 			back, err := decodeCounts(text)
@@ -90,11 +78,7 @@ func TestCountsThereAndBack(t *testing.T) {
 func TestHostileCounts(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, text, want string }{
-		{"no base64", "ä", "neither JSON nor gzip"},
-		{"no gzip", base64.StdEncoding.EncodeToString([]byte("text")), "neither JSON nor gzip"},
-		{"half a gzip", zipped(`{"p":[1,2]}`)[:24], "unpacked"},
-		{"very much", zipped(strings.Repeat(" ", maxPlainCounts+1)), "longer than"},
-		{"not an object", zipped(`[1,2]`), "not a JSON object"},
+		{"not an object", `[1,2]`, "not a JSON object"},
 		{"no pairs", `{"p":{"a":1}}`, "not a JSON object"},
 		{"half of an object", `{"p":[1,2]`, "not a JSON object"},
 		{"no whole number", `{"p":[1.5,2]}`, "not a JSON object"},
@@ -112,9 +96,7 @@ func TestHostileCounts(t *testing.T) {
 }
 
 func FuzzDecodeCounts(f *testing.F) {
-	f.Add(`{"p":[1,2]}`)
-	f.Add(zipped(`{"p":[1,2],"q":[3,0]}`))
-	f.Add(zipped(`{"p":[1,`))
+	f.Add(`{"p":[1,2],"q":[3,0]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		counts, err := decodeCounts(text)
 		if err != nil {

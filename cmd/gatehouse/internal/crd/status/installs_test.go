@@ -29,21 +29,21 @@ func TestTwoInstalls(t *testing.T) {
 			t.Errorf("Events are %q", list)
 		}
 		began := time.Now()
-		time.Sleep(4 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		writes := w.requests(began, isStatusWrite)
-		if len(writes) > 30 {
-			t.Errorf("%d writes in four hours", len(writes))
+		if len(writes) > 20 {
+			t.Errorf("%d writes in two hours", len(writes))
 		}
 		stable := w.status(t, o)
-		time.Sleep(4 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		if now := w.status(t, o); says(now) != says(stable) {
 			t.Errorf("the status goes from %q to %q, and nobody changed anything", says(stable), says(now))
 		}
 		for _, p := range []*process{one, isOther} {
 			if n := strings.Count(p.log.String(), "WARN"); n != 1 {
-				t.Errorf("%d warnings in eight hours:\n%s", n, p.log)
+				t.Errorf("%d warnings in four hours:\n%s", n, p.log)
 			}
 		}
 		one.stop()

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,13 +14,19 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
+	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -28,15 +35,96 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	limits     = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Limit"}
+	namespaceKind = corev1.SchemeGroupVersion.WithKind("Namespace")
+	configMaps    = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	limits        = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Limit"}
 )
 
+// The resources of the API server, and the paths of their lists.
+var (
+	namespaceResource = fakeapi.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("namespaces"), Kind: "Namespace"}
+	configMapResource = fakeapi.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: "ConfigMap", Namespaced: true}
+	limitResource     = fakeapi.Resource{GroupVersionResource: limits.GroupVersion().WithResource("limits"), Kind: "Limit"}
+)
+
+const (
+	namespacesPath = "/api/v1/namespaces"
+	configMapsPath = "/api/v1/configmaps"
+	reviewsPath    = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+)
+
+// newAPIServer returns an API server of namespaces and ConfigMaps that hold nothing.
+func newAPIServer() *fakeapi.Server {
+	a := fakeapi.New(namespaceResource, configMapResource)
+	a.Intercept = review
+	return a
+}
+
+// review allows alice of the staff everything.
+func review(r *fakeapi.Request) (any, error) {
+	if r.Resource != "subjectaccessreviews" {
+		return nil, nil
+	}
+	var review authorizationv1.SubjectAccessReview
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(r.Body, nil, &review); err != nil {
+		return nil, err
+	}
+	review.TypeMeta = metav1.TypeMeta{Kind: "SubjectAccessReview", APIVersion: "authorization.k8s.io/v1"}
+	review.Status.Allowed = review.Spec.User == "alice" && slices.Contains(review.Spec.Groups, "staff")
+	return review, nil
+}
+
+// forbid has the API server refuse requests of a verb for a resource, and restore has it refuse nothing.
+func forbid(a *fakeapi.Server, verb, resource string) {
+	a.Update(func() {
+		a.Intercept = func(r *fakeapi.Request) (any, error) {
+			if r.Verb == verb && r.Resource == resource {
+				return nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, r.Name, fmt.Errorf("cannot %s resource %q", verb, resource))
+			}
+			return review(r)
+		}
+	})
+}
+
+func restore(a *fakeapi.Server) { a.Update(func() { a.Intercept = review }) }
+
+// disconnect ends every call, and refuses connections.
+func disconnect(a *fakeapi.Server) {
+	a.Update(func() {
+		a.Intercept = func(*fakeapi.Request) (any, error) { return nil, errors.New("connection refused") }
+	})
+}
+
+// put creates or updates an object, which is metadata and more, as JSON.
+func put(t testing.TB, a *fakeapi.Server, kind schema.GroupVersionKind, text string) {
+	t.Helper()
+	object := map[string]any{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind}
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatal(err)
+	}
+	metadata, _ := object["metadata"].(map[string]any)
+	metadata["managedFields"] = []any{map[string]any{"manager": "somebody", "operation": "Update"}}
+	a.Put(object)
+}
+
+// began waits for the watch of a list.
+func began(t testing.TB, a *fakeapi.Server, path string) {
+	t.Helper()
+	support.Eventually(t, "the watch", func() error {
+		if a.Count("watch "+path) == 0 {
+			return errors.New("it has not begun")
+		}
+		return nil
+	})
+}
+
+func every(*fakeapi.Request) bool { return true }
+
 // connected is a Cluster with an API server, and its log.
-func connected(t testing.TB, a *apiServer) (*Cluster, *logbuffer.Buffer) {
+func connected(t testing.TB, a *fakeapi.Server) (*Cluster, *logbuffer.Buffer) {
 	t.Helper()
 	log := &logbuffer.Buffer{}
-	c, err := New(a.config(), "v1.2.3", slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	c, err := New(a.Config(""), "v1.2.3", slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,25 +135,9 @@ func connected(t testing.TB, a *apiServer) (*Cluster, *logbuffer.Buffer) {
 	return c, log
 }
 
-// eventually waits for what comes about by itself.
-func eventually(t testing.TB, what string, condition func() error) {
-	t.Helper()
-	end := time.Now().Add(30 * time.Second)
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(2 * time.Millisecond) // polls
-	}
-}
-
 func says(t testing.TB, log *logbuffer.Buffer, texts ...string) {
 	t.Helper()
-	eventually(t, "the log", func() error {
+	support.Eventually(t, "the log", func() error {
 		for _, text := range texts {
 			if !strings.Contains(log.String(), text) {
 				return fmt.Errorf("it does not say %q:\n%s", text, log)
@@ -87,8 +159,8 @@ func read(t testing.TB, v *View) {
 
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
-	a.put(t, namespacesPath, `{"metadata":{"name":"shop","labels":{"env":"prod"},"annotations":{"owner":"ann"}},"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Active"}}`)
+	a := newAPIServer()
+	put(t, a, namespaceKind, `{"metadata":{"name":"shop","labels":{"env":"prod"},"annotations":{"owner":"ann"}},"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Active"}}`)
 	c, _ := connected(t, a)
 	v := c.view(WatchTargets{Namespaces: true})
 	read(t, v)
@@ -101,15 +173,15 @@ func TestNamespaces(t *testing.T) {
 	if shop.ManagedFields != nil {
 		t.Errorf("managed fields are kept: %v", shop.ManagedFields)
 	}
-	a.put(t, namespacesPath, `{"metadata":{"name":"shop","labels":{"env":"test"}}}`)
-	eventually(t, "a changed label", func() error {
+	put(t, a, namespaceKind, `{"metadata":{"name":"shop","labels":{"env":"test"}}}`)
+	support.Eventually(t, "a changed label", func() error {
 		if n, _ := v.Namespace("shop"); n.Labels["env"] != "test" || n.ManagedFields != nil {
 			return fmt.Errorf("got %v", n.ObjectMeta)
 		}
 		return nil
 	})
-	a.drop(namespacesPath, "shop")
-	eventually(t, "a namespace that is deleted", func() error {
+	a.Delete(namespaceResource, "", "shop")
+	support.Eventually(t, "a namespace that is deleted", func() error {
 		if _, known := v.Namespace("shop"); known {
 			return errors.New("it is known")
 		}
@@ -122,14 +194,14 @@ func TestNamespaces(t *testing.T) {
 
 func TestParams(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
+	a := newAPIServer()
 	for _, text := range []string{
 		`{"metadata":{"name":"b","namespace":"one","labels":{"is":"limit"}},"data":{"most":"2"}}`,
 		`{"metadata":{"name":"c","namespace":"one"}}`,
 		`{"metadata":{"name":"a","namespace":"one","labels":{"is":"limit"}},"data":{"most":"1"}}`,
 		`{"metadata":{"name":"a","namespace":"two","labels":{"is":"limit"}}}`,
 	} {
-		a.put(t, configMapsPath, text)
+		put(t, a, configMaps, text)
 	}
 	c, _ := connected(t, a)
 	v := c.view(WatchTargets{Targets: []Target{{Kind: configMaps}}})
@@ -186,15 +258,15 @@ func names(list []*unstructured.Unstructured) string {
 // no longer.
 func TestOnlyWhatIsNamedIsWatched(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
-	a.put(t, configMapsPath, `{"metadata":{"name":"x","namespace":"one"}}`)
-	a.put(t, configMapsPath, `{"metadata":{"name":"y","namespace":"one"}}`)
-	a.put(t, configMapsPath, `{"metadata":{"name":"x","namespace":"two"}}`)
+	a := newAPIServer()
+	put(t, a, configMaps, `{"metadata":{"name":"x","namespace":"one"}}`)
+	put(t, a, configMaps, `{"metadata":{"name":"y","namespace":"one"}}`)
+	put(t, a, configMaps, `{"metadata":{"name":"x","namespace":"two"}}`)
 	c, _ := connected(t, a)
 	first := c.view(WatchTargets{Targets: []Target{{configMaps, "one", "x"}}})
 	read(t, first)
-	if got := a.count("list /api/v1/namespaces/one/configmaps?metadata.name=x"); got != 1 {
-		t.Errorf("the one object was listed %d times: %q", got, a.questions())
+	if got := a.Count("list /api/v1/namespaces/one/configmaps?metadata.name=x"); got != 1 {
+		t.Errorf("the one object was listed %d times", got)
 	}
 	if object, err := first.Get(configMaps, "one", "x"); err != nil || object == nil {
 		t.Errorf("Get = %v, %v", object, err)
@@ -214,8 +286,8 @@ func TestOnlyWhatIsNamedIsWatched(t *testing.T) {
 			t.Errorf("Get = %v, %v", object, err)
 		}
 	}
-	a.put(t, configMapsPath, `{"metadata":{"name":"x","namespace":"one"},"data":{"new":"true"}}`)
-	eventually(t, "the change", func() error {
+	put(t, a, configMaps, `{"metadata":{"name":"x","namespace":"one"},"data":{"new":"true"}}`)
+	support.Eventually(t, "the change", func() error {
 		if data, _ := second.ConfigMapData("one", "x"); data["new"] != "true" {
 			return fmt.Errorf("data is %v", data)
 		}
@@ -230,21 +302,19 @@ func TestOnlyWhatIsNamedIsWatched(t *testing.T) {
 	if third := c.view(WatchTargets{Targets: []Target{{configMaps, "", "x"}}}); third.all[0] != second.all[0] {
 		t.Error("what was read for one configuration is read again for the next")
 	}
-	a.set(func() {
-		if len(a.agents) != 1 || !a.agents["gatehouse/v1.2.3"] {
-			t.Errorf("the API server's log names %v", a.agents)
+	for _, r := range a.Requests(every) {
+		if r.UserAgent != "gatehouse/v1.2.3" {
+			t.Errorf("the API server's log names %q", r.UserAgent)
 		}
-	})
-	for _, what := range a.questions() {
-		if strings.Contains(what, "/namespaces?") || strings.HasSuffix(what, "/namespaces") {
-			t.Errorf("%q was asked, and nobody needs namespaces", what)
+		if r.Resource == "namespaces" {
+			t.Errorf("%q was asked, and nobody needs namespaces", r.String())
 		}
 	}
 }
 
 func TestKindComesAndGoes(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
+	a := newAPIServer()
 	c, log := connected(t, a)
 	v := c.view(WatchTargets{Targets: []Target{{Kind: limits}}})
 	read(t, v) // that it is not there is an answer
@@ -260,9 +330,9 @@ func TestKindComesAndGoes(t *testing.T) {
 	}
 	says(t, log, "level=WARN", "cannot read from the cluster", "kind=Limit.v1.example.com", "the failurePolicy of the policies decides")
 
-	a.set(func() { a.kinds[limitsPath] = served{"Limit", "limits", false} })
-	a.put(t, limitsPath, `{"metadata":{"name":"x"},"spec":{"most":1}}`)
-	eventually(t, "the object of a kind that is new", func() error {
+	a.Serve(limitResource)
+	put(t, a, limits, `{"metadata":{"name":"x"},"spec":{"most":1}}`)
+	support.Eventually(t, "the object of a kind that is new", func() error {
 		object, err := v.Get(limits, "", "x")
 		if err == nil && object == nil {
 			err = errors.New("it is not there")
@@ -273,8 +343,8 @@ func TestKindComesAndGoes(t *testing.T) {
 		t.Errorf("Namespaced = %v, %v", namespaced, err)
 	}
 
-	a.set(func() { delete(a.kinds, limitsPath) })
-	eventually(t, "the kind is gone", func() error {
+	a.Unserve(limitResource)
+	support.Eventually(t, "the kind is gone", func() error {
 		_, err := v.Get(limits, "", "x")
 		if err == nil {
 			return errors.New("its object is still there")
@@ -285,8 +355,8 @@ func TestKindComesAndGoes(t *testing.T) {
 
 func TestKindsThatCannotBeParams(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
-	a.set(func() { a.kinds[limitsPath] = served{"Limit", "limits", false} })
+	a := newAPIServer()
+	a.Serve(limitResource)
 	c, _ := connected(t, a)
 	for _, test := range []struct {
 		name   string
@@ -314,13 +384,13 @@ func TestKindsThatCannotBeParams(t *testing.T) {
 
 func TestMissingRight(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
-	a.put(t, configMapsPath, `{"metadata":{"name":"x","namespace":"one"}}`)
-	a.set(func() { a.forbidden["list configmaps"] = true })
+	a := newAPIServer()
+	put(t, a, configMaps, `{"metadata":{"name":"x","namespace":"one"}}`)
+	forbid(a, "list", "configmaps")
 	c, log := connected(t, a)
 	v := c.view(WatchTargets{Namespaces: true, Targets: []Target{{configMaps, "one", "x"}}})
 	hint := `a Role in namespace "one" must allow get, list and watch of configmaps`
-	eventually(t, "the error", func() error {
+	support.Eventually(t, "the error", func() error {
 		_, err := v.Get(configMaps, "one", "x")
 		if err == nil || !strings.Contains(err.Error(), `cannot list resource "configmaps"`) || !strings.Contains(err.Error(), hint) {
 			return fmt.Errorf("it is %w", err)
@@ -333,13 +403,13 @@ func TestMissingRight(t *testing.T) {
 		t.Errorf("Ready = %v", err)
 	}
 	c.begin = time.Now().Add(-readyTimeout - time.Second)
-	eventually(t, "params do not keep it from being ready for ever", c.Ready)
+	support.Eventually(t, "params do not keep it from being ready for ever", c.Ready)
 	says(t, log, "ready, without everything that policies and profiles look up")
 	if n := strings.Count(log.String(), "level=ERROR msg=\"cannot read"); n != 1 {
 		t.Errorf("the missing right is logged %d times, want once:\n%s", n, log)
 	}
 
-	a.set(func() { delete(a.forbidden, "list configmaps") })
+	restore(a)
 	read(t, v)
 	if object, err := v.Get(configMaps, "one", "x"); err != nil || object == nil {
 		t.Errorf("Get = %v, %v", object, err)
@@ -352,12 +422,12 @@ func TestMissingRight(t *testing.T) {
 
 func TestNamespacesAreVital(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
-	a.set(func() { a.forbidden["list namespaces"] = true })
+	a := newAPIServer()
+	forbid(a, "list", "namespaces")
 	c, _ := connected(t, a)
 	v := c.view(WatchTargets{Namespaces: true})
 	c.begin = time.Now().Add(-time.Hour)
-	eventually(t, "the reason", func() error {
+	support.Eventually(t, "the reason", func() error {
 		err := c.Ready()
 		if err == nil || !strings.Contains(err.Error(), "a ClusterRole must allow get, list and watch of namespaces") {
 			return fmt.Errorf("Ready = %w", err)
@@ -367,7 +437,7 @@ func TestNamespacesAreVital(t *testing.T) {
 	if _, known := v.Namespace("one"); known {
 		t.Error("a namespace is known")
 	}
-	a.set(func() { delete(a.forbidden, "list namespaces") })
+	restore(a)
 	read(t, v)
 	if err := c.Ready(); err != nil {
 		t.Error(err)
@@ -376,9 +446,9 @@ func TestNamespacesAreVital(t *testing.T) {
 
 func TestAPIServerIsAway(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
-	a.put(t, namespacesPath, `{"metadata":{"name":"one","labels":{"env":"prod"}}}`)
-	a.put(t, configMapsPath, `{"metadata":{"name":"x","namespace":"one"},"data":{"a":"1"}}`)
+	a := newAPIServer()
+	put(t, a, namespaceKind, `{"metadata":{"name":"one","labels":{"env":"prod"}}}`)
+	put(t, a, configMaps, `{"metadata":{"name":"x","namespace":"one"},"data":{"a":"1"}}`)
 	c, log := connected(t, a)
 	v := c.view(WatchTargets{Namespaces: true, Targets: []Target{{Kind: configMaps}}})
 	read(t, v)
@@ -386,7 +456,7 @@ func TestAPIServerIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	a.stop()
+	disconnect(a)
 	says(t, log, "level=WARN", "kind=Namespace.v1", "kind=ConfigMap.v1", "what was read before is in use")
 	if n, known := v.Namespace("one"); !known || n.Labels["env"] != "prod" {
 		t.Errorf("Namespace = %v, %v", n, known)
@@ -404,10 +474,10 @@ func TestAPIServerIsAway(t *testing.T) {
 		t.Errorf("not ready any more: %v", err)
 	}
 
-	a.put(t, configMapsPath, `{"metadata":{"name":"x","namespace":"one"},"data":{"a":"2"}}`)
-	a.drop(namespacesPath, "one")
-	a.start(t)
-	eventually(t, "what happened meanwhile", func() error {
+	put(t, a, configMaps, `{"metadata":{"name":"x","namespace":"one"},"data":{"a":"2"}}`)
+	a.Delete(namespaceResource, "", "one")
+	restore(a)
+	support.Eventually(t, "what happened meanwhile", func() error {
 		_, known := v.Namespace("one")
 		if data, _ := v.ConfigMapData("one", "x"); data["a"] != "2" || known {
 			return fmt.Errorf("data is %v, the namespace is known: %v", data, known)
@@ -421,27 +491,23 @@ func TestAPIServerIsAway(t *testing.T) {
 // not asked for at every review.
 func TestObjectsThatAreNew(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
+	a := newAPIServer()
 	c, _ := connected(t, a)
 	v := c.view(WatchTargets{Namespaces: true, Targets: []Target{{Kind: configMaps}}})
 	read(t, v)
-	eventually(t, "the watches", func() error {
-		if a.count("watch "+namespacesPath) == 0 || a.count("watch "+configMapsPath) == 0 {
-			return errors.New("they have not begun")
-		}
-		return nil
-	})
-	a.set(func() { a.late = true })
-	a.put(t, namespacesPath, `{"metadata":{"name":"new","labels":{"env":"prod"}}}`)
-	a.put(t, configMapsPath, `{"metadata":{"name":"x","namespace":"new"}}`)
+	began(t, a, namespacesPath)
+	began(t, a, configMapsPath)
+	a.Update(func() { a.Silent = true })
+	put(t, a, namespaceKind, `{"metadata":{"name":"new","labels":{"env":"prod"}}}`)
+	put(t, a, configMaps, `{"metadata":{"name":"x","namespace":"new"}}`)
 	// No event comes, and an answer that takes longer than askTime counts for none.
-	eventually(t, "a new namespace", func() error {
+	support.Eventually(t, "a new namespace", func() error {
 		if n, known := v.Namespace("new"); !known || n.Labels["env"] != "prod" || n.ManagedFields != nil {
 			return fmt.Errorf("Namespace = %v, %v", n, known)
 		}
 		return nil
 	})
-	eventually(t, "a new object", func() error {
+	support.Eventually(t, "a new object", func() error {
 		if object, err := v.Get(configMaps, "new", "x"); err != nil || object == nil || object.GetManagedFields() != nil {
 			return fmt.Errorf("Get = %v, %w", object, err)
 		}
@@ -454,18 +520,18 @@ func TestObjectsThatAreNew(t *testing.T) {
 		}
 	}
 	most := 1 + int(time.Since(begin)/absentTTL)
-	if got := a.count("get /api/v1/namespaces/new/configmaps/none"); got < 1 || got > most {
+	if got := a.Count("get /api/v1/namespaces/new/configmaps/none"); got < 1 || got > most {
 		t.Errorf("an object that does not exist was asked for %d times by 100 reviews, want 1 to %d", got, most)
 	}
 }
 
 func TestAPIServerHangs(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
+	a := newAPIServer()
 	c, _ := connected(t, a)
 	v := c.view(WatchTargets{Namespaces: true})
 	read(t, v)
-	a.set(func() { a.hung = true })
+	a.Update(func() { a.Delay = time.Hour })
 	begin := time.Now()
 	for range 50 {
 		if _, known := v.Namespace("new"); known {
@@ -479,16 +545,11 @@ func TestAPIServerHangs(t *testing.T) {
 
 func TestFloodOfUnknownNames(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
+	a := newAPIServer()
 	c, _ := connected(t, a)
 	v := c.view(WatchTargets{Targets: []Target{{Kind: configMaps}}})
 	read(t, v)
-	eventually(t, "the watch", func() error {
-		if a.count("watch "+configMapsPath) == 0 {
-			return errors.New("it has not begun")
-		}
-		return nil
-	})
+	began(t, a, configMapsPath)
 	begin := time.Now()
 	for i := range 1000 {
 		if _, err := v.Get(configMaps, "one", fmt.Sprint("x", i)); err != nil {
@@ -496,10 +557,7 @@ func TestFloodOfUnknownNames(t *testing.T) {
 		}
 	}
 	most := liveGetsPerSecond * (2 + int(time.Since(begin)/time.Second))
-	got := 0
-	for i := range 1000 {
-		got += a.count(fmt.Sprint("get /api/v1/namespaces/one/configmaps/x", i))
-	}
+	got := len(a.Requests(func(r *fakeapi.Request) bool { return r.Verb == "get" && r.Resource == "configmaps" }))
 	if got > most {
 		t.Errorf("%d calls for 1000 names, want at most %d", got, most)
 	}
@@ -509,17 +567,12 @@ func TestFloodOfUnknownNames(t *testing.T) {
 // created is found for everybody else, and what is asked for and remembered is bounded.
 func TestFloodOfInventedNamespaces(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
+	a := newAPIServer()
 	c, _ := connected(t, a)
 	v := c.view(WatchTargets{Namespaces: true})
 	read(t, v)
-	eventually(t, "the watch", func() error {
-		if a.count("watch "+namespacesPath) == 0 {
-			return errors.New("it has not begun")
-		}
-		return nil
-	})
-	a.set(func() { a.late = true }) // no events come
+	began(t, a, namespacesPath)
+	a.Update(func() { a.Silent = true })
 	stranger, other, third := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32"), netip.MustParsePrefix("192.0.2.3/32")
 	isAbsent := func(i int) string { return fmt.Sprint("absent-", i) }
 	flood := func(from, to int) {
@@ -534,12 +587,12 @@ func TestFloodOfInventedNamespaces(t *testing.T) {
 		certified bool
 	}{{other, false}, {third, true}, {other, false}} {
 		name := fmt.Sprint("new-", i)
-		a.put(t, namespacesPath, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+		put(t, a, namespaceKind, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
 		c.ReadNamespace(name, caller.client, caller.certified)
-		if a.count("get "+namespacesPath+"/"+name) != 1 {
+		if a.Count("get "+namespacesPath+"/"+name) != 1 {
 			t.Errorf("%s was not asked for", name)
 		}
-		eventually(t, name, func() error { // an answer that takes longer than askTime counts for none
+		support.Eventually(t, name, func() error { // an answer that takes longer than askTime counts for none
 			c.ReadNamespace(name, caller.client, caller.certified)
 			if n, known := v.Namespace(name); !known || n.Name != name {
 				return fmt.Errorf("Namespace = %v, %v", n, known)
@@ -549,10 +602,7 @@ func TestFloodOfInventedNamespaces(t *testing.T) {
 		flood(1000*(i+1), 1000*(i+2))
 	}
 	most := clientGetsPerSecond * (3 + int(time.Since(begin)/time.Second))
-	got := 0
-	for i := range 4000 {
-		got += a.count("get " + namespacesPath + "/" + isAbsent(i))
-	}
+	got := len(a.Requests(func(r *fakeapi.Request) bool { return r.Verb == "get" && strings.HasPrefix(r.Name, "absent-") }))
 	if got == 0 || got > most {
 		t.Errorf("%d calls for 4000 names, want 1 to %d", got, most)
 	}
@@ -567,7 +617,7 @@ func TestFloodOfInventedNamespaces(t *testing.T) {
 		if object, err := params.Get(configMaps, isAbsent(i), "x"); err != nil || object != nil {
 			t.Errorf("Get = %v, %v", object, err)
 		}
-		if n := a.count("get /api/v1/namespaces/" + isAbsent(i) + "/configmaps/x"); n > 0 {
+		if n := a.Count("get /api/v1/namespaces/" + isAbsent(i) + "/configmaps/x"); n > 0 {
 			t.Errorf("a param in the namespace %s was asked for", isAbsent(i))
 		}
 	}
@@ -576,7 +626,7 @@ func TestFloodOfInventedNamespaces(t *testing.T) {
 // Anybody who reaches the server can send names that no object can have.
 func TestNamesThatNothingCanHave(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
+	a := newAPIServer()
 	c, _ := connected(t, a)
 	v := c.view(WatchTargets{Namespaces: true, Targets: []Target{{Kind: configMaps}}})
 	read(t, v)
@@ -591,16 +641,14 @@ func TestNamesThatNothingCanHave(t *testing.T) {
 	if n := len(v.liveGetter.absent.Keys()); n != 0 {
 		t.Errorf("%d such names are remembered", n)
 	}
-	for _, what := range a.questions() {
-		if strings.HasPrefix(what, "get "+namespacesPath) {
-			t.Errorf("it was asked for %q", what)
-		}
+	if asked := a.Requests(func(r *fakeapi.Request) bool { return r.Verb == "get" && r.Name != "" }); len(asked) > 0 {
+		t.Errorf("it was asked for %v", asked)
 	}
 }
 
 func TestAuthorizer(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
+	a := newAPIServer()
 	c, log := connected(t, a)
 	var p policy.Spec
 	c.Provide(&p, &sidecar.Spec{})
@@ -615,11 +663,11 @@ func TestAuthorizer(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, want)
 		}
 	}
-	if _, err := getLive(t.Context(), "alice"); err != nil || a.count("create "+reviewsPath) != 2 {
-		t.Errorf("%v, and %d reviews for two users", err, a.count("create "+reviewsPath))
+	if _, err := getLive(t.Context(), "alice"); err != nil || a.Count("create "+reviewsPath) != 2 {
+		t.Errorf("%v, and %d reviews for two users", err, a.Count("create "+reviewsPath))
 	}
 
-	a.set(func() { a.forbidden["create subjectaccessreviews"] = true })
+	forbid(a, "create", "subjectaccessreviews")
 	for range 3 {
 		decision, err := getLive(t.Context(), "carol")
 		if decision == authorizer.DecisionAllow || err == nil || !strings.Contains(err.Error(), "cannot ask the cluster who may do this") ||
@@ -630,7 +678,7 @@ func TestAuthorizer(t *testing.T) {
 	if n := strings.Count(log.String(), "cannot ask the cluster who may do what"); n != 1 {
 		t.Errorf("it is logged %d times:\n%s", n, log)
 	}
-	a.stop()
+	disconnect(a)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if decision, err := getLive(ctx, "dan"); decision == authorizer.DecisionAllow || err == nil {
@@ -645,7 +693,7 @@ func TestAuthorizer(t *testing.T) {
 
 func TestProvide(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
+	a := newAPIServer()
 	c, _ := connected(t, a)
 	p := policy.Spec{
 		Policies: []policy.Policy{{}},
@@ -671,9 +719,9 @@ func (directory) Namespace(string) (*corev1.Namespace, bool) { return nil, false
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	a := newAPIServer(t)
+	a := newAPIServer()
 	for _, name := range []string{"a", "b"} {
-		a.put(t, configMapsPath, `{"metadata":{"namespace":"one","name":"`+name+`"}}`)
+		put(t, a, configMaps, `{"metadata":{"namespace":"one","name":"`+name+`"}}`)
 	}
 	c, _ := connected(t, a)
 	v := c.view(WatchTargets{Targets: []Target{{configMaps, "one", "a"}, {configMaps, "one", "b"}, {Kind: limits}}})

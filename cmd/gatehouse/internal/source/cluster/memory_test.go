@@ -10,9 +10,9 @@ import (
 // into them, must not cost more than a handful of profiles.
 func TestMemory(t *testing.T) {
 	const count, most = 10_000, 2 << 10
-	a := newAPIServer(t)
+	a := newAPIServer()
 	for i := range count {
-		a.put(t, namespacesPath, fmt.Sprintf(`{"metadata":{"name":"team-%[1]d-production","uid":"0c6f1a8e-4f6b-4c55-9d8e-%012[1]d","creationTimestamp":"2026-11-20T11:00:00Z",
+		put(t, a, namespaceKind, fmt.Sprintf(`{"metadata":{"name":"team-%[1]d-production","uid":"0c6f1a8e-4f6b-4c55-9d8e-%012[1]d","creationTimestamp":"2026-11-20T11:00:00Z",
 			"labels":{"kubernetes.io/metadata.name":"team-%[1]d-production","pod-security.kubernetes.io/enforce":"baseline","team":"team-%[1]d","env":"production"},
 			"annotations":{"owner":"team-%[1]d@example.com","cost-centre":"%[1]d"}},
 			"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Active"}}`, i))
