@@ -18,6 +18,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
+// page is how many objects are read at a time.
+const page = 250
+
 // fields are those of a status that are ours. A kind has some of them.
 type fields struct {
 	v1alpha1.ObjectStatus `json:",inline"`

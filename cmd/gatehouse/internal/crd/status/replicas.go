@@ -3,25 +3,27 @@ package status
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 )
 
 const (
-	// page is how many objects are read at a time.
-	page = 250
 	// mostReports bounds what is kept in memory: more processes than that are not one
 	// install.
 	mostReports = 2000
@@ -59,11 +61,10 @@ type replicas struct {
 	// room for one value.
 	changed chan struct{}
 
-	mu      sync.Mutex
-	known   map[string]*replica // by name of the Lease
-	listed  bool
-	version string
-	tidyAt  time.Time
+	mu     sync.Mutex
+	known  map[string]*replica // by name of the Lease
+	listed bool
+	tidyAt time.Time
 }
 
 func newReplicas(c *Controller, reporter *failureReporter) *replicas {
@@ -87,122 +88,106 @@ func (r *replicas) alive() ([]replica, bool) {
 // follow keeps up with the reports until the context ends.
 func (r *replicas) follow(ctx context.Context) {
 	what := fmt.Sprintf("follow the Leases with label %s in namespace %q, by which replicas report", r.selector(), r.c.cfg.Namespace)
+	leases := r.c.cfg.Leases.Leases(r.c.cfg.Namespace)
+	failed := func(err error) {
+		class := classify(err)
+		r.reporter.failed(ctx, what, class, err, r.c.leaseHint(class, "conditions are written late or not at all"))
+	}
+	reflector := cache.NewReflectorWithOptions(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+			defer cancel()
+			o.LabelSelector = r.selector()
+			list, err := leases.List(ctx, o)
+			if err != nil {
+				failed(err)
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = r.selector()
+			w, err := leases.Watch(ctx, o)
+			switch {
+			case err == nil:
+				r.reporter.recovered(what)
+			case o.SendInitialEvents == nil: // else a list is tried next
+				failed(err)
+			}
+			return w, err
+		},
+	}, &coordinationv1.Lease{}, &reportStore{r, ctx}, cache.ReflectorOptions{Name: "reports"})
+	quiet := klog.NewContext(ctx, logr.Discard())
 	for failures := 0; ctx.Err() == nil; {
-		began := time.Now()
-		err := r.list(ctx)
-		for err == nil && ctx.Err() == nil {
-			began = time.Now()
-			err = r.watch(ctx, func() { r.reporter.recovered(what) })
+		began, class := time.Now(), apierr.Unreachable
+		if err := reflector.ListAndWatchWithContext(quiet); err != nil {
+			class = classify(err)
 		}
-		if apierr.Classify(err) == apierr.Expired {
-			err = nil // it is listed anew
-		}
-		if time.Since(began) > requestTimeout {
+		if failures++; time.Since(began) > requestTimeout {
 			failures = 0
 		}
-		if failures++; err != nil {
-			class := classify(err)
-			r.reporter.failed(ctx, what, class, err, r.c.leaseHint(class, "conditions are written late or not at all"))
-			pause(ctx, retryDelay(class, failures))
-		} else {
-			pause(ctx, time.Second)
-		}
+		pause(ctx, retryDelay(class, failures))
 	}
 }
+
+// reportStore has a reflector change replicas.
+type reportStore struct {
+	*replicas
+
+	ctx context.Context //nolint:containedctx // the methods of a cache.ReflectorStore have none
+}
+
+var _ cache.ReflectorStore = (*reportStore)(nil)
+
+// Add implements cache.ReflectorStore.
+func (s *reportStore) Add(object any) error { return s.observeEvent(s.ctx, watch.Added, object) }
+
+// Update implements cache.ReflectorStore.
+func (s *reportStore) Update(object any) error { return s.observeEvent(s.ctx, watch.Modified, object) }
+
+// Delete implements cache.ReflectorStore.
+func (s *reportStore) Delete(object any) error { return s.observeEvent(s.ctx, watch.Deleted, object) }
+
+// Resync implements cache.ReflectorStore.
+func (*reportStore) Resync() error { return nil }
 
 func (r *replicas) selector() string {
 	return labels.SelectorFromSet(labels.Set{reportLabel: r.c.labelValue()}).String()
 }
 
-func (r *replicas) list(ctx context.Context) error {
-	options := metav1.ListOptions{LabelSelector: r.selector(), Limit: page}
-	found := map[string]*coordinationv1.Lease{}
-	for {
-		list, err := r.listPage(ctx, options)
-		if err != nil {
-			return err
-		}
-		for i := range list.Items {
-			found[list.Items[i].Name] = &list.Items[i]
-		}
-		if options.Continue = list.Continue; options.Continue != "" && len(found) < mostReports {
-			continue
-		}
-		r.replace(found, list.ResourceVersion)
-		return nil
-	}
-}
-
-func (r *replicas) listPage(ctx context.Context, options metav1.ListOptions) (*coordinationv1.LeaseList, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return r.c.cfg.Leases.Leases(r.c.cfg.Namespace).List(ctx, options)
-}
-
-func (r *replicas) replace(found map[string]*coordinationv1.Lease, version string) {
+// Replace implements cache.ReflectorStore.
+func (r *replicas) Replace(list []any, _ string) error {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name := range r.known {
-		if found[name] == nil {
-			delete(r.known, name)
+	found := map[string]bool{}
+	for _, item := range list[:min(len(list), mostReports)] {
+		if lease, ok := item.(*coordinationv1.Lease); ok {
+			found[lease.Name] = true
+			r.put(lease, now)
+			// Nobody knows when it was last written while nobody looked.
+			r.known[lease.Name].lastSeen = now
 		}
 	}
-	for _, lease := range found {
-		r.put(lease, now)
-		// Nobody knows when it was last written while nobody looked.
-		r.known[lease.Name].lastSeen = now
-	}
-	r.version, r.listed = version, true
+	maps.DeleteFunc(r.known, func(name string, _ *replica) bool { return !found[name] })
+	r.listed = true
 	r.updateLiveness(now)
 	poke(r.changed)
+	return nil
 }
 
-// watch returns nil when the API server ends the watch in good order.
-func (r *replicas) watch(ctx context.Context, works func()) error {
-	seconds := int64(300 + rand.N(300)) //nolint:gosec // so that not all end at once
-	began := time.Now()
-	w, err := r.c.cfg.Leases.Leases(r.c.cfg.Namespace).Watch(ctx, metav1.ListOptions{
-		LabelSelector: r.selector(), ResourceVersion: r.version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
-	})
-	if err != nil {
-		return err
+func (r *replicas) observeEvent(ctx context.Context, how watch.EventType, object any) error {
+	lease, ok := object.(*coordinationv1.Lease)
+	if !ok {
+		return fmt.Errorf("a %T is no Lease", object)
 	}
-	defer w.Stop()
-	works()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case event, open := <-w.ResultChan():
-			if !open {
-				if time.Since(began) < time.Second {
-					return fmt.Errorf("the watch ended at once")
-				}
-				return nil
-			}
-			if event.Type == watch.Error {
-				return apierrors.FromObject(event.Object)
-			}
-			if lease, ok := event.Object.(*coordinationv1.Lease); ok {
-				r.observeEvent(ctx, event.Type, lease)
-			}
-		}
-	}
-}
-
-func (r *replicas) observeEvent(ctx context.Context, how watch.EventType, lease *coordinationv1.Lease) {
 	now := time.Now()
 	r.mu.Lock()
-	r.version = lease.ResourceVersion
-	different := false
-	switch how {
-	case watch.Deleted:
+	var different bool
+	if how == watch.Deleted {
 		different = r.known[lease.Name] != nil
 		delete(r.known, lease.Name)
-	case watch.Added, watch.Modified:
+	} else {
 		different = r.put(lease, now)
-	case watch.Bookmark, watch.Error:
 	}
 	different = r.updateLiveness(now) || different
 	over := r.over(now)
@@ -213,6 +198,7 @@ func (r *replicas) observeEvent(ctx context.Context, how watch.EventType, lease 
 	for _, one := range over {
 		r.remove(ctx, &one)
 	}
+	return nil
 }
 
 // put notes what a Lease says, and reports whether its digest is another one.

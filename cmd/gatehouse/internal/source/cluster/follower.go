@@ -43,9 +43,8 @@ type follower struct {
 	belief time.Duration
 	// transform makes of an object what is kept of it.
 	transform cache.TransformFunc
-	// keep makes the reflector's store of the one that is looked into; nil stands for
-	// the same.
-	keep func(*store) cache.ReflectorStore
+	// same reports whether a change of an object means nothing; nil stands for never.
+	same func(before, after any) bool
 	// changed is called when other objects are there than before.
 	changed func()
 	log     *slog.Logger
@@ -148,7 +147,7 @@ func (f *follower) find(ctx context.Context) (*resource, error) {
 // says that there is no such resource. That may be a passing weakness of an API
 // server that is starting, so what is in memory stays for now.
 func (f *follower) follow(ctx context.Context, found *resource) {
-	s := newStore(f.transform)
+	s := newStore(f.transform, f.same, f.changed)
 	s.replaced = func() {
 		before := f.state.Load().store
 		f.update(func(next *state) { next.store = s })
@@ -158,11 +157,7 @@ func (f *follower) follow(ctx context.Context, found *resource) {
 		}
 		f.resolve.Do(func() { close(f.resolved) })
 	}
-	var kept cache.ReflectorStore = s
-	if f.keep != nil {
-		kept = f.keep(s)
-	}
-	reflector := cache.NewReflectorWithOptions(f.listWatch(found), f.source.example(), kept, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(f.listWatch(found), f.source.example(), s, cache.ReflectorOptions{
 		Name: "cluster", Backoff: pauses(),
 	})
 	pause, short := pauses(), 0

@@ -22,7 +22,7 @@ func newMetrics() *metrics {
 			"1 for a kind that has been read from the cluster, 0 while reviews that look it up cannot be decided.", []string{"kind"}, nil),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_cluster_watch_errors_total",
-			Help: "Errors while reading from the cluster, by kind and reason (forbidden, unserved, misplaced, apierr.Unreachable).",
+			Help: "Errors while reading from the cluster, by kind and reason (forbidden, unserved, misplaced, unreachable).",
 		}, []string{"kind", "reason"}),
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_cluster_access_checks_total",

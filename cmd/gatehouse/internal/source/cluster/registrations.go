@@ -7,24 +7,23 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 )
 
 // Registrations are webhook configurations of a cluster, which say what is sent. It
 // is safe for concurrent use.
 type Registrations struct {
+	notifier
+
 	mutating, validating []*follower
-	changed              chan struct{}
 }
 
 // Registrations begins to read the MutatingWebhookConfigurations and
 // ValidatingWebhookConfigurations of these names. Nothing waits for them.
 func (c *Cluster) Registrations(names []string) *Registrations {
-	r := &Registrations{changed: make(chan struct{}, 1)}
+	r := &Registrations{notifier: newNotifier()}
 	follow := func(kind, name string) *follower {
 		target := Target{Kind: admissionregistrationv1.SchemeGroupVersion.WithKind(kind), Name: name}
 		f := newFollower(target, &paramSource{kind: target.Kind, client: c.dynamic, discovery: c.discovery}, c.log, c.metrics.counter(target.Kind))
-		f.keep = func(s *store) cache.ReflectorStore { return &notifyingStore{s, r.notify} }
 		f.changed = r.notify
 		c.group.Go(func() { f.run(c.ctx) })
 		return f
@@ -34,17 +33,6 @@ func (c *Cluster) Registrations(names []string) *Registrations {
 		r.validating = append(r.validating, follow("ValidatingWebhookConfiguration", name))
 	}
 	return r
-}
-
-// Changed has a value whenever Mutating or Validating may be something else than
-// before.
-func (r *Registrations) Changed() <-chan struct{} { return r.changed }
-
-func (r *Registrations) notify() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
 }
 
 // Mutating are the configurations that there are, in the order of their names, and
@@ -82,28 +70,4 @@ func configurations[T any, P interface {
 	}
 	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(P(&a).GetName(), P(&b).GetName()) })
 	return all, true
-}
-
-// notifyingStore reports every change.
-type notifyingStore struct {
-	*store
-	changed func()
-}
-
-// Add implements cache.ReflectorStore.
-func (s *notifyingStore) Add(object any) error {
-	defer s.changed()
-	return s.store.Add(object)
-}
-
-// Update implements cache.ReflectorStore.
-func (s *notifyingStore) Update(object any) error {
-	defer s.changed()
-	return s.store.Update(object)
-}
-
-// Delete implements cache.ReflectorStore.
-func (s *notifyingStore) Delete(object any) error {
-	defer s.changed()
-	return s.store.Delete(object)
 }

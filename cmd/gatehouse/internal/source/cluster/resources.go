@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -27,13 +26,14 @@ const resourceGrace = 10 * time.Minute
 // Resources are the custom resources of a cluster that are configuration. It is
 // safe for concurrent use.
 type Resources struct {
+	notifier
+
 	followers []*follower
-	changed   chan struct{}
 }
 
 // Resources begins to read the custom resources. It is called once.
 func (c *Cluster) Resources() *Resources {
-	r := &Resources{changed: make(chan struct{}, 1)}
+	r := &Resources{notifier: newNotifier()}
 	for _, kind := range config.ResourceKinds() {
 		f := newFollower(Target{Kind: kind}, &paramSource{kind: kind, client: c.dynamic, discovery: c.discovery}, c.log, c.metrics.counter(kind))
 		// Without access tokens nobody is let in who should not be; without a policy or
@@ -41,8 +41,7 @@ func (c *Cluster) Resources() *Resources {
 		f.vital = kind != v1alpha1.GroupVersion.WithKind("AccessToken")
 		f.absent = "install the definitions (gatehouse manifests --crds); they are looked for again"
 		f.grace, f.belief = resourceGrace, resourceBelief
-		f.transform = readResource
-		f.keep = func(s *store) cache.ReflectorStore { return &resourceStore{s, r.notify} }
+		f.transform, f.same = readResource, sameResource
 		f.changed = r.notify
 		r.followers = append(r.followers, f)
 	}
@@ -53,16 +52,6 @@ func (c *Cluster) Resources() *Resources {
 		c.group.Go(func() { f.run(c.ctx) })
 	}
 	return r
-}
-
-// Changed has a value whenever All may be something else than before.
-func (r *Resources) Changed() <-chan struct{} { return r.changed }
-
-func (r *Resources) notify() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
 }
 
 // Wait returns when all of them have been read, but for kinds that the cluster does
@@ -98,39 +87,12 @@ func readResource(object any) (any, error) {
 	}
 }
 
-// resourceStore returns when there are others than before. What changes is the status
-// most often, which means nothing here.
-type resourceStore struct {
-	*store
-	changed func()
-}
-
-// Add implements cache.ReflectorStore.
-func (s *resourceStore) Add(object any) error { return s.put(object) }
-
-// Update implements cache.ReflectorStore.
-func (s *resourceStore) Update(object any) error { return s.put(object) }
-
-func (s *resourceStore) put(object any) error {
-	kept, err := readResource(object)
-	if err != nil {
-		return err
-	}
-	read, _ := kept.(*config.Resource)                        // it is one
-	known, _, _ := s.GetByKey(key(read.Namespace, read.Name)) // it has no error
-	if before, ok := known.(*config.Resource); ok && before.Equal(read) {
-		return nil
-	}
-	err = s.store.Add(read)
-	s.changed()
-	return err
-}
-
-// Delete implements cache.ReflectorStore.
-func (s *resourceStore) Delete(object any) error {
-	err := s.store.Delete(object)
-	s.changed()
-	return err
+// sameResource reports whether two readings are of one version. What changes is the
+// status most often, which means nothing here.
+func sameResource(before, after any) bool {
+	a, _ := before.(*config.Resource)
+	b, _ := after.(*config.Resource)
+	return a != nil && b != nil && a.Equal(b)
 }
 
 // waitFor returns when all followers have settled, or with ctx. One that was waited

@@ -25,7 +25,7 @@ func TestResourcesOfOneVersion(t *testing.T) {
 		return map[string]any{"manager": name, "operation": "Update", "time": at, "fieldsV1": map[string]any{field: map[string]any{}}}
 	}
 	told := 0
-	s := &resourceStore{newStore(readResource), func() { told++ }}
+	s := newStore(readResource, sameResource, func() { told++ })
 	for _, step := range []struct {
 		name   string
 		object *unstructured.Unstructured

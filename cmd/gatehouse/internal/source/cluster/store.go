@@ -17,14 +17,45 @@ type store struct {
 	replaced func()
 	// transform makes of an object what is kept of it.
 	transform cache.TransformFunc
+	// same reports whether an object need not be replaced by another one; nil stands for never.
+	same func(before, after any) bool
+	// changed is called after an object was added, replaced or deleted.
+	changed func()
 }
 
-func newStore(transform cache.TransformFunc) *store {
+func newStore(transform cache.TransformFunc, same func(before, after any) bool, changed func()) *store {
 	return &store{
 		Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc,
 			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, cache.WithTransformer(transform)),
-		transform: transform,
+		transform: transform, same: same, changed: changed,
 	}
+}
+
+// Add implements cache.Store.
+func (s *store) Add(object any) error {
+	kept, err := s.transform(object)
+	if err != nil {
+		return err
+	}
+	if s.same != nil {
+		before, exists, err := s.Get(kept)
+		if err == nil && exists && s.same(before, kept) {
+			return nil
+		}
+	}
+	err = s.Indexer.Add(kept)
+	s.changed()
+	return err
+}
+
+// Update implements cache.Store.
+func (s *store) Update(object any) error { return s.Add(object) }
+
+// Delete implements cache.Store.
+func (s *store) Delete(object any) error {
+	err := s.Indexer.Delete(object)
+	s.changed()
+	return err
 }
 
 // Transformer lets the reflector transform objects when it reads them first.
@@ -66,4 +97,19 @@ func key(namespace, name string) string {
 		return name
 	}
 	return namespace + "/" + name
+}
+
+// notifier has a value whenever something changed since the last one was received.
+type notifier chan struct{}
+
+func newNotifier() notifier { return make(notifier, 1) }
+
+// Changed has a value whenever there may be other objects than before.
+func (n notifier) Changed() <-chan struct{} { return n }
+
+func (n notifier) notify() {
+	select {
+	case n <- struct{}{}:
+	default:
+	}
 }
