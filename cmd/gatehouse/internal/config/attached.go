@@ -38,7 +38,7 @@ func (t *tree) attach() {
 		if !bytes.Contains(f.data, []byte(authenticationConfiguration)) || !bytes.Contains(f.data, []byte(v1alpha1.GroupVersion.Group)) {
 			continue
 		}
-		p := parser{budget: maxCost}
+		p := newParser(t.limits)
 		for _, doc := range p.documents(f) {
 			for _, name := range namedFiles(doc.value) {
 				paths = append(paths, attachedPath(f.path, name))

@@ -32,13 +32,14 @@ type Directory struct {
 
 // authenticate reads our AuthenticationConfiguration and the files that it names.
 func (o *object) authenticate() {
-	v, ok := decodeInto[v1alpha1.AuthenticationConfiguration](o)
-	if !ok {
+	var v v1alpha1.AuthenticationConfiguration
+	if !o.decodeInto(&v) {
 		return
 	}
-	o.authn = &authn.Configuration{Source: o.source, AuthenticationConfiguration: v}
+	c := o.config
+	c.Authn.Configuration = &authn.Configuration{Source: o.source, AuthenticationConfiguration: v}
 	for i := range v.Directories {
-		config := &o.authn.Directories[i]
+		config := &c.Authn.Configuration.Directories[i]
 		d := Directory{NamedDirectory: authn.NamedDirectory{Source: o.source, Field: fmt.Sprintf("directories[%d]", i), Config: config}}
 		for _, f := range ldap.Check(config) {
 			f.Source, f.Object, f.Field = o.source, o.label, joinField(d.Field, f.Field)
@@ -55,7 +56,7 @@ func (o *object) authenticate() {
 				o.report(problem{field: d.Field + ".bindPasswordFile", message: fmt.Sprintf("%q is empty", strict.Cut(file, 200))})
 			}
 		}
-		o.directories = append(o.directories, d)
+		c.Directories = append(c.Directories, d)
 	}
 	if v.Login == nil {
 		return
@@ -73,7 +74,7 @@ func (o *object) authenticate() {
 				k.Secret = append([]byte{}, secret...)
 			}
 		}
-		o.loginKeys = append(o.loginKeys, k)
+		c.Authn.LoginKeys = append(c.Authn.LoginKeys, k)
 	}
 }
 
@@ -154,7 +155,7 @@ func (o *object) authenticateUpstream() {
 		o.report(problem{field: "jwt", message: fmt.Sprintf("has %d issuers, more than %d", len(c.JWT), most)})
 	}
 	for i := range c.JWT {
-		o.issuers = append(o.issuers, authn.Issuer{Source: o.source, Field: fmt.Sprintf("jwt[%d]", i), Config: &c.JWT[i]})
+		o.config.Authn.Issuers = append(o.config.Authn.Issuers, authn.Issuer{Source: o.source, Field: fmt.Sprintf("jwt[%d]", i), Config: &c.JWT[i]})
 	}
 }
 
@@ -190,16 +191,17 @@ var upstreamDecoder = sync.OnceValue(func() runtime.Decoder {
 
 // staticKeys gives issuers the keys that our configuration names a file of. The
 // two documents may come in any order.
-func (d *decoder) staticKeys(spec *authn.Spec) {
-	if d.authn == nil {
+func (d *decoder) staticKeys() {
+	spec := &d.config.Authn
+	if spec.Configuration == nil {
 		return
 	}
-	for i, named := range d.authn.JWT.Issuers {
+	for i, named := range spec.Configuration.JWT.Issuers {
 		if named.KeysFile == "" {
 			continue
 		}
-		file, _, _ := strings.Cut(d.authn.Source, "#")
-		o := object{decoder: d, source: d.authn.Source, label: authenticationConfiguration, file: file}
+		file, _, _ := strings.Cut(spec.Configuration.Source, "#")
+		o := object{decoder: d, source: spec.Configuration.Source, label: authenticationConfiguration, file: file}
 		field := fmt.Sprintf("jwt.issuers[%d].keysFile", i)
 		data := o.attached(field, named.KeysFile)
 		if data == nil {

@@ -92,7 +92,7 @@ func Inspect(dir string) (*Config, diagnostic.List) {
 // it may have no document, and "" is no directory.
 func InspectBeside(dir string) (*Config, diagnostic.List) {
 	if dir == "" {
-		t := tree{mayBeEmpty: true}
+		t := tree{limits: defaultLimits(), mayBeEmpty: true}
 		t.seal()
 		return t.decode()
 	}
@@ -105,8 +105,8 @@ func InspectBeside(dir string) (*Config, diagnostic.List) {
 func (t tree) decode() (*Config, diagnostic.List) {
 	d := newDecoder(&t)
 	d.found = append(d.found, t.found...)
-	c := &Config{Digest: t.digest, State: t.state, Files: len(t.files), Unread: t.unread}
-	d.files(c)
+	d.files()
+	c := d.config
 	authorizer, found := rbac.New(&d.rbac)
 	d.warnings = append(d.warnings, found...)
 	if c.Documents == 0 && len(d.found) == 0 && !t.mayBeEmpty {
@@ -118,29 +118,14 @@ func (t tree) decode() (*Config, diagnostic.List) {
 			Hint:     "put files that end in .yaml, .yml or .json into it or below it",
 		})
 	}
-	spec := authn.Spec{
-		Tokens: d.tokens, Revocations: d.revocations, Issuers: d.issuers, Configuration: d.authn,
-		LoginKeys: d.loginKeys, Random: rand.Reader, Now: time.Now,
-	}
-	d.staticKeys(&spec)
+	d.staticKeys()
 	d.found.Sort()
 	c.Warnings = d.warnings
 	c.Warnings.Sort()
-	objects := newObjects(d.namespaces, d.context)
-	c.Sidecar = sidecar.Spec{Profiles: d.profiles, Namespaces: objects, ConfigMaps: objects, Known: d.namespaces}
-	c.Policy = policy.Spec{
-		Policies:                d.policies,
-		Bindings:                d.bindings,
-		AdmissionPolicies:       d.admissionPolicies,
-		AdmissionPolicyBindings: d.admissionBindings,
-		Exceptions:              d.exceptions,
-		Configuration:           d.configuration,
-		Objects:                 objects,
-		Authorizer:              authorizer,
-		Now:                     time.Now,
-	}
-	c.Authn = spec
-	c.Directories = d.directories
+	objects := newObjects(c.Sidecar.Known, d.context)
+	c.Sidecar.Namespaces, c.Sidecar.ConfigMaps = objects, objects
+	c.Policy.Objects, c.Policy.Authorizer, c.Policy.Now = objects, authorizer, time.Now
+	c.Authn.Random, c.Authn.Now = rand.Reader, time.Now
 	for i := range c.Directories {
 		c.Authn.Directories = append(c.Authn.Directories, c.Directories[i].NamedDirectory)
 	}

@@ -66,6 +66,15 @@ func findings(t *testing.T, err error) []string {
 	return lines
 }
 
+// small are limits that a test reaches soon.
+func small() limits { return limits{fileBytes: 5 << 20, totalBytes: 7 << 20, documents: 1000} }
+
+// loadSmall is Load with small limits.
+func loadSmall(dir string) (*Config, error) {
+	c, found := readTree(dir, small()).decode()
+	return c, found.Err()
+}
+
 const (
 	profile   = "apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: log}\nspec: {injection: OptOut, template: {spec: {containers: [{name: log, image: log:1}]}}}\n"
 	ours      = "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicy\nmetadata: {name: baseline}\nspec: {podSecurity: {level: baseline}, validationActions: [Deny], failurePolicy: Ignore, matchConstraints: {resourceRules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}}\n"
@@ -525,32 +534,32 @@ func TestLoadDirectories(t *testing.T) {
 		"a file that is too large": {
 			func(t *testing.T) string {
 				dir := directory(t, map[string]string{"a.yaml": profile, "b.yaml": ""})
-				err := os.Truncate(filepath.Join(dir, "b.yaml"), maxFileBytes+1)
+				err := os.Truncate(filepath.Join(dir, "b.yaml"), int64(small().fileBytes)+1)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return dir
 			},
-			[]string{`b.yaml: is larger than 48 MiB (hint: split it into several files)`},
+			[]string{`b.yaml: is larger than 5 MiB (hint: split it into several files)`},
 		},
 		"files that are too large together": {
 			func(t *testing.T) string {
 				dir := directory(t, map[string]string{"a.yaml": profile})
 				for i := range 2 {
-					write(t, filepath.Join(dir, fmt.Sprintf("b%d.yaml", i)), strings.Repeat("# comment\n", maxFileBytes/10))
+					write(t, filepath.Join(dir, fmt.Sprintf("b%d.yaml", i)), strings.Repeat("# comment\n", small().fileBytes/10))
 				}
 				return dir
 			},
-			[]string{`DIR: its files are larger than 64 MiB together`},
+			[]string{`DIR: its files are larger than 7 MiB together`},
 		},
 		"too many documents": {
 			func(t *testing.T) string {
 				return directory(t, map[string]string{
-					"a.yaml": `{apiVersion: v1, kind: List, items: [` + strings.Repeat("{},", maxDocuments-1) + "]}",
+					"a.yaml": `{apiVersion: v1, kind: List, items: [` + strings.Repeat("{},", small().documents-1) + "]}",
 					"b.yaml": profile + "---\n" + namespace,
 				})
 			},
-			nil, // asserted below: the findings of 149,999 empty documents and one more
+			nil, // asserted below: the findings of 999 empty documents and one more
 		},
 		"too deep": {
 			func(t *testing.T) string {
@@ -561,11 +570,11 @@ func TestLoadDirectories(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := c.dir(t)
-			_, err := Load(dir)
+			_, err := loadSmall(dir)
 			got := findings(t, err)
 			if c.want == nil {
 				got = slices.DeleteFunc(got, func(s string) bool { return strings.HasPrefix(s, "a.yaml") })
-				c.want = []string{"b.yaml#2: there are more than 150000 documents"}
+				c.want = []string{"b.yaml#2: there are more than 1000 documents"}
 			}
 			for i := range c.want {
 				c.want[i] = strings.ReplaceAll(c.want[i], "DIR", dir)

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/rbac"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -45,36 +43,27 @@ type decoder struct {
 	// sources tells where an object was given first.
 	sources map[objectKey]string
 
-	profiles          []sidecar.Profile
-	policies          []policy.Policy
-	bindings          []policy.Binding
-	admissionPolicies []policy.AdmissionPolicy
-	admissionBindings []policy.AdmissionPolicyBinding
-	exceptions        []policy.Exception
-	configuration     *policy.Configuration
-	tokens            []authn.Token
-	revocations       []authn.Revocation
-	authn             *authn.Configuration
-	issuers           []authn.Issuer
-	directories       []Directory
-	loginKeys         []authn.LoginKey
-	namespaces        []sidecar.KnownNamespace
-	rbac              rbac.Documents
-	context           []*unstructured.Unstructured
+	// config is what was decoded, but for rbac and context, and last the last object of it.
+	config  *Config
+	last    any
+	rbac    rbac.Documents
+	context []*unstructured.Unstructured
 }
 
 func newDecoder(t *tree) *decoder {
 	return &decoder{
-		parser:  parser{budget: maxCost},
+		parser:  newParser(t.limits),
 		tree:    t,
 		sources: map[objectKey]string{},
+		config:  &Config{Digest: t.digest, State: t.state, Files: len(t.files), Unread: t.unread},
 	}
 }
 
-// files reads the documents of all files, and notes in c which files hold any, and
-// which may hold more than was read.
-func (d *decoder) files(c *Config) {
+// files reads the documents of all files, and notes which files hold any, and which
+// may hold more than was read.
+func (d *decoder) files() {
 	var filled []string
+	c := d.config
 	for _, f := range d.tree.files {
 		documents, found := d.documents-d.tests, len(d.found)
 		d.file(f)
@@ -87,7 +76,7 @@ func (d *decoder) files(c *Config) {
 			c.Empty = append(c.Empty, f.path)
 		}
 	}
-	if d.parser.budget < 0 || d.documents > maxDocuments {
+	if d.parser.budget < 0 || d.documents > d.tree.limits.documents {
 		c.Unread.All = true // files behind the one that met the limit were not decoded
 	}
 	c.Documents, c.Filled = d.documents-d.tests, NewFileSet(filled)
@@ -135,11 +124,11 @@ func (o *object) report(p problem) {
 // read reads one object, or the objects of a list.
 func (o *object) read(value any) {
 	o.documents++
-	switch {
-	case o.documents == maxDocuments+1:
-		o.report(problem{message: fmt.Sprintf("there are more than %d documents", maxDocuments)})
+	switch most := o.tree.limits.documents; {
+	case o.documents == most+1:
+		o.report(problem{message: fmt.Sprintf("there are more than %d documents", most)})
 		return
-	case o.documents > maxDocuments:
+	case o.documents > most:
 		return
 	}
 	fields, ok := value.(map[string]any)
@@ -321,8 +310,9 @@ func (o *object) single(gvk schema.GroupVersionKind) bool {
 
 // configure reads what holds for all policies.
 func (o *object) configure() {
-	if v, ok := decodeInto[v1alpha1.PolicyConfiguration](o); ok {
-		o.configuration = &policy.Configuration{Source: o.source, PolicyConfiguration: v}
+	var v v1alpha1.PolicyConfiguration
+	if o.decodeInto(&v) {
+		o.config.Policy.Configuration = &policy.Configuration{Source: o.source, PolicyConfiguration: v}
 	}
 }
 
@@ -362,52 +352,25 @@ func (o *object) keep(gvk schema.GroupVersionKind) {
 		o.keepContext(gvk)
 		return
 	}
-	switch gvk.Kind {
-	case sidecarProfile:
-		if v, ok := decodeInto[v1alpha1.SidecarProfile](o); ok {
-			o.profiles = append(o.profiles, sidecar.Profile{Source: o.source, SidecarProfile: v})
-		}
-	case admissionPolicy:
-		if v, ok := decodeInto[v1alpha1.AdmissionPolicy](o); ok {
-			o.admissionPolicies = append(o.admissionPolicies, policy.AdmissionPolicy{Source: o.source, AdmissionPolicy: v})
-		}
-	case admissionBinding:
-		if v, ok := decodeInto[v1alpha1.AdmissionPolicyBinding](o); ok {
-			o.admissionBindings = append(o.admissionBindings, policy.AdmissionPolicyBinding{Source: o.source, AdmissionPolicyBinding: v})
-		}
-	case policyException:
-		if v, ok := decodeInto[v1alpha1.PolicyException](o); ok {
-			o.exceptions = append(o.exceptions, policy.Exception{Source: o.source, PolicyException: v})
-		}
-	case accessToken:
-		if v, ok := decodeInto[v1alpha1.AccessToken](o); ok {
-			o.tokens = append(o.tokens, authn.Token{Source: o.source, AccessToken: v})
-		}
-	case tokenRevocation:
-		if v, ok := decodeInto[v1alpha1.TokenRevocation](o); ok {
-			o.revocations = append(o.revocations, authn.Revocation{Source: o.source, TokenRevocation: v})
-		}
-	case upstreamPolicy:
-		if v, ok := decodeInto[admissionregistrationv1.ValidatingAdmissionPolicy](o); ok {
-			o.policies = append(o.policies, policy.Policy{Source: o.source, ValidatingAdmissionPolicy: v})
-		}
-	case upstreamBinding:
-		if v, ok := decodeInto[admissionregistrationv1.ValidatingAdmissionPolicyBinding](o); ok {
-			o.bindings = append(o.bindings, policy.Binding{Source: o.source, ValidatingAdmissionPolicyBinding: v})
-		}
-	case namespaceKind:
-		if v, ok := decodeInto[corev1.Namespace](o); ok {
-			// The API server sets this label on every namespace.
-			if v.Labels == nil {
-				v.Labels = map[string]string{}
-			}
-			v.Labels[corev1.LabelMetadataName] = v.Name
-			o.namespaces = append(o.namespaces, sidecar.KnownNamespace{Source: o.source, Namespace: &v})
-			u := &unstructured.Unstructured{Object: o.fields}
-			u.SetLabels(v.Labels)
-			o.context = append(o.context, u)
-		}
+	value := typedKinds[gvk.Kind].new()
+	if !o.decodeInto(value) {
+		return
 	}
+	namespace, is := value.(*corev1.Namespace)
+	if !is {
+		o.config.add(o.source, value)
+		o.last = value
+		return
+	}
+	// The API server sets this label on every namespace.
+	if namespace.Labels == nil {
+		namespace.Labels = map[string]string{}
+	}
+	namespace.Labels[corev1.LabelMetadataName] = namespace.Name
+	o.config.Sidecar.Known = append(o.config.Sidecar.Known, sidecar.KnownNamespace{Source: o.source, Namespace: namespace})
+	u := &unstructured.Unstructured{Object: o.fields}
+	u.SetLabels(namespace.Labels)
+	o.context = append(o.context, u)
 }
 
 // keepContext keeps an object that policies and templates may look up.
@@ -454,45 +417,44 @@ func (o *object) problems(list diagnostic.List) {
 	}
 }
 
-// decodeInto decodes the object strictly. What does not fit is reported, and
-// what fits is returned all the same, so that further errors can be looked for
-// in it; false means that nothing of it can be used.
-func decodeInto[T any](o *object) (T, bool) {
+// decodeInto decodes the object strictly into a pointer. What does not fit is reported,
+// and what fits is there all the same, so that further errors can be looked for in it;
+// false means that nothing of it can be used.
+func (o *object) decodeInto(into any) bool {
 	// A misplaced token must not be repeated.
 	secret := strings.HasPrefix(o.label, accessToken+"/")
-	problems := o.checker.Compare(reflect.TypeFor[T](), o.fields, "", strict.Options{Secret: secret})
+	problems := o.checker.Compare(reflect.TypeOf(into).Elem(), o.fields, "", strict.Options{Secret: secret})
 	o.problems(problems)
-	into, strictErrs, err := unmarshal[T](o.fields)
-	if err != nil && len(problems) > 0 {
+	strictErrs, err := unmarshal(o.fields, into)
+	switch {
+	case err != nil && len(problems) > 0:
 		// A decoder may give up at the first value that does not fit, and the rest
 		// of the document would look as if it were not there.
-		into, _, err = unmarshal[T](fitting(o.fields, problems))
-		return into, err == nil
-	}
-	if len(problems) > 0 {
-		return into, true
-	}
-	if err != nil {
+		reflect.ValueOf(into).Elem().SetZero()
+		_, err = unmarshal(fitting(o.fields, problems), into)
+		return err == nil
+	case len(problems) > 0:
+		return true
+	case err != nil:
 		o.report(problem{message: err.Error()})
-		return into, false
+		return false
 	}
 	for _, e := range strictErrs {
 		if field, ok := errors.AsType[sigsjson.FieldError](e); ok {
 			o.report(problem{field: strict.Printable(field.FieldPath()), message: "unknown or duplicate field"})
 		}
 	}
-	return into, true
+	return true
 }
 
-// unmarshal decodes a value. Strict are what the type does not have, err is what
-// it does not take.
-func unmarshal[T any](value any) (into T, strictErrs []error, err error) {
+// unmarshal decodes a value. The strict errors are about what the type does not have, the
+// other one about what it does not take.
+func unmarshal(value, into any) ([]error, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return into, nil, err
+		return nil, err
 	}
-	strictErrs, err = sigsjson.UnmarshalStrict(raw, &into)
-	return into, strictErrs, err
+	return sigsjson.UnmarshalStrict(raw, into)
 }
 
 // fitting is a document without the values that there are problems with, which

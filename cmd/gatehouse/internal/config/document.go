@@ -42,15 +42,18 @@ var errTooLarge = errors.New("too large")
 
 // parser takes files apart.
 type parser struct {
+	limits limits
 	// budget is the amount of data that may still be read, see nodeCost. It is
 	// shared by all documents, because a short one can grow without bound: a
 	// YAML alias stands for a copy.
 	budget int
 }
 
-// bombCost is the cost of a document that the YAML parser gave up because of its
-// aliases, some hundred thousand values on.
-const bombCost = maxCost / 8
+func newParser(l limits) parser { return parser{limits: l, budget: l.cost()} }
+
+// cost is the budget of all documents together. Real documents cost up to twice their
+// size, so those of totalBytes fit in twice.
+func (l limits) cost() int { return 4 * l.totalBytes }
 
 func isBomb(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "excessive aliasing")
@@ -59,10 +62,6 @@ func isBomb(err error) bool {
 // nodeCost is what a value costs of the budget, in addition to the length of
 // its text: about what it takes in memory beyond that.
 const nodeCost = 16
-
-// maxCost is the budget of all documents together. Real documents cost up to
-// twice their size, so those of maxTotalBytes fit in twice.
-const maxCost = 4 * maxTotalBytes
 
 // documents takes a file apart. Documents without content are left out.
 func (p *parser) documents(f file) []document {
@@ -79,7 +78,7 @@ func (p *parser) documents(f file) []document {
 		if ok {
 			docs = append(docs, doc)
 		}
-		if p.budget < 0 || len(docs) > maxDocuments {
+		if p.budget < 0 || len(docs) > p.limits.documents {
 			break
 		}
 	}
@@ -91,9 +90,9 @@ func broken(line int, message, hint string) document {
 	return document{problems: []problem{{message: fmt.Sprintf("line %d: %s", line, message), hint: hint}}}
 }
 
-func tooLarge() document {
+func (p *parser) tooLarge() document {
 	return document{problems: []problem{{
-		message: fmt.Sprintf("the documents up to this one hold more than %d MiB of data when YAML aliases are replaced by what they stand for", maxCost>>20),
+		message: fmt.Sprintf("the documents up to this one hold more than %d MiB of data when YAML aliases are replaced by what they stand for", p.limits.cost()>>20),
 		hint:    "write fewer aliases (*name)",
 	}}}
 }
@@ -119,7 +118,7 @@ func lineAt(data []byte, offset int64) int {
 func (p *parser) jsonDocuments(data []byte) []document {
 	var docs []document
 	stream := json.NewDecoder(bytes.NewReader(data))
-	for p.budget >= 0 && len(docs) <= maxDocuments {
+	for p.budget >= 0 && len(docs) <= p.limits.documents {
 		var raw json.RawMessage
 		err := stream.Decode(&raw)
 		var syntax *json.SyntaxError
@@ -156,7 +155,7 @@ func (p *parser) jsonDocument(raw []byte) document {
 		doc.problems = append(doc.problems, problem{field: path, message: "the key is given twice", hint: "remove one of the two"})
 	}
 	if p.spend(doc.value) != nil {
-		return tooLarge()
+		return p.tooLarge()
 	}
 	return doc
 }
@@ -245,9 +244,9 @@ func (p *parser) yamlDocument(c chunk) (document, bool) {
 	var doc document
 	var several *yaml.TypeError
 	if isBomb(err) {
-		// It was unfolded for a good while before the parser gave up.
-		if p.budget -= bombCost; p.budget < 0 {
-			return tooLarge(), true
+		// It was unfolded to some hundred thousand values before the parser gave up.
+		if p.budget -= p.limits.cost() / 8; p.budget < 0 {
+			return p.tooLarge(), true
 		}
 	}
 	switch {
@@ -270,7 +269,7 @@ func (p *parser) yamlDocument(c chunk) (document, bool) {
 	var bad *conversionError
 	switch {
 	case errors.Is(err, errTooLarge):
-		return tooLarge(), true
+		return p.tooLarge(), true
 	case errors.As(err, &bad):
 		return document{problems: []problem{bad.problem}}, true
 	}

@@ -36,6 +36,7 @@ func Documents(path string) ([]Document, diagnostic.List) {
 		return nil, found
 	}
 	var files []file
+	l := defaultLimits()
 	join := func(string) string { return path }
 	switch {
 	case info.IsDir():
@@ -52,19 +53,19 @@ func Documents(path string) ([]Document, diagnostic.List) {
 		report(root, problem{message: "is not a regular file"})
 		return nil, found
 	default:
-		data, err := readFile(path)
+		data, err := readFile(path, l)
 		switch {
 		case err != nil:
 			report(root, problem{message: "cannot be read: " + reason(err)})
 			return nil, found
-		case len(data) > maxFileBytes:
-			report(root, problem{message: fmt.Sprintf("is larger than %d MiB", maxFileBytes>>20), hint: "split it into several files"})
+		case len(data) > l.fileBytes:
+			report(root, problem{message: fmt.Sprintf("is larger than %d MiB", l.fileBytes>>20), hint: "split it into several files"})
 			return nil, found
 		}
 		files = []file{{path: path, data: data}}
 	}
 	var all []Document
-	p := parser{budget: maxCost}
+	p := newParser(l)
 	for _, f := range files {
 		if p.budget < 0 {
 			break // reported already
@@ -83,8 +84,8 @@ func Documents(path string) ([]Document, diagnostic.List) {
 				all = append(all, Document{File: name, Source: source, Value: d.value})
 			}
 		}
-		if len(all) > maxDocuments {
-			report(root, problem{message: fmt.Sprintf("there are more than %d documents", maxDocuments)})
+		if len(all) > l.documents {
+			report(root, problem{message: fmt.Sprintf("there are more than %d documents", l.documents)})
 			break
 		}
 	}

@@ -70,11 +70,11 @@ func TestLoadHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := Load(directory(t, map[string]string{"a.yaml": c.content}))
+			_, err := loadSmall(directory(t, map[string]string{"a.yaml": c.content}))
 			runtime.ReadMemStats(&after)
 			// Two readings and every garbage included: 64 bytes for a byte of
 			// the budget is far from any explosion.
-			if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 64*maxCost>>20 {
+			if got := int(after.TotalAlloc-before.TotalAlloc) >> 20; got > 64*small().cost()>>20 {
 				t.Errorf("%d MiB were allocated", got)
 			}
 			got := findings(t, err)
@@ -95,7 +95,7 @@ func TestLoadManyBombs(t *testing.T) {
 		"just small enough": bomb(4, "[a,a,a,a,a]"),
 		"too large":         bomb(5, "[a,a,a]"),
 	} {
-		_, err := Load(directory(t, map[string]string{"a.yaml": strings.Repeat("---\n"+strings.ReplaceAll(document, "name: x", "generateName: x"), 1000)}))
+		_, err := loadSmall(directory(t, map[string]string{"a.yaml": strings.Repeat("---\n"+strings.ReplaceAll(document, "name: x", "generateName: x"), 1000)}))
 		got := findings(t, err)
 		if !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "when YAML aliases are replaced") }) {
 			t.Errorf("%s: no finding is about the aliases", name)
@@ -108,13 +108,13 @@ func TestLoadManyBombs(t *testing.T) {
 
 func TestLoadManyDocuments(t *testing.T) {
 	for name, content := range map[string]string{
-		"a.yaml": strings.Repeat("---\na\n", maxDocuments+maxDocuments/4),
-		"a.json": strings.Repeat("3\n", maxDocuments+maxDocuments/4),
+		"a.yaml": strings.Repeat("---\na\n", 1250),
+		"a.json": strings.Repeat("3\n", 1250),
 	} {
-		_, err := Load(directory(t, map[string]string{name: content, "b.yaml": strings.Repeat("---\n"+bomb(3, "[a]"), 100)}))
+		_, err := loadSmall(directory(t, map[string]string{name: content, "b.yaml": strings.Repeat("---\n"+bomb(3, "[a]"), 100)}))
 		got := findings(t, err)
-		if want := name + "#150001: there are more than 150000 documents"; len(got) != maxDocuments+1 || !slices.Contains(got, want) {
-			t.Errorf("%s: %d findings, the last is %q; want %d with %q", name, len(got), got[len(got)-1], maxDocuments+1, want)
+		if want := name + "#1001: there are more than 1000 documents"; len(got) != 1001 || !slices.Contains(got, want) {
+			t.Errorf("%s: %d findings, the last is %q; want %d with %q", name, len(got), got[len(got)-1], 1001, want)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestLoadManyProblems(t *testing.T) {
 			return b.String()
 		}() + "}",
 	} {
-		_, err := Load(directory(t, map[string]string{"a.yaml": content}))
+		_, err := loadSmall(directory(t, map[string]string{"a.yaml": content}))
 		got := findings(t, err)
 		if len(got) != maxProblems+1 || !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "problems more") }) {
 			t.Errorf("%s: %d findings, the last is %q", name, len(got), got[len(got)-1])
@@ -173,7 +173,7 @@ func FuzzDocuments(f *testing.F) {
 		if isJSON {
 			name = "a.json"
 		}
-		p := parser{budget: 1 << 20}
+		p := parser{limits: small(), budget: 1 << 20}
 		for _, doc := range p.documents(file{path: name, data: []byte(text)}) {
 			if doc.value == nil {
 				if len(doc.problems) == 0 {
@@ -192,7 +192,7 @@ func FuzzDocuments(f *testing.F) {
 			agree[rbacv1.ClusterRole](t, string(raw))
 			agree[metav1.ObjectMeta](t, string(raw))
 		}
-		d := newDecoder(&tree{})
+		d := newDecoder(&tree{limits: small()})
 		d.file(file{path: name, data: []byte(text)})
 	})
 }

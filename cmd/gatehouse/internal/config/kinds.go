@@ -38,19 +38,30 @@ const (
 // by who runs them, and here passed over.
 const testKind = "Test"
 
-// acceptedVersion is the one version in which a kind is read. False stands for
-// a kind that is context.
-func acceptedVersion(kind string) (schema.GroupVersion, bool) {
-	switch kind {
-	case sidecarProfile, admissionPolicy, admissionBinding, policyException, policyConfiguration, accessToken, tokenRevocation, testKind:
-		return v1alpha1.GroupVersion, true
-	case upstreamPolicy, upstreamBinding:
-		return admissionregistrationv1.SchemeGroupVersion, true
-	case namespaceKind:
-		return corev1.SchemeGroupVersion, true
-	default:
-		return schema.GroupVersion{}, false
-	}
+// typedKind is a kind that means something to Gatehouse: the one version in which it is
+// read, and a new object of its type, nil for a kind that is read in another way.
+type typedKind struct {
+	version schema.GroupVersion
+	new     func() any
+}
+
+//nolint:gochecknoglobals // a constant table
+var typedKinds = map[string]typedKind{
+	sidecarProfile:      {v1alpha1.GroupVersion, func() any { return new(v1alpha1.SidecarProfile) }},
+	admissionPolicy:     {v1alpha1.GroupVersion, func() any { return new(v1alpha1.AdmissionPolicy) }},
+	admissionBinding:    {v1alpha1.GroupVersion, func() any { return new(v1alpha1.AdmissionPolicyBinding) }},
+	policyException:     {v1alpha1.GroupVersion, func() any { return new(v1alpha1.PolicyException) }},
+	accessToken:         {v1alpha1.GroupVersion, func() any { return new(v1alpha1.AccessToken) }},
+	tokenRevocation:     {v1alpha1.GroupVersion, func() any { return new(v1alpha1.TokenRevocation) }},
+	policyConfiguration: {v1alpha1.GroupVersion, nil},
+	testKind:            {v1alpha1.GroupVersion, nil},
+	upstreamPolicy: {admissionregistrationv1.SchemeGroupVersion, func() any {
+		return new(admissionregistrationv1.ValidatingAdmissionPolicy)
+	}},
+	upstreamBinding: {admissionregistrationv1.SchemeGroupVersion, func() any {
+		return new(admissionregistrationv1.ValidatingAdmissionPolicyBinding)
+	}},
+	namespaceKind: {corev1.SchemeGroupVersion, func() any { return new(corev1.Namespace) }},
 }
 
 // isOthers tells kinds that other projects have too, of the same name: in their
@@ -58,8 +69,7 @@ func acceptedVersion(kind string) (schema.GroupVersion, bool) {
 func isOthers(gvk schema.GroupVersionKind) bool {
 	switch gvk.Kind {
 	case namespaceKind, policyException, testKind:
-		accepted, _ := acceptedVersion(gvk.Kind)
-		return gvk.Group != accepted.Group
+		return gvk.Group != typedKinds[gvk.Kind].version.Group
 	default:
 		return false
 	}
@@ -68,15 +78,16 @@ func isOthers(gvk schema.GroupVersionKind) bool {
 // isTyped reports whether the kind means something to Gatehouse in this version.
 // All such kinds but PolicyException are cluster-scoped.
 func isTyped(gvk schema.GroupVersionKind) bool {
-	accepted, ok := acceptedVersion(gvk.Kind)
-	return ok && accepted == gvk.GroupVersion()
+	kind, ok := typedKinds[gvk.Kind]
+	return ok && kind.version == gvk.GroupVersion()
 }
 
 // known reports whether the kind can be kept, and reports why not: a kind of ours
 // that does not exist, or one that is read in another version only. Passing a
 // misspelt policy over as context would leave the gate open.
 func (o *object) known(gvk schema.GroupVersionKind) bool {
-	accepted, ok := acceptedVersion(gvk.Kind)
+	kind, ok := typedKinds[gvk.Kind]
+	accepted := kind.version
 	if gvk.GroupKind() == singleton(authenticationConfiguration) {
 		accepted, ok = v1alpha1.GroupVersion, true
 	}

@@ -30,14 +30,17 @@ func isRBAC(kind string) bool {
 // reports whether the object is one. It is held to its type, as a rule that is
 // misspelt grants something else.
 func (o *object) keepRBAC(gvk schema.GroupVersionKind) bool {
-	switch gvk {
-	case rbacv1.SchemeGroupVersion.WithKind(roleKind):
+	if gvk.GroupVersion() != rbacv1.SchemeGroupVersion {
+		return false
+	}
+	switch gvk.Kind {
+	case roleKind:
 		keepAuthorization(o, &o.rbac.Roles)
-	case rbacv1.SchemeGroupVersion.WithKind(clusterRole):
+	case clusterRole:
 		keepAuthorization(o, &o.rbac.ClusterRoles)
-	case rbacv1.SchemeGroupVersion.WithKind(roleBinding):
+	case roleBinding:
 		keepAuthorization(o, &o.rbac.RoleBindings)
-	case rbacv1.SchemeGroupVersion.WithKind(clusterRoleBinding):
+	case clusterRoleBinding:
 		keepAuthorization(o, &o.rbac.ClusterRoleBindings)
 	default:
 		return false
@@ -46,7 +49,8 @@ func (o *object) keepRBAC(gvk schema.GroupVersionKind) bool {
 }
 
 func keepAuthorization[T any](o *object, list *[]rbac.Document[T]) {
-	if v, ok := decodeInto[T](o); ok {
+	var v T
+	if o.decodeInto(&v) {
 		*list = append(*list, rbac.Document[T]{Source: o.source, Object: v})
 	}
 }

@@ -11,10 +11,12 @@ import (
 	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -117,23 +119,12 @@ func ReadResource(u *unstructured.Unstructured) *Resource {
 	if r.Found != nil {
 		return r
 	}
-	d := newDecoder(&tree{})
+	d := newDecoder(&tree{limits: defaultLimits()})
 	o := object{decoder: d, source: ClusterSource, file: ClusterSource}
 	o.read(fields)
-	switch {
-	case len(d.profiles) > 0:
-		r.Value = &d.profiles[0].SidecarProfile
-	case len(d.admissionPolicies) > 0:
-		r.Value = &d.admissionPolicies[0].AdmissionPolicy
-	case len(d.admissionBindings) > 0:
-		r.Value = &d.admissionBindings[0].AdmissionPolicyBinding
-	case len(d.exceptions) > 0:
-		r.Value = &d.exceptions[0].PolicyException
-	case len(d.tokens) > 0:
-		r.Value = &d.tokens[0].AccessToken
-	case len(d.revocations) > 0:
-		r.Value = &d.revocations[0].TokenRevocation
-	case len(d.found) == 0:
+	if slices.Contains(ResourceKinds(), u.GroupVersionKind()) {
+		r.Value = d.last
+	} else if len(d.found) == 0 {
 		o.report(problem{field: "kind", message: fmt.Sprintf("%q is not a kind of custom resources", strict.Cut(u.GetKind(), 60))})
 	}
 	d.found.Sort()
@@ -241,12 +232,15 @@ func (c *Config) With(resources []*Resource) (*Config, diagnostic.List) {
 	out.Authn.Tokens = slices.Clone(c.Authn.Tokens)
 	out.Authn.Revocations = slices.Clone(c.Authn.Revocations)
 	out.Authn.Directories = slices.Clone(c.Authn.Directories)
-	known := c.objects()
+	known := map[string]map[string]string{}
+	for _, kind := range ResourceKinds() {
+		known[kind.Kind] = c.Sources(kind.Kind)
+	}
 	digest := sha256.New()
 	_, _ = fmt.Fprintln(digest, c.Digest)
 	var found diagnostic.List
 	for _, r := range resources {
-		if source, twice := known[r.Object()]; twice {
+		if source, twice := known[r.Kind][cache.MetaObjectToName(r.GetObjectMeta()).String()]; twice {
 			found = append(found, diagnostic.Diagnostic{
 				Severity: diagnostic.Error, Source: ClusterSource, Object: r.Object(),
 				Message: fmt.Sprintf("there is a document of this name in the directory too, in %q, and that one is in use", source),
@@ -255,20 +249,7 @@ func (c *Config) With(resources []*Resource) (*Config, diagnostic.List) {
 			continue
 		}
 		_, _ = fmt.Fprintln(digest, r.Object(), r.UID, r.Generation, r.Sum)
-		switch v := r.Value.(type) {
-		case *v1alpha1.SidecarProfile:
-			out.Sidecar.Profiles = append(out.Sidecar.Profiles, sidecar.Profile{Source: ClusterSource, SidecarProfile: *v})
-		case *v1alpha1.AdmissionPolicy:
-			out.Policy.AdmissionPolicies = append(out.Policy.AdmissionPolicies, policy.AdmissionPolicy{Source: ClusterSource, AdmissionPolicy: *v})
-		case *v1alpha1.AdmissionPolicyBinding:
-			out.Policy.AdmissionPolicyBindings = append(out.Policy.AdmissionPolicyBindings, policy.AdmissionPolicyBinding{Source: ClusterSource, AdmissionPolicyBinding: *v})
-		case *v1alpha1.PolicyException:
-			out.Policy.Exceptions = append(out.Policy.Exceptions, policy.Exception{Source: ClusterSource, PolicyException: *v})
-		case *v1alpha1.AccessToken:
-			out.Authn.Tokens = append(out.Authn.Tokens, authn.Token{Source: ClusterSource, AccessToken: *v})
-		case *v1alpha1.TokenRevocation:
-			out.Authn.Revocations = append(out.Authn.Revocations, authn.Revocation{Source: ClusterSource, TokenRevocation: *v})
-		}
+		out.add(ClusterSource, r.Value)
 	}
 	if len(resources) > 0 {
 		out.Digest = hex.EncodeToString(digest.Sum(nil))
@@ -287,28 +268,54 @@ func (c *Config) WithoutProfiles(names map[string]bool) *Config {
 	return &out
 }
 
-// objects are the files of the documents of kinds that may be custom resources, by
-// the name that findings have for each.
-func (c *Config) objects() map[string]string {
-	all := map[string]string{}
-	for i := range c.Sidecar.Profiles {
-		all[sidecarProfile+"/"+c.Sidecar.Profiles[i].Name] = c.Sidecar.Profiles[i].Source
+// add adds a decoded object of a typed kind.
+func (c *Config) add(source string, value any) {
+	switch v := value.(type) {
+	case *v1alpha1.SidecarProfile:
+		c.Sidecar.Profiles = append(c.Sidecar.Profiles, sidecar.Profile{Source: source, SidecarProfile: *v})
+	case *v1alpha1.AdmissionPolicy:
+		c.Policy.AdmissionPolicies = append(c.Policy.AdmissionPolicies, policy.AdmissionPolicy{Source: source, AdmissionPolicy: *v})
+	case *v1alpha1.AdmissionPolicyBinding:
+		c.Policy.AdmissionPolicyBindings = append(c.Policy.AdmissionPolicyBindings, policy.AdmissionPolicyBinding{Source: source, AdmissionPolicyBinding: *v})
+	case *v1alpha1.PolicyException:
+		c.Policy.Exceptions = append(c.Policy.Exceptions, policy.Exception{Source: source, PolicyException: *v})
+	case *v1alpha1.AccessToken:
+		c.Authn.Tokens = append(c.Authn.Tokens, authn.Token{Source: source, AccessToken: *v})
+	case *v1alpha1.TokenRevocation:
+		c.Authn.Revocations = append(c.Authn.Revocations, authn.Revocation{Source: source, TokenRevocation: *v})
+	case *admissionregistrationv1.ValidatingAdmissionPolicy:
+		c.Policy.Policies = append(c.Policy.Policies, policy.Policy{Source: source, ValidatingAdmissionPolicy: *v})
+	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+		c.Policy.Bindings = append(c.Policy.Bindings, policy.Binding{Source: source, ValidatingAdmissionPolicyBinding: *v})
 	}
-	for i := range c.Policy.AdmissionPolicies {
-		all[admissionPolicy+"/"+c.Policy.AdmissionPolicies[i].Name] = c.Policy.AdmissionPolicies[i].Source
+}
+
+// Sources returns the sources of the objects of a kind that may be a custom resource, by
+// NAME, or NAMESPACE/NAME.
+func (c *Config) Sources(kind string) map[string]string {
+	switch kind {
+	case sidecarProfile:
+		return sources(c.Sidecar.Profiles, func(p *sidecar.Profile) (metav1.Object, string) { return p, p.Source })
+	case admissionPolicy:
+		return sources(c.Policy.AdmissionPolicies, func(p *policy.AdmissionPolicy) (metav1.Object, string) { return p, p.Source })
+	case admissionBinding:
+		return sources(c.Policy.AdmissionPolicyBindings, func(b *policy.AdmissionPolicyBinding) (metav1.Object, string) { return b, b.Source })
+	case policyException:
+		return sources(c.Policy.Exceptions, func(e *policy.Exception) (metav1.Object, string) { return e, e.Source })
+	case accessToken:
+		return sources(c.Authn.Tokens, func(t *authn.Token) (metav1.Object, string) { return t, t.Source })
+	case tokenRevocation:
+		return sources(c.Authn.Revocations, func(r *authn.Revocation) (metav1.Object, string) { return r, r.Source })
+	default:
+		return nil
 	}
-	for i := range c.Policy.AdmissionPolicyBindings {
-		all[admissionBinding+"/"+c.Policy.AdmissionPolicyBindings[i].Name] = c.Policy.AdmissionPolicyBindings[i].Source
+}
+
+func sources[T any](list []T, of func(*T) (object metav1.Object, source string)) map[string]string {
+	out := make(map[string]string, len(list))
+	for i := range list {
+		object, source := of(&list[i])
+		out[cache.MetaObjectToName(object).String()] = source
 	}
-	for i := range c.Policy.Exceptions {
-		e := &c.Policy.Exceptions[i]
-		all[policyException+"/"+e.Namespace+"/"+e.Name] = e.Source
-	}
-	for i := range c.Authn.Tokens {
-		all[accessToken+"/"+c.Authn.Tokens[i].Name] = c.Authn.Tokens[i].Source
-	}
-	for i := range c.Authn.Revocations {
-		all[tokenRevocation+"/"+c.Authn.Revocations[i].Name] = c.Authn.Revocations[i].Source
-	}
-	return all
+	return out
 }

@@ -82,7 +82,7 @@ func (r *reader) attachment(path string) {
 
 // outline is what looksAs needs of a tree.
 func (t *tree) outline() *tree {
-	out := &tree{seen: t.seen, attached: make([]attachment, len(t.attached))}
+	out := &tree{limits: t.limits, seen: t.seen, attached: make([]attachment, len(t.attached))}
 	for i, a := range t.attached {
 		out.attached[i].path = a.path
 	}
@@ -109,7 +109,7 @@ func looksAs(dir string, last *tree) bool {
 	if !last.seen.quiet {
 		return false
 	}
-	r := reader{tree: tree{dir: dir}, sight: newSighting(time.Now()), outside: true}
+	r := reader{tree: tree{dir: dir, limits: last.limits}, sight: newSighting(time.Now()), outside: true}
 	r.root()
 	for _, a := range last.attached {
 		r.attachment(a.path)

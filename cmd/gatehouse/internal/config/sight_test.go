@@ -14,7 +14,7 @@ import (
 // settled is a tree as if it had been read when nothing had happened for a while.
 func settled(t *testing.T, dir string) *tree {
 	t.Helper()
-	read := readTree(dir)
+	read := readTree(dir, small())
 	if read.seen.quiet {
 		t.Error("files that were just written look as if they had been there for long")
 	}
@@ -98,7 +98,7 @@ func sameSize(t *testing.T, path string) {
 func TestLooksAsWaitsForQuiet(t *testing.T) {
 	t.Parallel()
 	dir := directory(t, map[string]string{"a.yaml": profile})
-	read := readTree(dir)
+	read := readTree(dir, small())
 	if looksAs(dir, &read) {
 		t.Error("a file that was written just now was taken for settled")
 	}

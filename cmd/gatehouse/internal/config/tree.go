@@ -17,23 +17,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// The limits of a directory. They keep a mistake, such as a directory of
-// backups, from filling the memory of the server, and are far above any real
-// configuration.
 const (
-	// maxFileBytes is the largest file that is read: 100,000 access tokens in one.
-	maxFileBytes = 48 << 20
-	// maxTotalBytes is the largest sum of all files: 100,000 access tokens are 30 to
-	// 60 MiB, and the rest is small beside them.
-	maxTotalBytes = 64 << 20
-	// maxDocuments is the largest number of documents, of files and of
-	// directories: 100,000 access tokens, and half as much of anything.
-	maxDocuments = 150_000
 	// maxDepth is how deep directories may nest. Links make any tree endless.
 	maxDepth = 32
 	// maxReadings is how often a directory is read until two readings agree.
 	maxReadings = 10
 )
+
+// limits are those of a directory. They keep a mistake, such as a directory of
+// backups, from filling the memory of the server.
+type limits struct {
+	// fileBytes is the largest size of a file, and totalBytes that of all files together.
+	fileBytes, totalBytes int
+	// documents is the largest number of documents, of files and of directories.
+	documents int
+}
+
+// defaultLimits are far above any real configuration: 100,000 access tokens, which are
+// 30 to 60 MiB, in one file or in as many, and half as much of anything.
+func defaultLimits() limits {
+	return limits{fileBytes: 48 << 20, totalBytes: 64 << 20, documents: 150_000}
+}
 
 // file is a file as it was read.
 type file struct {
@@ -44,9 +48,10 @@ type file struct {
 
 // tree is a directory as it was read.
 type tree struct {
-	dir   string
-	files []file // sorted by path
-	found diagnostic.List
+	dir    string
+	limits limits
+	files  []file // sorted by path
+	found  diagnostic.List
 	// unread is what found is about.
 	unread Unread
 	// dirs are the directories that were read, by a path that can be opened.
@@ -67,11 +72,11 @@ type tree struct {
 // and git-sync swap a link under the reader's feet; an editor writes files one
 // after the other.
 func readStable(dir string) tree {
-	t := readTree(dir)
+	t := readTree(dir, defaultLimits())
 	if looksAs(dir, &t) {
 		return t
 	}
-	return stable(t, func() tree { return readTree(dir) })
+	return stable(t, func() tree { return readTree(dir, defaultLimits()) })
 }
 
 // stable reads until a reading agrees with the one before it, the first of which
@@ -96,8 +101,8 @@ func stable(last tree, read func() tree) tree {
 }
 
 // readTree reads the directory once. Whatever cannot be read is a finding.
-func readTree(dir string) tree {
-	r := reader{tree: tree{dir: dir}, sight: newSighting(time.Now())}
+func readTree(dir string, l limits) tree {
+	r := reader{tree: tree{dir: dir, limits: l}, sight: newSighting(time.Now())}
 	r.root()
 	slices.SortFunc(r.tree.files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	r.tree.attach()
@@ -151,7 +156,7 @@ func (t *tree) seal() {
 // reader is one reading of a directory.
 type reader struct {
 	tree  tree
-	total int64
+	total int
 	files int
 	full  bool // a limit was met: nothing more is read
 	// sight is of everything that is come across, as it is before it is read.
@@ -182,8 +187,8 @@ func (r *reader) directory(path, rel string, above []fs.FileInfo) {
 		r.problem(rel, fmt.Sprintf("directories nest deeper than %d", maxDepth), "")
 		return
 	}
-	if len(r.tree.dirs) == maxDocuments {
-		r.problem("", fmt.Sprintf("holds more than %d directories", maxDocuments), "")
+	if most := r.tree.limits.documents; len(r.tree.dirs) == most {
+		r.problem("", fmt.Sprintf("holds more than %d directories", most), "")
 		r.full = true
 		return
 	}
@@ -225,26 +230,27 @@ func (r *reader) directory(path, rel string, above []fs.FileInfo) {
 }
 
 func (r *reader) file(path, rel string) {
-	if r.files++; r.files > maxDocuments {
-		r.problem("", fmt.Sprintf("holds more than %d files", maxDocuments), "")
+	l := r.tree.limits
+	if r.files++; r.files > l.documents {
+		r.problem("", fmt.Sprintf("holds more than %d files", l.documents), "")
 		r.full = true
 		return
 	}
 	if r.outside {
 		return
 	}
-	data, err := readFile(path)
+	data, err := readFile(path, l)
 	if err != nil {
 		r.problem(rel, "cannot be read: "+reason(err), "")
 		return
 	}
-	if len(data) > maxFileBytes {
-		r.problem(rel, fmt.Sprintf("is larger than %d MiB", maxFileBytes>>20), "split it into several files")
+	if len(data) > l.fileBytes {
+		r.problem(rel, fmt.Sprintf("is larger than %d MiB", l.fileBytes>>20), "split it into several files")
 		return
 	}
-	r.total += int64(len(data))
-	if r.total > maxTotalBytes {
-		r.problem("", fmt.Sprintf("its files are larger than %d MiB together", maxTotalBytes>>20), "")
+	r.total += len(data)
+	if r.total > l.totalBytes {
+		r.problem("", fmt.Sprintf("its files are larger than %d MiB together", l.totalBytes>>20), "")
 		r.full = true
 		return
 	}
@@ -252,12 +258,12 @@ func (r *reader) file(path, rel string) {
 }
 
 // readFile reads at most one byte more than a file may have.
-func readFile(path string) ([]byte, error) {
+func readFile(path string, l limits) ([]byte, error) {
 	f, err := os.Open(path) // #nosec G304 -- the operator names the directory
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, int64(l.fileBytes)+1))
 	return data, errors.Join(err, f.Close())
 }
 

@@ -32,16 +32,16 @@ func TestUnread(t *testing.T) {
 			must(t, os.RemoveAll(filepath.Join(dir, "m")))
 			link(t, ".", filepath.Join(dir, "m"))
 		}, false, []string{"m"}},
-		"a file that is too large": {func(t *testing.T, dir string) { must(t, os.Truncate(filepath.Join(dir, "m/one.yaml"), maxFileBytes+1)) }, false, []string{"m/one.yaml"}},
+		"a file that is too large": {func(t *testing.T, dir string) { must(t, os.Truncate(filepath.Join(dir, "m/one.yaml"), int64(small().fileBytes)+1)) }, false, []string{"m/one.yaml"}},
 		"files that are too large": {func(t *testing.T, dir string) {
-			sparse(t, dir, "a.yaml", maxFileBytes)
-			sparse(t, dir, "b.yaml", maxFileBytes)
+			sparse(t, dir, "a.yaml", int64(small().fileBytes))
+			sparse(t, dir, "b.yaml", int64(small().fileBytes))
 		}, true, nil},
 		"too many documents": {func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, "b.yaml"), `{"apiVersion":"v1","kind":"List","items":[`+strings.Repeat("1,", maxDocuments)+"1]}")
+			write(t, filepath.Join(dir, "b.yaml"), `{"apiVersion":"v1","kind":"List","items":[`+strings.Repeat("1,", small().documents)+"1]}")
 		}, true, []string{"b.yaml", "m/one.yaml", "z.yaml"}},
 		"aliases of more than there may": {func(t *testing.T, dir string) {
-			write(t, filepath.Join(dir, "b.yaml"), aliases+strings.Repeat("x", 1<<20)+"\ny: ["+strings.Repeat("*x,", maxCost>>20)+"]\n")
+			write(t, filepath.Join(dir, "b.yaml"), aliases+strings.Repeat("x", 1<<20)+"\ny: ["+strings.Repeat("*x,", small().cost()>>20)+"]\n")
 		}, true, []string{"b.yaml"}},
 		"the directory is gone":  {func(t *testing.T, dir string) { must(t, os.RemoveAll(dir)) }, true, nil},
 		"the directory is empty": {func(t *testing.T, dir string) { must(t, os.RemoveAll(dir)); must(t, os.Mkdir(dir, 0o700)) }, true, nil},
@@ -49,7 +49,7 @@ func TestUnread(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := directory(t, map[string]string{"m/one.yaml": document("one"), "z.yaml": document("z"), "notes.yaml": "# none\n"})
 			c.change(t, dir)
-			got := readTree(dir)
+			got := readTree(dir, small())
 			config, _ := got.decode()
 			slices.Sort(config.Unread.Paths)
 			if config.Unread.All != c.all || !c.all && !slices.Equal(config.Unread.Paths, c.paths) {

@@ -29,7 +29,7 @@ type change struct {
 
 // texts makes a tree of one file, as reading a directory would.
 func texts(content string) tree {
-	t := tree{dir: "dir", files: []file{{path: "a.yaml", data: []byte(content)}}}
+	t := tree{dir: "dir", limits: small(), files: []file{{path: "a.yaml", data: []byte(content)}}}
 	t.seal()
 	return t
 }

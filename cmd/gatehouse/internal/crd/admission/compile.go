@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -42,35 +44,11 @@ func diagnosticsOf(err error, stop func() error) diagnostic.List {
 // tokens and revocations only their status says so: anyone who reaches the port could
 // find out which ids there are.
 func shadowWarnings(current *config.Config, one *config.Resource) diagnostic.List {
-	source, there := "", false
-	each := func(kind, namespace, name, from string) {
-		if kind == one.Kind && namespace == one.Namespace && name == one.Name && from != config.ClusterSource {
-			source, there = from, true
-		}
+	if one.Kind == accessToken || one.Kind == tokenRevocation {
+		return nil
 	}
-	switch one.Kind {
-	case sidecarProfile:
-		for i := range current.Sidecar.Profiles {
-			p := &current.Sidecar.Profiles[i]
-			each(sidecarProfile, "", p.Name, p.Source)
-		}
-	case admissionPolicy:
-		for i := range current.Policy.AdmissionPolicies {
-			p := &current.Policy.AdmissionPolicies[i]
-			each(admissionPolicy, "", p.Name, p.Source)
-		}
-	case admissionPolicyBinding:
-		for i := range current.Policy.AdmissionPolicyBindings {
-			b := &current.Policy.AdmissionPolicyBindings[i]
-			each(admissionPolicyBinding, "", b.Name, b.Source)
-		}
-	case policyException:
-		for i := range current.Policy.Exceptions {
-			x := &current.Policy.Exceptions[i]
-			each(policyException, x.Namespace, x.Name, x.Source)
-		}
-	}
-	if !there {
+	source, there := current.Sources(one.Kind)[cache.MetaObjectToName(one.GetObjectMeta()).String()]
+	if !there || source == config.ClusterSource {
 		return nil
 	}
 	return diagnostic.List{{
