@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -45,7 +46,7 @@ func answer(o *object, found diagnostic.List) admission.Response {
 // shows.
 func refusal(o *object, errs diagnostic.List) *metav1.Status {
 	const maxName = 253 // bytes, which no name has more of
-	name := cut(printable(diagnostic.Diagnostic{Message: o.name}.Redacted().Message), maxName)
+	name := truncate.Bytes(printable(diagnostic.Diagnostic{Message: o.name}.Redacted().Message), maxName)
 	status := &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
 		Details: &metav1.StatusDetails{Group: Group, Kind: o.kind, Name: name},
@@ -59,7 +60,7 @@ func refusal(o *object, errs diagnostic.List) *metav1.Status {
 			text += " (hint: " + printable(f.Hint) + ")"
 		}
 		field := printable(cmp.Or(f.Field, "spec")) // kubectl shows every cause behind a field
-		text = cut(text, maxLine)
+		text = truncate.Bytes(text, maxLine)
 		if size += len(field) + len(text); size > maxMessage {
 			more := fmt.Sprintf("… and %d more", len(errs)-i)
 			lines = append(lines, more)
@@ -93,9 +94,7 @@ func warnings(found diagnostic.List) []string {
 			f.Hint = "" // it would be cut
 			text = printable(f.String())
 		}
-		if runes := []rune(text); len(runes) > maxWarningRunes {
-			text = string(runes[:maxWarningRunes-1]) + "…"
-		}
+		text = truncate.Runes(text, maxWarningRunes)
 		if !seen[text] {
 			seen[text] = true
 			all = append(all, text)
@@ -121,17 +120,4 @@ func printable(text string) string {
 		}
 		return r
 	}, text)
-}
-
-// cut cuts a text to a number of bytes, not within a character.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	const mark = "…"
-	most -= len(mark)
-	for !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most] + mark
 }

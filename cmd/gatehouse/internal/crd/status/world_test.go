@@ -52,7 +52,7 @@ var (
 	errAway      = errors.New("connection refused")
 )
 
-func newFakeServer() *fakeapi.Server {
+func newServer() *fakeapi.Server {
 	s := fakeapi.New(leases)
 	for _, gvk := range config.ResourceKinds() {
 		s.Serve(resourceFor(gvk.Kind))
@@ -159,7 +159,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := &world{Server: newFakeServer(), ctx: ctx, events: &events{}}
+		w := &world{Server: newServer(), ctx: ctx, events: &events{}}
 		defer func() {
 			cancel()
 			synctest.Wait()

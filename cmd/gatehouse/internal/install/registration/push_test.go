@@ -558,38 +558,6 @@ func TestPushedConditionsAreCheap(t *testing.T) {
 	}
 }
 
-// What the comment at pushed says of an error in one of several policies.
-func TestErrorInADisjunction(t *testing.T) {
-	t.Parallel()
-	request := requests()[0]
-	compiler := plugincel.NewConditionCompiler(environment.MustBaseEnvSet(oldest()))
-	const failing = `object.spec.noSuchField == "x"`
-	for _, c := range []struct {
-		a, b             string
-		matches, refuses bool
-	}{
-		{"true", "true", true, false},
-		{"true", "false", true, false},
-		{"false", "true", true, false},
-		{"false", "false", false, false},
-		{"true", failing, true, false},
-		{failing, "true", true, false},
-		{"false", failing, false, true},
-		{failing, "false", false, true},
-		{failing, failing, false, true},
-	} {
-		condition := admissionregistrationv1.MatchCondition{Name: "x", Expression: disjunction([]string{c.a, c.b})}
-		closed := request.matches(compiler, admissionregistrationv1.Fail, condition)
-		if closed.Matches != c.matches || (closed.Error != nil) != c.refuses {
-			t.Errorf("%s, %s, failing closed: %+v", c.a, c.b, closed)
-		}
-		open := request.matches(compiler, admissionregistrationv1.Ignore, condition)
-		if open.Matches != c.matches || open.Error != nil {
-			t.Errorf("%s, %s, failing open: %+v", c.a, c.b, open)
-		}
-	}
-}
-
 func TestPoliciesInForce(t *testing.T) {
 	t.Parallel()
 	pods := named("", "v1", "pods", create)
