@@ -47,7 +47,8 @@ const (
 	authorizationDecision
 )
 
-func (k kind) isText() bool { return k == text || k == literal }
+// accepts reports whether a value of another kind can be used as one of this kind.
+func (k kind) accepts(other kind) bool { return k == other || k == text && other == literal }
 
 // proof is an attempt to prove that an expression cannot fail.
 type proof struct {
@@ -211,51 +212,99 @@ func pathOf(e ast.Expr) (string, bool) {
 	}
 }
 
+// signature is a function, or an operator, that cannot fail for operands of these kinds. The target of a method is its
+// first operand.
+type signature struct {
+	function string
+	operands []kind
+	result   kind
+}
+
+// signatures are all of them, but for those of which more than the kinds of the operands must be known. The
+// authorizer keeps an error in its decision, which is then that nothing is allowed. One side of a comparison is
+// literal, because it costs as much as the shorter text.
+func signatures() []signature {
+	return []signature{
+		{operators.LogicalNot, []kind{boolean}, boolean},
+		{operators.NotStrictlyFalse, []kind{boolean}, boolean},
+		{operators.Equals, []kind{boolean, boolean}, boolean},
+		{operators.Equals, []kind{text, literal}, boolean},
+		{operators.Equals, []kind{literal, text}, boolean},
+		{operators.NotEquals, []kind{boolean, boolean}, boolean},
+		{operators.NotEquals, []kind{text, literal}, boolean},
+		{operators.NotEquals, []kind{literal, text}, boolean},
+		{operators.In, []kind{text, texts}, boolean},
+		{operators.In, []kind{text, attributes}, boolean},
+		{operators.OptIndex, []kind{attributes, text}, optionalText},
+		{operators.OptIndex, []kind{optionalAttributes, text}, optionalText},
+		{"startsWith", []kind{text, literal}, boolean},
+		{"endsWith", []kind{text, literal}, boolean},
+		{"orValue", []kind{optionalText, literal}, text},
+		{"hasValue", []kind{optionalText}, boolean},
+		{"hasValue", []kind{optionalAttributes}, boolean},
+		{"group", []kind{authorization, text}, authorizationGroup},
+		{"resource", []kind{authorizationGroup, text}, authorizationResource},
+		{"subresource", []kind{authorizationResource, text}, authorizationResource},
+		{"namespace", []kind{authorizationResource, text}, authorizationResource},
+		{"name", []kind{authorizationResource, text}, authorizationResource},
+		{"check", []kind{authorizationResource, text}, authorizationDecision},
+		{"allowed", []kind{authorizationDecision}, boolean},
+	}
+}
+
 func (p *proof) call(c ast.CallExpr, known facts) kind {
-	args := c.Args()
+	args, name := c.Args(), c.FunctionName()
+	if c.IsMemberFunction() {
+		args = append([]ast.Expr{c.Target()}, args...)
+	}
 	if p.local != nil {
 		p.searches += 2
 	}
-	if c.IsMemberFunction() {
-		return p.method(c.FunctionName(), p.kind(c.Target(), known), args, known)
-	}
-	switch c.FunctionName() {
+	switch name {
 	case operators.LogicalAnd:
 		// Where the left side is false the right side does not matter, not even
 		// its error. The same goes for a left side of || that is true.
 		return p.both(args, known, true)
 	case operators.LogicalOr:
 		return p.both(args, known, false)
-	case operators.LogicalNot, operators.NotStrictlyFalse:
-		if p.kind(args[0], known) == boolean {
-			return boolean
-		}
-	case operators.Equals, operators.NotEquals:
-		left, right := p.kind(args[0], known), p.kind(args[1], known)
-		// One side is literal: a comparison costs as much as the shorter text.
-		if left.isText() && right == literal || left == literal && right.isText() || left == boolean && right == boolean {
-			return boolean
-		}
-	case operators.In:
-		return p.in(args[0], args[1], known)
 	case operators.Index:
 		return p.index(args[0], args[1], known)
 	case operators.OptSelect:
-		if p.kind(args[0], known) == metadata && args[1].Kind() == ast.LiteralKind {
-			name, _ := args[1].AsLiteral().Value().(string)
-			switch metadataFields()[name] { //nolint:exhaustive // nothing else is in the metadata
-			case text:
-				return optionalText
-			case attributes:
-				return optionalAttributes
-			}
+		return p.optionalMember(args[0], args[1], known)
+	}
+	var operands []kind
+	for _, arg := range args {
+		operands = append(operands, p.kind(arg, known))
+	}
+	for _, s := range signatures() {
+		if s.function != name || !slices.EqualFunc(s.operands, operands, kind.accepts) {
+			continue
 		}
-	case operators.OptIndex:
-		if of := p.kind(args[0], known); (of == attributes || of == optionalAttributes) && p.kind(args[1], known).isText() {
-			return optionalText
+		switch {
+		case name == "check":
+			p.checks++
+		case name == operators.In && operands[1] == texts && args[1].Kind() != ast.ListKind:
+			p.searches++
 		}
+		return s.result
 	}
 	return unproved
+}
+
+// optionalMember is what object.?field is.
+func (p *proof) optionalMember(object, field ast.Expr, known facts) kind {
+	if p.kind(object, known) != metadata || field.Kind() != ast.LiteralKind {
+		return unproved
+	}
+	name, _ := field.AsLiteral().Value().(string)
+	switch metadataFields()[name] { //nolint:exhaustive // nothing else is in the metadata
+	case text:
+		return optionalText
+	case attributes:
+		return optionalAttributes
+	default:
+		return unproved
+	}
 }
 
 // both is a conjunction or a disjunction: what stands on the right counts only
@@ -270,23 +319,6 @@ func (p *proof) both(args []ast.Expr, known facts, left bool) kind {
 	return boolean
 }
 
-func (p *proof) in(element, list ast.Expr, known facts) kind {
-	if !p.kind(element, known).isText() {
-		return unproved
-	}
-	switch p.kind(list, known) { //nolint:exhaustive // nothing else has elements
-	case texts:
-		if list.Kind() != ast.ListKind {
-			p.searches++
-		}
-		return boolean
-	case attributes:
-		return boolean
-	default:
-		return unproved
-	}
-}
-
 func (p *proof) index(of, key ast.Expr, known facts) kind {
 	path, ok := pathOf(of)
 	if ok && p.kind(of, known) == attributes && p.kind(key, known) == literal {
@@ -295,36 +327,6 @@ func (p *proof) index(of, key ast.Expr, known facts) kind {
 		}
 	}
 	return unproved
-}
-
-// method is a function that is called on something. The authorizer keeps an
-// error in its decision, which is then that nothing is allowed.
-func (p *proof) method(name string, of kind, args []ast.Expr, known facts) kind {
-	argument := unproved
-	if len(args) == 1 {
-		argument = p.kind(args[0], known)
-	}
-	switch {
-	case (name == "startsWith" || name == "endsWith") && of.isText() && argument == literal:
-		return boolean
-	case name == "orValue" && of == optionalText && argument == literal:
-		return text
-	case name == "hasValue" && (of == optionalText || of == optionalAttributes) && len(args) == 0:
-		return boolean
-	case name == "group" && of == authorization && argument.isText():
-		return authorizationGroup
-	case name == "resource" && of == authorizationGroup && argument.isText():
-		return authorizationResource
-	case (name == "subresource" || name == "namespace" || name == "name") && of == authorizationResource && argument.isText():
-		return authorizationResource
-	case name == "check" && of == authorizationResource && argument.isText():
-		p.checks++
-		return authorizationDecision
-	case name == "allowed" && of == authorizationDecision && len(args) == 0:
-		return boolean
-	default:
-		return unproved
-	}
 }
 
 // consequences are the facts that follow from an expression being true, or
