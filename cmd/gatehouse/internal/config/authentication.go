@@ -50,7 +50,7 @@ func (o *object) authenticate() {
 			}
 		}
 		if file := config.BindPasswordFile; file != "" {
-			data := o.attached(d.Field+".bindPasswordFile", file)
+			data := o.referencedFile(d.Field+".bindPasswordFile", file)
 			d.BindPassword = strings.TrimRight(string(data), " \t\r\n")
 			if data != nil && d.BindPassword == "" {
 				o.report(problem{field: d.Field + ".bindPasswordFile", message: fmt.Sprintf("%q is empty", strict.Cut(file, 200))})
@@ -66,7 +66,7 @@ func (o *object) authenticate() {
 		k := authn.LoginKey{Name: key.Name}
 		if key.File == "" {
 			o.report(problem{field: field, message: "is missing", hint: "gatehouse token key --out FILE makes one"})
-		} else if data := o.attached(field, key.File); data != nil {
+		} else if data := o.referencedFile(field, key.File); data != nil {
 			secret, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(data)))
 			if err != nil {
 				o.report(problem{field: field, message: fmt.Sprintf("%q does not hold base64", strict.Cut(key.File, 200)), hint: "gatehouse token key --out FILE makes one"})
@@ -78,10 +78,10 @@ func (o *object) authenticate() {
 	}
 }
 
-// attached is the content of a file that the document names, nil if there is none,
-// which is reported.
-func (o *object) attached(field, name string) []byte {
-	file := o.tree.attachedFile(o.file, name)
+// referencedFile returns the content of a file that the document names. It returns nil and
+// reports an error if the file cannot be read.
+func (o *object) referencedFile(field, name string) []byte {
+	file := o.tree.findReferencedFile(o.file, name)
 	switch {
 	case file.problem != "" && file.unseen && mayBeSecret(name):
 		// Not even why: a system's error may be about its length or its bytes.
@@ -119,9 +119,9 @@ func mayBeSecret(text string) bool {
 	return false
 }
 
-// authenticateUpstream reads upstream's AuthenticationConfiguration as the API
-// server does: every version, strictly, with its defaults. What the fields mean is
-// checked where they are compiled.
+// authenticateUpstream reads upstream's AuthenticationConfiguration as the API server
+// does: every version, strictly, with its defaults. The fields are validated when they are
+// compiled.
 func (o *object) authenticateUpstream() {
 	raw, err := json.Marshal(o.fields)
 	if err != nil {
@@ -203,7 +203,7 @@ func (d *decoder) staticKeys() {
 		file, _, _ := strings.Cut(spec.Configuration.Source, "#")
 		o := object{decoder: d, source: spec.Configuration.Source, label: authenticationConfiguration, file: file}
 		field := fmt.Sprintf("jwt.issuers[%d].keysFile", i)
-		data := o.attached(field, named.KeysFile)
+		data := o.referencedFile(field, named.KeysFile)
 		if data == nil {
 			continue
 		}

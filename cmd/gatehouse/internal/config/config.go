@@ -1,11 +1,10 @@
 // Package config turns a directory of documents into the specs that the
 // endpoints are compiled from.
 //
-// It is strict, because a document that does less than its author believes is a
-// hole in the gate: an unknown field, a duplicate key, an unknown kind or a
-// second object of the same name is an error, and all errors are reported at
-// once. What a document means is not decided here: that is the work of the
-// package that compiles it.
+// It is strict, because a document that does less than its author believes is a security
+// hole: an unknown field, a duplicate key, an unknown kind or a second object of the same
+// name is an error, and all errors are reported at once. The package that compiles a
+// document decides what it means.
 package config
 
 import (
@@ -27,9 +26,8 @@ type Config struct {
 	// the paths and contents of all files read. Two directories with the same
 	// files have the same digest.
 	Digest string
-	// State changes with everything that was read, files that documents name
-	// included. It is not to be shown: there are passwords among these, and who knows
-	// everything else could guess them by it.
+	// State changes with everything that was read, files that documents name included. It
+	// must not be shown: passwords in these files could be guessed by it.
 	State string
 	// Files is the number of files read, and Documents that of the documents in them,
 	// tests left out.
@@ -37,7 +35,7 @@ type Config struct {
 	// Empty are the files without such a document, and Filled those with one.
 	Empty  []string
 	Filled FileSet
-	// Unread is what of the directory may hold documents that this Config lacks.
+	// Unread is the part of the directory that may hold documents that this Config lacks.
 	Unread Unread
 	// Sidecar, Policy and Authn are the specs of the endpoints. The context
 	// objects of the directory are in Sidecar.Namespaces, Sidecar.ConfigMaps and Policy.Objects,
@@ -49,7 +47,7 @@ type Config struct {
 	// Directories are the LDAP services, with what connecting to them needs. They are
 	// those of Authn.Directories, in the same order; nobody has connected there.
 	Directories []Directory
-	// Warnings are findings that do not keep the configuration from being used.
+	// Warnings are diagnostics that are no errors.
 	Warnings diagnostic.List
 }
 
@@ -63,8 +61,8 @@ func (c *Config) Workloads() []v1alpha1.WorkloadKind {
 }
 
 // Load reads every document below the directory dir. Its error is a
-// finding.List of everything that is wrong, in a fixed order, and then there is
-// no Config: a configuration is used whole or not at all.
+// diagnostic.List of all errors, in a fixed order, and then there is no Config: a
+// configuration is used completely or not at all.
 //
 // What is read: files ending in .yaml, .yml or .json, in dir and the
 // directories below it, through symbolic links. What is not: files and
@@ -80,10 +78,8 @@ func Load(dir string) (*Config, error) {
 	return config, nil
 }
 
-// Inspect is Load for a reader who wants to see more than the first layer of
-// errors: it returns every finding, together with whatever of the configuration
-// could be understood. With an error among the findings the Config is only good
-// for looking for further errors in it.
+// Inspect returns every diagnostic, and as much of the configuration as could be decoded.
+// If one is an error, the Config is only good for finding further errors in it.
 func Inspect(dir string) (*Config, diagnostic.List) {
 	return readStable(dir).decode()
 }

@@ -23,14 +23,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// objectKey is what only one object can have. The version is no part of it: two
-// versions of an object are one object.
+// objectKey identifies an object. The version is no part of it.
 type objectKey struct {
 	schema.GroupKind
 	namespace, name string
 }
 
-// decoder collects what the documents of a directory say.
+// decoder decodes the documents of a directory.
 type decoder struct {
 	parser  parser
 	tree    *tree
@@ -40,7 +39,7 @@ type decoder struct {
 	tests     int // of the documents
 	found     diagnostic.List
 	warnings  diagnostic.List
-	// sources tells where an object was given first.
+	// sources are the places where each object was given first.
 	sources map[objectKey]string
 
 	// config is what was decoded, but for rbac and context, and last the last object of it.
@@ -137,8 +136,8 @@ func (o *object) read(value any) {
 		return
 	}
 	o.fields = fields
-	kind, kindOK := o.text("kind")
-	apiVersion, versionOK := o.text("apiVersion")
+	kind, kindOK := o.requiredString("kind")
+	apiVersion, versionOK := o.requiredString("apiVersion")
 	if !kindOK || !versionOK {
 		return
 	}
@@ -158,11 +157,11 @@ func (o *object) read(value any) {
 		o.report(problem{field: "items", message: "is missing or not a list", hint: "a List holds its objects in items"})
 		return
 	}
-	o.one(gvk)
+	o.readObject(gvk)
 }
 
-// text is a member of the object that must be a string and not empty.
-func (o *object) text(name string) (string, bool) {
+// requiredString returns a member of the object that must be a string and not empty.
+func (o *object) requiredString(name string) (string, bool) {
 	text, ok := o.fields[name].(string)
 	if !ok || text == "" {
 		o.report(problem{field: name, message: "is missing or not a string", hint: "a document has apiVersion, kind and metadata.name"})
@@ -171,8 +170,8 @@ func (o *object) text(name string) (string, bool) {
 	return text, true
 }
 
-// list reads the items of a list. In a List each item tells its kind; in a list
-// of one kind it need not.
+// list reads the items of a list. In a List each item has its kind; in a list of one kind
+// it need not.
 func (o *object) list(gvk schema.GroupVersionKind, items []any) {
 	separator := "#"
 	if strings.Contains(o.source, "#") {
@@ -193,33 +192,33 @@ func (o *object) list(gvk schema.GroupVersionKind, items []any) {
 	}
 }
 
-// one reads an object that is no list.
-func (o *object) one(gvk schema.GroupVersionKind) {
+// readObject reads an object that is no list.
+func (o *object) readObject(gvk schema.GroupVersionKind) {
 	// The kinds that need no metadata.
 	switch gvk.GroupKind() {
 	case schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: testKind}:
-		if o.known(gvk) {
+		if o.isKnown(gvk) {
 			o.tests++
 		}
 		return
 	case singleton(policyConfiguration):
-		if o.known(gvk) && o.single(gvk) {
+		if o.isKnown(gvk) && o.isFirst(gvk) {
 			o.configure()
 		}
 		return
 	case singleton(authenticationConfiguration):
-		if o.known(gvk) && o.single(gvk) {
+		if o.isKnown(gvk) && o.isFirst(gvk) {
 			o.authenticate()
 		}
 		return
 	case schema.GroupKind{Group: apiserver.GroupName, Kind: authenticationConfiguration}:
-		if o.single(gvk) {
+		if o.isFirst(gvk) {
 			o.authenticateUpstream()
 		}
 		return
 	}
-	o.label = o.name(gvk)
-	if !o.known(gvk) {
+	o.label = o.displayName(gvk)
+	if !o.isKnown(gvk) {
 		return
 	}
 	metadata, ok := o.metadata()
@@ -266,9 +265,9 @@ func (o *object) one(gvk schema.GroupVersionKind) {
 	o.keep(gvk)
 }
 
-// name is the object as findings name it: its kind, the namespace of one that is
-// in a namespace, and its name.
-func (o *object) name(gvk schema.GroupVersionKind) string {
+// displayName returns the name of the object in diagnostics: its kind, its namespace if it
+// has one, and its name.
+func (o *object) displayName(gvk schema.GroupVersionKind) string {
 	parts := []string{strict.Printable(gvk.Kind)}
 	metadata, _ := o.fields["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
@@ -288,9 +287,8 @@ func singleton(kind string) schema.GroupKind {
 	return schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: kind}
 }
 
-// single reports whether this is the first document of its kind, and reports a
-// second one.
-func (o *object) single(gvk schema.GroupVersionKind) bool {
+// isFirst reports whether this is the first document of its kind. A second one is an error.
+func (o *object) isFirst(gvk schema.GroupVersionKind) bool {
 	key := objectKey{GroupKind: gvk.GroupKind()}
 	first, twice := o.sources[key]
 	if twice {
@@ -316,11 +314,10 @@ func (o *object) configure() {
 	}
 }
 
-// metadata is what this package itself asks of an object's metadata.
+// metadata is the part of an object's metadata that this package needs.
 type metadata struct{ namespace, name string }
 
-// metadata reads the metadata, and reports what is wrong with it where no typed
-// reading follows that would.
+// metadata reads the metadata, and reports errors that no typed decoding reports.
 func (o *object) metadata() (metadata, bool) {
 	fields, ok := o.fields["metadata"].(map[string]any)
 	if !ok {
@@ -391,9 +388,8 @@ func (o *object) keepContext(gvk schema.GroupVersionKind) {
 	}
 }
 
-// isNamespacedContext tells kinds of context of which it is known that they are
-// in namespaces, and that something is lost on an object that is not. Which
-// other kinds are only a cluster knows.
+// isNamespacedContext reports whether a kind of context is known to be in namespaces, so
+// that an object without one is never found. Only a cluster knows this of other kinds.
 func isNamespacedContext(gvk schema.GroupVersionKind) bool {
 	switch gvk.Kind {
 	case "ConfigMap", "Secret":
@@ -431,7 +427,7 @@ func (o *object) decodeInto(into any) bool {
 		// A decoder may give up at the first value that does not fit, and the rest
 		// of the document would look as if it were not there.
 		reflect.ValueOf(into).Elem().SetZero()
-		_, err = unmarshal(fitting(o.fields, problems), into)
+		_, err = unmarshal(withoutProblems(o.fields, problems), into)
 		return err == nil
 	case len(problems) > 0:
 		return true
@@ -457,9 +453,9 @@ func unmarshal(value, into any) ([]error, error) {
 	return sigsjson.UnmarshalStrict(raw, into)
 }
 
-// fitting is a document without the values that there are problems with, which
-// it leaves as it is. The places of lists stay, so that paths do.
-func fitting(fields map[string]any, problems diagnostic.List) any {
+// withoutProblems returns a copy of a document without the values that have problems. The
+// elements of lists stay in place, so that paths do.
+func withoutProblems(fields map[string]any, problems diagnostic.List) any {
 	wrong := make(map[string]bool, len(problems))
 	for _, p := range problems {
 		wrong[p.Field] = true

@@ -8,8 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// Document is a document of a file as it was written, which nobody has made sense
-// of yet.
+// Document is a decoded document of a file, of any kind.
 type Document struct {
 	// File is the path of the file, to be opened from where Documents was called.
 	File string
@@ -21,9 +20,8 @@ type Document struct {
 	Value any
 }
 
-// Documents reads a file, or the files below a directory that Load would read,
-// with the same strictness and the same limits. The findings are errors: what
-// cannot be read, without hiding what can.
+// Documents reads a file, or the files below a directory that Load would read, with the
+// same strictness and limits. The diagnostics are errors about documents that are left out.
 func Documents(path string) ([]Document, diagnostic.List) {
 	var found diagnostic.List
 	report := func(source string, p problem) {
@@ -49,7 +47,7 @@ func Documents(path string) ([]Document, diagnostic.List) {
 			found = append(found, f)
 		}
 	case !info.Mode().IsRegular():
-		// Opening a pipe would wait for its writer for ever.
+		// Opening a pipe would block until it has a writer.
 		report(root, problem{message: "is not a regular file"})
 		return nil, found
 	default:

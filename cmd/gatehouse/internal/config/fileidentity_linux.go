@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// identity is which file this is, and when anything about it changed last, which
-// nobody can set back.
-func identity(info fs.FileInfo) (device, inode uint64, changed time.Time) {
+// fileIdentity returns the device and inode of a file, and the time of its last change,
+// which cannot be set back.
+func fileIdentity(info fs.FileInfo) (device, inode uint64, changed time.Time) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return 0, 0, info.ModTime()

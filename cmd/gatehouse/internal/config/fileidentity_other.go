@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// identity is all that every system tells: when the file was written last.
-func identity(info fs.FileInfo) (device, inode uint64, changed time.Time) {
+// fileIdentity returns when the file was last written.
+func fileIdentity(info fs.FileInfo) (device, inode uint64, changed time.Time) {
 	return 0, 0, info.ModTime()
 }

@@ -11,34 +11,34 @@ import (
 	"time"
 )
 
-// sight is what a directory looks like from outside: the names of what is read,
-// sizes, times and inodes. It costs a fraction of reading.
-type sight struct {
+// fingerprint stands for the names, sizes, times and inodes of the files of a directory.
+// Computing it costs a fraction of reading the files.
+type fingerprint struct {
 	sum [sha256.Size]byte
-	// quiet means that nothing had changed just before. What changes twice within a
-	// tick of the file system's clock may look the same.
+	// quiet is true if no file had changed just before. Two changes within a tick of the
+	// file system's clock can have the same fingerprint.
 	quiet bool
 }
 
-// quietFor is the time that nothing may have happened in before a sight. It is
-// more than the tick of any file system's clock, which is 2 s on FAT.
+// quietFor is how long a file must not have changed for a quiet fingerprint. It is more
+// than the tick of any file system's clock, which is 2 s on FAT.
 const quietFor = 3 * time.Second
 
-// sighting is a sight that is being taken.
-type sighting struct {
+// fingerprinter computes a fingerprint.
+type fingerprinter struct {
 	hash  hash.Hash
 	quiet time.Time // what changed later is not quiet
 	loud  bool
 	buf   []byte
 }
 
-func newSighting(now time.Time) sighting {
-	return sighting{hash: sha256.New(), quiet: now.Add(-quietFor)}
+func newFingerprinter(now time.Time) fingerprinter {
+	return fingerprinter{hash: sha256.New(), quiet: now.Add(-quietFor)}
 }
 
-// file takes up a file, or what is there in its place.
-func (s *sighting) file(name string, info fs.FileInfo) {
-	device, inode, changed := identity(info)
+// file adds a file.
+func (s *fingerprinter) file(name string, info fs.FileInfo) {
+	device, inode, changed := fileIdentity(info)
 	if changed.After(s.quiet) {
 		s.loud = true
 	}
@@ -52,45 +52,44 @@ func (s *sighting) file(name string, info fs.FileInfo) {
 	_, _ = s.hash.Write(s.buf)
 }
 
-// problem takes up what cannot be read.
-func (s *sighting) problem(source, message string) {
+// problem adds a file that cannot be read.
+func (s *fingerprinter) problem(source, message string) {
 	_, _ = s.hash.Write(s.text(s.text(s.buf[:0], source), message))
 }
 
 // text appends a text with its length in front.
-func (s *sighting) text(to []byte, text string) []byte {
+func (s *fingerprinter) text(to []byte, text string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }
 
-func (s *sighting) sight() sight {
-	return sight{[sha256.Size]byte(s.hash.Sum(nil)), !s.loud}
+func (s *fingerprinter) fingerprint() fingerprint {
+	return fingerprint{[sha256.Size]byte(s.hash.Sum(nil)), !s.loud}
 }
 
-// attachment takes up a file that a document names.
-func (r *reader) attachment(path string) {
+// referencedFile adds a file that a document names.
+func (r *reader) referencedFile(path string) {
 	file := filepath.FromSlash(path)
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(r.tree.dir, file)
 	}
 	info, err := os.Stat(file)
 	if err != nil {
-		r.sight.problem(path, reason(err))
+		r.fingerprint.problem(path, reason(err))
 		return
 	}
-	r.sight.file(path, info)
+	r.fingerprint.file(path, info)
 }
 
-// outline is what looksAs needs of a tree.
+// outline returns the part of a tree that isUnchanged needs.
 func (t *tree) outline() *tree {
-	out := &tree{limits: t.limits, seen: t.seen, attached: make([]attachment, len(t.attached))}
-	for i, a := range t.attached {
-		out.attached[i].path = a.path
+	out := &tree{limits: t.limits, fingerprint: t.fingerprint, referenced: make([]referencedFile, len(t.referenced))}
+	for i, a := range t.referenced {
+		out.referenced[i].path = a.path
 	}
 	return out
 }
 
-// release gives the memory back that reading much has taken. Nobody would ask for
-// it before the next collection, which may be minutes away.
+// release frees the memory of the files. The next garbage collection may be minutes away.
 func (t *tree) release() {
 	const much = 8 << 20
 	total := 0
@@ -103,20 +102,20 @@ func (t *tree) release() {
 	}
 }
 
-// looksAs reports whether the directory looks as it did when it was read, so that
-// reading it again would tell nothing new.
-func looksAs(dir string, last *tree) bool {
-	if !last.seen.quiet {
+// isUnchanged reports whether the directory has the fingerprint that it had when it was
+// read.
+func isUnchanged(dir string, last *tree) bool {
+	if !last.fingerprint.quiet {
 		return false
 	}
-	r := reader{tree: tree{dir: dir, limits: last.limits}, sight: newSighting(time.Now()), outside: true}
+	r := reader{tree: tree{dir: dir, limits: last.limits}, fingerprint: newFingerprinter(time.Now()), statOnly: true}
 	r.root()
-	for _, a := range last.attached {
-		r.attachment(a.path)
+	for _, a := range last.referenced {
+		r.referencedFile(a.path)
 	}
 	const many = 20_000
 	if r.files > many {
 		debug.FreeOSMemory() // for the reason of release
 	}
-	return r.sight.sight().sum == last.seen.sum
+	return r.fingerprint.fingerprint().sum == last.fingerprint.sum
 }

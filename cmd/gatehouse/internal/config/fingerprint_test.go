@@ -15,11 +15,11 @@ import (
 func settled(t *testing.T, dir string) *tree {
 	t.Helper()
 	read := readTree(dir, small())
-	if read.seen.quiet {
+	if read.fingerprint.quiet {
 		t.Error("files that were just written look as if they had been there for long")
 	}
 	last := read.outline()
-	last.seen.quiet = true
+	last.fingerprint.quiet = true
 	return last
 }
 
@@ -56,7 +56,7 @@ func TestLooksAs(t *testing.T) {
 			rename(t, filepath.Join(dir, "c/keys.yaml"), filepath.Join(dir, "keys.yaml"))
 			last := settled(t, dir)
 			c.change(t, dir)
-			if got := looksAs(dir, last); got != c.same {
+			if got := isUnchanged(dir, last); got != c.same {
 				t.Errorf("got %v, want %v", got, c.same)
 			}
 		})
@@ -99,14 +99,14 @@ func TestLooksAsWaitsForQuiet(t *testing.T) {
 	t.Parallel()
 	dir := directory(t, map[string]string{"a.yaml": profile})
 	read := readTree(dir, small())
-	if looksAs(dir, &read) {
+	if isUnchanged(dir, &read) {
 		t.Error("a file that was written just now was taken for settled")
 	}
-	s := newSighting(time.Now().Add(2 * quietFor))
+	s := newFingerprinter(time.Now().Add(2 * quietFor))
 	info, err := os.Stat(filepath.Join(dir, "a.yaml"))
 	must(t, err)
 	s.file("a.yaml", info)
-	if !s.sight().quiet {
+	if !s.fingerprint().quiet {
 		t.Error("a file is never settled")
 	}
 }
@@ -120,9 +120,9 @@ func TestWatcherReadsOnlyWhatLooksOtherwise(t *testing.T) {
 			otherwise atomic.Bool
 		)
 		w := watcher{
-			read:     func() tree { reads.Add(1); return texts(profile) },
-			looksAs:  func(*tree) bool { return !otherwise.Load() },
-			onChange: func(*Config, error) {},
+			read:        func() tree { reads.Add(1); return texts(profile) },
+			isUnchanged: func(*tree) bool { return !otherwise.Load() },
+			onChange:    func(*Config, error) {},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		events := make(chan struct{})
@@ -137,10 +137,10 @@ func TestWatcherReadsOnlyWhatLooksOtherwise(t *testing.T) {
 			want int64
 		}{
 			{"the first reading", func() {}, 1},
-			{"it looks the same", func() { time.Sleep(5 * poll) }, 1},
-			{"an event", func() { events <- struct{}{}; time.Sleep(settle) }, 2},
-			{"it looks otherwise", func() { otherwise.Store(true); time.Sleep(poll) }, 3},
-			{"it looks the same for long", func() { otherwise.Store(false); time.Sleep(reread + poll) }, 4},
+			{"it looks the same", func() { time.Sleep(5 * pollInterval) }, 1},
+			{"an event", func() { events <- struct{}{}; time.Sleep(debounce) }, 2},
+			{"it looks otherwise", func() { otherwise.Store(true); time.Sleep(pollInterval) }, 3},
+			{"it looks the same for long", func() { otherwise.Store(false); time.Sleep(rereadInterval + pollInterval) }, 4},
 		} {
 			step.do()
 			synctest.Wait()

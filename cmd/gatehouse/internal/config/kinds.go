@@ -34,8 +34,8 @@ const (
 	namespaceKind               = "Namespace"
 )
 
-// testKind are the tests that people keep beside their policies. They are read
-// by who runs them, and here passed over.
+// testKind is the kind of tests beside policies. The test runner reads them, and this
+// package skips them.
 const testKind = "Test"
 
 // typedKind is a kind that means something to Gatehouse: the one version in which it is
@@ -64,9 +64,9 @@ var typedKinds = map[string]typedKind{
 	namespaceKind: {corev1.SchemeGroupVersion, func() any { return new(corev1.Namespace) }},
 }
 
-// isOthers tells kinds that other projects have too, of the same name: in their
-// groups they are context.
-func isOthers(gvk schema.GroupVersionKind) bool {
+// isForeign reports whether a kind is one of another project with the name of a kind
+// that is read: in its group it is context.
+func isForeign(gvk schema.GroupVersionKind) bool {
 	switch gvk.Kind {
 	case namespaceKind, policyException, testKind:
 		return gvk.Group != typedKinds[gvk.Kind].version.Group
@@ -82,10 +82,10 @@ func isTyped(gvk schema.GroupVersionKind) bool {
 	return ok && kind.version == gvk.GroupVersion()
 }
 
-// known reports whether the kind can be kept, and reports why not: a kind of ours
-// that does not exist, or one that is read in another version only. Passing a
-// misspelt policy over as context would leave the gate open.
-func (o *object) known(gvk schema.GroupVersionKind) bool {
+// isKnown reports whether objects of the kind are read. A kind of ours that does not
+// exist, or one of another version, is an error: a policy with a typing error must not be
+// skipped as context.
+func (o *object) isKnown(gvk schema.GroupVersionKind) bool {
 	kind, ok := typedKinds[gvk.Kind]
 	accepted := kind.version
 	if gvk.GroupKind() == singleton(authenticationConfiguration) {
@@ -95,7 +95,7 @@ func (o *object) known(gvk schema.GroupVersionKind) bool {
 		accepted, ok = rbacv1.SchemeGroupVersion, true
 	}
 	if ok {
-		if gvk.GroupVersion() == accepted || isOthers(gvk) {
+		if gvk.GroupVersion() == accepted || isForeign(gvk) {
 			return true
 		}
 		o.report(problem{
@@ -120,7 +120,7 @@ func (o *object) known(gvk schema.GroupVersionKind) bool {
 		return true
 	}
 	hint := fmt.Sprintf("the kinds that are read are %s", strings.Join(names, ", "))
-	if near, isNear := meant(gvk, names); isNear {
+	if near, isNear := suggestKind(gvk, names); isNear {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	} else if gvk.Group == admissionregistrationv1.GroupName {
 		return true
@@ -132,8 +132,8 @@ func (o *object) known(gvk schema.GroupVersionKind) bool {
 	return false
 }
 
-// isUpstreamKind tells the other kinds of the group admissionregistration.k8s.io
-// from misspelt ones.
+// isUpstreamKind reports whether a kind is another one of the group
+// admissionregistration.k8s.io.
 func isUpstreamKind(gvk schema.GroupVersionKind) bool {
 	switch gvk.Kind {
 	case "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
@@ -144,10 +144,9 @@ func isUpstreamKind(gvk schema.GroupVersionKind) bool {
 	}
 }
 
-// meant is the kind that the author of an unknown one has most likely meant. Of
-// our own kinds a part of the name is enough if no other has it, as of
-// PolicyConfig.
-func meant(gvk schema.GroupVersionKind, names []string) (string, bool) {
+// suggestKind returns the kind that was most likely meant by an unknown one. Of our own
+// kinds a part of the name is enough if no other has it, as of PolicyConfig.
+func suggestKind(gvk schema.GroupVersionKind, names []string) (string, bool) {
 	if near, isNear := diagnostic.Nearest(gvk.Kind, names...); isNear {
 		return near, true
 	}
@@ -168,8 +167,8 @@ func meant(gvk schema.GroupVersionKind, names []string) (string, bool) {
 	return found, found != ""
 }
 
-// warnOfKind reports a kind that a group of Kubernetes does not have, but for
-// its case or a letter: nothing finds the object. Other groups have any kinds.
+// warnOfKind warns of a kind that differs from one of Kubernetes by its case or a letter:
+// nothing finds the object. Other groups have any kinds.
 func (o *object) warnOfKind(gvk schema.GroupVersionKind) {
 	if scheme.Scheme.Recognizes(gvk) {
 		return

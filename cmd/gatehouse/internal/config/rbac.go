@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/rbac"
 )
 
-// The kinds of context that say who may do what.
+// The kinds of RBAC, which are context too.
 const (
 	roleKind           = "Role"
 	clusterRole        = "ClusterRole"
@@ -15,8 +15,7 @@ const (
 	clusterRoleBinding = "ClusterRoleBinding"
 )
 
-// isRBAC tells the kinds that say who may do what. Other groups have kinds of
-// these names too.
+// isRBAC reports whether a kind is one of RBAC. Other groups have kinds of these names too.
 func isRBAC(kind string) bool {
 	switch kind {
 	case roleKind, clusterRole, roleBinding, clusterRoleBinding:
@@ -26,9 +25,8 @@ func isRBAC(kind string) bool {
 	}
 }
 
-// keepRBAC keeps an object that says who may do what for the authorizer, and
-// reports whether the object is one. It is held to its type, as a rule that is
-// misspelt grants something else.
+// keepRBAC adds an object of RBAC for the authorizer, and reports whether the object is
+// one. It is decoded strictly, because a rule with a typing error grants something else.
 func (o *object) keepRBAC(gvk schema.GroupVersionKind) bool {
 	if gvk.GroupVersion() != rbacv1.SchemeGroupVersion {
 		return false

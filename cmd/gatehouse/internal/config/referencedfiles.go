@@ -14,24 +14,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-// maxAttachedBytes bounds a file that a document names: a password, a key, a set
+// maxReferencedBytes bounds a file that a document names: a password, a key, a set
 // of keys.
-const maxAttachedBytes = 1 << 20
+const maxReferencedBytes = 1 << 20
 
-// attachment is a file that a document names. It is part of the configuration: a
-// change of it is one of the configuration.
-type attachment struct {
+// referencedFile is a file that a document names. It is part of the configuration.
+type referencedFile struct {
 	// path is below the directory, with slashes, unless it is absolute.
 	path string
 	data []byte
-	// problem says why there is no data, and unseen that nothing of this path was
-	// found at all.
+	// problem is why there is no data. It is unseen if there is no file of this path.
 	problem string
 	unseen  bool
 }
 
-// attach reads the files that documents name, each once.
-func (t *tree) attach() {
+// readReferencedFiles reads the files that documents name, each once.
+func (t *tree) readReferencedFiles() {
 	var paths []string
 	for _, f := range t.files {
 		// Few files can have such a document, and the others are not parsed twice.
@@ -40,20 +38,19 @@ func (t *tree) attach() {
 		}
 		p := newParser(t.limits)
 		for _, doc := range p.documents(f) {
-			for _, name := range namedFiles(doc.value) {
-				paths = append(paths, attachedPath(f.path, name))
+			for _, name := range referencedNames(doc.value) {
+				paths = append(paths, referencedPath(f.path, name))
 			}
 		}
 	}
 	slices.Sort(paths)
 	for _, path := range slices.Compact(paths) {
-		t.attached = append(t.attached, readAttachment(t.dir, path))
+		t.referenced = append(t.referenced, readReferencedFile(t.dir, path))
 	}
 }
 
-// namedFiles are the files that a document names, also one that has something
-// wrong with it, which is for its decoder to say.
-func namedFiles(document any) []string {
+// referencedNames returns the files that a document names, which may have errors.
+func referencedNames(document any) []string {
 	fields, ok := document.(map[string]any)
 	if !ok || fields["kind"] != authenticationConfiguration || fields["apiVersion"] != v1alpha1.GroupVersion.String() {
 		return nil
@@ -76,16 +73,16 @@ func namedFiles(document any) []string {
 	return names
 }
 
-// attachedPath is the path of a file that a document in the file from names.
-func attachedPath(from, name string) string {
+// referencedPath returns the path of a file that a document in the file from names.
+func referencedPath(from, name string) string {
 	if filepath.IsAbs(name) {
 		return filepath.ToSlash(filepath.Clean(name))
 	}
 	return path.Join(path.Dir(from), filepath.ToSlash(name))
 }
 
-func readAttachment(dir, path string) attachment {
-	a := attachment{path: path}
+func readReferencedFile(dir, path string) referencedFile {
+	a := referencedFile{path: path}
 	file := filepath.FromSlash(path)
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(dir, file)
@@ -100,8 +97,7 @@ func readAttachment(dir, path string) attachment {
 	return a
 }
 
-// readRegular reads a small regular file. Opening a pipe would wait for its writer
-// for ever.
+// readRegular reads a small regular file. Opening a pipe would block until it has a writer.
 func readRegular(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -114,22 +110,22 @@ func readRegular(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxAttachedBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxReferencedBytes+1))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
-	if len(data) > maxAttachedBytes {
-		return nil, fmt.Errorf("is larger than %d MiB", maxAttachedBytes>>20)
+	if len(data) > maxReferencedBytes {
+		return nil, fmt.Errorf("is larger than %d MiB", maxReferencedBytes>>20)
 	}
 	return data, nil
 }
 
-// attachedFile is a file that a document in the file from names.
-func (t *tree) attachedFile(from, name string) attachment {
-	path := attachedPath(from, name)
-	i, found := slices.BinarySearchFunc(t.attached, path, func(a attachment, path string) int { return cmp.Compare(a.path, path) })
+// findReferencedFile returns a file that a document in the file from names.
+func (t *tree) findReferencedFile(from, name string) referencedFile {
+	path := referencedPath(from, name)
+	i, found := slices.BinarySearchFunc(t.referenced, path, func(a referencedFile, path string) int { return cmp.Compare(a.path, path) })
 	if !found {
-		return attachment{path: path, problem: "was not read", unseen: true}
+		return referencedFile{path: path, problem: "was not read", unseen: true}
 	}
-	return t.attached[i]
+	return t.referenced[i]
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// ClusterSource is the Source of findings about custom resources, where those about
-// documents of a directory have a file.
+// ClusterSource is the Source of diagnostics about custom resources. That of documents of
+// a directory is a file.
 const ClusterSource = "cluster"
 
 // ResourceKinds are the kinds that may be custom resources, in the order of their
@@ -52,7 +52,7 @@ type ResourceID struct {
 	Sum string
 }
 
-// Object is the resource as findings name it.
+// Object returns the name of the resource in diagnostics.
 func (id *ResourceID) Object() string {
 	if id.Namespace != "" {
 		return strict.Printable(id.Kind) + "/" + strict.Printable(id.Namespace) + "/" + strict.Printable(id.Name)
@@ -144,8 +144,8 @@ const (
 	maxNesting  = 100
 )
 
-// tooMany is what is wrong with a value that has lists or mappings that are too long, or
-// too many of them in each other, and "" if nothing is.
+// tooMany returns the error of a value with lists or mappings that are too long or nested
+// too deeply, "" if there is none.
 func tooMany(value any, depth int) string {
 	var below iter.Seq[any]
 	n, what := 0, ""
@@ -171,8 +171,8 @@ func tooMany(value any, depth int) string {
 	return ""
 }
 
-// content is what counts of a custom resource: not its status, which is ours, nor what
-// was noted about it in annotations and managed fields, which may be as much as the
+// content returns the part of a custom resource that is configuration: without its status,
+// which is ours, and without annotations and managed fields, which may be as large as the
 // object itself.
 func content(u *unstructured.Unstructured) map[string]any {
 	fields := make(map[string]any, len(u.Object))
@@ -195,8 +195,8 @@ func content(u *unstructured.Unstructured) map[string]any {
 	return fields
 }
 
-// changedAt is when a manager of fields of the spec wrote last, and not one of labels,
-// say. Without such a manager it is when the object was made.
+// changedAt returns when a manager of fields of the spec last wrote, and the creation time
+// without one. Managers of other fields do not count.
 func changedAt(u *unstructured.Unstructured) time.Time {
 	at := u.GetCreationTimestamp().Time
 	value, _, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "managedFields") // what is no list is none
@@ -216,10 +216,9 @@ func changedAt(u *unstructured.Unstructured) time.Time {
 	return at
 }
 
-// With is this configuration and custom resources, whose own findings have no
-// errors. The two share what does not change. Of an object that a document of the
-// directory has too, the document counts, and the resource is among the findings,
-// with an error.
+// With returns this configuration with custom resources, whose own diagnostics have no
+// errors. A document of the directory overrides a resource of its name, which is then an
+// error among the diagnostics.
 func (c *Config) With(resources []*Resource) (*Config, diagnostic.List) {
 	resources = slices.SortedFunc(slices.Values(resources), func(a, b *Resource) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -257,8 +256,8 @@ func (c *Config) With(resources []*Resource) (*Config, diagnostic.List) {
 	return &out, found
 }
 
-// WithoutProfiles is this configuration without some profiles, by their names in
-// findings.
+// WithoutProfiles returns this configuration without some profiles, by their names in
+// diagnostics.
 func (c *Config) WithoutProfiles(names map[string]bool) *Config {
 	if len(names) == 0 {
 		return c

@@ -52,28 +52,27 @@ type tree struct {
 	limits limits
 	files  []file // sorted by path
 	found  diagnostic.List
-	// unread is what found is about.
+	// unread are the files and directories that found is about.
 	unread Unread
 	// dirs are the directories that were read, by a path that can be opened.
 	dirs []string
-	// attached are the files that documents name.
-	attached []attachment
-	// digest stands for files, state for files, attached and found. What is attached
-	// may be a secret, which whoever sees a digest must not be able to guess at.
+	// referenced are the files that documents name.
+	referenced []referencedFile
+	// digest is the hash of files, state that of files, referenced and found. A referenced
+	// file may be a secret, which nobody must be able to guess by the digest.
 	digest, state string
-	// mayBeEmpty tells that there need not be a document.
+	// mayBeEmpty is true if no document is needed.
 	mayBeEmpty bool
-	// seen is what the directory looked like from outside.
-	seen sight
+	// fingerprint is that of all files.
+	fingerprint fingerprint
 }
 
-// readStable reads the directory until two readings in a row agree, or until it
-// looks from outside as it did when nothing had happened for a while. A kubelet
-// and git-sync swap a link under the reader's feet; an editor writes files one
-// after the other.
+// readStable reads the directory until two readings in a row agree, or until its
+// fingerprint does not change. A kubelet and git-sync replace a link during a reading; an
+// editor writes files one after the other.
 func readStable(dir string) tree {
 	t := readTree(dir, defaultLimits())
-	if looksAs(dir, &t) {
+	if isUnchanged(dir, &t) {
 		return t
 	}
 	return stable(t, func() tree { return readTree(dir, defaultLimits()) })
@@ -100,16 +99,16 @@ func stable(last tree, read func() tree) tree {
 	return last
 }
 
-// readTree reads the directory once. Whatever cannot be read is a finding.
+// readTree reads the directory once. A file that cannot be read is a diagnostic.
 func readTree(dir string, l limits) tree {
-	r := reader{tree: tree{dir: dir, limits: l}, sight: newSighting(time.Now())}
+	r := reader{tree: tree{dir: dir, limits: l}, fingerprint: newFingerprinter(time.Now())}
 	r.root()
 	slices.SortFunc(r.tree.files, func(a, b file) int { return strings.Compare(a.path, b.path) })
-	r.tree.attach()
-	for _, a := range r.tree.attached {
-		r.attachment(a.path)
+	r.tree.readReferencedFiles()
+	for _, a := range r.tree.referenced {
+		r.referencedFile(a.path)
 	}
-	r.tree.seen = r.sight.sight()
+	r.tree.fingerprint = r.fingerprint.fingerprint()
 	r.tree.found.Sort()
 	r.tree.seal()
 	return r.tree
@@ -145,7 +144,7 @@ func (t *tree) seal() {
 	for _, f := range t.found {
 		part([]byte(f.String()))
 	}
-	for _, a := range t.attached {
+	for _, a := range t.referenced {
 		part([]byte(a.path))
 		part(a.data)
 		part([]byte(a.problem))
@@ -158,15 +157,15 @@ type reader struct {
 	tree  tree
 	total int
 	files int
-	full  bool // a limit was met: nothing more is read
-	// sight is of everything that is come across, as it is before it is read.
-	sight sighting
-	// outside leaves the files closed: sight is all that is wanted.
-	outside bool
+	full  bool // a limit was reached: nothing more is read
+	// fingerprint is that of each file before it is read.
+	fingerprint fingerprinter
+	// statOnly computes the fingerprint without reading the files.
+	statOnly bool
 }
 
-// problem reports what is wrong with a file or a directory by its path below the
-// root. The path "" is the root, and stands for all that is below it.
+// problem reports an error of a file or a directory by its path below the root. The path
+// "" is the root with everything below it.
 func (r *reader) problem(rel, message, hint string) {
 	source := rel
 	if rel == "" {
@@ -174,7 +173,7 @@ func (r *reader) problem(rel, message, hint string) {
 	} else {
 		r.tree.unread.Paths = append(r.tree.unread.Paths, rel)
 	}
-	r.sight.problem(source, message)
+	r.fingerprint.problem(source, message)
 	r.tree.found = append(r.tree.found, diagnostic.Diagnostic{
 		Severity: diagnostic.Error, Source: source, Message: message, Hint: hint,
 	})
@@ -220,10 +219,10 @@ func (r *reader) directory(path, rel string, above []fs.FileInfo) {
 			r.directory(below, belowRel, append(slices.Clip(above), info))
 		case !relevant:
 		case !info.Mode().IsRegular():
-			// Opening a pipe would wait for its writer for ever.
+			// Opening a pipe would block until it has a writer.
 			r.problem(belowRel, "is not a regular file", "")
 		default:
-			r.sight.file(belowRel, info)
+			r.fingerprint.file(belowRel, info)
 			r.file(below, belowRel)
 		}
 	}
@@ -236,7 +235,7 @@ func (r *reader) file(path, rel string) {
 		r.full = true
 		return
 	}
-	if r.outside {
+	if r.statOnly {
 		return
 	}
 	data, err := readFile(path, l)
@@ -289,8 +288,8 @@ func joinRel(rel, name string) string {
 	return rel + "/" + name
 }
 
-// reason is an error of package os without operation and path, which the
-// finding gives already.
+// reason returns an error of package os without operation and path, which the diagnostic
+// has already.
 func reason(err error) string {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err.Error()

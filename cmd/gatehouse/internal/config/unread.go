@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Unread is what could not be read of a directory, or not in whole: it may hold
-// documents that a Config lacks. Its zero value is nothing. Paths are as in findings.
+// Unread is the part of a directory that could not be read completely: it may hold
+// documents that a Config lacks. Its zero value is nothing. Paths are as in diagnostics.
 type Unread struct {
 	// All means that every file may hold such documents, because the directory could
 	// not be read or a limit for all files together was met.
@@ -16,8 +16,8 @@ type Unread struct {
 	Paths []string
 }
 
-// MayHold reports whether the file may hold documents that the Config lacks. It does
-// not of a file that was read in whole, nor of one that is gone.
+// MayHold reports whether the file may hold documents that the Config lacks: not one that
+// was read completely or is gone.
 func (u *Unread) MayHold(file string) bool {
 	return u.All || slices.ContainsFunc(u.Paths, func(path string) bool { return file == path || strings.HasPrefix(file, path+"/") })
 }

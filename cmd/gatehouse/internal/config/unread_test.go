@@ -32,7 +32,9 @@ func TestUnread(t *testing.T) {
 			must(t, os.RemoveAll(filepath.Join(dir, "m")))
 			link(t, ".", filepath.Join(dir, "m"))
 		}, false, []string{"m"}},
-		"a file that is too large": {func(t *testing.T, dir string) { must(t, os.Truncate(filepath.Join(dir, "m/one.yaml"), int64(small().fileBytes)+1)) }, false, []string{"m/one.yaml"}},
+		"a file that is too large": {func(t *testing.T, dir string) {
+			must(t, os.Truncate(filepath.Join(dir, "m/one.yaml"), int64(small().fileBytes)+1))
+		}, false, []string{"m/one.yaml"}},
 		"files that are too large": {func(t *testing.T, dir string) {
 			sparse(t, dir, "a.yaml", int64(small().fileBytes))
 			sparse(t, dir, "b.yaml", int64(small().fileBytes))

@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	// settle is how long nothing may happen in a directory before it is read,
-	// so that a writer of several files is not read half-way. A kubelet's swap
+	// debounce is how long a directory must not change before it is read, so that a
+	// configuration is not read while several files are written. A kubelet's swap
 	// of a volume is a handful of events within a millisecond.
-	settle = 200 * time.Millisecond
-	// poll is how often a directory is read without any event: some file
+	debounce = 200 * time.Millisecond
+	// pollInterval is how often a directory is read without any event: some file
 	// systems give none, links may lead to places that are not watched, and
 	// the kernel's queue of events may overflow.
-	poll = 10 * time.Second
-	// rest is how many times as long as it took to look at a directory nobody looks
-	// again. 100,000 files take a third of a second.
-	rest = 50
-	// reread is how often a directory is read that looks the same from outside. It
-	// is for file systems that show less than they should.
-	reread = 5 * time.Minute
+	pollInterval = 10 * time.Second
+	// pauseFactor is the least pause between two polls, in the time that the first took:
+	// polling takes 2 % of a processor at most. 100,000 files take a third of a second.
+	pauseFactor = 50
+	// rereadInterval is how often a directory is read although its fingerprint does not
+	// change, for file systems without reliable times.
+	rereadInterval = 5 * time.Minute
 )
 
 // Watch reads the directory again whenever something changes in it, and calls
 // onChange with the new configuration, and with the error if one keeps it from
-// being used; it is then as Inspect returns it. It returns when ctx is done, and never because of an error.
+// being used; it is then as Inspect returns it. It returns when ctx is done.
 //
 // known is the State of the configuration that the caller already has. Every
 // change is reported once: onChange is not called for what known or the call
@@ -61,9 +61,9 @@ func follow(ctx context.Context, dir, known string, mayBeEmpty bool, onChange fu
 			t.mayBeEmpty = mayBeEmpty
 			return t
 		},
-		looksAs:  func(last *tree) bool { return looksAs(dir, last) },
-		known:    known,
-		onChange: onChange,
+		isUnchanged: func(last *tree) bool { return isUnchanged(dir, last) },
+		known:       known,
+		onChange:    onChange,
 	}
 	w.run(ctx, events)
 }
@@ -71,45 +71,44 @@ func follow(ctx context.Context, dir, known string, mayBeEmpty bool, onChange fu
 // watcher decides when to read and what to report.
 type watcher struct {
 	read func() tree
-	// looksAs reports whether a directory still looks from outside as when it was read.
-	looksAs  func(last *tree) bool
-	known    string // the state that was reported last without an error, "" after an error
-	state    string // the state that was reported last
-	last     *tree  // what was read last, without the data
-	lastRead time.Time
-	onChange func(*Config, error)
+	// isUnchanged reports whether a directory still has the fingerprint of the last reading.
+	isUnchanged func(last *tree) bool
+	known       string // the state that was reported last without an error, "" after an error
+	state       string // the state that was reported last
+	last        *tree  // what was read last, without the data
+	lastRead    time.Time
+	onChange    func(*Config, error)
 }
 
-// run reads once at the beginning, for what happened before the watch began,
-// and then after events and now and then.
+// run reads the directory at once, after events, and when a poll finds a change.
 func (w *watcher) run(ctx context.Context, events <-chan struct{}) {
-	w.look()
-	polled := time.NewTimer(poll)
+	w.reconcile()
+	polled := time.NewTimer(pollInterval)
 	defer polled.Stop()
-	settled := time.NewTimer(settle)
-	settled.Stop()
-	defer settled.Stop()
+	debounced := time.NewTimer(debounce)
+	debounced.Stop()
+	defer debounced.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-events:
-			// A writer that never rests is read when the directory is polled.
-			settled.Reset(settle)
-		case <-settled.C:
-			w.look()
+			// Events without a pause between them are handled by the next poll.
+			debounced.Reset(debounce)
+		case <-debounced.C:
+			w.reconcile()
 		case <-polled.C:
 			start := time.Now()
-			if w.last == nil || start.Sub(w.lastRead) >= reread || !w.looksAs(w.last) {
-				w.look()
+			if w.last == nil || start.Sub(w.lastRead) >= rereadInterval || !w.isUnchanged(w.last) {
+				w.reconcile()
 			}
-			polled.Reset(max(poll, rest*time.Since(start)))
+			polled.Reset(max(pollInterval, pauseFactor*time.Since(start)))
 		}
 	}
 }
 
-// look reads the directory and reports a change.
-func (w *watcher) look() {
+// reconcile reads the directory and reports a change.
+func (w *watcher) reconcile() {
 	w.lastRead = time.Now()
 	t := w.read()
 	w.last = t.outline()
@@ -119,7 +118,7 @@ func (w *watcher) look() {
 	}
 	w.state = t.state
 	if t.state == w.known {
-		return // decoding would tell nothing new
+		return // the caller has it
 	}
 	config, found := t.decode()
 	if err := found.Err(); err != nil {
@@ -134,10 +133,9 @@ func (w *watcher) look() {
 	w.onChange(config, nil)
 }
 
-// watchFiles gives an event for everything that happens in the directories
-// given to sync, and for the directory dir being replaced. sync reports whether
-// any of them was not watched before. Without the kernel's help there are no
-// events, and polling has to do.
+// watchFiles returns a channel of events in the directories given to sync, and of the
+// replacement of the directory dir. sync reports whether any of them was not watched
+// before. On systems without file events there are none, and only polls find changes.
 func watchFiles(dir string) (events <-chan struct{}, sync func(dirs []string) bool, stop func()) {
 	none := func([]string) bool { return false }
 	watch, err := fsnotify.NewWatcher()

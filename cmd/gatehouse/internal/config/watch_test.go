@@ -52,52 +52,52 @@ func TestWatcher(t *testing.T) {
 			{content: profile, want: "log"},
 		}},
 		"what is known already is not": {profile, []step{
-			{content: profile, wait: 3 * poll},
-			{content: profile, events: 3, wait: settle},
+			{content: profile, wait: 3 * pollInterval},
+			{content: profile, events: 3, wait: debounce},
 		}},
 		"a change before the watch began": {other, []step{
 			{content: profile, want: "log"},
 		}},
-		"an event is acted on once things settle": {profile, []step{
+		"an event is acted on once things debounce": {profile, []step{
 			{content: profile},
-			{content: other, events: 1, wait: settle - 1},
+			{content: other, events: 1, wait: debounce - 1},
 			{content: other, wait: 1, want: "trace"},
 		}},
 		"many events are one change": {profile, []step{
 			{content: profile},
-			{content: other, events: 50, wait: settle, want: "trace"},
-			{content: other, wait: 5 * poll},
+			{content: other, events: 50, wait: debounce, want: "trace"},
+			{content: other, wait: 5 * pollInterval},
 		}},
 		"a change without an event is found by polling": {profile, []step{
 			{content: profile},
-			{content: other, wait: poll - 1},
+			{content: other, wait: pollInterval - 1},
 			{content: other, wait: 1, want: "trace"},
 		}},
 		"a writer that never rests is read all the same": {profile, slices.Concat(
 			[]step{{content: profile}},
-			slices.Repeat([]step{{content: other, events: 1, wait: settle - 1}}, int(poll/settle)),
-			[]step{{content: other, events: 1, wait: settle - 1, want: "trace"}},
+			slices.Repeat([]step{{content: other, events: 1, wait: debounce - 1}}, int(pollInterval/debounce)),
+			[]step{{content: other, events: 1, wait: debounce - 1, want: "trace"}},
 		)},
 		"half-written, then whole": {profile, []step{
 			{content: profile},
-			{content: other[:60], events: 1, wait: settle, want: "line"},
-			{content: other[:60], events: 5, wait: 3 * poll},
-			{content: other, events: 1, wait: settle, want: "trace"},
+			{content: other[:60], events: 1, wait: debounce, want: "line"},
+			{content: other[:60], events: 5, wait: 3 * pollInterval},
+			{content: other, events: 1, wait: debounce, want: "trace"},
 		}},
 		"another error is reported too": {profile, []step{
 			{content: "{", want: "near line 1"},
-			{content: "a: b: c", wait: poll, want: "mapping values"},
+			{content: "a: b: c", wait: pollInterval, want: "mapping values"},
 		}},
 		"broken and put back": {profile, []step{
 			{content: profile},
-			{content: "{", wait: poll, want: "line"},
-			{content: profile, wait: poll, want: "log"},
-			{content: profile, wait: poll},
+			{content: "{", wait: pollInterval, want: "line"},
+			{content: profile, wait: pollInterval, want: "log"},
+			{content: profile, wait: pollInterval},
 		}},
 		"changed and put back": {profile, []step{
 			{content: profile},
-			{content: other, wait: poll, want: "trace"},
-			{content: profile, wait: poll, want: "log"},
+			{content: other, wait: pollInterval, want: "trace"},
+			{content: profile, wait: pollInterval, want: "log"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,9 +105,9 @@ func TestWatcher(t *testing.T) {
 				var content atomic.Value
 				changes := make(chan change, 100)
 				w := watcher{
-					read:     func() tree { return texts(content.Load().(string)) },
-					looksAs:  func(*tree) bool { return false },
-					onChange: func(c *Config, err error) { changes <- change{c, err} },
+					read:        func() tree { return texts(content.Load().(string)) },
+					isUnchanged: func(*tree) bool { return false },
+					onChange:    func(c *Config, err error) { changes <- change{c, err} },
 				}
 				if c.known != "" {
 					w.known = texts(c.known).state
