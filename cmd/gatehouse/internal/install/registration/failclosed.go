@@ -26,7 +26,7 @@ func neverClosed() []admissionregistrationv1.Rule {
 	}
 }
 
-// CheckClosed tells which rules of --validate must not be in a webhook that fails closed, because
+// CheckClosed returns an error about rules of --validate that must not be in a webhook that fails closed, because
 // a cluster without Gatehouse could be neither used nor mended: those with wildcards
 // for groups or resources, which take in whatever there is, and those about what a
 // cluster cannot do without. The error has all of them. What the policies of a
@@ -44,7 +44,7 @@ func CheckClosed(rules []admissionregistrationv1.RuleWithOperations) error {
 	return errors.Join(problems...)
 }
 
-// checkClosed tells why the resource must not be in a webhook that fails closed.
+// checkClosed returns why the resource must not be in a webhook that fails closed.
 func (a atom) checkClosed() error {
 	_, sub, _ := strings.Cut(a.resource, "/")
 	switch {

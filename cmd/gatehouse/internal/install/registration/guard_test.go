@@ -16,10 +16,7 @@ func TestGuardFollowsTheRight(t *testing.T) {
 	for name, o := range withRights() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, err := ForAdmission(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := admissionOf(t, o)
 			var guarded, bound string
 			patches := false
 			subjects := map[string]bool{}

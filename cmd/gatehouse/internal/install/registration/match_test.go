@@ -49,10 +49,7 @@ func newAPIServer(t *testing.T, kubernetes *version.Version, o Options) *apiServ
 		namespaces: namespace.Matcher{NamespaceLister: corelisters.NewNamespaceLister(indexer)},
 		compiler:   cel.NewConditionCompiler(environment.MustBaseEnvSet(kubernetes)),
 	}
-	a, err := ForAdmission(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := admissionOf(t, o)
 	for _, d := range a.Documents {
 		switch c := d.object.(type) {
 		case *admissionregistrationv1.MutatingWebhookConfiguration:

@@ -16,33 +16,31 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// What the expression may at most hold. Conditions of a webhook may cost
-// 1,000,000 each: a question to the authorizer costs 350,000, what is done for
-// each of the user's groups as much as there are groups, everything else a few
-// units.
+// The limits of the expression. A condition of a webhook may cost 1,000,000: a check of the
+// authorizer costs 350,000, a search in the user's groups as much as there are groups,
+// everything else a few units.
 const (
-	maxPushedPolicies = 32
-	maxPushedBytes    = 16 << 10
-	maxPushedChecks   = 2
-	maxPushedSearches = 64
+	maxPolicies        = 32
+	maxExpressionBytes = 16 << 10
+	maxChecks          = 2
+	maxSearches        = 64
 )
 
-// oldest is the oldest version of Kubernetes that the conditions must compile
+// oldestKubernetes is the oldest version of Kubernetes that the conditions must compile
 // in.
-func oldest() *version.Version { return version.MajorMinor(1, 36) }
+func oldestKubernetes() *version.Version { return version.MajorMinor(1, 36) }
 
-// pushed is the match condition of a webhook that is true for every request for
-// which any of its policies has something to decide: a request that the resource
-// rules of the policy are about, and of which all of its match conditions are
-// true. It is nil if that cannot be said, or if there is nothing to say; then
-// why tells, if any policy has conditions, which stands in the way.
+// combineConditions returns the match condition of a webhook that is true for every request
+// that any of its policies decides: one that matches the resource rules and all match
+// conditions of the policy. It is nil if no policy has conditions, or if one of these may
+// fail or cost too much; then why is the reason.
 //
 // A condition that is false keeps a request from Gatehouse, so that it must never
 // be so by mistake. What is asked about the request is not less than what the
-// rules say: a condition sees the resource of the original request, in its own
-// version and group, so neither is asked for. Selectors, names of objects and
+// rules match: a condition sees the resource of the original request, in its own
+// version and group, so neither is compared. Selectors, names of objects and
 // bindings are left out, which makes it true more often. An expression that could
-// fail is none of it (see proof): with
+// fail is not part of it (see proof): with
 //
 //	policy A   policy B   A || B   so the webhook        and Gatehouse would
 //	true       error      true     is called             decide itself
@@ -54,7 +52,7 @@ func oldest() *version.Version { return version.MajorMinor(1, 36) }
 // refuse what Gatehouse may let pass: B may only warn, have an exception, select
 // by labels, or be violated before. And where the webhook fails open, an error by
 // cost would skip A with B.
-func pushed(policies []*inForce) (condition *admissionregistrationv1.MatchCondition, why string) {
+func combineConditions(policies []*activePolicy) (condition *admissionregistrationv1.MatchCondition, why string) {
 	conditional := 0
 	for _, p := range policies {
 		conditional += len(p.conditions)
@@ -62,8 +60,8 @@ func pushed(policies []*inForce) (condition *admissionregistrationv1.MatchCondit
 	switch {
 	case conditional == 0:
 		return nil, ""
-	case len(policies) > maxPushedPolicies:
-		return nil, fmt.Sprintf("there are more than %d policies", maxPushedPolicies)
+	case len(policies) > maxPolicies:
+		return nil, fmt.Sprintf("there are more than %d policies", maxPolicies)
 	}
 	env, err := parser()
 	if err != nil {
@@ -74,7 +72,7 @@ func pushed(policies []*inForce) (condition *admissionregistrationv1.MatchCondit
 		checks, searches int
 	)
 	for _, p := range policies {
-		conditions, proof, why := p.proved(env)
+		conditions, proof, why := p.safeConditions(env)
 		if why != "" {
 			return nil, p.name + ": " + why
 		}
@@ -91,12 +89,12 @@ func pushed(policies []*inForce) (condition *admissionregistrationv1.MatchCondit
 	}
 	expression := disjunction(terms)
 	switch {
-	case checks > maxPushedChecks:
-		return nil, fmt.Sprintf("they ask the authorizer more than %d times", maxPushedChecks)
-	case searches > maxPushedSearches:
-		return nil, fmt.Sprintf("they look into the user's groups more than %d times", maxPushedSearches)
-	case len(expression) > maxPushedBytes:
-		return nil, fmt.Sprintf("they have more than %d KiB", maxPushedBytes>>10)
+	case checks > maxChecks:
+		return nil, fmt.Sprintf("they ask the authorizer more than %d times", maxChecks)
+	case searches > maxSearches:
+		return nil, fmt.Sprintf("they look into the user's groups more than %d times", maxSearches)
+	case len(expression) > maxExpressionBytes:
+		return nil, fmt.Sprintf("they have more than %d KiB", maxExpressionBytes>>10)
 	}
 	condition = &admissionregistrationv1.MatchCondition{Name: "policies", Expression: expression}
 	if err := compiles(condition); err != nil {
@@ -105,19 +103,19 @@ func pushed(policies []*inForce) (condition *admissionregistrationv1.MatchCondit
 	return condition, ""
 }
 
-// proved are the match conditions of a policy if none of them can fail.
-func (p *inForce) proved(env *cel.Env) (expressions []string, attempt *proof, why string) {
-	attempt = p.attempt()
+// safeConditions returns the match conditions of a policy if none of them can fail.
+func (p *activePolicy) safeConditions(env *cel.Env) (expressions []string, attempt *proof, why string) {
+	attempt = p.newProof()
 	for i := range p.conditions {
 		c := &p.conditions[i]
 		parsed, issues := env.Parse(c.Expression)
 		if issues.Err() != nil {
-			return nil, nil, fmt.Sprintf("match condition %q is not read by Kubernetes %s", c.Name, oldest())
+			return nil, nil, fmt.Sprintf("match condition %q is not read by Kubernetes %s", c.Name, oldestKubernetes())
 		}
 		if attempt.kind(parsed.NativeRep().Expr(), nil) != boolean {
 			return nil, nil, fmt.Sprintf("match condition %q may fail, or is about more than user, resource, name, labels and annotations", c.Name)
 		}
-		// Written anew, so that a comment in it cannot swallow what follows.
+		// Formatted again without comments, which could hide what follows.
 		expression, err := cel.AstToString(parsed)
 		if err != nil {
 			return nil, nil, fmt.Sprintf("match condition %q cannot be written: %v", c.Name, err)
@@ -127,16 +125,16 @@ func (p *inForce) proved(env *cel.Env) (expressions []string, attempt *proof, wh
 	return expressions, attempt, ""
 }
 
-// parser reads expressions as the API server does, so that they can be written
-// again.
+// parser returns an environment that parses expressions as the API server does, and keeps
+// what formatting them takes.
 func parser() (*cel.Env, error) {
-	return environment.MustBaseEnvSet(oldest()).NewExpressionsEnv().Extend(cel.EnableMacroCallTracking())
+	return environment.MustBaseEnvSet(oldestKubernetes()).NewExpressionsEnv().Extend(cel.EnableMacroCallTracking())
 }
 
-// attempt is a proof for the conditions of a policy. There is an object where one
-// is created or updated, and an old one where one is updated or deleted; of
-// subresources nothing is known.
-func (p *inForce) attempt() *proof {
+// newProof returns a proof for the conditions of a policy. There is an object if it is
+// created or updated, and an old one if it is updated or deleted; nothing is known of
+// subresources.
+func (p *activePolicy) newProof() *proof {
 	only := func(operations ...admissionregistrationv1.OperationType) bool {
 		for a := range p.atoms.atoms {
 			if strings.Contains(a.resource, "/") || !slices.Contains(operations, admissionregistrationv1.OperationType(a.operation)) {
@@ -151,9 +149,9 @@ func (p *inForce) attempt() *proof {
 	}
 }
 
-// compiles reports whether the API server will take a condition.
+// compiles returns the error of a condition that the API server rejects.
 func compiles(c *admissionregistrationv1.MatchCondition) error {
-	compiler := plugincel.NewConditionCompiler(environment.MustBaseEnvSet(oldest()))
+	compiler := plugincel.NewConditionCompiler(environment.MustBaseEnvSet(oldestKubernetes()))
 	compiled := compiler.CompileCondition([]plugincel.ExpressionAccessor{(*matchconditions.MatchCondition)(c)},
 		plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.NewExpressions)
 	for _, err := range compiled.CompilationErrors() {
@@ -162,9 +160,9 @@ func compiles(c *admissionregistrationv1.MatchCondition) error {
 	return nil
 }
 
-// guard is true for the requests that rules are about, and for those of the same
-// resource in other groups and versions. It is "" if there are no rules, or if
-// they are about everything.
+// guard returns an expression that is true for the requests that rules match, and for those
+// of the same resource in other groups and versions. It is "" if there are no rules, or if
+// they match everything.
 func guard(atoms map[atom]bool) string {
 	operations := map[string][]string{}
 	for a := range atoms {
@@ -206,8 +204,8 @@ func operationOrders(operations string) []int {
 	return orders
 }
 
-// isResource is true for requests of any of the resources, as rules write them,
-// and "" for all.
+// isResource returns an expression that is true for the resources, in the form of rules, and
+// "" for all.
 func isResource(rules []string) string {
 	const (
 		resource  = "request.resource.resource"
@@ -242,7 +240,7 @@ func isResource(rules []string) string {
 	return disjunction(terms)
 }
 
-// isOneOf compares a field with texts.
+// isOneOf returns an expression that compares a field with strings.
 func isOneOf(field string, words []string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {
@@ -254,14 +252,14 @@ func isOneOf(field string, words []string) string {
 	return field + " in [" + strings.Join(quoted, ", ") + "]"
 }
 
-// conjunction is true if all of the terms are. An empty term is true.
+// conjunction returns the expression that is true if all terms are. An empty term is true.
 func conjunction(terms []string) string {
 	terms = slices.DeleteFunc(slices.Clone(terms), func(term string) bool { return term == "" })
 	return strings.Join(terms, " && ")
 }
 
-// disjunction is true if any of the terms, none of which is empty, is. Without
-// terms it is empty.
+// disjunction returns the expression that is true if any of the terms is, none of which is
+// empty. It is empty without terms.
 func disjunction(terms []string) string {
 	switch len(terms) {
 	case 0:

@@ -108,19 +108,19 @@ func TestPushedConditions(t *testing.T) {
 			"", `AdmissionPolicy/b: match condition "c0" may fail`,
 		},
 		"too many": {
-			slices.Repeat([]policy.AdmissionPolicy{conditioned("a", "", pods, notAdmin)}, maxPushedPolicies+1),
+			slices.Repeat([]policy.AdmissionPolicy{conditioned("a", "", pods, notAdmin)}, maxPolicies+1),
 			"", "more than 32 policies",
 		},
 		"too long": {
-			[]policy.AdmissionPolicy{conditioned("a", "", pods, `request.userInfo.username != "`+strings.Repeat("x", maxPushedBytes)+`"`)},
+			[]policy.AdmissionPolicy{conditioned("a", "", pods, `request.userInfo.username != "`+strings.Repeat("x", maxExpressionBytes)+`"`)},
 			"", "more than 16 KiB",
 		},
 		"too many questions to the authorizer": {
-			slices.Repeat([]policy.AdmissionPolicy{conditioned("a", "", pods, `authorizer.group("").resource("pods").check("breakglass").allowed()`)}, maxPushedChecks+1),
+			slices.Repeat([]policy.AdmissionPolicy{conditioned("a", "", pods, `authorizer.group("").resource("pods").check("breakglass").allowed()`)}, maxChecks+1),
 			"", "ask the authorizer more than 2 times",
 		},
 		"too many searches": {
-			[]policy.AdmissionPolicy{conditioned("a", "", pods, "!("+strings.Repeat(`"a" in request.userInfo.groups || `, maxPushedSearches)+`"a" in request.userInfo.groups)`)},
+			[]policy.AdmissionPolicy{conditioned("a", "", pods, "!("+strings.Repeat(`"a" in request.userInfo.groups || `, maxSearches)+`"a" in request.userInfo.groups)`)},
 			"", "groups more than 64 times",
 		},
 		"no object on a deletion": {
@@ -194,7 +194,7 @@ func TestPushedConditionKeepsTheOtherWebhook(t *testing.T) {
 
 // hopeless are expressions that a proof must not believe, because they fail for
 // some request, or have another value in the API server than in Gatehouse.
-func hopeless() []string {
+func unprovable() []string {
 	return []string{
 		`object.metadata.labels["a"] == "b"`,
 		`object.metadata.labels.a == "b"`,
@@ -284,7 +284,7 @@ func TestProof(t *testing.T) {
 			t.Errorf("%s: is not proved of the old object", expression)
 		}
 	}
-	for _, expression := range hopeless() {
+	for _, expression := range unprovable() {
 		if got := prove(t, expression, proof{object: true}); got == boolean {
 			t.Errorf("%s: is proved", expression)
 		}
@@ -292,7 +292,7 @@ func TestProof(t *testing.T) {
 }
 
 // asked is a request to the API server in all that conditions look at.
-type asked struct {
+type apiRequest struct {
 	name           string
 	attributes     admission.Attributes
 	object, before runtime.Object
@@ -301,8 +301,8 @@ type asked struct {
 
 // requests are all sorts of requests: every operation on typed and other objects,
 // with and without labels and annotations, from several users.
-func requests() []asked {
-	var all []asked
+func requests() []apiRequest {
+	var all []apiRequest
 	users := []*user.DefaultInfo{
 		{Name: "alice", Groups: []string{"system:authenticated"}},
 		{Name: "admin", Groups: []string{"admins", "system:nodes", "system:authenticated"}, Extra: map[string][]string{"a": {"b"}}, UID: "1"},
@@ -338,7 +338,7 @@ func requests() []asked {
 		for i, m := range metadatas {
 			for _, target := range targets {
 				for _, operation := range []admission.Operation{admission.Create, admission.Update, admission.Delete} {
-					a := asked{kind: target.kind, name: fmt.Sprintf("%s %s %s/%s %d", who.Name, operation, target.resource, target.sub, i)}
+					a := apiRequest{kind: target.kind, name: fmt.Sprintf("%s %s %s/%s %d", who.Name, operation, target.resource, target.sub, i)}
 					if operation != admission.Delete {
 						a.object = target.object(m)
 					}
@@ -355,7 +355,7 @@ func requests() []asked {
 				}
 			}
 			options := &corev1.PodExecOptions{}
-			all = append(all, asked{
+			all = append(all, apiRequest{
 				name: fmt.Sprintf("%s exec %d", who.Name, i), object: options, kind: corev1.SchemeGroupVersion.WithKind("PodExecOptions"),
 				attributes: admission.NewAttributesRecord(options, nil, corev1.SchemeGroupVersion.WithKind("PodExecOptions"), m.Namespace, m.Name,
 					schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "exec", admission.Connect, nil, false, who),
@@ -374,7 +374,7 @@ var questions = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.A
 })
 
 // matches evaluates conditions as the API server does.
-func (a *asked) matches(compiler plugincel.ConditionCompiler, failurePolicy admissionregistrationv1.FailurePolicyType, conditions ...admissionregistrationv1.MatchCondition) matchconditions.MatchResult {
+func (a *apiRequest) matches(compiler plugincel.ConditionCompiler, failurePolicy admissionregistrationv1.FailurePolicyType, conditions ...admissionregistrationv1.MatchCondition) matchconditions.MatchResult {
 	accessors := make([]plugincel.ExpressionAccessor, len(conditions))
 	for i := range conditions {
 		accessors[i] = (*matchconditions.MatchCondition)(&conditions[i])
@@ -383,7 +383,7 @@ func (a *asked) matches(compiler plugincel.ConditionCompiler, failurePolicy admi
 	return a.match(compiled, failurePolicy)
 }
 
-func (a *asked) match(compiled plugincel.ConditionEvaluator, failurePolicy admissionregistrationv1.FailurePolicyType) matchconditions.MatchResult {
+func (a *apiRequest) match(compiled plugincel.ConditionEvaluator, failurePolicy admissionregistrationv1.FailurePolicyType) matchconditions.MatchResult {
 	return matchconditions.NewMatcher(compiled, &failurePolicy, "webhook", "admit", "test").Match(context.Background(), &admission.VersionedAttributes{
 		Attributes: a.attributes, VersionedKind: a.kind, VersionedObject: admission.NewLazyObject(a.object), VersionedOldObject: admission.NewLazyObject(a.before),
 	}, nil, questions)
@@ -391,7 +391,7 @@ func (a *asked) match(compiled plugincel.ConditionEvaluator, failurePolicy admis
 
 // isAbout reports whether resource rules match, in their groups and versions or in
 // any.
-func (a *asked) isAbout(list []testRule, anyGroup bool) bool {
+func (a *apiRequest) isMatchedBy(list []testRule, anyGroup bool) bool {
 	return slices.ContainsFunc(list, func(r testRule) bool {
 		if anyGroup {
 			r.APIGroups, r.APIVersions = []string{"*"}, []string{"*"}
@@ -442,7 +442,7 @@ func TestPushedConditionsDecideAlike(t *testing.T) {
 		}
 		return policies
 	}
-	var called, spared, pushes int
+	var called, excluded, pushes int
 	for _, kubernetes := range versions() {
 		compiler := plugincel.NewConditionCompiler(environment.MustBaseEnvSet(kubernetes))
 		for range 25 {
@@ -467,14 +467,14 @@ func TestPushedConditionsDecideAlike(t *testing.T) {
 				var want, wantInAnyGroup bool
 				for i := range policies {
 					list := policies[i].Spec.MatchConstraints.ResourceRules
-					if !request.isAbout(list, true) {
+					if !request.isMatchedBy(list, true) {
 						continue
 					}
 					result := request.match(each[i], admissionregistrationv1.Fail)
 					if result.Error != nil {
 						t.Fatalf("%s: %v fails: %v", request.name, policies[i].Spec.MatchConditions, result.Error)
 					}
-					want = want || result.Matches && request.isAbout(list, false)
+					want = want || result.Matches && request.isMatchedBy(list, false)
 					wantInAnyGroup = wantInAnyGroup || result.Matches
 				}
 				if !slices.ContainsFunc(sets.fail, func(r admissionregistrationv1.RuleWithOperations) bool {
@@ -493,13 +493,13 @@ func TestPushedConditionsDecideAlike(t *testing.T) {
 				if got.Matches {
 					called++
 				} else {
-					spared++
+					excluded++
 				}
 			}
 		}
 	}
-	if pushes < 25 || called < 1000 || spared < 1000 {
-		t.Errorf("%d pushed, %d calls, %d spared: the table shows nothing", pushes, called, spared)
+	if pushes < 25 || called < 1000 || excluded < 1000 {
+		t.Errorf("%d pushed, %d calls, %d spared: the table shows nothing", pushes, called, excluded)
 	}
 }
 
@@ -509,7 +509,7 @@ func TestPushedConditionsAreCheap(t *testing.T) {
 	t.Parallel()
 	pods := []testRule{named("", "v1", "pods", create)}
 	var many []policy.AdmissionPolicy
-	for i := range maxPushedPolicies {
+	for i := range maxPolicies {
 		conditions := []string{
 			fmt.Sprintf(`!("group-%d" in request.userInfo.groups)`, i),
 			`!(has(object.metadata.annotations) && "long" in object.metadata.annotations && object.metadata.annotations["long"].endsWith("y"))`,
@@ -522,7 +522,7 @@ func TestPushedConditionsAreCheap(t *testing.T) {
 	}
 	sets := map[string][]policy.AdmissionPolicy{
 		"many policies":       many,
-		"as many searches":    {conditioned("a", "", pods, strings.Repeat(`"a" in request.userInfo.groups || `, maxPushedSearches-1)+`"a" in request.userInfo.groups`)},
+		"as many searches":    {conditioned("a", "", pods, strings.Repeat(`"a" in request.userInfo.groups || `, maxSearches-1)+`"a" in request.userInfo.groups`)},
 		"as many quantifiers": {conditioned("a", "", pods, strings.Repeat(`request.userInfo.groups.exists(g, g == "a") || `, 4)+`request.userInfo.groups.exists(g, g == "a")`)},
 		"one long quantifier": {conditioned("a", "", pods, `request.userInfo.groups.exists(g, `+strings.Repeat(`g == "a" || `, 12)+`g == "a")`)},
 		"all questions": {
@@ -539,7 +539,7 @@ func TestPushedConditionsAreCheap(t *testing.T) {
 		labels[fmt.Sprintf("label-%d", i)] = "x"
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: labels, Annotations: map[string]string{"long": strings.Repeat("x", 1<<20)}}}
-	request := asked{
+	request := apiRequest{
 		object: pod, kind: corev1.SchemeGroupVersion.WithKind("Pod"),
 		attributes: admission.NewAttributesRecord(pod, nil, corev1.SchemeGroupVersion.WithKind("Pod"), "default", "x", schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "", admission.Create, nil, false, who),
 	}

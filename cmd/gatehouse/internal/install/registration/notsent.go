@@ -24,9 +24,9 @@ const (
 	maxRemark = 170
 )
 
-// NotSent are remarks, for people, on what a policy is about and the API server
-// does not send: a policy is silent about it, whatever it says. None means that
-// everything is sent that can be.
+// NotSent returns remarks on requests that a policy matches and that the API server does
+// not send, so that the policy has no effect on them. There are none if everything is sent
+// that can be.
 //
 // The configurations are those that register Gatehouse; those of others must not
 // be among them. The workloads are those of the PolicyConfiguration, whose pod
@@ -48,8 +48,8 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, config
 	set := policySet{versions: versionSets{}, workloads: kinds.All()}
 	set.add("", &policy.Spec.ValidatingAdmissionPolicySpec, policy.Spec.WorkloadTemplates != v1alpha1.IgnoreTemplates)
 	var remarks []string
-	if spared := sparedBy(&policy.Spec.ValidatingAdmissionPolicySpec); len(spared) > 0 {
-		remarks = append(remarks, listed(spared)+": never sent to Gatehouse by design, so that a cluster can come up and be mended without it")
+	if excluded := excludedBy(&policy.Spec.ValidatingAdmissionPolicySpec); len(excluded) > 0 {
+		remarks = append(remarks, listNames(excluded)+": never sent to Gatehouse by design, so that a cluster can come up and be mended without it")
 	}
 	closed := true
 	wanted := set.fail
@@ -63,14 +63,14 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, config
 	if about.full {
 		return append(remarks, fmt.Sprintf("the policy names more than %d combinations, and which of them are sent is not told (hint: write \"*\" for groups, versions or resources)", maxAtoms))
 	}
-	fail, both, foreign := sending(configs)
+	fail, every, foreign := sentBy(configs)
 	remarks = append(remarks, foreign...)
 	var missing, open []atom
 	sent := map[atom]bool{} // without their groups
 	for a := range about.atoms {
 		for _, part := range a.parts() {
 			switch {
-			case !both.sends(part):
+			case !every.sends(part):
 				missing = append(missing, part)
 				continue
 			case closed && !fail.sends(part):
@@ -93,9 +93,8 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, config
 	return remarks
 }
 
-// ProfilesNotSent are remarks, for people, on pods that the API server does not
-// send for injection, for who has SidecarProfiles. The configurations are those
-// that register Gatehouse.
+// ProfilesNotSent returns remarks on pods that the API server does not send for injection.
+// The configurations are those that register Gatehouse.
 func ProfilesNotSent(configs []admissionregistrationv1.MutatingWebhookConfiguration) []string {
 	var asked, silent bool
 	pods := atom{corev1.GroupName, "v1", "pods", string(admissionregistrationv1.NamespacedScope), string(admissionregistrationv1.Create)}
@@ -127,8 +126,8 @@ func ProfilesNotSent(configs []admissionregistrationv1.MutatingWebhookConfigurat
 	}
 }
 
-// sparedBy are the resources that a policy names and that are never sent.
-func sparedBy(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) []string {
+// excludedBy returns the resources that a policy names and that are never sent.
+func excludedBy(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) []string {
 	if spec.MatchConstraints == nil {
 		return nil
 	}
@@ -136,7 +135,7 @@ func sparedBy(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) []str
 	for _, rule := range spec.MatchConstraints.ResourceRules {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
-				if a := (atom{group: group, resource: resource}); a.isSpared() {
+				if a := (atom{group: group, resource: resource}); a.isExcluded() {
 					found[a.kubectlName()] = true
 				}
 			}
@@ -145,7 +144,7 @@ func sparedBy(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) []str
 	return slices.Sorted(maps.Keys(found))
 }
 
-// sender is what some webhooks send. Its zero value sends nothing.
+// sender is a set of requests that webhooks are called for. Its zero value is empty.
 type sender struct {
 	any, exact atomSet // with any version of an object that exists in several, and in one
 }
@@ -160,7 +159,7 @@ func (s *sender) add(rules []admissionregistrationv1.RuleWithOperations, matchPo
 	}
 }
 
-// sends reports whether everything that an atom is about is sent. Of a resource that
+// sends reports whether every request that an atom matches is sent. Of a resource that
 // is named there is only one scope, so that it need not be compared.
 func (s *sender) sends(a atom) bool {
 	covers := func(set *atomSet, anyVersion bool) bool {
@@ -180,9 +179,10 @@ func (s *sender) sends(a atom) bool {
 	return covers(&s.any, true) || covers(&s.exact, false)
 }
 
-// sending is what the webhooks send that fail closed, and what all send; foreign
-// are remarks on webhooks that may send less than their rules say.
-func sending(configs []admissionregistrationv1.ValidatingWebhookConfiguration) (fail, both sender, foreign []string) {
+// sentBy returns the requests that the webhooks which fail closed are called for, and
+// those that every one is called for; foreign are remarks on webhooks that may be called
+// for less than their rules match.
+func sentBy(configs []admissionregistrationv1.ValidatingWebhookConfiguration) (fail, every sender, foreign []string) {
 	for i := range configs {
 		for j := range configs[i].Webhooks {
 			w := &configs[i].Webhooks[j]
@@ -194,17 +194,17 @@ func sending(configs []admissionregistrationv1.ValidatingWebhookConfiguration) (
 					foreign = append(foreign, fmt.Sprintf("webhook %q: the match condition %q may keep back what the policy is about (hint: gatehouse manifests --custom-resources has none)", w.Name, c.Name))
 				}
 			}
-			both.add(w.Rules, w.MatchPolicy)
+			every.add(w.Rules, w.MatchPolicy)
 			// The API server's default is Fail.
 			if w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail {
 				fail.add(w.Rules, w.MatchPolicy)
 			}
 		}
 	}
-	return fail, both, foreign
+	return fail, every, foreign
 }
 
-// pathOfClient is the path that a webhook is called at.
+// pathOfClient returns the path that a webhook is called at.
 func pathOfClient(c *admissionregistrationv1.WebhookClientConfig) string {
 	if c.Service != nil && c.Service.Path != nil {
 		return *c.Service.Path
@@ -222,7 +222,7 @@ func pathOfClient(c *admissionregistrationv1.WebhookClientConfig) string {
 func (a atom) parts() []atom {
 	operations := []string{a.operation}
 	if a.operation == all {
-		operations = possible(a.resource)
+		operations = possibleOperations(a.resource)
 	}
 	scopes := []string{a.scope}
 	if a.scope == all && strings.Contains(a.resource, all) {
@@ -243,8 +243,8 @@ func (a atom) ofAnyGroup() atom {
 	return a
 }
 
-// possible are the operations on a resource.
-func possible(resource string) []string {
+// possibleOperations returns the operations on a resource.
+func possibleOperations(resource string) []string {
 	name, sub, hasSub := strings.Cut(resource, "/")
 	switch {
 	case hasSub && isConnection(sub):
@@ -270,8 +270,7 @@ func (a atom) kubectlName() string {
 	return resource
 }
 
-// remark says what becomes of atoms, and what to do about it: as much of both as
-// there is room for.
+// remark returns a text about atoms with a hint, shortened to maxRemark.
 func remark(atoms []atom, flag, what string) string {
 	byName := map[string][]string{}
 	mayFailClosed := true
@@ -308,7 +307,7 @@ func remark(atoms []atom, flag, what string) string {
 	text := ""
 	for most := maxNamed; most > 0; most-- {
 		for _, hint := range hints {
-			text = described(names, byName, most) + ": " + what + " (hint: " + hint + ")"
+			text = describe(names, byName, most) + ": " + what + " (hint: " + hint + ")"
 			if len(text) <= maxRemark {
 				return text
 			}
@@ -317,8 +316,8 @@ func remark(atoms []atom, flag, what string) string {
 	return text
 }
 
-// described names at most so many resources, those with the same operations together.
-func described(names []string, operationsOf map[string][]string, most int) string {
+// describe names a number of resources at most, those with the same operations together.
+func describe(names []string, operationsOf map[string][]string, most int) string {
 	type group struct {
 		operations string
 		names      []string
@@ -340,12 +339,12 @@ func described(names []string, operationsOf map[string][]string, most int) strin
 	return strings.Join(texts, "; ") + andMore(len(names)-most)
 }
 
-// listed names at most so many.
-func listed(names []string) string {
+// listNames names maxNamed at most.
+func listNames(names []string) string {
 	return strings.Join(names[:min(maxNamed, len(names))], ", ") + andMore(len(names)-maxNamed)
 }
 
-// andMore says how many are not named.
+// andMore returns how many are not named.
 func andMore(count int) string {
 	if count <= 0 {
 		return ""

@@ -14,10 +14,7 @@ import (
 // configurationsOf are the webhook configurations that some options make.
 func configurationsOf(t *testing.T, change ...func(*Options)) (validating []admissionregistrationv1.ValidatingWebhookConfiguration, mutating []admissionregistrationv1.MutatingWebhookConfiguration) {
 	t.Helper()
-	a, err := ForAdmission(options(change...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := admissionOf(t, options(change...))
 	for _, d := range a.Documents {
 		switch c := d.object.(type) {
 		case *admissionregistrationv1.ValidatingWebhookConfiguration:
@@ -285,10 +282,7 @@ func TestCustomResourcesAreRegisteredForAny(t *testing.T) {
 
 func TestOnly(t *testing.T) {
 	t.Parallel()
-	a, err := ForAdmission(options(func(o *Options) { o.PublishCABundle, o.CustomResources = true, true }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := admissionOf(t, options(func(o *Options) { o.PublishCABundle, o.CustomResources = true, true }))
 	whole, err := YAML("", a.Documents)
 	if err != nil {
 		t.Fatal(err)

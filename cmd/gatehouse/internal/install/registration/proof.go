@@ -21,7 +21,7 @@ import (
 // and annotations behind a question whether they are there. What the rules do
 // not know stays in Gatehouse.
 
-// kind is what a proof knows of the value of an expression.
+// kind is the kind of the value of an expression, as far as it is proved.
 type kind int
 
 const (
@@ -50,23 +50,23 @@ const (
 // accepts reports whether a value of another kind can be used as one of this kind.
 func (k kind) accepts(other kind) bool { return k == other || k == text && other == literal }
 
-// proof is an attempt to prove that an expression cannot fail.
+// proof proves that expressions cannot fail.
 type proof struct {
-	// object and oldObject tell whether these are objects, and not null.
+	// object and oldObject are true if these are objects and not null.
 	object, oldObject bool
-	// checks and searches count what has a price: questions to the authorizer, and
-	// what is done for each group of the user.
+	// checks and searches count what is expensive: checks of the authorizer, and searches in
+	// the groups of the user.
 	checks, searches int
 	// local are the variables of exists() and all(), by their names.
 	local map[string]kind
 }
 
-// facts are what is known at a place in an expression, from what stands before
-// it: paths that are there, and keys that are in attributes.
+// facts are known at a place in an expression from what is evaluated before it: fields that
+// are present, and keys that are in attributes.
 type facts []string
 
-func isThere(path string) string        { return "has " + path }
-func isIn(path string, k string) string { return "in " + path + " " + k }
+func presenceOf(path string) string             { return "has " + path }
+func membershipOf(path string, k string) string { return "in " + path + " " + k }
 
 // kind is what is known of an expression under some facts.
 func (p *proof) kind(e ast.Expr, known facts) kind {
@@ -178,7 +178,7 @@ func (p *proof) member(e ast.Expr, known facts) kind {
 			return unproved
 		case s.IsTestOnly():
 			return boolean
-		case f.always, slices.Contains(known, isThere(path)):
+		case f.always, slices.Contains(known, presenceOf(path)):
 			return f.kind
 		default:
 			return unproved
@@ -192,7 +192,7 @@ func (p *proof) member(e ast.Expr, known facts) kind {
 		switch {
 		case ok && s.IsTestOnly():
 			return boolean
-		case ok && slices.Contains(known, isThere(path)):
+		case ok && slices.Contains(known, presenceOf(path)):
 			return value
 		}
 	}
@@ -264,9 +264,9 @@ func (p *proof) call(c ast.CallExpr, known facts) kind {
 	case operators.LogicalAnd:
 		// Where the left side is false the right side does not matter, not even
 		// its error. The same goes for a left side of || that is true.
-		return p.both(args, known, true)
+		return p.logical(args, known, true)
 	case operators.LogicalOr:
-		return p.both(args, known, false)
+		return p.logical(args, known, false)
 	case operators.Index:
 		return p.index(args[0], args[1], known)
 	case operators.OptSelect:
@@ -307,9 +307,9 @@ func (p *proof) optionalMember(object, field ast.Expr, known facts) kind {
 	}
 }
 
-// both is a conjunction or a disjunction: what stands on the right counts only
-// if the left side is as given.
-func (p *proof) both(args []ast.Expr, known facts, left bool) kind {
+// logical is a conjunction or a disjunction: the right side matters only if the left side
+// has the given value.
+func (p *proof) logical(args []ast.Expr, known facts, left bool) kind {
 	for _, arg := range args {
 		if p.kind(arg, known) != boolean {
 			return unproved
@@ -322,7 +322,7 @@ func (p *proof) both(args []ast.Expr, known facts, left bool) kind {
 func (p *proof) index(of, key ast.Expr, known facts) kind {
 	path, ok := pathOf(of)
 	if ok && p.kind(of, known) == attributes && p.kind(key, known) == literal {
-		if name, ok := key.AsLiteral().Value().(string); ok && slices.Contains(known, isIn(path, name)) {
+		if name, ok := key.AsLiteral().Value().(string); ok && slices.Contains(known, membershipOf(path, name)) {
 			return text
 		}
 	}
@@ -334,7 +334,7 @@ func (p *proof) index(of, key ast.Expr, known facts) kind {
 func consequences(e ast.Expr, value bool) facts {
 	if e.Kind() == ast.SelectKind {
 		if path, ok := pathOf(e); ok && value && e.AsSelect().IsTestOnly() {
-			return facts{isThere(path)}
+			return facts{presenceOf(path)}
 		}
 		return nil
 	}
@@ -355,7 +355,7 @@ func consequences(e ast.Expr, value bool) facts {
 		path, isPath := pathOf(args[1])
 		key, isText := args[0].AsLiteral().Value().(string)
 		if isPath && isText {
-			return facts{isIn(path, key)}
+			return facts{membershipOf(path, key)}
 		}
 	}
 	return nil

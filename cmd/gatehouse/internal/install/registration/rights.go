@@ -67,7 +67,7 @@ func (o *Options) rights() []Document {
 	if o.CustomResources {
 		list = append(list, o.resourceRights(subject)...)
 	}
-	if o.looksUp() {
+	if o.needsNamespaces() {
 		list = append(list, role(`What policies and profiles look up with "serve --in-cluster". Params, presets and the authorizer need
 more, which depends on the documents (docs/policy-context.md).`, "", o.Name+contextRole, subject, right{
 			rule:   rule(corev1.GroupName, "", "namespaces", "get", "list", "watch"),
@@ -91,8 +91,8 @@ func (o *Options) certificateRights(subject rbacv1.Subject) []Document {
 	return append(list, role("What Gatehouse may do with its registration.", "", name, subject, o.registrationRight())...)
 }
 
-// looksUp reports whether there are, or may be, policies or profiles.
-func (o *Options) looksUp() bool {
+// needsNamespaces reports whether there are, or may be, policies or profiles.
+func (o *Options) needsNamespaces() bool {
 	return o.Spec == nil || o.CustomResources || len(o.Spec.Policy.Policies)+len(o.Spec.Policy.AdmissionPolicies)+len(o.Spec.Sidecar.Profiles) > 0
 }
 

@@ -33,10 +33,7 @@ func TestRightsAreNarrowAndExplained(t *testing.T) {
 	for name, o := range withRights() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, err := ForAdmission(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := admissionOf(t, o)
 			roles := 0
 			for _, d := range a.Documents {
 				var rules []rbacv1.PolicyRule

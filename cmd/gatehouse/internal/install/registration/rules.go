@@ -14,16 +14,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
-// ruleSets are what is sent for validation: by the webhook that fails closed,
-// and by the one that fails open.
+// ruleSets are the rules of the validating webhook that fails closed, and of the one that
+// fails open.
 type ruleSets struct {
 	fail, ignore []admissionregistrationv1.RuleWithOperations
 	// The match conditions of the policies are nil where Gatehouse decides them.
 	failCondition, ignoreCondition *admissionregistrationv1.MatchCondition
 }
 
-// defaultRules are for a configuration that is not known: pods and what makes
-// pods. They fail closed, as a policy does that does not say otherwise.
+// defaultRules returns the rules for an unknown configuration: pods and workloads. They
+// fail closed, which is the default of policies.
 func defaultRules() []admissionregistrationv1.RuleWithOperations {
 	var atoms atomSet
 	createUpdate := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
@@ -48,7 +48,7 @@ func defaultRules() []admissionregistrationv1.RuleWithOperations {
 	return atoms.rules()
 }
 
-// rules are what is sent for validation, and remarks on it.
+// rules returns the rules of the validating webhooks, and remarks on them.
 func (o *Options) rules() (ruleSets, []string, error) {
 	var (
 		sets  ruleSets
@@ -98,19 +98,18 @@ func (o *Options) registeredForAny() bool {
 	return o.CustomResources || len(o.Validate)+len(o.ValidateOpen) > 0
 }
 
-// inForce is a policy that is in force, and what it is about.
-type inForce struct {
+// activePolicy is a policy with a binding or with actions of its own, and what it matches.
+type activePolicy struct {
 	name string // kind and name
-	// atoms are from its resource rules, and templates are the workloads whose pod
-	// templates it checks too. What is never sent is in neither.
+	// atoms are those of its resource rules, and templates those of the workloads whose pod
+	// templates it checks. Requests that are never sent are in neither.
 	atoms, templates atomSet
 	conditions       []admissionregistrationv1.MatchCondition
 }
 
-// policySet are the policies in force by what becomes of a request that cannot be
-// decided.
+// policySet is the set of active policies by their failurePolicy.
 type policySet struct {
-	fail, ignore []*inForce
+	fail, ignore []*activePolicy
 	notes        []string
 	versions     versionSets
 	workloads    []workload.Kind
@@ -121,14 +120,14 @@ type policySet struct {
 // checks, but for what is never sent. What a rule of a webhook cannot say, such as
 // names of objects, is left to the policy.
 func (o *Options) policyRules() (ruleSets, []string, error) {
-	set, err := policiesInForce(&o.Spec.Policy)
+	set, err := activePolicies(&o.Spec.Policy)
 	if err != nil {
 		return ruleSets{}, nil, err
 	}
 	var sets ruleSets
 	if !o.NoMatchConditions && !o.registeredForAny() {
-		sets.failCondition = set.push("closed", set.fail)
-		sets.ignoreCondition = set.push("open", set.ignore)
+		sets.failCondition = set.matchCondition("closed", set.fail)
+		sets.ignoreCondition = set.matchCondition("open", set.ignore)
 	}
 	fail, ignore := union(set.fail), union(set.ignore)
 	if fail.full || ignore.full {
@@ -146,10 +145,10 @@ func (o *Options) policyRules() (ruleSets, []string, error) {
 	return sets, slices.Compact(notes), nil
 }
 
-// push is the match condition of the webhook of some policies, which fail closed
-// or open, if there is one.
-func (s *policySet) push(how string, policies []*inForce) *admissionregistrationv1.MatchCondition {
-	condition, why := pushed(policies)
+// matchCondition returns the match condition of the webhook of the policies that fail
+// closed, or of those that fail open, if there is one.
+func (s *policySet) matchCondition(how string, policies []*activePolicy) *admissionregistrationv1.MatchCondition {
+	condition, why := combineConditions(policies)
 	switch {
 	case condition != nil:
 		s.notes = append(s.notes, fmt.Sprintf("match conditions of the policies that fail %s are decided in the API server: register again whenever one changes (hint: --no-match-conditions leaves them to Gatehouse)", how))
@@ -159,9 +158,8 @@ func (s *policySet) push(how string, policies []*inForce) *admissionregistration
 	return condition
 }
 
-// policiesInForce are those with a binding, and those with validationActions of
-// their own.
-func policiesInForce(spec *policy.Spec) (*policySet, error) {
+// activePolicies returns the policies with a binding or with validationActions.
+func activePolicies(spec *policy.Spec) (*policySet, error) {
 	s := &policySet{versions: versionSets{}}
 	var custom []v1alpha1.WorkloadKind
 	if spec.Configuration != nil {
@@ -198,7 +196,7 @@ func (s *policySet) add(name string, spec *admissionregistrationv1.ValidatingAdm
 	if spec.MatchConstraints == nil {
 		return
 	}
-	p := &inForce{name: name, conditions: spec.MatchConditions}
+	p := &activePolicy{name: name, conditions: spec.MatchConditions}
 	exact := spec.MatchConstraints.MatchPolicy != nil && *spec.MatchConstraints.MatchPolicy == admissionregistrationv1.Exact
 	for _, rule := range spec.MatchConstraints.ResourceRules {
 		for _, resource := range p.atoms.add(rule.RuleWithOperations) {
@@ -209,7 +207,7 @@ func (s *policySet) add(name string, spec *admissionregistrationv1.ValidatingAdm
 		}
 		s.versions.add(name, rule.Rule, exact)
 	}
-	if checksTemplates && p.atoms.haveCreationOfPods() {
+	if checksTemplates && p.atoms.coverPodCreation() {
 		s.addTemplates(p)
 	}
 	switch {
@@ -223,7 +221,7 @@ func (s *policySet) add(name string, spec *admissionregistrationv1.ValidatingAdm
 
 // addTemplates adds the workloads whose pod templates a policy about pods checks.
 // Those of a custom kind are sent in whatever version they come.
-func (s *policySet) addTemplates(p *inForce) {
+func (s *policySet) addTemplates(p *activePolicy) {
 	for _, k := range s.workloads {
 		version := all
 		switch k.Group {
@@ -243,8 +241,8 @@ func (s *policySet) addTemplates(p *inForce) {
 	}
 }
 
-// union is everything that policies are about.
-func union(policies []*inForce) atomSet {
+// union returns the atoms of all policies.
+func union(policies []*activePolicy) atomSet {
 	u := atomSet{atoms: map[atom]bool{}}
 	for _, p := range policies {
 		maps.Copy(u.atoms, p.atoms.atoms)
@@ -268,7 +266,7 @@ type atom struct {
 	group, version, resource, scope, operation string
 }
 
-// covers reports whether a is about everything that b is about.
+// covers reports whether a matches every request that b matches.
 func (a atom) covers(b atom) bool {
 	same := func(a, b string) bool { return a == all || a == b }
 	return same(a.group, b.group) && same(a.version, b.version) && same(a.scope, b.scope) &&
@@ -286,8 +284,8 @@ func resourceCovers(a, b string) bool {
 	return (resource == all || resource == otherResource) && (sub == all || sub == otherSub)
 }
 
-// haveCreationOfPods reports whether the atoms are about pods that are created.
-func (s *atomSet) haveCreationOfPods() bool {
+// coverPodCreation reports whether an atom matches the creation of pods.
+func (s *atomSet) coverPodCreation() bool {
 	pods := atom{group: "", version: "v1", resource: "pods", operation: string(admissionregistrationv1.Create)}
 	for a := range s.atoms {
 		// A scope that leaves out what is in namespaces leaves out pods.
@@ -298,10 +296,10 @@ func (s *atomSet) haveCreationOfPods() bool {
 	return false
 }
 
-// isSpared reports whether the atom is about nothing but what is never sent.
-func (a atom) isSpared() bool {
+// isExcluded reports whether the atom matches only requests that are never sent.
+func (a atom) isExcluded() bool {
 	resource, _, _ := strings.Cut(a.resource, "/")
-	return slices.ContainsFunc(spared, func(s sparedResource) bool {
+	return slices.ContainsFunc(excluded, func(s excludedResource) bool {
 		return slices.Contains(s.groups, a.group) && (s.resource == "" || s.resource == resource)
 	})
 }
@@ -313,7 +311,7 @@ type atomSet struct {
 }
 
 // add adds a rule, and returns what of it is never sent.
-func (s *atomSet) add(rule admissionregistrationv1.RuleWithOperations) (spared []string) {
+func (s *atomSet) add(rule admissionregistrationv1.RuleWithOperations) (excluded []string) {
 	if s.atoms == nil {
 		s.atoms = map[atom]bool{}
 	}
@@ -334,8 +332,8 @@ func (s *atomSet) add(rule admissionregistrationv1.RuleWithOperations) (spared [
 			for _, resource := range rule.Resources {
 				for _, operation := range rule.Operations {
 					a := atom{group, version, resource, scope, string(operation)}
-					if a.isSpared() {
-						spared = append(spared, resource)
+					if a.isExcluded() {
+						excluded = append(excluded, resource)
 						continue
 					}
 					s.atoms[a] = true
@@ -347,10 +345,10 @@ func (s *atomSet) add(rule admissionregistrationv1.RuleWithOperations) (spared [
 			}
 		}
 	}
-	return slices.Compact(spared)
+	return slices.Compact(excluded)
 }
 
-// removeCovered removes what an atom of other covers.
+// removeCovered removes the atoms that one of other covers.
 func (s *atomSet) removeCovered(other *atomSet) {
 	maps.DeleteFunc(s.atoms, func(a atom, _ bool) bool {
 		for b := range other.atoms {

@@ -14,13 +14,13 @@ import (
 // called at the same time as all others.
 const validateTimeout = 3
 
-// spared are the resources that are never sent for validation, whatever the
-// policies say: what nodes need to join and stay, and what the API server needs
+// excluded are the resources that are never sent for validation, whatever policies
+// match: what nodes need to join and stay, and what the API server needs
 // to know who may do what. Policies, exceptions and the rest of Gatehouse's own
 // documents are not sent to policies either, so that none keeps another from being
 // mended. Most are in no namespace, so that a namespace selector does not leave
 // them out.
-var spared = []sparedResource{ //nolint:gochecknoglobals // a constant table
+var excluded = []excludedResource{ //nolint:gochecknoglobals // a constant table
 	{"events", []string{"", "events.k8s.io"}, "events"},
 	{"nodes", []string{""}, "nodes"},
 	{"csi-nodes", []string{"storage.k8s.io"}, "csinodes"},
@@ -30,14 +30,14 @@ var spared = []sparedResource{ //nolint:gochecknoglobals // a constant table
 	{"gatehouse-documents", []string{v1alpha1.GroupVersion.Group}, ""},
 }
 
-// notTheAPIServer spares what the API server writes itself, over its loopback
+// notTheAPIServer excludes requests of the API server itself, over its loopback
 // connection: without its RBAC bootstrap it does not become ready. No token can
 // have that name, for the identity guard refuses it.
 func notTheAPIServer() admissionregistrationv1.MatchCondition {
 	return admissionregistrationv1.MatchCondition{Name: "not-the-api-server", Expression: `request.userInfo.username != "system:apiserver"`}
 }
 
-// notBreakGlass spares what somebody does in an emergency. It is the first
+// notBreakGlass excludes requests of the break-glass group. It is the first
 // condition of every webhook but that for custom resources, which fails open anyway
 // and has something to say in an emergency too, so that whatever comes behind it cannot use up what
 // conditions may cost before it is looked at, and one false condition keeps a
@@ -54,13 +54,13 @@ func notBreakGlass() admissionregistrationv1.MatchCondition {
 // ownConditions are the match conditions of every validating webhook for policies.
 func ownConditions() []admissionregistrationv1.MatchCondition {
 	conditions := []admissionregistrationv1.MatchCondition{notBreakGlass()}
-	for _, s := range spared {
+	for _, s := range excluded {
 		conditions = append(conditions, s.condition())
 	}
 	return append(conditions, notTheAPIServer(), notBeingDeleted())
 }
 
-// notBeingDeleted spares updates of pods and workloads that are being deleted and
+// notBeingDeleted excludes updates of pods and workloads that are being deleted and
 // change none of spec, labels and annotations: those that remove finalizers.
 // Without Gatehouse, no Deployment that is deleted in the foreground and no
 // namespace with a Job would ever be gone. All other updates are sent. A finalizer
@@ -88,9 +88,9 @@ func isUnchanged(field string) string {
 	return strings.ReplaceAll("has(object.F) == has(oldObject.F) && (!has(object.F) || object.F == oldObject.F)", "F", field)
 }
 
-// sparedResource is a resource, with its subresources, in some API groups. An
+// excludedResource is a resource, with its subresources, in some API groups. An
 // empty resource stands for all resources of the groups.
-type sparedResource struct {
+type excludedResource struct {
 	name     string
 	groups   []string
 	resource string
@@ -98,7 +98,7 @@ type sparedResource struct {
 
 // condition lets pass everything but the resource. It looks at the request
 // only, which is never null, and not at the object, which is on DELETE.
-func (s sparedResource) condition() admissionregistrationv1.MatchCondition {
+func (s excludedResource) condition() admissionregistrationv1.MatchCondition {
 	expression := `request.resource.group == "` + s.groups[0] + `"`
 	if len(s.groups) > 1 {
 		expression = `request.resource.group in ["` + strings.Join(s.groups, `", "`) + `"]`

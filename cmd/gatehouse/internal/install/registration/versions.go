@@ -28,7 +28,7 @@ type policyVersions struct {
 func (v versionSets) add(policy string, rule admissionregistrationv1.Rule, exact bool) {
 	for _, group := range rule.APIGroups {
 		for _, resource := range rule.Resources {
-			if (atom{group: group, resource: resource}).isSpared() {
+			if (atom{group: group, resource: resource}).isExcluded() {
 				continue
 			}
 			key := groupResource{group, resource}
