@@ -21,6 +21,11 @@ const (
 	DefaultCASecret = "gatehouse-system/gatehouse-ca" // #nosec G101 -- the name of a Secret
 )
 
+// CustomResources returns the resources of the group gatehouse.dev.
+func CustomResources() []string {
+	return []string{"accesstokens", "admissionpolicies", "admissionpolicybindings", "policyexceptions", "sidecarprofiles", "tokenrevocations"}
+}
+
 // ParseNamespacedName splits NAMESPACE/NAME. Both are empty for "".
 func ParseNamespacedName(text string) (namespace, name string, err error) {
 	if text == "" {

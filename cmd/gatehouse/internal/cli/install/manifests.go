@@ -157,7 +157,7 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	flags.StringVar(&f.url, "url", "", "address of Gatehouse, https://HOST:PORT")
 	flags.StringVar(&f.service, "service", "", "Service of Gatehouse, NAMESPACE/NAME[:PORT]; the port is 443 without")
 	flags.StringVar(&f.caFile, "ca-file", "", "file of the CAs that the serving certificate is verified with, in PEM")
-	flags.StringVar(&f.certificates, "certificates", "", "who issues the serving certificate and fills in its CA, instead of --ca-file: "+certificatesText())
+	flags.StringVar(&f.certificates, "certificates", "", "who issues the serving certificate and fills in its CA, instead of --ca-file: "+orText(certificateSources()))
 	flags.BoolVar(&f.rights, "rights", false, "print the ServiceAccount of Gatehouse and its rights too, to read the certificate of cert-manager by the API; always with --certificates self-signed")
 	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "have Gatehouse fill in the CA of what cert-manager issues, and not cert-manager's cainjector; always with --certificates self-signed")
 	flags.StringVar(&f.serviceAccount, "service-account", "", "ServiceAccount that Gatehouse runs as and that exists, with rights (default: one that has the name of the objects, which is printed)")
@@ -170,11 +170,11 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	flags.BoolVar(&f.crds, "crds", false, "print the CustomResourceDefinitions of this version instead")
 	flags.StringArrayVar(&f.validate, "validate", nil, "have more validated than the configuration tells, or than pods and workloads: "+validateText+"; refused while Gatehouse is away")
 	flags.StringArrayVar(&f.validateOpen, "validate-open", nil, "the same, but let pass while Gatehouse is away")
-	flags.StringSliceVar(&f.parts, "part", nil, "print nothing but this part: "+partsText()+" (default: all)")
+	flags.StringSliceVar(&f.parts, "part", nil, "print nothing but this part: "+orText(partNames())+" (default: all)")
 	flags.BoolVar(&f.noMatchConditions, "no-match-conditions", false, "leave all match conditions of policies to Gatehouse")
 	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews instead, or what --for says")
 	flags.BoolVar(&f.admissionConfiguration, "admission-configuration", false, "print the AdmissionConfiguration by which kube-apiserver presents a client certificate to the webhooks instead, or what --for says")
-	flags.StringVar(&f.purpose, "for", "", "what to print with --authentication or --admission-configuration: "+purposesText()+" (default kubeconfig with --authentication, which has no configuration, and configuration with --admission-configuration)")
+	flags.StringVar(&f.purpose, "for", "", "what to print with --authentication or --admission-configuration: "+orText(purposes())+" (default kubeconfig with --authentication, which has no configuration, and configuration with --admission-configuration)")
 	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml, or admission.kubeconfig.yaml there with --admission-configuration, which has admission.yaml beside it)")
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.crt)")
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.key)")
@@ -202,14 +202,19 @@ const (
 // certificateSources are the values of --certificates.
 func certificateSources() []string { return []string{certManager, selfSigned} }
 
-func certificatesText() string { return strings.Join(certificateSources(), " or ") }
-
 // purposes are the values of --for.
 func purposes() []string {
 	return []string{forConfiguration, forKubeconfig, forFlags, forKubeadm, forKubeadmPatch}
 }
 
-func purposesText() string { return orText(purposes()) }
+// notOneOf returns the error of a flag whose value is none of those that are allowed.
+func notOneOf(flag, value string, allowed []string) string {
+	text := fmt.Sprintf("--%s %.100q: must be %s", flag, value, orText(allowed))
+	if hint := diagnostic.DidYouMean(value, allowed...); hint != "" {
+		text += " (hint: " + hint + ")"
+	}
+	return text
+}
 
 func orText(all []string) string {
 	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
@@ -339,11 +344,7 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 	}
 	switch {
 	case f.certificates != "" && !slices.Contains(certificateSources(), f.certificates):
-		text := fmt.Sprintf("--certificates %.100q: must be %s", f.certificates, certificatesText())
-		if hint := diagnostic.DidYouMean(f.certificates, certificateSources()...); hint != "" {
-			text += " (hint: " + hint + ")"
-		}
-		problem(text)
+		problem(notOneOf("certificates", f.certificates, certificateSources()))
 	case f.certificates != "" && f.caFile != "":
 		problem("--ca-file and --certificates exclude each other")
 	case f.certificates != "" && f.authentication:
@@ -354,7 +355,7 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 	case f.authentication && f.caFile == "":
 		problem("there is no CA: give --ca-file, the path of the CAs of the serving certificate on the hosts of kube-apiserver")
 	case f.certificates == "" && f.caFile == "":
-		problem("there is no CA: give --ca-file, or --certificates " + certificatesText())
+		problem("there is no CA: give --ca-file, or --certificates " + orText(certificateSources()))
 	}
 	f.checkRights(problem)
 	f.checkContents(problem)
@@ -402,11 +403,7 @@ func (f *manifestsFlags) checkHosts(problem func(string)) {
 		f.purpose = allowed[0]
 	}
 	if !slices.Contains(allowed, f.purpose) {
-		text := fmt.Sprintf("--for %q: must be %s", f.purpose, orText(allowed))
-		if hint := diagnostic.DidYouMean(f.purpose, allowed...); hint != "" {
-			text += " (hint: " + hint + ")"
-		}
-		problem(text)
+		problem(notOneOf("for", f.purpose, allowed))
 	}
 }
 

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // checkCRDs reports flags that do not go with --crds.
@@ -35,11 +33,6 @@ func partNames() []string {
 		names = append(names, string(part))
 	}
 	return names
-}
-
-func partsText() string {
-	all := partNames()
-	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
 // wantedParts are the parts that --part names, all of them without it.
@@ -71,14 +64,9 @@ func (f *manifestsFlags) checkContents(problem func(string)) {
 		}
 	}
 	for _, name := range f.parts {
-		if slices.Contains(partNames(), name) {
-			continue
+		if !slices.Contains(partNames(), name) {
+			problem(notOneOf("part", name, partNames()))
 		}
-		text := fmt.Sprintf("--part %.100q: must be %s", name, partsText())
-		if hint := diagnostic.DidYouMean(name, partNames()...); hint != "" {
-			text += " (hint: " + hint + ")"
-		}
-		problem(text)
 	}
 	if _, _, err := f.validated(); err != nil {
 		problem(err.Error())

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 )
 
@@ -408,7 +409,7 @@ func TestUninstallKnowsDefinitions(t *testing.T) {
 		names = append(names, strings.TrimSuffix(o.GetName(), ".gatehouse.dev"))
 	}
 	slices.Sort(names)
-	if got := customResourcePlurals(); !slices.Equal(got, names) {
+	if got := install.CustomResources(); !slices.Equal(got, names) {
 		t.Errorf("uninstall knows %q, there are %q", got, names)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
@@ -94,11 +95,6 @@ type uninstaller struct {
 // uninstallResource is a resource of the parts, all of which are v1.
 func uninstallResource(group, resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
-}
-
-// customResourcePlurals are the resources of our group.
-func customResourcePlurals() []string {
-	return []string{"accesstokens", "admissionpolicies", "admissionpolicybindings", "policyexceptions", "sidecarprofiles", "tokenrevocations"}
 }
 
 // survey finds the parts. What cannot be looked at is one that failed.
@@ -215,7 +211,7 @@ func (u *uninstaller) surveyKept(ctx context.Context) {
 	if u.flags.customResources {
 		stage = leftoversStage
 	}
-	for _, plural := range customResourcePlurals() {
+	for _, plural := range install.CustomResources() {
 		crd := &uninstallPart{
 			Kind: "CustomResourceDefinition", Name: plural + "." + v1alpha1.GroupVersion.Group, stage: stage,
 			resource: uninstallResource("apiextensions.k8s.io", "customresourcedefinitions"),
@@ -287,21 +283,15 @@ func (u *uninstaller) command(p *uninstallPart) string {
 // each reads all objects with a label in the namespace. The value is compared here: it
 // may be a name that is too long for a label, and then there is none.
 func (u *uninstaller) each(ctx context.Context, resource schema.GroupVersionResource, label, value string, do func(*unstructured.Unstructured)) error {
-	options := metav1.ListOptions{LabelSelector: label, Limit: 250}
-	for {
-		list, err := u.client.Resource(resource).Namespace(u.flags.namespace).List(ctx, options)
-		if err != nil {
-			return err
+	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return u.client.Resource(resource).Namespace(u.flags.namespace).List(ctx, o)
+	})
+	return list.EachListItem(ctx, metav1.ListOptions{LabelSelector: label}, func(item runtime.Object) error {
+		if o, ok := item.(*unstructured.Unstructured); ok && o.GetLabels()[label] == value {
+			do(o)
 		}
-		for i := range list.Items {
-			if o := &list.Items[i]; o.GetLabels()[label] == value {
-				do(o)
-			}
-		}
-		if options.Continue = list.GetContinue(); options.Continue == "" {
-			return nil
-		}
-	}
+		return nil
+	})
 }
 
 // foreign notes that the object is somebody else's.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -84,25 +85,18 @@ func (c *Controller) resource(k key) dynamic.ResourceInterface {
 
 // list reads all objects of a kind, page by page.
 func (c *Controller) list(ctx context.Context, kind string, do func(*unstructured.Unstructured)) error {
-	options := metav1.ListOptions{Limit: page}
-	for {
-		list, err := c.listPage(ctx, kind, options)
-		if err != nil {
-			return err
+	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		return c.resource(key{kind: kind}).List(ctx, o)
+	})
+	list.PageSize = page
+	return list.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		if object, ok := item.(*unstructured.Unstructured); ok {
+			do(object)
 		}
-		for i := range list.Items {
-			do(&list.Items[i])
-		}
-		if options.Continue = list.GetContinue(); options.Continue == "" {
-			return nil
-		}
-	}
-}
-
-func (c *Controller) listPage(ctx context.Context, kind string, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return c.resource(key{kind: kind}).List(ctx, options)
+		return nil
+	})
 }
 
 func (c *Controller) read(ctx context.Context, k key) (*unstructured.Unstructured, error) {

@@ -4,6 +4,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -15,11 +16,6 @@ const (
 	// others need not wait.
 	documentsTimeout = 10
 )
-
-// customResources are the resources that Gatehouse reads from a cluster.
-func customResources() []string {
-	return []string{"accesstokens", "admissionpolicies", "admissionpolicybindings", "policyexceptions", "sidecarprofiles", "tokenrevocations"}
-}
 
 // documents is the webhook that refuses a custom resource that could not be used,
 // with its findings.
@@ -48,7 +44,7 @@ func (o *Options) documents() admissionregistrationv1.ValidatingWebhook {
 				APIGroups:   []string{v1alpha1.GroupVersion.Group},
 				APIVersions: []string{v1alpha1.GroupVersion.Version},
 				// Without subresources: Gatehouse itself writes the status.
-				Resources: customResources(),
+				Resources: install.CustomResources(),
 				Scope:     new(admissionregistrationv1.AllScopes),
 			},
 		}},

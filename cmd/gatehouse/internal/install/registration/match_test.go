@@ -23,6 +23,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -416,7 +417,7 @@ func TestCustomResourcesAreSent(t *testing.T) {
 		"node":                           {request{admission.Update, "", "v1", "nodes", "", object, nil}, nil},
 		"service":                        {request{admission.Create, "", "v1", "services", "default", object, nil}, []string{"fail.validate.gatehouse.dev Fail"}},
 	}
-	for _, resource := range customResources() {
+	for _, resource := range install.CustomResources() {
 		requests["creation of "+resource] = struct {
 			request request
 			want    []string

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
@@ -24,7 +25,7 @@ func (o *Options) resourceRights(subject rbacv1.Subject) []Document {
 	status := rule(group, "", "", "patch")
 	definitions := rule(definitionsGroup, "", "customresourcedefinitions", "get")
 	objects.Resources, status.Resources = nil, nil
-	for _, resource := range customResources() {
+	for _, resource := range install.CustomResources() {
 		objects.Resources = append(objects.Resources, resource)
 		status.Resources = append(status.Resources, resource+"/status")
 		definitions.ResourceNames = append(definitions.ResourceNames, resource+"."+group)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
@@ -72,8 +73,8 @@ func checkNarrow(t *testing.T, rule *rbacv1.PolicyRule) {
 	}
 	// The names of Leases are those of pods, Events have names of their own, policies are about any namespace, profiles
 	// about any pod, and custom resources have what names people give them.
-	free := slices.Concat([]string{"leases", "events", "namespaces", "pods"}, customResources())
-	for _, resource := range customResources() {
+	free := slices.Concat([]string{"leases", "events", "namespaces", "pods"}, install.CustomResources())
+	for _, resource := range install.CustomResources() {
 		free = append(free, resource+"/status")
 	}
 	onlyCreate := slices.Equal(rule.Verbs, []string{"create"})
