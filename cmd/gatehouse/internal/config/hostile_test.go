@@ -70,7 +70,7 @@ func TestLoadHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := loadSmall(directory(t, map[string]string{"a.yaml": c.content}))
+			err := loadSmall(directory(t, map[string]string{"a.yaml": c.content}))
 			runtime.ReadMemStats(&after)
 			// Two readings and every garbage included: 64 bytes for a byte of
 			// the budget is far from any explosion.
@@ -95,7 +95,7 @@ func TestLoadManyBombs(t *testing.T) {
 		"just small enough": bomb(4, "[a,a,a,a,a]"),
 		"too large":         bomb(5, "[a,a,a]"),
 	} {
-		_, err := loadSmall(directory(t, map[string]string{"a.yaml": strings.Repeat("---\n"+strings.ReplaceAll(document, "name: x", "generateName: x"), 1000)}))
+		err := loadSmall(directory(t, map[string]string{"a.yaml": strings.Repeat("---\n"+strings.ReplaceAll(document, "name: x", "generateName: x"), 1000)}))
 		got := findings(t, err)
 		if !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "when YAML aliases are replaced") }) {
 			t.Errorf("%s: no finding is about the aliases", name)
@@ -111,7 +111,7 @@ func TestLoadManyDocuments(t *testing.T) {
 		"a.yaml": strings.Repeat("---\na\n", 1250),
 		"a.json": strings.Repeat("3\n", 1250),
 	} {
-		_, err := loadSmall(directory(t, map[string]string{name: content, "b.yaml": strings.Repeat("---\n"+bomb(3, "[a]"), 100)}))
+		err := loadSmall(directory(t, map[string]string{name: content, "b.yaml": strings.Repeat("---\n"+bomb(3, "[a]"), 100)}))
 		got := findings(t, err)
 		if want := name + "#1001: there are more than 1000 documents"; len(got) != 1001 || !slices.Contains(got, want) {
 			t.Errorf("%s: %d findings, the last is %q; want %d with %q", name, len(got), got[len(got)-1], 1001, want)
@@ -130,7 +130,7 @@ func TestLoadManyProblems(t *testing.T) {
 			return b.String()
 		}() + "}",
 	} {
-		_, err := loadSmall(directory(t, map[string]string{"a.yaml": content}))
+		err := loadSmall(directory(t, map[string]string{"a.yaml": content}))
 		got := findings(t, err)
 		if len(got) != maxProblems+1 || !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "problems more") }) {
 			t.Errorf("%s: %d findings, the last is %q", name, len(got), got[len(got)-1])

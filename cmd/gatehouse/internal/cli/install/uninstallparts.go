@@ -20,6 +20,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
@@ -357,7 +358,7 @@ func (u *uninstaller) remove(ctx context.Context) {
 			}
 		}
 		if removed && stage == registrationsStage {
-			pause(ctx, u.flags.lag)
+			sleep.Context(ctx, u.flags.lag)
 			u.lookAgain(ctx)
 		}
 	}
@@ -446,21 +447,11 @@ func (u *uninstaller) await(ctx context.Context, p *uninstallPart) {
 		case err == nil:
 			finalizers = object.GetFinalizers()
 		}
-		pause(ctx, interval)
+		sleep.Context(ctx, interval)
 	}
 	p.Outcome, p.Message = uninstallFailed, "its deletion was asked for and has not ended: "+context.Cause(ctx).Error()
 	if len(finalizers) > 0 {
 		p.Message += fmt.Sprintf("; it waits for the finalizers %.200q", finalizers)
-	}
-}
-
-// pause returns after that time, or when there is none left.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 

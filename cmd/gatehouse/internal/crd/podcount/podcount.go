@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -99,7 +100,7 @@ func (c *Counter) Changed() <-chan struct{} { return c.changed }
 func (c *Counter) Run(ctx context.Context) {
 	for {
 		c.once(ctx)
-		if !wait(ctx, c.config.Every) {
+		if !sleep.Context(ctx, c.config.Every) {
 			return
 		}
 	}
@@ -175,7 +176,7 @@ func (c *Counter) count(ctx context.Context, t *tally) error {
 		if next == "" {
 			return nil
 		}
-		if !wait(ctx, min(pauseFactor*time.Since(start), maxPause)) {
+		if !sleep.Context(ctx, min(pauseFactor*time.Since(start), maxPause)) {
 			return context.Cause(ctx)
 		}
 	}
@@ -262,17 +263,5 @@ func (t *tally) pod(ctx context.Context, pod rawjson.Value) {
 			counts.Stale++
 		}
 		t.counts[s.Profile] = counts
-	}
-}
-
-// wait waits. It returns false if the context ended meanwhile.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

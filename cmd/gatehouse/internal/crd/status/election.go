@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 )
 
 const (
@@ -60,11 +61,11 @@ func (c *Controller) elect(ctx context.Context) {
 		cancel()
 		if lock.failure == apierr.None {
 			failures = 0
-			pause(ctx, time.Second)
+			sleep.Context(ctx, time.Second)
 			continue
 		}
 		failures++
-		pause(ctx, retryDelay(lock.failure, failures))
+		sleep.Context(ctx, retryDelay(lock.failure, failures))
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 )
 
 const (
@@ -125,7 +126,7 @@ func (r *replicas) follow(ctx context.Context) {
 		if failures++; time.Since(began) > requestTimeout {
 			failures = 0
 		}
-		pause(ctx, retryDelay(class, failures))
+		sleep.Context(ctx, retryDelay(class, failures))
 	}
 }
 

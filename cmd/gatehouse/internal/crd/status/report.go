@@ -12,6 +12,7 @@ import (
 	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
@@ -52,13 +53,13 @@ func (c *Controller) report(ctx context.Context) {
 			failures++
 			class := classify(err)
 			reporter.failed(ctx, what, class, err, c.leaseHint(class, "the status of custom resources does not count this replica; what it decides does not depend on that"))
-			pause(ctx, retryDelay(class, failures))
+			sleep.Context(ctx, retryDelay(class, failures))
 			continue
 		}
 		failures = 0
 		reporter.recovered(what)
 		renew := time.NewTimer(renewLeast + rand.N(renewMost-renewLeast)) //nolint:gosec // so that replicas do not write in step
-		pause(ctx, reportPause)
+		sleep.Context(ctx, reportPause)
 		select {
 		case <-c.reported:
 		case <-renew.C:

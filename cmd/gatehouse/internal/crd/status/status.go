@@ -144,15 +144,3 @@ func poke(ch chan<- struct{}) {
 	default:
 	}
 }
-
-// pause waits, and reports whether the context has not ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

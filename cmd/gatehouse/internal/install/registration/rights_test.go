@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 )
 
 // withRights are the ways to ask for rights.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 )
 
 // follower keeps the objects of one target in memory, for as long as it runs.
@@ -131,7 +132,7 @@ func (f *follower) run(ctx context.Context) {
 		} else {
 			f.report(ctx, "find", err)
 		}
-		sleep(ctx, pause.Step())
+		sleep.Context(ctx, pause.Step())
 	}
 }
 
@@ -178,7 +179,7 @@ func (f *follower) follow(ctx context.Context, found *resource) {
 				f.count(apierr.Unreachable)
 			}
 		}
-		sleep(ctx, pause.Step())
+		sleep.Context(ctx, pause.Step())
 	}
 }
 
@@ -334,14 +335,4 @@ func (f *follower) String() string {
 		text += fmt.Sprintf(" in namespace %q", f.Namespace)
 	}
 	return text
-}
-
-// sleep waits, and no longer than ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
